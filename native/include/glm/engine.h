@@ -1,0 +1,214 @@
+#ifndef GLM_ENGINE_H
+#define GLM_ENGINE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "status.h"
+
+#define ENGINE_MAX_LOGPROBS 20
+#define ENGINE_EVENT_MESSAGE_CAPACITY 256
+
+typedef struct glm_engine glm_engine;
+typedef struct engine_state engine_state;
+typedef struct engine_text engine_text;
+
+enum {
+  ENGINE_EXPERTS_DEFAULT = 0,
+  ENGINE_EXPERTS_TENSOR_PARALLEL = 1,
+  ENGINE_EXPERTS_EXPERT_PARALLEL = 2
+};
+
+enum {
+  ENGINE_EVENT_TOKEN = 1,
+  ENGINE_EVENT_FINISHED = 2,
+  ENGINE_EVENT_FAILED = 3
+};
+
+enum {
+  ENGINE_FINISH_NONE = 0,
+  ENGINE_FINISH_STOP_TOKEN = 1,
+  ENGINE_FINISH_STOP_SEQUENCE = 2,
+  ENGINE_FINISH_LENGTH = 3,
+  ENGINE_FINISH_CANCELLED = 4,
+  ENGINE_FINISH_DEADLINE = 5,
+  ENGINE_FINISH_ERROR = 6
+};
+
+typedef void (*engine_progress_function)(void* context, int64_t bytes_done,
+                                         int64_t bytes_total,
+                                         const char* stage);
+
+typedef struct engine_options {
+  uint32_t struct_size;
+  int32_t world_size;
+  const char* model_dir;
+  const char* device;
+  const char* library_dir;
+  int32_t max_batch;
+  int32_t max_seq;
+  int32_t page_size;
+  int32_t num_pages;
+  int32_t expert_layout;
+  int32_t num_threads;
+  int32_t max_step_tokens;
+  int32_t prefill_chunk;
+  int32_t max_queue;
+  int32_t prefix_cache;
+  int32_t kv_dtype;
+  int32_t max_logit_rows;
+  int64_t memory_limit_bytes;
+  engine_progress_function progress;
+  void* progress_context;
+} engine_options;
+
+typedef struct engine_sampling {
+  float temperature;
+  float top_p;
+  float min_p;
+  int32_t top_k;
+  float repetition_penalty;
+  float frequency_penalty;
+  float presence_penalty;
+  int32_t num_logprobs;
+  uint64_t seed;
+} engine_sampling;
+
+typedef struct engine_request {
+  uint32_t struct_size;
+  int32_t prompt_length;
+  const int32_t* prompt;
+  int32_t max_tokens;
+  int32_t min_tokens;
+  engine_sampling sampling;
+  int32_t ignore_eos;
+  int32_t num_stop_tokens;
+  const int32_t* stop_tokens;
+  int32_t num_stop_sequences;
+  int32_t num_biases;
+  const int32_t* stop_sequence_begin;
+  const int32_t* stop_sequence_tokens;
+  const int32_t* bias_tokens;
+  const float* bias_values;
+  int32_t priority;
+  int32_t logits_capacity;
+  float* logits;
+  int64_t deadline_ns;
+} engine_request;
+
+typedef struct engine_event {
+  uint64_t request_id;
+  int32_t kind;
+  int32_t finish_reason;
+  int32_t status;
+  int32_t token_id;
+  int32_t index;
+  int32_t prompt_tokens;
+  int32_t cached_tokens;
+  int32_t num_logprobs;
+  float logprob;
+  int32_t top_ids[ENGINE_MAX_LOGPROBS];
+  float top_logprobs[ENGINE_MAX_LOGPROBS];
+  int64_t time_ns;
+  char message[ENGINE_EVENT_MESSAGE_CAPACITY];
+} engine_event;
+
+typedef struct engine_info {
+  uint32_t struct_size;
+  int32_t world_size;
+  char device[128];
+  char architecture[64];
+  int32_t vocab_size;
+  int32_t hidden_size;
+  int32_t num_layers;
+  int32_t num_experts;
+  int32_t max_batch;
+  int32_t max_seq;
+  int32_t page_size;
+  int32_t kv_dtype;
+  int32_t expert_layout;
+  int32_t max_step_tokens;
+  int32_t total_pages;
+  int32_t free_pages;
+  int32_t cached_pages;
+  int32_t owned_pages;
+  int32_t live_requests;
+  int32_t waiting_requests;
+  int32_t preempted_requests;
+  int32_t is_usable;
+  int64_t num_parameters;
+  int64_t checkpoint_bytes;
+  int64_t weight_bytes;
+  int64_t kv_bytes;
+  int64_t workspace_bytes;
+  int64_t kv_bytes_per_token;
+  int64_t load_ns;
+  int64_t num_steps;
+  int64_t num_prefill_tokens;
+  int64_t num_decode_tokens;
+  int64_t num_cached_tokens;
+  int64_t num_preemptions;
+  int64_t num_evictions;
+  int64_t num_finished;
+  int64_t step_ns;
+  int64_t plan_ns;
+} engine_info;
+
+#if defined(__GNUC__)
+#define ENGINE_EXPORT __attribute__((visibility("default")))
+#else
+#define ENGINE_EXPORT
+#endif
+
+ENGINE_EXPORT void engine_default_options(engine_options* options);
+ENGINE_EXPORT void engine_default_request(engine_request* request);
+
+ENGINE_EXPORT glm_engine* init_engine(const char* model_dir, int32_t max_batch,
+                                      int32_t max_seq, int32_t num_devices);
+ENGINE_EXPORT glm_status init_engine_with(const engine_options* options,
+                                          glm_engine** engine,
+                                          glm_message* message);
+ENGINE_EXPORT void free_engine(glm_engine* engine);
+ENGINE_EXPORT glm_status get_engine_info(glm_engine* engine, engine_info* info);
+
+ENGINE_EXPORT glm_status engine_inspect(const char* model_dir,
+                                        engine_text** text,
+                                        glm_message* message);
+ENGINE_EXPORT glm_status engine_plan(const engine_options* options,
+                                     engine_text** text, glm_message* message);
+ENGINE_EXPORT const char* engine_text_data(const engine_text* text);
+ENGINE_EXPORT int64_t engine_text_size(const engine_text* text);
+ENGINE_EXPORT void engine_text_free(engine_text* text);
+
+ENGINE_EXPORT glm_status engine_submit(glm_engine* engine,
+                                       const engine_request* request,
+                                       uint64_t* request_id,
+                                       glm_message* message);
+ENGINE_EXPORT glm_status engine_cancel(glm_engine* engine, uint64_t request_id,
+                                       glm_message* message);
+ENGINE_EXPORT glm_status engine_preempt(glm_engine* engine, uint64_t request_id,
+                                        glm_message* message);
+ENGINE_EXPORT glm_status engine_poll(glm_engine* engine, engine_event* events,
+                                     int32_t capacity, int32_t* count);
+ENGINE_EXPORT glm_status engine_wait(glm_engine* engine, int64_t timeout_ns);
+ENGINE_EXPORT int32_t engine_event_fd(glm_engine* engine);
+ENGINE_EXPORT glm_status engine_resize_pool(glm_engine* engine,
+                                            int32_t num_pages,
+                                            glm_message* message);
+
+ENGINE_EXPORT glm_status prefill(glm_engine* engine, const int32_t* tokens,
+                                 int32_t num_tokens, int32_t all_positions,
+                                 float* logits, engine_state** state,
+                                 glm_message* message);
+ENGINE_EXPORT glm_status decode_step(glm_engine* engine, engine_state* state,
+                                     int32_t token, float* logits,
+                                     glm_message* message);
+ENGINE_EXPORT glm_status run_batch_decode(glm_engine* engine,
+                                          int32_t num_states,
+                                          engine_state* const* states,
+                                          const engine_sampling* sampling,
+                                          int32_t num_steps, int32_t* tokens,
+                                          glm_message* message);
+ENGINE_EXPORT void free_request_state(glm_engine* engine, engine_state* state);
+
+#endif
