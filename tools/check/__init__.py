@@ -1,0 +1,1 @@
+"""Source rules: no comment, no banned word, no path of the machine it was made on."""

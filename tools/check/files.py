@@ -1,0 +1,98 @@
+"""Lists the files of a checkout and applies the rules to each."""
+
+import os
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from tools.check import rules
+from tools.check.languages import language_of
+from tools.check.tokens import LexingError
+
+DATA = "data (machine paths only)"
+PROSE = "Markdown (machine paths only)"
+BINARY = "binary data (not read)"
+
+
+@dataclass
+class Outcome:
+    """What was found, and which files were read as what."""
+
+    violations: list = field(default_factory=list)
+    files_by_language: dict = field(default_factory=dict)
+
+
+def tracked_files(root, skipped_folders):
+    """Paths relative to `root`: what git tracks, or all files where git is absent."""
+    if (Path(root) / ".git").exists():
+        listing = subprocess.run(
+            ["git", "-C", str(root), "ls-files", "-z"],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        paths = [path for path in listing.stdout.split("\0") if path]
+        return sorted(path for path in paths if (Path(root) / path).is_file())
+    return sorted(walked_files(root, skipped_folders))
+
+
+def walked_files(root, skipped_folders):
+    for folder, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if name not in skipped_folders]
+        for name in names:
+            yield (Path(folder) / name).relative_to(root).as_posix()
+
+
+def check_files(root, paths, settings):
+    outcome = Outcome()
+    for path in paths:
+        kind, violations = check_file(path, (Path(root) / path).read_bytes(), settings)
+        outcome.files_by_language.setdefault(kind, []).append(path)
+        outcome.violations.extend(sorted(set(violations)))
+    return outcome
+
+
+def check_file(path, content, settings):
+    """Return the kind of a file and its violations."""
+    suffix = PurePosixPath(path).suffix
+    is_data = settings.is_data(path, suffix)
+    text = decoded(content)
+    if text is None:
+        if is_data:
+            return BINARY, []
+        return "unknown", [rules.Violation(path, 1, 1, "not UTF-8", suffix)]
+    found = list(rules.machine_paths(path, text))
+    if is_data or suffix in settings.prose_extensions:
+        return (DATA if is_data else PROSE), allowed(found, settings)
+    language = language_of(path, text)
+    if language is None:
+        found.append(rules.Violation(path, 1, 1, "unknown kind of file", suffix))
+        return "unknown", allowed(found, settings)
+    found.extend(source_violations(path, text, language, settings))
+    return language.name, allowed(found, settings)
+
+
+def decoded(content):
+    if b"\0" in content:
+        return None
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def source_violations(path, text, language, settings):
+    try:
+        tokens = list(language.lex(text.replace("\r\n", "\n")))
+    except LexingError as error:
+        return [rules.Violation(path, error.line, 1, "cannot be read", str(error))]
+    return [
+        *rules.comments(path, tokens, language),
+        *rules.banned_words(path, tokens, settings.banned_words),
+        *rules.banned_name(path, settings.banned_words),
+        *rules.ellipses(path, tokens, language),
+    ]
+
+
+def allowed(violations, settings):
+    return [one for one in violations if not settings.exempts(one.path, one.rule, one.text)]

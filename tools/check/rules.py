@@ -1,0 +1,103 @@
+"""The rules themselves: functions from tokens or text to violations."""
+
+import re
+from dataclasses import dataclass
+
+from tools.check.tokens import Kind
+
+ELLIPSIS = "." * 3
+ALPHABETIC = re.compile(r"[A-Za-z]+")
+CAMEL_PIECE = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
+MACHINE_FOLDERS = ("work", "root", "tmp/bash_jobs")
+REGISTRY_HOSTS = (
+    ("pypi", "org"),
+    ("files", "pythonhosted", "org"),
+    ("deb", "debian", "org"),
+    ("security", "debian", "org"),
+    ("snapshot", "debian", "org"),
+    ("registry", "npmjs", "org"),
+    ("proxy", "golang", "org"),
+    ("crates", "io"),
+)
+MACHINE_PATH = re.compile(rf"(?<![\w.}})~<-])/(?:{'|'.join(MACHINE_FOLDERS)})(?![\w-])")
+REGISTRY_HOST = re.compile(
+    "|".join(r"(?<![\w-])" + re.escape(".".join(host)) for host in REGISTRY_HOSTS)
+)
+
+
+@dataclass(frozen=True, order=True)
+class Violation:
+    path: str
+    line: int
+    column: int
+    rule: str
+    text: str
+
+    def __str__(self):
+        text = self.text if len(self.text) <= 80 else self.text[:79] + "…"
+        return f"{self.path}:{self.line}:{self.column}: {self.rule}: {text!r}"
+
+
+def comments(path, tokens, language):
+    for token in tokens:
+        if token.kind is Kind.COMMENT and not is_shebang(token, language):
+            yield Violation(path, token.line, token.column, "comment", token.text)
+
+
+def is_shebang(token, language):
+    return (
+        language.shebang
+        and (token.line, token.column) == (1, 1)
+        and token.text.startswith("#!")
+        and "\n" not in token.text.rstrip("\n")
+    )
+
+
+def banned_words(path, tokens, words):
+    for token in tokens:
+        for offset, word in words_of(token.text):
+            if word.lower() in words:
+                line, column = place(token.text, offset, token.line, token.column)
+                yield Violation(path, line, column, "banned word", word)
+
+
+def banned_name(path, words):
+    """The file's own path follows the rule for words too."""
+    for _, word in words_of(path):
+        if word.lower() in words:
+            yield Violation(path, 1, 1, "banned word", word)
+
+
+def words_of(text):
+    """Yield (offset, word) for each run of letters and each hump of its camel."""
+    for run in ALPHABETIC.finditer(text):
+        yield run.start(), run.group()
+        humps = list(CAMEL_PIECE.finditer(run.group()))
+        if len(humps) > 1:
+            for hump in humps:
+                yield run.start() + hump.start(), hump.group()
+
+
+def ellipses(path, tokens, language):
+    for token in tokens:
+        is_operator = language.ellipsis_operator and token.kind is Kind.CODE
+        offset = token.text.find(ELLIPSIS)
+        if offset >= 0 and not is_operator:
+            line, column = place(token.text, offset, token.line, token.column)
+            yield Violation(path, line, column, "ellipsis", ELLIPSIS)
+
+
+def machine_paths(path, text):
+    for pattern in (MACHINE_PATH, REGISTRY_HOST):
+        for match in pattern.finditer(text):
+            line, column = place(text, match.start(), 1, 1)
+            yield Violation(path, line, column, "machine path", match.group())
+
+
+def place(text, offset, line, column):
+    """Turn an offset into a token's text into a line and a column of its file."""
+    before = text[:offset]
+    newlines = before.count("\n")
+    if newlines:
+        return line + newlines, offset - before.rfind("\n")
+    return line, column + offset
