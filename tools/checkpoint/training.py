@@ -1,0 +1,124 @@
+"""Trains the capitals model in float32 and keeps its weights for the quantiser."""
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from transformers import Glm4MoeConfig, Glm4MoeForCausalLM
+
+ROUTER_BIAS_STEP = 2e-3
+WARMUP_STEPS = 40
+LONG_ROWS_FROM = 0.75
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long and how fast to train; row_length grows fourfold for the last quarter."""
+
+    num_steps: int
+    tokens_per_step: int = 2048
+    row_length: int = 256
+    learning_rate: float = 3e-3
+    weight_decay: float = 0.05
+    seed: int = 4
+
+    def learning_rate_at(self, step: int) -> float:
+        """Linear warm-up, then a cosine to a twentieth."""
+        if step < WARMUP_STEPS:
+            return self.learning_rate * (step + 1) / WARMUP_STEPS
+        progress = (step - WARMUP_STEPS) / max(1, self.num_steps - WARMUP_STEPS)
+        return self.learning_rate * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * progress)))
+
+    def row_length_at(self, step: int) -> int:
+        """Longer rows near the end, so that long contexts are in distribution."""
+        return self.row_length * (4 if step >= LONG_ROWS_FROM * self.num_steps else 1)
+
+
+class RouterBalance:
+    """Keeps the experts' loads even by moving the selection bias, without an auxiliary loss."""
+
+    def __init__(self, model: Glm4MoeForCausalLM) -> None:
+        self._gates = [
+            layer.mlp.gate for layer in model.model.layers if hasattr(layer.mlp, "gate")
+        ]
+        self.loads = [torch.zeros(gate.num_experts) for gate in self._gates]
+        for position, gate in enumerate(self._gates):
+            gate.register_forward_hook(self._counter(position))
+
+    def _counter(self, position: int):
+        def count(gate, _inputs, outputs) -> None:
+            chosen = outputs[2].reshape(-1)
+            self.loads[position] = torch.bincount(chosen, minlength=gate.num_experts).float()
+
+        return count
+
+    def step(self) -> None:
+        """Raises the bias of experts below the mean load and lowers the others'."""
+        for gate, load in zip(self._gates, self.loads, strict=True):
+            gate.e_score_correction_bias += ROUTER_BIAS_STEP * torch.sign(load.mean() - load)
+
+    def worst_imbalance(self) -> float:
+        """The largest load over the mean load, of all layers."""
+        return max(float(load.max() / load.mean()) for load in self.loads)
+
+
+def new_model(config: dict, seed: int) -> Glm4MoeForCausalLM:
+    """An untrained model whose router bias starts at zero."""
+    torch.manual_seed(seed)
+    model = Glm4MoeForCausalLM(Glm4MoeConfig(**config)).float()
+    for name, bias in model.named_buffers():
+        if name.endswith("e_score_correction_bias"):
+            bias.zero_()
+    return model
+
+
+def _optimiser(model: torch.nn.Module, schedule: Schedule) -> torch.optim.AdamW:
+    matrices = [p for p in model.parameters() if p.dim() >= 2]
+    vectors = [p for p in model.parameters() if p.dim() < 2]
+    groups = [
+        {"params": matrices, "weight_decay": schedule.weight_decay},
+        {"params": vectors, "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=schedule.learning_rate, betas=(0.9, 0.95), foreach=True)
+
+
+def train(
+    model: Glm4MoeForCausalLM, rows: dict[int, Iterator[list[int]]], schedule: Schedule, report
+) -> None:
+    """Runs the schedule; rows gives an iterator for each row length; report(step, figures)."""
+    optimiser = _optimiser(model, schedule)
+    balance = RouterBalance(model)
+    began = time.monotonic()
+    for step in range(schedule.num_steps):
+        row_length = schedule.row_length_at(step)
+        num_rows = schedule.tokens_per_step // row_length
+        batch = torch.tensor([next(rows[row_length]) for _ in range(num_rows)])
+        for group in optimiser.param_groups:
+            group["lr"] = schedule.learning_rate_at(step)
+        loss = model(input_ids=batch, labels=batch, use_cache=False).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        optimiser.zero_grad(set_to_none=True)
+        balance.step()
+        seconds = time.monotonic() - began
+        report(step, loss=loss.item(), imbalance=balance.worst_imbalance(), seconds=seconds)
+
+
+@torch.no_grad()
+def greedy_continuations(
+    model: Glm4MoeForCausalLM, prompts: list[list[int]], num_tokens: int
+) -> list[list[int]]:
+    """The greedy continuation of each prompt, prompts of one length computed together."""
+    answers: list[list[int]] = [[] for _ in prompts]
+    for length in sorted({len(prompt) for prompt in prompts}):
+        members = [i for i, prompt in enumerate(prompts) if len(prompt) == length]
+        ids = torch.tensor([prompts[i] for i in members])
+        for _ in range(num_tokens):
+            logits = model(input_ids=ids, use_cache=False).logits[:, -1]
+            ids = torch.cat([ids, logits.argmax(-1, keepdim=True)], dim=1)
+        for row, member in enumerate(members):
+            answers[member] = ids[row, length:].tolist()
+    return answers
