@@ -1,0 +1,62 @@
+"""LLVM IR to object code with llvmlite, position independent, for a named CPU."""
+
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from environment import depend_on_version
+from SCons.Action import Action
+from SCons.Builder import Builder
+
+
+def llvmlite_version():
+    """The installed llvmlite's version, or None."""
+    try:
+        return version("llvmlite")
+    except PackageNotFoundError:
+        return None
+
+
+def object_code(text, triple, cpu, level):
+    """Object file bytes of IR text."""
+    import llvmlite.binding as llvm
+
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    module = llvm.parse_assembly(text)
+    module.verify()
+    machine = llvm.Target.from_triple(triple).create_target_machine(
+        cpu=cpu, opt=level, reloc="pic", codemodel="default"
+    )
+    return machine.emit_object(module)
+
+
+def write_object(target, source, env):
+    """Builds one object from one IR file."""
+    text = Path(str(source[0])).read_text()
+    code = object_code(text, env["IR_TRIPLE"], env["IR_CPU"], env["IR_LEVEL"])
+    Path(str(target[0])).write_bytes(code)
+    return 0
+
+
+def ir_object(env, target, source, triple, cpu, level):
+    """The object of one IR file at an optimisation level of 0 to 3."""
+    node = env.LlvmliteObject(target, source, IR_TRIPLE=triple, IR_CPU=cpu, IR_LEVEL=level)
+    depend_on_version(env, node, "llvmlite", llvmlite_version())
+    return node
+
+
+def exists(env):
+    """True where llvmlite is installed beside SCons."""
+    return llvmlite_version() is not None
+
+
+def generate(env):
+    """Adds IrObject."""
+    env["BUILDERS"]["LlvmliteObject"] = Builder(
+        action=Action(
+            write_object,
+            "llvmlite $SOURCE",
+            varlist=["IR_TRIPLE", "IR_CPU", "IR_LEVEL"],
+        )
+    )
+    env.AddMethod(ir_object, "IrObject")

@@ -1,0 +1,140 @@
+"""C and C++ with the system's compiler: objects of declared inputs, libraries of chosen exports."""
+
+import os
+import shlex
+
+from environment import depend_on_version, tool_version
+from SCons.Action import Action
+from SCons.Builder import Builder
+from SCons.Scanner.C import CScanner
+
+C_STANDARD = "-std=gnu11"
+CXX_STANDARD = "-std=c++20"
+CODE_FLAGS = [
+    "-O3",
+    "-march=x86-64-v3",
+    "-ffp-contract=off",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-fno-semantic-interposition",
+    "-pthread",
+]
+WARNINGS = ["-Wall", "-Wextra", "-Werror"]
+LINK_FLAGS = [
+    "-shared",
+    "-pthread",
+    "-static-libgcc",
+    "-Wl,-z,defs",
+    "-Wl,-z,relro",
+    "-Wl,--build-id=sha1",
+    "-Wl,--enable-new-dtags",
+]
+INCLUDES = ["native/include", "native", "build"]
+PREFIX_MAP = "$( -ffile-prefix-map=${Dir('#').abspath}=. $)"
+COMPILE = (
+    "$COMPILER $STANDARD $NATIVE_FLAGS $NATIVE_WARNINGS $NATIVE_INCLUDES "
+    f"{PREFIX_MAP} -c -o $TARGET $SOURCE"
+)
+LINK = (
+    "$LINKER $NATIVE_LINK_FLAGS -Wl,-rpath,$RUN_PATH -Wl,-soname,${TARGET.file} "
+    "$EXPORTS_FLAG -o $TARGET $OBJECTS $NATIVE_LIBRARIES"
+)
+
+
+def is_cxx(path):
+    """Whether a source file is C++ by its name."""
+    return str(path).endswith((".cpp", ".cc", ".cxx"))
+
+
+def toolchain_version(env):
+    """Compiler, linker and C library as one text: an input of every object and library."""
+    lines = [
+        tool_version(env, env["CC"], "--version"),
+        tool_version(env, env["CXX"], "--version"),
+        tool_version(env, "ld", "--version"),
+        os.confstr("CS_GNU_LIBC_VERSION"),
+    ]
+    return " | ".join(line or "absent" for line in lines)
+
+
+def object_path(env, source, folder):
+    """Where the object of a source goes: the source's own path below `folder`."""
+    path = env.File(source).srcnode().get_path(env.Dir("#"))
+    return f"#{folder}/{path}.o"
+
+
+def native_objects(env, sources, folder="build/obj", **overrides):
+    """Compiles each source to its own object below `folder`."""
+    objects = []
+    for source in env.Flatten([sources]):
+        language = (
+            {"COMPILER": "$CXX", "STANDARD": CXX_STANDARD}
+            if is_cxx(source)
+            else {"COMPILER": "$CC", "STANDARD": C_STANDARD}
+        )
+        target = object_path(env, source, folder)
+        node = env.NativeObject(target, source, **(language | overrides))
+        depend_on_version(env, node, "native toolchain", env["NATIVE_VERSION"])
+        objects.extend(node)
+    return objects
+
+
+def write_export_map(target, source, env):
+    """Writes a version script that exports the names in the source value and hides all others."""
+    names = " ".join(f"{name};" for name in source[0].read())
+    with open(str(target[0]), "w") as file:
+        file.write(f"{{ global: {names} local: *; }};\n")
+    return 0
+
+
+def native_library(env, target, objects, exports=None, libraries=("-lm",), **overrides):
+    """Links objects into a shared library that exports `exports` (all visible names when None)."""
+    cxx = any(is_cxx(source) for node in objects for source in node.sources)
+    settings = {
+        "LINKER": "$CXX" if cxx else "$CC",
+        "EXPORTS_FLAG": "",
+        "NATIVE_LIBRARIES": list(libraries),
+    }
+    if cxx:
+        settings["NATIVE_LINK_FLAGS"] = env["NATIVE_LINK_FLAGS"] + ["-static-libstdc++"]
+    sources = list(objects)
+    if exports is not None:
+        path = f"{target.removesuffix('.so')}.exports"
+        script = env.ExportMap(path, env.Value(sorted(exports)))
+        settings["EXPORTS_FLAG"] = "-Wl,--version-script=${SOURCES[-1]}"
+        sources += script
+    settings["OBJECTS"] = "${SOURCES[:-1]}" if exports is not None else "$SOURCES"
+    library = env.NativeLink(target, sources, **(settings | overrides))
+    depend_on_version(env, library, "native toolchain", env["NATIVE_VERSION"])
+    return library
+
+
+def command_from(name, fallback):
+    """A compiler named by an environment variable, as one word, or the fallback."""
+    words = shlex.split(os.environ.get(name, ""))
+    return words[0] if words else fallback
+
+
+def exists(env):
+    """True where a C compiler is on the path."""
+    return tool_version(env, command_from("CC", "gcc"), "--version") is not None
+
+
+def generate(env):
+    """Adds NativeObjects and NativeLibrary."""
+    env["CC"] = command_from("CC", "gcc")
+    env["CXX"] = command_from("CXX", "g++")
+    env["NATIVE_VERSION"] = toolchain_version(env)
+    env["NATIVE_FLAGS"] = CODE_FLAGS
+    env["NATIVE_WARNINGS"] = WARNINGS
+    env["NATIVE_LINK_FLAGS"] = LINK_FLAGS
+    env["NATIVE_INCLUDES"] = [f"-I{folder}" for folder in INCLUDES]
+    env["CPPPATH"] = [f"#{folder}" for folder in INCLUDES]
+    env["RUN_PATH"] = "'$$ORIGIN'"
+    env["BUILDERS"]["NativeObject"] = Builder(
+        action=Action(COMPILE, "compile $SOURCE"), source_scanner=CScanner()
+    )
+    env["BUILDERS"]["NativeLink"] = Builder(action=Action(LINK, "link $TARGET"))
+    env["BUILDERS"]["ExportMap"] = Builder(action=Action(write_export_map, "exports $TARGET"))
+    env.AddMethod(native_objects, "NativeObjects")
+    env.AddMethod(native_library, "NativeLibrary")
