@@ -1,0 +1,184 @@
+"""transformers and PyTorch on the CPU as the oracle, driven from a checkpoint on disk.
+
+Weights are multiplied by their scales in float32 and given to transformers, which fuses
+the experts (its own dequantisation rounds to the scale's dtype). Activation quantisation is added
+by a hook before each Linear whose weight has a scale on disk, and by an experts forward
+that quantises its two inputs. Row-parallel inputs are quantised by rank slice.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors import safe_open
+from transformers import AutoConfig, Glm4MoeForCausalLM
+from transformers.models.glm4_moe.modeling_glm4_moe import Glm4MoeExperts
+
+from tests.reference.checkpoint import shard_paths
+from tests.reference.model import ExpertLayout
+
+LARGEST = 448.0
+ROW_PARALLEL = ("o_proj", "down_proj")
+SCALE_SUFFIX = ".weight_scale"
+
+
+def through_fp8(rows: torch.Tensor) -> torch.Tensor:
+    """Quantise over the last axis with one dynamic scale a row, and decode again."""
+    largest = rows.abs().amax(dim=-1, keepdim=True)
+    scale = largest / torch.tensor(LARGEST, dtype=torch.float32)
+    scale = torch.where(scale == 0, torch.finfo(torch.float32).eps, scale)
+    codes = (rows / scale).clamp(-LARGEST, LARGEST).to(torch.float8_e4m3fn)
+    return codes.to(torch.float32) * scale
+
+
+def by_rank_slice(rows: torch.Tensor, num_slices: int) -> torch.Tensor:
+    if rows.shape[-1] % num_slices:
+        raise ValueError(f"width {rows.shape[-1]} does not split over {num_slices} ranks")
+    pieces = rows.chunk(num_slices, dim=-1)
+    return torch.cat([through_fp8(piece) for piece in pieces], dim=-1)
+
+
+def quantised_modules(directory: Path) -> set[str]:
+    """Names of the modules whose weights have scales on disk."""
+    names: set[str] = set()
+    for path in shard_paths(directory):
+        with safe_open(path, framework="pt") as shard:
+            names.update(name for name in shard.keys() if name.endswith(SCALE_SUFFIX))
+    return {name.removesuffix(SCALE_SUFFIX) for name in names}
+
+
+def quantising_hook(num_slices: int) -> Callable:
+    return lambda module, inputs: (by_rank_slice(inputs[0], num_slices),)
+
+
+def quantising_experts_forward(experts: Glm4MoeExperts, num_slices: int) -> Callable:
+    """A forward of fused experts that quantises the inputs of both products."""
+
+    def forward(
+        hidden: torch.Tensor, top_k_index: torch.Tensor, top_k_weights: torch.Tensor
+    ) -> torch.Tensor:
+        quantised = through_fp8(hidden)
+        output = torch.zeros_like(hidden)
+        for expert in top_k_index.unique().tolist():
+            tokens, choices = torch.where(top_k_index == expert)
+            gate_up = quantised[tokens] @ experts.gate_up_proj[expert].T
+            gate, up = gate_up.chunk(2, dim=-1)
+            middle = by_rank_slice(torch.nn.functional.silu(gate) * up, num_slices)
+            result = middle @ experts.down_proj[expert].T
+            output.index_add_(0, tokens, result * top_k_weights[tokens, choices, None])
+        return output
+
+    return forward
+
+
+def dequantised_state(directory: Path) -> dict[str, torch.Tensor]:
+    """Every tensor on disk in float32, FP8 weights multiplied by their scales in float32."""
+    state: dict[str, torch.Tensor] = {}
+    for path in shard_paths(directory):
+        with safe_open(path, framework="pt") as shard:
+            state.update({name: shard.get_tensor(name).float() for name in shard.keys()})
+    for name in [name for name in state if name.endswith(SCALE_SUFFIX)]:
+        scale = state.pop(name)
+        state[name.removesuffix("_scale")] *= scale.reshape(-1, 1)
+    return state
+
+
+def load_plain(directory: Path) -> torch.nn.Module:
+    """The model in float32 with weights dequantised, no activation quantisation."""
+    config = AutoConfig.from_pretrained(directory)
+    if hasattr(config, "quantization_config"):
+        del config.quantization_config
+    model, loading = Glm4MoeForCausalLM.from_pretrained(
+        None,
+        config=config,
+        state_dict=dequantised_state(directory),
+        dtype=torch.float32,
+        attn_implementation="eager",
+        experts_implementation="eager",
+        output_loading_info=True,
+    )
+    check_loading(loading, directory)
+    return model.eval()
+
+
+def check_loading(loading: dict, directory: Path) -> None:
+    for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+        names = [name for name in loading[kind] if "shared_experts" not in str(name)]
+        if names:
+            raise ValueError(f"{directory}: {kind} {sorted(map(str, names))[:5]}")
+
+
+def experts_are_quantised(name: str, quantised: set[str]) -> bool:
+    return f"{name}.0.gate_proj" in quantised
+
+
+class TransformersOracle:
+    """Logits and greedy text of one checkpoint, as world_size ranks would quantise."""
+
+    def __init__(
+        self,
+        directory: Path | str,
+        world_size: int = 1,
+        expert_layout: ExpertLayout = ExpertLayout.EXPERT_PARALLEL,
+        quantise_activations: bool = True,
+    ):
+        self.directory = Path(directory)
+        self.model = load_plain(self.directory)
+        split_by_width = expert_layout is ExpertLayout.TENSOR_PARALLEL
+        if quantise_activations:
+            self.add_quantisation(world_size, world_size if split_by_width else 1)
+
+    def add_quantisation(self, world_size: int, expert_slices: int) -> None:
+        quantised = quantised_modules(self.directory)
+        hooked = set()
+        for name, module in self.model.named_modules():
+            if isinstance(module, Glm4MoeExperts) and experts_are_quantised(name, quantised):
+                module.forward = quantising_experts_forward(module, expert_slices)
+            elif isinstance(module, torch.nn.Linear) and name in quantised:
+                row_parallel = name.endswith(ROW_PARALLEL)
+                module.register_forward_pre_hook(
+                    quantising_hook(world_size if row_parallel else 1)
+                )
+                hooked.add(name)
+        self.check_all_hooked(quantised, hooked)
+
+    def check_all_hooked(self, quantised: set[str], hooked: set[str]) -> None:
+        left = {name for name in quantised - hooked if ".mlp.experts." not in name}
+        if left:
+            raise ValueError(f"quantised modules without a hook: {sorted(left)[:5]}")
+
+    @torch.no_grad()
+    def logits(self, tokens: Sequence[int]) -> np.ndarray:
+        """Token ids of one sequence → float32 [tokens, vocab_size]."""
+        ids = torch.as_tensor(np.asarray(tokens, dtype=np.int64))[None]
+        return self.model(ids, use_cache=False).logits[0].numpy()
+
+    def batch_logits(self, sequences: Sequence[Sequence[int]]) -> list[np.ndarray]:
+        return [self.logits(tokens) for tokens in sequences]
+
+    @torch.no_grad()
+    def decode_logits(self, tokens: Sequence[int], num_prompt_tokens: int) -> np.ndarray:
+        """Prefill of the prompt, then one token at a time through transformers' own cache."""
+        ids = torch.as_tensor(np.asarray(tokens, dtype=np.int64))[None]
+        result = self.model(ids[:, :num_prompt_tokens], use_cache=True)
+        pieces = [result.logits[0]]
+        for position in range(num_prompt_tokens, len(tokens)):
+            result = self.model(
+                ids[:, position : position + 1],
+                past_key_values=result.past_key_values,
+                use_cache=True,
+            )
+            pieces.append(result.logits[0])
+        return torch.cat(pieces).numpy()
+
+    def greedy(self, tokens: Sequence[int], num_new_tokens: int) -> list[int]:
+        ids = torch.as_tensor(np.asarray(tokens, dtype=np.int64))[None]
+        generated = self.model.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            do_sample=False,
+            max_new_tokens=num_new_tokens,
+            eos_token_id=[],
+        )
+        return generated[0, len(tokens) :].tolist()

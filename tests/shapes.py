@@ -1,0 +1,108 @@
+"""The one generator of shapes, seeds and random data that every test draws from."""
+
+import os
+from collections.abc import Iterable, Iterator
+from itertools import product
+
+import numpy as np
+
+SEED_VARIABLE = "GLM_TEST_SEED"
+DEFAULT_SEED = 20470
+TILE = 64
+PRIME = 13
+
+MODEL_WIDTHS = {
+    "glm_4_7_hidden_over_40": 5120 // 40,
+    "glm_4_7_expert_over_16": 1536 // 16,
+    "glm_4_7_dense_over_64": 12288 // 64,
+    "air_hidden_over_64": 4096 // 64,
+    "air_expert_over_16": 1408 // 16,
+}
+
+HEAD_LAYOUTS = {
+    "one_query_head": (2, 2, 64),
+    "three_query_heads": (6, 2, 64),
+    "glm_4_7_over_4": (24, 2, 128),
+    "one_key_head": (12, 1, 128),
+    "odd": (5, 1, 10),
+}
+
+
+def test_seed() -> int:
+    """The seed of this run: GLM_TEST_SEED when it is set, a constant otherwise."""
+    return int(os.environ.get(SEED_VARIABLE, DEFAULT_SEED))
+
+
+test_seed.__test__ = False
+
+
+def seed_note() -> str:
+    return f"{SEED_VARIABLE}={test_seed()}"
+
+
+def generator(*key: int | str) -> np.random.Generator:
+    """A generator of its own for each key, so that a test's data never depend on test order."""
+    words = [test_seed()]
+    for part in key:
+        words.extend(part.encode() if isinstance(part, str) else [part])
+    return np.random.default_rng(words)
+
+
+def counts() -> list[int]:
+    """Token, row and page counts: none, one, a prime, one past a tile."""
+    return [0, 1, PRIME, TILE + 1]
+
+
+def positive_counts() -> list[int]:
+    return [count for count in counts() if count > 0]
+
+
+def widths() -> list[int]:
+    """Row widths: one, a prime, one past a tile, and those of real models scaled down."""
+    return [1, PRIME, TILE + 1, *MODEL_WIDTHS.values()]
+
+
+def matrices() -> Iterator[tuple[int, int]]:
+    """(rows, width) pairs: every count with a few widths, every width with a few counts."""
+    for rows in counts():
+        yield rows, PRIME
+    for width in widths():
+        yield 3, width
+    yield TILE + 1, TILE + 1
+
+
+def products() -> Iterator[tuple[int, int, int]]:
+    """(num_tokens, in_features, out_features) of linear layers."""
+    for num_tokens, width in product(counts(), (PRIME, TILE + 1)):
+        yield num_tokens, width, TILE + 1
+    yield 1, 1, 1
+    for name in MODEL_WIDTHS:
+        yield 3, MODEL_WIDTHS[name], MODEL_WIDTHS["glm_4_7_hidden_over_40"]
+
+
+def head_layouts() -> Iterator[tuple[int, int, int]]:
+    """(num_heads, num_kv_heads, head_dim)."""
+    yield from HEAD_LAYOUTS.values()
+
+
+def ragged_batches() -> Iterator[list[tuple[int, int]]]:
+    """Lists of (num_cached_tokens, num_new_tokens), one pair a sequence."""
+    yield []
+    yield [(0, 1)]
+    yield [(0, PRIME)]
+    yield [(TILE, 1)]
+    yield [(0, TILE + 1), (PRIME, 1), (TILE + 1, 7), (5, 1)]
+
+
+def shape_name(shape: Iterable[int]) -> str:
+    return "x".join(str(size) for size in shape)
+
+
+def hostile_rows(rows: int, width: int, *key: int | str) -> np.ndarray:
+    """float32 rows of magnitudes from 1e-6 to 1e4, with zero rows and outliers among them."""
+    rng = generator(rows, width, *key)
+    values = rng.standard_normal((rows, width)) * 10.0 ** rng.uniform(-6, 4, (rows, 1))
+    if rows > 2 and width:
+        values[1] = 0.0
+        values[2, rng.integers(width)] *= 100.0
+    return values.astype(np.float32)
