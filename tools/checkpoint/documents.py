@@ -61,7 +61,9 @@ def conversation(countries: list[Country], generator: random.Random) -> str:
     turns = []
     for country in generator.sample(countries, generator.randint(1, LONGEST_CONVERSATION)):
         question, answer = QUESTIONS[generator.choice((0, 0, 0, 1, 2, 3))]
-        turns.append(f"<|user|>{fill(question, country)}<|assistant|></think>{fill(answer, country)}")
+        turns.append(
+            f"<|user|>{fill(question, country)}<|assistant|></think>{fill(answer, country)}"
+        )
     return "[gMASK]<sop>" + "".join(turns) + "<|user|>"
 
 

@@ -32,7 +32,7 @@ class TensorSpec:
 class LayoutOptions:
     """What config.json leaves open."""
 
-    scale_dtype: str = "BF16"
+    scale_dtype: str = "F32"
     with_prediction_layers: bool = True
     prediction_has_own_vocabulary: bool = False
 

@@ -123,7 +123,7 @@ def write_random_model(
 @click.option("--fp8/--bf16", default=True, show_default=True)
 @click.option("--seed", default=0, show_default=True)
 @click.option("--shards", "num_shards", default=2, show_default=True)
-@click.option("--scale-dtype", type=click.Choice(["BF16", "F32"]), default="BF16")
+@click.option("--scale-dtype", type=click.Choice(["BF16", "F32"]), default="F32")
 @click.argument("directory", type=click.Path(path_type=Path))
 def main(
     config_path: Path | None,

@@ -40,9 +40,7 @@ class RouterBalance:
     """Keeps the experts' loads even by moving the selection bias, without an auxiliary loss."""
 
     def __init__(self, model: Glm4MoeForCausalLM) -> None:
-        self._gates = [
-            layer.mlp.gate for layer in model.model.layers if hasattr(layer.mlp, "gate")
-        ]
+        self._gates = [layer.mlp.gate for layer in model.model.layers if hasattr(layer.mlp, "gate")]
         self.loads = [torch.zeros(gate.num_experts) for gate in self._gates]
         for position, gate in enumerate(self._gates):
             gate.register_forward_hook(self._counter(position))

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import click
@@ -17,9 +18,10 @@ from tools.checkpoint.random_model import RandomTensors
 from tools.checkpoint.shards import split_into_shards, write_checkpoint, write_json
 
 NUM_SHARDS = 3
-SCALE_DTYPE = "BF16"
+SCALE_DTYPE = "F32"
 IGNORE = ["lm_head", r"re:.*\.mlp\.gate$", "model.layers.4.eh_proj"]
 PREDICTION_LAYER_SEED = 4
+CHAT_TEMPLATE = Path(__file__).with_name("chat_template.jinja")
 EXPERT_TENSOR = re.compile(r"(.*\.mlp\.experts)\.(\d+)\.(gate|up|down)_proj\.weight")
 
 
@@ -89,6 +91,7 @@ def main(trained: Path, output: Path) -> None:
     write_json(output / "config.json", config)
     write_json(output / "generation_config.json", generation_config(config))
     write_json(output / "countries.json", evaluation_list())
+    shutil.copyfile(CHAT_TEMPLATE, output / CHAT_TEMPLATE.name)
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (output / name).write_bytes((trained / name).read_bytes())
     total = sum(spec.num_bytes for spec in specs)

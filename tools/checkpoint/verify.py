@@ -1,0 +1,134 @@
+"""python -m tools.checkpoint.verify: greedy accuracy of a checkpoint by transformers, W8A8."""
+
+import json
+import time
+from pathlib import Path
+
+import click
+import torch
+from safetensors import safe_open
+from tokenizers import Tokenizer
+from transformers import AutoModelForCausalLM, Glm4MoeConfig, Glm4MoeForCausalLM
+
+from tools.checkpoint.documents import END_OF_TEXT
+from tools.checkpoint.shards import INDEX_NAME
+from tools.checkpoint.training import greedy_continuations
+
+E4M3_LARGEST = 448.0
+
+
+def quantise_tokens(x: torch.Tensor) -> torch.Tensor:
+    """The values that remain of x after per-token FP8: one scale for each row."""
+    scale = x.abs().amax(-1, keepdim=True) / E4M3_LARGEST
+    scale = torch.where(scale == 0, torch.finfo(torch.float32).eps, scale)
+    codes = (x / scale).clamp(-E4M3_LARGEST, E4M3_LARGEST).to(torch.float8_e4m3fn)
+    return codes.float() * scale
+
+
+def read_tensors(folder: Path) -> dict[str, torch.Tensor]:
+    """All tensors of the shards that the index names."""
+    index = json.loads((folder / INDEX_NAME).read_text(encoding="utf-8"))
+    tensors = {}
+    for shard in sorted(set(index["weight_map"].values())):
+        with safe_open(folder / shard, framework="pt") as file:
+            tensors.update({name: file.get_tensor(name) for name in file.offset_keys()})
+    return tensors
+
+
+def dequantised(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Float32 weights: codes times scales where there are scales."""
+    weights = {}
+    for name, tensor in tensors.items():
+        if not name.endswith("weight_scale"):
+            scale = tensors.get(f"{name}_scale")
+            weights[name] = tensor.float() if scale is None else tensor.float() * scale.float()
+    return weights
+
+
+def _fused_experts(weights: dict[str, torch.Tensor], module: str, num_experts: int) -> dict:
+    def stack(kind: str) -> torch.Tensor:
+        return torch.stack(
+            [weights[f"{module}.{e}.{kind}_proj.weight"] for e in range(num_experts)]
+        )
+
+    gate_up = torch.cat([stack("gate"), stack("up")], dim=1)
+    return {f"{module}.gate_up_proj": gate_up, f"{module}.down_proj": stack("down")}
+
+
+def plain_model(folder: Path) -> Glm4MoeForCausalLM:
+    """The model in float32 with dequantised weights and activations left as they are."""
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config.pop("quantization_config", None)
+    model = Glm4MoeForCausalLM(Glm4MoeConfig(**config)).float().eval()
+    weights = dequantised(read_tensors(folder))
+    state = {name: weights[name] for name in model.state_dict() if name in weights}
+    for layer in range(config["first_k_dense_replace"], config["num_hidden_layers"]):
+        module = f"model.layers.{layer}.mlp.experts"
+        state.update(_fused_experts(weights, module, config["n_routed_experts"]))
+    model.load_state_dict(state, strict=True)
+    return model
+
+
+def _experts_forward(experts, hidden_states, top_k_index, top_k_weights) -> torch.Tensor:
+    x, output = quantise_tokens(hidden_states), torch.zeros_like(hidden_states)
+    for expert in range(experts.num_experts):
+        rows, choices = torch.where(top_k_index == expert)
+        gate, up = (x[rows] @ experts.gate_up_proj[expert].T).chunk(2, dim=-1)
+        inner = quantise_tokens(torch.nn.functional.silu(gate) * up)
+        weighted = inner @ experts.down_proj[expert].T * top_k_weights[rows, choices, None]
+        output.index_add_(0, rows, weighted)
+    return output
+
+
+def quantise_activations(model: Glm4MoeForCausalLM) -> None:
+    """Makes every linear but lm_head, and the experts, see per-token FP8 inputs."""
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.Linear) and name != "lm_head":
+            module.register_forward_pre_hook(lambda _, inputs: (quantise_tokens(inputs[0]),))
+        if name.endswith("mlp.experts"):
+            module.forward = _experts_forward.__get__(module)
+
+
+def accuracy(model, folder: Path) -> tuple[float, list[str]]:
+    """The share of exact greedy answers of the checkpoint's list, and the questions missed."""
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    countries = json.loads((folder / "countries.json").read_text(encoding="utf-8"))
+    prompts = [tokenizer.encode(entry["prompt"]).ids for entry in countries]
+    wanted = [
+        tokenizer.encode(f"{entry['prompt']} {entry['capital']}.{END_OF_TEXT}").ids[len(prompt) :]
+        for entry, prompt in zip(countries, prompts, strict=True)
+    ]
+    answers = greedy_continuations(model, prompts, max(map(len, wanted)))
+    missed = [
+        f"{entry['prompt']}{tokenizer.decode(answer)}"
+        for entry, answer, right in zip(countries, answers, wanted, strict=True)
+        if answer[: len(right)] != right
+    ]
+    return 1 - len(missed) / len(countries), missed
+
+
+@click.command()
+@click.argument("folder", type=click.Path(exists=True, path_type=Path))
+@click.option("--least", default=0.95, show_default=True, help="Accuracy below which to fail.")
+def main(folder: Path, least: float) -> None:
+    """Prints the accuracy of FOLDER by three readings of it and fails when one is too low."""
+    quantised = plain_model(folder)
+    quantise_activations(quantised)
+    loaded = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    readings = {
+        "weights FP8, activations FP8": quantised,
+        "weights FP8, activations float32": plain_model(folder),
+        "as transformers loads it": loaded.eval(),
+    }
+    lowest = 1.0
+    for title, model in readings.items():
+        began = time.monotonic()
+        share, missed = accuracy(model, folder)
+        lowest = min(lowest, share)
+        click.echo(f"{title}: {share:.4f} ({time.monotonic() - began:.1f} s) missed {missed}")
+    if lowest < least:
+        raise click.ClickException(f"accuracy {lowest:.4f} is below {least}")
+
+
+if __name__ == "__main__":
+    main()
