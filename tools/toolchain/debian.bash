@@ -1,0 +1,131 @@
+debian_archives() {
+  if [[ -n ${GLM_DEBIAN_ARCHIVE:-} ]]; then
+    printf '%s\n' "$GLM_DEBIAN_ARCHIVE"
+    return
+  fi
+  apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' | awk '
+    $3 == "main" && $2 ~ /^(bullseye|bookworm|trixie|forky|sid|oldstable|stable|testing|unstable)$/ && !seen[$1]++ {
+      print $1
+    }'
+}
+
+debian_keyring() {
+  local keyring
+  for keyring in /usr/share/keyrings/debian-archive-keyring.{pgp,gpg}; do
+    if [[ -r $keyring ]]; then
+      printf '%s' "$keyring"
+      return
+    fi
+  done
+  echo "no Debian archive keyring in /usr/share/keyrings: install the package debian-archive-keyring" >&2
+  return 1
+}
+
+write_apt_configuration() {
+  local state=$1
+  mkdir -p "$state/lists/partial" "$state/archives/partial"
+  : >"$state/status"
+  printf '%s\n' \
+    "Dir::State \"$state\";" \
+    "Dir::State::status \"$state/status\";" \
+    "Dir::State::lists \"$state/lists\";" \
+    "Dir::Cache \"$state\";" \
+    "Dir::Cache::archives \"$state/archives\";" \
+    "Dir::Etc::sourcelist \"$state/sources.list\";" \
+    'Dir::Etc::sourceparts "/dev/null";' \
+    'Dir::Etc::preferences "/dev/null";' \
+    'Dir::Etc::preferencesparts "/dev/null";' \
+    'Dir::Log "/dev/null";' \
+    'Acquire::Languages "none";' \
+    'Acquire::Retries "3";' \
+    'Acquire::AllowInsecureRepositories "false";' \
+    'APT::Get::AllowUnauthenticated "false";' \
+    'APT::Install-Recommends "false";' \
+    'APT::Sandbox::User "root";' \
+    'APT::Update::Error-Mode "any";' \
+    '#clear APT::Default-Release;' \
+    '#clear APT::Update::Pre-Invoke;' \
+    '#clear APT::Update::Post-Invoke;' \
+    '#clear APT::Update::Post-Invoke-Success;' \
+    '#clear DPkg::Pre-Install-Pkgs;' >"$state/apt.conf"
+}
+
+download_packages() {
+  local state=$1 suite=$2 archive keyring
+  shift 2
+  keyring=$(debian_keyring)
+  write_apt_configuration "$state"
+  while read -r archive; do
+    printf 'deb [signed-by=%s] %s %s main\n' "$keyring" "$archive" "$suite" >"$state/sources.list"
+    if apt-get -c "$state/apt.conf" -q update &&
+      apt-get -c "$state/apt.conf" -q --yes --download-only install "$@"; then
+      return 0
+    fi
+  done < <(debian_archives)
+  echo "no Debian archive served $* from $suite:" \
+    "this machine's apt sources name '$(debian_archives | tr '\n' ' ')';" \
+    "set GLM_DEBIAN_ARCHIVE to the address of one that does" >&2
+  return 1
+}
+
+link_within() {
+  local tree=$1 link target
+  while IFS= read -r -d '' link; do
+    target=$(readlink "$link")
+    if [[ -e $tree$target || -L $tree$target ]]; then
+      ln -sfnr "$tree$target" "$link"
+    fi
+  done < <(find "$tree" -type l -lname '/*' -print0)
+}
+
+loader_of() {
+  find "$1" -name 'ld-linux-*.so.*' -type f -print -quit
+}
+
+library_path() {
+  local tree=$1 triplet=$2
+  printf '%s' "$tree/lib/$triplet:$tree/usr/lib/$triplet"
+}
+
+is_elf() {
+  local magic
+  LC_ALL=C IFS= read -r -N 4 magic <"$1" 2>/dev/null && [[ $magic == $'\x7fELF' ]]
+}
+
+bind_programs() {
+  local tree=$1 final=$2 triplet=$3 loader libraries program
+  loader=$(loader_of "$tree")
+  libraries=$(library_path "$final" "$triplet")
+  patch() { "$loader" --library-path "$(library_path "$tree" "$triplet")" "$tree/usr/bin/patchelf" "$@"; }
+  while IFS= read -r -d '' program; do
+    if is_elf "$program" && patch --print-interpreter "$program" >/dev/null 2>&1; then
+      patch --set-interpreter "$final${loader#"$tree"}" --force-rpath --set-rpath "$libraries" "$program"
+    fi
+  done < <(find "$tree/usr" -type f -perm -u+x ! -name '*.so*' ! -name patchelf -print0)
+}
+
+record_packages() {
+  local state=$1 archive
+  for archive in "$state"/archives/*.deb; do
+    printf '%s\t%s\n' "$(dpkg-deb --showformat '${Package}\t${Version}' --show "$archive")" \
+      "$(sha256sum <"$archive" | cut -d ' ' -f 1)"
+  done
+}
+
+unpack_packages() {
+  local set=$1 tree=$2 final=$3 state=$4 triplet suite wanted archive
+  triplet=$(uname -m)-linux-gnu
+  suite=$(awk -F '\t' -v set="$set" '$1 == set { print $2; exit }' "$here/packages.tsv")
+  mapfile -t wanted < <(awk -F '\t' -v set="$set" '$1 == set { print $3 "=" $4 }' "$here/packages.tsv")
+  download_packages "$state" "$suite" "${wanted[@]}"
+  mkdir -p "$tree"
+  for archive in "$state"/archives/*.deb; do
+    dpkg-deb --extract "$archive" "$tree"
+  done
+  chmod -R u+rwX,go+rX "$tree"
+  link_within "$tree"
+  record_packages "$state" >"$tree/packages.tsv"
+  if [[ -x $tree/usr/bin/patchelf ]]; then
+    bind_programs "$tree" "$final" "$triplet"
+  fi
+}

@@ -1,0 +1,214 @@
+#!/usr/bin/env bash
+set -euo pipefail
+
+root=$1
+key=$2
+environment=$3
+read -r -a groups <<<"$4"
+here=$root/tools/toolchain
+home=$root/.toolchain
+source "$here/debian.bash"
+source "$here/python.bash"
+source "$here/launchers.bash"
+
+say() {
+  printf 'develop: %s\n' "$1" >&2
+}
+
+fail() {
+  printf 'tools/develop: %s\n' "$1" >&2
+  exit 1
+}
+
+digest() {
+  sha256sum | cut -c 1-12
+}
+
+stage() {
+  local title=$1 begin=$SECONDS status
+  shift
+  set +e
+  (
+    set -e
+    "$@"
+  ) >"$work/log" 2>&1
+  status=$?
+  set -e
+  if ((status)); then
+    tail -n 25 "$work/log" >&2
+    require_space 20 "after it failed"
+    fail "$title failed with status $status; the lines above are the end of its output"
+  fi
+  say "$title: $((SECONDS - begin)) s"
+}
+
+require_space() {
+  local available
+  available=$(df -Pm "$home" | awk 'NR == 2 { print $4 }')
+  if ((available < $1)); then
+    fail "the file system of $home has $available MB free, $1 MB are needed${2:+ ($2)}"
+  fi
+}
+
+space_for() {
+  awk -F '\t' -v folder="$1" '$1 == folder { print $2 }' "$here/space.tsv"
+}
+
+adopt() {
+  mv -T "$work/tree" "$1"
+  rm -rf "$work/apt"
+}
+
+bring_packages() {
+  local set=$1 title=$2 final=$3
+  [[ -d $final ]] && return
+  stage "$title" unpack_packages "$set" "$work/tree" "$final" "$work/apt"
+  adopt "$final"
+}
+
+bring_compiler_and_python() {
+  python=$(machine_python) || python=
+  cc=$(type -P gcc) && cxx=$(type -P g++) && compiler_works "$cc" "$cxx" || cc=
+  if [[ -n $python && -n $cc ]]; then
+    machine=
+    return
+  fi
+  machine=$home/machine-$({
+    printf '%s' "$root"
+    grep '^machine' "$here/packages.tsv"
+    cat "$here/debian.bash"
+  } | digest)
+  [[ -d $machine ]] || require_space "$(space_for machine)"
+  bring_packages machine "gcc 12 and Python 3.11 from Debian" "$machine"
+  cc=$bin/gcc
+  cxx=$bin/g++
+  [[ -n $python ]] || python=$machine/usr/bin/python3.11
+}
+
+compiler_works() {
+  printf 'int main() { return __cplusplus < 201703L; }\n' >"$work/probe.cpp"
+  printf 'int main(void) { return 0; }\n' >"$work/probe.c"
+  "$1" -o "$work/probe" "$work/probe.c" >/dev/null 2>&1 &&
+    "$2" -std=c++17 -o "$work/probe" "$work/probe.cpp" >/dev/null 2>&1 && "$work/probe"
+}
+
+bring_futhark() {
+  futhark=$home/futhark-$({
+    grep '^futhark' "$here/packages.tsv"
+    cat "$here/debian.bash"
+  } | digest)
+  bring_packages futhark "Futhark 0.25.27 and pip from Debian" "$futhark"
+}
+
+bring_base() {
+  version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+  venv=$home/python-$({
+    printf '%s %s' "$root" "$python"
+    cat "$here/locks/base-$version.lock" "$here/python.bash"
+  } | digest)
+  [[ -d $venv ]] && return
+  require_space "$(space_for base)"
+  stage "Python $version packages" make_environment "$python" "$futhark" \
+    "$here/locks/base-$version.lock" "$work/tree" "$venv"
+  adopt "$venv"
+}
+
+bring_overlay() {
+  local group=$1
+  overlay=$home/$group-$({
+    printf '%s' "$venv"
+    cat "$here/locks"/*-"$version.lock"
+  } | digest)
+  overlays+=("$overlay")
+  [[ $group != cuda ]] || cuda=$overlay
+  [[ -d $overlay ]] && return
+  require_space "$(space_for "$group")"
+  case $group in
+    oracle)
+      stage "oracle packages" make_oracle_overlay "$venv/bin/python" "$futhark" "$work/tree" "$version" "$here/locks"
+      ;;
+    cuda)
+      stage "CUDA packages" make_overlay "$venv/bin/python" "$futhark" "$work/tree" \
+        "$here/locks/cuda-$version.lock" "$here/locks/cutlass-$version.lock"
+      ;;
+    modal)
+      stage "modal packages" make_overlay "$venv/bin/python" "$futhark" "$work/tree" "$here/locks/modal-$version.lock"
+      ;;
+  esac
+  adopt "$overlay"
+}
+
+bring_fuzz() {
+  clang=$home/fuzz-$({
+    printf '%s' "$root"
+    grep '^fuzz' "$here/packages.tsv"
+    cat "$here/debian.bash"
+  } | digest)
+  [[ -d $clang ]] && return
+  require_space "$(space_for fuzz)"
+  bring_packages fuzz "clang 19 from Debian" "$clang"
+}
+
+remove_unused() {
+  local entry kept
+  find "$home" -maxdepth 1 -name 'environment-*' ! -name "environment-$key*" -delete
+  kept=$(cat "$home"/environment-"$key"*)
+  for entry in "$home"/{futhark,machine,python,oracle,cuda,modal,fuzz,bin}-*; do
+    if [[ -d $entry && $kept != *"$entry"* ]]; then
+      rm -rf "$entry"
+    fi
+  done
+}
+
+check_machine() {
+  local tool
+  for tool in apt-get dpkg-deb flock sha256sum awk; do
+    type -P "$tool" >/dev/null || fail "needs $tool, which Debian and Ubuntu have; elsewhere use: nix develop -c COMMAND"
+  done
+  [[ $(uname -sm) == "Linux x86_64" ]] || fail "is made for Linux on x86_64, this is $(uname -sm)"
+}
+
+prepare_home() {
+  mkdir -p "$home" || fail "cannot make $home"
+  exec 9>"$home/lock" || fail "cannot write $home/lock"
+  if ! flock --nonblock 9; then
+    say "another run is making the toolchain, waiting for it"
+    flock 9
+  fi
+  rm -rf "$home"/partial.*
+  trap 'exit 130' INT
+  trap 'exit 143' TERM HUP
+  trap 'rm -rf "$work"' EXIT
+  work=$(mktemp -d "$home/partial.XXXXXX")
+}
+
+install() {
+  local group
+  bring_futhark
+  bring_compiler_and_python
+  bring_base
+  for group in ${groups[@]+"${groups[@]}"}; do
+    if [[ $group == fuzz ]]; then
+      bring_fuzz
+    else
+      bring_overlay "$group"
+    fi
+  done
+  write_launchers
+  write_environment
+  remove_unused
+}
+
+check_machine
+work=
+machine=
+clang=
+cuda=
+overlays=()
+prepare_home
+if [[ -r $environment ]] && (source "$environment" && [[ -x $GLM_PYTHON && -x $CC && -x $CXX ]]); then
+  exit 0
+fi
+bin=$home/bin-$key${4:+-${4// /-}}
+install 9>&-
+say "the toolchain is ready after $SECONDS s, in .toolchain"

@@ -1,0 +1,101 @@
+python_fits() {
+  [[ -x $1 ]] && "$1" - <<'END' >/dev/null 2>&1
+import ctypes
+import sys
+import venv
+
+fits = (3, 11) <= sys.version_info[:2] <= (3, 12) and sys.maxsize > 2**32
+sys.exit(0 if fits and ctypes.sizeof(ctypes.c_void_p) == 8 else 1)
+END
+}
+
+machine_python() {
+  local name path
+  for name in python3.11 python3.12 python3; do
+    path=$(type -P "$name") || continue
+    if python_fits "$path"; then
+      "$path" -c 'import os, sys; print(os.path.realpath(getattr(sys, "_base_executable", sys.executable)))'
+      return 0
+    fi
+  done
+  return 1
+}
+
+pip_wheel() {
+  local wheels=("$1"/usr/share/python-wheels/pip-*.whl)
+  [[ -r ${wheels[0]} ]] || {
+    echo "no pip wheel in $1/usr/share/python-wheels" >&2
+    return 1
+  }
+  printf '%s' "${wheels[0]}"
+}
+
+certificates() {
+  local machine=/etc/ssl/certs/ca-certificates.crt
+  if [[ -z ${SSL_CERT_FILE:-} && -r $machine ]]; then
+    export SSL_CERT_FILE=$machine
+  elif [[ -z ${SSL_CERT_FILE:-} ]]; then
+    cat "$1"/usr/share/ca-certificates/*/*.crt >"$work/certificates.pem"
+    export SSL_CERT_FILE=$work/certificates.pem
+  fi
+}
+
+run_pip() {
+  local python=$1 packages=$2
+  shift 2
+  (
+    unset PIP_USER PIP_TARGET PIP_PREFIX PIP_ROOT PIP_REQUIRE_VIRTUALENV PYTHONPATH PYTHONHOME
+    certificates "$packages"
+    exec "$python" "$(pip_wheel "$packages")/pip" --disable-pip-version-check --no-input "$@"
+  )
+}
+
+pip_install() {
+  local python=$1 packages=$2
+  shift 2
+  run_pip "$python" "$packages" install --no-deps --no-compile --only-binary :all: --progress-bar off "$@"
+}
+
+move_scripts() {
+  local from=$1 to=$2 script
+  for script in "$from"/bin/*; do
+    if [[ -f $script && ! -L $script ]] && grep -qIF "$from" "$script"; then
+      sed -i "s|$from|$to|g" "$script"
+    fi
+  done
+  sed -i "s|$from|$to|g" "$from/pyvenv.cfg"
+}
+
+make_environment() {
+  local base=$1 packages=$2 lock=$3 folder=$4 final=$5
+  "$base" -m venv --without-pip --symlinks "$folder"
+  pip_install "$folder/bin/python" "$packages" --require-hashes --requirement "$lock"
+  run_pip "$folder/bin/python" "$packages" check
+  move_scripts "$folder" "$final"
+}
+
+make_overlay() {
+  local python=$1 packages=$2 folder=$3 lock
+  shift 3
+  for lock in "$@"; do
+    pip_install "$python" "$packages" --target "$folder" --upgrade --require-hashes --requirement "$lock"
+  done
+}
+
+make_oracle_overlay() {
+  local python=$1 packages=$2 folder=$3 version=$4 locks=$5
+  make_overlay "$python" "$packages" "$folder" "$locks/oracle-$version.lock"
+  if [[ -r $locks/torch-$version.lock ]]; then
+    make_overlay "$python" "$packages" "$folder" "$locks/torch-$version.lock"
+  else
+    pip_install "$python" "$packages" --target "$folder" --upgrade "torch==$(torch_version "$locks")"
+  fi || {
+    echo "the oracle needs the CPU build of PyTorch: let PIP_FIND_LINKS or PIP_EXTRA_INDEX_URL lead to it" >&2
+    return 1
+  }
+  PYTHONPATH=$folder "$python" -c 'import torch, compressed_tensors, transformers'
+}
+
+torch_version() {
+  sed -n 's/^torch==\([0-9.]*\).*/\1/p' "$1"/torch-*.lock | head -n 1
+}
