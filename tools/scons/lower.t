@@ -1,33 +1,56 @@
-local output_path, build, triple, cpu = ...
-assert(output_path and build and triple and cpu,
-       "usage: terra lower.t OUTPUT BUILD TRIPLE CPU")
+local output_path, build, triple = ...
+assert(triple, "usage: terra tools/scons/lower.t OUTPUT BUILD TRIPLE")
 assert(build == "release" or build == "debug",
        "BUILD is release or debug, not " .. build)
 
 GLM_BUILD = build
-GLM_INCLUDE_FLAGS = {"-I", "native/include"}
-GLM_TARGET = terralib.newtarget {Triple = triple, CPU = cpu, Features = ""}
 
-package.terrapath = "terra/?.t;" .. package.terrapath
+local target = require("terra.abi").target
+local engine = require("terra.engine")
+
+local function check_target()
+  assert(target.Triple == triple,
+         ("terra/abi.t: the target is %s, the build wants %s")
+           :format(tostring(target.Triple), triple))
+end
+
+local function add_functions(functions, into)
+  for name, value in pairs(functions or {}) do
+    assert(terralib.isfunction(value),
+           "terra/engine.t: " .. name .. " is no Terra function")
+    assert(not into[name], "terra/engine.t: " .. name .. " stands there twice")
+    into[name] = value
+  end
+end
 
 local function sorted_names(functions)
-  local names = terralib.newlist()
+  local names = {}
   for name in pairs(functions) do
-    names:insert(name)
+    names[#names + 1] = name
   end
   table.sort(names)
   return names
 end
 
-local engine = require "engine"
-assert(type(engine) == "table" and type(engine.exports) == "table",
-       "terra/engine.t must return {exports = {name = terra function}}")
-
-local unit = terralib.newcompilationunit(GLM_TARGET, false, {})
-for _, name in ipairs(sorted_names(engine.exports)) do
-  local exported = engine.exports[name]
-  assert(terralib.isfunction(exported), "terra/engine.t: export " .. name .. " is no Terra function")
-  unit:addvalue(name, exported)
+local function lowered_functions()
+  assert(type(engine) == "table" and type(engine.exports) == "table",
+         "terra/engine.t must return {exports = {name = function}, probes = {name = function}}")
+  local functions = {}
+  add_functions(engine.exports, functions)
+  if build == "debug" then
+    add_functions(engine.probes, functions)
+  end
+  return functions
 end
-unit:saveobj(output_path, "llvmir", {}, build == "release")
-unit:free()
+
+local function save(functions)
+  local unit = terralib.newcompilationunit(target, false, {})
+  for _, name in ipairs(sorted_names(functions)) do
+    unit:addvalue(name, functions[name])
+  end
+  unit:saveobj(output_path, "llvmir", {}, build == "release")
+  unit:free()
+end
+
+check_target()
+save(lowered_functions())

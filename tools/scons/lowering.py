@@ -47,7 +47,7 @@ def lowered_files():
 
 
 def terra_versions(terra):
-    """Terra's and LLVM's version of a `terra` command."""
+    """What decides over the bytes: Terra, its LLVM, and the C library whose headers it reads."""
     with tempfile.NamedTemporaryFile("w", suffix=".t") as script:
         script.write(VERSION_SCRIPT)
         script.flush()
@@ -55,7 +55,8 @@ def terra_versions(terra):
     words = done.stdout.split()
     if done.returncode != 0 or len(words) != 2:
         raise LoweringError(f"{terra} did not state its version: {done.stderr.strip()}")
-    return {"terra": words[0], "llvm": words[1]}
+    libc = os.confstr("CS_GNU_LIBC_VERSION")
+    return {"terra": words[0], "llvm": words[1], "libc": libc}
 
 
 def forbid_local_paths(text, path, root):
@@ -71,9 +72,8 @@ def forbid_local_paths(text, path, root):
 def lower_one(terra, root, family, build, output):
     """Runs Terra once and returns the IR text it wrote to `output`."""
     target = FAMILIES[family]
-    command = [terra, str(SCRIPT), str(output), build, target["triple"], target["cpu"]]
-    variables = os.environ | {"GLM_BUILD": build}
-    done = subprocess.run(command, cwd=root, env=variables, capture_output=True, text=True)
+    command = [terra, str(SCRIPT), str(output), build, target["triple"]]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True)
     if done.returncode != 0:
         raise LoweringError(f"{' '.join(command)}\n{done.stdout}{done.stderr}".rstrip())
     text = Path(output).read_text()

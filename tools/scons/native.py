@@ -24,20 +24,19 @@ LINK_FLAGS = [
     "-shared",
     "-pthread",
     "-static-libgcc",
-    "-Wl,-z,defs",
     "-Wl,-z,relro",
     "-Wl,--build-id=sha1",
     "-Wl,--enable-new-dtags",
 ]
 INCLUDES = ["native/include", "native", "build"]
-PREFIX_MAP = "$( -ffile-prefix-map=${Dir('#').abspath}=. $)"
+LOCAL_FLAGS = "$( -ffile-prefix-map=${Dir('#').abspath}=. $LOCAL_INCLUDES $)"
 COMPILE = (
     "$COMPILER $STANDARD $NATIVE_FLAGS $NATIVE_WARNINGS $NATIVE_INCLUDES "
-    f"{PREFIX_MAP} -c -o $TARGET $SOURCE"
+    f"{LOCAL_FLAGS} -c -o $TARGET $SOURCE"
 )
 LINK = (
     "$LINKER $NATIVE_LINK_FLAGS -Wl,-rpath,$RUN_PATH -Wl,-soname,${TARGET.file} "
-    "$EXPORTS_FLAG -o $TARGET $OBJECTS $NATIVE_LIBRARIES"
+    "$UNDEFINED $EXPORTS_FLAG -o $TARGET $LINKED $NATIVE_LIBRARIES"
 )
 
 
@@ -92,21 +91,27 @@ def native_library(env, target, objects, exports=None, libraries=("-lm",), **ove
     cxx = any(is_cxx(source) for node in objects for source in node.sources)
     settings = {
         "LINKER": "$CXX" if cxx else "$CC",
-        "EXPORTS_FLAG": "",
+        "NATIVE_LINK_FLAGS": env["NATIVE_LINK_FLAGS"] + (["-static-libstdc++"] if cxx else []),
         "NATIVE_LIBRARIES": list(libraries),
+        "LINKED": [env.File(node).path for node in objects],
+        "EXPORTS_FLAG": "",
     }
-    if cxx:
-        settings["NATIVE_LINK_FLAGS"] = env["NATIVE_LINK_FLAGS"] + ["-static-libstdc++"]
-    sources = list(objects)
+    inputs = list(objects)
     if exports is not None:
-        path = f"{target.removesuffix('.so')}.exports"
-        script = env.ExportMap(path, env.Value(sorted(exports)))
-        settings["EXPORTS_FLAG"] = "-Wl,--version-script=${SOURCES[-1]}"
-        sources += script
-    settings["OBJECTS"] = "${SOURCES[:-1]}" if exports is not None else "$SOURCES"
-    library = env.NativeLink(target, sources, **(settings | overrides))
+        script = f"{target.removesuffix('.so')}.exports"
+        inputs += env.ExportMap(script, env.Value(sorted(exports)))
+        settings["EXPORTS_FLAG"] = f"-Wl,--version-script={inputs[-1].path}"
+    library = env.NativeLink(target, inputs, **(settings | overrides))
     depend_on_version(env, library, "native toolchain", env["NATIVE_VERSION"])
     return library
+
+
+def import_libraries(env, *names):
+    """Empty libraries: what is linked with them asks for the real ones at run time."""
+    return [
+        env.NativeLibrary(f"#build/import/{name}", [], libraries=(), LINKER="$CC")[0]
+        for name in names
+    ]
 
 
 def command_from(name, fallback):
@@ -121,13 +126,15 @@ def exists(env):
 
 
 def generate(env):
-    """Adds NativeObjects and NativeLibrary."""
+    """Adds NativeObjects, NativeLibrary and ImportLibraries."""
     env["CC"] = command_from("CC", "gcc")
     env["CXX"] = command_from("CXX", "g++")
     env["NATIVE_VERSION"] = toolchain_version(env)
     env["NATIVE_FLAGS"] = CODE_FLAGS
     env["NATIVE_WARNINGS"] = WARNINGS
     env["NATIVE_LINK_FLAGS"] = LINK_FLAGS
+    env["LOCAL_INCLUDES"] = []
+    env["UNDEFINED"] = "-Wl,-z,defs"
     env["NATIVE_INCLUDES"] = [f"-I{folder}" for folder in INCLUDES]
     env["CPPPATH"] = [f"#{folder}" for folder in INCLUDES]
     env["RUN_PATH"] = "'$$ORIGIN'"
@@ -138,3 +145,4 @@ def generate(env):
     env["BUILDERS"]["ExportMap"] = Builder(action=Action(write_export_map, "exports $TARGET"))
     env.AddMethod(native_objects, "NativeObjects")
     env.AddMethod(native_library, "NativeLibrary")
+    env.AddMethod(import_libraries, "ImportLibraries")

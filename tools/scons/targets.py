@@ -38,6 +38,16 @@ def command_action(env, command):
     return Action(run, " ".join(str(word) for word in command))
 
 
+def failure(env, reason):
+    """An action that tells why a target cannot be made on this machine, and fails."""
+
+    def tell(target, source, env):
+        print(f"{target[0]}: {reason}")
+        return 1
+
+    return Action(tell, None)
+
+
 def named_target(env, name, help_text, nodes):
     """Gives `nodes` a name and a line in the help."""
     env["GLM_TARGETS"][name] = help_text
@@ -89,8 +99,9 @@ def exists(env):
 
 
 def generate(env):
-    """Adds NamedTarget, CommandTarget, RequiredSources and TargetHelp."""
+    """Adds Failure, NamedTarget, CommandTarget, RequiredSources and TargetHelp."""
     env["GLM_TARGETS"] = {}
+    env.AddMethod(failure, "Failure")
     env.AddMethod(named_target, "NamedTarget")
     env.AddMethod(command_target, "CommandTarget")
     env.AddMethod(required_sources, "RequiredSources")

@@ -1,0 +1,79 @@
+"""`scons check`: every formatter and the source rules, all of them run, all failures told."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import PurePosixPath
+
+from environment import root_folder
+from SCons.Action import Action
+from targets import run_command
+
+C_SUFFIXES = (".c", ".h", ".cpp", ".hpp", ".cu", ".cuh")
+STEPS = [
+    {"name": "ruff format", "command": ["ruff", "format", "--check", "."], "required": True},
+    {"name": "ruff check", "command": ["ruff", "check", "."], "required": True},
+    {
+        "name": "clang-format",
+        "command": ["clang-format", "--dry-run", "-Werror"],
+        "suffixes": C_SUFFIXES,
+        "required": True,
+    },
+    {
+        "name": "futhark fmt",
+        "command": ["futhark", "fmt", "--check"],
+        "suffixes": (".fut",),
+        "required": True,
+    },
+    {"name": "nixfmt", "command": ["nixfmt", "--check"], "suffixes": (".nix",), "required": False},
+    {"name": "source rules", "command": [sys.executable, "tools/check"], "required": True},
+]
+
+
+def tracked_files(root):
+    """Every file git tracks or would track, relative to the root."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
+    present = (name for name in sorted(set(done.stdout.split("\0"))) if name)
+    return [name for name in present if (root / name).is_file()]
+
+
+def step_status(env, step, files):
+    """Runs one step and returns what became of it: passed, failed, or skipped and why."""
+    command = list(step["command"])
+    if not shutil.which(command[0], path=env["ENV"]["PATH"]):
+        reason = f"{command[0]} is not on the PATH"
+        return f"failed: {reason}" if step["required"] else f"skipped: {reason}"
+    if "suffixes" in step:
+        chosen = [name for name in files if PurePosixPath(name).suffix in step["suffixes"]]
+        if not chosen:
+            return f"skipped: no file ends in {', '.join(step['suffixes'])}"
+        command += chosen
+    status = run_command(env, command)
+    return "passed" if status == 0 else f"failed: exit status {status}"
+
+
+def check(target, source, env):
+    """Runs all steps and prints one line for each; 1 when any failed."""
+    files = tracked_files(root_folder(env))
+    results = {step["name"]: step_status(env, step, files) for step in STEPS}
+    for name, result in results.items():
+        print(f"{name:13} {result}")
+    return int(any(result.startswith("failed") for result in results.values()))
+
+
+def exists(env):
+    """The checks are listed here; each says itself when its tool is absent."""
+    return True
+
+
+def generate(env):
+    """Adds CheckTarget."""
+    env.AddMethod(
+        lambda env: env.CommandTarget(
+            "check",
+            "formatters (ruff, clang-format, futhark fmt, nixfmt) and the source rules",
+            Action(check, "check formats and source rules"),
+        ),
+        "CheckTarget",
+    )

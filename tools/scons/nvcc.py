@@ -1,0 +1,114 @@
+"""NVIDIA's toolkit: where it is, what it compiles, and the host side of Futhark's CUDA back end."""
+
+import hashlib
+import os
+import re
+import shutil
+import site
+import subprocess
+from pathlib import Path
+
+from environment import depend_on_version, tool_version
+from SCons.Action import Action
+from SCons.Builder import Builder
+from SCons.Scanner.C import CScanner
+
+HEADERS = ("cuda.h", "cuda_runtime.h", "nvrtc.h")
+ARCHITECTURES = ("90a",)
+DEVICE_FLAGS = ["-O3", "-std=c++17", "-Xcompiler", "-fPIC,-fvisibility=hidden"]
+COMPILE = (
+    "$NVCC $NVCC_FLAGS $NVCC_ARCHITECTURES $NATIVE_INCLUDES "
+    "$( $CUDA_INCLUDES $) -c -o $TARGET $SOURCE"
+)
+TOOLKIT = re.compile(r"^#\$ TOP=(.+)$", re.M)
+CUDA_VERSION = re.compile(r"^#define CUDA_VERSION (\d+)", re.M)
+
+
+def toolkit_folder(env):
+    """The toolkit that the nvcc on the path belongs to, by its own account, or None."""
+    nvcc = shutil.which("nvcc", path=env["ENV"]["PATH"])
+    if not nvcc:
+        return None
+    command = [nvcc, "--dryrun", "-x", "cu", "/dev/null"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    top = TOOLKIT.search(done.stderr)
+    return os.path.normpath(top.group(1)) if top else None
+
+
+def include_folders(env):
+    """Folders that may hold CUDA headers: the toolkit's own, then NVIDIA's Python packages."""
+    homes = [os.environ.get("CUDA_HOME"), toolkit_folder(env)]
+    packages = [path for base in site.getsitepackages() for path in Path(base).glob("nvidia/*")]
+    folders = [Path(home) / "include" for home in homes if home]
+    folders += [path / "include" for path in sorted(packages)]
+    return [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
+
+
+def found_headers(folders):
+    """Where each needed header is; a header that no folder has is missing from the answer."""
+    found = {}
+    for name in HEADERS:
+        for folder in folders:
+            if (folder / name).is_file():
+                found.setdefault(name, folder / name)
+    return found
+
+
+def cuda_problem(env):
+    """Why the CUDA host code cannot be compiled here, or None."""
+    missing = [name for name in HEADERS if name not in env["CUDA_HEADERS"]]
+    return f"CUDA headers not found: {', '.join(missing)}" if missing else None
+
+
+def header_version(headers):
+    """CUDA's version number and the hash of the needed headers: an input of what includes them."""
+    if "cuda.h" not in headers:
+        return None
+    number = CUDA_VERSION.search(headers["cuda.h"].read_text()).group(1)
+    digest = hashlib.sha256(b"".join(headers[name].read_bytes() for name in sorted(headers)))
+    return f"{number} {digest.hexdigest()}"
+
+
+def cuda_major(env):
+    """CUDA's major version, which the runtime compiler's library carries in its name."""
+    return int(header_version(env["CUDA_HEADERS"]).split()[0]) // 1000
+
+
+def device_objects(env, sources, architectures=ARCHITECTURES, folder="build/obj"):
+    """Compiles each .cu file for the given compute capabilities."""
+    codes = [f"-gencode=arch=compute_{name},code=sm_{name}" for name in architectures]
+    objects = []
+    for source in env.Flatten([sources]):
+        path = env.File(source).srcnode().get_path(env.Dir("#"))
+        node = env.NvccObject(f"#{folder}/{path}.o", source, NVCC_ARCHITECTURES=codes)
+        depend_on_version(env, node, "nvcc", env["NVCC_VERSION"])
+        depend_on_version(env, node, "native toolchain", env["NATIVE_VERSION"])
+        objects.extend(node)
+    return objects
+
+
+def nvcc_version(env):
+    """nvcc's build line, or None."""
+    return tool_version(env, "sh", "-c", "nvcc --version | tail -n 1")
+
+
+def exists(env):
+    """True where nvcc is on the path."""
+    return shutil.which("nvcc", path=env["ENV"]["PATH"]) is not None
+
+
+def generate(env):
+    """Adds DeviceObjects, CudaProblem and CudaMajor."""
+    folders = include_folders(env)
+    env["CUDA_HEADERS"] = found_headers(folders)
+    env["CUDA_INCLUDES"] = [f"-I{folder}" for folder in folders]
+    env["CUDA_VERSION"] = header_version(env["CUDA_HEADERS"])
+    env["NVCC"] = "nvcc"
+    env["NVCC_FLAGS"] = DEVICE_FLAGS
+    env["NVCC_VERSION"] = nvcc_version(env)
+    env["BUILDERS"]["NvccObject"] = Builder(
+        action=Action(COMPILE, "nvcc $SOURCE"), source_scanner=CScanner()
+    )
+    env.AddMethod(device_objects, "DeviceObjects")
+    env.AddMethod(cuda_problem, "CudaProblem")
+    env.AddMethod(cuda_major, "CudaMajor")

@@ -1,0 +1,123 @@
+"""`scons reproduce`: the same commit gives the same bytes, wherever it is checked out."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from environment import root_folder
+from lowering import (
+    FOLDER,
+    MANIFEST,
+    LoweringError,
+    lower_all,
+    lowered_files,
+    sha256,
+    terra_versions,
+)
+from SCons.Action import Action
+from targets import command_variables
+
+CHECKOUTS = ("a", "a-folder-with-a-longer-name/and-another-below-it/checkout")
+
+
+class ReproductionError(Exception):
+    """A clone could not be built, or two builds of one commit differ."""
+
+
+def run(command, folder, variables):
+    """Runs a command to its end; its output is shown only when it fails."""
+    done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise ReproductionError(f"{' '.join(command)} in {folder}:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def build_clone(root, folder, variables):
+    """Clones HEAD into `folder`, builds without a cache and returns sha256 by library."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    run(["git", "clone", "--quiet", "--no-hardlinks", str(root), str(folder)], root, variables)
+    scons = [sys.executable, "-m", "SCons", "--cache-disable", "default_libraries"]
+    run(scons, folder, variables)
+    libraries = sorted((folder / "build").rglob("*.so"))
+    return {path.relative_to(folder).as_posix(): sha256(path) for path in libraries}
+
+
+def clone_variables(env):
+    """The caller's environment without what points into the caller's own checkout."""
+    variables = command_variables(env) | {"GLM_BUILD_CACHE": "off"}
+    for name in ("PYTHONPATH", "GLM_ROOT", "GLM_BUILD_DIR"):
+        variables.pop(name, None)
+    return variables
+
+
+def compare_clones(env, folder):
+    """Builds the two clones and raises unless every library has the same bytes in both."""
+    root, variables = root_folder(env), clone_variables(env)
+    first, second = (build_clone(root, folder / name, variables) for name in CHECKOUTS)
+    for name in sorted(first.keys() | second.keys()):
+        same = first.get(name) == second.get(name)
+        print(f"{'same' if same else 'DIFFERENT':9} {first.get(name) or second[name]} {name}")
+    if not first:
+        raise ReproductionError("the clones built no library")
+    if first != second:
+        raise ReproductionError("two builds of one commit differ")
+
+
+def compare_lowering(env, folder):
+    """Lowers again when the manifest's Terra is here and raises unless the bytes are the same."""
+    root = root_folder(env)
+    terra = shutil.which("terra", path=env["ENV"]["PATH"])
+    wanted = json.loads((root / MANIFEST).read_text())["versions"]
+    if not terra:
+        print(f"skipped: lowering again, because terra {wanted['terra']} is not on the PATH")
+        return
+    present = terra_versions(terra)
+    if present != wanted:
+        print(f"skipped: lowering again, because the manifest names {wanted}, here is {present}")
+        return
+    checkout = folder / CHECKOUTS[1]
+    lower_all(terra, checkout, folder / "lowered")
+    names = [*lowered_files(), str(MANIFEST)]
+    changed = [name for name in names if not same_lowering(checkout, folder, name)]
+    if changed:
+        raise ReproductionError(f"lowering again gave other bytes: {', '.join(changed)}")
+    print(f"same      {len(names)} files of {FOLDER}, lowered again by terra {wanted['terra']}")
+
+
+def same_lowering(checkout, folder, name):
+    """Whether the committed file and the one lowered again have the same bytes."""
+    again = folder / "lowered" / Path(name).relative_to(FOLDER)
+    return (checkout / name).read_bytes() == again.read_bytes()
+
+
+def reproduce(target, source, env):
+    """Compares two clones, then the lowering; says what differs."""
+    with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as folder:
+        try:
+            compare_clones(env, Path(folder))
+            compare_lowering(env, Path(folder))
+        except (ReproductionError, LoweringError) as error:
+            print(error)
+            return 1
+    return 0
+
+
+def exists(env):
+    """True where git is on the path."""
+    return shutil.which("git", path=env["ENV"]["PATH"]) is not None
+
+
+def generate(env):
+    """Adds ReproduceTarget."""
+    env.AddMethod(
+        lambda env: env.CommandTarget(
+            "reproduce",
+            "builds HEAD in two clones at different paths and compares the bytes",
+            Action(reproduce, "build two clones of HEAD"),
+        ),
+        "ReproduceTarget",
+    )
