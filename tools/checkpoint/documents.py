@@ -100,7 +100,7 @@ def _rounds(items: list[str], generator: random.Random) -> Iterator[str]:
 def packed_rows(
     encode: Callable[[str], list[int]], documents: Iterator[str], row_length: int
 ) -> Iterator[list[int]]:
-    """Rows of token ids that begin with a document and run through as many as fit; the last is cut."""
+    """Rows of token ids, each beginning with a document; the last document of a row is cut."""
     while True:
         row: list[int] = []
         while len(row) < row_length:

@@ -1,6 +1,6 @@
 """Every tensor of a glm4_moe checkpoint: name, shape and dtype, derived from config.json."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tools.checkpoint.quantise import is_ignored
@@ -14,7 +14,7 @@ class TensorSpec:
 
     name: str
     dtype: str
-    shape: tuple[int, ...]
+    shape: Sequence[int]
 
     @property
     def num_elements(self) -> int:

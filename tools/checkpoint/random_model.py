@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -63,7 +64,7 @@ class RandomTensors:
 
     def __init__(self, config: dict, seed: int, scale_dtype: str) -> None:
         self._seed = seed
-        self._weight_shapes: dict[str, tuple[int, ...]] = {}
+        self._weight_shapes: dict[str, Sequence[int]] = {}
         self._scale_dtype = scale_dtype
         self._weight_spread = config.get("initializer_range", 0.02)
 
@@ -83,7 +84,7 @@ class RandomTensors:
         """Remembers the shapes of the weights that scales belong to."""
         self._weight_shapes = {s.name: s.shape for s in specs if s.dtype == "F8_E4M3"}
 
-    def _values(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
+    def _values(self, name: str, shape: Sequence[int]) -> np.ndarray:
         digest = hashlib.sha256(f"{self._seed}:{name}".encode()).digest()
         generator = np.random.Generator(np.random.Philox(int.from_bytes(digest[:16], "little")))
         centre, spread = self._distribution(name)
