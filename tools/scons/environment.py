@@ -47,6 +47,11 @@ def depend_on_version(env, target, label, version):
     env.Depends(target, env.Value(f"{label}: {version or 'absent'}"))
 
 
+def depend_on_script(env, target, *names):
+    """Makes files of tools/scons, whose functions write `target`, inputs of it."""
+    env.Depends(target, [f"#tools/scons/{name}" for name in names])
+
+
 def root_folder(env):
     """The checkout's root as a Path."""
     return Path(env.Dir("#").abspath)

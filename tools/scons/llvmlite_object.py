@@ -3,7 +3,7 @@
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from environment import depend_on_version
+from environment import depend_on_script, depend_on_version
 from SCons.Action import Action
 from SCons.Builder import Builder
 
@@ -41,6 +41,7 @@ def write_object(target, source, env):
 def ir_object(env, target, source, triple, cpu, level):
     """The object of one IR file at an optimisation level of 0 to 3."""
     node = env.LlvmliteObject(target, source, IR_TRIPLE=triple, IR_CPU=cpu, IR_LEVEL=level)
+    depend_on_script(env, node, "llvmlite_object.py")
     depend_on_version(env, node, "llvmlite", llvmlite_version())
     return node
 

@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import shutil
 
 from environment import depend_on_version, tool_version
 from SCons.Action import Action
@@ -114,21 +115,23 @@ def import_libraries(env, *names):
     ]
 
 
-def command_from(name, fallback):
-    """A compiler named by an environment variable, as one word, or the fallback."""
-    words = shlex.split(os.environ.get(name, ""))
-    return words[0] if words else fallback
+def compiler(env, variable, fallback):
+    """The compiler that an environment variable names, by its bare name where the path finds it."""
+    words = shlex.split(os.environ.get(variable, ""))
+    chosen = words[0] if words else fallback
+    name = os.path.basename(chosen)
+    return name if shutil.which(name, path=env["ENV"]["PATH"]) in (chosen, None) else chosen
 
 
 def exists(env):
     """True where a C compiler is on the path."""
-    return tool_version(env, command_from("CC", "gcc"), "--version") is not None
+    return tool_version(env, compiler(env, "CC", "gcc"), "--version") is not None
 
 
 def generate(env):
     """Adds NativeObjects, NativeLibrary and ImportLibraries."""
-    env["CC"] = command_from("CC", "gcc")
-    env["CXX"] = command_from("CXX", "g++")
+    env["CC"] = compiler(env, "CC", "gcc")
+    env["CXX"] = compiler(env, "CXX", "g++")
     env["NATIVE_VERSION"] = toolchain_version(env)
     env["NATIVE_FLAGS"] = CODE_FLAGS
     env["NATIVE_WARNINGS"] = WARNINGS

@@ -55,9 +55,9 @@ def named_target(env, name, help_text, nodes):
 
 
 def command_target(env, name, help_text, action, depends=()):
-    """A target that always runs `action` (an Action, or the words of a command) after `depends`."""
+    """A target that always runs `action` (Actions, or the words of a command) after `depends`."""
     env["GLM_TARGETS"][name] = help_text
-    if isinstance(action, (list, tuple)):
+    if isinstance(action, list) and isinstance(action[0], str):
         action = command_action(env, action)
     target = env.Alias(name, depends, action)
     env.AlwaysBuild(target)

@@ -3,7 +3,7 @@
 import shutil
 import tempfile
 
-from environment import root_folder, tool_version
+from environment import depend_on_script, root_folder, tool_version
 from lowering import (
     FOLDER,
     MANIFEST,
@@ -54,11 +54,13 @@ def verify(target, source, env):
 
 def lowered_ir(env, family, build):
     """The verified IR of one CPU family and build."""
-    relative = f"#{FOLDER}/{family}/{build}.ll"
-    target = f"#build/lowered/{family}/{build}.ll"
-    sources = [relative, f"#{MANIFEST}"]
-    sources += [f"#{name}" for name in lowered_sources(root_folder(env))]
-    node = env.VerifiedIr(target, sources)
+    relative = f"{FOLDER}/{family}/{build}.ll"
+    read = [str(MANIFEST), *lowered_files(), *lowered_sources(root_folder(env))]
+    node = env.VerifiedIr(
+        f"#build/lowered/{family}/{build}.ll",
+        [f"#{name}" for name in dict.fromkeys([relative, *read])],
+    )
+    depend_on_script(env, node, "terra.py", "lowering.py")
     env.NoCache(node)
     return node
 

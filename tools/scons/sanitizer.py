@@ -1,0 +1,103 @@
+"""Clang's sanitizers over the engine's debug IR, and the fuzzing programs linked with it."""
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+from environment import depend_on_script, depend_on_version, tool_version
+from SCons.Action import Action
+from SCons.Builder import Builder
+from SCons.Scanner.C import CScanner
+from targets import run_command
+
+NAMES = ("clang-19", "clang")
+DEFINITION = re.compile(r"^(define [^\n]*?\))((?: [^\n]*)?\{)$", re.M)
+RUNS = 200_000
+LIMITS = ["-seed=1", "-max_len=65536", "-timeout=20", "-rss_limit_mb=4096", "-verbosity=1"]
+SANITIZE = "-g -O1 -fno-omit-frame-pointer -fsanitize=address"
+COMPILE_IR = f"$CLANG {SANITIZE},fuzzer-no-link -fPIC -Wno-override-module -c -o $TARGET $SOURCE"
+LINK_IR = "$CLANG -shared -fsanitize=address -shared-libasan -o $TARGET $SOURCE -lm -ldl"
+LINK_PROGRAM = (
+    f"$CLANG {SANITIZE},fuzzer $NATIVE_INCLUDES $( -ffile-prefix-map=${{Dir('#').abspath}}=. $) "
+    "-o $TARGET $SOURCES -lm -ldl -lpthread"
+)
+
+
+def find_clang(env):
+    """The clang to use: $CLANG, else the first of the known names on the path, else None."""
+    chosen = os.environ.get("CLANG")
+    path = env["ENV"]["PATH"]
+    return chosen or next((name for name in NAMES if shutil.which(name, path=path)), None)
+
+
+def with_attribute(text, attribute):
+    """IR text whose every function definition carries `attribute`."""
+    return DEFINITION.sub(rf"\1 {attribute}\2", text)
+
+
+def write_sanitized_ir(target, source, env):
+    """Marks every function of the IR for AddressSanitizer."""
+    text = Path(str(source[0])).read_text()
+    marked = with_attribute(text, "sanitize_address")
+    if text.count("\ndefine ") != marked.count(" sanitize_address"):
+        print(f"{source[0]}: not every function could be marked sanitize_address")
+        return 1
+    Path(str(target[0])).write_text(marked)
+    return 0
+
+
+def sanitized_engine(env, folder, source):
+    """The engine's IR under AddressSanitizer: [object, shared library] in `folder`."""
+    marked = env.SanitizedIr(f"{folder}/engine.ll", source)
+    depend_on_script(env, marked, "sanitizer.py")
+    code = env.SanitizedObject(f"{folder}/engine.o", marked)
+    library = env.SanitizedLibrary(f"{folder}/engine.so", code)
+    for node in (code, library):
+        depend_on_version(env, node, "clang", env["CLANG_VERSION"])
+    return [*code, *library]
+
+
+def fuzz_program(env, folder, source, code):
+    """One harness linked with the sanitized engine, named as its source."""
+    program = env.FuzzLink(f"{folder}/{Path(str(source)).stem}", [source, code])
+    depend_on_version(env, program, "clang", env["CLANG_VERSION"])
+    return program[0]
+
+
+def fuzz_command(env, program):
+    """Runs a fuzzing program over its corpus; what it finds new stays in build/."""
+
+    def run(target, source, env):
+        name = Path(str(program)).name
+        found = Path(env.Dir("#build/fuzz").abspath) / "found" / name
+        found.mkdir(parents=True, exist_ok=True)
+        corpus = [path for path in [f"tests/fuzz/corpus/{name}"] if os.path.isdir(path)]
+        limits = [*LIMITS, f"-runs={RUNS}", f"-artifact_prefix={found.parent}/{name}-"]
+        return run_command(env, [program.abspath, *limits, found, *corpus])
+
+    return Action(run, f"{program} -runs={RUNS}")
+
+
+def exists(env):
+    """True where clang is on the path."""
+    return find_clang(env) is not None
+
+
+def generate(env):
+    """Adds SanitizedEngine, FuzzProgram and FuzzCommand."""
+    env["CLANG"] = find_clang(env)
+    env["CLANG_VERSION"] = tool_version(env, env["CLANG"], "--version") if env["CLANG"] else None
+    actions = {
+        "SanitizedIr": Action(write_sanitized_ir, "mark $SOURCE"),
+        "SanitizedObject": Action(COMPILE_IR, "sanitize $SOURCE"),
+        "SanitizedLibrary": Action(LINK_IR, "link $TARGET"),
+    }
+    for name, action in actions.items():
+        env["BUILDERS"][name] = Builder(action=action)
+    env["BUILDERS"]["FuzzLink"] = Builder(
+        action=Action(LINK_PROGRAM, "fuzz program $TARGET"), source_scanner=CScanner()
+    )
+    env.AddMethod(sanitized_engine, "SanitizedEngine")
+    env.AddMethod(fuzz_program, "FuzzProgram")
+    env.AddMethod(fuzz_command, "FuzzCommand")
