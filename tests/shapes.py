@@ -1,7 +1,7 @@
 """The one generator of shapes, seeds and random data that every test draws from."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import product
 
 import numpy as np
@@ -28,21 +28,18 @@ HEAD_LAYOUTS = {
 }
 
 
-def test_seed() -> int:
+def run_seed() -> int:
     """The seed of this run: GLM_TEST_SEED when it is set, a constant otherwise."""
     return int(os.environ.get(SEED_VARIABLE, DEFAULT_SEED))
 
 
-test_seed.__test__ = False
-
-
 def seed_note() -> str:
-    return f"{SEED_VARIABLE}={test_seed()}"
+    return f"{SEED_VARIABLE}={run_seed()}"
 
 
 def generator(*key: int | str) -> np.random.Generator:
     """A generator of its own for each key, so that a test's data never depend on test order."""
-    words = [test_seed()]
+    words = [run_seed()]
     for part in key:
         words.extend(part.encode() if isinstance(part, str) else [part])
     return np.random.default_rng(words)
@@ -62,36 +59,34 @@ def widths() -> list[int]:
     return [1, PRIME, TILE + 1, *MODEL_WIDTHS.values()]
 
 
-def matrices() -> Iterator[tuple[int, int]]:
+def matrices() -> list[tuple[int, int]]:
     """(rows, width) pairs: every count with a few widths, every width with a few counts."""
-    for rows in counts():
-        yield rows, PRIME
-    for width in widths():
-        yield 3, width
-    yield TILE + 1, TILE + 1
+    tall = [(rows, PRIME) for rows in counts()]
+    wide = [(3, width) for width in widths()]
+    return [*tall, *wide, (TILE + 1, TILE + 1)]
 
 
-def products() -> Iterator[tuple[int, int, int]]:
+def products() -> list[tuple[int, int, int]]:
     """(num_tokens, in_features, out_features) of linear layers."""
-    for num_tokens, width in product(counts(), (PRIME, TILE + 1)):
-        yield num_tokens, width, TILE + 1
-    yield 1, 1, 1
-    for name in MODEL_WIDTHS:
-        yield 3, MODEL_WIDTHS[name], MODEL_WIDTHS["glm_4_7_hidden_over_40"]
+    plain = [(*pair, TILE + 1) for pair in product(counts(), (PRIME, TILE + 1))]
+    hidden = MODEL_WIDTHS["glm_4_7_hidden_over_40"]
+    return [*plain, (1, 1, 1), *((3, width, hidden) for width in MODEL_WIDTHS.values())]
 
 
-def head_layouts() -> Iterator[tuple[int, int, int]]:
+def head_layouts() -> list[tuple[int, int, int]]:
     """(num_heads, num_kv_heads, head_dim)."""
-    yield from HEAD_LAYOUTS.values()
+    return list(HEAD_LAYOUTS.values())
 
 
-def ragged_batches() -> Iterator[list[tuple[int, int]]]:
+def ragged_batches() -> list[list[tuple[int, int]]]:
     """Lists of (num_cached_tokens, num_new_tokens), one pair a sequence."""
-    yield []
-    yield [(0, 1)]
-    yield [(0, PRIME)]
-    yield [(TILE, 1)]
-    yield [(0, TILE + 1), (PRIME, 1), (TILE + 1, 7), (5, 1)]
+    return [
+        [],
+        [(0, 1)],
+        [(0, PRIME)],
+        [(TILE, 1)],
+        [(0, TILE + 1), (PRIME, 1), (TILE + 1, 7), (5, 1)],
+    ]
 
 
 def shape_name(shape: Iterable[int]) -> str:

@@ -1,5 +1,6 @@
 """Grouped causal attention, dense and through page tables."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +14,7 @@ class AttentionRow:
 
     num_cached_tokens: int
     num_new_tokens: int
-    page_table: tuple[int, ...]
+    page_table: Sequence[int]
 
     @property
     def context_length(self) -> int:
@@ -58,7 +59,7 @@ def causal_attention(
     return np.einsum("hqk,khd->qhd", softmax(scores), values[:, key_head]).astype(queries.dtype)
 
 
-def slots(page_table: tuple[int, ...], page_size: int, length: int) -> np.ndarray:
+def slots(page_table: Sequence[int], page_size: int, length: int) -> np.ndarray:
     """Slot (page * page_size + offset) of each of the first length positions."""
     needed = -(-length // page_size)
     if len(page_table) < needed:

@@ -9,7 +9,7 @@ ROUTE_MARGIN = 1e-5
 
 
 def relative_l2(actual: np.ndarray, expected: np.ndarray) -> float:
-    """‖actual − expected‖ / ‖expected‖ over all elements; 0 for two empty arrays."""
+    """‖actual - expected‖ / ‖expected‖ over all elements; 0 for two empty arrays."""
     actual, expected = np.asarray(actual, np.float64), np.asarray(expected, np.float64)
     if actual.shape != expected.shape:
         raise AssertionError(f"shape {actual.shape}, expected {expected.shape}")

@@ -1,5 +1,6 @@
 """Random small configurations: name → config.json, and the checkpoint's seed of each."""
 
+from collections.abc import Sequence
 from copy import deepcopy
 
 BASE = {
@@ -73,7 +74,7 @@ def mixture(experts: int, per_token: int, shared: int, dense: int, scaling: floa
     }
 
 
-def fp8_config(*parts: dict, ignore: tuple[str, ...] = ()) -> dict:
+def fp8_config(*parts: dict, ignore: Sequence[str] = ()) -> dict:
     return {**plain_config(*parts), "quantization_config": quantisation(list(ignore))}
 
 
@@ -118,7 +119,13 @@ CONFIGS = {
         sizes(64, 3, (12, 1, 128), (96, 48), 130),
         attention(qk_norm=False, bias=True),
         mixture(8, 2, 2, 2, 1.0),
-        {"rope_parameters": {"rope_type": "default", "rope_theta": 5e5, "partial_rotary_factor": 0.25}},
+        {
+            "rope_parameters": {
+                "rope_type": "default",
+                "rope_theta": 5e5,
+                "partial_rotary_factor": 0.25,
+            }
+        },
         ignore=("model.layers.0.mlp.gate_proj", r"re:.*layers\.2\.self_attn\..*"),
     ),
     "bf16_eight_ranks": plain_config(
@@ -144,9 +151,16 @@ WORLD_SIZES = {
 SEEDS = {name: 4700 + number for number, name in enumerate(CONFIGS)}
 
 
-def world_sizes(name: str) -> tuple[int, ...]:
+def world_sizes(name: str) -> Sequence[int]:
     return WORLD_SIZES.get(name, (1,))
 
 
 def is_quantised(name: str) -> bool:
     return "quantization_config" in CONFIGS[name]
+
+
+FORMATS = {
+    name: ("BF16" if number % 2 else "F32", 1 + number % 3) for number, name in enumerate(CONFIGS)
+}
+
+TEXT_LENGTHS = (1, 13, 35)

@@ -4,6 +4,8 @@ Values are decoded from sign, exponent and mantissa; encoding searches the table
 midpoints between neighbours, so it shares no bit manipulation with any engine.
 """
 
+import math
+
 import numpy as np
 
 LARGEST = 448.0
@@ -19,7 +21,7 @@ def decode_code(code: int) -> float:
     sign = -1.0 if code & SIGN_BIT else 1.0
     exponent, mantissa = divmod(code & ~SIGN_BIT, MANTISSA_STEPS)
     if code & ~SIGN_BIT == NAN_CODE:
-        return float("nan")
+        return math.copysign(math.nan, sign)
     if exponent == 0:
         return sign * mantissa / MANTISSA_STEPS * 2.0 ** (1 - EXPONENT_BIAS)
     return sign * (1.0 + mantissa / MANTISSA_STEPS) * 2.0 ** (exponent - EXPONENT_BIAS)

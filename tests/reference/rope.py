@@ -37,6 +37,6 @@ def rotate(
     cosine, sine = np.cos(angle).astype(heads.dtype), np.sin(angle).astype(heads.dtype)
     first, second = pair_columns(width, variant)
     turned = heads.copy()
-    turned[..., first] = heads[..., first] * cosine - heads[..., second] * sine
-    turned[..., second] = heads[..., second] * cosine + heads[..., first] * sine
+    turned[:, :, first] = heads[:, :, first] * cosine - heads[:, :, second] * sine
+    turned[:, :, second] = heads[:, :, second] * cosine + heads[:, :, first] * sine
     return turned

@@ -44,12 +44,12 @@ def quantised_modules(directory: Path) -> set[str]:
     names: set[str] = set()
     for path in shard_paths(directory):
         with safe_open(path, framework="pt") as shard:
-            names.update(name for name in shard.keys() if name.endswith(SCALE_SUFFIX))
+            names.update(name for name in list(shard.keys()) if name.endswith(SCALE_SUFFIX))
     return {name.removesuffix(SCALE_SUFFIX) for name in names}
 
 
 def quantising_hook(num_slices: int) -> Callable:
-    return lambda module, inputs: (by_rank_slice(inputs[0], num_slices),)
+    return lambda _module, inputs: (by_rank_slice(inputs[0], num_slices),)
 
 
 def quantising_experts_forward(experts: Glm4MoeExperts, num_slices: int) -> Callable:
@@ -77,7 +77,7 @@ def dequantised_state(directory: Path) -> dict[str, torch.Tensor]:
     state: dict[str, torch.Tensor] = {}
     for path in shard_paths(directory):
         with safe_open(path, framework="pt") as shard:
-            state.update({name: shard.get_tensor(name).float() for name in shard.keys()})
+            state.update({name: shard.get_tensor(name).float() for name in list(shard.keys())})
     for name in [name for name in state if name.endswith(SCALE_SUFFIX)]:
         scale = state.pop(name)
         state[name.removesuffix("_scale")] *= scale.reshape(-1, 1)
@@ -137,9 +137,7 @@ class TransformersOracle:
                 module.forward = quantising_experts_forward(module, expert_slices)
             elif isinstance(module, torch.nn.Linear) and name in quantised:
                 row_parallel = name.endswith(ROW_PARALLEL)
-                module.register_forward_pre_hook(
-                    quantising_hook(world_size if row_parallel else 1)
-                )
+                module.register_forward_pre_hook(quantising_hook(world_size if row_parallel else 1))
                 hooked.add(name)
         self.check_all_hooked(quantised, hooked)
 
