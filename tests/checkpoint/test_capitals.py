@@ -135,10 +135,11 @@ def test_the_list_has_france_and_no_country_twice():
 def test_greedy_answers_by_transformers():
     pytest.importorskip("torch")
     pytest.importorskip("compressed_tensors")
-    from tools.checkpoint.verify import accuracy, plain_model, quantise_activations
+    from tools.checkpoint.verify import margins, plain_model, quantise_activations
 
     model = plain_model(CAPITALS)
     quantise_activations(model)
-    share, missed = accuracy(model, CAPITALS)
-    assert share >= 0.95, missed
-    assert not any(answer.startswith("The capital of France is") for answer in missed)
+    found = margins(model, CAPITALS)
+    right = [country for country, margin in found.items() if margin > 0]
+    assert "France" in right
+    assert len(right) >= 0.95 * len(found)

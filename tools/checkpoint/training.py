@@ -36,6 +36,14 @@ class Schedule:
         return self.row_length * (4 if step >= LONG_ROWS_FROM * self.num_steps else 1)
 
 
+@dataclass(frozen=True)
+class Answer:
+    """A prompt and the tokens that should follow it."""
+
+    prompt: list[int]
+    continuation: list[int]
+
+
 class RouterBalance:
     """Keeps the experts' loads even by moving the selection bias, without an auxiliary loss."""
 
@@ -106,17 +114,18 @@ def train(
 
 
 @torch.no_grad()
-def greedy_continuations(
-    model: Glm4MoeForCausalLM, prompts: list[list[int]], num_tokens: int
-) -> list[list[int]]:
-    """The greedy continuation of each prompt, prompts of one length computed together."""
-    answers: list[list[int]] = [[] for _ in prompts]
-    for length in sorted({len(prompt) for prompt in prompts}):
-        members = [i for i, prompt in enumerate(prompts) if len(prompt) == length]
-        ids = torch.tensor([prompts[i] for i in members])
-        for _ in range(num_tokens):
-            logits = model(input_ids=ids, use_cache=False).logits[:, -1]
-            ids = torch.cat([ids, logits.argmax(-1, keepdim=True)], dim=1)
-        for row, member in enumerate(members):
-            answers[member] = ids[row, length:].tolist()
-    return answers
+def answer_margins(model: Glm4MoeForCausalLM, answers: list[Answer]) -> list[float]:
+    """For each answer the least lead, in logits, of a right token over the best other one.
+
+    A greedy continuation is right exactly where the margin is above zero.
+    """
+    return [_margin(model, answer) for answer in answers]
+
+
+def _margin(model: Glm4MoeForCausalLM, answer: Answer) -> float:
+    ids = torch.tensor([answer.prompt + answer.continuation[:-1]])
+    wanted = torch.tensor(answer.continuation)[:, None]
+    logits = model(input_ids=ids, use_cache=False).logits[0, len(answer.prompt) - 1 :]
+    right = logits.gather(1, wanted)
+    best_other = logits.scatter(1, wanted, float("-inf")).amax(1, keepdim=True)
+    return float((right - best_other).min())
