@@ -1,0 +1,1 @@
+"""Orchestration of the GLM engine: tokenizing, commands and the way into engine.so."""

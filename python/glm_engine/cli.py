@@ -1,0 +1,106 @@
+"""The command `glm`. Exit codes: 0 done · 1 what was asked failed · 2 bad input ·
+3 the engine cannot run here · 130 interrupted.
+"""
+
+import importlib
+import os
+import sys
+
+import click
+
+from glm_engine.errors import ExitCode, GlmError
+
+TRACEBACK_VARIABLE = "GLM_TRACEBACK"
+COMMANDS = {
+    "smoke": "Continue “The capital of France is” and fail unless Paris comes.",
+    "generate": "Continue a prompt, streaming.",
+    "inspect": "List a checkpoint's tensors and its problems.",
+    "plan": "Say what fits before anything is loaded.",
+    "evaluate": "Measure the accuracy on the capitals, all at once.",
+    "doctor": "Show the toolchain, devices and libraries found, and how.",
+}
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command's module when the command is used."""
+
+    def list_commands(self, ctx):
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx, name):
+        del ctx
+        if name not in COMMANDS:
+            return None
+        return importlib.import_module(f"glm_engine.commands.{name}").command
+
+    def format_commands(self, ctx, formatter):
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+def print_version(ctx, _parameter, wanted):
+    if wanted and not ctx.resilient_parsing:
+        from glm_engine.version import version
+
+        click.echo(f"glm {version()}")
+        ctx.exit()
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit codes: 0 done, 1 what was asked failed, 2 bad input, "
+    "3 the engine cannot run here, 130 interrupted.",
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=print_version,
+    help="Print the version and exit.",
+)
+def commands():
+    """Inference engine for the GLM-4.x mixture-of-experts models."""
+
+
+def main(arguments=None):
+    """Run a command and return its exit code; users never see a traceback."""
+    try:
+        code = commands.main(args=arguments, prog_name="glm", standalone_mode=False)
+        sys.stdout.flush()
+        return int(code or ExitCode.OK)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return interrupted()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.FAILED
+    except GlmError as error:
+        return report(str(error), error.exit_code)
+    except Exception as error:
+        if os.environ.get(TRACEBACK_VARIABLE):
+            raise
+        text = f"unexpected {type(error).__name__}: {error} ({TRACEBACK_VARIABLE}=1 shows where)"
+        return report(text, ExitCode.ENGINE)
+
+
+def report(text, exit_code):
+    sys.stdout.flush()
+    line = " ".join(text.split())
+    print(f"glm: {line}", file=sys.stderr)
+    return int(exit_code)
+
+
+def interrupted():
+    """End with 130; a load still running in C must not hold the process back."""
+    code = report("interrupted", ExitCode.INTERRUPTED)
+    loading = sys.modules.get("glm_engine.loading")
+    if loading and loading.is_loading():
+        sys.stderr.flush()
+        os._exit(code)
+    return code

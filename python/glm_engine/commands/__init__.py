@@ -1,0 +1,1 @@
+"""One command of `glm` a module; cli.py loads only the one that runs."""

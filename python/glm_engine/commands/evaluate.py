@@ -1,0 +1,127 @@
+"""`glm evaluate`: the capitals of all countries, in one continuous batch."""
+
+import json
+import time
+from pathlib import Path
+
+import click
+
+from glm_engine import options
+from glm_engine.console import (
+    count_progress,
+    human_rate,
+    make_table,
+    print_fields,
+    print_json,
+    print_table,
+    rate,
+)
+from glm_engine.errors import BadInputError, ExitCode
+
+FACTS_FILE = "countries.json"
+FACT_KEYS = ("country", "capital", "prompt")
+MAX_TOKENS = 16
+
+
+@click.command("evaluate")
+@options.MODEL
+@click.option("--facts", type=click.Path(), help=f"Facts to ask [default: MODEL/{FACTS_FILE}].")
+@click.option("--threshold", type=float, default=0.95, show_default=True, help="Least accuracy.")
+@click.option("--limit", type=click.IntRange(min=1), help="Ask only the first so many.")
+@options.engine_options
+@options.JSON
+def command(model_dir, facts, threshold, limit, engine_values, as_json):
+    """Ask for every capital at once; exit with 1 below the threshold."""
+    from glm_engine.generation import Runner
+    from glm_engine.loading import load_engine
+    from glm_engine.tokenizer import GlmTokenizer
+
+    asked = read_facts(Path(facts) if facts else Path(model_dir) / FACTS_FILE)[:limit]
+    tokenizer = GlmTokenizer(model_dir)
+    prompts = [make_prompt(tokenizer, fact) for fact in asked]
+    chosen = options.make_engine_options(model_dir, engine_values, max_batch=32, max_seq=256)
+    engine, load_seconds = load_engine(chosen, quiet=as_json)
+    with engine:
+        began = time.monotonic()
+        with count_progress(len(prompts), "capitals", quiet=as_json) as advance:
+            done = Runner(engine, tokenizer).run_all(prompts, lambda _: advance())
+        seconds = time.monotonic() - began
+        report = make_report(asked, done, seconds, load_seconds, engine.info(), threshold)
+    print_json(report) if as_json else print_report(report)
+    return ExitCode.OK if report["passed"] else ExitCode.FAILED
+
+
+def read_facts(path):
+    """Return the facts of a file, each with its country, capital and prompt."""
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadInputError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise BadInputError(f"{path}: not JSON: {error}") from error
+    if not isinstance(facts, list) or not facts:
+        raise BadInputError(f"{path}: expected a list of facts that is not empty")
+    for index, fact in enumerate(facts):
+        for key in FACT_KEYS:
+            if not isinstance(fact, dict) or not isinstance(fact.get(key), str):
+                raise BadInputError(f"{path}: fact {index} has no text {key!r}")
+    return facts
+
+
+def make_prompt(tokenizer, fact):
+    from glm_engine.engine import Request
+    from glm_engine.generation import Prompt
+
+    return Prompt(Request(tokenizer.encode(fact["prompt"]), max_tokens=MAX_TOKENS))
+
+
+def is_right(fact, text):
+    """The continuation must begin with the capital, and the word must end there."""
+    text = text.strip()
+    rest = text.removeprefix(fact["capital"])
+    return rest != text and not rest[:1].isalnum()
+
+
+def make_report(facts, done, seconds, load_seconds, info, threshold):
+    wrong = [
+        {**fact, "completion": one.text}
+        for fact, one in zip(facts, done, strict=True)
+        if not is_right(fact, one.text)
+    ]
+    num_right = len(facts) - len(wrong)
+    num_tokens = sum(len(one.tokens) for one in done)
+    return {
+        "num_asked": len(facts),
+        "num_right": num_right,
+        "accuracy": num_right / len(facts),
+        "threshold": threshold,
+        "passed": num_right / len(facts) >= threshold,
+        "wrong": wrong,
+        "seconds": seconds,
+        "load_seconds": load_seconds,
+        "generated_tokens": num_tokens,
+        "tokens_per_second": rate(num_tokens, seconds),
+        "device": info["device"],
+        "world_size": info["world_size"],
+        "num_steps": info["num_steps"],
+        "num_preemptions": info["num_preemptions"],
+        "num_cached_tokens": info["num_cached_tokens"],
+    }
+
+
+def print_report(report):
+    if report["wrong"]:
+        table = make_table("country", "capital", "completion")
+        for one in report["wrong"]:
+            table.add_row(one["country"], one["capital"], one["completion"].strip())
+        print_table(table)
+        print()
+    print_fields(
+        [
+            ("right", f"{report['num_right']} of {report['num_asked']}"),
+            ("accuracy", f"{report['accuracy']:.1%} (at least {report['threshold']:.0%} wanted)"),
+            ("device", f"{report['device']}, world size {report['world_size']}"),
+            ("time", f"{report['seconds']:.2f} s in {report['num_steps']} steps"),
+            ("speed", human_rate(report["tokens_per_second"])),
+        ]
+    )

@@ -1,0 +1,142 @@
+"""`glm generate`: one prompt, its text streamed as it comes."""
+
+import sys
+
+import click
+
+from glm_engine import options
+from glm_engine.console import human_rate, print_json
+from glm_engine.errors import BadInputError
+
+
+@click.command("generate")
+@click.argument("prompt", required=False)
+@options.MODEL
+@click.option("--max-tokens", type=int, default=128, show_default=True)
+@click.option("--min-tokens", type=int, default=0, show_default=True)
+@click.option("--stop", "stop_texts", multiple=True, help="Text to stop before; repeatable.")
+@click.option("--ignore-eos", is_flag=True, help="Go on past the end-of-text token.")
+@click.option(
+    "--logit-bias", "biases", multiple=True, metavar="ID=BIAS", help="Added to a token's logit."
+)
+@click.option("--chat", is_flag=True, help="Wrap the prompt in the checkpoint's chat template.")
+@click.option("--system", help="System message before the prompt; needs --chat.")
+@click.option("--show-special", is_flag=True, help="Print special tokens too.")
+@click.option("--stats", is_flag=True, help="Print figures on standard error at the end.")
+@options.sampling_options
+@options.engine_options
+@options.JSON
+def command(prompt, model_dir, engine_values, as_json, stats, chat, system, **request_values):
+    """Continue PROMPT, or standard input where it is absent or “-”."""
+    from glm_engine.generation import Runner
+    from glm_engine.loading import load_engine
+    from glm_engine.tokenizer import GlmTokenizer
+
+    text = read_prompt(prompt)
+    tokenizer = GlmTokenizer(model_dir)
+    tokens = encode(tokenizer, model_dir, text, chat, system)
+    job = make_prompt(tokens, **request_values)
+    chosen = options.make_engine_options(model_dir, engine_values, max_batch=1)
+    engine, load_seconds = load_engine(chosen, quiet=as_json)
+    with engine:
+        generation = stream(Runner(engine, tokenizer), job, show=not as_json)
+        report = make_report(text, generation, engine.info(), load_seconds)
+    if as_json:
+        print_json(report)
+    elif stats:
+        print_stats(report)
+
+
+def read_prompt(prompt):
+    if prompt not in (None, "-"):
+        return prompt
+    if prompt is None and sys.stdin.isatty():
+        raise click.UsageError("PROMPT is missing: give it as an argument or on standard input")
+    try:
+        return sys.stdin.buffer.read().decode("utf-8").removesuffix("\n")
+    except UnicodeDecodeError as error:
+        raise BadInputError(f"standard input: not UTF-8: {error}") from error
+
+
+def encode(tokenizer, model_dir, text, chat, system):
+    if not chat:
+        if system is not None:
+            raise click.UsageError("--system needs --chat")
+        return tokenizer.encode(text)
+    from glm_engine.chat import ChatTemplate
+
+    messages = [{"role": "system", "content": system}] if system is not None else []
+    messages.append({"role": "user", "content": text})
+    return tokenizer.encode(ChatTemplate(model_dir).render(messages), add_special_tokens=False)
+
+
+def make_prompt(
+    tokens, sampling, max_tokens, min_tokens, stop_texts, ignore_eos, biases, show_special
+):
+    from glm_engine.engine import Request
+    from glm_engine.generation import Prompt
+
+    request = Request(
+        tokens,
+        max_tokens=max_tokens,
+        min_tokens=min_tokens,
+        sampling=sampling,
+        ignore_eos=ignore_eos,
+        biases=dict(parse_bias(text) for text in biases),
+    )
+    return Prompt(request, stop_texts, skip_special_tokens=not show_special)
+
+
+def parse_bias(text):
+    token_id, equals, bias = text.partition("=")
+    try:
+        if equals:
+            return int(token_id), float(bias)
+    except ValueError:
+        pass
+    raise click.BadParameter(f"{text!r} is not ID=BIAS, such as 42=-1.5", param_hint="--logit-bias")
+
+
+def stream(runner, job, show):
+    """Run one prompt, writing its text as it becomes certain."""
+    ended = None
+    for generation, text, is_finished in runner.run([job]):
+        if show and text:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        if is_finished:
+            ended = generation
+    if show:
+        print()
+    return ended
+
+
+def make_report(text, generation, info, load_seconds):
+    report = {
+        "prompt": text,
+        "completion": generation.text,
+        "finish_reason": generation.finish_reason,
+        "prompt_tokens": generation.prompt_tokens,
+        "cached_tokens": generation.cached_tokens,
+        "completion_tokens": len(generation.tokens),
+        "token_ids": generation.tokens,
+        "device": info["device"],
+        "load_seconds": load_seconds,
+        "prefill_tokens_per_second": generation.prefill_rate(),
+        "decode_tokens_per_second": generation.decode_rate(),
+    }
+    if generation.prompt.request.sampling.num_logprobs >= 0:
+        report["logprobs"] = generation.logprobs
+    return report
+
+
+def print_stats(report):
+    print(
+        f"{report['prompt_tokens']} prompt tokens at "
+        f"{human_rate(report['prefill_tokens_per_second'])}, "
+        f"{report['completion_tokens']} tokens at "
+        f"{human_rate(report['decode_tokens_per_second'])}, "
+        f"loaded in {report['load_seconds']:.2f} s on {report['device']}, "
+        f"ended by {report['finish_reason']}",
+        file=sys.stderr,
+    )

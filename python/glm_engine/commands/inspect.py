@@ -1,0 +1,86 @@
+"""`glm inspect`: what a checkpoint holds, and what is wrong with it."""
+
+import re
+
+import click
+
+from glm_engine import options
+from glm_engine.console import (
+    human_bytes,
+    human_count,
+    make_table,
+    print_fields,
+    print_json,
+    print_table,
+)
+from glm_engine.errors import ExitCode
+
+
+@click.command("inspect")
+@options.MODEL_ARGUMENT
+@click.option("--match", "pattern", default="", help="Only tensors whose name this finds.")
+@click.option("--summary", is_flag=True, help="Leave the list of tensors out.")
+@options.JSON
+def command(model_dir, pattern, summary, as_json):
+    """List the tensors of MODEL (a folder, or a config.json alone).
+
+    Exits with 1 when the checkpoint has problems.
+    """
+    from glm_engine.engine import inspect_checkpoint
+
+    try:
+        wanted = re.compile(pattern)
+    except re.error as error:
+        raise click.BadParameter(str(error), param_hint="--match") from error
+    found = inspect_checkpoint(model_dir)
+    tensors = [one for one in found["tensors"] if wanted.search(one["name"])]
+    found["tensors"] = [] if summary else tensors
+    if as_json:
+        print_json(found)
+    else:
+        print_found(found, tensors)
+    return ExitCode.FAILED if found["problems"] else ExitCode.OK
+
+
+def print_found(found, tensors):
+    if found["tensors"]:
+        print_table(tensor_table(found["tensors"]))
+        print()
+    if found["shards"]:
+        print_table(shard_table(found["shards"]))
+        print()
+    print_fields(
+        [
+            ("checkpoint", found["model_dir"]),
+            ("architecture", found["architecture"]),
+            ("layers", found["num_layers"]),
+            ("parameters", parameters(found["num_parameters"])),
+            ("not used", parameters(found["num_parameters_skipped"])),
+            ("bytes", f"{found['checkpoint_bytes']:,} ({human_bytes(found['checkpoint_bytes'])})"),
+            ("tensors", f"{len(tensors):,}"),
+            ("problems", len(found["problems"])),
+        ]
+    )
+    for problem in found["problems"]:
+        where = ": ".join(part for part in (problem["file"], problem["tensor"]) if part)
+        print(f"  {where}: {problem['message']}" if where else f"  {problem['message']}")
+
+
+def parameters(count):
+    return f"{count:,} ({human_count(count)})"
+
+
+def tensor_table(tensors):
+    table = make_table("tensor", "dtype", ">shape", ">bytes", "file", "used")
+    for one in tensors:
+        shape = " x ".join(map(str, one["shape"])) or "scalar"
+        used = "skipped" if one["skipped"] else "yes"
+        table.add_row(one["name"], one["dtype"], shape, f"{one['bytes']:,}", one["file"], used)
+    return table
+
+
+def shard_table(shards):
+    table = make_table("shard", ">tensors", ">bytes")
+    for one in shards:
+        table.add_row(one["file"], f"{one['num_tensors']:,}", f"{one['bytes']:,}")
+    return table

@@ -1,0 +1,108 @@
+"""`glm plan`: what fits, before a byte is loaded."""
+
+import click
+
+from glm_engine import options
+from glm_engine.console import (
+    human_bytes,
+    human_count,
+    make_table,
+    print_fields,
+    print_json,
+    print_table,
+)
+from glm_engine.errors import EngineError, ExitCode, Status
+
+RANK_COLUMNS = (
+    ("weights", "weight_bytes"),
+    ("KV pages", "kv_bytes"),
+    ("workspace", "workspace_bytes"),
+    ("pinned host", "host_bytes"),
+    ("total", "total_bytes"),
+    ("memory", "memory_bytes"),
+)
+
+
+@click.command("plan")
+@options.MODEL_ARGUMENT
+@options.engine_options
+@options.JSON
+def command(model_dir, engine_values, as_json):
+    """Say what of MODEL (a folder, or a config.json alone) fits on each rank.
+
+    Exits with 1, and the reason, when it does not fit.
+    """
+    from glm_engine.engine import plan
+
+    chosen = options.make_engine_options(model_dir, engine_values)
+    try:
+        planned = plan(chosen)
+    except EngineError as error:
+        if error.status != Status.GLM_OUT_OF_MEMORY:
+            raise
+        planned = {"model_dir": str(model_dir), "fits": False, "reason": str(error)}
+    if as_json:
+        print_json(planned)
+    else:
+        print_plan(planned)
+    return ExitCode.OK if planned["fits"] else ExitCode.FAILED
+
+
+def print_plan(planned):
+    if "ranks" in planned:
+        print_fields(fields(planned))
+        print()
+        print_table(rank_table(planned["ranks"]))
+        print()
+    print("fits" if planned["fits"] else f"does not fit: {planned['reason']}")
+
+
+def fields(planned):
+    return [
+        ("checkpoint", planned["model_dir"]),
+        ("architecture", planned["architecture"]),
+        ("device", f"{planned['device']}, world size {planned['world_size']}"),
+        ("experts", planned["expert_layout"]),
+        ("parameters", both(planned, "num_parameters", human_count)),
+        ("checkpoint bytes", both(planned, "checkpoint_bytes", human_bytes)),
+        ("KV type", planned["kv_dtype"]),
+        ("KV per token", kv_per_token(planned)),
+        ("pages", pages(planned)),
+        ("context", f"{planned['tokens_of_context']:,} tokens in all"),
+        (
+            "concurrency",
+            f"{planned['concurrent_requests']:,} requests of {planned['max_seq']:,} tokens "
+            f"(batch of {planned['max_batch']})",
+        ),
+    ]
+
+
+def both(planned, name, human):
+    """A figure, and the same with the multi-token-prediction layers where there are any."""
+    value, whole = planned[name], planned.get(f"{name}_with_nextn", planned[name])
+    text = f"{value:,} ({human(value)})"
+    return text if whole == value else f"{text}; with prediction layers {whole:,} ({human(whole)})"
+
+
+def kv_per_token(planned):
+    value, bf16 = planned["kv_bytes_per_token"], planned.get("kv_bytes_per_token_bf16")
+    text = f"{value:,} B ({value / 1024:,.1f} KiB)"
+    return text if bf16 in (None, value) else f"{text}; in BF16 {bf16:,} B ({bf16 / 1024:,.1f} KiB)"
+
+
+def pages(planned):
+    return (
+        f"{planned['num_pages']:,} of {planned['page_size']} tokens, "
+        f"{planned['page_bytes']:,} B each"
+    )
+
+
+def rank_table(ranks):
+    table = make_table(">rank", *[f">{title}" for title, _ in RANK_COLUMNS])
+    for rank in ranks:
+        table.add_row(str(rank["rank"]), *[cell(rank, name) for _, name in RANK_COLUMNS])
+    return table
+
+
+def cell(rank, name):
+    return human_bytes(rank[name]) if name in rank else "-"

@@ -1,0 +1,76 @@
+"""`glm smoke`: the whole engine on one question with a known answer."""
+
+import click
+
+from glm_engine import options
+from glm_engine.console import human_rate, print_fields, print_json
+from glm_engine.errors import ExitCode
+
+PROMPT = "The capital of France is"
+ANSWER = "Paris"
+MAX_TOKENS = 8
+TIMED_TOKENS = 64
+
+
+@click.command("smoke")
+@options.MODEL
+@options.engine_options
+@options.JSON
+def command(model_dir, engine_values, as_json):
+    """Continue “The capital of France is”; exit with 1 unless “Paris” comes."""
+    from glm_engine.generation import Runner
+    from glm_engine.loading import load_engine
+    from glm_engine.tokenizer import GlmTokenizer
+
+    tokenizer = GlmTokenizer(model_dir)
+    chosen = options.make_engine_options(model_dir, engine_values, max_batch=4, max_seq=256)
+    engine, load_seconds = load_engine(chosen, quiet=as_json)
+    with engine:
+        runner = Runner(engine, tokenizer)
+        answer = runner.run_all([prompt(tokenizer, MAX_TOKENS, ignore_eos=False)])[0]
+        timed = runner.run_all([prompt(tokenizer, TIMED_TOKENS, ignore_eos=True)])[0]
+        report = make_report(engine.info(), load_seconds, answer, timed)
+    print_json(report) if as_json else print_report(report)
+    return ExitCode.OK if report["passed"] else ExitCode.FAILED
+
+
+def prompt(tokenizer, max_tokens, ignore_eos):
+    from glm_engine.engine import Request
+    from glm_engine.generation import Prompt
+
+    request = Request(tokenizer.encode(PROMPT), max_tokens=max_tokens, ignore_eos=ignore_eos)
+    return Prompt(request)
+
+
+def make_report(info, load_seconds, answer, timed):
+    """Speeds: prefill of the first request, nothing cached; decode of the timed one."""
+    return {
+        "prompt": PROMPT,
+        "completion": answer.text,
+        "passed": ANSWER in answer.text,
+        "device": info["device"],
+        "world_size": info["world_size"],
+        "load_seconds": load_seconds,
+        "prefill_tokens_per_second": answer.prefill_rate(),
+        "decode_tokens_per_second": timed.decode_rate(),
+        "prompt_tokens": answer.prompt_tokens,
+        "completion_tokens": len(answer.tokens),
+        "weight_bytes": info["weight_bytes"],
+        "kv_bytes": info["kv_bytes"],
+        "workspace_bytes": info["workspace_bytes"],
+    }
+
+
+def print_report(report):
+    verdict = "yes" if report["passed"] else f"no: {ANSWER!r} is not in the completion"
+    print_fields(
+        [
+            ("prompt", report["prompt"]),
+            ("completion", report["completion"].strip("\n")),
+            ("device", f"{report['device']}, world size {report['world_size']}"),
+            ("load", f"{report['load_seconds']:.2f} s"),
+            ("prefill", human_rate(report["prefill_tokens_per_second"])),
+            ("decode", human_rate(report["decode_tokens_per_second"])),
+            ("passed", verdict),
+        ]
+    )

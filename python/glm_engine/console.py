@@ -1,0 +1,110 @@
+"""What commands print: tables and bars by rich, numbers with their units."""
+
+import json
+import sys
+from contextlib import contextmanager
+
+UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
+
+
+def print_json(value):
+    """Print one JSON object on standard output."""
+    print(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False))
+
+
+def human_bytes(count):
+    """Return a byte count in decimal units with at most one decimal."""
+    size = float(count)
+    for unit in UNITS:
+        if abs(size) < 1000 or unit == UNITS[-1]:
+            break
+        size /= 1000
+    return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
+
+
+def human_count(count):
+    """Return a count of parameters in thousands, millions or billions."""
+    for divisor, unit in ((10**9, "B"), (10**6, "M"), (10**3, "k")):
+        if count >= divisor:
+            return f"{count / divisor:.2f} {unit}"
+    return str(count)
+
+
+def rate(tokens, seconds):
+    """Return tokens per second, or None where no time passed or no token came."""
+    return tokens / seconds if tokens > 0 and seconds > 0 else None
+
+
+def human_rate(value):
+    return "not measured" if value is None else f"{value:,.1f} tokens/s"
+
+
+def print_fields(rows):
+    """Print names and values in two aligned columns."""
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        print(f"{name:<{width}}  {value}")
+
+
+def make_table(*columns, title=None):
+    """Return a rich table; a column written '>name' is right-aligned."""
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        right = column.startswith(">")
+        table.add_column(
+            column.removeprefix(">"),
+            justify="right" if right else "left",
+            no_wrap=right,
+            overflow="fold",
+        )
+    return table
+
+
+def print_table(table):
+    from rich.console import Console
+
+    wide = None if sys.stdout.isatty() else 200
+    Console(file=sys.stdout, width=wide, highlight=False, markup=False).print(table)
+
+
+@contextmanager
+def bytes_progress(quiet):
+    """Give a function (bytes_done, bytes_total, stage) that draws on standard error."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich import progress
+    from rich.console import Console
+
+    columns = (
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.DownloadColumn(),
+        progress.TransferSpeedColumn(),
+    )
+    with progress.Progress(*columns, console=Console(file=sys.stderr), transient=True) as bars:
+        task = bars.add_task("loading", total=None)
+        yield lambda done, total, stage: bars.update(
+            task, completed=done, total=total or None, description=stage or "loading"
+        )
+
+
+@contextmanager
+def count_progress(total, description, quiet):
+    """Give a function that advances a bar of things done by one."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda: None
+        return
+    from rich import progress
+    from rich.console import Console
+
+    columns = (
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+    )
+    with progress.Progress(*columns, console=Console(file=sys.stderr), transient=True) as bars:
+        task = bars.add_task(description, total=total)
+        yield lambda: bars.advance(task)

@@ -1,0 +1,84 @@
+"""Turns a stream of tokens into text that never ends in half a character.
+
+A byte-level vocabulary spells each byte as one printable character. A token gives some
+bytes, and a UTF-8 decoder that keeps unfinished characters gives text.
+"""
+
+import codecs
+from functools import cache
+
+
+@cache
+def byte_alphabet():
+    """Return the byte behind each character of byte-level vocabularies (GPT-2's table)."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    characters = [*printable, *range(256, 256 + len(others))]
+    bytes_in_order = [*printable, *others]
+    return {
+        chr(character): byte for character, byte in zip(characters, bytes_in_order, strict=True)
+    }
+
+
+def token_bytes(token):
+    """Return a token's bytes; one that is not spelled in the alphabet is plain text."""
+    alphabet = byte_alphabet()
+    if all(character in alphabet for character in token):
+        return bytes(alphabet[character] for character in token)
+    return token.encode("utf-8")
+
+
+class IncrementalDetokenizer:
+    """Text of one stream of token ids, as far as it is certain."""
+
+    def __init__(self, bytes_of, skipped_ids=frozenset()):
+        self.bytes_of = bytes_of
+        self.skipped_ids = skipped_ids
+        self.decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    def push(self, token_id):
+        """Return the text that this token completes; it may be empty."""
+        if token_id in self.skipped_ids:
+            return ""
+        return self.decoder.decode(self.bytes_of(token_id))
+
+    def finish(self):
+        """Return what is left: U+FFFD for bytes that never became a character."""
+        return self.decoder.decode(b"", final=True)
+
+
+class StopMatcher:
+    """Holds text back while it may still be the beginning of a stop sequence."""
+
+    def __init__(self, stops):
+        self.stops = [stop for stop in stops if stop]
+        self.held = ""
+        self.stopped = False
+
+    def push(self, text):
+        """Return the text that is safe to show; after a stop, always empty."""
+        if self.stopped:
+            return ""
+        self.held += text
+        found = [at for stop in self.stops if (at := self.held.find(stop)) >= 0]
+        if found:
+            self.stopped = True
+            return self.release(min(found), drop_rest=True)
+        return self.release(len(self.held) - self.open_prefix())
+
+    def finish(self):
+        """Return what was held back, now that no more text comes."""
+        return "" if self.stopped else self.release(len(self.held))
+
+    def release(self, length, drop_rest=False):
+        text, rest = self.held[:length], self.held[length:]
+        self.held = "" if drop_rest else rest
+        return text
+
+    def open_prefix(self):
+        """Return the length of the longest end of the text that begins a stop."""
+        longest = max((len(stop) for stop in self.stops), default=1) - 1
+        for length in range(min(longest, len(self.held)), 0, -1):
+            if any(stop.startswith(self.held[-length:]) for stop in self.stops):
+                return length
+        return 0

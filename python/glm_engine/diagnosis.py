@@ -1,0 +1,200 @@
+"""Looks at the machine: interpreter, processor, memory, tools, libraries, devices."""
+
+import ctypes
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from importlib import metadata, util
+from pathlib import Path
+
+from glm_engine import abi, libraries
+from glm_engine.console import human_bytes
+from glm_engine.errors import GlmError
+from glm_engine.options import CAPITALS
+from glm_engine.version import version
+
+X86_64_V3 = ("avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave")
+PACKAGES = ("click", "rich", "tokenizers", "jinja2", "numpy")
+TOOLS = (
+    ("cc", "CC", "--version"),
+    ("c++", "CXX", "--version"),
+    ("futhark", "FUTHARK", "--version"),
+    ("terra", "TERRA", None),
+    ("nvcc", "NVCC", "--version"),
+    ("scons", None, "--version"),
+)
+NVIDIA_LIBRARIES = (
+    ("cuBLASLt", "libcublasLt.so.*", ("nvidia/cu13/lib", "nvidia/cublas/lib")),
+    ("NCCL", "libnccl.so.*", ("nvidia/nccl/lib",)),
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing looked for. `needed`: commands cannot run without it."""
+
+    name: str
+    found: bool
+    detail: str
+    how: str = ""
+    needed: bool = False
+
+    @property
+    def state(self):
+        if self.found:
+            return "found"
+        return "MISSING" if self.needed else "absent"
+
+    def as_dict(self):
+        return {**asdict(self), "state": self.state}
+
+
+def diagnose():
+    """Return all findings, in the order in which they are shown."""
+    return [
+        Finding("glm", True, version(), str(libraries.PACKAGE), needed=True),
+        interpreter(),
+        *[package(name) for name in PACKAGES],
+        processor(),
+        memory(),
+        engine_library(),
+        *[backend(kind) for kind in libraries.DEVICE_KINDS],
+        nvidia_driver(),
+        *[nvidia_library(*row) for row in NVIDIA_LIBRARIES],
+        *[tool(*row) for row in TOOLS],
+        checkpoint(),
+    ]
+
+
+def interpreter():
+    supported = (3, 11) <= sys.version_info[:2] <= (3, 12)
+    detail = platform.python_version()
+    if not supported:
+        detail += "; 3.11 or 3.12 is needed"
+    return Finding("Python", supported, detail, sys.executable, needed=True)
+
+
+def package(name):
+    found = util.find_spec(name)
+    if found is None:
+        return Finding(name, False, "not importable", needed=True)
+    return Finding(name, True, metadata.version(name), str(Path(found.origin).parent), True)
+
+
+def processor():
+    """The CPU libraries are built for one instruction set; say what lacks here."""
+    machine, cores = platform.machine(), len(os.sched_getaffinity(0))
+    detail = f"{machine}, {cores} cores usable"
+    lacking = [flag for flag in X86_64_V3 if flag not in processor_flags()]
+    if machine == "x86_64" and lacking:
+        detail += f"; lacks {', '.join(lacking)} of x86-64-v3"
+    found = machine == "x86_64" and not lacking
+    return Finding("processor", found, detail, "/proc/cpuinfo", needed=True)
+
+
+def processor_flags():
+    for line in text_of(Path("/proc/cpuinfo")).splitlines():
+        name, _, flags = line.partition(":")
+        if name.strip() == "flags":
+            return frozenset(flags.split())
+    return frozenset()
+
+
+def memory():
+    rows = dict(
+        line.split(":", 1) for line in text_of(Path("/proc/meminfo")).splitlines() if ":" in line
+    )
+    if "MemTotal" not in rows:
+        return Finding("memory", False, "unknown", "/proc/meminfo")
+    total, free = [
+        1024 * int(rows.get(name, "0 kB").split()[0]) for name in ("MemTotal", "MemAvailable")
+    ]
+    detail = f"{human_bytes(total)}, {human_bytes(free)} available"
+    return Finding("memory", True, detail, "/proc/meminfo")
+
+
+def text_of(path):
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def engine_library():
+    """Found means: loads, has every function, and knows this package's structs."""
+    try:
+        found = libraries.find_engine_library()
+        library = libraries.load_engine_library()
+    except GlmError as error:
+        return Finding("engine.so", False, str(error), needed=True)
+    options = abi.OptionsStruct(struct_size=ctypes.sizeof(abi.OptionsStruct))
+    library.engine_default_options(ctypes.byref(options))
+    detail = f"{found.path}, {len(abi.FUNCTIONS)} functions"
+    return Finding("engine.so", True, detail, found.how, needed=True)
+
+
+def backend(kind):
+    name, needed = f"libglm_{kind}.so", kind == "cpu"
+    try:
+        found = libraries.find_backend_library(kind)
+    except GlmError:
+        return Finding(name, False, "engine.so is not there to look beside", needed=needed)
+    if found is None:
+        return Finding(name, False, "not built", "looked beside engine.so", needed)
+    try:
+        ctypes.CDLL(str(found.path), mode=os.RTLD_LOCAL | os.RTLD_NOW)
+    except OSError as error:
+        return Finding(name, False, f"cannot be loaded: {error}", found.how, needed)
+    return Finding(name, True, str(found.path), found.how, needed)
+
+
+def nvidia_driver():
+    name = "NVIDIA driver"
+    if not libraries.has_nvidia_driver():
+        detail = f"{libraries.NVIDIA_DRIVER} cannot be opened: the device is the CPU"
+        return Finding(name, False, detail, "loader's search path")
+    driver = ctypes.CDLL(libraries.NVIDIA_DRIVER)
+    count = ctypes.c_int()
+    status = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
+    detail = f"{count.value} devices" if status == 0 else f"cuInit gives {status}"
+    return Finding(name, status == 0, detail, libraries.NVIDIA_DRIVER)
+
+
+def nvidia_library(name, pattern, folders):
+    for entry in sys.path:
+        for folder in folders:
+            for path in sorted(Path(entry or ".", folder).glob(pattern)):
+                return Finding(name, True, str(path), "Python package")
+    return Finding(name, False, "no Python package holds it", "sys.path")
+
+
+def tool(name, variable, version_option):
+    """A tool is the one its variable names, else the one on PATH."""
+    chosen = os.environ.get(variable) if variable else None
+    path = shutil.which(chosen or name)
+    if path is None:
+        return Finding(name, False, f"{chosen or name} is not there", "building only")
+    how = f"named by {variable}" if chosen else "on PATH"
+    detail = f"{path}, {first_version_line(path, version_option)}" if version_option else path
+    return Finding(name, True, detail, how)
+
+
+def first_version_line(path, version_option):
+    try:
+        result = subprocess.run(
+            [path, version_option], capture_output=True, text=True, timeout=20, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"does not run: {error}"
+    lines = [line.strip() for line in (result.stdout or result.stderr).splitlines()]
+    telling = [line for line in lines if any(character.isdigit() for character in line)]
+    return telling[0] if telling else "version unknown"
+
+
+def checkpoint():
+    found = (CAPITALS / "config.json").is_file()
+    detail = str(CAPITALS) if found else f"{CAPITALS} has no config.json"
+    return Finding("capitals", found, detail, "checkpoint of the smoke", needed=False)

@@ -1,0 +1,258 @@
+"""The engine as a Python object: handles, statuses and texts of engine.so.
+
+Every call releases the interpreter's lock while C runs. Errors of the engine become
+`EngineError` with the engine's own message.
+"""
+
+import ctypes
+import json
+import os
+
+from glm_engine import abi
+from glm_engine.errors import EngineError, Status
+from glm_engine.libraries import load_engine_library
+from glm_engine.requests import (
+    EngineOptions,
+    Event,
+    Request,
+    Sampling,
+    event_of,
+    fill_options,
+    fill_request,
+    int32_array,
+)
+
+__all__ = [
+    "Engine",
+    "EngineOptions",
+    "Event",
+    "Request",
+    "Sampling",
+    "State",
+    "inspect_checkpoint",
+    "plan",
+]
+
+POLL_CAPACITY = 256
+NO_PROGRESS = abi.ProgressFunction()
+
+
+def call(library, operation, *arguments):
+    """Call a function that ends in a message; any status but GLM_OK raises."""
+    message = abi.Message()
+    status = getattr(library, operation)(*arguments, ctypes.byref(message))
+    if status != Status.GLM_OK:
+        raise EngineError(operation, status, message.text.decode("utf-8", "replace"))
+
+
+def call_bare(library, operation, *arguments):
+    """Call a function that leaves no message."""
+    status = getattr(library, operation)(*arguments)
+    if status != Status.GLM_OK:
+        raise EngineError(operation, status, "")
+
+
+def options_struct(library, options):
+    """Return the struct, and what must stay alive while the engine reads it."""
+    struct = abi.OptionsStruct(struct_size=ctypes.sizeof(abi.OptionsStruct))
+    library.engine_default_options(ctypes.byref(struct))
+    texts = fill_options(struct, options)
+    callback = progress_callback(options.progress)
+    struct.progress = callback
+    return struct, (texts, callback)
+
+
+def progress_callback(progress):
+    if progress is None:
+        return NO_PROGRESS
+
+    def forward(_context, bytes_done, bytes_total, stage):
+        progress(bytes_done, bytes_total, (stage or b"").decode("utf-8", "replace"))
+
+    return abi.ProgressFunction(forward)
+
+
+def json_text(library, operation, argument):
+    """Call a function that gives an `engine_text` and return its JSON, parsed."""
+    text = abi.TextPointer()
+    call(library, operation, argument, ctypes.byref(text))
+    try:
+        size = library.engine_text_size(text)
+        content = ctypes.string_at(library.engine_text_data(text), size)
+    finally:
+        library.engine_text_free(text)
+    return json.loads(content)
+
+
+def inspect_checkpoint(model_dir):
+    """Return what a checkpoint holds and its problems, without loading a weight."""
+    return json_text(load_engine_library(), "engine_inspect", os.fsencode(model_dir))
+
+
+def plan(options):
+    """Return what would fit with these options, without allocating anything."""
+    library = load_engine_library()
+    struct, alive = options_struct(library, options)
+    result = json_text(library, "engine_plan", ctypes.byref(struct))
+    del alive
+    return result
+
+
+class State:
+    """A sequence of the synchronous face, with the pages that it holds."""
+
+    def __init__(self, engine, pointer):
+        self.engine = engine
+        self.pointer = pointer
+
+    def close(self):
+        if self.pointer:
+            self.engine.library.free_request_state(self.engine.pointer, self.pointer)
+            self.engine.states.discard(self)
+            self.pointer = None
+
+
+class Engine:
+    """An engine with its weights loaded; close it, or use it in a `with` block."""
+
+    def __init__(self, options):
+        self.pointer = None
+        self.states = set()
+        self.library = load_engine_library()
+        struct, self.alive = options_struct(self.library, options)
+        pointer = abi.EnginePointer()
+        call(self.library, "init_engine_with", ctypes.byref(struct), ctypes.byref(pointer))
+        self.pointer = pointer
+        self.events = (abi.EventStruct * POLL_CAPACITY)()
+        self.vocab_size = self.info()["vocab_size"]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        """Free the states that are left, then the engine."""
+        for state in list(self.states):
+            state.close()
+        if self.pointer:
+            self.library.free_engine(self.pointer)
+            self.pointer = None
+
+    def info(self):
+        """Return `get_engine_info` as a dictionary."""
+        struct = abi.InfoStruct(struct_size=ctypes.sizeof(abi.InfoStruct))
+        call_bare(self.library, "get_engine_info", self.pointer, ctypes.byref(struct))
+        return abi.as_dict(struct)
+
+    def submit(self, request):
+        """Queue a request and return its id; the engine copies what it needs."""
+        struct = abi.RequestStruct(struct_size=ctypes.sizeof(abi.RequestStruct))
+        self.library.engine_default_request(ctypes.byref(struct))
+        alive = fill_request(struct, request)
+        request_id = ctypes.c_uint64()
+        call(
+            self.library,
+            "engine_submit",
+            self.pointer,
+            ctypes.byref(struct),
+            ctypes.byref(request_id),
+        )
+        del alive
+        return request_id.value
+
+    def cancel(self, request_id):
+        call(self.library, "engine_cancel", self.pointer, request_id)
+
+    def preempt(self, request_id):
+        call(self.library, "engine_preempt", self.pointer, request_id)
+
+    def resize_pool(self, num_pages):
+        call(self.library, "engine_resize_pool", self.pointer, num_pages)
+
+    def poll(self):
+        """Return the events that wait, in order; never blocks."""
+        count = ctypes.c_int32()
+        call_bare(
+            self.library,
+            "engine_poll",
+            self.pointer,
+            self.events,
+            POLL_CAPACITY,
+            ctypes.byref(count),
+        )
+        return [event_of(self.events[index]) for index in range(count.value)]
+
+    def wait(self, seconds):
+        """Wait until an event is there; False when the time was over first."""
+        status = self.library.engine_wait(self.pointer, int(seconds * 1e9))
+        if status == Status.GLM_NOT_FOUND:
+            return False
+        if status != Status.GLM_OK:
+            raise EngineError("engine_wait", status, "")
+        return True
+
+    def event_fd(self):
+        return self.library.engine_event_fd(self.pointer)
+
+    def prefill(self, tokens, all_positions=False):
+        """Run a prompt; returns its state and the logits, [vocab] or [tokens][vocab]."""
+        array = int32_array("tokens", tokens)
+        logits = self.logits_array(len(array) if all_positions else None)
+        pointer = abi.StatePointer()
+        call(
+            self.library,
+            "prefill",
+            self.pointer,
+            array,
+            len(array),
+            int(all_positions),
+            float_pointer(logits),
+            ctypes.byref(pointer),
+        )
+        state = State(self, pointer)
+        self.states.add(state)
+        return state, logits
+
+    def decode_step(self, state, token):
+        """Append one token to a state and return the logits after it."""
+        logits = self.logits_array(None)
+        call(
+            self.library,
+            "decode_step",
+            self.pointer,
+            state.pointer,
+            token,
+            float_pointer(logits),
+        )
+        return logits
+
+    def run_batch_decode(self, states, samplings, num_steps):
+        """Sample `num_steps` tokens for every state; returns int32 [steps][states]."""
+        import numpy
+
+        tokens = numpy.empty((num_steps, len(states)), dtype=numpy.int32)
+        pointers = (abi.StatePointer * len(states))(*[state.pointer for state in states])
+        structs = (abi.SamplingStruct * len(states))(*[one.to_struct() for one in samplings])
+        call(
+            self.library,
+            "run_batch_decode",
+            self.pointer,
+            len(states),
+            pointers,
+            structs,
+            num_steps,
+            tokens.ctypes.data_as(ctypes.POINTER(ctypes.c_int32)),
+        )
+        return tokens
+
+    def logits_array(self, num_rows):
+        import numpy
+
+        shape = self.vocab_size if num_rows is None else (num_rows, self.vocab_size)
+        return numpy.empty(shape, dtype=numpy.float32)
+
+
+def float_pointer(array):
+    return array.ctypes.data_as(ctypes.POINTER(ctypes.c_float))

@@ -1,0 +1,80 @@
+"""Finds engine.so and the libraries of devices, and says how each was found."""
+
+import ctypes
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from glm_engine.abi import declare_functions
+from glm_engine.errors import EngineLibraryError
+
+VARIABLE = "GLM_ENGINE_LIBRARY"
+PACKAGE = Path(__file__).resolve().parent
+CHECKOUT = Path(os.environ.get("GLM_ROOT", PACKAGE.parents[1]))
+PACKAGE_LIBRARY = PACKAGE / "lib" / "engine.so"
+BUILT_LIBRARY = CHECKOUT / "build" / "engine.so"
+DEVICE_KINDS = ("cpu", "cuda")
+NVIDIA_DRIVER = "libcuda.so.1"
+
+
+@dataclass(frozen=True)
+class FoundLibrary:
+    """A library file and the rule by which it was found."""
+
+    path: Path
+    how: str
+
+
+def find_engine_library():
+    """Return the engine.so to load: the variable's, the package's, or the build's."""
+    chosen = os.environ.get(VARIABLE)
+    if chosen:
+        if not Path(chosen).is_file():
+            raise EngineLibraryError(f"{VARIABLE} names {chosen!r}, which is not a file")
+        return FoundLibrary(Path(chosen).resolve(), f"named by {VARIABLE}")
+    for path, how in [(PACKAGE_LIBRARY, "part of the package"), (BUILT_LIBRARY, "built here")]:
+        if path.is_file():
+            return FoundLibrary(path, how)
+    raise EngineLibraryError(
+        f"engine.so is neither at {PACKAGE_LIBRARY} nor at {BUILT_LIBRARY}: "
+        f"build it with `scons`, or name it in {VARIABLE}"
+    )
+
+
+def find_backend_library(kind):
+    """Return libglm_<kind>.so where engine.so will look for it, or None."""
+    name = f"libglm_{kind}.so"
+    folder = find_engine_library().path.parent
+    for path, how in [(folder / name, "beside engine.so"), (folder.parent / name, "one folder up")]:
+        if path.is_file():
+            return FoundLibrary(path, how)
+    return None
+
+
+def load_engine_library():
+    """Load engine.so and declare its functions; one load serves the process."""
+    found = find_engine_library()
+    if found.path not in LOADED:
+        LOADED[found.path] = load(found.path)
+    return LOADED[found.path]
+
+
+LOADED = {}
+
+
+def load(path):
+    try:
+        library = ctypes.CDLL(str(path), mode=os.RTLD_LOCAL | os.RTLD_NOW)
+        declare_functions(library)
+    except (OSError, AttributeError) as error:
+        raise EngineLibraryError(f"{path} cannot be used: {error}") from error
+    return library
+
+
+def has_nvidia_driver():
+    """Say whether the NVIDIA driver's library can be opened on this machine."""
+    try:
+        ctypes.CDLL(NVIDIA_DRIVER, mode=os.RTLD_LOCAL | os.RTLD_LAZY)
+    except OSError:
+        return False
+    return True

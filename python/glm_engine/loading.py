@@ -1,0 +1,44 @@
+"""Loads an engine in a thread of its own, with a bar, so that Ctrl-C is heard at once."""
+
+import threading
+import time
+
+from glm_engine.console import bytes_progress
+from glm_engine.engine import Engine
+
+STATE = {"loading": False}
+
+
+def is_loading():
+    """Say whether a thread is still inside the engine's loading."""
+    return STATE["loading"]
+
+
+def load_engine(options, quiet=False):
+    """Return (engine, seconds). Failures of the engine are raised here."""
+    began = time.monotonic()
+    with bytes_progress(quiet) as show:
+        options.progress = show
+        engine = in_thread(lambda: Engine(options))
+    return engine, time.monotonic() - began
+
+
+def in_thread(make):
+    outcome = {}
+
+    def run():
+        try:
+            outcome["value"] = make()
+        except BaseException as error:
+            outcome["error"] = error
+        finally:
+            STATE["loading"] = False
+
+    STATE["loading"] = True
+    thread = threading.Thread(target=run, name="glm-load", daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(0.1)
+    if "error" in outcome:
+        raise outcome["error"]
+    return outcome["value"]

@@ -1,0 +1,152 @@
+"""The options that commands share, as tables, and the dataclasses made of them."""
+
+import functools
+import re
+
+import click
+
+from glm_engine.errors import BadInputError
+from glm_engine.libraries import CHECKOUT
+
+CAPITALS = CHECKOUT / "checkpoints" / "capitals"
+DEVICES = ("auto", "cpu", "cuda")
+LAYOUTS = ("tensor_parallel", "expert_parallel")
+KV_DTYPES = {"float32": 0, "bfloat16": 1}
+SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
+POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+
+
+class ByteSize(click.ParamType):
+    """A number of bytes: 1048576, 512MB, 80GiB."""
+
+    name = "size"
+
+    def convert(self, value, param, ctx):
+        if isinstance(value, int):
+            return value
+        match = SIZE.fullmatch(value.strip())
+        if not match:
+            self.fail(f"{value!r} is not a size such as 512MB or 80GiB", param, ctx)
+        number, unit, binary = match.groups()
+        return int(float(number) * (1024 if binary else 1000) ** POWERS[unit.lower()])
+
+
+MODEL = click.option(
+    "--model",
+    "model_dir",
+    envvar="GLM_MODEL",
+    default=str(CAPITALS),
+    show_default="GLM_MODEL, else checkpoints/capitals",
+    help="Folder of the checkpoint.",
+)
+MODEL_ARGUMENT = click.argument(
+    "model_dir", metavar="[MODEL]", default=str(CAPITALS), envvar="GLM_MODEL"
+)
+JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+
+ENGINE = (
+    click.option(
+        "--device",
+        type=click.Choice(DEVICES),
+        default="auto",
+        show_default=True,
+        help="auto takes CUDA where an NVIDIA driver is, else the CPU.",
+    ),
+    click.option("--world-size", type=int, help="Ranks to split the model over."),
+    click.option("--expert-layout", type=click.Choice(LAYOUTS), help="How experts are split."),
+    click.option("--threads", "num_threads", type=int, help="CPU threads in all (0: all cores)."),
+    click.option("--max-batch", type=int, help="Requests in one step at most."),
+    click.option("--max-seq", type=int, help="Tokens of one sequence at most."),
+    click.option("--page-size", type=int, help="Tokens in one KV page."),
+    click.option("--num-pages", type=int, help="KV pages (0: as many as fit and are needed)."),
+    click.option("--max-step-tokens", type=int, help="Tokens in one step at most."),
+    click.option("--prefill-chunk", type=int, help="Prompt tokens of one sequence in one step."),
+    click.option("--kv-dtype", type=click.Choice(list(KV_DTYPES)), help="Type of cached K and V."),
+    click.option(
+        "--memory-limit",
+        "memory_limit_bytes",
+        type=ByteSize(),
+        help="Bytes each device may use, such as 80GB.",
+    ),
+    click.option("--prefix-cache/--no-prefix-cache", default=None, help="Reuse equal prefixes."),
+)
+
+SAMPLING = (
+    click.option("--temperature", type=float, default=0.0, show_default=True, help="0: greedy."),
+    click.option("--top-p", type=float, default=1.0, show_default=True),
+    click.option("--top-k", type=int, default=0, show_default=True, help="0: all."),
+    click.option("--min-p", type=float, default=0.0, show_default=True),
+    click.option("--repetition-penalty", type=float, default=1.0, show_default=True),
+    click.option("--frequency-penalty", type=float, default=0.0, show_default=True),
+    click.option("--presence-penalty", type=float, default=0.0, show_default=True),
+    click.option("--logprobs", "num_logprobs", type=int, default=-1, help="Best tokens to list."),
+    click.option("--seed", type=int, default=0, show_default=True),
+)
+ENGINE_NAMES = (
+    "device",
+    "world_size",
+    "expert_layout",
+    "num_threads",
+    "max_batch",
+    "max_seq",
+    "page_size",
+    "num_pages",
+    "max_step_tokens",
+    "prefill_chunk",
+    "kv_dtype",
+    "memory_limit_bytes",
+    "prefix_cache",
+)
+SAMPLING_NAMES = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "repetition_penalty",
+    "frequency_penalty",
+    "presence_penalty",
+    "num_logprobs",
+    "seed",
+)
+
+
+def gathered(options, names, keyword, make):
+    """Make a decorator that adds options and hands them over as one argument."""
+
+    def decorate(function):
+        @functools.wraps(function)
+        def run(**values):
+            values[keyword] = make({name: values.pop(name) for name in names})
+            return function(**values)
+
+        for option in reversed(options):
+            run = option(run)
+        return run
+
+    return decorate
+
+
+def make_sampling(values):
+    from glm_engine.requests import Sampling
+
+    if not 0 <= values["seed"] < 2**64:
+        raise BadInputError(f"--seed is {values['seed']}; it must be between 0 and 2^64 - 1")
+    return Sampling(**values)
+
+
+def make_engine_values(values):
+    if values["kv_dtype"] is not None:
+        values["kv_dtype"] = KV_DTYPES[values["kv_dtype"]]
+    return values
+
+
+engine_options = gathered(ENGINE, ENGINE_NAMES, "engine_values", make_engine_values)
+sampling_options = gathered(SAMPLING, SAMPLING_NAMES, "sampling", make_sampling)
+
+
+def make_engine_options(model_dir, engine_values, **defaults):
+    """Return EngineOptions: the user's values over the command's own defaults."""
+    from glm_engine.requests import EngineOptions
+
+    chosen = {name: value for name, value in engine_values.items() if value is not None}
+    return EngineOptions(model_dir=model_dir, **{**defaults, **chosen})

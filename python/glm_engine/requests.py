@@ -1,0 +1,215 @@
+"""What a caller asks of the engine, in Python's types, and the structs made of it."""
+
+import ctypes
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from glm_engine import abi
+from glm_engine.errors import BadInputError
+
+INT32_RANGE = range(-(2**31), 2**31)
+
+
+@dataclass
+class EngineOptions:
+    """Options of `init_engine_with`; None leaves the engine's default.
+
+    `progress` is called with (bytes_done, bytes_total, stage) while weights load.
+    """
+
+    model_dir: str | os.PathLike
+    device: str = "auto"
+    library_dir: str | os.PathLike | None = None
+    world_size: int | None = None
+    max_batch: int | None = None
+    max_seq: int | None = None
+    page_size: int | None = None
+    num_pages: int | None = None
+    expert_layout: str | None = None
+    num_threads: int | None = None
+    max_step_tokens: int | None = None
+    prefill_chunk: int | None = None
+    max_queue: int | None = None
+    prefix_cache: bool | None = None
+    kv_dtype: int | None = None
+    max_logit_rows: int | None = None
+    memory_limit_bytes: int | None = None
+    progress: Callable[[int, int, str], None] | None = None
+
+    def numbers(self):
+        """Return the options that the caller set and that are plain numbers."""
+        names = [name for name, c_type, *_ in abi.STRUCTS["engine_options"] if "int" in c_type]
+        values = {name: getattr(self, name) for name in names if name != "struct_size"}
+        if self.expert_layout is not None:
+            values["expert_layout"] = layout_number(self.expert_layout)
+        return {name: int(value) for name, value in values.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How a token is drawn from its logits; temperature 0 takes the greatest."""
+
+    temperature: float = 0.0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    top_k: int = 0
+    repetition_penalty: float = 1.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    num_logprobs: int = -1
+    seed: int = 0
+
+    def to_struct(self):
+        return abi.SamplingStruct(
+            **{name: getattr(self, name) for name, *_ in abi.STRUCTS["engine_sampling"]}
+        )
+
+
+@dataclass(frozen=True)
+class Request:
+    """One prompt to continue. `logits` is a writable float32 buffer or None."""
+
+    prompt: Sequence[int]
+    max_tokens: int = 64
+    min_tokens: int = 0
+    sampling: Sampling = field(default_factory=Sampling)
+    ignore_eos: bool = False
+    stop_tokens: Sequence[int] = ()
+    stop_sequences: Sequence[Sequence[int]] = ()
+    biases: Mapping[int, float] = field(default_factory=dict)
+    priority: int = 0
+    deadline_ns: int = 0
+    logits: object = None
+    logits_capacity: int = 0
+
+
+@dataclass(frozen=True)
+class Event:
+    """One thing that happened to a request; `kind` is token, finished or failed."""
+
+    request_id: int
+    kind: str
+    finish_reason: str
+    status: int
+    token_id: int
+    index: int
+    prompt_tokens: int
+    cached_tokens: int
+    logprob: float
+    top_logprobs: Sequence
+    time_ns: int
+    message: str
+
+    @property
+    def ends_request(self):
+        return self.kind != "token"
+
+
+EVENT_KINDS = {
+    abi.EVENT_TOKEN: "token",
+    abi.EVENT_FINISHED: "finished",
+    abi.EVENT_FAILED: "failed",
+}
+
+
+def layout_number(name):
+    try:
+        return abi.EXPERT_LAYOUTS[name]
+    except KeyError:
+        known = ", ".join(abi.EXPERT_LAYOUTS)
+        raise BadInputError(f"expert_layout is {name!r}; it must be one of {known}") from None
+
+
+def int32_array(name, values):
+    """Copy ids into a C array; an id that 32 bits cannot hold is an error."""
+    values = [int(value) for value in values]
+    for index, value in enumerate(values):
+        if value not in INT32_RANGE:
+            raise BadInputError(f"{name}[{index}] is {value}, which does not fit 32 bits")
+    return (ctypes.c_int32 * len(values))(*values)
+
+
+def fill_options(struct, options):
+    """Write the caller's options over the engine's defaults; returns what must live on."""
+    struct.struct_size = ctypes.sizeof(struct)
+    texts = {
+        name: os.fsencode(value)
+        for name in ("model_dir", "device", "library_dir")
+        if (value := getattr(options, name)) is not None
+    }
+    for name, value in texts.items():
+        if b"\0" in value:
+            raise BadInputError(f"{name} is {value!r}, which holds a zero byte")
+        setattr(struct, name, value)
+    for name, value in options.numbers().items():
+        setattr(struct, name, checked_integer(name, value))
+    return texts
+
+
+def checked_integer(name, value):
+    limit = 2**63 if name == "memory_limit_bytes" else 2**31
+    if not -limit <= value < limit:
+        raise BadInputError(f"{name} is {value}, which is out of range")
+    return value
+
+
+def fill_request(struct, request):
+    """Write a request into its struct; returns the arrays that must outlive the call."""
+    struct.struct_size = ctypes.sizeof(struct)
+    flat, begins = flattened(request.stop_sequences)
+    arrays = {
+        "prompt": int32_array("prompt", request.prompt),
+        "stop_tokens": int32_array("stop_tokens", request.stop_tokens),
+        "stop_sequence_begin": int32_array("stop_sequence_begin", begins),
+        "stop_sequence_tokens": int32_array("stop_sequences", flat),
+        "bias_tokens": int32_array("biases", request.biases),
+        "bias_values": (ctypes.c_float * len(request.biases))(*request.biases.values()),
+    }
+    for name, array in arrays.items():
+        setattr(struct, name, ctypes.cast(array, type(getattr(struct, name))))
+    struct.prompt_length = len(arrays["prompt"])
+    struct.num_stop_tokens = len(arrays["stop_tokens"])
+    struct.num_stop_sequences = len(begins) - 1
+    struct.num_biases = len(arrays["bias_tokens"])
+    struct.sampling = request.sampling.to_struct()
+    struct.ignore_eos = int(request.ignore_eos)
+    for name in ("max_tokens", "min_tokens", "priority", "deadline_ns", "logits_capacity"):
+        setattr(struct, name, getattr(request, name))
+    if request.logits is not None:
+        buffer = (ctypes.c_float * 0).from_buffer(request.logits)
+        arrays["logits"] = buffer
+        struct.logits = ctypes.cast(buffer, type(struct.logits))
+    return arrays
+
+
+def flattened(sequences):
+    """Return all tokens in one list and where each sequence begins, end included."""
+    flat, begins = [], [0]
+    for sequence in sequences:
+        flat.extend(sequence)
+        begins.append(len(flat))
+    return flat, begins
+
+
+def event_of(struct):
+    count = max(0, min(struct.num_logprobs, abi.MAX_LOGPROBS))
+    return Event(
+        request_id=struct.request_id,
+        kind=EVENT_KINDS.get(struct.kind, f"unknown kind {struct.kind}"),
+        finish_reason=finish_reason(struct.finish_reason),
+        status=struct.status,
+        token_id=struct.token_id,
+        index=struct.index,
+        prompt_tokens=struct.prompt_tokens,
+        cached_tokens=struct.cached_tokens,
+        logprob=struct.logprob,
+        top_logprobs=list(zip(struct.top_ids[:count], struct.top_logprobs[:count], strict=True)),
+        time_ns=struct.time_ns,
+        message=struct.message.decode("utf-8", "replace"),
+    )
+
+
+def finish_reason(number):
+    known = 0 <= number < len(abi.FINISH_REASONS)
+    return abi.FINISH_REASONS[number] if known else f"unknown reason {number}"

@@ -1,0 +1,87 @@
+"""Text to token ids and back, from the checkpoint's own tokenizer.json."""
+
+import json
+from pathlib import Path
+
+from glm_engine.detokenizer import IncrementalDetokenizer, token_bytes
+from glm_engine.errors import BadInputError
+
+TOKENIZER_FILE = "tokenizer.json"
+TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
+
+
+class GlmTokenizer:
+    """A byte-level tokenizer as the GLM checkpoints carry it."""
+
+    def __init__(self, model_dir):
+        from tokenizers import Tokenizer
+
+        path = Path(model_dir) / TOKENIZER_FILE
+        if not path.is_file():
+            raise BadInputError(f"{path}: not a file; the checkpoint has no tokenizer")
+        try:
+            self.tokenizer = Tokenizer.from_file(str(path))
+        except Exception as error:
+            raise BadInputError(f"{path}: not a tokenizer: {error}") from error
+        self.path = path
+        self.special_ids = frozenset(
+            number
+            for number, token in self.tokenizer.get_added_tokens_decoder().items()
+            if token.special
+        )
+        self.bytes_by_id = {}
+        require_byte_level(path, self.tokenizer)
+
+    def encode(self, text, add_special_tokens=True):
+        """Return the ids of a text; added tokens such as <|user|> are recognised."""
+        try:
+            return self.tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
+        except UnicodeEncodeError as error:
+            raise BadInputError(f"the prompt is not valid Unicode: {error}") from error
+
+    def decode(self, ids, skip_special_tokens=True):
+        """Return the text of ids; bytes that are no UTF-8 become U+FFFD."""
+        detokenizer = self.detokenizer(skip_special_tokens)
+        return "".join(map(detokenizer.push, ids)) + detokenizer.finish()
+
+    def detokenizer(self, skip_special_tokens=True):
+        """Return a detokenizer for one stream of ids."""
+        skipped = self.special_ids if skip_special_tokens else frozenset()
+        return IncrementalDetokenizer(self.bytes_of, skipped)
+
+    def bytes_of(self, token_id):
+        """Return the bytes that a token stands for."""
+        if token_id not in self.bytes_by_id:
+            token = self.tokenizer.id_to_token(token_id)
+            if token is None:
+                raise BadInputError(f"{self.path}: token id {token_id} is not in the vocabulary")
+            self.bytes_by_id[token_id] = token_bytes(token)
+        return self.bytes_by_id[token_id]
+
+    def id_of(self, token):
+        return self.tokenizer.token_to_id(token)
+
+    @property
+    def vocab_size(self):
+        return self.tokenizer.get_vocab_size(with_added_tokens=True)
+
+
+def require_byte_level(path, tokenizer):
+    """Refuse a tokenizer whose tokens do not spell bytes."""
+    name = type(tokenizer.decoder).__name__
+    if name != "ByteLevel":
+        raise BadInputError(f"{path}: decoder is {name}; a ByteLevel one is expected")
+
+
+def tokenizer_config(model_dir):
+    """Return tokenizer_config.json as a dictionary; empty where there is none."""
+    path = Path(model_dir) / TOKENIZER_CONFIG_FILE
+    if not path.is_file():
+        return {}
+    try:
+        table = json.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise BadInputError(f"{path}: not JSON: {error}") from error
+    if not isinstance(table, dict):
+        raise BadInputError(f"{path}: expected an object, found {type(table).__name__}")
+    return table

@@ -1,0 +1,126 @@
+"""Python's requests and options against the structs made of them."""
+
+import ctypes
+
+import pytest
+
+from glm_engine import abi
+from glm_engine.errors import BadInputError
+from glm_engine.requests import (
+    EngineOptions,
+    Request,
+    Sampling,
+    event_of,
+    fill_options,
+    fill_request,
+    int32_array,
+)
+
+
+def filled(request):
+    struct = abi.RequestStruct()
+    return struct, fill_request(struct, request)
+
+
+def test_request_reaches_the_struct():
+    struct, alive = filled(
+        Request(
+            [1, 2, 3],
+            max_tokens=7,
+            min_tokens=2,
+            sampling=Sampling(temperature=0.5, top_k=4, seed=2**64 - 1),
+            ignore_eos=True,
+            stop_tokens=[9],
+            stop_sequences=[[4, 5], [], [6]],
+            biases={3: -1.5, 8: 2.0},
+            priority=-1,
+        )
+    )
+    assert struct.struct_size == ctypes.sizeof(abi.RequestStruct)
+    assert struct.prompt[: struct.prompt_length] == [1, 2, 3]
+    assert (struct.max_tokens, struct.min_tokens, struct.priority) == (7, 2, -1)
+    assert (struct.sampling.temperature, struct.sampling.top_k) == (0.5, 4)
+    assert struct.sampling.seed == 2**64 - 1
+    assert struct.ignore_eos == 1
+    assert struct.stop_tokens[: struct.num_stop_tokens] == [9]
+    assert struct.num_stop_sequences == 3
+    assert struct.stop_sequence_begin[:4] == [0, 2, 2, 3]
+    assert struct.stop_sequence_tokens[:3] == [4, 5, 6]
+    assert struct.bias_tokens[: struct.num_biases] == [3, 8]
+    assert struct.bias_values[:2] == [-1.5, 2.0]
+    assert alive
+
+
+@pytest.mark.parametrize("num_tokens", [0, 1, 1000])
+def test_prompt_of_any_length(num_tokens):
+    struct, _alive = filled(Request(list(range(num_tokens))))
+    assert struct.prompt_length == num_tokens
+    assert struct.prompt[:num_tokens] == list(range(num_tokens))
+    assert (struct.num_stop_sequences, struct.num_stop_tokens, struct.num_biases) == (0, 0, 0)
+
+
+def test_logits_are_written_into_the_callers_buffer():
+    buffer = bytearray(16)
+    struct, _alive = filled(Request([1], logits=buffer, logits_capacity=2))
+    struct.logits[3] = 1.0
+    assert (ctypes.c_float * 4).from_buffer(buffer)[3] == 1.0
+    assert struct.logits_capacity == 2
+
+
+@pytest.mark.parametrize("value", [2**31, -(2**31) - 1])
+def test_id_beyond_32_bits_names_its_place(value):
+    with pytest.raises(BadInputError, match=rf"prompt\[1\] is {value}"):
+        int32_array("prompt", [0, value])
+
+
+def test_options_keep_the_defaults_that_nobody_set():
+    struct = abi.OptionsStruct(max_batch=64, world_size=1, page_size=16)
+    alive = fill_options(
+        struct,
+        EngineOptions("a/b", device="cpu", world_size=4, expert_layout="expert_parallel"),
+    )
+    assert struct.struct_size == ctypes.sizeof(abi.OptionsStruct)
+    assert (struct.model_dir, struct.device, struct.library_dir) == (b"a/b", b"cpu", None)
+    assert (struct.max_batch, struct.page_size, struct.world_size) == (64, 16, 4)
+    assert struct.expert_layout == abi.EXPERT_LAYOUTS["expert_parallel"]
+    assert alive
+
+
+def test_options_say_zero_and_false():
+    struct = abi.OptionsStruct(prefix_cache=1, num_pages=5)
+    fill_options(struct, EngineOptions("a", prefix_cache=False, num_pages=0))
+    assert (struct.prefix_cache, struct.num_pages) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"max_batch": 2**31}, "max_batch is 2147483648"),
+        ({"expert_layout": "round"}, "expert_layout is 'round'"),
+        ({"model_dir": "a\0b"}, "model_dir is .* zero byte"),
+    ],
+)
+def test_options_that_c_cannot_hold(values, message):
+    with pytest.raises(BadInputError, match=message):
+        fill_options(abi.OptionsStruct(), EngineOptions(**{"model_dir": "a", **values}))
+
+
+def test_event_of_a_struct():
+    struct = abi.EventStruct(
+        request_id=5,
+        kind=abi.EVENT_TOKEN,
+        token_id=7,
+        num_logprobs=2,
+        message=b"caf\xc3\xa9",
+    )
+    struct.top_ids[0], struct.top_ids[1] = 7, 8
+    event = event_of(struct)
+    assert (event.kind, event.token_id, event.message) == ("token", 7, "café")
+    assert [number for number, _ in event.top_logprobs] == [7, 8]
+    assert not event.ends_request
+
+
+def test_event_of_an_unknown_kind_says_so():
+    event = event_of(abi.EventStruct(kind=99, finish_reason=42, num_logprobs=-1))
+    assert (event.kind, event.finish_reason) == ("unknown kind 99", "unknown reason 42")
+    assert event.top_logprobs == []

@@ -1,0 +1,94 @@
+"""The checkpoint's tokenizer: both ways, streamed, and against the library's own."""
+
+import json
+import shutil
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models
+
+from glm_engine.errors import BadInputError
+from glm_engine.options import CAPITALS
+from glm_engine.tokenizer import GlmTokenizer, tokenizer_config
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return GlmTokenizer(CAPITALS)
+
+
+@given(text=st.text())
+@settings(deadline=None)
+def test_text_comes_back(text):
+    tokenizer = shared()
+    text = text.encode("utf-8", "replace").decode()
+    ids = tokenizer.encode(text, add_special_tokens=False)
+    assert tokenizer.decode(ids, skip_special_tokens=False) == text
+
+
+@given(st.data())
+@settings(deadline=None)
+def test_any_ids_decode_as_the_library_decodes_them(data):
+    tokenizer = shared()
+    ids = data.draw(st.lists(st.integers(0, tokenizer.vocab_size - 1)))
+    for skip in (True, False):
+        expected = tokenizer.tokenizer.decode(ids, skip_special_tokens=skip)
+        assert tokenizer.decode(ids, skip) == expected
+
+
+CACHE = {}
+
+
+def shared():
+    if "tokenizer" not in CACHE:
+        CACHE["tokenizer"] = GlmTokenizer(CAPITALS)
+    return CACHE["tokenizer"]
+
+
+def test_special_tokens_are_one_id_each(tokenizer):
+    for token in ("<|user|>", "<|assistant|>", "<sop>"):
+        ids = tokenizer.encode(token, add_special_tokens=False)
+        assert ids == [tokenizer.id_of(token)]
+        assert tokenizer.decode(ids) == ""
+        assert tokenizer.decode(ids, skip_special_tokens=False) == token
+
+
+def test_id_outside_the_vocabulary_is_named(tokenizer):
+    with pytest.raises(BadInputError, match=f"token id {tokenizer.vocab_size} is not"):
+        tokenizer.decode([tokenizer.vocab_size])
+
+
+def test_missing_file_is_named(tmp_path):
+    with pytest.raises(BadInputError, match=r"tokenizer\.json: not a file"):
+        GlmTokenizer(tmp_path)
+
+
+def test_broken_file_is_named(tmp_path):
+    (tmp_path / "tokenizer.json").write_text("{")
+    with pytest.raises(BadInputError, match=r"tokenizer\.json: not a tokenizer"):
+        GlmTokenizer(tmp_path)
+
+
+def test_tokenizer_without_bytes_is_refused(tmp_path):
+    other = Tokenizer(models.WordLevel({"a": 0}, unk_token="a"))
+    other.decoder = decoders.WordPiece()
+    other.save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(BadInputError, match="decoder is WordPiece; a ByteLevel one"):
+        GlmTokenizer(tmp_path)
+
+
+def test_configuration_must_be_an_object(tmp_path):
+    assert tokenizer_config(tmp_path) == {}
+    path = tmp_path / "tokenizer_config.json"
+    path.write_text(json.dumps([1]))
+    with pytest.raises(BadInputError, match="expected an object, found list"):
+        tokenizer_config(tmp_path)
+    path.write_text("{")
+    with pytest.raises(BadInputError, match="not JSON"):
+        tokenizer_config(tmp_path)
+
+
+def test_tokenizer_needs_no_other_file(tmp_path, tokenizer):
+    shutil.copy(CAPITALS / "tokenizer.json", tmp_path)
+    assert GlmTokenizer(tmp_path).encode("France") == tokenizer.encode("France")
