@@ -1,0 +1,88 @@
+local abi = require("terra.abi")
+local containers = require("terra.containers")
+local status = require("terra.status")
+local C = abi.C
+
+local problems = {}
+
+problems.max_kept = 1000
+problems.name_capacity = 256
+problems.text_capacity = 512
+
+local struct Problem {
+  status : int32
+  file : int8[problems.name_capacity]
+  tensor : int8[problems.name_capacity]
+  text : int8[problems.text_capacity]
+}
+problems.Problem = Problem
+
+local struct Problems {
+  list : containers.Vector(Problem)
+  total : int64
+}
+problems.Problems = Problems
+
+terra Problems:init()
+  self.list:init()
+  self.total = 0
+end
+
+terra Problems:free()
+  self.list:free()
+end
+
+terra Problems:next(code : int32, file : rawstring, tensor : rawstring) : &Problem
+  self.total = self.total + 1
+  if self.list.size >= problems.max_kept or not self.list:resize(self.list.size + 1) then
+    return nil
+  end
+  var problem = self.list:last()
+  problem.status = code
+  C.snprintf(&problem.file[0], problems.name_capacity, "%s", file)
+  C.snprintf(&problem.tensor[0], problems.name_capacity, "%s", tensor)
+  problem.text[0] = 0
+  return problem
+end
+
+problems.add = macro(function(target, code, file, tensor, format, ...)
+  local arguments = terralib.newlist { ... }
+  return quote
+    var problem = target:next([code], [file], [tensor])
+    if problem ~= nil then
+      C.snprintf(&problem.text[0], problems.text_capacity, [format], [arguments])
+    end
+  end
+end)
+
+terra Problems:report(directory : rawstring, message : &C.glm_message) : int32
+  if self.total == 0 then
+    return C.GLM_OK
+  end
+  if self.list.size == 0 then
+    return status.fail(message, C.GLM_OUT_OF_MEMORY, "%s: out of memory while problems were written down", directory)
+  end
+  var first = self.list:at(0)
+  var more : int8[64]
+  more[0] = 0
+  if self.total > 1 then
+    C.snprintf(&more[0], 64, " (and %lld more problems)", self.total - 1)
+  end
+  var colon = ": "
+  if first.tensor[0] == 0 then
+    colon = ""
+  end
+  return status.fail(
+    message,
+    first.status,
+    "%.300s/%s: %s%s%s%s",
+    directory,
+    &first.file[0],
+    &first.tensor[0],
+    colon,
+    &first.text[0],
+    &more[0]
+  )
+end
+
+return problems
