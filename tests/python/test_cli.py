@@ -1,0 +1,184 @@
+"""The command line without an engine: parsing, exit codes, what is imported."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from glm_engine import cli
+from glm_engine.options import CAPITALS, ByteSize
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(*arguments, stdin="", **variables):
+    return subprocess.run(
+        [sys.executable, "-m", "glm_engine", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "python"), **variables},
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_help_lists_every_command(capsys):
+    assert cli.main(["--help"]) == 0
+    printed = capsys.readouterr().out
+    assert all(name in printed for name in cli.COMMANDS)
+    assert "130 interrupted" in printed
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_every_command_has_help_and_json(name, capsys):
+    assert cli.main([name, "--help"]) == 0
+    assert "--json" in capsys.readouterr().out
+
+
+def test_version_is_the_projects(capsys):
+    assert cli.main(["--version"]) == 0
+    line = f'version = "{capsys.readouterr().out.split()[1]}"'
+    assert line in (ROOT / "pyproject.toml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nope"], "No such command 'nope'"),
+        (["smoke", "--device", "tpu"], "'tpu' is not one of"),
+        (["plan", "--memory-limit", "3q"], "'3q' is not a size"),
+        (["inspect", "--match", "("], "--match"),
+        (["generate", "x", "--logit-bias", "5"], "'5' is not ID=BIAS"),
+        (["generate", "x", "--system", "s"], "--system needs --chat"),
+        (["generate", "x", "--seed", "-1"], "--seed is -1"),
+        (["generate", "x", "--top-k", "many"], "'many' is not a valid integer"),
+        (["generate", "x", "--model", "absent"], "absent/tokenizer.json: not a file"),
+        (["evaluate", "--facts", "absent.json"], "absent.json: cannot be read"),
+        (["evaluate", "--limit", "0"], "--limit"),
+    ],
+)
+def test_bad_input_is_named_and_gives_2(arguments, message, capsys):
+    assert cli.main(arguments) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.out == ""
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "not JSON"),
+        ("[]", "not empty"),
+        ('[{"country": "France", "capital": 1}]', "fact 0 has no text 'capital'"),
+    ],
+)
+def test_facts_that_are_no_facts(tmp_path, content, message, capsys):
+    path = tmp_path / "facts.json"
+    path.write_text(content)
+    assert cli.main(["evaluate", "--facts", str(path)]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["smoke", "generate", "inspect", "plan", "evaluate"])
+def test_absent_library_gives_3_in_one_line(name):
+    arguments = [name, *(["hello"] if name == "generate" else [])]
+    result = run(*arguments, GLM_ENGINE_LIBRARY="absent.so")
+    assert result.returncode == 3
+    assert result.stderr == "glm: GLM_ENGINE_LIBRARY names 'absent.so', which is not a file\n"
+
+
+def test_doctor_says_what_is_missing():
+    result = run("doctor", "--json", GLM_ENGINE_LIBRARY="absent.so")
+    assert result.returncode == 1
+    report = json.loads(result.stdout)
+    assert "engine.so" in report["missing"]
+    assert {"name", "found", "detail", "how", "needed", "state"} == set(report["findings"][0])
+
+
+def test_prompt_that_is_not_utf8(capsys, monkeypatch):
+    class Input:
+        buffer = io.BytesIO(b"\xff")
+
+        @staticmethod
+        def isatty():
+            return False
+
+    monkeypatch.setattr(sys, "stdin", Input)
+    assert cli.main(["generate"]) == 2
+    assert "standard input: not UTF-8" in capsys.readouterr().err
+
+
+def test_unexpected_errors_have_no_traceback(capsys, monkeypatch):
+    def fail(_model_dir):
+        raise RuntimeError("first\nsecond")
+
+    monkeypatch.setattr("glm_engine.engine.inspect_checkpoint", fail)
+    monkeypatch.delenv(cli.TRACEBACK_VARIABLE, raising=False)
+    assert cli.main(["inspect"]) == 3
+    expected = "glm: unexpected RuntimeError: first second (GLM_TRACEBACK=1 shows where)\n"
+    assert capsys.readouterr().err == expected
+    monkeypatch.setenv(cli.TRACEBACK_VARIABLE, "1")
+    with pytest.raises(RuntimeError):
+        cli.main(["inspect"])
+
+
+def test_interrupt_while_loading_gives_130_at_once():
+    code = (
+        "import sys, time\n"
+        "from glm_engine import cli, loading\n"
+        "def slow(options):\n"
+        "    print('loading', flush=True)\n"
+        "    time.sleep(30)\n"
+        "loading.Engine = slow\n"
+        "sys.exit(cli.main(['smoke']))\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "loading\n"
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert errors.strip() == "glm: interrupted"
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("5", 5), ("1kB", 1000), ("1KiB", 1024), ("1.5GB", 1_500_000_000), ("80 gib", 80 * 1024**3)],
+)
+def test_sizes(text, size):
+    assert ByteSize().convert(text, None, None) == size
+
+
+def test_help_and_tokenizing_import_little():
+    code = (
+        "import sys\n"
+        "from glm_engine import cli\n"
+        "cli.main(['smoke', '--help'])\n"
+        "assert not {'numpy', 'rich', 'tokenizers', 'jinja2'} & set(sys.modules)\n"
+        "from glm_engine.tokenizer import GlmTokenizer\n"
+        "import glm_engine.engine, glm_engine.generation, glm_engine.loading\n"
+        f"GlmTokenizer({str(CAPITALS)!r})\n"
+        "heavy = {'numpy', 'torch', 'transformers', 'huggingface_hub'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stderr

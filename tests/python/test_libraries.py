@@ -1,0 +1,57 @@
+"""Where engine.so is looked for, and what is said when it is not usable."""
+
+import pytest
+
+from glm_engine import libraries
+from glm_engine.errors import EngineLibraryError
+
+
+def test_variable_wins(monkeypatch, tmp_path):
+    path = tmp_path / "engine.so"
+    path.write_bytes(b"")
+    monkeypatch.setenv(libraries.VARIABLE, str(path))
+    found = libraries.find_engine_library()
+    assert (found.path, found.how) == (path.resolve(), "named by GLM_ENGINE_LIBRARY")
+
+
+def test_variable_that_names_nothing(monkeypatch, tmp_path):
+    monkeypatch.setenv(libraries.VARIABLE, str(tmp_path / "absent.so"))
+    with pytest.raises(EngineLibraryError, match=r"GLM_ENGINE_LIBRARY names .*absent\.so"):
+        libraries.find_engine_library()
+
+
+def test_package_before_build(monkeypatch, tmp_path):
+    monkeypatch.delenv(libraries.VARIABLE, raising=False)
+    for name in ("PACKAGE_LIBRARY", "BUILT_LIBRARY"):
+        monkeypatch.setattr(libraries, name, tmp_path / name)
+    with pytest.raises(EngineLibraryError, match="build it with `scons`"):
+        libraries.find_engine_library()
+    (tmp_path / "BUILT_LIBRARY").write_bytes(b"")
+    assert libraries.find_engine_library().how == "built here"
+    (tmp_path / "PACKAGE_LIBRARY").write_bytes(b"")
+    assert libraries.find_engine_library().how == "part of the package"
+
+
+def test_file_that_is_no_library(monkeypatch, tmp_path):
+    path = tmp_path / "engine.so"
+    path.write_bytes(b"text")
+    monkeypatch.setenv(libraries.VARIABLE, str(path))
+    with pytest.raises(EngineLibraryError, match=r"engine\.so cannot be used"):
+        libraries.load_engine_library()
+
+
+def test_library_without_the_functions():
+    with pytest.raises(EngineLibraryError, match="engine_default_options"):
+        libraries.load("libc.so.6")
+
+
+def test_backend_beside_or_above(monkeypatch, tmp_path):
+    folder = tmp_path / "debug"
+    folder.mkdir()
+    (folder / "engine.so").write_bytes(b"")
+    monkeypatch.setenv(libraries.VARIABLE, str(folder / "engine.so"))
+    assert libraries.find_backend_library("cpu") is None
+    (tmp_path / "libglm_cpu.so").write_bytes(b"")
+    assert libraries.find_backend_library("cpu").how == "one folder up"
+    (folder / "libglm_cpu.so").write_bytes(b"")
+    assert libraries.find_backend_library("cpu").how == "beside engine.so"
