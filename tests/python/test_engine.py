@@ -1,0 +1,195 @@
+"""The engine as a Python object: both faces, errors, and what close leaves behind."""
+
+import os
+import select
+import threading
+
+import numpy as np
+import pytest
+
+from glm_engine.engine import Engine, EngineOptions, Request, Sampling, inspect_checkpoint, plan
+from glm_engine.errors import EngineError, Status
+from glm_engine.options import CAPITALS
+from glm_engine.tokenizer import GlmTokenizer
+
+OPTIONS = {"device": "cpu", "max_batch": 8, "max_seq": 256, "num_threads": 2}
+
+
+@pytest.fixture(scope="module")
+def engine():
+    with Engine(EngineOptions(CAPITALS, **OPTIONS)) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def prompt():
+    return GlmTokenizer(CAPITALS).encode("The capital of France is")
+
+
+def events_until_ended(engine, *request_ids):
+    live, events = set(request_ids), []
+    while live:
+        assert engine.wait(30)
+        new = engine.poll()
+        events += new
+        live -= {one.request_id for one in new if one.ends_request}
+    return events
+
+
+def tokens_of(events, request_id):
+    return [one.token_id for one in events if one.kind == "token" and one.request_id == request_id]
+
+
+def test_both_faces_give_the_same_tokens(engine, prompt):
+    request_id = engine.submit(Request(prompt, max_tokens=6, ignore_eos=True))
+    tokens = tokens_of(events_until_ended(engine, request_id), request_id)
+    assert len(tokens) == 6
+
+    state, logits = engine.prefill(prompt)
+    greedy = [int(np.argmax(logits))]
+    while len(greedy) < 6:
+        greedy.append(int(np.argmax(engine.decode_step(state, greedy[-1]))))
+    state.close()
+    assert greedy == tokens
+
+    states = [engine.prefill(prompt)[0] for _ in range(3)]
+    batch = engine.run_batch_decode(states, [Sampling()] * 3, 6)
+    for one in states:
+        one.close()
+    assert batch.T.tolist() == [tokens] * 3
+
+
+def test_logits_of_all_positions_end_in_the_last(engine, prompt):
+    last_state, last = engine.prefill(prompt)
+    all_state, every = engine.prefill(prompt, all_positions=True)
+    assert every.shape == (len(prompt), engine.vocab_size)
+    assert np.array_equal(every[-1], last)
+    last_state.close()
+    all_state.close()
+
+
+def test_logits_that_tokens_were_sampled_from(engine, prompt):
+    buffer = np.zeros((4, engine.vocab_size), dtype=np.float32)
+    request = Request(prompt, max_tokens=4, ignore_eos=True, logits=buffer, logits_capacity=4)
+    request_id = engine.submit(request)
+    tokens = tokens_of(events_until_ended(engine, request_id), request_id)
+    assert buffer.argmax(axis=1).tolist() == tokens
+
+
+def test_events_of_a_request(engine, prompt):
+    request_id = engine.submit(Request(prompt, max_tokens=3, ignore_eos=True))
+    events = events_until_ended(engine, request_id)
+    assert [one.kind for one in events] == ["token"] * 3 + ["finished"]
+    assert [one.index for one in events[:3]] == [0, 1, 2]
+    assert events[-1].finish_reason == "length"
+    assert events[0].prompt_tokens == len(prompt)
+    times = [one.time_ns for one in events]
+    assert times == sorted(times)
+    assert times[0] > 0
+
+
+def test_event_descriptor_is_readable_while_events_wait(engine, prompt):
+    request_id = engine.submit(Request(prompt, max_tokens=1))
+    readable, _, _ = select.select([engine.event_fd()], [], [], 30)
+    assert readable == [engine.event_fd()]
+    events_until_ended(engine, request_id)
+    assert select.select([engine.event_fd()], [], [], 0)[0] == []
+
+
+def test_wait_without_events_is_over_in_time(engine):
+    assert engine.wait(0.01) is False
+    assert engine.poll() == []
+
+
+def test_cancelled_request_ends_once(engine, prompt):
+    request_id = engine.submit(Request(prompt, max_tokens=200, ignore_eos=True))
+    engine.cancel(request_id)
+    events = events_until_ended(engine, request_id)
+    assert events[-1].finish_reason == "cancelled"
+    assert sum(one.ends_request for one in events) == 1
+
+
+def test_cancelling_an_unknown_request(engine):
+    with pytest.raises(EngineError) as caught:
+        engine.cancel(987654321)
+    assert caught.value.status == Status.GLM_NOT_FOUND
+
+
+def test_stop_tokens_and_sequences(engine, prompt):
+    request_id = engine.submit(Request(prompt, max_tokens=8, ignore_eos=True))
+    tokens = tokens_of(events_until_ended(engine, request_id), request_id)
+    stopped = engine.submit(Request(prompt, max_tokens=8, ignore_eos=True, stop_tokens=[tokens[1]]))
+    events = events_until_ended(engine, stopped)
+    assert tokens_of(events, stopped) == tokens[:2]
+    assert events[-1].finish_reason == "stop_token"
+    sequence = engine.submit(
+        Request(prompt, max_tokens=8, ignore_eos=True, stop_sequences=[tokens[1:3]])
+    )
+    events = events_until_ended(engine, sequence)
+    assert tokens_of(events, sequence) == tokens[:3]
+    assert events[-1].finish_reason == "stop_sequence"
+
+
+@pytest.mark.parametrize(
+    ("values", "word"),
+    [
+        ({"prompt": []}, "prompt"),
+        ({"prompt": [-1]}, "-1"),
+        ({"prompt": [2**31 - 1]}, str(2**31 - 1)),
+        ({"prompt": [1] * 300}, "prompt"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"sampling": Sampling(temperature=float("inf"))}, "temperature"),
+        ({"stop_tokens": [-3]}, "-3"),
+        ({"biases": {10**6: 1.0}}, "1000000"),
+        ({"biases": {5: float("nan")}}, "bias"),
+    ],
+)
+def test_bad_requests_are_named_and_leave_the_engine_usable(engine, prompt, values, word):
+    with pytest.raises(EngineError, match=word) as caught:
+        engine.submit(Request(**{"prompt": prompt, **values}))
+    assert caught.value.status == Status.GLM_INVALID_ARGUMENT
+    request_id = engine.submit(Request(prompt, max_tokens=1))
+    assert tokens_of(events_until_ended(engine, request_id), request_id)
+
+
+def test_info_accounts_for_every_page(engine):
+    info = engine.info()
+    assert info["free_pages"] + info["cached_pages"] + info["owned_pages"] == info["total_pages"]
+    assert info["is_usable"] == 1
+    assert info["vocab_size"] == 2048
+    assert "cpu" in info["device"].lower()
+
+
+def test_progress_reaches_the_total():
+    seen = []
+    options = EngineOptions(
+        CAPITALS, **OPTIONS, progress=lambda done, total, stage: seen.append((done, total, stage))
+    )
+    Engine(options).close()
+    assert seen
+    done = [row[0] for row in seen]
+    assert done == sorted(done)
+    assert seen[-1][0] == seen[-1][1] > 0
+    assert all(row[2] for row in seen)
+
+
+def test_closing_frees_states_threads_and_descriptors(prompt):
+    threads, descriptors = threading.active_count(), len(os.listdir("/proc/self/fd"))
+    engine = Engine(EngineOptions(CAPITALS, **OPTIONS, world_size=2))
+    engine.prefill(prompt)
+    engine.submit(Request(prompt, max_tokens=100, ignore_eos=True))
+    engine.close()
+    engine.close()
+    assert engine.states == set()
+    assert threading.active_count() == threads
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
+def test_loading_errors_carry_their_status(tmp_path):
+    with pytest.raises(EngineError, match=str(tmp_path)) as caught:
+        Engine(EngineOptions(tmp_path, device="cpu"))
+    assert caught.value.status != Status.GLM_OK
+    with pytest.raises(EngineError):
+        inspect_checkpoint(tmp_path / "absent")
+    with pytest.raises(EngineError):
+        plan(EngineOptions(tmp_path / "absent"))
