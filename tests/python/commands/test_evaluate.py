@@ -1,0 +1,22 @@
+"""`glm evaluate`: all capitals, and a model that knows none."""
+
+import json
+import re
+
+from glm_engine.options import CAPITALS
+from tests.python.commands.running import CPU, glm, glm_json
+
+
+def test_evaluate_answers_all_at_once():
+    report = glm_json("evaluate", *CPU)
+    assert report["passed"] is True
+    assert report["accuracy"] >= 0.95
+    assert report["num_asked"] == len(json.loads((CAPITALS / "countries.json").read_text()))
+    assert report["num_steps"] < report["generated_tokens"] / 4
+
+
+def test_evaluate_fails_below_the_threshold(random_model):
+    facts = CAPITALS / "countries.json"
+    result = glm("evaluate", *CPU, "--model", random_model, "--facts", facts, "--limit", 3)
+    assert result.returncode == 1
+    assert re.search(r"right +0 of 3", result.stdout)

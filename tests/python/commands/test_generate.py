@@ -1,0 +1,129 @@
+"""`glm generate`: text, options, bad input, interruption."""
+
+import signal
+import subprocess
+import time
+
+import pytest
+
+from tests.python.commands.running import (
+    CPU,
+    ENVIRONMENT,
+    GLM,
+    QUESTION,
+    ROOT,
+    glm,
+    glm_json,
+    refused,
+)
+
+
+def test_generate_streams_what_json_reports():
+    report = glm_json("generate", QUESTION, *CPU, "--max-tokens", 12)
+    streamed = glm("generate", QUESTION, *CPU, "--max-tokens", 12, "--stats")
+    assert streamed.stdout == report["completion"] + "\n"
+    assert report["completion"].startswith(" Paris")
+    assert report["finish_reason"] == "stop_token"
+    assert f"{report['prompt_tokens']} prompt tokens at " in streamed.stderr
+
+
+@pytest.mark.parametrize("arguments", [[], ["-"]])
+def test_generate_reads_standard_input(arguments):
+    result = glm("generate", *arguments, *CPU, stdin=QUESTION + "\n")
+    assert result.stdout.startswith(" Paris")
+
+
+def test_generate_chat():
+    question = "What is the capital of France?"
+    assert "Paris" in glm("generate", question, *CPU, "--chat").stdout
+
+
+def test_generate_stops_before_a_text():
+    report = glm_json("generate", QUESTION, *CPU, "--stop", "ris")
+    assert report["completion"] == " Pa"
+    assert report["finish_reason"] == "stop_text"
+
+
+def test_generate_respects_lengths():
+    report = glm_json("generate", QUESTION, *CPU, "--max-tokens", 5, "--ignore-eos")
+    assert len(report["token_ids"]) == report["completion_tokens"] == 5
+    assert report["finish_reason"] == "length"
+
+
+def test_same_seed_same_text():
+    sampled = ["generate", QUESTION, *CPU, "--temperature", "1.5", "--ignore-eos"]
+    sampled += ["--max-tokens", "24", "--seed"]
+    texts = [glm(*sampled, seed).stdout for seed in (1, 1, 2)]
+    assert texts[0] == texts[1]
+    assert texts[0] != texts[2]
+
+
+def test_bias_and_logprobs_reach_the_engine():
+    first = glm_json("generate", QUESTION, *CPU, "--max-tokens", 1, "--logprobs", 3)
+    chosen = first["token_ids"][0]
+    [row] = first["logprobs"]
+    assert row["token_id"] == chosen
+    assert row["top"][0]["token_id"] == chosen
+    assert row["logprob"] == pytest.approx(row["top"][0]["logprob"])
+    biased = glm_json(
+        "generate", QUESTION, *CPU, "--max-tokens", 1, "--logit-bias", f"{chosen}=-100"
+    )
+    assert biased["token_ids"][0] != chosen
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--temperature", "-1"], ["temperature"]),
+        (["--temperature", "nan"], ["temperature"]),
+        (["--top-p", "0"], ["top_p"]),
+        (["--top-p", "nan"], ["top_p"]),
+        (["--top-k", "-1"], ["top_k"]),
+        (["--min-p", "2"], ["min_p"]),
+        (["--repetition-penalty", "0"], ["repetition_penalty"]),
+        (["--max-tokens", "0"], ["max_tokens"]),
+        (["--max-tokens", "-5"], ["max_tokens"]),
+        (["--logit-bias", "999999=1"], ["999999"]),
+        (["--logprobs", "21"], ["logprobs"]),
+        (["--world-size", "3"], ["3"]),
+        (["--world-size", "0"], ["world_size"]),
+        (["--max-batch", "0"], ["max_batch"]),
+        (["--page-size", "-1"], ["page_size"]),
+        (["--max-seq", "0"], ["max_seq"]),
+    ],
+)
+def test_bad_options_are_named(arguments, words):
+    line = refused("generate", QUESTION, *CPU, *arguments)
+    assert all(word in line for word in words), line
+
+
+def test_empty_prompt():
+    assert "prompt" in refused("generate", "", *CPU)
+
+
+def test_prompt_too_long():
+    assert "prompt" in refused("generate", QUESTION * 50, *CPU, "--max-seq", 64)
+
+
+def test_pool_too_small_for_one_request():
+    result = glm("generate", QUESTION * 4, *CPU, "--num-pages", 1)
+    assert result.returncode in (2, 3)
+    assert "page" in result.stderr
+
+
+def test_interrupt_ends_a_generation_with_130():
+    process = subprocess.Popen(
+        [*GLM, "generate", QUESTION, *CPU, "--ignore-eos", "--max-tokens", "3500"],
+        cwd=ROOT,
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.read(1)
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert errors.strip() == "glm: interrupted"
+    assert time.monotonic() - began < 10

@@ -1,0 +1,67 @@
+"""`glm plan`: figures of published configurations, layouts, refusals."""
+
+import pytest
+
+from tests.python.commands.running import CONFIGS, glm, glm_json, refused
+
+GLM_4_7 = {
+    "num_parameters": 352_797_829_024,
+    "checkpoint_bytes": 354_902_000_000,
+    "kv_bytes_per_token_bf16": 368 * 1024,
+}
+
+
+@pytest.mark.parametrize("command", ["inspect", "plan"])
+def test_the_published_configuration_alone(command):
+    arguments = ["--summary"] if command == "inspect" else ["--world-size", "8"]
+    if command == "plan":
+        arguments += ["--memory-limit", "1TB", "--max-batch", "1"]
+    found = glm_json(command, CONFIGS / "glm-4.7-fp8.json", *arguments)
+    assert found["num_parameters"] == GLM_4_7["num_parameters"]
+    assert found["checkpoint_bytes"] == pytest.approx(GLM_4_7["checkpoint_bytes"], rel=1e-4)
+
+
+def test_plan_of_the_published_configuration():
+    arguments = ["--world-size", 8, "--memory-limit", "1TB", "--max-batch", 1]
+    planned = glm_json("plan", CONFIGS / "glm-4.7-fp8.json", *arguments)
+    assert planned["fits"] is True
+    assert planned["kv_bytes_per_token_bf16"] == GLM_4_7["kv_bytes_per_token_bf16"]
+    assert round(planned["num_parameters_with_nextn"] / 1e9, 2) == 356.79
+    assert [rank["rank"] for rank in planned["ranks"]] == list(range(8))
+    printed = glm("plan", CONFIGS / "glm-4.7-fp8.json", *arguments).stdout
+    assert "352.80 B" in printed
+    assert "354.9 GB" in printed
+    assert "356.79 B" in printed
+    assert "368.0 KiB" in printed
+    assert printed.rstrip().endswith("fits")
+
+
+def test_plan_refuses_with_the_reason():
+    planned = glm_json("plan", CONFIGS / "glm-4.7-fp8.json", "--memory-limit", "80GB", code=1)
+    assert planned["fits"] is False
+    assert planned["reason"]
+    printed = glm("plan", CONFIGS / "glm-4.7-fp8.json", "--memory-limit", "80GB")
+    assert printed.returncode == 1
+    assert "does not fit: " in printed.stdout
+
+
+@pytest.mark.parametrize("layout", ["tensor_parallel", "expert_parallel"])
+@pytest.mark.parametrize("world_size", [1, 2, 4, 8])
+def test_plan_of_the_capitals(world_size, layout):
+    planned = glm_json("plan", "--world-size", world_size, "--expert-layout", layout)
+    assert planned["fits"] is True
+    assert planned["expert_layout"] == layout
+    assert len(planned["ranks"]) == world_size
+    for rank in planned["ranks"]:
+        parts = ("weight_bytes", "kv_bytes", "workspace_bytes")
+        assert rank["total_bytes"] >= sum(rank[part] for part in parts)
+
+
+def test_plan_of_heads_that_ranks_cannot_split():
+    assert "3" in refused("plan", CONFIGS / "glm-4.7-fp8.json", "--world-size", 3)
+
+
+def test_plan_of_a_configuration_that_is_none(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text("{")
+    assert str(path) in refused("plan", path)
