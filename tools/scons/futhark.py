@@ -38,8 +38,8 @@ def generate(env):
     """Adds FutharkLibrary."""
     env["FUTHARK_VERSION"] = tool_version(env, "futhark", "--version")
     scanner = Scanner(function=imported_files, skeys=[".fut"], recursive=True)
-    env["BUILDERS"]["FutharkCompile"] = Builder(
-        action=Action(COMPILE, "futhark $FUTHARK_BACKEND $SOURCE"),
-        source_scanner=scanner,
-    )
+    action = Action(COMPILE, "futhark $FUTHARK_BACKEND $SOURCE")
+    if not env["FUTHARK_VERSION"]:
+        action = env.Failure("futhark is not on the PATH: run this through tools/develop or Nix")
+    env["BUILDERS"]["FutharkCompile"] = Builder(action=action, source_scanner=scanner)
     env.AddMethod(futhark_library, "FutharkLibrary")

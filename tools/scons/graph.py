@@ -14,10 +14,12 @@ STYLES = {
     "source": {"shape": "box", "style": "filled", "fillcolor": "#ffffff"},
     "tool": {"shape": "ellipse", "style": "filled", "fillcolor": "#e5e7eb"},
 }
-GENERATED_GROUPS = {
-    "build/kernels_cpu.*": "build/kernels_cpu.{c,h,json}",
-    "build/kernels_cuda.*": "build/kernels_cuda.{c,h,json}",
-}
+MANY = (
+    (re.compile(r"^build/(kernels_\w+)\.(c|h|json)$"), r"build/\1.{c,h,json}"),
+    (re.compile(r"^terra/lowered/.*$"), "terra/lowered/*"),
+    (re.compile(r"^(build/obj/native/.*)/[^/]+$"), r"\1/*.o"),
+    (re.compile(r"^(?!build/)(.*)/[^/]+(\.\w+)$"), r"\1/*\2"),
+)
 COMMENT = re.compile(r"<!--.*?-->\n?", re.S)
 DOCTYPE = re.compile(r"<!DOCTYPE.*?>\n?", re.S)
 
@@ -38,15 +40,14 @@ def label(node, style):
     """What stands for a node in the picture: files of one folder and one suffix are one box."""
     text = str(node)
     if style == "tool":
-        name = text.partition(":")[0]
-        return name if text.partition(":")[1] else None
+        name, colon, _ = text.partition(": ")
+        return name if colon else None
     if style == "target":
         return f"scons {text}"
-    path = PurePosixPath(text)
-    if path.name.startswith("kernels_") and path.suffix != ".o":
-        return GENERATED_GROUPS[f"build/{path.name.partition('.')[0]}.*"]
-    groups = style == "source" or path.suffix in (".o", ".exports")
-    return f"{path.parent}/*{path.suffix}" if groups else text
+    for pattern, group in MANY:
+        if pattern.match(text):
+            return pattern.sub(group, text)
+    return text
 
 
 def edges_below(roots):

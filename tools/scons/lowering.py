@@ -81,6 +81,17 @@ def lower_one(terra, root, family, build, output):
     return text
 
 
+def manifest_text(root, outputs, versions):
+    """The manifest of IR files (`outputs`: sha256 by name) made from the sources below `root`."""
+    manifest = {
+        "versions": versions,
+        "targets": FAMILIES,
+        "sources": {name: sha256(Path(root) / name) for name in lowered_sources(root)},
+        "outputs": outputs,
+    }
+    return json.dumps(manifest, indent=2, sort_keys=True) + "\n"
+
+
 def lower_all(terra, root, folder):
     """Writes every IR file and the manifest below `folder`, laid out as in terra/lowered."""
     outputs = {}
@@ -89,13 +100,7 @@ def lower_all(terra, root, folder):
         path.parent.mkdir(parents=True, exist_ok=True)
         lower_one(terra, root, path.parent.name, path.stem, path.resolve())
         outputs[relative] = sha256(path)
-    manifest = {
-        "versions": terra_versions(terra),
-        "targets": FAMILIES,
-        "sources": {name: sha256(Path(root) / name) for name in lowered_sources(root)},
-        "outputs": outputs,
-    }
-    text = json.dumps(manifest, indent=2, sort_keys=True) + "\n"
+    text = manifest_text(root, outputs, terra_versions(terra))
     (Path(folder) / MANIFEST.name).write_text(text)
 
 

@@ -40,7 +40,7 @@ def build_clone(root, folder, variables):
     """Clones HEAD into `folder`, builds without a cache and returns sha256 by library."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     run(["git", "clone", "--quiet", "--no-hardlinks", str(root), str(folder)], root, variables)
-    scons = [sys.executable, "-m", "SCons", "--cache-disable", "default_libraries"]
+    scons = [sys.executable, "-m", "SCons", "--cache-disable", "libraries"]
     run(scons, folder, variables)
     libraries = sorted((folder / "build").rglob("*.so"))
     return {path.relative_to(folder).as_posix(): sha256(path) for path in libraries}

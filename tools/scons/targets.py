@@ -100,7 +100,7 @@ def exists(env):
 
 def generate(env):
     """Adds Failure, NamedTarget, CommandTarget, RequiredSources and TargetHelp."""
-    env["GLM_TARGETS"] = {}
+    env["GLM_TARGETS"] = {"libraries": "the libraries alone: what plain `scons` builds"}
     env.AddMethod(failure, "Failure")
     env.AddMethod(named_target, "NamedTarget")
     env.AddMethod(command_target, "CommandTarget")

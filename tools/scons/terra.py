@@ -66,9 +66,10 @@ def lowered_ir(env, family, build):
 
 
 def lower_target(env):
-    """Declares `lower`; when it was asked for, the same run builds from its outputs."""
+    """Declares `lower`; when it (or its picture) was asked for, the same run builds from it."""
     env["GLM_TARGETS"]["lower"] = "runs Terra and writes terra/lowered (needs the `terra` command)"
-    if "lower" not in map(str, env["GLM_COMMAND_LINE"]):
+    asked = list(map(str, env["GLM_COMMAND_LINE"]))
+    if "lower" not in asked and asked != ["graph"]:
         return
     outputs = [f"#{name}" for name in lowered_files()] + [f"#{MANIFEST}"]
     sources = [f"#{name}" for name in lowered_sources(root_folder(env))]

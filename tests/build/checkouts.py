@@ -1,0 +1,136 @@
+"""Checkouts for the tests of the build: a small one of a few lines, and a copy of this one."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import lowering
+
+from tests.build import SCRIPTS
+
+ROOT = Path(__file__).resolve().parents[2]
+EXPLAINED = re.compile(r"^scons: (?:re)?building `([^']+)' because", re.M)
+SMALL_SOURCES = {
+    "futhark/entries.fut": (
+        'import "double"\n\nentry doubled [n] (xs: [n]f32) : [n]f32 = map double xs\n'
+    ),
+    "futhark/double.fut": "def double (x: f32) : f32 = x * 2\n",
+    "native/include/glm/answer.h": "#pragma once\n#define GLM_ANSWER 42\n",
+    "native/backends/cpu/open.c": (
+        '#include "glm/answer.h"\n#include "kernels_cpu.h"\n'
+        '__attribute__((visibility("default"))) int glm_backend_open(void);\n'
+        "int glm_backend_open(void) {\n"
+        "  struct futhark_context_config *config = futhark_context_config_new();\n"
+        "  if (config == NULL) return -1;\n"
+        "  futhark_context_config_free(config);\n"
+        "  return GLM_ANSWER;\n}\n"
+    ),
+    "native/collectives/sum.c": (
+        "int glm_sum(int a, int b);\nint glm_sum(int a, int b) { return a + b; }\n"
+    ),
+    "native/backends/cuda/futhark_context.h": "#pragma once\n",
+    "terra/engine.t": "return {exports = {}}\n",
+    "tests/test_passing.py": "def test_passing():\n    assert True\n",
+}
+IR = """source_filename = "terra"
+target triple = "x86_64-pc-linux-gnu"
+
+define i32 @init_engine(i32 %count) {
+  %sum = add i32 %count, {addend}
+  ret i32 %sum
+}
+"""
+
+
+@dataclass
+class Checkout:
+    """A folder to build in, without a shared cache unless `variables` names one."""
+
+    path: Path
+    variables: dict = field(default_factory=dict)
+
+    def scons(self, *arguments, status=0):
+        """Runs scons, checks its exit status (any, when None) and returns all that it printed."""
+        variables = os.environ | {"GLM_BUILD_CACHE": "off", "OMP_NUM_THREADS": "1"}
+        for name in ("SCONSFLAGS", "PYTEST_ADDOPTS", "GLM_BUILD_DIR"):
+            variables.pop(name, None)
+        done = subprocess.run(
+            [sys.executable, "-m", "SCons", *arguments],
+            cwd=self.path,
+            env=variables | self.variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert status is None or done.returncode == status, done.stdout
+        return done.stdout
+
+    def would_build(self, *targets):
+        """What a dry run says it would build."""
+        return set(EXPLAINED.findall(self.scons("-n", "--debug=explain", *targets)))
+
+    def write(self, name, text):
+        """Writes a file, making its folder."""
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def change(self, name):
+        """Adds one byte to a file and returns the bytes that it had."""
+        before = (self.path / name).read_bytes()
+        (self.path / name).write_bytes(before + b"\n")
+        return before
+
+    def record_lowering(self):
+        """Writes a manifest that agrees with the checkout's sources and IR."""
+        names = lowering.lowered_files()
+        outputs = {name: lowering.sha256(self.path / name) for name in names}
+        versions = {"terra": "none", "llvm": "none", "libc": "none"}
+        self.write(str(lowering.MANIFEST), lowering.manifest_text(self.path, outputs, versions))
+
+
+def build_files():
+    """The files that are the build itself, relative to the checkout."""
+    scripts = [path for path in SCRIPTS.iterdir() if path.suffix in (".py", ".t")]
+    return [path.relative_to(ROOT) for path in [ROOT / "SConstruct", *scripts]] + [
+        path.relative_to(ROOT) for path in sorted(ROOT.glob("*/SConscript"))
+    ]
+
+
+def small_checkout(path, variables=None):
+    """The real build over sources of a few lines each."""
+    checkout = Checkout(path, variables or {})
+    for name in build_files():
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, path / name)
+    for name, text in SMALL_SOURCES.items():
+        checkout.write(name, text)
+    for addend, name in enumerate(lowering.lowered_files()):
+        checkout.write(name, IR.replace("{addend}", str(addend)))
+    checkout.record_lowering()
+    return checkout
+
+
+def source_files():
+    """Every file of this checkout that git does not ignore."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    names = sorted(set(filter(None, done.stdout.split("\0"))))
+    return [name for name in names if (ROOT / name).is_file()]
+
+
+def copied_checkout(path):
+    """This checkout's sources and what is built of them, copied to `path`."""
+    folders = ("futhark/", "native/", "terra/", "tools/scons/")
+    for name in source_files():
+        if name.startswith(folders) or name.endswith(("SConstruct", "SConscript")):
+            (path / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, path / name)
+    if (ROOT / "build").is_dir():
+        ignored = shutil.ignore_patterns("fuzz", "tmp*")
+        shutil.copytree(ROOT / "build", path / "build", ignore=ignored)
+    return Checkout(path)

@@ -1,0 +1,174 @@
+"""Every input, changed by one byte, asks for what depends on it and for nothing else."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from tests.build.checkouts import ROOT, SCRIPTS, source_files
+
+INCLUDE_FLAGS = ["-Inative/include", "-Inative", "-Ibuild"]
+ENGINE = {
+    f"build/{name}"
+    for name in (
+        "lowered/x86-64-v3/release.ll",
+        "lowered/x86-64-v3/debug.ll",
+        "engine.o",
+        "engine.so",
+        "debug/engine.o",
+        "debug/engine.so",
+    )
+}
+OBJECTS = {name for name in ENGINE if name.endswith((".o", ".so"))}
+LIBRARY = "build/libglm_cpu.so"
+KERNELS = "build/kernels_cpu.c"
+KERNELS_OBJECT = "build/obj/build/kernels_cpu.c.o"
+FOLDERS = ("futhark/", "native/", "terra/")
+SUFFIXES = (".fut", ".c", ".cpp", ".h", ".hpp", ".t", ".ll", "manifest.json")
+INPUTS = [name for name in source_files() if name.startswith(FOLDERS) and name.endswith(SUFFIXES)]
+
+
+def native_sources():
+    """The C and C++ sources of the CPU library."""
+    folders = ("native/backends/cpu/", "native/collectives/")
+    return [name for name in INPUTS if name.startswith(folders) and name.endswith((".c", ".cpp"))]
+
+
+@pytest.fixture(scope="module")
+def included(built_copy):
+    """The files that the compiler itself says each native source reads."""
+    found = {}
+    for source in native_sources():
+        compiler = "g++" if source.endswith(".cpp") else "gcc"
+        standard = "-std=c++20" if source.endswith(".cpp") else "-std=gnu11"
+        command = [compiler, standard, "-MM", *INCLUDE_FLAGS, source]
+        done = subprocess.run(
+            command, cwd=built_copy.path, capture_output=True, text=True, check=True
+        )
+        found[source] = set(re.sub(r"^.*?:|\\\n", " ", done.stdout).split())
+    return found
+
+
+@pytest.fixture(scope="module")
+def imported(built_copy):
+    """The files that Futhark itself says the entry points import."""
+    command = ["futhark", "imports", "futhark/entries.fut"]
+    done = subprocess.run(command, cwd=built_copy.path, capture_output=True, text=True, check=True)
+    return set(re.findall(r"\S+\.fut", done.stdout))
+
+
+def expected(name, included, imported):
+    """What must be built again after `name` changed, from the accounts of the tools themselves."""
+    if name.startswith("terra/"):
+        return ENGINE
+    if name.endswith(".fut"):
+        if name not in imported:
+            return set()
+        readers = dependent_objects(included, "build/kernels_cpu.h")
+        return {KERNELS, KERNELS_OBJECT, LIBRARY} | readers
+    objects = dependent_objects(included, name)
+    built = objects | ({LIBRARY} if objects else set())
+    return built | (ENGINE if name.startswith("native/include/glm/") else set())
+
+
+def dependent_objects(included, name):
+    """Objects of the sources that read `name`."""
+    return {f"build/obj/{source}.o" for source, read in included.items() if name in read}
+
+
+def test_copy_is_up_to_date(built_copy):
+    assert built_copy.would_build() == set()
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_one_byte(built_copy, included, imported, name):
+    before = built_copy.change(name)
+    try:
+        assert built_copy.would_build() == expected(name, included, imported)
+    finally:
+        (built_copy.path / name).write_bytes(before)
+
+
+def test_every_kind_of_input_is_there():
+    kinds = {name.rpartition(".")[2] for name in INPUTS}
+    assert {"fut", "h", "t", "ll", "json"} <= kinds
+    assert native_sources()
+
+
+def test_files_that_are_no_inputs(built_copy):
+    built_copy.write("native/README.md", "text\n")
+    built_copy.write("python/glm_engine/added.py", "text = 1\n")
+    assert built_copy.would_build() == set()
+
+
+@pytest.mark.parametrize(
+    ("script", "before", "after", "built"),
+    [
+        ("native.py", '"-O3"', '"-O2"', {KERNELS_OBJECT, LIBRARY}),
+        ("native.py", '"-Wl,-z,relro"', '"-Wl,-z,now"', {LIBRARY, "build/engine.so"}),
+        ("futhark.py", "--library", "--library --safe", {KERNELS, KERNELS_OBJECT, LIBRARY}),
+        ("lowering.py", '"x86-64-v3"}', '"x86-64-v4"}', {"build/engine.o", "build/engine.so"}),
+        ("llvmlite_object.py", 'reloc="pic"', 'reloc="static"', OBJECTS),
+    ],
+)
+def test_flags_are_inputs(built_small, script, before, after, built):
+    path = built_small.path / "tools/scons" / script
+    text = path.read_text()
+    assert before in text
+    path.write_text(text.replace(before, after))
+    try:
+        assert built <= built_small.would_build()
+    finally:
+        path.write_text(text)
+    assert built_small.would_build() == set()
+
+
+def write_other_version(folder, name):
+    """A command that states another version and otherwise is the tool of that name."""
+    real = shutil.which(name)
+    script = folder / name
+    script.write_text(
+        "#!/bin/sh\n"
+        f'if [ "$1" = "--version" ]; then echo "{name} 0.0.0"; else exec "{real}" "$@"; fi\n'
+    )
+    script.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("tool", "built"),
+    [
+        ("gcc", {KERNELS_OBJECT, LIBRARY, "build/engine.so", "build/debug/engine.so"}),
+        ("ld", {LIBRARY, "build/engine.so", "build/debug/engine.so"}),
+        ("futhark", {KERNELS, KERNELS_OBJECT, LIBRARY}),
+    ],
+)
+def test_tool_versions_are_inputs(built_small, tmp_path, monkeypatch, tool, built):
+    write_other_version(tmp_path, tool)
+    path = f"{tmp_path}:{subprocess.os.environ['PATH']}"
+    monkeypatch.setitem(built_small.variables, "PATH", path)
+    assert built <= built_small.would_build()
+
+
+def test_llvmlite_version_is_an_input(built_small, tmp_path, monkeypatch):
+    record = tmp_path / "llvmlite-0.0.0.dist-info"
+    record.mkdir()
+    (record / "METADATA").write_text("Metadata-Version: 2.1\nName: llvmlite\nVersion: 0.0.0\n")
+    monkeypatch.setitem(built_small.variables, "PYTHONPATH", str(tmp_path))
+    assert built_small.would_build() == OBJECTS
+
+
+def test_missing_source_is_an_error(built_small):
+    path = built_small.path / "native/collectives/sum.c"
+    text = path.read_text()
+    path.unlink()
+    try:
+        printed = built_small.scons(status=2)
+    finally:
+        path.write_text(text)
+    assert "native/collectives/*.c" in printed
+    assert "not found" in printed
+
+
+def test_scripts_are_those_of_this_checkout():
+    assert SCRIPTS == ROOT / "tools/scons"
