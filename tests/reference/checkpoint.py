@@ -54,6 +54,12 @@ def shard_paths(directory: Path) -> list[Path]:
     return sorted(directory.glob("*.safetensors"))
 
 
+def is_prediction_tensor(name: str, config: dict) -> bool:
+    """Whether a tensor belongs to a layer past num_hidden_layers (multi-token prediction)."""
+    parts = name.split(".")
+    return parts[:2] == ["model", "layers"] and int(parts[2]) >= config["num_hidden_layers"]
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     """config.json as a dictionary and every stored tensor by name."""

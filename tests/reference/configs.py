@@ -151,10 +151,6 @@ WORLD_SIZES = {
 SEEDS = {name: 4700 + number for number, name in enumerate(CONFIGS)}
 
 
-def world_sizes(name: str) -> Sequence[int]:
-    return WORLD_SIZES.get(name, (1,))
-
-
 def is_quantised(name: str) -> bool:
     return "quantization_config" in CONFIGS[name]
 

@@ -42,7 +42,7 @@ def encode(values: np.ndarray) -> np.ndarray:
     values = np.asarray(values)
     magnitudes = np.abs(values.astype(np.float64))
     codes = np.searchsorted(MIDPOINTS, magnitudes, side="left")
-    tied = np.isin(magnitudes, MIDPOINTS)
+    tied = magnitudes == MIDPOINTS[np.minimum(codes, len(MIDPOINTS) - 1)]
     codes = np.where(tied & (codes % 2 == 1), codes + 1, codes)
     codes = np.where(np.isnan(magnitudes), NAN_CODE, codes)
     return (codes + np.where(np.signbit(values), SIGN_BIT, 0)).astype(np.uint8)

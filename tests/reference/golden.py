@@ -10,15 +10,23 @@ from tempfile import TemporaryDirectory
 import click
 import numpy as np
 
-from tests.reference.configs import CONFIGS, is_quantised, world_sizes
+from tests.reference.cases import (
+    CAPITALS_NAME,
+    CASES,
+    case_is_quantised,
+    case_path,
+    stored_positions,
+    texts_of,
+    world_sizes,
+)
+from tests.reference.configs import CONFIGS
 from tests.reference.model import ExpertLayout
-from tests.reference.models import directory_hash, write_model
-from tests.reference.texts import random_texts
+from tests.reference.models import directory_hash
 
 GOLDEN_DIRECTORY = Path(__file__).parent.parent / "golden"
-LONG_TEXT = 13
 STAGE_TOKENS = 3
 SPLIT_TEXT = 1
+STORED_DTYPE = {name: np.float16 if name == CAPITALS_NAME else np.float32 for name in CASES}
 
 
 @dataclass(frozen=True)
@@ -53,23 +61,16 @@ def load_golden(name: str) -> dict[str, np.ndarray]:
         return dict(stored)
 
 
-def stored_positions(length: int) -> list[int]:
-    """Every position of a short text; every third, those about a page's edge and the last."""
-    if length <= LONG_TEXT:
-        return list(range(length))
-    return sorted({*range(0, length, 3), 15, 16, 17, length - 1} & set(range(length)))
-
-
 def stored_splits(name: str) -> list[Split]:
-    """One rank, and for FP8 the greatest number of ranks in both layouts."""
+    """One rank, and for random FP8 models the greatest number of ranks in both layouts."""
     most = max(world_sizes(name))
-    if most == 1 or not is_quantised(name):
+    if most == 1 or not case_is_quantised(name) or name == CAPITALS_NAME:
         return [Split()]
     return [Split(), *(Split(most, layout) for layout in ExpertLayout)]
 
 
 def stored_texts(name: str, split: Split) -> list[int]:
-    texts = range(len(random_texts(name)))
+    texts = range(len(texts_of(name)))
     return list(texts) if split.world_size == 1 else [SPLIT_TEXT]
 
 
@@ -78,7 +79,7 @@ def stage_layer(name: str) -> int:
 
 
 def stage_tokens(name: str) -> list[int]:
-    return random_texts(name)[SPLIT_TEXT][:STAGE_TOKENS]
+    return texts_of(name)[SPLIT_TEXT][:STAGE_TOKENS]
 
 
 def oracle_logits(
@@ -105,14 +106,17 @@ def oracle_stages(directory: Path, name: str) -> dict[str, np.ndarray]:
 
 def compute_golden(name: str, directory: Path) -> dict[str, np.ndarray]:
     """Everything that is stored of one configuration, computed anew from its checkpoint."""
-    texts = random_texts(name)
+    texts = texts_of(name)
     arrays = {"hash": np.array(directory_hash(directory))}
     arrays |= {f"text.{number}": np.array(text) for number, text in enumerate(texts)}
     for split in stored_splits(name):
         numbers = stored_texts(name, split)
         logits = oracle_logits(directory, [texts[number] for number in numbers], split)
         for number, array in zip(numbers, logits, strict=True):
-            arrays[f"logits.{split.label}.{number}"] = array[stored_positions(len(array))]
+            chosen = array[stored_positions(name, len(array))]
+            arrays[f"logits.{split.label}.{number}"] = chosen.astype(STORED_DTYPE[name])
+    if name == CAPITALS_NAME:
+        return arrays
     return arrays | {f"stage.{key}": array for key, array in oracle_stages(directory, name).items()}
 
 
@@ -136,7 +140,7 @@ def write_golden(name: str, directory: Path) -> int:
     """Stores one configuration; returns the bytes written."""
     path = golden_path(name)
     path.parent.mkdir(exist_ok=True)
-    np.savez_compressed(path, **compute_golden(name, write_model(name, directory)))
+    np.savez_compressed(path, **compute_golden(name, case_path(name, directory)))
     return path.stat().st_size
 
 
@@ -146,13 +150,13 @@ def main() -> None:
 
 
 @main.command()
-@click.argument("names", nargs=-1, type=click.Choice(list(CONFIGS)))
+@click.argument("names", nargs=-1, type=click.Choice(CASES))
 def write(names: Sequence[str]) -> None:
-    """Computes and stores NAMES, all configurations by default."""
+    """Computes and stores NAMES, all by default."""
     if not has_pytorch():
         raise click.ClickException("PyTorch and transformers are needed to write golden files")
     with TemporaryDirectory() as directory:
-        for name in names or CONFIGS:
+        for name in names or CASES:
             size = write_golden(name, Path(directory))
             click.echo(f"{golden_path(name).name}: {size:,} bytes")
 

@@ -24,9 +24,9 @@ def ensure_model(name: str, directory: Path) -> Path:
 
 
 def directory_hash(path: Path) -> str:
-    """SHA-256 over the names and bytes of every file of a checkpoint."""
+    """SHA-256 over config.json and the shards of a checkpoint, names and bytes."""
     digest = hashlib.sha256()
-    for file in sorted(Path(path).iterdir()):
+    for file in sorted([path / "config.json", *path.glob("*.safetensors")]):
         digest.update(file.name.encode() + b"\0")
         digest.update(hashlib.sha256(file.read_bytes()).digest())
     return digest.hexdigest()

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from tests.reference import compare
+from tests.reference.cases import kind_of, random_texts, stored_positions, world_sizes
 from tests.reference.checkpoint import read_checkpoint
-from tests.reference.configs import CONFIGS, is_quantised, world_sizes
+from tests.reference.configs import CONFIGS, is_quantised
 from tests.reference.golden import (
     ONE_RANK,
     Split,
@@ -15,14 +16,12 @@ from tests.reference.golden import (
     oracle_logits,
     stage_layer,
     stored_logits,
-    stored_positions,
     stored_splits,
     stored_stages,
 )
 from tests.reference.model import ExpertLayout, Options, ReferenceModel
 from tests.reference.models import directory_hash
 from tests.reference.stages import recompute_layer, stage_failures
-from tests.reference.texts import random_texts
 
 NUMPY_LIMIT = 5e-6
 SPLITS = [
@@ -39,12 +38,6 @@ needs_pytorch = pytest.mark.skipif(not has_pytorch(), reason="PyTorch is not ins
 def numpy_model(path, split: Split = ONE_RANK, dtype: type = np.float64) -> ReferenceModel:
     options = Options(dtype, split.world_size, split.expert_layout)
     return ReferenceModel(read_checkpoint(path), options)
-
-
-def kind_of(name: str) -> compare.Kind:
-    if is_quantised(name):
-        return compare.Kind.RANDOM_W8A8_FLOAT32
-    return compare.Kind.UNQUANTISED_FLOAT32
 
 
 def check_against_transformers(name: str, actual: list, expected: list) -> None:
@@ -67,7 +60,9 @@ def test_numpy_agrees_with_stored_logits(name, random_model):
     for split in stored_splits(name):
         model = numpy_model(random_model(name), split)
         stored = stored_logits(name, split)
-        actual = [model.logits(texts[key])[stored_positions(len(texts[key]))] for key in stored]
+        actual = [
+            model.logits(texts[key])[stored_positions(name, len(texts[key]))] for key in stored
+        ]
         check_against_transformers(name, actual, list(stored.values()))
 
 

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from tests.reference import compare, fp8
+from tests.reference.cases import random_texts, stored_positions
 from tests.reference.checkpoint import read_checkpoint
 from tests.reference.configs import CONFIGS
-from tests.reference.golden import stage_layer, stored_logits, stored_positions, stored_stages
+from tests.reference.golden import stage_layer, stored_logits, stored_stages
 from tests.reference.linear import bf16, through_fp8
 from tests.reference.model import Options, ReferenceModel
 from tests.reference.stages import recompute_layer, stage_failures
-from tests.reference.texts import random_texts
 from tests.reference.variants import Variant
 from tests.shapes import generator, seed_note
 
@@ -74,7 +74,7 @@ def wrong_model(path, variant: Variant) -> ReferenceModel:
 
 def end_to_end_failures(name: str, path, variant: Variant, kind: compare.Kind) -> list[str]:
     model, texts, stored = wrong_model(path, variant), random_texts(name), stored_logits(name)
-    actual = [model.logits(texts[key])[stored_positions(len(texts[key]))] for key in stored]
+    actual = [model.logits(texts[key])[stored_positions(name, len(texts[key]))] for key in stored]
     return compare.measure(actual, list(stored.values())).failures(kind.value)
 
 

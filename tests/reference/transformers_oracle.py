@@ -6,17 +6,22 @@ by a hook before each Linear whose weight has a scale on disk, and by an experts
 that quantises its two inputs. Row-parallel inputs are quantised by rank slice.
 """
 
+import json
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
 from safetensors import safe_open
-from transformers import AutoConfig, Glm4MoeForCausalLM
+from transformers import AutoConfig, Glm4MoeForCausalLM, PreTrainedConfig
 from transformers.models.glm4_moe.modeling_glm4_moe import Glm4MoeExperts
+from transformers.utils.logging import disable_progress_bar
 
-from tests.reference.checkpoint import shard_paths
+from tests.reference.checkpoint import is_prediction_tensor, shard_paths
 from tests.reference.model import ExpertLayout
+
+disable_progress_bar()
 
 LARGEST = 448.0
 ROW_PARALLEL = ("o_proj", "down_proj")
@@ -41,11 +46,8 @@ def by_rank_slice(rows: torch.Tensor, num_slices: int) -> torch.Tensor:
 
 def quantised_modules(directory: Path) -> set[str]:
     """Names of the modules whose weights have scales on disk."""
-    names: set[str] = set()
-    for path in shard_paths(directory):
-        with safe_open(path, framework="pt") as shard:
-            names.update(name for name in list(shard.keys()) if name.endswith(SCALE_SUFFIX))
-    return {name.removesuffix(SCALE_SUFFIX) for name in names}
+    names = stored_tensors(directory)
+    return {name.removesuffix(SCALE_SUFFIX) for name in names if name.endswith(SCALE_SUFFIX)}
 
 
 def quantising_hook(num_slices: int) -> Callable:
@@ -72,16 +74,35 @@ def quantising_experts_forward(experts: Glm4MoeExperts, num_slices: int) -> Call
     return forward
 
 
-def dequantised_state(directory: Path) -> dict[str, torch.Tensor]:
-    """Every tensor on disk in float32, FP8 weights multiplied by their scales in float32."""
-    state: dict[str, torch.Tensor] = {}
+def stored_tensors(directory: Path) -> dict[str, torch.Tensor]:
+    """Every tensor of the model's own layers, as on disk."""
+    config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
+    tensors: dict[str, torch.Tensor] = {}
     for path in shard_paths(directory):
         with safe_open(path, framework="pt") as shard:
-            state.update({name: shard.get_tensor(name).float() for name in list(shard.keys())})
+            names = [name for name in list(shard.keys()) if not is_prediction_tensor(name, config)]
+            tensors.update({name: shard.get_tensor(name) for name in names})
+    return tensors
+
+
+def dequantised(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """All in float32, FP8 weights multiplied by their scales in float32."""
+    state = {name: tensor.float() for name, tensor in tensors.items()}
     for name in [name for name in state if name.endswith(SCALE_SUFFIX)]:
         scale = state.pop(name)
         state[name.removesuffix("_scale")] *= scale.reshape(-1, 1)
     return state
+
+
+def empty_shared_experts(config: PreTrainedConfig) -> dict[str, torch.Tensor]:
+    """transformers always makes a shared expert: of width 0 where the config has none."""
+    state = {}
+    for layer in range(config.first_k_dense_replace, config.num_hidden_layers):
+        prefix = f"model.layers.{layer}.mlp.shared_experts"
+        state[f"{prefix}.gate_proj.weight"] = torch.zeros(0, config.hidden_size)
+        state[f"{prefix}.up_proj.weight"] = torch.zeros(0, config.hidden_size)
+        state[f"{prefix}.down_proj.weight"] = torch.zeros(config.hidden_size, 0)
+    return {} if config.n_shared_experts else state
 
 
 def load_plain(directory: Path) -> torch.nn.Module:
@@ -89,24 +110,21 @@ def load_plain(directory: Path) -> torch.nn.Module:
     config = AutoConfig.from_pretrained(directory)
     if hasattr(config, "quantization_config"):
         del config.quantization_config
-    model, loading = Glm4MoeForCausalLM.from_pretrained(
-        None,
-        config=config,
-        state_dict=dequantised_state(directory),
-        dtype=torch.float32,
-        attn_implementation="eager",
-        experts_implementation="eager",
-        output_loading_info=True,
-    )
-    check_loading(loading, directory)
-    return model.eval()
-
-
-def check_loading(loading: dict, directory: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Initializing zero-element tensors")
+        model, loading = Glm4MoeForCausalLM.from_pretrained(
+            None,
+            config=config,
+            state_dict=dequantised(stored_tensors(directory)) | empty_shared_experts(config),
+            dtype=torch.float32,
+            attn_implementation="eager",
+            experts_implementation="eager",
+            output_loading_info=True,
+        )
     for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
-        names = [name for name in loading[kind] if "shared_experts" not in str(name)]
-        if names:
-            raise ValueError(f"{directory}: {kind} {sorted(map(str, names))[:5]}")
+        if loading[kind]:
+            raise ValueError(f"{directory}: {kind} {sorted(map(str, loading[kind]))[:5]}")
+    return model.eval()
 
 
 def experts_are_quantised(name: str, quantised: set[str]) -> bool:

@@ -1,0 +1,65 @@
+"""What an engine's logits are compared with, and the comparison, for every golden test.
+
+With PyTorch the expected logits are computed now by transformers, at every position.
+Without it they come from tests/golden at one rank, and from the numpy model (which the
+tests of tests/reference hold against transformers) at more.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from tests.reference.cases import kind_of, stored_positions, texts_of
+from tests.reference.checkpoint import Checkpoint, read_checkpoint
+from tests.reference.compare import Measured, assert_end_to_end
+from tests.reference.golden import ONE_RANK, Split, has_pytorch, oracle_logits, stored_logits
+from tests.reference.model import Options, ReferenceModel
+
+Expected = Mapping[int, tuple[Sequence[int], np.ndarray]]
+
+
+@cache
+def cached_checkpoint(directory: Path) -> Checkpoint:
+    return read_checkpoint(directory)
+
+
+def numpy_logits(
+    directory: Path, texts: Sequence[Sequence[int]], split: Split = ONE_RANK
+) -> list[np.ndarray]:
+    options = Options(world_size=split.world_size, expert_layout=split.expert_layout)
+    return ReferenceModel(cached_checkpoint(directory), options).batch_logits(texts)
+
+
+@cache
+def expected_logits(name: str, directory: Path, split: Split = ONE_RANK) -> Expected:
+    """Text number → (positions, logits at them)."""
+    texts = texts_of(name)
+    if split == ONE_RANK and not has_pytorch():
+        stored = stored_logits(name)
+        return {key: (stored_positions(name, len(texts[key])), stored[key]) for key in stored}
+    compute = oracle_logits if has_pytorch() else numpy_logits
+    logits = compute(directory, texts, split)
+    return {number: (range(len(array)), array) for number, array in enumerate(logits)}
+
+
+def check_logits(
+    logits_of: Callable[[Sequence[int]], np.ndarray],
+    name: str,
+    directory: Path,
+    split: Split = ONE_RANK,
+) -> Measured:
+    """Runs logits_of (token ids → logits at every position) over a case's texts and compares."""
+    texts, expected = texts_of(name), expected_logits(name, directory, split)
+    actual, wanted = [], []
+    for number, (positions, logits) in expected.items():
+        computed = logits_of(texts[number])
+        length = len(texts[number])
+        assert computed.shape == (length, logits.shape[-1]), (
+            f"{name} text {number}: logits of shape {computed.shape}, "
+            f"expected {(length, logits.shape[-1])}"
+        )
+        actual.append(computed[list(positions)])
+        wanted.append(logits)
+    return assert_end_to_end(actual, wanted, kind_of(name), f"{name} at {split.label}")
