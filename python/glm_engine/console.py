@@ -46,6 +46,19 @@ def print_fields(rows):
         print(f"{name:<{width}}  {value}")
 
 
+def print_columns(titles, rows):
+    """Print rows of text in aligned columns; '>name' is right-aligned.
+
+    For long lists: rich needs 1.7 ms a row, which is minutes for a whole checkpoint.
+    """
+    names = [title.removeprefix(">") for title in titles]
+    widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
+    align = [">" if title.startswith(">") else "<" for title in titles]
+    line = "  ".join(f"{{:{side}{width}}}" for side, width in zip(align, widths, strict=True))
+    text = "\n".join(line.format(*row).rstrip() for row in [names, *rows])
+    sys.stdout.write(f"{text}\n")
+
+
 def make_table(*columns, title=None):
     """Return a rich table; a column written '>name' is right-aligned."""
     from rich.table import Table

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -190,7 +191,7 @@ def first_version_line(path, version_option):
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"does not run: {error}"
     lines = [line.strip() for line in (result.stdout or result.stderr).splitlines()]
-    telling = [line for line in lines if any(character.isdigit() for character in line)]
+    telling = [line for line in lines if re.search(r"\d+\.\d+", line)]
     return telling[0] if telling else "version unknown"
 
 

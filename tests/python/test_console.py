@@ -2,7 +2,14 @@
 
 import pytest
 
-from glm_engine.console import human_bytes, human_count, human_rate, print_json, rate
+from glm_engine.console import (
+    human_bytes,
+    human_count,
+    human_rate,
+    print_columns,
+    print_json,
+    rate,
+)
 
 
 @pytest.mark.parametrize(
@@ -37,3 +44,13 @@ def test_rates(tokens, seconds, text):
 def test_json_refuses_what_json_has_not():
     with pytest.raises(ValueError, match="Out of range"):
         print_json({"a": float("nan")})
+
+
+def test_columns_are_aligned(capsys):
+    print_columns(["name", ">bytes", "file"], [("a", "1,000", ""), ("longer", "2", "f")])
+    assert capsys.readouterr().out == ("name    bytes  file\na       1,000\nlonger      2  f\n")
+
+
+def test_no_rows_leave_the_titles(capsys):
+    print_columns(["a", ">b"], [])
+    assert capsys.readouterr().out == "a  b\n"

@@ -9,11 +9,14 @@ from glm_engine.console import (
     human_bytes,
     human_count,
     make_table,
+    print_columns,
     print_fields,
     print_json,
     print_table,
 )
 from glm_engine.errors import ExitCode
+
+TENSOR_COLUMNS = ("tensor", "dtype", ">shape", ">bytes", "file", "used")
 
 
 @click.command("inspect")
@@ -44,7 +47,7 @@ def command(model_dir, pattern, summary, as_json):
 
 def print_found(found, tensors):
     if found["tensors"]:
-        print_table(tensor_table(found["tensors"]))
+        print_columns(TENSOR_COLUMNS, [tensor_row(one) for one in found["tensors"]])
         print()
     if found["shards"]:
         print_table(shard_table(found["shards"]))
@@ -70,13 +73,10 @@ def parameters(count):
     return f"{count:,} ({human_count(count)})"
 
 
-def tensor_table(tensors):
-    table = make_table("tensor", "dtype", ">shape", ">bytes", "file", "used")
-    for one in tensors:
-        shape = " x ".join(map(str, one["shape"])) or "scalar"
-        used = "skipped" if one["skipped"] else "yes"
-        table.add_row(one["name"], one["dtype"], shape, f"{one['bytes']:,}", one["file"], used)
-    return table
+def tensor_row(one):
+    shape = " x ".join(map(str, one["shape"])) or "scalar"
+    used = "skipped" if one["skipped"] else "yes"
+    return one["name"], one["dtype"], shape, f"{one['bytes']:,}", one["file"], used
 
 
 def shard_table(shards):
