@@ -1,4 +1,5 @@
 local abi = require("terra.abi")
+local check = require("terra.check")
 local C = abi.C
 
 local batch = {}
@@ -110,5 +111,92 @@ StepPlan.entries:insert { field = "inputs", type = batch.StepInputs }
 StepPlan.entries:insert { field = "outputs", type = batch.StepOutputs }
 StepPlan.entries:insert { field = "logits", type = &float }
 batch.StepPlan = StepPlan
+
+terra StepPlan:begin()
+  self.num_tokens = 0
+  self.num_decode_tokens = 0
+  self.num_segments = 0
+  self.num_decode_segments = 0
+  self.num_logit_rows = 0
+  self.num_sample_rows = 0
+  self.num_biases = 0
+  self.num_masks = 0
+  self.page_table_row_begin = 0
+  self.page_table_row_end = 0
+  self.logits = nil
+  self.inputs.query_begin[0] = 0
+  self.inputs.bias_begin[0] = 0
+end
+
+terra StepPlan:room() : int32
+  return self.shape.max_step_tokens - self.num_tokens
+end
+
+terra StepPlan:page_table_of(table_row : int32) : &int32
+  check.bounds(table_row, self.shape.max_sequences)
+  return self.inputs.page_table + [int64](table_row) * self.shape.max_pages_per_sequence
+end
+
+terra StepPlan:add_segment(table_row : int32, position : int32, num_tokens : int32, tokens : &int32, page_size : int32)
+  check.invariant(num_tokens > 0 and num_tokens <= self:room(), "a segment does not fit its step")
+  check.bounds(self.num_segments, self.shape.max_sequences)
+  var pages = self:page_table_of(table_row)
+  for i = 0, num_tokens do
+    var row, at = self.num_tokens + i, position + i
+    check.bounds(at / page_size, self.shape.max_pages_per_sequence)
+    self.inputs.token_ids[row] = tokens[at]
+    self.inputs.positions[row] = at
+    self.inputs.slots[row] = pages[at / page_size] * page_size + at % page_size
+  end
+  self.num_tokens = self.num_tokens + num_tokens
+  self.inputs.context_length[self.num_segments] = position + num_tokens
+  self.inputs.table_row[self.num_segments] = table_row
+  self.num_segments = self.num_segments + 1
+  self.inputs.query_begin[self.num_segments] = self.num_tokens
+end
+
+terra StepPlan:add_decode_segment(table_row : int32, position : int32, tokens : &int32, page_size : int32)
+  check.invariant(self.num_decode_segments == self.num_segments, "a decode segment comes after a prefill segment")
+  self:add_segment(table_row, position, 1, tokens, page_size)
+  self.num_decode_segments = self.num_decode_segments + 1
+  self.num_decode_tokens = self.num_decode_tokens + 1
+end
+
+terra StepPlan:add_logit_row(row : int32) : int32
+  var index = self.num_logit_rows
+  check.bounds(index, self.shape.max_logit_rows)
+  self.inputs.logit_rows[index] = row
+  self.num_logit_rows = index + 1
+  return index
+end
+
+terra StepPlan:add_sample_row(row : int32, sampling : &C.engine_sampling, position : int32, count_row : int32) : int32
+  check.invariant(self.num_sample_rows == self.num_logit_rows, "a sampled row comes after a row that is not sampled")
+  var index = self:add_logit_row(row)
+  var inputs = &self.inputs
+  inputs.temperature[index] = sampling.temperature
+  inputs.top_p[index] = sampling.top_p
+  inputs.min_p[index] = sampling.min_p
+  inputs.top_k[index] = sampling.top_k
+  inputs.repetition_penalty[index] = sampling.repetition_penalty
+  inputs.frequency_penalty[index] = sampling.frequency_penalty
+  inputs.presence_penalty[index] = sampling.presence_penalty
+  inputs.num_logprobs[index] = sampling.num_logprobs
+  inputs.seed[index] = sampling.seed
+  inputs.position[index] = position
+  inputs.count_row[index] = count_row
+  inputs.mask_row[index] = -1
+  inputs.bias_begin[index + 1] = self.num_biases
+  self.num_sample_rows = index + 1
+  return index
+end
+
+terra StepPlan:add_bias(token : int32, value : float)
+  check.bounds(self.num_biases, self.shape.max_biases)
+  self.inputs.bias_tokens[self.num_biases] = token
+  self.inputs.bias_values[self.num_biases] = value
+  self.num_biases = self.num_biases + 1
+  self.inputs.bias_begin[self.num_sample_rows] = self.num_biases
+end
 
 return batch

@@ -1,0 +1,334 @@
+local abi = require("terra.abi")
+local batch = require("terra.batch")
+local check = require("terra.check")
+local compaction = require("terra.compaction")
+local containers = require("terra.containers")
+local sequence = require("terra.sequence")
+local status = require("terra.status")
+local C = abi.C
+
+local PagePool = compaction.PagePool
+local Sequence = sequence.Sequence
+local StepPlan = batch.StepPlan
+
+local struct SchedulerOptions {
+  num_pages : int32
+  page_size : int32
+  max_seq : int32
+  max_sequences : int32
+  prefill_chunk : int32
+  max_live : int32
+  prefix_cache : bool
+}
+
+local struct Segment {
+  sequence : &Sequence
+  num_tokens : int32
+  sample_row : int32
+  is_decode : bool
+}
+
+local struct Counters {
+  num_steps : int64
+  num_prefill_tokens : int64
+  num_decode_tokens : int64
+  num_cached_tokens : int64
+  num_preemptions : int64
+  num_finished : int64
+}
+
+local struct Scheduler {
+  options : SchedulerOptions
+  pool : PagePool
+  step : &StepPlan
+  waiting : containers.Vector(&Sequence)
+  running : containers.Vector(&Sequence)
+  states : containers.Vector(&Sequence)
+  ended : containers.Vector(&Sequence)
+  events : containers.Vector(C.engine_event)
+  saves : containers.Vector(&Sequence)
+  restores : containers.Vector(&Sequence)
+  recounts : containers.Vector(&Sequence)
+  free_rows : containers.Vector(int32)
+  segments : containers.Vector(Segment)
+  dirty_begin : int32
+  dirty_end : int32
+  num_preempted : int32
+  num_deadlines : int32
+  now_ns : int64
+  counters : Counters
+}
+
+local SequenceList = containers.Vector(&Sequence)
+
+local terra position_of(list : &SequenceList, item : &Sequence) : int64
+  for i = 0, list.size do
+    if list.data[i] == item then
+      return i
+    end
+  end
+  return -1
+end
+
+local terra remove(list : &SequenceList, item : &Sequence) : bool
+  var position = position_of(list, item)
+  if position < 0 then
+    return false
+  end
+  C.memmove(list.data + position, list.data + position + 1, (list.size - position - 1) * sizeof([&Sequence]))
+  list.size = list.size - 1
+  return true
+end
+
+local terra append(list : &SequenceList, item : &Sequence)
+  check.invariant(list.size < list.capacity, "a list of sequences outgrows what was reserved")
+  list.data[list.size] = item
+  list.size = list.size + 1
+end
+
+local terra insert_in_order(list : &SequenceList, item : &Sequence)
+  append(list, item)
+  var position = list.size - 1
+  while position > 0 and item:precedes(list.data[position - 1]) do
+    list.data[position] = list.data[position - 1]
+    position = position - 1
+  end
+  list.data[position] = item
+end
+
+terra Scheduler:reserve_lists() : bool
+  var o = &self.options
+  for row = 0, o.max_sequences do
+    if not self.free_rows:push(o.max_sequences - 1 - row) then
+      return false
+    end
+  end
+  return self.waiting:reserve(o.max_live) and self.running:reserve(o.max_sequences)
+    and self.states:reserve(o.max_sequences) and self.ended:reserve(o.max_live)
+    and self.events:reserve(4 * o.max_live) and self.saves:reserve(o.max_live)
+    and self.restores:reserve(o.max_sequences) and self.recounts:reserve(o.max_sequences)
+    and self.segments:reserve(o.max_sequences)
+end
+
+terra Scheduler:init(options : &SchedulerOptions, step : &StepPlan, message : &C.glm_message) : int32
+  C.memset(self, 0, sizeof(Scheduler))
+  self.options = @options
+  self.step = step
+  self.dirty_begin = options.max_sequences
+  if options.max_sequences > step.shape.max_sequences then
+    return status.fail(message, C.GLM_INVALID_ARGUMENT, "max_batch is %d, the step plan has %d page table rows", options.max_sequences, step.shape.max_sequences)
+  end
+  status.try(self.pool:init(options.num_pages, options.page_size, message))
+  if not self:reserve_lists() then
+    return status.fail(message, C.GLM_OUT_OF_MEMORY, "no memory for the lists of %d sequences", options.max_live)
+  end
+  return C.GLM_OK
+end
+
+local terra free_sequences(list : &SequenceList)
+  for i = 0, list.size do
+    list.data[i]:free()
+    C.free(list.data[i])
+  end
+  list:free()
+end
+
+terra Scheduler:free()
+  free_sequences(&self.waiting)
+  free_sequences(&self.running)
+  free_sequences(&self.states)
+  free_sequences(&self.ended)
+  self.events:free()
+  self.saves:free()
+  self.restores:free()
+  self.recounts:free()
+  self.free_rows:free()
+  self.segments:free()
+  self.pool:free()
+end
+
+terra Scheduler:pages_for(num_tokens : int32) : int32
+  return (num_tokens + self.options.page_size - 1) / self.options.page_size
+end
+
+terra Scheduler:num_live() : int32
+  return self.waiting.size + self.running.size
+end
+
+terra Scheduler:mark_table_row(row : int32)
+  self.dirty_begin = terralib.select(row < self.dirty_begin, row, self.dirty_begin)
+  self.dirty_end = terralib.select(row + 1 > self.dirty_end, row + 1, self.dirty_end)
+end
+
+terra Scheduler:set_page(item : &Sequence, index : int32, page : int32)
+  self.step:page_table_of(item.table_row)[index] = page
+  self:mark_table_row(item.table_row)
+end
+
+terra Scheduler:push_page(item : &Sequence, page : int32)
+  check.invariant(item.pages.size < item.pages.capacity, "a sequence outgrows its list of pages")
+  item.pages.data[item.pages.size] = page
+  item.pages.size = item.pages.size + 1
+  self:set_page(item, item.pages.size - 1, page)
+end
+
+terra Scheduler:release_pages(item : &Sequence)
+  while item.pages.size > 0 do
+    self.pool:release(item.pages:pop())
+  end
+  item.num_registered = 0
+end
+
+terra Scheduler:take_row(item : &Sequence)
+  item.table_row = self.free_rows:pop()
+end
+
+terra Scheduler:give_row(item : &Sequence)
+  if item.table_row >= 0 then
+    self.free_rows:push(item.table_row)
+    item.table_row = -1
+  end
+end
+
+terra Scheduler:add(item : &Sequence)
+  check.invariant(self:num_live() < self.options.max_live, "more live sequences than were planned for")
+  item.state = [sequence.WAITING]
+  if item.deadline_ns > 0 then
+    self.num_deadlines = self.num_deadlines + 1
+  end
+  insert_in_order(&self.waiting, item)
+end
+
+terra Scheduler:new_event(item : &Sequence, kind : int32) : &C.engine_event
+  check.invariant(self.events.size < self.events.capacity, "more events than were reserved")
+  var event = &self.events.data[self.events.size]
+  self.events.size = self.events.size + 1
+  C.memset(event, 0, sizeof(C.engine_event))
+  event.request_id = item.id
+  event.kind = kind
+  event.token_id = -1
+  event.index = item:num_outputs()
+  event.prompt_tokens = item.prompt_length
+  event.cached_tokens = item.num_cached_tokens
+  event.num_logprobs = -1
+  event.time_ns = self.now_ns
+  return event
+end
+
+terra Scheduler:leave_lists(item : &Sequence)
+  if item.state == [sequence.RUNNING] then
+    remove(&self.running, item)
+  else
+    remove(&self.waiting, item)
+  end
+  if item.state == [sequence.PREEMPTED] then
+    self.num_preempted = self.num_preempted - 1
+  end
+end
+
+terra Scheduler:retire(item : &Sequence)
+  check.invariant(item.state ~= [sequence.ENDED], "a sequence ends twice")
+  self:leave_lists(item)
+  self:release_pages(item)
+  self:give_row(item)
+  if item.deadline_ns > 0 then
+    self.num_deadlines = self.num_deadlines - 1
+  end
+  item.state = [sequence.ENDED]
+  append(&self.ended, item)
+end
+
+terra Scheduler:finish(item : &Sequence, reason : int32)
+  var event = self:new_event(item, C.ENGINE_EVENT_FINISHED)
+  event.finish_reason = reason
+  self.counters.num_finished = self.counters.num_finished + 1
+  self:retire(item)
+end
+
+terra Scheduler:fail(item : &Sequence, code : int32, text : rawstring)
+  var event = self:new_event(item, C.ENGINE_EVENT_FAILED)
+  event.finish_reason = C.ENGINE_FINISH_ERROR
+  event.status = code
+  C.snprintf(&event.message[0], C.ENGINE_EVENT_MESSAGE_CAPACITY, "%s", text)
+  self:retire(item)
+end
+
+terra Scheduler:fail_all(code : int32, text : rawstring)
+  while self.running.size > 0 do
+    self:fail(@self.running:last(), code, text)
+  end
+  while self.waiting.size > 0 do
+    self:fail(@self.waiting:last(), code, text)
+  end
+end
+
+terra Scheduler:preempt(item : &Sequence)
+  check.invariant(item.state == [sequence.RUNNING], "a sequence that does not run is preempted")
+  var num_saved = self:pages_for(item.num_computed)
+  item.saved_pages:clear()
+  for i = 0, num_saved do
+    item.saved_pages:push(item.pages.data[i])
+  end
+  remove(&self.running, item)
+  self:release_pages(item)
+  self:give_row(item)
+  if num_saved > 0 then
+    append(&self.saves, item)
+  end
+  item.state = [sequence.PREEMPTED]
+  item.blocked_version = -1
+  insert_in_order(&self.waiting, item)
+  self.num_preempted = self.num_preempted + 1
+  self.counters.num_preemptions = self.counters.num_preemptions + 1
+end
+
+terra Scheduler:expire_list(list : &SequenceList)
+  var i : int64 = 0
+  while i < list.size do
+    var item = list.data[i]
+    if item.deadline_ns > 0 and item.deadline_ns <= self.now_ns then
+      self:finish(item, C.ENGINE_FINISH_DEADLINE)
+    else
+      i = i + 1
+    end
+  end
+end
+
+terra Scheduler:expire(now_ns : int64)
+  self.now_ns = now_ns
+  if self.num_deadlines > 0 then
+    self:expire_list(&self.running)
+    self:expire_list(&self.waiting)
+  end
+end
+
+terra Scheduler:nearest_deadline() : int64
+  var nearest : int64 = 0
+  if self.num_deadlines == 0 then
+    return nearest
+  end
+  for i = 0, self.running.size + self.waiting.size do
+    var item : &Sequence
+    if i < self.running.size then
+      item = self.running.data[i]
+    else
+      item = self.waiting.data[i - self.running.size]
+    end
+    if item.deadline_ns > 0 and (nearest == 0 or item.deadline_ns < nearest) then
+      nearest = item.deadline_ns
+    end
+  end
+  return nearest
+end
+
+return {
+  Scheduler = Scheduler,
+  SchedulerOptions = SchedulerOptions,
+  Counters = Counters,
+  Segment = Segment,
+  Sequence = Sequence,
+  SequenceList = SequenceList,
+  append = append,
+  remove = remove,
+  insert_in_order = insert_in_order,
+}
