@@ -32,7 +32,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         ("define void @g(ptr %x) #0 {", "define void @g(ptr %x) sanitize_address #0 {"),
         (
             'define dso_local i32 @"$a (b.t:3)"(i32 %0) unnamed_addr #1 !dbg !2 {',
-            'define dso_local i32 @"$a (b.t:3)"(i32 %0) sanitize_address unnamed_addr #1 !dbg !2 {',
+            'define dso_local i32 @"$a (b.t:3)"(i32 %0) unnamed_addr sanitize_address #1 !dbg !2 {',
+        ),
+        (
+            "define void @k(ptr sret(%1) %0, ptr byval(%2) %1, i1 zeroext %2) {",
+            "define void @k(ptr sret(%1) %0, ptr byval(%2) %1, i1 zeroext %2) sanitize_address {",
         ),
         ("declare i32 @h()", "declare i32 @h()"),
     ],

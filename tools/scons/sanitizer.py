@@ -12,7 +12,9 @@ from SCons.Scanner.C import CScanner
 from targets import run_command
 
 NAMES = ("clang-19", "clang")
-DEFINITION = re.compile(r"^(define [^\n]*?\))((?: [^\n]*)?\{)$", re.M)
+DEFINITION = re.compile(
+    r"^(define [^\n]*?)((?: #\d+)?(?: personality [^\n]*?)?(?: !dbg !\d+)? \{)$", re.M
+)
 RUNS = 200_000
 LIMITS = ["-seed=1", "-max_len=65536", "-timeout=20", "-rss_limit_mb=4096", "-verbosity=1"]
 SANITIZE = "-g -O1 -fno-omit-frame-pointer -fsanitize=address"
