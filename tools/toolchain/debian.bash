@@ -83,8 +83,7 @@ loader_of() {
 }
 
 library_path() {
-  local tree=$1 triplet=$2
-  printf '%s' "$tree/lib/$triplet:$tree/usr/lib/$triplet"
+  printf '%s' "$1/lib/$(uname -m)-linux-gnu:$1/usr/lib/$(uname -m)-linux-gnu"
 }
 
 is_elf() {
@@ -93,15 +92,18 @@ is_elf() {
 }
 
 bind_programs() {
-  local tree=$1 final=$2 triplet=$3 loader libraries program
+  local tree=$1 final=$2 loader libraries file search
   loader=$(loader_of "$tree")
-  libraries=$(library_path "$final" "$triplet")
-  patch() { "$loader" --library-path "$(library_path "$tree" "$triplet")" "$tree/usr/bin/patchelf" "$@"; }
-  while IFS= read -r -d '' program; do
-    if is_elf "$program" && patch --print-interpreter "$program" >/dev/null 2>&1; then
-      patch --set-interpreter "$final${loader#"$tree"}" --force-rpath --set-rpath "$libraries" "$program"
+  libraries=$(library_path "$final")
+  patch() { "$loader" --library-path "$(library_path "$tree")" "$tree/usr/bin/patchelf" "$@"; }
+  while IFS= read -r -d '' file; do
+    is_elf "$file" || continue
+    if [[ $file != *.so* ]] && patch --print-interpreter "$file" >/dev/null 2>&1; then
+      patch --set-interpreter "$final${loader#"$tree"}" --force-rpath --set-rpath "$libraries" "$file"
+    elif search=$(patch --print-rpath "$file" 2>/dev/null) && [[ -n $search ]]; then
+      patch --force-rpath --set-rpath "$libraries:$search" "$file"
     fi
-  done < <(find "$tree/usr" -type f -perm -u+x ! -name '*.so*' ! -name patchelf -print0)
+  done < <(find "$tree/usr" -type f \( -perm -u+x -o -name '*.so*' \) ! -name patchelf -print0)
 }
 
 record_packages() {
@@ -113,8 +115,7 @@ record_packages() {
 }
 
 unpack_packages() {
-  local set=$1 tree=$2 final=$3 state=$4 triplet suite wanted archive
-  triplet=$(uname -m)-linux-gnu
+  local set=$1 tree=$2 final=$3 state=$4 suite wanted archive
   suite=$(awk -F '\t' -v set="$set" '$1 == set { print $2; exit }' "$here/packages.tsv")
   mapfile -t wanted < <(awk -F '\t' -v set="$set" '$1 == set { print $3 "=" $4 }' "$here/packages.tsv")
   download_packages "$state" "$suite" "${wanted[@]}"
@@ -126,6 +127,8 @@ unpack_packages() {
   link_within "$tree"
   record_packages "$state" >"$tree/packages.tsv"
   if [[ -x $tree/usr/bin/patchelf ]]; then
-    bind_programs "$tree" "$final" "$triplet"
+    bind_programs "$tree" "$final"
   fi
+  mkdir -p "$tree/bin"
+  "launch_$set" "$tree" "$final"
 }

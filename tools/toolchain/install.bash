@@ -62,26 +62,30 @@ adopt() {
 bring_packages() {
   local set=$1 title=$2 final=$3
   [[ -d $final ]] && return
+  require_space "$(space_for "$set")"
   stage "$title" unpack_packages "$set" "$work/tree" "$final" "$work/apt"
   adopt "$final"
+}
+
+packages_folder() {
+  local set=$1
+  printf '%s' "$home/$set-$({
+    printf '%s %s' "$root" "$machine"
+    grep "^$set" "$here/packages.tsv"
+    cat "$here/debian.bash" "$here/launchers.bash"
+  } | digest)"
 }
 
 bring_compiler_and_python() {
   python=$(machine_python) || python=
   cc=$(type -P gcc) && cxx=$(type -P g++) && compiler_works "$cc" "$cxx" || cc=
   if [[ -n $python && -n $cc ]]; then
-    machine=
     return
   fi
-  machine=$home/machine-$({
-    printf '%s' "$root"
-    grep '^machine' "$here/packages.tsv"
-    cat "$here/debian.bash"
-  } | digest)
-  [[ -d $machine ]] || require_space "$(space_for machine)"
+  machine=$(packages_folder machine)
   bring_packages machine "gcc 12 and Python 3.11 from Debian" "$machine"
-  cc=$bin/gcc
-  cxx=$bin/g++
+  cc=$machine/bin/gcc
+  cxx=$machine/bin/g++
   [[ -n $python ]] || python=$machine/usr/bin/python3.11
 }
 
@@ -93,10 +97,7 @@ compiler_works() {
 }
 
 bring_futhark() {
-  futhark=$home/futhark-$({
-    grep '^futhark' "$here/packages.tsv"
-    cat "$here/debian.bash"
-  } | digest)
+  futhark=$(packages_folder futhark)
   bring_packages futhark "Futhark 0.25.27 and pip from Debian" "$futhark"
 }
 
@@ -104,7 +105,7 @@ bring_base() {
   version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
   venv=$home/python-$({
     printf '%s %s' "$root" "$python"
-    cat "$here/locks/base-$version.lock" "$here/python.bash"
+    cat "$here/locks/base-$version.lock" "$here/python.bash" "$here/launchers.bash"
   } | digest)
   [[ -d $venv ]] && return
   require_space "$(space_for base)"
@@ -139,25 +140,51 @@ bring_overlay() {
 }
 
 bring_fuzz() {
-  clang=$home/fuzz-$({
-    printf '%s' "$root"
-    grep '^fuzz' "$here/packages.tsv"
-    cat "$here/debian.bash"
-  } | digest)
-  [[ -d $clang ]] && return
-  require_space "$(space_for fuzz)"
+  clang=$(packages_folder fuzz)
   bring_packages fuzz "clang 19 from Debian" "$clang"
 }
 
-remove_unused() {
-  local entry kept
-  find "$home" -maxdepth 1 -name 'environment-*' ! -name "environment-$key*" -delete
-  kept=$(cat "$home"/environment-"$key"*)
-  for entry in "$home"/{futhark,machine,python,oracle,cuda,modal,fuzz,bin}-*; do
-    if [[ -d $entry && $kept != *"$entry"* ]]; then
-      rm -rf "$entry"
-    fi
+write_environment() {
+  local folder search="$futhark/bin" modules=$root/python
+  search+=${machine:+:$machine/bin}${clang:+:$clang/bin}:$venv/bin
+  for folder in ${overlays[@]+"${overlays[@]}"}; do
+    search+=:$folder/bin
+    modules+=:$folder
   done
+  {
+    printf 'export GLM_ROOT=%q\n' "$root"
+    printf 'export GLM_PYTHON=%q\n' "$venv/bin/python"
+    printf 'export GLM_GROUPS=%q\n' "${groups[*]-}"
+    printf 'export VIRTUAL_ENV=%q\n' "$venv"
+    printf 'export CC=%q CXX=%q\n' "$cc" "$cxx"
+    printf 'export PATH=%q:$PATH\n' "$search"
+    printf 'export PYTHONPATH=%q\n' "$modules"
+    printf 'export PYTHONNOUSERSITE=1\n'
+    printf 'unset PYTHONHOME\n'
+    [[ -z $clang ]] || printf 'export CLANG=%q\n' "$clang/bin/clang"
+    [[ -z $cuda ]] || printf 'export CUDA_HOME=%q\n' "$cuda/nvidia/cu13"
+  } >"$work/environment"
+  mv -T "$work/environment" "$environment"
+}
+
+unused_folders() {
+  local folder other
+  for folder in "$futhark" "$machine" "$clang" "$venv" ${overlays[@]+"${overlays[@]}"}; do
+    for other in "${folder%-*}"-*; do
+      if [[ -n $folder && -d $other && $other != "$folder" ]]; then
+        printf '%s\n' "$other"
+      fi
+    done
+  done
+}
+
+remove_unused() {
+  local unused
+  find "$home" -maxdepth 1 -name 'environment-*' ! -name "environment-$key*" -delete
+  mapfile -t unused < <(unused_folders)
+  if ((${#unused[@]})); then
+    stage "removing an earlier toolchain" rm -rf "${unused[@]}"
+  fi
 }
 
 check_machine() {
@@ -194,7 +221,6 @@ install() {
       bring_overlay "$group"
     fi
   done
-  write_launchers
   write_environment
   remove_unused
 }
@@ -209,6 +235,5 @@ prepare_home
 if [[ -r $environment ]] && (source "$environment" && [[ -x $GLM_PYTHON && -x $CC && -x $CXX ]]); then
   exit 0
 fi
-bin=$home/bin-$key${4:+-${4// /-}}
 install 9>&-
 say "the toolchain is ready after $SECONDS s, in .toolchain"

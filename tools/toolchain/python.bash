@@ -72,6 +72,7 @@ make_environment() {
   pip_install "$folder/bin/python" "$packages" --require-hashes --requirement "$lock"
   run_pip "$folder/bin/python" "$packages" check
   move_scripts "$folder" "$final"
+  launch_glm "$folder" "$final"
 }
 
 make_overlay() {
