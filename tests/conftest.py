@@ -1,12 +1,16 @@
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.shapes import seed_note
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(variable, "1")
 
 
 def pytest_report_header() -> str:
+    from tests.shapes import seed_note
+
     return f"shapes and data: {seed_note()}"
 
 
