@@ -8,7 +8,7 @@ import pytest
 
 from tests.build.checkouts import ROOT, SCRIPTS, source_files
 
-INCLUDE_FLAGS = ["-Inative/include", "-Inative", "-Ibuild"]
+INCLUDE_FLAGS = ["-Inative/include", "-I.", "-Ibuild"]
 ENGINE = {
     f"build/{name}"
     for name in (

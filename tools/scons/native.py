@@ -8,7 +8,10 @@ from environment import depend_on_version, tool_version
 from SCons.Action import Action
 from SCons.Builder import Builder
 from SCons.Scanner.C import CScanner
+from SCons.Script import ARGUMENTS
 
+CXX_SUFFIXES = (".cpp", ".cc")
+SUFFIXES = (".c", *CXX_SUFFIXES)
 C_STANDARD = "-std=gnu11"
 CXX_STANDARD = "-std=c++20"
 CODE_FLAGS = [
@@ -20,7 +23,8 @@ CODE_FLAGS = [
     "-fno-semantic-interposition",
     "-pthread",
 ]
-WARNINGS = ["-Wall", "-Wextra", "-Werror"]
+WARNINGS = ["-Wall", "-Wextra"]
+FATAL_WARNINGS = ["-Werror"]
 LINK_FLAGS = [
     "-shared",
     "-pthread",
@@ -29,7 +33,7 @@ LINK_FLAGS = [
     "-Wl,--build-id=sha1",
     "-Wl,--enable-new-dtags",
 ]
-INCLUDES = ["native/include", "native", "build"]
+INCLUDES = ["native/include", ".", "build"]
 LOCAL_FLAGS = "$( -ffile-prefix-map=${Dir('#').abspath}=. $LOCAL_INCLUDES $)"
 COMPILE = (
     "$COMPILER $STANDARD $NATIVE_FLAGS $NATIVE_WARNINGS $NATIVE_INCLUDES "
@@ -41,9 +45,18 @@ LINK = (
 )
 
 
+def native_sources(env, *folders):
+    """Every C and C++ source of the folders; one without any stays, as a source not found."""
+    found = []
+    for folder in folders:
+        matches = [node for suffix in SUFFIXES for node in env.Glob(f"{folder}/*{suffix}")]
+        found.extend(sorted(matches, key=str) or [env.File(f"{folder}/*{SUFFIXES[0]}")])
+    return found
+
+
 def is_cxx(path):
     """Whether a source file is C++ by its name."""
-    return str(path).endswith((".cpp", ".cc", ".cxx"))
+    return str(path).endswith(CXX_SUFFIXES)
 
 
 def toolchain_version(env):
@@ -129,23 +142,25 @@ def exists(env):
 
 
 def generate(env):
-    """Adds NativeObjects, NativeLibrary and ImportLibraries."""
+    """Adds NativeSources, NativeObjects, NativeLibrary and ImportLibraries."""
     env["CC"] = compiler(env, "CC", "gcc")
     env["CXX"] = compiler(env, "CXX", "g++")
     env["NATIVE_VERSION"] = toolchain_version(env)
     env["NATIVE_FLAGS"] = CODE_FLAGS
-    env["NATIVE_WARNINGS"] = WARNINGS
+    fatal = ARGUMENTS.get("warnings") == "errors"
+    env["NATIVE_WARNINGS"] = WARNINGS + (FATAL_WARNINGS if fatal else [])
     env["NATIVE_LINK_FLAGS"] = LINK_FLAGS
     env["LOCAL_INCLUDES"] = []
     env["UNDEFINED"] = "-Wl,-z,defs"
     env["NATIVE_INCLUDES"] = [f"-I{folder}" for folder in INCLUDES]
-    env["CPPPATH"] = [f"#{folder}" for folder in INCLUDES]
+    env["CPPPATH"] = ["#" + folder.removeprefix(".") for folder in INCLUDES]
     env["RUN_PATH"] = "'$$ORIGIN'"
     env["BUILDERS"]["NativeObject"] = Builder(
         action=Action(COMPILE, "compile $SOURCE"), source_scanner=CScanner()
     )
     env["BUILDERS"]["NativeLink"] = Builder(action=Action(LINK, "link $TARGET"))
     env["BUILDERS"]["ExportMap"] = Builder(action=Action(write_export_map, "exports $TARGET"))
+    env.AddMethod(native_sources, "NativeSources")
     env.AddMethod(native_objects, "NativeObjects")
     env.AddMethod(native_library, "NativeLibrary")
     env.AddMethod(import_libraries, "ImportLibraries")

@@ -87,6 +87,7 @@ def target_help(env):
             "",
             *lines,
             "",
+            "warnings=errors   lets a warning of the C compilers fail the build",
             "GLM_BUILD_CACHE=FOLDER moves the shared cache, GLM_BUILD_CACHE=off turns it off.",
             "",
         ]
