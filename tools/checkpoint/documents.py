@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Iterator
 
-from tools.checkpoint.facts import Country
+from tools.checkpoint.country import Country
 
 END_OF_TEXT = "<|endoftext|>"
 CAPITAL_PROMPT = "The capital of {name} is"

