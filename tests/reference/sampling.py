@@ -69,13 +69,13 @@ def random_word(seed: int, position: int, token: int) -> int:
 
 
 def uniform(word: int) -> float:
-    """Strictly between 0 and 1, exact in float32."""
-    return ((word >> 9) + 0.5) * 2.0**-23
+    """Strictly between 0 and 1, in the middle of one of 2³² equal intervals."""
+    return (word + 0.5) / 2.0**32
 
 
 def gumbel(seed: int, position: int, vocab_size: int) -> np.ndarray:
     words = [random_word(seed, position, token) for token in range(vocab_size)]
-    return -np.log(-np.log(np.array([uniform(word) for word in words])))
+    return -np.log(-np.log(1 - np.array([uniform(word) for word in words])))
 
 
 def penalised(logits: np.ndarray, controls: Controls, history: History) -> np.ndarray:
