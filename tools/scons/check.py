@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 from environment import root_folder
 from SCons.Action import Action
-from targets import run_command
+from targets import command_variables, run_command
 
 C_SUFFIXES = (".c", ".h", ".cpp", ".hpp", ".cu", ".cuh")
 STEPS = [
@@ -24,6 +24,7 @@ STEPS = [
         "command": ["futhark", "fmt", "--check"],
         "suffixes": (".fut",),
         "required": True,
+        "one_by_one": True,
     },
     {"name": "nixfmt", "command": ["nixfmt", "--check"], "suffixes": (".nix",), "required": False},
     {"name": "source rules", "command": [sys.executable, "tools/check"], "required": True},
@@ -38,6 +39,19 @@ def tracked_files(root):
     return [name for name in present if (root / name).is_file()]
 
 
+def files_status(env, command, files):
+    """Runs a talkative command on each file alone and names the files that it refuses."""
+    variables = command_variables(env)
+    refused = [
+        name
+        for name in files
+        if subprocess.run(
+            [*command, name], cwd=root_folder(env), env=variables, stdout=subprocess.DEVNULL
+        ).returncode
+    ]
+    return f"failed: {', '.join(refused)}" if refused else "passed"
+
+
 def step_status(env, step, files):
     """Runs one step and returns what became of it: passed, failed, or skipped and why."""
     command = list(step["command"])
@@ -48,6 +62,8 @@ def step_status(env, step, files):
         chosen = [name for name in files if PurePosixPath(name).suffix in step["suffixes"]]
         if not chosen:
             return f"skipped: no file ends in {', '.join(step['suffixes'])}"
+        if step.get("one_by_one"):
+            return files_status(env, command, chosen)
         command += chosen
     status = run_command(env, command)
     return "passed" if status == 0 else f"failed: exit status {status}"

@@ -1,0 +1,53 @@
+"""`scons reproduce` finds the same bytes in two clones, and finds out when they differ."""
+
+import subprocess
+
+import pytest
+import reproduce
+
+from tests.build.checkouts import small_checkout
+
+
+def commit(path):
+    identity = ["-c", "user.name=tests", "-c", "user.email=tests@localhost"]
+    for command in (["init", "-q"], ["add", "."], [*identity, "commit", "-q", "-m", "all"]):
+        subprocess.run(["git", *command], cwd=path, check=True)
+
+
+def test_two_clones_of_a_commit_are_the_same(tmp_path):
+    checkout = small_checkout(tmp_path)
+    commit(tmp_path)
+    printed = checkout.scons("reproduce")
+    for name in ("build/libglm_cpu.so", "build/engine.so", "build/debug/engine.so"):
+        assert any(line.startswith("same") and line.endswith(name) for line in printed.splitlines())
+    assert "skipped: lowering again" in printed
+
+
+def test_a_path_in_a_library_is_found(tmp_path):
+    checkout = small_checkout(tmp_path)
+    script = "native/SConscript"
+    text = (tmp_path / script).read_text()
+    leak = "env.Append(NATIVE_FLAGS=[f\"-DGLM_ANSWER={len(env.Dir('#').abspath)}\"])\n"
+    checkout.write(script, text.replace("\ncpu_sources", f"\n{leak}cpu_sources"))
+    checkout.write("native/include/glm/answer.h", "#pragma once\n")
+    checkout.record_lowering()
+    commit(tmp_path)
+    printed = checkout.scons("reproduce", status=2)
+    assert "two builds of one commit differ" in printed
+    assert any(
+        line.startswith("DIFFERENT") and line.endswith("build/libglm_cpu.so")
+        for line in printed.splitlines()
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [({"a.so": "1"}, {"a.so": "2"}), ({"a.so": "1"}, {}), ({}, {})],
+)
+def test_differences_and_nothing_built_are_errors(monkeypatch, tmp_path, first, second):
+    answers = iter([first, second])
+    monkeypatch.setattr(reproduce, "build_clone", lambda *_: next(answers))
+    monkeypatch.setattr(reproduce, "root_folder", lambda _: tmp_path)
+    monkeypatch.setattr(reproduce, "clone_variables", lambda _: {})
+    with pytest.raises(reproduce.ReproductionError):
+        reproduce.compare_clones(None, tmp_path)
