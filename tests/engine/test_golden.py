@@ -1,21 +1,21 @@
 """The engine on the CPU device against the oracles: prefill and decode, every case and split."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from glm_engine.engine import Engine, EngineOptions
+from glm_engine.engine import Engine
+from tests.engine.running import open_engine
 from tests.golden_checks import check_logits
 from tests.reference.capitals import CAPITALS
 from tests.reference.cases import CAPITALS_NAME, CASES, case_is_quantised, texts_of, world_sizes
 from tests.reference.compare import Kind, assert_end_to_end
-from tests.reference.golden import ONE_RANK, Split
+from tests.reference.golden import Split
 from tests.reference.model import ExpertLayout
 
-MAX_SEQ = 256
+MAX_LOGIT_ROWS = 256
 PROMPT_TOKENS = 5
 SPLITS = [
     (name, Split(world_size, layout))
@@ -29,23 +29,6 @@ SPLITS = [
 @pytest.fixture(scope="module")
 def checkpoint_of(random_model) -> Callable[[str], Path]:
     return lambda name: CAPITALS if name == CAPITALS_NAME else random_model(name)
-
-
-@contextmanager
-def open_engine(directory: Path, split: Split = ONE_RANK, **options) -> Iterator[Engine]:
-    chosen = EngineOptions(
-        model_dir=directory,
-        device="cpu",
-        world_size=split.world_size,
-        expert_layout=split.expert_layout.value,
-        max_seq=MAX_SEQ,
-        max_batch=4,
-        num_threads=split.world_size,
-        max_logit_rows=MAX_SEQ,
-        **options,
-    )
-    with Engine(chosen) as engine:
-        yield engine
 
 
 def prefill_logits(engine: Engine, tokens: Sequence[int]) -> np.ndarray:
@@ -67,7 +50,7 @@ def decode_logits(engine: Engine, tokens: Sequence[int]) -> np.ndarray:
 @pytest.mark.parametrize("name", CASES)
 def test_prefill_and_decode_give_the_oracles_logits(name, checkpoint_of):
     directory = checkpoint_of(name)
-    with open_engine(directory) as engine:
+    with open_engine(directory, max_logit_rows=MAX_LOGIT_ROWS) as engine:
         check_logits(lambda tokens: prefill_logits(engine, tokens), name, directory)
         check_logits(lambda tokens: decode_logits(engine, tokens), name, directory)
 
@@ -75,7 +58,7 @@ def test_prefill_and_decode_give_the_oracles_logits(name, checkpoint_of):
 @pytest.mark.parametrize(("name", "split"), SPLITS, ids=lambda part: getattr(part, "label", part))
 def test_every_split_gives_the_oracles_logits(name, split, checkpoint_of):
     directory = checkpoint_of(name)
-    with open_engine(directory, split) as engine:
+    with open_engine(directory, split, max_logit_rows=MAX_LOGIT_ROWS) as engine:
         check_logits(lambda tokens: prefill_logits(engine, tokens), name, directory, split)
         check_logits(lambda tokens: decode_logits(engine, tokens), name, directory, split)
 
@@ -87,8 +70,8 @@ def test_every_split_gives_the_oracles_logits(name, split, checkpoint_of):
 )
 def test_unquantised_logits_do_not_depend_on_the_number_of_ranks(name, split, checkpoint_of):
     directory, texts = checkpoint_of(name), texts_of(name)
-    with open_engine(directory) as engine:
+    with open_engine(directory, max_logit_rows=MAX_LOGIT_ROWS) as engine:
         alone = [prefill_logits(engine, text) for text in texts]
-    with open_engine(directory, split) as engine:
+    with open_engine(directory, split, max_logit_rows=MAX_LOGIT_ROWS) as engine:
         shared = [prefill_logits(engine, text) for text in texts]
     assert_end_to_end(shared, alone, Kind.UNQUANTISED_FLOAT32, f"{name} at {split.label}")

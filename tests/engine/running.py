@@ -1,0 +1,60 @@
+"""Opens engines and runs requests on them to their ends."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from glm_engine.engine import Engine, EngineOptions, Event, Request
+from tests.reference.golden import ONE_RANK, Split
+
+DEADLINE_SECONDS = 120
+
+
+@dataclass
+class Finished:
+    """The tokens of one request in order, its token events and why it ended."""
+
+    tokens: list[int] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    finish_reason: str = ""
+
+
+@contextmanager
+def open_engine(directory: Path, split: Split = ONE_RANK, **options) -> Iterator[Engine]:
+    """An engine on the CPU device with one thread a rank."""
+    defaults = {"max_seq": 256, "max_batch": 4, "num_threads": split.world_size}
+    chosen = EngineOptions(
+        model_dir=directory,
+        device="cpu",
+        world_size=split.world_size,
+        expert_layout=split.expert_layout.value,
+        **{**defaults, **options},
+    )
+    with Engine(chosen) as engine:
+        yield engine
+
+
+def take(event: Event, finished: dict[int, Finished]) -> bool:
+    """Files one event; says whether it ended its request."""
+    result = finished[event.request_id]
+    if event.kind == "token":
+        assert event.index == len(result.tokens), f"token {event.index} out of order"
+        result.tokens.append(event.token_id)
+        result.events.append(event)
+        return False
+    assert event.kind == "finished", f"request {event.request_id}: {event.kind}: {event.message}"
+    result.finish_reason = event.finish_reason
+    return True
+
+
+def run_requests(engine: Engine, requests: Sequence[Request]) -> list[Finished]:
+    """Submits all at once and waits for all; results in the order of the requests."""
+    finished = {engine.submit(request): Finished() for request in requests}
+    left, deadline = len(finished), time.monotonic() + DEADLINE_SECONDS
+    while left:
+        assert time.monotonic() < deadline, f"{left} requests unfinished"
+        engine.wait(0.1)
+        left -= sum(take(event, finished) for event in engine.poll())
+    return list(finished.values())
