@@ -140,20 +140,27 @@ class TransformersOracle:
         world_size: int = 1,
         expert_layout: ExpertLayout = ExpertLayout.EXPERT_PARALLEL,
         quantise_activations: bool = True,
+        quantise_experts: bool = True,
     ):
         self.directory = Path(directory)
         self.model = load_plain(self.directory)
         split_by_width = expert_layout is ExpertLayout.TENSOR_PARALLEL
         if quantise_activations:
-            self.add_quantisation(world_size, world_size if split_by_width else 1)
+            self.hook_linears(world_size)
+        if quantise_activations and quantise_experts:
+            self.replace_experts(world_size if split_by_width else 1)
 
-    def add_quantisation(self, world_size: int, expert_slices: int) -> None:
+    def replace_experts(self, num_slices: int) -> None:
+        quantised = quantised_modules(self.directory)
+        for name, module in self.model.named_modules():
+            if isinstance(module, Glm4MoeExperts) and experts_are_quantised(name, quantised):
+                module.forward = quantising_experts_forward(module, num_slices)
+
+    def hook_linears(self, world_size: int) -> None:
         quantised = quantised_modules(self.directory)
         hooked = set()
         for name, module in self.model.named_modules():
-            if isinstance(module, Glm4MoeExperts) and experts_are_quantised(name, quantised):
-                module.forward = quantising_experts_forward(module, expert_slices)
-            elif isinstance(module, torch.nn.Linear) and name in quantised:
+            if isinstance(module, torch.nn.Linear) and name in quantised:
                 row_parallel = name.endswith(ROW_PARALLEL)
                 module.register_forward_pre_hook(quantising_hook(world_size if row_parallel else 1))
                 hooked.add(name)
