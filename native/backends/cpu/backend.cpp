@@ -1,0 +1,175 @@
+#include <stddef.h>
+#include <stdint.h>
+
+#define GLM_BACKEND_IMPLEMENTATION
+extern "C" {
+#include "glm/backend.h"
+}
+
+#include <exception>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "failure.hpp"
+#include "lifecycle.hpp"
+#include "operations.hpp"
+
+namespace glm::cpu {
+namespace {
+
+template <typename Body>
+glm_status guarded(glm_message* message, Body&& body) {
+  try {
+    body();
+    return GLM_OK;
+  } catch (const Failure& failure) {
+    write_message(message, failure.what());
+    return failure.status();
+  } catch (const std::bad_alloc&) {
+    write_message(message, "the CPU device ran out of memory");
+    return GLM_OUT_OF_MEMORY;
+  } catch (const std::exception& failure) {
+    write_message(message, failure.what());
+    return GLM_INTERNAL_ERROR;
+  }
+}
+
+template <auto function, typename... Args>
+glm_status on_device(glm_device* device, Args... args) {
+  if (device == nullptr) return GLM_INVALID_ARGUMENT;
+  return guarded(&device->message, [&] { function(*device, args...); });
+}
+
+template <auto function, typename Args>
+glm_status operation(glm_device* device, const Args* args) {
+  if (device == nullptr) return GLM_INVALID_ARGUMENT;
+  return guarded(&device->message, [&] {
+    expect_pointer("operation", "args", args);
+    function(*device, *args);
+  });
+}
+
+glm_status refuse_graph(glm_device* device) {
+  if (device == nullptr) return GLM_INVALID_ARGUMENT;
+  write_message(&device->message,
+                "graph: expected a device with supports_graphs 1, got the CPU "
+                "device");
+  return GLM_NOT_SUPPORTED;
+}
+
+glm_status graph_end(glm_device* device, void**) {
+  return refuse_graph(device);
+}
+
+glm_status graph_use(glm_device* device, void*) { return refuse_graph(device); }
+
+glm_status count(int32_t* number, glm_message* message) {
+  return guarded(message, [&] { device_count(number); });
+}
+
+glm_status create_group(int32_t world_size, glm_group** group,
+                        glm_message* message) {
+  return guarded(message, [&] { group_create(world_size, group); });
+}
+
+void abort_group(glm_group* group) {
+  if (group != nullptr) group->ranks.abort();
+}
+
+void free_group(glm_group* group) { delete group; }
+
+glm_status open_device(const glm_device_options* options, glm_device** device,
+                       glm_message* message) {
+  return guarded(message, [&] { device_open(options, device); });
+}
+
+void last_message(glm_device* device, glm_message* message) {
+  if (device != nullptr) write_message(message, device->message.text);
+}
+
+glm_status bytes_of_matrix(const glm_matrix* matrix, int64_t* bytes) {
+  return guarded(nullptr, [&] {
+    expect_pointer("matrix_bytes", "matrix", matrix);
+    expect_pointer("matrix_bytes", "bytes", bytes);
+    *bytes = matrix_bytes(*matrix);
+  });
+}
+
+glm_status bytes_of_page(const glm_kv_cache* cache, int64_t* bytes) {
+  return guarded(nullptr, [&] {
+    expect_pointer("kv_page_bytes", "cache", cache);
+    expect_pointer("kv_page_bytes", "bytes", bytes);
+    *bytes = page_bytes(*cache);
+  });
+}
+
+glm_status bytes_of_workspace(const glm_workspace_shape* shape,
+                              int64_t* bytes) {
+  return guarded(nullptr, [&] { workspace_bytes(shape, bytes); });
+}
+
+const glm_backend kBackend = {
+    GLM_BACKEND_ABI_VERSION,
+    sizeof(glm_backend),
+    "cpu",
+    count,
+    create_group,
+    abort_group,
+    free_group,
+    open_device,
+    device_close,
+    last_message,
+    on_device<device_info, glm_device_info*>,
+    on_device<allocate, int64_t, void**>,
+    on_device<release, void*>,
+    on_device<allocate, int64_t, void**>,
+    on_device<release, void*>,
+    on_device<transfer, void*, const void*, int64_t>,
+    on_device<transfer, void*, const void*, int64_t>,
+    on_device<fill_zero, void*, int64_t>,
+    on_device<synchronise>,
+    bytes_of_matrix,
+    bytes_of_page,
+    bytes_of_workspace,
+    on_device<set_workspace, const glm_workspace_shape*, void*, int64_t>,
+    operation<place_rows, glm_place_rows_args>,
+    operation<place_vector, glm_place_vector_args>,
+    operation<rope_table, glm_rope_table_args>,
+    operation<copy_pages, glm_copy_pages_args>,
+    operation<save_pages, glm_transfer_pages_args>,
+    operation<restore_pages, glm_transfer_pages_args>,
+    operation<embed, glm_embed_args>,
+    operation<quantise, glm_quantise_args>,
+    operation<swiglu_quantise, glm_swiglu_quantise_args>,
+    operation<add_norm_quantise, glm_add_norm_quantise_args>,
+    operation<linear, glm_linear_args>,
+    operation<norm_rope_store, glm_norm_rope_store_args>,
+    operation<attention, glm_attention_args>,
+    operation<route, glm_route_args>,
+    operation<experts, glm_experts_args>,
+    operation<all_reduce, glm_all_reduce_args>,
+    operation<all_gather, glm_all_gather_args>,
+    operation<all_to_all, glm_all_to_all_args>,
+    operation<logits, glm_logits_args>,
+    operation<count_tokens, glm_count_tokens_args>,
+    operation<sample, glm_sample_args>,
+    refuse_graph,
+    graph_end,
+    graph_use,
+    graph_use,
+};
+
+}
+}
+
+extern "C" glm_status glm_backend_open(uint32_t abi_version,
+                                       const glm_backend** backend,
+                                       glm_message* message) {
+  return glm::cpu::guarded(message, [&] {
+    glm::cpu::expect_equal("glm_backend_open", "abi_version",
+                           GLM_BACKEND_ABI_VERSION, abi_version);
+    glm::cpu::expect_pointer("glm_backend_open", "backend", backend);
+    *backend = &glm::cpu::kBackend;
+  });
+}

@@ -1,0 +1,70 @@
+#include <string>
+
+#include "device.hpp"
+#include "failure.hpp"
+#include "operations.hpp"
+
+namespace glm::cpu {
+namespace {
+
+void finish(const char* where, glm_status status, const std::string& problem) {
+  if (status != GLM_OK)
+    throw Failure(status, std::string(where) + ": " + problem);
+}
+
+RankGroup* group_of(glm_device& device, const char* where) {
+  if (device.group != nullptr) return &device.group->ranks;
+  expect_equal(where, "world_size without a group", 1, device.world_size);
+  return nullptr;
+}
+
+}
+
+void all_reduce(glm_device& device, const glm_all_reduce_args& args) {
+  const char* where = "all_reduce";
+  expect_range(where, "count", 0, INT64_MAX, args.count);
+  if (args.dtype != GLM_DTYPE_F32)
+    throw Failure(GLM_NOT_SUPPORTED,
+                  "all_reduce: expected dtype F32 (0) on the CPU device, got " +
+                      std::to_string(args.dtype));
+  if (args.count > 0) expect_pointer(where, "data", args.data);
+  RankGroup* group = group_of(device, where);
+  if (group == nullptr) return;
+  std::string problem;
+  const glm_status status = group->all_reduce(
+      device.rank, static_cast<float*>(args.data), args.count, &problem);
+  finish(where, status, problem);
+}
+
+void all_gather(glm_device& device, const glm_all_gather_args& args) {
+  const char* where = "all_gather";
+  expect_range(where, "num_rows", 0, INT64_MAX, args.num_rows);
+  expect_range(where, "row_bytes", 0, INT64_MAX, args.row_bytes);
+  if (args.num_rows > 0 && args.row_bytes > 0) {
+    expect_pointer(where, "input", args.input);
+    expect_pointer(where, "output", args.output);
+  }
+  RankGroup* group = group_of(device, where);
+  std::string problem;
+  RankGroup alone(1);
+  const glm_status status = (group == nullptr ? &alone : group)
+                                ->all_gather(device.rank, args, &problem);
+  finish(where, status, problem);
+}
+
+void all_to_all(glm_device& device, const glm_all_to_all_args& args) {
+  const char* where = "all_to_all";
+  expect_range(where, "block_bytes", 0, INT64_MAX, args.block_bytes);
+  if (args.block_bytes > 0) {
+    expect_pointer(where, "input", args.input);
+    expect_pointer(where, "output", args.output);
+  }
+  RankGroup* group = group_of(device, where);
+  std::string problem;
+  RankGroup alone(1);
+  const glm_status status = (group == nullptr ? &alone : group)
+                                ->all_to_all(device.rank, args, &problem);
+  finish(where, status, problem);
+}
+
+}

@@ -1,0 +1,141 @@
+#include "device.hpp"
+
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <string>
+
+#include "failure.hpp"
+#include "lifecycle.hpp"
+
+namespace glm::cpu {
+namespace {
+
+void expect_options(const glm_device_options& options) {
+  const char* where = "device_open";
+  expect_equal(where, "struct_size", sizeof(glm_device_options),
+               options.struct_size);
+  expect_range(where, "world_size", 1, INT32_MAX, options.world_size);
+  expect_range(where, "rank", 0, options.world_size - 1, options.rank);
+  expect_range(where, "num_threads", 0, 4096, options.num_threads);
+  if (options.group != nullptr)
+    expect_equal(where, "world_size of the group",
+                 options.group->ranks.world_size(), options.world_size);
+  else
+    expect_equal(where, "world_size without a group", 1, options.world_size);
+}
+
+void close(glm_device* device) {
+  if (device->context != nullptr) futhark_context_free(device->context);
+  if (device->config != nullptr) futhark_context_config_free(device->config);
+  delete device;
+}
+
+void start_kernels(glm_device& device, int32_t num_threads) {
+  device.config = futhark_context_config_new();
+  if (device.config == nullptr)
+    throw Failure(GLM_OUT_OF_MEMORY, "device_open: no memory for a context");
+  futhark_context_config_set_num_threads(device.config, num_threads);
+  device.context = futhark_context_new(device.config);
+  if (device.context == nullptr)
+    throw Failure(GLM_OUT_OF_MEMORY, "device_open: no memory for a context");
+  char* text = futhark_context_get_error(device.context);
+  if (text == nullptr) return;
+  const std::string message = text;
+  std::free(text);
+  throw Failure(GLM_DEVICE_ERROR, "device_open: " + message);
+}
+
+}
+
+void device_count(int32_t* count) {
+  expect_pointer("device_count", "count", count);
+  *count = 1;
+}
+
+void group_create(int32_t world_size, glm_group** group) {
+  expect_pointer("group_create", "group", group);
+  expect_range("group_create", "world_size", 1, 4096, world_size);
+  *group = new glm_group(world_size);
+}
+
+void device_open(const glm_device_options* options, glm_device** device) {
+  expect_pointer("device_open", "options", options);
+  expect_pointer("device_open", "device", device);
+  expect_options(*options);
+  std::unique_ptr<glm_device, void (*)(glm_device*)> opened(new glm_device,
+                                                            close);
+  opened->group = options->group;
+  opened->rank = options->rank;
+  opened->world_size = options->world_size;
+  start_kernels(*opened, options->num_threads);
+  *device = opened.release();
+}
+
+void device_close(glm_device* device) {
+  if (device != nullptr) close(device);
+}
+
+void device_info(glm_device&, glm_device_info* info) {
+  expect_pointer("device_info", "info", info);
+  expect_equal("device_info", "struct_size", sizeof(glm_device_info),
+               info->struct_size);
+  info->activation_dtype = GLM_DTYPE_F32;
+  info->default_kv_dtype = GLM_DTYPE_F32;
+  info->supports_graphs = 0;
+  info->buffer_alignment = kAlignment;
+  set_memory_info(info);
+  set_processor_name(info);
+}
+
+void allocate(glm_device&, int64_t bytes, void** memory) {
+  expect_range("allocate", "bytes", 0, INT64_MAX - kAlignment, bytes);
+  expect_pointer("allocate", "memory", memory);
+  const int64_t rounded = (bytes + kAlignment) / kAlignment * kAlignment;
+  *memory = std::aligned_alloc(kAlignment, static_cast<size_t>(rounded));
+  if (*memory == nullptr)
+    throw Failure(GLM_OUT_OF_MEMORY, "allocate: expected " +
+                                         std::to_string(bytes) +
+                                         " bytes, got none");
+}
+
+void release(glm_device&, void* memory) { std::free(memory); }
+
+void transfer(glm_device&, void* destination, const void* source,
+              int64_t bytes) {
+  expect_range("transfer", "bytes", 0, INT64_MAX, bytes);
+  if (bytes == 0) return;
+  expect_pointer("transfer", "destination", destination);
+  expect_pointer("transfer", "source", source);
+  std::memmove(destination, source, static_cast<size_t>(bytes));
+}
+
+void fill_zero(glm_device&, void* destination, int64_t bytes) {
+  expect_range("fill_zero", "bytes", 0, INT64_MAX, bytes);
+  if (bytes == 0) return;
+  expect_pointer("fill_zero", "destination", destination);
+  std::memset(destination, 0, static_cast<size_t>(bytes));
+}
+
+void synchronise(glm_device& device) {
+  if (futhark_context_sync(device.context) != FUTHARK_SUCCESS)
+    throw Failure(GLM_DEVICE_ERROR, "synchronise: the kernel context failed");
+}
+
+void workspace_bytes(const glm_workspace_shape* shape, int64_t* bytes) {
+  expect_pointer("workspace_bytes", "shape", shape);
+  expect_pointer("workspace_bytes", "bytes", bytes);
+  expect_equal("workspace_bytes", "struct_size", sizeof(glm_workspace_shape),
+               shape->struct_size);
+  *bytes = 0;
+}
+
+void set_workspace(glm_device&, const glm_workspace_shape* shape, void*,
+                   int64_t bytes) {
+  int64_t needed = 0;
+  workspace_bytes(shape, &needed);
+  expect_range("set_workspace", "bytes", needed, INT64_MAX, bytes);
+}
+
+}

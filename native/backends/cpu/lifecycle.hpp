@@ -1,0 +1,25 @@
+#ifndef GLM_BACKENDS_CPU_LIFECYCLE_HPP
+#define GLM_BACKENDS_CPU_LIFECYCLE_HPP
+
+#include "device.hpp"
+
+namespace glm::cpu {
+
+void device_count(int32_t* count);
+void group_create(int32_t world_size, glm_group** group);
+void device_open(const glm_device_options* options, glm_device** device);
+void device_close(glm_device* device);
+void device_info(glm_device& device, glm_device_info* info);
+void allocate(glm_device& device, int64_t bytes, void** memory);
+void release(glm_device& device, void* memory);
+void transfer(glm_device& device, void* destination, const void* source,
+              int64_t bytes);
+void fill_zero(glm_device& device, void* destination, int64_t bytes);
+void synchronise(glm_device& device);
+void workspace_bytes(const glm_workspace_shape* shape, int64_t* bytes);
+void set_workspace(glm_device& device, const glm_workspace_shape* shape,
+                   void* memory, int64_t bytes);
+
+}
+
+#endif
