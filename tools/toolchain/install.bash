@@ -118,7 +118,7 @@ bring_overlay() {
   local group=$1
   overlay=$home/$group-$({
     printf '%s' "$venv"
-    cat "$here/locks"/*-"$version.lock"
+    cat "$here/python.bash" "$here/locks"/*-"$version.lock"
   } | digest)
   overlays+=("$overlay")
   [[ $group != cuda ]] || cuda=$overlay
@@ -129,8 +129,7 @@ bring_overlay() {
       stage "oracle packages" make_oracle_overlay "$venv/bin/python" "$futhark" "$work/tree" "$version" "$here/locks"
       ;;
     cuda)
-      stage "CUDA packages" make_overlay "$venv/bin/python" "$futhark" "$work/tree" \
-        "$here/locks/cuda-$version.lock" "$here/locks/cutlass-$version.lock"
+      stage "CUDA packages" make_cuda_overlay "$venv/bin/python" "$futhark" "$work/tree" "$version" "$here/locks"
       ;;
     modal)
       stage "modal packages" make_overlay "$venv/bin/python" "$futhark" "$work/tree" "$here/locks/modal-$version.lock"
@@ -147,6 +146,7 @@ bring_fuzz() {
 write_environment() {
   local folder search="$futhark/bin" modules=$root/python
   search+=${machine:+:$machine/bin}${clang:+:$clang/bin}:$venv/bin
+  [[ -z $cuda ]] || search=$cuda/nvidia/cu13/bin:$search
   for folder in ${overlays[@]+"${overlays[@]}"}; do
     search+=:$folder/bin
     modules+=:$folder

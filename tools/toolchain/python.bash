@@ -97,6 +97,16 @@ make_oracle_overlay() {
   PYTHONPATH=$folder "$python" -c 'import torch, compressed_tensors, transformers'
 }
 
+make_cuda_overlay() {
+  local python=$1 packages=$2 folder=$3 version=$4 locks=$5 library
+  make_overlay "$python" "$packages" "$folder" "$locks/cuda-$version.lock" "$locks/cutlass-$version.lock"
+  for library in "$folder"/nvidia/*/lib/lib*.so.*; do
+    ln -s "${library##*/}" "${library%.so.*}.so"
+  done
+  ln -s lib "$folder/nvidia/cu13/lib64"
+  "$folder/nvidia/cu13/bin/nvcc" --version
+}
+
 torch_version() {
   sed -n 's/^torch==\([0-9.]*\).*/\1/p' "$1"/torch-*.lock | head -n 1
 }
