@@ -10,8 +10,6 @@ from pathlib import Path
 
 import lowering
 
-from tests.build import SCRIPTS
-
 ROOT = Path(__file__).resolve().parents[2]
 EXPLAINED = re.compile(r"^scons: (?:re)?building `([^']+)' because", re.M)
 SMALL_SOURCES = {
@@ -32,7 +30,6 @@ SMALL_SOURCES = {
     "native/collectives/sum.c": (
         "int glm_sum(int a, int b);\nint glm_sum(int a, int b) { return a + b; }\n"
     ),
-    "native/backends/cuda/futhark_context.h": "#pragma once\n",
     "terra/engine.t": "return {exports = {}}\n",
     "tests/test_passing.py": "def test_passing():\n    assert True\n",
 }
@@ -95,10 +92,14 @@ class Checkout:
 
 def build_files():
     """The files that are the build itself, relative to the checkout."""
-    scripts = [path for path in SCRIPTS.iterdir() if path.suffix in (".py", ".t")]
-    return [path.relative_to(ROOT) for path in [ROOT / "SConstruct", *scripts]] + [
-        path.relative_to(ROOT) for path in sorted(ROOT.glob("*/SConscript"))
-    ]
+    patterns = (
+        "SConstruct",
+        "*/SConscript",
+        "tools/scons/*.py",
+        "tools/scons/*.t",
+        "native/backends/cuda/futhark_context.h",
+    )
+    return [path.relative_to(ROOT) for pattern in patterns for path in ROOT.glob(pattern)]
 
 
 def small_checkout(path, variables=None):

@@ -5,17 +5,6 @@ import shutil
 import nvcc
 import pytest
 
-HEADER = """#pragma once
-
-#include <cuda.h>
-#include <stddef.h>
-
-#if CUDA_VERSION >= 13000
-#undef cuCtxCreate
-#define cuCtxCreate(context, flags, device) cuCtxCreate_v4(context, NULL, flags, device)
-#endif
-"""
-
 
 def test_headers_are_found_in_the_first_folder_that_has_them(tmp_path):
     for folder, name in (("a", "cuda.h"), ("b", "cuda.h"), ("b", "nvrtc.h")):
@@ -36,10 +25,9 @@ def test_no_header_has_no_version():
 
 
 def test_host_code_of_the_cuda_back_end_compiles(built_small):
-    built_small.write("native/backends/cuda/futhark_context.h", HEADER)
     printed = built_small.scons("cuda", status=None)
     if "CUDA headers not found" in printed:
-        pytest.skip(printed.partition("cuda: ")[2].splitlines()[0])
+        pytest.skip(printed[printed.index("CUDA headers not found") :].splitlines()[0])
     assert (built_small.path / "build/libglm_futhark_cuda.so").is_file()
     assert built_small.would_build("cuda") == set()
 

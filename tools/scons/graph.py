@@ -8,6 +8,7 @@ from SCons.Action import Action
 
 DOT_FILE = "docs/build-graph.dot"
 SVG_FILE = "docs/build-graph.svg"
+LEFT_OUT = "build/missing/"
 STYLES = {
     "target": {"shape": "box", "style": "rounded,filled", "fillcolor": "#fde68a"},
     "output": {"shape": "box", "style": "filled", "fillcolor": "#bfdbfe"},
@@ -16,6 +17,8 @@ STYLES = {
 }
 MANY = (
     (re.compile(r"^build/(kernels_\w+)\.(c|h|json)$"), r"build/\1.{c,h,json}"),
+    (re.compile(r"^build/import/.*$"), "build/import/*"),
+    (re.compile(r"^build/fuzz/[^./]+$"), "build/fuzz/*"),
     (re.compile(r"^terra/lowered/.*$"), "terra/lowered/*"),
     (re.compile(r"^(build/obj/native/.*)/[^/]+$"), r"\1/*.o"),
     (re.compile(r"^(?!build/)(.*)/[^/]+(\.\w+)$"), r"\1/*\2"),
@@ -31,7 +34,7 @@ def kind(node):
         return "target"
     if name == "Value":
         return "tool"
-    if PurePosixPath(str(node)).is_absolute():
+    if PurePosixPath(str(node)).is_absolute() or str(node).startswith(LEFT_OUT):
         return None
     return "output" if node.has_builder() else "source"
 

@@ -18,6 +18,8 @@ CODE_FLAGS = [
     "-O3",
     "-march=x86-64-v3",
     "-ffp-contract=off",
+    "-fno-math-errno",
+    "-fno-trapping-math",
     "-fPIC",
     "-fvisibility=hidden",
     "-fno-semantic-interposition",

@@ -20,6 +20,7 @@ COMPILE = (
     "$NVCC $NVCC_FLAGS $NVCC_ARCHITECTURES $NATIVE_INCLUDES "
     "$( $CUDA_INCLUDES $) -c -o $TARGET $SOURCE"
 )
+NEWEST_MAJOR = 13
 TOOLKIT = re.compile(r"^#\$ TOP=(.+)$", re.M)
 CUDA_VERSION = re.compile(r"^#define CUDA_VERSION (\d+)", re.M)
 
@@ -70,8 +71,9 @@ def header_version(headers):
 
 
 def cuda_major(env):
-    """CUDA's major version, which the runtime compiler's library carries in its name."""
-    return int(header_version(env["CUDA_HEADERS"]).split()[0]) // 1000
+    """CUDA's major version, which its libraries carry in their names."""
+    version = env["CUDA_VERSION"]
+    return int(version.split()[0]) // 1000 if version else NEWEST_MAJOR
 
 
 def device_objects(env, sources, architectures=ARCHITECTURES, folder="build/obj"):

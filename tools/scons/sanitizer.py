@@ -52,6 +52,7 @@ def write_sanitized_ir(target, source, env):
 def sanitized_engine(env, folder, source):
     """The engine's IR under AddressSanitizer: [object, shared library] in `folder`."""
     marked = env.SanitizedIr(f"{folder}/engine.ll", source)
+    env.Requirement(marked, "clang", None if env["CLANG"] else "clang is not on the PATH")
     depend_on_script(env, marked, "sanitizer.py")
     code = env.SanitizedObject(f"{folder}/engine.o", marked)
     library = env.SanitizedLibrary(f"{folder}/engine.so", code)

@@ -48,6 +48,14 @@ def failure(env, reason):
     return Action(tell, None)
 
 
+def requirement(env, target, name, problem):
+    """Makes `target` fail with `problem`, the reason why this machine cannot build it, if any."""
+    if problem:
+        node = env.Command(f"#build/missing/{name}", [], env.Failure(problem))
+        env.NoCache(node)
+        env.Depends(target, node)
+
+
 def named_target(env, name, help_text, nodes):
     """Gives `nodes` a name and a line in the help."""
     env["GLM_TARGETS"][name] = help_text
@@ -100,9 +108,10 @@ def exists(env):
 
 
 def generate(env):
-    """Adds Failure, NamedTarget, CommandTarget, RequiredSources and TargetHelp."""
+    """Adds Failure, Requirement, NamedTarget, CommandTarget, RequiredSources and TargetHelp."""
     env["GLM_TARGETS"] = {"libraries": "the libraries alone: what plain `scons` builds"}
     env.AddMethod(failure, "Failure")
+    env.AddMethod(requirement, "Requirement")
     env.AddMethod(named_target, "NamedTarget")
     env.AddMethod(command_target, "CommandTarget")
     env.AddMethod(required_sources, "RequiredSources")
