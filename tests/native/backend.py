@@ -1,0 +1,227 @@
+"""One device of a backend library, its operations called with numpy arrays.
+
+Every array that an operation reads is copied to device memory, every output is allocated there
+and poisoned before the call, so that a result that was never written shows.
+"""
+
+import ctypes
+import os
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from tests.native.header import constants, structs
+
+POISON = 0xA5
+LIBRARY_VARIABLE = "GLM_BACKEND_LIBRARY_DIR"
+DTYPES = {0: np.dtype(np.float32), 1: np.dtype(np.uint16), 2: np.dtype(np.uint8)}
+F32, BF16, FP8 = 0, 1, 2
+LINEAR, GATE_UP, TABLE = 0, 1, 2
+
+
+class BackendError(RuntimeError):
+    def __init__(self, status: int, text: str):
+        super().__init__(f"status {status}: {text}")
+        self.status = status
+        self.text = text
+
+
+def library_path(kind: str) -> Path:
+    root = Path(__file__).resolve().parents[2]
+    return Path(os.environ.get(LIBRARY_VARIABLE, root / "build")) / f"libglm_{kind}.so"
+
+
+def to_bf16(values: np.ndarray) -> np.ndarray:
+    """float32 → the uint16 bits of the nearest BF16, ties to even."""
+    bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32).astype(np.uint64)
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+
+
+def from_bf16(bits: np.ndarray) -> np.ndarray:
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+class Backend:
+    """The table of one library."""
+
+    def __init__(self, kind: str):
+        self.kind = kind
+        self.library = ctypes.CDLL(str(library_path(kind)))
+        table = ctypes.c_void_p()
+        message = structs()["glm_message"]()
+        opened = self.library.glm_backend_open(
+            ctypes.c_uint32(constants()["GLM_BACKEND_ABI_VERSION"]),
+            ctypes.byref(table),
+            ctypes.byref(message),
+        )
+        raise_for(opened, message)
+        self.table = structs()["glm_backend"].from_address(table.value)
+
+    def create_group(self, world_size: int) -> ctypes.c_void_p:
+        group, message = ctypes.c_void_p(), structs()["glm_message"]()
+        status = self.table.group_create(world_size, ctypes.addressof(group), address(message))
+        raise_for(status, message)
+        return group
+
+    @contextmanager
+    def group(self, world_size: int):
+        group = self.create_group(world_size)
+        try:
+            yield group
+        finally:
+            self.table.group_free(group)
+
+    @contextmanager
+    def device(self, num_threads: int = 1, rank: int = 0, world_size: int = 1, group=None):
+        device = Device(self, num_threads, rank, world_size, group)
+        try:
+            yield device
+        finally:
+            device.close()
+
+
+def address(thing) -> int:
+    return ctypes.addressof(thing)
+
+
+def raise_for(status: int, message) -> None:
+    if status:
+        raise BackendError(status, message.text.decode())
+
+
+class Device:
+    """One open device. Memory that `place`, `empty` and `zeros` give lives until `close`."""
+
+    def __init__(self, backend: Backend, num_threads: int, rank: int, world_size: int, group):
+        self.table = backend.table
+        self.blocks: list[ctypes.c_void_p] = []
+        options = structs()["glm_device_options"](
+            ctypes.sizeof(structs()["glm_device_options"]),
+            rank,
+            world_size,
+            num_threads,
+            group.value if group is not None else None,
+        )
+        self.handle, message = ctypes.c_void_p(), structs()["glm_message"]()
+        status = self.table.device_open(
+            address(options), address(self.handle), address(message)
+        )
+        raise_for(status, message)
+        self.info = structs()["glm_device_info"]()
+        self.info.struct_size = ctypes.sizeof(self.info)
+        self.check(self.table.device_info(self.handle, address(self.info)))
+
+    def close(self) -> None:
+        for block in self.blocks:
+            self.check(self.table.release(self.handle, block))
+        self.blocks = []
+        self.table.device_close(self.handle)
+
+    def message(self) -> str:
+        message = structs()["glm_message"]()
+        self.table.device_message(self.handle, address(message))
+        return message.text.decode()
+
+    def check(self, status: int) -> None:
+        if status:
+            raise BackendError(status, self.message())
+
+    def allocate(self, num_bytes: int) -> ctypes.c_void_p:
+        block = ctypes.c_void_p()
+        self.check(self.table.allocate(self.handle, num_bytes, address(block)))
+        self.blocks.append(block)
+        return block
+
+    def upload(self, block, array: np.ndarray) -> None:
+        array = np.ascontiguousarray(array)
+        self.check(self.table.upload(self.handle, block, array.ctypes.data, array.nbytes))
+
+    def place(self, array: np.ndarray) -> ctypes.c_void_p:
+        """A copy of the array in device memory."""
+        array = np.ascontiguousarray(array)
+        block = self.allocate(max(array.nbytes, 1))
+        self.upload(block, array)
+        return block
+
+    def empty(self, num_bytes: int) -> ctypes.c_void_p:
+        """Device memory full of the poison byte."""
+        return self.place(np.full(max(num_bytes, 1), POISON, dtype=np.uint8))
+
+    def output(self, shape, dtype) -> "Output":
+        return Output(self, shape, np.dtype(dtype))
+
+    def download(self, block, shape, dtype) -> np.ndarray:
+        array = np.empty(shape, dtype=dtype)
+        self.check(self.table.download(self.handle, array.ctypes.data, block, array.nbytes))
+        self.check(self.table.synchronise(self.handle))
+        return array
+
+    @property
+    def activation_type(self) -> np.dtype:
+        return DTYPES[self.info.activation_dtype]
+
+    def activation(self, values: np.ndarray) -> ctypes.c_void_p:
+        """float32 values placed in the device's activation type."""
+        values = np.asarray(values, dtype=np.float32)
+        return self.place(values if self.activation_type == np.float32 else to_bf16(values))
+
+    def run(self, operation: str, **fields) -> None:
+        """Calls an operation of the table with an argument struct of these fields."""
+        arguments = structs()[f"glm_{operation}_args"](**fields)
+        self.check(getattr(self.table, operation)(self.handle, address(arguments)))
+
+
+class Output:
+    """Poisoned device memory of a shape, read back with `get`."""
+
+    def __init__(self, device: Device, shape, dtype: np.dtype):
+        self.device, self.shape, self.dtype = device, tuple(shape), dtype
+        self.block = device.empty(int(np.prod(self.shape)) * dtype.itemsize)
+
+    def get(self) -> np.ndarray:
+        return self.device.download(self.block, self.shape, self.dtype)
+
+
+def rows(num_tokens: int, num_decode_tokens: int = 0):
+    return structs()["glm_rows"](num_tokens, num_decode_tokens)
+
+
+class Matrix:
+    """A matrix placed on the device: `struct` is the glm_matrix that operations take."""
+
+    def __init__(
+        self, device: Device, values: np.ndarray, dtype: int, role: int = LINEAR, scale=None,
+        bias=None,
+    ):
+        num_rows, columns = values.shape
+        self.struct = structs()["glm_matrix"](dtype, role, num_rows, columns)
+        size = ctypes.c_int64()
+        status = device.table.matrix_bytes(address(self.struct), address(size))
+        device.check(status)
+        self.struct.data = device.empty(size.value).value
+        if scale is not None:
+            self.struct.row_scale = device.empty(4 * num_rows).value
+        if bias is not None:
+            self.struct.bias = device.empty(4 * num_rows).value
+        self.put(device, values, scale, bias)
+
+    def put(self, device: Device, values: np.ndarray, scale, bias) -> None:
+        values = np.ascontiguousarray(values, dtype=DTYPES[self.struct.dtype])
+        scale = None if scale is None else np.ascontiguousarray(scale, dtype=np.float32)
+        bias = None if bias is None else np.ascontiguousarray(bias, dtype=np.float32)
+        device.run(
+            "place_rows",
+            matrix=self.pointer,
+            row_begin=0,
+            num_rows=self.struct.rows,
+            source=values.ctypes.data,
+            source_row_stride=values.shape[1],
+            scale_source=None if scale is None else scale.ctypes.data,
+            bias_source=None if bias is None else bias.ctypes.data,
+        )
+        device.check(device.table.synchronise(device.handle))
+
+    @property
+    def pointer(self) -> int:
+        return address(self.struct)

@@ -1,0 +1,84 @@
+"""The C ABI of native/include/glm/backend.h as ctypes, read from the header itself."""
+
+import ctypes
+import re
+from functools import cache
+from pathlib import Path
+
+HEADERS = Path(__file__).resolve().parents[2] / "native" / "include" / "glm"
+
+SCALARS = {
+    "int32_t": ctypes.c_int32,
+    "uint32_t": ctypes.c_uint32,
+    "int64_t": ctypes.c_int64,
+    "float": ctypes.c_float,
+    "double": ctypes.c_double,
+    "glm_status": ctypes.c_int32,
+    "char": ctypes.c_char,
+}
+
+STRUCT = re.compile(r"typedef struct (\w+) \{(.*?)\} \1;", re.DOTALL)
+FUNCTION = re.compile(r"(\w+) \(\*(\w+)\)\((.*?)\)$", re.DOTALL)
+FIELD = re.compile(r"(.+?)\s*(\*?)(\w+)(?:\[(\w+)\])?$", re.DOTALL)
+CONSTANT = re.compile(r"#define (GLM_\w+) (0x[0-9a-fA-F]+|\d+)")
+ENUMERATOR = re.compile(r"(GLM_\w+) = (\d+)")
+
+
+def header_text() -> str:
+    return "\n".join((HEADERS / name).read_text() for name in ("status.h", "backend.h"))
+
+
+@cache
+def constants() -> dict[str, int]:
+    """Every numeric #define and enumerator, by name."""
+    text = header_text()
+    values = {name: int(digits.rstrip("u"), 0) for name, digits in CONSTANT.findall(text)}
+    return values | {name: int(digits) for name, digits in ENUMERATOR.findall(text)}
+
+
+def is_pointer(declaration: str) -> bool:
+    return "*" in declaration
+
+
+def type_of(name: str, structs: dict[str, type]):
+    name = name.replace("const ", "").strip()
+    return SCALARS.get(name) or structs[name]
+
+
+def argument_type(declaration: str, structs: dict[str, type]):
+    if is_pointer(declaration):
+        return ctypes.c_void_p
+    return type_of(declaration.rsplit(" ", 1)[0], structs)
+
+
+def function_field(match: re.Match, structs: dict[str, type]):
+    result, name, arguments = match.groups()
+    restype = None if result == "void" else type_of(result, structs)
+    types = [argument_type(part.strip(), structs) for part in arguments.split(",")]
+    return name, ctypes.CFUNCTYPE(restype, *types)
+
+
+def plain_field(declaration: str, structs: dict[str, type]):
+    type_name, star, name, length = FIELD.match(declaration).groups()
+    if star or is_pointer(type_name):
+        return name, ctypes.c_void_p
+    base = type_of(type_name, structs)
+    if length is None:
+        return name, base
+    return name, base * (int(length) if length.isdigit() else constants()[length])
+
+
+def field_of(declaration: str, structs: dict[str, type]):
+    match = FUNCTION.match(declaration)
+    return function_field(match, structs) if match else plain_field(declaration, structs)
+
+
+@cache
+def structs() -> dict[str, type]:
+    """Every struct of the header as a ctypes.Structure, by name."""
+    found: dict[str, type] = {}
+    for name, body in STRUCT.findall(header_text()):
+        declarations = [part.strip() for part in body.split(";") if part.strip()]
+        fields = [field_of(declaration, found) for declaration in declarations]
+        found[name] = type(name, (ctypes.Structure,), {"_fields_": fields})
+    return found
