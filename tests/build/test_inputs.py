@@ -140,7 +140,6 @@ def write_other_version(folder, name):
     ("tool", "built"),
     [
         ("gcc", {KERNELS_OBJECT, LIBRARY, "build/engine.so", "build/debug/engine.so"}),
-        ("ld", {LIBRARY, "build/engine.so", "build/debug/engine.so"}),
         ("futhark", {KERNELS, KERNELS_OBJECT, LIBRARY}),
     ],
 )

@@ -27,6 +27,10 @@ CODE_FLAGS = [
 ]
 WARNINGS = ["-Wall", "-Wextra"]
 FATAL_WARNINGS = ["-Werror"]
+C_LIBRARY = (
+    "printf '#include <features.h>\\nglibc __GLIBC__.__GLIBC_MINOR__\\n' | {compiler} -E -P -"
+    " | tail -n 1"
+)
 LINK_FLAGS = [
     "-shared",
     "-pthread",
@@ -66,8 +70,8 @@ def toolchain_version(env):
     lines = [
         tool_version(env, env["CC"], "--version"),
         tool_version(env, env["CXX"], "--version"),
-        tool_version(env, "ld", "--version"),
-        os.confstr("CS_GNU_LIBC_VERSION"),
+        tool_version(env, env["CC"], "-Wl,--version"),
+        tool_version(env, "sh", "-c", C_LIBRARY.format(compiler=shlex.quote(env["CC"]))),
     ]
     return " | ".join(line or "absent" for line in lines)
 
