@@ -99,6 +99,11 @@ return function(Loop)
     if num_states == 0 then
       return C.GLM_OK
     end
+    var missing = 0
+    for i = 0, num_states do
+      missing = missing + self:missing_pages(states[i], states[i].tokens.size + num_steps)
+    end
+    status.try(self:check_room(missing, message))
     for i = 0, num_states do
       status.try(self:prepare_batch_state(states[i], &sampling[i], num_steps, message))
     end

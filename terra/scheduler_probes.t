@@ -16,6 +16,7 @@ local LedgerRanks = ledger.LedgerRanks
 local Loop = loop.Loop(LedgerRanks)
 local Scheduler = advance.Scheduler
 
+local prefill_step_tokens = 8192
 local probes = {}
 
 local function delegate(prefix, methods, names, open)
@@ -200,6 +201,7 @@ local terra long_request(context : int32, num_steps : int32, tokens : &int32) : 
   wanted.prompt = tokens
   wanted.prompt_length = context
   wanted.max_tokens = num_steps
+  wanted.ignore_eos = 1
   return wanted
 end
 
@@ -222,7 +224,7 @@ local terra add_long_sequences(self : &Scheduler, limits : &request.Limits, num_
       for position = 0, context do
         tokens[position] = (i + position) % 1000
       end
-      var wanted = long_request(context, num_steps + 1, tokens)
+      var wanted = long_request(context, num_steps, tokens)
       var item : &scheduler.Sequence
       code = request.copy(&wanted, &model, limits, &item, message)
       if code == C.GLM_OK then
@@ -251,12 +253,17 @@ local terra measure_plans(self : &Scheduler, num_sequences : int32, num_steps : 
   return C.GLM_OK
 end
 
+local terra most_outputs(num_sequences : int32, context : int32, num_steps : int32) : int32
+  return num_steps + 2 * num_sequences * (context + prefill_step_tokens) / prefill_step_tokens
+end
+
 terra probes.scheduler_measure_plan(num_sequences : int32, context : int32, num_steps : int32, times_ns : &int64, message : &C.glm_message) : int32
+  var num_outputs = most_outputs(num_sequences, context, num_steps)
   var o : LedgerOptions
   o.page_size = 16
-  o.max_seq = context + num_steps + 1
+  o.max_seq = context + num_outputs
   o.max_batch = num_sequences
-  o.max_step_tokens = 8192
+  o.max_step_tokens = prefill_step_tokens
   o.max_logit_rows = num_sequences
   o.vocab_size = 151552
   var shape = shape_of(&o)
@@ -276,7 +283,7 @@ terra probes.scheduler_measure_plan(num_sequences : int32, context : int32, num_
   var self : Scheduler
   var code = self:init(&chosen, &step, message)
   if code == C.GLM_OK then
-    code = add_long_sequences(&self, &limits, num_sequences, context, num_steps + 1, message)
+    code = add_long_sequences(&self, &limits, num_sequences, context, num_outputs, message)
   end
   if code == C.GLM_OK then
     code = measure_plans(&self, num_sequences, num_steps, times_ns, message)

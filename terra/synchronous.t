@@ -1,5 +1,4 @@
 local abi = require("terra.abi")
-local pages = require("terra.pages")
 local request = require("terra.request")
 local scheduler = require("terra.scheduler")
 local sequence = require("terra.sequence")
@@ -7,7 +6,6 @@ local status = require("terra.status")
 local C = abi.C
 
 local Sequence = sequence.Sequence
-local none = pages.none
 
 local terra smaller(a : int32, b : int32) : int32
   return terralib.select(a < b, a, b)
@@ -55,14 +53,24 @@ return function(Loop)
     request.delete_sequence(item)
   end
 
-  terra Loop:grow_state(item : &Sequence, num_tokens : int32, message : &C.glm_message) : int32
+  terra Loop:missing_pages(item : &Sequence, num_tokens : int32) : int32
+    var missing = self.scheduler:pages_for(num_tokens) - [int32](item.pages.size)
+    return terralib.select(missing > 0, missing, 0)
+  end
+
+  terra Loop:check_room(num_pages : int32, message : &C.glm_message) : int32
     var pool = &self.scheduler.pool
-    while item.pages.size * self.options.page_size < num_tokens do
-      var page = pool:acquire()
-      if page == none then
-        return status.fail(message, C.GLM_OUT_OF_MEMORY, "a state of %d tokens needs page %lld, all %d pages of the pool are in use", num_tokens, item.pages.size + 1, pool.num_pages)
-      end
-      self.scheduler:push_page(item, page)
+    if num_pages > pool:num_available() then
+      return status.fail(message, C.GLM_OUT_OF_MEMORY, "%d more pages are needed, %d of the pool's %d are not in use", num_pages, pool:num_available(), pool.num_pages)
+    end
+    return C.GLM_OK
+  end
+
+  terra Loop:grow_state(item : &Sequence, num_tokens : int32, message : &C.glm_message) : int32
+    var missing = self:missing_pages(item, num_tokens)
+    status.try(self:check_room(missing, message))
+    for i = 0, missing do
+      self.scheduler:push_page(item, self.scheduler.pool:acquire())
     end
     return C.GLM_OK
   end

@@ -1,0 +1,180 @@
+"""The probes of the debug build: functions of engine.so that only tests call.
+
+`GLM_PROBE_LIBRARY` names another library that has them.
+"""
+
+import ctypes
+import os
+from functools import cache
+from pathlib import Path
+
+from glm_engine import abi
+
+ROOT = Path(__file__).resolve().parents[2]
+DEBUG_LIBRARY = ROOT / "build" / "debug" / "engine.so"
+ALL_BITS = 2**64 - 1
+
+MESSAGE = ctypes.POINTER(abi.Message)
+INT32_ARRAY = ctypes.POINTER(ctypes.c_int32)
+INT64_ARRAY = ctypes.POINTER(ctypes.c_int64)
+FLOAT_ARRAY = ctypes.POINTER(ctypes.c_float)
+STATE = ctypes.c_void_p
+STATES = ctypes.POINTER(ctypes.c_void_p)
+HANDLE = ctypes.c_void_p
+INT32 = ctypes.c_int32
+
+LEDGER_FIELDS = (
+    "num_pages",
+    "page_size",
+    "max_seq",
+    "max_batch",
+    "max_step_tokens",
+    "prefill_chunk",
+    "max_logit_rows",
+    "max_queue",
+    "prefix_cache",
+    "vocab_size",
+    "eos_token",
+    "is_manual",
+)
+
+
+class LedgerOptions(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_int32) for name in LEDGER_FIELDS]
+
+
+FUNCTIONS = {
+    "page_pool_open": (HANDLE, INT32, INT32, ctypes.c_uint64, MESSAGE),
+    "page_pool_close": (None, HANDLE),
+    "page_pool_counts": (None, HANDLE, INT64_ARRAY),
+    "page_pool_move": (None, HANDLE, INT32, INT32_ARRAY, INT32_ARRAY),
+    "page_pool_acquire": (INT32, HANDLE),
+    "page_pool_retain": (None, HANDLE, INT32),
+    "page_pool_release": (None, HANDLE, INT32),
+    "page_pool_find": (INT32, HANDLE, INT32, INT32_ARRAY),
+    "page_pool_register": (INT32, HANDLE, INT32, INT32, INT32_ARRAY),
+    "page_pool_drop_cache": (None, HANDLE),
+    "page_pool_plan_resize": (INT32, HANDLE, INT32),
+    "page_pool_commit_resize": (None, HANDLE, INT32, INT32),
+    "page_pool_is_consistent": (ctypes.c_bool, HANDLE),
+    "page_pool_is_cached": (ctypes.c_bool, HANDLE, INT32),
+    "count_loop_iterations": (INT32, INT32, INT32, INT32_ARRAY),
+    "count_stepped_iterations": (INT32, INT32, INT32, INT32),
+    "ledger_open": (HANDLE, ctypes.POINTER(LedgerOptions), MESSAGE),
+    "ledger_close": (None, HANDLE),
+    "ledger_fail_at": (None, HANDLE, INT32, INT32, ctypes.c_bool),
+    "ledger_is_consistent": (ctypes.c_bool, HANDLE),
+    "ledger_iterate": (None, HANDLE),
+    "ledger_submit": (
+        INT32,
+        HANDLE,
+        ctypes.POINTER(abi.RequestStruct),
+        ctypes.POINTER(ctypes.c_uint64),
+        MESSAGE,
+    ),
+    "ledger_cancel": (INT32, HANDLE, ctypes.c_uint64, MESSAGE),
+    "ledger_preempt": (INT32, HANDLE, ctypes.c_uint64, MESSAGE),
+    "ledger_poll": (INT32, HANDLE, ctypes.POINTER(abi.EventStruct), INT32, INT32_ARRAY),
+    "ledger_wait": (INT32, HANDLE, ctypes.c_int64),
+    "ledger_event_fd": (INT32, HANDLE),
+    "ledger_info": (None, HANDLE, ctypes.POINTER(abi.InfoStruct)),
+    "ledger_resize_pool": (INT32, HANDLE, INT32, MESSAGE),
+    "ledger_prefill": (
+        INT32,
+        HANDLE,
+        INT32_ARRAY,
+        INT32,
+        ctypes.c_bool,
+        FLOAT_ARRAY,
+        STATES,
+        MESSAGE,
+    ),
+    "ledger_decode_step": (INT32, HANDLE, STATE, INT32, FLOAT_ARRAY, MESSAGE),
+    "ledger_run_batch_decode": (
+        INT32,
+        HANDLE,
+        INT32,
+        STATES,
+        ctypes.POINTER(abi.SamplingStruct),
+        INT32,
+        INT32_ARRAY,
+        MESSAGE,
+    ),
+    "ledger_free_state": (None, HANDLE, STATE),
+    "request_default": (None, ctypes.POINTER(abi.RequestStruct)),
+    "scheduler_measure_plan": (INT32, INT32, INT32, INT32, INT64_ARRAY, MESSAGE),
+}
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """The library with the probes, its functions declared."""
+    path = Path(os.environ.get("GLM_PROBE_LIBRARY", DEBUG_LIBRARY))
+    if not path.exists():
+        raise FileNotFoundError(f"{path} is not there: run `scons engine` first")
+    loaded = ctypes.CDLL(str(path))
+    for name, (result, *arguments) in FUNCTIONS.items():
+        function = getattr(loaded, name)
+        function.restype = result
+        function.argtypes = arguments
+    return loaded
+
+
+def int32s(values) -> ctypes.Array:
+    return (ctypes.c_int32 * len(values))(*values)
+
+
+class PagePool:
+    """The engine's page pool, alone."""
+
+    def __init__(self, capacity: int, page_size: int, hash_mask: int = ALL_BITS):
+        self.library = library()
+        message = abi.Message()
+        self.handle = self.library.page_pool_open(capacity, page_size, hash_mask, message)
+        if not self.handle:
+            raise ValueError(message.text.decode())
+
+    def close(self) -> None:
+        self.library.page_pool_close(self.handle)
+
+    def counts(self) -> tuple[int, int, int, int, int]:
+        """Pages in all, free, owned, cached; evictions so far."""
+        values = (ctypes.c_int64 * 5)()
+        self.library.page_pool_counts(self.handle, values)
+        return tuple(values)
+
+    def acquire(self) -> int:
+        return self.library.page_pool_acquire(self.handle)
+
+    def retain(self, page: int) -> None:
+        self.library.page_pool_retain(self.handle, page)
+
+    def release(self, page: int) -> None:
+        self.library.page_pool_release(self.handle, page)
+
+    def find(self, parent: int, tokens) -> int:
+        return self.library.page_pool_find(self.handle, parent, int32s(tokens))
+
+    def register(self, page: int, parent: int, tokens) -> int:
+        return self.library.page_pool_register(self.handle, page, parent, int32s(tokens))
+
+    def drop_cache(self) -> None:
+        self.library.page_pool_drop_cache(self.handle)
+
+    def resize(self, num_pages: int) -> dict[int, int]:
+        """Compact into `num_pages`; returns where the moved pages went."""
+        count = self.library.page_pool_plan_resize(self.handle, num_pages)
+        moves = dict(self.move(index) for index in range(count))
+        self.library.page_pool_commit_resize(self.handle, num_pages, count)
+        return moves
+
+    def move(self, index: int) -> tuple[int, int]:
+        source, destination = ctypes.c_int32(), ctypes.c_int32()
+        self.library.page_pool_move(self.handle, index, source, destination)
+        return source.value, destination.value
+
+    def is_consistent(self) -> bool:
+        return self.library.page_pool_is_consistent(self.handle)
+
+    def is_cached(self, page: int) -> bool:
+        return self.library.page_pool_is_cached(self.handle, page)
