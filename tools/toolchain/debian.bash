@@ -17,8 +17,20 @@ debian_keyring() {
       return
     fi
   done
-  echo "no Debian archive keyring in /usr/share/keyrings: install the package debian-archive-keyring" >&2
-  return 1
+}
+
+debian_obstacle() {
+  if ! type -P apt-get >/dev/null || ! type -P dpkg-deb >/dev/null; then
+    printf 'apt-get and dpkg-deb are not here'
+  elif [[ -z $(debian_keyring) ]]; then
+    printf 'no Debian archive keyring in /usr/share/keyrings (package debian-archive-keyring)'
+  elif [[ -z $(debian_archives) ]]; then
+    printf 'the apt sources name no Debian archive (GLM_DEBIAN_ARCHIVE may name one)'
+  fi
+}
+
+debian_reachable() {
+  [[ -z $(debian_obstacle) ]]
 }
 
 write_apt_configuration() {

@@ -16,7 +16,7 @@ say() {
 }
 
 fail() {
-  printf 'tools/develop: %s\n' "$1" >&2
+  printf 'tools/develop: %s\n' "$*" >&2
   exit 1
 }
 
@@ -82,6 +82,10 @@ bring_compiler_and_python() {
   if [[ -n $python && -n $cc ]]; then
     return
   fi
+  if ! debian_reachable; then
+    fail "expected gcc, g++ and Python 3.11 or 3.12 on PATH, found gcc: ${cc:-none that works}," \
+      "Python: ${python:-none that fits}; $(debian_obstacle)"
+  fi
   machine=$(packages_folder machine)
   bring_packages machine "gcc 12 and Python 3.11 from Debian" "$machine"
   cc=$machine/bin/gcc
@@ -97,8 +101,52 @@ compiler_works() {
 }
 
 bring_futhark() {
-  futhark=$(packages_folder futhark)
-  bring_packages futhark "Futhark 0.25.27 and pip from Debian" "$futhark"
+  if debian_reachable; then
+    futhark=$(packages_folder futhark)
+    bring_packages futhark "Futhark 0.25.27 and pip from Debian" "$futhark"
+    return
+  fi
+  futhark=$home/futhark-$(printf '%s %s' "$root" "$(type -P futhark)" | digest)
+  [[ -d $futhark ]] && return
+  stage "Futhark and pip of this machine" adopt_machine_futhark "$work/tree"
+  adopt "$futhark"
+}
+
+futhark_version() {
+  if type -P futhark >/dev/null; then
+    futhark --version | sed -n '1s/^Futhark \([0-9.]*[0-9]\).*/\1/p'
+  fi
+}
+
+bundled_pip() {
+  "$1" - <<'END'
+import ensurepip
+import pathlib
+
+folders = [pathlib.Path(ensurepip.__file__).parent / "_bundled", pathlib.Path("/usr/share/python-wheels")]
+print(*sorted(str(wheel) for folder in folders for wheel in folder.glob("pip-*.whl"))[:1])
+END
+}
+
+adopt_machine_futhark() {
+  local tree=$1 python wheel found
+  found=$(futhark_version)
+  if [[ ! $found =~ ^0\.25\.([0-9]+)$ ]] || ((BASH_REMATCH[1] < 27)); then
+    echo "expected futhark 0.25.27 or a later 0.25 on PATH, found '${found:-none}'; $(debian_obstacle)"
+    return 1
+  fi
+  python=$(machine_python) || {
+    echo "expected Python 3.11 or 3.12 on PATH, found none that fits; $(debian_obstacle)"
+    return 1
+  }
+  wheel=$(bundled_pip "$python") || wheel=
+  if [[ ! -r $wheel ]]; then
+    echo "expected $python to bring pip's wheel (ensurepip), found none; $(debian_obstacle)"
+    return 1
+  fi
+  mkdir -p "$tree/bin" "$tree/usr/share/python-wheels"
+  ln -s "$(type -P futhark)" "$tree/bin/futhark"
+  cp "$wheel" "$tree/usr/share/python-wheels/"
 }
 
 bring_base() {
@@ -189,8 +237,8 @@ remove_unused() {
 
 check_machine() {
   local tool
-  for tool in apt-get dpkg-deb flock sha256sum awk; do
-    type -P "$tool" >/dev/null || fail "needs $tool, which Debian and Ubuntu have; elsewhere use: nix develop -c COMMAND"
+  for tool in flock sha256sum awk sed find; do
+    type -P "$tool" >/dev/null || fail "needs $tool on PATH"
   done
   [[ $(uname -sm) == "Linux x86_64" ]] || fail "is made for Linux on x86_64, this is $(uname -sm)"
 }
