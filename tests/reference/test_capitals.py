@@ -8,7 +8,14 @@ from tests.reference import compare
 from tests.reference.capitals import CAPITALS, capital_texts, countries, prompts, tokenizer
 from tests.reference.cases import CAPITALS_NAME
 from tests.reference.checkpoint import read_checkpoint
-from tests.reference.golden import Split, has_pytorch, load_golden
+from tests.reference.golden import (
+    ONE_RANK,
+    Split,
+    compute_golden,
+    has_pytorch,
+    load_golden,
+    stored_logits,
+)
 from tests.reference.model import ExpertLayout, Options, ReferenceModel
 from tests.reference.models import directory_hash
 from tests.reference.variants import Variant
@@ -32,7 +39,7 @@ REJECTED = [
     Variant.GATE_UP_SWAPPED,
     Variant.SKIPS_OLDEST_KEY,
 ]
-SPLITS = [Split(), *(Split(size, layout) for size in (2, 4, 8) for layout in ExpertLayout)]
+SPLITS = [ONE_RANK, *(Split(size, layout) for size in (2, 4, 8) for layout in ExpertLayout)]
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +47,7 @@ def checkpoint():
     return read_checkpoint(CAPITALS)
 
 
-def model_at(checkpoint, split: Split = SPLITS[0], variant: Variant = Variant.CORRECT):
+def model_at(checkpoint, split: Split = ONE_RANK, variant: Variant = Variant.CORRECT):
     options = Options(np.float32, split.world_size, split.expert_layout, variant)
     return ReferenceModel(checkpoint, options)
 
@@ -53,9 +60,16 @@ def test_golden_file_was_made_from_this_checkpoint():
     assert [golden[f"text.{number}"].tolist() for number in range(len(texts))] == texts
 
 
+@pytest.mark.skipif(not has_pytorch(), reason="PyTorch is not installed")
+def test_stored_logits_are_what_transformers_gives_now():
+    stored, computed = stored_logits(CAPITALS_NAME), compute_golden(CAPITALS_NAME, CAPITALS)
+    now = [computed[f"logits.{ONE_RANK.label}.{number}"] for number in stored]
+    compare.assert_end_to_end(now, list(stored.values()), compare.Kind.CAPITALS_FLOAT32)
+
+
 @pytest.mark.parametrize("split", SPLITS, ids=lambda split: split.label)
 def test_numpy_stays_within_the_limits_at_every_split(checkpoint, split):
-    if split != SPLITS[0] and not has_pytorch():
+    if split != ONE_RANK and not has_pytorch():
         pytest.skip("PyTorch is not installed: nothing independent to compare this split with")
     check_logits(model_at(checkpoint, split).logits, CAPITALS_NAME, CAPITALS, split)
 
