@@ -6,17 +6,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glm_engine.engine import Engine
-from tests.engine.running import open_engine
-from tests.golden_checks import check_logits
+from glm_engine.engine import Engine, Request
+from tests.engine.running import open_engine, run_requests
+from tests.golden_checks import check_logits, numpy_logits
 from tests.reference.capitals import CAPITALS
-from tests.reference.cases import CAPITALS_NAME, CASES, case_is_quantised, texts_of, world_sizes
+from tests.reference.cases import (
+    CAPITALS_NAME,
+    CASES,
+    case_is_quantised,
+    kind_of,
+    texts_of,
+    world_sizes,
+)
 from tests.reference.compare import Kind, assert_end_to_end
 from tests.reference.golden import Split
 from tests.reference.model import ExpertLayout
 
 MAX_LOGIT_ROWS = 256
 PROMPT_TOKENS = 5
+NUM_NEW_TOKENS = 6
 SPLITS = [
     (name, Split(world_size, layout))
     for name in CASES
@@ -75,3 +83,21 @@ def test_unquantised_logits_do_not_depend_on_the_number_of_ranks(name, split, ch
     with open_engine(directory, split, max_logit_rows=MAX_LOGIT_ROWS) as engine:
         shared = [prefill_logits(engine, text) for text in texts]
     assert_end_to_end(shared, alone, Kind.UNQUANTISED_FLOAT32, f"{name} at {split.label}")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_requests_in_flight_together_give_the_references_logits(name, checkpoint_of):
+    directory, prompts = checkpoint_of(name), [text for text in texts_of(name) if len(text) < 64]
+    options = {"page_size": 4, "prefill_chunk": 7, "max_batch": 8}
+    with open_engine(directory, **options) as engine:
+        logits = [np.zeros((NUM_NEW_TOKENS, engine.vocab_size), dtype=np.float32) for _ in prompts]
+        requests = [
+            Request(prompt, NUM_NEW_TOKENS, ignore_eos=True, logits=rows, logits_capacity=len(rows))
+            for prompt, rows in zip(prompts, logits, strict=True)
+        ]
+        finished = run_requests(engine, requests)
+    texts = [
+        [*prompt, *result.tokens[:-1]] for prompt, result in zip(prompts, finished, strict=True)
+    ]
+    expected = [rows[-NUM_NEW_TOKENS:] for rows in numpy_logits(directory, texts)]
+    assert_end_to_end(logits, expected, kind_of(name), name)
