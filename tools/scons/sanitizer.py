@@ -19,7 +19,11 @@ RUNS = 200_000
 LIMITS = ["-seed=1", "-max_len=65536", "-timeout=20", "-rss_limit_mb=4096", "-verbosity=1"]
 SANITIZE = "-g -O1 -fno-omit-frame-pointer -fsanitize=address"
 COMPILE_IR = f"$CLANG {SANITIZE},fuzzer-no-link -fPIC -Wno-override-module -c -o $TARGET $SOURCE"
-LINK_IR = "$CLANG -shared -fsanitize=address -shared-libasan -o $TARGET $SOURCE -lm -ldl"
+LINK_IR = (
+    "$CLANG -shared -fsanitize=address -shared-libasan -Wl,-soname,${TARGET.file} "
+    "-Wl,-rpath,$RUN_PATH -o $TARGET $SOURCE -lm -ldl"
+)
+RUN_PATH = "'$$ORIGIN:$$ORIGIN/..'"
 LINK_PROGRAM = (
     f"$CLANG {SANITIZE},fuzzer $NATIVE_INCLUDES $( -ffile-prefix-map=${{Dir('#').abspath}}=. $) "
     "-o $TARGET $SOURCES -lm -ldl -lpthread"
@@ -55,7 +59,7 @@ def sanitized_engine(env, folder, source):
     env.Requirement(marked, "clang", None if env["CLANG"] else "clang is not on the PATH")
     depend_on_script(env, marked, "sanitizer.py")
     code = env.SanitizedObject(f"{folder}/engine.o", marked)
-    library = env.SanitizedLibrary(f"{folder}/engine.so", code)
+    library = env.SanitizedLibrary(f"{folder}/engine.so", code, RUN_PATH=RUN_PATH)
     for node in (code, library):
         depend_on_version(env, node, "clang", env["CLANG_VERSION"])
     return [*code, *library]
