@@ -1,0 +1,42 @@
+"""Load, 50 requests, free, from C: no error, and under valgrind no leak."""
+
+import shutil
+import subprocess
+
+import pytest
+
+from tests.engine.probes import DEBUG_LIBRARY, ROOT
+from tests.reference.capitals import CAPITALS
+
+SOAK = ROOT / "build" / "tests" / "soak"
+RELEASE_LIBRARY = ROOT / "build" / "engine.so"
+NUM_REQUESTS = 50
+VALGRIND = [
+    "valgrind",
+    "--quiet",
+    "--error-exitcode=99",
+    "--leak-check=full",
+    "--errors-for-leak-kinds=definite,indirect,possible",
+    "--child-silent-after-fork=yes",
+]
+
+
+def run_soak(*, library, world_size, wrapper=()):
+    command = [*wrapper, SOAK, library, CAPITALS, NUM_REQUESTS, world_size]
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert f"finished {NUM_REQUESTS} " in done.stdout
+    return done
+
+
+@pytest.mark.parametrize("library", [RELEASE_LIBRARY, DEBUG_LIBRARY], ids=["release", "debug"])
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_fifty_requests_from_c(library, world_size):
+    run_soak(library=library, world_size=world_size)
+
+
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not on the path")
+@pytest.mark.timeout(900)
+def test_fifty_requests_under_valgrind_leave_nothing():
+    done = run_soak(library=RELEASE_LIBRARY, world_size=1, wrapper=VALGRIND)
+    assert done.stderr == ""
