@@ -171,6 +171,9 @@ local Loop = terralib.memoize(function(RankGroup)
   end
 
   terra Loop:free()
+    if self.ranks == nil then
+      return
+    end
     self:stop()
     for i = 0, self.submissions.size do
       request.delete_sequence(self.submissions.data[i])
