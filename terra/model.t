@@ -27,6 +27,8 @@ local struct Model {
   has_weights : bool
   num_parameters : int64
   num_skipped_parameters : int64
+  tensor_bytes : int64
+  skipped_tensor_bytes : int64
 }
 model.Model = Model
 
@@ -41,6 +43,8 @@ terra Model:init()
   self.has_weights = false
   self.num_parameters = 0
   self.num_skipped_parameters = 0
+  self.tensor_bytes = 0
+  self.skipped_tensor_bytes = 0
 end
 
 terra Model:close()
@@ -141,11 +145,17 @@ terra Model:read_weights(checks_scales : bool, message : &C.glm_message) : int32
   end
   self.num_parameters = validator.num_parameters
   self.num_skipped_parameters = validator.num_skipped_parameters
+  self.tensor_bytes = validator.tensor_bytes
+  self.skipped_tensor_bytes = validator.skipped_tensor_bytes
   return C.GLM_OK
 end
 
 terra Model:assume_weights()
   self.types:fill(&self.modules)
+  self.num_parameters = self:count_expected(false)
+  self.num_skipped_parameters = self:count_expected(true)
+  self.tensor_bytes = self:expected_bytes(false)
+  self.skipped_tensor_bytes = self:expected_bytes(true)
 end
 
 terra Model:read(path : rawstring, checks_scales : bool, message : &C.glm_message) : int32

@@ -55,6 +55,36 @@ problems.add = macro(function(target, code, file, tensor, format, ...)
   end
 end)
 
+local shown_problems = 3
+
+terra Problem:append_to(target : rawstring, capacity : int64, used : int64, separator : rawstring) : int64
+  if used >= capacity then
+    return used
+  end
+  var colon = ": "
+  if self.tensor[0] == 0 then
+    colon = ""
+  end
+  return used + C.snprintf(
+    target + used, capacity - used, "%s%s: %s%s%s",
+    separator, &self.file[0], &self.tensor[0], colon, &self.text[0]
+  )
+end
+
+terra Problems:describe(directory : rawstring, target : rawstring, capacity : int64)
+  var used : int64 = C.snprintf(target, capacity, "%.256s", directory)
+  if self.total > shown_problems then
+    used = used + C.snprintf(target + used, capacity - used, " (%lld problems, the first are)", self.total)
+  end
+  var separator = ": "
+  for i = 0, self.list.size do
+    if i < shown_problems then
+      used = self.list:at(i):append_to(target, capacity, used, separator)
+      separator = "; "
+    end
+  end
+end
+
 terra Problems:report(directory : rawstring, message : &C.glm_message) : int32
   if self.total == 0 then
     return C.GLM_OK
@@ -62,27 +92,10 @@ terra Problems:report(directory : rawstring, message : &C.glm_message) : int32
   if self.list.size == 0 then
     return status.fail(message, C.GLM_OUT_OF_MEMORY, "%s: out of memory while problems were written down", directory)
   end
-  var first = self.list:at(0)
-  var more : int8[64]
-  more[0] = 0
-  if self.total > 1 then
-    C.snprintf(&more[0], 64, " (and %lld more problems)", self.total - 1)
+  if message ~= nil then
+    self:describe(directory, &message.text[0], C.GLM_MESSAGE_CAPACITY)
   end
-  var colon = ": "
-  if first.tensor[0] == 0 then
-    colon = ""
-  end
-  return status.fail(
-    message,
-    first.status,
-    "%.300s/%s: %s%s%s%s",
-    directory,
-    &first.file[0],
-    &first.tensor[0],
-    colon,
-    &first.text[0],
-    &more[0]
-  )
+  return self.list:at(0).status
 end
 
 return problems

@@ -228,6 +228,23 @@ terra Checkpoint:collect_shards(document : &json.Document, map : &json.Node) : b
   return true
 end
 
+local terra compare_files(left : &opaque, right : &opaque) : int32
+  return C.strcmp([&Shard](left).file, [&Shard](right).file)
+end
+
+terra Checkpoint:sort_shards() : bool
+  if self.shards.size > 1 then
+    C.qsort(self.shards.data, self.shards.size, sizeof(Shard), compare_files)
+  end
+  self.shard_by_file:clear()
+  for i = 0, self.shards.size do
+    if not self.shard_by_file:insert(text.slice(self.shards:at(i).file), i) then
+      return false
+    end
+  end
+  return true
+end
+
 terra Checkpoint:match_entry(entry : &json.Node)
   var shard_index = @self.shard_by_file:find(entry.string)
   var shard = self.shards:at(shard_index)
@@ -269,7 +286,7 @@ terra Checkpoint:read_indexed(document : &json.Document, contents : Slice, messa
   if map == nil then
     return C.GLM_INVALID_CHECKPOINT
   end
-  if not self:collect_shards(document, map) then
+  if not self:collect_shards(document, map) or not self:sort_shards() then
     return self:out_of_memory(message)
   end
   status.try(self:read_shards(message))

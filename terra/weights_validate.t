@@ -19,6 +19,8 @@ local struct Validator {
   types : &layout.WeightTypes
   num_parameters : int64
   num_skipped_parameters : int64
+  tensor_bytes : int64
+  skipped_tensor_bytes : int64
 }
 
 local complain = macro(function(self, file, tensor, format, ...)
@@ -180,16 +182,21 @@ terra Validator:account(view : &TensorView)
       complain(self, self.checkpoint:file_of(view), view.name, "nothing in the model uses this tensor")
     end
   end
-  if is_parameter(view) and view.is_skipped then
-    self.num_skipped_parameters = self.num_skipped_parameters + view:num_elements()
-  elseif is_parameter(view) then
-    self.num_parameters = self.num_parameters + view:num_elements()
+  var num_elements = terralib.select(is_parameter(view), view:num_elements(), [int64](0))
+  if view.is_skipped then
+    self.num_skipped_parameters = self.num_skipped_parameters + num_elements
+    self.skipped_tensor_bytes = self.skipped_tensor_bytes + view.bytes
+  else
+    self.num_parameters = self.num_parameters + num_elements
+    self.tensor_bytes = self.tensor_bytes + view.bytes
   end
 end
 
 terra Validator:check_all()
   self.num_parameters = 0
   self.num_skipped_parameters = 0
+  self.tensor_bytes = 0
+  self.skipped_tensor_bytes = 0
   for i = 0, self.list.list.size do
     var module = self.list.list:at(i)
     if not module.is_skipped then
