@@ -7,6 +7,7 @@ local threads = require("terra.threads")
 local C = abi.C
 
 local Sequence = sequence.Sequence
+local endless_ns = 1000000000LL * 1000000000LL
 
 return function(Loop)
   local terra engine_thread(argument : &opaque) : &opaque
@@ -148,7 +149,7 @@ return function(Loop)
 
   terra Loop:wait(timeout_ns : int64) : int32
     var time_ns : int64 = 0
-    if timeout_ns >= 0 then
+    if timeout_ns >= 0 and timeout_ns < endless_ns then
       time_ns = threads.now_ns() + timeout_ns
     end
     self:lock()
