@@ -8,6 +8,10 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 
 
+def pytest_addoption(parser) -> None:
+    parser.addoption("--device-kind", default="cpu", help="backend that tests/native runs on")
+
+
 def pytest_report_header() -> str:
     from tests.shapes import seed_note
 

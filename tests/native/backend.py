@@ -16,6 +16,7 @@ from tests.native.header import constants, structs
 POISON = 0xA5
 LIBRARY_VARIABLE = "GLM_BACKEND_LIBRARY_DIR"
 DTYPES = {0: np.dtype(np.float32), 1: np.dtype(np.uint16), 2: np.dtype(np.uint8)}
+ARGUMENTS = {"save_pages": "transfer_pages", "restore_pages": "transfer_pages"}
 F32, BF16, FP8 = 0, 1, 2
 LINEAR, GATE_UP, TABLE = 0, 1, 2
 
@@ -96,6 +97,7 @@ class Device:
     def __init__(self, backend: Backend, num_threads: int, rank: int, world_size: int, group):
         self.table = backend.table
         self.blocks: list[ctypes.c_void_p] = []
+        self.group = group
         options = structs()["glm_device_options"](
             ctypes.sizeof(structs()["glm_device_options"]),
             rank,
@@ -104,9 +106,7 @@ class Device:
             group.value if group is not None else None,
         )
         self.handle, message = ctypes.c_void_p(), structs()["glm_message"]()
-        status = self.table.device_open(
-            address(options), address(self.handle), address(message)
-        )
+        status = self.table.device_open(address(options), address(self.handle), address(message))
         raise_for(status, message)
         self.info = structs()["glm_device_info"]()
         self.info.struct_size = ctypes.sizeof(self.info)
@@ -157,6 +157,20 @@ class Device:
         self.check(self.table.synchronise(self.handle))
         return array
 
+    def matrix_bytes(self, struct) -> int:
+        size = ctypes.c_int64()
+        status = self.table.matrix_bytes(address(struct), address(size))
+        if status:
+            raise BackendError(status, "matrix_bytes")
+        return size.value
+
+    def page_bytes(self, struct) -> int:
+        size = ctypes.c_int64()
+        status = self.table.kv_page_bytes(address(struct), address(size))
+        if status:
+            raise BackendError(status, "kv_page_bytes")
+        return size.value
+
     @property
     def activation_type(self) -> np.dtype:
         return DTYPES[self.info.activation_dtype]
@@ -168,7 +182,8 @@ class Device:
 
     def run(self, operation: str, **fields) -> None:
         """Calls an operation of the table with an argument struct of these fields."""
-        arguments = structs()[f"glm_{operation}_args"](**fields)
+        name = ARGUMENTS.get(operation, operation)
+        arguments = structs()[f"glm_{name}_args"](**fields)
         self.check(getattr(self.table, operation)(self.handle, address(arguments)))
 
 
@@ -191,30 +206,34 @@ class Matrix:
     """A matrix placed on the device: `struct` is the glm_matrix that operations take."""
 
     def __init__(
-        self, device: Device, values: np.ndarray, dtype: int, role: int = LINEAR, scale=None,
-        bias=None,
+        self,
+        device: Device,
+        values: np.ndarray,
+        dtype: int,
+        role: int = LINEAR,
+        scale: np.ndarray | None = None,
+        bias: np.ndarray | None = None,
     ):
         num_rows, columns = values.shape
         self.struct = structs()["glm_matrix"](dtype, role, num_rows, columns)
-        size = ctypes.c_int64()
-        status = device.table.matrix_bytes(address(self.struct), address(size))
-        device.check(status)
-        self.struct.data = device.empty(size.value).value
+        self.struct.data = device.empty(device.matrix_bytes(self.struct)).value
         if scale is not None:
             self.struct.row_scale = device.empty(4 * num_rows).value
         if bias is not None:
             self.struct.bias = device.empty(4 * num_rows).value
-        self.put(device, values, scale, bias)
+        self.fill(device, self.struct, values, scale, bias)
 
-    def put(self, device: Device, values: np.ndarray, scale, bias) -> None:
-        values = np.ascontiguousarray(values, dtype=DTYPES[self.struct.dtype])
+    @staticmethod
+    def fill(device: Device, struct, values: np.ndarray, scale, bias) -> None:
+        """Places all rows of a matrix whose memory is there."""
+        values = np.ascontiguousarray(values, dtype=DTYPES[struct.dtype])
         scale = None if scale is None else np.ascontiguousarray(scale, dtype=np.float32)
         bias = None if bias is None else np.ascontiguousarray(bias, dtype=np.float32)
         device.run(
             "place_rows",
-            matrix=self.pointer,
+            matrix=address(struct),
             row_begin=0,
-            num_rows=self.struct.rows,
+            num_rows=struct.rows,
             source=values.ctypes.data,
             source_row_stride=values.shape[1],
             scale_source=None if scale is None else scale.ctypes.data,

@@ -1,0 +1,105 @@
+"""Sampling on a device: rows of controls in, drawn tokens and log-probabilities out."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tests.native.backend import Device, constants
+from tests.reference.sampling import Controls
+
+MAX_LOGPROBS = constants()["GLM_MAX_LOGPROBS"]
+FLOATS = (
+    "temperature",
+    "top_p",
+    "min_p",
+    "repetition_penalty",
+    "frequency_penalty",
+    "presence_penalty",
+)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    token_ids: np.ndarray
+    is_finite: np.ndarray
+    logprob: np.ndarray
+    top_ids: np.ndarray
+    top_logprobs: np.ndarray
+    counts: np.ndarray | None
+
+
+def packed(allowed: np.ndarray) -> np.ndarray:
+    """bool [vocab] → uint32 words, bit t % 32 of word t // 32."""
+    padded = np.zeros(-(-len(allowed) // 32) * 32, bool)
+    padded[: len(allowed)] = allowed
+    return np.packbits(padded, bitorder="little").view(np.uint32)
+
+
+def column(device: Device, controls: list[Controls], name: str, dtype) -> int:
+    return device.place(np.array([getattr(each, name) for each in controls], dtype))
+
+
+def bias_fields(device: Device, controls: list[Controls]) -> dict:
+    begin = np.cumsum([0, *(len(each.biases) for each in controls)]).astype(np.int32)
+    pairs = [pair for each in controls for pair in each.biases.items()]
+    return {
+        "num_biases": len(pairs),
+        "bias_begin": device.place(begin),
+        "bias_tokens": device.place(np.array([token for token, _ in pairs], np.int32)),
+        "bias_values": device.place(np.array([value for _, value in pairs], np.float32)),
+    }
+
+
+def mask_fields(device: Device, controls: list[Controls]) -> dict:
+    masks = [packed(each.allowed) for each in controls if each.allowed is not None]
+    used = np.cumsum([each.allowed is not None for each in controls])
+    row = [-1 if each.allowed is None else used[r] - 1 for r, each in enumerate(controls)]
+    return {
+        "num_masks": len(masks),
+        "masks": device.place(np.array(masks, np.uint32)) if masks else None,
+        "mask_row": device.place(np.array(row, np.int32)),
+    }
+
+
+def draw(
+    device: Device,
+    logits: np.ndarray,
+    controls: list[Controls],
+    num_logprobs: list[int] | int = -1,
+    counts: np.ndarray | None = None,
+    count_row: list[int] | int = -1,
+) -> Drawn:
+    """One draw for each row of logits [rows, vocab]."""
+    num_rows, vocab_size = logits.shape
+    wanted, row = (
+        np.broadcast_to(np.asarray(each, np.int32), num_rows).copy()
+        for each in (num_logprobs, count_row)
+    )
+    placed = None if counts is None else device.place(counts.astype(np.uint32))
+    shapes = {
+        "token_ids": ((num_rows,), np.int32),
+        "is_finite": ((num_rows,), np.int32),
+        "logprob": ((num_rows,), np.float32),
+        "top_ids": ((num_rows, MAX_LOGPROBS), np.int32),
+        "top_logprobs": ((num_rows, MAX_LOGPROBS), np.float32),
+    }
+    outputs = {name: device.output(*shape) for name, shape in shapes.items()}
+    device.run(
+        "sample",
+        num_rows=num_rows,
+        vocab_size=vocab_size,
+        num_count_rows=0 if counts is None else len(counts),
+        logits=device.place(np.asarray(logits, np.float32)),
+        **{name: column(device, controls, name, np.float32) for name in FLOATS},
+        top_k=column(device, controls, "top_k", np.int32),
+        seed=column(device, controls, "seed", np.uint64),
+        position=column(device, controls, "position", np.int32),
+        count_row=device.place(row),
+        num_logprobs=device.place(wanted),
+        counts=placed,
+        **bias_fields(device, controls),
+        **mask_fields(device, controls),
+        **{name: output.block for name, output in outputs.items()},
+    )
+    after = None if counts is None else device.download(placed, counts.shape, np.uint32)
+    return Drawn(*(output.get() for output in outputs.values()), after)

@@ -1,0 +1,126 @@
+"""A paged cache on a device, filled and read through the operations of the table."""
+
+from ctypes import addressof
+from dataclasses import dataclass
+
+import numpy as np
+
+from tests.native import calls as op
+from tests.native.backend import Device, rows, structs
+
+
+@dataclass(frozen=True)
+class Heads:
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+
+    @property
+    def qkv_width(self) -> int:
+        return (self.num_heads + 2 * self.num_kv_heads) * self.head_dim
+
+
+@dataclass(frozen=True)
+class Norms:
+    """Weights of the norm of q and of k, or none."""
+
+    query: np.ndarray | None
+    key: np.ndarray | None
+    epsilon: float = 1e-5
+
+
+@dataclass(frozen=True)
+class Segment:
+    """num_new_tokens rows at the end of context_length positions, in the pages of page_table."""
+
+    context_length: int
+    num_new_tokens: int
+    page_table: tuple[int, ...]
+
+    def positions(self) -> np.ndarray:
+        return np.arange(self.context_length - self.num_new_tokens, self.context_length)
+
+
+class PagedCache:
+    """Poisoned pages, so that a row that reads what was never written shows."""
+
+    def __init__(self, device: Device, heads: Heads, num_layers=1, num_pages=8, page_size=4):
+        self.device, self.heads, self.page_size = device, heads, page_size
+        self.struct = structs()["glm_kv_cache"](
+            device.info.default_kv_dtype,
+            num_layers,
+            num_pages,
+            page_size,
+            heads.num_kv_heads,
+            heads.head_dim,
+        )
+        self.page_bytes = device.page_bytes(self.struct)
+        self.struct.data = device.empty(num_pages * self.page_bytes).value
+
+    @property
+    def pointer(self) -> int:
+        return addressof(self.struct)
+
+    def slots(self, segment: Segment, positions: np.ndarray) -> np.ndarray:
+        pages = np.asarray(segment.page_table, np.int32)[positions // self.page_size]
+        return (pages * self.page_size + positions % self.page_size).astype(np.int32)
+
+    def store(self, qkv, positions, slots, norms: Norms, tables, rotary_dim, layer=0):
+        """norm_rope_store: gives the queries [tokens, num_heads * head_dim]."""
+        cosine, sine = tables
+        width = self.heads.num_heads * self.heads.head_dim
+        query = op.activation_output(self.device, (len(qkv), width))
+        weights = [
+            None if weight is None else self.device.place(np.asarray(weight, np.float32))
+            for weight in (norms.query, norms.key)
+        ]
+        self.device.run(
+            "norm_rope_store",
+            rows=rows(len(qkv)),
+            num_heads=self.heads.num_heads,
+            rotary_dim=rotary_dim,
+            layer=layer,
+            epsilon=norms.epsilon,
+            query_norm=weights[0],
+            key_norm=weights[1],
+            cosine=cosine.block,
+            sine=sine.block,
+            positions=self.device.place(np.asarray(positions, np.int32)),
+            slots=self.device.place(np.asarray(slots, np.int32)),
+            qkv=self.device.activation(qkv),
+            query=query.block,
+            cache=self.pointer,
+        )
+        return op.activation_values(query)
+
+    def attend(self, query, segments: list[Segment], num_decode=0, layer=0):
+        """attention over the segments, whose rows follow each other in `query`."""
+        begins = np.cumsum([0, *(each.num_new_tokens for each in segments)]).astype(np.int32)
+        stride = max([1, *(len(each.page_table) for each in segments)])
+        table = np.zeros((max(1, len(segments)), stride), np.int32)
+        table_row = np.arange(len(segments), dtype=np.int32)[::-1].copy()
+        for row, segment in zip(table_row, segments, strict=True):
+            table[row, : len(segment.page_table)] = segment.page_table
+        lengths = np.array([each.context_length for each in segments], np.int32)
+        output = op.activation_output(self.device, query.shape)
+        self.device.run(
+            "attention",
+            rows=rows(len(query), num_decode),
+            segments=structs()["glm_segments"](
+                len(segments),
+                num_decode,
+                self.device.place(begins),
+                self.device.place(lengths),
+                self.device.place(table_row),
+                self.device.place(table),
+                stride,
+                len(table),
+            ),
+            num_heads=self.heads.num_heads,
+            layer=layer,
+            scale=self.heads.head_dim**-0.5,
+            query=self.device.activation(query),
+            cache=self.pointer,
+            output=output.block,
+        )
+        return op.activation_values(output)

@@ -1,0 +1,194 @@
+"""Wrong arguments: a status and a message that says what was expected, what came and where."""
+
+import ctypes
+
+import numpy as np
+import pytest
+
+from tests.native import calls as op
+from tests.native.backend import (
+    BF16,
+    F32,
+    FP8,
+    TABLE,
+    Backend,
+    BackendError,
+    Matrix,
+    address,
+    constants,
+    rows,
+    structs,
+)
+from tests.native.drawing import draw
+from tests.native.paging import Heads, Norms, PagedCache, Segment
+from tests.reference.sampling import Controls
+
+NAMES = constants()
+
+
+def fails(status, text):
+    return pytest.raises(BackendError, match=f"^status {NAMES[status]}: .*{text}")
+
+
+def invalid(text):
+    return fails("GLM_INVALID_ARGUMENT", text)
+
+
+def test_unknown_abi_version(backend: Backend):
+    table, message = ctypes.c_void_p(), structs()["glm_message"]()
+    status = backend.library.glm_backend_open(
+        ctypes.c_uint32(99), ctypes.byref(table), ctypes.byref(message)
+    )
+    assert status == NAMES["GLM_INVALID_ARGUMENT"]
+    assert b"abi_version: expected 1, got 99" in message.text
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"rank": 1}, "rank: expected 0 to 0, got 1"),
+        ({"world_size": 2}, "world_size without a group: expected 1, got 2"),
+        ({"num_threads": -1}, "num_threads: expected 0 to 4096, got -1"),
+    ],
+)
+def test_device_options(backend, options, text):
+    with invalid(text), backend.device(**options):
+        pass
+
+
+def test_struct_sizes_that_are_not_known(device):
+    device.info.struct_size = 3
+    with invalid(f"struct_size: expected {ctypes.sizeof(device.info)}, got 3"):
+        device.check(device.table.device_info(device.handle, address(device.info)))
+
+
+def test_token_ids_outside_the_vocabulary(device):
+    placed, _ = op.table(device, np.zeros((5, 3)), F32)
+    for token in (-1, 5):
+        with invalid(rf"embed: token_ids\[1\]: expected 0 to 4, got {token}"):
+            op.embed(device, placed, [0, token])
+
+
+def test_matrices_and_activations_that_do_not_fit(device):
+    table, _ = op.table(device, np.zeros((5, 3)), F32)
+    with invalid("linear: matrix role"):
+        op.linear(device, table, np.zeros((1, 3)))
+    fp8, _ = op.matrix(device, np.ones((5, 3)), FP8)
+    with invalid("codes for an FP8 matrix: expected memory, got null"):
+        op.linear(device, fp8, np.zeros((1, 3)))
+    plain, _ = op.matrix(device, np.ones((5, 3)), BF16)
+    with invalid("plain for an unquantised matrix"):
+        op.linear(device, plain, op.Quantised(np.zeros((1, 3), np.uint8), np.ones(1, np.float32)))
+    with fails("GLM_NOT_SUPPORTED", "logits"):
+        op.logits(device, fp8, np.zeros((1, 3)), [0])
+
+
+def test_rows_outside_a_matrix(device):
+    values = np.zeros((4, 3), np.float32)
+    placed = Matrix(device, values, F32)
+    fields = {"matrix": placed.pointer, "source": values.ctypes.data, "source_row_stride": 3}
+    with invalid("place_rows: row_begin: expected 0 to 2, got 3"):
+        device.run("place_rows", row_begin=3, num_rows=2, **fields)
+    with invalid("num_rows: expected 0 to 4, got 5"):
+        device.run("place_rows", row_begin=0, num_rows=5, **fields)
+    unscaled = structs()["glm_matrix"](FP8, 0, 4, 3, placed.struct.data)
+    with invalid("row_scale of an FP8 matrix"):
+        device.run("place_rows", **{**fields, "matrix": address(unscaled)}, num_rows=1)
+
+
+def test_unknown_dtypes_and_roles(device):
+    with pytest.raises(BackendError):
+        device.matrix_bytes(structs()["glm_matrix"](7, 0, 4, 3))
+    with pytest.raises(BackendError):
+        device.matrix_bytes(structs()["glm_matrix"](F32, TABLE + 1, 4, 3))
+    with invalid("source dtype: expected F32"):
+        device.run("place_vector", source=1, source_dtype=FP8, count=1, destination=1)
+
+
+def test_more_choices_than_experts(device):
+    placed, _ = op.matrix(device, np.zeros((4, 3)), F32)
+    with invalid("top_k: expected 1 to 4, got 5"):
+        op.route(device, placed, np.zeros((1, 3)), np.zeros(4), 5)
+
+
+def test_slots_and_pages_outside_the_cache(device):
+    cache = PagedCache(device, Heads(2, 1, 4), 1, 3, 4)
+    tables = op.rope_tables(device, 1e4, 2, 16)
+    qkv = np.zeros((1, cache.heads.qkv_width))
+    with invalid(r"slots\[0\]: expected 0 to 11, got 12"):
+        cache.store(qkv, [0], [12], Norms(None, None), tables, 2)
+    with invalid("layer: expected 0 to 0, got 1"):
+        cache.store(qkv, [0], [0], Norms(None, None), tables, 2, layer=1)
+    query = np.zeros((1, 8))
+    with invalid(r"page_table\[0\]: expected 0 to 2, got 3"):
+        cache.attend(query, [Segment(1, 1, (3,))])
+    with invalid(r"context_length\[0\]: expected 0 to 4, got 5"):
+        cache.attend(query, [Segment(5, 1, (0,))])
+    with invalid("rows of a segment"):
+        cache.attend(np.zeros((3, 8)), [Segment(2, 3, (0,))])
+
+
+def test_sampling_tables(device):
+    logits = np.zeros((1, 8), np.float32)
+    with invalid(r"bias_tokens\[0\]: expected 0 to 7, got 8"):
+        draw(device, logits, [Controls(biases={8: 1.0})])
+    with invalid(r"count_row\[0\]: expected -1 to 0, got 1"):
+        draw(device, logits, [Controls()], counts=np.zeros((1, 8)), count_row=1)
+    with invalid(r"num_logprobs\[0\]: expected -1 to 20, got 21"):
+        draw(device, logits, [Controls()], num_logprobs=21)
+
+
+def test_pages_outside_the_pool(device):
+    cache = PagedCache(device, Heads(2, 1, 4), 1, 3, 4)
+    page = device.place(np.array([3], np.int32))
+    with invalid(r"source_pages\[0\]: expected 0 to 2, got 3"):
+        device.run(
+            "copy_pages",
+            cache=cache.pointer,
+            num_pages=1,
+            source_pages=page,
+            destination_pages=page,
+        )
+
+
+def test_cache_and_reductions_of_other_types_on_the_cpu(backend, device):
+    if backend.kind != "cpu":
+        pytest.skip("other devices hold their cache in BF16")
+    with pytest.raises(BackendError) as raised:
+        device.page_bytes(structs()["glm_kv_cache"](BF16, 1, 1, 4, 1, 4))
+    assert raised.value.status == NAMES["GLM_NOT_SUPPORTED"]
+    with fails("GLM_NOT_SUPPORTED", "all_reduce: expected dtype F32"):
+        device.run("all_reduce", dtype=BF16, count=1, data=device.empty(2))
+
+
+def test_graphs_where_they_are_not_supported(device):
+    if device.info.supports_graphs:
+        pytest.skip("this device captures graphs")
+    with fails("GLM_NOT_SUPPORTED", "graph"):
+        device.check(device.table.graph_begin(device.handle))
+
+
+def test_more_memory_than_there_is(device):
+    with fails("GLM_OUT_OF_MEMORY", "allocate"):
+        device.allocate(1 << 60)
+
+
+def test_negative_numbers_of_tokens(device):
+    placed, _ = op.matrix(device, np.zeros((4, 3)), F32)
+    with invalid("linear: num_tokens: expected 0 to 2147483647, got -1"):
+        device.run("linear", rows=rows(-1), matrix=placed.pointer)
+    with invalid("num_decode_tokens: expected 0 to 1, got 2"):
+        device.run("linear", rows=rows(1, 2), matrix=placed.pointer)
+
+
+def test_an_error_leaves_the_device_usable(device):
+    placed, _ = op.matrix(device, np.eye(3), F32)
+    with invalid("plain"):
+        device.run("linear", rows=rows(1), matrix=placed.pointer)
+    np.testing.assert_array_equal(op.linear(device, placed, np.ones((1, 3))), np.ones((1, 3)))
+
+
+def test_no_columns_is_refused(device):
+    struct = structs()["glm_matrix"](F32, 0, 4, 0, device.empty(1).value)
+    with invalid("matrix columns: expected 1 to"):
+        device.run("linear", rows=rows(1), matrix=address(struct))

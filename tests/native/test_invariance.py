@@ -1,0 +1,144 @@
+"""A row's bits depend on its own data alone: not on the batch, its place in it, or the threads."""
+
+import numpy as np
+import pytest
+
+from tests import shapes
+from tests.native import calls as op
+from tests.native.backend import BF16, F32, FP8
+from tests.native.drawing import draw
+from tests.native.paging import Heads, Norms, PagedCache, Segment
+from tests.reference.sampling import Controls
+
+DTYPES = {"f32": F32, "bf16": BF16, "fp8": FP8}
+NUM_ROWS = 2 * shapes.TILE + 3
+WIDTH = 75
+PARTS = (slice(0, 1), slice(7, 20), slice(31, 33), slice(NUM_ROWS - 1, NUM_ROWS), slice(None))
+THREADS = (1, 2, 3, 7)
+
+
+def same_over_parts_and_threads(backend, build):
+    """build(device) gives a function from a slice of rows to a tuple of arrays."""
+    expected = None
+    for num_threads in THREADS:
+        with backend.device(num_threads) as device:
+            operation = build(device)
+            whole = operation(slice(None))
+            expected = expected or whole
+            for part in PARTS:
+                for actual, all_rows in zip(operation(part), expected, strict=True):
+                    np.testing.assert_array_equal(actual, all_rows[part])
+
+
+def values(name):
+    return shapes.generator("rows", name).standard_normal((NUM_ROWS, WIDTH)).astype(np.float32)
+
+
+def given(device, name, dtype, part):
+    rows = values(name)[part]
+    return op.quantise(device, rows) if dtype == FP8 else rows
+
+
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+def test_linear(backend, dtype):
+    weight = shapes.generator("weight").standard_normal((130, WIDTH))
+
+    def build(device):
+        placed, _ = op.matrix(device, weight, dtype, np.ones(130))
+        return lambda part: (op.linear(device, placed, given(device, "linear", dtype, part)),)
+
+    same_over_parts_and_threads(backend, build)
+
+
+def test_norm(backend):
+    delta = values("delta")
+
+    def build(device):
+        def operation(part):
+            total, plain, quantised = op.add_norm(
+                device, values("norm")[part], delta[part], np.ones(WIDTH), 1e-5
+            )
+            return total, plain, quantised.codes, quantised.scale
+
+        return operation
+
+    same_over_parts_and_threads(backend, build)
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16], ids=["f32", "bf16"])
+def test_route_and_logits(backend, dtype):
+    weight = shapes.generator("router").standard_normal((65, WIDTH))
+
+    def build(device):
+        placed, _ = op.matrix(device, weight, dtype)
+
+        def operation(part):
+            rows = values("route")[part]
+            routes = op.route(device, placed, rows, np.zeros(65), 8)
+            return *routes, op.logits(device, placed, rows, np.arange(len(rows)))
+
+        return operation
+
+    same_over_parts_and_threads(backend, build)
+
+
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+def test_experts(backend, dtype):
+    rng = shapes.generator("mixture")
+    gate_up, down = rng.standard_normal((5, 74, WIDTH)), rng.standard_normal((5, WIDTH, 37))
+    ids = np.array([rng.permutation(5)[:2] for _ in range(NUM_ROWS)], np.int32)
+    weights = rng.random((NUM_ROWS, 2)).astype(np.float32)
+
+    def build(device):
+        stack = op.ExpertStack(device, gate_up, down, dtype)
+        return lambda part: (
+            op.experts(
+                device, stack, given(device, "mixture", dtype, part), ids[part], weights[part]
+            ),
+        )
+
+    same_over_parts_and_threads(backend, build)
+
+
+def test_sampling(backend):
+    rng = shapes.generator("drawn")
+    logits = rng.standard_normal((NUM_ROWS, WIDTH)).astype(np.float32)
+    controls = [Controls(seed=r, top_p=0.9, top_k=20, min_p=0.01) for r in range(NUM_ROWS)]
+
+    def build(device):
+        def operation(part):
+            drawn = draw(device, logits[part], controls[part], 4)
+            return drawn.token_ids, drawn.logprob, drawn.top_logprobs
+
+        return operation
+
+    same_over_parts_and_threads(backend, build)
+
+
+def test_attention_whole_in_chunks_and_row_by_row(backend):
+    heads, length = Heads(6, 2, 10), 37
+    qkv = shapes.generator("chunks").standard_normal((length, heads.qkv_width))
+    pages = tuple(int(page) for page in shapes.generator("order").permutation(16))
+    results = []
+    for num_threads in THREADS:
+        for chunk in (length, 7, 1):
+            with backend.device(num_threads) as device:
+                cache = PagedCache(device, heads, 1, 16, 4)
+                tables = op.rope_tables(device, 1e6, 4, 64)
+                outputs = []
+                for begin in range(0, length, chunk):
+                    end = min(begin + chunk, length)
+                    segment = Segment(end, end - begin, pages)
+                    positions = segment.positions()
+                    query = cache.store(
+                        qkv[begin:end],
+                        positions,
+                        cache.slots(segment, positions),
+                        Norms(np.ones(10), np.ones(10)),
+                        tables,
+                        4,
+                    )
+                    outputs.append(cache.attend(query, [segment]))
+                results.append(np.concatenate(outputs))
+    for result in results[1:]:
+        np.testing.assert_array_equal(result, results[0])

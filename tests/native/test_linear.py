@@ -1,0 +1,101 @@
+import numpy as np
+import pytest
+
+from tests import shapes
+from tests.native import calls as op
+from tests.native.backend import BF16, F32, FP8, Matrix
+from tests.reference.compare import relative_l2
+
+DTYPES = {"f32": F32, "bf16": BF16, "fp8": FP8}
+
+
+def input_rows(device, num_tokens, width, dtype):
+    """(what `linear` takes, its exact float64 values)."""
+    rng = shapes.generator("input", num_tokens, width)
+    values = op.as_activation(device, rng.standard_normal((num_tokens, width)))
+    if dtype != FP8:
+        return values, values.astype(np.float64)
+    quantised = op.quantise(device, values)
+    return quantised, quantised.values()
+
+
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+@pytest.mark.parametrize("shape", shapes.products(), ids=shapes.shape_name)
+def test_product_with_bias(device, shape, dtype):
+    num_tokens, width, num_rows = shape
+    rng = shapes.generator("weight", *shape)
+    bias = rng.standard_normal(num_rows).astype(np.float32)
+    placed, weight = op.matrix(device, rng.standard_normal((num_rows, width)), dtype, bias)
+    given, exact = input_rows(device, num_tokens, width, dtype)
+    expected = exact @ weight.T + bias
+    assert relative_l2(op.linear(device, placed, given), expected) <= op.tolerance(device)
+
+
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+def test_product_without_bias_and_rows_placed_in_pieces(device, dtype):
+    rng = shapes.generator("pieces")
+    array, scale, weight = op.stored(rng.standard_normal((70, 33)), dtype)
+    placed = Matrix(device, array, dtype, scale=scale)
+    whole = device.download(placed.struct.data, (device.matrix_bytes(placed.struct),), np.uint8)
+    pieces = Matrix(device, array[::-1], dtype, scale=scale)
+    wide = np.zeros((70, 40), array.dtype)
+    wide[:, :33] = array
+    for begin, count in ((69, 1), (0, 13), (13, 56)):
+        device.run(
+            "place_rows",
+            matrix=pieces.pointer,
+            row_begin=begin,
+            num_rows=count,
+            source=wide[begin:].ctypes.data,
+            source_row_stride=40,
+            scale_source=None if scale is None else scale[begin:].ctypes.data,
+        )
+    in_pieces = device.download(pieces.struct.data, whole.shape, np.uint8)
+    np.testing.assert_array_equal(in_pieces, whole)
+    given, exact = input_rows(device, 3, 33, dtype)
+    assert relative_l2(op.linear(device, pieces, given), exact @ weight.T) <= op.tolerance(device)
+
+
+def test_scales_and_biases_from_bf16(device):
+    rng = shapes.generator("bf16 scales")
+    codes, scale, _ = op.stored(rng.standard_normal((5, 7)), FP8)
+    placed = Matrix(device, codes, FP8, scale=scale, bias=np.zeros(5))
+    scale_bits, bias_bits = (op.to_bf16(rng.uniform(0.5, 2, 5)) for _ in range(2))
+    device.run(
+        "place_rows",
+        matrix=placed.pointer,
+        row_begin=0,
+        num_rows=5,
+        source=codes.ctypes.data,
+        source_row_stride=7,
+        scale_source=scale_bits.ctypes.data,
+        scale_dtype=BF16,
+        bias_source=bias_bits.ctypes.data,
+        bias_dtype=BF16,
+    )
+    for block, bits in ((placed.struct.row_scale, scale_bits), (placed.struct.bias, bias_bits)):
+        np.testing.assert_array_equal(device.download(block, (5,), "f4"), op.from_bf16(bits))
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16], ids=["f32", "bf16"])
+@pytest.mark.parametrize("num_tokens", shapes.counts())
+def test_embed_copies_rows(device, num_tokens, dtype):
+    rng = shapes.generator("embed", num_tokens)
+    placed, exact = op.table(device, rng.standard_normal((29, 13)), dtype)
+    ids = rng.integers(0, 29, num_tokens)
+    np.testing.assert_array_equal(
+        op.embed(device, placed, ids), op.as_activation(device, exact)[ids]
+    )
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16], ids=["f32", "bf16"])
+@pytest.mark.parametrize("index", [[], [0], [4, 4, 0, 12], [12]])
+def test_logits_of_chosen_rows(device, index, dtype):
+    rng = shapes.generator("logits", len(index))
+    placed, weight = op.matrix(device, rng.standard_normal((131, 48)), dtype)
+    values = op.as_activation(device, rng.standard_normal((13, 48)))
+    expected = values[index].astype(np.float64) @ weight.T
+    actual = op.logits(device, placed, values, index)
+    assert actual.shape == (len(index), 131)
+    if index:
+        assert relative_l2(actual, expected) <= 1e-5

@@ -1,0 +1,127 @@
+import numpy as np
+import pytest
+
+from tests import shapes
+from tests.native import calls as op
+from tests.native.backend import BF16, F32, FP8
+from tests.reference.compare import relative_l2
+from tests.reference.experts import FeedForward, routed_experts
+from tests.reference.linear import Linear
+from tests.reference.router import Routes, route
+
+DTYPES = {"f32": F32, "bf16": BF16, "fp8": FP8}
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16], ids=["f32", "bf16"])
+@pytest.mark.parametrize("num_tokens", shapes.counts())
+@pytest.mark.parametrize(("num_experts", "top_k"), [(1, 1), (8, 2), (160, 8), (5, 5)])
+@pytest.mark.parametrize("normalise", [False, True])
+def test_route(device, num_tokens, num_experts, top_k, normalise, dtype):
+    rng = shapes.generator("route", num_tokens, num_experts)
+    placed, weight = op.matrix(device, rng.standard_normal((num_experts, 48)), dtype)
+    values = op.as_activation(device, rng.standard_normal((num_tokens, 48)))
+    bias = (0.1 * rng.standard_normal(num_experts)).astype(np.float32)
+    ids, weights = op.route(device, placed, values, bias, top_k, normalise, 2.5)
+    expected = route(values.astype(np.float64), weight, bias, top_k, 2.5, normalise)
+    sure = expected.margins > 1e-5
+    choice = 1 / (1 + np.exp(-(values.astype(np.float64) @ weight.T))) + bias
+    for token in np.flatnonzero(sure):
+        assert set(ids[token]) == set(expected.experts[token])
+        order = choice[token, ids[token]]
+        assert np.all(np.diff(order) < 1e-5)
+    by_id = [np.argsort(ids, axis=-1), np.argsort(expected.experts, axis=-1)]
+    actual = np.take_along_axis(weights, by_id[0], -1)[sure]
+    wanted = np.take_along_axis(expected.weights, by_id[1], -1)[sure]
+    np.testing.assert_allclose(actual, wanted, rtol=1e-5)
+
+
+def test_equal_scores_go_to_the_lower_ids_in_order(device):
+    placed, _ = op.matrix(device, np.zeros((6, 4)), F32)
+    bias = np.array([0, 1, 0, 1, 1, 0], np.float32)
+    ids, weights = op.route(device, placed, np.ones((2, 4)), bias, 4, False, 1.0)
+    np.testing.assert_array_equal(ids, [[1, 3, 4, 0]] * 2)
+    np.testing.assert_array_equal(weights, np.full((2, 4), 0.5))
+
+
+def reference(stack, values, ids, weights, quantised, begin=0):
+    layers = {
+        begin + number: FeedForward(
+            Linear(gate_up[: len(gate_up) // 2], None, quantised),
+            Linear(gate_up[len(gate_up) // 2 :], None, quantised),
+            Linear(down, None, quantised),
+        )
+        for number, (gate_up, down) in enumerate(
+            zip(stack.exact_gate_up, stack.exact_down, strict=True)
+        )
+    }
+    local = np.isin(ids, list(layers))
+    some = next(iter(layers))
+    routes = Routes(np.where(local, ids, some), np.where(local, weights, 0.0), np.zeros(0))
+    return routed_experts(layers, values, routes)
+
+
+def problem(device, num_tokens, num_experts, hidden, width, top_k, dtype, padding=0):
+    rng = shapes.generator("experts", num_tokens, num_experts, hidden, width)
+    stack = op.ExpertStack(
+        device,
+        rng.standard_normal((num_experts, 2 * width, hidden)) / np.sqrt(hidden),
+        rng.standard_normal((num_experts, hidden, width)) / np.sqrt(width),
+        dtype,
+        padding,
+    )
+    values = op.as_activation(device, rng.standard_normal((num_tokens, hidden)))
+    ids = np.array(
+        [rng.permutation(num_experts)[:top_k] for _ in range(num_tokens)], dtype=np.int32
+    ).reshape(num_tokens, top_k)
+    weights = rng.uniform(0.1, 1, (num_tokens, top_k)).astype(np.float32)
+    given = op.quantise(device, values) if dtype == FP8 else values
+    return stack, values, given, ids, weights
+
+
+def assert_close(device, actual, expected, dtype):
+    limit = op.tolerance(device)
+    if not len(actual):
+        return
+    if dtype == FP8:
+        errors = np.linalg.norm(actual - expected, axis=-1) / np.linalg.norm(expected, axis=-1)
+        assert np.mean(errors > limit) <= 0.1, errors
+        assert np.max(errors) < 0.02
+    else:
+        assert relative_l2(actual, expected) <= limit
+
+
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+@pytest.mark.parametrize("num_tokens", shapes.counts())
+@pytest.mark.parametrize(
+    ("num_experts", "hidden", "width", "top_k"), [(1, 13, 7, 1), (8, 65, 37, 2), (4, 64, 128, 4)]
+)
+def test_experts(device, num_tokens, num_experts, hidden, width, top_k, dtype):
+    stack, values, given, ids, weights = problem(
+        device, num_tokens, num_experts, hidden, width, top_k, dtype
+    )
+    expected = reference(stack, values.astype(np.float64), ids, weights, dtype == FP8)
+    actual = op.experts(device, stack, given, ids, weights)
+    assert_close(device, actual, expected, dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+def test_only_local_experts_add_to_the_initial_rows(device, dtype):
+    stack, values, given, ids, weights = problem(device, 13, 4, 65, 37, 2, dtype, padding=64)
+    ids = ids + 3
+    initial = op.as_activation(device, shapes.generator("initial").standard_normal((13, 65)))
+    begin = 4
+    expected = initial + reference(
+        stack, values.astype(np.float64), ids, weights, dtype == FP8, begin
+    )
+    actual = op.experts(device, stack, given, ids, weights, begin, initial=initial)
+    assert_close(device, actual, expected, dtype)
+
+
+def test_no_local_expert_leaves_the_initial_rows(device):
+    stack, _, given, ids, weights = problem(device, 5, 2, 16, 8, 2, F32)
+    initial = op.as_activation(device, np.ones((5, 16)))
+    for begin, local in ((7, None), (0, 0)):
+        actual = op.experts(device, stack, given, ids, weights, begin, local, initial)
+        np.testing.assert_array_equal(actual, initial)
+        without = op.experts(device, stack, given, ids, weights, begin, local)
+        np.testing.assert_array_equal(without, np.zeros((5, 16)))
