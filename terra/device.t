@@ -37,9 +37,13 @@ local terra has_driver() : bool
   return false
 end
 
+terra device.is_automatic(wanted : rawstring) : bool
+  return wanted == nil or wanted[0] == 0 or C.strcmp(wanted, [device.automatic]) == 0
+end
+
 terra device.resolve_kind(wanted : rawstring, kind : &int8, message : &C.glm_message) : int32
   var chosen = wanted
-  if wanted == nil or wanted[0] == 0 or C.strcmp(wanted, [device.automatic]) == 0 then
+  if device.is_automatic(wanted) then
     chosen = "cpu"
     if has_driver() then
       chosen = "cuda"
@@ -91,10 +95,20 @@ terra Library:locate(library_dir : rawstring, message : &C.glm_message) : int32
   return C.GLM_OK
 end
 
-terra Library:load(message : &C.glm_message) : int32
+terra Library:shares_memory() : bool
+  return C.strcmp(&self.kind[0], "cpu") == 0
+end
+
+terra Library:load(was_automatic : bool, message : &C.glm_message) : int32
   self.handle = C.dlopen(&self.path[0], C.RTLD_NOW or C.RTLD_LOCAL)
   if self.handle == nil then
-    return status.fail(message, C.GLM_NOT_FOUND, "the library of device %s cannot be opened: %.800s", &self.kind[0], C.dlerror())
+    var hint = ""
+    if was_automatic and not self:shares_memory() then
+      hint = "an NVIDIA driver is present, so device auto means cuda (choose device cpu to compute on the processor); "
+    end
+    return status.fail(
+      message, C.GLM_NOT_FOUND, "%sthe library of device %s cannot be opened: %.700s", hint, &self.kind[0], C.dlerror()
+    )
   end
   var symbol = C.dlsym(self.handle, open_symbol)
   if symbol == nil then
@@ -123,7 +137,7 @@ terra Library:open(wanted : rawstring, library_dir : rawstring, message : &C.glm
   self:init()
   status.try(device.resolve_kind(wanted, &self.kind[0], message))
   status.try(self:locate(library_dir, message))
-  var code = self:load(message)
+  var code = self:load(device.is_automatic(wanted), message)
   if code ~= C.GLM_OK then
     self:close()
   end
@@ -146,10 +160,6 @@ terra Library:describe(info : &C.glm_device_info, message : &C.glm_message) : in
   end
   self.backend.device_close(handle)
   return code
-end
-
-terra Library:shares_memory() : bool
-  return C.strcmp(&self.kind[0], "cpu") == 0
 end
 
 return device

@@ -153,7 +153,8 @@ terra Plan:measure_page(message : &C.glm_message) : int32
 end
 
 terra Plan:measure_weights(message : &C.glm_message) : int32
-  var layout, unbound = self:layout(0), [weights.ModelWeights] {}
+  var layout = self:layout(0)
+  var unbound : weights.ModelWeights
   status.try(layout:check(message))
   status.try(weights.assign(&layout, nil, &unbound, &self.weight_bytes, message))
   weights.free(&unbound)
@@ -276,7 +277,8 @@ end
 
 terra Plan:rank(rank : int32) : RankPlan
   var shape = self:buffer_shape(rank)
-  var result = [RankPlan] {}
+  var result : RankPlan
+  C.memset(&result, 0, sizeof(RankPlan))
   result.weight_bytes = self.weight_bytes
   result.kv_bytes = self.page_bytes * self.num_pages
   result.buffer_bytes = buffers.bytes(&shape)

@@ -1,0 +1,122 @@
+local abi = require("terra.abi")
+local config = require("terra.config")
+local config_reader = require("terra.config_reader")
+local json = require("terra.json")
+local model = require("terra.model")
+local problems = require("terra.problems")
+local quantisation = require("terra.quantisation")
+local regex = require("terra.regex")
+local safetensors = require("terra.safetensors")
+local safetensors_header = require("terra.safetensors_header")
+local status = require("terra.status")
+local text = require("terra.text")
+local C = abi.C
+local Slice = text.Slice
+
+local terra loader_parse_json(data : &uint8, size : int64, message : &C.glm_message) : int32
+  var document : json.Document
+  document:init()
+  var code = document:parse(Slice { data = data, size = size }, "buffer", message)
+  document:free()
+  return code
+end
+
+local terra loader_parse_header(data : &uint8, size : int64, message : &C.glm_message) : int32
+  var document : json.Document
+  var arena : text.Arena
+  var tensors : safetensors_header.TensorList
+  var found : problems.Problems
+  document:init()
+  arena:init()
+  tensors:init()
+  found:init()
+  var reader : safetensors.HeaderReader
+  reader.document = &document
+  reader.arena = &arena
+  reader.tensors = &tensors
+  reader.problems = &found
+  reader.file = "buffer"
+  reader.contents = Slice { data = data, size = size }
+  reader.shard = 0
+  var is_sound = reader:read()
+  var code = found:report(".", message)
+  if is_sound ~= (code == C.GLM_OK) then
+    code = status.fail(message, C.GLM_INTERNAL_ERROR, "a header that is not sound left no problem")
+  end
+  found:free()
+  tensors:free()
+  arena:free()
+  document:free()
+  return code
+end
+
+local terra loader_parse_index(data : &uint8, size : int64, message : &C.glm_message) : int32
+  var document : json.Document
+  document:init()
+  var code = C.GLM_OK
+  if safetensors.weight_map(&document, Slice { data = data, size = size }, message) == nil then
+    code = C.GLM_INVALID_CHECKPOINT
+  end
+  document:free()
+  return code
+end
+
+local terra parse_config(document : &json.Document, rules : &quantisation.Quantisation, contents : Slice, message : &C.glm_message) : int32
+  var parsed : config.ModelConfig
+  status.try(config.parse(document, contents, "buffer", &parsed, message))
+  var from = config_reader.ConfigReader { document = document, object = document:root(), path = "buffer", message = message }
+  status.try(rules:read(&from))
+  rules:covers("model.layers.0.self_attn.q_proj")
+  return C.GLM_OK
+end
+
+local terra loader_parse_config(data : &uint8, size : int64, message : &C.glm_message) : int32
+  var document : json.Document
+  var rules : quantisation.Quantisation
+  document:init()
+  rules:init()
+  var code = parse_config(&document, &rules, Slice { data = data, size = size }, message)
+  rules:free()
+  document:free()
+  return code
+end
+
+local terra loader_match_pattern(
+  pattern : &uint8,
+  pattern_size : int64,
+  value : &uint8,
+  value_size : int64,
+  is_match : &int32,
+  message : &C.glm_message
+) : int32
+  var compiled : regex.Regex
+  @is_match = 0
+  status.try(compiled:compile(Slice { data = pattern, size = pattern_size }, message))
+  if compiled:matches(Slice { data = value, size = value_size }) then
+    @is_match = 1
+  end
+  compiled:free()
+  return C.GLM_OK
+end
+
+local terra loader_read_checkpoint(model_dir : rawstring, num_tensors : &int64, message : &C.glm_message) : int32
+  var source : model.Model
+  var code = source:read(model_dir, false, message)
+  if code == C.GLM_OK then
+    code = source.checkpoint.problems:report(source.directory, message)
+  end
+  @num_tensors = source.checkpoint.tensors.size
+  source:close()
+  return code
+end
+
+return {
+  probes = {
+    loader_match_pattern = loader_match_pattern,
+    loader_parse_config = loader_parse_config,
+    loader_parse_header = loader_parse_header,
+    loader_parse_index = loader_parse_index,
+    loader_parse_json = loader_parse_json,
+    loader_read_checkpoint = loader_read_checkpoint,
+  },
+}
