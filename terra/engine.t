@@ -1,6 +1,7 @@
 local abi = require("terra.abi")
 local device = require("terra.device")
 local load = require("terra.load")
+local loader_probes = require("terra.loader_probes")
 local loop = require("terra.loop")
 local model = require("terra.model")
 local options = require("terra.options")
@@ -293,4 +294,4 @@ local function merge(target, modules)
   return target
 end
 
-return { exports = merge(exports, { report.exports }), probes = merge({}, { scheduler_probes.probes }) }
+return { exports = merge(exports, { report.exports }), probes = merge({}, { loader_probes.probes, scheduler_probes.probes }) }

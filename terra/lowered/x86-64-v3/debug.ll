@@ -174,8 +174,15 @@ target triple = "x86_64-pc-linux-gnu"
 %168 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }
 %169 = type { i32, i32, i32, i32, i32, i32, i32 }
 %170 = type { i32, i32, i32, i32, i32 }
-%171 = type { i32, i32, i32, i32, i32 }
-%172 = type { i32, i32, i32, i32, i32, i32, i8 }
+%171 = type { ptr, i64 }
+%172 = type { ptr, i64 }
+%173 = type { ptr, i64 }
+%174 = type { ptr, ptr, ptr, ptr }
+%175 = type { ptr, i64 }
+%176 = type { ptr, i64 }
+%177 = type { ptr, i64 }
+%178 = type { i32, i32, i32, i32, i32 }
+%179 = type { i32, i32, i32, i32, i32, i32, i8 }
 
 @"$string" = private unnamed_addr constant [54 x i8] c"%s is null: expected what init_engine or prefill gave\00", align 1
 @"$string.1" = private unnamed_addr constant [7 x i8] c"engine\00", align 1
@@ -526,185 +533,189 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.424" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
 @"$string.425" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
 @"$string.426" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
-@"$string.427" = private unnamed_addr constant [50 x i8] c"the library of device %s cannot be opened: %.800s\00", align 1
-@"$string.428" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
-@"$string.429" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
-@"$string.430" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
-@"$string.431" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
-@"$string.432" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
-@"$string.433" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
-@"$string.434" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
-@"$string.435" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
-@"$string.436" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
-@"$string.437" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
-@"$string.438" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
-@"$string.439" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
-@"$string.440" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
-@"$string.441" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
-@"$string.442" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
-@"$string.443" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
-@"$string.444" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
-@"$string.445" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
-@"$string.446" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
-@"$string.447" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
-@"$string.448" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
-@"$string.449" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
-@"$string.450" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
-@"$string.451" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
-@"$string.452" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
-@"$string.453" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
-@"$string.456" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
-@"$string.457" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
-@"$string.458" = private unnamed_addr constant [141 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available\00", align 1
-@"$string.459" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
-@"$string.460" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
-@"$string.461" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
-@"$string.462" = private unnamed_addr constant [7 x i8] c"device\00", align 1
-@"$string.463" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
-@"$string.464" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
-@"$string.465" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
-@"$string.466" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
-@"$string.467" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
-@"$string.468" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
-@"$string.469" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
-@"$string.470" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
-@"$string.471" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
-@"$string.472" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
-@"$string.473" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
-@"$string.474" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
-@"$string.475" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
-@"$string.476" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
-@"$string.477" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
-@"$string.478" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
-@"$string.479" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
-@"$string.480" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
-@"$string.481" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
-@"$string.482" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
-@"$string.483" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
-@"$string.484" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
-@"$string.485" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
-@"$string.486" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
-@"$string.487" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.488" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.489" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
-@"$string.490" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
-@"$string.491" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
-@"$string.492" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
-@"$string.493" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
-@"$string.494" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
-@"$string.495" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
-@"$string.496" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
-@"$string.497" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
-@"$string.498" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
-@"$string.499" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.500" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.501" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.502" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.503" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.504" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.505" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.506" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.507" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.508" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.509" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.510" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.511" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.512" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
-@"$string.513" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
-@"$string.514" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
-@"$string.515" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.516" = private unnamed_addr constant [42 x i8] c"a sequence that does not run is preempted\00", align 1
-@"$string.517" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
-@"$string.518" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
-@"$string.519" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.520" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.521" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.522" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
-@"$string.523" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
-@"$string.524" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
-@"$string.525" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.526" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.527" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
-@"$string.528" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.529" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
-@"$string.530" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
-@"$string.531" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
-@"$string.532" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
-@"$string.533" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.534" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
-@"$string.535" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.536" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
-@"$string.537" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
-@"$string.538" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
-@"$string.539" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
-@"$string.540" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.541" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.542" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
-@"$string.543" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
-@"$string.544" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.545" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.546" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.547" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
-@"$string.548" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.549" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
-@"$string.550" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
-@"$string.551" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
-@"$string.552" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
-@"$string.553" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
-@"$string.554" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.555" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.556" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.557" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.558" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.561" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
-@"$string.562" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.563" = private unnamed_addr constant [36 x i8] c"%lld requests wait, max_queue is %d\00", align 1
-@"$string.564" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.565" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
-@"$string.566" = private unnamed_addr constant [22 x i8] c"a free page is shared\00", align 1
-@"$string.568" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
-@"$string.569" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
-@"$string.570" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
-@"$string.571" = private unnamed_addr constant [45 x i8] c"a page without owner enters the prefix cache\00", align 1
-@"$string.572" = private unnamed_addr constant [37 x i8] c"a page enters the prefix cache twice\00", align 1
-@"$string.573" = private unnamed_addr constant [55 x i8] c"the parent of a cached page is not in the prefix cache\00", align 1
-@"$string.574" = private unnamed_addr constant [75 x i8] c"the logits after position %lld (for token %d of the output) are not finite\00", align 1
-@"$string.575" = private unnamed_addr constant [10 x i8] c"advance.t\00", align 1
-@"$string.576" = private unnamed_addr constant [39 x i8] c"a sequence outgrows its list of tokens\00", align 1
-@"$string.578" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.585" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.586" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.587" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.588" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.589" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.590" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.591" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.592" = private unnamed_addr constant [26 x i8] c"clearing of device memory\00", align 1
-@"$string.593" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.594" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.595" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.596" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.597" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.600" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.602" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.603" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.604" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.605" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.606" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.609" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.610" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.628" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
-@"$string.647" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
-@"$string.656" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
-@"$string.658" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.659" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.666" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.667" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.668" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.669" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.670" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.671" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.697" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
+@"$string.427" = private unnamed_addr constant [105 x i8] c"an NVIDIA driver is present, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
+@"$string.428" = private unnamed_addr constant [52 x i8] c"%sthe library of device %s cannot be opened: %.700s\00", align 1
+@"$string.429" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
+@"$string.430" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
+@"$string.431" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
+@"$string.432" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
+@"$string.433" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
+@"$string.434" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
+@"$string.435" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
+@"$string.436" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
+@"$string.437" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
+@"$string.438" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
+@"$string.439" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
+@"$string.440" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
+@"$string.441" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
+@"$string.442" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
+@"$string.443" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
+@"$string.444" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
+@"$string.445" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
+@"$string.446" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
+@"$string.447" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
+@"$string.448" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
+@"$string.449" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
+@"$string.450" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
+@"$string.451" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
+@"$string.452" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
+@"$string.453" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
+@"$string.454" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
+@"$string.457" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
+@"$string.458" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
+@"$string.459" = private unnamed_addr constant [141 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available\00", align 1
+@"$string.460" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
+@"$string.461" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
+@"$string.462" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
+@"$string.463" = private unnamed_addr constant [7 x i8] c"device\00", align 1
+@"$string.464" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
+@"$string.465" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
+@"$string.466" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
+@"$string.467" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
+@"$string.468" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
+@"$string.469" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
+@"$string.470" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
+@"$string.471" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
+@"$string.472" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
+@"$string.473" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
+@"$string.474" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
+@"$string.475" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
+@"$string.476" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
+@"$string.477" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
+@"$string.478" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
+@"$string.479" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
+@"$string.480" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
+@"$string.481" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
+@"$string.482" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
+@"$string.483" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
+@"$string.484" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
+@"$string.485" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
+@"$string.486" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
+@"$string.487" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
+@"$string.488" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.489" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.490" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.491" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
+@"$string.492" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
+@"$string.493" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
+@"$string.494" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
+@"$string.495" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
+@"$string.496" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
+@"$string.497" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
+@"$string.498" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
+@"$string.499" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
+@"$string.500" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
+@"$string.501" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.502" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.503" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.504" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.505" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.506" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.507" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.508" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.509" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.510" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.511" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.512" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.513" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
+@"$string.514" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
+@"$string.515" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
+@"$string.516" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.517" = private unnamed_addr constant [42 x i8] c"a sequence that does not run is preempted\00", align 1
+@"$string.518" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
+@"$string.519" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
+@"$string.520" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.521" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.522" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.523" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
+@"$string.524" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
+@"$string.525" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
+@"$string.526" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.527" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.528" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
+@"$string.529" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
+@"$string.530" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
+@"$string.531" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
+@"$string.532" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
+@"$string.533" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
+@"$string.534" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
+@"$string.535" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
+@"$string.536" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
+@"$string.537" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
+@"$string.538" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
+@"$string.539" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
+@"$string.540" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
+@"$string.541" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.542" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.543" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
+@"$string.544" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
+@"$string.545" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
+@"$string.546" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
+@"$string.547" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.548" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
+@"$string.549" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.550" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
+@"$string.551" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
+@"$string.552" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
+@"$string.553" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
+@"$string.554" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
+@"$string.555" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
+@"$string.556" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.557" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
+@"$string.558" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
+@"$string.559" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.562" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
+@"$string.563" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
+@"$string.564" = private unnamed_addr constant [36 x i8] c"%lld requests wait, max_queue is %d\00", align 1
+@"$string.565" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
+@"$string.566" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
+@"$string.567" = private unnamed_addr constant [22 x i8] c"a free page is shared\00", align 1
+@"$string.569" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
+@"$string.570" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
+@"$string.571" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
+@"$string.572" = private unnamed_addr constant [45 x i8] c"a page without owner enters the prefix cache\00", align 1
+@"$string.573" = private unnamed_addr constant [37 x i8] c"a page enters the prefix cache twice\00", align 1
+@"$string.574" = private unnamed_addr constant [55 x i8] c"the parent of a cached page is not in the prefix cache\00", align 1
+@"$string.575" = private unnamed_addr constant [75 x i8] c"the logits after position %lld (for token %d of the output) are not finite\00", align 1
+@"$string.576" = private unnamed_addr constant [10 x i8] c"advance.t\00", align 1
+@"$string.577" = private unnamed_addr constant [39 x i8] c"a sequence outgrows its list of tokens\00", align 1
+@"$string.579" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.586" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.587" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.588" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.589" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.590" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.591" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.592" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.593" = private unnamed_addr constant [26 x i8] c"clearing of device memory\00", align 1
+@"$string.594" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.595" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.596" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.597" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.598" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.601" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.603" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.604" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.605" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.606" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.607" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.610" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.611" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.629" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
+@"$string.648" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
+@"$string.657" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
+@"$string.659" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.660" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.667" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.668" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.669" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.670" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.671" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.672" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.683" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
+@"$string.684" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
+@"$string.685" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
+@"$string.701" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
 
 define dso_local i32 @count_loop_iterations(i32 %0, i32 %1, ptr %2) {
 entry:
@@ -38425,27 +38436,31 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %29 = load ptr, ptr %self, align 8
-  %30 = load ptr, ptr %message, align 8
-  %31 = call i32 @"$Library.load"(ptr %29, ptr %30)
-  store i32 %31, ptr %code6, align 4
-  %32 = load i32, ptr %code6, align 4
-  %33 = icmp ne i32 %32, 0
-  %34 = zext i1 %33 to i8
-  %35 = trunc i8 %34 to i1
-  br i1 %35, label %then8, label %else9
+  %30 = load ptr, ptr %wanted, align 8
+  %31 = call zeroext i1 @"$device.is_automatic"(ptr %30)
+  %32 = zext i1 %31 to i8
+  %33 = load ptr, ptr %message, align 8
+  %34 = icmp ne i8 %32, 0
+  %35 = call i32 @"$Library.load"(ptr %29, i1 zeroext %34, ptr %33)
+  store i32 %35, ptr %code6, align 4
+  %36 = load i32, ptr %code6, align 4
+  %37 = icmp ne i32 %36, 0
+  %38 = zext i1 %37 to i8
+  %39 = trunc i8 %38 to i1
+  br i1 %39, label %then8, label %else9
 
 then8:                                            ; preds = %merge2
-  %36 = load ptr, ptr %self, align 8
-  call void @"$Library.close"(ptr %36)
-  %37 = load %45, ptr %4, align 1
+  %40 = load ptr, ptr %self, align 8
+  call void @"$Library.close"(ptr %40)
+  %41 = load %45, ptr %4, align 1
   br label %merge7
 
 else9:                                            ; preds = %merge2
   br label %merge7
 
 merge7:                                           ; preds = %else9, %then8
-  %38 = load i32, ptr %code6, align 4
-  ret i32 %38
+  %42 = load i32, ptr %code6, align 4
+  ret i32 %42
 
 dead10:                                           ; No predecessors!
   ret i32 undef
@@ -38473,113 +38488,133 @@ entry:
   %3 = load ptr, ptr %wanted, align 8
   store ptr %3, ptr %chosen, align 8
   %4 = load ptr, ptr %wanted, align 8
-  %5 = icmp eq ptr %4, null
+  %5 = call zeroext i1 @"$device.is_automatic"(ptr %4)
   %6 = zext i1 %5 to i8
   %7 = trunc i8 %6 to i1
-  br i1 %7, label %then, label %or.lhs.false1
+  br i1 %7, label %then, label %else
 
-then:                                             ; preds = %or.lhs.false, %or.lhs.false1, %entry
+then:                                             ; preds = %entry
   store ptr @"$string.418", ptr %chosen, align 8
   %8 = call zeroext i1 @"$has_driver"()
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
-  br i1 %10, label %then3, label %else4
+  br i1 %10, label %then2, label %else3
 
-or.lhs.false:                                     ; preds = %or.lhs.false1
-  %11 = load ptr, ptr %wanted, align 8
-  %12 = call i32 @strcmp(ptr %11, ptr @"$string.66")
+then2:                                            ; preds = %then
+  store ptr @"$string.421", ptr %chosen, align 8
+  br label %merge1
+
+else3:                                            ; preds = %then
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %then2
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %merge1
+  %11 = load ptr, ptr %chosen, align 8
+  %12 = call i32 @strcmp(ptr %11, ptr @"$string.418")
   %13 = icmp eq i32 %12, 0
   %14 = zext i1 %13 to i8
   %15 = trunc i8 %14 to i1
-  br i1 %15, label %then, label %else
+  br i1 %15, label %then5, label %else6
 
-or.lhs.false1:                                    ; preds = %entry
-  %16 = load ptr, ptr %wanted, align 8
-  %17 = getelementptr i8, ptr %16, i64 0
-  %18 = load i8, ptr %17, align 1
-  %19 = sext i8 %18 to i32
-  %20 = icmp eq i32 %19, 0
-  %21 = zext i1 %20 to i8
-  %22 = trunc i8 %21 to i1
-  br i1 %22, label %then, label %or.lhs.false
-
-then3:                                            ; preds = %then
-  store ptr @"$string.421", ptr %chosen, align 8
-  br label %merge2
-
-else4:                                            ; preds = %then
-  br label %merge2
-
-merge2:                                           ; preds = %else4, %then3
-  br label %merge
-
-else:                                             ; preds = %or.lhs.false
-  br label %merge
-
-merge:                                            ; preds = %else, %merge2
-  %23 = load ptr, ptr %chosen, align 8
-  %24 = call i32 @strcmp(ptr %23, ptr @"$string.418")
-  %25 = icmp eq i32 %24, 0
-  %26 = zext i1 %25 to i8
-  %27 = trunc i8 %26 to i1
-  br i1 %27, label %then6, label %else7
-
-then6:                                            ; preds = %merge
-  %28 = load ptr, ptr %kind, align 8
-  %29 = call ptr @strcpy(ptr %28, ptr @"$string.418")
+then5:                                            ; preds = %merge
+  %16 = load ptr, ptr %kind, align 8
+  %17 = call ptr @strcpy(ptr %16, ptr @"$string.418")
   ret i32 0
 
 dead:                                             ; No predecessors!
-  br label %merge5
+  br label %merge4
 
-else7:                                            ; preds = %merge
-  br label %merge5
+else6:                                            ; preds = %merge
+  br label %merge4
 
-merge5:                                           ; preds = %else7, %dead
-  %30 = load ptr, ptr %chosen, align 8
-  %31 = call i32 @strcmp(ptr %30, ptr @"$string.421")
-  %32 = icmp eq i32 %31, 0
-  %33 = zext i1 %32 to i8
-  %34 = trunc i8 %33 to i1
-  br i1 %34, label %then9, label %else10
+merge4:                                           ; preds = %else6, %dead
+  %18 = load ptr, ptr %chosen, align 8
+  %19 = call i32 @strcmp(ptr %18, ptr @"$string.421")
+  %20 = icmp eq i32 %19, 0
+  %21 = zext i1 %20 to i8
+  %22 = trunc i8 %21 to i1
+  br i1 %22, label %then8, label %else9
 
-then9:                                            ; preds = %merge5
-  %35 = load ptr, ptr %kind, align 8
-  %36 = call ptr @strcpy(ptr %35, ptr @"$string.421")
+then8:                                            ; preds = %merge4
+  %23 = load ptr, ptr %kind, align 8
+  %24 = call ptr @strcpy(ptr %23, ptr @"$string.421")
   ret i32 0
 
-dead11:                                           ; No predecessors!
-  br label %merge8
+dead10:                                           ; No predecessors!
+  br label %merge7
 
-else10:                                           ; preds = %merge5
-  br label %merge8
+else9:                                            ; preds = %merge4
+  br label %merge7
 
-merge8:                                           ; preds = %else10, %dead11
-  %37 = load ptr, ptr %message, align 8
-  store ptr %37, ptr %target, align 8
-  %38 = load ptr, ptr %target, align 8
-  %39 = icmp ne ptr %38, null
-  %40 = zext i1 %39 to i8
-  %41 = trunc i8 %40 to i1
-  br i1 %41, label %then13, label %else14
+merge7:                                           ; preds = %else9, %dead10
+  %25 = load ptr, ptr %message, align 8
+  store ptr %25, ptr %target, align 8
+  %26 = load ptr, ptr %target, align 8
+  %27 = icmp ne ptr %26, null
+  %28 = zext i1 %27 to i8
+  %29 = trunc i8 %28 to i1
+  br i1 %29, label %then12, label %else13
 
-then13:                                           ; preds = %merge8
-  %42 = load ptr, ptr %target, align 8
-  %43 = getelementptr %41, ptr %42, i32 0, i32 0
-  %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
-  %45 = getelementptr i8, ptr %44, i64 0
-  %46 = load ptr, ptr %wanted, align 8
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.422", ptr %46)
-  br label %merge12
+then12:                                           ; preds = %merge7
+  %30 = load ptr, ptr %target, align 8
+  %31 = getelementptr %41, ptr %30, i32 0, i32 0
+  %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
+  %33 = getelementptr i8, ptr %32, i64 0
+  %34 = load ptr, ptr %wanted, align 8
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.422", ptr %34)
+  br label %merge11
 
-else14:                                           ; preds = %merge8
-  br label %merge12
+else13:                                           ; preds = %merge7
+  br label %merge11
 
-merge12:                                          ; preds = %else14, %then13
+merge11:                                          ; preds = %else13, %then12
   ret i32 1
 
-dead15:                                           ; No predecessors!
+dead14:                                           ; No predecessors!
   ret i32 undef
+}
+
+define internal zeroext i1 @"$device.is_automatic"(ptr %0) {
+entry:
+  %wanted = alloca ptr, align 8
+  store ptr %0, ptr %wanted, align 8
+  %1 = load ptr, ptr %wanted, align 8
+  %2 = icmp eq ptr %1, null
+  %3 = zext i1 %2 to i8
+  %4 = trunc i8 %3 to i1
+  br i1 %4, label %or.end, label %or.lhs.false
+
+or.rhs:                                           ; preds = %or.lhs.false
+  %5 = load ptr, ptr %wanted, align 8
+  %6 = call i32 @strcmp(ptr %5, ptr @"$string.66")
+  %7 = icmp eq i32 %6, 0
+  %8 = zext i1 %7 to i8
+  %9 = trunc i8 %8 to i1
+  br label %or.end
+
+or.end:                                           ; preds = %or.rhs, %or.lhs.false, %entry
+  %10 = phi i1 [ true, %or.lhs.false ], [ true, %entry ], [ %9, %or.rhs ]
+  %11 = zext i1 %10 to i8
+  %12 = icmp ne i8 %11, 0
+  ret i1 %12
+
+or.lhs.false:                                     ; preds = %entry
+  %13 = load ptr, ptr %wanted, align 8
+  %14 = getelementptr i8, ptr %13, i64 0
+  %15 = load i8, ptr %14, align 1
+  %16 = sext i8 %15 to i32
+  %17 = icmp eq i32 %16, 0
+  %18 = zext i1 %17 to i8
+  %19 = trunc i8 %18 to i1
+  br i1 %19, label %or.end, label %or.rhs
+
+dead:                                             ; No predecessors!
+  ret i1 undef
 }
 
 define internal zeroext i1 @"$has_driver"() {
@@ -38916,60 +38951,85 @@ declare dso_local i32 @dladdr(ptr, ptr)
 
 declare dso_local ptr @strrchr(ptr, i32)
 
-define internal i32 @"$Library.load"(ptr %0, ptr %1) {
+define internal i32 @"$Library.load"(ptr %0, i1 zeroext %1, ptr %2) {
 entry:
-  %target20 = alloca ptr, align 8
+  %target23 = alloca ptr, align 8
   %code = alloca i32, align 4
   %open = alloca ptr, align 8
-  %target7 = alloca ptr, align 8
+  %target10 = alloca ptr, align 8
   %symbol = alloca ptr, align 8
   %target = alloca ptr, align 8
+  %hint = alloca ptr, align 8
   %message = alloca ptr, align 8
+  %was_automatic = alloca i8, align 1
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
-  store ptr %1, ptr %message, align 8
-  %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %1, ptr %2, i32 0, i32 3
-  %4 = getelementptr [4096 x i8], ptr %3, i32 0, i32 0
-  %5 = getelementptr i8, ptr %4, i64 0
-  %6 = call ptr @dlopen(ptr %5, i32 2)
-  %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %1, ptr %7, i32 0, i32 0
-  store ptr %6, ptr %8, align 8
+  %3 = zext i1 %1 to i8
+  store i8 %3, ptr %was_automatic, align 1
+  store ptr %2, ptr %message, align 8
+  %4 = load ptr, ptr %self, align 8
+  %5 = getelementptr %1, ptr %4, i32 0, i32 3
+  %6 = getelementptr [4096 x i8], ptr %5, i32 0, i32 0
+  %7 = getelementptr i8, ptr %6, i64 0
+  %8 = call ptr @dlopen(ptr %7, i32 2)
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %1, ptr %9, i32 0, i32 0
-  %11 = load ptr, ptr %10, align 8
-  %12 = icmp eq ptr %11, null
-  %13 = zext i1 %12 to i8
-  %14 = trunc i8 %13 to i1
-  br i1 %14, label %then, label %else
+  store ptr %8, ptr %10, align 8
+  %11 = load ptr, ptr %self, align 8
+  %12 = getelementptr %1, ptr %11, i32 0, i32 0
+  %13 = load ptr, ptr %12, align 8
+  %14 = icmp eq ptr %13, null
+  %15 = zext i1 %14 to i8
+  %16 = trunc i8 %15 to i1
+  br i1 %16, label %then, label %else
 
 then:                                             ; preds = %entry
-  %15 = load ptr, ptr %message, align 8
-  store ptr %15, ptr %target, align 8
-  %16 = load ptr, ptr %target, align 8
-  %17 = icmp ne ptr %16, null
-  %18 = zext i1 %17 to i8
-  %19 = trunc i8 %18 to i1
-  br i1 %19, label %then2, label %else3
+  store ptr @"$string.71", ptr %hint, align 8
+  %17 = load i8, ptr %was_automatic, align 1
+  %18 = trunc i8 %17 to i1
+  br i1 %18, label %and.lhs.true, label %else3
 
-then2:                                            ; preds = %then
-  %20 = load ptr, ptr %target, align 8
-  %21 = getelementptr %41, ptr %20, i32 0, i32 0
-  %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
-  %23 = getelementptr i8, ptr %22, i64 0
-  %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %1, ptr %24, i32 0, i32 2
-  %26 = getelementptr [16 x i8], ptr %25, i32 0, i32 0
-  %27 = getelementptr i8, ptr %26, i64 0
-  %28 = call ptr @dlerror()
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.427", ptr %27, ptr %28)
+then2:                                            ; preds = %and.lhs.true
+  store ptr @"$string.427", ptr %hint, align 8
   br label %merge1
 
-else3:                                            ; preds = %then
+else3:                                            ; preds = %and.lhs.true, %then
   br label %merge1
 
 merge1:                                           ; preds = %else3, %then2
+  %19 = load ptr, ptr %message, align 8
+  store ptr %19, ptr %target, align 8
+  %20 = load ptr, ptr %target, align 8
+  %21 = icmp ne ptr %20, null
+  %22 = zext i1 %21 to i8
+  %23 = trunc i8 %22 to i1
+  br i1 %23, label %then5, label %else6
+
+and.lhs.true:                                     ; preds = %then
+  %24 = load ptr, ptr %self, align 8
+  %25 = call zeroext i1 @"$Library.shares_memory"(ptr %24)
+  %26 = zext i1 %25 to i8
+  %27 = trunc i8 %26 to i1
+  br i1 %27, label %else3, label %then2
+
+then5:                                            ; preds = %merge1
+  %28 = load ptr, ptr %target, align 8
+  %29 = getelementptr %41, ptr %28, i32 0, i32 0
+  %30 = getelementptr [1024 x i8], ptr %29, i32 0, i32 0
+  %31 = getelementptr i8, ptr %30, i64 0
+  %32 = load ptr, ptr %hint, align 8
+  %33 = load ptr, ptr %self, align 8
+  %34 = getelementptr %1, ptr %33, i32 0, i32 2
+  %35 = getelementptr [16 x i8], ptr %34, i32 0, i32 0
+  %36 = getelementptr i8, ptr %35, i64 0
+  %37 = call ptr @dlerror()
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.428", ptr %32, ptr %36, ptr %37)
+  br label %merge4
+
+else6:                                            ; preds = %merge1
+  br label %merge4
+
+merge4:                                           ; preds = %else6, %then5
   ret i32 5
 
 dead:                                             ; No predecessors!
@@ -38979,148 +39039,166 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %1, ptr %30, i32 0, i32 0
-  %32 = load ptr, ptr %31, align 8
-  %33 = call ptr @dlsym(ptr %32, ptr @"$string.428")
-  store ptr %33, ptr %symbol, align 8
-  %34 = load ptr, ptr %symbol, align 8
-  %35 = icmp eq ptr %34, null
-  %36 = zext i1 %35 to i8
-  %37 = trunc i8 %36 to i1
-  br i1 %37, label %then5, label %else6
+  %39 = load ptr, ptr %self, align 8
+  %40 = getelementptr %1, ptr %39, i32 0, i32 0
+  %41 = load ptr, ptr %40, align 8
+  %42 = call ptr @dlsym(ptr %41, ptr @"$string.429")
+  store ptr %42, ptr %symbol, align 8
+  %43 = load ptr, ptr %symbol, align 8
+  %44 = icmp eq ptr %43, null
+  %45 = zext i1 %44 to i8
+  %46 = trunc i8 %45 to i1
+  br i1 %46, label %then8, label %else9
 
-then5:                                            ; preds = %merge
-  %38 = load ptr, ptr %message, align 8
-  store ptr %38, ptr %target7, align 8
-  %39 = load ptr, ptr %target7, align 8
-  %40 = icmp ne ptr %39, null
-  %41 = zext i1 %40 to i8
-  %42 = trunc i8 %41 to i1
-  br i1 %42, label %then9, label %else10
+then8:                                            ; preds = %merge
+  %47 = load ptr, ptr %message, align 8
+  store ptr %47, ptr %target10, align 8
+  %48 = load ptr, ptr %target10, align 8
+  %49 = icmp ne ptr %48, null
+  %50 = zext i1 %49 to i8
+  %51 = trunc i8 %50 to i1
+  br i1 %51, label %then12, label %else13
 
-then9:                                            ; preds = %then5
-  %43 = load ptr, ptr %target7, align 8
-  %44 = getelementptr %41, ptr %43, i32 0, i32 0
-  %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
-  %46 = getelementptr i8, ptr %45, i64 0
-  %47 = load ptr, ptr %self, align 8
-  %48 = getelementptr %1, ptr %47, i32 0, i32 3
-  %49 = getelementptr [4096 x i8], ptr %48, i32 0, i32 0
-  %50 = getelementptr i8, ptr %49, i64 0
-  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %46, i64 1024, ptr @"$string.429", ptr %50, ptr @"$string.428")
-  br label %merge8
+then12:                                           ; preds = %then8
+  %52 = load ptr, ptr %target10, align 8
+  %53 = getelementptr %41, ptr %52, i32 0, i32 0
+  %54 = getelementptr [1024 x i8], ptr %53, i32 0, i32 0
+  %55 = getelementptr i8, ptr %54, i64 0
+  %56 = load ptr, ptr %self, align 8
+  %57 = getelementptr %1, ptr %56, i32 0, i32 3
+  %58 = getelementptr [4096 x i8], ptr %57, i32 0, i32 0
+  %59 = getelementptr i8, ptr %58, i64 0
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.430", ptr %59, ptr @"$string.429")
+  br label %merge11
 
-else10:                                           ; preds = %then5
-  br label %merge8
+else13:                                           ; preds = %then8
+  br label %merge11
 
-merge8:                                           ; preds = %else10, %then9
+merge11:                                          ; preds = %else13, %then12
   ret i32 4
 
-dead11:                                           ; No predecessors!
-  br label %merge4
+dead14:                                           ; No predecessors!
+  br label %merge7
 
-else6:                                            ; preds = %merge
-  br label %merge4
+else9:                                            ; preds = %merge
+  br label %merge7
 
-merge4:                                           ; preds = %else6, %dead11
-  %52 = load ptr, ptr %symbol, align 8
-  store ptr %52, ptr %open, align 8
-  %53 = load ptr, ptr %open, align 8
-  %54 = load ptr, ptr %self, align 8
-  %55 = getelementptr %1, ptr %54, i32 0, i32 1
-  %56 = load ptr, ptr %message, align 8
-  %57 = call i32 %53(i32 1, ptr %55, ptr %56)
-  store i32 %57, ptr %code, align 4
-  %58 = load i32, ptr %code, align 4
-  %59 = icmp ne i32 %58, 0
-  %60 = zext i1 %59 to i8
-  %61 = trunc i8 %60 to i1
-  br i1 %61, label %then13, label %else14
-
-then13:                                           ; preds = %merge4
-  %62 = load i32, ptr %code, align 4
-  ret i32 %62
-
-dead15:                                           ; No predecessors!
-  br label %merge12
-
-else14:                                           ; preds = %merge4
-  br label %merge12
-
-merge12:                                          ; preds = %else14, %dead15
+merge7:                                           ; preds = %else9, %dead14
+  %61 = load ptr, ptr %symbol, align 8
+  store ptr %61, ptr %open, align 8
+  %62 = load ptr, ptr %open, align 8
   %63 = load ptr, ptr %self, align 8
   %64 = getelementptr %1, ptr %63, i32 0, i32 1
-  %65 = load ptr, ptr %64, align 8
-  %66 = icmp eq ptr %65, null
-  %67 = zext i1 %66 to i8
-  %68 = trunc i8 %67 to i1
-  br i1 %68, label %then17, label %or.lhs.false19
+  %65 = load ptr, ptr %message, align 8
+  %66 = call i32 %62(i32 1, ptr %64, ptr %65)
+  store i32 %66, ptr %code, align 4
+  %67 = load i32, ptr %code, align 4
+  %68 = icmp ne i32 %67, 0
+  %69 = zext i1 %68 to i8
+  %70 = trunc i8 %69 to i1
+  br i1 %70, label %then16, label %else17
 
-then17:                                           ; preds = %or.lhs.false, %or.lhs.false19, %merge12
-  %69 = load ptr, ptr %message, align 8
-  store ptr %69, ptr %target20, align 8
-  %70 = load ptr, ptr %target20, align 8
-  %71 = icmp ne ptr %70, null
-  %72 = zext i1 %71 to i8
-  %73 = trunc i8 %72 to i1
-  br i1 %73, label %then22, label %else23
+then16:                                           ; preds = %merge7
+  %71 = load i32, ptr %code, align 4
+  ret i32 %71
 
-or.lhs.false:                                     ; preds = %or.lhs.false19
-  %74 = load ptr, ptr %self, align 8
-  %75 = getelementptr %1, ptr %74, i32 0, i32 1
-  %76 = load ptr, ptr %75, align 8
-  %77 = getelementptr %55, ptr %76, i32 0, i32 1
-  %78 = load i32, ptr %77, align 4
-  %79 = zext i32 %78 to i64
-  %80 = icmp ne i64 %79, 376
+dead18:                                           ; No predecessors!
+  br label %merge15
+
+else17:                                           ; preds = %merge7
+  br label %merge15
+
+merge15:                                          ; preds = %else17, %dead18
+  %72 = load ptr, ptr %self, align 8
+  %73 = getelementptr %1, ptr %72, i32 0, i32 1
+  %74 = load ptr, ptr %73, align 8
+  %75 = icmp eq ptr %74, null
+  %76 = zext i1 %75 to i8
+  %77 = trunc i8 %76 to i1
+  br i1 %77, label %then20, label %or.lhs.false22
+
+then20:                                           ; preds = %or.lhs.false, %or.lhs.false22, %merge15
+  %78 = load ptr, ptr %message, align 8
+  store ptr %78, ptr %target23, align 8
+  %79 = load ptr, ptr %target23, align 8
+  %80 = icmp ne ptr %79, null
   %81 = zext i1 %80 to i8
   %82 = trunc i8 %81 to i1
-  br i1 %82, label %then17, label %else18
+  br i1 %82, label %then25, label %else26
 
-or.lhs.false19:                                   ; preds = %merge12
+or.lhs.false:                                     ; preds = %or.lhs.false22
   %83 = load ptr, ptr %self, align 8
   %84 = getelementptr %1, ptr %83, i32 0, i32 1
   %85 = load ptr, ptr %84, align 8
-  %86 = getelementptr %55, ptr %85, i32 0, i32 0
+  %86 = getelementptr %55, ptr %85, i32 0, i32 1
   %87 = load i32, ptr %86, align 4
-  %88 = icmp ne i32 %87, 1
-  %89 = zext i1 %88 to i8
-  %90 = trunc i8 %89 to i1
-  br i1 %90, label %then17, label %or.lhs.false
+  %88 = zext i32 %87 to i64
+  %89 = icmp ne i64 %88, 376
+  %90 = zext i1 %89 to i8
+  %91 = trunc i8 %90 to i1
+  br i1 %91, label %then20, label %else21
 
-then22:                                           ; preds = %then17
-  %91 = load ptr, ptr %target20, align 8
-  %92 = getelementptr %41, ptr %91, i32 0, i32 0
-  %93 = getelementptr [1024 x i8], ptr %92, i32 0, i32 0
-  %94 = getelementptr i8, ptr %93, i64 0
-  %95 = load ptr, ptr %self, align 8
-  %96 = getelementptr %1, ptr %95, i32 0, i32 3
-  %97 = getelementptr [4096 x i8], ptr %96, i32 0, i32 0
-  %98 = getelementptr i8, ptr %97, i64 0
-  %99 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %94, i64 1024, ptr @"$string.430", ptr %98)
-  br label %merge21
+or.lhs.false22:                                   ; preds = %merge15
+  %92 = load ptr, ptr %self, align 8
+  %93 = getelementptr %1, ptr %92, i32 0, i32 1
+  %94 = load ptr, ptr %93, align 8
+  %95 = getelementptr %55, ptr %94, i32 0, i32 0
+  %96 = load i32, ptr %95, align 4
+  %97 = icmp ne i32 %96, 1
+  %98 = zext i1 %97 to i8
+  %99 = trunc i8 %98 to i1
+  br i1 %99, label %then20, label %or.lhs.false
 
-else23:                                           ; preds = %then17
-  br label %merge21
+then25:                                           ; preds = %then20
+  %100 = load ptr, ptr %target23, align 8
+  %101 = getelementptr %41, ptr %100, i32 0, i32 0
+  %102 = getelementptr [1024 x i8], ptr %101, i32 0, i32 0
+  %103 = getelementptr i8, ptr %102, i64 0
+  %104 = load ptr, ptr %self, align 8
+  %105 = getelementptr %1, ptr %104, i32 0, i32 3
+  %106 = getelementptr [4096 x i8], ptr %105, i32 0, i32 0
+  %107 = getelementptr i8, ptr %106, i64 0
+  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.431", ptr %107)
+  br label %merge24
 
-merge21:                                          ; preds = %else23, %then22
+else26:                                           ; preds = %then20
+  br label %merge24
+
+merge24:                                          ; preds = %else26, %then25
   ret i32 4
 
-dead24:                                           ; No predecessors!
-  br label %merge16
+dead27:                                           ; No predecessors!
+  br label %merge19
 
-else18:                                           ; preds = %or.lhs.false
-  br label %merge16
+else21:                                           ; preds = %or.lhs.false
+  br label %merge19
 
-merge16:                                          ; preds = %else18, %dead24
+merge19:                                          ; preds = %else21, %dead27
   ret i32 0
 
-dead25:                                           ; No predecessors!
+dead28:                                           ; No predecessors!
   ret i32 undef
 }
 
 declare dso_local ptr @dlopen(ptr, i32)
+
+define internal zeroext i1 @"$Library.shares_memory"(ptr %0) {
+entry:
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %1 = load ptr, ptr %self, align 8
+  %2 = getelementptr %1, ptr %1, i32 0, i32 2
+  %3 = getelementptr [16 x i8], ptr %2, i32 0, i32 0
+  %4 = getelementptr i8, ptr %3, i64 0
+  %5 = call i32 @strcmp(ptr %4, ptr @"$string.418")
+  %6 = icmp eq i32 %5, 0
+  %7 = zext i1 %6 to i8
+  %8 = icmp ne i8 %7, 0
+  ret i1 %8
+
+dead:                                             ; No predecessors!
+  ret i1 undef
+}
 
 declare dso_local ptr @dlerror()
 
@@ -39628,7 +39706,7 @@ then10:                                           ; preds = %then7
   %47 = load ptr, ptr %model, align 8
   %48 = getelementptr %5, ptr %47, i32 0, i32 10
   %49 = load i32, ptr %48, align 4
-  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.445", i32 %46, i32 %49)
+  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.446", i32 %46, i32 %49)
   br label %merge9
 
 else11:                                           ; preds = %then7
@@ -39992,7 +40070,7 @@ then2:                                            ; preds = %then
   %24 = getelementptr %23, ptr %23, i32 0, i32 1
   %25 = load i32, ptr %24, align 4
   %26 = sext i32 %25 to i64
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.431", i64 %26, i64 1, i64 64)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.432", i64 %26, i64 1, i64 64)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -40043,7 +40121,7 @@ then10:                                           ; preds = %then5
   %50 = getelementptr %23, ptr %49, i32 0, i32 5
   %51 = load i32, ptr %50, align 4
   %52 = sext i32 %51 to i64
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.432", i64 %52, i64 1, i64 65536)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.433", i64 %52, i64 1, i64 65536)
   br label %merge9
 
 else11:                                           ; preds = %then5
@@ -40094,7 +40172,7 @@ then19:                                           ; preds = %then14
   %76 = getelementptr %23, ptr %75, i32 0, i32 6
   %77 = load i32, ptr %76, align 4
   %78 = sext i32 %77 to i64
-  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.433", i64 %78, i64 1, i64 67108864)
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.434", i64 %78, i64 1, i64 67108864)
   br label %merge18
 
 else20:                                           ; preds = %then14
@@ -40145,7 +40223,7 @@ then28:                                           ; preds = %then23
   %102 = getelementptr %23, ptr %101, i32 0, i32 7
   %103 = load i32, ptr %102, align 4
   %104 = sext i32 %103 to i64
-  %105 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.434", i64 %104, i64 1, i64 65536)
+  %105 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.435", i64 %104, i64 1, i64 65536)
   br label %merge27
 
 else29:                                           ; preds = %then23
@@ -40196,7 +40274,7 @@ then37:                                           ; preds = %then32
   %128 = getelementptr %23, ptr %127, i32 0, i32 8
   %129 = load i32, ptr %128, align 4
   %130 = sext i32 %129 to i64
-  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %126, i64 1024, ptr @"$string.435", i64 %130, i64 0, i64 1073741824)
+  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %126, i64 1024, ptr @"$string.436", i64 %130, i64 0, i64 1073741824)
   br label %merge36
 
 else38:                                           ; preds = %then32
@@ -40247,7 +40325,7 @@ then46:                                           ; preds = %then41
   %154 = getelementptr %23, ptr %153, i32 0, i32 9
   %155 = load i32, ptr %154, align 4
   %156 = sext i32 %155 to i64
-  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %152, i64 1024, ptr @"$string.436", i64 %156, i64 0, i64 2)
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %152, i64 1024, ptr @"$string.437", i64 %156, i64 0, i64 2)
   br label %merge45
 
 else47:                                           ; preds = %then41
@@ -40298,7 +40376,7 @@ then55:                                           ; preds = %then50
   %180 = getelementptr %23, ptr %179, i32 0, i32 10
   %181 = load i32, ptr %180, align 4
   %182 = sext i32 %181 to i64
-  %183 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %178, i64 1024, ptr @"$string.437", i64 %182, i64 0, i64 4096)
+  %183 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %178, i64 1024, ptr @"$string.438", i64 %182, i64 0, i64 4096)
   br label %merge54
 
 else56:                                           ; preds = %then50
@@ -40349,7 +40427,7 @@ then64:                                           ; preds = %then59
   %206 = getelementptr %23, ptr %205, i32 0, i32 11
   %207 = load i32, ptr %206, align 4
   %208 = sext i32 %207 to i64
-  %209 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %204, i64 1024, ptr @"$string.438", i64 %208, i64 1, i64 1048576)
+  %209 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %204, i64 1024, ptr @"$string.439", i64 %208, i64 1, i64 1048576)
   br label %merge63
 
 else65:                                           ; preds = %then59
@@ -40400,7 +40478,7 @@ then73:                                           ; preds = %then68
   %232 = getelementptr %23, ptr %231, i32 0, i32 12
   %233 = load i32, ptr %232, align 4
   %234 = sext i32 %233 to i64
-  %235 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %230, i64 1024, ptr @"$string.439", i64 %234, i64 0, i64 67108864)
+  %235 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %230, i64 1024, ptr @"$string.440", i64 %234, i64 0, i64 67108864)
   br label %merge72
 
 else74:                                           ; preds = %then68
@@ -40451,7 +40529,7 @@ then82:                                           ; preds = %then77
   %258 = getelementptr %23, ptr %257, i32 0, i32 13
   %259 = load i32, ptr %258, align 4
   %260 = sext i32 %259 to i64
-  %261 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %256, i64 1024, ptr @"$string.440", i64 %260, i64 1, i64 16777216)
+  %261 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %256, i64 1024, ptr @"$string.441", i64 %260, i64 1, i64 16777216)
   br label %merge81
 
 else83:                                           ; preds = %then77
@@ -40502,7 +40580,7 @@ then91:                                           ; preds = %then86
   %284 = getelementptr %23, ptr %283, i32 0, i32 14
   %285 = load i32, ptr %284, align 4
   %286 = sext i32 %285 to i64
-  %287 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %282, i64 1024, ptr @"$string.441", i64 %286, i64 0, i64 1)
+  %287 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %282, i64 1024, ptr @"$string.442", i64 %286, i64 0, i64 1)
   br label %merge90
 
 else92:                                           ; preds = %then86
@@ -40553,7 +40631,7 @@ then100:                                          ; preds = %then95
   %310 = getelementptr %23, ptr %309, i32 0, i32 15
   %311 = load i32, ptr %310, align 4
   %312 = sext i32 %311 to i64
-  %313 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %308, i64 1024, ptr @"$string.442", i64 %312, i64 -1, i64 2)
+  %313 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %308, i64 1024, ptr @"$string.443", i64 %312, i64 -1, i64 2)
   br label %merge99
 
 else101:                                          ; preds = %then95
@@ -40604,7 +40682,7 @@ then109:                                          ; preds = %then104
   %336 = getelementptr %23, ptr %335, i32 0, i32 16
   %337 = load i32, ptr %336, align 4
   %338 = sext i32 %337 to i64
-  %339 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %334, i64 1024, ptr @"$string.443", i64 %338, i64 0, i64 65536)
+  %339 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %334, i64 1024, ptr @"$string.444", i64 %338, i64 0, i64 65536)
   br label %merge108
 
 else110:                                          ; preds = %then104
@@ -40655,7 +40733,7 @@ then118:                                          ; preds = %then113
   %362 = load ptr, ptr %given, align 8
   %363 = getelementptr %23, ptr %362, i32 0, i32 17
   %364 = load i64, ptr %363, align 8
-  %365 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %361, i64 1024, ptr @"$string.444", i64 %364, i64 0, i64 1152921504606846976)
+  %365 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %361, i64 1024, ptr @"$string.445", i64 %364, i64 0, i64 1152921504606846976)
   br label %merge117
 
 else119:                                          ; preds = %then113
@@ -40861,40 +40939,30 @@ merge:                                            ; preds = %else, %then
 define internal i32 @"$Plan.measure_weights"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
-  %code2 = alloca i32, align 4
+  %code1 = alloca i32, align 4
   %code = alloca i32, align 4
-  %"<aggcopy>1" = alloca %51, align 8
   %unbound = alloca %51, align 8
-  %"<aggcopy>" = alloca %131, align 8
   %layout = alloca %131, align 8
-  %3 = alloca %51, align 8
-  %4 = alloca %45, align 8
-  %"<structcast>" = alloca %45, align 8
-  %5 = alloca %131, align 8
+  %3 = alloca %131, align 8
   %message = alloca ptr, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
-  %6 = load ptr, ptr %self, align 8
-  call void @"$Plan.layout"(ptr noalias sret(%131) %5, ptr %6, i32 0)
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %"<aggcopy>", ptr align 8 %5, i64 40, i1 false)
-  %7 = load %45, ptr %4, align 1
-  store %45 %7, ptr %"<structcast>", align 1
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %"<aggcopy>1", ptr align 8 %3, i64 120, i1 false)
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %layout, ptr align 8 %"<aggcopy>", i64 40, i1 false)
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %unbound, ptr align 8 %"<aggcopy>1", i64 120, i1 false)
-  %8 = load ptr, ptr %message, align 8
-  %9 = call i32 @"$Layout.check"(ptr %layout, ptr %8)
-  store i32 %9, ptr %code, align 4
-  %10 = load i32, ptr %code, align 4
-  %11 = icmp ne i32 %10, 0
-  %12 = zext i1 %11 to i8
-  %13 = trunc i8 %12 to i1
-  br i1 %13, label %then, label %else
+  %4 = load ptr, ptr %self, align 8
+  call void @"$Plan.layout"(ptr noalias sret(%131) %3, ptr %4, i32 0)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %layout, ptr align 8 %3, i64 40, i1 false)
+  %5 = load ptr, ptr %message, align 8
+  %6 = call i32 @"$Layout.check"(ptr %layout, ptr %5)
+  store i32 %6, ptr %code, align 4
+  %7 = load i32, ptr %code, align 4
+  %8 = icmp ne i32 %7, 0
+  %9 = zext i1 %8 to i8
+  %10 = trunc i8 %9 to i1
+  br i1 %10, label %then, label %else
 
 then:                                             ; preds = %entry
-  %14 = load i32, ptr %code, align 4
-  ret i32 %14
+  %11 = load i32, ptr %code, align 4
+  ret i32 %11
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -40903,33 +40971,33 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %22, ptr %15, i32 0, i32 11
-  %17 = load ptr, ptr %message, align 8
-  %18 = call i32 @"$layout.assign"(ptr %layout, ptr null, ptr %unbound, ptr %16, ptr %17)
-  store i32 %18, ptr %code2, align 4
-  %19 = load i32, ptr %code2, align 4
-  %20 = icmp ne i32 %19, 0
-  %21 = zext i1 %20 to i8
-  %22 = trunc i8 %21 to i1
-  br i1 %22, label %then4, label %else5
+  %12 = load ptr, ptr %self, align 8
+  %13 = getelementptr %22, ptr %12, i32 0, i32 11
+  %14 = load ptr, ptr %message, align 8
+  %15 = call i32 @"$layout.assign"(ptr %layout, ptr null, ptr %unbound, ptr %13, ptr %14)
+  store i32 %15, ptr %code1, align 4
+  %16 = load i32, ptr %code1, align 4
+  %17 = icmp ne i32 %16, 0
+  %18 = zext i1 %17 to i8
+  %19 = trunc i8 %18 to i1
+  br i1 %19, label %then3, label %else4
 
-then4:                                            ; preds = %merge
-  %23 = load i32, ptr %code2, align 4
-  ret i32 %23
+then3:                                            ; preds = %merge
+  %20 = load i32, ptr %code1, align 4
+  ret i32 %20
 
-dead6:                                            ; No predecessors!
-  br label %merge3
+dead5:                                            ; No predecessors!
+  br label %merge2
 
-else5:                                            ; preds = %merge
-  br label %merge3
+else4:                                            ; preds = %merge
+  br label %merge2
 
-merge3:                                           ; preds = %else5, %dead6
+merge2:                                           ; preds = %else4, %dead5
   call void @"$layout.free"(ptr %unbound)
-  %24 = load %45, ptr %2, align 1
+  %21 = load %45, ptr %2, align 1
   ret i32 0
 
-dead7:                                            ; No predecessors!
+dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
@@ -41132,7 +41200,7 @@ merge14:                                          ; preds = %else16, %dead17
   %50 = call i32 @"$ModelConfig.shared_width"(ptr %49)
   %51 = load i32, ptr %world_size, align 4
   %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$check_split"(ptr @"$string.447", i32 %50, i32 %51, ptr %52)
+  %53 = call i32 @"$check_split"(ptr @"$string.448", i32 %50, i32 %51, ptr %52)
   store i32 %53, ptr %code18, align 4
   %54 = load i32, ptr %code18, align 4
   %55 = icmp ne i32 %54, 0
@@ -41163,7 +41231,7 @@ then24:                                           ; preds = %merge19
   %65 = load i32, ptr %64, align 4
   %66 = load i32, ptr %world_size, align 4
   %67 = load ptr, ptr %message, align 8
-  %68 = call i32 @"$check_split"(ptr @"$string.448", i32 %65, i32 %66, ptr %67)
+  %68 = call i32 @"$check_split"(ptr @"$string.449", i32 %65, i32 %66, ptr %67)
   ret i32 %68
 
 dead26:                                           ; No predecessors!
@@ -41178,7 +41246,7 @@ merge23:                                          ; preds = %else25, %dead26
   %71 = load i32, ptr %70, align 4
   %72 = load i32, ptr %world_size, align 4
   %73 = load ptr, ptr %message, align 8
-  %74 = call i32 @"$check_split"(ptr @"$string.449", i32 %71, i32 %72, ptr %73)
+  %74 = call i32 @"$check_split"(ptr @"$string.450", i32 %71, i32 %72, ptr %73)
   ret i32 %74
 
 dead27:                                           ; No predecessors!
@@ -41221,7 +41289,7 @@ then2:                                            ; preds = %then
   %19 = load i32, ptr %world_size, align 4
   %20 = load ptr, ptr %name, align 8
   %21 = load i32, ptr %value, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.446", i32 %19, ptr %20, i32 %21)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.447", i32 %19, ptr %20, i32 %21)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -41386,7 +41454,7 @@ then2:                                            ; preds = %then
   %60 = load ptr, ptr %59, align 8
   %61 = getelementptr %5, ptr %60, i32 0, i32 2
   %62 = load i32, ptr %61, align 4
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.450", i32 %62)
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.451", i32 %62)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -41991,7 +42059,7 @@ then2:                                            ; preds = %then
   %35 = load ptr, ptr %matrix, align 8
   %36 = getelementptr %52, ptr %35, i32 0, i32 1
   %37 = load i32, ptr %36, align 4
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.451", i32 %28, i32 %31, i32 %34, i32 %37)
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.452", i32 %28, i32 %31, i32 %34, i32 %37)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -42831,7 +42899,7 @@ then2:                                            ; preds = %then
   %38 = load i32, ptr %37, align 4
   %39 = getelementptr %54, ptr %cache, i32 0, i32 5
   %40 = load i32, ptr %39, align 4
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.452", ptr %34, i32 %36, i32 %38, i32 %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.453", ptr %34, i32 %36, i32 %38, i32 %40)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -43043,7 +43111,7 @@ then2:                                            ; preds = %then
   %94 = load ptr, ptr %o, align 8
   %95 = getelementptr %23, ptr %94, i32 0, i32 6
   %96 = load i32, ptr %95, align 4
-  %97 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.453", i32 %93, i32 %96)
+  %97 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.454", i32 %93, i32 %96)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -43385,12 +43453,12 @@ entry:
   %21 = load ptr, ptr %base, align 8
   %22 = load i64, ptr %offset, align 8
   %23 = getelementptr i8, ptr %21, i64 %22
-  call void @"$anon (./terra/batch.t:97).454"(ptr %18, ptr %20, ptr %23)
+  call void @"$anon (./terra/batch.t:97).455"(ptr %18, ptr %20, ptr %23)
   %24 = load %45, ptr %3, align 1
   %25 = load i64, ptr %offset, align 8
   %26 = load ptr, ptr %shape, align 8
   %27 = getelementptr %130, ptr %26, i32 0, i32 16
-  %28 = call i64 @"$anon (./terra/batch.t:91).455"(ptr %27)
+  %28 = call i64 @"$anon (./terra/batch.t:91).456"(ptr %27)
   %29 = call i64 @"$aligned"(i64 %28)
   %30 = add i64 %25, %29
   store i64 %30, ptr %offset, align 8
@@ -45042,7 +45110,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$anon (./terra/batch.t:97).454"(ptr %0, ptr %1, ptr %2) {
+define internal void @"$anon (./terra/batch.t:97).455"(ptr %0, ptr %1, ptr %2) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$data" = alloca ptr, align 8
@@ -45155,7 +45223,7 @@ entry:
   ret void
 }
 
-define internal i64 @"$anon (./terra/batch.t:91).455"(ptr %0) {
+define internal i64 @"$anon (./terra/batch.t:91).456"(ptr %0) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$shape" = alloca ptr, align 8
@@ -45240,7 +45308,7 @@ entry:
   %4 = call i64 @"$aligned"(i64 %3)
   %5 = load ptr, ptr %shape, align 8
   %6 = getelementptr %130, ptr %5, i32 0, i32 16
-  %7 = call i64 @"$anon (./terra/batch.t:91).455"(ptr %6)
+  %7 = call i64 @"$anon (./terra/batch.t:91).456"(ptr %6)
   %8 = call i64 @"$aligned"(i64 %7)
   %9 = add i64 %4, %8
   ret i64 %9
@@ -45396,7 +45464,7 @@ and.lhs.true9:                                    ; preds = %merge3
 
 then10:                                           ; preds = %else8
   %93 = load ptr, ptr %self, align 8
-  call void @"$Plan.refuse"(ptr %93, ptr @"$string.457")
+  call void @"$Plan.refuse"(ptr %93, ptr @"$string.458")
   %94 = load %45, ptr %3, align 1
   br label %merge6
 
@@ -45546,7 +45614,7 @@ entry:
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %22, ptr %14, i32 0, i32 7
   %16 = load i32, ptr %15, align 4
-  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 512, ptr @"$string.456", i64 %7, i32 %10, i32 %13, i32 %16)
+  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 512, ptr @"$string.457", i64 %7, i32 %10, i32 %13, i32 %16)
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
@@ -45623,31 +45691,13 @@ entry:
   %42 = load ptr, ptr %self, align 8
   %43 = getelementptr %22, ptr %42, i32 0, i32 6
   %44 = load i64, ptr %43, align 8
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 512, ptr @"$string.458", i64 %10, i64 %16, i64 %17, i64 %23, i32 %27, i32 %30, i64 %41, i64 %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 512, ptr @"$string.459", i64 %10, i64 %16, i64 %17, i64 %23, i32 %27, i32 %30, i64 %41, i64 %44)
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %48 = getelementptr i8, ptr %47, i64 0
   call void @"$Plan.refuse"(ptr %46, ptr %48)
   %49 = load %45, ptr %2, align 1
   ret void
-}
-
-define internal zeroext i1 @"$Library.shares_memory"(ptr %0) {
-entry:
-  %self = alloca ptr, align 8
-  store ptr %0, ptr %self, align 8
-  %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %1, ptr %1, i32 0, i32 2
-  %3 = getelementptr [16 x i8], ptr %2, i32 0, i32 0
-  %4 = getelementptr i8, ptr %3, i64 0
-  %5 = call i32 @strcmp(ptr %4, ptr @"$string.418")
-  %6 = icmp eq i32 %5, 0
-  %7 = zext i1 %6 to i8
-  %8 = icmp ne i8 %7, 0
-  ret i1 %8
-
-dead:                                             ; No predecessors!
-  ret i1 undef
 }
 
 define internal void @"$write_plan"(ptr %0, ptr %1, ptr %2) {
@@ -45688,7 +45738,7 @@ entry:
   %27 = load %45, ptr %19, align 1
   %28 = load ptr, ptr %out, align 8
   %29 = load ptr, ptr %kind, align 8
-  call void @"$JsonWriter.string_field"(ptr %28, ptr @"$string.462", ptr %29)
+  call void @"$JsonWriter.string_field"(ptr %28, ptr @"$string.463", ptr %29)
   %30 = load %45, ptr %18, align 1
   %31 = load ptr, ptr %out, align 8
   %32 = load ptr, ptr %made, align 8
@@ -45696,7 +45746,7 @@ entry:
   %34 = getelementptr %23, ptr %33, i32 0, i32 1
   %35 = load i32, ptr %34, align 4
   %36 = sext i32 %35 to i64
-  call void @"$JsonWriter.integer_field"(ptr %31, ptr @"$string.463", i64 %36)
+  call void @"$JsonWriter.integer_field"(ptr %31, ptr @"$string.464", i64 %36)
   %37 = load %45, ptr %17, align 1
   %38 = load ptr, ptr %out, align 8
   %39 = load ptr, ptr %made, align 8
@@ -45704,7 +45754,7 @@ entry:
   %41 = getelementptr %23, ptr %40, i32 0, i32 9
   %42 = load i32, ptr %41, align 4
   %43 = call ptr @"$layout_name"(i32 %42)
-  call void @"$JsonWriter.string_field"(ptr %38, ptr @"$string.464", ptr %43)
+  call void @"$JsonWriter.string_field"(ptr %38, ptr @"$string.465", ptr %43)
   %44 = load %45, ptr %16, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %made, align 8
@@ -45712,7 +45762,7 @@ entry:
   %48 = getelementptr %23, ptr %47, i32 0, i32 6
   %49 = load i32, ptr %48, align 4
   %50 = sext i32 %49 to i64
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.467", i64 %50)
+  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.468", i64 %50)
   %51 = load %45, ptr %15, align 1
   %52 = load ptr, ptr %out, align 8
   %53 = load ptr, ptr %made, align 8
@@ -45720,7 +45770,7 @@ entry:
   %55 = getelementptr %23, ptr %54, i32 0, i32 5
   %56 = load i32, ptr %55, align 4
   %57 = sext i32 %56 to i64
-  call void @"$JsonWriter.integer_field"(ptr %52, ptr @"$string.468", i64 %57)
+  call void @"$JsonWriter.integer_field"(ptr %52, ptr @"$string.469", i64 %57)
   %58 = load %45, ptr %14, align 1
   %59 = load ptr, ptr %out, align 8
   %60 = load ptr, ptr %made, align 8
@@ -45728,7 +45778,7 @@ entry:
   %62 = getelementptr %23, ptr %61, i32 0, i32 11
   %63 = load i32, ptr %62, align 4
   %64 = sext i32 %63 to i64
-  call void @"$JsonWriter.integer_field"(ptr %59, ptr @"$string.469", i64 %64)
+  call void @"$JsonWriter.integer_field"(ptr %59, ptr @"$string.470", i64 %64)
   %65 = load %45, ptr %13, align 1
   %66 = load ptr, ptr %out, align 8
   %67 = load ptr, ptr %made, align 8
@@ -45738,28 +45788,28 @@ entry:
   %70 = load ptr, ptr %made, align 8
   %71 = getelementptr %22, ptr %70, i32 0, i32 6
   %72 = load i64, ptr %71, align 8
-  call void @"$JsonWriter.integer_field"(ptr %69, ptr @"$string.478", i64 %72)
+  call void @"$JsonWriter.integer_field"(ptr %69, ptr @"$string.479", i64 %72)
   %73 = load %45, ptr %11, align 1
   %74 = load ptr, ptr %out, align 8
   %75 = load ptr, ptr %made, align 8
   %76 = getelementptr %22, ptr %75, i32 0, i32 17
   %77 = load i8, ptr %76, align 1
   %78 = icmp ne i8 %77, 0
-  call void @"$JsonWriter.boolean_field"(ptr %74, ptr @"$string.479", i1 zeroext %78)
+  call void @"$JsonWriter.boolean_field"(ptr %74, ptr @"$string.480", i1 zeroext %78)
   %79 = load %45, ptr %10, align 1
   %80 = load ptr, ptr %out, align 8
   %81 = load ptr, ptr %made, align 8
   %82 = getelementptr %22, ptr %81, i32 0, i32 18
   %83 = getelementptr [512 x i8], ptr %82, i32 0, i32 0
   %84 = getelementptr i8, ptr %83, i64 0
-  call void @"$JsonWriter.string_field"(ptr %80, ptr @"$string.480", ptr %84)
+  call void @"$JsonWriter.string_field"(ptr %80, ptr @"$string.481", ptr %84)
   %85 = load %45, ptr %9, align 1
   %86 = load ptr, ptr %out, align 8
   %87 = load ptr, ptr %made, align 8
   call void @"$write_buffers"(ptr %86, ptr %87)
   %88 = load %45, ptr %8, align 1
   %89 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %89, ptr @"$string.503")
+  call void @"$JsonWriter.key"(ptr %89, ptr @"$string.504")
   %90 = load %45, ptr %7, align 1
   %91 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %91)
@@ -45841,7 +45891,7 @@ entry:
   %31 = getelementptr %3, ptr %30, i32 0, i32 10
   %32 = load i64, ptr %31, align 8
   %33 = add i64 %29, %32
-  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.459", i64 %33)
+  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.460", i64 %33)
   %34 = load %45, ptr %5, align 1
   %35 = load ptr, ptr %out, align 8
   %36 = load ptr, ptr %source, align 8
@@ -45857,14 +45907,14 @@ entry:
   %45 = getelementptr %3, ptr %44, i32 0, i32 12
   %46 = load i64, ptr %45, align 8
   %47 = add i64 %43, %46
-  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.460", i64 %47)
+  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.461", i64 %47)
   %48 = load %45, ptr %3, align 1
   %49 = load ptr, ptr %out, align 8
   %50 = load ptr, ptr %source, align 8
   %51 = getelementptr %3, ptr %50, i32 0, i32 8
   %52 = load i8, ptr %51, align 1
   %53 = icmp ne i8 %52, 0
-  call void @"$JsonWriter.boolean_field"(ptr %49, ptr @"$string.461", i1 zeroext %53)
+  call void @"$JsonWriter.boolean_field"(ptr %49, ptr @"$string.462", i1 zeroext %53)
   %54 = load %45, ptr %2, align 1
   ret void
 }
@@ -45880,7 +45930,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.465"
+  ret ptr @"$string.466"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -45896,7 +45946,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.466"
+  ret ptr @"$string.467"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -45930,7 +45980,7 @@ entry:
   %12 = getelementptr %22, ptr %11, i32 0, i32 4
   %13 = load i32, ptr %12, align 4
   %14 = call ptr @"$kv_dtype_name"(i32 %13)
-  call void @"$JsonWriter.string_field"(ptr %10, ptr @"$string.470", ptr %14)
+  call void @"$JsonWriter.string_field"(ptr %10, ptr @"$string.471", ptr %14)
   %15 = load %45, ptr %9, align 1
   %16 = load ptr, ptr %out, align 8
   %17 = load ptr, ptr %made, align 8
@@ -45938,12 +45988,12 @@ entry:
   %19 = getelementptr %22, ptr %18, i32 0, i32 4
   %20 = load i32, ptr %19, align 4
   %21 = call i64 @"$Plan.kv_bytes_per_token"(ptr %17, i32 %20)
-  call void @"$JsonWriter.integer_field"(ptr %16, ptr @"$string.471", i64 %21)
+  call void @"$JsonWriter.integer_field"(ptr %16, ptr @"$string.472", i64 %21)
   %22 = load %45, ptr %8, align 1
   %23 = load ptr, ptr %out, align 8
   %24 = load ptr, ptr %made, align 8
   %25 = call i64 @"$Plan.kv_bytes_per_token"(ptr %24, i32 1)
-  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.472", i64 %25)
+  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.473", i64 %25)
   %26 = load %45, ptr %7, align 1
   %27 = load ptr, ptr %out, align 8
   %28 = load ptr, ptr %made, align 8
@@ -45951,20 +46001,20 @@ entry:
   %30 = getelementptr %23, ptr %29, i32 0, i32 7
   %31 = load i32, ptr %30, align 4
   %32 = sext i32 %31 to i64
-  call void @"$JsonWriter.integer_field"(ptr %27, ptr @"$string.473", i64 %32)
+  call void @"$JsonWriter.integer_field"(ptr %27, ptr @"$string.474", i64 %32)
   %33 = load %45, ptr %6, align 1
   %34 = load ptr, ptr %out, align 8
   %35 = load ptr, ptr %made, align 8
   %36 = getelementptr %22, ptr %35, i32 0, i32 10
   %37 = load i64, ptr %36, align 8
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.474", i64 %37)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.475", i64 %37)
   %38 = load %45, ptr %5, align 1
   %39 = load ptr, ptr %out, align 8
   %40 = load ptr, ptr %made, align 8
   %41 = getelementptr %22, ptr %40, i32 0, i32 9
   %42 = load i32, ptr %41, align 4
   %43 = sext i32 %42 to i64
-  call void @"$JsonWriter.integer_field"(ptr %39, ptr @"$string.475", i64 %43)
+  call void @"$JsonWriter.integer_field"(ptr %39, ptr @"$string.476", i64 %43)
   %44 = load %45, ptr %4, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %made, align 8
@@ -45977,13 +46027,13 @@ entry:
   %53 = load i32, ptr %52, align 4
   %54 = sext i32 %53 to i64
   %55 = mul i64 %49, %54
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.476", i64 %55)
+  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.477", i64 %55)
   %56 = load %45, ptr %3, align 1
   %57 = load ptr, ptr %out, align 8
   %58 = load ptr, ptr %made, align 8
   %59 = call i32 @"$Plan.concurrent_requests"(ptr %58)
   %60 = sext i32 %59 to i64
-  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.477", i64 %60)
+  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.478", i64 %60)
   %61 = load %45, ptr %2, align 1
   ret void
 }
@@ -46144,7 +46194,7 @@ entry:
   call void @"$Plan.buffer_shape"(ptr noalias sret(%130) %27, ptr %28, i32 0)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %27, i64 160, i1 false)
   %29 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %29, ptr @"$string.481")
+  call void @"$JsonWriter.key"(ptr %29, ptr @"$string.482")
   %30 = load %45, ptr %26, align 1
   %31 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_object"(ptr %31)
@@ -46158,7 +46208,7 @@ entry:
   %39 = getelementptr %130, ptr %shape, i32 0, i32 2
   %40 = load i64, ptr %39, align 8
   %41 = mul i64 %38, %40
-  call void @"$JsonWriter.integer_field"(ptr %33, ptr @"$string.482", i64 %41)
+  call void @"$JsonWriter.integer_field"(ptr %33, ptr @"$string.483", i64 %41)
   %42 = load %45, ptr %24, align 1
   %43 = load ptr, ptr %out, align 8
   %44 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46169,7 +46219,7 @@ entry:
   %49 = getelementptr %130, ptr %shape, i32 0, i32 2
   %50 = load i64, ptr %49, align 8
   %51 = mul i64 %48, %50
-  call void @"$JsonWriter.integer_field"(ptr %43, ptr @"$string.483", i64 %51)
+  call void @"$JsonWriter.integer_field"(ptr %43, ptr @"$string.484", i64 %51)
   %52 = load %45, ptr %23, align 1
   %53 = load ptr, ptr %out, align 8
   %54 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46180,7 +46230,7 @@ entry:
   %59 = getelementptr %130, ptr %shape, i32 0, i32 2
   %60 = load i64, ptr %59, align 8
   %61 = mul i64 %58, %60
-  call void @"$JsonWriter.integer_field"(ptr %53, ptr @"$string.484", i64 %61)
+  call void @"$JsonWriter.integer_field"(ptr %53, ptr @"$string.485", i64 %61)
   %62 = load %45, ptr %22, align 1
   %63 = load ptr, ptr %out, align 8
   %64 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46204,13 +46254,13 @@ entry:
   %82 = trunc i8 %74 to i1
   %83 = select i1 %82, i64 %76, i64 %81
   %84 = mul i64 %65, %83
-  call void @"$JsonWriter.integer_field"(ptr %63, ptr @"$string.485", i64 %84)
+  call void @"$JsonWriter.integer_field"(ptr %63, ptr @"$string.486", i64 %84)
   %85 = load %45, ptr %21, align 1
   %86 = load ptr, ptr %out, align 8
   %87 = getelementptr %130, ptr %shape, i32 0, i32 1
   %88 = load i64, ptr %87, align 8
   %89 = mul i64 %88, 4
-  call void @"$JsonWriter.integer_field"(ptr %86, ptr @"$string.486", i64 %89)
+  call void @"$JsonWriter.integer_field"(ptr %86, ptr @"$string.487", i64 %89)
   %90 = load %45, ptr %20, align 1
   %91 = load ptr, ptr %out, align 8
   %92 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46228,7 +46278,7 @@ entry:
   %104 = getelementptr %130, ptr %shape, i32 0, i32 2
   %105 = load i64, ptr %104, align 8
   %106 = mul i64 %103, %105
-  call void @"$JsonWriter.integer_field"(ptr %91, ptr @"$string.487", i64 %106)
+  call void @"$JsonWriter.integer_field"(ptr %91, ptr @"$string.488", i64 %106)
   %107 = load %45, ptr %19, align 1
   %108 = load ptr, ptr %out, align 8
   %109 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46242,7 +46292,7 @@ entry:
   %117 = getelementptr %130, ptr %shape, i32 0, i32 2
   %118 = load i64, ptr %117, align 8
   %119 = mul i64 %116, %118
-  call void @"$JsonWriter.integer_field"(ptr %108, ptr @"$string.488", i64 %119)
+  call void @"$JsonWriter.integer_field"(ptr %108, ptr @"$string.489", i64 %119)
   %120 = load %45, ptr %18, align 1
   %121 = load ptr, ptr %out, align 8
   %122 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46256,7 +46306,7 @@ entry:
   %130 = getelementptr %130, ptr %shape, i32 0, i32 2
   %131 = load i64, ptr %130, align 8
   %132 = mul i64 %129, %131
-  call void @"$JsonWriter.integer_field"(ptr %121, ptr @"$string.489", i64 %132)
+  call void @"$JsonWriter.integer_field"(ptr %121, ptr @"$string.490", i64 %132)
   %133 = load %45, ptr %17, align 1
   %134 = load ptr, ptr %out, align 8
   %135 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46268,7 +46318,7 @@ entry:
   %141 = getelementptr %130, ptr %shape, i32 0, i32 2
   %142 = load i64, ptr %141, align 8
   %143 = mul i64 %140, %142
-  call void @"$JsonWriter.integer_field"(ptr %134, ptr @"$string.490", i64 %143)
+  call void @"$JsonWriter.integer_field"(ptr %134, ptr @"$string.491", i64 %143)
   %144 = load %45, ptr %16, align 1
   %145 = load ptr, ptr %out, align 8
   %146 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46279,7 +46329,7 @@ entry:
   %151 = getelementptr %130, ptr %shape, i32 0, i32 2
   %152 = load i64, ptr %151, align 8
   %153 = mul i64 %150, %152
-  call void @"$JsonWriter.integer_field"(ptr %145, ptr @"$string.491", i64 %153)
+  call void @"$JsonWriter.integer_field"(ptr %145, ptr @"$string.492", i64 %153)
   %154 = load %45, ptr %15, align 1
   %155 = load ptr, ptr %out, align 8
   %156 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46287,13 +46337,13 @@ entry:
   %158 = getelementptr %130, ptr %shape, i32 0, i32 7
   %159 = load i64, ptr %158, align 8
   %160 = mul i64 %157, %159
-  call void @"$JsonWriter.integer_field"(ptr %155, ptr @"$string.492", i64 %160)
+  call void @"$JsonWriter.integer_field"(ptr %155, ptr @"$string.493", i64 %160)
   %161 = load %45, ptr %14, align 1
   %162 = load ptr, ptr %out, align 8
   %163 = getelementptr %130, ptr %shape, i32 0, i32 1
   %164 = load i64, ptr %163, align 8
   %165 = mul i64 %164, 4
-  call void @"$JsonWriter.integer_field"(ptr %162, ptr @"$string.493", i64 %165)
+  call void @"$JsonWriter.integer_field"(ptr %162, ptr @"$string.494", i64 %165)
   %166 = load %45, ptr %13, align 1
   %167 = load ptr, ptr %out, align 8
   %168 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46304,7 +46354,7 @@ entry:
   %173 = getelementptr %130, ptr %shape, i32 0, i32 2
   %174 = load i64, ptr %173, align 8
   %175 = mul i64 %172, %174
-  call void @"$JsonWriter.integer_field"(ptr %167, ptr @"$string.494", i64 %175)
+  call void @"$JsonWriter.integer_field"(ptr %167, ptr @"$string.495", i64 %175)
   %176 = load %45, ptr %12, align 1
   %177 = load ptr, ptr %out, align 8
   %178 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46313,7 +46363,7 @@ entry:
   %181 = load i64, ptr %180, align 8
   %182 = mul i64 %179, %181
   %183 = mul i64 %182, 4
-  call void @"$JsonWriter.integer_field"(ptr %177, ptr @"$string.495", i64 %183)
+  call void @"$JsonWriter.integer_field"(ptr %177, ptr @"$string.496", i64 %183)
   %184 = load %45, ptr %11, align 1
   %185 = load ptr, ptr %out, align 8
   %186 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46322,7 +46372,7 @@ entry:
   %189 = load i64, ptr %188, align 8
   %190 = mul i64 %187, %189
   %191 = mul i64 %190, 4
-  call void @"$JsonWriter.integer_field"(ptr %185, ptr @"$string.496", i64 %191)
+  call void @"$JsonWriter.integer_field"(ptr %185, ptr @"$string.497", i64 %191)
   %192 = load %45, ptr %10, align 1
   %193 = load ptr, ptr %out, align 8
   %194 = getelementptr %130, ptr %shape, i32 0, i32 9
@@ -46331,7 +46381,7 @@ entry:
   %197 = load i64, ptr %196, align 8
   %198 = mul i64 %195, %197
   %199 = mul i64 %198, 4
-  call void @"$JsonWriter.integer_field"(ptr %193, ptr @"$string.497", i64 %199)
+  call void @"$JsonWriter.integer_field"(ptr %193, ptr @"$string.498", i64 %199)
   %200 = load %45, ptr %9, align 1
   %201 = load ptr, ptr %out, align 8
   %202 = getelementptr %130, ptr %shape, i32 0, i32 9
@@ -46355,13 +46405,13 @@ entry:
   %219 = mul i64 %218, 4
   %220 = trunc i8 %213 to i1
   %221 = select i1 %220, i64 %219, i64 0
-  call void @"$JsonWriter.integer_field"(ptr %209, ptr @"$string.498", i64 %221)
+  call void @"$JsonWriter.integer_field"(ptr %209, ptr @"$string.499", i64 %221)
   %222 = load %45, ptr %7, align 1
   %223 = load ptr, ptr %out, align 8
   %224 = getelementptr %130, ptr %shape, i32 0, i32 13
   %225 = load i64, ptr %224, align 8
   %226 = mul i64 %225, 4
-  call void @"$JsonWriter.integer_field"(ptr %223, ptr @"$string.499", i64 %226)
+  call void @"$JsonWriter.integer_field"(ptr %223, ptr @"$string.500", i64 %226)
   %227 = load %45, ptr %6, align 1
   %228 = load ptr, ptr %out, align 8
   %229 = getelementptr %130, ptr %shape, i32 0, i32 13
@@ -46371,7 +46421,7 @@ entry:
   %233 = sdiv i64 %232, 2
   %234 = mul i64 %230, %233
   %235 = mul i64 %234, 4
-  call void @"$JsonWriter.integer_field"(ptr %228, ptr @"$string.500", i64 %235)
+  call void @"$JsonWriter.integer_field"(ptr %228, ptr @"$string.501", i64 %235)
   %236 = load %45, ptr %5, align 1
   %237 = load ptr, ptr %out, align 8
   %238 = getelementptr %130, ptr %shape, i32 0, i32 13
@@ -46381,12 +46431,12 @@ entry:
   %242 = sdiv i64 %241, 2
   %243 = mul i64 %239, %242
   %244 = mul i64 %243, 4
-  call void @"$JsonWriter.integer_field"(ptr %237, ptr @"$string.501", i64 %244)
+  call void @"$JsonWriter.integer_field"(ptr %237, ptr @"$string.502", i64 %244)
   %245 = load %45, ptr %4, align 1
   %246 = load ptr, ptr %out, align 8
   %247 = getelementptr %130, ptr %shape, i32 0, i32 15
   %248 = load i64, ptr %247, align 8
-  call void @"$JsonWriter.integer_field"(ptr %246, ptr @"$string.502", i64 %248)
+  call void @"$JsonWriter.integer_field"(ptr %246, ptr @"$string.503", i64 %248)
   %249 = load %45, ptr %3, align 1
   %250 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %250)
@@ -46424,42 +46474,42 @@ entry:
   %18 = load ptr, ptr %out, align 8
   %19 = load i32, ptr %index, align 4
   %20 = sext i32 %19 to i64
-  call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.504", i64 %20)
+  call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.505", i64 %20)
   %21 = load %45, ptr %11, align 1
   %22 = load ptr, ptr %out, align 8
   %23 = getelementptr %136, ptr %rank, i32 0, i32 0
   %24 = load i64, ptr %23, align 8
-  call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.505", i64 %24)
+  call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.506", i64 %24)
   %25 = load %45, ptr %10, align 1
   %26 = load ptr, ptr %out, align 8
   %27 = getelementptr %136, ptr %rank, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.506", i64 %28)
+  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.507", i64 %28)
   %29 = load %45, ptr %9, align 1
   %30 = load ptr, ptr %out, align 8
   %31 = getelementptr %136, ptr %rank, i32 0, i32 2
   %32 = load i64, ptr %31, align 8
-  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.507", i64 %32)
+  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.508", i64 %32)
   %33 = load %45, ptr %8, align 1
   %34 = load ptr, ptr %out, align 8
   %35 = getelementptr %136, ptr %rank, i32 0, i32 3
   %36 = load i64, ptr %35, align 8
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.508", i64 %36)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.509", i64 %36)
   %37 = load %45, ptr %7, align 1
   %38 = load ptr, ptr %out, align 8
   %39 = getelementptr %136, ptr %rank, i32 0, i32 4
   %40 = load i64, ptr %39, align 8
-  call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.509", i64 %40)
+  call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.510", i64 %40)
   %41 = load %45, ptr %6, align 1
   %42 = load ptr, ptr %out, align 8
   %43 = getelementptr %136, ptr %rank, i32 0, i32 5
   %44 = load i64, ptr %43, align 8
-  call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.510", i64 %44)
+  call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.511", i64 %44)
   %45 = load %45, ptr %5, align 1
   %46 = load ptr, ptr %out, align 8
   %47 = getelementptr %136, ptr %rank, i32 0, i32 6
   %48 = load i64, ptr %47, align 8
-  call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.511", i64 %48)
+  call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.512", i64 %48)
   %49 = load %45, ptr %4, align 1
   %50 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %50)
@@ -46470,81 +46520,76 @@ entry:
 define internal void @"$Plan.rank"(ptr noalias sret(%136) %0, ptr %1, i32 %2) {
 entry:
   %result = alloca %136, align 8
-  %3 = alloca %136, align 8
-  %4 = alloca %45, align 8
-  %"<structcast>" = alloca %45, align 8
   %shape = alloca %130, align 8
-  %5 = alloca %130, align 8
+  %3 = alloca %130, align 8
   %rank = alloca i32, align 4
   %self = alloca ptr, align 8
   store ptr %1, ptr %self, align 8
   store i32 %2, ptr %rank, align 4
-  %6 = load ptr, ptr %self, align 8
-  %7 = load i32, ptr %rank, align 4
-  call void @"$Plan.buffer_shape"(ptr noalias sret(%130) %5, ptr %6, i32 %7)
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %5, i64 160, i1 false)
-  %8 = load %45, ptr %4, align 1
-  store %45 %8, ptr %"<structcast>", align 1
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %result, ptr align 8 %3, i64 56, i1 false)
-  %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %22, ptr %9, i32 0, i32 11
-  %11 = load i64, ptr %10, align 8
-  %12 = getelementptr %136, ptr %result, i32 0, i32 0
-  store i64 %11, ptr %12, align 8
-  %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %22, ptr %13, i32 0, i32 10
-  %15 = load i64, ptr %14, align 8
-  %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %22, ptr %16, i32 0, i32 9
-  %18 = load i32, ptr %17, align 4
-  %19 = sext i32 %18 to i64
-  %20 = mul i64 %15, %19
-  %21 = getelementptr %136, ptr %result, i32 0, i32 1
+  %4 = load ptr, ptr %self, align 8
+  %5 = load i32, ptr %rank, align 4
+  call void @"$Plan.buffer_shape"(ptr noalias sret(%130) %3, ptr %4, i32 %5)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %3, i64 160, i1 false)
+  %6 = call ptr @memset(ptr %result, i32 0, i64 56)
+  %7 = load ptr, ptr %self, align 8
+  %8 = getelementptr %22, ptr %7, i32 0, i32 11
+  %9 = load i64, ptr %8, align 8
+  %10 = getelementptr %136, ptr %result, i32 0, i32 0
+  store i64 %9, ptr %10, align 8
+  %11 = load ptr, ptr %self, align 8
+  %12 = getelementptr %22, ptr %11, i32 0, i32 10
+  %13 = load i64, ptr %12, align 8
+  %14 = load ptr, ptr %self, align 8
+  %15 = getelementptr %22, ptr %14, i32 0, i32 9
+  %16 = load i32, ptr %15, align 4
+  %17 = sext i32 %16 to i64
+  %18 = mul i64 %13, %17
+  %19 = getelementptr %136, ptr %result, i32 0, i32 1
+  store i64 %18, ptr %19, align 8
+  %20 = call i64 @"$buffers.bytes"(ptr %shape)
+  %21 = getelementptr %136, ptr %result, i32 0, i32 2
   store i64 %20, ptr %21, align 8
-  %22 = call i64 @"$buffers.bytes"(ptr %shape)
-  %23 = getelementptr %136, ptr %result, i32 0, i32 2
-  store i64 %22, ptr %23, align 8
-  %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %22, ptr %24, i32 0, i32 13
-  %26 = load i64, ptr %25, align 8
-  %27 = getelementptr %136, ptr %result, i32 0, i32 3
-  store i64 %26, ptr %27, align 8
-  %28 = load i32, ptr %rank, align 4
-  %29 = icmp eq i32 %28, 0
-  %30 = zext i1 %29 to i8
-  %31 = trunc i8 %30 to i1
-  br i1 %31, label %then, label %else
+  %22 = load ptr, ptr %self, align 8
+  %23 = getelementptr %22, ptr %22, i32 0, i32 13
+  %24 = load i64, ptr %23, align 8
+  %25 = getelementptr %136, ptr %result, i32 0, i32 3
+  store i64 %24, ptr %25, align 8
+  %26 = load i32, ptr %rank, align 4
+  %27 = icmp eq i32 %26, 0
+  %28 = zext i1 %27 to i8
+  %29 = trunc i8 %28 to i1
+  br i1 %29, label %then, label %else
 
 then:                                             ; preds = %entry
-  %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %22, ptr %32, i32 0, i32 14
-  %34 = load i64, ptr %33, align 8
-  %35 = getelementptr %136, ptr %result, i32 0, i32 4
-  store i64 %34, ptr %35, align 8
+  %30 = load ptr, ptr %self, align 8
+  %31 = getelementptr %22, ptr %30, i32 0, i32 14
+  %32 = load i64, ptr %31, align 8
+  %33 = getelementptr %136, ptr %result, i32 0, i32 4
+  store i64 %32, ptr %33, align 8
   br label %merge
 
 else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %then
-  %36 = getelementptr %136, ptr %result, i32 0, i32 0
+  %34 = getelementptr %136, ptr %result, i32 0, i32 0
+  %35 = load i64, ptr %34, align 8
+  %36 = getelementptr %136, ptr %result, i32 0, i32 1
   %37 = load i64, ptr %36, align 8
-  %38 = getelementptr %136, ptr %result, i32 0, i32 1
-  %39 = load i64, ptr %38, align 8
-  %40 = add i64 %37, %39
-  %41 = getelementptr %136, ptr %result, i32 0, i32 2
-  %42 = load i64, ptr %41, align 8
-  %43 = add i64 %40, %42
-  %44 = getelementptr %136, ptr %result, i32 0, i32 5
-  store i64 %43, ptr %44, align 8
-  %45 = load ptr, ptr %self, align 8
-  %46 = getelementptr %22, ptr %45, i32 0, i32 6
-  %47 = load i64, ptr %46, align 8
-  %48 = load ptr, ptr %self, align 8
-  %49 = call i64 @"$Plan.num_sharing"(ptr %48)
-  %50 = sdiv i64 %47, %49
-  %51 = getelementptr %136, ptr %result, i32 0, i32 6
-  store i64 %50, ptr %51, align 8
+  %38 = add i64 %35, %37
+  %39 = getelementptr %136, ptr %result, i32 0, i32 2
+  %40 = load i64, ptr %39, align 8
+  %41 = add i64 %38, %40
+  %42 = getelementptr %136, ptr %result, i32 0, i32 5
+  store i64 %41, ptr %42, align 8
+  %43 = load ptr, ptr %self, align 8
+  %44 = getelementptr %22, ptr %43, i32 0, i32 6
+  %45 = load i64, ptr %44, align 8
+  %46 = load ptr, ptr %self, align 8
+  %47 = call i64 @"$Plan.num_sharing"(ptr %46)
+  %48 = sdiv i64 %45, %47
+  %49 = getelementptr %136, ptr %result, i32 0, i32 6
+  store i64 %48, ptr %49, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %0, ptr align 8 %result, i64 56, i1 false)
   ret void
 
@@ -46993,7 +47038,7 @@ then5:                                            ; preds = %then2
   %31 = getelementptr %33, ptr %30, i32 0, i32 4
   %32 = load i32, ptr %31, align 4
   %33 = load i32, ptr %num_pages, align 4
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.517", i32 %32, i32 %33)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.518", i32 %32, i32 %33)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -47181,7 +47226,7 @@ then2:                                            ; preds = %then
   %26 = getelementptr %29, ptr %25, i32 0, i32 2
   %27 = getelementptr %30, ptr %26, i32 0, i32 0
   %28 = load i32, ptr %27, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.512", i32 %24, i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.513", i32 %24, i32 %28)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -47228,7 +47273,7 @@ then9:                                            ; preds = %then5
   %50 = getelementptr i8, ptr %49, i64 0
   %51 = load i32, ptr %num_pages, align 4
   %52 = load i64, ptr %held, align 8
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.513", i32 %51, i64 %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.514", i32 %51, i64 %52)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -47274,7 +47319,7 @@ then17:                                           ; preds = %then13
   %74 = getelementptr %29, ptr %73, i32 0, i32 19
   %75 = getelementptr %43, ptr %74, i32 0, i32 4
   %76 = load i64, ptr %75, align 8
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.514", i64 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.515", i64 %76)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -47393,7 +47438,7 @@ then3:                                            ; preds = %then
   %44 = getelementptr %46, ptr %43, i32 0, i32 0
   %45 = load i64, ptr %44, align 8
   %46 = load i32, ptr %needed, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.515", i32 %42, i64 %45, i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.516", i32 %42, i64 %45, i32 %46)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -47536,7 +47581,7 @@ entry:
   br i1 %13, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.12", i32 266, ptr @"$string.516")
+  call void @"$check.fail"(ptr @"$string.12", i32 266, ptr @"$string.517")
   %14 = load %45, ptr %7, align 1
   br label %merge
 
@@ -48117,7 +48162,7 @@ then2:                                            ; preds = %then
   %38 = getelementptr %46, ptr %37, i32 0, i32 13
   %39 = getelementptr %10, ptr %38, i32 0, i32 1
   %40 = load i64, ptr %39, align 8
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.518", i64 %36, i64 %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.519", i64 %36, i64 %40)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -48355,7 +48400,7 @@ then:                                             ; preds = %entry
 then2:                                            ; preds = %then
   %45 = load ptr, ptr %self, align 8
   %46 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %45, ptr @"$string.519", i32 -1, ptr %46)
+  call void @"$forward.describe_failure"(ptr %45, ptr @"$string.520", i32 -1, ptr %46)
   %47 = load %45, ptr %5, align 1
   %48 = load i32, ptr %code, align 4
   ret i32 %48
@@ -48389,7 +48434,7 @@ else:                                             ; preds = %entry
 then6:                                            ; preds = %else
   %62 = load ptr, ptr %self, align 8
   %63 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %62, ptr @"$string.520", i32 -1, ptr %63)
+  call void @"$forward.describe_failure"(ptr %62, ptr @"$string.521", i32 -1, ptr %63)
   %64 = load %45, ptr %4, align 1
   %65 = load i32, ptr %code4, align 4
   ret i32 %65
@@ -48423,7 +48468,7 @@ merge:                                            ; preds = %merge5, %merge1
 then11:                                           ; preds = %merge
   %79 = load ptr, ptr %self, align 8
   %80 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %79, ptr @"$string.521", i32 -1, ptr %80)
+  call void @"$forward.describe_failure"(ptr %79, ptr @"$string.522", i32 -1, ptr %80)
   %81 = load %45, ptr %3, align 1
   %82 = load i32, ptr %code9, align 4
   ret i32 %82
@@ -48740,7 +48785,7 @@ then2:                                            ; preds = %merge
 then5:                                            ; preds = %then2
   %51 = load ptr, ptr %self, align 8
   %52 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %51, ptr @"$string.522", i32 -1, ptr %52)
+  call void @"$forward.describe_failure"(ptr %51, ptr @"$string.523", i32 -1, ptr %52)
   %53 = load %45, ptr %4, align 1
   %54 = load i32, ptr %code, align 4
   ret i32 %54
@@ -48783,7 +48828,7 @@ merge1:                                           ; preds = %else3, %merge4
 then10:                                           ; preds = %merge1
   %73 = load ptr, ptr %self, align 8
   %74 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %73, ptr @"$string.499", i32 -1, ptr %74)
+  call void @"$forward.describe_failure"(ptr %73, ptr @"$string.500", i32 -1, ptr %74)
   %75 = load %45, ptr %3, align 1
   %76 = load i32, ptr %code8, align 4
   ret i32 %76
@@ -48843,7 +48888,7 @@ entry:
   br i1 %8, label %and.lhs.true, label %then
 
 then:                                             ; preds = %and.lhs.true, %entry
-  call void @"$check.fail"(ptr @"$string.53", i32 10, ptr @"$string.523")
+  call void @"$check.fail"(ptr @"$string.53", i32 10, ptr @"$string.524")
   %9 = load %45, ptr %4, align 1
   br label %merge
 
@@ -48871,7 +48916,7 @@ and.lhs.true:                                     ; preds = %entry
   br i1 %23, label %else, label %then
 
 then2:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.53", i32 11, ptr @"$string.524")
+  call void @"$check.fail"(ptr @"$string.53", i32 11, ptr @"$string.525")
   %24 = load %45, ptr %3, align 1
   br label %merge1
 
@@ -49107,7 +49152,7 @@ entry:
 then:                                             ; preds = %entry
   %21 = load ptr, ptr %self, align 8
   %22 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %21, ptr @"$string.525", i32 -1, ptr %22)
+  call void @"$forward.describe_failure"(ptr %21, ptr @"$string.526", i32 -1, ptr %22)
   %23 = load %45, ptr %3, align 1
   %24 = load i32, ptr %code, align 4
   ret i32 %24
@@ -50008,7 +50053,7 @@ then8:                                            ; preds = %merge4
   %44 = load ptr, ptr %r, align 8
   %45 = getelementptr %79, ptr %44, i32 0, i32 1
   %46 = load i32, ptr %45, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.561", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.562", i32 %46)
   br label %merge7
 
 else9:                                            ; preds = %merge4
@@ -50063,7 +50108,7 @@ then16:                                           ; preds = %then12
   %74 = getelementptr i8, ptr %73, i64 0
   %75 = load i64, ptr %count, align 8
   %76 = load i32, ptr %most, align 4
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.562", i64 %75, i32 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.563", i64 %75, i32 %76)
   br label %merge15
 
 else17:                                           ; preds = %then12
@@ -50123,7 +50168,7 @@ then2:                                            ; preds = %then
   %13 = getelementptr %41, ptr %12, i32 0, i32 0
   %14 = getelementptr [1024 x i8], ptr %13, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.526")
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.527")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -50165,7 +50210,7 @@ then9:                                            ; preds = %then5
   %33 = load ptr, ptr %r, align 8
   %34 = getelementptr %79, ptr %33, i32 0, i32 0
   %35 = load i32, ptr %34, align 4
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.527", i32 %35, i32 144)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.528", i32 %35, i32 144)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -50250,7 +50295,7 @@ then26:                                           ; preds = %then22
   %70 = load ptr, ptr %r, align 8
   %71 = getelementptr %79, ptr %70, i32 0, i32 7
   %72 = load i32, ptr %71, align 4
-  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.547", i32 %72)
+  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.548", i32 %72)
   br label %merge25
 
 else27:                                           ; preds = %then22
@@ -50276,7 +50321,7 @@ merge21:                                          ; preds = %else23, %dead28
   %81 = getelementptr %143, ptr %80, i32 0, i32 0
   %82 = load i32, ptr %81, align 4
   %83 = load ptr, ptr %message, align 8
-  %84 = call i32 @"$request.check_tokens"(ptr @"$string.548", ptr %76, i32 %79, i32 %82, ptr %83)
+  %84 = call i32 @"$request.check_tokens"(ptr @"$string.549", ptr %76, i32 %79, i32 %82, ptr %83)
   store i32 %84, ptr %code29, align 4
   %85 = load i32, ptr %code29, align 4
   %86 = icmp ne i32 %85, 0
@@ -50394,7 +50439,7 @@ then5:                                            ; preds = %then2
   %32 = load ptr, ptr %r, align 8
   %33 = getelementptr %79, ptr %32, i32 0, i32 3
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.531", i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.532", i32 %34)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -50450,7 +50495,7 @@ then13:                                           ; preds = %then9
   %63 = load ptr, ptr %r, align 8
   %64 = getelementptr %79, ptr %63, i32 0, i32 3
   %65 = load i32, ptr %64, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.532", i32 %62, i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.533", i32 %62, i32 %65)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -50491,7 +50536,7 @@ then21:                                           ; preds = %then17
   %82 = load ptr, ptr %r, align 8
   %83 = getelementptr %79, ptr %82, i32 0, i32 18
   %84 = load i64, ptr %83, align 8
-  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.533", i64 %84)
+  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.534", i64 %84)
   br label %merge20
 
 else22:                                           ; preds = %then17
@@ -50532,7 +50577,7 @@ then29:                                           ; preds = %then25
   %101 = load ptr, ptr %r, align 8
   %102 = getelementptr %79, ptr %101, i32 0, i32 16
   %103 = load i32, ptr %102, align 4
-  %104 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.534", i32 %103)
+  %104 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.535", i32 %103)
   br label %merge28
 
 else30:                                           ; preds = %then25
@@ -50585,7 +50630,7 @@ then37:                                           ; preds = %then33
   %129 = load ptr, ptr %limits, align 8
   %130 = getelementptr %143, ptr %129, i32 0, i32 0
   %131 = load i32, ptr %130, align 4
-  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %125, i64 1024, ptr @"$string.535", i32 %128, i32 %131)
+  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %125, i64 1024, ptr @"$string.536", i32 %128, i32 %131)
   br label %merge36
 
 else38:                                           ; preds = %then33
@@ -50662,7 +50707,7 @@ then2:                                            ; preds = %then
   %15 = getelementptr [1024 x i8], ptr %14, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
   %17 = load i32, ptr %num_tokens, align 4
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.528", i32 %17)
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.529", i32 %17)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -50705,7 +50750,7 @@ then9:                                            ; preds = %then5
   %36 = load ptr, ptr %limits, align 8
   %37 = getelementptr %143, ptr %36, i32 0, i32 1
   %38 = load i32, ptr %37, align 4
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.529", i32 %35, i32 %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.530", i32 %35, i32 %38)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -50727,7 +50772,7 @@ merge4:                                           ; preds = %else6, %dead11
   %43 = getelementptr %143, ptr %42, i32 0, i32 0
   %44 = load i32, ptr %43, align 4
   %45 = load ptr, ptr %message, align 8
-  %46 = call i32 @"$request.check_tokens"(ptr @"$string.530", ptr %40, i32 %41, i32 %44, ptr %45)
+  %46 = call i32 @"$request.check_tokens"(ptr @"$string.531", ptr %40, i32 %41, i32 %44, ptr %45)
   ret i32 %46
 
 dead12:                                           ; No predecessors!
@@ -50807,7 +50852,7 @@ then2:                                            ; preds = %then
   %23 = load ptr, ptr %limits, align 8
   %24 = getelementptr %143, ptr %23, i32 0, i32 4
   %25 = load i32, ptr %24, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.536", i32 %19, i32 %22, i32 %25)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.537", i32 %19, i32 %22, i32 %25)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -50878,7 +50923,7 @@ then2:                                            ; preds = %then
   %24 = getelementptr %47, ptr %23, i32 0, i32 0
   %25 = load float, ptr %24, align 4
   %26 = fpext float %25 to double
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.537", double %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.538", double %26)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -50898,7 +50943,7 @@ merge:                                            ; preds = %else, %dead
   %29 = getelementptr %47, ptr %28, i32 0, i32 1
   %30 = load float, ptr %29, align 4
   %31 = load ptr, ptr %message, align 8
-  %32 = call i32 @"$check_unit_range"(ptr @"$string.540", float %30, float 0.000000e+00, i1 zeroext true, ptr %31)
+  %32 = call i32 @"$check_unit_range"(ptr @"$string.541", float %30, float 0.000000e+00, i1 zeroext true, ptr %31)
   store i32 %32, ptr %code, align 4
   %33 = load i32, ptr %code, align 4
   %34 = icmp ne i32 %33, 0
@@ -50921,7 +50966,7 @@ merge4:                                           ; preds = %else6, %dead7
   %39 = getelementptr %47, ptr %38, i32 0, i32 2
   %40 = load float, ptr %39, align 4
   %41 = load ptr, ptr %message, align 8
-  %42 = call i32 @"$check_unit_range"(ptr @"$string.541", float %40, float 0.000000e+00, i1 zeroext false, ptr %41)
+  %42 = call i32 @"$check_unit_range"(ptr @"$string.542", float %40, float 0.000000e+00, i1 zeroext false, ptr %41)
   store i32 %42, ptr %code8, align 4
   %43 = load i32, ptr %code8, align 4
   %44 = icmp ne i32 %43, 0
@@ -50965,7 +51010,7 @@ then18:                                           ; preds = %then14
   %63 = load ptr, ptr %s, align 8
   %64 = getelementptr %47, ptr %63, i32 0, i32 3
   %65 = load i32, ptr %64, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 1024, ptr @"$string.542", i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 1024, ptr @"$string.543", i32 %65)
   br label %merge17
 
 else19:                                           ; preds = %then14
@@ -51016,7 +51061,7 @@ then27:                                           ; preds = %then22
   %89 = getelementptr %47, ptr %88, i32 0, i32 4
   %90 = load float, ptr %89, align 4
   %91 = fpext float %90 to double
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %87, i64 1024, ptr @"$string.543", double %91)
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %87, i64 1024, ptr @"$string.544", double %91)
   br label %merge26
 
 else28:                                           ; preds = %then22
@@ -51058,7 +51103,7 @@ then35:                                           ; preds = %then31
   %109 = getelementptr %47, ptr %108, i32 0, i32 5
   %110 = load float, ptr %109, align 4
   %111 = fpext float %110 to double
-  %112 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %107, i64 1024, ptr @"$string.544", double %111)
+  %112 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %107, i64 1024, ptr @"$string.545", double %111)
   br label %merge34
 
 else36:                                           ; preds = %then31
@@ -51100,7 +51145,7 @@ then43:                                           ; preds = %then39
   %129 = getelementptr %47, ptr %128, i32 0, i32 6
   %130 = load float, ptr %129, align 4
   %131 = fpext float %130 to double
-  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %127, i64 1024, ptr @"$string.545", double %131)
+  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %127, i64 1024, ptr @"$string.546", double %131)
   br label %merge42
 
 else44:                                           ; preds = %then39
@@ -51150,7 +51195,7 @@ then51:                                           ; preds = %then47
   %154 = load ptr, ptr %s, align 8
   %155 = getelementptr %47, ptr %154, i32 0, i32 7
   %156 = load i32, ptr %155, align 4
-  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.546", i32 %156, i32 20)
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.547", i32 %156, i32 20)
   br label %merge50
 
 else52:                                           ; preds = %then47
@@ -51282,7 +51327,7 @@ then5:                                            ; preds = %then2
   %44 = fpext float %43 to double
   %45 = load float, ptr %lowest, align 4
   %46 = fpext float %45 to double
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.538", ptr %42, double %44, double %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.539", ptr %42, double %44, double %46)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -51316,7 +51361,7 @@ then9:                                            ; preds = %merge1
   %59 = fpext float %58 to double
   %60 = load float, ptr %lowest, align 4
   %61 = fpext float %60 to double
-  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.539", ptr %57, double %59, double %61)
+  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.540", ptr %57, double %59, double %61)
   br label %merge8
 
 else10:                                           ; preds = %merge1
@@ -51386,7 +51431,7 @@ then2:                                            ; preds = %then
   %24 = load ptr, ptr %r, align 8
   %25 = getelementptr %79, ptr %24, i32 0, i32 9
   %26 = load i32, ptr %25, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.549", i32 %26, i32 1024)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.550", i32 %26, i32 1024)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -51446,7 +51491,7 @@ then13:                                           ; preds = %then9
   %50 = getelementptr %79, ptr %49, i32 0, i32 9
   %51 = load i32, ptr %50, align 4
   %52 = add i32 %51, 1
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.550", i32 %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.551", i32 %52)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -51491,7 +51536,7 @@ then21:                                           ; preds = %then17
   %73 = load ptr, ptr %72, align 8
   %74 = getelementptr i32, ptr %73, i64 0
   %75 = load i32, ptr %74, align 4
-  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.551", i32 %75)
+  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.552", i32 %75)
   br label %merge20
 
 else22:                                           ; preds = %then17
@@ -51562,7 +51607,7 @@ then30:                                           ; preds = %then26
   %114 = getelementptr i8, ptr %113, i64 0
   %115 = load i32, ptr %i, align 4
   %116 = load i32, ptr %length, align 4
-  %117 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %114, i64 1024, ptr @"$string.552", i32 %115, i32 %116)
+  %117 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %114, i64 1024, ptr @"$string.553", i32 %115, i32 %116)
   br label %merge29
 
 else31:                                           ; preds = %then26
@@ -51599,7 +51644,7 @@ merge24:                                          ; preds = %forcond
   %132 = getelementptr %143, ptr %131, i32 0, i32 0
   %133 = load i32, ptr %132, align 4
   %134 = load ptr, ptr %message, align 8
-  %135 = call i32 @"$request.check_tokens"(ptr @"$string.553", ptr %121, i32 %130, i32 %133, ptr %134)
+  %135 = call i32 @"$request.check_tokens"(ptr @"$string.554", ptr %121, i32 %130, i32 %133, ptr %134)
   ret i32 %135
 
 dead33:                                           ; No predecessors!
@@ -51669,7 +51714,7 @@ then2:                                            ; preds = %then
   %36 = getelementptr %79, ptr %35, i32 0, i32 10
   %37 = load i32, ptr %36, align 4
   %38 = load i32, ptr %most, align 4
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.554", i32 %37, i32 %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.555", i32 %37, i32 %38)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -51695,7 +51740,7 @@ merge:                                            ; preds = %else, %dead
   %47 = getelementptr %143, ptr %46, i32 0, i32 0
   %48 = load i32, ptr %47, align 4
   %49 = load ptr, ptr %message, align 8
-  %50 = call i32 @"$request.check_tokens"(ptr @"$string.555", ptr %42, i32 %45, i32 %48, ptr %49)
+  %50 = call i32 @"$request.check_tokens"(ptr @"$string.556", ptr %42, i32 %45, i32 %48, ptr %49)
   store i32 %50, ptr %code, align 4
   %51 = load i32, ptr %code, align 4
   %52 = icmp ne i32 %51, 0
@@ -51748,7 +51793,7 @@ then13:                                           ; preds = %then9
   %77 = load ptr, ptr %r, align 8
   %78 = getelementptr %79, ptr %77, i32 0, i32 10
   %79 = load i32, ptr %78, align 4
-  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 1024, ptr @"$string.556", i32 %79)
+  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 1024, ptr @"$string.557", i32 %79)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -51815,7 +51860,7 @@ then22:                                           ; preds = %then18
   %115 = getelementptr float, ptr %112, i64 %114
   %116 = load float, ptr %115, align 4
   %117 = fpext float %116 to double
-  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %108, i64 1024, ptr @"$string.557", i32 %109, double %117)
+  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %108, i64 1024, ptr @"$string.558", i32 %109, double %117)
   br label %merge21
 
 else23:                                           ; preds = %then18
@@ -51886,7 +51931,7 @@ then33:                                           ; preds = %then29
   %157 = sext i32 %156 to i64
   %158 = getelementptr i32, ptr %155, i64 %157
   %159 = load i32, ptr %158, align 4
-  %160 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %151, i64 1024, ptr @"$string.558", i32 %152, i32 %159)
+  %160 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %151, i64 1024, ptr @"$string.559", i32 %152, i32 %159)
   br label %merge32
 
 else34:                                           ; preds = %then29
@@ -52540,7 +52585,7 @@ forbody:                                          ; preds = %forcond
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %2, ptr align 4 %3, i64 8, i1 false)
   %39 = getelementptr { i64 }, ptr %2, i32 0, i32 0
   %40 = load i64, ptr %39, align 8
-  %41 = call zeroext i1 @"$Vector.push.559"(ptr %15, i64 %40)
+  %41 = call zeroext i1 @"$Vector.push.560"(ptr %15, i64 %40)
   %42 = zext i1 %41 to i8
   %43 = trunc i8 %42 to i1
   br i1 %43, label %else, label %then
@@ -52585,7 +52630,7 @@ dead2:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.559"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.push.560"(ptr %0, i64 %1) {
 entry:
   %value = alloca %145, align 8
   %self = alloca ptr, align 8
@@ -52597,7 +52642,7 @@ entry:
   %5 = getelementptr %48, ptr %4, i32 0, i32 1
   %6 = load i64, ptr %5, align 8
   %7 = add i64 %6, 1
-  %8 = call zeroext i1 @"$Vector.reserve.560"(ptr %3, i64 %7)
+  %8 = call zeroext i1 @"$Vector.reserve.561"(ptr %3, i64 %7)
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %else, label %then
@@ -52633,7 +52678,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.560"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.561"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -52785,7 +52830,7 @@ and.lhs.true:                                     ; preds = %forbody
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %4, ptr align 4 %bias, i64 8, i1 false)
   %29 = getelementptr { i64 }, ptr %4, i32 0, i32 0
   %30 = load i64, ptr %29, align 8
-  %31 = call zeroext i1 @"$Vector.push.559"(ptr %28, i64 %30)
+  %31 = call zeroext i1 @"$Vector.push.560"(ptr %28, i64 %30)
   %32 = zext i1 %31 to i8
   %33 = trunc i8 %32 to i1
   br i1 %33, label %else, label %then
@@ -52845,7 +52890,7 @@ forbody4:                                         ; preds = %forcond3
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %1, ptr align 4 %2, i64 8, i1 false)
   %63 = getelementptr { i64 }, ptr %1, i32 0, i32 0
   %64 = load i64, ptr %63, align 8
-  %65 = call zeroext i1 @"$Vector.push.559"(ptr %46, i64 %64)
+  %65 = call zeroext i1 @"$Vector.push.560"(ptr %46, i64 %64)
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
   br i1 %67, label %else8, label %then7
@@ -53114,7 +53159,7 @@ then2:                                            ; preds = %then
   %43 = getelementptr %29, ptr %42, i32 0, i32 2
   %44 = getelementptr %30, ptr %43, i32 0, i32 5
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.563", i64 %41, i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.564", i64 %41, i32 %45)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -53209,7 +53254,7 @@ then5:                                            ; preds = %then2
   %43 = getelementptr %30, ptr %42, i32 0, i32 7
   %44 = getelementptr %25, ptr %43, i32 0, i32 3
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.564", i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.565", i32 %45)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -53287,7 +53332,7 @@ then5:                                            ; preds = %then2
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %code, align 4
   %27 = call ptr @strerror(i32 %26)
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.578", ptr %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.579", ptr %27)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -53813,7 +53858,7 @@ entry:
   br i1 %12, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.12", i32 194, ptr @"$string.565")
+  call void @"$check.fail"(ptr @"$string.12", i32 194, ptr @"$string.566")
   %13 = load %45, ptr %3, align 1
   br label %merge
 
@@ -55194,7 +55239,7 @@ then:                                             ; preds = %entry
   br i1 %16, label %else4, label %then3
 
 then3:                                            ; preds = %then
-  call void @"$check.fail"(ptr @"$string.16", i32 204, ptr @"$string.566")
+  call void @"$check.fail"(ptr @"$string.16", i32 204, ptr @"$string.567")
   %17 = load %45, ptr %3, align 1
   br label %merge2
 
@@ -55247,7 +55292,7 @@ entry:
   %9 = load %45, ptr %5, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %31, ptr %10, i32 0, i32 12
-  call void @"$Vector.clear.567"(ptr %11)
+  call void @"$Vector.clear.568"(ptr %11)
   %12 = load %45, ptr %4, align 1
   %13 = load ptr, ptr %self, align 8
   call void @"$Scheduler.write_decode_rows"(ptr %13)
@@ -55315,7 +55360,7 @@ and.lhs.true:                                     ; preds = %forbody
   br i1 %48, label %then, label %else
 }
 
-define internal void @"$Vector.clear.567"(ptr %0) {
+define internal void @"$Vector.clear.568"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -55401,7 +55446,7 @@ and.lhs.true2:                                    ; preds = %forbody
   br i1 %46, label %and.lhs.true, label %else
 
 then4:                                            ; preds = %then
-  call void @"$check.fail"(ptr @"$string.568", i32 185, ptr @"$string.569")
+  call void @"$check.fail"(ptr @"$string.569", i32 185, ptr @"$string.570")
   %47 = load %45, ptr %3, align 1
   br label %merge3
 
@@ -55724,7 +55769,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.14", i32 174, ptr @"$string.570")
+  call void @"$check.fail"(ptr @"$string.14", i32 174, ptr @"$string.571")
   %15 = load %45, ptr %5, align 1
   br label %merge
 
@@ -56363,7 +56408,7 @@ merge1:                                           ; preds = %else, %then
 merge:                                            ; preds = %forcond
   %67 = load ptr, ptr %self, align 8
   %68 = getelementptr %31, ptr %67, i32 0, i32 12
-  call void @"$Vector.clear.567"(ptr %68)
+  call void @"$Vector.clear.568"(ptr %68)
   %69 = load %45, ptr %2, align 1
   ret void
 }
@@ -56610,7 +56655,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %29, label %else4, label %then3
 
 then3:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.16", i32 263, ptr @"$string.571")
+  call void @"$check.fail"(ptr @"$string.16", i32 263, ptr @"$string.572")
   %30 = load %45, ptr %6, align 1
   br label %merge2
 
@@ -56625,7 +56670,7 @@ merge2:                                           ; preds = %else4, %then3
   br i1 %34, label %then6, label %else7
 
 then6:                                            ; preds = %merge2
-  call void @"$check.fail"(ptr @"$string.16", i32 264, ptr @"$string.572")
+  call void @"$check.fail"(ptr @"$string.16", i32 264, ptr @"$string.573")
   %35 = load %45, ptr %5, align 1
   br label %merge5
 
@@ -56675,7 +56720,7 @@ then9:                                            ; preds = %merge5
   br i1 %64, label %else13, label %then12
 
 then12:                                           ; preds = %then9
-  call void @"$check.fail"(ptr @"$string.16", i32 273, ptr @"$string.573")
+  call void @"$check.fail"(ptr @"$string.16", i32 273, ptr @"$string.574")
   %65 = load %45, ptr %4, align 1
   br label %merge11
 
@@ -56860,7 +56905,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %45, label %then2, label %or.lhs.false
 
 then2:                                            ; preds = %or.lhs.false, %merge
-  call void @"$check.fail"(ptr @"$string.575", i32 87, ptr @"$string.15")
+  call void @"$check.fail"(ptr @"$string.576", i32 87, ptr @"$string.15")
   %46 = load %45, ptr %6, align 1
   br label %merge1
 
@@ -56897,7 +56942,7 @@ or.lhs.false:                                     ; preds = %merge
   br i1 %69, label %then2, label %else3
 
 then5:                                            ; preds = %merge1
-  call void @"$check.fail"(ptr @"$string.575", i32 88, ptr @"$string.576")
+  call void @"$check.fail"(ptr @"$string.576", i32 88, ptr @"$string.577")
   %70 = load %45, ptr %5, align 1
   br label %merge4
 
@@ -57044,7 +57089,7 @@ entry:
   %9 = sub i64 %8, 1
   %10 = load ptr, ptr %item, align 8
   %11 = call i32 @"$Sequence.num_outputs"(ptr %10)
-  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 256, ptr @"$string.574", i64 %9, i32 %11)
+  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 256, ptr @"$string.575", i64 %9, i32 %11)
   %13 = load ptr, ptr %self, align 8
   %14 = load ptr, ptr %item, align 8
   %15 = getelementptr [256 x i8], ptr %text, i32 0, i32 0
@@ -57190,7 +57235,7 @@ then:                                             ; preds = %entry
   %9 = load ptr, ptr %self, align 8
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %46, ptr %10, i32 0, i32 3
-  %12 = call ptr @"$Vector.last.577"(ptr %11)
+  %12 = call ptr @"$Vector.last.578"(ptr %11)
   %13 = load i32, ptr %12, align 4
   %14 = call zeroext i1 @"$Sequence.is_stop_token"(ptr %9, i32 %13)
   %15 = zext i1 %14 to i8
@@ -57255,7 +57300,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$Vector.last.577"(ptr %0) {
+define internal ptr @"$Vector.last.578"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %self = alloca ptr, align 8
@@ -57470,7 +57515,7 @@ forbody:                                          ; preds = %forcond
 merge:                                            ; preds = %forcond
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %31, ptr %28, i32 0, i32 12
-  call void @"$Vector.clear.567"(ptr %29)
+  call void @"$Vector.clear.568"(ptr %29)
   %30 = load %45, ptr %3, align 1
   ret void
 }
@@ -57882,11 +57927,11 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %38 = load ptr, ptr %self, align 8
   %39 = getelementptr %29, ptr %38, i32 0, i32 16
-  call void @"$Vector.free.579"(ptr %39)
+  call void @"$Vector.free.580"(ptr %39)
   %40 = load %45, ptr %6, align 1
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr %29, ptr %41, i32 0, i32 17
-  call void @"$Vector.free.579"(ptr %42)
+  call void @"$Vector.free.580"(ptr %42)
   %43 = load %45, ptr %5, align 1
   %44 = load ptr, ptr %self, align 8
   %45 = getelementptr %29, ptr %44, i32 0, i32 3
@@ -57984,7 +58029,7 @@ merge:                                            ; preds = %else, %dead
 
 declare dso_local i32 @pthread_join(i64, ptr)
 
-define internal void @"$Vector.free.579"(ptr %0) {
+define internal void @"$Vector.free.580"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -57996,12 +58041,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.580"(ptr %7)
+  call void @"$Vector.init.581"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.580"(ptr %0) {
+define internal void @"$Vector.init.581"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -58050,19 +58095,19 @@ entry:
   %23 = load %45, ptr %8, align 1
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %31, ptr %24, i32 0, i32 7
-  call void @"$Vector.free.581"(ptr %25)
+  call void @"$Vector.free.582"(ptr %25)
   %26 = load %45, ptr %7, align 1
   %27 = load ptr, ptr %self, align 8
   %28 = getelementptr %31, ptr %27, i32 0, i32 8
-  call void @"$Vector.free.579"(ptr %28)
+  call void @"$Vector.free.580"(ptr %28)
   %29 = load %45, ptr %6, align 1
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr %31, ptr %30, i32 0, i32 9
-  call void @"$Vector.free.579"(ptr %31)
+  call void @"$Vector.free.580"(ptr %31)
   %32 = load %45, ptr %5, align 1
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %31, ptr %33, i32 0, i32 10
-  call void @"$Vector.free.579"(ptr %34)
+  call void @"$Vector.free.580"(ptr %34)
   %35 = load %45, ptr %4, align 1
   %36 = load ptr, ptr %self, align 8
   %37 = getelementptr %31, ptr %36, i32 0, i32 11
@@ -58070,7 +58115,7 @@ entry:
   %38 = load %45, ptr %3, align 1
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %31, ptr %39, i32 0, i32 12
-  call void @"$Vector.free.583"(ptr %40)
+  call void @"$Vector.free.584"(ptr %40)
   %41 = load %45, ptr %2, align 1
   %42 = load ptr, ptr %self, align 8
   %43 = getelementptr %31, ptr %42, i32 0, i32 1
@@ -58125,12 +58170,12 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %28 = load ptr, ptr %list, align 8
-  call void @"$Vector.free.579"(ptr %28)
+  call void @"$Vector.free.580"(ptr %28)
   %29 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.581"(ptr %0) {
+define internal void @"$Vector.free.582"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -58142,12 +58187,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.582"(ptr %7)
+  call void @"$Vector.init.583"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.582"(ptr %0) {
+define internal void @"$Vector.init.583"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -58163,7 +58208,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.583"(ptr %0) {
+define internal void @"$Vector.free.584"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -58175,12 +58220,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.584"(ptr %7)
+  call void @"$Vector.init.585"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.584"(ptr %0) {
+define internal void @"$Vector.init.585"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -59049,7 +59094,7 @@ then:                                             ; preds = %entry
   %18 = getelementptr %41, ptr %message, i32 0, i32 0
   %19 = getelementptr [1024 x i8], ptr %18, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
-  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.610", ptr %20)
+  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.611", ptr %20)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -59098,7 +59143,7 @@ then2:                                            ; preds = %then
   %15 = getelementptr %41, ptr %14, i32 0, i32 0
   %16 = getelementptr [1024 x i8], ptr %15, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.585")
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.586")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -59140,7 +59185,7 @@ then9:                                            ; preds = %then5
   %32 = getelementptr %41, ptr %31, i32 0, i32 0
   %33 = getelementptr [1024 x i8], ptr %32, i32 0, i32 0
   %34 = getelementptr i8, ptr %33, i64 0
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.586")
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.587")
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -59595,7 +59640,7 @@ then2:                                            ; preds = %merge
   %21 = getelementptr %22, ptr %20, i32 0, i32 18
   %22 = getelementptr [512 x i8], ptr %21, i32 0, i32 0
   %23 = getelementptr i8, ptr %22, i64 0
-  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.587", ptr %19, ptr %23)
+  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.588", ptr %19, ptr %23)
   br label %merge1
 
 else3:                                            ; preds = %merge
@@ -59717,7 +59762,7 @@ then4:                                            ; preds = %then
   %74 = getelementptr [1024 x i8], ptr %73, i32 0, i32 0
   %75 = getelementptr i8, ptr %74, i64 0
   %76 = load i32, ptr %world_size, align 4
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.588", i32 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.589", i32 %76)
   br label %merge3
 
 else5:                                            ; preds = %then
@@ -59885,7 +59930,7 @@ then3:                                            ; preds = %then
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %i, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.589", i32 %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.590", i32 %26)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -59944,7 +59989,7 @@ then10:                                           ; preds = %then6
   %57 = load i32, ptr %i, align 4
   %58 = load i32, ptr %code, align 4
   %59 = call ptr @strerror(i32 %58)
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.590", i32 %57, ptr %59)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.591", i32 %57, ptr %59)
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -60479,7 +60524,7 @@ merge:                                            ; preds = %else, %dead
 then3:                                            ; preds = %merge
   %55 = load ptr, ptr %self, align 8
   %56 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %55, ptr @"$string.593", i32 -1, ptr %56)
+  call void @"$forward.describe_failure"(ptr %55, ptr @"$string.594", i32 -1, ptr %56)
   %57 = load %45, ptr %6, align 1
   %58 = load i32, ptr %code1, align 4
   ret i32 %58
@@ -60524,7 +60569,7 @@ then7:                                            ; preds = %merge2
 then11:                                           ; preds = %then7
   %83 = load ptr, ptr %self, align 8
   %84 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %83, ptr @"$string.594", i32 -1, ptr %84)
+  call void @"$forward.describe_failure"(ptr %83, ptr @"$string.595", i32 -1, ptr %84)
   %85 = load %45, ptr %5, align 1
   %86 = load i32, ptr %code9, align 4
   ret i32 %86
@@ -60619,7 +60664,7 @@ entry:
 then:                                             ; preds = %entry
   %21 = load ptr, ptr %self, align 8
   %22 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %21, ptr @"$string.591", i32 -1, ptr %22)
+  call void @"$forward.describe_failure"(ptr %21, ptr @"$string.592", i32 -1, ptr %22)
   %23 = load %45, ptr %5, align 1
   %24 = load i32, ptr %code, align 4
   ret i32 %24
@@ -60653,7 +60698,7 @@ merge:                                            ; preds = %else, %dead
 then3:                                            ; preds = %merge
   %41 = load ptr, ptr %self, align 8
   %42 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %41, ptr @"$string.592", i32 -1, ptr %42)
+  call void @"$forward.describe_failure"(ptr %41, ptr @"$string.593", i32 -1, ptr %42)
   %43 = load %45, ptr %4, align 1
   %44 = load i32, ptr %code1, align 4
   ret i32 %44
@@ -60698,7 +60743,7 @@ entry:
   %18 = call i64 @"$anon (./terra/batch.t:91)"(ptr %17)
   %19 = call i64 @"$aligned"(i64 %18)
   %20 = getelementptr i8, ptr %15, i64 %19
-  call void @"$anon (./terra/batch.t:97).454"(ptr %12, ptr %14, ptr %20)
+  call void @"$anon (./terra/batch.t:97).455"(ptr %12, ptr %14, ptr %20)
   %21 = load %45, ptr %3, align 1
   ret void
 }
@@ -60765,7 +60810,7 @@ entry:
 then:                                             ; preds = %entry
   %44 = load ptr, ptr %self, align 8
   %45 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %44, ptr @"$string.595", i32 -1, ptr %45)
+  call void @"$forward.describe_failure"(ptr %44, ptr @"$string.596", i32 -1, ptr %45)
   %46 = load %45, ptr %3, align 1
   %47 = load i32, ptr %code, align 4
   ret i32 %47
@@ -60992,7 +61037,7 @@ merge15:                                          ; preds = %else17, %dead18
 then21:                                           ; preds = %merge15
   %112 = load ptr, ptr %self, align 8
   %113 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %112, ptr @"$string.600", i32 -1, ptr %113)
+  call void @"$forward.describe_failure"(ptr %112, ptr @"$string.601", i32 -1, ptr %113)
   %114 = load %45, ptr %4, align 1
   %115 = load i32, ptr %code19, align 4
   ret i32 %115
@@ -61563,7 +61608,7 @@ then2:                                            ; preds = %then
   %38 = load ptr, ptr %37, align 8
   %39 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.596", ptr %38, ptr %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.597", ptr %38, ptr %40)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -61859,7 +61904,7 @@ then:                                             ; preds = %entry
   %42 = getelementptr %41, ptr %cause, i32 0, i32 0
   %43 = getelementptr [1024 x i8], ptr %42, i32 0, i32 0
   %44 = getelementptr i8, ptr %43, i64 0
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.597", ptr %33, ptr %36, i32 %41, ptr %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.598", ptr %33, ptr %36, i32 %41, ptr %44)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -62130,7 +62175,7 @@ merge10:                                          ; preds = %else12, %dead13
   %50 = load ptr, ptr %49, align 8
   %51 = getelementptr %131, ptr %50, i32 0, i32 4
   %52 = load i32, ptr %51, align 4
-  %53 = call i32 @"$anon (./terra/weights_place.t:164).599"(ptr %43, ptr %45, ptr %47, i32 %52)
+  %53 = call i32 @"$anon (./terra/weights_place.t:164).600"(ptr %43, ptr %45, ptr %47, i32 %52)
   ret i32 %53
 
 dead14:                                           ; No predecessors!
@@ -62663,7 +62708,7 @@ forbody:                                          ; preds = %forcond
   store i32 %75, ptr %77, align 4
   %78 = load ptr, ptr %self, align 8
   %79 = load i32, ptr %part_rank, align 4
-  %80 = call i32 @"$anon (./terra/weights_place.t:164).598"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
+  %80 = call i32 @"$anon (./terra/weights_place.t:164).599"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
   store i32 %80, ptr %code10, align 4
   %81 = load i32, ptr %code10, align 4
   %82 = icmp ne i32 %81, 0
@@ -62740,7 +62785,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal i32 @"$anon (./terra/weights_place.t:164).598"(ptr %0, ptr %1, ptr %2, i32 %3) {
+define internal i32 @"$anon (./terra/weights_place.t:164).599"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -62815,7 +62860,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$anon (./terra/weights_place.t:164).599"(ptr %0, ptr %1, ptr %2, i32 %3) {
+define internal i32 @"$anon (./terra/weights_place.t:164).600"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -63161,7 +63206,7 @@ entry:
   %20 = getelementptr %29, ptr %19, i32 0, i32 18
   %21 = load i32, ptr %20, align 4
   %22 = sext i32 %21 to i64
-  %23 = call zeroext i1 @"$Vector.reserve.601"(ptr %18, i64 %22)
+  %23 = call zeroext i1 @"$Vector.reserve.602"(ptr %18, i64 %22)
   %24 = zext i1 %23 to i8
   %25 = trunc i8 %24 to i1
   br i1 %25, label %and.lhs.true, label %and.end
@@ -63200,7 +63245,7 @@ and.lhs.true:                                     ; preds = %entry
   %49 = getelementptr %29, ptr %48, i32 0, i32 18
   %50 = load i32, ptr %49, align 4
   %51 = sext i32 %50 to i64
-  %52 = call zeroext i1 @"$Vector.reserve.601"(ptr %47, i64 %51)
+  %52 = call zeroext i1 @"$Vector.reserve.602"(ptr %47, i64 %51)
   %53 = zext i1 %52 to i8
   %54 = trunc i8 %53 to i1
   br i1 %54, label %and.rhs, label %and.end
@@ -63222,7 +63267,7 @@ then2:                                            ; preds = %then
   %64 = load ptr, ptr %self, align 8
   %65 = getelementptr %29, ptr %64, i32 0, i32 18
   %66 = load i32, ptr %65, align 4
-  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.602", i32 %66)
+  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.603", i32 %66)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -63267,7 +63312,7 @@ then9:                                            ; preds = %then5
   %86 = call ptr @__errno_location()
   %87 = load i32, ptr %86, align 4
   %88 = call ptr @strerror(i32 %87)
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.603", ptr %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.604", ptr %88)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -63289,7 +63334,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.601"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.602"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -63484,7 +63529,7 @@ entry:
   %28 = load ptr, ptr %o, align 8
   %29 = getelementptr %30, ptr %28, i32 0, i32 9
   %30 = load ptr, ptr %29, align 8
-  call void @"$anon (./terra/batch.t:97).454"(ptr %24, ptr %27, ptr %30)
+  call void @"$anon (./terra/batch.t:97).455"(ptr %24, ptr %27, ptr %30)
   %31 = load %45, ptr %3, align 1
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %29, ptr %32, i32 0, i32 4
@@ -63599,7 +63644,7 @@ then2:                                            ; preds = %then
   %40 = getelementptr %37, ptr %39, i32 0, i32 10
   %41 = getelementptr %25, ptr %40, i32 0, i32 1
   %42 = load i32, ptr %41, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.604", i32 %38, i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.605", i32 %38, i32 %42)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -63666,7 +63711,7 @@ then13:                                           ; preds = %then9
   %72 = load ptr, ptr %options, align 8
   %73 = getelementptr %32, ptr %72, i32 0, i32 5
   %74 = load i32, ptr %73, align 4
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %71, i64 1024, ptr @"$string.609", i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %71, i64 1024, ptr @"$string.610", i32 %74)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -63733,7 +63778,7 @@ then2:                                            ; preds = %then
   %23 = getelementptr i8, ptr %22, i64 0
   %24 = load i32, ptr %capacity, align 4
   %25 = load i32, ptr %page_size, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.605", i32 %24, i32 %25)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.606", i32 %24, i32 %25)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -63905,7 +63950,7 @@ then15:                                           ; preds = %then5
   %141 = getelementptr i8, ptr %140, i64 0
   %142 = load i32, ptr %capacity, align 4
   %143 = load i32, ptr %page_size, align 4
-  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %141, i64 1024, ptr @"$string.606", i32 %142, i32 %143)
+  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %141, i64 1024, ptr @"$string.607", i32 %142, i32 %143)
   br label %merge14
 
 else16:                                           ; preds = %then5
@@ -64072,7 +64117,7 @@ merge:                                            ; preds = %forcond
   %27 = getelementptr %32, ptr %26, i32 0, i32 5
   %28 = load i32, ptr %27, align 4
   %29 = sext i32 %28 to i64
-  %30 = call zeroext i1 @"$Vector.reserve.601"(ptr %25, i64 %29)
+  %30 = call zeroext i1 @"$Vector.reserve.602"(ptr %25, i64 %29)
   %31 = zext i1 %30 to i8
   %32 = trunc i8 %31 to i1
   br i1 %32, label %and.lhs.true7, label %and.end
@@ -64084,7 +64129,7 @@ and.rhs:                                          ; preds = %and.lhs.true
   %36 = getelementptr %32, ptr %35, i32 0, i32 3
   %37 = load i32, ptr %36, align 4
   %38 = sext i32 %37 to i64
-  %39 = call zeroext i1 @"$Vector.reserve.608"(ptr %34, i64 %38)
+  %39 = call zeroext i1 @"$Vector.reserve.609"(ptr %34, i64 %38)
   %40 = zext i1 %39 to i8
   %41 = trunc i8 %40 to i1
   br label %and.end
@@ -64102,7 +64147,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true2
   %48 = getelementptr %32, ptr %47, i32 0, i32 3
   %49 = load i32, ptr %48, align 4
   %50 = sext i32 %49 to i64
-  %51 = call zeroext i1 @"$Vector.reserve.601"(ptr %46, i64 %50)
+  %51 = call zeroext i1 @"$Vector.reserve.602"(ptr %46, i64 %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %and.rhs, label %and.end
@@ -64114,7 +64159,7 @@ and.lhs.true2:                                    ; preds = %and.lhs.true3
   %57 = getelementptr %32, ptr %56, i32 0, i32 3
   %58 = load i32, ptr %57, align 4
   %59 = sext i32 %58 to i64
-  %60 = call zeroext i1 @"$Vector.reserve.601"(ptr %55, i64 %59)
+  %60 = call zeroext i1 @"$Vector.reserve.602"(ptr %55, i64 %59)
   %61 = zext i1 %60 to i8
   %62 = trunc i8 %61 to i1
   br i1 %62, label %and.lhs.true, label %and.end
@@ -64126,7 +64171,7 @@ and.lhs.true3:                                    ; preds = %and.lhs.true4
   %66 = getelementptr %32, ptr %65, i32 0, i32 5
   %67 = load i32, ptr %66, align 4
   %68 = sext i32 %67 to i64
-  %69 = call zeroext i1 @"$Vector.reserve.601"(ptr %64, i64 %68)
+  %69 = call zeroext i1 @"$Vector.reserve.602"(ptr %64, i64 %68)
   %70 = zext i1 %69 to i8
   %71 = trunc i8 %70 to i1
   br i1 %71, label %and.lhs.true2, label %and.end
@@ -64139,7 +64184,7 @@ and.lhs.true4:                                    ; preds = %and.lhs.true5
   %76 = load i32, ptr %75, align 4
   %77 = mul i32 4, %76
   %78 = sext i32 %77 to i64
-  %79 = call zeroext i1 @"$Vector.reserve.607"(ptr %73, i64 %78)
+  %79 = call zeroext i1 @"$Vector.reserve.608"(ptr %73, i64 %78)
   %80 = zext i1 %79 to i8
   %81 = trunc i8 %80 to i1
   br i1 %81, label %and.lhs.true3, label %and.end
@@ -64151,7 +64196,7 @@ and.lhs.true5:                                    ; preds = %and.lhs.true6
   %85 = getelementptr %32, ptr %84, i32 0, i32 5
   %86 = load i32, ptr %85, align 4
   %87 = sext i32 %86 to i64
-  %88 = call zeroext i1 @"$Vector.reserve.601"(ptr %83, i64 %87)
+  %88 = call zeroext i1 @"$Vector.reserve.602"(ptr %83, i64 %87)
   %89 = zext i1 %88 to i8
   %90 = trunc i8 %89 to i1
   br i1 %90, label %and.lhs.true4, label %and.end
@@ -64163,7 +64208,7 @@ and.lhs.true6:                                    ; preds = %and.lhs.true7
   %94 = getelementptr %32, ptr %93, i32 0, i32 3
   %95 = load i32, ptr %94, align 4
   %96 = sext i32 %95 to i64
-  %97 = call zeroext i1 @"$Vector.reserve.601"(ptr %92, i64 %96)
+  %97 = call zeroext i1 @"$Vector.reserve.602"(ptr %92, i64 %96)
   %98 = zext i1 %97 to i8
   %99 = trunc i8 %98 to i1
   br i1 %99, label %and.lhs.true5, label %and.end
@@ -64175,7 +64220,7 @@ and.lhs.true7:                                    ; preds = %merge
   %103 = getelementptr %32, ptr %102, i32 0, i32 3
   %104 = load i32, ptr %103, align 4
   %105 = sext i32 %104 to i64
-  %106 = call zeroext i1 @"$Vector.reserve.601"(ptr %101, i64 %105)
+  %106 = call zeroext i1 @"$Vector.reserve.602"(ptr %101, i64 %105)
   %107 = zext i1 %106 to i8
   %108 = trunc i8 %107 to i1
   br i1 %108, label %and.lhs.true6, label %and.end
@@ -64184,7 +64229,7 @@ dead8:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.607"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.608"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -64283,7 +64328,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.608"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.609"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -64386,24 +64431,24 @@ declare dso_local i32 @dprintf(i32, ptr, ...)
 
 define dso_local i32 @ledger_cancel(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$3384" = alloca ptr, align 8
-  %"$3383" = alloca i64, align 8
+  %"$3440" = alloca ptr, align 8
+  %"$3439" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$3383", align 8
-  store ptr %2, ptr %"$3384", align 8
+  store i64 %1, ptr %"$3439", align 8
+  store ptr %2, ptr %"$3440", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %165, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$3383", align 8
-  %6 = load ptr, ptr %"$3384", align 8
-  %7 = call i32 @"$Loop.cancel.611"(ptr %4, i64 %5, ptr %6)
+  %5 = load i64, ptr %"$3439", align 8
+  %6 = load ptr, ptr %"$3440", align 8
+  %7 = call i32 @"$Loop.cancel.612"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.cancel.611"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.cancel.612"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -64414,14 +64459,14 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.612"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
+  %6 = call i32 @"$Loop.order.613"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.order.612"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
+define internal i32 @"$Loop.order.613"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
 entry:
   %4 = alloca %45, align 8
   %target = alloca ptr, align 8
@@ -64442,11 +64487,11 @@ entry:
   call void @"$status.clear"(ptr %9)
   %10 = load %45, ptr %7, align 1
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.613"(ptr %11)
+  call void @"$Loop.lock.614"(ptr %11)
   %12 = load %45, ptr %6, align 1
   %13 = load ptr, ptr %self, align 8
   %14 = load i64, ptr %request_id, align 8
-  %15 = call ptr @"$Loop.find_live.614"(ptr %13, i64 %14)
+  %15 = call ptr @"$Loop.find_live.615"(ptr %13, i64 %14)
   store ptr %15, ptr %item, align 8
   %16 = load ptr, ptr %item, align 8
   %17 = icmp eq ptr %16, null
@@ -64456,7 +64501,7 @@ entry:
 
 then:                                             ; preds = %entry
   %20 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.615"(ptr %20)
+  call void @"$Loop.unlock.616"(ptr %20)
   %21 = load %45, ptr %5, align 1
   %22 = load ptr, ptr %message, align 8
   store ptr %22, ptr %target, align 8
@@ -64512,7 +64557,7 @@ merge4:                                           ; preds = %else6, %then5
   %42 = getelementptr %166, ptr %41, i32 0, i32 7
   %43 = call i32 @pthread_cond_signal(ptr %42)
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.615"(ptr %44)
+  call void @"$Loop.unlock.616"(ptr %44)
   %45 = load %45, ptr %4, align 1
   ret i32 0
 
@@ -64520,7 +64565,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.lock.613"(ptr %0) {
+define internal void @"$Loop.lock.614"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -64530,7 +64575,7 @@ entry:
   ret void
 }
 
-define internal ptr @"$Loop.find_live.614"(ptr %0, i64 %1) {
+define internal ptr @"$Loop.find_live.615"(ptr %0, i64 %1) {
 entry:
   %i = alloca i64, align 8
   %request_id = alloca i64, align 8
@@ -64597,7 +64642,7 @@ dead2:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.unlock.615"(ptr %0) {
+define internal void @"$Loop.unlock.616"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -64637,7 +64682,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %165, ptr %13, i32 0, i32 0
-  call void @"$Loop.free.616"(ptr %14)
+  call void @"$Loop.free.617"(ptr %14)
   %15 = load %45, ptr %4, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = getelementptr %165, ptr %16, i32 0, i32 1
@@ -64654,7 +64699,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.free.616"(ptr %0) {
+define internal void @"$Loop.free.617"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -64688,7 +64733,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %17 = load ptr, ptr %self, align 8
-  call void @"$Loop.stop.617"(ptr %17)
+  call void @"$Loop.stop.618"(ptr %17)
   %18 = load %45, ptr %8, align 1
   %19 = load ptr, ptr %self, align 8
   %20 = getelementptr %166, ptr %19, i32 0, i32 16
@@ -64723,11 +64768,11 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %38 = load ptr, ptr %self, align 8
   %39 = getelementptr %166, ptr %38, i32 0, i32 16
-  call void @"$Vector.free.579"(ptr %39)
+  call void @"$Vector.free.580"(ptr %39)
   %40 = load %45, ptr %6, align 1
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr %166, ptr %41, i32 0, i32 17
-  call void @"$Vector.free.579"(ptr %42)
+  call void @"$Vector.free.580"(ptr %42)
   %43 = load %45, ptr %5, align 1
   %44 = load ptr, ptr %self, align 8
   %45 = getelementptr %166, ptr %44, i32 0, i32 3
@@ -64777,7 +64822,7 @@ merge2:                                           ; preds = %else4, %then3
   ret void
 }
 
-define internal void @"$Loop.stop.617"(ptr %0) {
+define internal void @"$Loop.stop.618"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -64802,7 +64847,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.613"(ptr %9)
+  call void @"$Loop.lock.614"(ptr %9)
   %10 = load %45, ptr %2, align 1
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %166, ptr %11, i32 0, i32 11
@@ -64811,7 +64856,7 @@ merge:                                            ; preds = %else, %dead
   %14 = getelementptr %166, ptr %13, i32 0, i32 7
   %15 = call i32 @pthread_cond_broadcast(ptr %14)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.615"(ptr %16)
+  call void @"$Loop.unlock.616"(ptr %16)
   %17 = load %45, ptr %1, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %166, ptr %18, i32 0, i32 9
@@ -64850,30 +64895,30 @@ entry:
 
 define dso_local i32 @ledger_decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
-  %"$3410" = alloca ptr, align 8
-  %"$3409" = alloca ptr, align 8
-  %"$3408" = alloca i32, align 4
-  %"$3407" = alloca ptr, align 8
+  %"$3466" = alloca ptr, align 8
+  %"$3465" = alloca ptr, align 8
+  %"$3464" = alloca i32, align 4
+  %"$3463" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3407", align 8
-  store i32 %2, ptr %"$3408", align 4
-  store ptr %3, ptr %"$3409", align 8
-  store ptr %4, ptr %"$3410", align 8
+  store ptr %1, ptr %"$3463", align 8
+  store i32 %2, ptr %"$3464", align 4
+  store ptr %3, ptr %"$3465", align 8
+  store ptr %4, ptr %"$3466", align 8
   %5 = load ptr, ptr %"$handle", align 8
   %6 = getelementptr %165, ptr %5, i32 0, i32 0
-  %7 = load ptr, ptr %"$3407", align 8
-  %8 = load i32, ptr %"$3408", align 4
-  %9 = load ptr, ptr %"$3409", align 8
-  %10 = load ptr, ptr %"$3410", align 8
-  %11 = call i32 @"$Loop.decode_step.618"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
+  %7 = load ptr, ptr %"$3463", align 8
+  %8 = load i32, ptr %"$3464", align 4
+  %9 = load ptr, ptr %"$3465", align 8
+  %10 = load ptr, ptr %"$3466", align 8
+  %11 = call i32 @"$Loop.decode_step.619"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
   ret i32 %11
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_step.618"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_step.619"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -64916,10 +64961,10 @@ merge:                                            ; preds = %else, %then
   %19 = load i32, ptr %token, align 4
   %20 = load ptr, ptr %logits, align 8
   %21 = load ptr, ptr %message, align 8
-  %22 = call i32 @"$Loop.decode_in_turn.619"(ptr %17, ptr %18, i32 %19, ptr %20, ptr %21)
+  %22 = call i32 @"$Loop.decode_in_turn.620"(ptr %17, ptr %18, i32 %19, ptr %20, ptr %21)
   store i32 %22, ptr %code, align 4
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.631"(ptr %23)
+  call void @"$Loop.leave_turn.632"(ptr %23)
   %24 = load %45, ptr %5, align 1
   %25 = load i32, ptr %code, align 4
   ret i32 %25
@@ -64928,7 +64973,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_in_turn.619"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_in_turn.620"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %code24 = alloca i32, align 4
   %code19 = alloca i32, align 4
@@ -64948,7 +64993,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$Loop.check_usable_locked.620"(ptr %5, ptr %6)
+  %7 = call i32 @"$Loop.check_usable_locked.621"(ptr %5, ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -64970,7 +65015,7 @@ merge:                                            ; preds = %else, %dead
   %13 = load ptr, ptr %self, align 8
   %14 = load ptr, ptr %item, align 8
   %15 = load ptr, ptr %message, align 8
-  %16 = call i32 @"$Loop.check_state.622"(ptr %13, ptr %14, i32 1, ptr %15)
+  %16 = call i32 @"$Loop.check_state.623"(ptr %13, ptr %14, i32 1, ptr %15)
   store i32 %16, ptr %code1, align 4
   %17 = load i32, ptr %code1, align 4
   %18 = icmp ne i32 %17, 0
@@ -65023,7 +65068,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = add i64 %39, 1
   %41 = trunc i64 %40 to i32
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.grow_state.623"(ptr %34, ptr %35, i32 %41, ptr %42)
+  %43 = call i32 @"$Loop.grow_state.624"(ptr %34, ptr %35, i32 %41, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -65053,7 +65098,7 @@ then17:                                           ; preds = %merge12
   %54 = load ptr, ptr %self, align 8
   %55 = load ptr, ptr %item, align 8
   %56 = load ptr, ptr %message, align 8
-  %57 = call i32 @"$Loop.decode_last_token.626"(ptr %54, ptr %55, ptr null, ptr %56)
+  %57 = call i32 @"$Loop.decode_last_token.627"(ptr %54, ptr %55, ptr null, ptr %56)
   store i32 %57, ptr %code19, align 4
   %58 = load i32, ptr %code19, align 4
   %59 = icmp ne i32 %58, 0
@@ -65087,7 +65132,7 @@ merge16:                                          ; preds = %else18, %merge20
   %69 = load ptr, ptr %item, align 8
   %70 = load ptr, ptr %logits, align 8
   %71 = load ptr, ptr %message, align 8
-  %72 = call i32 @"$Loop.decode_last_token.626"(ptr %68, ptr %69, ptr %70, ptr %71)
+  %72 = call i32 @"$Loop.decode_last_token.627"(ptr %68, ptr %69, ptr %70, ptr %71)
   store i32 %72, ptr %code24, align 4
   %73 = load ptr, ptr %item, align 8
   %74 = call i32 @"$Sequence.num_uncomputed"(ptr %73)
@@ -65113,7 +65158,7 @@ dead28:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable_locked.620"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable_locked.621"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -65123,14 +65168,14 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.613"(ptr %4)
+  call void @"$Loop.lock.614"(ptr %4)
   %5 = load %45, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.check_usable.621"(ptr %6, ptr %7)
+  %8 = call i32 @"$Loop.check_usable.622"(ptr %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.615"(ptr %9)
+  call void @"$Loop.unlock.616"(ptr %9)
   %10 = load %45, ptr %2, align 1
   %11 = load i32, ptr %code, align 4
   ret i32 %11
@@ -65139,7 +65184,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable.621"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable.622"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %message = alloca ptr, align 8
@@ -65193,7 +65238,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_state.622"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.check_state.623"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %target7 = alloca ptr, align 8
   %target = alloca ptr, align 8
@@ -65313,7 +65358,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.grow_state.623"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.grow_state.624"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %45, align 8
   %i = alloca i32, align 4
@@ -65330,12 +65375,12 @@ entry:
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %item, align 8
   %7 = load i32, ptr %num_tokens, align 4
-  %8 = call i32 @"$Loop.missing_pages.624"(ptr %5, ptr %6, i32 %7)
+  %8 = call i32 @"$Loop.missing_pages.625"(ptr %5, ptr %6, i32 %7)
   store i32 %8, ptr %missing, align 4
   %9 = load ptr, ptr %self, align 8
   %10 = load i32, ptr %missing, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_room.625"(ptr %9, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.check_room.626"(ptr %9, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -65388,7 +65433,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.missing_pages.624"(ptr %0, ptr %1, i32 %2) {
+define internal i32 @"$Loop.missing_pages.625"(ptr %0, ptr %1, i32 %2) {
 entry:
   %missing = alloca i32, align 4
   %num_tokens = alloca i32, align 4
@@ -65420,7 +65465,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_room.625"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_room.626"(ptr %0, i32 %1, ptr %2) {
 entry:
   %target = alloca ptr, align 8
   %pool = alloca ptr, align 8
@@ -65484,7 +65529,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_last_token.626"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.decode_last_token.627"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %4 = alloca %45, align 8
@@ -65542,7 +65587,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %37 = load ptr, ptr %self, align 8
   %38 = load ptr, ptr %message, align 8
-  %39 = call i32 @"$Loop.run_step.627"(ptr %37, ptr %38)
+  %39 = call i32 @"$Loop.run_step.628"(ptr %37, ptr %38)
   store i32 %39, ptr %code, align 4
   %40 = load i32, ptr %code, align 4
   %41 = icmp ne i32 %40, 0
@@ -65582,14 +65627,14 @@ merge1:                                           ; preds = %else3, %dead
   %61 = load i32, ptr %60, align 4
   %62 = sub i32 %61, 1
   %63 = load ptr, ptr %message, align 8
-  %64 = call i32 @"$Loop.check_logits.630"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
+  %64 = call i32 @"$Loop.check_logits.631"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
   ret i32 %64
 
 dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.run_step.627"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.run_step.628"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
   %counters = alloca ptr, align 8
@@ -65637,7 +65682,7 @@ else3:                                            ; preds = %then
 
 merge1:                                           ; preds = %else3, %then2
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.629"(ptr %26)
+  call void @"$Loop.check_ranks.630"(ptr %26)
   %27 = load %45, ptr %3, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -65759,7 +65804,7 @@ then2:                                            ; preds = %then
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %167, ptr %39, i32 0, i32 8
   %41 = load i32, ptr %40, align 4
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.628", i32 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.629", i32 %41)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -66690,7 +66735,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Loop.check_ranks.629"(ptr %0) {
+define internal void @"$Loop.check_ranks.630"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -66734,18 +66779,18 @@ merge:                                            ; preds = %else, %dead
   call void @"$Scheduler.fail_all"(ptr %17, i32 7, ptr %22)
   %23 = load %45, ptr %3, align 1
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.613"(ptr %24)
+  call void @"$Loop.lock.614"(ptr %24)
   %25 = load %45, ptr %2, align 1
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr %166, ptr %26, i32 0, i32 14
   store i8 0, ptr %27, align 1
   %28 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.615"(ptr %28)
+  call void @"$Loop.unlock.616"(ptr %28)
   %29 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal i32 @"$Loop.check_logits.630"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.check_logits.631"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
 entry:
   %target = alloca ptr, align 8
   %row = alloca i32, align 4
@@ -66813,7 +66858,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.leave_turn.631"(ptr %0) {
+define internal void @"$Loop.leave_turn.632"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -66821,10 +66866,10 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.632"(ptr %4)
+  call void @"$Loop.publish.633"(ptr %4)
   %5 = load %45, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.wake.637"(ptr %6)
+  call void @"$Loop.wake.638"(ptr %6)
   %7 = load %45, ptr %2, align 1
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %166, ptr %8, i32 0, i32 5
@@ -66833,7 +66878,7 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.publish.632"(ptr %0) {
+define internal void @"$Loop.publish.633"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -66866,16 +66911,16 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.613"(ptr %16)
+  call void @"$Loop.lock.614"(ptr %16)
   %17 = load %45, ptr %7, align 1
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_events.633"(ptr %18)
+  call void @"$Loop.publish_events.634"(ptr %18)
   %19 = load %45, ptr %6, align 1
   %20 = load ptr, ptr %self, align 8
-  call void @"$Loop.remove_ended.635"(ptr %20)
+  call void @"$Loop.remove_ended.636"(ptr %20)
   %21 = load %45, ptr %5, align 1
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.636"(ptr %22)
+  call void @"$Loop.publish_counters.637"(ptr %22)
   %23 = load %45, ptr %4, align 1
   %24 = load ptr, ptr %s, align 8
   %25 = call i64 @"$Scheduler.nearest_deadline"(ptr %24)
@@ -66883,7 +66928,7 @@ merge:                                            ; preds = %else, %then
   %27 = getelementptr %166, ptr %26, i32 0, i32 22
   store i64 %25, ptr %27, align 8
   %28 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.615"(ptr %28)
+  call void @"$Loop.unlock.616"(ptr %28)
   %29 = load %45, ptr %3, align 1
   %30 = load ptr, ptr %s, align 8
   %31 = getelementptr %31, ptr %30, i32 0, i32 6
@@ -66923,7 +66968,7 @@ merge1:                                           ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_events.633"(ptr %0) {
+define internal void @"$Loop.publish_events.634"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -67003,7 +67048,7 @@ and.lhs.true:                                     ; preds = %condition
 
 then:                                             ; preds = %merge
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.announce.634"(ptr %54)
+  call void @"$Loop.announce.635"(ptr %54)
   %55 = load %45, ptr %1, align 1
   br label %merge1
 
@@ -67014,7 +67059,7 @@ merge1:                                           ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.announce.634"(ptr %0) {
+define internal void @"$Loop.announce.635"(ptr %0) {
 entry:
   %one = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -67030,7 +67075,7 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.remove_ended.635"(ptr %0) {
+define internal void @"$Loop.remove_ended.636"(ptr %0) {
 entry:
   %i = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -67073,7 +67118,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_counters.636"(ptr %0) {
+define internal void @"$Loop.publish_counters.637"(ptr %0) {
 entry:
   %p = alloca ptr, align 8
   %s = alloca ptr, align 8
@@ -67162,14 +67207,14 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.wake.637"(ptr %0) {
+define internal void @"$Loop.wake.638"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.613"(ptr %3)
+  call void @"$Loop.lock.614"(ptr %3)
   %4 = load %45, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %166, ptr %5, i32 0, i32 13
@@ -67178,7 +67223,7 @@ entry:
   %8 = getelementptr %166, ptr %7, i32 0, i32 7
   %9 = call i32 @pthread_cond_signal(ptr %8)
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.615"(ptr %10)
+  call void @"$Loop.unlock.616"(ptr %10)
   %11 = load %45, ptr %1, align 1
   ret void
 }
@@ -67248,14 +67293,14 @@ entry:
 define dso_local void @ledger_free_state(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
-  %"$3419" = alloca ptr, align 8
+  %"$3475" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3419", align 8
+  store ptr %1, ptr %"$3475", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %165, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$3419", align 8
-  call void @"$Loop.free_state.638"(ptr %4, ptr %5)
+  %5 = load ptr, ptr %"$3475", align 8
+  call void @"$Loop.free_state.639"(ptr %4, ptr %5)
   %6 = load %45, ptr %2, align 1
   ret void
 
@@ -67263,7 +67308,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.free_state.638"(ptr %0, ptr %1) {
+define internal void @"$Loop.free_state.639"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
   %3 = alloca %45, align 8
@@ -67296,15 +67341,15 @@ merge:                                            ; preds = %else, %dead
   %13 = load %45, ptr %4, align 1
   %14 = load ptr, ptr %self, align 8
   %15 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.639"(ptr %14, ptr %15)
+  call void @"$Loop.close_state.640"(ptr %14, ptr %15)
   %16 = load %45, ptr %3, align 1
   %17 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.631"(ptr %17)
+  call void @"$Loop.leave_turn.632"(ptr %17)
   %18 = load %45, ptr %2, align 1
   ret void
 }
 
-define internal void @"$Loop.close_state.639"(ptr %0, ptr %1) {
+define internal void @"$Loop.close_state.640"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
   %3 = alloca %45, align 8
@@ -67338,14 +67383,14 @@ entry:
 define dso_local void @ledger_info(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
-  %"$3395" = alloca ptr, align 8
+  %"$3451" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3395", align 8
+  store ptr %1, ptr %"$3451", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %165, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$3395", align 8
-  call void @"$Loop.info.640"(ptr %4, ptr %5)
+  %5 = load ptr, ptr %"$3451", align 8
+  call void @"$Loop.info.641"(ptr %4, ptr %5)
   %6 = load %45, ptr %2, align 1
   ret void
 
@@ -67353,7 +67398,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.info.640"(ptr %0, ptr %1) {
+define internal void @"$Loop.info.641"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
   %p = alloca ptr, align 8
@@ -67363,7 +67408,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %target, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.613"(ptr %4)
+  call void @"$Loop.lock.614"(ptr %4)
   %5 = load %45, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %166, ptr %6, i32 0, i32 24
@@ -67499,7 +67544,7 @@ merge:                                            ; preds = %else, %then
   %110 = getelementptr %150, ptr %109, i32 0, i32 37
   store i64 %108, ptr %110, align 8
   %111 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.615"(ptr %111)
+  call void @"$Loop.unlock.616"(ptr %111)
   %112 = load %45, ptr %2, align 1
   ret void
 }
@@ -67545,7 +67590,7 @@ entry:
   store ptr %0, ptr %"$handle", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %165, ptr %2, i32 0, i32 0
-  call void @"$Loop.iterate.641"(ptr %3)
+  call void @"$Loop.iterate.642"(ptr %3)
   %4 = load %45, ptr %1, align 1
   ret void
 
@@ -67553,7 +67598,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.iterate.641"(ptr %0) {
+define internal void @"$Loop.iterate.642"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -67564,7 +67609,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %5 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_orders.642"(ptr %5)
+  call void @"$Loop.take_orders.643"(ptr %5)
   %6 = load %45, ptr %4, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %166, ptr %7, i32 0, i32 3
@@ -67573,7 +67618,7 @@ entry:
   %11 = load i64, ptr %10, align 8
   store i64 %11, ptr %num_preemptions, align 8
   %12 = load ptr, ptr %self, align 8
-  %13 = call zeroext i1 @"$Loop.plan.644"(ptr %12)
+  %13 = call zeroext i1 @"$Loop.plan.645"(ptr %12)
   %14 = zext i1 %13 to i8
   store i8 %14, ptr %has_step, align 1
   %15 = load i8, ptr %has_step, align 1
@@ -67599,7 +67644,7 @@ or.end:                                           ; preds = %or.rhs, %or.lhs.fal
   %29 = getelementptr %166, ptr %28, i32 0, i32 12
   store i8 %27, ptr %29, align 1
   %30 = load ptr, ptr %self, align 8
-  %31 = call i32 @"$Loop.perform_transfers.645"(ptr %30)
+  %31 = call i32 @"$Loop.perform_transfers.646"(ptr %30)
   %32 = icmp eq i32 %31, 0
   %33 = zext i1 %32 to i8
   %34 = trunc i8 %33 to i1
@@ -67615,7 +67660,7 @@ or.lhs.false:                                     ; preds = %entry
 
 then:                                             ; preds = %and.lhs.true
   %40 = load ptr, ptr %self, align 8
-  call void @"$Loop.execute.650"(ptr %40)
+  call void @"$Loop.execute.651"(ptr %40)
   %41 = load %45, ptr %3, align 1
   br label %merge
 
@@ -67624,10 +67669,10 @@ else:                                             ; preds = %and.lhs.true, %or.e
 
 merge:                                            ; preds = %else, %then
   %42 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.629"(ptr %42)
+  call void @"$Loop.check_ranks.630"(ptr %42)
   %43 = load %45, ptr %2, align 1
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.632"(ptr %44)
+  call void @"$Loop.publish.633"(ptr %44)
   %45 = load %45, ptr %1, align 1
   ret void
 
@@ -67637,7 +67682,7 @@ and.lhs.true:                                     ; preds = %or.end
   br i1 %47, label %then, label %else
 }
 
-define internal void @"$Loop.take_orders.642"(ptr %0) {
+define internal void @"$Loop.take_orders.643"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -67654,7 +67699,7 @@ entry:
   %9 = getelementptr %31, ptr %8, i32 0, i32 17
   store i64 %6, ptr %9, align 8
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.613"(ptr %10)
+  call void @"$Loop.lock.614"(ptr %10)
   %11 = load %45, ptr %5, align 1
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %166, ptr %12, i32 0, i32 16
@@ -67740,7 +67785,7 @@ forbody4:                                         ; preds = %forcond3
   %69 = load i64, ptr %i2, align 8
   %70 = getelementptr ptr, ptr %68, i64 %69
   %71 = load ptr, ptr %70, align 8
-  call void @"$Loop.obey.643"(ptr %64, ptr %71)
+  call void @"$Loop.obey.644"(ptr %64, ptr %71)
   %72 = load %45, ptr %2, align 1
   %73 = add i64 %58, 1
   store i64 %73, ptr %i2, align 8
@@ -67757,12 +67802,12 @@ merge1:                                           ; preds = %else, %merge5
   %75 = getelementptr %166, ptr %74, i32 0, i32 13
   store i8 0, ptr %75, align 1
   %76 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.615"(ptr %76)
+  call void @"$Loop.unlock.616"(ptr %76)
   %77 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Loop.obey.643"(ptr %0, ptr %1) {
+define internal void @"$Loop.obey.644"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
   %3 = alloca %45, align 8
@@ -67836,7 +67881,7 @@ and.lhs.true:                                     ; preds = %else3
   br i1 %33, label %then4, label %else5
 }
 
-define internal zeroext i1 @"$Loop.plan.644"(ptr %0) {
+define internal zeroext i1 @"$Loop.plan.645"(ptr %0) {
 entry:
   %has_step = alloca i8, align 1
   %1 = alloca %45, align 8
@@ -67873,7 +67918,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal i32 @"$Loop.perform_transfers.645"(ptr %0) {
+define internal i32 @"$Loop.perform_transfers.646"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -67935,7 +67980,7 @@ forbody:                                          ; preds = %forcond
 then:                                             ; preds = %forbody
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
-  %33 = call i32 @"$Loop.save.646"(ptr %31, ptr %32, ptr %message)
+  %33 = call i32 @"$Loop.save.647"(ptr %31, ptr %32, ptr %message)
   store i32 %33, ptr %code, align 4
   %34 = load i32, ptr %code, align 4
   %35 = icmp ne i32 %34, 0
@@ -68016,7 +68061,7 @@ forbody7:                                         ; preds = %forcond6
 then12:                                           ; preds = %forbody7
   %77 = load ptr, ptr %self, align 8
   %78 = load ptr, ptr %item9, align 8
-  %79 = call i32 @"$Loop.restore.648"(ptr %77, ptr %78, ptr %message10)
+  %79 = call i32 @"$Loop.restore.649"(ptr %77, ptr %78, ptr %message10)
   store i32 %79, ptr %code14, align 4
   %80 = load i32, ptr %code14, align 4
   %81 = icmp ne i32 %80, 0
@@ -68097,7 +68142,7 @@ forbody20:                                        ; preds = %forcond19
 then25:                                           ; preds = %forbody20
   %123 = load ptr, ptr %self, align 8
   %124 = load ptr, ptr %item22, align 8
-  %125 = call i32 @"$Loop.recount.649"(ptr %123, ptr %124, ptr %message23)
+  %125 = call i32 @"$Loop.recount.650"(ptr %123, ptr %124, ptr %message23)
   store i32 %125, ptr %code27, align 4
   %126 = load i32, ptr %code27, align 4
   %127 = icmp ne i32 %126, 0
@@ -68149,7 +68194,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.save.646"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.save.647"(ptr %0, ptr %1, ptr %2) {
 entry:
   %target = alloca ptr, align 8
   %3 = alloca %45, align 8
@@ -68207,7 +68252,7 @@ then2:                                            ; preds = %then
   %38 = getelementptr %46, ptr %37, i32 0, i32 13
   %39 = getelementptr %10, ptr %38, i32 0, i32 1
   %40 = load i64, ptr %39, align 8
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.518", i64 %36, i64 %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.519", i64 %36, i64 %40)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -68277,7 +68322,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.520", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.521", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -68385,7 +68430,7 @@ then2:                                            ; preds = %then
   %29 = load ptr, ptr %self, align 8
   %30 = getelementptr %167, ptr %29, i32 0, i32 9
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.647", ptr %28, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.648", ptr %28, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -68430,7 +68475,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.restore.648"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.restore.649"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -68489,7 +68534,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.519", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.520", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -68551,7 +68596,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.recount.649"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.recount.650"(ptr %0, ptr %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -68743,7 +68788,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.execute.650"(ptr %0) {
+define internal void @"$Loop.execute.651"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -68959,7 +69004,7 @@ merge:                                            ; preds = %else, %then
   %83 = load ptr, ptr %self, align 8
   %84 = getelementptr %165, ptr %83, i32 0, i32 1
   %85 = load ptr, ptr %message, align 8
-  %86 = call i32 @"$Loop.init.651"(ptr %80, ptr %82, ptr %chosen, ptr %84, ptr %85)
+  %86 = call i32 @"$Loop.init.652"(ptr %80, ptr %82, ptr %chosen, ptr %84, ptr %85)
   store i32 %86, ptr %code, align 4
   %87 = load ptr, ptr %self, align 8
   %88 = getelementptr %165, ptr %87, i32 0, i32 4
@@ -69192,7 +69237,7 @@ entry:
   store i64 %3, ptr %input_bytes, align 8
   %4 = load i64, ptr %input_bytes, align 8
   %5 = load ptr, ptr %shape, align 8
-  %6 = call i64 @"$anon (./terra/batch.t:91).455"(ptr %5)
+  %6 = call i64 @"$anon (./terra/batch.t:91).456"(ptr %5)
   %7 = add i64 %4, %6
   %8 = call ptr @calloc(i64 1, i64 %7)
   store ptr %8, ptr %memory, align 8
@@ -69217,7 +69262,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.init.651"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.init.652"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %45, align 8
   %code1 = alloca i32, align 4
@@ -69275,7 +69320,7 @@ entry:
   %37 = load %45, ptr %6, align 1
   %38 = load ptr, ptr %self, align 8
   %39 = load ptr, ptr %message, align 8
-  %40 = call i32 @"$Loop.init_lists.652"(ptr %38, ptr %39)
+  %40 = call i32 @"$Loop.init_lists.653"(ptr %38, ptr %39)
   store i32 %40, ptr %code, align 4
   %41 = load i32, ptr %code, align 4
   %42 = icmp ne i32 %41, 0
@@ -69296,7 +69341,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %46 = load ptr, ptr %self, align 8
   %47 = load ptr, ptr %message, align 8
-  %48 = call i32 @"$Loop.init_scheduler.653"(ptr %46, ptr %47)
+  %48 = call i32 @"$Loop.init_scheduler.654"(ptr %46, ptr %47)
   store i32 %48, ptr %code1, align 4
   %49 = load i32, ptr %code1, align 4
   %50 = icmp ne i32 %49, 0
@@ -69316,7 +69361,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.636"(ptr %54)
+  call void @"$Loop.publish_counters.637"(ptr %54)
   %55 = load %45, ptr %5, align 1
   ret i32 0
 
@@ -69324,7 +69369,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_lists.652"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_lists.653"(ptr %0, ptr %1) {
 entry:
   %target7 = alloca ptr, align 8
   %target = alloca ptr, align 8
@@ -69357,7 +69402,7 @@ entry:
   %20 = getelementptr %166, ptr %19, i32 0, i32 18
   %21 = load i32, ptr %20, align 4
   %22 = sext i32 %21 to i64
-  %23 = call zeroext i1 @"$Vector.reserve.601"(ptr %18, i64 %22)
+  %23 = call zeroext i1 @"$Vector.reserve.602"(ptr %18, i64 %22)
   %24 = zext i1 %23 to i8
   %25 = trunc i8 %24 to i1
   br i1 %25, label %and.lhs.true, label %and.end
@@ -69396,7 +69441,7 @@ and.lhs.true:                                     ; preds = %entry
   %49 = getelementptr %166, ptr %48, i32 0, i32 18
   %50 = load i32, ptr %49, align 4
   %51 = sext i32 %50 to i64
-  %52 = call zeroext i1 @"$Vector.reserve.601"(ptr %47, i64 %51)
+  %52 = call zeroext i1 @"$Vector.reserve.602"(ptr %47, i64 %51)
   %53 = zext i1 %52 to i8
   %54 = trunc i8 %53 to i1
   br i1 %54, label %and.rhs, label %and.end
@@ -69418,7 +69463,7 @@ then2:                                            ; preds = %then
   %64 = load ptr, ptr %self, align 8
   %65 = getelementptr %166, ptr %64, i32 0, i32 18
   %66 = load i32, ptr %65, align 4
-  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.602", i32 %66)
+  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.603", i32 %66)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -69463,7 +69508,7 @@ then9:                                            ; preds = %then5
   %86 = call ptr @__errno_location()
   %87 = load i32, ptr %86, align 4
   %88 = call ptr @strerror(i32 %87)
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.603", ptr %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.604", ptr %88)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -69485,7 +69530,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_scheduler.653"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_scheduler.654"(ptr %0, ptr %1) {
 entry:
   %chosen = alloca %32, align 8
   %2 = alloca %45, align 8
@@ -69525,7 +69570,7 @@ entry:
   %28 = load ptr, ptr %o, align 8
   %29 = getelementptr %30, ptr %28, i32 0, i32 9
   %30 = load ptr, ptr %29, align 8
-  call void @"$anon (./terra/batch.t:97).454"(ptr %24, ptr %27, ptr %30)
+  call void @"$anon (./terra/batch.t:97).455"(ptr %24, ptr %27, ptr %30)
   %31 = load %45, ptr %3, align 1
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %166, ptr %32, i32 0, i32 4
@@ -69580,27 +69625,27 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_poll(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$3391" = alloca ptr, align 8
-  %"$3390" = alloca i32, align 4
-  %"$3389" = alloca ptr, align 8
+  %"$3447" = alloca ptr, align 8
+  %"$3446" = alloca i32, align 4
+  %"$3445" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3389", align 8
-  store i32 %2, ptr %"$3390", align 4
-  store ptr %3, ptr %"$3391", align 8
+  store ptr %1, ptr %"$3445", align 8
+  store i32 %2, ptr %"$3446", align 4
+  store ptr %3, ptr %"$3447", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %165, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$3389", align 8
-  %7 = load i32, ptr %"$3390", align 4
-  %8 = load ptr, ptr %"$3391", align 8
-  %9 = call i32 @"$Loop.poll.654"(ptr %5, ptr %6, i32 %7, ptr %8)
+  %6 = load ptr, ptr %"$3445", align 8
+  %7 = load i32, ptr %"$3446", align 4
+  %8 = load ptr, ptr %"$3447", align 8
+  %9 = call i32 @"$Loop.poll.655"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.poll.654"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.poll.655"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %45, align 8
   %value = alloca i64, align 8
@@ -69651,7 +69696,7 @@ else:                                             ; preds = %and.lhs.true, %or.l
 
 merge:                                            ; preds = %else, %dead
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.613"(ptr %22)
+  call void @"$Loop.lock.614"(ptr %22)
   %23 = load %45, ptr %5, align 1
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %166, ptr %24, i32 0, i32 19
@@ -69684,7 +69729,7 @@ merge2:                                           ; preds = %else4, %then3
   %42 = getelementptr %166, ptr %41, i32 0, i32 7
   %43 = call i32 @pthread_cond_signal(ptr %42)
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.615"(ptr %44)
+  call void @"$Loop.unlock.616"(ptr %44)
   %45 = load %45, ptr %4, align 1
   ret i32 0
 
@@ -69694,24 +69739,24 @@ dead5:                                            ; No predecessors!
 
 define dso_local i32 @ledger_preempt(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$3387" = alloca ptr, align 8
-  %"$3386" = alloca i64, align 8
+  %"$3443" = alloca ptr, align 8
+  %"$3442" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$3386", align 8
-  store ptr %2, ptr %"$3387", align 8
+  store i64 %1, ptr %"$3442", align 8
+  store ptr %2, ptr %"$3443", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %165, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$3386", align 8
-  %6 = load ptr, ptr %"$3387", align 8
-  %7 = call i32 @"$Loop.preempt.655"(ptr %4, i64 %5, ptr %6)
+  %5 = load i64, ptr %"$3442", align 8
+  %6 = load ptr, ptr %"$3443", align 8
+  %7 = call i32 @"$Loop.preempt.656"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.preempt.655"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.preempt.656"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -69722,7 +69767,7 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.612"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
+  %6 = call i32 @"$Loop.order.613"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
@@ -69731,29 +69776,29 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_prefill(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
-  %"$3405" = alloca ptr, align 8
-  %"$3404" = alloca ptr, align 8
-  %"$3403" = alloca ptr, align 8
-  %"$3402" = alloca i8, align 1
-  %"$3401" = alloca i32, align 4
-  %"$3400" = alloca ptr, align 8
+  %"$3461" = alloca ptr, align 8
+  %"$3460" = alloca ptr, align 8
+  %"$3459" = alloca ptr, align 8
+  %"$3458" = alloca i8, align 1
+  %"$3457" = alloca i32, align 4
+  %"$3456" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3400", align 8
-  store i32 %2, ptr %"$3401", align 4
+  store ptr %1, ptr %"$3456", align 8
+  store i32 %2, ptr %"$3457", align 4
   %7 = zext i1 %3 to i8
-  store i8 %7, ptr %"$3402", align 1
-  store ptr %4, ptr %"$3403", align 8
-  store ptr %5, ptr %"$3404", align 8
-  store ptr %6, ptr %"$3405", align 8
+  store i8 %7, ptr %"$3458", align 1
+  store ptr %4, ptr %"$3459", align 8
+  store ptr %5, ptr %"$3460", align 8
+  store ptr %6, ptr %"$3461", align 8
   %8 = load ptr, ptr %"$handle", align 8
   %9 = getelementptr %165, ptr %8, i32 0, i32 0
-  %10 = load ptr, ptr %"$3400", align 8
-  %11 = load i32, ptr %"$3401", align 4
-  %12 = load i8, ptr %"$3402", align 1
-  %13 = load ptr, ptr %"$3403", align 8
-  %14 = load ptr, ptr %"$3404", align 8
-  %15 = load ptr, ptr %"$3405", align 8
+  %10 = load ptr, ptr %"$3456", align 8
+  %11 = load i32, ptr %"$3457", align 4
+  %12 = load i8, ptr %"$3458", align 1
+  %13 = load ptr, ptr %"$3459", align 8
+  %14 = load ptr, ptr %"$3460", align 8
+  %15 = load ptr, ptr %"$3461", align 8
   %16 = icmp ne i8 %12, 0
   %17 = call i32 @"$Loop.prefill"(ptr %9, ptr %10, i32 %11, i1 zeroext %16, ptr %13, ptr %14, ptr %15)
   ret i32 %17
@@ -69822,7 +69867,7 @@ then5:                                            ; preds = %then2
   %27 = getelementptr %41, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.656")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.657")
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -69855,7 +69900,7 @@ merge1:                                           ; preds = %else3, %dead
   %43 = call i32 @"$Loop.prefill_in_turn"(ptr %35, ptr %36, i32 %37, i1 zeroext %42, ptr %39, ptr %40, ptr %41)
   store i32 %43, ptr %code, align 4
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.631"(ptr %44)
+  call void @"$Loop.leave_turn.632"(ptr %44)
   %45 = load %45, ptr %7, align 1
   %46 = load i32, ptr %code, align 4
   ret i32 %46
@@ -69892,7 +69937,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %10 = load ptr, ptr %self, align 8
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_usable_locked.620"(ptr %10, ptr %11)
+  %12 = call i32 @"$Loop.check_usable_locked.621"(ptr %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -69912,7 +69957,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.657"(ptr noalias sret(%143) %8, ptr %18)
+  call void @"$Loop.limits.658"(ptr noalias sret(%143) %8, ptr %18)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %19 = load ptr, ptr %tokens, align 8
   %20 = load i32, ptr %num_tokens, align 4
@@ -70000,7 +70045,7 @@ merge12:                                          ; preds = %else14, %dead15
 then18:                                           ; preds = %merge12
   %60 = load ptr, ptr %self, align 8
   %61 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.639"(ptr %60, ptr %61)
+  call void @"$Loop.close_state.640"(ptr %60, ptr %61)
   %62 = load %45, ptr %7, align 1
   %63 = load i32, ptr %code16, align 4
   ret i32 %63
@@ -70021,7 +70066,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.limits.657"(ptr noalias sret(%143) %0, ptr %1) {
+define internal void @"$Loop.limits.658"(ptr noalias sret(%143) %0, ptr %1) {
 entry:
   %2 = alloca %143, align 8
   %3 = alloca %170, align 8
@@ -70139,7 +70184,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %166, ptr %27, i32 0, i32 2
   %29 = getelementptr %30, ptr %28, i32 0, i32 3
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.658", i32 %30)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.659", i32 %30)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -70212,7 +70257,7 @@ then12:                                           ; preds = %merge7
   %65 = getelementptr %166, ptr %64, i32 0, i32 2
   %66 = getelementptr %30, ptr %65, i32 0, i32 2
   %67 = load i32, ptr %66, align 4
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.659", i32 %67)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.660", i32 %67)
   br label %merge11
 
 else13:                                           ; preds = %merge7
@@ -70279,7 +70324,7 @@ entry:
   %9 = getelementptr %46, ptr %8, i32 0, i32 4
   %10 = load i32, ptr %9, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.grow_state.623"(ptr %6, ptr %7, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.grow_state.624"(ptr %6, ptr %7, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -70472,7 +70517,7 @@ else3:                                            ; preds = %and.lhs.true4, %els
 merge:                                            ; preds = %else3, %then2, %merge1
   %80 = load ptr, ptr %self, align 8
   %81 = load ptr, ptr %message, align 8
-  %82 = call i32 @"$Loop.run_step.627"(ptr %80, ptr %81)
+  %82 = call i32 @"$Loop.run_step.628"(ptr %80, ptr %81)
   store i32 %82, ptr %code, align 4
   %83 = load i32, ptr %code, align 4
   %84 = icmp ne i32 %83, 0
@@ -70529,7 +70574,7 @@ merge5:                                           ; preds = %else7, %dead
   %117 = load i32, ptr %num_rows, align 4
   %118 = sub i32 %116, %117
   %119 = load ptr, ptr %message, align 8
-  %120 = call i32 @"$Loop.check_logits.630"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
+  %120 = call i32 @"$Loop.check_logits.631"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
   ret i32 %120
 
 dead8:                                            ; No predecessors!
@@ -70553,7 +70598,7 @@ entry:
   %8 = getelementptr %37, ptr %7, i32 0, i32 10
   %9 = getelementptr %25, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.660"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.661"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %166, ptr %12, i32 0, i32 2
@@ -70570,7 +70615,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %166, ptr %20, i32 0, i32 2
   %22 = getelementptr %30, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.660"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.661"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -70589,7 +70634,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %37, ptr %29, i32 0, i32 10
   %31 = getelementptr %25, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.660"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.661"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -70604,7 +70649,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$smaller.660"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.661"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -70626,24 +70671,24 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_resize_pool(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$3398" = alloca ptr, align 8
-  %"$3397" = alloca i32, align 4
+  %"$3454" = alloca ptr, align 8
+  %"$3453" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3397", align 4
-  store ptr %2, ptr %"$3398", align 8
+  store i32 %1, ptr %"$3453", align 4
+  store ptr %2, ptr %"$3454", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %165, ptr %3, i32 0, i32 0
-  %5 = load i32, ptr %"$3397", align 4
-  %6 = load ptr, ptr %"$3398", align 8
-  %7 = call i32 @"$Loop.resize_pool.661"(ptr %4, i32 %5, ptr %6)
+  %5 = load i32, ptr %"$3453", align 4
+  %6 = load ptr, ptr %"$3454", align 8
+  %7 = call i32 @"$Loop.resize_pool.662"(ptr %4, i32 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_pool.661"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_pool.662"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -70680,10 +70725,10 @@ merge:                                            ; preds = %else, %then
   %15 = load ptr, ptr %self, align 8
   %16 = load i32, ptr %num_pages, align 4
   %17 = load ptr, ptr %message, align 8
-  %18 = call i32 @"$Loop.resize_in_turn.662"(ptr %15, i32 %16, ptr %17)
+  %18 = call i32 @"$Loop.resize_in_turn.663"(ptr %15, i32 %16, ptr %17)
   store i32 %18, ptr %code, align 4
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.631"(ptr %19)
+  call void @"$Loop.leave_turn.632"(ptr %19)
   %20 = load %45, ptr %3, align 1
   %21 = load i32, ptr %code, align 4
   ret i32 %21
@@ -70692,7 +70737,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_in_turn.662"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_in_turn.663"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %45, align 8
   %code11 = alloca i32, align 4
@@ -70709,7 +70754,7 @@ entry:
   %4 = load ptr, ptr %self, align 8
   %5 = load i32, ptr %num_pages, align 4
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$Loop.begin_resize.663"(ptr %4, i32 %5, ptr %6)
+  %7 = call i32 @"$Loop.begin_resize.664"(ptr %4, i32 %5, ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -70756,7 +70801,7 @@ then5:                                            ; preds = %then2
   %31 = getelementptr %33, ptr %30, i32 0, i32 4
   %32 = load i32, ptr %31, align 4
   %33 = load i32, ptr %num_pages, align 4
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.517", i32 %32, i32 %33)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.518", i32 %32, i32 %33)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -70773,7 +70818,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead7
   %35 = load ptr, ptr %self, align 8
-  %36 = call i32 @"$Loop.perform_transfers.645"(ptr %35)
+  %36 = call i32 @"$Loop.perform_transfers.646"(ptr %35)
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %166, ptr %37, i32 0, i32 3
   %39 = getelementptr %31, ptr %38, i32 0, i32 1
@@ -70837,7 +70882,7 @@ dead16:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.begin_resize.663"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.begin_resize.664"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -70849,12 +70894,12 @@ entry:
   store i32 %1, ptr %num_pages, align 4
   store ptr %2, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.613"(ptr %5)
+  call void @"$Loop.lock.614"(ptr %5)
   %6 = load %45, ptr %4, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = load i32, ptr %num_pages, align 4
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_resize.664"(ptr %7, i32 %8, ptr %9)
+  %10 = call i32 @"$Loop.check_resize.665"(ptr %7, i32 %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp eq i32 %11, 0
@@ -70875,7 +70920,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.615"(ptr %19)
+  call void @"$Loop.unlock.616"(ptr %19)
   %20 = load %45, ptr %3, align 1
   %21 = load i32, ptr %code, align 4
   ret i32 %21
@@ -70895,7 +70940,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_resize.664"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_resize.665"(ptr %0, i32 %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %target15 = alloca ptr, align 8
@@ -70944,7 +70989,7 @@ then2:                                            ; preds = %then
   %26 = getelementptr %166, ptr %25, i32 0, i32 2
   %27 = getelementptr %30, ptr %26, i32 0, i32 0
   %28 = load i32, ptr %27, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.512", i32 %24, i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.513", i32 %24, i32 %28)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -70991,7 +71036,7 @@ then9:                                            ; preds = %then5
   %50 = getelementptr i8, ptr %49, i64 0
   %51 = load i32, ptr %num_pages, align 4
   %52 = load i64, ptr %held, align 8
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.513", i32 %51, i64 %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.514", i32 %51, i64 %52)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -71037,7 +71082,7 @@ then17:                                           ; preds = %then13
   %74 = getelementptr %166, ptr %73, i32 0, i32 19
   %75 = getelementptr %43, ptr %74, i32 0, i32 4
   %76 = load i64, ptr %75, align 8
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.514", i64 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.515", i64 %76)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -71055,7 +71100,7 @@ else14:                                           ; preds = %merge4
 merge12:                                          ; preds = %else14, %dead19
   %78 = load ptr, ptr %self, align 8
   %79 = load ptr, ptr %message, align 8
-  %80 = call i32 @"$Loop.check_usable.621"(ptr %78, ptr %79)
+  %80 = call i32 @"$Loop.check_usable.622"(ptr %78, ptr %79)
   store i32 %80, ptr %code, align 4
   %81 = load i32, ptr %code, align 4
   %82 = icmp ne i32 %81, 0
@@ -71077,14 +71122,14 @@ merge20:                                          ; preds = %else22, %dead23
   %86 = load ptr, ptr %self, align 8
   %87 = load i32, ptr %num_pages, align 4
   %88 = load ptr, ptr %message, align 8
-  %89 = call i32 @"$Loop.check_live_fit.665"(ptr %86, i32 %87, ptr %88)
+  %89 = call i32 @"$Loop.check_live_fit.666"(ptr %86, i32 %87, ptr %88)
   ret i32 %89
 
 dead24:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_live_fit.665"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_live_fit.666"(ptr %0, i32 %1, ptr %2) {
 entry:
   %target = alloca ptr, align 8
   %needed = alloca i32, align 4
@@ -71156,7 +71201,7 @@ then3:                                            ; preds = %then
   %44 = getelementptr %46, ptr %43, i32 0, i32 0
   %45 = load i64, ptr %44, align 8
   %46 = load i32, ptr %needed, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.515", i32 %42, i64 %45, i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.516", i32 %42, i64 %45, i32 %46)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -71199,7 +71244,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.525", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.526", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -71272,28 +71317,28 @@ dead2:                                            ; No predecessors!
 
 define dso_local i32 @ledger_run_batch_decode(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
-  %"$3417" = alloca ptr, align 8
-  %"$3416" = alloca ptr, align 8
-  %"$3415" = alloca i32, align 4
-  %"$3414" = alloca ptr, align 8
-  %"$3413" = alloca ptr, align 8
-  %"$3412" = alloca i32, align 4
+  %"$3473" = alloca ptr, align 8
+  %"$3472" = alloca ptr, align 8
+  %"$3471" = alloca i32, align 4
+  %"$3470" = alloca ptr, align 8
+  %"$3469" = alloca ptr, align 8
+  %"$3468" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3412", align 4
-  store ptr %2, ptr %"$3413", align 8
-  store ptr %3, ptr %"$3414", align 8
-  store i32 %4, ptr %"$3415", align 4
-  store ptr %5, ptr %"$3416", align 8
-  store ptr %6, ptr %"$3417", align 8
+  store i32 %1, ptr %"$3468", align 4
+  store ptr %2, ptr %"$3469", align 8
+  store ptr %3, ptr %"$3470", align 8
+  store i32 %4, ptr %"$3471", align 4
+  store ptr %5, ptr %"$3472", align 8
+  store ptr %6, ptr %"$3473", align 8
   %7 = load ptr, ptr %"$handle", align 8
   %8 = getelementptr %165, ptr %7, i32 0, i32 0
-  %9 = load i32, ptr %"$3412", align 4
-  %10 = load ptr, ptr %"$3413", align 8
-  %11 = load ptr, ptr %"$3414", align 8
-  %12 = load i32, ptr %"$3415", align 4
-  %13 = load ptr, ptr %"$3416", align 8
-  %14 = load ptr, ptr %"$3417", align 8
+  %9 = load i32, ptr %"$3468", align 4
+  %10 = load ptr, ptr %"$3469", align 8
+  %11 = load ptr, ptr %"$3470", align 8
+  %12 = load i32, ptr %"$3471", align 4
+  %13 = load ptr, ptr %"$3472", align 8
+  %14 = load ptr, ptr %"$3473", align 8
   %15 = call i32 @"$Loop.run_batch_decode"(ptr %8, i32 %9, ptr %10, ptr %11, i32 %12, ptr %13, ptr %14)
   ret i32 %15
 
@@ -71353,7 +71398,7 @@ merge:                                            ; preds = %else, %then
   %26 = call i32 @"$Loop.batch_in_turn"(ptr %19, i32 %20, ptr %21, ptr %22, i32 %23, ptr %24, ptr %25)
   store i32 %26, ptr %code, align 4
   %27 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.631"(ptr %27)
+  call void @"$Loop.leave_turn.632"(ptr %27)
   %28 = load %45, ptr %7, align 1
   %29 = load i32, ptr %code, align 4
   ret i32 %29
@@ -71391,7 +71436,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %8 = load ptr, ptr %self, align 8
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_usable_locked.620"(ptr %8, ptr %9)
+  %10 = call i32 @"$Loop.check_usable_locked.621"(ptr %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp ne i32 %11, 0
@@ -71486,7 +71531,7 @@ forbody:                                          ; preds = %forcond
   %56 = sext i32 %55 to i64
   %57 = add i64 %54, %56
   %58 = trunc i64 %57 to i32
-  %59 = call i32 @"$Loop.missing_pages.624"(ptr %41, ptr %46, i32 %58)
+  %59 = call i32 @"$Loop.missing_pages.625"(ptr %41, ptr %46, i32 %58)
   %60 = add i32 %40, %59
   store i32 %60, ptr %missing, align 4
   %61 = add i32 %34, 1
@@ -71497,7 +71542,7 @@ merge10:                                          ; preds = %forcond
   %62 = load ptr, ptr %self, align 8
   %63 = load i32, ptr %missing, align 4
   %64 = load ptr, ptr %message, align 8
-  %65 = call i32 @"$Loop.check_room.625"(ptr %62, i32 %63, ptr %64)
+  %65 = call i32 @"$Loop.check_room.626"(ptr %62, i32 %63, ptr %64)
   store i32 %65, ptr %code11, align 4
   %66 = load i32, ptr %code11, align 4
   %67 = icmp ne i32 %66, 0
@@ -71587,7 +71632,7 @@ forbody26:                                        ; preds = %forcond25
   %107 = load %45, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
-  %110 = call i32 @"$Loop.run_step.627"(ptr %108, ptr %109)
+  %110 = call i32 @"$Loop.run_step.628"(ptr %108, ptr %109)
   store i32 %110, ptr %code28, align 4
   %111 = load i32, ptr %code28, align 4
   %112 = icmp ne i32 %111, 0
@@ -71707,7 +71752,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr i8, ptr %28, i64 0
   %30 = load i32, ptr %num_states, align 4
   %31 = load i32, ptr %most, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.666", i32 %30, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.667", i32 %30, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -71744,7 +71789,7 @@ then9:                                            ; preds = %then5
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
   %45 = getelementptr i8, ptr %44, i64 0
   %46 = load i32, ptr %num_steps, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.667", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.668", i32 %46)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -71791,7 +71836,7 @@ then17:                                           ; preds = %then13
   %69 = getelementptr %37, ptr %68, i32 0, i32 10
   %70 = getelementptr %25, ptr %69, i32 0, i32 0
   %71 = load i32, ptr %70, align 4
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.668", i32 %66, i32 %71)
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.669", i32 %66, i32 %71)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -71855,7 +71900,7 @@ then28:                                           ; preds = %then21
   %99 = getelementptr %41, ptr %98, i32 0, i32 0
   %100 = getelementptr [1024 x i8], ptr %99, i32 0, i32 0
   %101 = getelementptr i8, ptr %100, i64 0
-  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.669")
+  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.670")
   br label %merge27
 
 else29:                                           ; preds = %then21
@@ -71970,7 +72015,7 @@ entry:
   %11 = load ptr, ptr %10, align 8
   %12 = load i32, ptr %num_steps, align 4
   %13 = load ptr, ptr %message, align 8
-  %14 = call i32 @"$Loop.check_state.622"(ptr %6, ptr %11, i32 %12, ptr %13)
+  %14 = call i32 @"$Loop.check_state.623"(ptr %6, ptr %11, i32 %12, ptr %13)
   store i32 %14, ptr %code, align 4
   %15 = load i32, ptr %code, align 4
   %16 = icmp ne i32 %15, 0
@@ -72034,7 +72079,7 @@ then6:                                            ; preds = %then3
   %48 = getelementptr i8, ptr %47, i64 0
   %49 = load i32, ptr %index, align 4
   %50 = load i32, ptr %i, align 4
-  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.670", i32 %49, i32 %50)
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.671", i32 %49, i32 %50)
   br label %merge5
 
 else7:                                            ; preds = %then3
@@ -72093,7 +72138,7 @@ entry:
   %19 = add i64 %16, %18
   %20 = trunc i64 %19 to i32
   %21 = load ptr, ptr %message, align 8
-  %22 = call i32 @"$Loop.grow_state.623"(ptr %11, ptr %12, i32 %20, ptr %21)
+  %22 = call i32 @"$Loop.grow_state.624"(ptr %11, ptr %12, i32 %20, ptr %21)
   store i32 %22, ptr %code, align 4
   %23 = load i32, ptr %code, align 4
   %24 = icmp ne i32 %23, 0
@@ -72122,7 +72167,7 @@ then2:                                            ; preds = %merge
   %32 = load ptr, ptr %self, align 8
   %33 = load ptr, ptr %item, align 8
   %34 = load ptr, ptr %message, align 8
-  %35 = call i32 @"$Loop.recount.649"(ptr %32, ptr %33, ptr %34)
+  %35 = call i32 @"$Loop.recount.650"(ptr %32, ptr %33, ptr %34)
   ret i32 %35
 
 dead4:                                            ; No predecessors!
@@ -72433,7 +72478,7 @@ then3:                                            ; preds = %then
   %51 = getelementptr %10, ptr %50, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
   %53 = sub i64 %52, 1
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.671", i32 %48, i64 %53)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.672", i32 %48, i64 %53)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -72512,27 +72557,27 @@ dead9:                                            ; No predecessors!
 
 define dso_local i32 @ledger_submit(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
-  %"$3381" = alloca ptr, align 8
-  %"$3380" = alloca ptr, align 8
-  %"$3379" = alloca ptr, align 8
+  %"$3437" = alloca ptr, align 8
+  %"$3436" = alloca ptr, align 8
+  %"$3435" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3379", align 8
-  store ptr %2, ptr %"$3380", align 8
-  store ptr %3, ptr %"$3381", align 8
+  store ptr %1, ptr %"$3435", align 8
+  store ptr %2, ptr %"$3436", align 8
+  store ptr %3, ptr %"$3437", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %165, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$3379", align 8
-  %7 = load ptr, ptr %"$3380", align 8
-  %8 = load ptr, ptr %"$3381", align 8
-  %9 = call i32 @"$Loop.submit.672"(ptr %5, ptr %6, ptr %7, ptr %8)
+  %6 = load ptr, ptr %"$3435", align 8
+  %7 = load ptr, ptr %"$3436", align 8
+  %8 = load ptr, ptr %"$3437", align 8
+  %9 = call i32 @"$Loop.submit.673"(ptr %5, ptr %6, ptr %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.submit.672"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.submit.673"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %4 = alloca %45, align 8
   %5 = alloca %45, align 8
@@ -72557,13 +72602,13 @@ entry:
   call void @"$status.clear"(ptr %11)
   %12 = load %45, ptr %10, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.613"(ptr %13)
+  call void @"$Loop.lock.614"(ptr %13)
   %14 = load %45, ptr %9, align 1
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.657"(ptr noalias sret(%143) %8, ptr %15)
+  call void @"$Loop.limits.658"(ptr noalias sret(%143) %8, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.615"(ptr %16)
+  call void @"$Loop.unlock.616"(ptr %16)
   %17 = load %45, ptr %7, align 1
   %18 = load ptr, ptr %wanted, align 8
   %19 = load ptr, ptr %self, align 8
@@ -72590,12 +72635,12 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %29 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.613"(ptr %29)
+  call void @"$Loop.lock.614"(ptr %29)
   %30 = load %45, ptr %6, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
   %33 = load ptr, ptr %message, align 8
-  %34 = call i32 @"$Loop.enqueue.673"(ptr %31, ptr %32, ptr %33)
+  %34 = call i32 @"$Loop.enqueue.674"(ptr %31, ptr %32, ptr %33)
   store i32 %34, ptr %code1, align 4
   %35 = load i32, ptr %code1, align 4
   %36 = icmp eq i32 %35, 0
@@ -72616,7 +72661,7 @@ else4:                                            ; preds = %and.lhs.true, %merg
 
 merge2:                                           ; preds = %else4, %then3
   %43 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.615"(ptr %43)
+  call void @"$Loop.unlock.616"(ptr %43)
   %44 = load %45, ptr %5, align 1
   %45 = load i32, ptr %code1, align 4
   %46 = icmp ne i32 %45, 0
@@ -72648,7 +72693,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.enqueue.673"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.enqueue.674"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %45, align 8
   %4 = alloca %45, align 8
@@ -72668,7 +72713,7 @@ entry:
   store ptr %2, ptr %message, align 8
   %6 = load ptr, ptr %self, align 8
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.check_usable.621"(ptr %6, ptr %7)
+  %8 = call i32 @"$Loop.check_usable.622"(ptr %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load i32, ptr %code, align 4
   %10 = icmp ne i32 %9, 0
@@ -72688,7 +72733,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %14 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.657"(ptr noalias sret(%143) %5, ptr %14)
+  call void @"$Loop.limits.658"(ptr noalias sret(%143) %5, ptr %14)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %5, i64 20, i1 false)
   %15 = load ptr, ptr %item, align 8
   %16 = load ptr, ptr %item, align 8
@@ -72720,7 +72765,7 @@ else4:                                            ; preds = %merge
 merge2:                                           ; preds = %else4, %dead5
   %29 = load ptr, ptr %self, align 8
   %30 = load ptr, ptr %message, align 8
-  %31 = call i32 @"$Loop.check_queue.674"(ptr %29, ptr %30)
+  %31 = call i32 @"$Loop.check_queue.675"(ptr %29, ptr %30)
   store i32 %31, ptr %code6, align 4
   %32 = load i32, ptr %code6, align 4
   %33 = icmp ne i32 %32, 0
@@ -72750,7 +72795,7 @@ merge7:                                           ; preds = %else9, %dead10
 then12:                                           ; preds = %merge7
   %43 = load ptr, ptr %self, align 8
   %44 = load ptr, ptr %message, align 8
-  %45 = call i32 @"$Loop.prepare_capture.675"(ptr %43, ptr %44)
+  %45 = call i32 @"$Loop.prepare_capture.676"(ptr %43, ptr %44)
   store i32 %45, ptr %code14, align 4
   %46 = load i32, ptr %code14, align 4
   %47 = icmp ne i32 %46, 0
@@ -72777,7 +72822,7 @@ else13:                                           ; preds = %merge7
 merge11:                                          ; preds = %else13, %merge15
   %51 = load ptr, ptr %self, align 8
   %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$Loop.start.676"(ptr %51, ptr %52)
+  %53 = call i32 @"$Loop.start.677"(ptr %51, ptr %52)
   store i32 %53, ptr %code19, align 4
   %54 = load i32, ptr %code19, align 4
   %55 = icmp ne i32 %54, 0
@@ -72828,7 +72873,7 @@ dead24:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_queue.674"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_queue.675"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %num_waiting = alloca i64, align 8
@@ -72891,7 +72936,7 @@ then2:                                            ; preds = %then
   %43 = getelementptr %166, ptr %42, i32 0, i32 2
   %44 = getelementptr %30, ptr %43, i32 0, i32 5
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.563", i64 %41, i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.564", i64 %41, i32 %45)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -72913,7 +72958,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_capture.675"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.prepare_capture.676"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %count = alloca i64, align 8
@@ -72986,7 +73031,7 @@ then5:                                            ; preds = %then2
   %43 = getelementptr %30, ptr %42, i32 0, i32 7
   %44 = getelementptr %25, ptr %43, i32 0, i32 3
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.564", i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.565", i32 %45)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -73008,7 +73053,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.start.676"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.start.677"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %code = alloca i32, align 4
@@ -73039,7 +73084,7 @@ merge:                                            ; preds = %else, %dead
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %166, ptr %8, i32 0, i32 9
   %10 = load ptr, ptr %self, align 8
-  %11 = call i32 @pthread_create(ptr %9, ptr null, ptr @"$engine_thread.677", ptr %10)
+  %11 = call i32 @pthread_create(ptr %9, ptr null, ptr @"$engine_thread.678", ptr %10)
   store i32 %11, ptr %code, align 4
   %12 = call i32 @pthread_sigmask(i32 2, ptr %previous, ptr null)
   %13 = load i32, ptr %code, align 4
@@ -73064,7 +73109,7 @@ then5:                                            ; preds = %then2
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %code, align 4
   %27 = call ptr @strerror(i32 %26)
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.578", ptr %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.579", ptr %27)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -73089,7 +73134,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$engine_thread.677"(ptr %0) {
+define internal ptr @"$engine_thread.678"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %loop = alloca ptr, align 8
@@ -73098,7 +73143,7 @@ entry:
   %2 = load ptr, ptr %argument, align 8
   store ptr %2, ptr %loop, align 8
   %3 = load ptr, ptr %loop, align 8
-  call void @"$Loop.run.678"(ptr %3)
+  call void @"$Loop.run.679"(ptr %3)
   %4 = load %45, ptr %1, align 1
   ret ptr null
 
@@ -73106,7 +73151,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.run.678"(ptr %0) {
+define internal void @"$Loop.run.679"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -73117,7 +73162,7 @@ entry:
 
 condition:                                        ; preds = %whilebody, %entry
   %4 = load ptr, ptr %self, align 8
-  %5 = call zeroext i1 @"$Loop.await_work.679"(ptr %4)
+  %5 = call zeroext i1 @"$Loop.await_work.680"(ptr %4)
   %6 = zext i1 %5 to i8
   %7 = trunc i8 %6 to i1
   br i1 %7, label %whilebody, label %merge
@@ -73128,7 +73173,7 @@ whilebody:                                        ; preds = %condition
   call void @"$Turnstile.enter"(ptr %9)
   %10 = load %45, ptr %3, align 1
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.iterate.641"(ptr %11)
+  call void @"$Loop.iterate.642"(ptr %11)
   %12 = load %45, ptr %2, align 1
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %166, ptr %13, i32 0, i32 5
@@ -73140,7 +73185,7 @@ merge:                                            ; preds = %condition
   ret void
 }
 
-define internal zeroext i1 @"$Loop.await_work.679"(ptr %0) {
+define internal zeroext i1 @"$Loop.await_work.680"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %stopping = alloca i8, align 1
@@ -73149,7 +73194,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.613"(ptr %3)
+  call void @"$Loop.lock.614"(ptr %3)
   %4 = load %45, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %166, ptr %5, i32 0, i32 19
@@ -73201,7 +73246,7 @@ merge:                                            ; preds = %and.lhs.true1, %con
   %41 = load i8, ptr %40, align 1
   store i8 %41, ptr %stopping, align 1
   %42 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.615"(ptr %42)
+  call void @"$Loop.unlock.616"(ptr %42)
   %43 = load %45, ptr %1, align 1
   %44 = load i8, ptr %stopping, align 1
   %45 = icmp eq i8 %44, 0
@@ -73216,7 +73261,7 @@ and.lhs.true:                                     ; preds = %condition
 
 and.lhs.true1:                                    ; preds = %and.lhs.true
   %50 = load ptr, ptr %self, align 8
-  %51 = call zeroext i1 @"$Loop.has_work.680"(ptr %50)
+  %51 = call zeroext i1 @"$Loop.has_work.681"(ptr %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %merge, label %whilebody
@@ -73225,7 +73270,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Loop.has_work.680"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_work.681"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -73289,21 +73334,21 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_wait(ptr %0, i64 %1) {
 entry:
-  %"$3393" = alloca i64, align 8
+  %"$3449" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$3393", align 8
+  store i64 %1, ptr %"$3449", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %165, ptr %2, i32 0, i32 0
-  %4 = load i64, ptr %"$3393", align 8
-  %5 = call i32 @"$Loop.wait.681"(ptr %3, i64 %4)
+  %4 = load i64, ptr %"$3449", align 8
+  %5 = call i32 @"$Loop.wait.682"(ptr %3, i64 %4)
   ret i32 %5
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.wait.681"(ptr %0, i64 %1) {
+define internal i32 @"$Loop.wait.682"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %45, align 8
   %has_events = alloca i8, align 1
@@ -73333,7 +73378,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.613"(ptr %11)
+  call void @"$Loop.lock.614"(ptr %11)
   %12 = load %45, ptr %3, align 1
   store i8 1, ptr %is_in_time, align 1
   br label %condition
@@ -73375,7 +73420,7 @@ merge1:                                           ; preds = %and.lhs.true2, %con
   %36 = zext i1 %35 to i8
   store i8 %36, ptr %has_events, align 1
   %37 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.615"(ptr %37)
+  call void @"$Loop.unlock.616"(ptr %37)
   %38 = load %45, ptr %2, align 1
   %39 = load i8, ptr %has_events, align 1
   %40 = trunc i8 %39 to i1
@@ -73399,6 +73444,570 @@ merge3:                                           ; preds = %else5, %dead
   ret i32 5
 
 dead6:                                            ; No predecessors!
+  ret i32 undef
+}
+
+define dso_local i32 @loader_match_pattern(ptr %0, i64 %1, ptr %2, i64 %3, ptr %4, ptr %5) {
+entry:
+  %6 = alloca %45, align 8
+  %7 = alloca %83, align 8
+  %8 = alloca %83, align 8
+  %9 = alloca %171, align 8
+  %"<structcast>4" = alloca %171, align 8
+  %code = alloca i32, align 4
+  %10 = alloca %83, align 8
+  %11 = alloca %83, align 8
+  %12 = alloca %172, align 8
+  %"<structcast>" = alloca %172, align 8
+  %compiled = alloca %103, align 8
+  %message = alloca ptr, align 8
+  %is_match = alloca ptr, align 8
+  %value_size = alloca i64, align 8
+  %value = alloca ptr, align 8
+  %pattern_size = alloca i64, align 8
+  %pattern = alloca ptr, align 8
+  store ptr %0, ptr %pattern, align 8
+  store i64 %1, ptr %pattern_size, align 8
+  store ptr %2, ptr %value, align 8
+  store i64 %3, ptr %value_size, align 8
+  store ptr %4, ptr %is_match, align 8
+  store ptr %5, ptr %message, align 8
+  %13 = load ptr, ptr %is_match, align 8
+  store i32 0, ptr %13, align 4
+  %14 = load ptr, ptr %pattern, align 8
+  %15 = load i64, ptr %pattern_size, align 8
+  %16 = getelementptr %172, ptr %12, i32 0, i32 0
+  store ptr %14, ptr %16, align 8
+  %17 = getelementptr %172, ptr %12, i32 0, i32 1
+  store i64 %15, ptr %17, align 8
+  %18 = load %172, ptr %12, align 8
+  store %172 %18, ptr %"<structcast>", align 8
+  %19 = getelementptr %83, ptr %11, i32 0, i32 0
+  %20 = getelementptr %172, ptr %"<structcast>", i32 0, i32 0
+  %21 = load ptr, ptr %20, align 8
+  store ptr %21, ptr %19, align 8
+  %22 = getelementptr %83, ptr %11, i32 0, i32 1
+  %23 = getelementptr %172, ptr %"<structcast>", i32 0, i32 1
+  %24 = load i64, ptr %23, align 8
+  store i64 %24, ptr %22, align 8
+  %25 = load ptr, ptr %message, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %10, ptr align 8 %11, i64 16, i1 false)
+  %26 = getelementptr { i64, i64 }, ptr %10, i32 0, i32 0
+  %27 = load i64, ptr %26, align 8
+  %28 = getelementptr { i64, i64 }, ptr %10, i32 0, i32 1
+  %29 = load i64, ptr %28, align 8
+  %30 = call i32 @"$Regex.compile"(ptr %compiled, i64 %27, i64 %29, ptr %25)
+  store i32 %30, ptr %code, align 4
+  %31 = load i32, ptr %code, align 4
+  %32 = icmp ne i32 %31, 0
+  %33 = zext i1 %32 to i8
+  %34 = trunc i8 %33 to i1
+  br i1 %34, label %then, label %else
+
+then:                                             ; preds = %entry
+  %35 = load i32, ptr %code, align 4
+  ret i32 %35
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %36 = load ptr, ptr %value, align 8
+  %37 = load i64, ptr %value_size, align 8
+  %38 = getelementptr %171, ptr %9, i32 0, i32 0
+  store ptr %36, ptr %38, align 8
+  %39 = getelementptr %171, ptr %9, i32 0, i32 1
+  store i64 %37, ptr %39, align 8
+  %40 = load %171, ptr %9, align 8
+  store %171 %40, ptr %"<structcast>4", align 8
+  %41 = getelementptr %83, ptr %8, i32 0, i32 0
+  %42 = getelementptr %171, ptr %"<structcast>4", i32 0, i32 0
+  %43 = load ptr, ptr %42, align 8
+  store ptr %43, ptr %41, align 8
+  %44 = getelementptr %83, ptr %8, i32 0, i32 1
+  %45 = getelementptr %171, ptr %"<structcast>4", i32 0, i32 1
+  %46 = load i64, ptr %45, align 8
+  store i64 %46, ptr %44, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %7, ptr align 8 %8, i64 16, i1 false)
+  %47 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 0
+  %48 = load i64, ptr %47, align 8
+  %49 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
+  %50 = load i64, ptr %49, align 8
+  %51 = call zeroext i1 @"$Regex.matches"(ptr %compiled, i64 %48, i64 %50)
+  %52 = zext i1 %51 to i8
+  %53 = trunc i8 %52 to i1
+  br i1 %53, label %then2, label %else3
+
+then2:                                            ; preds = %merge
+  %54 = load ptr, ptr %is_match, align 8
+  store i32 1, ptr %54, align 4
+  br label %merge1
+
+else3:                                            ; preds = %merge
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %then2
+  call void @"$Regex.free"(ptr %compiled)
+  %55 = load %45, ptr %6, align 1
+  ret i32 0
+
+dead5:                                            ; No predecessors!
+  ret i32 undef
+}
+
+define dso_local i32 @loader_parse_config(ptr %0, i64 %1, ptr %2) {
+entry:
+  %3 = alloca %45, align 8
+  %4 = alloca %45, align 8
+  %code = alloca i32, align 4
+  %5 = alloca %83, align 8
+  %6 = alloca %83, align 8
+  %7 = alloca %173, align 8
+  %"<structcast>" = alloca %173, align 8
+  %8 = alloca %45, align 8
+  %9 = alloca %45, align 8
+  %rules = alloca %6, align 8
+  %document = alloca %88, align 8
+  %message = alloca ptr, align 8
+  %size = alloca i64, align 8
+  %data = alloca ptr, align 8
+  store ptr %0, ptr %data, align 8
+  store i64 %1, ptr %size, align 8
+  store ptr %2, ptr %message, align 8
+  call void @"$Document.init"(ptr %document)
+  %10 = load %45, ptr %9, align 1
+  call void @"$Quantisation.init"(ptr %rules)
+  %11 = load %45, ptr %8, align 1
+  %12 = load ptr, ptr %data, align 8
+  %13 = load i64, ptr %size, align 8
+  %14 = getelementptr %173, ptr %7, i32 0, i32 0
+  store ptr %12, ptr %14, align 8
+  %15 = getelementptr %173, ptr %7, i32 0, i32 1
+  store i64 %13, ptr %15, align 8
+  %16 = load %173, ptr %7, align 8
+  store %173 %16, ptr %"<structcast>", align 8
+  %17 = getelementptr %83, ptr %6, i32 0, i32 0
+  %18 = getelementptr %173, ptr %"<structcast>", i32 0, i32 0
+  %19 = load ptr, ptr %18, align 8
+  store ptr %19, ptr %17, align 8
+  %20 = getelementptr %83, ptr %6, i32 0, i32 1
+  %21 = getelementptr %173, ptr %"<structcast>", i32 0, i32 1
+  %22 = load i64, ptr %21, align 8
+  store i64 %22, ptr %20, align 8
+  %23 = load ptr, ptr %message, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %5, ptr align 8 %6, i64 16, i1 false)
+  %24 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 0
+  %25 = load i64, ptr %24, align 8
+  %26 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 1
+  %27 = load i64, ptr %26, align 8
+  %28 = call i32 @"$parse_config"(ptr %document, ptr %rules, i64 %25, i64 %27, ptr %23)
+  store i32 %28, ptr %code, align 4
+  call void @"$Quantisation.free"(ptr %rules)
+  %29 = load %45, ptr %4, align 1
+  call void @"$Document.free"(ptr %document)
+  %30 = load %45, ptr %3, align 1
+  %31 = load i32, ptr %code, align 4
+  ret i32 %31
+
+dead:                                             ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$parse_config"(ptr %0, ptr %1, i64 %2, i64 %3, ptr %4) {
+entry:
+  %code1 = alloca i32, align 4
+  %from = alloca %91, align 8
+  %5 = alloca %91, align 8
+  %6 = alloca %174, align 8
+  %"<structcast>" = alloca %174, align 8
+  %code = alloca i32, align 4
+  %7 = alloca %83, align 8
+  %parsed = alloca %5, align 8
+  %message = alloca ptr, align 8
+  %contents = alloca %83, align 8
+  %rules = alloca ptr, align 8
+  %document = alloca ptr, align 8
+  store ptr %0, ptr %document, align 8
+  store ptr %1, ptr %rules, align 8
+  %8 = getelementptr { i64, i64 }, ptr %contents, i32 0, i32 0
+  store i64 %2, ptr %8, align 8
+  %9 = getelementptr { i64, i64 }, ptr %contents, i32 0, i32 1
+  store i64 %3, ptr %9, align 8
+  store ptr %4, ptr %message, align 8
+  %10 = load ptr, ptr %document, align 8
+  %11 = load ptr, ptr %message, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %7, ptr align 8 %contents, i64 16, i1 false)
+  %12 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 0
+  %13 = load i64, ptr %12, align 8
+  %14 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
+  %15 = load i64, ptr %14, align 8
+  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.683", ptr %parsed, ptr %11)
+  store i32 %16, ptr %code, align 4
+  %17 = load i32, ptr %code, align 4
+  %18 = icmp ne i32 %17, 0
+  %19 = zext i1 %18 to i8
+  %20 = trunc i8 %19 to i1
+  br i1 %20, label %then, label %else
+
+then:                                             ; preds = %entry
+  %21 = load i32, ptr %code, align 4
+  ret i32 %21
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %22 = load ptr, ptr %document, align 8
+  %23 = load ptr, ptr %document, align 8
+  %24 = call ptr @"$Document.root"(ptr %23)
+  %25 = load ptr, ptr %message, align 8
+  %26 = getelementptr %174, ptr %6, i32 0, i32 0
+  store ptr %22, ptr %26, align 8
+  %27 = getelementptr %174, ptr %6, i32 0, i32 1
+  store ptr %24, ptr %27, align 8
+  %28 = getelementptr %174, ptr %6, i32 0, i32 2
+  store ptr @"$string.683", ptr %28, align 8
+  %29 = getelementptr %174, ptr %6, i32 0, i32 3
+  store ptr %25, ptr %29, align 8
+  %30 = load %174, ptr %6, align 8
+  store %174 %30, ptr %"<structcast>", align 8
+  %31 = getelementptr %91, ptr %5, i32 0, i32 0
+  %32 = getelementptr %174, ptr %"<structcast>", i32 0, i32 0
+  %33 = load ptr, ptr %32, align 8
+  store ptr %33, ptr %31, align 8
+  %34 = getelementptr %91, ptr %5, i32 0, i32 1
+  %35 = getelementptr %174, ptr %"<structcast>", i32 0, i32 1
+  %36 = load ptr, ptr %35, align 8
+  store ptr %36, ptr %34, align 8
+  %37 = getelementptr %91, ptr %5, i32 0, i32 2
+  %38 = getelementptr %174, ptr %"<structcast>", i32 0, i32 2
+  %39 = load ptr, ptr %38, align 8
+  store ptr %39, ptr %37, align 8
+  %40 = getelementptr %91, ptr %5, i32 0, i32 3
+  %41 = getelementptr %174, ptr %"<structcast>", i32 0, i32 3
+  %42 = load ptr, ptr %41, align 8
+  store ptr %42, ptr %40, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %from, ptr align 8 %5, i64 32, i1 false)
+  %43 = load ptr, ptr %rules, align 8
+  %44 = call i32 @"$Quantisation.read"(ptr %43, ptr %from)
+  store i32 %44, ptr %code1, align 4
+  %45 = load i32, ptr %code1, align 4
+  %46 = icmp ne i32 %45, 0
+  %47 = zext i1 %46 to i8
+  %48 = trunc i8 %47 to i1
+  br i1 %48, label %then3, label %else4
+
+then3:                                            ; preds = %merge
+  %49 = load i32, ptr %code1, align 4
+  ret i32 %49
+
+dead5:                                            ; No predecessors!
+  br label %merge2
+
+else4:                                            ; preds = %merge
+  br label %merge2
+
+merge2:                                           ; preds = %else4, %dead5
+  %50 = load ptr, ptr %rules, align 8
+  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.684")
+  %52 = zext i1 %51 to i8
+  ret i32 0
+
+dead6:                                            ; No predecessors!
+  ret i32 undef
+}
+
+define dso_local i32 @loader_parse_header(ptr %0, i64 %1, ptr %2) {
+entry:
+  %3 = alloca %45, align 8
+  %4 = alloca %45, align 8
+  %5 = alloca %45, align 8
+  %6 = alloca %45, align 8
+  %target = alloca ptr, align 8
+  %code = alloca i32, align 4
+  %is_sound = alloca i8, align 1
+  %7 = alloca %83, align 8
+  %8 = alloca %175, align 8
+  %"<structcast>" = alloca %175, align 8
+  %reader = alloca %120, align 8
+  %9 = alloca %45, align 8
+  %10 = alloca %45, align 8
+  %11 = alloca %45, align 8
+  %12 = alloca %45, align 8
+  %found = alloca %20, align 8
+  %tensors = alloca %17, align 8
+  %arena = alloca %4, align 8
+  %document = alloca %88, align 8
+  %message = alloca ptr, align 8
+  %size = alloca i64, align 8
+  %data = alloca ptr, align 8
+  store ptr %0, ptr %data, align 8
+  store i64 %1, ptr %size, align 8
+  store ptr %2, ptr %message, align 8
+  call void @"$Document.init"(ptr %document)
+  %13 = load %45, ptr %12, align 1
+  call void @"$Arena.init"(ptr %arena)
+  %14 = load %45, ptr %11, align 1
+  call void @"$Vector.init.75"(ptr %tensors)
+  %15 = load %45, ptr %10, align 1
+  call void @"$Problems.init"(ptr %found)
+  %16 = load %45, ptr %9, align 1
+  %17 = getelementptr %120, ptr %reader, i32 0, i32 0
+  store ptr %document, ptr %17, align 8
+  %18 = getelementptr %120, ptr %reader, i32 0, i32 1
+  store ptr %arena, ptr %18, align 8
+  %19 = getelementptr %120, ptr %reader, i32 0, i32 2
+  store ptr %tensors, ptr %19, align 8
+  %20 = getelementptr %120, ptr %reader, i32 0, i32 3
+  store ptr %found, ptr %20, align 8
+  %21 = getelementptr %120, ptr %reader, i32 0, i32 4
+  store ptr @"$string.683", ptr %21, align 8
+  %22 = load ptr, ptr %data, align 8
+  %23 = load i64, ptr %size, align 8
+  %24 = getelementptr %175, ptr %8, i32 0, i32 0
+  store ptr %22, ptr %24, align 8
+  %25 = getelementptr %175, ptr %8, i32 0, i32 1
+  store i64 %23, ptr %25, align 8
+  %26 = load %175, ptr %8, align 8
+  store %175 %26, ptr %"<structcast>", align 8
+  %27 = getelementptr %83, ptr %7, i32 0, i32 0
+  %28 = getelementptr %175, ptr %"<structcast>", i32 0, i32 0
+  %29 = load ptr, ptr %28, align 8
+  store ptr %29, ptr %27, align 8
+  %30 = getelementptr %83, ptr %7, i32 0, i32 1
+  %31 = getelementptr %175, ptr %"<structcast>", i32 0, i32 1
+  %32 = load i64, ptr %31, align 8
+  store i64 %32, ptr %30, align 8
+  %33 = getelementptr %120, ptr %reader, i32 0, i32 5
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %33, ptr align 8 %7, i64 16, i1 false)
+  %34 = getelementptr %120, ptr %reader, i32 0, i32 6
+  store i32 0, ptr %34, align 4
+  %35 = call zeroext i1 @"$HeaderReader.read"(ptr %reader)
+  %36 = zext i1 %35 to i8
+  store i8 %36, ptr %is_sound, align 1
+  %37 = load ptr, ptr %message, align 8
+  %38 = call i32 @"$Problems.report"(ptr %found, ptr @"$string.296", ptr %37)
+  store i32 %38, ptr %code, align 4
+  %39 = load i8, ptr %is_sound, align 1
+  %40 = load i32, ptr %code, align 4
+  %41 = icmp eq i32 %40, 0
+  %42 = zext i1 %41 to i8
+  %43 = icmp ne i8 %39, %42
+  %44 = zext i1 %43 to i8
+  %45 = trunc i8 %44 to i1
+  br i1 %45, label %then, label %else
+
+then:                                             ; preds = %entry
+  %46 = load ptr, ptr %message, align 8
+  store ptr %46, ptr %target, align 8
+  %47 = load ptr, ptr %target, align 8
+  %48 = icmp ne ptr %47, null
+  %49 = zext i1 %48 to i8
+  %50 = trunc i8 %49 to i1
+  br i1 %50, label %then2, label %else3
+
+then2:                                            ; preds = %then
+  %51 = load ptr, ptr %target, align 8
+  %52 = getelementptr %41, ptr %51, i32 0, i32 0
+  %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
+  %54 = getelementptr i8, ptr %53, i64 0
+  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.685")
+  br label %merge1
+
+else3:                                            ; preds = %then
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %then2
+  store i32 11, ptr %code, align 4
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %merge1
+  call void @"$Problems.free"(ptr %found)
+  %56 = load %45, ptr %6, align 1
+  call void @"$Vector.free.290"(ptr %tensors)
+  %57 = load %45, ptr %5, align 1
+  call void @"$Arena.free"(ptr %arena)
+  %58 = load %45, ptr %4, align 1
+  call void @"$Document.free"(ptr %document)
+  %59 = load %45, ptr %3, align 1
+  %60 = load i32, ptr %code, align 4
+  ret i32 %60
+
+dead:                                             ; No predecessors!
+  ret i32 undef
+}
+
+define dso_local i32 @loader_parse_index(ptr %0, i64 %1, ptr %2) {
+entry:
+  %3 = alloca %45, align 8
+  %4 = alloca %83, align 8
+  %5 = alloca %83, align 8
+  %6 = alloca %176, align 8
+  %"<structcast>" = alloca %176, align 8
+  %code = alloca i32, align 4
+  %7 = alloca %45, align 8
+  %document = alloca %88, align 8
+  %message = alloca ptr, align 8
+  %size = alloca i64, align 8
+  %data = alloca ptr, align 8
+  store ptr %0, ptr %data, align 8
+  store i64 %1, ptr %size, align 8
+  store ptr %2, ptr %message, align 8
+  call void @"$Document.init"(ptr %document)
+  %8 = load %45, ptr %7, align 1
+  store i32 0, ptr %code, align 4
+  %9 = load ptr, ptr %data, align 8
+  %10 = load i64, ptr %size, align 8
+  %11 = getelementptr %176, ptr %6, i32 0, i32 0
+  store ptr %9, ptr %11, align 8
+  %12 = getelementptr %176, ptr %6, i32 0, i32 1
+  store i64 %10, ptr %12, align 8
+  %13 = load %176, ptr %6, align 8
+  store %176 %13, ptr %"<structcast>", align 8
+  %14 = getelementptr %83, ptr %5, i32 0, i32 0
+  %15 = getelementptr %176, ptr %"<structcast>", i32 0, i32 0
+  %16 = load ptr, ptr %15, align 8
+  store ptr %16, ptr %14, align 8
+  %17 = getelementptr %83, ptr %5, i32 0, i32 1
+  %18 = getelementptr %176, ptr %"<structcast>", i32 0, i32 1
+  %19 = load i64, ptr %18, align 8
+  store i64 %19, ptr %17, align 8
+  %20 = load ptr, ptr %message, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 16, i1 false)
+  %21 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 0
+  %22 = load i64, ptr %21, align 8
+  %23 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
+  %24 = load i64, ptr %23, align 8
+  %25 = call ptr @"$safetensors.weight_map"(ptr %document, i64 %22, i64 %24, ptr %20)
+  %26 = icmp eq ptr %25, null
+  %27 = zext i1 %26 to i8
+  %28 = trunc i8 %27 to i1
+  br i1 %28, label %then, label %else
+
+then:                                             ; preds = %entry
+  store i32 2, ptr %code, align 4
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %then
+  call void @"$Document.free"(ptr %document)
+  %29 = load %45, ptr %3, align 1
+  %30 = load i32, ptr %code, align 4
+  ret i32 %30
+
+dead:                                             ; No predecessors!
+  ret i32 undef
+}
+
+define dso_local i32 @loader_parse_json(ptr %0, i64 %1, ptr %2) {
+entry:
+  %3 = alloca %45, align 8
+  %code = alloca i32, align 4
+  %4 = alloca %83, align 8
+  %5 = alloca %83, align 8
+  %6 = alloca %177, align 8
+  %"<structcast>" = alloca %177, align 8
+  %7 = alloca %45, align 8
+  %document = alloca %88, align 8
+  %message = alloca ptr, align 8
+  %size = alloca i64, align 8
+  %data = alloca ptr, align 8
+  store ptr %0, ptr %data, align 8
+  store i64 %1, ptr %size, align 8
+  store ptr %2, ptr %message, align 8
+  call void @"$Document.init"(ptr %document)
+  %8 = load %45, ptr %7, align 1
+  %9 = load ptr, ptr %data, align 8
+  %10 = load i64, ptr %size, align 8
+  %11 = getelementptr %177, ptr %6, i32 0, i32 0
+  store ptr %9, ptr %11, align 8
+  %12 = getelementptr %177, ptr %6, i32 0, i32 1
+  store i64 %10, ptr %12, align 8
+  %13 = load %177, ptr %6, align 8
+  store %177 %13, ptr %"<structcast>", align 8
+  %14 = getelementptr %83, ptr %5, i32 0, i32 0
+  %15 = getelementptr %177, ptr %"<structcast>", i32 0, i32 0
+  %16 = load ptr, ptr %15, align 8
+  store ptr %16, ptr %14, align 8
+  %17 = getelementptr %83, ptr %5, i32 0, i32 1
+  %18 = getelementptr %177, ptr %"<structcast>", i32 0, i32 1
+  %19 = load i64, ptr %18, align 8
+  store i64 %19, ptr %17, align 8
+  %20 = load ptr, ptr %message, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 16, i1 false)
+  %21 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 0
+  %22 = load i64, ptr %21, align 8
+  %23 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
+  %24 = load i64, ptr %23, align 8
+  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.683", ptr %20)
+  store i32 %25, ptr %code, align 4
+  call void @"$Document.free"(ptr %document)
+  %26 = load %45, ptr %3, align 1
+  %27 = load i32, ptr %code, align 4
+  ret i32 %27
+
+dead:                                             ; No predecessors!
+  ret i32 undef
+}
+
+define dso_local i32 @loader_read_checkpoint(ptr %0, ptr %1, ptr %2) {
+entry:
+  %3 = alloca %45, align 8
+  %code = alloca i32, align 4
+  %source = alloca %3, align 8
+  %message = alloca ptr, align 8
+  %num_tensors = alloca ptr, align 8
+  %model_dir = alloca ptr, align 8
+  store ptr %0, ptr %model_dir, align 8
+  store ptr %1, ptr %num_tensors, align 8
+  store ptr %2, ptr %message, align 8
+  %4 = load ptr, ptr %model_dir, align 8
+  %5 = load ptr, ptr %message, align 8
+  %6 = call i32 @"$Model.read"(ptr %source, ptr %4, i1 zeroext false, ptr %5)
+  store i32 %6, ptr %code, align 4
+  %7 = load i32, ptr %code, align 4
+  %8 = icmp eq i32 %7, 0
+  %9 = zext i1 %8 to i8
+  %10 = trunc i8 %9 to i1
+  br i1 %10, label %then, label %else
+
+then:                                             ; preds = %entry
+  %11 = getelementptr %3, ptr %source, i32 0, i32 7
+  %12 = getelementptr %15, ptr %11, i32 0, i32 6
+  %13 = getelementptr %3, ptr %source, i32 0, i32 1
+  %14 = load ptr, ptr %13, align 8
+  %15 = load ptr, ptr %message, align 8
+  %16 = call i32 @"$Problems.report"(ptr %12, ptr %14, ptr %15)
+  store i32 %16, ptr %code, align 4
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %then
+  %17 = getelementptr %3, ptr %source, i32 0, i32 7
+  %18 = getelementptr %15, ptr %17, i32 0, i32 4
+  %19 = getelementptr %17, ptr %18, i32 0, i32 1
+  %20 = load i64, ptr %19, align 8
+  %21 = load ptr, ptr %num_tensors, align 8
+  store i64 %20, ptr %21, align 8
+  call void @"$Model.close"(ptr %source)
+  %22 = load %45, ptr %3, align 1
+  %23 = load i32, ptr %code, align 4
+  ret i32 %23
+
+dead:                                             ; No predecessors!
   ret i32 undef
 }
 
@@ -73435,15 +74044,15 @@ entry:
 define dso_local void @page_pool_commit_resize(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %45, align 8
-  %"$3326" = alloca i32, align 4
-  %"$3325" = alloca i32, align 4
+  %"$3382" = alloca i32, align 4
+  %"$3381" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3325", align 4
-  store i32 %2, ptr %"$3326", align 4
+  store i32 %1, ptr %"$3381", align 4
+  store i32 %2, ptr %"$3382", align 4
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$3325", align 4
-  %6 = load i32, ptr %"$3326", align 4
+  %5 = load i32, ptr %"$3381", align 4
+  %6 = load i32, ptr %"$3382", align 4
   call void @"$PagePool.commit_resize"(ptr %4, i32 %5, i32 %6)
   %7 = load %45, ptr %3, align 1
   ret void
@@ -73540,15 +74149,15 @@ merge:                                            ; preds = %condition
 
 define dso_local i32 @page_pool_find(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$3316" = alloca ptr, align 8
-  %"$3315" = alloca i32, align 4
+  %"$3372" = alloca ptr, align 8
+  %"$3371" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3315", align 4
-  store ptr %2, ptr %"$3316", align 8
+  store i32 %1, ptr %"$3371", align 4
+  store ptr %2, ptr %"$3372", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$3315", align 4
-  %5 = load ptr, ptr %"$3316", align 8
+  %4 = load i32, ptr %"$3371", align 4
+  %5 = load ptr, ptr %"$3372", align 8
   %6 = call i32 @"$PagePool.find"(ptr %3, i32 %4, ptr %5)
   ret i32 %6
 
@@ -73558,12 +74167,12 @@ dead:                                             ; No predecessors!
 
 define dso_local zeroext i1 @page_pool_is_cached(ptr %0, i32 %1) {
 entry:
-  %"$3329" = alloca i32, align 4
+  %"$3385" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3329", align 4
+  store i32 %1, ptr %"$3385", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$3329", align 4
+  %3 = load i32, ptr %"$3385", align 4
   %4 = call zeroext i1 @"$PagePool.is_cached"(ptr %2, i32 %3)
   %5 = zext i1 %4 to i8
   %6 = icmp ne i8 %5, 0
@@ -73675,12 +74284,12 @@ dead1:                                            ; No predecessors!
 
 define dso_local i32 @page_pool_plan_resize(ptr %0, i32 %1) {
 entry:
-  %"$3323" = alloca i32, align 4
+  %"$3379" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3323", align 4
+  store i32 %1, ptr %"$3379", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$3323", align 4
+  %3 = load i32, ptr %"$3379", align 4
   %4 = call i32 @"$PagePool.plan_resize"(ptr %2, i32 %3)
   ret i32 %4
 
@@ -73690,18 +74299,18 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @page_pool_register(ptr %0, i32 %1, i32 %2, ptr %3) {
 entry:
-  %"$3320" = alloca ptr, align 8
-  %"$3319" = alloca i32, align 4
-  %"$3318" = alloca i32, align 4
+  %"$3376" = alloca ptr, align 8
+  %"$3375" = alloca i32, align 4
+  %"$3374" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3318", align 4
-  store i32 %2, ptr %"$3319", align 4
-  store ptr %3, ptr %"$3320", align 8
+  store i32 %1, ptr %"$3374", align 4
+  store i32 %2, ptr %"$3375", align 4
+  store ptr %3, ptr %"$3376", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$3318", align 4
-  %6 = load i32, ptr %"$3319", align 4
-  %7 = load ptr, ptr %"$3320", align 8
+  %5 = load i32, ptr %"$3374", align 4
+  %6 = load i32, ptr %"$3375", align 4
+  %7 = load ptr, ptr %"$3376", align 8
   %8 = call i32 @"$PagePool.register"(ptr %4, i32 %5, i32 %6, ptr %7)
   ret i32 %8
 
@@ -73712,12 +74321,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_release(ptr %0, i32 %1) {
 entry:
   %2 = alloca %45, align 8
-  %"$3313" = alloca i32, align 4
+  %"$3369" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3313", align 4
+  store i32 %1, ptr %"$3369", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$3313", align 4
+  %4 = load i32, ptr %"$3369", align 4
   call void @"$PagePool.release"(ptr %3, i32 %4)
   %5 = load %45, ptr %2, align 1
   ret void
@@ -73729,12 +74338,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_retain(ptr %0, i32 %1) {
 entry:
   %2 = alloca %45, align 8
-  %"$3311" = alloca i32, align 4
+  %"$3367" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3311", align 4
+  store i32 %1, ptr %"$3367", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$3311", align 4
+  %4 = load i32, ptr %"$3367", align 4
   call void @"$PagePool.retain"(ptr %3, i32 %4)
   %5 = load %45, ptr %2, align 1
   ret void
@@ -73806,14 +74415,14 @@ merge1:                                           ; preds = %else3, %dead4
   %27 = load ptr, ptr %state, align 8
   %28 = load ptr, ptr %message, align 8
   %29 = icmp ne i8 %25, 0
-  %30 = call i32 @"$Loop.prefill.682"(ptr %20, ptr %21, i32 %22, i1 zeroext %29, ptr %26, ptr %27, ptr %28)
+  %30 = call i32 @"$Loop.prefill.686"(ptr %20, ptr %21, i32 %22, i1 zeroext %29, ptr %26, ptr %27, ptr %28)
   ret i32 %30
 
 dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill.682"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill.686"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -73873,7 +74482,7 @@ then5:                                            ; preds = %then2
   %27 = getelementptr %41, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.656")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.657")
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -73903,7 +74512,7 @@ merge1:                                           ; preds = %else3, %dead
   %40 = load ptr, ptr %result, align 8
   %41 = load ptr, ptr %message, align 8
   %42 = icmp ne i8 %38, 0
-  %43 = call i32 @"$Loop.prefill_in_turn.683"(ptr %35, ptr %36, i32 %37, i1 zeroext %42, ptr %39, ptr %40, ptr %41)
+  %43 = call i32 @"$Loop.prefill_in_turn.687"(ptr %35, ptr %36, i32 %37, i1 zeroext %42, ptr %39, ptr %40, ptr %41)
   store i32 %43, ptr %code, align 4
   %44 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %44)
@@ -73915,7 +74524,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_in_turn.683"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill_in_turn.687"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %45, align 8
   %code16 = alloca i32, align 4
@@ -74015,7 +74624,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = load ptr, ptr %tokens, align 8
   %41 = load i32, ptr %num_tokens, align 4
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.open_state.684"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
+  %43 = call i32 @"$Loop.open_state.688"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -74040,7 +74649,7 @@ merge12:                                          ; preds = %else14, %dead15
   %52 = load ptr, ptr %logits, align 8
   %53 = load ptr, ptr %message, align 8
   %54 = icmp ne i8 %51, 0
-  %55 = call i32 @"$Loop.prefill_state.685"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
+  %55 = call i32 @"$Loop.prefill_state.689"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
   store i32 %55, ptr %code16, align 4
   %56 = load i32, ptr %code16, align 4
   %57 = icmp ne i32 %56, 0
@@ -74072,7 +74681,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.open_state.684"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.open_state.688"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %45, align 8
   %6 = alloca %45, align 8
@@ -74122,7 +74731,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %29, ptr %27, i32 0, i32 2
   %29 = getelementptr %30, ptr %28, i32 0, i32 3
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.658", i32 %30)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.659", i32 %30)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -74195,7 +74804,7 @@ then12:                                           ; preds = %merge7
   %65 = getelementptr %29, ptr %64, i32 0, i32 2
   %66 = getelementptr %30, ptr %65, i32 0, i32 2
   %67 = load i32, ptr %66, align 4
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.659", i32 %67)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.660", i32 %67)
   br label %merge11
 
 else13:                                           ; preds = %merge7
@@ -74241,7 +74850,7 @@ dead15:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_state.685"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_state.689"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %code2 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -74298,7 +74907,7 @@ whilebody:                                        ; preds = %condition
   %26 = load ptr, ptr %logits, align 8
   %27 = load ptr, ptr %message, align 8
   %28 = icmp ne i8 %25, 0
-  %29 = call i32 @"$Loop.prefill_one_chunk.686"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
+  %29 = call i32 @"$Loop.prefill_one_chunk.690"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
   store i32 %29, ptr %code2, align 4
   %30 = load i32, ptr %code2, align 4
   %31 = icmp ne i32 %30, 0
@@ -74326,7 +74935,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_one_chunk.686"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_one_chunk.690"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %num_rows = alloca i32, align 4
   %code = alloca i32, align 4
@@ -74353,7 +74962,7 @@ entry:
   %12 = load ptr, ptr %item, align 8
   %13 = load i8, ptr %all_positions, align 1
   %14 = icmp ne i8 %13, 0
-  %15 = call i32 @"$Loop.prefill_chunk_size.687"(ptr %11, ptr %12, i1 zeroext %14)
+  %15 = call i32 @"$Loop.prefill_chunk_size.691"(ptr %11, ptr %12, i1 zeroext %14)
   store i32 %10, ptr %begin, align 4
   store i32 %15, ptr %count, align 4
   %16 = load ptr, ptr %self, align 8
@@ -74519,7 +75128,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_chunk_size.687"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal i32 @"$Loop.prefill_chunk_size.691"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %count = alloca i32, align 4
   %all_positions = alloca i8, align 1
@@ -74536,7 +75145,7 @@ entry:
   %8 = getelementptr %37, ptr %7, i32 0, i32 10
   %9 = getelementptr %25, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.660"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.661"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %29, ptr %12, i32 0, i32 2
@@ -74553,7 +75162,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %29, ptr %20, i32 0, i32 2
   %22 = getelementptr %30, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.660"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.661"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -74572,7 +75181,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %37, ptr %29, i32 0, i32 10
   %31 = getelementptr %25, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.660"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.661"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -74656,14 +75265,14 @@ merge:                                            ; preds = %else, %dead
   %18 = load i32, ptr %num_steps, align 4
   %19 = load ptr, ptr %tokens, align 8
   %20 = load ptr, ptr %message, align 8
-  %21 = call i32 @"$Loop.run_batch_decode.688"(ptr %14, i32 %15, ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
+  %21 = call i32 @"$Loop.run_batch_decode.692"(ptr %14, i32 %15, ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
   ret i32 %21
 
 dead1:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.run_batch_decode.688"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.run_batch_decode.692"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -74712,7 +75321,7 @@ merge:                                            ; preds = %else, %then
   %23 = load i32, ptr %num_steps, align 4
   %24 = load ptr, ptr %tokens, align 8
   %25 = load ptr, ptr %message, align 8
-  %26 = call i32 @"$Loop.batch_in_turn.689"(ptr %19, i32 %20, ptr %21, ptr %22, i32 %23, ptr %24, ptr %25)
+  %26 = call i32 @"$Loop.batch_in_turn.693"(ptr %19, i32 %20, ptr %21, ptr %22, i32 %23, ptr %24, ptr %25)
   store i32 %26, ptr %code, align 4
   %27 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %27)
@@ -74724,7 +75333,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.batch_in_turn.689"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.batch_in_turn.693"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code33 = alloca i32, align 4
   %code28 = alloca i32, align 4
@@ -74779,7 +75388,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load i32, ptr %num_steps, align 4
   %21 = load ptr, ptr %tokens, align 8
   %22 = load ptr, ptr %message, align 8
-  %23 = call i32 @"$Loop.check_batch.690"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
+  %23 = call i32 @"$Loop.check_batch.694"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
   store i32 %23, ptr %code1, align 4
   %24 = load i32, ptr %code1, align 4
   %25 = icmp ne i32 %24, 0
@@ -74904,7 +75513,7 @@ forbody18:                                        ; preds = %forcond17
   %87 = getelementptr %47, ptr %84, i64 %86
   %88 = load i32, ptr %num_steps, align 4
   %89 = load ptr, ptr %message, align 8
-  %90 = call i32 @"$Loop.prepare_batch_state.692"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
+  %90 = call i32 @"$Loop.prepare_batch_state.696"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
   store i32 %90, ptr %code20, align 4
   %91 = load i32, ptr %code20, align 4
   %92 = icmp ne i32 %91, 0
@@ -74945,7 +75554,7 @@ forbody26:                                        ; preds = %forcond25
   %104 = load ptr, ptr %self, align 8
   %105 = load i32, ptr %num_states, align 4
   %106 = load ptr, ptr %states, align 8
-  call void @"$Loop.write_batch_step.693"(ptr %104, i32 %105, ptr %106)
+  call void @"$Loop.write_batch_step.697"(ptr %104, i32 %105, ptr %106)
   %107 = load %45, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
@@ -74979,7 +75588,7 @@ merge29:                                          ; preds = %else31, %dead32
   %124 = mul i64 %121, %123
   %125 = getelementptr i32, ptr %119, i64 %124
   %126 = load ptr, ptr %message, align 8
-  %127 = call i32 @"$Loop.take_batch_tokens.695"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
+  %127 = call i32 @"$Loop.take_batch_tokens.699"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
   store i32 %127, ptr %code33, align 4
   %128 = load i32, ptr %code33, align 4
   %129 = icmp ne i32 %128, 0
@@ -75009,7 +75618,7 @@ dead38:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch.690"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.check_batch.694"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code36 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -75069,7 +75678,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr i8, ptr %28, i64 0
   %30 = load i32, ptr %num_states, align 4
   %31 = load i32, ptr %most, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.666", i32 %30, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.667", i32 %30, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -75106,7 +75715,7 @@ then9:                                            ; preds = %then5
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
   %45 = getelementptr i8, ptr %44, i64 0
   %46 = load i32, ptr %num_steps, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.667", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.668", i32 %46)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -75153,7 +75762,7 @@ then17:                                           ; preds = %then13
   %69 = getelementptr %37, ptr %68, i32 0, i32 10
   %70 = getelementptr %25, ptr %69, i32 0, i32 0
   %71 = load i32, ptr %70, align 4
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.668", i32 %66, i32 %71)
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.669", i32 %66, i32 %71)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -75217,7 +75826,7 @@ then28:                                           ; preds = %then21
   %99 = getelementptr %41, ptr %98, i32 0, i32 0
   %100 = getelementptr [1024 x i8], ptr %99, i32 0, i32 0
   %101 = getelementptr i8, ptr %100, i64 0
-  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.669")
+  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.670")
   br label %merge27
 
 else29:                                           ; preds = %then21
@@ -75253,7 +75862,7 @@ forbody:                                          ; preds = %forcond
   %113 = load i32, ptr %i, align 4
   %114 = load i32, ptr %num_steps, align 4
   %115 = load ptr, ptr %message, align 8
-  %116 = call i32 @"$Loop.check_batch_state.691"(ptr %110, i32 %111, ptr %112, i32 %113, i32 %114, ptr %115)
+  %116 = call i32 @"$Loop.check_batch_state.695"(ptr %110, i32 %111, ptr %112, i32 %113, i32 %114, ptr %115)
   store i32 %116, ptr %code, align 4
   %117 = load i32, ptr %code, align 4
   %118 = icmp ne i32 %117, 0
@@ -75307,7 +75916,7 @@ dead41:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch_state.691"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
+define internal i32 @"$Loop.check_batch_state.695"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
 entry:
   %target = alloca ptr, align 8
   %i = alloca i32, align 4
@@ -75396,7 +76005,7 @@ then6:                                            ; preds = %then3
   %48 = getelementptr i8, ptr %47, i64 0
   %49 = load i32, ptr %index, align 4
   %50 = load i32, ptr %i, align 4
-  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.670", i32 %49, i32 %50)
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.671", i32 %49, i32 %50)
   br label %merge5
 
 else7:                                            ; preds = %then3
@@ -75423,7 +76032,7 @@ dead9:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_batch_state.692"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.prepare_batch_state.696"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -75500,7 +76109,7 @@ dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.write_batch_step.693"(ptr %0, i32 %1, ptr %2) {
+define internal void @"$Loop.write_batch_step.697"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %45, align 8
   %i2 = alloca i32, align 4
@@ -75548,7 +76157,7 @@ then:                                             ; preds = %forbody
   %27 = sext i32 %26 to i64
   %28 = getelementptr ptr, ptr %25, i64 %27
   %29 = load ptr, ptr %28, align 8
-  call void @"$Loop.add_batch_row.694"(ptr %24, ptr %29, i1 zeroext false)
+  call void @"$Loop.add_batch_row.698"(ptr %24, ptr %29, i1 zeroext false)
   %30 = load %45, ptr %4, align 1
   br label %merge1
 
@@ -75592,7 +76201,7 @@ then7:                                            ; preds = %forbody4
   %50 = sext i32 %49 to i64
   %51 = getelementptr ptr, ptr %48, i64 %50
   %52 = load ptr, ptr %51, align 8
-  call void @"$Loop.add_batch_row.694"(ptr %47, ptr %52, i1 zeroext true)
+  call void @"$Loop.add_batch_row.698"(ptr %47, ptr %52, i1 zeroext true)
   %53 = load %45, ptr %3, align 1
   br label %merge6
 
@@ -75608,7 +76217,7 @@ merge5:                                           ; preds = %forcond3
   ret void
 }
 
-define internal void @"$Loop.add_batch_row.694"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal void @"$Loop.add_batch_row.698"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %3 = alloca %45, align 8
   %4 = alloca %45, align 8
@@ -75684,7 +76293,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.take_batch_tokens.695"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.take_batch_tokens.699"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %i5 = alloca i32, align 4
   %target = alloca ptr, align 8
@@ -75767,7 +76376,7 @@ then3:                                            ; preds = %then
   %51 = getelementptr %10, ptr %50, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
   %53 = sub i64 %52, 1
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.671", i32 %48, i64 %53)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.672", i32 %48, i64 %53)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -75852,12 +76461,12 @@ entry:
   %self = alloca %31, align 8
   %limits = alloca %143, align 8
   %7 = alloca %143, align 8
-  %8 = alloca %171, align 8
-  %"<structcast>1" = alloca %171, align 8
+  %8 = alloca %178, align 8
+  %"<structcast>1" = alloca %178, align 8
   %chosen = alloca %32, align 8
   %9 = alloca %32, align 8
-  %10 = alloca %172, align 8
-  %"<structcast>" = alloca %172, align 8
+  %10 = alloca %179, align 8
+  %"<structcast>" = alloca %179, align 8
   %num_pages = alloca i32, align 4
   %11 = alloca %45, align 8
   %12 = alloca %45, align 8
@@ -75915,7 +76524,7 @@ entry:
   %36 = getelementptr %37, ptr %step, i32 0, i32 12
   %37 = getelementptr %30, ptr %bound, i32 0, i32 9
   %38 = load ptr, ptr %37, align 8
-  call void @"$anon (./terra/batch.t:97).454"(ptr %36, ptr %shape, ptr %38)
+  call void @"$anon (./terra/batch.t:97).455"(ptr %36, ptr %shape, ptr %38)
   %39 = load %45, ptr %12, align 1
   call void @"$StepPlan.begin"(ptr %step)
   %40 = load %45, ptr %11, align 1
@@ -75929,48 +76538,48 @@ entry:
   %47 = load i32, ptr %46, align 4
   %48 = load i32, ptr %num_sequences, align 4
   %49 = load i32, ptr %num_sequences, align 4
-  %50 = getelementptr %172, ptr %10, i32 0, i32 0
+  %50 = getelementptr %179, ptr %10, i32 0, i32 0
   store i32 %45, ptr %50, align 4
-  %51 = getelementptr %172, ptr %10, i32 0, i32 1
+  %51 = getelementptr %179, ptr %10, i32 0, i32 1
   store i32 16, ptr %51, align 4
-  %52 = getelementptr %172, ptr %10, i32 0, i32 2
+  %52 = getelementptr %179, ptr %10, i32 0, i32 2
   store i32 %47, ptr %52, align 4
-  %53 = getelementptr %172, ptr %10, i32 0, i32 3
+  %53 = getelementptr %179, ptr %10, i32 0, i32 3
   store i32 %48, ptr %53, align 4
-  %54 = getelementptr %172, ptr %10, i32 0, i32 4
+  %54 = getelementptr %179, ptr %10, i32 0, i32 4
   store i32 0, ptr %54, align 4
-  %55 = getelementptr %172, ptr %10, i32 0, i32 5
+  %55 = getelementptr %179, ptr %10, i32 0, i32 5
   store i32 %49, ptr %55, align 4
-  %56 = getelementptr %172, ptr %10, i32 0, i32 6
+  %56 = getelementptr %179, ptr %10, i32 0, i32 6
   store i8 1, ptr %56, align 1
-  %57 = load %172, ptr %10, align 4
-  store %172 %57, ptr %"<structcast>", align 4
+  %57 = load %179, ptr %10, align 4
+  store %179 %57, ptr %"<structcast>", align 4
   %58 = getelementptr %32, ptr %9, i32 0, i32 0
-  %59 = getelementptr %172, ptr %"<structcast>", i32 0, i32 0
+  %59 = getelementptr %179, ptr %"<structcast>", i32 0, i32 0
   %60 = load i32, ptr %59, align 4
   store i32 %60, ptr %58, align 4
   %61 = getelementptr %32, ptr %9, i32 0, i32 1
-  %62 = getelementptr %172, ptr %"<structcast>", i32 0, i32 1
+  %62 = getelementptr %179, ptr %"<structcast>", i32 0, i32 1
   %63 = load i32, ptr %62, align 4
   store i32 %63, ptr %61, align 4
   %64 = getelementptr %32, ptr %9, i32 0, i32 2
-  %65 = getelementptr %172, ptr %"<structcast>", i32 0, i32 2
+  %65 = getelementptr %179, ptr %"<structcast>", i32 0, i32 2
   %66 = load i32, ptr %65, align 4
   store i32 %66, ptr %64, align 4
   %67 = getelementptr %32, ptr %9, i32 0, i32 3
-  %68 = getelementptr %172, ptr %"<structcast>", i32 0, i32 3
+  %68 = getelementptr %179, ptr %"<structcast>", i32 0, i32 3
   %69 = load i32, ptr %68, align 4
   store i32 %69, ptr %67, align 4
   %70 = getelementptr %32, ptr %9, i32 0, i32 4
-  %71 = getelementptr %172, ptr %"<structcast>", i32 0, i32 4
+  %71 = getelementptr %179, ptr %"<structcast>", i32 0, i32 4
   %72 = load i32, ptr %71, align 4
   store i32 %72, ptr %70, align 4
   %73 = getelementptr %32, ptr %9, i32 0, i32 5
-  %74 = getelementptr %172, ptr %"<structcast>", i32 0, i32 5
+  %74 = getelementptr %179, ptr %"<structcast>", i32 0, i32 5
   %75 = load i32, ptr %74, align 4
   store i32 %75, ptr %73, align 4
   %76 = getelementptr %32, ptr %9, i32 0, i32 6
-  %77 = getelementptr %172, ptr %"<structcast>", i32 0, i32 6
+  %77 = getelementptr %179, ptr %"<structcast>", i32 0, i32 6
   %78 = load i8, ptr %77, align 1
   store i8 %78, ptr %76, align 1
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %chosen, ptr align 4 %9, i64 28, i1 false)
@@ -75979,36 +76588,36 @@ entry:
   %81 = getelementptr %25, ptr %shape, i32 0, i32 4
   %82 = load i32, ptr %81, align 4
   %83 = load i32, ptr %num_pages, align 4
-  %84 = getelementptr %171, ptr %8, i32 0, i32 0
+  %84 = getelementptr %178, ptr %8, i32 0, i32 0
   store i32 151552, ptr %84, align 4
-  %85 = getelementptr %171, ptr %8, i32 0, i32 1
+  %85 = getelementptr %178, ptr %8, i32 0, i32 1
   store i32 %80, ptr %85, align 4
-  %86 = getelementptr %171, ptr %8, i32 0, i32 2
+  %86 = getelementptr %178, ptr %8, i32 0, i32 2
   store i32 %82, ptr %86, align 4
-  %87 = getelementptr %171, ptr %8, i32 0, i32 3
+  %87 = getelementptr %178, ptr %8, i32 0, i32 3
   store i32 16, ptr %87, align 4
-  %88 = getelementptr %171, ptr %8, i32 0, i32 4
+  %88 = getelementptr %178, ptr %8, i32 0, i32 4
   store i32 %83, ptr %88, align 4
-  %89 = load %171, ptr %8, align 4
-  store %171 %89, ptr %"<structcast>1", align 4
+  %89 = load %178, ptr %8, align 4
+  store %178 %89, ptr %"<structcast>1", align 4
   %90 = getelementptr %143, ptr %7, i32 0, i32 0
-  %91 = getelementptr %171, ptr %"<structcast>1", i32 0, i32 0
+  %91 = getelementptr %178, ptr %"<structcast>1", i32 0, i32 0
   %92 = load i32, ptr %91, align 4
   store i32 %92, ptr %90, align 4
   %93 = getelementptr %143, ptr %7, i32 0, i32 1
-  %94 = getelementptr %171, ptr %"<structcast>1", i32 0, i32 1
+  %94 = getelementptr %178, ptr %"<structcast>1", i32 0, i32 1
   %95 = load i32, ptr %94, align 4
   store i32 %95, ptr %93, align 4
   %96 = getelementptr %143, ptr %7, i32 0, i32 2
-  %97 = getelementptr %171, ptr %"<structcast>1", i32 0, i32 2
+  %97 = getelementptr %178, ptr %"<structcast>1", i32 0, i32 2
   %98 = load i32, ptr %97, align 4
   store i32 %98, ptr %96, align 4
   %99 = getelementptr %143, ptr %7, i32 0, i32 3
-  %100 = getelementptr %171, ptr %"<structcast>1", i32 0, i32 3
+  %100 = getelementptr %178, ptr %"<structcast>1", i32 0, i32 3
   %101 = load i32, ptr %100, align 4
   store i32 %101, ptr %99, align 4
   %102 = getelementptr %143, ptr %7, i32 0, i32 4
-  %103 = getelementptr %171, ptr %"<structcast>1", i32 0, i32 4
+  %103 = getelementptr %178, ptr %"<structcast>1", i32 0, i32 4
   %104 = load i32, ptr %103, align 4
   store i32 %104, ptr %102, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %7, i64 20, i1 false)
@@ -76354,7 +76963,7 @@ then4:                                            ; preds = %then
   %62 = getelementptr %37, ptr %61, i32 0, i32 1
   %63 = load i32, ptr %62, align 4
   %64 = load i32, ptr %num_sequences, align 4
-  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.697", i32 %58, i32 %63, i32 %64)
+  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.701", i32 %58, i32 %63, i32 %64)
   br label %merge3
 
 else5:                                            ; preds = %then
@@ -76439,12 +77048,12 @@ merge:                                            ; preds = %forcond
   %34 = load %45, ptr %2, align 1
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %31, ptr %35, i32 0, i32 7
-  call void @"$Vector.clear.696"(ptr %36)
+  call void @"$Vector.clear.700"(ptr %36)
   %37 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.clear.696"(ptr %0) {
+define internal void @"$Vector.clear.700"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8

@@ -421,179 +421,180 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.394" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
 @"$string.395" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
 @"$string.396" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
-@"$string.397" = private unnamed_addr constant [50 x i8] c"the library of device %s cannot be opened: %.800s\00", align 1
-@"$string.398" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
-@"$string.399" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
-@"$string.400" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
-@"$string.401" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
-@"$string.402" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
-@"$string.403" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
-@"$string.404" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
-@"$string.405" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
-@"$string.406" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
-@"$string.407" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
-@"$string.408" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
-@"$string.409" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
-@"$string.410" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
-@"$string.411" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
-@"$string.412" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
-@"$string.413" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
-@"$string.414" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
-@"$string.415" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
-@"$string.416" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
-@"$string.417" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
-@"$string.418" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
-@"$string.419" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
-@"$string.420" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
-@"$string.421" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
-@"$string.422" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
-@"$string.423" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
-@"$string.426" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
-@"$string.427" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
-@"$string.428" = private unnamed_addr constant [141 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available\00", align 1
-@"$string.429" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
-@"$string.430" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
-@"$string.431" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
-@"$string.432" = private unnamed_addr constant [7 x i8] c"device\00", align 1
-@"$string.433" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
-@"$string.434" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
-@"$string.435" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
-@"$string.436" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
-@"$string.437" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
-@"$string.438" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
-@"$string.439" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
-@"$string.440" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
-@"$string.441" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
-@"$string.442" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
-@"$string.443" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
-@"$string.444" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
-@"$string.445" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
-@"$string.446" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
-@"$string.447" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
-@"$string.448" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
-@"$string.449" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
-@"$string.450" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
-@"$string.451" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
-@"$string.452" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
-@"$string.453" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
-@"$string.454" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
-@"$string.455" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
-@"$string.456" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
-@"$string.457" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.458" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.459" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
-@"$string.460" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
-@"$string.461" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
-@"$string.462" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
-@"$string.463" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
-@"$string.464" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
-@"$string.465" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
-@"$string.466" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
-@"$string.467" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
-@"$string.468" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
-@"$string.469" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.470" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.471" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.472" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.473" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.474" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.475" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.476" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.477" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.478" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.479" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.480" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.481" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.482" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
-@"$string.483" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
-@"$string.484" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
-@"$string.485" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.486" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
-@"$string.487" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
-@"$string.488" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.489" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.490" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.491" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
-@"$string.492" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.493" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.494" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
-@"$string.495" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.496" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
-@"$string.497" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
-@"$string.498" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
-@"$string.499" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
-@"$string.500" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.501" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
-@"$string.502" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.503" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
-@"$string.504" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
-@"$string.505" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
-@"$string.506" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
-@"$string.507" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.508" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.509" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
-@"$string.510" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
-@"$string.511" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.512" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.513" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.514" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
-@"$string.515" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.516" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
-@"$string.517" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
-@"$string.518" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
-@"$string.519" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
-@"$string.520" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
-@"$string.521" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.522" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.523" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.524" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.525" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.528" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
-@"$string.529" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.530" = private unnamed_addr constant [36 x i8] c"%lld requests wait, max_queue is %d\00", align 1
-@"$string.531" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.533" = private unnamed_addr constant [75 x i8] c"the logits after position %lld (for token %d of the output) are not finite\00", align 1
-@"$string.535" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.542" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.543" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.544" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.545" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.546" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.547" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.548" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.549" = private unnamed_addr constant [26 x i8] c"clearing of device memory\00", align 1
-@"$string.550" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.551" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.552" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.553" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.554" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.557" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.559" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.560" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.561" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.562" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.563" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.566" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.567" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.569" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.570" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.572" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.573" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.574" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.575" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.576" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.577" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.397" = private unnamed_addr constant [105 x i8] c"an NVIDIA driver is present, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
+@"$string.398" = private unnamed_addr constant [52 x i8] c"%sthe library of device %s cannot be opened: %.700s\00", align 1
+@"$string.399" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
+@"$string.400" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
+@"$string.401" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
+@"$string.402" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
+@"$string.403" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
+@"$string.404" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
+@"$string.405" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
+@"$string.406" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
+@"$string.407" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
+@"$string.408" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
+@"$string.409" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
+@"$string.410" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
+@"$string.411" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
+@"$string.412" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
+@"$string.413" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
+@"$string.414" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
+@"$string.415" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
+@"$string.416" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
+@"$string.417" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
+@"$string.418" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
+@"$string.419" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
+@"$string.420" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
+@"$string.421" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
+@"$string.422" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
+@"$string.423" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
+@"$string.424" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
+@"$string.427" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
+@"$string.428" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
+@"$string.429" = private unnamed_addr constant [141 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available\00", align 1
+@"$string.430" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
+@"$string.431" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
+@"$string.432" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
+@"$string.433" = private unnamed_addr constant [7 x i8] c"device\00", align 1
+@"$string.434" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
+@"$string.435" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
+@"$string.436" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
+@"$string.437" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
+@"$string.438" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
+@"$string.439" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
+@"$string.440" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
+@"$string.441" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
+@"$string.442" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
+@"$string.443" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
+@"$string.444" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
+@"$string.445" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
+@"$string.446" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
+@"$string.447" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
+@"$string.448" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
+@"$string.449" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
+@"$string.450" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
+@"$string.451" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
+@"$string.452" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
+@"$string.453" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
+@"$string.454" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
+@"$string.455" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
+@"$string.456" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
+@"$string.457" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
+@"$string.458" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.459" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.460" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.461" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
+@"$string.462" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
+@"$string.463" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
+@"$string.464" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
+@"$string.465" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
+@"$string.466" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
+@"$string.467" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
+@"$string.468" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
+@"$string.469" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
+@"$string.470" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
+@"$string.471" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.472" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.473" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.474" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.475" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.476" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.477" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.478" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.479" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.480" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.481" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.482" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.483" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
+@"$string.484" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
+@"$string.485" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
+@"$string.486" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.487" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
+@"$string.488" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
+@"$string.489" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.490" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.491" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.492" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
+@"$string.493" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.494" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.495" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
+@"$string.496" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
+@"$string.497" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
+@"$string.498" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
+@"$string.499" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
+@"$string.500" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
+@"$string.501" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
+@"$string.502" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
+@"$string.503" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
+@"$string.504" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
+@"$string.505" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
+@"$string.506" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
+@"$string.507" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
+@"$string.508" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.509" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.510" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
+@"$string.511" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
+@"$string.512" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
+@"$string.513" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
+@"$string.514" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.515" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
+@"$string.516" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.517" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
+@"$string.518" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
+@"$string.519" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
+@"$string.520" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
+@"$string.521" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
+@"$string.522" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
+@"$string.523" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.524" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
+@"$string.525" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
+@"$string.526" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.529" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
+@"$string.530" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
+@"$string.531" = private unnamed_addr constant [36 x i8] c"%lld requests wait, max_queue is %d\00", align 1
+@"$string.532" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
+@"$string.534" = private unnamed_addr constant [75 x i8] c"the logits after position %lld (for token %d of the output) are not finite\00", align 1
+@"$string.536" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.543" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.544" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.545" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.546" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.547" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.548" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.549" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.550" = private unnamed_addr constant [26 x i8] c"clearing of device memory\00", align 1
+@"$string.551" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.552" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.553" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.554" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.555" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.558" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.560" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.561" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.562" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.563" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.564" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.567" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.568" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.570" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.571" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.573" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.574" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.575" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.576" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.577" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.578" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
 @"switch.table.$ConfigReader.expect_string.rel" = private unnamed_addr constant [5 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.85" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.84" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.89" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.91" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.91" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32)], align 4
 @"switch.table.$ConfigReader.flag.rel" = private unnamed_addr constant [3 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.89" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.flag.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.90" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.flag.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.91" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.flag.rel" to i64)) to i32)], align 4
 @"switch.table.$ConfigReader.real.rel" = private unnamed_addr constant [5 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.85" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.84" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.90" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.90" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.91" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32)], align 4
 @"switch.table.$Quantisation.read_groups" = private unnamed_addr constant [5 x ptr] [ptr @"$string.85", ptr @"$string.84", ptr @"$string.89", ptr @"$string.90", ptr @"$string.91"], align 8
 @"switch.table.$NameMatcher.read.rel" = private unnamed_addr constant [5 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.86" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.85" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.84" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.89" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.90" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32)], align 4
-@"switch.table.$NameMatcher.read.671.rel" = private unnamed_addr constant [6 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.86" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.671.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.85" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.671.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.84" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.671.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.89" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.671.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.86" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.671.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.91" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.671.rel" to i64)) to i32)], align 4
-@"switch.table.$Checkpoint.read_shards.673" = private unnamed_addr constant [6 x ptr] [ptr @"$string.86", ptr @"$string.85", ptr @"$string.84", ptr @"$string.89", ptr @"$string.90", ptr @"$string.91"], align 8
-@"switch.table.$Checkpoint.read_shards.676" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
+@"switch.table.$NameMatcher.read.672.rel" = private unnamed_addr constant [6 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.86" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.672.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.85" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.672.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.84" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.672.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.89" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.672.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.86" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.672.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.91" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.672.rel" to i64)) to i32)], align 4
+@"switch.table.$Checkpoint.read_shards.674" = private unnamed_addr constant [6 x ptr] [ptr @"$string.86", ptr @"$string.85", ptr @"$string.84", ptr @"$string.89", ptr @"$string.90", ptr @"$string.91"], align 8
+@"switch.table.$Checkpoint.read_shards.677" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
 @"switch.table.$plan_on.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.285" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.286" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.287" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.288" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.289" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.290" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.291" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.292" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.293" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.294" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.295" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.296" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.297" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32)], align 4
 @"switch.table.$Plan.make" = private unnamed_addr constant [32 x ptr] [ptr @"$string.283", ptr @"$string.284", ptr @"$string.285", ptr @"$string.283", ptr @"$string.283", ptr @"$string.283", ptr @"$string.283", ptr @"$string.283", ptr @"$string.283", ptr @"$string.283", ptr @"$string.283", ptr @"$string.283", ptr @"$string.283", ptr @"$string.283", ptr @"$string.283", ptr @"$string.283", ptr @"$string.283", ptr @"$string.283", ptr @"$string.283", ptr @"$string.283", ptr @"$string.286", ptr @"$string.287", ptr @"$string.288", ptr @"$string.289", ptr @"$string.290", ptr @"$string.291", ptr @"$string.292", ptr @"$string.293", ptr @"$string.294", ptr @"$string.295", ptr @"$string.296", ptr @"$string.297"], align 8
-@"switch.table.$Placer.rows.681" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
+@"switch.table.$Placer.rows.682" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
 
 define dso_local i32 @decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) local_unnamed_addr {
 entry:
@@ -6468,7 +6469,7 @@ then6.i.i.i.i:                                    ; preds = %then2.i.i.i46.i
 
 switch.lookup:                                    ; preds = %then6.i.i.i.i
   %130 = zext nneg i32 %128 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.673", i64 0, i64 %130
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.674", i64 0, i64 %130
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i.i.i.i"
 
@@ -12549,7 +12550,7 @@ merge17.i.i:                                      ; preds = %then.i
 
 switch.lookup:                                    ; preds = %then.i
   %12 = zext nneg i32 %5 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.673", i64 0, i64 %12
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.674", i64 0, i64 %12
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i"
 
@@ -14728,7 +14729,7 @@ switch.hole_check:                                ; preds = %then.i28
 switch.lookup200:                                 ; preds = %switch.hole_check
   %51 = zext nneg i32 %44 to i64
   %reltable.shift259 = shl i64 %51, 2
-  %reltable.intrinsic260 = call ptr @llvm.load.relative.i64(ptr @"switch.table.$NameMatcher.read.671.rel", i64 %reltable.shift259)
+  %reltable.intrinsic260 = call ptr @llvm.load.relative.i64(ptr @"switch.table.$NameMatcher.read.672.rel", i64 %reltable.shift259)
   br label %"$json.kind_name.exit.i30"
 
 "$json.kind_name.exit.i30":                       ; preds = %switch.lookup200, %merge17.i.i37
@@ -18595,7 +18596,7 @@ switch.hole_check:                                ; preds = %"$Module.weight_dty
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %26 = zext nneg i32 %17 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.681", i64 0, i64 %26
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.682", i64 0, i64 %26
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$dtypes.bytes.exit"
 
@@ -18624,7 +18625,7 @@ switch.hole_check47:                              ; preds = %then3
 
 switch.lookup48:                                  ; preds = %switch.hole_check47
   %34 = zext nneg i32 %17 to i64
-  %switch.gep51 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.681", i64 0, i64 %34
+  %switch.gep51 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.682", i64 0, i64 %34
   %switch.load52 = load i64, ptr %switch.gep51, align 8
   br label %"$dtypes.bytes.exit40"
 
@@ -19408,7 +19409,7 @@ merge17.i.i.i.i:                                  ; preds = %"$Problems.next.exi
 
 switch.lookup:                                    ; preds = %"$Problems.next.exit48.i.i.i"
   %237 = zext nneg i32 %234 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.673", i64 0, i64 %237
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.674", i64 0, i64 %237
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i.i.i"
 
@@ -19676,7 +19677,7 @@ merge17.i.i48.i.i:                                ; preds = %"$Problems.next.exi
 
 switch.lookup105:                                 ; preds = %"$Problems.next.exit89.i.i.i"
   %333 = zext nneg i32 %330 to i64
-  %switch.gep106 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.673", i64 0, i64 %333
+  %switch.gep106 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.674", i64 0, i64 %333
   %switch.load107 = load ptr, ptr %switch.gep106, align 8
   br label %"$json.kind_name.exit.i43.i.i"
 
@@ -20238,7 +20239,7 @@ switch.hole_check:                                ; preds = %"$TensorView.num_el
 
 switch.lookup109:                                 ; preds = %switch.hole_check
   %528 = zext nneg i32 %525 to i64
-  %switch.gep110 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.681", i64 0, i64 %528
+  %switch.gep110 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.682", i64 0, i64 %528
   %switch.load111 = load i64, ptr %switch.gep110, align 8
   br label %"$dtypes.bytes.exit.i.i.i.i.i"
 
@@ -20379,7 +20380,7 @@ switch.hole_check120:                             ; preds = %merge12.i.i.i.i.i
 
 switch.lookup121:                                 ; preds = %switch.hole_check120
   %573 = zext nneg i32 %525 to i64
-  %switch.gep124 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.676", i64 0, i64 %573
+  %switch.gep124 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.677", i64 0, i64 %573
   %switch.load125 = load i64, ptr %switch.gep124, align 8
   br label %"$dtypes.bytes.exit140.i.i.i.i.i"
 
@@ -22856,7 +22857,7 @@ switch.hole_check:                                ; preds = %entry
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %18 = zext nneg i32 %3 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.681", i64 0, i64 %18
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.682", i64 0, i64 %18
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$dtypes.bytes.exit"
 
@@ -23227,98 +23228,98 @@ entry:
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(4128) %0, i8 0, i64 4128, i1 false)
   %4 = getelementptr i8, ptr %0, i64 16
   %5 = icmp eq ptr %1, null
-  br i1 %5, label %then.i, label %or.lhs.false1.i
+  br i1 %5, label %then.i, label %or.lhs.false.i.i
 
-then.i:                                           ; preds = %or.lhs.false1.i, %or.lhs.false.i, %entry
+or.lhs.false.i.i:                                 ; preds = %entry
+  %6 = load i8, ptr %1, align 1
+  %7 = icmp eq i8 %6, 0
+  br i1 %7, label %then.i, label %"$device.is_automatic.exit.i"
+
+"$device.is_automatic.exit.i":                    ; preds = %or.lhs.false.i.i
+  %8 = tail call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %1, ptr noundef nonnull dereferenceable(5) @"$string.36")
+  %9 = icmp eq i32 %8, 0
+  br i1 %9, label %then.i, label %merge.i
+
+then.i:                                           ; preds = %"$device.is_automatic.exit.i", %or.lhs.false.i.i, %entry
   call void @llvm.lifetime.start.p0(i64 144, ptr nonnull %info.i.i.i.i)
-  %6 = call i32 @stat(ptr nonnull readonly @"$string.389", ptr nonnull %info.i.i.i.i)
-  %.not.i.i.i.i = icmp eq i32 %6, 0
-  %7 = getelementptr inbounds i8, ptr %info.i.i.i.i, i64 24
-  %8 = load i32, ptr %7, align 8
-  %9 = and i32 %8, 61440
+  %10 = call i32 @stat(ptr nonnull readonly @"$string.389", ptr nonnull %info.i.i.i.i)
+  %.not.i.i.i.i = icmp eq i32 %10, 0
+  %11 = getelementptr inbounds i8, ptr %info.i.i.i.i, i64 24
+  %12 = load i32, ptr %11, align 8
+  %13 = and i32 %12, 61440
   call void @llvm.lifetime.end.p0(i64 144, ptr nonnull %info.i.i.i.i)
-  %10 = icmp ne i32 %9, 0
-  %11 = select i1 %.not.i.i.i.i, i1 %10, i1 false
-  br i1 %11, label %"$has_driver.exit.thread.i", label %"$has_driver.exit.i"
+  %14 = icmp ne i32 %13, 0
+  %15 = select i1 %.not.i.i.i.i, i1 %14, i1 false
+  br i1 %15, label %"$has_driver.exit.thread.i", label %"$has_driver.exit.i"
 
 "$has_driver.exit.i":                             ; preds = %then.i
   call void @llvm.lifetime.start.p0(i64 144, ptr nonnull %info.i.i6.i.i)
-  %12 = call i32 @stat(ptr nonnull readonly @"$string.390", ptr nonnull %info.i.i6.i.i)
-  %.not.i.i7.i.i = icmp eq i32 %12, 0
-  %13 = getelementptr inbounds i8, ptr %info.i.i6.i.i, i64 24
-  %14 = load i32, ptr %13, align 8
-  %.fr.i = freeze i32 %14
-  %15 = and i32 %.fr.i, 61440
+  %16 = call i32 @stat(ptr nonnull readonly @"$string.390", ptr nonnull %info.i.i6.i.i)
+  %.not.i.i7.i.i = icmp eq i32 %16, 0
+  %17 = getelementptr inbounds i8, ptr %info.i.i6.i.i, i64 24
+  %18 = load i32, ptr %17, align 8
+  %.fr.i = freeze i32 %18
+  %19 = and i32 %.fr.i, 61440
   call void @llvm.lifetime.end.p0(i64 144, ptr nonnull %info.i.i6.i.i)
-  %16 = icmp ne i32 %15, 0
-  %17 = and i1 %.not.i.i7.i.i, %16
-  br i1 %17, label %"$has_driver.exit.thread.i", label %merge.i
+  %20 = icmp ne i32 %19, 0
+  %21 = and i1 %.not.i.i7.i.i, %20
+  br i1 %21, label %"$has_driver.exit.thread.i", label %merge.i
 
 "$has_driver.exit.thread.i":                      ; preds = %"$has_driver.exit.i", %then.i
   br label %merge.i
 
-or.lhs.false.i:                                   ; preds = %or.lhs.false1.i
-  %18 = tail call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %1, ptr noundef nonnull dereferenceable(5) @"$string.36")
-  %19 = icmp eq i32 %18, 0
-  br i1 %19, label %then.i, label %merge.i
-
-or.lhs.false1.i:                                  ; preds = %entry
-  %20 = load i8, ptr %1, align 1
-  %21 = icmp eq i8 %20, 0
-  br i1 %21, label %then.i, label %or.lhs.false.i
-
-merge.i:                                          ; preds = %or.lhs.false.i, %"$has_driver.exit.thread.i", %"$has_driver.exit.i"
-  %chosen.0.i = phi ptr [ %1, %or.lhs.false.i ], [ @"$string.391", %"$has_driver.exit.thread.i" ], [ @"$string.388", %"$has_driver.exit.i" ]
+merge.i:                                          ; preds = %"$has_driver.exit.thread.i", %"$has_driver.exit.i", %"$device.is_automatic.exit.i"
+  %chosen.0.i = phi ptr [ %1, %"$device.is_automatic.exit.i" ], [ @"$string.391", %"$has_driver.exit.thread.i" ], [ @"$string.388", %"$has_driver.exit.i" ]
   %22 = tail call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %chosen.0.i, ptr noundef nonnull dereferenceable(4) @"$string.388")
   %23 = icmp eq i32 %22, 0
-  br i1 %23, label %then6.i, label %merge5.i
+  br i1 %23, label %then5.i, label %merge4.i
 
-then6.i:                                          ; preds = %merge.i
+then5.i:                                          ; preds = %merge.i
   store i32 7696483, ptr %4, align 1
   br label %merge
 
-merge5.i:                                         ; preds = %merge.i
+merge4.i:                                         ; preds = %merge.i
   %24 = tail call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %chosen.0.i, ptr noundef nonnull dereferenceable(5) @"$string.391")
   %25 = icmp eq i32 %24, 0
-  br i1 %25, label %then9.i, label %merge8.i
+  br i1 %25, label %then8.i, label %merge7.i
 
-then9.i:                                          ; preds = %merge5.i
+then8.i:                                          ; preds = %merge4.i
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(5) %4, ptr noundef nonnull align 1 dereferenceable(5) @"$string.391", i64 5, i1 false)
   br label %merge
 
-merge8.i:                                         ; preds = %merge5.i
+merge7.i:                                         ; preds = %merge4.i
   %.not.i = icmp eq ptr %3, null
-  br i1 %.not.i, label %common.ret, label %then13.i
+  br i1 %.not.i, label %common.ret, label %then12.i
 
-then13.i:                                         ; preds = %merge8.i
+then12.i:                                         ; preds = %merge7.i
   %26 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.392", ptr %1)
   br label %common.ret
 
-common.ret:                                       ; preds = %or.lhs.false.i29, %"$Library.locate.exit", %then13.i, %merge8.i, %"$Library.close.exit"
-  %common.ret.op = phi i32 [ %common.ret.op.i23, %"$Library.locate.exit" ], [ %common.ret.op.i28.ph45, %"$Library.close.exit" ], [ 1, %merge8.i ], [ 1, %then13.i ], [ 0, %or.lhs.false.i29 ]
+common.ret:                                       ; preds = %or.lhs.false.i36, %"$Library.locate.exit", %then12.i, %merge7.i, %"$Library.close.exit"
+  %common.ret.op = phi i32 [ %common.ret.op.i24, %"$Library.locate.exit" ], [ %common.ret.op.i35.ph, %"$Library.close.exit" ], [ 1, %merge7.i ], [ 1, %then12.i ], [ 0, %or.lhs.false.i36 ]
   ret i32 %common.ret.op
 
-merge:                                            ; preds = %then6.i, %then9.i
+merge:                                            ; preds = %then5.i, %then8.i
   call void @llvm.lifetime.start.p0(i64 4096, ptr nonnull %folder.i)
   %27 = icmp eq ptr %2, null
-  br i1 %27, label %then.i24, label %or.end.i
+  br i1 %27, label %then.i27, label %or.end.i
 
 or.end.i:                                         ; preds = %merge
   %28 = load i8, ptr %2, align 1
   %29 = icmp eq i8 %28, 0
-  br i1 %29, label %then.i24, label %else.i
+  br i1 %29, label %then.i27, label %else.i
 
-then.i24:                                         ; preds = %or.end.i, %merge
+then.i27:                                         ; preds = %or.end.i, %merge
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %info.i.i)
   %30 = call i32 @dladdr(ptr nonnull @"$anchor", ptr nonnull %info.i.i)
   %31 = icmp eq i32 %30, 0
-  br i1 %31, label %then.i.i, label %or.lhs.false.i.i
+  br i1 %31, label %then.i.i, label %or.lhs.false.i.i28
 
-then.i.i:                                         ; preds = %or.lhs.false.i.i, %then.i24
+then.i.i:                                         ; preds = %or.lhs.false.i.i28, %then.i27
   %.not.i.i = icmp eq ptr %3, null
   br i1 %.not.i.i, label %"$own_folder.exit.i", label %then3.i.i
 
-or.lhs.false.i.i:                                 ; preds = %then.i24
+or.lhs.false.i.i28:                               ; preds = %then.i27
   %32 = load ptr, ptr %info.i.i, align 8
   %33 = icmp eq ptr %32, null
   br i1 %33, label %then.i.i, label %merge.i.i
@@ -23327,14 +23328,14 @@ then3.i.i:                                        ; preds = %then.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(68) %3, ptr noundef nonnull align 1 dereferenceable(68) @"$string.393", i64 68, i1 false)
   br label %"$own_folder.exit.i"
 
-merge.i.i:                                        ; preds = %or.lhs.false.i.i
+merge.i.i:                                        ; preds = %or.lhs.false.i.i28
   %34 = call ptr @strrchr(ptr noundef nonnull dereferenceable(1) %32, i32 47)
   %35 = icmp eq ptr %34, null
   br i1 %35, label %then6.i.i, label %merge5.i.i
 
 then6.i.i:                                        ; preds = %merge.i.i
   store i16 46, ptr %folder.i, align 2
-  br label %merge.i25
+  br label %merge.i29
 
 merge5.i.i:                                       ; preds = %merge.i.i
   %36 = ptrtoint ptr %34 to i64
@@ -23351,7 +23352,7 @@ then2.i.i.i:                                      ; preds = %merge5.i.i
 "$text.copy_into.exit.i.i":                       ; preds = %then2.i.i.i, %merge5.i.i
   %40 = getelementptr i8, ptr %folder.i, i64 %spec.select.i.i.i
   store i8 0, ptr %40, align 1
-  br label %merge.i25
+  br label %merge.i29
 
 "$own_folder.exit.i":                             ; preds = %then3.i.i, %then.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %info.i.i)
@@ -23367,12 +23368,12 @@ then2.i.i:                                        ; preds = %else.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 2 %folder.i, ptr nonnull readonly align 1 %2, i64 %spec.select.i.i, i1 false)
   br label %merge.thread.i
 
-merge.i25:                                        ; preds = %"$text.copy_into.exit.i.i", %then6.i.i
+merge.i29:                                        ; preds = %"$text.copy_into.exit.i.i", %then6.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %info.i.i)
   %43 = getelementptr i8, ptr %0, i64 32
   %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %43, i64 4096, ptr nonnull @"$string.394", ptr nonnull %folder.i, ptr %4)
   %45 = icmp sgt i32 %44, 4095
-  br i1 %45, label %then5.i, label %and.lhs.true.i
+  br i1 %45, label %then5.i25, label %and.lhs.true.i
 
 merge.thread.i:                                   ; preds = %then2.i.i, %else.i
   %46 = getelementptr i8, ptr %folder.i, i64 %spec.select.i.i
@@ -23380,21 +23381,21 @@ merge.thread.i:                                   ; preds = %then2.i.i, %else.i
   %47 = getelementptr i8, ptr %0, i64 32
   %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %47, i64 4096, ptr nonnull @"$string.394", ptr nonnull %folder.i, ptr %4)
   %49 = icmp sgt i32 %48, 4095
-  br i1 %49, label %then5.i, label %merge2
+  br i1 %49, label %then5.i25, label %merge2
 
-then5.i:                                          ; preds = %merge.thread.i, %merge.i25
+then5.i25:                                        ; preds = %merge.thread.i, %merge.i29
   %.not29.i = icmp eq ptr %3, null
-  br i1 %.not29.i, label %"$Library.locate.exit", label %then8.i
+  br i1 %.not29.i, label %"$Library.locate.exit", label %then8.i26
 
-then8.i:                                          ; preds = %then5.i
+then8.i26:                                        ; preds = %then5.i25
   %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.395", i32 4064)
   br label %"$Library.locate.exit"
 
-then12.i:                                         ; preds = %and.lhs.true.i
+then12.i30:                                       ; preds = %and.lhs.true.i
   %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %43, i64 4096, ptr nonnull @"$string.396", ptr %4)
   br label %merge2
 
-and.lhs.true.i:                                   ; preds = %merge.i25
+and.lhs.true.i:                                   ; preds = %merge.i29
   call void @llvm.lifetime.start.p0(i64 144, ptr nonnull %info.i.i.i)
   %52 = call i32 @stat(ptr readonly %43, ptr nonnull %info.i.i.i)
   %.not.i.i.i = icmp eq i32 %52, 0
@@ -23404,85 +23405,108 @@ and.lhs.true.i:                                   ; preds = %merge.i25
   call void @llvm.lifetime.end.p0(i64 144, ptr nonnull %info.i.i.i)
   %56 = icmp ne i32 %55, 0
   %57 = select i1 %.not.i.i.i, i1 %56, i1 false
-  br i1 %57, label %merge2, label %then12.i
+  br i1 %57, label %merge2, label %then12.i30
 
-"$Library.locate.exit":                           ; preds = %"$own_folder.exit.i", %then5.i, %then8.i
-  %common.ret.op.i23 = phi i32 [ 1, %then5.i ], [ 1, %then8.i ], [ 5, %"$own_folder.exit.i" ]
+"$Library.locate.exit":                           ; preds = %"$own_folder.exit.i", %then5.i25, %then8.i26
+  %common.ret.op.i24 = phi i32 [ 1, %then5.i25 ], [ 1, %then8.i26 ], [ 5, %"$own_folder.exit.i" ]
   call void @llvm.lifetime.end.p0(i64 4096, ptr nonnull %folder.i)
   br label %common.ret
 
-merge2:                                           ; preds = %and.lhs.true.i, %then12.i, %merge.thread.i
+merge2:                                           ; preds = %and.lhs.true.i, %then12.i30, %merge.thread.i
   call void @llvm.lifetime.end.p0(i64 4096, ptr nonnull %folder.i)
-  %58 = getelementptr i8, ptr %0, i64 32
-  %59 = call ptr @dlopen(ptr %58, i32 2)
-  store ptr %59, ptr %0, align 8
-  %60 = icmp eq ptr %59, null
-  br i1 %60, label %then.i32, label %merge.i26
+  br i1 %5, label %"$device.is_automatic.exit", label %or.lhs.false.i
 
-then.i32:                                         ; preds = %merge2
-  %.not52.i = icmp eq ptr %3, null
-  br i1 %.not52.i, label %"$Library.close.exit", label %then2.i
+or.rhs.i:                                         ; preds = %or.lhs.false.i
+  %58 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %1, ptr noundef nonnull dereferenceable(5) @"$string.36")
+  %59 = icmp eq i32 %58, 0
+  br label %"$device.is_automatic.exit"
 
-then2.i:                                          ; preds = %then.i32
-  %61 = call ptr @dlerror()
-  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.397", ptr %4, ptr %61)
+or.lhs.false.i:                                   ; preds = %merge2
+  %60 = load i8, ptr %1, align 1
+  %61 = icmp eq i8 %60, 0
+  br i1 %61, label %"$device.is_automatic.exit", label %or.rhs.i
+
+"$device.is_automatic.exit":                      ; preds = %merge2, %or.rhs.i, %or.lhs.false.i
+  %62 = phi i1 [ true, %or.lhs.false.i ], [ true, %merge2 ], [ %59, %or.rhs.i ]
+  %63 = getelementptr i8, ptr %0, i64 32
+  %64 = call ptr @dlopen(ptr %63, i32 2)
+  store ptr %64, ptr %0, align 8
+  %65 = icmp eq ptr %64, null
+  br i1 %65, label %then.i39, label %merge.i32
+
+then.i39:                                         ; preds = %"$device.is_automatic.exit"
+  br i1 %62, label %and.lhs.true.i41, label %merge1.i
+
+merge1.i:                                         ; preds = %and.lhs.true.i41, %then.i39
+  %hint.0.i = phi ptr [ @"$string.41", %then.i39 ], [ %spec.select.i, %and.lhs.true.i41 ]
+  %.not56.i = icmp eq ptr %3, null
+  br i1 %.not56.i, label %then8, label %then5.i40
+
+and.lhs.true.i41:                                 ; preds = %then.i39
+  %66 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %4, ptr noundef nonnull dereferenceable(4) @"$string.388")
+  %67 = icmp eq i32 %66, 0
+  %spec.select.i = select i1 %67, ptr @"$string.41", ptr @"$string.397"
+  br label %merge1.i
+
+then5.i40:                                        ; preds = %merge1.i
+  %68 = call ptr @dlerror()
+  %69 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.398", ptr nonnull %hint.0.i, ptr %4, ptr %68)
   br label %then8
 
-merge.i26:                                        ; preds = %merge2
-  %63 = call ptr @dlsym(ptr nonnull %59, ptr nonnull @"$string.398")
-  %64 = icmp eq ptr %63, null
-  br i1 %64, label %then5.i30, label %merge4.i
+merge.i32:                                        ; preds = %"$device.is_automatic.exit"
+  %70 = call ptr @dlsym(ptr nonnull %64, ptr nonnull @"$string.399")
+  %71 = icmp eq ptr %70, null
+  br i1 %71, label %then8.i37, label %merge7.i33
 
-then5.i30:                                        ; preds = %merge.i26
-  %.not51.i = icmp eq ptr %3, null
-  br i1 %.not51.i, label %then8, label %then9.i31
+then8.i37:                                        ; preds = %merge.i32
+  %.not55.i = icmp eq ptr %3, null
+  br i1 %.not55.i, label %then8, label %then12.i38
 
-then9.i31:                                        ; preds = %then5.i30
-  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.399", ptr %58, ptr nonnull @"$string.398")
+then12.i38:                                       ; preds = %then8.i37
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.400", ptr %63, ptr nonnull @"$string.399")
   br label %then8
 
-merge4.i:                                         ; preds = %merge.i26
-  %66 = getelementptr i8, ptr %0, i64 8
-  %67 = call i32 %63(i32 1, ptr %66, ptr %3)
-  %.not.i27 = icmp eq i32 %67, 0
-  br i1 %.not.i27, label %merge12.i, label %then8
+merge7.i33:                                       ; preds = %merge.i32
+  %73 = getelementptr i8, ptr %0, i64 8
+  %74 = call i32 %70(i32 1, ptr %73, ptr %3)
+  %.not.i34 = icmp eq i32 %74, 0
+  br i1 %.not.i34, label %merge15.i, label %then8
 
-merge12.i:                                        ; preds = %merge4.i
-  %68 = load ptr, ptr %66, align 8
-  %69 = icmp eq ptr %68, null
-  br i1 %69, label %then17.i, label %or.lhs.false19.i
+merge15.i:                                        ; preds = %merge7.i33
+  %75 = load ptr, ptr %73, align 8
+  %76 = icmp eq ptr %75, null
+  br i1 %76, label %then20.i, label %or.lhs.false22.i
 
-then17.i:                                         ; preds = %or.lhs.false19.i, %or.lhs.false.i29, %merge12.i
-  %.not50.i = icmp eq ptr %3, null
-  br i1 %.not50.i, label %then8, label %then22.i
+then20.i:                                         ; preds = %or.lhs.false22.i, %or.lhs.false.i36, %merge15.i
+  %.not54.i = icmp eq ptr %3, null
+  br i1 %.not54.i, label %then8, label %then25.i
 
-or.lhs.false.i29:                                 ; preds = %or.lhs.false19.i
-  %70 = getelementptr i8, ptr %68, i64 4
-  %71 = load i32, ptr %70, align 4
-  %.not49.i = icmp eq i32 %71, 376
-  br i1 %.not49.i, label %common.ret, label %then17.i
+or.lhs.false.i36:                                 ; preds = %or.lhs.false22.i
+  %77 = getelementptr i8, ptr %75, i64 4
+  %78 = load i32, ptr %77, align 4
+  %.not53.i = icmp eq i32 %78, 376
+  br i1 %.not53.i, label %common.ret, label %then20.i
 
-or.lhs.false19.i:                                 ; preds = %merge12.i
-  %72 = load i32, ptr %68, align 4
-  %.not48.i = icmp eq i32 %72, 1
-  br i1 %.not48.i, label %or.lhs.false.i29, label %then17.i
+or.lhs.false22.i:                                 ; preds = %merge15.i
+  %79 = load i32, ptr %75, align 4
+  %.not52.i = icmp eq i32 %79, 1
+  br i1 %.not52.i, label %or.lhs.false.i36, label %then20.i
 
-then22.i:                                         ; preds = %then17.i
-  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.400", ptr %58)
+then25.i:                                         ; preds = %then20.i
+  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.401", ptr %63)
   br label %then8
 
-then8:                                            ; preds = %then2.i, %then5.i30, %then9.i31, %then17.i, %then22.i, %merge4.i
-  %common.ret.op.i28.ph.ph = phi i32 [ 5, %then2.i ], [ 4, %then5.i30 ], [ 4, %then9.i31 ], [ 4, %then17.i ], [ 4, %then22.i ], [ %67, %merge4.i ]
-  %.pr = load ptr, ptr %0, align 8
-  %.not.i33 = icmp eq ptr %.pr, null
-  br i1 %.not.i33, label %"$Library.close.exit", label %then.i34
+then8:                                            ; preds = %merge1.i, %then5.i40, %then8.i37, %then12.i38, %then20.i, %then25.i, %merge7.i33
+  %common.ret.op.i35.ph = phi i32 [ %74, %merge7.i33 ], [ 4, %then25.i ], [ 4, %then20.i ], [ 4, %then12.i38 ], [ 4, %then8.i37 ], [ 5, %then5.i40 ], [ 5, %merge1.i ]
+  %81 = load ptr, ptr %0, align 8
+  %.not.i42 = icmp eq ptr %81, null
+  br i1 %.not.i42, label %"$Library.close.exit", label %then.i43
 
-then.i34:                                         ; preds = %then8
-  %74 = call i32 @dlclose(ptr nonnull %.pr)
+then.i43:                                         ; preds = %then8
+  %82 = call i32 @dlclose(ptr nonnull %81)
   br label %"$Library.close.exit"
 
-"$Library.close.exit":                            ; preds = %then.i32, %then8, %then.i34
-  %common.ret.op.i28.ph45 = phi i32 [ %common.ret.op.i28.ph.ph, %then8 ], [ %common.ret.op.i28.ph.ph, %then.i34 ], [ 5, %then.i32 ]
+"$Library.close.exit":                            ; preds = %then8, %then.i43
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(4128) %0, i8 0, i64 4128, i1 false)
   br label %common.ret
 }
@@ -23822,7 +23846,7 @@ then2.i.i.i.i1031:                                ; preds = %merge.i.i.i.i1030
   %95 = getelementptr i8, ptr %39, i64 704
   %96 = load i64, ptr %95, align 8
   %97 = add i64 %96, %94
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.429")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.430")
   %98 = load i64, ptr %35, align 8
   %99 = add i64 %98, 1
   %100 = load i64, ptr %36, align 8
@@ -23987,7 +24011,7 @@ then2.i.i.i.i989:                                 ; preds = %merge.i.i.i.i988
   %150 = load i64, ptr %123, align 8
   %151 = getelementptr i8, ptr %39, i64 720
   %152 = load i64, ptr %151, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.430")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.431")
   %153 = load i64, ptr %35, align 8
   %154 = add i64 %153, 1
   %155 = load i64, ptr %36, align 8
@@ -24071,8 +24095,8 @@ then2.i.i.i.i968:                                 ; preds = %merge.i.i.i.i967
   %179 = getelementptr i8, ptr %39, i64 688
   %180 = load i8, ptr %179, align 1
   %181 = icmp ne i8 %180, 0
-  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.431", i1 zeroext %181)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.432")
+  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.432", i1 zeroext %181)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.433")
   %182 = load i64, ptr %35, align 8
   %183 = add i64 %182, 1
   %184 = load i64, ptr %36, align 8
@@ -24115,7 +24139,7 @@ then.i.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i
   %194 = getelementptr inbounds i8, ptr %made, i64 20
   %195 = load i32, ptr %194, align 4
   %196 = sext i32 %195 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.433")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.434")
   %197 = load i64, ptr %35, align 8
   %198 = add i64 %197, 1
   %199 = load i64, ptr %36, align 8
@@ -24199,9 +24223,9 @@ then2.i.i.i.i947:                                 ; preds = %merge.i.i.i.i946
   %223 = load i32, ptr %222, align 8
   %224 = icmp eq i32 %223, 1
   %225 = icmp eq i32 %223, 2
-  %spec.select.i.i = select i1 %225, ptr @"$string.436", ptr @"$string.137"
-  %common.ret.op.i.i = select i1 %224, ptr @"$string.435", ptr %spec.select.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.434")
+  %spec.select.i.i = select i1 %225, ptr @"$string.437", ptr @"$string.137"
+  %common.ret.op.i.i = select i1 %224, ptr @"$string.436", ptr %spec.select.i.i
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.435")
   %226 = load i64, ptr %35, align 8
   %227 = add i64 %226, 1
   %228 = load i64, ptr %36, align 8
@@ -24244,7 +24268,7 @@ then.i.i.i48.i:                                   ; preds = %merge.i.i.i.i.i43.i
   %238 = getelementptr inbounds i8, ptr %made, i64 52
   %239 = load i32, ptr %238, align 4
   %240 = sext i32 %239 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.437")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.438")
   %241 = load i64, ptr %35, align 8
   %242 = add i64 %241, 1
   %243 = load i64, ptr %36, align 8
@@ -24327,7 +24351,7 @@ then2.i.i.i.i926:                                 ; preds = %merge.i.i.i.i925
   %266 = getelementptr inbounds i8, ptr %made, i64 48
   %267 = load i32, ptr %266, align 8
   %268 = sext i32 %267 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.438")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.439")
   %269 = load i64, ptr %35, align 8
   %270 = add i64 %269, 1
   %271 = load i64, ptr %36, align 8
@@ -24410,7 +24434,7 @@ then2.i.i.i.i905:                                 ; preds = %merge.i.i.i.i904
   %294 = getelementptr inbounds i8, ptr %made, i64 72
   %295 = load i32, ptr %294, align 8
   %296 = sext i32 %295 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.439")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.440")
   %297 = load i64, ptr %35, align 8
   %298 = add i64 %297, 1
   %299 = load i64, ptr %36, align 8
@@ -24513,7 +24537,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
 
 "$kv_dtype_name.exit.i.i":                        ; preds = %switch.lookup, %merge53.i.i.i.i
   %common.ret.op.i.i.i = phi ptr [ %spec.select.i.i.i.i, %merge53.i.i.i.i ], [ %reltable.intrinsic, %switch.lookup ]
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.440")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.441")
   %327 = load i64, ptr %35, align 8
   %328 = add i64 %327, 1
   %329 = load i64, ptr %36, align 8
@@ -24576,7 +24600,7 @@ switch.hole_check1077:                            ; preds = %"$JsonWriter.string
 
 switch.lookup1078:                                ; preds = %switch.hole_check1077
   %348 = zext nneg i32 %339 to i64
-  %switch.gep1081 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.681", i64 0, i64 %348
+  %switch.gep1081 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.682", i64 0, i64 %348
   %switch.load1082 = load i64, ptr %switch.gep1081, align 8
   br label %"$Plan.kv_bytes_per_token.exit.i.i"
 
@@ -24589,7 +24613,7 @@ switch.lookup1078:                                ; preds = %switch.hole_check10
   %353 = sext i32 %345 to i64
   %354 = mul i64 %352, %353
   %355 = mul i64 %354, %common.ret.op.i.i.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.441")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.442")
   %356 = load i64, ptr %35, align 8
   %357 = add i64 %356, 1
   %358 = load i64, ptr %36, align 8
@@ -24682,7 +24706,7 @@ then2.i.i.i.i863:                                 ; preds = %merge.i.i.i.i862
   %390 = shl nsw i64 %387, 2
   %391 = mul i64 %390, %388
   %392 = mul i64 %391, %389
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.442")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.443")
   %393 = load i64, ptr %35, align 8
   %394 = add i64 %393, 1
   %395 = load i64, ptr %36, align 8
@@ -24765,7 +24789,7 @@ then2.i.i.i.i842:                                 ; preds = %merge.i.i.i.i841
   %418 = getelementptr inbounds i8, ptr %made, i64 56
   %419 = load i32, ptr %418, align 8
   %420 = sext i32 %419 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.443")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.444")
   %421 = load i64, ptr %35, align 8
   %422 = add i64 %421, 1
   %423 = load i64, ptr %36, align 8
@@ -24847,7 +24871,7 @@ then2.i.i.i.i821:                                 ; preds = %merge.i.i.i.i820
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i817)
   %446 = getelementptr inbounds i8, ptr %made, i64 168
   %447 = load i64, ptr %446, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.444")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.445")
   %448 = load i64, ptr %35, align 8
   %449 = add i64 %448, 1
   %450 = load i64, ptr %36, align 8
@@ -24930,7 +24954,7 @@ then2.i.i.i.i800:                                 ; preds = %merge.i.i.i.i799
   %473 = getelementptr inbounds i8, ptr %made, i64 160
   %474 = load i32, ptr %473, align 8
   %475 = sext i32 %474 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.445")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.446")
   %476 = load i64, ptr %35, align 8
   %477 = add i64 %476, 1
   %478 = load i64, ptr %36, align 8
@@ -25015,7 +25039,7 @@ then2.i.i.i.i779:                                 ; preds = %merge.i.i.i.i778
   %503 = load i32, ptr %418, align 8
   %504 = sext i32 %503 to i64
   %505 = mul nsw i64 %504, %502
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.446")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.447")
   %506 = load i64, ptr %35, align 8
   %507 = add i64 %506, 1
   %508 = load i64, ptr %36, align 8
@@ -25099,7 +25123,7 @@ then2.i.i.i.i758:                                 ; preds = %merge.i.i.i.i757
   %532 = getelementptr inbounds i8, ptr %made, i64 144
   %533 = load i32, ptr %532, align 8
   %534 = load i32, ptr %266, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.447")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.448")
   %535 = load i64, ptr %35, align 8
   %536 = add i64 %535, 1
   %537 = load i64, ptr %36, align 8
@@ -25184,7 +25208,7 @@ then2.i.i.i.i737:                                 ; preds = %merge.i.i.i.i736
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i733)
   %562 = getelementptr inbounds i8, ptr %made, i64 136
   %563 = load i64, ptr %562, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.448")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.449")
   %564 = load i64, ptr %35, align 8
   %565 = add i64 %564, 1
   %566 = load i64, ptr %36, align 8
@@ -25267,9 +25291,9 @@ then2.i.i.i.i716:                                 ; preds = %merge.i.i.i.i715
   %589 = getelementptr inbounds i8, ptr %made, i64 292
   %590 = load i8, ptr %589, align 4
   %591 = icmp ne i8 %590, 0
-  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.449", i1 zeroext %591)
+  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.450", i1 zeroext %591)
   %592 = getelementptr inbounds i8, ptr %made, i64 293
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.450")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.451")
   %593 = load i64, ptr %35, align 8
   %594 = add i64 %593, 1
   %595 = load i64, ptr %36, align 8
@@ -25342,7 +25366,7 @@ then.i.i.i109.i:                                  ; preds = %merge.i.i.i.i.i104.
   %shape.sroa.57.0.copyload.i.i = load i64, ptr %shape.sroa.57.0..sroa_idx.i.i, align 8
   %shape.sroa.59.0..sroa_idx.i.i = getelementptr inbounds i8, ptr %5, i64 120
   %shape.sroa.59.0.copyload.i.i = load i64, ptr %shape.sroa.59.0..sroa_idx.i.i, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.451")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.452")
   %605 = load i64, ptr %35, align 8
   %606 = add i64 %605, 1
   %607 = load i64, ptr %36, align 8
@@ -25422,7 +25446,7 @@ then.i3.i700:                                     ; preds = %merge.i.i.i.i695
   store i8 0, ptr %34, align 8
   %629 = mul i64 %shape.sroa.17.0.copyload.i.i, %shape.sroa.225.0.copyload.i.i
   %630 = mul i64 %629, %shape.sroa.26.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.452")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.453")
   %631 = load i64, ptr %35, align 8
   %632 = add i64 %631, 1
   %633 = load i64, ptr %36, align 8
@@ -25502,7 +25526,7 @@ then2.i.i.i.i673:                                 ; preds = %merge.i.i.i.i672
 
 "$JsonWriter.integer.exit689":                    ; preds = %then.i.i.i.i678, %merge.i.i.i.i672, %then2.i.i.i.i673
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i669)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.453")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.454")
   %656 = load i64, ptr %35, align 8
   %657 = add i64 %656, 1
   %658 = load i64, ptr %36, align 8
@@ -25582,7 +25606,7 @@ then2.i.i.i.i652:                                 ; preds = %merge.i.i.i.i651
 
 "$JsonWriter.integer.exit668":                    ; preds = %then.i.i.i.i657, %merge.i.i.i.i651, %then2.i.i.i.i652
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i648)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.454")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.455")
   %681 = load i64, ptr %35, align 8
   %682 = add i64 %681, 1
   %683 = load i64, ptr %36, align 8
@@ -25665,7 +25689,7 @@ then2.i.i.i.i631:                                 ; preds = %merge.i.i.i.i630
   %706 = mul i64 %shape.sroa.37.0.copyload.i.i, %shape.sroa.32.0.copyload.i.i
   %707 = call i64 @llvm.smax.i64(i64 %shape.sroa.26.0.copyload.i.i, i64 %706)
   %708 = mul i64 %707, %shape.sroa.225.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.455")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.456")
   %709 = load i64, ptr %35, align 8
   %710 = add i64 %709, 1
   %711 = load i64, ptr %36, align 8
@@ -25746,7 +25770,7 @@ then2.i.i.i.i610:                                 ; preds = %merge.i.i.i.i609
 "$JsonWriter.integer.exit626":                    ; preds = %then.i.i.i.i615, %merge.i.i.i.i609, %then2.i.i.i.i610
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i606)
   %734 = shl i64 %shape.sroa.225.0.copyload.i.i, 2
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.456")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.457")
   %735 = load i64, ptr %35, align 8
   %736 = add i64 %735, 1
   %737 = load i64, ptr %36, align 8
@@ -25830,7 +25854,7 @@ then2.i.i.i.i589:                                 ; preds = %merge.i.i.i.i588
   %761 = add i64 %760, %shape.sroa.37.0.copyload.i.i
   %762 = mul i64 %shape.sroa.32.0.copyload.i.i, %629
   %763 = mul i64 %762, %761
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.457")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.458")
   %764 = load i64, ptr %35, align 8
   %765 = add i64 %764, 1
   %766 = load i64, ptr %36, align 8
@@ -25911,7 +25935,7 @@ then2.i.i.i.i568:                                 ; preds = %merge.i.i.i.i567
 "$JsonWriter.integer.exit584":                    ; preds = %then.i.i.i.i573, %merge.i.i.i.i567, %then2.i.i.i.i568
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i564)
   %789 = mul i64 %706, %629
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.458")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.459")
   %790 = load i64, ptr %35, align 8
   %791 = add i64 %790, 1
   %792 = load i64, ptr %36, align 8
@@ -25991,7 +26015,7 @@ then2.i.i.i.i547:                                 ; preds = %merge.i.i.i.i546
 
 "$JsonWriter.integer.exit563":                    ; preds = %then.i.i.i.i552, %merge.i.i.i.i546, %then2.i.i.i.i547
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i543)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.459")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.460")
   %815 = load i64, ptr %35, align 8
   %816 = add i64 %815, 1
   %817 = load i64, ptr %36, align 8
@@ -26073,7 +26097,7 @@ then2.i.i.i.i526:                                 ; preds = %merge.i.i.i.i525
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i522)
   %840 = shl i64 %629, 1
   %841 = mul i64 %840, %shape.sroa.43.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.460")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.461")
   %842 = load i64, ptr %35, align 8
   %843 = add i64 %842, 1
   %844 = load i64, ptr %36, align 8
@@ -26155,7 +26179,7 @@ then2.i.i.i.i505:                                 ; preds = %merge.i.i.i.i504
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i501)
   %867 = mul i64 %shape.sroa.43.0.copyload.i.i, %shape.sroa.225.0.copyload.i.i
   %868 = mul i64 %867, %shape.sroa.17.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.461")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.462")
   %869 = load i64, ptr %35, align 8
   %870 = add i64 %869, 1
   %871 = load i64, ptr %36, align 8
@@ -26235,7 +26259,7 @@ then2.i.i.i.i484:                                 ; preds = %merge.i.i.i.i483
 
 "$JsonWriter.integer.exit500":                    ; preds = %then.i.i.i.i489, %merge.i.i.i.i483, %then2.i.i.i.i484
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i480)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.462")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.463")
   %894 = load i64, ptr %35, align 8
   %895 = add i64 %894, 1
   %896 = load i64, ptr %36, align 8
@@ -26315,7 +26339,7 @@ then2.i.i.i.i463:                                 ; preds = %merge.i.i.i.i462
 
 "$JsonWriter.integer.exit479":                    ; preds = %then.i.i.i.i468, %merge.i.i.i.i462, %then2.i.i.i.i463
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i459)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.463")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.464")
   %919 = load i64, ptr %35, align 8
   %920 = add i64 %919, 1
   %921 = load i64, ptr %36, align 8
@@ -26395,7 +26419,7 @@ then2.i.i.i.i442:                                 ; preds = %merge.i.i.i.i441
 
 "$JsonWriter.integer.exit458":                    ; preds = %then.i.i.i.i447, %merge.i.i.i.i441, %then2.i.i.i.i442
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i438)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.464")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.465")
   %944 = load i64, ptr %35, align 8
   %945 = add i64 %944, 1
   %946 = load i64, ptr %36, align 8
@@ -26476,7 +26500,7 @@ then2.i.i.i.i421:                                 ; preds = %merge.i.i.i.i420
 "$JsonWriter.integer.exit437":                    ; preds = %then.i.i.i.i426, %merge.i.i.i.i420, %then2.i.i.i.i421
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i417)
   %969 = mul i64 %shape.sroa.46.0.copyload.i.i, %734
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.465")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.466")
   %970 = load i64, ptr %35, align 8
   %971 = add i64 %970, 1
   %972 = load i64, ptr %36, align 8
@@ -26556,7 +26580,7 @@ then2.i.i.i.i400:                                 ; preds = %merge.i.i.i.i399
 
 "$JsonWriter.integer.exit416":                    ; preds = %then.i.i.i.i405, %merge.i.i.i.i399, %then2.i.i.i.i400
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i396)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.466")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.467")
   %995 = load i64, ptr %35, align 8
   %996 = add i64 %995, 1
   %997 = load i64, ptr %36, align 8
@@ -26638,7 +26662,7 @@ then2.i.i.i.i379:                                 ; preds = %merge.i.i.i.i378
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i375)
   %1020 = shl i64 %shape.sroa.48.0.copyload.i.i, 2
   %1021 = mul i64 %1020, %shape.sroa.50.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.467")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.468")
   %1022 = load i64, ptr %35, align 8
   %1023 = add i64 %1022, 1
   %1024 = load i64, ptr %36, align 8
@@ -26803,7 +26827,7 @@ then2.i.i.i.i337:                                 ; preds = %merge.i.i.i.i336
   %1074 = shl i64 %shape.sroa.51.0.copyload.i.i, 2
   %1075 = mul i64 %1074, %shape.sroa.53.0.copyload.i.i
   %1076 = select i1 %1073, i64 %1075, i64 0
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.468")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.469")
   %1077 = load i64, ptr %35, align 8
   %1078 = add i64 %1077, 1
   %1079 = load i64, ptr %36, align 8
@@ -26884,7 +26908,7 @@ then2.i.i.i.i316:                                 ; preds = %merge.i.i.i.i315
 "$JsonWriter.integer.exit332":                    ; preds = %then.i.i.i.i321, %merge.i.i.i.i315, %then2.i.i.i.i316
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i312)
   %1102 = shl i64 %shape.sroa.54.0.copyload.i.i, 2
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.469")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.470")
   %1103 = load i64, ptr %35, align 8
   %1104 = add i64 %1103, 1
   %1105 = load i64, ptr %36, align 8
@@ -26966,7 +26990,7 @@ then2.i.i.i.i295:                                 ; preds = %merge.i.i.i.i294
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i291)
   %1128 = sdiv i64 %shape.sroa.57.0.copyload.i.i, 2
   %1129 = mul i64 %1128, %1102
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.470")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.471")
   %1130 = load i64, ptr %35, align 8
   %1131 = add i64 %1130, 1
   %1132 = load i64, ptr %36, align 8
@@ -27046,7 +27070,7 @@ then2.i.i.i.i274:                                 ; preds = %merge.i.i.i.i273
 
 "$JsonWriter.integer.exit290":                    ; preds = %then.i.i.i.i279, %merge.i.i.i.i273, %then2.i.i.i.i274
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i270)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.471")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.472")
   %1155 = load i64, ptr %35, align 8
   %1156 = add i64 %1155, 1
   %1157 = load i64, ptr %36, align 8
@@ -27126,7 +27150,7 @@ then2.i.i.i.i253:                                 ; preds = %merge.i.i.i.i252
 
 "$JsonWriter.integer.exit269":                    ; preds = %then.i.i.i.i258, %merge.i.i.i.i252, %then2.i.i.i.i253
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i249)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.472")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.473")
   %1180 = load i64, ptr %35, align 8
   %1181 = add i64 %1180, 1
   %1182 = load i64, ptr %36, align 8
@@ -27245,7 +27269,7 @@ then.i.i.i287.i.i:                                ; preds = %merge.i.i.i.i.i282.
 "$write_buffers.exit.i":                          ; preds = %then.i.i.i287.i.i, %"$Vector.push.348.exit.thread.i.i.i281.i.i"
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.end.p0(i64 160, ptr nonnull %5)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.473")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.474")
   %1217 = load i64, ptr %35, align 8
   %1218 = add i64 %1217, 1
   %1219 = load i64, ptr %36, align 8
@@ -27351,7 +27375,7 @@ forbody.i:                                        ; preds = %"$write_rank.exit.i
   %1254 = load i64, ptr %1244, align 8, !noalias !44
   %1255 = icmp eq i64 %indvars.iv.i, 0
   %1256 = load i64, ptr %1245, align 8
-  %spec.select = select i1 %1255, i64 %1256, i64 undef
+  %spec.select = select i1 %1255, i64 %1256, i64 0
   %1257 = load i64, ptr %562, align 8, !noalias !44
   %1258 = load i8, ptr %1246, align 8, !noalias !44
   %1259 = trunc i8 %1258 to i1
@@ -27442,7 +27466,7 @@ then.i3.i:                                        ; preds = %merge.i.i.i.i191
 
 "$JsonWriter.open.exit":                          ; preds = %"$Vector.push.348.exit.thread.i.i189", %then.i3.i
   store i8 0, ptr %34, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.474")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.475")
   %1288 = load i64, ptr %35, align 8
   %1289 = add i64 %1288, 1
   %1290 = load i64, ptr %36, align 8
@@ -27520,7 +27544,7 @@ then2.i.i.i.i169:                                 ; preds = %merge.i.i.i.i168
 
 "$JsonWriter.integer.exit185":                    ; preds = %then.i.i.i.i174, %merge.i.i.i.i168, %then2.i.i.i.i169
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i165)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.475")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.476")
   %1311 = load i64, ptr %35, align 8
   %1312 = add i64 %1311, 1
   %1313 = load i64, ptr %36, align 8
@@ -27598,7 +27622,7 @@ then2.i.i.i.i148:                                 ; preds = %merge.i.i.i.i147
 
 "$JsonWriter.integer.exit164":                    ; preds = %then.i.i.i.i153, %merge.i.i.i.i147, %then2.i.i.i.i148
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i144)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.476")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.477")
   %1334 = load i64, ptr %35, align 8
   %1335 = add i64 %1334, 1
   %1336 = load i64, ptr %36, align 8
@@ -27676,7 +27700,7 @@ then2.i.i.i.i127:                                 ; preds = %merge.i.i.i.i126
 
 "$JsonWriter.integer.exit143":                    ; preds = %then.i.i.i.i132, %merge.i.i.i.i126, %then2.i.i.i.i127
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i123)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.477")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.478")
   %1357 = load i64, ptr %35, align 8
   %1358 = add i64 %1357, 1
   %1359 = load i64, ptr %36, align 8
@@ -27754,7 +27778,7 @@ then2.i.i.i.i106:                                 ; preds = %merge.i.i.i.i105
 
 "$JsonWriter.integer.exit122":                    ; preds = %then.i.i.i.i111, %merge.i.i.i.i105, %then2.i.i.i.i106
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i102)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.478")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.479")
   %1380 = load i64, ptr %35, align 8
   %1381 = add i64 %1380, 1
   %1382 = load i64, ptr %36, align 8
@@ -27832,7 +27856,7 @@ then2.i.i.i.i85:                                  ; preds = %merge.i.i.i.i84
 
 "$JsonWriter.integer.exit101":                    ; preds = %then.i.i.i.i90, %merge.i.i.i.i84, %then2.i.i.i.i85
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i81)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.479")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.480")
   %1403 = load i64, ptr %35, align 8
   %1404 = add i64 %1403, 1
   %1405 = load i64, ptr %36, align 8
@@ -27910,7 +27934,7 @@ then2.i.i.i.i64:                                  ; preds = %merge.i.i.i.i63
 
 "$JsonWriter.integer.exit80":                     ; preds = %then.i.i.i.i69, %merge.i.i.i.i63, %then2.i.i.i.i64
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i60)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.480")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.481")
   %1426 = load i64, ptr %35, align 8
   %1427 = add i64 %1426, 1
   %1428 = load i64, ptr %36, align 8
@@ -27988,7 +28012,7 @@ then2.i.i.i.i43:                                  ; preds = %merge.i.i.i.i42
 
 "$JsonWriter.integer.exit59":                     ; preds = %then.i.i.i.i48, %merge.i.i.i.i42, %then2.i.i.i.i43
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i39)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.481")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.482")
   %1449 = load i64, ptr %35, align 8
   %1450 = add i64 %1449, 1
   %1451 = load i64, ptr %36, align 8
@@ -28252,7 +28276,7 @@ merge.i17:                                        ; preds = %or.lhs.false.i
 
 define internal fastcc i32 @"$Plan.make"(ptr %0, ptr %1, ptr %2, ptr nocapture readonly %3, i1 zeroext %4, ptr readonly %5, ptr %6) unnamed_addr {
 entry:
-  %unbound.i70 = alloca %69, align 8
+  %unbound.i71 = alloca %69, align 8
   %cache.i = alloca %79, align 8
   %unbound.i = alloca %80, align 8
   %layout.i = alloca %81, align 8
@@ -28397,7 +28421,7 @@ then.i47.i:                                       ; preds = %"$options.fill_defa
 
 then2.i48.i:                                      ; preds = %then.i47.i
   %51 = sext i32 %28 to i64
-  %52 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.401", i64 %51, i64 1, i64 64)
+  %52 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.402", i64 %51, i64 1, i64 64)
   br label %common.ret
 
 merge.i40.i:                                      ; preds = %"$options.fill_defaults.exit.i"
@@ -28411,7 +28435,7 @@ then5.i46.i:                                      ; preds = %merge.i40.i
 
 then10.i.i:                                       ; preds = %then5.i46.i
   %54 = sext i32 %32 to i64
-  %55 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.402", i64 %54, i64 1, i64 65536)
+  %55 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.403", i64 %54, i64 1, i64 65536)
   br label %common.ret
 
 merge4.i41.i:                                     ; preds = %merge.i40.i
@@ -28425,7 +28449,7 @@ then14.i.i:                                       ; preds = %merge4.i41.i
 
 then19.i.i:                                       ; preds = %then14.i.i
   %57 = sext i32 %33 to i64
-  %58 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.403", i64 %57, i64 1, i64 67108864)
+  %58 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.404", i64 %57, i64 1, i64 67108864)
   br label %common.ret
 
 merge13.i.i:                                      ; preds = %merge4.i41.i
@@ -28439,7 +28463,7 @@ then23.i45.i:                                     ; preds = %merge13.i.i
 
 then28.i.i:                                       ; preds = %then23.i45.i
   %60 = sext i32 %37 to i64
-  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.404", i64 %60, i64 1, i64 65536)
+  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.405", i64 %60, i64 1, i64 65536)
   br label %common.ret
 
 merge22.i42.i:                                    ; preds = %merge13.i.i
@@ -28454,7 +28478,7 @@ then32.i.i:                                       ; preds = %merge22.i42.i
 
 then37.i.i:                                       ; preds = %then32.i.i
   %64 = sext i32 %63 to i64
-  %65 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.405", i64 %64, i64 0, i64 1073741824)
+  %65 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.406", i64 %64, i64 0, i64 1073741824)
   br label %common.ret
 
 merge31.i.i:                                      ; preds = %merge22.i42.i
@@ -28469,7 +28493,7 @@ then41.i.i:                                       ; preds = %merge31.i.i
 
 then46.i.i:                                       ; preds = %then41.i.i
   %68 = sext i32 %67 to i64
-  %69 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.406", i64 %68, i64 0, i64 2)
+  %69 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.407", i64 %68, i64 0, i64 2)
   br label %common.ret
 
 merge40.i.i:                                      ; preds = %merge31.i.i
@@ -28484,7 +28508,7 @@ then50.i.i:                                       ; preds = %merge40.i.i
 
 then55.i.i:                                       ; preds = %then50.i.i
   %72 = sext i32 %71 to i64
-  %73 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.407", i64 %72, i64 0, i64 4096)
+  %73 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.408", i64 %72, i64 0, i64 4096)
   br label %common.ret
 
 merge49.i.i:                                      ; preds = %merge40.i.i
@@ -28498,7 +28522,7 @@ then59.i.i:                                       ; preds = %merge49.i.i
 
 then64.i.i:                                       ; preds = %then59.i.i
   %75 = sext i32 %41 to i64
-  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.408", i64 %75, i64 1, i64 1048576)
+  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.409", i64 %75, i64 1, i64 1048576)
   br label %common.ret
 
 merge58.i.i:                                      ; preds = %merge49.i.i
@@ -28513,7 +28537,7 @@ then68.i.i:                                       ; preds = %merge58.i.i
 
 then73.i.i:                                       ; preds = %then68.i.i
   %79 = sext i32 %78 to i64
-  %80 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.409", i64 %79, i64 0, i64 67108864)
+  %80 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.410", i64 %79, i64 0, i64 67108864)
   br label %common.ret
 
 merge67.i.i:                                      ; preds = %merge58.i.i
@@ -28527,7 +28551,7 @@ then77.i.i:                                       ; preds = %merge67.i.i
 
 then82.i.i:                                       ; preds = %then77.i.i
   %82 = sext i32 %45 to i64
-  %83 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.410", i64 %82, i64 1, i64 16777216)
+  %83 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.411", i64 %82, i64 1, i64 16777216)
   br label %common.ret
 
 merge76.i.i:                                      ; preds = %merge67.i.i
@@ -28542,7 +28566,7 @@ then86.i.i:                                       ; preds = %merge76.i.i
 
 then91.i.i:                                       ; preds = %then86.i.i
   %86 = sext i32 %85 to i64
-  %87 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.411", i64 %86, i64 0, i64 1)
+  %87 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.412", i64 %86, i64 0, i64 1)
   br label %common.ret
 
 merge85.i.i:                                      ; preds = %merge76.i.i
@@ -28558,7 +28582,7 @@ then95.i.i:                                       ; preds = %merge85.i.i
 
 then100.i.i:                                      ; preds = %then95.i.i
   %91 = sext i32 %89 to i64
-  %92 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.412", i64 %91, i64 -1, i64 2)
+  %92 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.413", i64 %91, i64 -1, i64 2)
   br label %common.ret
 
 merge94.i.i:                                      ; preds = %merge85.i.i
@@ -28571,7 +28595,7 @@ then104.i.i:                                      ; preds = %merge94.i.i
 
 then109.i.i:                                      ; preds = %then104.i.i
   %93 = sext i32 %49 to i64
-  %94 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.413", i64 %93, i64 0, i64 65536)
+  %94 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.414", i64 %93, i64 0, i64 65536)
   br label %common.ret
 
 merge103.i.i:                                     ; preds = %merge94.i.i
@@ -28588,7 +28612,7 @@ then113.i.i:                                      ; preds = %merge103.i.i
   br i1 %.not.i44.i, label %common.ret, label %then118.i.i
 
 then118.i.i:                                      ; preds = %then113.i.i
-  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.414", i64 %96, i64 0, i64 1152921504606846976)
+  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.415", i64 %96, i64 0, i64 1152921504606846976)
   br label %common.ret
 
 merge2.i:                                         ; preds = %merge103.i.i
@@ -28602,7 +28626,7 @@ then7.i:                                          ; preds = %merge2.i
   br i1 %.not35.i, label %common.ret, label %then10.i
 
 then10.i:                                         ; preds = %then7.i
-  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.415", i32 %33, i32 %102)
+  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.416", i32 %33, i32 %102)
   br label %common.ret
 
 merge6.i:                                         ; preds = %merge2.i
@@ -28680,16 +28704,16 @@ then.i:                                           ; preds = %merge1
   %136 = getelementptr i8, ptr %1, i64 24
   %137 = getelementptr i8, ptr %1, i64 464
   store ptr %136, ptr %layout.i, align 8
-  %"<aggcopy>.sroa.2.0.layout.sroa_idx.i" = getelementptr inbounds i8, ptr %layout.i, i64 8
-  store ptr %137, ptr %"<aggcopy>.sroa.2.0.layout.sroa_idx.i", align 8
-  %"<aggcopy>.sroa.3.0.layout.sroa_idx.i" = getelementptr inbounds i8, ptr %layout.i, i64 16
-  store ptr %2, ptr %"<aggcopy>.sroa.3.0.layout.sroa_idx.i", align 8
-  %"<aggcopy>.sroa.4.0.layout.sroa_idx.i" = getelementptr inbounds i8, ptr %layout.i, i64 24
-  store i32 %28, ptr %"<aggcopy>.sroa.4.0.layout.sroa_idx.i", align 8
-  %"<aggcopy>.sroa.5.0.layout.sroa_idx.i" = getelementptr inbounds i8, ptr %layout.i, i64 28
-  store i32 0, ptr %"<aggcopy>.sroa.5.0.layout.sroa_idx.i", align 4
-  %"<aggcopy>.sroa.6.0.layout.sroa_idx.i" = getelementptr inbounds i8, ptr %layout.i, i64 32
-  store i32 %109, ptr %"<aggcopy>.sroa.6.0.layout.sroa_idx.i", align 8
+  %.sroa.2.0.layout.sroa_idx.i = getelementptr inbounds i8, ptr %layout.i, i64 8
+  store ptr %137, ptr %.sroa.2.0.layout.sroa_idx.i, align 8
+  %.sroa.3.0.layout.sroa_idx.i = getelementptr inbounds i8, ptr %layout.i, i64 16
+  store ptr %2, ptr %.sroa.3.0.layout.sroa_idx.i, align 8
+  %.sroa.4.0.layout.sroa_idx.i = getelementptr inbounds i8, ptr %layout.i, i64 24
+  store i32 %28, ptr %.sroa.4.0.layout.sroa_idx.i, align 8
+  %.sroa.5.0.layout.sroa_idx.i = getelementptr inbounds i8, ptr %layout.i, i64 28
+  store i32 0, ptr %.sroa.5.0.layout.sroa_idx.i, align 4
+  %.sroa.6.0.layout.sroa_idx.i = getelementptr inbounds i8, ptr %layout.i, i64 32
+  store i32 %109, ptr %.sroa.6.0.layout.sroa_idx.i, align 8
   %138 = getelementptr i8, ptr %1, i64 100
   %139 = load i32, ptr %138, align 4
   %140 = srem i32 %139, %28
@@ -28701,7 +28725,7 @@ then.i.i.i:                                       ; preds = %"$Plan.choose_memor
   br i1 %.not8.i.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %141 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.416", i32 %28, ptr nonnull @"$string.108", i32 %139)
+  %141 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.417", i32 %28, ptr nonnull @"$string.108", i32 %139)
   br label %"$Plan.measure_weights.exit.thread"
 
 merge.i.i57:                                      ; preds = %"$Plan.choose_memory.exit"
@@ -28716,7 +28740,7 @@ then.i63.i.i:                                     ; preds = %merge.i.i57
   br i1 %.not8.i64.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i65.i.i
 
 then2.i65.i.i:                                    ; preds = %then.i63.i.i
-  %145 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.416", i32 %28, ptr nonnull @"$string.109", i32 %143)
+  %145 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.417", i32 %28, ptr nonnull @"$string.109", i32 %143)
   br label %"$Plan.measure_weights.exit.thread"
 
 merge2.i.i:                                       ; preds = %merge.i.i57
@@ -28737,7 +28761,7 @@ then.i69.i.i:                                     ; preds = %then7.i.i
   br i1 %.not8.i70.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i71.i.i
 
 then2.i71.i.i:                                    ; preds = %then.i69.i.i
-  %151 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.416", i32 %28, ptr nonnull @"$string.112", i32 %149)
+  %151 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.417", i32 %28, ptr nonnull @"$string.112", i32 %149)
   br label %"$Plan.measure_weights.exit.thread"
 
 merge6.i.i:                                       ; preds = %then7.i.i, %merge2.i.i
@@ -28761,7 +28785,7 @@ then.i75.i.i:                                     ; preds = %merge14.i.i
   br i1 %.not8.i76.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i77.i.i
 
 then2.i77.i.i:                                    ; preds = %then.i75.i.i
-  %158 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.416", i32 %28, ptr nonnull @"$string.417", i32 %156)
+  %158 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.417", i32 %28, ptr nonnull @"$string.418", i32 %156)
   br label %"$Plan.measure_weights.exit.thread"
 
 merge19.i.i:                                      ; preds = %merge14.i.i
@@ -28780,7 +28804,7 @@ then.i81.i.i:                                     ; preds = %then24.i.i
   br i1 %.not8.i82.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i83.i.i
 
 then2.i83.i.i:                                    ; preds = %then.i81.i.i
-  %163 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.416", i32 %28, ptr nonnull @"$string.418", i32 %161)
+  %163 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.417", i32 %28, ptr nonnull @"$string.419", i32 %161)
   br label %"$Plan.measure_weights.exit.thread"
 
 merge23.i.i:                                      ; preds = %merge19.i.i
@@ -28793,14 +28817,14 @@ then.i87.i.i:                                     ; preds = %merge23.i.i
   br i1 %.not8.i88.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i89.i.i
 
 then2.i89.i.i:                                    ; preds = %then.i87.i.i
-  %165 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.416", i32 %28, ptr nonnull @"$string.419", i32 %.val57.i.i)
+  %165 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.417", i32 %28, ptr nonnull @"$string.420", i32 %.val57.i.i)
   br label %"$Plan.measure_weights.exit.thread"
 
 merge.i58:                                        ; preds = %merge23.i.i, %then24.i.i, %merge6.i.i
   %166 = getelementptr i8, ptr %0, i64 176
   %167 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout.i, ptr null, ptr nonnull %unbound.i, ptr %166, ptr %6)
-  %.not13.i = icmp eq i32 %167, 0
-  br i1 %.not13.i, label %merge5, label %"$Plan.measure_weights.exit.thread"
+  %.not12.i = icmp eq i32 %167, 0
+  br i1 %.not12.i, label %merge5, label %"$Plan.measure_weights.exit.thread"
 
 "$Plan.measure_weights.exit.thread":              ; preds = %merge.i58, %then.i81.i.i, %then2.i83.i.i, %then.i87.i.i, %then2.i89.i.i, %then.i.i.i, %then2.i.i.i, %then.i63.i.i, %then2.i65.i.i, %then.i69.i.i, %then2.i71.i.i, %then.i75.i.i, %then2.i77.i.i
   %common.ret.op.i56.ph = phi i32 [ 1, %then2.i77.i.i ], [ 1, %then.i75.i.i ], [ 1, %then2.i71.i.i ], [ 1, %then.i69.i.i ], [ 1, %then2.i65.i.i ], [ 1, %then.i63.i.i ], [ 1, %then2.i.i.i ], [ 1, %then.i.i.i ], [ 1, %then2.i89.i.i ], [ 1, %then.i87.i.i ], [ 1, %then2.i83.i.i ], [ 1, %then.i81.i.i ], [ %167, %merge.i58 ]
@@ -28844,25 +28868,25 @@ merge5:                                           ; preds = %merge.i58
   %182 = getelementptr i8, ptr %0, i64 168
   %183 = call i32 %181(ptr nonnull %cache.i, ptr %182)
   %.not.i = icmp eq i32 %183, 0
-  br i1 %.not.i, label %or.lhs.false.i, label %then.i59
+  br i1 %.not.i, label %or.lhs.false.i, label %then.i60
 
-then.i59:                                         ; preds = %or.lhs.false.i, %merge5
+then.i60:                                         ; preds = %or.lhs.false.i, %merge5
   %.not10.i = icmp eq ptr %6, null
   br i1 %.not10.i, label %"$Plan.measure_page.exit.thread", label %then2.i
 
 or.lhs.false.i:                                   ; preds = %merge5
   %184 = load i64, ptr %182, align 8
   %185 = icmp slt i64 %184, 1
-  br i1 %185, label %then.i59, label %merge10
+  br i1 %185, label %then.i60, label %merge10
 
-then2.i:                                          ; preds = %then.i59
+then2.i:                                          ; preds = %then.i60
   %186 = load i32, ptr %113, align 4
   %187 = icmp ult i32 %186, 32
   br i1 %187, label %switch.hole_check, label %merge53.i.i
 
 merge53.i.i:                                      ; preds = %switch.hole_check, %then2.i
   %188 = icmp eq i32 %186, 32
-  %spec.select.i.i61 = select i1 %188, ptr @"$string.298", ptr @"$string.93"
+  %spec.select.i.i62 = select i1 %188, ptr @"$string.298", ptr @"$string.93"
   br label %"$dtypes.name.exit.i"
 
 switch.hole_check:                                ; preds = %then2.i
@@ -28877,14 +28901,14 @@ switch.lookup:                                    ; preds = %switch.hole_check
   br label %"$dtypes.name.exit.i"
 
 "$dtypes.name.exit.i":                            ; preds = %switch.lookup, %merge53.i.i
-  %common.ret.op.i.i = phi ptr [ %spec.select.i.i61, %merge53.i.i ], [ %switch.load, %switch.lookup ]
+  %common.ret.op.i.i = phi ptr [ %spec.select.i.i62, %merge53.i.i ], [ %switch.load, %switch.lookup ]
   %190 = load i32, ptr %.sroa.4.0.cache.sroa_idx.i, align 4
   %191 = load i32, ptr %.sroa.5.0.cache.sroa_idx.i, align 8
   %192 = load i32, ptr %.sroa.6.0.cache.sroa_idx.i, align 4
-  %193 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.422", ptr nonnull %common.ret.op.i.i, i32 %190, i32 %191, i32 %192)
+  %193 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.423", ptr nonnull %common.ret.op.i.i, i32 %190, i32 %191, i32 %192)
   br label %"$Plan.measure_page.exit.thread"
 
-"$Plan.measure_page.exit.thread":                 ; preds = %then.i59, %"$dtypes.name.exit.i"
+"$Plan.measure_page.exit.thread":                 ; preds = %then.i60, %"$dtypes.name.exit.i"
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %cache.i)
   br label %common.ret
 
@@ -28923,35 +28947,35 @@ merge10:                                          ; preds = %or.lhs.false.i
   %215 = getelementptr i8, ptr %0, i64 240
   store i32 %214, ptr %215, align 4
   %216 = getelementptr i8, ptr %194, i64 148
-  %.val.i.i62 = load i32, ptr %216, align 4
-  %217 = icmp sgt i32 %.val.i.i62, 0
-  br i1 %217, label %then.i.i69, label %merge.i.i63
+  %.val.i.i63 = load i32, ptr %216, align 4
+  %217 = icmp sgt i32 %.val.i.i63, 0
+  br i1 %217, label %then.i.i70, label %merge.i.i64
 
-then.i.i69:                                       ; preds = %merge10
+then.i.i70:                                       ; preds = %merge10
   %218 = getelementptr i8, ptr %194, i64 144
   %.val11.val.i.i = load i32, ptr %218, align 4
   %219 = sdiv i32 %.val11.val.i.i, %195
-  br label %merge.i.i63
+  br label %merge.i.i64
 
-merge.i.i63:                                      ; preds = %then.i.i69, %merge10
-  %width.0.i.i = phi i32 [ %219, %then.i.i69 ], [ 0, %merge10 ]
+merge.i.i64:                                      ; preds = %then.i.i70, %merge10
+  %width.0.i.i = phi i32 [ %219, %then.i.i70 ], [ 0, %merge10 ]
   %220 = getelementptr i8, ptr %194, i64 92
   %.val9.i.i = load i32, ptr %220, align 4
-  %221 = icmp slt i32 %.val.i.i62, %.val9.i.i
-  br i1 %221, label %and.lhs.true.i.i67, label %"$Layout.local_mlp_width.exit.i"
+  %221 = icmp slt i32 %.val.i.i63, %.val9.i.i
+  br i1 %221, label %and.lhs.true.i.i68, label %"$Layout.local_mlp_width.exit.i"
 
-and.lhs.true.i.i67:                               ; preds = %merge.i.i63
+and.lhs.true.i.i68:                               ; preds = %merge.i.i64
   %222 = getelementptr i8, ptr %194, i64 160
   %.val15.val.i.i = load i32, ptr %222, align 4
   %223 = getelementptr i8, ptr %194, i64 164
   %.val15.val17.i.i = load i32, ptr %223, align 4
   %224 = mul i32 %.val15.val17.i.i, %.val15.val.i.i
   %225 = sdiv i32 %224, %195
-  %spec.select.i.i68 = call i32 @llvm.smax.i32(i32 %225, i32 %width.0.i.i)
+  %spec.select.i.i69 = call i32 @llvm.smax.i32(i32 %225, i32 %width.0.i.i)
   br label %"$Layout.local_mlp_width.exit.i"
 
-"$Layout.local_mlp_width.exit.i":                 ; preds = %and.lhs.true.i.i67, %merge.i.i63
-  %width.1.i.i = phi i32 [ %width.0.i.i, %merge.i.i63 ], [ %spec.select.i.i68, %and.lhs.true.i.i67 ]
+"$Layout.local_mlp_width.exit.i":                 ; preds = %and.lhs.true.i.i68, %merge.i.i64
+  %width.1.i.i = phi i32 [ %width.0.i.i, %merge.i.i64 ], [ %spec.select.i.i69, %and.lhs.true.i.i68 ]
   %226 = getelementptr i8, ptr %0, i64 244
   store i32 %width.1.i.i, ptr %226, align 4
   %227 = icmp eq i32 %196, 2
@@ -28992,25 +29016,25 @@ then.i45.i:                                       ; preds = %"$Layout.local_mlp_
   %247 = load ptr, ptr %246, align 8
   %248 = getelementptr i8, ptr %0, i64 192
   %249 = call i32 %247(ptr nonnull %197, ptr %248)
-  %.not.i64 = icmp eq i32 %249, 0
-  %.not35.i65 = icmp eq ptr %6, null
-  %or.cond.i = select i1 %.not.i64, i1 true, i1 %.not35.i65
+  %.not.i65 = icmp eq i32 %249, 0
+  %.not35.i66 = icmp eq ptr %6, null
+  %or.cond.i = select i1 %.not.i65, i1 true, i1 %.not35.i66
   br i1 %or.cond.i, label %"$Plan.shape_workspace.exit", label %"$Plan.shape_workspace.exit.thread"
 
 "$Plan.shape_workspace.exit.thread":              ; preds = %"$Layout.num_local_experts.exit.i"
   %250 = load i32, ptr %38, align 4
   %251 = load i32, ptr %16, align 4
-  %252 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.423", i32 %250, i32 %251)
+  %252 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.424", i32 %250, i32 %251)
   br label %common.ret
 
 "$Plan.shape_workspace.exit":                     ; preds = %"$Layout.num_local_experts.exit.i"
-  br i1 %.not.i64, label %merge15, label %common.ret
+  br i1 %.not.i65, label %merge15, label %common.ret
 
 merge15:                                          ; preds = %"$Plan.shape_workspace.exit"
   call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %shape, ptr nonnull %0, i32 0)
-  call void @llvm.lifetime.start.p0(i64 704, ptr nonnull %unbound.i70)
-  %253 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i70, ptr nonnull readonly %shape, ptr null)
-  call void @llvm.lifetime.end.p0(i64 704, ptr nonnull %unbound.i70)
+  call void @llvm.lifetime.start.p0(i64 704, ptr nonnull %unbound.i71)
+  %253 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i71, ptr nonnull readonly %shape, ptr null)
+  call void @llvm.lifetime.end.p0(i64 704, ptr nonnull %unbound.i71)
   %254 = getelementptr i8, ptr %0, i64 184
   store i64 %253, ptr %254, align 8
   %255 = call fastcc i64 @"$buffers.host_bytes"(ptr nonnull %shape)
@@ -29050,7 +29074,7 @@ then2:                                            ; preds = %then
   %14 = load ptr, ptr %0, align 8
   %15 = getelementptr i8, ptr %14, i64 68
   %16 = load i32, ptr %15, align 4
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.420", i32 %16)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.421", i32 %16)
   br label %common.ret
 
 common.ret:                                       ; preds = %"$assign_model.exit", %then5, %then2, %then
@@ -29191,7 +29215,7 @@ then2.i.i.i:                                      ; preds = %then.i.i.i
   %86 = load i32, ptr %81, align 4
   %87 = load i32, ptr %66, align 4
   %88 = load i32, ptr %79, align 4
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.421", i32 %85, i32 %86, i32 %87, i32 %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.422", i32 %85, i32 %86, i32 %87, i32 %88)
   br label %"$Cursor.matrix.exit.i"
 
 merge.i.i:                                        ; preds = %"$Layout.local_vocab_size.exit.i"
@@ -29279,7 +29303,7 @@ then2.i.i68.i:                                    ; preds = %then.i.i66.i
   %131 = load i32, ptr %127, align 4
   %132 = load i32, ptr %112, align 4
   %133 = load i32, ptr %125, align 4
-  %134 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.421", i32 %130, i32 %131, i32 %132, i32 %133)
+  %134 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.422", i32 %130, i32 %131, i32 %132, i32 %133)
   br label %"$Cursor.matrix.exit72.i"
 
 merge.i69.i:                                      ; preds = %"$WeightTypes.head.exit.i"
@@ -29438,7 +29462,7 @@ then2.i.i83.i:                                    ; preds = %then.i.i81.i
   %230 = load i32, ptr %226, align 4
   %231 = load i32, ptr %212, align 4
   %232 = load i32, ptr %228, align 4
-  %233 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.421", i32 %229, i32 %230, i32 %231, i32 %232)
+  %233 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.422", i32 %229, i32 %230, i32 %231, i32 %232)
   br label %"$Cursor.matrix.exit87.i"
 
 merge.i84.i:                                      ; preds = %merge.i.i.i
@@ -29523,7 +29547,7 @@ then2.i.i.i.i.i:                                  ; preds = %then.i.i.i.i.i
   %274 = load i32, ptr %270, align 4
   %275 = load i32, ptr %257, align 4
   %276 = load i32, ptr %272, align 4
-  %277 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.421", i32 %273, i32 %274, i32 %275, i32 %276)
+  %277 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.422", i32 %273, i32 %274, i32 %275, i32 %276)
   br label %"$assign_attention.exit.i.i"
 
 merge.i.i.i.i:                                    ; preds = %merge1.i.i.i
@@ -29630,7 +29654,7 @@ then2.i.i.i48.i.i:                                ; preds = %then.i.i.i46.i.i
   %328 = load i32, ptr %324, align 4
   %329 = load i32, ptr %312, align 4
   %330 = load i32, ptr %326, align 4
-  %331 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.421", i32 %327, i32 %328, i32 %329, i32 %330)
+  %331 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.422", i32 %327, i32 %328, i32 %329, i32 %330)
   br label %"$Cursor.matrix.exit.i49.i.i"
 
 merge.i38.i.i.i:                                  ; preds = %"$Layout.num_local_experts.exit.i.i.i"
@@ -29711,7 +29735,7 @@ then2.i.i43.i.i.i:                                ; preds = %then.i.i41.i.i.i
   %377 = load i32, ptr %373, align 4
   %378 = load i32, ptr %358, align 4
   %379 = load i32, ptr %375, align 4
-  %380 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.421", i32 %376, i32 %377, i32 %378, i32 %379)
+  %380 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.422", i32 %376, i32 %377, i32 %378, i32 %379)
   br label %then5
 
 merge.i44.i.i.i:                                  ; preds = %merge.i51.i.i
@@ -29779,7 +29803,7 @@ then2.i.i50.i.i.i:                                ; preds = %then.i.i48.i.i.i
   %417 = load i32, ptr %413, align 4
   %418 = load i32, ptr %399, align 4
   %419 = load i32, ptr %415, align 4
-  %420 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.421", i32 %416, i32 %417, i32 %418, i32 %419)
+  %420 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.422", i32 %416, i32 %417, i32 %418, i32 %419)
   br label %then5
 
 merge.i51.i.i.i:                                  ; preds = %merge2.i.i.i
@@ -29870,7 +29894,7 @@ then2.i.i.i27:                                    ; preds = %then.i.i.i25
   %466 = load i32, ptr %462, align 4
   %467 = load i32, ptr %448, align 4
   %468 = load i32, ptr %464, align 4
-  %469 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.421", i32 %465, i32 %466, i32 %467, i32 %468)
+  %469 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.422", i32 %465, i32 %466, i32 %467, i32 %468)
   br label %"$assign_mlp.exit.thread"
 
 merge.i.i30:                                      ; preds = %"$assign_layer.exit.i"
@@ -29938,7 +29962,7 @@ then2.i.i16.i:                                    ; preds = %then.i.i14.i
   %501 = load i32, ptr %497, align 4
   %502 = load i32, ptr %485, align 4
   %503 = load i32, ptr %499, align 4
-  %504 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.421", i32 %500, i32 %501, i32 %502, i32 %503)
+  %504 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.422", i32 %500, i32 %501, i32 %502, i32 %503)
   br label %"$assign_mlp.exit"
 
 merge.i17.i:                                      ; preds = %merge.i31
@@ -30019,7 +30043,7 @@ switch.hole_check:                                ; preds = %entry
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %12 = zext nneg i32 %9 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.681", i64 0, i64 %12
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.682", i64 0, i64 %12
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$dtypes.bytes.exit"
 
@@ -31010,7 +31034,7 @@ then7:                                            ; preds = %"$Plan.num_sharing.
   call void @llvm.lifetime.start.p0(i64 512, ptr nonnull %reason.i)
   %40 = getelementptr i8, ptr %0, i64 52
   %41 = load i32, ptr %40, align 4
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.426", i64 %num_pages.0, i32 %35, i32 %41, i32 %26)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.427", i64 %num_pages.0, i32 %35, i32 %41, i32 %26)
   %43 = getelementptr i8, ptr %0, i64 292
   store i8 0, ptr %43, align 1
   %44 = getelementptr i8, ptr %0, i64 293
@@ -31026,7 +31050,7 @@ then10:                                           ; preds = %else8
   %47 = getelementptr i8, ptr %0, i64 292
   store i8 0, ptr %47, align 1
   %48 = getelementptr i8, ptr %0, i64 293
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %48, ptr noundef nonnull align 1 dereferenceable(52) @"$string.427", i64 52, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %48, ptr noundef nonnull align 1 dereferenceable(52) @"$string.428", i64 52, i1 false)
   br label %merge6
 
 else11:                                           ; preds = %else8
@@ -31060,7 +31084,7 @@ then.i22.i:                                       ; preds = %then12
   %63 = mul i64 %19, %27
   %64 = mul i64 %63, %common.ret.op.i21.i
   %65 = add i64 %64, %fixed.0.i28.i
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i53, i64 512, ptr nonnull @"$string.428", i64 %60, i64 %59, i64 %27, i64 %61, i32 %62, i32 %26, i64 %65, i64 %2)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i53, i64 512, ptr nonnull @"$string.429", i64 %60, i64 %59, i64 %27, i64 %61, i32 %62, i32 %26, i64 %65, i64 %2)
   %67 = getelementptr i8, ptr %0, i64 292
   store i8 0, ptr %67, align 1
   %68 = getelementptr i8, ptr %0, i64 293
@@ -31100,7 +31124,7 @@ then.i22.i61:                                     ; preds = %then14
   %85 = mul i64 %num_pages.1, %19
   %86 = mul i64 %85, %common.ret.op.i21.i58
   %87 = add i64 %86, %fixed.0.i28.i57
-  %88 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i54, i64 512, ptr nonnull @"$string.428", i64 %82, i64 %81, i64 %num_pages.1, i64 %83, i32 %84, i32 %26, i64 %87, i64 %2)
+  %88 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i54, i64 512, ptr nonnull @"$string.429", i64 %82, i64 %81, i64 %num_pages.1, i64 %83, i32 %84, i32 %26, i64 %87, i64 %2)
   %89 = getelementptr i8, ptr %0, i64 292
   store i8 0, ptr %89, align 1
   %90 = getelementptr i8, ptr %0, i64 293
@@ -31370,7 +31394,7 @@ whilebody.i.i:                                    ; preds = %whilebody.i.i, %whi
   br i1 %or.cond.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %"$Turnstile.enter.exit.i"
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.482", i32 %1, i32 %.pre.i)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.483", i32 %1, i32 %.pre.i)
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$Turnstile.enter.exit.i"
@@ -31530,7 +31554,7 @@ forbody.i.i.i.i.i:                                ; preds = %forbody.i.i.i.i.i.p
   br i1 %136, label %then5.i.i.i.i, label %merge4.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %"$Scheduler.count_references.exit.i.i.i.i"
-  %137 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.483", i32 %1, i64 %.lcssa27)
+  %137 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.484", i32 %1, i64 %.lcssa27)
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge4.i.i.i.i:                                   ; preds = %"$Scheduler.count_references.exit.i.i.i.i", %merge.i.i.i.i
@@ -31640,7 +31664,7 @@ merge1.i.i.i.i.i.i:                               ; preds = %merge1.i.i.i.i.i.i.
   br label %merge12.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %and.rhs.i.i.i.i.i, %"$power_above.exit.i.i.i.i.i"
-  %185 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.484", i64 %144)
+  %185 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.485", i64 %144)
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge12.i.i.i.i:                                  ; preds = %merge1.i.i.i.i.i.i, %merge4.i.i.i.i
@@ -31689,7 +31713,7 @@ forbody.i57.i.i.i.i:                              ; preds = %forcond.i.i.i.i.i, 
 
 then.i59.i.i.i.i:                                 ; preds = %forbody.i57.i.i.i.i
   %208 = load i64, ptr %201, align 8
-  %209 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.485", i32 %1, i64 %208, i32 %206)
+  %209 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.486", i32 %1, i64 %208, i32 %206)
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 then.i.i.i:                                       ; preds = %and.lhs.true.i.i.i
@@ -31744,7 +31768,7 @@ and.lhs.true.i41.i.i:                             ; preds = %whilebody.i.i.i
   br i1 %.not.i5.i, label %then2.i.i, label %merge1.i.i
 
 then2.i.i:                                        ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
-  %232 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.486", i32 %231, i32 %1)
+  %232 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.487", i32 %231, i32 %1)
   br label %"$Loop.resize_pool.exit"
 
 merge1.i.i:                                       ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
@@ -33014,7 +33038,7 @@ then:                                             ; preds = %forbody
 
 "$Loop.save.exit.thread":                         ; preds = %then
   %34 = load i64, ptr %27, align 8
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.487", i64 %29, i64 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.488", i64 %29, i64 %34)
   br label %then3
 
 "$Loop.save.exit":                                ; preds = %then
@@ -33413,7 +33437,7 @@ then2:                                            ; preds = %then
   %29 = load ptr, ptr %21, align 8
   call void %28(ptr %29, ptr nonnull %cause.i)
   %30 = load i32, ptr %0, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.488", i32 %30, ptr nonnull %cause.i)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.489", i32 %30, ptr nonnull %cause.i)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i)
   br label %common.ret
 
@@ -33433,7 +33457,7 @@ then6:                                            ; preds = %else
   %38 = load ptr, ptr %21, align 8
   call void %37(ptr %38, ptr nonnull %cause.i36)
   %39 = load i32, ptr %0, align 4
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.489", i32 %39, ptr nonnull %cause.i36)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.490", i32 %39, ptr nonnull %cause.i36)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i36)
   br label %common.ret
 
@@ -33457,7 +33481,7 @@ then11:                                           ; preds = %merge
   %51 = load ptr, ptr %45, align 8
   call void %50(ptr %51, ptr nonnull %cause.i37)
   %52 = load i32, ptr %0, align 4
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.490", i32 %52, ptr nonnull %cause.i37)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.491", i32 %52, ptr nonnull %cause.i37)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i37)
   br label %common.ret
 }
@@ -33517,7 +33541,7 @@ then5:                                            ; preds = %then2
   %30 = load ptr, ptr %18, align 8
   call void %29(ptr %30, ptr nonnull %cause.i)
   %31 = load i32, ptr %0, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.491", i32 %31, ptr nonnull %cause.i)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.492", i32 %31, ptr nonnull %cause.i)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i)
   br label %common.ret
 
@@ -33545,7 +33569,7 @@ then10:                                           ; preds = %merge1
   %46 = load ptr, ptr %40, align 8
   call void %45(ptr %46, ptr nonnull %cause.i31)
   %47 = load i32, ptr %0, align 4
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.469", i32 %47, ptr nonnull %cause.i31)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.470", i32 %47, ptr nonnull %cause.i31)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i31)
   br label %common.ret
 }
@@ -33579,7 +33603,7 @@ then:                                             ; preds = %entry
   %14 = load ptr, ptr %8, align 8
   call void %13(ptr %14, ptr nonnull %cause.i)
   %15 = load i32, ptr %0, align 4
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.492", i32 %15, ptr nonnull %cause.i)
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.493", i32 %15, ptr nonnull %cause.i)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i)
   br label %common.ret
 }
@@ -33647,7 +33671,7 @@ then.i.i.i:                                       ; preds = %"$status.clear.exit
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.493", i64 20, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.494", i64 20, i1 false)
   br label %"$Loop.submit.exit"
 
 merge.i.i.i:                                      ; preds = %"$status.clear.exit.i"
@@ -33659,7 +33683,7 @@ then5.i.i.i:                                      ; preds = %merge.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then9.i.i.i
 
 then9.i.i.i:                                      ; preds = %then5.i.i.i
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.494", i32 %24, i32 144)
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.495", i32 %24, i32 144)
   br label %"$Loop.submit.exit"
 
 merge4.i.i.i:                                     ; preds = %merge.i.i.i
@@ -33681,7 +33705,7 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %then2.i.i.i.i
-  %34 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.498", i32 %32)
+  %34 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.499", i32 %32)
   br label %"$Loop.submit.exit"
 
 merge1.i.i.i.i:                                   ; preds = %merge.i.i.i.i
@@ -33694,7 +33718,7 @@ then9.i.i.i.i:                                    ; preds = %merge1.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then13.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %then9.i.i.i.i
-  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.499", i32 %36, i32 %32)
+  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.500", i32 %36, i32 %32)
   br label %"$Loop.submit.exit"
 
 merge8.i.i.i.i:                                   ; preds = %merge1.i.i.i.i
@@ -33707,7 +33731,7 @@ then17.i.i.i.i:                                   ; preds = %merge8.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then21.i.i.i.i
 
 then21.i.i.i.i:                                   ; preds = %then17.i.i.i.i
-  %41 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.500", i64 %39)
+  %41 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.501", i64 %39)
   br label %"$Loop.submit.exit"
 
 merge16.i.i.i.i:                                  ; preds = %merge8.i.i.i.i
@@ -33720,7 +33744,7 @@ then25.i.i.i.i:                                   ; preds = %merge16.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then29.i.i.i.i
 
 then29.i.i.i.i:                                   ; preds = %then25.i.i.i.i
-  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.501", i32 %43)
+  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.502", i32 %43)
   br label %"$Loop.submit.exit"
 
 merge24.i.i.i.i:                                  ; preds = %merge16.i.i.i.i
@@ -33737,7 +33761,7 @@ and.lhs.true.i.i.i.i:                             ; preds = %merge24.i.i.i.i
   br i1 %48, label %then33.i.i.i.i, label %merge32.i.i.i.i
 
 then37.i.i.i.i:                                   ; preds = %then33.i.i.i.i
-  %49 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.502", i32 %43, i32 %12)
+  %49 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.503", i32 %43, i32 %12)
   br label %"$Loop.submit.exit"
 
 merge32.i.i.i.i:                                  ; preds = %and.lhs.true.i.i.i.i, %merge24.i.i.i.i
@@ -33756,7 +33780,7 @@ then.i.i.i.i.i:                                   ; preds = %merge32.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i.i.i.i
 
 then2.i.i.i.i.i:                                  ; preds = %then.i.i.i.i.i
-  %58 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.503", i32 %56, i32 %18, i32 %20)
+  %58 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.504", i32 %56, i32 %18, i32 %20)
   br label %"$Loop.submit.exit"
 
 merge12.i.i.i:                                    ; preds = %merge32.i.i.i.i
@@ -33775,7 +33799,7 @@ then22.i.i.i:                                     ; preds = %merge17.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then26.i.i.i
 
 then26.i.i.i:                                     ; preds = %then22.i.i.i
-  %64 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.514", i32 %62)
+  %64 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.515", i32 %62)
   br label %"$Loop.submit.exit"
 
 merge21.i.i.i:                                    ; preds = %merge17.i.i.i
@@ -33797,7 +33821,7 @@ then.i.i.i.i:                                     ; preds = %merge21.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i84.i.i.i
 
 then2.i84.i.i.i:                                  ; preds = %then.i.i.i.i
-  %69 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.6", ptr nonnull @"$string.515", i32 %62)
+  %69 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.6", ptr nonnull @"$string.516", i32 %62)
   br label %"$Loop.submit.exit"
 
 forbody.i.i.i.i:                                  ; preds = %merge5.i.i.i.i, %forbody.preheader.i.i.i.i
@@ -33814,7 +33838,7 @@ then6.i.i.i.i:                                    ; preds = %forbody.i.i.i.i
 
 then10.i.i.i.i:                                   ; preds = %then6.i.i.i.i
   %73 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
-  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.7", ptr nonnull @"$string.515", i32 %73, i32 %71, i32 %12)
+  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.7", ptr nonnull @"$string.516", i32 %73, i32 %71, i32 %12)
   br label %"$Loop.submit.exit"
 
 merge5.i.i.i.i:                                   ; preds = %forbody.i.i.i.i
@@ -34171,7 +34195,7 @@ and.lhs.true.i.i.i.i.i:                           ; preds = %forcond.i.i.i38.i.i
   %220 = load i64, ptr %204, align 8
   %.not.i.i.i.i31.i.i.i = icmp slt i64 %220, %219
   %.pre.i.i.i.i.i.i = load ptr, ptr %202, align 8
-  br i1 %.not.i.i.i.i31.i.i.i, label %merge.i.i.i.i32.i.i.i, label %"$Vector.push.526.exit.thread.i.i.i.i.i"
+  br i1 %.not.i.i.i.i31.i.i.i, label %merge.i.i.i.i32.i.i.i, label %"$Vector.push.527.exit.thread.i.i.i.i.i"
 
 merge.i.i.i.i32.i.i.i:                            ; preds = %and.lhs.true.i.i.i.i.i
   %221 = shl i64 %220, 1
@@ -34186,9 +34210,9 @@ merge7.i.i.i.i35.i.i.i:                           ; preds = %merge.i.i.i.i32.i.i
   store ptr %223, ptr %202, align 8
   store i64 %spec.store.select.i.i.i.i34.i.i.i, ptr %204, align 8
   %.pre10.i.i.i36.i.i.i = load i64, ptr %203, align 8
-  br label %"$Vector.push.526.exit.thread.i.i.i.i.i"
+  br label %"$Vector.push.527.exit.thread.i.i.i.i.i"
 
-"$Vector.push.526.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i35.i.i.i, %and.lhs.true.i.i.i.i.i
+"$Vector.push.527.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i35.i.i.i, %and.lhs.true.i.i.i.i.i
   %225 = phi i64 [ %.pre10.i.i.i36.i.i.i, %merge7.i.i.i.i35.i.i.i ], [ %218, %and.lhs.true.i.i.i.i.i ]
   %226 = phi ptr [ %223, %merge7.i.i.i.i35.i.i.i ], [ %.pre.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i ]
   %227 = getelementptr %88, ptr %226, i64 %225
@@ -34198,7 +34222,7 @@ merge7.i.i.i.i35.i.i.i:                           ; preds = %merge.i.i.i.i32.i.i
   store i64 %229, ptr %203, align 8
   br label %merge1.i.i.i.i.i
 
-merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.526.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i41.i.i.i", %forbody.lr.ph.i.i.i37.i.i.i
+merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.527.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i41.i.i.i", %forbody.lr.ph.i.i.i37.i.i.i
   %230 = add nuw nsw i64 %i.045.i.i.i.i.i, 1
   %exitcond.not.i.i.i.i.i = icmp eq i64 %230, %198
   br i1 %exitcond.not.i.i.i.i.i, label %merge.i13.i.i.i.i, label %forbody.i.i.i.i.i
@@ -34344,7 +34368,7 @@ merge4.i.i:                                       ; preds = %then5.i.i, %merge.i
 
 then8.i.i:                                        ; preds = %merge4.i.i
   %293 = load i32, ptr %28, align 4
-  %294 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.528", i32 %293)
+  %294 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.529", i32 %293)
   br label %"$Loop.submit.exit"
 
 merge1.i.i:                                       ; preds = %merge6.i.i.i.i.i, %merge.i13.i.i.i.i, %merge.i29.i.i.i
@@ -34359,7 +34383,7 @@ then12.i.i:                                       ; preds = %merge1.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then16.i.i
 
 then16.i.i:                                       ; preds = %then12.i.i
-  %299 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.529", i64 %296, i32 %16)
+  %299 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.530", i64 %296, i32 %16)
   br label %"$Loop.submit.exit"
 
 merge.i:                                          ; preds = %merge1.i.i
@@ -34393,7 +34417,7 @@ then.i59.i.i:                                     ; preds = %merge.i29.i
   br i1 %.not.i.i, label %then6.i, label %then2.i61.i.i
 
 then2.i61.i.i:                                    ; preds = %then.i59.i.i
-  %313 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.503", i32 %311, i32 %306, i32 %307)
+  %313 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.504", i32 %311, i32 %306, i32 %307)
   br label %then6.i
 
 merge2.i.i:                                       ; preds = %merge.i29.i
@@ -34422,7 +34446,7 @@ or.lhs.false.i.i.i:                               ; preds = %merge2.i.i
   br i1 %.not12.i.i.i, label %merge7.i.i, label %then.i63.i.i
 
 then2.i64.i.i:                                    ; preds = %then.i63.i.i
-  %328 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.530", i64 %319, i32 %321)
+  %328 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.531", i64 %319, i32 %321)
   br label %then6.i
 
 merge7.i.i:                                       ; preds = %or.lhs.false.i.i.i
@@ -34454,7 +34478,7 @@ then2.i68.i.i:                                    ; preds = %merge.i.i32.i
   br i1 %.not.i.i, label %then6.i, label %then5.i.i33.i
 
 then5.i.i33.i:                                    ; preds = %then2.i68.i.i
-  %343 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.531", i32 %334)
+  %343 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.532", i32 %334)
   br label %then6.i
 
 merge11.i30.i:                                    ; preds = %merge.i.i32.i, %then12.i31.i, %merge7.i.i
@@ -34479,7 +34503,7 @@ then2.i71.i.i:                                    ; preds = %merge.i69.i.i
 
 then5.i73.i.i:                                    ; preds = %then2.i71.i.i
   %352 = call ptr @strerror(i32 %350)
-  %353 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.535", ptr %352)
+  %353 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.536", ptr %352)
   br label %"$Loop.start.exit.i.i"
 
 merge1.i.i.i:                                     ; preds = %merge.i69.i.i
@@ -34553,7 +34577,7 @@ then:                                             ; preds = %entry
   br i1 %.not26, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.495", i32 %1)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.496", i32 %1)
   br label %common.ret
 
 common.ret:                                       ; preds = %merge5.i, %then10.i, %then6.i, %then2.i, %then.i, %then9, %then5, %then2, %then
@@ -34571,7 +34595,7 @@ then5:                                            ; preds = %merge
   br i1 %.not, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.496", i32 %1, i32 %7)
+  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.497", i32 %1, i32 %7)
   br label %common.ret
 
 merge4:                                           ; preds = %merge
@@ -34588,7 +34612,7 @@ then.i:                                           ; preds = %merge4
   br i1 %.not31.i, label %common.ret, label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.6", ptr nonnull @"$string.497", i32 %1)
+  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.6", ptr nonnull @"$string.498", i32 %1)
   br label %common.ret
 
 forbody.i:                                        ; preds = %merge5.i, %forbody.preheader.i
@@ -34606,7 +34630,7 @@ then6.i:                                          ; preds = %forbody.i
 
 then10.i:                                         ; preds = %then6.i
   %16 = trunc nuw nsw i64 %indvars.iv.i to i32
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.7", ptr nonnull @"$string.497", i32 %16, i32 %14, i32 %10)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.7", ptr nonnull @"$string.498", i32 %16, i32 %14, i32 %10)
   br label %common.ret
 
 merge5.i:                                         ; preds = %forbody.i
@@ -34631,7 +34655,7 @@ then:                                             ; preds = %entry
 
 then2:                                            ; preds = %then
   %6 = fpext float %2 to double
-  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.504", double %6)
+  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.505", double %6)
   br label %common.ret
 
 common.ret:                                       ; preds = %then.i, %common.ret.sink.split.i, %common.ret.sink.split.i103, %then.i101, %merge38, %then51, %then47, %then43, %then39, %then35, %then31, %then27, %then22, %then18, %then14, %then2, %then
@@ -34652,7 +34676,7 @@ then.i:                                           ; preds = %merge
 
 common.ret.sink.split.i:                          ; preds = %then.i
   %11 = fpext float %9 to double
-  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.505", ptr nonnull @"$string.507", double %11, double 0.000000e+00)
+  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.506", ptr nonnull @"$string.508", double %11, double 0.000000e+00)
   br label %common.ret
 
 merge4:                                           ; preds = %merge
@@ -34677,7 +34701,7 @@ and.lhs.true.i104:                                ; preds = %merge4
 
 common.ret.sink.split.i103:                       ; preds = %then.i101
   %18 = fpext float %14 to double
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.506", ptr nonnull @"$string.508", double %18, double 0.000000e+00)
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.507", ptr nonnull @"$string.509", double %18, double 0.000000e+00)
   br label %common.ret
 
 merge9:                                           ; preds = %and.lhs.true.i104, %or.rhs.i99
@@ -34691,7 +34715,7 @@ then14:                                           ; preds = %merge9
   br i1 %.not98, label %common.ret, label %then18
 
 then18:                                           ; preds = %then14
-  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.509", i32 %21)
+  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.510", i32 %21)
   br label %common.ret
 
 merge13:                                          ; preds = %merge9
@@ -34709,7 +34733,7 @@ then22:                                           ; preds = %merge13
 
 then27:                                           ; preds = %then22
   %29 = fpext float %25 to double
-  %30 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.510", double %29)
+  %30 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.511", double %29)
   br label %common.ret
 
 merge21:                                          ; preds = %merge13
@@ -34725,7 +34749,7 @@ then31:                                           ; preds = %merge21
 
 then35:                                           ; preds = %then31
   %35 = fpext float %32 to double
-  %36 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.511", double %35)
+  %36 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.512", double %35)
   br label %common.ret
 
 merge30:                                          ; preds = %merge21
@@ -34741,7 +34765,7 @@ then39:                                           ; preds = %merge30
 
 then43:                                           ; preds = %then39
   %41 = fpext float %38 to double
-  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.512", double %41)
+  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.513", double %41)
   br label %common.ret
 
 merge38:                                          ; preds = %merge30
@@ -34756,7 +34780,7 @@ then47:                                           ; preds = %merge38
   br i1 %.not97, label %common.ret, label %then51
 
 then51:                                           ; preds = %then47
-  %46 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.513", i32 %44, i32 20)
+  %46 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.514", i32 %44, i32 20)
   br label %common.ret
 }
 
@@ -34773,7 +34797,7 @@ then:                                             ; preds = %entry
   br i1 %.not66, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.516", i32 %4, i32 1024)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.517", i32 %4, i32 1024)
   br label %common.ret
 
 common.ret:                                       ; preds = %merge5.i, %then10.i, %then6.i, %then2.i, %then.i, %forcond.preheader.i, %then30, %then26, %then21, %then17, %then13, %then9, %merge, %then2, %then
@@ -34796,7 +34820,7 @@ then9:                                            ; preds = %merge4
 
 then13:                                           ; preds = %then9
   %10 = add nuw nsw i32 %4, 1
-  %11 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.517", i32 %10)
+  %11 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.518", i32 %10)
   br label %common.ret
 
 merge8:                                           ; preds = %merge4
@@ -34813,7 +34837,7 @@ then17:                                           ; preds = %merge8
   br i1 %.not64, label %common.ret, label %then21
 
 then21:                                           ; preds = %then17
-  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.518", i32 %12)
+  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.519", i32 %12)
   br label %common.ret
 
 forcond:                                          ; preds = %forcond.preheader, %forbody
@@ -34836,7 +34860,7 @@ then26:                                           ; preds = %forbody
 
 then30:                                           ; preds = %then26
   %19 = trunc nuw nsw i64 %indvars.iv to i32
-  %20 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.519", i32 %19, i32 %17)
+  %20 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.520", i32 %19, i32 %17)
   br label %common.ret
 
 merge24:                                          ; preds = %forcond
@@ -34862,7 +34886,7 @@ then.i:                                           ; preds = %merge24
   br i1 %.not31.i, label %common.ret, label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.6", ptr nonnull @"$string.520", i32 %24)
+  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.6", ptr nonnull @"$string.521", i32 %24)
   br label %common.ret
 
 forbody.i:                                        ; preds = %merge5.i, %forbody.preheader.i
@@ -34880,7 +34904,7 @@ then6.i:                                          ; preds = %forbody.i
 
 then10.i:                                         ; preds = %then6.i
   %32 = trunc nuw nsw i64 %indvars.iv.i to i32
-  %33 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.7", ptr nonnull @"$string.520", i32 %32, i32 %30, i32 %25)
+  %33 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.7", ptr nonnull @"$string.521", i32 %32, i32 %30, i32 %25)
   br label %common.ret
 
 merge5.i:                                         ; preds = %forbody.i
@@ -34907,7 +34931,7 @@ then:                                             ; preds = %entry
   br i1 %.not77, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.521", i32 %7, i32 %5)
+  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.522", i32 %7, i32 %5)
   br label %common.ret
 
 common.ret:                                       ; preds = %merge27, %forcond.preheader.i, %then10.i, %then6.i, %then2.i, %then.i, %then33, %then29, %then22, %then18, %then13, %then9, %then2, %then
@@ -34935,7 +34959,7 @@ then.i:                                           ; preds = %merge
   br i1 %.not31.i, label %common.ret, label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.6", ptr nonnull @"$string.522", i32 %7)
+  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.6", ptr nonnull @"$string.523", i32 %7)
   br label %common.ret
 
 forbody.i:                                        ; preds = %merge5.i, %forbody.preheader.i
@@ -34953,7 +34977,7 @@ then6.i:                                          ; preds = %forbody.i
 
 then10.i:                                         ; preds = %then6.i
   %20 = trunc nuw nsw i64 %indvars.iv.i to i32
-  %21 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.7", ptr nonnull @"$string.522", i32 %20, i32 %18, i32 %13)
+  %21 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.7", ptr nonnull @"$string.523", i32 %20, i32 %18, i32 %13)
   br label %common.ret
 
 merge5.i:                                         ; preds = %forbody.i
@@ -34972,7 +34996,7 @@ and.lhs.true:                                     ; preds = %merge5.i
   br i1 %24, label %then9, label %forbody.lr.ph
 
 then13:                                           ; preds = %then9
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.523", i32 %7)
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.524", i32 %7)
   br label %common.ret
 
 forbody.lr.ph:                                    ; preds = %and.lhs.true
@@ -35005,7 +35029,7 @@ then18:                                           ; preds = %forbody
 then22:                                           ; preds = %then18
   %34 = trunc nuw nsw i64 %indvars.iv98 to i32
   %35 = fpext float %29 to double
-  %36 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.524", i32 %34, double %35)
+  %36 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.525", i32 %34, double %35)
   br label %common.ret
 
 forcond25:                                        ; preds = %forbody26
@@ -35026,7 +35050,7 @@ then29:                                           ; preds = %forbody26
 
 then33:                                           ; preds = %then29
   %40 = trunc nuw nsw i64 %indvars.iv98 to i32
-  %41 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.525", i32 %40, i32 %33)
+  %41 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.526", i32 %40, i32 %33)
   br label %common.ret
 
 merge27:                                          ; preds = %forcond25, %forcond25.preheader
@@ -38078,7 +38102,7 @@ then.i.i.i34.i.i:                                 ; preds = %"$Scheduler.capture
   %.val3.i.i.i.i.i.i = load i32, ptr %1479, align 4
   %1508 = trunc i64 %1506 to i32
   %1509 = sub i32 %1508, %.val3.i.i.i.i.i.i
-  %1510 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %text.i.i.i.i.i.i, i64 256, ptr nonnull @"$string.533", i64 %1507, i32 %1509)
+  %1510 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %text.i.i.i.i.i.i, i64 256, ptr nonnull @"$string.534", i64 %1507, i32 %1509)
   %1511 = load ptr, ptr %30, align 8
   %1512 = load i64, ptr %31, align 8
   %1513 = getelementptr %21, ptr %1511, i64 %1512
@@ -39609,7 +39633,7 @@ switch.hole_check:                                ; preds = %merge
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %77 = zext nneg i32 %68 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.681", i64 0, i64 %77
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.682", i64 0, i64 %77
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$Engine.describe.exit"
 
@@ -39743,7 +39767,7 @@ entry:
   br i1 %.not, label %merge, label %then
 
 then:                                             ; preds = %entry
-  %16 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.567", ptr nonnull %message)
+  %16 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.568", ptr nonnull %message)
   br label %merge
 
 merge:                                            ; preds = %entry, %then
@@ -39765,7 +39789,7 @@ then:                                             ; preds = %entry
   br i1 %.not33, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.542", i64 49, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.543", i64 49, i1 false)
   br label %common.ret
 
 common.ret:                                       ; preds = %then9, %then5, %then2, %then, %merge12, %then13
@@ -39787,7 +39811,7 @@ then5:                                            ; preds = %merge
   br i1 %.not32, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.543", i64 30, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.544", i64 30, i1 false)
   br label %common.ret
 
 merge4:                                           ; preds = %merge
@@ -39937,7 +39961,7 @@ then2.i.i.i:                                      ; preds = %merge.i20.i.i
   %63 = getelementptr i8, ptr %62, i64 8
   %64 = load ptr, ptr %63, align 8
   %65 = getelementptr i8, ptr %6, i64 5317
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.544", ptr %64, ptr %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.545", ptr %64, ptr %65)
   br label %then13
 
 merge12.i:                                        ; preds = %merge2.i.i
@@ -40044,7 +40068,7 @@ forbody.preheader.new:                            ; preds = %forbody.preheader
   br label %forbody
 
 then4:                                            ; preds = %then
-  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.545", i32 %2)
+  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.546", i32 %2)
   br label %common.ret
 
 common.ret:                                       ; preds = %merge5.i, %then10.i, %then6.i, %then3.i, %then.i, %merge11, %merge7, %merge6, %then4, %then
@@ -40132,7 +40156,7 @@ then.i:                                           ; preds = %forbody.i
 
 then3.i:                                          ; preds = %then.i
   %60 = trunc nuw nsw i64 %indvars.iv.i to i32
-  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.546", i32 %60)
+  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.547", i32 %60)
   br label %common.ret
 
 merge1.i:                                         ; preds = %forbody.i
@@ -40153,7 +40177,7 @@ then6.i:                                          ; preds = %merge1.i
 
 then10.i:                                         ; preds = %then6.i
   %67 = tail call ptr @strerror(i32 %66)
-  %68 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.547", i32 %63, ptr %67)
+  %68 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.548", i32 %63, ptr %67)
   br label %common.ret
 
 merge5.i:                                         ; preds = %merge1.i
@@ -40407,7 +40431,7 @@ then3.i:                                          ; preds = %merge.i
   %43 = load ptr, ptr %21, align 8
   call void %42(ptr %43, ptr nonnull %cause.i.i)
   %44 = load i32, ptr %0, align 4
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.550", i32 %44, ptr nonnull %cause.i.i)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.551", i32 %44, ptr nonnull %cause.i.i)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i)
   br label %"$bind_buffers.exit.thread"
 
@@ -40437,7 +40461,7 @@ then11.i:                                         ; preds = %then7.i
   %59 = load ptr, ptr %21, align 8
   call void %58(ptr %59, ptr nonnull %cause.i52.i)
   %60 = load i32, ptr %0, align 4
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.551", i32 %60, ptr nonnull %cause.i52.i)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.552", i32 %60, ptr nonnull %cause.i52.i)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i52.i)
   br label %"$bind_buffers.exit.thread"
 
@@ -40531,7 +40555,7 @@ merge2:                                           ; preds = %"$bind_buffers.exit
   %107 = load ptr, ptr %21, align 8
   call void %106(ptr %107, ptr nonnull %cause.i.i35)
   %108 = load i32, ptr %0, align 4
-  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.552", i32 %108, ptr nonnull %cause.i.i35)
+  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.553", i32 %108, ptr nonnull %cause.i.i35)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i35)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i)
   br label %common.ret
@@ -40985,7 +41009,7 @@ forbody.lr.ph.i.i.i.i.i:                          ; preds = %"$Layout.num_local_
   %wide.trip.count.i.i.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i.i.i to i64
   br label %forbody.i.i.i.i.i
 
-forcond.i.i.i.i.i:                                ; preds = %"$anon (./terra/weights_place.t:164).555.exit.i.i.i.i.i"
+forcond.i.i.i.i.i:                                ; preds = %"$anon (./terra/weights_place.t:164).556.exit.i.i.i.i.i"
   %indvars.iv.next.i.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i.i, 1
   %exitcond.not.i.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i.i, %wide.trip.count.i.i.i.i.i
   br i1 %exitcond.not.i.i.i.i.i, label %merge6.i.i.i.loopexit.i, label %forbody.i.i.i.i.i
@@ -41066,9 +41090,9 @@ merge.i.i.i.i.i.i:                                ; preds = %"$Layout.experts_be
   %285 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.245", ptr nonnull %part.i19.i.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i.i.i)
   %.not18.i.i.i.i.i.i = icmp eq i32 %285, 0
-  br i1 %.not18.i.i.i.i.i.i, label %"$anon (./terra/weights_place.t:164).555.exit.i.i.i.i.i", label %"$place_experts.exit.thread.i.i.i.i"
+  br i1 %.not18.i.i.i.i.i.i, label %"$anon (./terra/weights_place.t:164).556.exit.i.i.i.i.i", label %"$place_experts.exit.thread.i.i.i.i"
 
-"$anon (./terra/weights_place.t:164).555.exit.i.i.i.i.i": ; preds = %merge.i.i.i.i.i.i
+"$anon (./terra/weights_place.t:164).556.exit.i.i.i.i.i": ; preds = %merge.i.i.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i.i.i.i)
   %286 = load i32, ptr %166, align 8
   %287 = load i32, ptr %167, align 4
@@ -41084,8 +41108,8 @@ merge.i.i.i.i.i.i:                                ; preds = %"$Layout.experts_be
   %.not40.i.i.i.i.i = icmp eq i32 %290, 0
   br i1 %.not40.i.i.i.i.i, label %forcond.i.i.i.i.i, label %"$place_experts.exit.thread.i.i.i.i"
 
-"$place_experts.exit.thread.i.i.i.i":             ; preds = %merge1.i.i.i.i.i, %merge1.i.i.i.i, %"$anon (./terra/weights_place.t:164).555.exit.i.i.i.i.i", %merge.i.i.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i.i.i"
-  %common.ret.op.i45.ph.i.i.i.i = phi i32 [ %290, %"$anon (./terra/weights_place.t:164).555.exit.i.i.i.i.i" ], [ %284, %"$Layout.experts_begin.exit.i.i.i.i.i" ], [ %285, %merge.i.i.i.i.i.i ], [ %243, %merge1.i.i.i.i.i ], [ %240, %merge1.i.i.i.i ]
+"$place_experts.exit.thread.i.i.i.i":             ; preds = %merge1.i.i.i.i.i, %merge1.i.i.i.i, %"$anon (./terra/weights_place.t:164).556.exit.i.i.i.i.i", %merge.i.i.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i.i.i"
+  %common.ret.op.i45.ph.i.i.i.i = phi i32 [ %290, %"$anon (./terra/weights_place.t:164).556.exit.i.i.i.i.i" ], [ %284, %"$Layout.experts_begin.exit.i.i.i.i.i" ], [ %285, %merge.i.i.i.i.i.i ], [ %243, %merge1.i.i.i.i.i ], [ %240, %merge1.i.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %gate_up.i.i.i.i.i)
   br label %"$layout.place.exit.thread.i"
@@ -41179,7 +41203,7 @@ merge15.i:                                        ; preds = %merge19.i.i.i, %mer
   br i1 %.not59.i, label %merge20.i, label %then21.i
 
 then21.i:                                         ; preds = %merge15.i
-  call fastcc void @"$forward.describe_failure"(ptr nonnull %0, ptr nonnull @"$string.557", i32 -1, ptr %2)
+  call fastcc void @"$forward.describe_failure"(ptr nonnull %0, ptr nonnull @"$string.558", i32 -1, ptr %2)
   br label %"$place_weights.exit"
 
 merge20.i:                                        ; preds = %merge15.i
@@ -41229,7 +41253,7 @@ then:                                             ; preds = %entry
   %14 = load ptr, ptr %8, align 8
   call void %13(ptr %14, ptr nonnull %cause.i)
   %15 = load i32, ptr %0, align 4
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.548", i32 %15, ptr nonnull %cause.i)
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.549", i32 %15, ptr nonnull %cause.i)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i)
   br label %common.ret
 
@@ -41252,7 +41276,7 @@ then3:                                            ; preds = %merge
   %26 = load ptr, ptr %8, align 8
   call void %25(ptr %26, ptr nonnull %cause.i19)
   %27 = load i32, ptr %0, align 4
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.549", i32 %27, ptr nonnull %cause.i19)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.550", i32 %27, ptr nonnull %cause.i19)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i19)
   br label %common.ret
 }
@@ -41440,7 +41464,7 @@ switch.hole_check:                                ; preds = %merge
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %22 = zext nneg i32 %.val to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.681", i64 0, i64 %22
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.682", i64 0, i64 %22
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$element.exit"
 
@@ -41493,7 +41517,7 @@ switch.hole_check45:                              ; preds = %merge1.i
 
 switch.lookup46:                                  ; preds = %switch.hole_check45
   %40 = zext nneg i32 %.val32.i to i64
-  %switch.gep49 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.681", i64 0, i64 %40
+  %switch.gep49 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.682", i64 0, i64 %40
   %switch.load50 = load i64, ptr %switch.gep49, align 8
   br label %"$element.exit.i"
 
@@ -41540,7 +41564,7 @@ switch.hole_check52:                              ; preds = %merge8.i
 
 switch.lookup53:                                  ; preds = %switch.hole_check52
   %53 = zext nneg i32 %.val.i to i64
-  %switch.gep56 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.681", i64 0, i64 %53
+  %switch.gep56 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.682", i64 0, i64 %53
   %switch.load57 = load i64, ptr %switch.gep56, align 8
   br label %"$element.exit49.i"
 
@@ -41599,7 +41623,7 @@ then.i35:                                         ; preds = %then8
   %80 = load ptr, ptr %0, align 8
   %81 = getelementptr i8, ptr %80, i64 28
   %82 = load i32, ptr %81, align 4
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %71, i64 1024, ptr nonnull @"$string.554", ptr %78, ptr %79, i32 %82, ptr nonnull %cause.i)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %71, i64 1024, ptr nonnull @"$string.555", ptr %78, ptr %79, i32 %82, ptr nonnull %cause.i)
   br label %"$Placer.failed.exit"
 
 "$Placer.failed.exit":                            ; preds = %then8, %then.i35
@@ -41632,7 +41656,7 @@ switch.hole_check59:                              ; preds = %merge7
 
 switch.lookup60:                                  ; preds = %switch.hole_check59
   %96 = zext nneg i32 %93 to i64
-  %switch.gep63 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.681", i64 0, i64 %96
+  %switch.gep63 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.682", i64 0, i64 %96
   %switch.load64 = load i64, ptr %switch.gep63, align 8
   br label %"$dtypes.bytes.exit"
 
@@ -41708,7 +41732,7 @@ then:                                             ; preds = %"$Checkpoint.find.e
 then2:                                            ; preds = %then
   %26 = load ptr, ptr %12, align 8
   %27 = load ptr, ptr %26, align 8
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.553", ptr %27, ptr nonnull %name)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.554", ptr %27, ptr nonnull %name)
   br label %common.ret
 
 common.ret:                                       ; preds = %"$Checkpoint.find.exit", %then2, %then
@@ -41849,7 +41873,7 @@ then.i:                                           ; preds = %then3
   %55 = load ptr, ptr %0, align 8
   %56 = getelementptr i8, ptr %55, i64 28
   %57 = load i32, ptr %56, align 4
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %46, i64 1024, ptr nonnull @"$string.554", ptr %53, ptr %54, i32 %57, ptr nonnull %cause.i)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %46, i64 1024, ptr nonnull @"$string.555", ptr %53, ptr %54, i32 %57, ptr nonnull %cause.i)
   br label %"$Placer.failed.exit"
 
 "$Placer.failed.exit":                            ; preds = %then3, %then.i
@@ -42045,7 +42069,7 @@ then.i.i:                                         ; preds = %merge.i32.i.i, %"$E
 
 then2.i.i:                                        ; preds = %then.i.i
   %83 = load i32, ptr %51, align 4
-  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.559", i32 %83)
+  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.560", i32 %83)
   br label %"$Loop.init.exit"
 
 merge.i.i:                                        ; preds = %"$EventRing.init.exit.i.i"
@@ -42062,7 +42086,7 @@ then9.i.i:                                        ; preds = %then5.i.i
   %87 = call ptr @__errno_location()
   %88 = load i32, ptr %87, align 4
   %89 = call ptr @strerror(i32 %88)
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.560", ptr %89)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.561", ptr %89)
   br label %"$Loop.init.exit"
 
 merge.i:                                          ; preds = %merge.i.i
@@ -42150,7 +42174,7 @@ then.i.i.i:                                       ; preds = %merge.i
   br i1 %.not39.i.i.i, label %"$Loop.init.exit", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.561", i32 %140, i32 %142)
+  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.562", i32 %140, i32 %142)
   br label %"$Loop.init.exit"
 
 merge.i.i26.i:                                    ; preds = %merge.i
@@ -42168,9 +42192,9 @@ then.i.i.i.i:                                     ; preds = %merge.i.i26.i
   br i1 %.not67.i.i.i.i, label %"$Loop.init.exit", label %common.ret.sink.split.i.i.i.i
 
 common.ret.sink.split.i.i.i.i:                    ; preds = %then5.i.i.i.i, %then.i.i.i.i
-  %"$string.563.sink.i.i.i.i" = phi ptr [ @"$string.563", %then5.i.i.i.i ], [ @"$string.562", %then.i.i.i.i ]
+  %"$string.564.sink.i.i.i.i" = phi ptr [ @"$string.564", %then5.i.i.i.i ], [ @"$string.563", %then.i.i.i.i ]
   %common.ret.op.ph.i.i.i.i = phi i32 [ 3, %then5.i.i.i.i ], [ 1, %then.i.i.i.i ]
-  %150 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull %"$string.563.sink.i.i.i.i", i32 %146, i32 %148)
+  %150 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull %"$string.564.sink.i.i.i.i", i32 %146, i32 %148)
   br label %"$Loop.init.exit"
 
 merge.i.i.i.i:                                    ; preds = %merge.i.i26.i
@@ -42496,7 +42520,7 @@ merge7.i.i.i.i.i:                                 ; preds = %merge.i30.i.i.i.i
 and.lhs.true.i.i.i.i:                             ; preds = %merge7.i53.i.i.i, %and.lhs.true2.i.i.i.i
   %.pre-phi.i.i.i = phi i64 [ %.pre60.i.i.i, %merge7.i53.i.i.i ], [ %297, %and.lhs.true2.i.i.i.i ]
   %293 = getelementptr i8, ptr %0, i64 6480
-  %294 = call fastcc zeroext i1 @"$Vector.reserve.558"(ptr %293, i64 %.pre-phi.i.i.i)
+  %294 = call fastcc zeroext i1 @"$Vector.reserve.559"(ptr %293, i64 %.pre-phi.i.i.i)
   br i1 %294, label %"$Scheduler.reserve_lists.exit.i.i.i", label %then9.i.i.i
 
 and.lhs.true2.i.i.i.i:                            ; preds = %merge7.i.i.i.i, %and.lhs.true3.i.i.i.i
@@ -42653,7 +42677,7 @@ merge7.i56.i.i.i.i:                               ; preds = %merge.i53.i.i.i.i
   %354 = getelementptr i8, ptr %0, i64 6528
   %355 = load i32, ptr %chosen.sroa.6.0..sroa_idx.i.i, align 4
   %356 = sext i32 %355 to i64
-  %357 = call fastcc zeroext i1 @"$Vector.reserve.565"(ptr %354, i64 %356)
+  %357 = call fastcc zeroext i1 @"$Vector.reserve.566"(ptr %354, i64 %356)
   br i1 %357, label %merge2.i, label %then9.i.i.i
 
 then9.i.i.i:                                      ; preds = %merge.i.i.i.i.i.i, %"$Scheduler.reserve_lists.exit.i.i.i", %merge.i53.i.i.i.i, %merge.i46.i.i.i.i, %merge.i39.i.i.i.i, %merge.i33.i.i.i.i, %merge.i47.i.i.i, %merge.i50.i.i.i, %and.lhs.true.i.i.i.i, %merge.i30.i.i.i.i
@@ -42661,7 +42685,7 @@ then9.i.i.i:                                      ; preds = %merge.i.i.i.i.i.i, 
   br i1 %.not38.i.i.i, label %"$Loop.init.exit", label %then13.i.i.i
 
 then13.i.i.i:                                     ; preds = %then9.i.i.i
-  %358 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.566", i32 %133)
+  %358 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.567", i32 %133)
   br label %"$Loop.init.exit"
 
 merge2.i:                                         ; preds = %"$Scheduler.reserve_lists.exit.i.i.i"
@@ -42714,7 +42738,7 @@ declare dso_local i32 @pthread_condattr_setclock(ptr, i32) local_unnamed_addr
 declare dso_local i32 @pthread_condattr_destroy(ptr) local_unnamed_addr
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.558"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.559"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -42744,7 +42768,7 @@ merge7:                                           ; preds = %merge
 declare dso_local i32 @eventfd(i32, i32) local_unnamed_addr
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.565"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.566"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -42863,7 +42887,7 @@ merge.i.i:                                        ; preds = %"$Turnstile.enter.e
   br i1 %44, label %then.i16, label %merge.i
 
 then.i16:                                         ; preds = %merge.i.i
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.495", i32 %2)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.496", i32 %2)
   br label %"$Loop.prefill.exit"
 
 merge.i:                                          ; preds = %merge.i.i
@@ -42871,7 +42895,7 @@ merge.i:                                          ; preds = %merge.i.i
   br i1 %46, label %then5.i, label %merge4.i
 
 then5.i:                                          ; preds = %merge.i
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.496", i32 %2, i32 %39)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.497", i32 %2, i32 %39)
   br label %"$Loop.prefill.exit"
 
 merge4.i:                                         ; preds = %merge.i
@@ -42883,7 +42907,7 @@ forbody.preheader.i.i:                            ; preds = %merge4.i
   br label %forbody.i.i
 
 then.i.i:                                         ; preds = %merge4.i
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.6", ptr nonnull @"$string.497", i32 %2)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.6", ptr nonnull @"$string.498", i32 %2)
   br label %"$Loop.prefill.exit"
 
 forbody.i.i:                                      ; preds = %merge5.i.i, %forbody.preheader.i.i
@@ -42897,7 +42921,7 @@ forbody.i.i:                                      ; preds = %merge5.i.i, %forbod
 
 then6.i.i:                                        ; preds = %forbody.i.i
   %53 = trunc nuw nsw i64 %indvars.iv.i.i to i32
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.7", ptr nonnull @"$string.497", i32 %53, i32 %51, i32 %37)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.7", ptr nonnull @"$string.498", i32 %53, i32 %51, i32 %37)
   br label %"$Loop.prefill.exit"
 
 merge5.i.i:                                       ; preds = %forbody.i.i
@@ -42915,7 +42939,7 @@ merge2.i.i:                                       ; preds = %merge5.i.i
   br i1 %59, label %then.i.i.i, label %merge7.i.i
 
 then.i.i.i:                                       ; preds = %merge2.i.i
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.503", i32 %58, i32 %41, i32 %43)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.504", i32 %58, i32 %41, i32 %43)
   br label %"$Loop.prefill.exit"
 
 merge7.i.i:                                       ; preds = %merge2.i.i
@@ -42927,7 +42951,7 @@ merge7.i.i:                                       ; preds = %merge2.i.i
 then.i49.i.i:                                     ; preds = %merge7.i.i
   %64 = getelementptr i8, ptr %0, i64 6092
   %65 = load i32, ptr %64, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.569", i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.570", i32 %65)
   br label %"$Loop.prefill.exit"
 
 merge.i.i.i:                                      ; preds = %merge7.i.i
@@ -42950,7 +42974,7 @@ then8.i.i.i:                                      ; preds = %then.i.i47.i.i
 
 merge7.i.i.i:                                     ; preds = %then8.i.i.i, %merge.i.i.i
   %70 = phi i32 [ %.pre, %then8.i.i.i ], [ %39, %merge.i.i.i ]
-  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.570", i32 %70)
+  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.571", i32 %70)
   br label %"$Loop.prefill.exit"
 
 merge12.i.i:                                      ; preds = %then.i.i47.i.i
@@ -43456,7 +43480,7 @@ merge.i.i:                                        ; preds = %"$Turnstile.enter.e
   br i1 %or.cond.i.i.i, label %then.i.i.i, label %merge.i.i.i
 
 then.i.i.i:                                       ; preds = %merge.i.i
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.572", i32 %1, i32 %33)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.573", i32 %1, i32 %33)
   br label %"$Loop.run_batch_decode.exit"
 
 merge.i.i.i:                                      ; preds = %merge.i.i
@@ -43464,7 +43488,7 @@ merge.i.i.i:                                      ; preds = %merge.i.i
   br i1 %37, label %then5.i.i.i, label %merge4.i.i.i
 
 then5.i.i.i:                                      ; preds = %merge.i.i.i
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.573", i32 %4)
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.574", i32 %4)
   br label %"$Loop.run_batch_decode.exit"
 
 merge4.i.i.i:                                     ; preds = %merge.i.i.i
@@ -43473,7 +43497,7 @@ merge4.i.i.i:                                     ; preds = %merge.i.i.i
   br i1 %40, label %then13.i.i.i, label %merge12.i.i.i
 
 then13.i.i.i:                                     ; preds = %merge4.i.i.i
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.574", i32 %1, i32 %39)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.575", i32 %1, i32 %39)
   br label %"$Loop.run_batch_decode.exit"
 
 merge12.i.i.i:                                    ; preds = %merge4.i.i.i
@@ -43481,7 +43505,7 @@ merge12.i.i.i:                                    ; preds = %merge4.i.i.i
   br i1 %.not.i.i.i, label %"$Loop.run_batch_decode.exit", label %and.lhs.true.i.i.i
 
 then21.i.i.i:                                     ; preds = %or.lhs.false23.i.i.i, %and.lhs.true.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %spec.select.i, ptr noundef nonnull align 1 dereferenceable(35) @"$string.575", i64 35, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %spec.select.i, ptr noundef nonnull align 1 dereferenceable(35) @"$string.576", i64 35, i1 false)
   br label %"$Loop.run_batch_decode.exit"
 
 and.lhs.true.i.i.i:                               ; preds = %merge12.i.i.i
@@ -43546,7 +43570,7 @@ forbody.i.i.i.i:                                  ; preds = %forcond.preheader.i
 then3.i.i.i.i:                                    ; preds = %forbody.i.i.i.i
   %62 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
   %63 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.576", i32 %62, i32 %63)
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.577", i32 %62, i32 %63)
   br label %"$Loop.run_batch_decode.exit"
 
 merge2.i.i.i.i:                                   ; preds = %forbody.i.i.i.i
@@ -44052,7 +44076,7 @@ forbody.i116.i.i:                                 ; preds = %merge1.i118.i.i, %m
 then.i124.i.i:                                    ; preds = %forbody.i116.i.i
   %346 = trunc nuw nsw i64 %indvars.iv.i117.i.i to i32
   %347 = add i64 %336, -1
-  %348 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.577", i32 %346, i64 %347)
+  %348 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.578", i32 %346, i64 %347)
   br label %"$Loop.run_batch_decode.exit"
 
 merge1.i118.i.i:                                  ; preds = %forbody.i116.i.i
