@@ -13,6 +13,8 @@ DEVICES = ("auto", "cpu", "cuda")
 LAYOUTS = ("tensor_parallel", "expert_parallel")
 KV_DTYPES = {"float32": 0, "bfloat16": 1}
 SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
+POSITIVE = click.IntRange(min=1)
+NOT_NEGATIVE = click.IntRange(min=0)
 POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
@@ -52,15 +54,21 @@ ENGINE = (
         show_default=True,
         help="auto takes CUDA where an NVIDIA driver is, else the CPU.",
     ),
-    click.option("--world-size", type=int, help="Ranks to split the model over."),
+    click.option("--world-size", type=POSITIVE, help="Ranks to split the model over."),
     click.option("--expert-layout", type=click.Choice(LAYOUTS), help="How experts are split."),
-    click.option("--threads", "num_threads", type=int, help="CPU threads in all (0: all cores)."),
-    click.option("--max-batch", type=int, help="Requests in one step at most."),
-    click.option("--max-seq", type=int, help="Tokens of one sequence at most."),
-    click.option("--page-size", type=int, help="Tokens in one KV page."),
-    click.option("--num-pages", type=int, help="KV pages (0: as many as fit and are needed)."),
-    click.option("--max-step-tokens", type=int, help="Tokens in one step at most."),
-    click.option("--prefill-chunk", type=int, help="Prompt tokens of one sequence in one step."),
+    click.option(
+        "--threads", "num_threads", type=NOT_NEGATIVE, help="CPU threads in all (0: all cores)."
+    ),
+    click.option("--max-batch", type=POSITIVE, help="Requests in one step at most."),
+    click.option("--max-seq", type=POSITIVE, help="Tokens of one sequence at most."),
+    click.option("--page-size", type=POSITIVE, help="Tokens in one KV page."),
+    click.option(
+        "--num-pages", type=NOT_NEGATIVE, help="KV pages (0: as many as fit and are needed)."
+    ),
+    click.option("--max-step-tokens", type=POSITIVE, help="Tokens in one step at most."),
+    click.option(
+        "--prefill-chunk", type=NOT_NEGATIVE, help="Prompt tokens of one sequence in one step."
+    ),
     click.option("--kv-dtype", type=click.Choice(list(KV_DTYPES)), help="Type of cached K and V."),
     click.option(
         "--memory-limit",

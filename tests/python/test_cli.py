@@ -62,6 +62,12 @@ def test_version_is_the_projects(capsys):
         (["generate", "x", "--model", "absent"], "absent/tokenizer.json: not a file"),
         (["evaluate", "--facts", "absent.json"], "absent.json: cannot be read"),
         (["evaluate", "--limit", "0"], "--limit"),
+        (["smoke", "--world-size", "0"], "'--world-size': 0 is not in the range x>=1"),
+        (["smoke", "--max-batch", "0"], "--max-batch"),
+        (["smoke", "--page-size", "-1"], "--page-size"),
+        (["smoke", "--max-seq", "0"], "--max-seq"),
+        (["smoke", "--num-pages", "-1"], "'--num-pages': -1 is not in the range x>=0"),
+        (["smoke", "--threads", "-1"], "--threads"),
     ],
 )
 def test_bad_input_is_named_and_gives_2(arguments, message, capsys):
