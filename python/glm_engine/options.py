@@ -74,7 +74,7 @@ ENGINE = (
         "--memory-limit",
         "memory_limit_bytes",
         type=ByteSize(),
-        help="Bytes each device may use, such as 80GB.",
+        help="Bytes a device may use, such as 80GB (CPU: all ranks together).",
     ),
     click.option("--prefix-cache/--no-prefix-cache", default=None, help="Reuse equal prefixes."),
 )

@@ -7,6 +7,7 @@ from glm_engine.console import (
     human_bytes,
     human_count,
     make_table,
+    print_columns,
     print_fields,
     print_json,
     print_table,
@@ -16,7 +17,7 @@ from glm_engine.errors import EngineError, ExitCode, Status
 RANK_COLUMNS = (
     ("weights", "weight_bytes"),
     ("KV pages", "kv_bytes"),
-    ("workspace", "workspace_bytes"),
+    ("workspace", "buffer_bytes"),
     ("pinned host", "host_bytes"),
     ("total", "total_bytes"),
     ("memory", "memory_bytes"),
@@ -25,9 +26,10 @@ RANK_COLUMNS = (
 
 @click.command("plan")
 @options.MODEL_ARGUMENT
+@click.option("--buffers", is_flag=True, help="List every buffer of the workspace.")
 @options.engine_options
 @options.JSON
-def command(model_dir, engine_values, as_json):
+def command(model_dir, engine_values, buffers, as_json):
     """Say what of MODEL (a folder, or a config.json alone) fits on each rank.
 
     Exits with 1, and the reason, when it does not fit.
@@ -44,15 +46,19 @@ def command(model_dir, engine_values, as_json):
     if as_json:
         print_json(planned)
     else:
-        print_plan(planned)
+        print_plan(planned, buffers)
     return ExitCode.OK if planned["fits"] else ExitCode.FAILED
 
 
-def print_plan(planned):
+def print_plan(planned, buffers):
     if "ranks" in planned:
         print_fields(fields(planned))
         print()
         print_table(rank_table(planned["ranks"]))
+        print()
+    if buffers and "buffers" in planned:
+        rows = [(name, f"{size:,}") for name, size in planned["buffers"].items()]
+        print_columns(("buffer of rank 0", ">bytes"), rows)
         print()
     print("fits" if planned["fits"] else f"does not fit: {planned['reason']}")
 

@@ -1,5 +1,7 @@
 """`glm plan`: figures of published configurations, layouts, refusals."""
 
+import re
+
 import pytest
 
 from tests.python.commands.running import CONFIGS, glm, glm_json, refused
@@ -53,8 +55,8 @@ def test_plan_of_the_capitals(world_size, layout):
     assert planned["expert_layout"] == layout
     assert len(planned["ranks"]) == world_size
     for rank in planned["ranks"]:
-        parts = ("weight_bytes", "kv_bytes", "workspace_bytes")
-        assert rank["total_bytes"] >= sum(rank[part] for part in parts)
+        parts = ("weight_bytes", "kv_bytes", "buffer_bytes")
+        assert rank["total_bytes"] == sum(rank[part] for part in parts)
 
 
 def test_plan_of_heads_that_ranks_cannot_split():
@@ -65,3 +67,11 @@ def test_plan_of_a_configuration_that_is_none(tmp_path):
     path = tmp_path / "config.json"
     path.write_text("{")
     assert str(path) in refused("plan", path)
+
+
+def test_plan_lists_its_buffers():
+    planned = glm_json("plan")
+    printed = glm("plan", "--buffers").stdout
+    for name, size in planned["buffers"].items():
+        assert re.search(rf"^{name} +{size:,}$", printed, re.MULTILINE)
+    assert "residual" not in glm("plan").stdout
