@@ -2,7 +2,8 @@
 def segment_of [bounds] (query_begin: [bounds]i32) (token: i64) : i64 =
   #[unsafe]
   let (low, _) =
-    loop (low, high) = (0, bounds - 1) while high - low > 1 do
+    loop (low, high) = (0, bounds - 1)
+    while high - low > 1 do
       let middle = (low + high) / 2
       in if i64.i32 query_begin[middle] <= token then (middle, high) else (low, middle)
   in low
@@ -60,7 +61,8 @@ def attend [pages] [layers] [num_kv_heads] [size] [table_columns] (page_size: i6
   #[unsafe]
   let num_context_pages = (context + page_size - 1) / page_size
   let (_, total, sums) =
-    loop (largest, total, sums) = (-f32.inf, 0, replicate head_dim 0) for i < num_context_pages do
+    loop (largest, total, sums) = (-f32.inf, 0, replicate head_dim 0)
+    for i < num_context_pages do
       let page = cache[i64.i32 table[i], layer, kv_head]
       let count = i64.min page_size (context - i * page_size)
       in add_page page_size scale count query page[0] page[1] largest total sums

@@ -1,9 +1,9 @@
-type cache_shape = {
-  num_heads: i64,
-  num_kv_heads: i64,
-  num_layers: i64,
-  page_size: i64
-}
+type cache_shape =
+  { num_heads: i64
+  , num_kv_heads: i64
+  , num_layers: i64
+  , page_size: i64
+  }
 
 #[inline]
 def head_of [tokens] [width] (head_dim: i64) (qkv: [tokens][width]f32) (token: i64) (head: i64) : [head_dim]f32 =

@@ -46,14 +46,18 @@ entry norm_quantise [tokens] [hidden] (epsilon: f32) (weight: [hidden]f32) (resi
 
 entry add_norm [tokens] [hidden] (epsilon: f32) (weight: [hidden]f32) (residual: [tokens][hidden]f32) (delta: [tokens][hidden]f32) : ([tokens][hidden]f32, [tokens][hidden]f32) =
   unzip (map2 (\a b ->
-    let row = #[sequential] map2 (+) a b
-    in (row, norm_row epsilon weight row)) residual delta)
+                 let row = #[sequential] map2 (+) a b
+                 in (row, norm_row epsilon weight row))
+              residual
+              delta)
 
 entry add_norm_quantise [tokens] [hidden] (epsilon: f32) (weight: [hidden]f32) (residual: [tokens][hidden]f32) (delta: [tokens][hidden]f32) : ([tokens][hidden]f32, [tokens][hidden]u8, [tokens]f32) =
   unzip3 (map2 (\a b ->
-    let row = #[sequential] map2 (+) a b
-    let (codes, scale) = quantise_row (norm_row epsilon weight row)
-    in (row, codes, scale)) residual delta)
+                  let row = #[sequential] map2 (+) a b
+                  let (codes, scale) = quantise_row (norm_row epsilon weight row)
+                  in (row, codes, scale))
+               residual
+               delta)
 
 entry linear_fp8 [rows] [depth] [panels] [size] [columns] [biases] (codes: [rows][depth]u8) (row_scale: [rows]f32) (weights: [panels][size]u8) (scale: [columns]f32) (bias: [biases]f32) : [rows][columns]f32 =
   let input = map (\row -> #[sequential] map fp8_weights.decode row) codes
@@ -72,27 +76,44 @@ entry route [rows] [experts] (top_k: i64) (normalise: bool) (factor: f32) (bias:
   unzip (map (route_row top_k normalise factor bias) logits)
 
 entry experts_fp8 [tokens] [hidden] [top_k] [gate_up_size] [gate_up_scales] [down_size] [down_scales] [initial_rows] (begin: i64) (experts: i64) (width: i64) (codes: [tokens][hidden]u8) (row_scale: [tokens]f32) (expert_ids: [tokens][top_k]i32) (expert_weights: [tokens][top_k]f32) (gate_up: [gate_up_size]u8) (gate_up_stride: i64) (gate_up_scale: [gate_up_scales]f32) (gate_up_scale_stride: i64) (down: [down_size]u8) (down_stride: i64) (down_scale: [down_scales]f32) (down_scale_stride: i64) (initial: [initial_rows][hidden]f32) : [tokens][hidden]f32 =
-  mixture_fp8.run true experts width (\t -> #[unsafe] #[sequential] map fp8_weights.decode codes[t]) (\t -> #[unsafe] row_scale[t]) (map (map (\e -> i64.i32 e - begin)) expert_ids) expert_weights
-    {data = gate_up, stride = gate_up_stride, scale = gate_up_scale, scale_stride = gate_up_scale_stride, columns = 2 * width}
-    {data = down, stride = down_stride, scale = down_scale, scale_stride = down_scale_stride, columns = hidden}
-    initial
+  mixture_fp8.run true
+                  experts
+                  width
+                  (\t -> #[unsafe] #[sequential] map fp8_weights.decode codes[t])
+                  (\t -> #[unsafe] row_scale[t])
+                  (map (map (\e -> i64.i32 e - begin)) expert_ids)
+                  expert_weights
+                  {data = gate_up, stride = gate_up_stride, scale = gate_up_scale, scale_stride = gate_up_scale_stride, columns = 2 * width}
+                  {data = down, stride = down_stride, scale = down_scale, scale_stride = down_scale_stride, columns = hidden}
+                  initial
 
 entry experts_bf16 [tokens] [hidden] [top_k] [gate_up_size] [down_size] [initial_rows] (begin: i64) (experts: i64) (width: i64) (input: [tokens][hidden]f32) (expert_ids: [tokens][top_k]i32) (expert_weights: [tokens][top_k]f32) (gate_up: [gate_up_size]u16) (gate_up_stride: i64) (down: [down_size]u16) (down_stride: i64) (initial: [initial_rows][hidden]f32) : [tokens][hidden]f32 =
-  mixture_bf16.run false experts width (\t -> #[unsafe] copy input[t]) (const 1) (map (map (\e -> i64.i32 e - begin)) expert_ids) expert_weights
-    {data = gate_up, stride = gate_up_stride, scale = [], scale_stride = 0, columns = 2 * width}
-    {data = down, stride = down_stride, scale = [], scale_stride = 0, columns = hidden}
-    initial
+  mixture_bf16.run false
+                   experts
+                   width
+                   (\t -> #[unsafe] copy input[t])
+                   (const 1)
+                   (map (map (\e -> i64.i32 e - begin)) expert_ids)
+                   expert_weights
+                   {data = gate_up, stride = gate_up_stride, scale = [], scale_stride = 0, columns = 2 * width}
+                   {data = down, stride = down_stride, scale = [], scale_stride = 0, columns = hidden}
+                   initial
 
 entry experts_f32 [tokens] [hidden] [top_k] [gate_up_size] [down_size] [initial_rows] (begin: i64) (experts: i64) (width: i64) (input: [tokens][hidden]f32) (expert_ids: [tokens][top_k]i32) (expert_weights: [tokens][top_k]f32) (gate_up: [gate_up_size]f32) (gate_up_stride: i64) (down: [down_size]f32) (down_stride: i64) (initial: [initial_rows][hidden]f32) : [tokens][hidden]f32 =
-  mixture_f32.run false experts width (\t -> #[unsafe] copy input[t]) (const 1) (map (map (\e -> i64.i32 e - begin)) expert_ids) expert_weights
-    {data = gate_up, stride = gate_up_stride, scale = [], scale_stride = 0, columns = 2 * width}
-    {data = down, stride = down_stride, scale = [], scale_stride = 0, columns = hidden}
-    initial
+  mixture_f32.run false
+                  experts
+                  width
+                  (\t -> #[unsafe] copy input[t])
+                  (const 1)
+                  (map (map (\e -> i64.i32 e - begin)) expert_ids)
+                  expert_weights
+                  {data = gate_up, stride = gate_up_stride, scale = [], scale_stride = 0, columns = 2 * width}
+                  {data = down, stride = down_stride, scale = [], scale_stride = 0, columns = hidden}
+                  initial
 
 entry norm_rope_store [tokens] [width] [query_weights] [key_weights] [positions] [half] [cache_size] (num_heads: i64) (num_kv_heads: i64) (head_dim: i64) (num_layers: i64) (page_size: i64) (layer: i64) (epsilon: f32) (query_norm: [query_weights]f32) (key_norm: [key_weights]f32) (cosine: [positions][half]f32) (sine: [positions][half]f32) (position: [tokens]i32) (slot: [tokens]i32) (qkv: [tokens][width]f32) (cache: *[cache_size]f32) : ([tokens][num_heads * head_dim]f32, *[cache_size]f32) =
   let shape = {num_heads, num_kv_heads, num_layers, page_size}
-  let turn weight token (head: [head_dim]f32) =
-    #[unsafe] rotate cosine[i64.i32 position[token]] sine[i64.i32 position[token]] (norm_head epsilon weight head)
+  let turn weight token (head: [head_dim]f32) = #[unsafe] rotate cosine[i64.i32 position[token]] sine[i64.i32 position[token]] (norm_head epsilon weight head)
   in ( queries num_heads head_dim (turn query_norm) qkv
      , store shape head_dim (turn key_norm) layer slot qkv cache
      )

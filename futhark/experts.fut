@@ -10,11 +10,13 @@ def is_local (experts: i64) (expert: i64) : bool = 0 <= expert && expert < exper
 def assign [pairs] (experts: i64) (expert_of: [pairs]i64) : assignments [experts] [pairs] =
   #[unsafe]
   let count =
-    loop count = replicate experts 0i64 for pair < pairs do
+    loop count = replicate experts 0i64
+    for pair < pairs do
       let expert = expert_of[pair]
       in if is_local experts expert then count with [expert] = count[expert] + 1 else count
   let (begin, _) =
-    loop (begin, sum) = (replicate experts 0i64, 0) for expert < experts do
+    loop (begin, sum) = (replicate experts 0i64, 0)
+    for expert < experts do
       (begin with [expert] = sum, sum + count[expert])
   let (pair_at, place, _) =
     loop (pair_at, place, next) = (replicate pairs (-1i64), replicate pairs (-1i64), copy begin)
@@ -29,21 +31,22 @@ def assign [pairs] (experts: i64) (expert_of: [pairs]i64) : assignments [experts
          else (pair_at, place, next)
   in {begin, count, pair_at, place}
 
-type block_list [experts] [blocks] = {
-  first_block: [experts]i64,
-  expert: [blocks]i64,
-  first_row: [blocks]i64,
-  count: [blocks]i64
-}
+type block_list [experts] [blocks] =
+  { first_block: [experts]i64
+  , expert: [blocks]i64
+  , first_row: [blocks]i64
+  , count: [blocks]i64
+  }
 
 def block_list [experts] [pairs] (a: assignments [experts] [pairs]) : ?[blocks].block_list [experts] [blocks] =
   #[unsafe]
   let (first_block, blocks) =
-    loop (first_block, sum) = (replicate experts 0i64, 0) for e < experts do
+    loop (first_block, sum) = (replicate experts 0i64, 0)
+    for e < experts do
       (first_block with [e] = sum, sum + num_blocks a.count[e])
   let (expert, first_row, count) =
     loop (expert, first_row, count) =
-         (replicate blocks 0i64, replicate blocks 0i64, replicate blocks 0i64)
+           (replicate blocks 0i64, replicate blocks 0i64, replicate blocks 0i64)
     for e < experts do
       loop (expert, first_row, count) for b < num_blocks a.count[e] do
         ( expert with [first_block[e] + b] = e
@@ -52,13 +55,13 @@ def block_list [experts] [pairs] (a: assignments [experts] [pairs]) : ?[blocks].
         )
   in {first_block, expert, first_row, count}
 
-type stacked 't [weights] [scales] = {
-  data: [weights]t,
-  stride: i64,
-  scale: [scales]f32,
-  scale_stride: i64,
-  columns: i64
-}
+type stacked 't [weights] [scales] =
+  { data: [weights]t
+  , stride: i64
+  , scale: [scales]f32
+  , scale_stride: i64
+  , columns: i64
+  }
 
 #[inline]
 def scale_of 't [weights] [scales] (matrices: stacked t [weights] [scales]) (expert: i64) : []f32 =

@@ -45,8 +45,9 @@ def add_tile [rows] [depth] (input: [rows][depth]f32) (first_row: i64) (count: i
   loop sums for r < count do
     let row = first_row + r
     let eights = length / 8
-    let sums = loop sums for e < eights do
-      add_eight input row base (e * 8) weights r sums
+    let sums =
+      loop sums for e < eights do
+        add_eight input row base (e * 8) weights r sums
     in loop sums for i in eights * 8..<length do
          add_one input row base i weights r sums
 

@@ -10,7 +10,8 @@ def high_product (a: u32) (b: u32) : u32 = u32.u64 ((u64.u32 a * u64.u32 b) >> 3
 #[inline]
 def philox (key: u64) (counter: (u32, u32, u32, u32)) : (u32, u32, u32, u32) =
   let (words, _, _) =
-    loop ((a, b, c, d), key_a, key_b) = (counter, u32.u64 key, u32.u64 (key >> 32)) for _round < rounds do
+    loop ((a, b, c, d), key_a, key_b) = (counter, u32.u64 key, u32.u64 (key >> 32))
+    for _round < rounds do
       ( ( high_product multiplier_b c ^ b ^ key_a
         , multiplier_b * c
         , high_product multiplier_a a ^ d ^ key_b

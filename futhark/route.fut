@@ -5,7 +5,8 @@ def sigmoid (x: f32) : f32 = 1 / (1 + f32.exp (-x))
 def best_free [experts] (choice: [experts]f32) (taken: [experts]bool) : i64 =
   #[unsafe]
   let (best, _) =
-    loop (best, value) = (-1i64, -f32.inf) for e < experts do
+    loop (best, value) = (-1i64, -f32.inf)
+    for e < experts do
       if !taken[e] && (best < 0 || choice[e] > value)
       then (e, choice[e])
       else (best, value)
@@ -15,7 +16,8 @@ def best_free [experts] (choice: [experts]f32) (taken: [experts]bool) : i64 =
 def select [experts] (top_k: i64) (choice: [experts]f32) : *[top_k]i64 =
   #[unsafe]
   let (chosen, _) =
-    loop (chosen, taken) = (replicate top_k 0i64, replicate experts false) for j < top_k do
+    loop (chosen, taken) = (replicate top_k 0i64, replicate experts false)
+    for j < top_k do
       let best = best_free choice taken
       in (chosen with [j] = best, taken with [best] = true)
   in chosen

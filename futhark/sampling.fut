@@ -3,17 +3,17 @@ import "philox"
 def prompt_mark : u32 = 0x80000000
 def digit_values : i64 = 256
 
-type row_controls = {
-  temperature: f32,
-  top_p: f32,
-  min_p: f32,
-  top_k: i32,
-  repetition: f32,
-  frequency: f32,
-  presence: f32,
-  seed: u64,
-  position: i32
-}
+type row_controls =
+  { temperature: f32
+  , top_p: f32
+  , min_p: f32
+  , top_k: i32
+  , repetition: f32
+  , frequency: f32
+  , presence: f32
+  , seed: u64
+  , position: i32
+  }
 
 #[inline]
 def ordered (value: f32) : u32 =
@@ -22,8 +22,10 @@ def ordered (value: f32) : u32 =
 
 #[inline]
 def is_finite_row [vocab] (logits: [vocab]f32) : bool =
-  let worst = loop worst = 0i32 for logit in logits do
-    i32.max worst (i32.u32 (f32.to_bits logit & 0x7fffffff))
+  let worst =
+    loop worst = 0i32
+    for logit in logits do
+      i32.max worst (i32.u32 (f32.to_bits logit & 0x7fffffff))
   in worst < 0x7f800000
 
 #[inline]
@@ -61,7 +63,8 @@ def adjusted_row [vocab] [counted] [words] [biases] (controls: row_controls) (co
 #[inline]
 def greatest [vocab] (row: [vocab]f32) : (i64, f32) =
   #[unsafe]
-  loop (best, value) = (-1i64, -f32.inf) for token < vocab do
+  loop (best, value) = (-1i64, -f32.inf)
+  for token < vocab do
     if row[token] > value then (token, row[token]) else (best, value)
 
 #[inline]
@@ -73,7 +76,8 @@ def log_sum_exp [vocab] (row: [vocab]f32) (largest: f32) : f64 =
 def insert_best [wanted] (token: i64) (value: f32) (ids: *[wanted]i32) (values: *[wanted]f32) : (*[wanted]i32, *[wanted]f32) =
   #[unsafe]
   let (ids, values, at) =
-    loop (ids, values, at) = (ids, values, wanted - 1) while at > 0 && values[at - 1] < value do
+    loop (ids, values, at) = (ids, values, wanted - 1)
+    while at > 0 && values[at - 1] < value do
       let id = ids[at - 1]
       let other = values[at - 1]
       in (ids with [at] = id, values with [at] = other, at - 1)
@@ -96,17 +100,20 @@ def best_tokens [vocab] (capacity: i64) (wanted: i64) (row: [vocab]f32) : (*[cap
 def select_threshold [vocab] (weight: i64 -> f64) (keys: [vocab]u32) (floor: u32) (target: f64) : u32 =
   #[unsafe]
   let (prefix, _, _) =
-    loop (prefix, known, above) = (0u32, 0u32, 0f64) for digit < 4i64 do
+    loop (prefix, known, above) = (0u32, 0u32, 0f64)
+    for digit < 4i64 do
       let shift = u32.i64 (24 - 8 * digit)
       let (mass, filled) =
-        loop (mass, filled) = (replicate digit_values 0f64, replicate digit_values false) for token < vocab do
+        loop (mass, filled) = (replicate digit_values 0f64, replicate digit_values false)
+        for token < vocab do
           let key = keys[token]
           in if key < floor || (key ^ prefix) & known != 0
              then (mass, filled)
              else let bin = i64.u32 ((key >> shift) & 255)
                   in (mass with [bin] = mass[bin] + weight token, filled with [bin] = true)
       let (chosen, over, _) =
-        loop (chosen, over, bin) = (-1i64, above, digit_values - 1) while bin >= 0 && (chosen < 0 || over + mass[chosen] < target) do
+        loop (chosen, over, bin) = (-1i64, above, digit_values - 1)
+        while bin >= 0 && (chosen < 0 || over + mass[chosen] < target) do
           if filled[bin]
           then let over = if chosen < 0 then over else over + mass[chosen]
                in (bin, over, bin - 1)
@@ -140,7 +147,8 @@ def survivors_floor [vocab] (controls: row_controls) (scaled: [vocab]f32) : u32 
 def gumbel_maximum [vocab] (controls: row_controls) (scaled: [vocab]f32) (floor: u32) : i64 =
   #[unsafe]
   let (best, _) =
-    loop (best, value) = (-1i64, -f64.inf) for token < vocab do
+    loop (best, value) = (-1i64, -f64.inf)
+    for token < vocab do
       if ordered scaled[token] < floor
       then (best, value)
       else let noise = gumbel (random_word controls.seed controls.position token)
@@ -157,13 +165,13 @@ def draw [vocab] (controls: row_controls) (row: [vocab]f32) : i64 =
           let floor = survivors_floor controls scaled
           in gumbel_maximum controls scaled floor
 
-type sampled [capacity] = {
-  token: i32,
-  is_finite: i32,
-  logprob: f32,
-  top_ids: [capacity]i32,
-  top_logprobs: [capacity]f32
-}
+type sampled [capacity] =
+  { token: i32
+  , is_finite: i32
+  , logprob: f32
+  , top_ids: [capacity]i32
+  , top_logprobs: [capacity]f32
+  }
 
 #[inline]
 def with_logprobs [vocab] (capacity: i64) (wanted: i64) (row: [vocab]f32) (token: i64) : sampled [capacity] =

@@ -15,23 +15,23 @@ namespace glm::cpu {
 template <typename Element, int rank>
 struct ArrayFunctions;
 
-#define GLM_ARRAY_FUNCTIONS(ELEMENT, NAME, RANK, ...)                       \
-  template <>                                                               \
-  struct ArrayFunctions<ELEMENT, RANK> {                                    \
-    using Handle = futhark_##NAME##_##RANK##d;                              \
-    static Handle* wrap(futhark_context* context, unsigned char* data,      \
-                        const std::array<int64_t, RANK>& shape) {           \
+#define GLM_ARRAY_FUNCTIONS(ELEMENT, NAME, RANK, ...)                        \
+  template <>                                                                \
+  struct ArrayFunctions<ELEMENT, RANK> {                                     \
+    using Handle = futhark_##NAME##_##RANK##d;                               \
+    static Handle* wrap(futhark_context* context, unsigned char* data,       \
+                        const std::array<int64_t, RANK>& shape) {            \
       return futhark_new_raw_##NAME##_##RANK##d(context, data, __VA_ARGS__); \
-    }                                                                       \
-    static unsigned char* data(futhark_context* context, Handle* handle) {  \
-      return futhark_values_raw_##NAME##_##RANK##d(context, handle);        \
-    }                                                                       \
-    static const int64_t* shape(futhark_context* context, Handle* handle) { \
-      return futhark_shape_##NAME##_##RANK##d(context, handle);             \
-    }                                                                       \
-    static int release(futhark_context* context, Handle* handle) {          \
-      return futhark_free_##NAME##_##RANK##d(context, handle);              \
-    }                                                                       \
+    }                                                                        \
+    static unsigned char* data(futhark_context* context, Handle* handle) {   \
+      return futhark_values_raw_##NAME##_##RANK##d(context, handle);         \
+    }                                                                        \
+    static const int64_t* shape(futhark_context* context, Handle* handle) {  \
+      return futhark_shape_##NAME##_##RANK##d(context, handle);              \
+    }                                                                        \
+    static int release(futhark_context* context, Handle* handle) {           \
+      return futhark_free_##NAME##_##RANK##d(context, handle);               \
+    }                                                                        \
   };
 
 GLM_ARRAY_FUNCTIONS(uint8_t, u8, 1, shape[0])
@@ -100,9 +100,8 @@ class Array {
   void copy_to(const char* where, void* destination, int64_t count) const {
     if (size() != count)
       throw Failure(GLM_INTERNAL_ERROR,
-                    std::string(where) + ": expected " +
-                        std::to_string(count) + " results, got " +
-                        std::to_string(size()));
+                    std::string(where) + ": expected " + std::to_string(count) +
+                        " results, got " + std::to_string(size()));
     const unsigned char* source = data();
     if (count == 0 || source == destination) return;
     std::memcpy(destination, source,
@@ -114,6 +113,6 @@ class Array {
   Handle* handle_ = nullptr;
 };
 
-}
+}  // namespace glm::cpu
 
 #endif

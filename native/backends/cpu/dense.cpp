@@ -61,19 +61,17 @@ class AddNorm {
  private:
   int quantised() {
     if (args_.delta == nullptr)
-      return futhark_entry_norm_quantise(context_, codes_.slot(),
-                                         scale_.slot(), args_.epsilon, weight_,
-                                         residual_);
-    return futhark_entry_add_norm_quantise(context_, sum_.slot(),
-                                           codes_.slot(), scale_.slot(),
-                                           args_.epsilon, weight_, residual_,
-                                           delta_);
+      return futhark_entry_norm_quantise(context_, codes_.slot(), scale_.slot(),
+                                         args_.epsilon, weight_, residual_);
+    return futhark_entry_add_norm_quantise(context_, sum_.slot(), codes_.slot(),
+                                           scale_.slot(), args_.epsilon,
+                                           weight_, residual_, delta_);
   }
 
   int plain() {
     if (args_.delta == nullptr)
-      return futhark_entry_norm(context_, plain_.slot(), args_.epsilon,
-                                weight_, residual_);
+      return futhark_entry_norm(context_, plain_.slot(), args_.epsilon, weight_,
+                                residual_);
     return futhark_entry_add_norm(context_, sum_.slot(), plain_.slot(),
                                   args_.epsilon, weight_, residual_, delta_);
   }
@@ -89,7 +87,7 @@ class AddNorm {
   Array<float, 1> scale_;
 };
 
-}
+}  // namespace
 
 void check_kernel(futhark_context* context, const char* where, int code) {
   if (code == FUTHARK_SUCCESS) return;
@@ -162,8 +160,8 @@ void swiglu_quantise(glm_device& device, const glm_swiglu_quantise_args& args) {
                              tokens, 2 * static_cast<int64_t>(args.width));
   if (args.output.plain != nullptr) {
     Array<float, 2> plain(context);
-    check_kernel(context, where, futhark_entry_swiglu(context, plain.slot(),
-                                                      args.width, both));
+    check_kernel(context, where,
+                 futhark_entry_swiglu(context, plain.slot(), args.width, both));
     plain.copy_to(where, args.output.plain, tokens * args.width);
   }
   if (args.output.codes == nullptr) return;
@@ -199,4 +197,4 @@ void add_norm_quantise(glm_device& device,
   plain.copy_plain();
 }
 
-}
+}  // namespace glm::cpu

@@ -47,7 +47,7 @@ void start_kernels(glm_device& device, int32_t num_threads) {
   throw Failure(GLM_DEVICE_ERROR, "device_open: " + message);
 }
 
-}
+}  // namespace
 
 void device_count(int32_t* count) {
   expect_pointer("device_count", "count", count);
@@ -95,9 +95,9 @@ void allocate(glm_device&, int64_t bytes, void** memory) {
   const int64_t rounded = (bytes + kAlignment) / kAlignment * kAlignment;
   *memory = std::aligned_alloc(kAlignment, static_cast<size_t>(rounded));
   if (*memory == nullptr)
-    throw Failure(GLM_OUT_OF_MEMORY, "allocate: expected " +
-                                         std::to_string(bytes) +
-                                         " bytes, got none");
+    throw Failure(
+        GLM_OUT_OF_MEMORY,
+        "allocate: expected " + std::to_string(bytes) + " bytes, got none");
 }
 
 void release(glm_device&, void* memory) { std::free(memory); }
@@ -138,4 +138,4 @@ void set_workspace(glm_device&, const glm_workspace_shape* shape, void*,
   expect_range("set_workspace", "bytes", needed, INT64_MAX, bytes);
 }
 
-}
+}  // namespace glm::cpu

@@ -33,8 +33,8 @@ void expect_pointer(const char* where, const char* what, const void* pointer) {
   if (pointer == nullptr) reject(where, what, "memory", "null");
 }
 
-void expect_each(const char* where, const char* what, int64_t low,
-                 int64_t high, const int32_t* values, int64_t count) {
+void expect_each(const char* where, const char* what, int64_t low, int64_t high,
+                 const int32_t* values, int64_t count) {
   if (count > 0) expect_pointer(where, what, values);
   for (int64_t i = 0; i < count; ++i) {
     if (low <= values[i] && values[i] <= high) continue;
@@ -44,4 +44,4 @@ void expect_each(const char* where, const char* what, int64_t low,
   }
 }
 
-}
+}  // namespace glm::cpu

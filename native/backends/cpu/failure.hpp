@@ -29,9 +29,9 @@ void expect_equal(const char* where, const char* what, int64_t expected,
 void expect_range(const char* where, const char* what, int64_t low,
                   int64_t high, int64_t came);
 void expect_pointer(const char* where, const char* what, const void* pointer);
-void expect_each(const char* where, const char* what, int64_t low,
-                 int64_t high, const int32_t* values, int64_t count);
+void expect_each(const char* where, const char* what, int64_t low, int64_t high,
+                 const int32_t* values, int64_t count);
 
-}
+}  // namespace glm::cpu
 
 #endif

@@ -15,7 +15,7 @@ void expect_activation(const char* where, const glm_matrix& matrix,
   }
 }
 
-}
+}  // namespace
 
 void linear_result(glm_device& device, const char* where, int64_t tokens,
                    const glm_matrix& matrix, const glm_activation& input,
@@ -29,19 +29,18 @@ void linear_result(glm_device& device, const char* where, int64_t tokens,
                               tokens, matrix.columns);
   int code = 0;
   if (matrix.dtype == GLM_DTYPE_F8_E4M3) {
-    const Array<uint8_t, 2> codes(context, input.codes, tokens,
-                                  matrix.columns);
+    const Array<uint8_t, 2> codes(context, input.codes, tokens, matrix.columns);
     const Array<float, 1> row_scale(context, input.row_scale, tokens);
     const Array<float, 1> scale(context, matrix.row_scale, matrix.rows);
-    const Array<uint8_t, 2> weights(
-        context, static_cast<uint8_t*>(matrix.data), panels, panel_size);
-    code = futhark_entry_linear_fp8(context, result, codes, row_scale,
-                                    weights, scale, bias);
+    const Array<uint8_t, 2> weights(context, static_cast<uint8_t*>(matrix.data),
+                                    panels, panel_size);
+    code = futhark_entry_linear_fp8(context, result, codes, row_scale, weights,
+                                    scale, bias);
   } else if (matrix.dtype == GLM_DTYPE_BF16) {
     const Array<uint16_t, 2> weights(
         context, static_cast<uint16_t*>(matrix.data), panels, panel_size);
-    code = futhark_entry_linear_bf16(context, result, matrix.rows,
-                                     plain, weights, bias);
+    code = futhark_entry_linear_bf16(context, result, matrix.rows, plain,
+                                     weights, bias);
   } else {
     const Array<float, 2> weights(context, static_cast<float*>(matrix.data),
                                   panels, panel_size);
@@ -85,14 +84,13 @@ void logits(glm_device& device, const glm_logits_args& args) {
   const Array<float, 2> input(context, static_cast<const float*>(args.input),
                               num_input_rows, args.head->columns);
   Array<float, 2> selected(context);
-  check_kernel(context, where,
-               futhark_entry_select_rows(context, selected.slot(), index,
-                                         input));
+  check_kernel(
+      context, where,
+      futhark_entry_select_rows(context, selected.slot(), index, input));
   Array<float, 2> result(context);
   linear_result(device, where, args.num_rows, *args.head,
                 {selected.data(), nullptr, nullptr}, result.slot());
-  result.copy_to(where, args.output,
-                 args.num_rows * int64_t{args.head->rows});
+  result.copy_to(where, args.output, args.num_rows * int64_t{args.head->rows});
 }
 
-}
+}  // namespace glm::cpu

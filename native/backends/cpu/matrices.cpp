@@ -88,7 +88,7 @@ void place_scales(const glm_place_rows_args& args, const char* where) {
           args.num_rows, matrix.bias + args.row_begin);
 }
 
-}
+}  // namespace
 
 int64_t element_bytes(const char* where, int32_t dtype) {
   switch (dtype) {
@@ -112,8 +112,7 @@ int64_t matrix_bytes(const glm_matrix& matrix) {
   const char* where = "matrix_bytes";
   expect_range(where, "rows", 0, INT32_MAX, matrix.rows);
   expect_range(where, "columns", 0, INT32_MAX, matrix.columns);
-  expect_range(where, "role", GLM_MATRIX_LINEAR, GLM_MATRIX_TABLE,
-               matrix.role);
+  expect_range(where, "role", GLM_MATRIX_LINEAR, GLM_MATRIX_TABLE, matrix.role);
   const bool table = matrix.role == GLM_MATRIX_TABLE;
   const int64_t rows =
       table ? matrix.rows : num_panels(matrix.rows) * kPanelColumns;
@@ -181,4 +180,4 @@ void rope_table(glm_device& device, const glm_rope_table_args& args) {
   sine.copy_to(where, args.sine, count);
 }
 
-}
+}  // namespace glm::cpu

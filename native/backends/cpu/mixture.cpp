@@ -141,7 +141,7 @@ class Experts {
   Array<float, 2> result_;
 };
 
-}
+}  // namespace
 
 void route(glm_device& device, const glm_route_args& args) {
   const char* where = "route";
@@ -182,13 +182,11 @@ void experts(glm_device& device, const glm_experts_args& args) {
   expect_pointer(kExperts, "expert_weights", args.expert_weights);
   if (args.gate_up->dtype == GLM_DTYPE_F8_E4M3) {
     expect_pointer(kExperts, "codes for FP8 experts", args.input.codes);
-    expect_pointer(kExperts, "row_scale for FP8 experts",
-                   args.input.row_scale);
+    expect_pointer(kExperts, "row_scale for FP8 experts", args.input.row_scale);
   } else {
-    expect_pointer(kExperts, "plain for unquantised experts",
-                   args.input.plain);
+    expect_pointer(kExperts, "plain for unquantised experts", args.input.plain);
   }
   Experts(device, args).run();
 }
 
-}
+}  // namespace glm::cpu

@@ -32,8 +32,8 @@ bool wants_logprobs(const glm_sample_args& args) {
 
 void expect_tables(const glm_sample_args& args) {
   const int64_t rows = args.num_rows;
-  expect_each(kSample, "count_row", -1, args.num_count_rows - 1,
-              args.count_row, rows);
+  expect_each(kSample, "count_row", -1, args.num_count_rows - 1, args.count_row,
+              rows);
   expect_each(kSample, "mask_row", -1, args.num_masks - 1, args.mask_row, rows);
   expect_each(kSample, "num_logprobs", -1, GLM_MAX_LOGPROBS, args.num_logprobs,
               rows);
@@ -85,8 +85,7 @@ struct SampleResult {
 };
 
 int run_sample(futhark_context* context, const glm_sample_args& args,
-               int64_t num_best, int64_t num_count_rows,
-               SampleResult* result) {
+               int64_t num_best, int64_t num_count_rows, SampleResult* result) {
   const int64_t rows = args.num_rows;
   const int64_t words = (int64_t{args.vocab_size} + 31) / 32;
   const Array<float, 2> logits(context, args.logits, rows, args.vocab_size);
@@ -105,8 +104,7 @@ int run_sample(futhark_context* context, const glm_sample_args& args,
   const Array<int32_t, 1> bias_begin(context, args.bias_begin, rows + 1);
   const Array<int32_t, 1> bias_tokens(context, args.bias_tokens,
                                       args.num_biases);
-  const Array<float, 1> bias_values(context, args.bias_values,
-                                    args.num_biases);
+  const Array<float, 1> bias_values(context, args.bias_values, args.num_biases);
   const Array<uint32_t, 2> masks(context, args.masks, args.num_masks, words);
   const Array<uint32_t, 2> counts(context, args.counts, num_count_rows,
                                   args.vocab_size);
@@ -119,7 +117,7 @@ int run_sample(futhark_context* context, const glm_sample_args& args,
       bias_values, masks, counts);
 }
 
-}
+}  // namespace
 
 void count_tokens(glm_device& device, const glm_count_tokens_args& args) {
   const char* where = "count_tokens";
@@ -134,11 +132,10 @@ void count_tokens(glm_device& device, const glm_count_tokens_args& args) {
   const Array<int32_t, 1> token_ids(context, args.token_ids, args.num_tokens);
   const Array<uint32_t, 1> counts(context, row, args.vocab_size);
   Array<uint32_t, 1> result(context);
-  check_kernel(context, where,
-               futhark_entry_count_tokens(context, result.slot(),
-                                          args.reset != 0,
-                                          args.from_prompt != 0, token_ids,
-                                          counts));
+  check_kernel(
+      context, where,
+      futhark_entry_count_tokens(context, result.slot(), args.reset != 0,
+                                 args.from_prompt != 0, token_ids, counts));
   result.copy_to(where, row, args.vocab_size);
 }
 
@@ -155,10 +152,10 @@ void sample(glm_device& device, const glm_sample_args& args) {
   const int64_t num_count_rows =
       args.counts == nullptr ? 0 : args.num_count_rows;
   SampleResult result(device.context);
-  check_kernel(device.context, kSample,
-               run_sample(device.context, args, num_best, num_count_rows,
-                          &result));
+  check_kernel(
+      device.context, kSample,
+      run_sample(device.context, args, num_best, num_count_rows, &result));
   result.copy_to(args, num_best, num_count_rows * args.vocab_size);
 }
 
-}
+}  // namespace glm::cpu

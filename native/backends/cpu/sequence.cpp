@@ -22,9 +22,8 @@ void expect_norm_rope_store(const char* where,
   expect_range(where, "rotary_dim", 0, cache.head_dim, args.rotary_dim);
   expect_equal(where, "rotary_dim modulo 2", 0, args.rotary_dim % 2);
   expect_each(where, "positions", 0, INT32_MAX, args.positions, tokens);
-  expect_each(where, "slots", 0,
-              int64_t{cache.num_pages} * cache.page_size - 1, args.slots,
-              tokens);
+  expect_each(where, "slots", 0, int64_t{cache.num_pages} * cache.page_size - 1,
+              args.slots, tokens);
   expect_pointer(where, "qkv", args.qkv);
   expect_pointer(where, "query", args.query);
   if (args.rotary_dim == 0) return;
@@ -54,16 +53,15 @@ void expect_segments(const char* where, const glm_attention_args& args) {
     const int32_t num_pages =
         (segments.context_length[s] + cache.page_size - 1) / cache.page_size;
     expect_each(where, "page_table", 0, cache.num_pages - 1,
-                segments.page_table + int64_t{segments.table_row[s]} *
-                                          segments.page_table_stride,
+                segments.page_table +
+                    int64_t{segments.table_row[s]} * segments.page_table_stride,
                 num_pages);
   }
 }
 
-}
+}  // namespace
 
-void norm_rope_store(glm_device& device,
-                     const glm_norm_rope_store_args& args) {
+void norm_rope_store(glm_device& device, const glm_norm_rope_store_args& args) {
   const char* where = "norm_rope_store";
   expect_rows(where, args.rows);
   const int64_t tokens = args.rows.num_tokens;
@@ -77,9 +75,10 @@ void norm_rope_store(glm_device& device,
   const int64_t positions = num_positions(args);
   futhark_context* context = device.context;
   const Array<float, 1> query_norm(
-      context, args.query_norm, args.query_norm == nullptr ? 0 : cache.head_dim);
-  const Array<float, 1> key_norm(
-      context, args.key_norm, args.key_norm == nullptr ? 0 : cache.head_dim);
+      context, args.query_norm,
+      args.query_norm == nullptr ? 0 : cache.head_dim);
+  const Array<float, 1> key_norm(context, args.key_norm,
+                                 args.key_norm == nullptr ? 0 : cache.head_dim);
   const Array<float, 2> cosine(context, args.cosine, positions, half);
   const Array<float, 2> sine(context, args.sine, positions, half);
   const Array<int32_t, 1> position(context, args.positions, tokens);
@@ -141,13 +140,12 @@ void attention(glm_device& device, const glm_attention_args& args) {
   const Array<float, 2> query(context, static_cast<const float*>(args.query),
                               tokens, width);
   Array<float, 2> result(context);
-  check_kernel(
-      context, where,
-      futhark_entry_attention(context, result.slot(), args.num_heads,
-                              cache.page_size, cache.head_dim, args.scale,
-                              pages, args.layer, query_begin, context_length,
-                              table_row, page_table, query));
+  check_kernel(context, where,
+               futhark_entry_attention(
+                   context, result.slot(), args.num_heads, cache.page_size,
+                   cache.head_dim, args.scale, pages, args.layer, query_begin,
+                   context_length, table_row, page_table, query));
   result.copy_to(where, args.output, tokens * width);
 }
 
-}
+}  // namespace glm::cpu
