@@ -1,10 +1,13 @@
 """`glm evaluate`: all capitals, and a model that knows none."""
 
 import json
+import os
+import pty
 import re
+import subprocess
 
 from glm_engine.options import CAPITALS
-from tests.python.commands.running import CPU, glm, glm_json
+from tests.python.commands.running import CPU, ENVIRONMENT, GLM, ROOT, glm, glm_json
 
 
 def test_evaluate_answers_all_at_once():
@@ -20,3 +23,18 @@ def test_evaluate_fails_below_the_threshold(random_model):
     result = glm("evaluate", *CPU, "--model", random_model, "--facts", facts, "--limit", 3)
     assert result.returncode == 1
     assert re.search(r"right +0 of 3", result.stdout)
+
+
+def test_evaluate_shows_bars_on_a_terminal_only():
+    screen, terminal = pty.openpty()
+    command = [*GLM, "evaluate", *CPU, "--limit", "3"]
+    result = subprocess.run(
+        command, cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=terminal, timeout=120
+    )
+    os.close(terminal)
+    drawn = os.read(screen, 65536).decode()
+    os.close(screen)
+    assert result.returncode == 0
+    assert "capitals" in drawn
+    assert "3/3" in drawn
+    assert glm(*command[3:]).stderr == ""
