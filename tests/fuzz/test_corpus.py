@@ -1,0 +1,87 @@
+"""Replays the fuzzing corpus: every input ends in a known status, and failures have a message."""
+
+from pathlib import Path
+
+import pytest
+
+from glm_engine.errors import Status
+from tests.engine import loader
+
+CORPUS = Path(__file__).resolve().parent / "corpus"
+KNOWN = {Status.GLM_OK, Status.GLM_INVALID_CHECKPOINT, Status.GLM_NOT_SUPPORTED}
+DATA_SIZE_BYTES = 2
+
+
+def inputs(harness: str) -> list[Path]:
+    return sorted((CORPUS / harness).iterdir())
+
+
+def expect_sound(status: int, message: str, source: Path) -> None:
+    assert status in KNOWN, f"{source}: status {status}, {message}"
+    assert (status == Status.GLM_OK) == (message == ""), f"{source}: status {status}, {message!r}"
+
+
+def whole_shard(data: bytes) -> bytes:
+    """The file that the `header` harness makes of its input."""
+    if len(data) < DATA_SIZE_BYTES:
+        return b""
+    size, text = int.from_bytes(data[:DATA_SIZE_BYTES], "little"), data[DATA_SIZE_BYTES:]
+    return len(text).to_bytes(8, "little") + text + bytes(size)
+
+
+@pytest.mark.parametrize(
+    ("harness", "probe", "prepare"),
+    [
+        ("shard", "loader_parse_header", bytes),
+        ("header", "loader_parse_header", whole_shard),
+        ("index", "loader_parse_index", bytes),
+        ("config", "loader_parse_config", bytes),
+    ],
+)
+def test_readers(harness, probe, prepare):
+    sources = inputs(harness)
+    assert sources
+    for source in sources:
+        status, message = loader.parse(probe, prepare(source.read_bytes()))
+        expect_sound(status, message, source)
+
+
+def test_patterns():
+    for source in inputs("pattern"):
+        pattern, _, name = source.read_bytes().partition(b"\0")
+        result = loader.match(pattern.decode("latin-1"), name.decode("latin-1"))
+        assert result != "", source
+
+
+@pytest.mark.parametrize(
+    ("harness", "name", "words"),
+    [
+        ("header", "deep", "nested deeper than 64 levels"),
+        ("header", "overlap", "overlap"),
+        ("header", "backwards", "run backwards"),
+        ("header", "past-the-end", "past the end"),
+        ("header", "gap", "belong to no tensor"),
+        ("header", "tail", "belong to no tensor"),
+        ("header", "unaligned", "not aligned"),
+        ("header", "dtype", 'dtype "F7" is unknown'),
+        ("header", "duplicate", "appears twice"),
+        ("header", "no-json", "not valid JSON"),
+        ("shard", "too-long", "more than the"),
+        ("shard", "truncated", "past the end"),
+        ("shard", "short", "too few"),
+        ("index", "parent", "no plain file name"),
+        ("index", "no-map", "weight_map"),
+    ],
+)
+def test_messages_of_seeds(harness, name, words):
+    data = (CORPUS / harness / f"{name}.bin").read_bytes()
+    probe = "loader_parse_index" if harness == "index" else "loader_parse_header"
+    status, message = loader.parse(probe, whole_shard(data) if harness == "header" else data)
+    assert status == Status.GLM_INVALID_CHECKPOINT
+    assert words in message
+
+
+@pytest.mark.parametrize("name", ["sound", "scalar", "empty-tensor", "emoji-name"])
+def test_sound_seeds(name):
+    data = whole_shard((CORPUS / "header" / f"{name}.bin").read_bytes())
+    assert loader.parse("loader_parse_header", data) == (Status.GLM_OK, "")
