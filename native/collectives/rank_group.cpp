@@ -30,7 +30,7 @@ bool agree(const Contribution& a, const Contribution& b) {
          a.second_size == b.second_size;
 }
 
-}  // namespace
+}
 
 RankGroup::RankGroup(int32_t world_size)
     : world_size_(world_size),
@@ -156,4 +156,4 @@ glm_status RankGroup::all_to_all(int32_t rank, const glm_all_to_all_args& args,
   return leave(problem);
 }
 
-}  // namespace glm
+}

@@ -52,6 +52,6 @@ class RankGroup {
   bool aborted_ = false;
 };
 
-}  // namespace glm
+}
 
 #endif

@@ -1,5 +1,6 @@
 """A paged cache on a device, filled and read through the operations of the table."""
 
+from collections.abc import Sequence
 from ctypes import addressof
 from dataclasses import dataclass
 
@@ -35,7 +36,7 @@ class Segment:
 
     context_length: int
     num_new_tokens: int
-    page_table: tuple[int, ...]
+    page_table: Sequence[int]
 
     def positions(self) -> np.ndarray:
         return np.arange(self.context_length - self.num_new_tokens, self.context_length)

@@ -113,6 +113,6 @@ class Array {
   Handle* handle_ = nullptr;
 };
 
-}  // namespace glm::cpu
+}
 
 #endif

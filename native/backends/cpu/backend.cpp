@@ -160,8 +160,8 @@ const glm_backend kBackend = {
     graph_use,
 };
 
-}  // namespace
-}  // namespace glm::cpu
+}
+}
 
 extern "C" glm_status glm_backend_open(uint32_t abi_version,
                                        const glm_backend** backend,

@@ -18,7 +18,7 @@ RankGroup* group_of(glm_device& device, const char* where) {
   return nullptr;
 }
 
-}  // namespace
+}
 
 void all_reduce(glm_device& device, const glm_all_reduce_args& args) {
   const char* where = "all_reduce";
@@ -67,4 +67,4 @@ void all_to_all(glm_device& device, const glm_all_to_all_args& args) {
   finish(where, status, problem);
 }
 
-}  // namespace glm::cpu
+}

@@ -87,7 +87,7 @@ class AddNorm {
   Array<float, 1> scale_;
 };
 
-}  // namespace
+}
 
 void check_kernel(futhark_context* context, const char* where, int code) {
   if (code == FUTHARK_SUCCESS) return;
@@ -197,4 +197,4 @@ void add_norm_quantise(glm_device& device,
   plain.copy_plain();
 }
 
-}  // namespace glm::cpu
+}

@@ -47,7 +47,7 @@ void start_kernels(glm_device& device, int32_t num_threads) {
   throw Failure(GLM_DEVICE_ERROR, "device_open: " + message);
 }
 
-}  // namespace
+}
 
 void device_count(int32_t* count) {
   expect_pointer("device_count", "count", count);
@@ -138,4 +138,4 @@ void set_workspace(glm_device&, const glm_workspace_shape* shape, void*,
   expect_range("set_workspace", "bytes", needed, INT64_MAX, bytes);
 }
 
-}  // namespace glm::cpu
+}

@@ -32,6 +32,6 @@ int64_t num_panels(int64_t rows);
 void set_memory_info(glm_device_info* info);
 void set_processor_name(glm_device_info* info);
 
-}  // namespace glm::cpu
+}
 
 #endif

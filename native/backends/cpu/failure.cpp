@@ -44,4 +44,4 @@ void expect_each(const char* where, const char* what, int64_t low, int64_t high,
   }
 }
 
-}  // namespace glm::cpu
+}

@@ -32,6 +32,6 @@ void expect_pointer(const char* where, const char* what, const void* pointer);
 void expect_each(const char* where, const char* what, int64_t low, int64_t high,
                  const int32_t* values, int64_t count);
 
-}  // namespace glm::cpu
+}
 
 #endif

@@ -20,6 +20,6 @@ void workspace_bytes(const glm_workspace_shape* shape, int64_t* bytes);
 void set_workspace(glm_device& device, const glm_workspace_shape* shape,
                    void* memory, int64_t bytes);
 
-}  // namespace glm::cpu
+}
 
 #endif

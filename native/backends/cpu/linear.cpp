@@ -15,7 +15,7 @@ void expect_activation(const char* where, const glm_matrix& matrix,
   }
 }
 
-}  // namespace
+}
 
 void linear_result(glm_device& device, const char* where, int64_t tokens,
                    const glm_matrix& matrix, const glm_activation& input,
@@ -93,4 +93,4 @@ void logits(glm_device& device, const glm_logits_args& args) {
   result.copy_to(where, args.output, args.num_rows * int64_t{args.head->rows});
 }
 
-}  // namespace glm::cpu
+}

@@ -88,7 +88,7 @@ void place_scales(const glm_place_rows_args& args, const char* where) {
           args.num_rows, matrix.bias + args.row_begin);
 }
 
-}  // namespace
+}
 
 int64_t element_bytes(const char* where, int32_t dtype) {
   switch (dtype) {
@@ -180,4 +180,4 @@ void rope_table(glm_device& device, const glm_rope_table_args& args) {
   sine.copy_to(where, args.sine, count);
 }
 
-}  // namespace glm::cpu
+}

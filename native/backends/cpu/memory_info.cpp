@@ -63,7 +63,7 @@ std::string unified_group_path() {
   return "";
 }
 
-}  // namespace
+}
 
 void set_memory_info(glm_device_info* info) {
   Limit limit = machine_limit();
@@ -88,4 +88,4 @@ void set_processor_name(glm_device_info* info) {
   std::snprintf(info->name, sizeof info->name, "CPU, %s", name.c_str());
 }
 
-}  // namespace glm::cpu
+}

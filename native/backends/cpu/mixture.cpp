@@ -141,7 +141,7 @@ class Experts {
   Array<float, 2> result_;
 };
 
-}  // namespace
+}
 
 void route(glm_device& device, const glm_route_args& args) {
   const char* where = "route";
@@ -189,4 +189,4 @@ void experts(glm_device& device, const glm_experts_args& args) {
   Experts(device, args).run();
 }
 
-}  // namespace glm::cpu
+}

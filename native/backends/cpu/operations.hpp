@@ -42,6 +42,6 @@ void expect_matrix(const char* where, const char* what,
                    const glm_matrix* matrix, int32_t role);
 void expect_cache(const char* where, const glm_kv_cache* cache);
 
-}  // namespace glm::cpu
+}
 
 #endif

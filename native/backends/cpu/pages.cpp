@@ -20,7 +20,7 @@ void expect_pages(const char* where, const glm_transfer_pages_args& args) {
   if (args.num_pages > 0) expect_pointer(where, "host_data", args.host_data);
 }
 
-}  // namespace
+}
 
 int64_t page_bytes(const glm_kv_cache& cache) {
   const char* where = "kv_page_bytes";
@@ -77,4 +77,4 @@ void restore_pages(glm_device&, const glm_transfer_pages_args& args) {
                 static_cast<size_t>(bytes));
 }
 
-}  // namespace glm::cpu
+}

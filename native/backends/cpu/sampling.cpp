@@ -117,7 +117,7 @@ int run_sample(futhark_context* context, const glm_sample_args& args,
       bias_values, masks, counts);
 }
 
-}  // namespace
+}
 
 void count_tokens(glm_device& device, const glm_count_tokens_args& args) {
   const char* where = "count_tokens";
@@ -158,4 +158,4 @@ void sample(glm_device& device, const glm_sample_args& args) {
   result.copy_to(args, num_best, num_count_rows * args.vocab_size);
 }
 
-}  // namespace glm::cpu
+}

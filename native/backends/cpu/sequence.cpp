@@ -59,7 +59,7 @@ void expect_segments(const char* where, const glm_attention_args& args) {
   }
 }
 
-}  // namespace
+}
 
 void norm_rope_store(glm_device& device, const glm_norm_rope_store_args& args) {
   const char* where = "norm_rope_store";
@@ -148,4 +148,4 @@ void attention(glm_device& device, const glm_attention_args& args) {
   result.copy_to(where, args.output, tokens * width);
 }
 
-}  // namespace glm::cpu
+}
