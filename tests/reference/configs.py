@@ -126,7 +126,11 @@ CONFIGS = {
                 "partial_rotary_factor": 0.25,
             }
         },
-        ignore=("model.layers.0.mlp.gate_proj", r"re:.*layers\.2\.self_attn\..*"),
+        ignore=(
+            "model.layers.0.mlp.gate_proj",
+            "model.layers.0.mlp.up_proj",
+            r"re:.*layers\.2\.self_attn\..*",
+        ),
     ),
     "bf16_eight_ranks": plain_config(
         sizes(64, 2, (8, 8, 64), (128, 64), 192),
