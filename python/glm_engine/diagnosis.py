@@ -128,11 +128,9 @@ def engine_library():
     """Found means: loads, has every function, and knows this package's structs."""
     try:
         found = libraries.find_engine_library()
-        library = libraries.load_engine_library()
+        libraries.load_engine_library()
     except GlmError as error:
         return Finding("engine.so", False, str(error), needed=True)
-    options = abi.OptionsStruct(struct_size=ctypes.sizeof(abi.OptionsStruct))
-    library.engine_default_options(ctypes.byref(options))
     detail = f"{found.path}, {len(abi.FUNCTIONS)} functions"
     return Finding("engine.so", True, detail, found.how, needed=True)
 

@@ -5,7 +5,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from glm_engine.abi import declare_functions
+from glm_engine.abi import TYPES, declare_functions
 from glm_engine.errors import EngineLibraryError
 
 VARIABLE = "GLM_ENGINE_LIBRARY"
@@ -14,6 +14,7 @@ CHECKOUT = Path(os.environ.get("GLM_ROOT", PACKAGE.parents[1]))
 PACKAGE_LIBRARY = PACKAGE / "lib" / "engine.so"
 BUILT_LIBRARY = CHECKOUT / "build" / "engine.so"
 DEVICE_KINDS = ("cpu", "cuda")
+SPARE_BYTES = 4096
 NVIDIA_DRIVER = "libcuda.so.1"
 
 
@@ -68,7 +69,23 @@ def load(path):
         declare_functions(library)
     except (OSError, AttributeError) as error:
         raise EngineLibraryError(f"{path} cannot be used: {error}") from error
+    check_struct_sizes(path, library)
     return library
+
+
+def check_struct_sizes(path, library):
+    """Refuse a library whose structs are not this package's, before any is shared."""
+    for name in ("engine_options", "engine_request"):
+        struct = TYPES[name]
+        room = ctypes.create_string_buffer(ctypes.sizeof(struct) + SPARE_BYTES)
+        default = getattr(library, name.replace("engine_", "engine_default_"))
+        default(ctypes.cast(room, ctypes.POINTER(struct)))
+        size = struct.from_buffer(room).struct_size
+        if size != ctypes.sizeof(struct):
+            raise EngineLibraryError(
+                f"{path}: its {name} has {size} bytes, this package's {ctypes.sizeof(struct)}: "
+                "the two were built from different versions of engine.h"
+            )
 
 
 def has_nvidia_driver():

@@ -1,8 +1,11 @@
 """Where engine.so is looked for, and what is said when it is not usable."""
 
+import os
+import subprocess
+
 import pytest
 
-from glm_engine import libraries
+from glm_engine import abi, libraries
 from glm_engine.errors import EngineLibraryError
 
 
@@ -43,6 +46,21 @@ def test_file_that_is_no_library(monkeypatch, tmp_path):
 def test_library_without_the_functions():
     with pytest.raises(EngineLibraryError, match="engine_default_options"):
         libraries.load("libc.so.6")
+
+
+def test_library_of_another_version(tmp_path):
+    source = "".join(
+        f"void {name}(unsigned *size) {{ *size = 8; }}\n"
+        if name.startswith("engine_default")
+        else f"void {name}(void) {{}}\n"
+        for name in abi.FUNCTIONS
+    )
+    (tmp_path / "other.c").write_text(source)
+    compiler = os.environ.get("CC") or "cc"
+    command = [compiler, "-w", "-shared", "-fPIC", "other.c", "-o", "other.so"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    with pytest.raises(EngineLibraryError, match="engine_options has 8 bytes, this package's"):
+        libraries.load(tmp_path / "other.so")
 
 
 def test_backend_beside_or_above(monkeypatch, tmp_path):
