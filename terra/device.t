@@ -100,7 +100,7 @@ terra Library:shares_memory() : bool
 end
 
 terra Library:load(was_automatic : bool, message : &C.glm_message) : int32
-  self.handle = C.dlopen(&self.path[0], C.RTLD_NOW or C.RTLD_LOCAL)
+  self.handle = C.dlopen(&self.path[0], C.RTLD_NOW or C.RTLD_LOCAL or C.RTLD_NODELETE)
   if self.handle == nil then
     var hint = ""
     if was_automatic and not self:shares_memory() then

@@ -82,9 +82,9 @@ static glm_engine* open_engine(const Functions* f, const char* model_dir,
   options.device = "cpu";
   options.world_size = world_size;
   options.max_batch = 8;
-  options.max_seq = 96;
+  options.max_seq = 40;
   options.page_size = 4;
-  options.num_pages = 40;
+  options.num_pages = 16;
   options.num_threads = world_size;
   options.max_step_tokens = 24;
   options.prefill_chunk = 7;
@@ -212,7 +212,7 @@ static void run_states(const Functions* f, glm_engine* engine,
          &message);
   expect(f->run_batch_decode(engine, 2, states, both, 3, tokens, &message),
          "run_batch_decode", &message);
-  expect(f->resize_pool(engine, 30, &message), "engine_resize_pool", &message);
+  expect(f->resize_pool(engine, 12, &message), "engine_resize_pool", &message);
   f->free_state(engine, states[0]);
   free(logits);
 }

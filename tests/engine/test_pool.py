@@ -14,7 +14,7 @@ PROMPT_LENGTH = 24
 MAX_TOKENS = 16
 PAGES_PER_REQUEST = (PROMPT_LENGTH + MAX_TOKENS) // PAGE_SIZE
 NUM_REQUESTS = 32
-OPTIONS = {"page_size": PAGE_SIZE, "max_batch": NUM_REQUESTS, "max_seq": 64}
+OPTIONS = {"page_size": PAGE_SIZE, "max_batch": NUM_REQUESTS, "max_seq": PROMPT_LENGTH + MAX_TOKENS}
 
 
 @pytest.fixture(autouse=True)
@@ -59,15 +59,18 @@ def test_a_pool_for_one(num_pages):
 
 
 def test_a_pool_for_less_than_one_refuses():
-    with open_engine(CAPITALS, **OPTIONS, num_pages=PAGES_PER_REQUEST - 1) as engine:
-        with pytest.raises(EngineError, match="may need 5 pages of 8 tokens") as caught:
+    with pytest.raises(EngineError, match="pool of 4 pages of 8 tokens is too small"):
+        open_engine(CAPITALS, **OPTIONS, num_pages=PAGES_PER_REQUEST - 1).__enter__()
+    with open_engine(CAPITALS, **OPTIONS) as engine:
+        engine.resize_pool(PAGES_PER_REQUEST - 1)
+        with pytest.raises(EngineError, match="may need 5 pages of 8 tokens, the pool") as caught:
             engine.submit(requests()[0])
         assert caught.value.status == Status.GLM_OUT_OF_MEMORY
         assert engine.info()["live_requests"] == 0
 
 
 def test_a_repeated_prefix_is_not_computed_again():
-    quiz = tokenizer().encode(quizzes()[1]).ids[:40]
+    quiz = tokenizer().encode(quizzes()[1]).ids[:24]
     questions = [[*quiz, *prompt] for prompt in prompts()[:4]]
     with open_engine(CAPITALS, **OPTIONS) as engine:
         for number, question in enumerate(questions):
@@ -77,7 +80,7 @@ def test_a_repeated_prefix_is_not_computed_again():
             computed = after["num_prefill_tokens"] - before["num_prefill_tokens"]
             reused = after["num_cached_tokens"] - before["num_cached_tokens"]
             assert computed + reused == len(question)
-            assert reused == (40 if number else 0)
+            assert reused == (24 if number else 0)
             assert {event.cached_tokens for event in result.events} == {reused}
 
 

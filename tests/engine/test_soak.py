@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +18,7 @@ VALGRIND = [
     "--error-exitcode=99",
     "--leak-check=full",
     "--errors-for-leak-kinds=definite,indirect,possible",
-    "--child-silent-after-fork=yes",
+    f"--suppressions={Path(__file__).with_name('valgrind.supp')}",
 ]
 
 
@@ -37,6 +38,7 @@ def test_fifty_requests_from_c(library, world_size):
 
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not on the path")
 @pytest.mark.timeout(900)
-def test_fifty_requests_under_valgrind_leave_nothing():
-    done = run_soak(library=RELEASE_LIBRARY, world_size=1, wrapper=VALGRIND)
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_fifty_requests_under_valgrind_leave_nothing(world_size):
+    done = run_soak(library=RELEASE_LIBRARY, world_size=world_size, wrapper=VALGRIND)
     assert done.stderr == ""

@@ -38971,7 +38971,7 @@ entry:
   %5 = getelementptr %1, ptr %4, i32 0, i32 3
   %6 = getelementptr [4096 x i8], ptr %5, i32 0, i32 0
   %7 = getelementptr i8, ptr %6, i64 0
-  %8 = call ptr @dlopen(ptr %7, i32 2)
+  %8 = call ptr @dlopen(ptr %7, i32 4098)
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %1, ptr %9, i32 0, i32 0
   store ptr %8, ptr %10, align 8

@@ -23429,7 +23429,7 @@ or.lhs.false.i:                                   ; preds = %merge2
 "$device.is_automatic.exit":                      ; preds = %merge2, %or.rhs.i, %or.lhs.false.i
   %62 = phi i1 [ true, %or.lhs.false.i ], [ true, %merge2 ], [ %59, %or.rhs.i ]
   %63 = getelementptr i8, ptr %0, i64 32
-  %64 = call ptr @dlopen(ptr %63, i32 2)
+  %64 = call ptr @dlopen(ptr %63, i32 4098)
   store ptr %64, ptr %0, align 8
   %65 = icmp eq ptr %64, null
   br i1 %65, label %then.i39, label %merge.i32
