@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.native import operations
+from tests.native import stage_operations as operations
 from tests.native.backend import GATE_UP, LINEAR, Backend, Device, Matrix
-from tests.native.operations import ExpertStack, HeadSettings, stored_matrix
+from tests.native.stage_operations import ExpertStack, HeadSettings, stored_matrix
 from tests.reference import fp8
 from tests.reference.attention import AttentionRow
 from tests.reference.checkpoint import Checkpoint, read_checkpoint

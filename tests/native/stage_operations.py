@@ -1,0 +1,270 @@
+"""Operations of a device as functions from numpy arrays to numpy arrays."""
+
+from ctypes import addressof
+from dataclasses import dataclass
+
+import numpy as np
+
+from tests.native.backend import (
+    BF16,
+    FP8,
+    GATE_UP,
+    LINEAR,
+    TABLE,
+    Device,
+    Matrix,
+    from_bf16,
+    rows,
+    structs,
+    to_bf16,
+)
+from tests.reference import fp8
+
+FLOAT32_TOLERANCE = 1e-5
+BF16_TOLERANCE = 5e-3
+
+
+@dataclass(frozen=True)
+class Quantised:
+    codes: np.ndarray
+    scale: np.ndarray
+
+    def values(self) -> np.ndarray:
+        return fp8.dequantise(self.codes, self.scale[:, None])
+
+
+def tolerance(device: Device) -> float:
+    return FLOAT32_TOLERANCE if device.activation_type == np.float32 else BF16_TOLERANCE
+
+
+def as_activation(device: Device, values: np.ndarray) -> np.ndarray:
+    """float32 values as the device will see them."""
+    values = np.asarray(values, dtype=np.float32)
+    return values if device.activation_type == np.float32 else from_bf16(to_bf16(values))
+
+
+def activation_output(device: Device, shape):
+    return device.output(shape, device.activation_type)
+
+
+def activation_values(output) -> np.ndarray:
+    array = output.get()
+    return array if array.dtype == np.float32 else from_bf16(array)
+
+
+def outputs(device: Device, shape, plain: bool, quantised: bool):
+    """(struct, plain, codes, scale): the outputs that are asked for, the others None."""
+    text = activation_output(device, shape) if plain else None
+    codes = device.output(shape, np.uint8) if quantised else None
+    scale = device.output(shape[:1], np.float32) if quantised else None
+    blocks = [None if each is None else each.block for each in (text, codes, scale)]
+    return structs()["glm_activation_output"](*blocks), text, codes, scale
+
+
+def results(plain, codes, scale):
+    values = None if plain is None else activation_values(plain)
+    return values, None if codes is None else Quantised(codes.get(), scale.get())
+
+
+def quantise(device: Device, values: np.ndarray) -> Quantised:
+    codes, scale = device.output(values.shape, np.uint8), device.output(values.shape[:1], "f4")
+    device.run(
+        "quantise",
+        rows=rows(len(values)),
+        width=values.shape[1],
+        input=device.activation(values),
+        codes=codes.block,
+        row_scale=scale.block,
+    )
+    return Quantised(codes.get(), scale.get())
+
+
+def add_norm(device, residual, delta, weight, epsilon, plain=True, quantised=True):
+    """(new residual, plain or None, Quantised or None)."""
+    struct, *wanted = outputs(device, residual.shape, plain, quantised)
+    state = device.activation(residual)
+    device.run(
+        "add_norm_quantise",
+        rows=rows(len(residual)),
+        hidden_size=residual.shape[1],
+        epsilon=epsilon,
+        residual=state,
+        delta=None if delta is None else device.activation(delta),
+        weight=device.place(np.asarray(weight, np.float32)),
+        output=struct,
+    )
+    raw = device.download(state, residual.shape, device.activation_type)
+    total = raw if raw.dtype == np.float32 else from_bf16(raw)
+    return total, *results(*wanted)
+
+
+def swiglu(device, gate_up, plain=True, quantised=True):
+    """gate_up as `linear` with a GATE_UP matrix left it."""
+    width = gate_up.shape[1] // 2
+    struct, *wanted = outputs(device, (len(gate_up), width), plain, quantised)
+    device.run(
+        "swiglu_quantise",
+        rows=rows(len(gate_up)),
+        width=width,
+        gate_up=device.activation(gate_up),
+        output=struct,
+    )
+    return results(*wanted)
+
+
+def stored(values: np.ndarray, dtype: int):
+    """(array as a checkpoint holds it, scale or None, float64 values that it stands for)."""
+    if dtype == FP8:
+        codes, scale = fp8.quantise_weight(np.asarray(values, np.float32))
+        return codes, scale[:, 0], fp8.dequantise(codes, scale)
+    if dtype == BF16:
+        bits = to_bf16(values)
+        return bits, None, from_bf16(bits).astype(np.float64)
+    values = np.asarray(values, np.float32)
+    return values, None, values.astype(np.float64)
+
+
+def matrix(device, values, dtype, bias=None, role=LINEAR):
+    """(Matrix, float64 values that it stands for)."""
+    array, scale, exact = stored(values, dtype)
+    return Matrix(device, array, dtype, role, scale, bias), exact
+
+
+def activation(device: Device, values):
+    """glm_activation of float32 values or of a Quantised."""
+    if isinstance(values, Quantised):
+        placed = (None, device.place(values.codes), device.place(values.scale))
+    else:
+        placed = (device.activation(values), None, None)
+    return structs()["glm_activation"](*placed)
+
+
+def linear(device, placed: Matrix, values, num_decode_tokens=0) -> np.ndarray:
+    num_tokens = len(values.codes if isinstance(values, Quantised) else values)
+    output = activation_output(device, (num_tokens, placed.struct.rows))
+    device.run(
+        "linear",
+        rows=rows(num_tokens, num_decode_tokens),
+        matrix=placed.pointer,
+        input=activation(device, values),
+        output=output.block,
+    )
+    return activation_values(output)
+
+
+def embed(device, placed: Matrix, token_ids) -> np.ndarray:
+    ids = np.asarray(token_ids, np.int32)
+    output = activation_output(device, (len(ids), placed.struct.columns))
+    device.run(
+        "embed",
+        rows=rows(len(ids)),
+        token_ids=device.place(ids),
+        table=placed.pointer,
+        residual=output.block,
+    )
+    return activation_values(output)
+
+
+def table(device, values, dtype):
+    array, _, exact = stored(values, dtype)
+    return Matrix(device, array, dtype, TABLE), exact
+
+
+def logits(device, placed: Matrix, values, row_index) -> np.ndarray:
+    index = np.asarray(row_index, np.int32)
+    output = device.output((len(index), placed.struct.rows), np.float32)
+    device.run(
+        "logits",
+        num_rows=len(index),
+        row_index=device.place(index),
+        input=device.activation(values),
+        head=placed.pointer,
+        output=output.block,
+    )
+    return output.get()
+
+
+def route(device, placed: Matrix, values, bias, top_k, normalise=True, factor=1.0):
+    """(expert ids, expert weights), [tokens, top_k]."""
+    shape = (len(values), top_k)
+    ids, weights = device.output(shape, np.int32), device.output(shape, np.float32)
+    device.run(
+        "route",
+        rows=rows(len(values)),
+        top_k=top_k,
+        normalise=int(normalise),
+        scaling_factor=factor,
+        input=device.activation(values),
+        router=placed.pointer,
+        selection_bias=device.place(np.asarray(bias, np.float32)),
+        expert_ids=ids.block,
+        expert_weights=weights.block,
+    )
+    return ids.get(), weights.get()
+
+
+class ExpertStack:
+    """Experts of one dtype placed one after the other, `padding` bytes apart."""
+
+    def __init__(self, device, gate_up, down, dtype, padding=0):
+        self.gate_up, self.exact_gate_up = self.place(device, gate_up, dtype, GATE_UP, padding)
+        self.down, self.exact_down = self.place(device, down, dtype, LINEAR, padding)
+
+    def place(self, device, values, dtype, role, padding):
+        num_experts, num_rows, columns = values.shape
+        first = structs()["glm_matrix"](dtype, role, num_rows, columns)
+        size = device.matrix_bytes(first)
+        stride, scale_stride = size + padding, 4 * num_rows + padding
+        data = device.empty(max(num_experts, 1) * stride)
+        scales = device.empty(max(num_experts, 1) * scale_stride)
+        exact = []
+        for expert in range(num_experts):
+            array, scale, value = stored(values[expert], dtype)
+            struct = structs()["glm_matrix"](dtype, role, num_rows, columns)
+            struct.data = data.value + expert * stride
+            struct.row_scale = scales.value + expert * scale_stride if dtype == FP8 else None
+            Matrix.fill(device, struct, array, scale, None)
+            exact.append(value)
+        first.data = data.value
+        first.row_scale = scales.value if dtype == FP8 else None
+        return (first, stride, scale_stride), exact
+
+
+def experts(device, stack: ExpertStack, values, ids, weights, begin=0, local=None, initial=None):
+    """[tokens, hidden]: the weighted sum over the local experts, on top of `initial`."""
+    gate_up, gate_up_stride, gate_up_scale_stride = stack.gate_up
+    down, down_stride, down_scale_stride = stack.down
+    output = activation_output(device, (len(ids), gate_up.columns))
+    device.run(
+        "experts",
+        rows=rows(len(ids)),
+        top_k=ids.shape[1],
+        expert_begin=begin,
+        num_local_experts=len(stack.exact_down) if local is None else local,
+        gate_up=addressof(gate_up),
+        down=addressof(down),
+        gate_up_stride=gate_up_stride,
+        gate_up_scale_stride=gate_up_scale_stride,
+        down_stride=down_stride,
+        down_scale_stride=down_scale_stride,
+        input=activation(device, values),
+        expert_ids=device.place(np.asarray(ids, np.int32)),
+        expert_weights=device.place(np.asarray(weights, np.float32)),
+        initial=None if initial is None else device.activation(initial),
+        output=output.block,
+    )
+    return activation_values(output)
+
+
+def rope_tables(device, theta, rotary_dim, num_positions):
+    shape = (num_positions, rotary_dim // 2)
+    cosine, sine = device.output(shape, np.float32), device.output(shape, np.float32)
+    device.run(
+        "rope_table",
+        theta=theta,
+        rotary_dim=rotary_dim,
+        num_positions=num_positions,
+        cosine=cosine.block,
+        sine=sine.block,
+    )
+    return cosine, sine
