@@ -1,0 +1,58 @@
+"""Index and headers of a checkpoint of GLM-4.7-FP8's size, read and validated."""
+
+import json
+import tempfile
+from pathlib import Path
+from statistics import median
+
+from tools.bench.figures import Bound, Figure, Section
+from tools.bench.processes import ROOT, ask_once
+from tools.checkpoint.layout import LayoutOptions
+from tools.checkpoint.synthetic import GLM_4_7_FP8_SHARDS, write_sparse_checkpoint
+
+CONFIG = ROOT / "tests" / "data" / "configs" / "glm-4.7-fp8.json"
+NUM_TENSORS = 87_553
+LIMIT_SECONDS = 0.5
+METHOD = (
+    "A sparse checkpoint with GLM-4.7-FP8's own names, dtypes and shapes (93 shards of full length "
+    "whose data takes no space). The figure is one `engine_plan` in a fresh process: config and "
+    "index parsed, 93 shards mapped, their headers parsed, offsets and overlaps checked, every "
+    "tensor of the config found and its dtype and shape compared, the plan made; median of 9 with "
+    "the headers in the page cache. `engine_inspect` adds the check of scales (which in a sparse "
+    "file ends at the first zero of each tensor) and the JSON text of all tensors."
+)
+
+
+def measure() -> dict:
+    """The worker's seconds for a checkpoint written for it."""
+    with tempfile.TemporaryDirectory() as folder:
+        config = json.loads(CONFIG.read_text(encoding="utf-8"))
+        options = LayoutOptions(with_prediction_layers=False)
+        write_sparse_checkpoint(Path(folder), config, GLM_4_7_FP8_SHARDS, options)
+        answer = ask_once("tools.bench.inspect_worker", folder)
+    found = (answer["num_shards"], answer["num_tensors"])
+    if found != (GLM_4_7_FP8_SHARDS, NUM_TENSORS):
+        raise ValueError(f"read {found}, expected {(GLM_4_7_FP8_SHARDS, NUM_TENSORS)}")
+    return answer
+
+
+def run() -> Section:
+    """Seconds for reading and validating, and for the listing as JSON."""
+    answer = measure()
+    plan, inspected = answer["plan_seconds"], answer["inspect_seconds"]
+    read = Figure(
+        f"read and validate {GLM_4_7_FP8_SHARDS} shards, {NUM_TENSORS:,} tensors",
+        median(plan),
+        "s",
+        Bound.AT_MOST,
+        LIMIT_SECONDS,
+        f"first {plan[0]:.3f} s, slowest {max(plan):.3f} s",
+    )
+    listing = Figure(
+        "the same, scales looked at and listed as JSON",
+        median(inspected),
+        "s",
+        note=f"{answer['json_bytes'] / 1e6:.1f} MB of JSON",
+    )
+    series = {"engine_plan": plan, "engine_inspect": inspected}
+    return Section("index", "Index and headers", METHOD, (read, listing), series)
