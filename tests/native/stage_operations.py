@@ -5,19 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tests.native.backend import (
-    BF16,
-    FP8,
-    GATE_UP,
-    LINEAR,
-    TABLE,
-    Device,
-    Matrix,
-    from_bf16,
-    rows,
-    structs,
-    to_bf16,
-)
+from tests.native.backend import BF16, FP8, GATE_UP, LINEAR, TABLE, Device, Matrix
+from tests.native.backend import from_bf16, rows, structs, to_bf16
 from tests.reference import fp8
 
 FLOAT32_TOLERANCE = 1e-5
