@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.native import stage_operations as operations
-from tests.native.backend import GATE_UP, LINEAR, Backend, Device, Matrix
-from tests.native.stage_operations import ExpertStack, HeadSettings, stored_matrix
+from tests.native import calls
+from tests.native.backend import GATE_UP, LINEAR, Device, Matrix
+from tests.native.paging import Heads, Norms, PagedCache, Segment
+from tests.native.stored import StoredExperts, input_of, stored_matrix
 from tests.reference import fp8
-from tests.reference.attention import AttentionRow
 from tests.reference.checkpoint import Checkpoint, read_checkpoint
 from tests.reference.compare import assert_routes, assert_stage
 from tests.reference.configs import CONFIGS
@@ -57,17 +57,15 @@ class Case:
         names = [f"{self.prefix}.{module}" for module in modules]
         return stored_matrix(self.checkpoint, *names).place(self.device, role)
 
-    def head_settings(self) -> HeadSettings:
-        norms = [None, None]
-        if self.config["use_qk_norm"]:
-            norms = [self.vector(f"self_attn.{name}_norm.weight") for name in "qk"]
-        width = rotary_width(self.config["head_dim"], partial_rotary_factor(self.config))
-        return HeadSettings(*norms, self.config["rms_norm_eps"], rope_theta(self.config), width)
+    def linear(self, modules: list[str], values: np.ndarray, role: int = LINEAR) -> np.ndarray:
+        matrix = self.matrix(*modules, role=role)
+        return calls.linear(self.device, matrix, input_of(matrix, values))
 
-
-@pytest.fixture(scope="module")
-def backend() -> Backend:
-    return Backend("cpu")
+    def norms(self) -> Norms:
+        eps = self.config["rms_norm_eps"]
+        if not self.config["use_qk_norm"]:
+            return Norms(None, None, eps)
+        return Norms(*(self.vector(f"self_attn.{name}_norm.weight") for name in "qk"), eps)
 
 
 @pytest.fixture(params=CONFIGS)
@@ -76,116 +74,120 @@ def case(request, random_model, backend):
         yield Case(request.param, random_model(request.param), device)
 
 
-def assert_quantised(plain: np.ndarray, codes: np.ndarray, scales: np.ndarray) -> None:
-    """Codes and scales are bit for bit those of the plain output."""
-    expected_codes, expected_scales = fp8.quantise_per_token(plain)
-    assert np.array_equal(scales, expected_scales.reshape(-1))
-    assert np.array_equal(codes, expected_codes)
+def assert_quantised(plain: np.ndarray, quantised: calls.Quantised, where: str = "") -> None:
+    """Codes and scales are bit for bit those of the plain rows."""
+    codes, scales = fp8.quantise_per_token(plain)
+    assert np.array_equal(quantised.scale, scales.reshape(-1)), where
+    assert np.array_equal(quantised.codes, codes), where
 
 
 def test_norm(case):
     weight, eps = case.vector("input_layernorm.weight"), case.config["rms_norm_eps"]
     given = case.given["input"]
-    residual, output = operations.add_norm_quantise(case.device, given, None, weight, eps)
+    residual, plain, quantised = calls.add_norm(case.device, given, None, weight, eps)
     assert np.array_equal(residual, given)
-    assert_stage(output[0], case.given["attention_input"])
-    assert_quantised(*output)
+    assert_stage(plain, case.given["attention_input"])
+    assert_quantised(plain, quantised)
 
 
 def test_add_and_norm(case):
     weight, eps = case.vector("post_attention_layernorm.weight"), case.config["rms_norm_eps"]
     given = case.given["input"], case.given["attention_output"]
-    residual, output = operations.add_norm_quantise(case.device, *given, weight, eps)
+    residual, plain, quantised = calls.add_norm(case.device, *given, weight, eps)
     assert_stage(residual, case.given["middle"])
-    assert_stage(output[0], case.given["mlp_input"])
-    assert_quantised(*output)
+    assert_stage(plain, case.given["mlp_input"])
+    assert_quantised(plain, quantised)
+
+
+def joined_heads(case: Case) -> np.ndarray:
+    return np.concatenate([case.given[name] for name in ("query", "key", "value")], axis=1)
 
 
 def test_projections(case):
-    matrix = case.matrix(*(f"self_attn.{name}_proj" for name in "qkv"))
-    result = operations.linear(case.device, matrix, case.given["attention_input"]).get()
-    expected = np.concatenate([case.given[name] for name in ("query", "key", "value")], axis=1)
-    assert_stage(result, expected)
+    modules = [f"self_attn.{name}_proj" for name in "qkv"]
+    assert_stage(case.linear(modules, case.given["attention_input"]), joined_heads(case))
 
 
 def test_attention_through_pages(case):
-    device, config = case.device, case.config
-    shape = config["num_key_value_heads"], config["head_dim"]
-    cache = operations.key_value_cache(device, NUM_PAGES, *shape)
-    qkv = np.concatenate([case.given[name] for name in ("query", "key", "value")], axis=1)
-    row = AttentionRow(0, len(qkv), PAGES)
-    query = operations.norm_rope_store(device, qkv, case.head_settings(), row, cache)
-    assert_stage(operations.attention(device, query, row, cache), case.given["heads"])
+    config, qkv = case.config, joined_heads(case)
+    names = ("num_attention_heads", "num_key_value_heads", "head_dim")
+    cache = PagedCache(case.device, Heads(*(config[name] for name in names)), num_pages=NUM_PAGES)
+    segment = Segment(len(qkv), len(qkv), PAGES)
+    positions = segment.positions()
+    rotary_dim = rotary_width(config["head_dim"], partial_rotary_factor(config))
+    tables = calls.rope_tables(case.device, rope_theta(config), rotary_dim, len(qkv))
+    at = cache.slots(segment, positions)
+    query = cache.store(qkv, positions, at, case.norms(), tables, rotary_dim)
+    assert_stage(cache.attend(query, [segment]), case.given["heads"])
 
 
 def test_output_projection(case):
-    matrix = case.matrix("self_attn.o_proj")
-    result = operations.linear(case.device, matrix, case.given["heads"]).get()
+    result = case.linear(["self_attn.o_proj"], case.given["heads"])
     assert_stage(result, case.given["attention_output"])
 
 
 def test_router(case):
-    given, bias = case.given, case.vector("mlp.gate.e_score_correction_bias")
+    given, config = case.given, case.config
+    bias = case.vector("mlp.gate.e_score_correction_bias")
+    settings = ("num_experts_per_tok", "norm_topk_prob", "routed_scaling_factor")
+    values = [config[name] for name in settings]
     router = case.matrix("mlp.gate")
-    ids, weights = operations.route(case.device, given["mlp_input"], router, bias, case.config)
+    ids, weights = calls.route(case.device, router, given["mlp_input"], bias, *values)
     assert_routes(ids, given["route_experts"], given["route_margins"])
     computed = {"route_experts": ids.astype(np.int64), "route_weights": weights}
-    size = case.config["n_routed_experts"]
+    size = config["n_routed_experts"]
     assert_stage(route_matrix(computed, size), route_matrix(given, size))
 
 
-def expert_stacks(case: Case, local: range) -> tuple[ExpertStack, ExpertStack]:
+def expert_sum(case: Case, local: range, initial: np.ndarray | None = None) -> np.ndarray:
+    """What the experts of local add to initial."""
+    given, stored = case.given, case.checkpoint
     modules = [f"{case.prefix}.mlp.experts.{expert}" for expert in local]
-    stored = case.checkpoint
     gate_up = [stored_matrix(stored, f"{name}.gate_proj", f"{name}.up_proj") for name in modules]
     down = [stored_matrix(stored, f"{name}.down_proj") for name in modules]
-    return ExpertStack(case.device, gate_up, GATE_UP), ExpertStack(case.device, down, LINEAR)
+    stack, values = StoredExperts(case.device, gate_up, down), given["mlp_input"]
+    if stack.is_quantised:
+        codes, scales = fp8.quantise_per_token(values)
+        values = calls.Quantised(codes, scales[:, 0])
+    routes = given["route_experts"], given["route_weights"]
+    return calls.experts(
+        case.device, stack, values, *routes, begin=local.start, local=len(local), initial=initial
+    )
 
 
 def test_routed_experts(case):
-    given, local = case.given, range(case.config["n_routed_experts"])
-    routes = given["route_experts"], given["route_weights"]
-    stacks = expert_stacks(case, local)
-    result = operations.experts(case.device, given["mlp_input"], stacks, routes, local)
-    assert_stage(result, given["routed_output"])
+    result = expert_sum(case, range(case.config["n_routed_experts"]))
+    assert_stage(result, case.given["routed_output"])
 
 
 def test_experts_of_two_ranks_add_up(case):
-    given, size = case.given, case.config["n_routed_experts"]
-    routes = given["route_experts"], given["route_weights"]
-    total = np.zeros_like(given["mlp_input"])
-    for local in (range(size // 2), range(size // 2, size)):
-        stacks = expert_stacks(case, local)
-        total = operations.experts(case.device, given["mlp_input"], stacks, routes, local, total)
-    assert_stage(total, given["routed_output"])
+    size = case.config["n_routed_experts"]
+    total = expert_sum(case, range(size // 2), np.zeros_like(case.given["mlp_input"]))
+    total = expert_sum(case, range(size // 2, size), total)
+    assert_stage(total, case.given["routed_output"])
 
 
 def test_shared_expert(case):
     if not case.config["n_shared_experts"]:
         pytest.skip("this configuration has no shared expert")
     names = [f"mlp.shared_experts.{name}_proj" for name in ("gate", "up")]
-    gate_up = case.matrix(*names, role=GATE_UP)
-    output = operations.swiglu(case.device, gate_up, case.given["mlp_input"])
-    assert_quantised(*output)
-    down = case.matrix("mlp.shared_experts.down_proj")
-    result = operations.linear(case.device, down, output[0]).get()
+    gate_up = case.linear(names, case.given["mlp_input"], GATE_UP)
+    plain, quantised = calls.swiglu(case.device, gate_up)
+    assert_quantised(plain, quantised)
+    result = case.linear(["mlp.shared_experts.down_proj"], plain)
     assert_stage(result, case.given["shared_output"])
 
 
 def test_head(case):
     final, index = stored_stages(case.name, "final"), [2, 0]
     head = stored_matrix(case.checkpoint, "lm_head").place(case.device)
-    result = operations.logits(case.device, final["norm"], head, index)
+    result = calls.logits(case.device, head, final["norm"], index)
     assert_stage(result, final["logits"][index])
 
 
 @pytest.mark.parametrize("shape", matrices(), ids=shape_name)
 @pytest.mark.parametrize("coarse", [False, True], ids=["float32", "bf16_valued"])
-def test_quantiser_is_bit_exact(shape, coarse, backend):
+def test_quantiser_is_bit_exact(shape, coarse, device):
     values = hostile_rows(*shape, "device")
     values = bf16(values) if coarse else values
-    with backend.device() as device:
-        codes, scales = operations.quantise(device, values)
-    expected_codes, expected_scales = fp8.quantise_per_token(values)
-    assert np.array_equal(scales, expected_scales.reshape(-1)), seed_note()
-    assert np.array_equal(codes, expected_codes), seed_note()
+    assert_quantised(values, calls.quantise(device, values), seed_note())

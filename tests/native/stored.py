@@ -1,0 +1,83 @@
+"""Matrices of a device from tensors as a checkpoint stores them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tests.native import calls
+from tests.native.backend import FP8, GATE_UP, LINEAR, Device, Matrix
+from tests.native.header import structs
+from tests.reference import fp8
+from tests.reference.checkpoint import Checkpoint
+
+STORED_DTYPES = {"F32": 0, "BF16": 1, "F8_E4M3": FP8}
+
+
+@dataclass(frozen=True)
+class StoredMatrix:
+    """Raw rows of one or more linear layers, their scales and biases where they have them."""
+
+    dtype: int
+    weight: np.ndarray
+    scale: np.ndarray | None
+    bias: np.ndarray | None
+
+    def place(self, device: Device, role: int = LINEAR) -> Matrix:
+        return Matrix(device, self.weight, self.dtype, role, self.scale, self.bias)
+
+
+def joined(checkpoint: Checkpoint, modules: Sequence[str], suffix: str) -> np.ndarray | None:
+    found = [checkpoint.tensors.get(f"{module}.{suffix}") for module in modules]
+    if None in found:
+        return None
+    return np.concatenate([tensor.values().reshape(-1) for tensor in found]).astype(np.float32)
+
+
+def stored_matrix(checkpoint: Checkpoint, *modules: str) -> StoredMatrix:
+    """The modules' rows, one module after the other."""
+    weights = [checkpoint.tensors[f"{module}.weight"] for module in modules]
+    return StoredMatrix(
+        STORED_DTYPES[weights[0].dtype],
+        np.concatenate([tensor.data for tensor in weights]),
+        joined(checkpoint, modules, "weight_scale"),
+        joined(checkpoint, modules, "bias"),
+    )
+
+
+def input_of(matrix: Matrix, values: np.ndarray):
+    """The values as this matrix takes them: quantised for FP8, plain otherwise."""
+    if matrix.struct.dtype != FP8:
+        return values
+    codes, scales = fp8.quantise_per_token(values)
+    return calls.Quantised(codes, scales[:, 0])
+
+
+class StoredExperts:
+    """Experts of a checkpoint, in the form that calls.experts takes."""
+
+    def __init__(
+        self, device: Device, gate_up: Sequence[StoredMatrix], down: Sequence[StoredMatrix]
+    ):
+        self.is_quantised = down[0].dtype == FP8
+        self.gate_up = place_stack(device, gate_up, GATE_UP)
+        self.down = place_stack(device, down, LINEAR)
+        self.exact_down = down
+
+
+def place_stack(device: Device, experts: Sequence[StoredMatrix], role: int):
+    """(matrix of expert 0, bytes to the next expert's rows, bytes to its scales)."""
+    num_rows, columns = experts[0].weight.shape
+    first = structs()["glm_matrix"](experts[0].dtype, role, num_rows, columns)
+    alignment = device.info.buffer_alignment
+    stride = -(-device.matrix_bytes(first) // alignment) * alignment
+    scale_stride = -(-4 * num_rows // alignment) * alignment
+    first.data = device.empty(stride * len(experts)).value
+    if experts[0].scale is not None:
+        first.row_scale = device.empty(scale_stride * len(experts)).value
+    for number, expert in enumerate(experts):
+        struct = type(first).from_buffer_copy(first)
+        struct.data = first.data + number * stride
+        struct.row_scale = first.row_scale and first.row_scale + number * scale_stride
+        Matrix.fill(device, struct, expert.weight, expert.scale, None)
+    return first, stride, scale_stride
