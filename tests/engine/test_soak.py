@@ -42,3 +42,14 @@ def test_fifty_requests_from_c(library, world_size):
 def test_fifty_requests_under_valgrind_leave_nothing(world_size):
     done = run_soak(library=RELEASE_LIBRARY, world_size=world_size, wrapper=VALGRIND)
     assert done.stderr == ""
+
+
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not on the path")
+def test_a_failed_load_under_valgrind_leaves_nothing(tmp_path):
+    broken = shutil.copytree(CAPITALS, tmp_path / "broken")
+    shard = sorted(broken.glob("*.safetensors"))[1]
+    shard.write_bytes(shard.read_bytes()[:-1000])
+    command = [*VALGRIND, SOAK, RELEASE_LIBRARY, broken, NUM_REQUESTS, 2]
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr[-4000:]
+    assert "reach past the end" in done.stderr
