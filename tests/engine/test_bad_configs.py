@@ -239,7 +239,7 @@ QUANTISED_MODULE = "model.layers.0.mlp.up_proj"
 def test_quantised_weight_that_the_config_ignores(tmp_path):
     directory = tamper.small_checkpoint(tmp_path / "model")
     tamper.change_quantisation(directory, lambda q: q["ignore"].append(QUANTISED_MODULE))
-    with pytest.raises(EngineError, match="leaves model.layers.0.mlp.up_proj unquantised"):
+    with pytest.raises(EngineError, match=r"leaves model\.layers\.0\.mlp\.up_proj unquantised"):
         open_model(directory)
 
 
@@ -247,7 +247,7 @@ def test_plain_weights_that_the_config_calls_quantised(tmp_path):
     directory = tamper.small_checkpoint(tmp_path / "model", fp8=False)
     quantised = tamper.small_checkpoint(tmp_path / "quantised")
     (directory / "config.json").write_text((quantised / "config.json").read_text())
-    with pytest.raises(EngineError, match="says that model.layers.0.self_attn.q_proj is quantised"):
+    with pytest.raises(EngineError, match=r"says that model\.layers\.0\.self_attn\.q_proj is"):
         open_model(directory)
 
 

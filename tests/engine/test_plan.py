@@ -1,0 +1,126 @@
+"""The plan's numbers against those derived in Python from the config, and its refusals."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from glm_engine.engine import EngineOptions, inspect_checkpoint, plan
+from tests.engine import loader, tamper
+from tools.checkpoint.layout import TensorSpec, checkpoint_specs
+from tools.checkpoint.synthetic import write_sparse_checkpoint
+
+ROOT = Path(__file__).resolve().parents[2]
+CONFIGS = sorted((ROOT / "tests" / "data" / "configs").glob("*.json"))
+GLM = ROOT / "tests" / "data" / "configs" / "glm-4.7-fp8.json"
+CAPITALS = ROOT / "checkpoints" / "capitals"
+PLENTY = 2**50
+NUM_SHARDS = 93
+NUM_TENSORS = 87_553
+SECONDS_TO_READ = 0.5
+
+
+def is_prediction(spec: TensorSpec, config: dict) -> bool:
+    parts = spec.name.split(".")
+    return parts[:2] == ["model", "layers"] and int(parts[2]) >= config["num_hidden_layers"]
+
+
+def plan_of(model_dir: Path, **options) -> dict:
+    chosen = {"memory_limit_bytes": PLENTY, **options}
+    return plan(EngineOptions(model_dir=model_dir, device="cpu", **chosen))
+
+
+def test_figures_of_glm_4_7_fp8():
+    document = plan_of(GLM, world_size=8)
+    assert round(document["num_parameters"] / 1e9, 2) == 352.80
+    assert round(document["num_parameters_with_nextn"] / 1e9, 2) == 356.79
+    assert round(document["checkpoint_bytes"] / 1e9, 1) == 354.9
+    assert document["kv_bytes_per_token_bf16"] == 368 * 1024
+    assert document["fits"] is True
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_tensors_that_a_config_implies(path):
+    config = json.loads(path.read_text(encoding="utf-8"))
+    specs = checkpoint_specs(config)
+    inspected = inspect_checkpoint(path)
+    assert {(t["name"], t["dtype"], tuple(t["shape"])) for t in inspected["tensors"]} == {
+        (spec.name, spec.dtype, spec.shape) for spec in specs
+    }
+    used = [spec for spec in specs if not is_prediction(spec, config)]
+    parameters = [spec for spec in used if not spec.name.endswith("_scale")]
+    assert inspected["num_parameters"] == sum(spec.num_elements for spec in parameters)
+    assert inspected["checkpoint_bytes"] == sum(spec.num_bytes for spec in used)
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 4, 8])
+@pytest.mark.parametrize("expert_layout", ["tensor_parallel", "expert_parallel"])
+def test_parts_add_up(world_size, expert_layout):
+    document = plan_of(CAPITALS, world_size=world_size, expert_layout=expert_layout)
+    assert document["expert_layout"] == expert_layout
+    assert [rank["rank"] for rank in document["ranks"]] == list(range(world_size))
+    for rank in document["ranks"]:
+        parts = ("weight_bytes", "kv_bytes", "buffer_bytes")
+        assert rank["total_bytes"] == sum(rank[part] for part in parts)
+        assert rank["kv_bytes"] == document["page_bytes"] * document["num_pages"]
+    page_tokens = document["page_bytes"] * world_size // document["page_size"]
+    assert page_tokens == document["kv_bytes_per_token"]
+    assert document["tokens_of_context"] == document["num_pages"] * document["page_size"]
+
+
+def test_weights_are_about_the_checkpoint():
+    document = plan_of(CAPITALS)
+    weights = document["ranks"][0]["weight_bytes"]
+    assert document["checkpoint_bytes"] < weights < 1.1 * document["checkpoint_bytes"]
+
+
+def test_pages_follow_the_memory():
+    roomy = plan_of(CAPITALS, max_seq=1024, max_batch=8)
+    assert roomy["num_pages"] == 8 * 1024 // 16
+    assert roomy["concurrent_requests"] == 8
+    fixed = sum(roomy["ranks"][0][part] for part in ("weight_bytes", "buffer_bytes"))
+    limit = fixed + roomy["ranks"][0]["host_bytes"] + 200 * roomy["page_bytes"]
+    tight = plan_of(CAPITALS, max_seq=1024, max_batch=8, memory_limit_bytes=limit)
+    assert tight["fits"] is True
+    assert tight["num_pages"] == 200
+    assert tight["concurrent_requests"] == 200 * 16 // 1024
+    refused = plan_of(CAPITALS, max_seq=1024, max_batch=8, num_pages=201, memory_limit_bytes=limit)
+    assert refused["fits"] is False
+    assert str(limit) in refused["reason"]
+
+
+@pytest.mark.parametrize(("num_pages", "fits"), [(63, False), (64, True), (65, True)])
+def test_pool_for_one_request(num_pages, fits):
+    document = plan_of(CAPITALS, max_seq=1024, max_batch=8, num_pages=num_pages)
+    assert document["fits"] is fits
+    assert ("too small for one request" in document["reason"]) is not fits
+
+
+def test_defaults_that_zero_stands_for(tmp_path):
+    directory = tamper.small_checkpoint(tmp_path / "model")
+    document = plan_of(directory, max_seq=0, max_batch=0, page_size=0, world_size=0)
+    assert document["max_seq"] == 512
+    assert (document["max_batch"], document["page_size"], document["world_size"]) == (64, 16, 1)
+
+
+@pytest.fixture(scope="module")
+def sparse(tmp_path_factory) -> Path:
+    """Shards of GLM-4.7-FP8's own names and sizes whose data takes no space."""
+    directory = tmp_path_factory.mktemp("sparse")
+    config = json.loads(GLM.read_text(encoding="utf-8"))
+    config["num_nextn_predict_layers"] = 0
+    write_sparse_checkpoint(directory, config, NUM_SHARDS)
+    (directory / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    return directory
+
+
+def test_headers_of_the_whole_model(sparse):
+    begin = time.perf_counter()
+    status, num_tensors, message = loader.read_checkpoint(sparse)
+    seconds = time.perf_counter() - begin
+    assert (status, num_tensors, message) == (0, NUM_TENSORS, "")
+    print(f"{NUM_TENSORS} tensors of {NUM_SHARDS} shards in {seconds:.3f} s (debug build)")
+    document = plan_of(sparse, world_size=8)
+    assert round(document["num_parameters"] / 1e9, 2) == 352.80
+    assert round(document["checkpoint_bytes"] / 1e9, 1) == 354.9
