@@ -1,4 +1,5 @@
 import "fp8"
+import "exponential"
 import "quantise"
 import "weights"
 import "linear"
@@ -69,9 +70,6 @@ def scale_of 't [weights] [scales] (matrices: stacked t [weights] [scales]) (exp
   let begin = if scales == 0 then 0 else expert * matrices.scale_stride
   let length = if scales == 0 then 0 else matrices.columns
   in matrices.scale[begin:begin + length]
-
-#[inline]
-def silu (x: f32) : f32 = x / (1 + f32.exp (-x))
 
 #[inline]
 def swiglu_row [double] (width: i64) (gate_up: [double]f32) : [width]f32 =

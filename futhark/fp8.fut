@@ -9,11 +9,10 @@ module fp8 = {
 
   #[inline]
   def decode (code: u8) : f32 =
-    let word = u32.u8 code
-    let magnitude = word & nan_code
-    let sign = (word & sign_bit) << 24
-    let nan_bits = if magnitude == nan_code then 0x7fc00000 else 0u32
-    in f32.from_bits (sign | (magnitude << 20) | nan_bits) * decode_factor
+    let shifted = u32.i32 (i32.i8 (i8.u8 code)) << 20
+    let magnitude = shifted & 0x07f00000
+    let nan_bits = if magnitude == 0x07f00000 then 0x7fc00000 else 0u32
+    in f32.from_bits (shifted & 0x87f00000 | nan_bits) * decode_factor
 
   #[inline]
   def encode (value: f32) : u8 =

@@ -1,5 +1,4 @@
-#[inline]
-def sigmoid (x: f32) : f32 = 1 / (1 + f32.exp (-x))
+import "exponential"
 
 #[inline]
 def best_free [experts] (choice: [experts]f32) (taken: [experts]bool) : i64 =

@@ -1,3 +1,4 @@
+import "exponential"
 import "philox"
 
 def prompt_mark : u32 = 0x80000000
@@ -69,7 +70,7 @@ def greatest [vocab] (row: [vocab]f32) : (i64, f32) =
 
 #[inline]
 def log_sum_exp [vocab] (row: [vocab]f32) (largest: f32) : f64 =
-  let sum = loop sum = 0f64 for logit in row do sum + f64.f32 (f32.exp (logit - largest))
+  let sum = loop sum = 0f64 for logit in row do sum + f64.f32 (exponential (logit - largest))
   in f64.f32 largest + f64.log sum
 
 #[inline]
@@ -138,7 +139,7 @@ def survivors_floor [vocab] (controls: row_controls) (scaled: [vocab]f32) : u32 
     then select_threshold (const 1) keys floor (f64.i32 controls.top_k)
     else floor
   in if controls.top_p < 1
-     then let masses = #[sequential] map (\logit -> f64.f32 (f32.exp logit)) scaled
+     then let masses = #[sequential] map (\logit -> f64.f32 (exponential logit)) scaled
           let total = loop total = 0f64 for token < vocab do if keys[token] >= floor then total + masses[token] else total
           in select_threshold (\token -> masses[token]) keys floor (f64.f32 controls.top_p * total)
      else floor
