@@ -1,11 +1,12 @@
 local abi = require("terra.abi")
 local check = require("terra.check")
+local endings = require("terra.endings")
 local pages = require("terra.pages")
 local scheduler = require("terra.scheduler")
 local sequence = require("terra.sequence")
 local C = abi.C
 
-local Scheduler = scheduler.Scheduler
+local Scheduler = endings.Scheduler
 local Segment = scheduler.Segment
 local Sequence = sequence.Sequence
 local append = scheduler.append

@@ -257,37 +257,51 @@ local terra most_outputs(num_sequences : int32, context : int32, num_steps : int
   return num_steps + 2 * num_sequences * (context + prefill_step_tokens) / prefill_step_tokens
 end
 
-terra probes.scheduler_measure_plan(num_sequences : int32, context : int32, num_steps : int32, times_ns : &int64, message : &C.glm_message) : int32
-  var num_outputs = most_outputs(num_sequences, context, num_steps)
+local terra measured_options(num_sequences : int32, max_seq : int32) : LedgerOptions
   var o : LedgerOptions
   o.page_size = 16
-  o.max_seq = context + num_outputs
+  o.max_seq = max_seq
   o.max_batch = num_sequences
   o.max_step_tokens = prefill_step_tokens
   o.max_logit_rows = num_sequences
   o.vocab_size = 151552
-  var shape = shape_of(&o)
+  return o
+end
+
+local terra bind_step(step : &batch.StepPlan, shape : batch.StepShape) : &int8
   var bound : loop.LoopOptions
   var memory = bind_memory(&bound, &shape)
-  var step : batch.StepPlan
   step.shape = shape
   step.inputs:bind(&shape, bound.host_inputs)
   step.outputs:bind(&shape, bound.host_outputs)
   step:begin()
-  var num_pages = num_sequences * shape.max_pages_per_sequence
+  return memory
+end
+
+local terra measure_on(self : &Scheduler, o : &LedgerOptions, context : int32, num_outputs : int32, num_steps : int32, times_ns : &int64, message : &C.glm_message) : int32
+  var shape = self.step.shape
+  var num_pages = o.max_batch * shape.max_pages_per_sequence
   var chosen = scheduler.SchedulerOptions {
-    num_pages = num_pages, page_size = 16, max_seq = o.max_seq, max_sequences = num_sequences,
-    prefill_chunk = 0, max_live = num_sequences, prefix_cache = true,
+    num_pages = num_pages, page_size = o.page_size, max_seq = o.max_seq, max_sequences = o.max_batch,
+    prefill_chunk = 0, max_live = o.max_batch, prefix_cache = true,
   }
-  var limits = request.Limits { vocab_size = 151552, max_seq = o.max_seq, max_biases = shape.max_biases, page_size = 16, num_pages = num_pages }
+  var limits = request.Limits {
+    vocab_size = o.vocab_size, max_seq = o.max_seq, max_biases = shape.max_biases, page_size = o.page_size, num_pages = num_pages,
+  }
+  status.try(self:init(&chosen, self.step, message))
+  status.try(add_long_sequences(self, &limits, o.max_batch, context, num_outputs, message))
+  return measure_plans(self, o.max_batch, num_steps, times_ns, message)
+end
+
+terra probes.scheduler_measure_plan(num_sequences : int32, context : int32, num_steps : int32, times_ns : &int64, message : &C.glm_message) : int32
+  var num_outputs = most_outputs(num_sequences, context, num_steps)
+  var o = measured_options(num_sequences, context + num_outputs)
+  var step : batch.StepPlan
+  var memory = bind_step(&step, shape_of(&o))
   var self : Scheduler
-  var code = self:init(&chosen, &step, message)
-  if code == C.GLM_OK then
-    code = add_long_sequences(&self, &limits, num_sequences, context, num_outputs, message)
-  end
-  if code == C.GLM_OK then
-    code = measure_plans(&self, num_sequences, num_steps, times_ns, message)
-  end
+  C.memset(&self, 0, sizeof(Scheduler))
+  self.step = &step
+  var code = measure_on(&self, &o, context, num_outputs, num_steps, times_ns, message)
   self:free()
   C.free(memory)
   return code

@@ -228,494 +228,495 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.41" = private unnamed_addr constant [7 x i8] c"sample\00", align 1
 @"$string.42" = private unnamed_addr constant [31 x i8] c"download of the sampled tokens\00", align 1
 @"$string.43" = private unnamed_addr constant [5 x i8] c"step\00", align 1
-@"$string.44" = private unnamed_addr constant [31 x i8] c"more events than were reserved\00", align 1
-@"$string.45" = private unnamed_addr constant [3 x i8] c"%s\00", align 1
-@"$string.46" = private unnamed_addr constant [22 x i8] c"a sequence ends twice\00", align 1
-@"$string.47" = private unnamed_addr constant [33 x i8] c"a page without owner is released\00", align 1
-@"$string.48" = private unnamed_addr constant [13 x i8] c"containers.t\00", align 1
-@"$string.49" = private unnamed_addr constant [27 x i8] c"a pop from an empty vector\00", align 1
-@"$string.50" = private unnamed_addr constant [47 x i8] c"a list of sequences outgrows what was reserved\00", align 1
-@"$string.51" = private unnamed_addr constant [36 x i8] c"the last element of an empty vector\00", align 1
-@"$string.52" = private unnamed_addr constant [44 x i8] c"the logits after position %d are not finite\00", align 1
-@"$string.53" = private unnamed_addr constant [13 x i8] c"compaction.t\00", align 1
-@"$string.54" = private unnamed_addr constant [49 x i8] c"a page in the list of cached pages is not cached\00", align 1
-@"$string.55" = private unnamed_addr constant [33 x i8] c"the list of cached pages is torn\00", align 1
-@"$string.56" = private unnamed_addr constant [39 x i8] c"the list of cached pages loses its end\00", align 1
-@"$string.57" = private unnamed_addr constant [45 x i8] c"a page in the prefix cache is not registered\00", align 1
-@"$string.58" = private unnamed_addr constant [41 x i8] c"a cached page is not found by its tokens\00", align 1
-@"$string.59" = private unnamed_addr constant [7 x i8] c"loop.t\00", align 1
-@"$string.60" = private unnamed_addr constant [42 x i8] c"pages, sequences and page tables disagree\00", align 1
-@"$string.61" = private unnamed_addr constant [9 x i8] c"events.t\00", align 1
-@"$string.62" = private unnamed_addr constant [36 x i8] c"an event is pushed into a full ring\00", align 1
-@"$string.65" = private unnamed_addr constant [25 x i8] c"request %llu is not live\00", align 1
-@"$string.66" = private unnamed_addr constant [5 x i8] c"auto\00", align 1
-@"$string.67" = private unnamed_addr constant [13 x i8] c"text is null\00", align 1
-@"$string.71" = private unnamed_addr constant [1 x i8] zeroinitializer, align 1
-@"$string.77" = private unnamed_addr constant [19 x i8] c"model_dir is empty\00", align 1
-@"$string.78" = private unnamed_addr constant [6 x i8] c"%s/%s\00", align 1
-@"$string.79" = private unnamed_addr constant [12 x i8] c"config.json\00", align 1
-@"$string.80" = private unnamed_addr constant [29 x i8] c"model.safetensors.index.json\00", align 1
-@"$string.81" = private unnamed_addr constant [18 x i8] c"model.safetensors\00", align 1
-@"$string.82" = private unnamed_addr constant [18 x i8] c"%s: out of memory\00", align 1
-@"$string.83" = private unnamed_addr constant [18 x i8] c"%s: %s failed: %s\00", align 1
-@"$string.84" = private unnamed_addr constant [5 x i8] c"open\00", align 1
-@"$string.85" = private unnamed_addr constant [6 x i8] c"fstat\00", align 1
-@"$string.86" = private unnamed_addr constant [23 x i8] c"%s: not a regular file\00", align 1
-@"$string.87" = private unnamed_addr constant [22 x i8] c"%s: the file is empty\00", align 1
-@"$string.88" = private unnamed_addr constant [5 x i8] c"mmap\00", align 1
-@"$string.91" = private unnamed_addr constant [36 x i8] c"%s: not valid JSON at byte %lld: %s\00", align 1
-@"$string.92" = private unnamed_addr constant [29 x i8] c"nested deeper than 64 levels\00", align 1
-@"$string.95" = private unnamed_addr constant [14 x i8] c"out of memory\00", align 1
-@"$string.96" = private unnamed_addr constant [33 x i8] c"expected a name in double quotes\00", align 1
-@"$string.97" = private unnamed_addr constant [32 x i8] c"a control character in a string\00", align 1
-@"$string.98" = private unnamed_addr constant [27 x i8] c"a string that is not UTF-8\00", align 1
-@"$string.99" = private unnamed_addr constant [24 x i8] c"a string without an end\00", align 1
-@"$string.100" = private unnamed_addr constant [27 x i8] c"a wrong escape in a string\00", align 1
-@"$string.101" = private unnamed_addr constant [30 x i8] c"expected a colon after a name\00", align 1
-@"$string.102" = private unnamed_addr constant [50 x i8] c"expected a comma or the end of an array or object\00", align 1
-@"$string.106" = private unnamed_addr constant [44 x i8] c"the name \22%.*s\22 appears twice in one object\00", align 1
-@"$string.108" = private unnamed_addr constant [41 x i8] c"a number with no digit or a leading zero\00", align 1
-@"$string.109" = private unnamed_addr constant [41 x i8] c"a number without a digit after its point\00", align 1
-@"$string.110" = private unnamed_addr constant [41 x i8] c"a number without a digit in its exponent\00", align 1
-@"$string.111" = private unnamed_addr constant [37 x i8] c"a number of more than 255 characters\00", align 1
-@"$string.112" = private unnamed_addr constant [2 x i8] c"C\00", align 1
-@"$string.113" = private unnamed_addr constant [17 x i8] c"expected a value\00", align 1
-@"$string.114" = private unnamed_addr constant [5 x i8] c"true\00", align 1
-@"$string.115" = private unnamed_addr constant [6 x i8] c"false\00", align 1
-@"$string.116" = private unnamed_addr constant [5 x i8] c"null\00", align 1
-@"$string.117" = private unnamed_addr constant [35 x i8] c"text after the end of the document\00", align 1
-@"$string.118" = private unnamed_addr constant [31 x i8] c"%s: expected an object, got %s\00", align 1
-@"$string.119" = private unnamed_addr constant [7 x i8] c"number\00", align 1
-@"$string.120" = private unnamed_addr constant [7 x i8] c"string\00", align 1
-@"$string.121" = private unnamed_addr constant [6 x i8] c"array\00", align 1
-@"$string.122" = private unnamed_addr constant [7 x i8] c"object\00", align 1
-@"$string.123" = private unnamed_addr constant [8 x i8] c"unknown\00", align 1
-@"$string.124" = private unnamed_addr constant [18 x i8] c"%s: %s is missing\00", align 1
-@"$string.125" = private unnamed_addr constant [33 x i8] c"%s: %s: expected %s, got %s %.*s\00", align 1
-@"$string.126" = private unnamed_addr constant [9 x i8] c"a string\00", align 1
-@"$string.127" = private unnamed_addr constant [41 x i8] c"%s: %s is \22%.*s\22; only \22%s\22 is supported\00", align 1
-@"$string.128" = private unnamed_addr constant [11 x i8] c"model_type\00", align 1
-@"$string.129" = private unnamed_addr constant [9 x i8] c"glm4_moe\00", align 1
-@"$string.130" = private unnamed_addr constant [19 x i8] c"Glm4MoeForCausalLM\00", align 1
-@"$string.131" = private unnamed_addr constant [14 x i8] c"architectures\00", align 1
-@"$string.132" = private unnamed_addr constant [16 x i8] c"a list of names\00", align 1
-@"$string.133" = private unnamed_addr constant [11 x i8] c"an integer\00", align 1
-@"$string.134" = private unnamed_addr constant [37 x i8] c"%s: %s is %lld, outside %lld to %lld\00", align 1
-@"$string.135" = private unnamed_addr constant [12 x i8] c"hidden_size\00", align 1
-@"$string.136" = private unnamed_addr constant [18 x i8] c"num_hidden_layers\00", align 1
-@"$string.137" = private unnamed_addr constant [11 x i8] c"vocab_size\00", align 1
-@"$string.138" = private unnamed_addr constant [20 x i8] c"num_attention_heads\00", align 1
-@"$string.139" = private unnamed_addr constant [20 x i8] c"num_key_value_heads\00", align 1
-@"$string.140" = private unnamed_addr constant [9 x i8] c"head_dim\00", align 1
-@"$string.141" = private unnamed_addr constant [24 x i8] c"max_position_embeddings\00", align 1
-@"$string.142" = private unnamed_addr constant [18 x i8] c"intermediate_size\00", align 1
-@"$string.143" = private unnamed_addr constant [22 x i8] c"first_k_dense_replace\00", align 1
-@"$string.144" = private unnamed_addr constant [17 x i8] c"n_routed_experts\00", align 1
-@"$string.145" = private unnamed_addr constant [20 x i8] c"num_experts_per_tok\00", align 1
-@"$string.146" = private unnamed_addr constant [17 x i8] c"n_shared_experts\00", align 1
-@"$string.147" = private unnamed_addr constant [22 x i8] c"moe_intermediate_size\00", align 1
-@"$string.148" = private unnamed_addr constant [25 x i8] c"num_nextn_predict_layers\00", align 1
-@"$string.149" = private unnamed_addr constant [14 x i8] c"true or false\00", align 1
-@"$string.150" = private unnamed_addr constant [15 x i8] c"attention_bias\00", align 1
-@"$string.151" = private unnamed_addr constant [12 x i8] c"use_qk_norm\00", align 1
-@"$string.152" = private unnamed_addr constant [20 x i8] c"tie_word_embeddings\00", align 1
-@"$string.153" = private unnamed_addr constant [15 x i8] c"norm_topk_prob\00", align 1
-@"$string.154" = private unnamed_addr constant [39 x i8] c"%s: %s is %lld; only %lld is supported\00", align 1
-@"$string.155" = private unnamed_addr constant [8 x i8] c"n_group\00", align 1
-@"$string.156" = private unnamed_addr constant [11 x i8] c"topk_group\00", align 1
-@"$string.157" = private unnamed_addr constant [9 x i8] c"a number\00", align 1
-@"$string.158" = private unnamed_addr constant [31 x i8] c"%s: %s is %g, outside %g to %g\00", align 1
-@"$string.159" = private unnamed_addr constant [13 x i8] c"rms_norm_eps\00", align 1
-@"$string.160" = private unnamed_addr constant [22 x i8] c"routed_scaling_factor\00", align 1
-@"$string.161" = private unnamed_addr constant [11 x i8] c"hidden_act\00", align 1
-@"$string.162" = private unnamed_addr constant [5 x i8] c"silu\00", align 1
-@"$string.163" = private unnamed_addr constant [85 x i8] c"%s: head_dim is missing, and hidden_size %d is no multiple of num_attention_heads %d\00", align 1
-@"$string.164" = private unnamed_addr constant [16 x i8] c"rope_parameters\00", align 1
-@"$string.165" = private unnamed_addr constant [10 x i8] c"an object\00", align 1
-@"$string.166" = private unnamed_addr constant [10 x i8] c"rope_type\00", align 1
-@"$string.167" = private unnamed_addr constant [8 x i8] c"default\00", align 1
-@"$string.168" = private unnamed_addr constant [13 x i8] c"rope_scaling\00", align 1
-@"$string.169" = private unnamed_addr constant [5 x i8] c"type\00", align 1
-@"$string.170" = private unnamed_addr constant [11 x i8] c"rope_theta\00", align 1
-@"$string.171" = private unnamed_addr constant [22 x i8] c"partial_rotary_factor\00", align 1
-@"$string.172" = private unnamed_addr constant [13 x i8] c"eos_token_id\00", align 1
-@"$string.173" = private unnamed_addr constant [43 x i8] c"%s: eos_token_id lists more than %d tokens\00", align 1
-@"$string.174" = private unnamed_addr constant [12 x i8] c"torch_dtype\00", align 1
-@"$string.175" = private unnamed_addr constant [6 x i8] c"dtype\00", align 1
-@"$string.176" = private unnamed_addr constant [8 x i8] c"float32\00", align 1
-@"$string.177" = private unnamed_addr constant [9 x i8] c"bfloat16\00", align 1
-@"$string.178" = private unnamed_addr constant [20 x i8] c"quantization_config\00", align 1
-@"$string.179" = private unnamed_addr constant [68 x i8] c"%s: num_attention_heads %d is no multiple of num_key_value_heads %d\00", align 1
-@"$string.180" = private unnamed_addr constant [101 x i8] c"%s: partial_rotary_factor turns %d of %d dimensions of a head; the count must be even and at least 2\00", align 1
-@"$string.181" = private unnamed_addr constant [60 x i8] c"%s: num_experts_per_tok %d is more than n_routed_experts %d\00", align 1
-@"$string.182" = private unnamed_addr constant [13 x i8] c"quant_method\00", align 1
-@"$string.183" = private unnamed_addr constant [19 x i8] c"compressed-tensors\00", align 1
-@"$string.184" = private unnamed_addr constant [7 x i8] c"format\00", align 1
-@"$string.185" = private unnamed_addr constant [16 x i8] c"float-quantized\00", align 1
-@"$string.186" = private unnamed_addr constant [38 x i8] c"%s: %s is set, which is not supported\00", align 1
-@"$string.187" = private unnamed_addr constant [16 x i8] c"kv_cache_scheme\00", align 1
-@"$string.188" = private unnamed_addr constant [14 x i8] c"config_groups\00", align 1
-@"$string.189" = private unnamed_addr constant [34 x i8] c"quantization_config.config_groups\00", align 1
-@"$string.190" = private unnamed_addr constant [23 x i8] c"an object with a group\00", align 1
-@"$string.191" = private unnamed_addr constant [8 x i8] c"weights\00", align 1
-@"$string.192" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups weights\00", align 1
-@"$string.193" = private unnamed_addr constant [6 x i8] c"float\00", align 1
-@"$string.194" = private unnamed_addr constant [9 x i8] c"num_bits\00", align 1
-@"$string.195" = private unnamed_addr constant [9 x i8] c"strategy\00", align 1
-@"$string.196" = private unnamed_addr constant [8 x i8] c"channel\00", align 1
-@"$string.197" = private unnamed_addr constant [35 x i8] c"%s: %s is %s; only %s is supported\00", align 1
-@"$string.198" = private unnamed_addr constant [10 x i8] c"symmetric\00", align 1
-@"$string.199" = private unnamed_addr constant [8 x i8] c"dynamic\00", align 1
-@"$string.200" = private unnamed_addr constant [18 x i8] c"input_activations\00", align 1
-@"$string.201" = private unnamed_addr constant [52 x i8] c"quantization_config.config_groups input_activations\00", align 1
-@"$string.202" = private unnamed_addr constant [19 x i8] c"output_activations\00", align 1
-@"$string.203" = private unnamed_addr constant [8 x i8] c"targets\00", align 1
-@"$string.204" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups targets\00", align 1
-@"$string.205" = private unnamed_addr constant [4 x i8] c"re:\00", align 1
-@"$string.211" = private unnamed_addr constant [56 x i8] c"the pattern \22%.*s\22 cannot be read at character %lld: %s\00", align 1
-@"$string.212" = private unnamed_addr constant [25 x i8] c"the pattern is too large\00", align 1
-@"$string.213" = private unnamed_addr constant [23 x i8] c"groups nested too deep\00", align 1
-@"$string.214" = private unnamed_addr constant [36 x i8] c"this kind of group is not supported\00", align 1
-@"$string.215" = private unnamed_addr constant [23 x i8] c"a group without an end\00", align 1
-@"$string.216" = private unnamed_addr constant [24 x i8] c"brackets without an end\00", align 1
-@"$string.217" = private unnamed_addr constant [23 x i8] c"a backslash at the end\00", align 1
-@"$string.218" = private unnamed_addr constant [29 x i8] c"this escape is not supported\00", align 1
-@"$string.219" = private unnamed_addr constant [52 x i8] c"only ASCII characters are supported inside brackets\00", align 1
-@"$string.220" = private unnamed_addr constant [42 x i8] c"a range of characters that runs backwards\00", align 1
-@"$string.221" = private unnamed_addr constant [33 x i8] c"a range that begins with a class\00", align 1
-@"$string.223" = private unnamed_addr constant [24 x i8] c"a repetition of nothing\00", align 1
-@"$string.224" = private unnamed_addr constant [30 x i8] c"a repetition of more than 255\00", align 1
-@"$string.225" = private unnamed_addr constant [29 x i8] c"a wrong repetition in braces\00", align 1
-@"$string.226" = private unnamed_addr constant [29 x i8] c"a repetition of a repetition\00", align 1
-@"$string.227" = private unnamed_addr constant [40 x i8] c"a closing parenthesis without its group\00", align 1
-@"$string.236" = private unnamed_addr constant [14 x i8] c"%s: %s.%s: %s\00", align 1
-@"$string.247" = private unnamed_addr constant [7 x i8] c"Linear\00", align 1
-@"$string.248" = private unnamed_addr constant [7 x i8] c"ignore\00", align 1
-@"$string.251" = private unnamed_addr constant [19 x i8] c"model.embed_tokens\00", align 1
-@"$string.256" = private unnamed_addr constant [11 x i8] c"model.norm\00", align 1
-@"$string.257" = private unnamed_addr constant [8 x i8] c"lm_head\00", align 1
-@"$string.259" = private unnamed_addr constant [32 x i8] c"model.layers.%d.input_layernorm\00", align 1
-@"$string.260" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_proj\00", align 1
-@"$string.261" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_proj\00", align 1
-@"$string.262" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.v_proj\00", align 1
-@"$string.263" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.o_proj\00", align 1
-@"$string.264" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_norm\00", align 1
-@"$string.265" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_norm\00", align 1
-@"$string.266" = private unnamed_addr constant [41 x i8] c"model.layers.%d.post_attention_layernorm\00", align 1
-@"$string.268" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.gate_proj\00", align 1
-@"$string.269" = private unnamed_addr constant [28 x i8] c"model.layers.%d.mlp.up_proj\00", align 1
-@"$string.270" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.down_proj\00", align 1
-@"$string.272" = private unnamed_addr constant [25 x i8] c"model.layers.%d.mlp.gate\00", align 1
-@"$string.274" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.gate_proj\00", align 1
-@"$string.275" = private unnamed_addr constant [39 x i8] c"model.layers.%d.mlp.experts.%d.up_proj\00", align 1
-@"$string.276" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.down_proj\00", align 1
-@"$string.278" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.gate_proj\00", align 1
-@"$string.279" = private unnamed_addr constant [43 x i8] c"model.layers.%d.mlp.shared_experts.up_proj\00", align 1
-@"$string.280" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.down_proj\00", align 1
-@"$string.282" = private unnamed_addr constant [22 x i8] c"model.layers.%d.enorm\00", align 1
-@"$string.283" = private unnamed_addr constant [22 x i8] c"model.layers.%d.hnorm\00", align 1
-@"$string.284" = private unnamed_addr constant [24 x i8] c"model.layers.%d.eh_proj\00", align 1
-@"$string.285" = private unnamed_addr constant [33 x i8] c"model.layers.%d.shared_head.norm\00", align 1
-@"$string.286" = private unnamed_addr constant [41 x i8] c"out of memory for the table of %d layers\00", align 1
-@"$string.292" = private unnamed_addr constant [59 x i8] c"%s: out of memory while the checkpoint's headers were read\00", align 1
-@"$string.293" = private unnamed_addr constant [11 x i8] c"weight_map\00", align 1
-@"$string.294" = private unnamed_addr constant [40 x i8] c"%s: expected an object named weight_map\00", align 1
-@"$string.295" = private unnamed_addr constant [3 x i8] c"..\00", align 1
-@"$string.296" = private unnamed_addr constant [2 x i8] c".\00", align 1
-@"$string.297" = private unnamed_addr constant [49 x i8] c"%s: weight_map gives no plain file name for %.*s\00", align 1
-@"$string.303" = private unnamed_addr constant [29 x i8] c"the shard cannot be read: %s\00", align 1
-@"$string.304" = private unnamed_addr constant [72 x i8] c"the file has %lld bytes, too few for the 8 bytes of the header's length\00", align 1
-@"$string.305" = private unnamed_addr constant [77 x i8] c"the header's length of %llu bytes is more than the %lld bytes that follow it\00", align 1
-@"$string.306" = private unnamed_addr constant [58 x i8] c"the header's length of %llu bytes is more than %lld bytes\00", align 1
-@"$string.307" = private unnamed_addr constant [7 x i8] c"header\00", align 1
-@"$string.308" = private unnamed_addr constant [39 x i8] c"the header is a JSON %s, not an object\00", align 1
-@"$string.309" = private unnamed_addr constant [13 x i8] c"__metadata__\00", align 1
-@"$string.310" = private unnamed_addr constant [31 x i8] c"the name holds a NUL character\00", align 1
-@"$string.311" = private unnamed_addr constant [47 x i8] c"the header's entry is a JSON %s, not an object\00", align 1
-@"$string.312" = private unnamed_addr constant [26 x i8] c"the header gives no dtype\00", align 1
-@"$string.313" = private unnamed_addr constant [4 x i8] c"F32\00", align 1
-@"$string.314" = private unnamed_addr constant [5 x i8] c"BF16\00", align 1
-@"$string.315" = private unnamed_addr constant [8 x i8] c"F8_E4M3\00", align 1
-@"$string.316" = private unnamed_addr constant [8 x i8] c"F8_E5M2\00", align 1
-@"$string.317" = private unnamed_addr constant [8 x i8] c"F8_E8M0\00", align 1
-@"$string.318" = private unnamed_addr constant [4 x i8] c"F16\00", align 1
-@"$string.319" = private unnamed_addr constant [4 x i8] c"F64\00", align 1
-@"$string.320" = private unnamed_addr constant [5 x i8] c"BOOL\00", align 1
-@"$string.321" = private unnamed_addr constant [3 x i8] c"I8\00", align 1
-@"$string.322" = private unnamed_addr constant [3 x i8] c"U8\00", align 1
-@"$string.323" = private unnamed_addr constant [4 x i8] c"I16\00", align 1
-@"$string.324" = private unnamed_addr constant [4 x i8] c"U16\00", align 1
-@"$string.325" = private unnamed_addr constant [4 x i8] c"I32\00", align 1
-@"$string.326" = private unnamed_addr constant [4 x i8] c"U32\00", align 1
-@"$string.327" = private unnamed_addr constant [4 x i8] c"I64\00", align 1
-@"$string.328" = private unnamed_addr constant [4 x i8] c"U64\00", align 1
-@"$string.329" = private unnamed_addr constant [28 x i8] c"the dtype \22%.*s\22 is unknown\00", align 1
-@"$string.330" = private unnamed_addr constant [6 x i8] c"shape\00", align 1
-@"$string.331" = private unnamed_addr constant [26 x i8] c"the header gives no shape\00", align 1
-@"$string.332" = private unnamed_addr constant [42 x i8] c"the shape has %d dimensions, more than %d\00", align 1
-@"$string.333" = private unnamed_addr constant [77 x i8] c"dimension %d of the shape is no integer from 0 on, or the shape is too large\00", align 1
-@"$string.334" = private unnamed_addr constant [13 x i8] c"data_offsets\00", align 1
-@"$string.335" = private unnamed_addr constant [41 x i8] c"the header gives no pair of data_offsets\00", align 1
-@"$string.336" = private unnamed_addr constant [30 x i8] c"data_offsets are not integers\00", align 1
-@"$string.337" = private unnamed_addr constant [40 x i8] c"data_offsets [%lld, %lld] run backwards\00", align 1
-@"$string.338" = private unnamed_addr constant [79 x i8] c"data_offsets [%lld, %lld] reach past the end of the data, which has %lld bytes\00", align 1
-@"$string.339" = private unnamed_addr constant [2 x i8] c"[\00", align 1
-@"$string.340" = private unnamed_addr constant [3 x i8] c", \00", align 1
-@"$string.341" = private unnamed_addr constant [7 x i8] c"%s%lld\00", align 1
-@"$string.342" = private unnamed_addr constant [2 x i8] c"]\00", align 1
-@"$string.343" = private unnamed_addr constant [64 x i8] c"data_offsets [%lld, %lld] hold %lld bytes, but %s %s takes %lld\00", align 1
-@"$string.344" = private unnamed_addr constant [70 x i8] c"the data begins at byte %lld of the file, which is not aligned for %s\00", align 1
-@"$string.348" = private unnamed_addr constant [46 x i8] c"data_offsets [%lld, %lld] overlap those of %s\00", align 1
-@"$string.349" = private unnamed_addr constant [47 x i8] c"%lld bytes before its data belong to no tensor\00", align 1
-@"$string.350" = private unnamed_addr constant [52 x i8] c"the last %lld bytes of the file belong to no tensor\00", align 1
-@"$string.351" = private unnamed_addr constant [24 x i8] c"the tensor is in %s too\00", align 1
-@"$string.352" = private unnamed_addr constant [43 x i8] c"the index says it is in %s, which lacks it\00", align 1
-@"$string.353" = private unnamed_addr constant [44 x i8] c"the index says it is in %s, but it is in %s\00", align 1
-@"$string.354" = private unnamed_addr constant [36 x i8] c"the index does not list this tensor\00", align 1
-@"$string.355" = private unnamed_addr constant [28 x i8] c"%s: holds neither %s nor %s\00", align 1
-@"$string.356" = private unnamed_addr constant [22 x i8] c"the tensor is missing\00", align 1
-@"$string.357" = private unnamed_addr constant [59 x i8] c"expected the shape [%lld] that config.json implies, got %s\00", align 1
-@"$string.358" = private unnamed_addr constant [65 x i8] c"expected the shape [%lld, %lld] that config.json implies, got %s\00", align 1
-@"$string.359" = private unnamed_addr constant [39 x i8] c"expected the dtype BF16 or F32, got %s\00", align 1
-@"$string.360" = private unnamed_addr constant [5 x i8] c"%s%s\00", align 1
-@"$string.361" = private unnamed_addr constant [8 x i8] c".weight\00", align 1
-@"$string.362" = private unnamed_addr constant [25 x i8] c".e_score_correction_bias\00", align 1
-@"$string.363" = private unnamed_addr constant [39 x i8] c"a head of FP8 weights is not supported\00", align 1
-@"$string.364" = private unnamed_addr constant [84 x i8] c"the weight is F8_E4M3, but quantization_config of config.json leaves %s unquantised\00", align 1
-@"$string.365" = private unnamed_addr constant [83 x i8] c"the weight is %s, but quantization_config of config.json says that %s is quantised\00", align 1
-@"$string.366" = private unnamed_addr constant [65 x i8] c"the weight is %s, but those it is joined with in layer %d are %s\00", align 1
-@"$string.367" = private unnamed_addr constant [14 x i8] c".weight_scale\00", align 1
-@"$string.368" = private unnamed_addr constant [6 x i8] c".bias\00", align 1
-@"$string.369" = private unnamed_addr constant [14 x i8] c"model.layers.\00", align 1
-@"$string.370" = private unnamed_addr constant [15 x i8] c"lm_head.weight\00", align 1
-@"$string.371" = private unnamed_addr constant [38 x i8] c"nothing in the model uses this tensor\00", align 1
-@"$string.372" = private unnamed_addr constant [7 x i8] c"_scale\00", align 1
-@"$string.374" = private unnamed_addr constant [18 x i8] c"greater than zero\00", align 1
-@"$string.375" = private unnamed_addr constant [7 x i8] c"finite\00", align 1
-@"$string.376" = private unnamed_addr constant [47 x i8] c"the scale of row %lld is %g; scales must be %s\00", align 1
-@"$string.381" = private unnamed_addr constant [7 x i8] c"\\ufffd\00", align 1
-@"$string.382" = private unnamed_addr constant [7 x i8] c"\\u%04x\00", align 1
-@"$string.383" = private unnamed_addr constant [10 x i8] c"model_dir\00", align 1
-@"$string.384" = private unnamed_addr constant [13 x i8] c"architecture\00", align 1
-@"$string.385" = private unnamed_addr constant [5 x i8] c"%lld\00", align 1
-@"$string.386" = private unnamed_addr constant [11 x i8] c"num_layers\00", align 1
-@"$string.387" = private unnamed_addr constant [15 x i8] c"num_parameters\00", align 1
-@"$string.388" = private unnamed_addr constant [23 x i8] c"num_parameters_skipped\00", align 1
-@"$string.389" = private unnamed_addr constant [17 x i8] c"checkpoint_bytes\00", align 1
-@"$string.390" = private unnamed_addr constant [25 x i8] c"checkpoint_bytes_skipped\00", align 1
-@"$string.391" = private unnamed_addr constant [7 x i8] c"shards\00", align 1
-@"$string.392" = private unnamed_addr constant [5 x i8] c"file\00", align 1
-@"$string.393" = private unnamed_addr constant [6 x i8] c"bytes\00", align 1
-@"$string.394" = private unnamed_addr constant [12 x i8] c"num_tensors\00", align 1
-@"$string.395" = private unnamed_addr constant [8 x i8] c"tensors\00", align 1
-@"$string.396" = private unnamed_addr constant [5 x i8] c"name\00", align 1
-@"$string.397" = private unnamed_addr constant [7 x i8] c"offset\00", align 1
-@"$string.398" = private unnamed_addr constant [8 x i8] c"skipped\00", align 1
-@"$string.399" = private unnamed_addr constant [13 x i8] c"num_problems\00", align 1
-@"$string.400" = private unnamed_addr constant [9 x i8] c"problems\00", align 1
-@"$string.402" = private unnamed_addr constant [7 x i8] c"tensor\00", align 1
-@"$string.403" = private unnamed_addr constant [8 x i8] c"message\00", align 1
-@"$string.405" = private unnamed_addr constant [29 x i8] c"out of memory for the report\00", align 1
-@"$string.410" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
-@"$string.411" = private unnamed_addr constant [69 x i8] c"options.struct_size is %u; this engine's engine_options has %u bytes\00", align 1
-@"$string.412" = private unnamed_addr constant [51 x i8] c"%s: out of memory while problems were written down\00", align 1
-@"$string.413" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
-@"$string.414" = private unnamed_addr constant [32 x i8] c" (%lld problems, the first are)\00", align 1
-@"$string.415" = private unnamed_addr constant [3 x i8] c": \00", align 1
-@"$string.416" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
-@"$string.417" = private unnamed_addr constant [3 x i8] c"; \00", align 1
-@"$string.418" = private unnamed_addr constant [4 x i8] c"cpu\00", align 1
-@"$string.419" = private unnamed_addr constant [28 x i8] c"/proc/driver/nvidia/version\00", align 1
-@"$string.420" = private unnamed_addr constant [15 x i8] c"/dev/nvidiactl\00", align 1
-@"$string.421" = private unnamed_addr constant [5 x i8] c"cuda\00", align 1
-@"$string.422" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
-@"$string.423" = private unnamed_addr constant [68 x i8] c"the folder of the engine's library cannot be found; set library_dir\00", align 1
-@"$string.424" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
-@"$string.425" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
-@"$string.426" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
-@"$string.427" = private unnamed_addr constant [105 x i8] c"an NVIDIA driver is present, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
-@"$string.428" = private unnamed_addr constant [52 x i8] c"%sthe library of device %s cannot be opened: %.700s\00", align 1
-@"$string.429" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
-@"$string.430" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
-@"$string.431" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
-@"$string.432" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
-@"$string.433" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
-@"$string.434" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
-@"$string.435" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
-@"$string.436" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
-@"$string.437" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
-@"$string.438" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
-@"$string.439" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
-@"$string.440" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
-@"$string.441" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
-@"$string.442" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
-@"$string.443" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
-@"$string.444" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
-@"$string.445" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
-@"$string.446" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
-@"$string.447" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
-@"$string.448" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
-@"$string.449" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
-@"$string.450" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
-@"$string.451" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
-@"$string.452" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
-@"$string.453" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
-@"$string.454" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
-@"$string.457" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
-@"$string.458" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
-@"$string.459" = private unnamed_addr constant [141 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available\00", align 1
-@"$string.460" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
-@"$string.461" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
-@"$string.462" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
-@"$string.463" = private unnamed_addr constant [7 x i8] c"device\00", align 1
-@"$string.464" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
-@"$string.465" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
-@"$string.466" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
-@"$string.467" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
-@"$string.468" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
-@"$string.469" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
-@"$string.470" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
-@"$string.471" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
-@"$string.472" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
-@"$string.473" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
-@"$string.474" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
-@"$string.475" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
-@"$string.476" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
-@"$string.477" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
-@"$string.478" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
-@"$string.479" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
-@"$string.480" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
-@"$string.481" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
-@"$string.482" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
-@"$string.483" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
-@"$string.484" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
-@"$string.485" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
-@"$string.486" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
-@"$string.487" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
-@"$string.488" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.489" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.490" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
-@"$string.491" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
-@"$string.492" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
-@"$string.493" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
-@"$string.494" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
-@"$string.495" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
-@"$string.496" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
-@"$string.497" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
-@"$string.498" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
-@"$string.499" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
-@"$string.500" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.501" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.502" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.503" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.504" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.505" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.506" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.507" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.508" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.509" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.510" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.511" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.512" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.513" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
-@"$string.514" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
-@"$string.515" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
-@"$string.516" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.517" = private unnamed_addr constant [42 x i8] c"a sequence that does not run is preempted\00", align 1
-@"$string.518" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
-@"$string.519" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
-@"$string.520" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.521" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.522" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.523" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
-@"$string.524" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
-@"$string.525" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
-@"$string.526" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.527" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.528" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
-@"$string.529" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.530" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
-@"$string.531" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
-@"$string.532" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
-@"$string.533" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
-@"$string.534" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.535" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
-@"$string.536" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.537" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
-@"$string.538" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
-@"$string.539" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
-@"$string.540" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
-@"$string.541" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.542" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.543" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
-@"$string.544" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
-@"$string.545" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.546" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.547" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.548" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
-@"$string.549" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.550" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
-@"$string.551" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
-@"$string.552" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
-@"$string.553" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
-@"$string.554" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
-@"$string.555" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.556" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.557" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.558" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.559" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.562" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
-@"$string.563" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.564" = private unnamed_addr constant [36 x i8] c"%lld requests wait, max_queue is %d\00", align 1
-@"$string.565" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.566" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
-@"$string.567" = private unnamed_addr constant [22 x i8] c"a free page is shared\00", align 1
-@"$string.569" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
-@"$string.570" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
-@"$string.571" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
-@"$string.572" = private unnamed_addr constant [45 x i8] c"a page without owner enters the prefix cache\00", align 1
-@"$string.573" = private unnamed_addr constant [37 x i8] c"a page enters the prefix cache twice\00", align 1
-@"$string.574" = private unnamed_addr constant [55 x i8] c"the parent of a cached page is not in the prefix cache\00", align 1
-@"$string.575" = private unnamed_addr constant [75 x i8] c"the logits after position %lld (for token %d of the output) are not finite\00", align 1
-@"$string.576" = private unnamed_addr constant [10 x i8] c"advance.t\00", align 1
-@"$string.577" = private unnamed_addr constant [39 x i8] c"a sequence outgrows its list of tokens\00", align 1
-@"$string.579" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.586" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.587" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.588" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.589" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.590" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.591" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.592" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.593" = private unnamed_addr constant [26 x i8] c"clearing of device memory\00", align 1
-@"$string.594" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.595" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.596" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.597" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.598" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.601" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.603" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.604" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.605" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.606" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.607" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.610" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.611" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.629" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
-@"$string.648" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
-@"$string.657" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
-@"$string.659" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.660" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.667" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.668" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.669" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.670" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.671" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.672" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.683" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
-@"$string.684" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
-@"$string.685" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
-@"$string.701" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
+@"$string.44" = private unnamed_addr constant [10 x i8] c"endings.t\00", align 1
+@"$string.45" = private unnamed_addr constant [31 x i8] c"more events than were reserved\00", align 1
+@"$string.46" = private unnamed_addr constant [3 x i8] c"%s\00", align 1
+@"$string.47" = private unnamed_addr constant [22 x i8] c"a sequence ends twice\00", align 1
+@"$string.48" = private unnamed_addr constant [33 x i8] c"a page without owner is released\00", align 1
+@"$string.49" = private unnamed_addr constant [13 x i8] c"containers.t\00", align 1
+@"$string.50" = private unnamed_addr constant [27 x i8] c"a pop from an empty vector\00", align 1
+@"$string.51" = private unnamed_addr constant [47 x i8] c"a list of sequences outgrows what was reserved\00", align 1
+@"$string.52" = private unnamed_addr constant [36 x i8] c"the last element of an empty vector\00", align 1
+@"$string.53" = private unnamed_addr constant [44 x i8] c"the logits after position %d are not finite\00", align 1
+@"$string.54" = private unnamed_addr constant [13 x i8] c"compaction.t\00", align 1
+@"$string.55" = private unnamed_addr constant [49 x i8] c"a page in the list of cached pages is not cached\00", align 1
+@"$string.56" = private unnamed_addr constant [33 x i8] c"the list of cached pages is torn\00", align 1
+@"$string.57" = private unnamed_addr constant [39 x i8] c"the list of cached pages loses its end\00", align 1
+@"$string.58" = private unnamed_addr constant [45 x i8] c"a page in the prefix cache is not registered\00", align 1
+@"$string.59" = private unnamed_addr constant [41 x i8] c"a cached page is not found by its tokens\00", align 1
+@"$string.60" = private unnamed_addr constant [12 x i8] c"iteration.t\00", align 1
+@"$string.61" = private unnamed_addr constant [42 x i8] c"pages, sequences and page tables disagree\00", align 1
+@"$string.62" = private unnamed_addr constant [9 x i8] c"events.t\00", align 1
+@"$string.63" = private unnamed_addr constant [36 x i8] c"an event is pushed into a full ring\00", align 1
+@"$string.66" = private unnamed_addr constant [25 x i8] c"request %llu is not live\00", align 1
+@"$string.67" = private unnamed_addr constant [5 x i8] c"auto\00", align 1
+@"$string.68" = private unnamed_addr constant [13 x i8] c"text is null\00", align 1
+@"$string.72" = private unnamed_addr constant [1 x i8] zeroinitializer, align 1
+@"$string.78" = private unnamed_addr constant [19 x i8] c"model_dir is empty\00", align 1
+@"$string.79" = private unnamed_addr constant [6 x i8] c"%s/%s\00", align 1
+@"$string.80" = private unnamed_addr constant [12 x i8] c"config.json\00", align 1
+@"$string.81" = private unnamed_addr constant [29 x i8] c"model.safetensors.index.json\00", align 1
+@"$string.82" = private unnamed_addr constant [18 x i8] c"model.safetensors\00", align 1
+@"$string.83" = private unnamed_addr constant [18 x i8] c"%s: out of memory\00", align 1
+@"$string.84" = private unnamed_addr constant [18 x i8] c"%s: %s failed: %s\00", align 1
+@"$string.85" = private unnamed_addr constant [5 x i8] c"open\00", align 1
+@"$string.86" = private unnamed_addr constant [6 x i8] c"fstat\00", align 1
+@"$string.87" = private unnamed_addr constant [23 x i8] c"%s: not a regular file\00", align 1
+@"$string.88" = private unnamed_addr constant [22 x i8] c"%s: the file is empty\00", align 1
+@"$string.89" = private unnamed_addr constant [5 x i8] c"mmap\00", align 1
+@"$string.92" = private unnamed_addr constant [36 x i8] c"%s: not valid JSON at byte %lld: %s\00", align 1
+@"$string.93" = private unnamed_addr constant [29 x i8] c"nested deeper than 64 levels\00", align 1
+@"$string.96" = private unnamed_addr constant [14 x i8] c"out of memory\00", align 1
+@"$string.97" = private unnamed_addr constant [33 x i8] c"expected a name in double quotes\00", align 1
+@"$string.98" = private unnamed_addr constant [32 x i8] c"a control character in a string\00", align 1
+@"$string.99" = private unnamed_addr constant [27 x i8] c"a string that is not UTF-8\00", align 1
+@"$string.100" = private unnamed_addr constant [24 x i8] c"a string without an end\00", align 1
+@"$string.101" = private unnamed_addr constant [27 x i8] c"a wrong escape in a string\00", align 1
+@"$string.102" = private unnamed_addr constant [30 x i8] c"expected a colon after a name\00", align 1
+@"$string.103" = private unnamed_addr constant [50 x i8] c"expected a comma or the end of an array or object\00", align 1
+@"$string.107" = private unnamed_addr constant [44 x i8] c"the name \22%.*s\22 appears twice in one object\00", align 1
+@"$string.109" = private unnamed_addr constant [41 x i8] c"a number with no digit or a leading zero\00", align 1
+@"$string.110" = private unnamed_addr constant [41 x i8] c"a number without a digit after its point\00", align 1
+@"$string.111" = private unnamed_addr constant [41 x i8] c"a number without a digit in its exponent\00", align 1
+@"$string.112" = private unnamed_addr constant [37 x i8] c"a number of more than 255 characters\00", align 1
+@"$string.113" = private unnamed_addr constant [2 x i8] c"C\00", align 1
+@"$string.114" = private unnamed_addr constant [17 x i8] c"expected a value\00", align 1
+@"$string.115" = private unnamed_addr constant [5 x i8] c"true\00", align 1
+@"$string.116" = private unnamed_addr constant [6 x i8] c"false\00", align 1
+@"$string.117" = private unnamed_addr constant [5 x i8] c"null\00", align 1
+@"$string.118" = private unnamed_addr constant [35 x i8] c"text after the end of the document\00", align 1
+@"$string.119" = private unnamed_addr constant [31 x i8] c"%s: expected an object, got %s\00", align 1
+@"$string.120" = private unnamed_addr constant [7 x i8] c"number\00", align 1
+@"$string.121" = private unnamed_addr constant [7 x i8] c"string\00", align 1
+@"$string.122" = private unnamed_addr constant [6 x i8] c"array\00", align 1
+@"$string.123" = private unnamed_addr constant [7 x i8] c"object\00", align 1
+@"$string.124" = private unnamed_addr constant [8 x i8] c"unknown\00", align 1
+@"$string.125" = private unnamed_addr constant [18 x i8] c"%s: %s is missing\00", align 1
+@"$string.126" = private unnamed_addr constant [33 x i8] c"%s: %s: expected %s, got %s %.*s\00", align 1
+@"$string.127" = private unnamed_addr constant [9 x i8] c"a string\00", align 1
+@"$string.128" = private unnamed_addr constant [41 x i8] c"%s: %s is \22%.*s\22; only \22%s\22 is supported\00", align 1
+@"$string.129" = private unnamed_addr constant [11 x i8] c"model_type\00", align 1
+@"$string.130" = private unnamed_addr constant [9 x i8] c"glm4_moe\00", align 1
+@"$string.131" = private unnamed_addr constant [19 x i8] c"Glm4MoeForCausalLM\00", align 1
+@"$string.132" = private unnamed_addr constant [14 x i8] c"architectures\00", align 1
+@"$string.133" = private unnamed_addr constant [16 x i8] c"a list of names\00", align 1
+@"$string.134" = private unnamed_addr constant [11 x i8] c"an integer\00", align 1
+@"$string.135" = private unnamed_addr constant [37 x i8] c"%s: %s is %lld, outside %lld to %lld\00", align 1
+@"$string.136" = private unnamed_addr constant [12 x i8] c"hidden_size\00", align 1
+@"$string.137" = private unnamed_addr constant [18 x i8] c"num_hidden_layers\00", align 1
+@"$string.138" = private unnamed_addr constant [11 x i8] c"vocab_size\00", align 1
+@"$string.139" = private unnamed_addr constant [20 x i8] c"num_attention_heads\00", align 1
+@"$string.140" = private unnamed_addr constant [20 x i8] c"num_key_value_heads\00", align 1
+@"$string.141" = private unnamed_addr constant [9 x i8] c"head_dim\00", align 1
+@"$string.142" = private unnamed_addr constant [24 x i8] c"max_position_embeddings\00", align 1
+@"$string.143" = private unnamed_addr constant [18 x i8] c"intermediate_size\00", align 1
+@"$string.144" = private unnamed_addr constant [22 x i8] c"first_k_dense_replace\00", align 1
+@"$string.145" = private unnamed_addr constant [17 x i8] c"n_routed_experts\00", align 1
+@"$string.146" = private unnamed_addr constant [20 x i8] c"num_experts_per_tok\00", align 1
+@"$string.147" = private unnamed_addr constant [17 x i8] c"n_shared_experts\00", align 1
+@"$string.148" = private unnamed_addr constant [22 x i8] c"moe_intermediate_size\00", align 1
+@"$string.149" = private unnamed_addr constant [25 x i8] c"num_nextn_predict_layers\00", align 1
+@"$string.150" = private unnamed_addr constant [14 x i8] c"true or false\00", align 1
+@"$string.151" = private unnamed_addr constant [15 x i8] c"attention_bias\00", align 1
+@"$string.152" = private unnamed_addr constant [12 x i8] c"use_qk_norm\00", align 1
+@"$string.153" = private unnamed_addr constant [20 x i8] c"tie_word_embeddings\00", align 1
+@"$string.154" = private unnamed_addr constant [15 x i8] c"norm_topk_prob\00", align 1
+@"$string.155" = private unnamed_addr constant [39 x i8] c"%s: %s is %lld; only %lld is supported\00", align 1
+@"$string.156" = private unnamed_addr constant [8 x i8] c"n_group\00", align 1
+@"$string.157" = private unnamed_addr constant [11 x i8] c"topk_group\00", align 1
+@"$string.158" = private unnamed_addr constant [9 x i8] c"a number\00", align 1
+@"$string.159" = private unnamed_addr constant [31 x i8] c"%s: %s is %g, outside %g to %g\00", align 1
+@"$string.160" = private unnamed_addr constant [13 x i8] c"rms_norm_eps\00", align 1
+@"$string.161" = private unnamed_addr constant [22 x i8] c"routed_scaling_factor\00", align 1
+@"$string.162" = private unnamed_addr constant [11 x i8] c"hidden_act\00", align 1
+@"$string.163" = private unnamed_addr constant [5 x i8] c"silu\00", align 1
+@"$string.164" = private unnamed_addr constant [85 x i8] c"%s: head_dim is missing, and hidden_size %d is no multiple of num_attention_heads %d\00", align 1
+@"$string.165" = private unnamed_addr constant [16 x i8] c"rope_parameters\00", align 1
+@"$string.166" = private unnamed_addr constant [10 x i8] c"an object\00", align 1
+@"$string.167" = private unnamed_addr constant [10 x i8] c"rope_type\00", align 1
+@"$string.168" = private unnamed_addr constant [8 x i8] c"default\00", align 1
+@"$string.169" = private unnamed_addr constant [13 x i8] c"rope_scaling\00", align 1
+@"$string.170" = private unnamed_addr constant [5 x i8] c"type\00", align 1
+@"$string.171" = private unnamed_addr constant [11 x i8] c"rope_theta\00", align 1
+@"$string.172" = private unnamed_addr constant [22 x i8] c"partial_rotary_factor\00", align 1
+@"$string.173" = private unnamed_addr constant [13 x i8] c"eos_token_id\00", align 1
+@"$string.174" = private unnamed_addr constant [43 x i8] c"%s: eos_token_id lists more than %d tokens\00", align 1
+@"$string.175" = private unnamed_addr constant [12 x i8] c"torch_dtype\00", align 1
+@"$string.176" = private unnamed_addr constant [6 x i8] c"dtype\00", align 1
+@"$string.177" = private unnamed_addr constant [8 x i8] c"float32\00", align 1
+@"$string.178" = private unnamed_addr constant [9 x i8] c"bfloat16\00", align 1
+@"$string.179" = private unnamed_addr constant [20 x i8] c"quantization_config\00", align 1
+@"$string.180" = private unnamed_addr constant [68 x i8] c"%s: num_attention_heads %d is no multiple of num_key_value_heads %d\00", align 1
+@"$string.181" = private unnamed_addr constant [101 x i8] c"%s: partial_rotary_factor turns %d of %d dimensions of a head; the count must be even and at least 2\00", align 1
+@"$string.182" = private unnamed_addr constant [60 x i8] c"%s: num_experts_per_tok %d is more than n_routed_experts %d\00", align 1
+@"$string.183" = private unnamed_addr constant [13 x i8] c"quant_method\00", align 1
+@"$string.184" = private unnamed_addr constant [19 x i8] c"compressed-tensors\00", align 1
+@"$string.185" = private unnamed_addr constant [7 x i8] c"format\00", align 1
+@"$string.186" = private unnamed_addr constant [16 x i8] c"float-quantized\00", align 1
+@"$string.187" = private unnamed_addr constant [38 x i8] c"%s: %s is set, which is not supported\00", align 1
+@"$string.188" = private unnamed_addr constant [16 x i8] c"kv_cache_scheme\00", align 1
+@"$string.189" = private unnamed_addr constant [14 x i8] c"config_groups\00", align 1
+@"$string.190" = private unnamed_addr constant [34 x i8] c"quantization_config.config_groups\00", align 1
+@"$string.191" = private unnamed_addr constant [23 x i8] c"an object with a group\00", align 1
+@"$string.192" = private unnamed_addr constant [8 x i8] c"weights\00", align 1
+@"$string.193" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups weights\00", align 1
+@"$string.194" = private unnamed_addr constant [6 x i8] c"float\00", align 1
+@"$string.195" = private unnamed_addr constant [9 x i8] c"num_bits\00", align 1
+@"$string.196" = private unnamed_addr constant [9 x i8] c"strategy\00", align 1
+@"$string.197" = private unnamed_addr constant [8 x i8] c"channel\00", align 1
+@"$string.198" = private unnamed_addr constant [35 x i8] c"%s: %s is %s; only %s is supported\00", align 1
+@"$string.199" = private unnamed_addr constant [10 x i8] c"symmetric\00", align 1
+@"$string.200" = private unnamed_addr constant [8 x i8] c"dynamic\00", align 1
+@"$string.201" = private unnamed_addr constant [18 x i8] c"input_activations\00", align 1
+@"$string.202" = private unnamed_addr constant [52 x i8] c"quantization_config.config_groups input_activations\00", align 1
+@"$string.203" = private unnamed_addr constant [19 x i8] c"output_activations\00", align 1
+@"$string.204" = private unnamed_addr constant [8 x i8] c"targets\00", align 1
+@"$string.205" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups targets\00", align 1
+@"$string.206" = private unnamed_addr constant [4 x i8] c"re:\00", align 1
+@"$string.212" = private unnamed_addr constant [56 x i8] c"the pattern \22%.*s\22 cannot be read at character %lld: %s\00", align 1
+@"$string.213" = private unnamed_addr constant [25 x i8] c"the pattern is too large\00", align 1
+@"$string.214" = private unnamed_addr constant [23 x i8] c"groups nested too deep\00", align 1
+@"$string.215" = private unnamed_addr constant [36 x i8] c"this kind of group is not supported\00", align 1
+@"$string.216" = private unnamed_addr constant [23 x i8] c"a group without an end\00", align 1
+@"$string.217" = private unnamed_addr constant [24 x i8] c"brackets without an end\00", align 1
+@"$string.218" = private unnamed_addr constant [23 x i8] c"a backslash at the end\00", align 1
+@"$string.219" = private unnamed_addr constant [29 x i8] c"this escape is not supported\00", align 1
+@"$string.220" = private unnamed_addr constant [52 x i8] c"only ASCII characters are supported inside brackets\00", align 1
+@"$string.221" = private unnamed_addr constant [42 x i8] c"a range of characters that runs backwards\00", align 1
+@"$string.222" = private unnamed_addr constant [33 x i8] c"a range that begins with a class\00", align 1
+@"$string.224" = private unnamed_addr constant [24 x i8] c"a repetition of nothing\00", align 1
+@"$string.225" = private unnamed_addr constant [30 x i8] c"a repetition of more than 255\00", align 1
+@"$string.226" = private unnamed_addr constant [29 x i8] c"a wrong repetition in braces\00", align 1
+@"$string.227" = private unnamed_addr constant [29 x i8] c"a repetition of a repetition\00", align 1
+@"$string.228" = private unnamed_addr constant [40 x i8] c"a closing parenthesis without its group\00", align 1
+@"$string.237" = private unnamed_addr constant [14 x i8] c"%s: %s.%s: %s\00", align 1
+@"$string.248" = private unnamed_addr constant [7 x i8] c"Linear\00", align 1
+@"$string.249" = private unnamed_addr constant [7 x i8] c"ignore\00", align 1
+@"$string.252" = private unnamed_addr constant [19 x i8] c"model.embed_tokens\00", align 1
+@"$string.257" = private unnamed_addr constant [11 x i8] c"model.norm\00", align 1
+@"$string.258" = private unnamed_addr constant [8 x i8] c"lm_head\00", align 1
+@"$string.260" = private unnamed_addr constant [32 x i8] c"model.layers.%d.input_layernorm\00", align 1
+@"$string.261" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_proj\00", align 1
+@"$string.262" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_proj\00", align 1
+@"$string.263" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.v_proj\00", align 1
+@"$string.264" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.o_proj\00", align 1
+@"$string.265" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_norm\00", align 1
+@"$string.266" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_norm\00", align 1
+@"$string.267" = private unnamed_addr constant [41 x i8] c"model.layers.%d.post_attention_layernorm\00", align 1
+@"$string.269" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.gate_proj\00", align 1
+@"$string.270" = private unnamed_addr constant [28 x i8] c"model.layers.%d.mlp.up_proj\00", align 1
+@"$string.271" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.down_proj\00", align 1
+@"$string.273" = private unnamed_addr constant [25 x i8] c"model.layers.%d.mlp.gate\00", align 1
+@"$string.275" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.gate_proj\00", align 1
+@"$string.276" = private unnamed_addr constant [39 x i8] c"model.layers.%d.mlp.experts.%d.up_proj\00", align 1
+@"$string.277" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.down_proj\00", align 1
+@"$string.279" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.gate_proj\00", align 1
+@"$string.280" = private unnamed_addr constant [43 x i8] c"model.layers.%d.mlp.shared_experts.up_proj\00", align 1
+@"$string.281" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.down_proj\00", align 1
+@"$string.283" = private unnamed_addr constant [22 x i8] c"model.layers.%d.enorm\00", align 1
+@"$string.284" = private unnamed_addr constant [22 x i8] c"model.layers.%d.hnorm\00", align 1
+@"$string.285" = private unnamed_addr constant [24 x i8] c"model.layers.%d.eh_proj\00", align 1
+@"$string.286" = private unnamed_addr constant [33 x i8] c"model.layers.%d.shared_head.norm\00", align 1
+@"$string.287" = private unnamed_addr constant [41 x i8] c"out of memory for the table of %d layers\00", align 1
+@"$string.293" = private unnamed_addr constant [59 x i8] c"%s: out of memory while the checkpoint's headers were read\00", align 1
+@"$string.294" = private unnamed_addr constant [11 x i8] c"weight_map\00", align 1
+@"$string.295" = private unnamed_addr constant [40 x i8] c"%s: expected an object named weight_map\00", align 1
+@"$string.296" = private unnamed_addr constant [3 x i8] c"..\00", align 1
+@"$string.297" = private unnamed_addr constant [2 x i8] c".\00", align 1
+@"$string.298" = private unnamed_addr constant [49 x i8] c"%s: weight_map gives no plain file name for %.*s\00", align 1
+@"$string.304" = private unnamed_addr constant [29 x i8] c"the shard cannot be read: %s\00", align 1
+@"$string.305" = private unnamed_addr constant [72 x i8] c"the file has %lld bytes, too few for the 8 bytes of the header's length\00", align 1
+@"$string.306" = private unnamed_addr constant [77 x i8] c"the header's length of %llu bytes is more than the %lld bytes that follow it\00", align 1
+@"$string.307" = private unnamed_addr constant [58 x i8] c"the header's length of %llu bytes is more than %lld bytes\00", align 1
+@"$string.308" = private unnamed_addr constant [7 x i8] c"header\00", align 1
+@"$string.309" = private unnamed_addr constant [39 x i8] c"the header is a JSON %s, not an object\00", align 1
+@"$string.310" = private unnamed_addr constant [13 x i8] c"__metadata__\00", align 1
+@"$string.311" = private unnamed_addr constant [31 x i8] c"the name holds a NUL character\00", align 1
+@"$string.312" = private unnamed_addr constant [47 x i8] c"the header's entry is a JSON %s, not an object\00", align 1
+@"$string.313" = private unnamed_addr constant [26 x i8] c"the header gives no dtype\00", align 1
+@"$string.314" = private unnamed_addr constant [4 x i8] c"F32\00", align 1
+@"$string.315" = private unnamed_addr constant [5 x i8] c"BF16\00", align 1
+@"$string.316" = private unnamed_addr constant [8 x i8] c"F8_E4M3\00", align 1
+@"$string.317" = private unnamed_addr constant [8 x i8] c"F8_E5M2\00", align 1
+@"$string.318" = private unnamed_addr constant [8 x i8] c"F8_E8M0\00", align 1
+@"$string.319" = private unnamed_addr constant [4 x i8] c"F16\00", align 1
+@"$string.320" = private unnamed_addr constant [4 x i8] c"F64\00", align 1
+@"$string.321" = private unnamed_addr constant [5 x i8] c"BOOL\00", align 1
+@"$string.322" = private unnamed_addr constant [3 x i8] c"I8\00", align 1
+@"$string.323" = private unnamed_addr constant [3 x i8] c"U8\00", align 1
+@"$string.324" = private unnamed_addr constant [4 x i8] c"I16\00", align 1
+@"$string.325" = private unnamed_addr constant [4 x i8] c"U16\00", align 1
+@"$string.326" = private unnamed_addr constant [4 x i8] c"I32\00", align 1
+@"$string.327" = private unnamed_addr constant [4 x i8] c"U32\00", align 1
+@"$string.328" = private unnamed_addr constant [4 x i8] c"I64\00", align 1
+@"$string.329" = private unnamed_addr constant [4 x i8] c"U64\00", align 1
+@"$string.330" = private unnamed_addr constant [28 x i8] c"the dtype \22%.*s\22 is unknown\00", align 1
+@"$string.331" = private unnamed_addr constant [6 x i8] c"shape\00", align 1
+@"$string.332" = private unnamed_addr constant [26 x i8] c"the header gives no shape\00", align 1
+@"$string.333" = private unnamed_addr constant [42 x i8] c"the shape has %d dimensions, more than %d\00", align 1
+@"$string.334" = private unnamed_addr constant [77 x i8] c"dimension %d of the shape is no integer from 0 on, or the shape is too large\00", align 1
+@"$string.335" = private unnamed_addr constant [13 x i8] c"data_offsets\00", align 1
+@"$string.336" = private unnamed_addr constant [41 x i8] c"the header gives no pair of data_offsets\00", align 1
+@"$string.337" = private unnamed_addr constant [30 x i8] c"data_offsets are not integers\00", align 1
+@"$string.338" = private unnamed_addr constant [40 x i8] c"data_offsets [%lld, %lld] run backwards\00", align 1
+@"$string.339" = private unnamed_addr constant [79 x i8] c"data_offsets [%lld, %lld] reach past the end of the data, which has %lld bytes\00", align 1
+@"$string.340" = private unnamed_addr constant [2 x i8] c"[\00", align 1
+@"$string.341" = private unnamed_addr constant [3 x i8] c", \00", align 1
+@"$string.342" = private unnamed_addr constant [7 x i8] c"%s%lld\00", align 1
+@"$string.343" = private unnamed_addr constant [2 x i8] c"]\00", align 1
+@"$string.344" = private unnamed_addr constant [64 x i8] c"data_offsets [%lld, %lld] hold %lld bytes, but %s %s takes %lld\00", align 1
+@"$string.345" = private unnamed_addr constant [70 x i8] c"the data begins at byte %lld of the file, which is not aligned for %s\00", align 1
+@"$string.349" = private unnamed_addr constant [46 x i8] c"data_offsets [%lld, %lld] overlap those of %s\00", align 1
+@"$string.350" = private unnamed_addr constant [47 x i8] c"%lld bytes before its data belong to no tensor\00", align 1
+@"$string.351" = private unnamed_addr constant [52 x i8] c"the last %lld bytes of the file belong to no tensor\00", align 1
+@"$string.352" = private unnamed_addr constant [24 x i8] c"the tensor is in %s too\00", align 1
+@"$string.353" = private unnamed_addr constant [43 x i8] c"the index says it is in %s, which lacks it\00", align 1
+@"$string.354" = private unnamed_addr constant [44 x i8] c"the index says it is in %s, but it is in %s\00", align 1
+@"$string.355" = private unnamed_addr constant [36 x i8] c"the index does not list this tensor\00", align 1
+@"$string.356" = private unnamed_addr constant [28 x i8] c"%s: holds neither %s nor %s\00", align 1
+@"$string.357" = private unnamed_addr constant [22 x i8] c"the tensor is missing\00", align 1
+@"$string.358" = private unnamed_addr constant [59 x i8] c"expected the shape [%lld] that config.json implies, got %s\00", align 1
+@"$string.359" = private unnamed_addr constant [65 x i8] c"expected the shape [%lld, %lld] that config.json implies, got %s\00", align 1
+@"$string.360" = private unnamed_addr constant [39 x i8] c"expected the dtype BF16 or F32, got %s\00", align 1
+@"$string.361" = private unnamed_addr constant [5 x i8] c"%s%s\00", align 1
+@"$string.362" = private unnamed_addr constant [8 x i8] c".weight\00", align 1
+@"$string.363" = private unnamed_addr constant [25 x i8] c".e_score_correction_bias\00", align 1
+@"$string.364" = private unnamed_addr constant [39 x i8] c"a head of FP8 weights is not supported\00", align 1
+@"$string.365" = private unnamed_addr constant [84 x i8] c"the weight is F8_E4M3, but quantization_config of config.json leaves %s unquantised\00", align 1
+@"$string.366" = private unnamed_addr constant [83 x i8] c"the weight is %s, but quantization_config of config.json says that %s is quantised\00", align 1
+@"$string.367" = private unnamed_addr constant [65 x i8] c"the weight is %s, but those it is joined with in layer %d are %s\00", align 1
+@"$string.368" = private unnamed_addr constant [14 x i8] c".weight_scale\00", align 1
+@"$string.369" = private unnamed_addr constant [6 x i8] c".bias\00", align 1
+@"$string.370" = private unnamed_addr constant [14 x i8] c"model.layers.\00", align 1
+@"$string.371" = private unnamed_addr constant [15 x i8] c"lm_head.weight\00", align 1
+@"$string.372" = private unnamed_addr constant [38 x i8] c"nothing in the model uses this tensor\00", align 1
+@"$string.373" = private unnamed_addr constant [7 x i8] c"_scale\00", align 1
+@"$string.375" = private unnamed_addr constant [18 x i8] c"greater than zero\00", align 1
+@"$string.376" = private unnamed_addr constant [7 x i8] c"finite\00", align 1
+@"$string.377" = private unnamed_addr constant [47 x i8] c"the scale of row %lld is %g; scales must be %s\00", align 1
+@"$string.382" = private unnamed_addr constant [7 x i8] c"\\ufffd\00", align 1
+@"$string.383" = private unnamed_addr constant [7 x i8] c"\\u%04x\00", align 1
+@"$string.384" = private unnamed_addr constant [10 x i8] c"model_dir\00", align 1
+@"$string.385" = private unnamed_addr constant [13 x i8] c"architecture\00", align 1
+@"$string.386" = private unnamed_addr constant [5 x i8] c"%lld\00", align 1
+@"$string.387" = private unnamed_addr constant [11 x i8] c"num_layers\00", align 1
+@"$string.388" = private unnamed_addr constant [15 x i8] c"num_parameters\00", align 1
+@"$string.389" = private unnamed_addr constant [23 x i8] c"num_parameters_skipped\00", align 1
+@"$string.390" = private unnamed_addr constant [17 x i8] c"checkpoint_bytes\00", align 1
+@"$string.391" = private unnamed_addr constant [25 x i8] c"checkpoint_bytes_skipped\00", align 1
+@"$string.392" = private unnamed_addr constant [7 x i8] c"shards\00", align 1
+@"$string.393" = private unnamed_addr constant [5 x i8] c"file\00", align 1
+@"$string.394" = private unnamed_addr constant [6 x i8] c"bytes\00", align 1
+@"$string.395" = private unnamed_addr constant [12 x i8] c"num_tensors\00", align 1
+@"$string.396" = private unnamed_addr constant [8 x i8] c"tensors\00", align 1
+@"$string.397" = private unnamed_addr constant [5 x i8] c"name\00", align 1
+@"$string.398" = private unnamed_addr constant [7 x i8] c"offset\00", align 1
+@"$string.399" = private unnamed_addr constant [8 x i8] c"skipped\00", align 1
+@"$string.400" = private unnamed_addr constant [13 x i8] c"num_problems\00", align 1
+@"$string.401" = private unnamed_addr constant [9 x i8] c"problems\00", align 1
+@"$string.403" = private unnamed_addr constant [7 x i8] c"tensor\00", align 1
+@"$string.404" = private unnamed_addr constant [8 x i8] c"message\00", align 1
+@"$string.406" = private unnamed_addr constant [29 x i8] c"out of memory for the report\00", align 1
+@"$string.411" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
+@"$string.412" = private unnamed_addr constant [69 x i8] c"options.struct_size is %u; this engine's engine_options has %u bytes\00", align 1
+@"$string.413" = private unnamed_addr constant [51 x i8] c"%s: out of memory while problems were written down\00", align 1
+@"$string.414" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
+@"$string.415" = private unnamed_addr constant [32 x i8] c" (%lld problems, the first are)\00", align 1
+@"$string.416" = private unnamed_addr constant [3 x i8] c": \00", align 1
+@"$string.417" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
+@"$string.418" = private unnamed_addr constant [3 x i8] c"; \00", align 1
+@"$string.419" = private unnamed_addr constant [4 x i8] c"cpu\00", align 1
+@"$string.420" = private unnamed_addr constant [28 x i8] c"/proc/driver/nvidia/version\00", align 1
+@"$string.421" = private unnamed_addr constant [15 x i8] c"/dev/nvidiactl\00", align 1
+@"$string.422" = private unnamed_addr constant [5 x i8] c"cuda\00", align 1
+@"$string.423" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
+@"$string.424" = private unnamed_addr constant [68 x i8] c"the folder of the engine's library cannot be found; set library_dir\00", align 1
+@"$string.425" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
+@"$string.426" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
+@"$string.427" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
+@"$string.428" = private unnamed_addr constant [105 x i8] c"an NVIDIA driver is present, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
+@"$string.429" = private unnamed_addr constant [52 x i8] c"%sthe library of device %s cannot be opened: %.700s\00", align 1
+@"$string.430" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
+@"$string.431" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
+@"$string.432" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
+@"$string.433" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
+@"$string.434" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
+@"$string.435" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
+@"$string.436" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
+@"$string.437" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
+@"$string.438" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
+@"$string.439" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
+@"$string.440" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
+@"$string.441" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
+@"$string.442" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
+@"$string.443" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
+@"$string.444" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
+@"$string.445" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
+@"$string.446" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
+@"$string.447" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
+@"$string.448" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
+@"$string.449" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
+@"$string.450" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
+@"$string.451" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
+@"$string.452" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
+@"$string.453" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
+@"$string.454" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
+@"$string.455" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
+@"$string.458" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
+@"$string.459" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
+@"$string.460" = private unnamed_addr constant [141 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available\00", align 1
+@"$string.461" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
+@"$string.462" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
+@"$string.463" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
+@"$string.464" = private unnamed_addr constant [7 x i8] c"device\00", align 1
+@"$string.465" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
+@"$string.466" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
+@"$string.467" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
+@"$string.468" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
+@"$string.469" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
+@"$string.470" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
+@"$string.471" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
+@"$string.472" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
+@"$string.473" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
+@"$string.474" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
+@"$string.475" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
+@"$string.476" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
+@"$string.477" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
+@"$string.478" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
+@"$string.479" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
+@"$string.480" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
+@"$string.481" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
+@"$string.482" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
+@"$string.483" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
+@"$string.484" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
+@"$string.485" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
+@"$string.486" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
+@"$string.487" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
+@"$string.488" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
+@"$string.489" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.490" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.491" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.492" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
+@"$string.493" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
+@"$string.494" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
+@"$string.495" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
+@"$string.496" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
+@"$string.497" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
+@"$string.498" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
+@"$string.499" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
+@"$string.500" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
+@"$string.501" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
+@"$string.502" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.503" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.504" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.505" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.506" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.507" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.508" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.509" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.510" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.511" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.512" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.513" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.514" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
+@"$string.515" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
+@"$string.516" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
+@"$string.517" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.518" = private unnamed_addr constant [42 x i8] c"a sequence that does not run is preempted\00", align 1
+@"$string.519" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
+@"$string.520" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
+@"$string.521" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.522" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.523" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.524" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
+@"$string.525" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
+@"$string.526" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
+@"$string.527" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.528" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.529" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
+@"$string.530" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
+@"$string.531" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
+@"$string.532" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
+@"$string.533" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
+@"$string.534" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
+@"$string.535" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
+@"$string.536" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
+@"$string.537" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
+@"$string.538" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
+@"$string.539" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
+@"$string.540" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
+@"$string.541" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
+@"$string.542" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.543" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.544" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
+@"$string.545" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
+@"$string.546" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
+@"$string.547" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
+@"$string.548" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.549" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
+@"$string.550" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.551" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
+@"$string.552" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
+@"$string.553" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
+@"$string.554" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
+@"$string.555" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
+@"$string.556" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
+@"$string.557" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.558" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
+@"$string.559" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
+@"$string.560" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.563" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
+@"$string.564" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
+@"$string.565" = private unnamed_addr constant [36 x i8] c"%lld requests wait, max_queue is %d\00", align 1
+@"$string.566" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
+@"$string.567" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
+@"$string.568" = private unnamed_addr constant [22 x i8] c"a free page is shared\00", align 1
+@"$string.570" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
+@"$string.571" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
+@"$string.572" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
+@"$string.573" = private unnamed_addr constant [45 x i8] c"a page without owner enters the prefix cache\00", align 1
+@"$string.574" = private unnamed_addr constant [37 x i8] c"a page enters the prefix cache twice\00", align 1
+@"$string.575" = private unnamed_addr constant [55 x i8] c"the parent of a cached page is not in the prefix cache\00", align 1
+@"$string.576" = private unnamed_addr constant [75 x i8] c"the logits after position %lld (for token %d of the output) are not finite\00", align 1
+@"$string.577" = private unnamed_addr constant [10 x i8] c"advance.t\00", align 1
+@"$string.578" = private unnamed_addr constant [39 x i8] c"a sequence outgrows its list of tokens\00", align 1
+@"$string.580" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.587" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.588" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.589" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.590" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.591" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.592" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.593" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.594" = private unnamed_addr constant [26 x i8] c"clearing of device memory\00", align 1
+@"$string.595" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.596" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.597" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.598" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.599" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.602" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.604" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.605" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.606" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.607" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.608" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.611" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.612" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.630" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
+@"$string.649" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
+@"$string.658" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
+@"$string.660" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.661" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.668" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.669" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.670" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.671" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.672" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.673" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.684" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
+@"$string.685" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
+@"$string.686" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
+@"$string.702" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
 
 define dso_local i32 @count_loop_iterations(i32 %0, i32 %1, ptr %2) {
 entry:
@@ -6806,7 +6807,7 @@ entry:
   %15 = getelementptr [256 x i8], ptr %14, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
   %17 = load ptr, ptr %text, align 8
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 256, ptr @"$string.45", ptr %17)
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 256, ptr @"$string.46", ptr %17)
   %19 = load ptr, ptr %self, align 8
   %20 = load ptr, ptr %item, align 8
   call void @"$Scheduler.retire"(ptr %19, ptr %20)
@@ -6838,7 +6839,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.12", i32 203, ptr @"$string.44")
+  call void @"$check.fail"(ptr @"$string.44", i32 15, ptr @"$string.45")
   %15 = load %45, ptr %3, align 1
   br label %merge
 
@@ -6955,7 +6956,7 @@ entry:
   br i1 %12, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.12", i32 230, ptr @"$string.46")
+  call void @"$check.fail"(ptr @"$string.44", i32 42, ptr @"$string.47")
   %13 = load %45, ptr %6, align 1
   br label %merge
 
@@ -7242,7 +7243,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.16", i32 213, ptr @"$string.47")
+  call void @"$check.fail"(ptr @"$string.16", i32 213, ptr @"$string.48")
   %15 = load %45, ptr %5, align 1
   br label %merge
 
@@ -7392,7 +7393,7 @@ entry:
   br i1 %7, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.48", i32 80, ptr @"$string.49")
+  call void @"$check.fail"(ptr @"$string.49", i32 80, ptr @"$string.50")
   %8 = load %45, ptr %1, align 1
   br label %merge
 
@@ -7623,7 +7624,7 @@ entry:
   br i1 %11, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.12", i32 84, ptr @"$string.50")
+  call void @"$check.fail"(ptr @"$string.12", i32 84, ptr @"$string.51")
   %12 = load %45, ptr %2, align 1
   br label %merge
 
@@ -7664,7 +7665,7 @@ entry:
   br i1 %7, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.48", i32 75, ptr @"$string.51")
+  call void @"$check.fail"(ptr @"$string.49", i32 75, ptr @"$string.52")
   %8 = load %45, ptr %1, align 1
   br label %merge
 
@@ -7749,7 +7750,7 @@ then2:                                            ; preds = %then
   %26 = load i32, ptr %position, align 4
   %27 = load i32, ptr %row, align 4
   %28 = add i32 %26, %27
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.52", i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.53", i32 %28)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -7904,7 +7905,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.59", i32 352, ptr @"$string.60")
+  call void @"$check.fail"(ptr @"$string.60", i32 170, ptr @"$string.61")
   %15 = load %45, ptr %8, align 1
   br label %merge
 
@@ -8490,7 +8491,7 @@ whilebody:                                        ; preds = %condition
   br i1 %15, label %else, label %then
 
 then:                                             ; preds = %whilebody
-  call void @"$check.fail"(ptr @"$string.53", i32 77, ptr @"$string.54")
+  call void @"$check.fail"(ptr @"$string.54", i32 77, ptr @"$string.55")
   %16 = load %45, ptr %3, align 1
   br label %merge1
 
@@ -8510,7 +8511,7 @@ merge1:                                           ; preds = %else, %then
   br i1 %25, label %else4, label %then3
 
 then3:                                            ; preds = %merge1
-  call void @"$check.fail"(ptr @"$string.53", i32 78, ptr @"$string.55")
+  call void @"$check.fail"(ptr @"$string.54", i32 78, ptr @"$string.56")
   %26 = load %45, ptr %2, align 1
   br label %merge2
 
@@ -8542,7 +8543,7 @@ merge:                                            ; preds = %condition
   br i1 %41, label %else7, label %then6
 
 then6:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.53", i32 83, ptr @"$string.56")
+  call void @"$check.fail"(ptr @"$string.54", i32 83, ptr @"$string.57")
   %42 = load %45, ptr %1, align 1
   br label %merge5
 
@@ -8645,7 +8646,7 @@ whilebody:                                        ; preds = %condition
   br i1 %28, label %else, label %then
 
 then:                                             ; preds = %whilebody
-  call void @"$check.fail"(ptr @"$string.53", i32 92, ptr @"$string.57")
+  call void @"$check.fail"(ptr @"$string.54", i32 92, ptr @"$string.58")
   %29 = load %45, ptr %2, align 1
   br label %merge2
 
@@ -8670,7 +8671,7 @@ merge2:                                           ; preds = %else, %then
   br i1 %43, label %else5, label %then4
 
 then4:                                            ; preds = %merge2
-  call void @"$check.fail"(ptr @"$string.53", i32 93, ptr @"$string.58")
+  call void @"$check.fail"(ptr @"$string.54", i32 93, ptr @"$string.59")
   %44 = load %45, ptr %1, align 1
   br label %merge3
 
@@ -9259,7 +9260,7 @@ entry:
   br i1 %11, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.61", i32 65, ptr @"$string.62")
+  call void @"$check.fail"(ptr @"$string.62", i32 65, ptr @"$string.63")
   %12 = load %45, ptr %2, align 1
   br label %merge
 
@@ -9624,11 +9625,11 @@ entry:
   %27 = load %45, ptr %4, align 1
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %46, ptr %28, i32 0, i32 19
-  call void @"$Vector.free.63"(ptr %29)
+  call void @"$Vector.free.64"(ptr %29)
   %30 = load %45, ptr %3, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %46, ptr %31, i32 0, i32 20
-  call void @"$Vector.free.63"(ptr %32)
+  call void @"$Vector.free.64"(ptr %32)
   %33 = load %45, ptr %2, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = getelementptr %46, ptr %34, i32 0, i32 14
@@ -9674,7 +9675,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.63"(ptr %0) {
+define internal void @"$Vector.free.64"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -9686,12 +9687,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.64"(ptr %7)
+  call void @"$Vector.init.65"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.64"(ptr %0) {
+define internal void @"$Vector.init.65"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -9869,7 +9870,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
   %31 = load i64, ptr %request_id, align 8
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.65", i64 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.66", i64 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -10019,7 +10020,7 @@ entry:
   store i32 104, ptr %4, align 4
   %5 = load ptr, ptr %target, align 8
   %6 = getelementptr %23, ptr %5, i32 0, i32 3
-  store ptr @"$string.66", ptr %6, align 8
+  store ptr @"$string.67", ptr %6, align 8
   %7 = load ptr, ptr %target, align 8
   %8 = getelementptr %23, ptr %7, i32 0, i32 1
   store i32 1, ptr %8, align 4
@@ -10158,7 +10159,7 @@ then3:                                            ; preds = %then
   %17 = getelementptr %41, ptr %16, i32 0, i32 0
   %18 = getelementptr [1024 x i8], ptr %17, i32 0, i32 0
   %19 = getelementptr i8, ptr %18, i64 0
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.67")
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.68")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -10384,7 +10385,7 @@ entry:
   %5 = load %45, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %7, ptr %6, i32 0, i32 1
-  call void @"$Vector.init.69"(ptr %7)
+  call void @"$Vector.init.70"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
@@ -10397,7 +10398,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %8, ptr %3, i32 0, i32 0
-  call void @"$Vector.init.68"(ptr %4)
+  call void @"$Vector.init.69"(ptr %4)
   %5 = load %45, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %8, ptr %6, i32 0, i32 1
@@ -10406,7 +10407,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.68"(ptr %0) {
+define internal void @"$Vector.init.69"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -10422,7 +10423,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.69"(ptr %0) {
+define internal void @"$Vector.init.70"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -10446,7 +10447,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %12, ptr %3, i32 0, i32 0
-  call void @"$Vector.init.70"(ptr %4)
+  call void @"$Vector.init.71"(ptr %4)
   %5 = load %45, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %12, ptr %6, i32 0, i32 1
@@ -10461,7 +10462,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.70"(ptr %0) {
+define internal void @"$Vector.init.71"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -10489,26 +10490,26 @@ entry:
   store ptr %0, ptr %self, align 8
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %15, ptr %7, i32 0, i32 0
-  store ptr @"$string.71", ptr %8, align 8
+  store ptr @"$string.72", ptr %8, align 8
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %15, ptr %9, i32 0, i32 1
   call void @"$Arena.init"(ptr %10)
   %11 = load %45, ptr %6, align 1
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %15, ptr %12, i32 0, i32 2
-  call void @"$Vector.init.72"(ptr %13)
+  call void @"$Vector.init.73"(ptr %13)
   %14 = load %45, ptr %5, align 1
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr %15, ptr %15, i32 0, i32 3
-  call void @"$Map.init.73"(ptr %16)
+  call void @"$Map.init.74"(ptr %16)
   %17 = load %45, ptr %4, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %15, ptr %18, i32 0, i32 4
-  call void @"$Vector.init.75"(ptr %19)
+  call void @"$Vector.init.76"(ptr %19)
   %20 = load %45, ptr %3, align 1
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %15, ptr %21, i32 0, i32 5
-  call void @"$Map.init.73"(ptr %22)
+  call void @"$Map.init.74"(ptr %22)
   %23 = load %45, ptr %2, align 1
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %15, ptr %24, i32 0, i32 6
@@ -10523,7 +10524,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.72"(ptr %0) {
+define internal void @"$Vector.init.73"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -10539,7 +10540,7 @@ entry:
   ret void
 }
 
-define internal void @"$Map.init.73"(ptr %0) {
+define internal void @"$Map.init.74"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -10547,7 +10548,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %18, ptr %3, i32 0, i32 0
-  call void @"$Vector.init.74"(ptr %4)
+  call void @"$Vector.init.75"(ptr %4)
   %5 = load %45, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %18, ptr %6, i32 0, i32 1
@@ -10556,7 +10557,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.74"(ptr %0) {
+define internal void @"$Vector.init.75"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -10572,7 +10573,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.75"(ptr %0) {
+define internal void @"$Vector.init.76"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -10595,7 +10596,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %20, ptr %2, i32 0, i32 0
-  call void @"$Vector.init.76"(ptr %3)
+  call void @"$Vector.init.77"(ptr %3)
   %4 = load %45, ptr %1, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %20, ptr %5, i32 0, i32 1
@@ -10603,7 +10604,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.76"(ptr %0) {
+define internal void @"$Vector.init.77"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -10726,7 +10727,7 @@ then15:                                           ; preds = %then12
   %49 = getelementptr [1024 x i8], ptr %48, i32 0, i32 0
   %50 = getelementptr i8, ptr %49, i64 0
   %51 = load ptr, ptr %path, align 8
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.82", ptr %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.83", ptr %51)
   br label %merge14
 
 else16:                                           ; preds = %then12
@@ -10792,7 +10793,7 @@ then2:                                            ; preds = %then
   %24 = getelementptr %41, ptr %23, i32 0, i32 0
   %25 = getelementptr [1024 x i8], ptr %24, i32 0, i32 0
   %26 = getelementptr i8, ptr %25, i64 0
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.77")
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.78")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -10832,7 +10833,7 @@ then5:                                            ; preds = %merge
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %3, ptr %43, i32 0, i32 0
   %45 = load ptr, ptr %path, align 8
-  %46 = call ptr @"$safetensors.join"(ptr %44, ptr %45, ptr @"$string.79")
+  %46 = call ptr @"$safetensors.join"(ptr %44, ptr %45, ptr @"$string.80")
   %47 = load ptr, ptr %self, align 8
   %48 = getelementptr %3, ptr %47, i32 0, i32 2
   store ptr %46, ptr %48, align 8
@@ -10894,7 +10895,7 @@ then13:                                           ; preds = %then8
   %84 = getelementptr [1024 x i8], ptr %83, i32 0, i32 0
   %85 = getelementptr i8, ptr %84, i64 0
   %86 = load ptr, ptr %path, align 8
-  %87 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.82", ptr %86)
+  %87 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.83", ptr %86)
   br label %merge12
 
 else14:                                           ; preds = %then8
@@ -11300,7 +11301,7 @@ then:                                             ; preds = %entry
   %17 = load i64, ptr %size, align 8
   %18 = load ptr, ptr %directory, align 8
   %19 = load ptr, ptr %file, align 8
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 %17, ptr @"$string.78", ptr %18, ptr %19)
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 %17, ptr @"$string.79", ptr %18, ptr %19)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -11322,7 +11323,7 @@ entry:
   %1 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %2 = getelementptr i8, ptr %1, i64 0
   %3 = load ptr, ptr %directory, align 8
-  %4 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %2, i64 4096, ptr @"$string.78", ptr %3, ptr @"$string.80")
+  %4 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %2, i64 4096, ptr @"$string.79", ptr %3, ptr @"$string.81")
   %5 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %6 = getelementptr i8, ptr %5, i64 0
   %7 = call zeroext i1 @"$files.exists"(ptr %6)
@@ -11343,7 +11344,7 @@ merge:                                            ; preds = %else, %dead
   %10 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %11 = getelementptr i8, ptr %10, i64 0
   %12 = load ptr, ptr %directory, align 8
-  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 4096, ptr @"$string.78", ptr %12, ptr @"$string.81")
+  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 4096, ptr @"$string.79", ptr %12, ptr @"$string.82")
   %14 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
   %16 = call zeroext i1 @"$files.exists"(ptr %15)
@@ -11461,7 +11462,7 @@ then:                                             ; preds = %entry
   %13 = load ptr, ptr %path, align 8
   %14 = call i32 @"$error_number"()
   %15 = load ptr, ptr %message, align 8
-  %16 = call i32 @"$fail_call"(ptr %13, ptr @"$string.84", i32 %14, ptr %15)
+  %16 = call i32 @"$fail_call"(ptr %13, ptr @"$string.85", i32 %14, ptr %15)
   ret i32 %16
 
 dead:                                             ; No predecessors!
@@ -11522,7 +11523,7 @@ then:                                             ; preds = %entry
   %17 = load ptr, ptr %path, align 8
   %18 = load ptr, ptr %call, align 8
   %19 = load ptr, ptr %cause, align 8
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.83", ptr %17, ptr %18, ptr %19)
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.84", ptr %17, ptr %18, ptr %19)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -11634,7 +11635,7 @@ then2:                                            ; preds = %merge
   %20 = load ptr, ptr %path, align 8
   %21 = call i32 @"$error_number"()
   %22 = load ptr, ptr %message, align 8
-  %23 = call i32 @"$fail_call"(ptr %20, ptr @"$string.88", i32 %21, ptr %22)
+  %23 = call i32 @"$fail_call"(ptr %20, ptr @"$string.89", i32 %21, ptr %22)
   ret i32 %23
 
 dead4:                                            ; No predecessors!
@@ -11682,7 +11683,7 @@ then:                                             ; preds = %entry
   %9 = load ptr, ptr %path, align 8
   %10 = call i32 @"$error_number"()
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$fail_call"(ptr %9, ptr @"$string.85", i32 %10, ptr %11)
+  %12 = call i32 @"$fail_call"(ptr %9, ptr @"$string.86", i32 %10, ptr %11)
   ret i32 %12
 
 dead:                                             ; No predecessors!
@@ -11715,7 +11716,7 @@ then5:                                            ; preds = %then2
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
   %27 = getelementptr i8, ptr %26, i64 0
   %28 = load ptr, ptr %path, align 8
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.86", ptr %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.87", ptr %28)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -11753,7 +11754,7 @@ then13:                                           ; preds = %then9
   %42 = getelementptr [1024 x i8], ptr %41, i32 0, i32 0
   %43 = getelementptr i8, ptr %42, i64 0
   %44 = load ptr, ptr %path, align 8
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.87", ptr %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.88", ptr %44)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -11794,7 +11795,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
   %5 = getelementptr %88, ptr %4, i32 0, i32 0
-  call void @"$Vector.init.89"(ptr %5)
+  call void @"$Vector.init.90"(ptr %5)
   %6 = load %45, ptr %3, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %88, ptr %7, i32 0, i32 1
@@ -11802,12 +11803,12 @@ entry:
   %9 = load %45, ptr %2, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %88, ptr %10, i32 0, i32 2
-  call void @"$Map.init.73"(ptr %11)
+  call void @"$Map.init.74"(ptr %11)
   %12 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.89"(ptr %0) {
+define internal void @"$Vector.init.90"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -11994,7 +11995,7 @@ then6:                                            ; preds = %then2
   %43 = getelementptr %94, ptr %42, i32 0, i32 0
   %44 = load i32, ptr %43, align 4
   %45 = call ptr @"$json.kind_name"(i32 %44)
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.118", ptr %40, ptr %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.119", ptr %40, ptr %45)
   br label %merge5
 
 else7:                                            ; preds = %then2
@@ -12067,7 +12068,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %88, ptr %9, i32 0, i32 0
-  call void @"$Vector.clear.90"(ptr %10)
+  call void @"$Vector.clear.91"(ptr %10)
   %11 = load %45, ptr %6, align 1
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %88, ptr %12, i32 0, i32 3
@@ -12115,7 +12116,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %37 = load ptr, ptr %self, align 8
-  %38 = call i32 @"$Document.fail"(ptr %37, ptr @"$string.117")
+  %38 = call i32 @"$Document.fail"(ptr %37, ptr @"$string.118")
   ret i32 2
 
 dead4:                                            ; No predecessors!
@@ -12131,7 +12132,7 @@ dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Vector.clear.90"(ptr %0) {
+define internal void @"$Vector.clear.91"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -12239,7 +12240,7 @@ else8:                                            ; preds = %and.lhs.true, %or.l
 
 then10:                                           ; preds = %else8
   %45 = load ptr, ptr %self, align 8
-  %46 = call i32 @"$Document.parse_word"(ptr %45, ptr @"$string.114", i32 2)
+  %46 = call i32 @"$Document.parse_word"(ptr %45, ptr @"$string.115", i32 2)
   ret i32 %46
 
 dead12:                                           ; No predecessors!
@@ -12254,7 +12255,7 @@ else11:                                           ; preds = %else8
 
 then13:                                           ; preds = %else11
   %51 = load ptr, ptr %self, align 8
-  %52 = call i32 @"$Document.parse_word"(ptr %51, ptr @"$string.115", i32 1)
+  %52 = call i32 @"$Document.parse_word"(ptr %51, ptr @"$string.116", i32 1)
   ret i32 %52
 
 dead15:                                           ; No predecessors!
@@ -12269,7 +12270,7 @@ else14:                                           ; preds = %else11
 
 then16:                                           ; preds = %else14
   %57 = load ptr, ptr %self, align 8
-  %58 = call i32 @"$Document.parse_word"(ptr %57, ptr @"$string.116", i32 0)
+  %58 = call i32 @"$Document.parse_word"(ptr %57, ptr @"$string.117", i32 0)
   ret i32 %58
 
 dead18:                                           ; No predecessors!
@@ -12280,7 +12281,7 @@ else17:                                           ; preds = %else14
 
 merge:                                            ; preds = %else17, %dead18, %dead15, %dead12, %dead9, %dead6, %dead3, %dead
   %59 = load ptr, ptr %self, align 8
-  %60 = call i32 @"$Document.fail"(ptr %59, ptr @"$string.113")
+  %60 = call i32 @"$Document.fail"(ptr %59, ptr @"$string.114")
   ret i32 %60
 
 dead19:                                           ; No predecessors!
@@ -12435,7 +12436,7 @@ entry:
 
 then:                                             ; preds = %entry
   %8 = load ptr, ptr %self, align 8
-  %9 = call i32 @"$Document.fail"(ptr %8, ptr @"$string.92")
+  %9 = call i32 @"$Document.fail"(ptr %8, ptr @"$string.93")
   ret i32 %9
 
 dead:                                             ; No predecessors!
@@ -12551,7 +12552,7 @@ then:                                             ; preds = %entry
   %17 = getelementptr %88, ptr %16, i32 0, i32 4
   %18 = load i64, ptr %17, align 8
   %19 = load ptr, ptr %cause, align 8
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %12, i64 1024, ptr @"$string.91", ptr %15, i64 %18, ptr %19)
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %12, i64 1024, ptr @"$string.92", ptr %15, i64 %18, ptr %19)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -12593,14 +12594,14 @@ entry:
 
 then:                                             ; preds = %or.lhs.false, %entry
   %16 = load ptr, ptr %self, align 8
-  %17 = call i32 @"$Document.fail"(ptr %16, ptr @"$string.95")
+  %17 = call i32 @"$Document.fail"(ptr %16, ptr @"$string.96")
   ret i32 %17
 
 or.lhs.false:                                     ; preds = %entry
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %88, ptr %18, i32 0, i32 0
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %node, i64 72, i1 false)
-  %20 = call zeroext i1 @"$Vector.push.93"(ptr %19, ptr byval(%94) %2)
+  %20 = call zeroext i1 @"$Vector.push.94"(ptr %19, ptr byval(%94) %2)
   %21 = zext i1 %20 to i8
   %22 = trunc i8 %21 to i1
   br i1 %22, label %else, label %then
@@ -12624,7 +12625,7 @@ dead1:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal zeroext i1 @"$Vector.push.93"(ptr %0, ptr byval(%94) %1) {
+define internal zeroext i1 @"$Vector.push.94"(ptr %0, ptr byval(%94) %1) {
 entry:
   %value = alloca %94, align 8
   %self = alloca ptr, align 8
@@ -12635,7 +12636,7 @@ entry:
   %4 = getelementptr %89, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.94"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.95"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -12671,7 +12672,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.94"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.95"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -12902,7 +12903,7 @@ else11:                                           ; preds = %merge5
 
 then13:                                           ; preds = %else11
   %63 = load ptr, ptr %self, align 8
-  %64 = call i32 @"$Document.fail"(ptr %63, ptr @"$string.102")
+  %64 = call i32 @"$Document.fail"(ptr %63, ptr @"$string.103")
   ret i32 %64
 
 dead15:                                           ; No predecessors!
@@ -12951,7 +12952,7 @@ entry:
 
 then:                                             ; preds = %entry
   %13 = load ptr, ptr %self, align 8
-  %14 = call i32 @"$Document.fail"(ptr %13, ptr @"$string.96")
+  %14 = call i32 @"$Document.fail"(ptr %13, ptr @"$string.97")
   ret i32 %14
 
 dead:                                             ; No predecessors!
@@ -12990,7 +12991,7 @@ merge1:                                           ; preds = %else3, %dead4
 
 then6:                                            ; preds = %merge1
   %27 = load ptr, ptr %self, align 8
-  %28 = call i32 @"$Document.fail"(ptr %27, ptr @"$string.101")
+  %28 = call i32 @"$Document.fail"(ptr %27, ptr @"$string.102")
   ret i32 %28
 
 dead8:                                            ; No predecessors!
@@ -13209,7 +13210,7 @@ else:                                             ; preds = %whilebody
 
 then2:                                            ; preds = %else
   %32 = load ptr, ptr %self, align 8
-  %33 = call i32 @"$Document.fail"(ptr %32, ptr @"$string.97")
+  %33 = call i32 @"$Document.fail"(ptr %32, ptr @"$string.98")
   ret i32 %33
 
 dead4:                                            ; No predecessors!
@@ -13280,7 +13281,7 @@ else8:                                            ; preds = %else6
 
 then10:                                           ; preds = %else8
   %78 = load ptr, ptr %self, align 8
-  %79 = call i32 @"$Document.fail"(ptr %78, ptr @"$string.98")
+  %79 = call i32 @"$Document.fail"(ptr %78, ptr @"$string.99")
   ret i32 %79
 
 dead12:                                           ; No predecessors!
@@ -13313,7 +13314,7 @@ merge:                                            ; preds = %condition
   %93 = getelementptr %88, ptr %92, i32 0, i32 4
   store i64 %91, ptr %93, align 8
   %94 = load ptr, ptr %self, align 8
-  %95 = call i32 @"$Document.fail"(ptr %94, ptr @"$string.99")
+  %95 = call i32 @"$Document.fail"(ptr %94, ptr @"$string.100")
   ret i32 %95
 
 dead13:                                           ; No predecessors!
@@ -13648,7 +13649,7 @@ entry:
 
 then:                                             ; preds = %entry
   %16 = load ptr, ptr %self, align 8
-  %17 = call i32 @"$Document.fail"(ptr %16, ptr @"$string.95")
+  %17 = call i32 @"$Document.fail"(ptr %16, ptr @"$string.96")
   ret i32 %17
 
 dead:                                             ; No predecessors!
@@ -13736,7 +13737,7 @@ then9:                                            ; preds = %merge5
   %63 = getelementptr %88, ptr %62, i32 0, i32 4
   store i64 %61, ptr %63, align 8
   %64 = load ptr, ptr %self, align 8
-  %65 = call i32 @"$Document.fail"(ptr %64, ptr @"$string.100")
+  %65 = call i32 @"$Document.fail"(ptr %64, ptr @"$string.101")
   ret i32 %65
 
 dead11:                                           ; No predecessors!
@@ -14406,7 +14407,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.48", i32 70, ptr @"$string.15")
+  call void @"$check.fail"(ptr @"$string.49", i32 70, ptr @"$string.15")
   %7 = load %45, ptr %2, align 1
   br label %merge
 
@@ -14588,7 +14589,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %30 = load ptr, ptr %self, align 8
-  %31 = call i32 @"$Document.fail"(ptr %30, ptr @"$string.95")
+  %31 = call i32 @"$Document.fail"(ptr %30, ptr @"$string.96")
   ret i32 %31
 
 dead4:                                            ; No predecessors!
@@ -14664,7 +14665,7 @@ merge6:                                           ; preds = %else8, %dead9
 
 then11:                                           ; preds = %merge6
   %71 = load ptr, ptr %self, align 8
-  %72 = call i32 @"$Document.fail"(ptr %71, ptr @"$string.95")
+  %72 = call i32 @"$Document.fail"(ptr %71, ptr @"$string.96")
   ret i32 %72
 
 dead13:                                           ; No predecessors!
@@ -14858,7 +14859,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %18, ptr %2, i32 0, i32 0
-  call void @"$Vector.clear.103"(ptr %3)
+  call void @"$Vector.clear.104"(ptr %3)
   %4 = load %45, ptr %1, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %18, ptr %5, i32 0, i32 1
@@ -14892,7 +14893,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Vector.clear.103"(ptr %0) {
+define internal void @"$Vector.clear.104"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -14942,7 +14943,7 @@ or.rhs:                                           ; preds = %merge
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %18, ptr %18, i32 0, i32 0
   %20 = load i64, ptr %count, align 8
-  %21 = call zeroext i1 @"$Vector.reserve.104"(ptr %19, i64 %20)
+  %21 = call zeroext i1 @"$Vector.reserve.105"(ptr %19, i64 %20)
   %22 = zext i1 %21 to i8
   %23 = trunc i8 %22 to i1
   br i1 %23, label %and.rhs, label %and.end
@@ -14971,7 +14972,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.104"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.105"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -15144,7 +15145,7 @@ forbody4:                                         ; preds = %forcond3
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %18, ptr %33, i32 0, i32 0
   %35 = load i64, ptr %i2, align 8
-  %36 = call ptr @"$Vector.at.105"(ptr %34, i64 %35)
+  %36 = call ptr @"$Vector.at.106"(ptr %34, i64 %35)
   store ptr %36, ptr %entry6, align 8
   %37 = load i64, ptr %i2, align 8
   %38 = trunc i64 %37 to i32
@@ -15210,7 +15211,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.at.105"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.106"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %45, align 8
   %index = alloca i64, align 8
@@ -15224,7 +15225,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.48", i32 70, ptr @"$string.15")
+  call void @"$check.fail"(ptr @"$string.49", i32 70, ptr @"$string.15")
   %7 = load %45, ptr %2, align 1
   br label %merge
 
@@ -15306,7 +15307,7 @@ whilebody:                                        ; preds = %condition
   %33 = getelementptr i32, ptr %31, i64 %32
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  %36 = call ptr @"$Vector.at.105"(ptr %27, i64 %35)
+  %36 = call ptr @"$Vector.at.106"(ptr %27, i64 %35)
   store ptr %36, ptr %entry1, align 8
   %37 = load ptr, ptr %entry1, align 8
   %38 = getelementptr %97, ptr %37, i32 0, i32 1
@@ -15435,7 +15436,7 @@ merge1:                                           ; preds = %else3, %dead4
   %36 = getelementptr %18, ptr %35, i32 0, i32 0
   %37 = load i32, ptr %index, align 4
   %38 = sext i32 %37 to i64
-  %39 = call ptr @"$Vector.at.105"(ptr %36, i64 %38)
+  %39 = call ptr @"$Vector.at.106"(ptr %36, i64 %38)
   %40 = getelementptr %97, ptr %39, i32 0, i32 2
   ret ptr %40
 
@@ -15544,7 +15545,7 @@ entry:
   %9 = trunc i64 %8 to i32
   %10 = getelementptr %83, ptr %key, i32 0, i32 0
   %11 = load ptr, ptr %10, align 8
-  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 256, ptr @"$string.106", i32 %9, ptr %11)
+  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 256, ptr @"$string.107", i32 %9, ptr %11)
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr [256 x i8], ptr %cause, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
@@ -15635,7 +15636,7 @@ then2:                                            ; preds = %merge
   %50 = getelementptr i32, ptr %48, i64 %49
   %51 = load i32, ptr %50, align 4
   %52 = sext i32 %51 to i64
-  %53 = call ptr @"$Vector.at.105"(ptr %44, i64 %52)
+  %53 = call ptr @"$Vector.at.106"(ptr %44, i64 %52)
   %54 = getelementptr %97, ptr %53, i32 0, i32 2
   store i32 %42, ptr %54, align 4
   ret i1 true
@@ -15673,7 +15674,7 @@ merge1:                                           ; preds = %else3, %dead4
   %72 = load i32, ptr %71, align 4
   store i32 %72, ptr %70, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 32, i1 false)
-  %73 = call zeroext i1 @"$Vector.push.107"(ptr %56, ptr byval(%97) %4)
+  %73 = call zeroext i1 @"$Vector.push.108"(ptr %56, ptr byval(%97) %4)
   %74 = zext i1 %73 to i8
   %75 = trunc i8 %74 to i1
   br i1 %75, label %else7, label %then6
@@ -15707,7 +15708,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.107"(ptr %0, ptr byval(%97) %1) {
+define internal zeroext i1 @"$Vector.push.108"(ptr %0, ptr byval(%97) %1) {
 entry:
   %value = alloca %97, align 8
   %self = alloca ptr, align 8
@@ -15718,7 +15719,7 @@ entry:
   %4 = getelementptr %19, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.104"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.105"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -15880,7 +15881,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %39 = load ptr, ptr %self, align 8
-  %40 = call i32 @"$Document.fail"(ptr %39, ptr @"$string.111")
+  %40 = call i32 @"$Document.fail"(ptr %39, ptr @"$string.112")
   ret i32 %40
 
 dead4:                                            ; No predecessors!
@@ -16030,7 +16031,7 @@ merge:                                            ; preds = %else, %then
 
 then2:                                            ; preds = %and.lhs.true, %merge
   %23 = load ptr, ptr %self, align 8
-  %24 = call i32 @"$Document.fail"(ptr %23, ptr @"$string.108")
+  %24 = call i32 @"$Document.fail"(ptr %23, ptr @"$string.109")
   ret i32 %24
 
 or.lhs.false:                                     ; preds = %merge
@@ -16080,7 +16081,7 @@ then5:                                            ; preds = %merge1
 
 then8:                                            ; preds = %then5
   %49 = load ptr, ptr %self, align 8
-  %50 = call i32 @"$Document.fail"(ptr %49, ptr @"$string.109")
+  %50 = call i32 @"$Document.fail"(ptr %49, ptr @"$string.110")
   ret i32 %50
 
 dead10:                                           ; No predecessors!
@@ -16159,7 +16160,7 @@ or.lhs.false18:                                   ; preds = %then12
 
 then20:                                           ; preds = %merge15
   %89 = load ptr, ptr %self, align 8
-  %90 = call i32 @"$Document.fail"(ptr %89, ptr @"$string.110")
+  %90 = call i32 @"$Document.fail"(ptr %89, ptr @"$string.111")
   ret i32 %90
 
 dead22:                                           ; No predecessors!
@@ -16343,7 +16344,7 @@ entry:
   %locale = alloca ptr, align 8
   %digits = alloca ptr, align 8
   store ptr %0, ptr %digits, align 8
-  %2 = call ptr @newlocale(i32 2, ptr @"$string.112", ptr null)
+  %2 = call ptr @newlocale(i32 2, ptr @"$string.113", ptr null)
   store ptr %2, ptr %locale, align 8
   %3 = load ptr, ptr %locale, align 8
   %4 = icmp eq ptr %3, null
@@ -16414,7 +16415,7 @@ entry:
 
 then:                                             ; preds = %or.lhs.false, %entry
   %17 = load ptr, ptr %self, align 8
-  %18 = call i32 @"$Document.fail"(ptr %17, ptr @"$string.113")
+  %18 = call i32 @"$Document.fail"(ptr %17, ptr @"$string.114")
   ret i32 %18
 
 or.lhs.false:                                     ; preds = %entry
@@ -16481,7 +16482,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.116"
+  ret ptr @"$string.117"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -16497,7 +16498,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.115"
+  ret ptr @"$string.116"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -16513,7 +16514,7 @@ merge1:                                           ; preds = %else3, %dead4
   br i1 %12, label %then6, label %else7
 
 then6:                                            ; preds = %merge1
-  ret ptr @"$string.114"
+  ret ptr @"$string.115"
 
 dead8:                                            ; No predecessors!
   br label %merge5
@@ -16529,7 +16530,7 @@ merge5:                                           ; preds = %else7, %dead8
   br i1 %16, label %then10, label %else11
 
 then10:                                           ; preds = %merge5
-  ret ptr @"$string.119"
+  ret ptr @"$string.120"
 
 dead12:                                           ; No predecessors!
   br label %merge9
@@ -16545,7 +16546,7 @@ merge9:                                           ; preds = %else11, %dead12
   br i1 %20, label %then14, label %else15
 
 then14:                                           ; preds = %merge9
-  ret ptr @"$string.120"
+  ret ptr @"$string.121"
 
 dead16:                                           ; No predecessors!
   br label %merge13
@@ -16561,7 +16562,7 @@ merge13:                                          ; preds = %else15, %dead16
   br i1 %24, label %then18, label %else19
 
 then18:                                           ; preds = %merge13
-  ret ptr @"$string.121"
+  ret ptr @"$string.122"
 
 dead20:                                           ; No predecessors!
   br label %merge17
@@ -16577,7 +16578,7 @@ merge17:                                          ; preds = %else19, %dead20
   br i1 %28, label %then22, label %else23
 
 then22:                                           ; preds = %merge17
-  ret ptr @"$string.122"
+  ret ptr @"$string.123"
 
 dead24:                                           ; No predecessors!
   br label %merge21
@@ -16586,7 +16587,7 @@ else23:                                           ; preds = %merge17
   br label %merge21
 
 merge21:                                          ; preds = %else23, %dead24
-  ret ptr @"$string.123"
+  ret ptr @"$string.124"
 
 dead25:                                           ; No predecessors!
   ret ptr undef
@@ -16694,7 +16695,7 @@ else14:                                           ; preds = %merge7
 
 merge12:                                          ; preds = %else14, %dead15
   %36 = load ptr, ptr %from, align 8
-  %37 = call ptr @"$ConfigReader.find"(ptr %36, ptr @"$string.161")
+  %37 = call ptr @"$ConfigReader.find"(ptr %36, ptr @"$string.162")
   %38 = icmp ne ptr %37, null
   %39 = zext i1 %38 to i8
   %40 = trunc i8 %39 to i1
@@ -16702,7 +16703,7 @@ merge12:                                          ; preds = %else14, %dead15
 
 then17:                                           ; preds = %merge12
   %41 = load ptr, ptr %from, align 8
-  %42 = call i32 @"$ConfigReader.expect_string"(ptr %41, ptr @"$string.161", ptr @"$string.162")
+  %42 = call i32 @"$ConfigReader.expect_string"(ptr %41, ptr @"$string.162", ptr @"$string.163")
   store i32 %42, ptr %code19, align 4
   %43 = load i32, ptr %code19, align 4
   %44 = icmp ne i32 %43, 0
@@ -16836,7 +16837,7 @@ else46:                                           ; preds = %merge40
 
 merge44:                                          ; preds = %else46, %then45
   %94 = load ptr, ptr %from, align 8
-  %95 = call ptr @"$ConfigReader.find"(ptr %94, ptr @"$string.178")
+  %95 = call ptr @"$ConfigReader.find"(ptr %94, ptr @"$string.179")
   %96 = icmp ne ptr %95, null
   %97 = zext i1 %96 to i8
   %98 = load ptr, ptr %self, align 8
@@ -16866,7 +16867,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %from, align 8
   %7 = load ptr, ptr %from, align 8
-  %8 = call i32 @"$ConfigReader.expect_string"(ptr %7, ptr @"$string.128", ptr @"$string.129")
+  %8 = call i32 @"$ConfigReader.expect_string"(ptr %7, ptr @"$string.129", ptr @"$string.130")
   store i32 %8, ptr %code, align 4
   %9 = load i32, ptr %code, align 4
   %10 = icmp ne i32 %9, 0
@@ -16889,7 +16890,7 @@ merge:                                            ; preds = %else, %dead
   %15 = getelementptr %5, ptr %14, i32 0, i32 0
   %16 = getelementptr [64 x i8], ptr %15, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call { i64, i64 } @"$text.slice"(ptr @"$string.130")
+  %18 = call { i64, i64 } @"$text.slice"(ptr @"$string.131")
   store { i64, i64 } %18, ptr %6, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %5, ptr align 8 %6, i64 16, i1 false)
   %19 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 0
@@ -16899,7 +16900,7 @@ merge:                                            ; preds = %else, %dead
   call void @"$text.copy_into"(ptr %17, i64 64, i64 %20, i64 %22)
   %23 = load %45, ptr %4, align 1
   %24 = load ptr, ptr %from, align 8
-  %25 = call ptr @"$ConfigReader.find"(ptr %24, ptr @"$string.131")
+  %25 = call ptr @"$ConfigReader.find"(ptr %24, ptr @"$string.132")
   store ptr %25, ptr %names, align 8
   %26 = load ptr, ptr %names, align 8
   %27 = icmp eq ptr %26, null
@@ -16934,7 +16935,7 @@ merge1:                                           ; preds = %else3, %dead4
 then6:                                            ; preds = %or.lhs.false, %or.lhs.false8, %merge1
   %41 = load ptr, ptr %from, align 8
   %42 = load ptr, ptr %names, align 8
-  %43 = call i32 @"$ConfigReader.wrong_kind"(ptr %41, ptr @"$string.131", ptr @"$string.132", ptr %42)
+  %43 = call i32 @"$ConfigReader.wrong_kind"(ptr %41, ptr @"$string.132", ptr @"$string.133", ptr %42)
   ret i32 %43
 
 or.lhs.false:                                     ; preds = %or.lhs.false8
@@ -17025,7 +17026,7 @@ then2:                                            ; preds = %merge
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %key, align 8
   %22 = load ptr, ptr %node, align 8
-  %23 = call i32 @"$ConfigReader.wrong_kind"(ptr %20, ptr %21, ptr @"$string.126", ptr %22)
+  %23 = call i32 @"$ConfigReader.wrong_kind"(ptr %20, ptr %21, ptr @"$string.127", ptr %22)
   ret i32 %23
 
 dead4:                                            ; No predecessors!
@@ -17078,7 +17079,7 @@ then9:                                            ; preds = %then6
   %56 = getelementptr %83, ptr %55, i32 0, i32 0
   %57 = load ptr, ptr %56, align 8
   %58 = load ptr, ptr %wanted, align 8
-  %59 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.127", ptr %47, ptr %48, i32 %53, ptr %57, ptr %58)
+  %59 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.128", ptr %47, ptr %48, i32 %53, ptr %57, ptr %58)
   br label %merge8
 
 else10:                                           ; preds = %then6
@@ -17343,7 +17344,7 @@ then:                                             ; preds = %entry
   %14 = getelementptr %91, ptr %13, i32 0, i32 2
   %15 = load ptr, ptr %14, align 8
   %16 = load ptr, ptr %key, align 8
-  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %12, i64 1024, ptr @"$string.124", ptr %15, ptr %16)
+  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %12, i64 1024, ptr @"$string.125", ptr %15, ptr %16)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -17400,7 +17401,7 @@ then:                                             ; preds = %entry
   %30 = getelementptr %94, ptr %29, i32 0, i32 7
   %31 = getelementptr %83, ptr %30, i32 0, i32 0
   %32 = load ptr, ptr %31, align 8
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.125", ptr %17, ptr %18, ptr %19, ptr %23, i32 %28, ptr %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.126", ptr %17, ptr %18, ptr %19, ptr %23, i32 %28, ptr %32)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -17474,7 +17475,7 @@ entry:
   %2 = load ptr, ptr %from, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %5, ptr %3, i32 0, i32 1
-  %5 = call i32 @"$ConfigReader.integer"(ptr %2, ptr @"$string.135", i64 1, i64 1048576, ptr %4)
+  %5 = call i32 @"$ConfigReader.integer"(ptr %2, ptr @"$string.136", i64 1, i64 1048576, ptr %4)
   store i32 %5, ptr %code, align 4
   %6 = load i32, ptr %code, align 4
   %7 = icmp ne i32 %6, 0
@@ -17496,7 +17497,7 @@ merge:                                            ; preds = %else, %dead
   %11 = load ptr, ptr %from, align 8
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %5, ptr %12, i32 0, i32 2
-  %14 = call i32 @"$ConfigReader.integer"(ptr %11, ptr @"$string.136", i64 1, i64 4096, ptr %13)
+  %14 = call i32 @"$ConfigReader.integer"(ptr %11, ptr @"$string.137", i64 1, i64 4096, ptr %13)
   store i32 %14, ptr %code1, align 4
   %15 = load i32, ptr %code1, align 4
   %16 = icmp ne i32 %15, 0
@@ -17518,7 +17519,7 @@ merge2:                                           ; preds = %else4, %dead5
   %20 = load ptr, ptr %from, align 8
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %5, ptr %21, i32 0, i32 3
-  %23 = call i32 @"$ConfigReader.integer"(ptr %20, ptr @"$string.137", i64 1, i64 16777216, ptr %22)
+  %23 = call i32 @"$ConfigReader.integer"(ptr %20, ptr @"$string.138", i64 1, i64 16777216, ptr %22)
   store i32 %23, ptr %code6, align 4
   %24 = load i32, ptr %code6, align 4
   %25 = icmp ne i32 %24, 0
@@ -17540,7 +17541,7 @@ merge7:                                           ; preds = %else9, %dead10
   %29 = load ptr, ptr %from, align 8
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 4
-  %32 = call i32 @"$ConfigReader.integer"(ptr %29, ptr @"$string.138", i64 1, i64 4096, ptr %31)
+  %32 = call i32 @"$ConfigReader.integer"(ptr %29, ptr @"$string.139", i64 1, i64 4096, ptr %31)
   store i32 %32, ptr %code11, align 4
   %33 = load i32, ptr %code11, align 4
   %34 = icmp ne i32 %33, 0
@@ -17562,7 +17563,7 @@ merge12:                                          ; preds = %else14, %dead15
   %38 = load ptr, ptr %from, align 8
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %5, ptr %39, i32 0, i32 5
-  %41 = call i32 @"$ConfigReader.integer"(ptr %38, ptr @"$string.139", i64 1, i64 4096, ptr %40)
+  %41 = call i32 @"$ConfigReader.integer"(ptr %38, ptr @"$string.140", i64 1, i64 4096, ptr %40)
   store i32 %41, ptr %code16, align 4
   %42 = load i32, ptr %code16, align 4
   %43 = icmp ne i32 %42, 0
@@ -17584,7 +17585,7 @@ merge17:                                          ; preds = %else19, %dead20
   %47 = load ptr, ptr %from, align 8
   %48 = load ptr, ptr %self, align 8
   %49 = getelementptr %5, ptr %48, i32 0, i32 6
-  %50 = call i32 @"$ConfigReader.optional_integer"(ptr %47, ptr @"$string.140", i64 2, i64 4096, i32 0, ptr %49)
+  %50 = call i32 @"$ConfigReader.optional_integer"(ptr %47, ptr @"$string.141", i64 2, i64 4096, i32 0, ptr %49)
   store i32 %50, ptr %code21, align 4
   %51 = load i32, ptr %code21, align 4
   %52 = icmp ne i32 %51, 0
@@ -17606,7 +17607,7 @@ merge22:                                          ; preds = %else24, %dead25
   %56 = load ptr, ptr %from, align 8
   %57 = load ptr, ptr %self, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 10
-  %59 = call i32 @"$ConfigReader.integer"(ptr %56, ptr @"$string.141", i64 1, i64 67108864, ptr %58)
+  %59 = call i32 @"$ConfigReader.integer"(ptr %56, ptr @"$string.142", i64 1, i64 67108864, ptr %58)
   store i32 %59, ptr %code26, align 4
   %60 = load i32, ptr %code26, align 4
   %61 = icmp ne i32 %60, 0
@@ -17628,7 +17629,7 @@ merge27:                                          ; preds = %else29, %dead30
   %65 = load ptr, ptr %from, align 8
   %66 = load ptr, ptr %self, align 8
   %67 = getelementptr %5, ptr %66, i32 0, i32 16
-  %68 = call i32 @"$ConfigReader.integer"(ptr %65, ptr @"$string.142", i64 1, i64 1048576, ptr %67)
+  %68 = call i32 @"$ConfigReader.integer"(ptr %65, ptr @"$string.143", i64 1, i64 1048576, ptr %67)
   store i32 %68, ptr %code31, align 4
   %69 = load i32, ptr %code31, align 4
   %70 = icmp ne i32 %69, 0
@@ -17650,7 +17651,7 @@ merge32:                                          ; preds = %else34, %dead35
   %74 = load ptr, ptr %from, align 8
   %75 = load ptr, ptr %self, align 8
   %76 = getelementptr %5, ptr %75, i32 0, i32 17
-  %77 = call i32 @"$ConfigReader.integer"(ptr %74, ptr @"$string.143", i64 0, i64 2147483647, ptr %76)
+  %77 = call i32 @"$ConfigReader.integer"(ptr %74, ptr @"$string.144", i64 0, i64 2147483647, ptr %76)
   store i32 %77, ptr %code36, align 4
   %78 = load i32, ptr %code36, align 4
   %79 = icmp ne i32 %78, 0
@@ -17672,7 +17673,7 @@ merge37:                                          ; preds = %else39, %dead40
   %83 = load ptr, ptr %from, align 8
   %84 = load ptr, ptr %self, align 8
   %85 = getelementptr %5, ptr %84, i32 0, i32 18
-  %86 = call i32 @"$ConfigReader.integer"(ptr %83, ptr @"$string.144", i64 1, i64 65536, ptr %85)
+  %86 = call i32 @"$ConfigReader.integer"(ptr %83, ptr @"$string.145", i64 1, i64 65536, ptr %85)
   store i32 %86, ptr %code41, align 4
   %87 = load i32, ptr %code41, align 4
   %88 = icmp ne i32 %87, 0
@@ -17694,7 +17695,7 @@ merge42:                                          ; preds = %else44, %dead45
   %92 = load ptr, ptr %from, align 8
   %93 = load ptr, ptr %self, align 8
   %94 = getelementptr %5, ptr %93, i32 0, i32 19
-  %95 = call i32 @"$ConfigReader.integer"(ptr %92, ptr @"$string.145", i64 1, i64 65536, ptr %94)
+  %95 = call i32 @"$ConfigReader.integer"(ptr %92, ptr @"$string.146", i64 1, i64 65536, ptr %94)
   store i32 %95, ptr %code46, align 4
   %96 = load i32, ptr %code46, align 4
   %97 = icmp ne i32 %96, 0
@@ -17716,7 +17717,7 @@ merge47:                                          ; preds = %else49, %dead50
   %101 = load ptr, ptr %from, align 8
   %102 = load ptr, ptr %self, align 8
   %103 = getelementptr %5, ptr %102, i32 0, i32 20
-  %104 = call i32 @"$ConfigReader.optional_integer"(ptr %101, ptr @"$string.146", i64 0, i64 1024, i32 1, ptr %103)
+  %104 = call i32 @"$ConfigReader.optional_integer"(ptr %101, ptr @"$string.147", i64 0, i64 1024, i32 1, ptr %103)
   store i32 %104, ptr %code51, align 4
   %105 = load i32, ptr %code51, align 4
   %106 = icmp ne i32 %105, 0
@@ -17738,7 +17739,7 @@ merge52:                                          ; preds = %else54, %dead55
   %110 = load ptr, ptr %from, align 8
   %111 = load ptr, ptr %self, align 8
   %112 = getelementptr %5, ptr %111, i32 0, i32 21
-  %113 = call i32 @"$ConfigReader.integer"(ptr %110, ptr @"$string.147", i64 1, i64 1048576, ptr %112)
+  %113 = call i32 @"$ConfigReader.integer"(ptr %110, ptr @"$string.148", i64 1, i64 1048576, ptr %112)
   store i32 %113, ptr %code56, align 4
   %114 = load i32, ptr %code56, align 4
   %115 = icmp ne i32 %114, 0
@@ -17760,7 +17761,7 @@ merge57:                                          ; preds = %else59, %dead60
   %119 = load ptr, ptr %from, align 8
   %120 = load ptr, ptr %self, align 8
   %121 = getelementptr %5, ptr %120, i32 0, i32 24
-  %122 = call i32 @"$ConfigReader.optional_integer"(ptr %119, ptr @"$string.148", i64 0, i64 64, i32 0, ptr %121)
+  %122 = call i32 @"$ConfigReader.optional_integer"(ptr %119, ptr @"$string.149", i64 0, i64 64, i32 0, ptr %121)
   store i32 %122, ptr %code61, align 4
   %123 = load i32, ptr %code61, align 4
   %124 = icmp ne i32 %123, 0
@@ -17883,7 +17884,7 @@ then:                                             ; preds = %or.lhs.false, %entr
   %11 = load ptr, ptr %self, align 8
   %12 = load ptr, ptr %key, align 8
   %13 = load ptr, ptr %node, align 8
-  %14 = call i32 @"$ConfigReader.wrong_kind"(ptr %11, ptr %12, ptr @"$string.133", ptr %13)
+  %14 = call i32 @"$ConfigReader.wrong_kind"(ptr %11, ptr %12, ptr @"$string.134", ptr %13)
   ret i32 %14
 
 or.lhs.false:                                     ; preds = %entry
@@ -17944,7 +17945,7 @@ then6:                                            ; preds = %then2
   %50 = load i64, ptr %49, align 8
   %51 = load i64, ptr %least, align 8
   %52 = load i64, ptr %most, align 8
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.134", ptr %46, ptr %47, i64 %50, i64 %51, i64 %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.135", ptr %46, ptr %47, i64 %50, i64 %51, i64 %52)
   br label %merge5
 
 else7:                                            ; preds = %then2
@@ -18028,7 +18029,7 @@ entry:
   %2 = load ptr, ptr %from, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %5, ptr %3, i32 0, i32 11
-  %5 = call i32 @"$ConfigReader.flag"(ptr %2, ptr @"$string.150", i1 zeroext false, ptr %4)
+  %5 = call i32 @"$ConfigReader.flag"(ptr %2, ptr @"$string.151", i1 zeroext false, ptr %4)
   store i32 %5, ptr %code, align 4
   %6 = load i32, ptr %code, align 4
   %7 = icmp ne i32 %6, 0
@@ -18050,7 +18051,7 @@ merge:                                            ; preds = %else, %dead
   %11 = load ptr, ptr %from, align 8
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %5, ptr %12, i32 0, i32 12
-  %14 = call i32 @"$ConfigReader.flag"(ptr %11, ptr @"$string.151", i1 zeroext false, ptr %13)
+  %14 = call i32 @"$ConfigReader.flag"(ptr %11, ptr @"$string.152", i1 zeroext false, ptr %13)
   store i32 %14, ptr %code1, align 4
   %15 = load i32, ptr %code1, align 4
   %16 = icmp ne i32 %15, 0
@@ -18072,7 +18073,7 @@ merge2:                                           ; preds = %else4, %dead5
   %20 = load ptr, ptr %from, align 8
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %5, ptr %21, i32 0, i32 13
-  %23 = call i32 @"$ConfigReader.flag"(ptr %20, ptr @"$string.152", i1 zeroext false, ptr %22)
+  %23 = call i32 @"$ConfigReader.flag"(ptr %20, ptr @"$string.153", i1 zeroext false, ptr %22)
   store i32 %23, ptr %code6, align 4
   %24 = load i32, ptr %code6, align 4
   %25 = icmp ne i32 %24, 0
@@ -18094,7 +18095,7 @@ merge7:                                           ; preds = %else9, %dead10
   %29 = load ptr, ptr %from, align 8
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 22
-  %32 = call i32 @"$ConfigReader.flag"(ptr %29, ptr @"$string.153", i1 zeroext true, ptr %31)
+  %32 = call i32 @"$ConfigReader.flag"(ptr %29, ptr @"$string.154", i1 zeroext true, ptr %31)
   store i32 %32, ptr %code11, align 4
   %33 = load i32, ptr %code11, align 4
   %34 = icmp ne i32 %33, 0
@@ -18114,7 +18115,7 @@ else14:                                           ; preds = %merge7
 
 merge12:                                          ; preds = %else14, %dead15
   %38 = load ptr, ptr %from, align 8
-  %39 = call i32 @"$ConfigReader.expect_integer"(ptr %38, ptr @"$string.155", i64 1)
+  %39 = call i32 @"$ConfigReader.expect_integer"(ptr %38, ptr @"$string.156", i64 1)
   store i32 %39, ptr %code16, align 4
   %40 = load i32, ptr %code16, align 4
   %41 = icmp ne i32 %40, 0
@@ -18134,7 +18135,7 @@ else19:                                           ; preds = %merge12
 
 merge17:                                          ; preds = %else19, %dead20
   %45 = load ptr, ptr %from, align 8
-  %46 = call i32 @"$ConfigReader.expect_integer"(ptr %45, ptr @"$string.156", i64 1)
+  %46 = call i32 @"$ConfigReader.expect_integer"(ptr %45, ptr @"$string.157", i64 1)
   store i32 %46, ptr %code21, align 4
   %47 = load i32, ptr %code21, align 4
   %48 = icmp ne i32 %47, 0
@@ -18206,7 +18207,7 @@ then2:                                            ; preds = %and.lhs.true
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %key, align 8
   %22 = load ptr, ptr %node, align 8
-  %23 = call i32 @"$ConfigReader.wrong_kind"(ptr %20, ptr %21, ptr @"$string.149", ptr %22)
+  %23 = call i32 @"$ConfigReader.wrong_kind"(ptr %20, ptr %21, ptr @"$string.150", ptr %22)
   ret i32 %23
 
 and.lhs.true:                                     ; preds = %merge
@@ -18280,7 +18281,7 @@ then2:                                            ; preds = %or.lhs.false, %merg
   %16 = load ptr, ptr %self, align 8
   %17 = load ptr, ptr %key, align 8
   %18 = load ptr, ptr %node, align 8
-  %19 = call i32 @"$ConfigReader.wrong_kind"(ptr %16, ptr %17, ptr @"$string.133", ptr %18)
+  %19 = call i32 @"$ConfigReader.wrong_kind"(ptr %16, ptr %17, ptr @"$string.134", ptr %18)
   ret i32 %19
 
 or.lhs.false:                                     ; preds = %merge
@@ -18330,7 +18331,7 @@ then9:                                            ; preds = %then6
   %47 = getelementptr %94, ptr %46, i32 0, i32 8
   %48 = load i64, ptr %47, align 8
   %49 = load i64, ptr %wanted, align 8
-  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.154", ptr %44, ptr %45, i64 %48, i64 %49)
+  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.155", ptr %44, ptr %45, i64 %48, i64 %49)
   br label %merge8
 
 else10:                                           ; preds = %then6
@@ -18365,7 +18366,7 @@ entry:
   store double 0.000000e+00, ptr %epsilon, align 8
   store double 0.000000e+00, ptr %scaling, align 8
   %2 = load ptr, ptr %from, align 8
-  %3 = call i32 @"$ConfigReader.real"(ptr %2, ptr @"$string.159", double 0x3D719799812DEA11, double 1.000000e-01, ptr %epsilon)
+  %3 = call i32 @"$ConfigReader.real"(ptr %2, ptr @"$string.160", double 0x3D719799812DEA11, double 1.000000e-01, ptr %epsilon)
   store i32 %3, ptr %code, align 4
   %4 = load i32, ptr %code, align 4
   %5 = icmp ne i32 %4, 0
@@ -18385,7 +18386,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %from, align 8
-  %10 = call i32 @"$ConfigReader.optional_real"(ptr %9, ptr @"$string.160", double 0x3EB0C6F7A0B5ED8D, double 1.000000e+06, double 1.000000e+00, ptr %scaling)
+  %10 = call i32 @"$ConfigReader.optional_real"(ptr %9, ptr @"$string.161", double 0x3EB0C6F7A0B5ED8D, double 1.000000e+06, double 1.000000e+00, ptr %scaling)
   store i32 %10, ptr %code1, align 4
   %11 = load i32, ptr %code1, align 4
   %12 = icmp ne i32 %11, 0
@@ -18469,7 +18470,7 @@ then2:                                            ; preds = %merge
   %21 = load ptr, ptr %self, align 8
   %22 = load ptr, ptr %key, align 8
   %23 = load ptr, ptr %node, align 8
-  %24 = call i32 @"$ConfigReader.wrong_kind"(ptr %21, ptr %22, ptr @"$string.157", ptr %23)
+  %24 = call i32 @"$ConfigReader.wrong_kind"(ptr %21, ptr %22, ptr @"$string.158", ptr %23)
   ret i32 %24
 
 dead4:                                            ; No predecessors!
@@ -18523,7 +18524,7 @@ then10:                                           ; preds = %then6
   %56 = load double, ptr %55, align 8
   %57 = load double, ptr %least, align 8
   %58 = load double, ptr %most, align 8
-  %59 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.158", ptr %52, ptr %53, double %56, double %57, double %58)
+  %59 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.159", ptr %52, ptr %53, double %56, double %57, double %58)
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -18672,7 +18673,7 @@ then5:                                            ; preds = %then2
   %45 = load ptr, ptr %self, align 8
   %46 = getelementptr %5, ptr %45, i32 0, i32 4
   %47 = load i32, ptr %46, align 4
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.163", ptr %41, i32 %44, i32 %47)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.164", ptr %41, i32 %44, i32 %47)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -18728,7 +18729,7 @@ entry:
   %4 = load ptr, ptr %from, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %source, ptr align 8 %4, i64 32, i1 false)
   %5 = load ptr, ptr %from, align 8
-  %6 = call ptr @"$ConfigReader.find"(ptr %5, ptr @"$string.164")
+  %6 = call ptr @"$ConfigReader.find"(ptr %5, ptr @"$string.165")
   store ptr %6, ptr %parameters, align 8
   %7 = load ptr, ptr %parameters, align 8
   %8 = icmp ne ptr %7, null
@@ -18748,7 +18749,7 @@ then:                                             ; preds = %entry
 then2:                                            ; preds = %then
   %17 = load ptr, ptr %from, align 8
   %18 = load ptr, ptr %parameters, align 8
-  %19 = call i32 @"$ConfigReader.wrong_kind"(ptr %17, ptr @"$string.164", ptr @"$string.165", ptr %18)
+  %19 = call i32 @"$ConfigReader.wrong_kind"(ptr %17, ptr @"$string.165", ptr @"$string.166", ptr %18)
   ret i32 %19
 
 dead:                                             ; No predecessors!
@@ -18762,14 +18763,14 @@ merge1:                                           ; preds = %else3, %dead
   %21 = load ptr, ptr %parameters, align 8
   call void @"$ConfigReader.inside"(ptr noalias sret(%91) %3, ptr %20, ptr %21)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %source, ptr align 8 %3, i64 32, i1 false)
-  %22 = call ptr @"$ConfigReader.find"(ptr %source, ptr @"$string.166")
+  %22 = call ptr @"$ConfigReader.find"(ptr %source, ptr @"$string.167")
   %23 = icmp ne ptr %22, null
   %24 = zext i1 %23 to i8
   %25 = trunc i8 %24 to i1
   br i1 %25, label %then5, label %else6
 
 then5:                                            ; preds = %merge1
-  %26 = call i32 @"$ConfigReader.expect_string"(ptr %source, ptr @"$string.166", ptr @"$string.167")
+  %26 = call i32 @"$ConfigReader.expect_string"(ptr %source, ptr @"$string.167", ptr @"$string.168")
   store i32 %26, ptr %code, align 4
   %27 = load i32, ptr %code, align 4
   %28 = icmp ne i32 %27, 0
@@ -18801,7 +18802,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %merge4
   %32 = load ptr, ptr %from, align 8
-  %33 = call ptr @"$ConfigReader.find"(ptr %32, ptr @"$string.168")
+  %33 = call ptr @"$ConfigReader.find"(ptr %32, ptr @"$string.169")
   store ptr %33, ptr %scaling, align 8
   %34 = load ptr, ptr %scaling, align 8
   %35 = icmp ne ptr %34, null
@@ -18814,7 +18815,7 @@ then12:                                           ; preds = %merge
   %39 = load ptr, ptr %scaling, align 8
   call void @"$ConfigReader.inside"(ptr noalias sret(%91) %2, ptr %38, ptr %39)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %inside, ptr align 8 %2, i64 32, i1 false)
-  store ptr @"$string.166", ptr %key, align 8
+  store ptr @"$string.167", ptr %key, align 8
   %40 = load ptr, ptr %key, align 8
   %41 = call ptr @"$ConfigReader.find"(ptr %inside, ptr %40)
   %42 = icmp eq ptr %41, null
@@ -18823,7 +18824,7 @@ then12:                                           ; preds = %merge
   br i1 %44, label %then15, label %else16
 
 then15:                                           ; preds = %then12
-  store ptr @"$string.169", ptr %key, align 8
+  store ptr @"$string.170", ptr %key, align 8
   br label %merge14
 
 else16:                                           ; preds = %then12
@@ -18831,7 +18832,7 @@ else16:                                           ; preds = %then12
 
 merge14:                                          ; preds = %else16, %then15
   %45 = load ptr, ptr %key, align 8
-  %46 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr %45, ptr @"$string.167")
+  %46 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr %45, ptr @"$string.168")
   store i32 %46, ptr %code17, align 4
   %47 = load i32, ptr %code17, align 4
   %48 = icmp ne i32 %47, 0
@@ -18860,7 +18861,7 @@ merge11:                                          ; preds = %else13, %merge18
   store ptr %52, ptr %plain, align 8
   store ptr %source, ptr %theta_source, align 8
   store ptr %source, ptr %factor_source, align 8
-  %53 = call ptr @"$ConfigReader.find"(ptr %source, ptr @"$string.170")
+  %53 = call ptr @"$ConfigReader.find"(ptr %source, ptr @"$string.171")
   %54 = icmp eq ptr %53, null
   %55 = zext i1 %54 to i8
   %56 = trunc i8 %55 to i1
@@ -18875,7 +18876,7 @@ else24:                                           ; preds = %merge11
   br label %merge22
 
 merge22:                                          ; preds = %else24, %then23
-  %58 = call ptr @"$ConfigReader.find"(ptr %source, ptr @"$string.171")
+  %58 = call ptr @"$ConfigReader.find"(ptr %source, ptr @"$string.172")
   %59 = icmp eq ptr %58, null
   %60 = zext i1 %59 to i8
   %61 = trunc i8 %60 to i1
@@ -18894,7 +18895,7 @@ merge25:                                          ; preds = %else27, %then26
   %63 = load ptr, ptr %theta_source, align 8
   %64 = load ptr, ptr %self, align 8
   %65 = getelementptr %5, ptr %64, i32 0, i32 8
-  %66 = call i32 @"$ConfigReader.real"(ptr %63, ptr @"$string.170", double 1.000000e+00, double 1.000000e+12, ptr %65)
+  %66 = call i32 @"$ConfigReader.real"(ptr %63, ptr @"$string.171", double 1.000000e+00, double 1.000000e+12, ptr %65)
   store i32 %66, ptr %code28, align 4
   %67 = load i32, ptr %code28, align 4
   %68 = icmp ne i32 %67, 0
@@ -18914,7 +18915,7 @@ else31:                                           ; preds = %merge25
 
 merge29:                                          ; preds = %else31, %dead32
   %72 = load ptr, ptr %factor_source, align 8
-  %73 = call i32 @"$ConfigReader.optional_real"(ptr %72, ptr @"$string.171", double 1.000000e-03, double 1.000000e+00, double 5.000000e-01, ptr %factor)
+  %73 = call i32 @"$ConfigReader.optional_real"(ptr %72, ptr @"$string.172", double 1.000000e-03, double 1.000000e+00, double 5.000000e-01, ptr %factor)
   store i32 %73, ptr %code33, align 4
   %74 = load i32, ptr %code33, align 4
   %75 = icmp ne i32 %74, 0
@@ -18981,7 +18982,7 @@ entry:
   %3 = getelementptr %5, ptr %2, i32 0, i32 25
   store i32 0, ptr %3, align 4
   %4 = load ptr, ptr %from, align 8
-  %5 = call ptr @"$ConfigReader.find"(ptr %4, ptr @"$string.172")
+  %5 = call ptr @"$ConfigReader.find"(ptr %4, ptr @"$string.173")
   store ptr %5, ptr %node, align 8
   %6 = load ptr, ptr %node, align 8
   %7 = icmp eq ptr %6, null
@@ -19091,7 +19092,7 @@ entry:
   %7 = load i32, ptr %6, align 4
   %8 = sub i32 %7, 1
   %9 = sext i32 %8 to i64
-  %10 = call i32 @"$ConfigReader.check_integer"(ptr %3, ptr @"$string.172", ptr %4, i64 0, i64 %9)
+  %10 = call i32 @"$ConfigReader.check_integer"(ptr %3, ptr @"$string.173", ptr %4, i64 0, i64 %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp ne i32 %11, 0
@@ -19137,7 +19138,7 @@ then5:                                            ; preds = %then2
   %33 = load ptr, ptr %from, align 8
   %34 = getelementptr %91, ptr %33, i32 0, i32 2
   %35 = load ptr, ptr %34, align 8
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.173", ptr %35, i32 16)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.174", ptr %35, i32 16)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -19191,7 +19192,7 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %5, ptr %3, i32 0, i32 15
   store i32 1, ptr %4, align 4
-  store ptr @"$string.174", ptr %key, align 8
+  store ptr @"$string.175", ptr %key, align 8
   %5 = load ptr, ptr %from, align 8
   %6 = load ptr, ptr %key, align 8
   %7 = call ptr @"$ConfigReader.find"(ptr %5, ptr %6)
@@ -19201,7 +19202,7 @@ entry:
   br i1 %10, label %then, label %else
 
 then:                                             ; preds = %entry
-  store ptr @"$string.175", ptr %key, align 8
+  store ptr @"$string.176", ptr %key, align 8
   br label %merge
 
 else:                                             ; preds = %entry
@@ -19239,7 +19240,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true4
   %27 = load i64, ptr %26, align 8
   %28 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %29 = load i64, ptr %28, align 8
-  %30 = call zeroext i1 @"$text.equals"(i64 %27, i64 %29, ptr @"$string.176")
+  %30 = call zeroext i1 @"$text.equals"(i64 %27, i64 %29, ptr @"$string.177")
   %31 = zext i1 %30 to i8
   %32 = trunc i8 %31 to i1
   br i1 %32, label %then2, label %else3
@@ -19256,7 +19257,7 @@ and.lhs.true4:                                    ; preds = %merge
 then5:                                            ; preds = %else3
   %39 = load ptr, ptr %from, align 8
   %40 = load ptr, ptr %key, align 8
-  %41 = call i32 @"$ConfigReader.expect_string"(ptr %39, ptr %40, ptr @"$string.177")
+  %41 = call i32 @"$ConfigReader.expect_string"(ptr %39, ptr %40, ptr @"$string.178")
   ret i32 %41
 
 dead:                                             ; No predecessors!
@@ -19318,7 +19319,7 @@ then2:                                            ; preds = %then
   %29 = load ptr, ptr %self, align 8
   %30 = getelementptr %5, ptr %29, i32 0, i32 5
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.179", ptr %25, i32 %28, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.180", ptr %25, i32 %28, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -19377,7 +19378,7 @@ then9:                                            ; preds = %then5
   %63 = load ptr, ptr %self, align 8
   %64 = getelementptr %5, ptr %63, i32 0, i32 6
   %65 = load i32, ptr %64, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.180", ptr %59, i32 %62, i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.181", ptr %59, i32 %62, i32 %65)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -19429,7 +19430,7 @@ then17:                                           ; preds = %then13
   %93 = load ptr, ptr %self, align 8
   %94 = getelementptr %5, ptr %93, i32 0, i32 18
   %95 = load i32, ptr %94, align 4
-  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %86, i64 1024, ptr @"$string.181", ptr %89, i32 %92, i32 %95)
+  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %86, i64 1024, ptr @"$string.182", ptr %89, i32 %92, i32 %95)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -19466,7 +19467,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %from, align 8
   %3 = load ptr, ptr %from, align 8
-  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.178")
+  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.179")
   store ptr %4, ptr %node, align 8
   %5 = load ptr, ptr %node, align 8
   %6 = icmp eq ptr %5, null
@@ -19495,7 +19496,7 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %merge
   %15 = load ptr, ptr %from, align 8
   %16 = load ptr, ptr %node, align 8
-  %17 = call i32 @"$ConfigReader.wrong_kind"(ptr %15, ptr @"$string.178", ptr @"$string.165", ptr %16)
+  %17 = call i32 @"$ConfigReader.wrong_kind"(ptr %15, ptr @"$string.179", ptr @"$string.166", ptr %16)
   ret i32 %17
 
 dead4:                                            ; No predecessors!
@@ -19512,7 +19513,7 @@ merge1:                                           ; preds = %else3, %dead4
   %21 = load ptr, ptr %node, align 8
   call void @"$ConfigReader.inside"(ptr noalias sret(%91) %2, ptr %20, ptr %21)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %inside, ptr align 8 %2, i64 32, i1 false)
-  %22 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.182", ptr @"$string.183")
+  %22 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.183", ptr @"$string.184")
   store i32 %22, ptr %code, align 4
   %23 = load i32, ptr %code, align 4
   %24 = icmp ne i32 %23, 0
@@ -19531,7 +19532,7 @@ else7:                                            ; preds = %merge1
   br label %merge5
 
 merge5:                                           ; preds = %else7, %dead8
-  %28 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.184", ptr @"$string.185")
+  %28 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.185", ptr @"$string.186")
   store i32 %28, ptr %code9, align 4
   %29 = load i32, ptr %code9, align 4
   %30 = icmp ne i32 %29, 0
@@ -19550,7 +19551,7 @@ else12:                                           ; preds = %merge5
   br label %merge10
 
 merge10:                                          ; preds = %else12, %dead13
-  %34 = call i32 @"$ConfigReader.expect_absent"(ptr %inside, ptr @"$string.187")
+  %34 = call i32 @"$ConfigReader.expect_absent"(ptr %inside, ptr @"$string.188")
   store i32 %34, ptr %code14, align 4
   %35 = load i32, ptr %code14, align 4
   %36 = icmp ne i32 %35, 0
@@ -19589,7 +19590,7 @@ else22:                                           ; preds = %merge15
   br label %merge20
 
 merge20:                                          ; preds = %else22, %dead23
-  %47 = call ptr @"$ConfigReader.find"(ptr %inside, ptr @"$string.248")
+  %47 = call ptr @"$ConfigReader.find"(ptr %inside, ptr @"$string.249")
   store ptr %47, ptr %ignore, align 8
   %48 = load ptr, ptr %ignore, align 8
   %49 = icmp ne ptr %48, null
@@ -19603,7 +19604,7 @@ then25:                                           ; preds = %merge20
   %54 = load ptr, ptr %ignore, align 8
   %55 = load ptr, ptr %self, align 8
   %56 = getelementptr %6, ptr %55, i32 0, i32 4
-  %57 = call i32 @"$NameMatcher.read"(ptr %53, ptr %54, ptr %56, ptr @"$string.248", ptr %inside)
+  %57 = call i32 @"$NameMatcher.read"(ptr %53, ptr %54, ptr %56, ptr @"$string.249", ptr %inside)
   ret i32 %57
 
 dead27:                                           ; No predecessors!
@@ -19654,7 +19655,7 @@ then2:                                            ; preds = %then
   %20 = getelementptr %91, ptr %19, i32 0, i32 2
   %21 = load ptr, ptr %20, align 8
   %22 = load ptr, ptr %key, align 8
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.186", ptr %21, ptr %22)
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.187", ptr %21, ptr %22)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -19689,7 +19690,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %from, align 8
   %3 = load ptr, ptr %from, align 8
-  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.188")
+  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.189")
   store ptr %4, ptr %groups, align 8
   %5 = load ptr, ptr %groups, align 8
   %6 = icmp eq ptr %5, null
@@ -19699,7 +19700,7 @@ entry:
 
 then:                                             ; preds = %entry
   %9 = load ptr, ptr %from, align 8
-  %10 = call i32 @"$ConfigReader.missing"(ptr %9, ptr @"$string.189")
+  %10 = call i32 @"$ConfigReader.missing"(ptr %9, ptr @"$string.190")
   ret i32 %10
 
 dead:                                             ; No predecessors!
@@ -19726,7 +19727,7 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %or.lhs.false, %merge
   %22 = load ptr, ptr %from, align 8
   %23 = load ptr, ptr %groups, align 8
-  %24 = call i32 @"$ConfigReader.wrong_kind"(ptr %22, ptr @"$string.189", ptr @"$string.190", ptr %23)
+  %24 = call i32 @"$ConfigReader.wrong_kind"(ptr %22, ptr @"$string.190", ptr @"$string.191", ptr %23)
   ret i32 %24
 
 or.lhs.false:                                     ; preds = %merge
@@ -19832,7 +19833,7 @@ entry:
   %from = alloca ptr, align 8
   store ptr %0, ptr %from, align 8
   %3 = load ptr, ptr %from, align 8
-  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.191")
+  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.192")
   store ptr %4, ptr %node, align 8
   %5 = load ptr, ptr %node, align 8
   %6 = icmp eq ptr %5, null
@@ -19842,7 +19843,7 @@ entry:
 
 then:                                             ; preds = %entry
   %9 = load ptr, ptr %from, align 8
-  %10 = call i32 @"$ConfigReader.missing"(ptr %9, ptr @"$string.192")
+  %10 = call i32 @"$ConfigReader.missing"(ptr %9, ptr @"$string.193")
   ret i32 %10
 
 dead:                                             ; No predecessors!
@@ -19856,7 +19857,7 @@ merge:                                            ; preds = %else, %dead
   %12 = load ptr, ptr %node, align 8
   call void @"$ConfigReader.inside"(ptr noalias sret(%91) %2, ptr %11, ptr %12)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %inside, ptr align 8 %2, i64 32, i1 false)
-  %13 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.169", ptr @"$string.193")
+  %13 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.170", ptr @"$string.194")
   store i32 %13, ptr %code, align 4
   %14 = load i32, ptr %code, align 4
   %15 = icmp ne i32 %14, 0
@@ -19875,7 +19876,7 @@ else3:                                            ; preds = %merge
   br label %merge1
 
 merge1:                                           ; preds = %else3, %dead4
-  %19 = call i32 @"$ConfigReader.expect_integer"(ptr %inside, ptr @"$string.194", i64 8)
+  %19 = call i32 @"$ConfigReader.expect_integer"(ptr %inside, ptr @"$string.195", i64 8)
   store i32 %19, ptr %code5, align 4
   %20 = load i32, ptr %code5, align 4
   %21 = icmp ne i32 %20, 0
@@ -19894,7 +19895,7 @@ else8:                                            ; preds = %merge1
   br label %merge6
 
 merge6:                                           ; preds = %else8, %dead9
-  %25 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.195", ptr @"$string.196")
+  %25 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.196", ptr @"$string.197")
   store i32 %25, ptr %code10, align 4
   %26 = load i32, ptr %code10, align 4
   %27 = icmp ne i32 %26, 0
@@ -19913,7 +19914,7 @@ else13:                                           ; preds = %merge6
   br label %merge11
 
 merge11:                                          ; preds = %else13, %dead14
-  %31 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.198", i1 zeroext true)
+  %31 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.199", i1 zeroext true)
   store i32 %31, ptr %code15, align 4
   %32 = load i32, ptr %code15, align 4
   %33 = icmp ne i32 %32, 0
@@ -19932,7 +19933,7 @@ else18:                                           ; preds = %merge11
   br label %merge16
 
 merge16:                                          ; preds = %else18, %dead19
-  %37 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.199", i1 zeroext false)
+  %37 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.200", i1 zeroext false)
   store i32 %37, ptr %code20, align 4
   %38 = load i32, ptr %code20, align 4
   %39 = icmp ne i32 %38, 0
@@ -19952,7 +19953,7 @@ else23:                                           ; preds = %merge16
 
 merge21:                                          ; preds = %else23, %dead24
   %43 = load ptr, ptr %from, align 8
-  %44 = call ptr @"$ConfigReader.find"(ptr %43, ptr @"$string.200")
+  %44 = call ptr @"$ConfigReader.find"(ptr %43, ptr @"$string.201")
   store ptr %44, ptr %node25, align 8
   %45 = load ptr, ptr %node25, align 8
   %46 = icmp eq ptr %45, null
@@ -19962,7 +19963,7 @@ merge21:                                          ; preds = %else23, %dead24
 
 then27:                                           ; preds = %merge21
   %49 = load ptr, ptr %from, align 8
-  %50 = call i32 @"$ConfigReader.missing"(ptr %49, ptr @"$string.201")
+  %50 = call i32 @"$ConfigReader.missing"(ptr %49, ptr @"$string.202")
   ret i32 %50
 
 dead29:                                           ; No predecessors!
@@ -19976,7 +19977,7 @@ merge26:                                          ; preds = %else28, %dead29
   %52 = load ptr, ptr %node25, align 8
   call void @"$ConfigReader.inside"(ptr noalias sret(%91) %1, ptr %51, ptr %52)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %inside30, ptr align 8 %1, i64 32, i1 false)
-  %53 = call i32 @"$ConfigReader.expect_string"(ptr %inside30, ptr @"$string.169", ptr @"$string.193")
+  %53 = call i32 @"$ConfigReader.expect_string"(ptr %inside30, ptr @"$string.170", ptr @"$string.194")
   store i32 %53, ptr %code31, align 4
   %54 = load i32, ptr %code31, align 4
   %55 = icmp ne i32 %54, 0
@@ -19995,7 +19996,7 @@ else34:                                           ; preds = %merge26
   br label %merge32
 
 merge32:                                          ; preds = %else34, %dead35
-  %59 = call i32 @"$ConfigReader.expect_integer"(ptr %inside30, ptr @"$string.194", i64 8)
+  %59 = call i32 @"$ConfigReader.expect_integer"(ptr %inside30, ptr @"$string.195", i64 8)
   store i32 %59, ptr %code36, align 4
   %60 = load i32, ptr %code36, align 4
   %61 = icmp ne i32 %60, 0
@@ -20014,7 +20015,7 @@ else39:                                           ; preds = %merge32
   br label %merge37
 
 merge37:                                          ; preds = %else39, %dead40
-  %65 = call i32 @"$ConfigReader.expect_string"(ptr %inside30, ptr @"$string.195", ptr @"$string.8")
+  %65 = call i32 @"$ConfigReader.expect_string"(ptr %inside30, ptr @"$string.196", ptr @"$string.8")
   store i32 %65, ptr %code41, align 4
   %66 = load i32, ptr %code41, align 4
   %67 = icmp ne i32 %66, 0
@@ -20033,7 +20034,7 @@ else44:                                           ; preds = %merge37
   br label %merge42
 
 merge42:                                          ; preds = %else44, %dead45
-  %71 = call i32 @"$ConfigReader.expect_flag"(ptr %inside30, ptr @"$string.198", i1 zeroext true)
+  %71 = call i32 @"$ConfigReader.expect_flag"(ptr %inside30, ptr @"$string.199", i1 zeroext true)
   store i32 %71, ptr %code46, align 4
   %72 = load i32, ptr %code46, align 4
   %73 = icmp ne i32 %72, 0
@@ -20052,7 +20053,7 @@ else49:                                           ; preds = %merge42
   br label %merge47
 
 merge47:                                          ; preds = %else49, %dead50
-  %77 = call i32 @"$ConfigReader.expect_flag"(ptr %inside30, ptr @"$string.199", i1 zeroext true)
+  %77 = call i32 @"$ConfigReader.expect_flag"(ptr %inside30, ptr @"$string.200", i1 zeroext true)
   store i32 %77, ptr %code51, align 4
   %78 = load i32, ptr %code51, align 4
   %79 = icmp ne i32 %78, 0
@@ -20072,7 +20073,7 @@ else54:                                           ; preds = %merge47
 
 merge52:                                          ; preds = %else54, %dead55
   %83 = load ptr, ptr %from, align 8
-  %84 = call i32 @"$ConfigReader.expect_absent"(ptr %83, ptr @"$string.202")
+  %84 = call i32 @"$ConfigReader.expect_absent"(ptr %83, ptr @"$string.203")
   ret i32 %84
 
 dead56:                                           ; No predecessors!
@@ -20127,9 +20128,9 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %21 = getelementptr [2 x ptr], ptr %3, i32 0, i32 0
-  store ptr @"$string.115", ptr %21, align 8
+  store ptr @"$string.116", ptr %21, align 8
   %22 = getelementptr [2 x ptr], ptr %3, i32 0, i32 1
-  store ptr @"$string.114", ptr %22, align 8
+  store ptr @"$string.115", ptr %22, align 8
   %23 = load [2 x ptr], ptr %3, align 8
   store [2 x ptr] %23, ptr %words, align 8
   %24 = load ptr, ptr %self, align 8
@@ -20165,7 +20166,7 @@ then5:                                            ; preds = %then2
   %50 = sext i32 %49 to i64
   %51 = getelementptr ptr, ptr %46, i64 %50
   %52 = load ptr, ptr %51, align 8
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.197", ptr %37, ptr %38, ptr %45, ptr %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.198", ptr %37, ptr %38, ptr %45, ptr %52)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -20198,7 +20199,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %from, align 8
   %4 = load ptr, ptr %from, align 8
-  %5 = call ptr @"$ConfigReader.find"(ptr %4, ptr @"$string.203")
+  %5 = call ptr @"$ConfigReader.find"(ptr %4, ptr @"$string.204")
   store ptr %5, ptr %targets, align 8
   %6 = load ptr, ptr %targets, align 8
   %7 = icmp eq ptr %6, null
@@ -20208,7 +20209,7 @@ entry:
 
 then:                                             ; preds = %entry
   %10 = load ptr, ptr %from, align 8
-  %11 = call i32 @"$ConfigReader.missing"(ptr %10, ptr @"$string.204")
+  %11 = call i32 @"$ConfigReader.missing"(ptr %10, ptr @"$string.205")
   ret i32 %11
 
 dead:                                             ; No predecessors!
@@ -20224,7 +20225,7 @@ merge:                                            ; preds = %else, %dead
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr %6, ptr %15, i32 0, i32 4
   %17 = load ptr, ptr %from, align 8
-  %18 = call i32 @"$NameMatcher.read"(ptr %13, ptr %14, ptr %16, ptr @"$string.203", ptr %17)
+  %18 = call i32 @"$NameMatcher.read"(ptr %13, ptr %14, ptr %16, ptr @"$string.204", ptr %17)
   store i32 %18, ptr %code, align 4
   %19 = load i32, ptr %code, align 4
   %20 = icmp ne i32 %19, 0
@@ -20246,14 +20247,14 @@ merge1:                                           ; preds = %else3, %dead4
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %6, ptr %24, i32 0, i32 3
   %26 = getelementptr %7, ptr %25, i32 0, i32 0
-  %27 = call { i64, i64 } @"$text.slice"(ptr @"$string.247")
+  %27 = call { i64, i64 } @"$text.slice"(ptr @"$string.248")
   store { i64, i64 } %27, ptr %3, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %3, i64 16, i1 false)
   %28 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 0
   %29 = load i64, ptr %28, align 8
   %30 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %31 = load i64, ptr %30, align 8
-  %32 = call ptr @"$Map.find.246"(ptr %26, i64 %29, i64 %31)
+  %32 = call ptr @"$Map.find.247"(ptr %26, i64 %29, i64 %31)
   %33 = icmp ne ptr %32, null
   %34 = zext i1 %33 to i8
   %35 = load ptr, ptr %self, align 8
@@ -20292,7 +20293,7 @@ then:                                             ; preds = %entry
   %12 = load ptr, ptr %from, align 8
   %13 = load ptr, ptr %key, align 8
   %14 = load ptr, ptr %list, align 8
-  %15 = call i32 @"$ConfigReader.wrong_kind"(ptr %12, ptr %13, ptr @"$string.132", ptr %14)
+  %15 = call i32 @"$ConfigReader.wrong_kind"(ptr %12, ptr %13, ptr @"$string.133", ptr %14)
   ret i32 %15
 
 dead:                                             ; No predecessors!
@@ -20330,7 +20331,7 @@ then3:                                            ; preds = %whilebody
   %31 = load ptr, ptr %from, align 8
   %32 = load ptr, ptr %key, align 8
   %33 = load ptr, ptr %child, align 8
-  %34 = call i32 @"$ConfigReader.wrong_kind"(ptr %31, ptr %32, ptr @"$string.132", ptr %33)
+  %34 = call i32 @"$ConfigReader.wrong_kind"(ptr %31, ptr %32, ptr @"$string.133", ptr %33)
   ret i32 %34
 
 dead5:                                            ; No predecessors!
@@ -20418,7 +20419,7 @@ entry:
   store ptr %3, ptr %arena, align 8
   store ptr %4, ptr %key, align 8
   store ptr %5, ptr %from, align 8
-  %20 = call { i64, i64 } @"$text.slice"(ptr @"$string.205")
+  %20 = call { i64, i64 } @"$text.slice"(ptr @"$string.206")
   store { i64, i64 } %20, ptr %17, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %prefix, ptr align 8 %17, i64 16, i1 false)
   %21 = getelementptr %83, ptr %value, i32 0, i32 1
@@ -20552,7 +20553,7 @@ or.lhs.false:                                     ; preds = %merge
   %106 = load i64, ptr %105, align 8
   %107 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 1
   %108 = load i64, ptr %107, align 8
-  %109 = call zeroext i1 @"$Map.insert.239"(ptr %92, i64 %106, i64 %108, i1 zeroext true)
+  %109 = call zeroext i1 @"$Map.insert.240"(ptr %92, i64 %106, i64 %108, i1 zeroext true)
   %110 = zext i1 %109 to i8
   %111 = trunc i8 %110 to i1
   br i1 %111, label %else4, label %then3
@@ -20630,7 +20631,7 @@ then2:                                            ; preds = %then
   %37 = getelementptr %41, ptr %cause, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
   %39 = getelementptr i8, ptr %38, i64 0
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.236", ptr %35, ptr @"$string.178", ptr %36, ptr %39)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.237", ptr %35, ptr @"$string.179", ptr %36, ptr %39)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -20650,7 +20651,7 @@ merge:                                            ; preds = %else, %dead
   %42 = load ptr, ptr %self, align 8
   %43 = getelementptr %7, ptr %42, i32 0, i32 1
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %6, ptr align 8 %compiled, i64 128, i1 false)
-  %44 = call zeroext i1 @"$Vector.push.237"(ptr %43, ptr byval(%103) %6)
+  %44 = call zeroext i1 @"$Vector.push.238"(ptr %43, ptr byval(%103) %6)
   %45 = zext i1 %44 to i8
   %46 = trunc i8 %45 to i1
   br i1 %46, label %else6, label %then5
@@ -20725,7 +20726,7 @@ entry:
   store ptr %30, ptr %28, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %parser, ptr align 8 %8, i64 56, i1 false)
   %31 = getelementptr %106, ptr %parser, i32 0, i32 2
-  call void @"$Vector.init.208"(ptr %31)
+  call void @"$Vector.init.209"(ptr %31)
   %32 = load %45, ptr %7, align 1
   %33 = call i32 @"$Parser.parse"(ptr %parser)
   store i32 %33, ptr %root, align 4
@@ -20769,7 +20770,7 @@ and.lhs.true:                                     ; preds = %then
   br i1 %56, label %and.rhs, label %and.end
 
 then2:                                            ; preds = %and.end
-  %57 = call i32 @"$Parser.fail"(ptr %parser, ptr @"$string.212")
+  %57 = call i32 @"$Parser.fail"(ptr %parser, ptr @"$string.213")
   br label %merge1
 
 else3:                                            ; preds = %and.end
@@ -20783,7 +20784,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %merge1
   %58 = getelementptr %106, ptr %parser, i32 0, i32 2
-  call void @"$Vector.free.233"(ptr %58)
+  call void @"$Vector.free.234"(ptr %58)
   %59 = load %45, ptr %6, align 1
   %60 = load i8, ptr %is_built, align 1
   %61 = trunc i8 %60 to i1
@@ -20822,7 +20823,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %103, ptr %6, i32 0, i32 0
-  call void @"$Vector.init.206"(ptr %7)
+  call void @"$Vector.init.207"(ptr %7)
   %8 = load %45, ptr %5, align 1
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %103, ptr %9, i32 0, i32 1
@@ -20838,7 +20839,7 @@ entry:
   %17 = load %45, ptr %2, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %103, ptr %18, i32 0, i32 4
-  call void @"$Vector.init.207"(ptr %19)
+  call void @"$Vector.init.208"(ptr %19)
   %20 = load %45, ptr %1, align 1
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %103, ptr %21, i32 0, i32 5
@@ -20846,7 +20847,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.206"(ptr %0) {
+define internal void @"$Vector.init.207"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -20862,7 +20863,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.207"(ptr %0) {
+define internal void @"$Vector.init.208"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -20878,7 +20879,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.208"(ptr %0) {
+define internal void @"$Vector.init.209"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -20910,7 +20911,7 @@ entry:
 
 then:                                             ; preds = %and.lhs.true
   %7 = load ptr, ptr %self, align 8
-  %8 = call i32 @"$Parser.fail"(ptr %7, ptr @"$string.227")
+  %8 = call i32 @"$Parser.fail"(ptr %7, ptr @"$string.228")
   ret i32 %8
 
 and.lhs.true:                                     ; preds = %entry
@@ -21132,14 +21133,14 @@ entry:
 
 then:                                             ; preds = %or.lhs.false, %entry
   %23 = load ptr, ptr %self, align 8
-  %24 = call i32 @"$Parser.fail"(ptr %23, ptr @"$string.212")
+  %24 = call i32 @"$Parser.fail"(ptr %23, ptr @"$string.213")
   ret i32 %24
 
 or.lhs.false:                                     ; preds = %entry
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %106, ptr %25, i32 0, i32 2
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %tree, i64 56, i1 false)
-  %27 = call zeroext i1 @"$Vector.push.209"(ptr %26, ptr byval(%109) %4)
+  %27 = call zeroext i1 @"$Vector.push.210"(ptr %26, ptr byval(%109) %4)
   %28 = zext i1 %27 to i8
   %29 = trunc i8 %28 to i1
   br i1 %29, label %else, label %then
@@ -21196,7 +21197,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.209"(ptr %0, ptr byval(%109) %1) {
+define internal zeroext i1 @"$Vector.push.210"(ptr %0, ptr byval(%109) %1) {
 entry:
   %value = alloca %109, align 8
   %self = alloca ptr, align 8
@@ -21207,7 +21208,7 @@ entry:
   %4 = getelementptr %107, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.210"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.211"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -21243,7 +21244,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.210"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.211"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -21377,7 +21378,7 @@ then:                                             ; preds = %entry
   %23 = getelementptr %106, ptr %22, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
   %25 = load ptr, ptr %cause, align 8
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %12, i64 1024, ptr @"$string.211", i32 %17, ptr %21, i64 %24, ptr %25)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %12, i64 1024, ptr @"$string.212", i32 %17, ptr %21, i64 %24, ptr %25)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -21517,7 +21518,7 @@ else7:                                            ; preds = %merge1
 
 then8:                                            ; preds = %or.lhs.false, %or.lhs.false10, %else7
   %37 = load ptr, ptr %self, align 8
-  %38 = call i32 @"$Parser.fail"(ptr %37, ptr @"$string.226")
+  %38 = call i32 @"$Parser.fail"(ptr %37, ptr @"$string.227")
   ret i32 %38
 
 or.lhs.false:                                     ; preds = %or.lhs.false10
@@ -21559,7 +21560,7 @@ then13:                                           ; preds = %merge5
   %58 = getelementptr %106, ptr %57, i32 0, i32 2
   %59 = load i32, ptr %tree, align 4
   %60 = sext i32 %59 to i64
-  %61 = call ptr @"$Vector.at.222"(ptr %58, i64 %60)
+  %61 = call ptr @"$Vector.at.223"(ptr %58, i64 %60)
   %62 = getelementptr %109, ptr %61, i32 0, i32 3
   store i32 %56, ptr %62, align 4
   %63 = load i32, ptr %most, align 4
@@ -21567,7 +21568,7 @@ then13:                                           ; preds = %merge5
   %65 = getelementptr %106, ptr %64, i32 0, i32 2
   %66 = load i32, ptr %tree, align 4
   %67 = sext i32 %66 to i64
-  %68 = call ptr @"$Vector.at.222"(ptr %65, i64 %67)
+  %68 = call ptr @"$Vector.at.223"(ptr %65, i64 %67)
   %69 = getelementptr %109, ptr %68, i32 0, i32 4
   store i32 %63, ptr %69, align 4
   br label %merge12
@@ -21694,7 +21695,7 @@ else8:                                            ; preds = %or.lhs.false
 
 then14:                                           ; preds = %or.lhs.false16, %or.lhs.false17, %or.lhs.false18, %else8
   %49 = load ptr, ptr %self, align 8
-  %50 = call i32 @"$Parser.fail"(ptr %49, ptr @"$string.223")
+  %50 = call i32 @"$Parser.fail"(ptr %49, ptr @"$string.224")
   ret i32 %50
 
 or.lhs.false16:                                   ; preds = %or.lhs.false17
@@ -21749,7 +21750,7 @@ entry:
 
 then:                                             ; preds = %entry
   %6 = load ptr, ptr %self, align 8
-  %7 = call i32 @"$Parser.fail"(ptr %6, ptr @"$string.213")
+  %7 = call i32 @"$Parser.fail"(ptr %6, ptr @"$string.214")
   ret i32 %7
 
 dead:                                             ; No predecessors!
@@ -21790,7 +21791,7 @@ then2:                                            ; preds = %merge
 
 then5:                                            ; preds = %then2
   %30 = load ptr, ptr %self, align 8
-  %31 = call i32 @"$Parser.fail"(ptr %30, ptr @"$string.214")
+  %31 = call i32 @"$Parser.fail"(ptr %30, ptr @"$string.215")
   ret i32 %31
 
 dead7:                                            ; No predecessors!
@@ -21843,7 +21844,7 @@ merge8:                                           ; preds = %else10, %dead11
 
 then13:                                           ; preds = %merge8
   %51 = load ptr, ptr %self, align 8
-  %52 = call i32 @"$Parser.fail"(ptr %51, ptr @"$string.215")
+  %52 = call i32 @"$Parser.fail"(ptr %51, ptr @"$string.216")
   ret i32 %52
 
 dead15:                                           ; No predecessors!
@@ -21954,7 +21955,7 @@ then8:                                            ; preds = %merge4
   %37 = getelementptr %106, ptr %36, i32 0, i32 2
   %38 = load i32, ptr %tree, align 4
   %39 = sext i32 %38 to i64
-  %40 = call ptr @"$Vector.at.222"(ptr %37, i64 %39)
+  %40 = call ptr @"$Vector.at.223"(ptr %37, i64 %39)
   %41 = getelementptr %109, ptr %40, i32 0, i32 5
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %41, ptr align 8 %"<aggcopy>", i64 32, i1 false)
   br label %merge7
@@ -22008,7 +22009,7 @@ or.lhs.false:                                     ; preds = %condition
 
 then:                                             ; preds = %whilebody
   %15 = load ptr, ptr %self, align 8
-  %16 = call i32 @"$Parser.fail"(ptr %15, ptr @"$string.216")
+  %16 = call i32 @"$Parser.fail"(ptr %15, ptr @"$string.217")
   ret i32 %16
 
 dead:                                             ; No predecessors!
@@ -22108,7 +22109,7 @@ or.lhs.false10:                                   ; preds = %and.lhs.true9
 
 then12:                                           ; preds = %then7
   %71 = load ptr, ptr %self, align 8
-  %72 = call i32 @"$Parser.fail"(ptr %71, ptr @"$string.221")
+  %72 = call i32 @"$Parser.fail"(ptr %71, ptr @"$string.222")
   ret i32 %72
 
 dead14:                                           ; No predecessors!
@@ -22208,7 +22209,7 @@ merge:                                            ; preds = %else, %dead4
 
 then6:                                            ; preds = %merge
   %27 = load ptr, ptr %self, align 8
-  %28 = call i32 @"$Parser.fail"(ptr %27, ptr @"$string.219")
+  %28 = call i32 @"$Parser.fail"(ptr %27, ptr @"$string.220")
   ret i32 -2
 
 dead8:                                            ; No predecessors!
@@ -22257,7 +22258,7 @@ entry:
 
 then:                                             ; preds = %entry
   %7 = load ptr, ptr %self, align 8
-  %8 = call i32 @"$Parser.fail"(ptr %7, ptr @"$string.217")
+  %8 = call i32 @"$Parser.fail"(ptr %7, ptr @"$string.218")
   ret i1 false
 
 dead:                                             ; No predecessors!
@@ -22444,7 +22445,7 @@ or.end20:                                         ; preds = %or.rhs19, %or.end18
 
 then22:                                           ; preds = %or.end20
   %104 = load ptr, ptr %self, align 8
-  %105 = call i32 @"$Parser.fail"(ptr %104, ptr @"$string.218")
+  %105 = call i32 @"$Parser.fail"(ptr %104, ptr @"$string.219")
   br label %merge21
 
 else23:                                           ; preds = %or.end20
@@ -22992,7 +22993,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %21 = load ptr, ptr %self, align 8
-  %22 = call i32 @"$Parser.fail"(ptr %21, ptr @"$string.220")
+  %22 = call i32 @"$Parser.fail"(ptr %21, ptr @"$string.221")
   ret i32 %22
 
 dead4:                                            ; No predecessors!
@@ -23063,7 +23064,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal ptr @"$Vector.at.222"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.223"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %45, align 8
   %index = alloca i64, align 8
@@ -23077,7 +23078,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.48", i32 70, ptr @"$string.15")
+  call void @"$check.fail"(ptr @"$string.49", i32 70, ptr @"$string.15")
   %7 = load %45, ptr %2, align 1
   br label %merge
 
@@ -23149,7 +23150,7 @@ then2:                                            ; preds = %merge
   %19 = getelementptr %106, ptr %18, i32 0, i32 2
   %20 = load i32, ptr %tree, align 4
   %21 = sext i32 %20 to i64
-  %22 = call ptr @"$Vector.at.222"(ptr %19, i64 %21)
+  %22 = call ptr @"$Vector.at.223"(ptr %19, i64 %21)
   %23 = getelementptr %109, ptr %22, i32 0, i32 5
   %24 = call i32 @"$Parser.escaped_set"(ptr %17, ptr %23)
   br label %merge1
@@ -23199,7 +23200,7 @@ merge:                                            ; preds = %else, %dead
   %12 = getelementptr %106, ptr %11, i32 0, i32 2
   %13 = load i32, ptr %tree, align 4
   %14 = sext i32 %13 to i64
-  %15 = call ptr @"$Vector.at.222"(ptr %12, i64 %14)
+  %15 = call ptr @"$Vector.at.223"(ptr %12, i64 %14)
   %16 = getelementptr %109, ptr %15, i32 0, i32 5
   store ptr %16, ptr %set, align 8
   %17 = load i32, ptr %byte, align 4
@@ -23419,7 +23420,7 @@ merge1:                                           ; preds = %else3, %dead
 
 then5:                                            ; preds = %and.lhs.true8, %merge1
   %49 = load ptr, ptr %self, align 8
-  %50 = call i32 @"$Parser.fail"(ptr %49, ptr @"$string.225")
+  %50 = call i32 @"$Parser.fail"(ptr %49, ptr @"$string.226")
   ret i32 %50
 
 or.lhs.false7:                                    ; preds = %merge1
@@ -23505,7 +23506,7 @@ and.lhs.true:                                     ; preds = %condition
 
 then:                                             ; preds = %whilebody
   %22 = load ptr, ptr %self, align 8
-  %23 = call i32 @"$Parser.fail"(ptr %22, ptr @"$string.224")
+  %23 = call i32 @"$Parser.fail"(ptr %22, ptr @"$string.225")
   ret i32 -2
 
 dead:                                             ; No predecessors!
@@ -23563,7 +23564,7 @@ entry:
   %4 = getelementptr %106, ptr %3, i32 0, i32 2
   %5 = load i32, ptr %index, align 4
   %6 = sext i32 %5 to i64
-  %7 = call ptr @"$Vector.at.222"(ptr %4, i64 %6)
+  %7 = call ptr @"$Vector.at.223"(ptr %4, i64 %6)
   store ptr %7, ptr %tree, align 8
   %8 = load ptr, ptr %tree, align 8
   %9 = getelementptr %109, ptr %8, i32 0, i32 0
@@ -23713,7 +23714,7 @@ then16:                                           ; preds = %merge10
   %85 = getelementptr %103, ptr %84, i32 0, i32 0
   %86 = load i32, ptr %instruction, align 4
   %87 = sext i32 %86 to i64
-  %88 = call ptr @"$Vector.at.230"(ptr %85, i64 %87)
+  %88 = call ptr @"$Vector.at.231"(ptr %85, i64 %87)
   %89 = getelementptr %111, ptr %88, i32 0, i32 3
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %89, ptr align 8 %"<aggcopy>", i64 32, i1 false)
   br label %merge15
@@ -23767,7 +23768,7 @@ merge:                                            ; preds = %else, %dead
   %12 = getelementptr %103, ptr %11, i32 0, i32 0
   %13 = load i32, ptr %split, align 4
   %14 = sext i32 %13 to i64
-  %15 = call ptr @"$Vector.at.230"(ptr %12, i64 %14)
+  %15 = call ptr @"$Vector.at.231"(ptr %12, i64 %14)
   %16 = getelementptr %111, ptr %15, i32 0, i32 1
   store i32 %10, ptr %16, align 4
   %17 = load ptr, ptr %self, align 8
@@ -23815,7 +23816,7 @@ merge5:                                           ; preds = %else7, %dead8
   %34 = getelementptr %103, ptr %33, i32 0, i32 0
   %35 = load i32, ptr %split, align 4
   %36 = sext i32 %35 to i64
-  %37 = call ptr @"$Vector.at.230"(ptr %34, i64 %36)
+  %37 = call ptr @"$Vector.at.231"(ptr %34, i64 %36)
   %38 = getelementptr %111, ptr %37, i32 0, i32 2
   store i32 %32, ptr %38, align 4
   %39 = load ptr, ptr %self, align 8
@@ -23844,7 +23845,7 @@ merge9:                                           ; preds = %else11, %dead12
   %50 = getelementptr %103, ptr %49, i32 0, i32 0
   %51 = load i32, ptr %jump, align 4
   %52 = sext i32 %51 to i64
-  %53 = call ptr @"$Vector.at.230"(ptr %50, i64 %52)
+  %53 = call ptr @"$Vector.at.231"(ptr %50, i64 %52)
   %54 = getelementptr %111, ptr %53, i32 0, i32 1
   store i32 %48, ptr %54, align 4
   ret i1 true
@@ -23888,7 +23889,7 @@ or.lhs.false:                                     ; preds = %entry
   %17 = load ptr, ptr %self, align 8
   %18 = getelementptr %103, ptr %17, i32 0, i32 0
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %instruction, i64 48, i1 false)
-  %19 = call zeroext i1 @"$Vector.push.228"(ptr %18, ptr byval(%111) %2)
+  %19 = call zeroext i1 @"$Vector.push.229"(ptr %18, ptr byval(%111) %2)
   %20 = zext i1 %19 to i8
   %21 = trunc i8 %20 to i1
   br i1 %21, label %else, label %then
@@ -23909,7 +23910,7 @@ dead1:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal zeroext i1 @"$Vector.push.228"(ptr %0, ptr byval(%111) %1) {
+define internal zeroext i1 @"$Vector.push.229"(ptr %0, ptr byval(%111) %1) {
 entry:
   %value = alloca %111, align 8
   %self = alloca ptr, align 8
@@ -23920,7 +23921,7 @@ entry:
   %4 = getelementptr %104, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.229"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.230"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -23956,7 +23957,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.229"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.230"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -24070,7 +24071,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$Vector.at.230"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.231"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %45, align 8
   %index = alloca i64, align 8
@@ -24084,7 +24085,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.48", i32 70, ptr @"$string.15")
+  call void @"$check.fail"(ptr @"$string.49", i32 70, ptr @"$string.15")
   %7 = load %45, ptr %2, align 1
   br label %merge
 
@@ -24278,7 +24279,7 @@ merge:                                            ; preds = %else, %dead
   %14 = getelementptr %103, ptr %13, i32 0, i32 0
   %15 = load i32, ptr %split, align 4
   %16 = sext i32 %15 to i64
-  %17 = call ptr @"$Vector.at.230"(ptr %14, i64 %16)
+  %17 = call ptr @"$Vector.at.231"(ptr %14, i64 %16)
   %18 = getelementptr %111, ptr %17, i32 0, i32 1
   store i32 %12, ptr %18, align 4
   %19 = load ptr, ptr %self, align 8
@@ -24328,7 +24329,7 @@ merge8:                                           ; preds = %else10, %dead11
   %35 = getelementptr %103, ptr %34, i32 0, i32 0
   %36 = load i32, ptr %jump, align 4
   %37 = sext i32 %36 to i64
-  %38 = call ptr @"$Vector.at.230"(ptr %35, i64 %37)
+  %38 = call ptr @"$Vector.at.231"(ptr %35, i64 %37)
   %39 = getelementptr %111, ptr %38, i32 0, i32 1
   store i32 %33, ptr %39, align 4
   br label %merge5
@@ -24343,7 +24344,7 @@ merge5:                                           ; preds = %else7, %merge8
   %43 = getelementptr %103, ptr %42, i32 0, i32 0
   %44 = load i32, ptr %split, align 4
   %45 = sext i32 %44 to i64
-  %46 = call ptr @"$Vector.at.230"(ptr %43, i64 %45)
+  %46 = call ptr @"$Vector.at.231"(ptr %43, i64 %45)
   %47 = getelementptr %111, ptr %46, i32 0, i32 2
   store i32 %41, ptr %47, align 4
   ret i1 true
@@ -24393,7 +24394,7 @@ and.rhs1:                                         ; preds = %and.lhs.true
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %103, ptr %21, i32 0, i32 4
   %23 = load i64, ptr %size, align 8
-  %24 = call zeroext i1 @"$Vector.resize.231"(ptr %22, i64 %23)
+  %24 = call zeroext i1 @"$Vector.resize.232"(ptr %22, i64 %23)
   %25 = zext i1 %24 to i8
   %26 = trunc i8 %25 to i1
   br label %and.end2
@@ -24458,7 +24459,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.resize.231"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.resize.232"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -24466,7 +24467,7 @@ entry:
   store i64 %1, ptr %size, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load i64, ptr %size, align 8
-  %4 = call zeroext i1 @"$Vector.reserve.232"(ptr %2, i64 %3)
+  %4 = call zeroext i1 @"$Vector.reserve.233"(ptr %2, i64 %3)
   %5 = zext i1 %4 to i8
   %6 = trunc i8 %5 to i1
   br i1 %6, label %else, label %then
@@ -24491,7 +24492,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.232"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.233"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -24590,7 +24591,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Vector.free.233"(ptr %0) {
+define internal void @"$Vector.free.234"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -24602,7 +24603,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.208"(ptr %7)
+  call void @"$Vector.init.209"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
@@ -24618,7 +24619,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %103, ptr %6, i32 0, i32 0
-  call void @"$Vector.free.234"(ptr %7)
+  call void @"$Vector.free.235"(ptr %7)
   %8 = load %45, ptr %5, align 1
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %103, ptr %9, i32 0, i32 1
@@ -24634,12 +24635,12 @@ entry:
   %17 = load %45, ptr %2, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %103, ptr %18, i32 0, i32 4
-  call void @"$Vector.free.235"(ptr %19)
+  call void @"$Vector.free.236"(ptr %19)
   %20 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.234"(ptr %0) {
+define internal void @"$Vector.free.235"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -24651,12 +24652,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.206"(ptr %7)
+  call void @"$Vector.init.207"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.235"(ptr %0) {
+define internal void @"$Vector.free.236"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -24668,12 +24669,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.207"(ptr %7)
+  call void @"$Vector.init.208"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.237"(ptr %0, ptr byval(%103) %1) {
+define internal zeroext i1 @"$Vector.push.238"(ptr %0, ptr byval(%103) %1) {
 entry:
   %value = alloca %103, align 8
   %self = alloca ptr, align 8
@@ -24684,7 +24685,7 @@ entry:
   %4 = getelementptr %11, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.238"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.239"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -24720,7 +24721,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.238"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.239"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -24842,7 +24843,7 @@ then:                                             ; preds = %entry
   %12 = load ptr, ptr %from, align 8
   %13 = getelementptr %91, ptr %12, i32 0, i32 2
   %14 = load ptr, ptr %13, align 8
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 1024, ptr @"$string.82", ptr %14)
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 1024, ptr @"$string.83", ptr %14)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -24855,7 +24856,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal zeroext i1 @"$Map.insert.239"(ptr %0, i64 %1, i64 %2, i1 zeroext %3) {
+define internal zeroext i1 @"$Map.insert.240"(ptr %0, i64 %1, i64 %2, i1 zeroext %3) {
 entry:
   %4 = alloca %112, align 8
   %5 = alloca %112, align 8
@@ -24881,7 +24882,7 @@ entry:
   %15 = getelementptr %9, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %15, align 8
   %17 = add i64 %16, 1
-  %18 = call zeroext i1 @"$Map.reserve.240"(ptr %12, i64 %17)
+  %18 = call zeroext i1 @"$Map.reserve.241"(ptr %12, i64 %17)
   %19 = zext i1 %18 to i8
   %20 = trunc i8 %19 to i1
   br i1 %20, label %else, label %then
@@ -24910,7 +24911,7 @@ merge:                                            ; preds = %else, %dead
   %29 = load i64, ptr %28, align 8
   %30 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %31 = load i64, ptr %30, align 8
-  %32 = call i64 @"$Map.position.244"(ptr %26, i64 %29, i64 %31, i64 %27)
+  %32 = call i64 @"$Map.position.245"(ptr %26, i64 %29, i64 %31, i64 %27)
   store i64 %32, ptr %position, align 8
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %8, ptr %33, i32 0, i32 1
@@ -24936,7 +24937,7 @@ then2:                                            ; preds = %merge
   %51 = getelementptr i32, ptr %49, i64 %50
   %52 = load i32, ptr %51, align 4
   %53 = sext i32 %52 to i64
-  %54 = call ptr @"$Vector.at.243"(ptr %45, i64 %53)
+  %54 = call ptr @"$Vector.at.244"(ptr %45, i64 %53)
   %55 = getelementptr %112, ptr %54, i32 0, i32 2
   store i8 %43, ptr %55, align 1
   ret i1 true
@@ -24974,7 +24975,7 @@ merge1:                                           ; preds = %else3, %dead4
   %73 = load i8, ptr %72, align 1
   store i8 %73, ptr %71, align 1
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 32, i1 false)
-  %74 = call zeroext i1 @"$Vector.push.245"(ptr %57, ptr byval(%112) %4)
+  %74 = call zeroext i1 @"$Vector.push.246"(ptr %57, ptr byval(%112) %4)
   %75 = zext i1 %74 to i8
   %76 = trunc i8 %75 to i1
   br i1 %76, label %else7, label %then6
@@ -25008,7 +25009,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.reserve.240"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.reserve.241"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %count = alloca i64, align 8
@@ -25048,7 +25049,7 @@ or.rhs:                                           ; preds = %merge
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %8, ptr %18, i32 0, i32 0
   %20 = load i64, ptr %count, align 8
-  %21 = call zeroext i1 @"$Vector.reserve.241"(ptr %19, i64 %20)
+  %21 = call zeroext i1 @"$Vector.reserve.242"(ptr %19, i64 %20)
   %22 = zext i1 %21 to i8
   %23 = trunc i8 %22 to i1
   br i1 %23, label %and.rhs, label %and.end
@@ -25056,7 +25057,7 @@ or.rhs:                                           ; preds = %merge
 and.rhs:                                          ; preds = %or.rhs
   %24 = load ptr, ptr %self, align 8
   %25 = load i64, ptr %size, align 8
-  %26 = call zeroext i1 @"$Map.rebuild.242"(ptr %24, i64 %25)
+  %26 = call zeroext i1 @"$Map.rebuild.243"(ptr %24, i64 %25)
   %27 = zext i1 %26 to i8
   %28 = trunc i8 %27 to i1
   br label %and.end
@@ -25077,7 +25078,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.241"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.242"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -25176,7 +25177,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.rebuild.242"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.rebuild.243"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %83, align 8
   %entry6 = alloca ptr, align 8
@@ -25250,7 +25251,7 @@ forbody4:                                         ; preds = %forcond3
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %8, ptr %33, i32 0, i32 0
   %35 = load i64, ptr %i2, align 8
-  %36 = call ptr @"$Vector.at.243"(ptr %34, i64 %35)
+  %36 = call ptr @"$Vector.at.244"(ptr %34, i64 %35)
   store ptr %36, ptr %entry6, align 8
   %37 = load i64, ptr %i2, align 8
   %38 = trunc i64 %37 to i32
@@ -25269,7 +25270,7 @@ forbody4:                                         ; preds = %forcond3
   %50 = load i64, ptr %49, align 8
   %51 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
-  %53 = call i64 @"$Map.position.244"(ptr %43, i64 %50, i64 %52, i64 %48)
+  %53 = call i64 @"$Map.position.245"(ptr %43, i64 %50, i64 %52, i64 %48)
   %54 = getelementptr i32, ptr %42, i64 %53
   store i32 %38, ptr %54, align 4
   %55 = add i64 %27, 1
@@ -25283,7 +25284,7 @@ dead7:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.at.243"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.244"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %45, align 8
   %index = alloca i64, align 8
@@ -25297,7 +25298,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.48", i32 70, ptr @"$string.15")
+  call void @"$check.fail"(ptr @"$string.49", i32 70, ptr @"$string.15")
   %7 = load %45, ptr %2, align 1
   br label %merge
 
@@ -25326,7 +25327,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i64 @"$Map.position.244"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal i64 @"$Map.position.245"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %"<aggcopy>" = alloca %83, align 8
   %4 = alloca %83, align 8
@@ -25379,7 +25380,7 @@ whilebody:                                        ; preds = %condition
   %33 = getelementptr i32, ptr %31, i64 %32
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  %36 = call ptr @"$Vector.at.243"(ptr %27, i64 %35)
+  %36 = call ptr @"$Vector.at.244"(ptr %27, i64 %35)
   store ptr %36, ptr %entry1, align 8
   %37 = load ptr, ptr %entry1, align 8
   %38 = getelementptr %112, ptr %37, i32 0, i32 1
@@ -25435,7 +25436,7 @@ dead3:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal zeroext i1 @"$Vector.push.245"(ptr %0, ptr byval(%112) %1) {
+define internal zeroext i1 @"$Vector.push.246"(ptr %0, ptr byval(%112) %1) {
 entry:
   %value = alloca %112, align 8
   %self = alloca ptr, align 8
@@ -25446,7 +25447,7 @@ entry:
   %4 = getelementptr %9, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.241"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.242"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -25482,7 +25483,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Map.find.246"(ptr %0, i64 %1, i64 %2) {
+define internal ptr @"$Map.find.247"(ptr %0, i64 %1, i64 %2) {
 entry:
   %index = alloca i32, align 4
   %"<aggcopy>" = alloca %83, align 8
@@ -25531,7 +25532,7 @@ merge:                                            ; preds = %else, %dead
   %25 = load i64, ptr %24, align 8
   %26 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %27 = load i64, ptr %26, align 8
-  %28 = call i64 @"$Map.position.244"(ptr %18, i64 %25, i64 %27, i64 %23)
+  %28 = call i64 @"$Map.position.245"(ptr %18, i64 %25, i64 %27, i64 %23)
   %29 = getelementptr i32, ptr %17, i64 %28
   %30 = load i32, ptr %29, align 4
   store i32 %30, ptr %index, align 4
@@ -25555,7 +25556,7 @@ merge1:                                           ; preds = %else3, %dead4
   %36 = getelementptr %8, ptr %35, i32 0, i32 0
   %37 = load i32, ptr %index, align 4
   %38 = sext i32 %37 to i64
-  %39 = call ptr @"$Vector.at.243"(ptr %36, i64 %38)
+  %39 = call ptr @"$Vector.at.244"(ptr %36, i64 %38)
   %40 = getelementptr %112, ptr %39, i32 0, i32 2
   ret ptr %40
 
@@ -25608,7 +25609,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
   %5 = getelementptr %88, ptr %4, i32 0, i32 0
-  call void @"$Vector.free.249"(ptr %5)
+  call void @"$Vector.free.250"(ptr %5)
   %6 = load %45, ptr %3, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %88, ptr %7, i32 0, i32 1
@@ -25621,7 +25622,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.249"(ptr %0) {
+define internal void @"$Vector.free.250"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -25633,7 +25634,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.89"(ptr %7)
+  call void @"$Vector.init.90"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
@@ -25685,7 +25686,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %18, ptr %3, i32 0, i32 0
-  call void @"$Vector.free.250"(ptr %4)
+  call void @"$Vector.free.251"(ptr %4)
   %5 = load %45, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %18, ptr %6, i32 0, i32 1
@@ -25694,7 +25695,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.250"(ptr %0) {
+define internal void @"$Vector.free.251"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -25706,7 +25707,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.74"(ptr %7)
+  call void @"$Vector.init.75"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
@@ -25837,7 +25838,7 @@ forbody2:                                         ; preds = %forcond1
   %53 = load i32, ptr %52, align 4
   %54 = load i32, ptr %extra, align 4
   %55 = add i32 %53, %54
-  call void @"$anon (./terra/modules.t:156).281"(ptr %50, i32 %55, i32 0)
+  call void @"$anon (./terra/modules.t:156).282"(ptr %50, i32 %55, i32 0)
   %56 = load %45, ptr %4, align 1
   %57 = add i32 %37, 1
   store i32 %57, ptr %extra, align 4
@@ -25867,7 +25868,7 @@ then6:                                            ; preds = %then
   %71 = load ptr, ptr %model, align 8
   %72 = getelementptr %5, ptr %71, i32 0, i32 2
   %73 = load i32, ptr %72, align 4
-  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.286", i32 %73)
+  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.287", i32 %73)
   br label %merge5
 
 else7:                                            ; preds = %then
@@ -25911,7 +25912,7 @@ entry:
 then:                                             ; preds = %entry
   %9 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %10 = getelementptr i8, ptr %9, i64 0
-  %11 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.45", ptr @"$string.251")
+  %11 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.46", ptr @"$string.252")
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %14 = getelementptr i8, ptr %13, i64 0
@@ -25935,7 +25936,7 @@ merge:                                            ; preds = %else, %then
 then2:                                            ; preds = %merge
   %23 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %24 = getelementptr i8, ptr %23, i64 0
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 128, ptr @"$string.45", ptr @"$string.256")
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 128, ptr @"$string.46", ptr @"$string.257")
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %28 = getelementptr i8, ptr %27, i64 0
@@ -25960,7 +25961,7 @@ merge1:                                           ; preds = %else3, %then2
 then5:                                            ; preds = %merge1
   %38 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %39 = getelementptr i8, ptr %38, i64 0
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 128, ptr @"$string.45", ptr @"$string.257")
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 128, ptr @"$string.46", ptr @"$string.258")
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %43 = getelementptr i8, ptr %42, i64 0
@@ -26085,7 +26086,7 @@ or.lhs.false:                                     ; preds = %and.end
   %59 = load ptr, ptr %self, align 8
   %60 = getelementptr %12, ptr %59, i32 0, i32 0
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %8, ptr align 8 %module, i64 32, i1 false)
-  %61 = call zeroext i1 @"$Vector.push.254"(ptr %60, ptr byval(%115) %8)
+  %61 = call zeroext i1 @"$Vector.push.255"(ptr %60, ptr byval(%115) %8)
   %62 = zext i1 %61 to i8
   %63 = trunc i8 %62 to i1
   br i1 %63, label %else, label %then
@@ -26184,7 +26185,7 @@ entry:
   %10 = load i64, ptr %9, align 8
   %11 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %12 = load i64, ptr %11, align 8
-  %13 = call ptr @"$Map.find.246"(ptr %8, i64 %10, i64 %12)
+  %13 = call ptr @"$Map.find.247"(ptr %8, i64 %10, i64 %12)
   %14 = icmp ne ptr %13, null
   %15 = zext i1 %14 to i8
   %16 = trunc i8 %15 to i1
@@ -26220,7 +26221,7 @@ forbody:                                          ; preds = %forcond
   %27 = load ptr, ptr %self, align 8
   %28 = getelementptr %7, ptr %27, i32 0, i32 1
   %29 = load i64, ptr %i, align 8
-  %30 = call ptr @"$Vector.at.253"(ptr %28, i64 %29)
+  %30 = call ptr @"$Vector.at.254"(ptr %28, i64 %29)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %3, ptr align 8 %name, i64 16, i1 false)
   %31 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 0
   %32 = load i64, ptr %31, align 8
@@ -26269,7 +26270,7 @@ entry:
   store i64 %2, ptr %6, align 8
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %103, ptr %7, i32 0, i32 1
-  call void @"$Vector.clear.252"(ptr %8)
+  call void @"$Vector.clear.253"(ptr %8)
   %9 = load %45, ptr %4, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %103, ptr %10, i32 0, i32 5
@@ -26315,7 +26316,7 @@ forcond:                                          ; preds = %merge12, %merge
 forbody:                                          ; preds = %forcond
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %103, ptr %32, i32 0, i32 2
-  call void @"$Vector.clear.252"(ptr %33)
+  call void @"$Vector.clear.253"(ptr %33)
   %34 = load %45, ptr %3, align 1
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %103, ptr %35, i32 0, i32 5
@@ -26353,7 +26354,7 @@ forbody3:                                         ; preds = %forcond2
   %59 = getelementptr %103, ptr %58, i32 0, i32 0
   %60 = load i32, ptr %index, align 4
   %61 = sext i32 %60 to i64
-  %62 = call ptr @"$Vector.at.230"(ptr %59, i64 %61)
+  %62 = call ptr @"$Vector.at.231"(ptr %59, i64 %61)
   %63 = getelementptr %111, ptr %62, i32 0, i32 3
   %64 = getelementptr %83, ptr %value, i32 0, i32 0
   %65 = load ptr, ptr %64, align 8
@@ -26443,7 +26444,7 @@ dead16:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Vector.clear.252"(ptr %0) {
+define internal void @"$Vector.clear.253"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -26470,7 +26471,7 @@ entry:
   store i64 %4, ptr %size, align 8
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %103, ptr %6, i32 0, i32 3
-  call void @"$Vector.clear.252"(ptr %7)
+  call void @"$Vector.clear.253"(ptr %7)
   %8 = load %45, ptr %5, align 1
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %103, ptr %9, i32 0, i32 3
@@ -26526,7 +26527,7 @@ then:                                             ; preds = %whilebody
   %49 = getelementptr %103, ptr %48, i32 0, i32 0
   %50 = load i32, ptr %index, align 4
   %51 = sext i32 %50 to i64
-  %52 = call ptr @"$Vector.at.230"(ptr %49, i64 %51)
+  %52 = call ptr @"$Vector.at.231"(ptr %49, i64 %51)
   store ptr %52, ptr %instruction, align 8
   %53 = load ptr, ptr %instruction, align 8
   %54 = getelementptr %111, ptr %53, i32 0, i32 0
@@ -26692,7 +26693,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.at.253"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.254"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %45, align 8
   %index = alloca i64, align 8
@@ -26706,7 +26707,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.48", i32 70, ptr @"$string.15")
+  call void @"$check.fail"(ptr @"$string.49", i32 70, ptr @"$string.15")
   %7 = load %45, ptr %2, align 1
   br label %merge
 
@@ -26735,7 +26736,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal zeroext i1 @"$Vector.push.254"(ptr %0, ptr byval(%115) %1) {
+define internal zeroext i1 @"$Vector.push.255"(ptr %0, ptr byval(%115) %1) {
 entry:
   %value = alloca %115, align 8
   %self = alloca ptr, align 8
@@ -26746,7 +26747,7 @@ entry:
   %4 = getelementptr %13, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.255"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.256"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -26782,7 +26783,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.255"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.256"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -26896,7 +26897,7 @@ entry:
   store i32 %1, ptr %layer, align 4
   %8 = load ptr, ptr %self, align 8
   %9 = load i32, ptr %layer, align 4
-  call void @"$anon (./terra/modules.t:156).258"(ptr %8, i32 %9, i32 0)
+  call void @"$anon (./terra/modules.t:156).259"(ptr %8, i32 %9, i32 0)
   %10 = load %45, ptr %7, align 1
   %11 = load i32, ptr %layer, align 4
   %12 = load ptr, ptr %self, align 8
@@ -26912,7 +26913,7 @@ entry:
 then:                                             ; preds = %entry
   %20 = load ptr, ptr %self, align 8
   %21 = load i32, ptr %layer, align 4
-  call void @"$anon (./terra/modules.t:156).267"(ptr %20, i32 %21, i32 0)
+  call void @"$anon (./terra/modules.t:156).268"(ptr %20, i32 %21, i32 0)
   %22 = load %45, ptr %6, align 1
   %23 = load %45, ptr %5, align 1
   ret void
@@ -26926,7 +26927,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %24 = load ptr, ptr %self, align 8
   %25 = load i32, ptr %layer, align 4
-  call void @"$anon (./terra/modules.t:156).271"(ptr %24, i32 %25, i32 0)
+  call void @"$anon (./terra/modules.t:156).272"(ptr %24, i32 %25, i32 0)
   %26 = load %45, ptr %4, align 1
   %27 = load ptr, ptr %self, align 8
   %28 = getelementptr %12, ptr %27, i32 0, i32 2
@@ -26949,7 +26950,7 @@ forbody:                                          ; preds = %forcond
   %38 = load ptr, ptr %self, align 8
   %39 = load i32, ptr %layer, align 4
   %40 = load i32, ptr %expert, align 4
-  call void @"$anon (./terra/modules.t:156).273"(ptr %38, i32 %39, i32 %40)
+  call void @"$anon (./terra/modules.t:156).274"(ptr %38, i32 %39, i32 %40)
   %41 = load %45, ptr %3, align 1
   %42 = add i32 %32, 1
   store i32 %42, ptr %expert, align 4
@@ -26958,12 +26959,12 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %43 = load ptr, ptr %self, align 8
   %44 = load i32, ptr %layer, align 4
-  call void @"$anon (./terra/modules.t:156).277"(ptr %43, i32 %44, i32 0)
+  call void @"$anon (./terra/modules.t:156).278"(ptr %43, i32 %44, i32 0)
   %45 = load %45, ptr %2, align 1
   ret void
 }
 
-define internal void @"$anon (./terra/modules.t:156).258"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/modules.t:156).259"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %45, align 8
   %4 = alloca %45, align 8
@@ -26992,7 +26993,7 @@ then:                                             ; preds = %entry
   %15 = getelementptr i8, ptr %14, i64 0
   %16 = load i32, ptr %layer, align 4
   %17 = load i32, ptr %expert, align 4
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 128, ptr @"$string.259", i32 %16, i32 %17)
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 128, ptr @"$string.260", i32 %16, i32 %17)
   %19 = load ptr, ptr %self, align 8
   %20 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %21 = getelementptr i8, ptr %20, i64 0
@@ -27015,7 +27016,7 @@ then2:                                            ; preds = %merge
   %28 = getelementptr i8, ptr %27, i64 0
   %29 = load i32, ptr %layer, align 4
   %30 = load i32, ptr %expert, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 128, ptr @"$string.260", i32 %29, i32 %30)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 128, ptr @"$string.261", i32 %29, i32 %30)
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %34 = getelementptr i8, ptr %33, i64 0
@@ -27049,7 +27050,7 @@ then5:                                            ; preds = %merge1
   %52 = getelementptr i8, ptr %51, i64 0
   %53 = load i32, ptr %layer, align 4
   %54 = load i32, ptr %expert, align 4
-  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %52, i64 128, ptr @"$string.261", i32 %53, i32 %54)
+  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %52, i64 128, ptr @"$string.262", i32 %53, i32 %54)
   %56 = load ptr, ptr %self, align 8
   %57 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %58 = getelementptr i8, ptr %57, i64 0
@@ -27083,7 +27084,7 @@ then8:                                            ; preds = %merge4
   %76 = getelementptr i8, ptr %75, i64 0
   %77 = load i32, ptr %layer, align 4
   %78 = load i32, ptr %expert, align 4
-  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 128, ptr @"$string.262", i32 %77, i32 %78)
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 128, ptr @"$string.263", i32 %77, i32 %78)
   %80 = load ptr, ptr %self, align 8
   %81 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %82 = getelementptr i8, ptr %81, i64 0
@@ -27117,7 +27118,7 @@ then11:                                           ; preds = %merge7
   %100 = getelementptr i8, ptr %99, i64 0
   %101 = load i32, ptr %layer, align 4
   %102 = load i32, ptr %expert, align 4
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 128, ptr @"$string.263", i32 %101, i32 %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 128, ptr @"$string.264", i32 %101, i32 %102)
   %104 = load ptr, ptr %self, align 8
   %105 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %106 = getelementptr i8, ptr %105, i64 0
@@ -27151,7 +27152,7 @@ then14:                                           ; preds = %merge10
   %124 = getelementptr i8, ptr %123, i64 0
   %125 = load i32, ptr %layer, align 4
   %126 = load i32, ptr %expert, align 4
-  %127 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %124, i64 128, ptr @"$string.264", i32 %125, i32 %126)
+  %127 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %124, i64 128, ptr @"$string.265", i32 %125, i32 %126)
   %128 = load ptr, ptr %self, align 8
   %129 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %130 = getelementptr i8, ptr %129, i64 0
@@ -27178,7 +27179,7 @@ then17:                                           ; preds = %merge13
   %141 = getelementptr i8, ptr %140, i64 0
   %142 = load i32, ptr %layer, align 4
   %143 = load i32, ptr %expert, align 4
-  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %141, i64 128, ptr @"$string.265", i32 %142, i32 %143)
+  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %141, i64 128, ptr @"$string.266", i32 %142, i32 %143)
   %145 = load ptr, ptr %self, align 8
   %146 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %147 = getelementptr i8, ptr %146, i64 0
@@ -27201,7 +27202,7 @@ then20:                                           ; preds = %merge16
   %154 = getelementptr i8, ptr %153, i64 0
   %155 = load i32, ptr %layer, align 4
   %156 = load i32, ptr %expert, align 4
-  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %154, i64 128, ptr @"$string.266", i32 %155, i32 %156)
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %154, i64 128, ptr @"$string.267", i32 %155, i32 %156)
   %158 = load ptr, ptr %self, align 8
   %159 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %160 = getelementptr i8, ptr %159, i64 0
@@ -27220,7 +27221,7 @@ merge19:                                          ; preds = %else21, %then20
   ret void
 }
 
-define internal void @"$anon (./terra/modules.t:156).267"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/modules.t:156).268"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %45, align 8
   %4 = alloca %45, align 8
@@ -27244,7 +27245,7 @@ then:                                             ; preds = %entry
   %10 = getelementptr i8, ptr %9, i64 0
   %11 = load i32, ptr %layer, align 4
   %12 = load i32, ptr %expert, align 4
-  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.268", i32 %11, i32 %12)
+  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.269", i32 %11, i32 %12)
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
@@ -27270,7 +27271,7 @@ then2:                                            ; preds = %merge
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load i32, ptr %layer, align 4
   %28 = load i32, ptr %expert, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 128, ptr @"$string.269", i32 %27, i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 128, ptr @"$string.270", i32 %27, i32 %28)
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %32 = getelementptr i8, ptr %31, i64 0
@@ -27296,7 +27297,7 @@ then5:                                            ; preds = %merge1
   %42 = getelementptr i8, ptr %41, i64 0
   %43 = load i32, ptr %layer, align 4
   %44 = load i32, ptr %expert, align 4
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 128, ptr @"$string.270", i32 %43, i32 %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 128, ptr @"$string.271", i32 %43, i32 %44)
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %48 = getelementptr i8, ptr %47, i64 0
@@ -27318,7 +27319,7 @@ merge4:                                           ; preds = %else6, %then5
   ret void
 }
 
-define internal void @"$anon (./terra/modules.t:156).271"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/modules.t:156).272"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %45, align 8
   %4 = alloca %45, align 8
@@ -27341,7 +27342,7 @@ then:                                             ; preds = %entry
   %9 = getelementptr i8, ptr %8, i64 0
   %10 = load i32, ptr %layer, align 4
   %11 = load i32, ptr %expert, align 4
-  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %9, i64 128, ptr @"$string.272", i32 %10, i32 %11)
+  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %9, i64 128, ptr @"$string.273", i32 %10, i32 %11)
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
@@ -27367,7 +27368,7 @@ then2:                                            ; preds = %merge
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %layer, align 4
   %27 = load i32, ptr %expert, align 4
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 128, ptr @"$string.272", i32 %26, i32 %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 128, ptr @"$string.273", i32 %26, i32 %27)
   %29 = load ptr, ptr %self, align 8
   %30 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %31 = getelementptr i8, ptr %30, i64 0
@@ -27386,7 +27387,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal void @"$anon (./terra/modules.t:156).273"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/modules.t:156).274"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %45, align 8
   %4 = alloca %45, align 8
@@ -27410,7 +27411,7 @@ then:                                             ; preds = %entry
   %10 = getelementptr i8, ptr %9, i64 0
   %11 = load i32, ptr %layer, align 4
   %12 = load i32, ptr %expert, align 4
-  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.274", i32 %11, i32 %12)
+  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.275", i32 %11, i32 %12)
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
@@ -27436,7 +27437,7 @@ then2:                                            ; preds = %merge
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load i32, ptr %layer, align 4
   %28 = load i32, ptr %expert, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 128, ptr @"$string.275", i32 %27, i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 128, ptr @"$string.276", i32 %27, i32 %28)
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %32 = getelementptr i8, ptr %31, i64 0
@@ -27462,7 +27463,7 @@ then5:                                            ; preds = %merge1
   %42 = getelementptr i8, ptr %41, i64 0
   %43 = load i32, ptr %layer, align 4
   %44 = load i32, ptr %expert, align 4
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 128, ptr @"$string.276", i32 %43, i32 %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 128, ptr @"$string.277", i32 %43, i32 %44)
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %48 = getelementptr i8, ptr %47, i64 0
@@ -27484,7 +27485,7 @@ merge4:                                           ; preds = %else6, %then5
   ret void
 }
 
-define internal void @"$anon (./terra/modules.t:156).277"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/modules.t:156).278"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %45, align 8
   %4 = alloca %45, align 8
@@ -27514,7 +27515,7 @@ then:                                             ; preds = %entry
   %16 = getelementptr i8, ptr %15, i64 0
   %17 = load i32, ptr %layer, align 4
   %18 = load i32, ptr %expert, align 4
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 128, ptr @"$string.278", i32 %17, i32 %18)
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 128, ptr @"$string.279", i32 %17, i32 %18)
   %20 = load ptr, ptr %self, align 8
   %21 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %22 = getelementptr i8, ptr %21, i64 0
@@ -27545,7 +27546,7 @@ then2:                                            ; preds = %merge
   %37 = getelementptr i8, ptr %36, i64 0
   %38 = load i32, ptr %layer, align 4
   %39 = load i32, ptr %expert, align 4
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 128, ptr @"$string.279", i32 %38, i32 %39)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 128, ptr @"$string.280", i32 %38, i32 %39)
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %43 = getelementptr i8, ptr %42, i64 0
@@ -27576,7 +27577,7 @@ then5:                                            ; preds = %merge1
   %58 = getelementptr i8, ptr %57, i64 0
   %59 = load i32, ptr %layer, align 4
   %60 = load i32, ptr %expert, align 4
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 128, ptr @"$string.280", i32 %59, i32 %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 128, ptr @"$string.281", i32 %59, i32 %60)
   %62 = load ptr, ptr %self, align 8
   %63 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %64 = getelementptr i8, ptr %63, i64 0
@@ -27614,7 +27615,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$anon (./terra/modules.t:156).281"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/modules.t:156).282"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %45, align 8
   %4 = alloca %45, align 8
@@ -27639,7 +27640,7 @@ then:                                             ; preds = %entry
   %11 = getelementptr i8, ptr %10, i64 0
   %12 = load i32, ptr %layer, align 4
   %13 = load i32, ptr %expert, align 4
-  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 128, ptr @"$string.282", i32 %12, i32 %13)
+  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 128, ptr @"$string.283", i32 %12, i32 %13)
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
@@ -27662,7 +27663,7 @@ then2:                                            ; preds = %merge
   %24 = getelementptr i8, ptr %23, i64 0
   %25 = load i32, ptr %layer, align 4
   %26 = load i32, ptr %expert, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 128, ptr @"$string.283", i32 %25, i32 %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 128, ptr @"$string.284", i32 %25, i32 %26)
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
@@ -27685,7 +27686,7 @@ then5:                                            ; preds = %merge1
   %37 = getelementptr i8, ptr %36, i64 0
   %38 = load i32, ptr %layer, align 4
   %39 = load i32, ptr %expert, align 4
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 128, ptr @"$string.284", i32 %38, i32 %39)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 128, ptr @"$string.285", i32 %38, i32 %39)
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %43 = getelementptr i8, ptr %42, i64 0
@@ -27712,7 +27713,7 @@ then8:                                            ; preds = %merge4
   %54 = getelementptr i8, ptr %53, i64 0
   %55 = load i32, ptr %layer, align 4
   %56 = load i32, ptr %expert, align 4
-  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 128, ptr @"$string.285", i32 %55, i32 %56)
+  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 128, ptr @"$string.286", i32 %55, i32 %56)
   %58 = load ptr, ptr %self, align 8
   %59 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %60 = getelementptr i8, ptr %59, i64 0
@@ -27865,7 +27866,7 @@ forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %list, align 8
   %13 = getelementptr %12, ptr %12, i32 0, i32 0
   %14 = load i64, ptr %i, align 8
-  %15 = call ptr @"$Vector.at.287"(ptr %13, i64 %14)
+  %15 = call ptr @"$Vector.at.288"(ptr %13, i64 %14)
   store ptr %15, ptr %module, align 8
   %16 = load ptr, ptr %module, align 8
   %17 = getelementptr %115, ptr %16, i32 0, i32 8
@@ -27928,7 +27929,7 @@ and.lhs.true2:                                    ; preds = %forbody
   br i1 %53, label %and.lhs.true, label %else
 }
 
-define internal ptr @"$Vector.at.287"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.288"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %45, align 8
   %index = alloca i64, align 8
@@ -27942,7 +27943,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.48", i32 70, ptr @"$string.15")
+  call void @"$check.fail"(ptr @"$string.49", i32 70, ptr @"$string.15")
   %7 = load %45, ptr %2, align 1
   br label %merge
 
@@ -28075,7 +28076,7 @@ forbody:                                          ; preds = %forcond
   %15 = getelementptr %3, ptr %14, i32 0, i32 5
   %16 = getelementptr %12, ptr %15, i32 0, i32 0
   %17 = load i64, ptr %i, align 8
-  %18 = call ptr @"$Vector.at.287"(ptr %16, i64 %17)
+  %18 = call ptr @"$Vector.at.288"(ptr %16, i64 %17)
   store ptr %18, ptr %module, align 8
   %19 = load ptr, ptr %module, align 8
   %20 = getelementptr %115, ptr %19, i32 0, i32 8
@@ -28182,7 +28183,7 @@ forbody:                                          ; preds = %forcond
   %15 = getelementptr %3, ptr %14, i32 0, i32 5
   %16 = getelementptr %12, ptr %15, i32 0, i32 0
   %17 = load i64, ptr %i, align 8
-  %18 = call ptr @"$Vector.at.287"(ptr %16, i64 %17)
+  %18 = call ptr @"$Vector.at.288"(ptr %16, i64 %17)
   store ptr %18, ptr %module, align 8
   %19 = load ptr, ptr %module, align 8
   %20 = getelementptr %115, ptr %19, i32 0, i32 8
@@ -28692,7 +28693,7 @@ forbody:                                          ; preds = %forcond
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %15, ptr %18, i32 0, i32 2
   %20 = load i64, ptr %i, align 8
-  %21 = call ptr @"$Vector.at.288"(ptr %19, i64 %20)
+  %21 = call ptr @"$Vector.at.289"(ptr %19, i64 %20)
   %22 = getelementptr %118, ptr %21, i32 0, i32 1
   call void @"$MappedFile.close"(ptr %22)
   %23 = load %45, ptr %7, align 1
@@ -28707,7 +28708,7 @@ merge:                                            ; preds = %forcond
   %27 = load %45, ptr %6, align 1
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %15, ptr %28, i32 0, i32 2
-  call void @"$Vector.free.289"(ptr %29)
+  call void @"$Vector.free.290"(ptr %29)
   %30 = load %45, ptr %5, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %15, ptr %31, i32 0, i32 3
@@ -28715,7 +28716,7 @@ merge:                                            ; preds = %forcond
   %33 = load %45, ptr %4, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = getelementptr %15, ptr %34, i32 0, i32 4
-  call void @"$Vector.free.290"(ptr %35)
+  call void @"$Vector.free.291"(ptr %35)
   %36 = load %45, ptr %3, align 1
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %15, ptr %37, i32 0, i32 5
@@ -28728,7 +28729,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal ptr @"$Vector.at.288"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.289"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %45, align 8
   %index = alloca i64, align 8
@@ -28742,7 +28743,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.48", i32 70, ptr @"$string.15")
+  call void @"$check.fail"(ptr @"$string.49", i32 70, ptr @"$string.15")
   %7 = load %45, ptr %2, align 1
   br label %merge
 
@@ -28771,7 +28772,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Vector.free.289"(ptr %0) {
+define internal void @"$Vector.free.290"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -28783,12 +28784,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.72"(ptr %7)
+  call void @"$Vector.init.73"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.290"(ptr %0) {
+define internal void @"$Vector.free.291"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -28800,7 +28801,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.75"(ptr %7)
+  call void @"$Vector.init.76"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
@@ -28812,12 +28813,12 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %20, ptr %2, i32 0, i32 0
-  call void @"$Vector.free.291"(ptr %3)
+  call void @"$Vector.free.292"(ptr %3)
   %4 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.291"(ptr %0) {
+define internal void @"$Vector.free.292"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -28829,7 +28830,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.76"(ptr %7)
+  call void @"$Vector.init.77"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
@@ -28876,7 +28877,7 @@ entry:
 then:                                             ; preds = %entry
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %15, ptr %25, i32 0, i32 0
-  store ptr @"$string.71", ptr %26, align 8
+  store ptr @"$string.72", ptr %26, align 8
   %27 = load ptr, ptr %self, align 8
   %28 = load ptr, ptr %message, align 8
   %29 = call i32 @"$Checkpoint.out_of_memory"(ptr %27, ptr %28)
@@ -28892,12 +28893,12 @@ merge:                                            ; preds = %else, %dead
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr %15, ptr %30, i32 0, i32 1
   %32 = load ptr, ptr %directory, align 8
-  %33 = call ptr @"$safetensors.join"(ptr %31, ptr %32, ptr @"$string.80")
+  %33 = call ptr @"$safetensors.join"(ptr %31, ptr %32, ptr @"$string.81")
   store ptr %33, ptr %index_path, align 8
   %34 = load ptr, ptr %self, align 8
   %35 = getelementptr %15, ptr %34, i32 0, i32 1
   %36 = load ptr, ptr %directory, align 8
-  %37 = call ptr @"$safetensors.join"(ptr %35, ptr %36, ptr @"$string.81")
+  %37 = call ptr @"$safetensors.join"(ptr %35, ptr %36, ptr @"$string.82")
   store ptr %37, ptr %single_path, align 8
   %38 = load ptr, ptr %index_path, align 8
   %39 = icmp eq ptr %38, null
@@ -28975,7 +28976,7 @@ then13:                                           ; preds = %merge5
   %71 = getelementptr [1024 x i8], ptr %70, i32 0, i32 0
   %72 = getelementptr i8, ptr %71, i64 0
   %73 = load ptr, ptr %directory, align 8
-  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.355", ptr %73, ptr @"$string.80", ptr @"$string.81")
+  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.356", ptr %73, ptr @"$string.81", ptr @"$string.82")
   br label %merge12
 
 else14:                                           ; preds = %merge5
@@ -29011,7 +29012,7 @@ then:                                             ; preds = %entry
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %15, ptr %11, i32 0, i32 0
   %13 = load ptr, ptr %12, align 8
-  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 1024, ptr @"$string.292", ptr %13)
+  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 1024, ptr @"$string.293", ptr %13)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -29212,7 +29213,7 @@ entry:
   %11 = load i64, ptr %10, align 8
   %12 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 1
   %13 = load i64, ptr %12, align 8
-  %14 = call i32 @"$Document.parse"(ptr %8, i64 %11, i64 %13, ptr @"$string.80", ptr %9)
+  %14 = call i32 @"$Document.parse"(ptr %8, i64 %11, i64 %13, ptr @"$string.81", ptr %9)
   %15 = icmp ne i32 %14, 0
   %16 = zext i1 %15 to i8
   %17 = trunc i8 %16 to i1
@@ -29231,7 +29232,7 @@ merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %document, align 8
   %19 = load ptr, ptr %document, align 8
   %20 = call ptr @"$Document.root"(ptr %19)
-  %21 = call ptr @"$Document.find"(ptr %18, ptr %20, ptr @"$string.293")
+  %21 = call ptr @"$Document.find"(ptr %18, ptr %20, ptr @"$string.294")
   store ptr %21, ptr %map, align 8
   %22 = load ptr, ptr %map, align 8
   %23 = icmp eq ptr %22, null
@@ -29262,7 +29263,7 @@ then5:                                            ; preds = %then2
   %38 = getelementptr %41, ptr %37, i32 0, i32 0
   %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.294", ptr @"$string.80")
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.295", ptr @"$string.81")
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -29336,7 +29337,7 @@ then16:                                           ; preds = %then11
   %79 = getelementptr %94, ptr %78, i32 0, i32 6
   %80 = getelementptr %83, ptr %79, i32 0, i32 0
   %81 = load ptr, ptr %80, align 8
-  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.297", ptr @"$string.80", i32 %77, ptr %81)
+  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.298", ptr @"$string.81", i32 %77, ptr %81)
   br label %merge15
 
 else17:                                           ; preds = %then11
@@ -29442,7 +29443,7 @@ and.rhs:                                          ; preds = %and.lhs.true
   %39 = load i64, ptr %38, align 8
   %40 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %41 = load i64, ptr %40, align 8
-  %42 = call zeroext i1 @"$text.equals"(i64 %39, i64 %41, ptr @"$string.296")
+  %42 = call zeroext i1 @"$text.equals"(i64 %39, i64 %41, ptr @"$string.297")
   %43 = zext i1 %42 to i8
   %44 = icmp eq i8 %43, 0
   %45 = zext i1 %44 to i8
@@ -29461,7 +29462,7 @@ and.lhs.true:                                     ; preds = %merge
   %51 = load i64, ptr %50, align 8
   %52 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %53 = load i64, ptr %52, align 8
-  %54 = call zeroext i1 @"$text.equals"(i64 %51, i64 %53, ptr @"$string.295")
+  %54 = call zeroext i1 @"$text.equals"(i64 %51, i64 %53, ptr @"$string.296")
   %55 = zext i1 %54 to i8
   %56 = trunc i8 %55 to i1
   br i1 %56, label %and.end, label %and.rhs
@@ -29608,7 +29609,7 @@ or.lhs.false:                                     ; preds = %merge
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %15, ptr %43, i32 0, i32 2
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %6, ptr align 8 %shard, i64 32, i1 false)
-  %45 = call zeroext i1 @"$Vector.push.298"(ptr %44, ptr byval(%118) %6)
+  %45 = call zeroext i1 @"$Vector.push.299"(ptr %44, ptr byval(%118) %6)
   %46 = zext i1 %45 to i8
   %47 = trunc i8 %46 to i1
   br i1 %47, label %else3, label %then2
@@ -29668,7 +29669,7 @@ dead9:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal zeroext i1 @"$Vector.push.298"(ptr %0, ptr byval(%118) %1) {
+define internal zeroext i1 @"$Vector.push.299"(ptr %0, ptr byval(%118) %1) {
 entry:
   %value = alloca %118, align 8
   %self = alloca ptr, align 8
@@ -29679,7 +29680,7 @@ entry:
   %4 = getelementptr %16, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.299"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.300"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -29715,7 +29716,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.299"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.300"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -29875,7 +29876,7 @@ forbody:                                          ; preds = %forcond
   %36 = load ptr, ptr %self, align 8
   %37 = getelementptr %15, ptr %36, i32 0, i32 2
   %38 = load i64, ptr %i, align 8
-  %39 = call ptr @"$Vector.at.288"(ptr %37, i64 %38)
+  %39 = call ptr @"$Vector.at.289"(ptr %37, i64 %38)
   %40 = getelementptr %118, ptr %39, i32 0, i32 0
   %41 = load ptr, ptr %40, align 8
   %42 = call { i64, i64 } @"$text.slice"(ptr %41)
@@ -30030,7 +30031,7 @@ entry:
   %5 = getelementptr %15, ptr %4, i32 0, i32 2
   %6 = load i32, ptr %index, align 4
   %7 = sext i32 %6 to i64
-  %8 = call ptr @"$Vector.at.288"(ptr %5, i64 %7)
+  %8 = call ptr @"$Vector.at.289"(ptr %5, i64 %7)
   store ptr %8, ptr %shard, align 8
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %15, ptr %9, i32 0, i32 4
@@ -30164,7 +30165,7 @@ then:                                             ; preds = %entry
   %20 = load ptr, ptr %shard, align 8
   %21 = getelementptr %118, ptr %20, i32 0, i32 0
   %22 = load ptr, ptr %21, align 8
-  %23 = call ptr @"$Problems.next"(ptr %19, i32 3, ptr %22, ptr @"$string.71")
+  %23 = call ptr @"$Problems.next"(ptr %19, i32 3, ptr %22, ptr @"$string.72")
   store ptr %23, ptr %problem, align 8
   %24 = load ptr, ptr %problem, align 8
   %25 = icmp ne ptr %24, null
@@ -30177,7 +30178,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr %121, ptr %28, i32 0, i32 3
   %30 = getelementptr [512 x i8], ptr %29, i32 0, i32 0
   %31 = getelementptr i8, ptr %30, i64 0
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 512, ptr @"$string.95")
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 512, ptr @"$string.96")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -30211,7 +30212,7 @@ then5:                                            ; preds = %merge
   %44 = load ptr, ptr %shard, align 8
   %45 = getelementptr %118, ptr %44, i32 0, i32 0
   %46 = load ptr, ptr %45, align 8
-  %47 = call ptr @"$Problems.next"(ptr %42, i32 %43, ptr %46, ptr @"$string.71")
+  %47 = call ptr @"$Problems.next"(ptr %42, i32 %43, ptr %46, ptr @"$string.72")
   store ptr %47, ptr %problem7, align 8
   %48 = load ptr, ptr %problem7, align 8
   %49 = icmp ne ptr %48, null
@@ -30227,7 +30228,7 @@ then9:                                            ; preds = %then5
   %56 = getelementptr %41, ptr %message, i32 0, i32 0
   %57 = getelementptr [1024 x i8], ptr %56, i32 0, i32 0
   %58 = getelementptr i8, ptr %57, i64 0
-  %59 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 512, ptr @"$string.303", ptr %58)
+  %59 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 512, ptr @"$string.304", ptr %58)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -30298,7 +30299,7 @@ or.lhs.false:                                     ; preds = %entry
   %21 = getelementptr %21, ptr %20, i32 0, i32 1
   %22 = load i64, ptr %21, align 8
   %23 = add i64 %22, 1
-  %24 = call zeroext i1 @"$Vector.resize.300"(ptr %18, i64 %23)
+  %24 = call zeroext i1 @"$Vector.resize.301"(ptr %18, i64 %23)
   %25 = zext i1 %24 to i8
   %26 = trunc i8 %25 to i1
   br i1 %26, label %else, label %then
@@ -30312,7 +30313,7 @@ else:                                             ; preds = %or.lhs.false
 merge:                                            ; preds = %else, %dead
   %27 = load ptr, ptr %self, align 8
   %28 = getelementptr %20, ptr %27, i32 0, i32 0
-  %29 = call ptr @"$Vector.last.302"(ptr %28)
+  %29 = call ptr @"$Vector.last.303"(ptr %28)
   store ptr %29, ptr %problem, align 8
   %30 = load i32, ptr %code, align 4
   %31 = load ptr, ptr %problem, align 8
@@ -30323,13 +30324,13 @@ merge:                                            ; preds = %else, %dead
   %35 = getelementptr [256 x i8], ptr %34, i32 0, i32 0
   %36 = getelementptr i8, ptr %35, i64 0
   %37 = load ptr, ptr %file, align 8
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 256, ptr @"$string.45", ptr %37)
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 256, ptr @"$string.46", ptr %37)
   %39 = load ptr, ptr %problem, align 8
   %40 = getelementptr %121, ptr %39, i32 0, i32 2
   %41 = getelementptr [256 x i8], ptr %40, i32 0, i32 0
   %42 = getelementptr i8, ptr %41, i64 0
   %43 = load ptr, ptr %tensor, align 8
-  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 256, ptr @"$string.45", ptr %43)
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 256, ptr @"$string.46", ptr %43)
   %45 = load ptr, ptr %problem, align 8
   %46 = getelementptr %121, ptr %45, i32 0, i32 3
   %47 = getelementptr [512 x i8], ptr %46, i32 0, i32 0
@@ -30342,7 +30343,7 @@ dead1:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal zeroext i1 @"$Vector.resize.300"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.resize.301"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -30350,7 +30351,7 @@ entry:
   store i64 %1, ptr %size, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load i64, ptr %size, align 8
-  %4 = call zeroext i1 @"$Vector.reserve.301"(ptr %2, i64 %3)
+  %4 = call zeroext i1 @"$Vector.reserve.302"(ptr %2, i64 %3)
   %5 = zext i1 %4 to i8
   %6 = trunc i8 %5 to i1
   br i1 %6, label %else, label %then
@@ -30375,7 +30376,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.301"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.302"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -30474,7 +30475,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.last.302"(ptr %0) {
+define internal ptr @"$Vector.last.303"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %self = alloca ptr, align 8
@@ -30488,7 +30489,7 @@ entry:
   br i1 %7, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.48", i32 75, ptr @"$string.51")
+  call void @"$check.fail"(ptr @"$string.49", i32 75, ptr @"$string.52")
   %8 = load %45, ptr %1, align 1
   br label %merge
 
@@ -30578,7 +30579,7 @@ whilebody:                                        ; preds = %condition
   %33 = load i64, ptr %32, align 8
   %34 = getelementptr { i64, i64 }, ptr %1, i32 0, i32 1
   %35 = load i64, ptr %34, align 8
-  %36 = call zeroext i1 @"$text.equals"(i64 %33, i64 %35, ptr @"$string.309")
+  %36 = call zeroext i1 @"$text.equals"(i64 %33, i64 %35, ptr @"$string.310")
   %37 = zext i1 %36 to i8
   %38 = trunc i8 %37 to i1
   br i1 %38, label %else5, label %and.lhs.true
@@ -30660,7 +30661,7 @@ then:                                             ; preds = %entry
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %120, ptr %14, i32 0, i32 4
   %16 = load ptr, ptr %15, align 8
-  %17 = call ptr @"$Problems.next"(ptr %13, i32 2, ptr %16, ptr @"$string.71")
+  %17 = call ptr @"$Problems.next"(ptr %13, i32 2, ptr %16, ptr @"$string.72")
   store ptr %17, ptr %problem, align 8
   %18 = load ptr, ptr %problem, align 8
   %19 = icmp ne ptr %18, null
@@ -30677,7 +30678,7 @@ then2:                                            ; preds = %then
   %27 = getelementptr %120, ptr %26, i32 0, i32 5
   %28 = getelementptr %83, ptr %27, i32 0, i32 1
   %29 = load i64, ptr %28, align 8
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 512, ptr @"$string.304", i64 %29)
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 512, ptr @"$string.305", i64 %29)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -30742,7 +30743,7 @@ then6:                                            ; preds = %merge4
   %61 = load ptr, ptr %self, align 8
   %62 = getelementptr %120, ptr %61, i32 0, i32 4
   %63 = load ptr, ptr %62, align 8
-  %64 = call ptr @"$Problems.next"(ptr %60, i32 2, ptr %63, ptr @"$string.71")
+  %64 = call ptr @"$Problems.next"(ptr %60, i32 2, ptr %63, ptr @"$string.72")
   store ptr %64, ptr %problem8, align 8
   %65 = load ptr, ptr %problem8, align 8
   %66 = icmp ne ptr %65, null
@@ -30757,7 +30758,7 @@ then10:                                           ; preds = %then6
   %72 = getelementptr i8, ptr %71, i64 0
   %73 = load i64, ptr %length, align 8
   %74 = load i64, ptr %available, align 8
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 512, ptr @"$string.305", i64 %73, i64 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 512, ptr @"$string.306", i64 %73, i64 %74)
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -30786,7 +30787,7 @@ then14:                                           ; preds = %merge5
   %83 = load ptr, ptr %self, align 8
   %84 = getelementptr %120, ptr %83, i32 0, i32 4
   %85 = load ptr, ptr %84, align 8
-  %86 = call ptr @"$Problems.next"(ptr %82, i32 2, ptr %85, ptr @"$string.71")
+  %86 = call ptr @"$Problems.next"(ptr %82, i32 2, ptr %85, ptr @"$string.72")
   store ptr %86, ptr %problem16, align 8
   %87 = load ptr, ptr %problem16, align 8
   %88 = icmp ne ptr %87, null
@@ -30800,7 +30801,7 @@ then18:                                           ; preds = %then14
   %93 = getelementptr [512 x i8], ptr %92, i32 0, i32 0
   %94 = getelementptr i8, ptr %93, i64 0
   %95 = load i64, ptr %length, align 8
-  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %94, i64 512, ptr @"$string.306", i64 %95, i64 100000000)
+  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %94, i64 512, ptr @"$string.307", i64 %95, i64 100000000)
   br label %merge17
 
 else19:                                           ; preds = %then14
@@ -30872,7 +30873,7 @@ entry:
   %27 = load i64, ptr %26, align 8
   %28 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %29 = load i64, ptr %28, align 8
-  %30 = call i32 @"$Document.parse"(ptr %25, i64 %27, i64 %29, ptr @"$string.307", ptr %message)
+  %30 = call i32 @"$Document.parse"(ptr %25, i64 %27, i64 %29, ptr @"$string.308", ptr %message)
   %31 = icmp ne i32 %30, 0
   %32 = zext i1 %31 to i8
   %33 = trunc i8 %32 to i1
@@ -30885,7 +30886,7 @@ then:                                             ; preds = %entry
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %120, ptr %37, i32 0, i32 4
   %39 = load ptr, ptr %38, align 8
-  %40 = call ptr @"$Problems.next"(ptr %36, i32 2, ptr %39, ptr @"$string.71")
+  %40 = call ptr @"$Problems.next"(ptr %36, i32 2, ptr %39, ptr @"$string.72")
   store ptr %40, ptr %problem, align 8
   %41 = load ptr, ptr %problem, align 8
   %42 = icmp ne ptr %41, null
@@ -30901,7 +30902,7 @@ then2:                                            ; preds = %then
   %49 = getelementptr %41, ptr %message, i32 0, i32 0
   %50 = getelementptr [1024 x i8], ptr %49, i32 0, i32 0
   %51 = getelementptr i8, ptr %50, i64 0
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 512, ptr @"$string.45", ptr %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 512, ptr @"$string.46", ptr %51)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -30935,7 +30936,7 @@ then5:                                            ; preds = %merge
   %65 = load ptr, ptr %self, align 8
   %66 = getelementptr %120, ptr %65, i32 0, i32 4
   %67 = load ptr, ptr %66, align 8
-  %68 = call ptr @"$Problems.next"(ptr %64, i32 2, ptr %67, ptr @"$string.71")
+  %68 = call ptr @"$Problems.next"(ptr %64, i32 2, ptr %67, ptr @"$string.72")
   store ptr %68, ptr %problem7, align 8
   %69 = load ptr, ptr %problem7, align 8
   %70 = icmp ne ptr %69, null
@@ -30955,7 +30956,7 @@ then9:                                            ; preds = %then5
   %81 = getelementptr %94, ptr %80, i32 0, i32 0
   %82 = load i32, ptr %81, align 4
   %83 = call ptr @"$json.kind_name"(i32 %82)
-  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 512, ptr @"$string.308", ptr %83)
+  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 512, ptr @"$string.309", ptr %83)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -31039,7 +31040,7 @@ then:                                             ; preds = %entry
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %120, ptr %28, i32 0, i32 4
   %30 = load ptr, ptr %29, align 8
-  %31 = call ptr @"$Problems.next"(ptr %27, i32 2, ptr %30, ptr @"$string.71")
+  %31 = call ptr @"$Problems.next"(ptr %27, i32 2, ptr %30, ptr @"$string.72")
   store ptr %31, ptr %problem, align 8
   %32 = load ptr, ptr %problem, align 8
   %33 = icmp ne ptr %32, null
@@ -31052,7 +31053,7 @@ then3:                                            ; preds = %then
   %37 = getelementptr %121, ptr %36, i32 0, i32 3
   %38 = getelementptr [512 x i8], ptr %37, i32 0, i32 0
   %39 = getelementptr i8, ptr %38, i64 0
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 512, ptr @"$string.95")
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 512, ptr @"$string.96")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -31102,7 +31103,7 @@ then10:                                           ; preds = %then6
   %65 = getelementptr %121, ptr %64, i32 0, i32 3
   %66 = getelementptr [512 x i8], ptr %65, i32 0, i32 0
   %67 = getelementptr i8, ptr %66, i64 0
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %67, i64 512, ptr @"$string.310")
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %67, i64 512, ptr @"$string.311")
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -31152,7 +31153,7 @@ then18:                                           ; preds = %then14
   %93 = getelementptr %94, ptr %92, i32 0, i32 0
   %94 = load i32, ptr %93, align 4
   %95 = call ptr @"$json.kind_name"(i32 %94)
-  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %91, i64 512, ptr @"$string.311", ptr %95)
+  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %91, i64 512, ptr @"$string.312", ptr %95)
   br label %merge17
 
 else19:                                           ; preds = %then14
@@ -31205,7 +31206,7 @@ merge21:                                          ; preds = %else23, %dead25
   %113 = getelementptr %120, ptr %112, i32 0, i32 2
   %114 = load ptr, ptr %113, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %view, i64 112, i1 false)
-  %115 = call zeroext i1 @"$Vector.push.345"(ptr %114, ptr byval(%123) %2)
+  %115 = call zeroext i1 @"$Vector.push.346"(ptr %114, ptr byval(%123) %2)
   %116 = zext i1 %115 to i8
   %117 = trunc i8 %116 to i1
   br i1 %117, label %else28, label %then27
@@ -31232,7 +31233,7 @@ then31:                                           ; preds = %then27
   %132 = getelementptr %121, ptr %131, i32 0, i32 3
   %133 = getelementptr [512 x i8], ptr %132, i32 0, i32 0
   %134 = getelementptr i8, ptr %133, i64 0
-  %135 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %134, i64 512, ptr @"$string.95")
+  %135 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %134, i64 512, ptr @"$string.96")
   br label %merge30
 
 else32:                                           ; preds = %then27
@@ -31270,7 +31271,7 @@ entry:
   %5 = getelementptr %120, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   %7 = load ptr, ptr %entry1, align 8
-  %8 = call ptr @"$Document.find"(ptr %6, ptr %7, ptr @"$string.175")
+  %8 = call ptr @"$Document.find"(ptr %6, ptr %7, ptr @"$string.176")
   store ptr %8, ptr %node, align 8
   %9 = load ptr, ptr %node, align 8
   %10 = icmp eq ptr %9, null
@@ -31310,7 +31311,7 @@ then3:                                            ; preds = %then
   %34 = getelementptr %121, ptr %33, i32 0, i32 3
   %35 = getelementptr [512 x i8], ptr %34, i32 0, i32 0
   %36 = getelementptr i8, ptr %35, i64 0
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 512, ptr @"$string.312")
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 512, ptr @"$string.313")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -31377,7 +31378,7 @@ then10:                                           ; preds = %then6
   %77 = getelementptr %94, ptr %76, i32 0, i32 7
   %78 = getelementptr %83, ptr %77, i32 0, i32 0
   %79 = load ptr, ptr %78, align 8
-  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 512, ptr @"$string.329", i32 %75, ptr %79)
+  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 512, ptr @"$string.330", i32 %75, ptr %79)
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -31427,7 +31428,7 @@ entry:
   %21 = load i64, ptr %20, align 8
   %22 = getelementptr { i64, i64 }, ptr %17, i32 0, i32 1
   %23 = load i64, ptr %22, align 8
-  %24 = call zeroext i1 @"$text.equals"(i64 %21, i64 %23, ptr @"$string.313")
+  %24 = call zeroext i1 @"$text.equals"(i64 %21, i64 %23, ptr @"$string.314")
   %25 = zext i1 %24 to i8
   %26 = trunc i8 %25 to i1
   br i1 %26, label %then, label %else
@@ -31447,7 +31448,7 @@ merge:                                            ; preds = %else, %dead
   %28 = load i64, ptr %27, align 8
   %29 = getelementptr { i64, i64 }, ptr %16, i32 0, i32 1
   %30 = load i64, ptr %29, align 8
-  %31 = call zeroext i1 @"$text.equals"(i64 %28, i64 %30, ptr @"$string.314")
+  %31 = call zeroext i1 @"$text.equals"(i64 %28, i64 %30, ptr @"$string.315")
   %32 = zext i1 %31 to i8
   %33 = trunc i8 %32 to i1
   br i1 %33, label %then2, label %else3
@@ -31467,7 +31468,7 @@ merge1:                                           ; preds = %else3, %dead4
   %35 = load i64, ptr %34, align 8
   %36 = getelementptr { i64, i64 }, ptr %15, i32 0, i32 1
   %37 = load i64, ptr %36, align 8
-  %38 = call zeroext i1 @"$text.equals"(i64 %35, i64 %37, ptr @"$string.315")
+  %38 = call zeroext i1 @"$text.equals"(i64 %35, i64 %37, ptr @"$string.316")
   %39 = zext i1 %38 to i8
   %40 = trunc i8 %39 to i1
   br i1 %40, label %then6, label %else7
@@ -31487,7 +31488,7 @@ merge5:                                           ; preds = %else7, %dead8
   %42 = load i64, ptr %41, align 8
   %43 = getelementptr { i64, i64 }, ptr %14, i32 0, i32 1
   %44 = load i64, ptr %43, align 8
-  %45 = call zeroext i1 @"$text.equals"(i64 %42, i64 %44, ptr @"$string.316")
+  %45 = call zeroext i1 @"$text.equals"(i64 %42, i64 %44, ptr @"$string.317")
   %46 = zext i1 %45 to i8
   %47 = trunc i8 %46 to i1
   br i1 %47, label %then10, label %else11
@@ -31507,7 +31508,7 @@ merge9:                                           ; preds = %else11, %dead12
   %49 = load i64, ptr %48, align 8
   %50 = getelementptr { i64, i64 }, ptr %13, i32 0, i32 1
   %51 = load i64, ptr %50, align 8
-  %52 = call zeroext i1 @"$text.equals"(i64 %49, i64 %51, ptr @"$string.317")
+  %52 = call zeroext i1 @"$text.equals"(i64 %49, i64 %51, ptr @"$string.318")
   %53 = zext i1 %52 to i8
   %54 = trunc i8 %53 to i1
   br i1 %54, label %then14, label %else15
@@ -31527,7 +31528,7 @@ merge13:                                          ; preds = %else15, %dead16
   %56 = load i64, ptr %55, align 8
   %57 = getelementptr { i64, i64 }, ptr %12, i32 0, i32 1
   %58 = load i64, ptr %57, align 8
-  %59 = call zeroext i1 @"$text.equals"(i64 %56, i64 %58, ptr @"$string.318")
+  %59 = call zeroext i1 @"$text.equals"(i64 %56, i64 %58, ptr @"$string.319")
   %60 = zext i1 %59 to i8
   %61 = trunc i8 %60 to i1
   br i1 %61, label %then18, label %else19
@@ -31547,7 +31548,7 @@ merge17:                                          ; preds = %else19, %dead20
   %63 = load i64, ptr %62, align 8
   %64 = getelementptr { i64, i64 }, ptr %11, i32 0, i32 1
   %65 = load i64, ptr %64, align 8
-  %66 = call zeroext i1 @"$text.equals"(i64 %63, i64 %65, ptr @"$string.319")
+  %66 = call zeroext i1 @"$text.equals"(i64 %63, i64 %65, ptr @"$string.320")
   %67 = zext i1 %66 to i8
   %68 = trunc i8 %67 to i1
   br i1 %68, label %then22, label %else23
@@ -31567,7 +31568,7 @@ merge21:                                          ; preds = %else23, %dead24
   %70 = load i64, ptr %69, align 8
   %71 = getelementptr { i64, i64 }, ptr %10, i32 0, i32 1
   %72 = load i64, ptr %71, align 8
-  %73 = call zeroext i1 @"$text.equals"(i64 %70, i64 %72, ptr @"$string.320")
+  %73 = call zeroext i1 @"$text.equals"(i64 %70, i64 %72, ptr @"$string.321")
   %74 = zext i1 %73 to i8
   %75 = trunc i8 %74 to i1
   br i1 %75, label %then26, label %else27
@@ -31587,7 +31588,7 @@ merge25:                                          ; preds = %else27, %dead28
   %77 = load i64, ptr %76, align 8
   %78 = getelementptr { i64, i64 }, ptr %9, i32 0, i32 1
   %79 = load i64, ptr %78, align 8
-  %80 = call zeroext i1 @"$text.equals"(i64 %77, i64 %79, ptr @"$string.321")
+  %80 = call zeroext i1 @"$text.equals"(i64 %77, i64 %79, ptr @"$string.322")
   %81 = zext i1 %80 to i8
   %82 = trunc i8 %81 to i1
   br i1 %82, label %then30, label %else31
@@ -31607,7 +31608,7 @@ merge29:                                          ; preds = %else31, %dead32
   %84 = load i64, ptr %83, align 8
   %85 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %86 = load i64, ptr %85, align 8
-  %87 = call zeroext i1 @"$text.equals"(i64 %84, i64 %86, ptr @"$string.322")
+  %87 = call zeroext i1 @"$text.equals"(i64 %84, i64 %86, ptr @"$string.323")
   %88 = zext i1 %87 to i8
   %89 = trunc i8 %88 to i1
   br i1 %89, label %then34, label %else35
@@ -31627,7 +31628,7 @@ merge33:                                          ; preds = %else35, %dead36
   %91 = load i64, ptr %90, align 8
   %92 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %93 = load i64, ptr %92, align 8
-  %94 = call zeroext i1 @"$text.equals"(i64 %91, i64 %93, ptr @"$string.323")
+  %94 = call zeroext i1 @"$text.equals"(i64 %91, i64 %93, ptr @"$string.324")
   %95 = zext i1 %94 to i8
   %96 = trunc i8 %95 to i1
   br i1 %96, label %then38, label %else39
@@ -31647,7 +31648,7 @@ merge37:                                          ; preds = %else39, %dead40
   %98 = load i64, ptr %97, align 8
   %99 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 1
   %100 = load i64, ptr %99, align 8
-  %101 = call zeroext i1 @"$text.equals"(i64 %98, i64 %100, ptr @"$string.324")
+  %101 = call zeroext i1 @"$text.equals"(i64 %98, i64 %100, ptr @"$string.325")
   %102 = zext i1 %101 to i8
   %103 = trunc i8 %102 to i1
   br i1 %103, label %then42, label %else43
@@ -31667,7 +31668,7 @@ merge41:                                          ; preds = %else43, %dead44
   %105 = load i64, ptr %104, align 8
   %106 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 1
   %107 = load i64, ptr %106, align 8
-  %108 = call zeroext i1 @"$text.equals"(i64 %105, i64 %107, ptr @"$string.325")
+  %108 = call zeroext i1 @"$text.equals"(i64 %105, i64 %107, ptr @"$string.326")
   %109 = zext i1 %108 to i8
   %110 = trunc i8 %109 to i1
   br i1 %110, label %then46, label %else47
@@ -31687,7 +31688,7 @@ merge45:                                          ; preds = %else47, %dead48
   %112 = load i64, ptr %111, align 8
   %113 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %114 = load i64, ptr %113, align 8
-  %115 = call zeroext i1 @"$text.equals"(i64 %112, i64 %114, ptr @"$string.326")
+  %115 = call zeroext i1 @"$text.equals"(i64 %112, i64 %114, ptr @"$string.327")
   %116 = zext i1 %115 to i8
   %117 = trunc i8 %116 to i1
   br i1 %117, label %then50, label %else51
@@ -31707,7 +31708,7 @@ merge49:                                          ; preds = %else51, %dead52
   %119 = load i64, ptr %118, align 8
   %120 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %121 = load i64, ptr %120, align 8
-  %122 = call zeroext i1 @"$text.equals"(i64 %119, i64 %121, ptr @"$string.327")
+  %122 = call zeroext i1 @"$text.equals"(i64 %119, i64 %121, ptr @"$string.328")
   %123 = zext i1 %122 to i8
   %124 = trunc i8 %123 to i1
   br i1 %124, label %then54, label %else55
@@ -31727,7 +31728,7 @@ merge53:                                          ; preds = %else55, %dead56
   %126 = load i64, ptr %125, align 8
   %127 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %128 = load i64, ptr %127, align 8
-  %129 = call zeroext i1 @"$text.equals"(i64 %126, i64 %128, ptr @"$string.328")
+  %129 = call zeroext i1 @"$text.equals"(i64 %126, i64 %128, ptr @"$string.329")
   %130 = zext i1 %129 to i8
   %131 = trunc i8 %130 to i1
   br i1 %131, label %then58, label %else59
@@ -31766,7 +31767,7 @@ entry:
   %4 = getelementptr %120, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %4, align 8
   %6 = load ptr, ptr %entry1, align 8
-  %7 = call ptr @"$Document.find"(ptr %5, ptr %6, ptr @"$string.330")
+  %7 = call ptr @"$Document.find"(ptr %5, ptr %6, ptr @"$string.331")
   store ptr %7, ptr %node, align 8
   %8 = load ptr, ptr %node, align 8
   %9 = icmp eq ptr %8, null
@@ -31806,7 +31807,7 @@ then3:                                            ; preds = %then
   %33 = getelementptr %121, ptr %32, i32 0, i32 3
   %34 = getelementptr [512 x i8], ptr %33, i32 0, i32 0
   %35 = getelementptr i8, ptr %34, i64 0
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 512, ptr @"$string.331")
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 512, ptr @"$string.332")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -31856,7 +31857,7 @@ then10:                                           ; preds = %then6
   %61 = load ptr, ptr %node, align 8
   %62 = getelementptr %94, ptr %61, i32 0, i32 2
   %63 = load i32, ptr %62, align 4
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %60, i64 512, ptr @"$string.332", i32 %63, i32 8)
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %60, i64 512, ptr @"$string.333", i32 %63, i32 8)
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -31959,7 +31960,7 @@ then22:                                           ; preds = %then15
   %122 = load ptr, ptr %view, align 8
   %123 = getelementptr %123, ptr %122, i32 0, i32 2
   %124 = load i32, ptr %123, align 4
-  %125 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %121, i64 512, ptr @"$string.333", i32 %124)
+  %125 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %121, i64 512, ptr @"$string.334", i32 %124)
   br label %merge21
 
 else23:                                           ; preds = %then15
@@ -32032,7 +32033,7 @@ entry:
   %4 = getelementptr %120, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %4, align 8
   %6 = load ptr, ptr %entry1, align 8
-  %7 = call ptr @"$Document.find"(ptr %5, ptr %6, ptr @"$string.334")
+  %7 = call ptr @"$Document.find"(ptr %5, ptr %6, ptr @"$string.335")
   store ptr %7, ptr %node, align 8
   %8 = load ptr, ptr %node, align 8
   %9 = icmp eq ptr %8, null
@@ -32081,7 +32082,7 @@ then4:                                            ; preds = %then
   %39 = getelementptr %121, ptr %38, i32 0, i32 3
   %40 = getelementptr [512 x i8], ptr %39, i32 0, i32 0
   %41 = getelementptr i8, ptr %40, i64 0
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 512, ptr @"$string.335")
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 512, ptr @"$string.336")
   br label %merge3
 
 else5:                                            ; preds = %then
@@ -32145,7 +32146,7 @@ then12:                                           ; preds = %then7
   %76 = getelementptr %121, ptr %75, i32 0, i32 3
   %77 = getelementptr [512 x i8], ptr %76, i32 0, i32 0
   %78 = getelementptr i8, ptr %77, i64 0
-  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %78, i64 512, ptr @"$string.336")
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %78, i64 512, ptr @"$string.337")
   br label %merge11
 
 else13:                                           ; preds = %then7
@@ -32277,7 +32278,7 @@ then2:                                            ; preds = %then
   %31 = getelementptr i8, ptr %30, i64 0
   %32 = load i64, ptr %first, align 8
   %33 = load i64, ptr %last, align 8
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 512, ptr @"$string.337", i64 %32, i64 %33)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 512, ptr @"$string.338", i64 %32, i64 %33)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -32330,7 +32331,7 @@ then9:                                            ; preds = %then5
   %62 = load ptr, ptr %self, align 8
   %63 = getelementptr %120, ptr %62, i32 0, i32 9
   %64 = load i64, ptr %63, align 8
-  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 512, ptr @"$string.338", i64 %60, i64 %61, i64 %64)
+  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 512, ptr @"$string.339", i64 %60, i64 %61, i64 %64)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -32403,7 +32404,7 @@ then17:                                           ; preds = %then13
   %111 = getelementptr [128 x i8], ptr %shape, i32 0, i32 0
   %112 = getelementptr i8, ptr %111, i64 0
   %113 = load i64, ptr %expected, align 8
-  %114 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 512, ptr @"$string.343", i64 %102, i64 %103, i64 %106, ptr %110, ptr %112, i64 %113)
+  %114 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 512, ptr @"$string.344", i64 %102, i64 %103, i64 %106, ptr %110, ptr %112, i64 %113)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -32466,7 +32467,7 @@ then25:                                           ; preds = %then21
   %152 = getelementptr %123, ptr %151, i32 0, i32 1
   %153 = load i32, ptr %152, align 4
   %154 = call ptr @"$dtypes.name"(i32 %153)
-  %155 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %145, i64 512, ptr @"$string.344", i64 %150, ptr %154)
+  %155 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %145, i64 512, ptr @"$string.345", i64 %150, ptr %154)
   br label %merge24
 
 else26:                                           ; preds = %then21
@@ -32546,7 +32547,7 @@ entry:
   store i64 %2, ptr %capacity, align 8
   %3 = load ptr, ptr %target, align 8
   %4 = load i64, ptr %capacity, align 8
-  %5 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 %4, ptr @"$string.339")
+  %5 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 %4, ptr @"$string.340")
   %6 = sext i32 %5 to i64
   store i64 %6, ptr %used, align 8
   %7 = load ptr, ptr %self, align 8
@@ -32565,7 +32566,7 @@ forcond:                                          ; preds = %merge2, %entry
   br i1 %15, label %forbody, label %merge
 
 forbody:                                          ; preds = %forcond
-  store ptr @"$string.340", ptr %separator, align 8
+  store ptr @"$string.341", ptr %separator, align 8
   %16 = load i32, ptr %i, align 4
   %17 = icmp eq i32 %16, 0
   %18 = zext i1 %17 to i8
@@ -32573,7 +32574,7 @@ forbody:                                          ; preds = %forcond
   br i1 %19, label %then, label %else
 
 then:                                             ; preds = %forbody
-  store ptr @"$string.71", ptr %separator, align 8
+  store ptr @"$string.72", ptr %separator, align 8
   br label %merge1
 
 else:                                             ; preds = %forbody
@@ -32603,7 +32604,7 @@ then3:                                            ; preds = %merge1
   %37 = sext i32 %36 to i64
   %38 = getelementptr i64, ptr %35, i64 %37
   %39 = load i64, ptr %38, align 8
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 %31, ptr @"$string.341", ptr %32, i64 %39)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 %31, ptr @"$string.342", ptr %32, i64 %39)
   %41 = sext i32 %40 to i64
   %42 = add i64 %25, %41
   store i64 %42, ptr %used, align 8
@@ -32632,7 +32633,7 @@ then6:                                            ; preds = %merge
   %52 = load i64, ptr %capacity, align 8
   %53 = load i64, ptr %used, align 8
   %54 = sub i64 %52, %53
-  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %51, i64 %54, ptr @"$string.342")
+  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %51, i64 %54, ptr @"$string.343")
   br label %merge5
 
 else7:                                            ; preds = %merge
@@ -32653,7 +32654,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.313"
+  ret ptr @"$string.314"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -32669,7 +32670,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.314"
+  ret ptr @"$string.315"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -32685,7 +32686,7 @@ merge1:                                           ; preds = %else3, %dead4
   br i1 %12, label %then6, label %else7
 
 then6:                                            ; preds = %merge1
-  ret ptr @"$string.315"
+  ret ptr @"$string.316"
 
 dead8:                                            ; No predecessors!
   br label %merge5
@@ -32701,7 +32702,7 @@ merge5:                                           ; preds = %else7, %dead8
   br i1 %16, label %then10, label %else11
 
 then10:                                           ; preds = %merge5
-  ret ptr @"$string.316"
+  ret ptr @"$string.317"
 
 dead12:                                           ; No predecessors!
   br label %merge9
@@ -32717,7 +32718,7 @@ merge9:                                           ; preds = %else11, %dead12
   br i1 %20, label %then14, label %else15
 
 then14:                                           ; preds = %merge9
-  ret ptr @"$string.317"
+  ret ptr @"$string.318"
 
 dead16:                                           ; No predecessors!
   br label %merge13
@@ -32733,7 +32734,7 @@ merge13:                                          ; preds = %else15, %dead16
   br i1 %24, label %then18, label %else19
 
 then18:                                           ; preds = %merge13
-  ret ptr @"$string.318"
+  ret ptr @"$string.319"
 
 dead20:                                           ; No predecessors!
   br label %merge17
@@ -32749,7 +32750,7 @@ merge17:                                          ; preds = %else19, %dead20
   br i1 %28, label %then22, label %else23
 
 then22:                                           ; preds = %merge17
-  ret ptr @"$string.319"
+  ret ptr @"$string.320"
 
 dead24:                                           ; No predecessors!
   br label %merge21
@@ -32765,7 +32766,7 @@ merge21:                                          ; preds = %else23, %dead24
   br i1 %32, label %then26, label %else27
 
 then26:                                           ; preds = %merge21
-  ret ptr @"$string.320"
+  ret ptr @"$string.321"
 
 dead28:                                           ; No predecessors!
   br label %merge25
@@ -32781,7 +32782,7 @@ merge25:                                          ; preds = %else27, %dead28
   br i1 %36, label %then30, label %else31
 
 then30:                                           ; preds = %merge25
-  ret ptr @"$string.321"
+  ret ptr @"$string.322"
 
 dead32:                                           ; No predecessors!
   br label %merge29
@@ -32797,7 +32798,7 @@ merge29:                                          ; preds = %else31, %dead32
   br i1 %40, label %then34, label %else35
 
 then34:                                           ; preds = %merge29
-  ret ptr @"$string.322"
+  ret ptr @"$string.323"
 
 dead36:                                           ; No predecessors!
   br label %merge33
@@ -32813,7 +32814,7 @@ merge33:                                          ; preds = %else35, %dead36
   br i1 %44, label %then38, label %else39
 
 then38:                                           ; preds = %merge33
-  ret ptr @"$string.323"
+  ret ptr @"$string.324"
 
 dead40:                                           ; No predecessors!
   br label %merge37
@@ -32829,7 +32830,7 @@ merge37:                                          ; preds = %else39, %dead40
   br i1 %48, label %then42, label %else43
 
 then42:                                           ; preds = %merge37
-  ret ptr @"$string.324"
+  ret ptr @"$string.325"
 
 dead44:                                           ; No predecessors!
   br label %merge41
@@ -32845,7 +32846,7 @@ merge41:                                          ; preds = %else43, %dead44
   br i1 %52, label %then46, label %else47
 
 then46:                                           ; preds = %merge41
-  ret ptr @"$string.325"
+  ret ptr @"$string.326"
 
 dead48:                                           ; No predecessors!
   br label %merge45
@@ -32861,7 +32862,7 @@ merge45:                                          ; preds = %else47, %dead48
   br i1 %56, label %then50, label %else51
 
 then50:                                           ; preds = %merge45
-  ret ptr @"$string.326"
+  ret ptr @"$string.327"
 
 dead52:                                           ; No predecessors!
   br label %merge49
@@ -32877,7 +32878,7 @@ merge49:                                          ; preds = %else51, %dead52
   br i1 %60, label %then54, label %else55
 
 then54:                                           ; preds = %merge49
-  ret ptr @"$string.327"
+  ret ptr @"$string.328"
 
 dead56:                                           ; No predecessors!
   br label %merge53
@@ -32893,7 +32894,7 @@ merge53:                                          ; preds = %else55, %dead56
   br i1 %64, label %then58, label %else59
 
 then58:                                           ; preds = %merge53
-  ret ptr @"$string.328"
+  ret ptr @"$string.329"
 
 dead60:                                           ; No predecessors!
   br label %merge57
@@ -32902,13 +32903,13 @@ else59:                                           ; preds = %merge53
   br label %merge57
 
 merge57:                                          ; preds = %else59, %dead60
-  ret ptr @"$string.123"
+  ret ptr @"$string.124"
 
 dead61:                                           ; No predecessors!
   ret ptr undef
 }
 
-define internal zeroext i1 @"$Vector.push.345"(ptr %0, ptr byval(%123) %1) {
+define internal zeroext i1 @"$Vector.push.346"(ptr %0, ptr byval(%123) %1) {
 entry:
   %value = alloca %123, align 8
   %self = alloca ptr, align 8
@@ -32919,7 +32920,7 @@ entry:
   %4 = getelementptr %17, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.346"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.347"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -32955,7 +32956,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.346"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.347"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -33106,7 +33107,7 @@ merge:                                            ; preds = %else, %then
   %27 = getelementptr %120, ptr %26, i32 0, i32 8
   %28 = load i64, ptr %27, align 8
   store i64 %28, ptr %covered, align 8
-  store ptr @"$string.71", ptr %previous, align 8
+  store ptr @"$string.72", ptr %previous, align 8
   %29 = load ptr, ptr %self, align 8
   %30 = getelementptr %120, ptr %29, i32 0, i32 7
   %31 = load i64, ptr %30, align 8
@@ -33132,7 +33133,7 @@ forbody:                                          ; preds = %forcond
   %44 = getelementptr %120, ptr %43, i32 0, i32 2
   %45 = load ptr, ptr %44, align 8
   %46 = load i64, ptr %i, align 8
-  %47 = call ptr @"$Vector.at.347"(ptr %45, i64 %46)
+  %47 = call ptr @"$Vector.at.348"(ptr %45, i64 %46)
   store ptr %47, ptr %view, align 8
   %48 = load ptr, ptr %view, align 8
   %49 = getelementptr %123, ptr %48, i32 0, i32 6
@@ -33185,7 +33186,7 @@ then6:                                            ; preds = %then3
   %89 = load i64, ptr %88, align 8
   %90 = add i64 %86, %89
   %91 = load ptr, ptr %previous, align 8
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 512, ptr @"$string.348", i64 %79, i64 %90, ptr %91)
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 512, ptr @"$string.349", i64 %79, i64 %90, ptr %91)
   br label %merge5
 
 else7:                                            ; preds = %then3
@@ -33238,7 +33239,7 @@ then13:                                           ; preds = %then9
   %120 = load i64, ptr %119, align 8
   %121 = load i64, ptr %covered, align 8
   %122 = sub i64 %120, %121
-  %123 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %117, i64 512, ptr @"$string.349", i64 %122)
+  %123 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %117, i64 512, ptr @"$string.350", i64 %122)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -33288,7 +33289,7 @@ then17:                                           ; preds = %merge1
   %146 = load ptr, ptr %self, align 8
   %147 = getelementptr %120, ptr %146, i32 0, i32 4
   %148 = load ptr, ptr %147, align 8
-  %149 = call ptr @"$Problems.next"(ptr %145, i32 2, ptr %148, ptr @"$string.71")
+  %149 = call ptr @"$Problems.next"(ptr %145, i32 2, ptr %148, ptr @"$string.72")
   store ptr %149, ptr %problem19, align 8
   %150 = load ptr, ptr %problem19, align 8
   %151 = icmp ne ptr %150, null
@@ -33307,7 +33308,7 @@ then21:                                           ; preds = %then17
   %161 = load i64, ptr %160, align 8
   %162 = load i64, ptr %covered, align 8
   %163 = sub i64 %161, %162
-  %164 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %157, i64 512, ptr @"$string.350", i64 %163)
+  %164 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %157, i64 512, ptr @"$string.351", i64 %163)
   br label %merge20
 
 else22:                                           ; preds = %then17
@@ -33417,7 +33418,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$Vector.at.347"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.348"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %45, align 8
   %index = alloca i64, align 8
@@ -33431,7 +33432,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.48", i32 70, ptr @"$string.15")
+  call void @"$check.fail"(ptr @"$string.49", i32 70, ptr @"$string.15")
   %7 = load %45, ptr %2, align 1
   br label %merge
 
@@ -33514,7 +33515,7 @@ forbody:                                          ; preds = %forcond
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %15, ptr %24, i32 0, i32 4
   %26 = load i64, ptr %i, align 8
-  %27 = call ptr @"$Vector.at.347"(ptr %25, i64 %26)
+  %27 = call ptr @"$Vector.at.348"(ptr %25, i64 %26)
   store ptr %27, ptr %view, align 8
   %28 = load ptr, ptr %self, align 8
   %29 = load ptr, ptr %view, align 8
@@ -33553,7 +33554,7 @@ then6:                                            ; preds = %then3
   %54 = load ptr, ptr %self, align 8
   %55 = load ptr, ptr %other, align 8
   %56 = call ptr @"$Checkpoint.file_of"(ptr %54, ptr %55)
-  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %53, i64 512, ptr @"$string.351", ptr %56)
+  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %53, i64 512, ptr @"$string.352", ptr %56)
   br label %merge5
 
 else7:                                            ; preds = %then3
@@ -33645,7 +33646,7 @@ merge:                                            ; preds = %else, %dead
   %19 = load ptr, ptr %index, align 8
   %20 = load i32, ptr %19, align 4
   %21 = sext i32 %20 to i64
-  %22 = call ptr @"$Vector.at.347"(ptr %18, i64 %21)
+  %22 = call ptr @"$Vector.at.348"(ptr %18, i64 %21)
   ret ptr %22
 
 dead1:                                            ; No predecessors!
@@ -33664,7 +33665,7 @@ entry:
   %5 = getelementptr %123, ptr %4, i32 0, i32 7
   %6 = load i32, ptr %5, align 4
   %7 = sext i32 %6 to i64
-  %8 = call ptr @"$Vector.at.288"(ptr %3, i64 %7)
+  %8 = call ptr @"$Vector.at.289"(ptr %3, i64 %7)
   %9 = getelementptr %118, ptr %8, i32 0, i32 0
   %10 = load ptr, ptr %9, align 8
   ret ptr %10
@@ -33731,7 +33732,7 @@ forbody:                                          ; preds = %forcond
   %27 = load ptr, ptr %self, align 8
   %28 = getelementptr %15, ptr %27, i32 0, i32 4
   %29 = load i64, ptr %i, align 8
-  %30 = call ptr @"$Vector.at.347"(ptr %28, i64 %29)
+  %30 = call ptr @"$Vector.at.348"(ptr %28, i64 %29)
   store ptr %30, ptr %view, align 8
   %31 = load ptr, ptr %view, align 8
   %32 = getelementptr %123, ptr %31, i32 0, i32 8
@@ -33761,7 +33762,7 @@ then5:                                            ; preds = %then
   %49 = getelementptr %121, ptr %48, i32 0, i32 3
   %50 = getelementptr [512 x i8], ptr %49, i32 0, i32 0
   %51 = getelementptr i8, ptr %50, i64 0
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %51, i64 512, ptr @"$string.354")
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %51, i64 512, ptr @"$string.355")
   br label %merge4
 
 else6:                                            ; preds = %then
@@ -33816,7 +33817,7 @@ entry:
   %18 = getelementptr %15, ptr %17, i32 0, i32 2
   %19 = load i32, ptr %shard_index, align 4
   %20 = sext i32 %19 to i64
-  %21 = call ptr @"$Vector.at.288"(ptr %18, i64 %20)
+  %21 = call ptr @"$Vector.at.289"(ptr %18, i64 %20)
   store ptr %21, ptr %shard, align 8
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %15, ptr %22, i32 0, i32 5
@@ -33858,7 +33859,7 @@ then3:                                            ; preds = %then
   %49 = getelementptr %15, ptr %48, i32 0, i32 6
   %50 = getelementptr [256 x i8], ptr %name, i32 0, i32 0
   %51 = getelementptr i8, ptr %50, i64 0
-  %52 = call ptr @"$Problems.next"(ptr %49, i32 2, ptr @"$string.80", ptr %51)
+  %52 = call ptr @"$Problems.next"(ptr %49, i32 2, ptr @"$string.81", ptr %51)
   store ptr %52, ptr %problem, align 8
   %53 = load ptr, ptr %problem, align 8
   %54 = icmp ne ptr %53, null
@@ -33874,7 +33875,7 @@ then6:                                            ; preds = %then3
   %61 = load ptr, ptr %shard, align 8
   %62 = getelementptr %118, ptr %61, i32 0, i32 0
   %63 = load ptr, ptr %62, align 8
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %60, i64 512, ptr @"$string.352", ptr %63)
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %60, i64 512, ptr @"$string.353", ptr %63)
   br label %merge5
 
 else7:                                            ; preds = %then3
@@ -33902,7 +33903,7 @@ merge:                                            ; preds = %else, %dead
   %68 = load ptr, ptr %index, align 8
   %69 = load i32, ptr %68, align 4
   %70 = sext i32 %69 to i64
-  %71 = call ptr @"$Vector.at.347"(ptr %67, i64 %70)
+  %71 = call ptr @"$Vector.at.348"(ptr %67, i64 %70)
   store ptr %71, ptr %view, align 8
   %72 = load ptr, ptr %view, align 8
   %73 = getelementptr %123, ptr %72, i32 0, i32 8
@@ -33921,7 +33922,7 @@ then9:                                            ; preds = %merge
   %82 = getelementptr %15, ptr %81, i32 0, i32 6
   %83 = getelementptr [256 x i8], ptr %name, i32 0, i32 0
   %84 = getelementptr i8, ptr %83, i64 0
-  %85 = call ptr @"$Problems.next"(ptr %82, i32 2, ptr @"$string.80", ptr %84)
+  %85 = call ptr @"$Problems.next"(ptr %82, i32 2, ptr @"$string.81", ptr %84)
   store ptr %85, ptr %problem11, align 8
   %86 = load ptr, ptr %problem11, align 8
   %87 = icmp ne ptr %86, null
@@ -33940,7 +33941,7 @@ then13:                                           ; preds = %then9
   %97 = load ptr, ptr %self, align 8
   %98 = load ptr, ptr %view, align 8
   %99 = call ptr @"$Checkpoint.file_of"(ptr %97, ptr %98)
-  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %93, i64 512, ptr @"$string.353", ptr %96, ptr %99)
+  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %93, i64 512, ptr @"$string.354", ptr %96, ptr %99)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -33965,7 +33966,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = call { i64, i64 } @"$text.slice"(ptr @"$string.81")
+  %5 = call { i64, i64 } @"$text.slice"(ptr @"$string.82")
   store { i64, i64 } %5, ptr %3, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %3, i64 16, i1 false)
   %6 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 0
@@ -34045,7 +34046,7 @@ forbody:                                          ; preds = %forcond
   %25 = load ptr, ptr %24, align 8
   %26 = getelementptr %12, ptr %25, i32 0, i32 0
   %27 = load i64, ptr %i, align 8
-  %28 = call ptr @"$Vector.at.287"(ptr %26, i64 %27)
+  %28 = call ptr @"$Vector.at.288"(ptr %26, i64 %27)
   store ptr %28, ptr %module, align 8
   %29 = load ptr, ptr %module, align 8
   %30 = getelementptr %115, ptr %29, i32 0, i32 8
@@ -34094,7 +34095,7 @@ forbody4:                                         ; preds = %forcond3
   %52 = load ptr, ptr %51, align 8
   %53 = getelementptr %15, ptr %52, i32 0, i32 4
   %54 = load i64, ptr %i2, align 8
-  %55 = call ptr @"$Vector.at.347"(ptr %53, i64 %54)
+  %55 = call ptr @"$Vector.at.348"(ptr %53, i64 %54)
   call void @"$Validator.account"(ptr %49, ptr %55)
   %56 = load %45, ptr %1, align 1
   %57 = add i64 %43, 1
@@ -34126,7 +34127,7 @@ then:                                             ; preds = %entry
   %10 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %11 = getelementptr i8, ptr %10, i64 0
   %12 = load ptr, ptr %module, align 8
-  %13 = call ptr @"$join"(ptr %11, ptr %12, ptr @"$string.361")
+  %13 = call ptr @"$join"(ptr %11, ptr %12, ptr @"$string.362")
   %14 = load ptr, ptr %module, align 8
   %15 = getelementptr %115, ptr %14, i32 0, i32 4
   %16 = load i32, ptr %15, align 4
@@ -34148,7 +34149,7 @@ then1:                                            ; preds = %else
   %26 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %27 = getelementptr i8, ptr %26, i64 0
   %28 = load ptr, ptr %module, align 8
-  %29 = call ptr @"$join"(ptr %27, ptr %28, ptr @"$string.362")
+  %29 = call ptr @"$join"(ptr %27, ptr %28, ptr @"$string.363")
   %30 = load ptr, ptr %module, align 8
   %31 = getelementptr %115, ptr %30, i32 0, i32 4
   %32 = load i32, ptr %31, align 4
@@ -34276,7 +34277,7 @@ then4:                                            ; preds = %then1
   %32 = getelementptr %121, ptr %31, i32 0, i32 3
   %33 = getelementptr [512 x i8], ptr %32, i32 0, i32 0
   %34 = getelementptr i8, ptr %33, i64 0
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 512, ptr @"$string.356")
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 512, ptr @"$string.357")
   br label %merge3
 
 else5:                                            ; preds = %then1
@@ -34316,7 +34317,7 @@ then:                                             ; preds = %entry
   %11 = getelementptr %116, ptr %10, i32 0, i32 2
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr %15, ptr %12, i32 0, i32 2
-  %14 = call ptr @"$Vector.at.288"(ptr %13, i64 0)
+  %14 = call ptr @"$Vector.at.289"(ptr %13, i64 0)
   %15 = getelementptr %118, ptr %14, i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   ret ptr %16
@@ -34328,7 +34329,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  ret ptr @"$string.80"
+  ret ptr @"$string.81"
 
 dead1:                                            ; No predecessors!
   ret ptr undef
@@ -34469,7 +34470,7 @@ then11:                                           ; preds = %then8
   %82 = load i64, ptr %rows, align 8
   %83 = getelementptr [128 x i8], ptr %shape, i32 0, i32 0
   %84 = getelementptr i8, ptr %83, i64 0
-  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 512, ptr @"$string.357", i64 %82, ptr %84)
+  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 512, ptr @"$string.358", i64 %82, ptr %84)
   br label %merge10
 
 else12:                                           ; preds = %then8
@@ -34508,7 +34509,7 @@ then15:                                           ; preds = %else9
   %108 = load i64, ptr %columns, align 8
   %109 = getelementptr [128 x i8], ptr %shape, i32 0, i32 0
   %110 = getelementptr i8, ptr %109, i64 0
-  %111 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 512, ptr @"$string.358", i64 %107, i64 %108, ptr %110)
+  %111 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 512, ptr @"$string.359", i64 %107, i64 %108, ptr %110)
   br label %merge14
 
 else16:                                           ; preds = %else9
@@ -34587,7 +34588,7 @@ then2:                                            ; preds = %merge
   %36 = getelementptr %123, ptr %35, i32 0, i32 1
   %37 = load i32, ptr %36, align 4
   %38 = call ptr @"$dtypes.name"(i32 %37)
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 512, ptr @"$string.359", ptr %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 512, ptr @"$string.360", ptr %38)
   br label %merge1
 
 else3:                                            ; preds = %merge
@@ -34613,7 +34614,7 @@ entry:
   %5 = getelementptr %115, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   %7 = load ptr, ptr %suffix, align 8
-  %8 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 160, ptr @"$string.360", ptr %6, ptr %7)
+  %8 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 160, ptr @"$string.361", ptr %6, ptr %7)
   %9 = load ptr, ptr %target, align 8
   ret ptr %9
 
@@ -34635,7 +34636,7 @@ entry:
   %4 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %5 = getelementptr i8, ptr %4, i64 0
   %6 = load ptr, ptr %module, align 8
-  %7 = call ptr @"$join"(ptr %5, ptr %6, ptr @"$string.361")
+  %7 = call ptr @"$join"(ptr %5, ptr %6, ptr @"$string.362")
   %8 = call ptr @"$Validator.take"(ptr %3, ptr %7)
   store ptr %8, ptr %view, align 8
   %9 = load ptr, ptr %view, align 8
@@ -34732,7 +34733,7 @@ then6:                                            ; preds = %merge
   %62 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %63 = getelementptr i8, ptr %62, i64 0
   %64 = load ptr, ptr %module, align 8
-  %65 = call ptr @"$join"(ptr %63, ptr %64, ptr @"$string.367")
+  %65 = call ptr @"$join"(ptr %63, ptr %64, ptr @"$string.368")
   %66 = load ptr, ptr %module, align 8
   %67 = getelementptr %115, ptr %66, i32 0, i32 4
   %68 = load i32, ptr %67, align 4
@@ -34755,7 +34756,7 @@ then9:                                            ; preds = %merge5
   %76 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %77 = getelementptr i8, ptr %76, i64 0
   %78 = load ptr, ptr %module, align 8
-  %79 = call ptr @"$join"(ptr %77, ptr %78, ptr @"$string.368")
+  %79 = call ptr @"$join"(ptr %77, ptr %78, ptr @"$string.369")
   %80 = load ptr, ptr %module, align 8
   %81 = getelementptr %115, ptr %80, i32 0, i32 4
   %82 = load i32, ptr %81, align 4
@@ -34830,7 +34831,7 @@ then2:                                            ; preds = %then
   %35 = getelementptr %121, ptr %34, i32 0, i32 3
   %36 = getelementptr [512 x i8], ptr %35, i32 0, i32 0
   %37 = getelementptr i8, ptr %36, i64 0
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 512, ptr @"$string.363")
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 512, ptr @"$string.364")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -34882,7 +34883,7 @@ then10:                                           ; preds = %then5
   %62 = load ptr, ptr %module, align 8
   %63 = getelementptr %115, ptr %62, i32 0, i32 0
   %64 = load ptr, ptr %63, align 8
-  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %61, i64 512, ptr @"$string.364", ptr %64)
+  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %61, i64 512, ptr @"$string.365", ptr %64)
   br label %merge9
 
 else11:                                           ; preds = %then5
@@ -34938,7 +34939,7 @@ then19:                                           ; preds = %then14
   %93 = load ptr, ptr %module, align 8
   %94 = getelementptr %115, ptr %93, i32 0, i32 0
   %95 = load ptr, ptr %94, align 8
-  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %88, i64 512, ptr @"$string.365", ptr %92, ptr %95)
+  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %88, i64 512, ptr @"$string.366", ptr %92, ptr %95)
   br label %merge18
 
 else20:                                           ; preds = %then14
@@ -35043,7 +35044,7 @@ then4:                                            ; preds = %then1
   %58 = load ptr, ptr %known, align 8
   %59 = load i32, ptr %58, align 4
   %60 = call ptr @"$dtypes.name"(i32 %59)
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 512, ptr @"$string.366", ptr %54, i32 %57, ptr %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 512, ptr @"$string.367", ptr %54, i32 %57, ptr %60)
   br label %merge3
 
 else5:                                            ; preds = %then1
@@ -35113,7 +35114,7 @@ then5:                                            ; preds = %else3
   %31 = getelementptr %121, ptr %30, i32 0, i32 3
   %32 = getelementptr [512 x i8], ptr %31, i32 0, i32 0
   %33 = getelementptr i8, ptr %32, i64 0
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 512, ptr @"$string.371")
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 512, ptr @"$string.372")
   br label %merge4
 
 else6:                                            ; preds = %else3
@@ -35231,7 +35232,7 @@ and.rhs:                                          ; preds = %merge
   %20 = load ptr, ptr %view, align 8
   %21 = getelementptr %123, ptr %20, i32 0, i32 0
   %22 = load ptr, ptr %21, align 8
-  %23 = call i32 @strcmp(ptr %22, ptr @"$string.370")
+  %23 = call i32 @strcmp(ptr %22, ptr @"$string.371")
   %24 = icmp eq i32 %23, 0
   %25 = zext i1 %24 to i8
   %26 = trunc i8 %25 to i1
@@ -35258,7 +35259,7 @@ entry:
   %1 = load ptr, ptr %name, align 8
   %2 = load i32, ptr %size, align 4
   %3 = sext i32 %2 to i64
-  %4 = call i32 @strncmp(ptr %1, ptr @"$string.369", i64 %3)
+  %4 = call i32 @strncmp(ptr %1, ptr @"$string.370", i64 %3)
   %5 = icmp ne i32 %4, 0
   %6 = zext i1 %5 to i8
   %7 = trunc i8 %6 to i1
@@ -35365,7 +35366,7 @@ entry:
   %8 = load i64, ptr %7, align 8
   %9 = getelementptr { i64, i64 }, ptr %1, i32 0, i32 1
   %10 = load i64, ptr %9, align 8
-  %11 = call zeroext i1 @"$text.ends_with"(i64 %8, i64 %10, ptr @"$string.372")
+  %11 = call zeroext i1 @"$text.ends_with"(i64 %8, i64 %10, ptr @"$string.373")
   %12 = zext i1 %11 to i8
   %13 = icmp eq i8 %12, 0
   %14 = zext i1 %13 to i8
@@ -35490,7 +35491,7 @@ forbody:                                          ; preds = %forcond
   %16 = load ptr, ptr %15, align 8
   %17 = getelementptr %12, ptr %16, i32 0, i32 0
   %18 = load i64, ptr %i, align 8
-  %19 = call ptr @"$Vector.at.287"(ptr %17, i64 %18)
+  %19 = call ptr @"$Vector.at.288"(ptr %17, i64 %18)
   store ptr %19, ptr %module, align 8
   %20 = load ptr, ptr %module, align 8
   %21 = getelementptr %115, ptr %20, i32 0, i32 7
@@ -35505,7 +35506,7 @@ then:                                             ; preds = %and.lhs.true
   %27 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %28 = getelementptr i8, ptr %27, i64 0
   %29 = load ptr, ptr %module, align 8
-  %30 = call ptr @"$join"(ptr %28, ptr %29, ptr @"$string.367")
+  %30 = call ptr @"$join"(ptr %28, ptr %29, ptr @"$string.368")
   %31 = call ptr @"$Checkpoint.find"(ptr %26, ptr %30)
   store ptr %31, ptr %view, align 8
   %32 = load ptr, ptr %view, align 8
@@ -35592,7 +35593,7 @@ then1:                                            ; preds = %else
   %23 = load ptr, ptr %22, align 8
   %24 = load ptr, ptr %view, align 8
   %25 = call i64 @"$TensorView.num_elements"(ptr %24)
-  %26 = call i64 @"$anon (./terra/weights_validate.t:212).373"(ptr %23, i64 %25, ptr %is_finite)
+  %26 = call i64 @"$anon (./terra/weights_validate.t:212).374"(ptr %23, i64 %25, ptr %is_finite)
   store i64 %26, ptr %index, align 8
   br label %merge
 
@@ -35617,13 +35618,13 @@ else5:                                            ; preds = %merge
   br label %merge3
 
 merge3:                                           ; preds = %else5, %dead
-  store ptr @"$string.374", ptr %wanted, align 8
+  store ptr @"$string.375", ptr %wanted, align 8
   %32 = load i8, ptr %is_finite, align 1
   %33 = trunc i8 %32 to i1
   br i1 %33, label %else8, label %then7
 
 then7:                                            ; preds = %merge3
-  store ptr @"$string.375", ptr %wanted, align 8
+  store ptr @"$string.376", ptr %wanted, align 8
   br label %merge6
 
 else8:                                            ; preds = %merge3
@@ -35660,7 +35661,7 @@ then10:                                           ; preds = %merge6
   %57 = load i64, ptr %index, align 8
   %58 = call double @"$value_at"(ptr %56, i64 %57)
   %59 = load ptr, ptr %wanted, align 8
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 512, ptr @"$string.376", i64 %55, double %58, ptr %59)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 512, ptr @"$string.377", i64 %55, double %58, ptr %59)
   br label %merge9
 
 else11:                                           ; preds = %merge6
@@ -35763,7 +35764,7 @@ dead6:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal i64 @"$anon (./terra/weights_validate.t:212).373"(ptr %0, i64 %1, ptr %2) {
+define internal i64 @"$anon (./terra/weights_validate.t:212).374"(ptr %0, i64 %1, ptr %2) {
 entry:
   %i = alloca i64, align 8
   %words = alloca ptr, align 8
@@ -35927,7 +35928,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %81, ptr %2, i32 0, i32 0
-  call void @"$Vector.init.377"(ptr %3)
+  call void @"$Vector.init.378"(ptr %3)
   %4 = load %45, ptr %1, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %81, ptr %5, i32 0, i32 1
@@ -35935,7 +35936,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.377"(ptr %0) {
+define internal void @"$Vector.init.378"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -35976,7 +35977,7 @@ entry:
   %17 = load ptr, ptr %source, align 8
   %18 = getelementptr %3, ptr %17, i32 0, i32 1
   %19 = load ptr, ptr %18, align 8
-  call void @"$JsonWriter.string_field"(ptr %16, ptr @"$string.383", ptr %19)
+  call void @"$JsonWriter.string_field"(ptr %16, ptr @"$string.384", ptr %19)
   %20 = load %45, ptr %12, align 1
   %21 = load ptr, ptr %out, align 8
   %22 = load ptr, ptr %source, align 8
@@ -35984,7 +35985,7 @@ entry:
   %24 = getelementptr %5, ptr %23, i32 0, i32 0
   %25 = getelementptr [64 x i8], ptr %24, i32 0, i32 0
   %26 = getelementptr i8, ptr %25, i64 0
-  call void @"$JsonWriter.string_field"(ptr %21, ptr @"$string.384", ptr %26)
+  call void @"$JsonWriter.string_field"(ptr %21, ptr @"$string.385", ptr %26)
   %27 = load %45, ptr %11, align 1
   %28 = load ptr, ptr %out, align 8
   %29 = load ptr, ptr %source, align 8
@@ -35992,31 +35993,31 @@ entry:
   %31 = getelementptr %5, ptr %30, i32 0, i32 2
   %32 = load i32, ptr %31, align 4
   %33 = sext i32 %32 to i64
-  call void @"$JsonWriter.integer_field"(ptr %28, ptr @"$string.386", i64 %33)
+  call void @"$JsonWriter.integer_field"(ptr %28, ptr @"$string.387", i64 %33)
   %34 = load %45, ptr %10, align 1
   %35 = load ptr, ptr %out, align 8
   %36 = load ptr, ptr %source, align 8
   %37 = getelementptr %3, ptr %36, i32 0, i32 9
   %38 = load i64, ptr %37, align 8
-  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.387", i64 %38)
+  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.388", i64 %38)
   %39 = load %45, ptr %9, align 1
   %40 = load ptr, ptr %out, align 8
   %41 = load ptr, ptr %source, align 8
   %42 = getelementptr %3, ptr %41, i32 0, i32 10
   %43 = load i64, ptr %42, align 8
-  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.388", i64 %43)
+  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.389", i64 %43)
   %44 = load %45, ptr %8, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %source, align 8
   %47 = getelementptr %3, ptr %46, i32 0, i32 11
   %48 = load i64, ptr %47, align 8
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.389", i64 %48)
+  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.390", i64 %48)
   %49 = load %45, ptr %7, align 1
   %50 = load ptr, ptr %out, align 8
   %51 = load ptr, ptr %source, align 8
   %52 = getelementptr %3, ptr %51, i32 0, i32 12
   %53 = load i64, ptr %52, align 8
-  call void @"$JsonWriter.integer_field"(ptr %50, ptr @"$string.390", i64 %53)
+  call void @"$JsonWriter.integer_field"(ptr %50, ptr @"$string.391", i64 %53)
   %54 = load %45, ptr %6, align 1
   %55 = load ptr, ptr %out, align 8
   %56 = load ptr, ptr %source, align 8
@@ -36106,7 +36107,7 @@ entry:
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %81, ptr %2, i32 0, i32 0
   %4 = load i8, ptr %value, align 1
-  %5 = call zeroext i1 @"$Vector.push.378"(ptr %3, i8 zeroext %4)
+  %5 = call zeroext i1 @"$Vector.push.379"(ptr %3, i8 zeroext %4)
   %6 = zext i1 %5 to i8
   %7 = trunc i8 %6 to i1
   br i1 %7, label %else, label %then
@@ -36124,7 +36125,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.378"(ptr %0, i8 zeroext %1) {
+define internal zeroext i1 @"$Vector.push.379"(ptr %0, i8 zeroext %1) {
 entry:
   %value = alloca i8, align 1
   %self = alloca ptr, align 8
@@ -36135,7 +36136,7 @@ entry:
   %4 = getelementptr %82, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.379"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.380"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -36172,7 +36173,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.379"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.380"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -36430,7 +36431,7 @@ whilebody:                                        ; preds = %condition
 then:                                             ; preds = %whilebody
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %80, ptr %35, i32 0, i32 0
-  call void @"$StringBuilder.append_string"(ptr %36, ptr @"$string.381")
+  call void @"$StringBuilder.append_string"(ptr %36, ptr @"$string.382")
   %37 = load %45, ptr %8, align 1
   store i32 1, ptr %length, align 4
   br label %merge1
@@ -36563,7 +36564,7 @@ entry:
   %13 = getelementptr %83, ptr %value, i32 0, i32 1
   %14 = load i64, ptr %13, align 8
   %15 = add i64 %12, %14
-  %16 = call zeroext i1 @"$Vector.resize.380"(ptr %11, i64 %15)
+  %16 = call zeroext i1 @"$Vector.resize.381"(ptr %11, i64 %15)
   %17 = zext i1 %16 to i8
   %18 = trunc i8 %17 to i1
   br i1 %18, label %else, label %then
@@ -36610,7 +36611,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal zeroext i1 @"$Vector.resize.380"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.resize.381"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -36618,7 +36619,7 @@ entry:
   store i64 %1, ptr %size, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load i64, ptr %size, align 8
-  %4 = call zeroext i1 @"$Vector.reserve.379"(ptr %2, i64 %3)
+  %4 = call zeroext i1 @"$Vector.reserve.380"(ptr %2, i64 %3)
   %5 = zext i1 %4 to i8
   %6 = trunc i8 %5 to i1
   br i1 %6, label %else, label %then
@@ -36677,7 +36678,7 @@ else:                                             ; preds = %or.lhs.false
   %18 = getelementptr i8, ptr %17, i64 0
   %19 = load i8, ptr %byte, align 1
   %20 = zext i8 %19 to i32
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 8, ptr @"$string.382", i32 %20)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 8, ptr @"$string.383", i32 %20)
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %80, ptr %22, i32 0, i32 0
   %24 = getelementptr [8 x i8], ptr %escaped, i32 0, i32 0
@@ -36749,7 +36750,7 @@ entry:
   %3 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %4 = getelementptr i8, ptr %3, i64 0
   %5 = load i64, ptr %value, align 8
-  %6 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 32, ptr @"$string.385", i64 %5)
+  %6 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 32, ptr @"$string.386", i64 %5)
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %9 = getelementptr i8, ptr %8, i64 0
@@ -36775,7 +36776,7 @@ entry:
   store ptr %0, ptr %out, align 8
   store ptr %1, ptr %source, align 8
   %10 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %10, ptr @"$string.391")
+  call void @"$JsonWriter.key"(ptr %10, ptr @"$string.392")
   %11 = load %45, ptr %9, align 1
   %12 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %12)
@@ -36802,7 +36803,7 @@ forbody:                                          ; preds = %forcond
   %26 = getelementptr %3, ptr %25, i32 0, i32 7
   %27 = getelementptr %15, ptr %26, i32 0, i32 2
   %28 = load i64, ptr %i, align 8
-  %29 = call ptr @"$Vector.at.288"(ptr %27, i64 %28)
+  %29 = call ptr @"$Vector.at.289"(ptr %27, i64 %28)
   store ptr %29, ptr %shard, align 8
   %30 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_object"(ptr %30)
@@ -36811,21 +36812,21 @@ forbody:                                          ; preds = %forcond
   %33 = load ptr, ptr %shard, align 8
   %34 = getelementptr %118, ptr %33, i32 0, i32 0
   %35 = load ptr, ptr %34, align 8
-  call void @"$JsonWriter.string_field"(ptr %32, ptr @"$string.392", ptr %35)
+  call void @"$JsonWriter.string_field"(ptr %32, ptr @"$string.393", ptr %35)
   %36 = load %45, ptr %6, align 1
   %37 = load ptr, ptr %out, align 8
   %38 = load ptr, ptr %shard, align 8
   %39 = getelementptr %118, ptr %38, i32 0, i32 1
   %40 = getelementptr %90, ptr %39, i32 0, i32 1
   %41 = load i64, ptr %40, align 8
-  call void @"$JsonWriter.integer_field"(ptr %37, ptr @"$string.393", i64 %41)
+  call void @"$JsonWriter.integer_field"(ptr %37, ptr @"$string.394", i64 %41)
   %42 = load %45, ptr %5, align 1
   %43 = load ptr, ptr %out, align 8
   %44 = load ptr, ptr %shard, align 8
   %45 = getelementptr %118, ptr %44, i32 0, i32 2
   %46 = load i32, ptr %45, align 4
   %47 = sext i32 %46 to i64
-  call void @"$JsonWriter.integer_field"(ptr %43, ptr @"$string.394", i64 %47)
+  call void @"$JsonWriter.integer_field"(ptr %43, ptr @"$string.395", i64 %47)
   %48 = load %45, ptr %4, align 1
   %49 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %49)
@@ -36907,7 +36908,7 @@ entry:
   store ptr %0, ptr %out, align 8
   store ptr %1, ptr %source, align 8
   %7 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %7, ptr @"$string.395")
+  call void @"$JsonWriter.key"(ptr %7, ptr @"$string.396")
   %8 = load %45, ptr %6, align 1
   %9 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %9)
@@ -36934,7 +36935,7 @@ forbody:                                          ; preds = %forcond
   %23 = getelementptr %3, ptr %22, i32 0, i32 7
   %24 = getelementptr %15, ptr %23, i32 0, i32 4
   %25 = load i64, ptr %i, align 8
-  %26 = call ptr @"$Vector.at.347"(ptr %24, i64 %25)
+  %26 = call ptr @"$Vector.at.348"(ptr %24, i64 %25)
   store ptr %26, ptr %view, align 8
   %27 = load ptr, ptr %out, align 8
   %28 = load ptr, ptr %view, align 8
@@ -36979,7 +36980,7 @@ forbody4:                                         ; preds = %forcond3
   %52 = getelementptr %3, ptr %51, i32 0, i32 5
   %53 = getelementptr %12, ptr %52, i32 0, i32 0
   %54 = load i64, ptr %i2, align 8
-  %55 = call ptr @"$Vector.at.287"(ptr %53, i64 %54)
+  %55 = call ptr @"$Vector.at.288"(ptr %53, i64 %54)
   %56 = load ptr, ptr %source, align 8
   %57 = getelementptr %3, ptr %56, i32 0, i32 3
   %58 = getelementptr %5, ptr %57, i32 0, i32 15
@@ -37031,17 +37032,17 @@ entry:
   %18 = load ptr, ptr %view, align 8
   %19 = getelementptr %123, ptr %18, i32 0, i32 0
   %20 = load ptr, ptr %19, align 8
-  call void @"$JsonWriter.string_field"(ptr %17, ptr @"$string.396", ptr %20)
+  call void @"$JsonWriter.string_field"(ptr %17, ptr @"$string.397", ptr %20)
   %21 = load %45, ptr %13, align 1
   %22 = load ptr, ptr %out, align 8
   %23 = load ptr, ptr %view, align 8
   %24 = getelementptr %123, ptr %23, i32 0, i32 1
   %25 = load i32, ptr %24, align 4
   %26 = call ptr @"$dtypes.name"(i32 %25)
-  call void @"$JsonWriter.string_field"(ptr %22, ptr @"$string.175", ptr %26)
+  call void @"$JsonWriter.string_field"(ptr %22, ptr @"$string.176", ptr %26)
   %27 = load %45, ptr %12, align 1
   %28 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %28, ptr @"$string.330")
+  call void @"$JsonWriter.key"(ptr %28, ptr @"$string.331")
   %29 = load %45, ptr %11, align 1
   %30 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %30)
@@ -37084,24 +37085,24 @@ merge:                                            ; preds = %forcond
   %54 = load ptr, ptr %view, align 8
   %55 = getelementptr %123, ptr %54, i32 0, i32 5
   %56 = load i64, ptr %55, align 8
-  call void @"$JsonWriter.integer_field"(ptr %53, ptr @"$string.393", i64 %56)
+  call void @"$JsonWriter.integer_field"(ptr %53, ptr @"$string.394", i64 %56)
   %57 = load %45, ptr %7, align 1
   %58 = load ptr, ptr %out, align 8
   %59 = load ptr, ptr %file, align 8
-  call void @"$JsonWriter.string_field"(ptr %58, ptr @"$string.392", ptr %59)
+  call void @"$JsonWriter.string_field"(ptr %58, ptr @"$string.393", ptr %59)
   %60 = load %45, ptr %6, align 1
   %61 = load ptr, ptr %out, align 8
   %62 = load ptr, ptr %view, align 8
   %63 = getelementptr %123, ptr %62, i32 0, i32 6
   %64 = load i64, ptr %63, align 8
-  call void @"$JsonWriter.integer_field"(ptr %61, ptr @"$string.397", i64 %64)
+  call void @"$JsonWriter.integer_field"(ptr %61, ptr @"$string.398", i64 %64)
   %65 = load %45, ptr %5, align 1
   %66 = load ptr, ptr %out, align 8
   %67 = load ptr, ptr %view, align 8
   %68 = getelementptr %123, ptr %67, i32 0, i32 10
   %69 = load i8, ptr %68, align 1
   %70 = icmp ne i8 %69, 0
-  call void @"$JsonWriter.boolean_field"(ptr %66, ptr @"$string.398", i1 zeroext %70)
+  call void @"$JsonWriter.boolean_field"(ptr %66, ptr @"$string.399", i1 zeroext %70)
   %71 = load %45, ptr %4, align 1
   %72 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %72)
@@ -37152,14 +37153,14 @@ entry:
 then:                                             ; preds = %entry
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %80, ptr %10, i32 0, i32 0
-  call void @"$StringBuilder.append_string"(ptr %11, ptr @"$string.114")
+  call void @"$StringBuilder.append_string"(ptr %11, ptr @"$string.115")
   %12 = load %45, ptr %3, align 1
   br label %merge
 
 else:                                             ; preds = %entry
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %80, ptr %13, i32 0, i32 0
-  call void @"$StringBuilder.append_string"(ptr %14, ptr @"$string.115")
+  call void @"$StringBuilder.append_string"(ptr %14, ptr @"$string.116")
   %15 = load %45, ptr %2, align 1
   br label %merge
 
@@ -37192,7 +37193,7 @@ then:                                             ; preds = %entry
   %14 = load ptr, ptr %out, align 8
   %15 = load ptr, ptr %module, align 8
   %16 = load i32, ptr %plain_dtype, align 4
-  call void @"$write_expected"(ptr %14, ptr %15, ptr @"$string.361", i32 %16, i32 1, i64 1)
+  call void @"$write_expected"(ptr %14, ptr %15, ptr @"$string.362", i32 %16, i32 1, i64 1)
   %17 = load %45, ptr %7, align 1
   br label %merge
 
@@ -37208,7 +37209,7 @@ else:                                             ; preds = %entry
 then1:                                            ; preds = %else
   %24 = load ptr, ptr %out, align 8
   %25 = load ptr, ptr %module, align 8
-  call void @"$write_expected"(ptr %24, ptr %25, ptr @"$string.362", i32 0, i32 1, i64 1)
+  call void @"$write_expected"(ptr %24, ptr %25, ptr @"$string.363", i32 0, i32 1, i64 1)
   %26 = load %45, ptr %6, align 1
   br label %merge
 
@@ -37222,7 +37223,7 @@ else2:                                            ; preds = %else
   %33 = getelementptr %115, ptr %32, i32 0, i32 5
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  call void @"$write_expected"(ptr %27, ptr %28, ptr @"$string.361", i32 %31, i32 2, i64 %35)
+  call void @"$write_expected"(ptr %27, ptr %28, ptr @"$string.362", i32 %31, i32 2, i64 %35)
   %36 = load %45, ptr %5, align 1
   br label %merge
 
@@ -37236,7 +37237,7 @@ merge:                                            ; preds = %else2, %then1, %the
 then4:                                            ; preds = %merge
   %41 = load ptr, ptr %out, align 8
   %42 = load ptr, ptr %module, align 8
-  call void @"$write_expected"(ptr %41, ptr %42, ptr @"$string.367", i32 0, i32 2, i64 1)
+  call void @"$write_expected"(ptr %41, ptr %42, ptr @"$string.368", i32 0, i32 2, i64 1)
   %43 = load %45, ptr %4, align 1
   br label %merge3
 
@@ -37254,7 +37255,7 @@ then7:                                            ; preds = %merge3
   %48 = load ptr, ptr %out, align 8
   %49 = load ptr, ptr %module, align 8
   %50 = load i32, ptr %plain_dtype, align 4
-  call void @"$write_expected"(ptr %48, ptr %49, ptr @"$string.368", i32 %50, i32 1, i64 1)
+  call void @"$write_expected"(ptr %48, ptr %49, ptr @"$string.369", i32 %50, i32 1, i64 1)
   %51 = load %45, ptr %3, align 1
   br label %merge6
 
@@ -37289,7 +37290,7 @@ entry:
   %11 = getelementptr %115, ptr %10, i32 0, i32 0
   %12 = load ptr, ptr %11, align 8
   %13 = load ptr, ptr %suffix, align 8
-  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %9, i64 160, ptr @"$string.360", ptr %12, ptr %13)
+  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %9, i64 160, ptr @"$string.361", ptr %12, ptr %13)
   %15 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
   %17 = getelementptr %123, ptr %view, i32 0, i32 0
@@ -37330,7 +37331,7 @@ entry:
   %46 = getelementptr %123, ptr %view, i32 0, i32 10
   store i8 %45, ptr %46, align 1
   %47 = load ptr, ptr %out, align 8
-  call void @"$write_tensor"(ptr %47, ptr %view, ptr @"$string.71")
+  call void @"$write_tensor"(ptr %47, ptr %view, ptr @"$string.72")
   %48 = load %45, ptr %6, align 1
   ret void
 }
@@ -37358,10 +37359,10 @@ entry:
   %14 = getelementptr %15, ptr %13, i32 0, i32 6
   %15 = getelementptr %20, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %15, align 8
-  call void @"$JsonWriter.integer_field"(ptr %11, ptr @"$string.399", i64 %16)
+  call void @"$JsonWriter.integer_field"(ptr %11, ptr @"$string.400", i64 %16)
   %17 = load %45, ptr %10, align 1
   %18 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %18, ptr @"$string.400")
+  call void @"$JsonWriter.key"(ptr %18, ptr @"$string.401")
   %19 = load %45, ptr %9, align 1
   %20 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %20)
@@ -37390,7 +37391,7 @@ forbody:                                          ; preds = %forcond
   %36 = getelementptr %15, ptr %35, i32 0, i32 6
   %37 = getelementptr %20, ptr %36, i32 0, i32 0
   %38 = load i64, ptr %i, align 8
-  %39 = call ptr @"$Vector.at.401"(ptr %37, i64 %38)
+  %39 = call ptr @"$Vector.at.402"(ptr %37, i64 %38)
   store ptr %39, ptr %problem, align 8
   %40 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_object"(ptr %40)
@@ -37400,21 +37401,21 @@ forbody:                                          ; preds = %forcond
   %44 = getelementptr %121, ptr %43, i32 0, i32 1
   %45 = getelementptr [256 x i8], ptr %44, i32 0, i32 0
   %46 = getelementptr i8, ptr %45, i64 0
-  call void @"$JsonWriter.string_field"(ptr %42, ptr @"$string.392", ptr %46)
+  call void @"$JsonWriter.string_field"(ptr %42, ptr @"$string.393", ptr %46)
   %47 = load %45, ptr %6, align 1
   %48 = load ptr, ptr %out, align 8
   %49 = load ptr, ptr %problem, align 8
   %50 = getelementptr %121, ptr %49, i32 0, i32 2
   %51 = getelementptr [256 x i8], ptr %50, i32 0, i32 0
   %52 = getelementptr i8, ptr %51, i64 0
-  call void @"$JsonWriter.string_field"(ptr %48, ptr @"$string.402", ptr %52)
+  call void @"$JsonWriter.string_field"(ptr %48, ptr @"$string.403", ptr %52)
   %53 = load %45, ptr %5, align 1
   %54 = load ptr, ptr %out, align 8
   %55 = load ptr, ptr %problem, align 8
   %56 = getelementptr %121, ptr %55, i32 0, i32 3
   %57 = getelementptr [512 x i8], ptr %56, i32 0, i32 0
   %58 = getelementptr i8, ptr %57, i64 0
-  call void @"$JsonWriter.string_field"(ptr %54, ptr @"$string.403", ptr %58)
+  call void @"$JsonWriter.string_field"(ptr %54, ptr @"$string.404", ptr %58)
   %59 = load %45, ptr %4, align 1
   %60 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %60)
@@ -37430,7 +37431,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal ptr @"$Vector.at.401"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.402"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %45, align 8
   %index = alloca i64, align 8
@@ -37444,7 +37445,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.48", i32 70, ptr @"$string.15")
+  call void @"$check.fail"(ptr @"$string.49", i32 70, ptr @"$string.15")
   %7 = load %45, ptr %2, align 1
   br label %merge
 
@@ -37526,7 +37527,7 @@ then3:                                            ; preds = %then
   %29 = getelementptr %41, ptr %28, i32 0, i32 0
   %30 = getelementptr [1024 x i8], ptr %29, i32 0, i32 0
   %31 = getelementptr i8, ptr %30, i64 0
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.405")
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.406")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -37575,12 +37576,12 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %81, ptr %2, i32 0, i32 0
-  call void @"$Vector.free.404"(ptr %3)
+  call void @"$Vector.free.405"(ptr %3)
   %4 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.404"(ptr %0) {
+define internal void @"$Vector.free.405"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -37592,7 +37593,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.377"(ptr %7)
+  call void @"$Vector.init.378"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
@@ -37653,7 +37654,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %12, ptr %3, i32 0, i32 0
-  call void @"$Vector.free.406"(ptr %4)
+  call void @"$Vector.free.407"(ptr %4)
   %5 = load %45, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %12, ptr %6, i32 0, i32 1
@@ -37662,7 +37663,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.406"(ptr %0) {
+define internal void @"$Vector.free.407"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -37674,7 +37675,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.70"(ptr %7)
+  call void @"$Vector.init.71"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
@@ -37729,7 +37730,7 @@ forbody:                                          ; preds = %forcond
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %7, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %i, align 8
-  %17 = call ptr @"$Vector.at.253"(ptr %15, i64 %16)
+  %17 = call ptr @"$Vector.at.254"(ptr %15, i64 %16)
   call void @"$Regex.free"(ptr %17)
   %18 = load %45, ptr %3, align 1
   %19 = add i64 %8, 1
@@ -37739,16 +37740,16 @@ forbody:                                          ; preds = %forcond
 merge:                                            ; preds = %forcond
   %20 = load ptr, ptr %self, align 8
   %21 = getelementptr %7, ptr %20, i32 0, i32 1
-  call void @"$Vector.free.407"(ptr %21)
+  call void @"$Vector.free.408"(ptr %21)
   %22 = load %45, ptr %2, align 1
   %23 = load ptr, ptr %self, align 8
   %24 = getelementptr %7, ptr %23, i32 0, i32 0
-  call void @"$Map.free.408"(ptr %24)
+  call void @"$Map.free.409"(ptr %24)
   %25 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.407"(ptr %0) {
+define internal void @"$Vector.free.408"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -37760,12 +37761,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.69"(ptr %7)
+  call void @"$Vector.init.70"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Map.free.408"(ptr %0) {
+define internal void @"$Map.free.409"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -37773,7 +37774,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %8, ptr %3, i32 0, i32 0
-  call void @"$Vector.free.409"(ptr %4)
+  call void @"$Vector.free.410"(ptr %4)
   %5 = load %45, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %8, ptr %6, i32 0, i32 1
@@ -37782,7 +37783,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.409"(ptr %0) {
+define internal void @"$Vector.free.410"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -37794,7 +37795,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.68"(ptr %7)
+  call void @"$Vector.init.69"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
@@ -37834,7 +37835,7 @@ then3:                                            ; preds = %then
   %16 = getelementptr %41, ptr %15, i32 0, i32 0
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.67")
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.68")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -37920,7 +37921,7 @@ then2:                                            ; preds = %then
   %12 = getelementptr %41, ptr %11, i32 0, i32 0
   %13 = getelementptr [1024 x i8], ptr %12, i32 0, i32 0
   %14 = getelementptr i8, ptr %13, i64 0
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.410")
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.411")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -37962,7 +37963,7 @@ then9:                                            ; preds = %then5
   %32 = load ptr, ptr %given, align 8
   %33 = getelementptr %23, ptr %32, i32 0, i32 0
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.411", i32 %34, i32 104)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.412", i32 %34, i32 104)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -38143,7 +38144,7 @@ then5:                                            ; preds = %then2
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load ptr, ptr %directory, align 8
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.412", ptr %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.413", ptr %26)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -38182,7 +38183,7 @@ else10:                                           ; preds = %merge1
 merge8:                                           ; preds = %else10, %then9
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %20, ptr %39, i32 0, i32 0
-  %41 = call ptr @"$Vector.at.401"(ptr %40, i64 0)
+  %41 = call ptr @"$Vector.at.402"(ptr %40, i64 0)
   %42 = getelementptr %121, ptr %41, i32 0, i32 0
   %43 = load i32, ptr %42, align 4
   ret i32 %43
@@ -38207,7 +38208,7 @@ entry:
   %4 = load ptr, ptr %target, align 8
   %5 = load i64, ptr %capacity, align 8
   %6 = load ptr, ptr %directory, align 8
-  %7 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 %5, ptr @"$string.413", ptr %6)
+  %7 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 %5, ptr @"$string.414", ptr %6)
   %8 = sext i32 %7 to i64
   store i64 %8, ptr %used, align 8
   %9 = load ptr, ptr %self, align 8
@@ -38229,7 +38230,7 @@ then:                                             ; preds = %entry
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %20, ptr %22, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 %21, ptr @"$string.414", i64 %24)
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 %21, ptr @"$string.415", i64 %24)
   %26 = sext i32 %25 to i64
   %27 = add i64 %15, %26
   store i64 %27, ptr %used, align 8
@@ -38239,7 +38240,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %then
-  store ptr @"$string.415", ptr %separator, align 8
+  store ptr @"$string.416", ptr %separator, align 8
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %20, ptr %28, i32 0, i32 0
   %30 = getelementptr %21, ptr %29, i32 0, i32 1
@@ -38267,14 +38268,14 @@ then3:                                            ; preds = %forbody
   %42 = load ptr, ptr %self, align 8
   %43 = getelementptr %20, ptr %42, i32 0, i32 0
   %44 = load i64, ptr %i, align 8
-  %45 = call ptr @"$Vector.at.401"(ptr %43, i64 %44)
+  %45 = call ptr @"$Vector.at.402"(ptr %43, i64 %44)
   %46 = load ptr, ptr %target, align 8
   %47 = load i64, ptr %capacity, align 8
   %48 = load i64, ptr %used, align 8
   %49 = load ptr, ptr %separator, align 8
   %50 = call i64 @"$Problem.append_to"(ptr %45, ptr %46, i64 %47, i64 %48, ptr %49)
   store i64 %50, ptr %used, align 8
-  store ptr @"$string.417", ptr %separator, align 8
+  store ptr @"$string.418", ptr %separator, align 8
   br label %merge2
 
 else4:                                            ; preds = %forbody
@@ -38320,7 +38321,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  store ptr @"$string.415", ptr %colon, align 8
+  store ptr @"$string.416", ptr %colon, align 8
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %121, ptr %11, i32 0, i32 2
   %13 = getelementptr [256 x i8], ptr %12, i32 0, i32 0
@@ -38333,7 +38334,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %19, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  store ptr @"$string.71", ptr %colon, align 8
+  store ptr @"$string.72", ptr %colon, align 8
   br label %merge1
 
 else3:                                            ; preds = %merge
@@ -38361,7 +38362,7 @@ merge1:                                           ; preds = %else3, %then2
   %38 = getelementptr %121, ptr %37, i32 0, i32 3
   %39 = getelementptr [512 x i8], ptr %38, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %26, ptr @"$string.416", ptr %27, ptr %31, ptr %35, ptr %36, ptr %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %26, ptr @"$string.417", ptr %27, ptr %31, ptr %35, ptr %36, ptr %40)
   %42 = sext i32 %41 to i64
   %43 = add i64 %20, %42
   ret i64 %43
@@ -38494,14 +38495,14 @@ entry:
   br i1 %7, label %then, label %else
 
 then:                                             ; preds = %entry
-  store ptr @"$string.418", ptr %chosen, align 8
+  store ptr @"$string.419", ptr %chosen, align 8
   %8 = call zeroext i1 @"$has_driver"()
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %then2, label %else3
 
 then2:                                            ; preds = %then
-  store ptr @"$string.421", ptr %chosen, align 8
+  store ptr @"$string.422", ptr %chosen, align 8
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -38515,7 +38516,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %merge1
   %11 = load ptr, ptr %chosen, align 8
-  %12 = call i32 @strcmp(ptr %11, ptr @"$string.418")
+  %12 = call i32 @strcmp(ptr %11, ptr @"$string.419")
   %13 = icmp eq i32 %12, 0
   %14 = zext i1 %13 to i8
   %15 = trunc i8 %14 to i1
@@ -38523,7 +38524,7 @@ merge:                                            ; preds = %else, %merge1
 
 then5:                                            ; preds = %merge
   %16 = load ptr, ptr %kind, align 8
-  %17 = call ptr @strcpy(ptr %16, ptr @"$string.418")
+  %17 = call ptr @strcpy(ptr %16, ptr @"$string.419")
   ret i32 0
 
 dead:                                             ; No predecessors!
@@ -38534,7 +38535,7 @@ else6:                                            ; preds = %merge
 
 merge4:                                           ; preds = %else6, %dead
   %18 = load ptr, ptr %chosen, align 8
-  %19 = call i32 @strcmp(ptr %18, ptr @"$string.421")
+  %19 = call i32 @strcmp(ptr %18, ptr @"$string.422")
   %20 = icmp eq i32 %19, 0
   %21 = zext i1 %20 to i8
   %22 = trunc i8 %21 to i1
@@ -38542,7 +38543,7 @@ merge4:                                           ; preds = %else6, %dead
 
 then8:                                            ; preds = %merge4
   %23 = load ptr, ptr %kind, align 8
-  %24 = call ptr @strcpy(ptr %23, ptr @"$string.421")
+  %24 = call ptr @strcpy(ptr %23, ptr @"$string.422")
   ret i32 0
 
 dead10:                                           ; No predecessors!
@@ -38566,7 +38567,7 @@ then12:                                           ; preds = %merge7
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
   %33 = getelementptr i8, ptr %32, i64 0
   %34 = load ptr, ptr %wanted, align 8
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.422", ptr %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.423", ptr %34)
   br label %merge11
 
 else13:                                           ; preds = %merge7
@@ -38591,7 +38592,7 @@ entry:
 
 or.rhs:                                           ; preds = %or.lhs.false
   %5 = load ptr, ptr %wanted, align 8
-  %6 = call i32 @strcmp(ptr %5, ptr @"$string.66")
+  %6 = call i32 @strcmp(ptr %5, ptr @"$string.67")
   %7 = icmp eq i32 %6, 0
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
@@ -38619,7 +38620,7 @@ dead:                                             ; No predecessors!
 
 define internal zeroext i1 @"$has_driver"() {
 entry:
-  %0 = call zeroext i1 @"$files.exists"(ptr @"$string.419")
+  %0 = call zeroext i1 @"$files.exists"(ptr @"$string.420")
   %1 = zext i1 %0 to i8
   %2 = trunc i8 %1 to i1
   br i1 %2, label %then, label %else
@@ -38634,7 +38635,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %3 = call zeroext i1 @"$files.exists"(ptr @"$string.420")
+  %3 = call zeroext i1 @"$files.exists"(ptr @"$string.421")
   %4 = zext i1 %3 to i8
   %5 = trunc i8 %4 to i1
   br i1 %5, label %then2, label %else3
@@ -38748,7 +38749,7 @@ merge:                                            ; preds = %else, %merge1
   %46 = getelementptr %1, ptr %45, i32 0, i32 2
   %47 = getelementptr [16 x i8], ptr %46, i32 0, i32 0
   %48 = getelementptr i8, ptr %47, i64 0
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 4096, ptr @"$string.424", ptr %44, ptr %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 4096, ptr @"$string.425", ptr %44, ptr %48)
   store i32 %49, ptr %written, align 4
   %50 = load i32, ptr %written, align 4
   %51 = icmp sge i32 %50, 4096
@@ -38770,7 +38771,7 @@ then8:                                            ; preds = %then5
   %60 = getelementptr %41, ptr %59, i32 0, i32 0
   %61 = getelementptr [1024 x i8], ptr %60, i32 0, i32 0
   %62 = getelementptr i8, ptr %61, i64 0
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 1024, ptr @"$string.425", i32 4064)
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 1024, ptr @"$string.426", i32 4064)
   br label %merge7
 
 else9:                                            ; preds = %then5
@@ -38799,7 +38800,7 @@ then12:                                           ; preds = %and.lhs.true
   %71 = getelementptr %1, ptr %70, i32 0, i32 2
   %72 = getelementptr [16 x i8], ptr %71, i32 0, i32 0
   %73 = getelementptr i8, ptr %72, i64 0
-  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 4096, ptr @"$string.426", ptr %73)
+  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 4096, ptr @"$string.427", ptr %73)
   br label %merge11
 
 else13:                                           ; preds = %and.lhs.true, %merge4
@@ -38867,7 +38868,7 @@ then3:                                            ; preds = %then
   %22 = getelementptr %41, ptr %21, i32 0, i32 0
   %23 = getelementptr [1024 x i8], ptr %22, i32 0, i32 0
   %24 = getelementptr i8, ptr %23, i64 0
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 1024, ptr @"$string.423")
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 1024, ptr @"$string.424")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -38895,7 +38896,7 @@ merge:                                            ; preds = %else, %dead
 
 then6:                                            ; preds = %merge
   %33 = load ptr, ptr %target, align 8
-  %34 = call ptr @strcpy(ptr %33, ptr @"$string.296")
+  %34 = call ptr @strcpy(ptr %33, ptr @"$string.297")
   ret i32 0
 
 dead8:                                            ; No predecessors!
@@ -38984,13 +38985,13 @@ entry:
   br i1 %16, label %then, label %else
 
 then:                                             ; preds = %entry
-  store ptr @"$string.71", ptr %hint, align 8
+  store ptr @"$string.72", ptr %hint, align 8
   %17 = load i8, ptr %was_automatic, align 1
   %18 = trunc i8 %17 to i1
   br i1 %18, label %and.lhs.true, label %else3
 
 then2:                                            ; preds = %and.lhs.true
-  store ptr @"$string.427", ptr %hint, align 8
+  store ptr @"$string.428", ptr %hint, align 8
   br label %merge1
 
 else3:                                            ; preds = %and.lhs.true, %then
@@ -39023,7 +39024,7 @@ then5:                                            ; preds = %merge1
   %35 = getelementptr [16 x i8], ptr %34, i32 0, i32 0
   %36 = getelementptr i8, ptr %35, i64 0
   %37 = call ptr @dlerror()
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.428", ptr %32, ptr %36, ptr %37)
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.429", ptr %32, ptr %36, ptr %37)
   br label %merge4
 
 else6:                                            ; preds = %merge1
@@ -39042,7 +39043,7 @@ merge:                                            ; preds = %else, %dead
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %1, ptr %39, i32 0, i32 0
   %41 = load ptr, ptr %40, align 8
-  %42 = call ptr @dlsym(ptr %41, ptr @"$string.429")
+  %42 = call ptr @dlsym(ptr %41, ptr @"$string.430")
   store ptr %42, ptr %symbol, align 8
   %43 = load ptr, ptr %symbol, align 8
   %44 = icmp eq ptr %43, null
@@ -39068,7 +39069,7 @@ then12:                                           ; preds = %then8
   %57 = getelementptr %1, ptr %56, i32 0, i32 3
   %58 = getelementptr [4096 x i8], ptr %57, i32 0, i32 0
   %59 = getelementptr i8, ptr %58, i64 0
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.430", ptr %59, ptr @"$string.429")
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.431", ptr %59, ptr @"$string.430")
   br label %merge11
 
 else13:                                           ; preds = %then8
@@ -39158,7 +39159,7 @@ then25:                                           ; preds = %then20
   %105 = getelementptr %1, ptr %104, i32 0, i32 3
   %106 = getelementptr [4096 x i8], ptr %105, i32 0, i32 0
   %107 = getelementptr i8, ptr %106, i64 0
-  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.431", ptr %107)
+  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.432", ptr %107)
   br label %merge24
 
 else26:                                           ; preds = %then20
@@ -39190,7 +39191,7 @@ entry:
   %2 = getelementptr %1, ptr %1, i32 0, i32 2
   %3 = getelementptr [16 x i8], ptr %2, i32 0, i32 0
   %4 = getelementptr i8, ptr %3, i64 0
-  %5 = call i32 @strcmp(ptr %4, ptr @"$string.418")
+  %5 = call i32 @strcmp(ptr %4, ptr @"$string.419")
   %6 = icmp eq i32 %5, 0
   %7 = zext i1 %6 to i8
   %8 = icmp ne i8 %7, 0
@@ -39706,7 +39707,7 @@ then10:                                           ; preds = %then7
   %47 = load ptr, ptr %model, align 8
   %48 = getelementptr %5, ptr %47, i32 0, i32 10
   %49 = load i32, ptr %48, align 4
-  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.446", i32 %46, i32 %49)
+  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.447", i32 %46, i32 %49)
   br label %merge9
 
 else11:                                           ; preds = %then7
@@ -40070,7 +40071,7 @@ then2:                                            ; preds = %then
   %24 = getelementptr %23, ptr %23, i32 0, i32 1
   %25 = load i32, ptr %24, align 4
   %26 = sext i32 %25 to i64
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.432", i64 %26, i64 1, i64 64)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.433", i64 %26, i64 1, i64 64)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -40121,7 +40122,7 @@ then10:                                           ; preds = %then5
   %50 = getelementptr %23, ptr %49, i32 0, i32 5
   %51 = load i32, ptr %50, align 4
   %52 = sext i32 %51 to i64
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.433", i64 %52, i64 1, i64 65536)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.434", i64 %52, i64 1, i64 65536)
   br label %merge9
 
 else11:                                           ; preds = %then5
@@ -40172,7 +40173,7 @@ then19:                                           ; preds = %then14
   %76 = getelementptr %23, ptr %75, i32 0, i32 6
   %77 = load i32, ptr %76, align 4
   %78 = sext i32 %77 to i64
-  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.434", i64 %78, i64 1, i64 67108864)
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.435", i64 %78, i64 1, i64 67108864)
   br label %merge18
 
 else20:                                           ; preds = %then14
@@ -40223,7 +40224,7 @@ then28:                                           ; preds = %then23
   %102 = getelementptr %23, ptr %101, i32 0, i32 7
   %103 = load i32, ptr %102, align 4
   %104 = sext i32 %103 to i64
-  %105 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.435", i64 %104, i64 1, i64 65536)
+  %105 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.436", i64 %104, i64 1, i64 65536)
   br label %merge27
 
 else29:                                           ; preds = %then23
@@ -40274,7 +40275,7 @@ then37:                                           ; preds = %then32
   %128 = getelementptr %23, ptr %127, i32 0, i32 8
   %129 = load i32, ptr %128, align 4
   %130 = sext i32 %129 to i64
-  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %126, i64 1024, ptr @"$string.436", i64 %130, i64 0, i64 1073741824)
+  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %126, i64 1024, ptr @"$string.437", i64 %130, i64 0, i64 1073741824)
   br label %merge36
 
 else38:                                           ; preds = %then32
@@ -40325,7 +40326,7 @@ then46:                                           ; preds = %then41
   %154 = getelementptr %23, ptr %153, i32 0, i32 9
   %155 = load i32, ptr %154, align 4
   %156 = sext i32 %155 to i64
-  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %152, i64 1024, ptr @"$string.437", i64 %156, i64 0, i64 2)
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %152, i64 1024, ptr @"$string.438", i64 %156, i64 0, i64 2)
   br label %merge45
 
 else47:                                           ; preds = %then41
@@ -40376,7 +40377,7 @@ then55:                                           ; preds = %then50
   %180 = getelementptr %23, ptr %179, i32 0, i32 10
   %181 = load i32, ptr %180, align 4
   %182 = sext i32 %181 to i64
-  %183 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %178, i64 1024, ptr @"$string.438", i64 %182, i64 0, i64 4096)
+  %183 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %178, i64 1024, ptr @"$string.439", i64 %182, i64 0, i64 4096)
   br label %merge54
 
 else56:                                           ; preds = %then50
@@ -40427,7 +40428,7 @@ then64:                                           ; preds = %then59
   %206 = getelementptr %23, ptr %205, i32 0, i32 11
   %207 = load i32, ptr %206, align 4
   %208 = sext i32 %207 to i64
-  %209 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %204, i64 1024, ptr @"$string.439", i64 %208, i64 1, i64 1048576)
+  %209 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %204, i64 1024, ptr @"$string.440", i64 %208, i64 1, i64 1048576)
   br label %merge63
 
 else65:                                           ; preds = %then59
@@ -40478,7 +40479,7 @@ then73:                                           ; preds = %then68
   %232 = getelementptr %23, ptr %231, i32 0, i32 12
   %233 = load i32, ptr %232, align 4
   %234 = sext i32 %233 to i64
-  %235 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %230, i64 1024, ptr @"$string.440", i64 %234, i64 0, i64 67108864)
+  %235 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %230, i64 1024, ptr @"$string.441", i64 %234, i64 0, i64 67108864)
   br label %merge72
 
 else74:                                           ; preds = %then68
@@ -40529,7 +40530,7 @@ then82:                                           ; preds = %then77
   %258 = getelementptr %23, ptr %257, i32 0, i32 13
   %259 = load i32, ptr %258, align 4
   %260 = sext i32 %259 to i64
-  %261 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %256, i64 1024, ptr @"$string.441", i64 %260, i64 1, i64 16777216)
+  %261 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %256, i64 1024, ptr @"$string.442", i64 %260, i64 1, i64 16777216)
   br label %merge81
 
 else83:                                           ; preds = %then77
@@ -40580,7 +40581,7 @@ then91:                                           ; preds = %then86
   %284 = getelementptr %23, ptr %283, i32 0, i32 14
   %285 = load i32, ptr %284, align 4
   %286 = sext i32 %285 to i64
-  %287 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %282, i64 1024, ptr @"$string.442", i64 %286, i64 0, i64 1)
+  %287 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %282, i64 1024, ptr @"$string.443", i64 %286, i64 0, i64 1)
   br label %merge90
 
 else92:                                           ; preds = %then86
@@ -40631,7 +40632,7 @@ then100:                                          ; preds = %then95
   %310 = getelementptr %23, ptr %309, i32 0, i32 15
   %311 = load i32, ptr %310, align 4
   %312 = sext i32 %311 to i64
-  %313 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %308, i64 1024, ptr @"$string.443", i64 %312, i64 -1, i64 2)
+  %313 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %308, i64 1024, ptr @"$string.444", i64 %312, i64 -1, i64 2)
   br label %merge99
 
 else101:                                          ; preds = %then95
@@ -40682,7 +40683,7 @@ then109:                                          ; preds = %then104
   %336 = getelementptr %23, ptr %335, i32 0, i32 16
   %337 = load i32, ptr %336, align 4
   %338 = sext i32 %337 to i64
-  %339 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %334, i64 1024, ptr @"$string.444", i64 %338, i64 0, i64 65536)
+  %339 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %334, i64 1024, ptr @"$string.445", i64 %338, i64 0, i64 65536)
   br label %merge108
 
 else110:                                          ; preds = %then104
@@ -40733,7 +40734,7 @@ then118:                                          ; preds = %then113
   %362 = load ptr, ptr %given, align 8
   %363 = getelementptr %23, ptr %362, i32 0, i32 17
   %364 = load i64, ptr %363, align 8
-  %365 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %361, i64 1024, ptr @"$string.445", i64 %364, i64 0, i64 1152921504606846976)
+  %365 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %361, i64 1024, ptr @"$string.446", i64 %364, i64 0, i64 1152921504606846976)
   br label %merge117
 
 else119:                                          ; preds = %then113
@@ -41100,7 +41101,7 @@ entry:
   %10 = load i32, ptr %9, align 4
   %11 = load i32, ptr %world_size, align 4
   %12 = load ptr, ptr %message, align 8
-  %13 = call i32 @"$check_split"(ptr @"$string.138", i32 %10, i32 %11, ptr %12)
+  %13 = call i32 @"$check_split"(ptr @"$string.139", i32 %10, i32 %11, ptr %12)
   store i32 %13, ptr %code, align 4
   %14 = load i32, ptr %code, align 4
   %15 = icmp ne i32 %14, 0
@@ -41124,7 +41125,7 @@ merge:                                            ; preds = %else, %dead
   %21 = load i32, ptr %20, align 4
   %22 = load i32, ptr %world_size, align 4
   %23 = load ptr, ptr %message, align 8
-  %24 = call i32 @"$check_split"(ptr @"$string.139", i32 %21, i32 %22, ptr %23)
+  %24 = call i32 @"$check_split"(ptr @"$string.140", i32 %21, i32 %22, ptr %23)
   store i32 %24, ptr %code1, align 4
   %25 = load i32, ptr %code1, align 4
   %26 = icmp ne i32 %25, 0
@@ -41155,7 +41156,7 @@ then7:                                            ; preds = %merge2
   %36 = load i32, ptr %35, align 4
   %37 = load i32, ptr %world_size, align 4
   %38 = load ptr, ptr %message, align 8
-  %39 = call i32 @"$check_split"(ptr @"$string.142", i32 %36, i32 %37, ptr %38)
+  %39 = call i32 @"$check_split"(ptr @"$string.143", i32 %36, i32 %37, ptr %38)
   store i32 %39, ptr %code9, align 4
   %40 = load i32, ptr %code9, align 4
   %41 = icmp ne i32 %40, 0
@@ -41200,7 +41201,7 @@ merge14:                                          ; preds = %else16, %dead17
   %50 = call i32 @"$ModelConfig.shared_width"(ptr %49)
   %51 = load i32, ptr %world_size, align 4
   %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$check_split"(ptr @"$string.448", i32 %50, i32 %51, ptr %52)
+  %53 = call i32 @"$check_split"(ptr @"$string.449", i32 %50, i32 %51, ptr %52)
   store i32 %53, ptr %code18, align 4
   %54 = load i32, ptr %code18, align 4
   %55 = icmp ne i32 %54, 0
@@ -41231,7 +41232,7 @@ then24:                                           ; preds = %merge19
   %65 = load i32, ptr %64, align 4
   %66 = load i32, ptr %world_size, align 4
   %67 = load ptr, ptr %message, align 8
-  %68 = call i32 @"$check_split"(ptr @"$string.449", i32 %65, i32 %66, ptr %67)
+  %68 = call i32 @"$check_split"(ptr @"$string.450", i32 %65, i32 %66, ptr %67)
   ret i32 %68
 
 dead26:                                           ; No predecessors!
@@ -41246,7 +41247,7 @@ merge23:                                          ; preds = %else25, %dead26
   %71 = load i32, ptr %70, align 4
   %72 = load i32, ptr %world_size, align 4
   %73 = load ptr, ptr %message, align 8
-  %74 = call i32 @"$check_split"(ptr @"$string.450", i32 %71, i32 %72, ptr %73)
+  %74 = call i32 @"$check_split"(ptr @"$string.451", i32 %71, i32 %72, ptr %73)
   ret i32 %74
 
 dead27:                                           ; No predecessors!
@@ -41289,7 +41290,7 @@ then2:                                            ; preds = %then
   %19 = load i32, ptr %world_size, align 4
   %20 = load ptr, ptr %name, align 8
   %21 = load i32, ptr %value, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.447", i32 %19, ptr %20, i32 %21)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.448", i32 %19, ptr %20, i32 %21)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -41454,7 +41455,7 @@ then2:                                            ; preds = %then
   %60 = load ptr, ptr %59, align 8
   %61 = getelementptr %5, ptr %60, i32 0, i32 2
   %62 = load i32, ptr %61, align 4
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.451", i32 %62)
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.452", i32 %62)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -42059,7 +42060,7 @@ then2:                                            ; preds = %then
   %35 = load ptr, ptr %matrix, align 8
   %36 = getelementptr %52, ptr %35, i32 0, i32 1
   %37 = load i32, ptr %36, align 4
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.452", i32 %28, i32 %31, i32 %34, i32 %37)
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.453", i32 %28, i32 %31, i32 %34, i32 %37)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -42899,7 +42900,7 @@ then2:                                            ; preds = %then
   %38 = load i32, ptr %37, align 4
   %39 = getelementptr %54, ptr %cache, i32 0, i32 5
   %40 = load i32, ptr %39, align 4
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.453", ptr %34, i32 %36, i32 %38, i32 %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.454", ptr %34, i32 %36, i32 %38, i32 %40)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -43111,7 +43112,7 @@ then2:                                            ; preds = %then
   %94 = load ptr, ptr %o, align 8
   %95 = getelementptr %23, ptr %94, i32 0, i32 6
   %96 = load i32, ptr %95, align 4
-  %97 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.454", i32 %93, i32 %96)
+  %97 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.455", i32 %93, i32 %96)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -43453,12 +43454,12 @@ entry:
   %21 = load ptr, ptr %base, align 8
   %22 = load i64, ptr %offset, align 8
   %23 = getelementptr i8, ptr %21, i64 %22
-  call void @"$anon (./terra/batch.t:97).455"(ptr %18, ptr %20, ptr %23)
+  call void @"$anon (./terra/batch.t:97).456"(ptr %18, ptr %20, ptr %23)
   %24 = load %45, ptr %3, align 1
   %25 = load i64, ptr %offset, align 8
   %26 = load ptr, ptr %shape, align 8
   %27 = getelementptr %130, ptr %26, i32 0, i32 16
-  %28 = call i64 @"$anon (./terra/batch.t:91).456"(ptr %27)
+  %28 = call i64 @"$anon (./terra/batch.t:91).457"(ptr %27)
   %29 = call i64 @"$aligned"(i64 %28)
   %30 = add i64 %25, %29
   store i64 %30, ptr %offset, align 8
@@ -45110,7 +45111,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$anon (./terra/batch.t:97).455"(ptr %0, ptr %1, ptr %2) {
+define internal void @"$anon (./terra/batch.t:97).456"(ptr %0, ptr %1, ptr %2) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$data" = alloca ptr, align 8
@@ -45223,7 +45224,7 @@ entry:
   ret void
 }
 
-define internal i64 @"$anon (./terra/batch.t:91).456"(ptr %0) {
+define internal i64 @"$anon (./terra/batch.t:91).457"(ptr %0) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$shape" = alloca ptr, align 8
@@ -45308,7 +45309,7 @@ entry:
   %4 = call i64 @"$aligned"(i64 %3)
   %5 = load ptr, ptr %shape, align 8
   %6 = getelementptr %130, ptr %5, i32 0, i32 16
-  %7 = call i64 @"$anon (./terra/batch.t:91).456"(ptr %6)
+  %7 = call i64 @"$anon (./terra/batch.t:91).457"(ptr %6)
   %8 = call i64 @"$aligned"(i64 %7)
   %9 = add i64 %4, %8
   ret i64 %9
@@ -45464,7 +45465,7 @@ and.lhs.true9:                                    ; preds = %merge3
 
 then10:                                           ; preds = %else8
   %93 = load ptr, ptr %self, align 8
-  call void @"$Plan.refuse"(ptr %93, ptr @"$string.458")
+  call void @"$Plan.refuse"(ptr %93, ptr @"$string.459")
   %94 = load %45, ptr %3, align 1
   br label %merge6
 
@@ -45614,7 +45615,7 @@ entry:
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %22, ptr %14, i32 0, i32 7
   %16 = load i32, ptr %15, align 4
-  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 512, ptr @"$string.457", i64 %7, i32 %10, i32 %13, i32 %16)
+  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 512, ptr @"$string.458", i64 %7, i32 %10, i32 %13, i32 %16)
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
@@ -45637,7 +45638,7 @@ entry:
   %6 = getelementptr [512 x i8], ptr %5, i32 0, i32 0
   %7 = getelementptr i8, ptr %6, i64 0
   %8 = load ptr, ptr %reason, align 8
-  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 512, ptr @"$string.45", ptr %8)
+  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 512, ptr @"$string.46", ptr %8)
   ret void
 }
 
@@ -45691,7 +45692,7 @@ entry:
   %42 = load ptr, ptr %self, align 8
   %43 = getelementptr %22, ptr %42, i32 0, i32 6
   %44 = load i64, ptr %43, align 8
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 512, ptr @"$string.459", i64 %10, i64 %16, i64 %17, i64 %23, i32 %27, i32 %30, i64 %41, i64 %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 512, ptr @"$string.460", i64 %10, i64 %16, i64 %17, i64 %23, i32 %27, i32 %30, i64 %41, i64 %44)
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %48 = getelementptr i8, ptr %47, i64 0
@@ -45738,7 +45739,7 @@ entry:
   %27 = load %45, ptr %19, align 1
   %28 = load ptr, ptr %out, align 8
   %29 = load ptr, ptr %kind, align 8
-  call void @"$JsonWriter.string_field"(ptr %28, ptr @"$string.463", ptr %29)
+  call void @"$JsonWriter.string_field"(ptr %28, ptr @"$string.464", ptr %29)
   %30 = load %45, ptr %18, align 1
   %31 = load ptr, ptr %out, align 8
   %32 = load ptr, ptr %made, align 8
@@ -45746,7 +45747,7 @@ entry:
   %34 = getelementptr %23, ptr %33, i32 0, i32 1
   %35 = load i32, ptr %34, align 4
   %36 = sext i32 %35 to i64
-  call void @"$JsonWriter.integer_field"(ptr %31, ptr @"$string.464", i64 %36)
+  call void @"$JsonWriter.integer_field"(ptr %31, ptr @"$string.465", i64 %36)
   %37 = load %45, ptr %17, align 1
   %38 = load ptr, ptr %out, align 8
   %39 = load ptr, ptr %made, align 8
@@ -45754,7 +45755,7 @@ entry:
   %41 = getelementptr %23, ptr %40, i32 0, i32 9
   %42 = load i32, ptr %41, align 4
   %43 = call ptr @"$layout_name"(i32 %42)
-  call void @"$JsonWriter.string_field"(ptr %38, ptr @"$string.465", ptr %43)
+  call void @"$JsonWriter.string_field"(ptr %38, ptr @"$string.466", ptr %43)
   %44 = load %45, ptr %16, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %made, align 8
@@ -45762,7 +45763,7 @@ entry:
   %48 = getelementptr %23, ptr %47, i32 0, i32 6
   %49 = load i32, ptr %48, align 4
   %50 = sext i32 %49 to i64
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.468", i64 %50)
+  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.469", i64 %50)
   %51 = load %45, ptr %15, align 1
   %52 = load ptr, ptr %out, align 8
   %53 = load ptr, ptr %made, align 8
@@ -45770,7 +45771,7 @@ entry:
   %55 = getelementptr %23, ptr %54, i32 0, i32 5
   %56 = load i32, ptr %55, align 4
   %57 = sext i32 %56 to i64
-  call void @"$JsonWriter.integer_field"(ptr %52, ptr @"$string.469", i64 %57)
+  call void @"$JsonWriter.integer_field"(ptr %52, ptr @"$string.470", i64 %57)
   %58 = load %45, ptr %14, align 1
   %59 = load ptr, ptr %out, align 8
   %60 = load ptr, ptr %made, align 8
@@ -45778,7 +45779,7 @@ entry:
   %62 = getelementptr %23, ptr %61, i32 0, i32 11
   %63 = load i32, ptr %62, align 4
   %64 = sext i32 %63 to i64
-  call void @"$JsonWriter.integer_field"(ptr %59, ptr @"$string.470", i64 %64)
+  call void @"$JsonWriter.integer_field"(ptr %59, ptr @"$string.471", i64 %64)
   %65 = load %45, ptr %13, align 1
   %66 = load ptr, ptr %out, align 8
   %67 = load ptr, ptr %made, align 8
@@ -45788,28 +45789,28 @@ entry:
   %70 = load ptr, ptr %made, align 8
   %71 = getelementptr %22, ptr %70, i32 0, i32 6
   %72 = load i64, ptr %71, align 8
-  call void @"$JsonWriter.integer_field"(ptr %69, ptr @"$string.479", i64 %72)
+  call void @"$JsonWriter.integer_field"(ptr %69, ptr @"$string.480", i64 %72)
   %73 = load %45, ptr %11, align 1
   %74 = load ptr, ptr %out, align 8
   %75 = load ptr, ptr %made, align 8
   %76 = getelementptr %22, ptr %75, i32 0, i32 17
   %77 = load i8, ptr %76, align 1
   %78 = icmp ne i8 %77, 0
-  call void @"$JsonWriter.boolean_field"(ptr %74, ptr @"$string.480", i1 zeroext %78)
+  call void @"$JsonWriter.boolean_field"(ptr %74, ptr @"$string.481", i1 zeroext %78)
   %79 = load %45, ptr %10, align 1
   %80 = load ptr, ptr %out, align 8
   %81 = load ptr, ptr %made, align 8
   %82 = getelementptr %22, ptr %81, i32 0, i32 18
   %83 = getelementptr [512 x i8], ptr %82, i32 0, i32 0
   %84 = getelementptr i8, ptr %83, i64 0
-  call void @"$JsonWriter.string_field"(ptr %80, ptr @"$string.481", ptr %84)
+  call void @"$JsonWriter.string_field"(ptr %80, ptr @"$string.482", ptr %84)
   %85 = load %45, ptr %9, align 1
   %86 = load ptr, ptr %out, align 8
   %87 = load ptr, ptr %made, align 8
   call void @"$write_buffers"(ptr %86, ptr %87)
   %88 = load %45, ptr %8, align 1
   %89 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %89, ptr @"$string.504")
+  call void @"$JsonWriter.key"(ptr %89, ptr @"$string.505")
   %90 = load %45, ptr %7, align 1
   %91 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %91)
@@ -45867,7 +45868,7 @@ entry:
   %10 = load ptr, ptr %source, align 8
   %11 = getelementptr %3, ptr %10, i32 0, i32 1
   %12 = load ptr, ptr %11, align 8
-  call void @"$JsonWriter.string_field"(ptr %9, ptr @"$string.383", ptr %12)
+  call void @"$JsonWriter.string_field"(ptr %9, ptr @"$string.384", ptr %12)
   %13 = load %45, ptr %8, align 1
   %14 = load ptr, ptr %out, align 8
   %15 = load ptr, ptr %source, align 8
@@ -45875,13 +45876,13 @@ entry:
   %17 = getelementptr %5, ptr %16, i32 0, i32 0
   %18 = getelementptr [64 x i8], ptr %17, i32 0, i32 0
   %19 = getelementptr i8, ptr %18, i64 0
-  call void @"$JsonWriter.string_field"(ptr %14, ptr @"$string.384", ptr %19)
+  call void @"$JsonWriter.string_field"(ptr %14, ptr @"$string.385", ptr %19)
   %20 = load %45, ptr %7, align 1
   %21 = load ptr, ptr %out, align 8
   %22 = load ptr, ptr %source, align 8
   %23 = getelementptr %3, ptr %22, i32 0, i32 9
   %24 = load i64, ptr %23, align 8
-  call void @"$JsonWriter.integer_field"(ptr %21, ptr @"$string.387", i64 %24)
+  call void @"$JsonWriter.integer_field"(ptr %21, ptr @"$string.388", i64 %24)
   %25 = load %45, ptr %6, align 1
   %26 = load ptr, ptr %out, align 8
   %27 = load ptr, ptr %source, align 8
@@ -45891,13 +45892,13 @@ entry:
   %31 = getelementptr %3, ptr %30, i32 0, i32 10
   %32 = load i64, ptr %31, align 8
   %33 = add i64 %29, %32
-  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.460", i64 %33)
+  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.461", i64 %33)
   %34 = load %45, ptr %5, align 1
   %35 = load ptr, ptr %out, align 8
   %36 = load ptr, ptr %source, align 8
   %37 = getelementptr %3, ptr %36, i32 0, i32 11
   %38 = load i64, ptr %37, align 8
-  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.389", i64 %38)
+  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.390", i64 %38)
   %39 = load %45, ptr %4, align 1
   %40 = load ptr, ptr %out, align 8
   %41 = load ptr, ptr %source, align 8
@@ -45907,14 +45908,14 @@ entry:
   %45 = getelementptr %3, ptr %44, i32 0, i32 12
   %46 = load i64, ptr %45, align 8
   %47 = add i64 %43, %46
-  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.461", i64 %47)
+  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.462", i64 %47)
   %48 = load %45, ptr %3, align 1
   %49 = load ptr, ptr %out, align 8
   %50 = load ptr, ptr %source, align 8
   %51 = getelementptr %3, ptr %50, i32 0, i32 8
   %52 = load i8, ptr %51, align 1
   %53 = icmp ne i8 %52, 0
-  call void @"$JsonWriter.boolean_field"(ptr %49, ptr @"$string.462", i1 zeroext %53)
+  call void @"$JsonWriter.boolean_field"(ptr %49, ptr @"$string.463", i1 zeroext %53)
   %54 = load %45, ptr %2, align 1
   ret void
 }
@@ -45930,7 +45931,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.466"
+  ret ptr @"$string.467"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -45946,7 +45947,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.467"
+  ret ptr @"$string.468"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -45955,7 +45956,7 @@ else3:                                            ; preds = %merge
   br label %merge1
 
 merge1:                                           ; preds = %else3, %dead4
-  ret ptr @"$string.167"
+  ret ptr @"$string.168"
 
 dead5:                                            ; No predecessors!
   ret ptr undef
@@ -45980,7 +45981,7 @@ entry:
   %12 = getelementptr %22, ptr %11, i32 0, i32 4
   %13 = load i32, ptr %12, align 4
   %14 = call ptr @"$kv_dtype_name"(i32 %13)
-  call void @"$JsonWriter.string_field"(ptr %10, ptr @"$string.471", ptr %14)
+  call void @"$JsonWriter.string_field"(ptr %10, ptr @"$string.472", ptr %14)
   %15 = load %45, ptr %9, align 1
   %16 = load ptr, ptr %out, align 8
   %17 = load ptr, ptr %made, align 8
@@ -45988,12 +45989,12 @@ entry:
   %19 = getelementptr %22, ptr %18, i32 0, i32 4
   %20 = load i32, ptr %19, align 4
   %21 = call i64 @"$Plan.kv_bytes_per_token"(ptr %17, i32 %20)
-  call void @"$JsonWriter.integer_field"(ptr %16, ptr @"$string.472", i64 %21)
+  call void @"$JsonWriter.integer_field"(ptr %16, ptr @"$string.473", i64 %21)
   %22 = load %45, ptr %8, align 1
   %23 = load ptr, ptr %out, align 8
   %24 = load ptr, ptr %made, align 8
   %25 = call i64 @"$Plan.kv_bytes_per_token"(ptr %24, i32 1)
-  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.473", i64 %25)
+  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.474", i64 %25)
   %26 = load %45, ptr %7, align 1
   %27 = load ptr, ptr %out, align 8
   %28 = load ptr, ptr %made, align 8
@@ -46001,20 +46002,20 @@ entry:
   %30 = getelementptr %23, ptr %29, i32 0, i32 7
   %31 = load i32, ptr %30, align 4
   %32 = sext i32 %31 to i64
-  call void @"$JsonWriter.integer_field"(ptr %27, ptr @"$string.474", i64 %32)
+  call void @"$JsonWriter.integer_field"(ptr %27, ptr @"$string.475", i64 %32)
   %33 = load %45, ptr %6, align 1
   %34 = load ptr, ptr %out, align 8
   %35 = load ptr, ptr %made, align 8
   %36 = getelementptr %22, ptr %35, i32 0, i32 10
   %37 = load i64, ptr %36, align 8
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.475", i64 %37)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.476", i64 %37)
   %38 = load %45, ptr %5, align 1
   %39 = load ptr, ptr %out, align 8
   %40 = load ptr, ptr %made, align 8
   %41 = getelementptr %22, ptr %40, i32 0, i32 9
   %42 = load i32, ptr %41, align 4
   %43 = sext i32 %42 to i64
-  call void @"$JsonWriter.integer_field"(ptr %39, ptr @"$string.476", i64 %43)
+  call void @"$JsonWriter.integer_field"(ptr %39, ptr @"$string.477", i64 %43)
   %44 = load %45, ptr %4, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %made, align 8
@@ -46027,13 +46028,13 @@ entry:
   %53 = load i32, ptr %52, align 4
   %54 = sext i32 %53 to i64
   %55 = mul i64 %49, %54
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.477", i64 %55)
+  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.478", i64 %55)
   %56 = load %45, ptr %3, align 1
   %57 = load ptr, ptr %out, align 8
   %58 = load ptr, ptr %made, align 8
   %59 = call i32 @"$Plan.concurrent_requests"(ptr %58)
   %60 = sext i32 %59 to i64
-  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.478", i64 %60)
+  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.479", i64 %60)
   %61 = load %45, ptr %2, align 1
   ret void
 }
@@ -46049,7 +46050,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.176"
+  ret ptr @"$string.177"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -46062,7 +46063,7 @@ else:                                             ; preds = %entry
   br i1 %8, label %then1, label %else2
 
 then1:                                            ; preds = %else
-  ret ptr @"$string.177"
+  ret ptr @"$string.178"
 
 dead3:                                            ; No predecessors!
   br label %merge
@@ -46194,7 +46195,7 @@ entry:
   call void @"$Plan.buffer_shape"(ptr noalias sret(%130) %27, ptr %28, i32 0)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %27, i64 160, i1 false)
   %29 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %29, ptr @"$string.482")
+  call void @"$JsonWriter.key"(ptr %29, ptr @"$string.483")
   %30 = load %45, ptr %26, align 1
   %31 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_object"(ptr %31)
@@ -46208,7 +46209,7 @@ entry:
   %39 = getelementptr %130, ptr %shape, i32 0, i32 2
   %40 = load i64, ptr %39, align 8
   %41 = mul i64 %38, %40
-  call void @"$JsonWriter.integer_field"(ptr %33, ptr @"$string.483", i64 %41)
+  call void @"$JsonWriter.integer_field"(ptr %33, ptr @"$string.484", i64 %41)
   %42 = load %45, ptr %24, align 1
   %43 = load ptr, ptr %out, align 8
   %44 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46219,7 +46220,7 @@ entry:
   %49 = getelementptr %130, ptr %shape, i32 0, i32 2
   %50 = load i64, ptr %49, align 8
   %51 = mul i64 %48, %50
-  call void @"$JsonWriter.integer_field"(ptr %43, ptr @"$string.484", i64 %51)
+  call void @"$JsonWriter.integer_field"(ptr %43, ptr @"$string.485", i64 %51)
   %52 = load %45, ptr %23, align 1
   %53 = load ptr, ptr %out, align 8
   %54 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46230,7 +46231,7 @@ entry:
   %59 = getelementptr %130, ptr %shape, i32 0, i32 2
   %60 = load i64, ptr %59, align 8
   %61 = mul i64 %58, %60
-  call void @"$JsonWriter.integer_field"(ptr %53, ptr @"$string.485", i64 %61)
+  call void @"$JsonWriter.integer_field"(ptr %53, ptr @"$string.486", i64 %61)
   %62 = load %45, ptr %22, align 1
   %63 = load ptr, ptr %out, align 8
   %64 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46254,13 +46255,13 @@ entry:
   %82 = trunc i8 %74 to i1
   %83 = select i1 %82, i64 %76, i64 %81
   %84 = mul i64 %65, %83
-  call void @"$JsonWriter.integer_field"(ptr %63, ptr @"$string.486", i64 %84)
+  call void @"$JsonWriter.integer_field"(ptr %63, ptr @"$string.487", i64 %84)
   %85 = load %45, ptr %21, align 1
   %86 = load ptr, ptr %out, align 8
   %87 = getelementptr %130, ptr %shape, i32 0, i32 1
   %88 = load i64, ptr %87, align 8
   %89 = mul i64 %88, 4
-  call void @"$JsonWriter.integer_field"(ptr %86, ptr @"$string.487", i64 %89)
+  call void @"$JsonWriter.integer_field"(ptr %86, ptr @"$string.488", i64 %89)
   %90 = load %45, ptr %20, align 1
   %91 = load ptr, ptr %out, align 8
   %92 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46278,7 +46279,7 @@ entry:
   %104 = getelementptr %130, ptr %shape, i32 0, i32 2
   %105 = load i64, ptr %104, align 8
   %106 = mul i64 %103, %105
-  call void @"$JsonWriter.integer_field"(ptr %91, ptr @"$string.488", i64 %106)
+  call void @"$JsonWriter.integer_field"(ptr %91, ptr @"$string.489", i64 %106)
   %107 = load %45, ptr %19, align 1
   %108 = load ptr, ptr %out, align 8
   %109 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46292,7 +46293,7 @@ entry:
   %117 = getelementptr %130, ptr %shape, i32 0, i32 2
   %118 = load i64, ptr %117, align 8
   %119 = mul i64 %116, %118
-  call void @"$JsonWriter.integer_field"(ptr %108, ptr @"$string.489", i64 %119)
+  call void @"$JsonWriter.integer_field"(ptr %108, ptr @"$string.490", i64 %119)
   %120 = load %45, ptr %18, align 1
   %121 = load ptr, ptr %out, align 8
   %122 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46306,7 +46307,7 @@ entry:
   %130 = getelementptr %130, ptr %shape, i32 0, i32 2
   %131 = load i64, ptr %130, align 8
   %132 = mul i64 %129, %131
-  call void @"$JsonWriter.integer_field"(ptr %121, ptr @"$string.490", i64 %132)
+  call void @"$JsonWriter.integer_field"(ptr %121, ptr @"$string.491", i64 %132)
   %133 = load %45, ptr %17, align 1
   %134 = load ptr, ptr %out, align 8
   %135 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46318,7 +46319,7 @@ entry:
   %141 = getelementptr %130, ptr %shape, i32 0, i32 2
   %142 = load i64, ptr %141, align 8
   %143 = mul i64 %140, %142
-  call void @"$JsonWriter.integer_field"(ptr %134, ptr @"$string.491", i64 %143)
+  call void @"$JsonWriter.integer_field"(ptr %134, ptr @"$string.492", i64 %143)
   %144 = load %45, ptr %16, align 1
   %145 = load ptr, ptr %out, align 8
   %146 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46329,7 +46330,7 @@ entry:
   %151 = getelementptr %130, ptr %shape, i32 0, i32 2
   %152 = load i64, ptr %151, align 8
   %153 = mul i64 %150, %152
-  call void @"$JsonWriter.integer_field"(ptr %145, ptr @"$string.492", i64 %153)
+  call void @"$JsonWriter.integer_field"(ptr %145, ptr @"$string.493", i64 %153)
   %154 = load %45, ptr %15, align 1
   %155 = load ptr, ptr %out, align 8
   %156 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46337,13 +46338,13 @@ entry:
   %158 = getelementptr %130, ptr %shape, i32 0, i32 7
   %159 = load i64, ptr %158, align 8
   %160 = mul i64 %157, %159
-  call void @"$JsonWriter.integer_field"(ptr %155, ptr @"$string.493", i64 %160)
+  call void @"$JsonWriter.integer_field"(ptr %155, ptr @"$string.494", i64 %160)
   %161 = load %45, ptr %14, align 1
   %162 = load ptr, ptr %out, align 8
   %163 = getelementptr %130, ptr %shape, i32 0, i32 1
   %164 = load i64, ptr %163, align 8
   %165 = mul i64 %164, 4
-  call void @"$JsonWriter.integer_field"(ptr %162, ptr @"$string.494", i64 %165)
+  call void @"$JsonWriter.integer_field"(ptr %162, ptr @"$string.495", i64 %165)
   %166 = load %45, ptr %13, align 1
   %167 = load ptr, ptr %out, align 8
   %168 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46354,7 +46355,7 @@ entry:
   %173 = getelementptr %130, ptr %shape, i32 0, i32 2
   %174 = load i64, ptr %173, align 8
   %175 = mul i64 %172, %174
-  call void @"$JsonWriter.integer_field"(ptr %167, ptr @"$string.495", i64 %175)
+  call void @"$JsonWriter.integer_field"(ptr %167, ptr @"$string.496", i64 %175)
   %176 = load %45, ptr %12, align 1
   %177 = load ptr, ptr %out, align 8
   %178 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46363,7 +46364,7 @@ entry:
   %181 = load i64, ptr %180, align 8
   %182 = mul i64 %179, %181
   %183 = mul i64 %182, 4
-  call void @"$JsonWriter.integer_field"(ptr %177, ptr @"$string.496", i64 %183)
+  call void @"$JsonWriter.integer_field"(ptr %177, ptr @"$string.497", i64 %183)
   %184 = load %45, ptr %11, align 1
   %185 = load ptr, ptr %out, align 8
   %186 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46372,7 +46373,7 @@ entry:
   %189 = load i64, ptr %188, align 8
   %190 = mul i64 %187, %189
   %191 = mul i64 %190, 4
-  call void @"$JsonWriter.integer_field"(ptr %185, ptr @"$string.497", i64 %191)
+  call void @"$JsonWriter.integer_field"(ptr %185, ptr @"$string.498", i64 %191)
   %192 = load %45, ptr %10, align 1
   %193 = load ptr, ptr %out, align 8
   %194 = getelementptr %130, ptr %shape, i32 0, i32 9
@@ -46381,7 +46382,7 @@ entry:
   %197 = load i64, ptr %196, align 8
   %198 = mul i64 %195, %197
   %199 = mul i64 %198, 4
-  call void @"$JsonWriter.integer_field"(ptr %193, ptr @"$string.498", i64 %199)
+  call void @"$JsonWriter.integer_field"(ptr %193, ptr @"$string.499", i64 %199)
   %200 = load %45, ptr %9, align 1
   %201 = load ptr, ptr %out, align 8
   %202 = getelementptr %130, ptr %shape, i32 0, i32 9
@@ -46405,13 +46406,13 @@ entry:
   %219 = mul i64 %218, 4
   %220 = trunc i8 %213 to i1
   %221 = select i1 %220, i64 %219, i64 0
-  call void @"$JsonWriter.integer_field"(ptr %209, ptr @"$string.499", i64 %221)
+  call void @"$JsonWriter.integer_field"(ptr %209, ptr @"$string.500", i64 %221)
   %222 = load %45, ptr %7, align 1
   %223 = load ptr, ptr %out, align 8
   %224 = getelementptr %130, ptr %shape, i32 0, i32 13
   %225 = load i64, ptr %224, align 8
   %226 = mul i64 %225, 4
-  call void @"$JsonWriter.integer_field"(ptr %223, ptr @"$string.500", i64 %226)
+  call void @"$JsonWriter.integer_field"(ptr %223, ptr @"$string.501", i64 %226)
   %227 = load %45, ptr %6, align 1
   %228 = load ptr, ptr %out, align 8
   %229 = getelementptr %130, ptr %shape, i32 0, i32 13
@@ -46421,7 +46422,7 @@ entry:
   %233 = sdiv i64 %232, 2
   %234 = mul i64 %230, %233
   %235 = mul i64 %234, 4
-  call void @"$JsonWriter.integer_field"(ptr %228, ptr @"$string.501", i64 %235)
+  call void @"$JsonWriter.integer_field"(ptr %228, ptr @"$string.502", i64 %235)
   %236 = load %45, ptr %5, align 1
   %237 = load ptr, ptr %out, align 8
   %238 = getelementptr %130, ptr %shape, i32 0, i32 13
@@ -46431,12 +46432,12 @@ entry:
   %242 = sdiv i64 %241, 2
   %243 = mul i64 %239, %242
   %244 = mul i64 %243, 4
-  call void @"$JsonWriter.integer_field"(ptr %237, ptr @"$string.502", i64 %244)
+  call void @"$JsonWriter.integer_field"(ptr %237, ptr @"$string.503", i64 %244)
   %245 = load %45, ptr %4, align 1
   %246 = load ptr, ptr %out, align 8
   %247 = getelementptr %130, ptr %shape, i32 0, i32 15
   %248 = load i64, ptr %247, align 8
-  call void @"$JsonWriter.integer_field"(ptr %246, ptr @"$string.503", i64 %248)
+  call void @"$JsonWriter.integer_field"(ptr %246, ptr @"$string.504", i64 %248)
   %249 = load %45, ptr %3, align 1
   %250 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %250)
@@ -46474,42 +46475,42 @@ entry:
   %18 = load ptr, ptr %out, align 8
   %19 = load i32, ptr %index, align 4
   %20 = sext i32 %19 to i64
-  call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.505", i64 %20)
+  call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.506", i64 %20)
   %21 = load %45, ptr %11, align 1
   %22 = load ptr, ptr %out, align 8
   %23 = getelementptr %136, ptr %rank, i32 0, i32 0
   %24 = load i64, ptr %23, align 8
-  call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.506", i64 %24)
+  call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.507", i64 %24)
   %25 = load %45, ptr %10, align 1
   %26 = load ptr, ptr %out, align 8
   %27 = getelementptr %136, ptr %rank, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.507", i64 %28)
+  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.508", i64 %28)
   %29 = load %45, ptr %9, align 1
   %30 = load ptr, ptr %out, align 8
   %31 = getelementptr %136, ptr %rank, i32 0, i32 2
   %32 = load i64, ptr %31, align 8
-  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.508", i64 %32)
+  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.509", i64 %32)
   %33 = load %45, ptr %8, align 1
   %34 = load ptr, ptr %out, align 8
   %35 = getelementptr %136, ptr %rank, i32 0, i32 3
   %36 = load i64, ptr %35, align 8
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.509", i64 %36)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.510", i64 %36)
   %37 = load %45, ptr %7, align 1
   %38 = load ptr, ptr %out, align 8
   %39 = getelementptr %136, ptr %rank, i32 0, i32 4
   %40 = load i64, ptr %39, align 8
-  call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.510", i64 %40)
+  call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.511", i64 %40)
   %41 = load %45, ptr %6, align 1
   %42 = load ptr, ptr %out, align 8
   %43 = getelementptr %136, ptr %rank, i32 0, i32 5
   %44 = load i64, ptr %43, align 8
-  call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.511", i64 %44)
+  call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.512", i64 %44)
   %45 = load %45, ptr %5, align 1
   %46 = load ptr, ptr %out, align 8
   %47 = getelementptr %136, ptr %rank, i32 0, i32 6
   %48 = load i64, ptr %47, align 8
-  call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.512", i64 %48)
+  call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.513", i64 %48)
   %49 = load %45, ptr %4, align 1
   %50 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %50)
@@ -47038,7 +47039,7 @@ then5:                                            ; preds = %then2
   %31 = getelementptr %33, ptr %30, i32 0, i32 4
   %32 = load i32, ptr %31, align 4
   %33 = load i32, ptr %num_pages, align 4
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.518", i32 %32, i32 %33)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.519", i32 %32, i32 %33)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -47226,7 +47227,7 @@ then2:                                            ; preds = %then
   %26 = getelementptr %29, ptr %25, i32 0, i32 2
   %27 = getelementptr %30, ptr %26, i32 0, i32 0
   %28 = load i32, ptr %27, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.513", i32 %24, i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.514", i32 %24, i32 %28)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -47273,7 +47274,7 @@ then9:                                            ; preds = %then5
   %50 = getelementptr i8, ptr %49, i64 0
   %51 = load i32, ptr %num_pages, align 4
   %52 = load i64, ptr %held, align 8
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.514", i32 %51, i64 %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.515", i32 %51, i64 %52)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -47319,7 +47320,7 @@ then17:                                           ; preds = %then13
   %74 = getelementptr %29, ptr %73, i32 0, i32 19
   %75 = getelementptr %43, ptr %74, i32 0, i32 4
   %76 = load i64, ptr %75, align 8
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.515", i64 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.516", i64 %76)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -47438,7 +47439,7 @@ then3:                                            ; preds = %then
   %44 = getelementptr %46, ptr %43, i32 0, i32 0
   %45 = load i64, ptr %44, align 8
   %46 = load i32, ptr %needed, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.516", i32 %42, i64 %45, i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.517", i32 %42, i64 %45, i32 %46)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -47581,7 +47582,7 @@ entry:
   br i1 %13, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.12", i32 266, ptr @"$string.517")
+  call void @"$check.fail"(ptr @"$string.44", i32 78, ptr @"$string.518")
   %14 = load %45, ptr %7, align 1
   br label %merge
 
@@ -47597,7 +47598,7 @@ merge:                                            ; preds = %else, %then
   store i32 %19, ptr %num_saved, align 4
   %20 = load ptr, ptr %item, align 8
   %21 = getelementptr %46, ptr %20, i32 0, i32 13
-  call void @"$Vector.clear.252"(ptr %21)
+  call void @"$Vector.clear.253"(ptr %21)
   %22 = load %45, ptr %6, align 1
   %23 = load i32, ptr %num_saved, align 4
   store i32 0, ptr %i, align 4
@@ -48162,7 +48163,7 @@ then2:                                            ; preds = %then
   %38 = getelementptr %46, ptr %37, i32 0, i32 13
   %39 = getelementptr %10, ptr %38, i32 0, i32 1
   %40 = load i64, ptr %39, align 8
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.519", i64 %36, i64 %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.520", i64 %36, i64 %40)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -48400,7 +48401,7 @@ then:                                             ; preds = %entry
 then2:                                            ; preds = %then
   %45 = load ptr, ptr %self, align 8
   %46 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %45, ptr @"$string.520", i32 -1, ptr %46)
+  call void @"$forward.describe_failure"(ptr %45, ptr @"$string.521", i32 -1, ptr %46)
   %47 = load %45, ptr %5, align 1
   %48 = load i32, ptr %code, align 4
   ret i32 %48
@@ -48434,7 +48435,7 @@ else:                                             ; preds = %entry
 then6:                                            ; preds = %else
   %62 = load ptr, ptr %self, align 8
   %63 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %62, ptr @"$string.521", i32 -1, ptr %63)
+  call void @"$forward.describe_failure"(ptr %62, ptr @"$string.522", i32 -1, ptr %63)
   %64 = load %45, ptr %4, align 1
   %65 = load i32, ptr %code4, align 4
   ret i32 %65
@@ -48468,7 +48469,7 @@ merge:                                            ; preds = %merge5, %merge1
 then11:                                           ; preds = %merge
   %79 = load ptr, ptr %self, align 8
   %80 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %79, ptr @"$string.522", i32 -1, ptr %80)
+  call void @"$forward.describe_failure"(ptr %79, ptr @"$string.523", i32 -1, ptr %80)
   %81 = load %45, ptr %3, align 1
   %82 = load i32, ptr %code9, align 4
   ret i32 %82
@@ -48785,7 +48786,7 @@ then2:                                            ; preds = %merge
 then5:                                            ; preds = %then2
   %51 = load ptr, ptr %self, align 8
   %52 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %51, ptr @"$string.523", i32 -1, ptr %52)
+  call void @"$forward.describe_failure"(ptr %51, ptr @"$string.524", i32 -1, ptr %52)
   %53 = load %45, ptr %4, align 1
   %54 = load i32, ptr %code, align 4
   ret i32 %54
@@ -48828,7 +48829,7 @@ merge1:                                           ; preds = %else3, %merge4
 then10:                                           ; preds = %merge1
   %73 = load ptr, ptr %self, align 8
   %74 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %73, ptr @"$string.500", i32 -1, ptr %74)
+  call void @"$forward.describe_failure"(ptr %73, ptr @"$string.501", i32 -1, ptr %74)
   %75 = load %45, ptr %3, align 1
   %76 = load i32, ptr %code8, align 4
   ret i32 %76
@@ -48888,7 +48889,7 @@ entry:
   br i1 %8, label %and.lhs.true, label %then
 
 then:                                             ; preds = %and.lhs.true, %entry
-  call void @"$check.fail"(ptr @"$string.53", i32 10, ptr @"$string.524")
+  call void @"$check.fail"(ptr @"$string.54", i32 10, ptr @"$string.525")
   %9 = load %45, ptr %4, align 1
   br label %merge
 
@@ -48916,7 +48917,7 @@ and.lhs.true:                                     ; preds = %entry
   br i1 %23, label %else, label %then
 
 then2:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.53", i32 11, ptr @"$string.525")
+  call void @"$check.fail"(ptr @"$string.54", i32 11, ptr @"$string.526")
   %24 = load %45, ptr %3, align 1
   br label %merge1
 
@@ -49152,7 +49153,7 @@ entry:
 then:                                             ; preds = %entry
   %21 = load ptr, ptr %self, align 8
   %22 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %21, ptr @"$string.526", i32 -1, ptr %22)
+  call void @"$forward.describe_failure"(ptr %21, ptr @"$string.527", i32 -1, ptr %22)
   %23 = load %45, ptr %3, align 1
   %24 = load i32, ptr %code, align 4
   ret i32 %24
@@ -50053,7 +50054,7 @@ then8:                                            ; preds = %merge4
   %44 = load ptr, ptr %r, align 8
   %45 = getelementptr %79, ptr %44, i32 0, i32 1
   %46 = load i32, ptr %45, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.562", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.563", i32 %46)
   br label %merge7
 
 else9:                                            ; preds = %merge4
@@ -50108,7 +50109,7 @@ then16:                                           ; preds = %then12
   %74 = getelementptr i8, ptr %73, i64 0
   %75 = load i64, ptr %count, align 8
   %76 = load i32, ptr %most, align 4
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.563", i64 %75, i32 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.564", i64 %75, i32 %76)
   br label %merge15
 
 else17:                                           ; preds = %then12
@@ -50168,7 +50169,7 @@ then2:                                            ; preds = %then
   %13 = getelementptr %41, ptr %12, i32 0, i32 0
   %14 = getelementptr [1024 x i8], ptr %13, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.527")
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.528")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -50210,7 +50211,7 @@ then9:                                            ; preds = %then5
   %33 = load ptr, ptr %r, align 8
   %34 = getelementptr %79, ptr %33, i32 0, i32 0
   %35 = load i32, ptr %34, align 4
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.528", i32 %35, i32 144)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.529", i32 %35, i32 144)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -50295,7 +50296,7 @@ then26:                                           ; preds = %then22
   %70 = load ptr, ptr %r, align 8
   %71 = getelementptr %79, ptr %70, i32 0, i32 7
   %72 = load i32, ptr %71, align 4
-  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.548", i32 %72)
+  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.549", i32 %72)
   br label %merge25
 
 else27:                                           ; preds = %then22
@@ -50321,7 +50322,7 @@ merge21:                                          ; preds = %else23, %dead28
   %81 = getelementptr %143, ptr %80, i32 0, i32 0
   %82 = load i32, ptr %81, align 4
   %83 = load ptr, ptr %message, align 8
-  %84 = call i32 @"$request.check_tokens"(ptr @"$string.549", ptr %76, i32 %79, i32 %82, ptr %83)
+  %84 = call i32 @"$request.check_tokens"(ptr @"$string.550", ptr %76, i32 %79, i32 %82, ptr %83)
   store i32 %84, ptr %code29, align 4
   %85 = load i32, ptr %code29, align 4
   %86 = icmp ne i32 %85, 0
@@ -50439,7 +50440,7 @@ then5:                                            ; preds = %then2
   %32 = load ptr, ptr %r, align 8
   %33 = getelementptr %79, ptr %32, i32 0, i32 3
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.532", i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.533", i32 %34)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -50495,7 +50496,7 @@ then13:                                           ; preds = %then9
   %63 = load ptr, ptr %r, align 8
   %64 = getelementptr %79, ptr %63, i32 0, i32 3
   %65 = load i32, ptr %64, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.533", i32 %62, i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.534", i32 %62, i32 %65)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -50536,7 +50537,7 @@ then21:                                           ; preds = %then17
   %82 = load ptr, ptr %r, align 8
   %83 = getelementptr %79, ptr %82, i32 0, i32 18
   %84 = load i64, ptr %83, align 8
-  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.534", i64 %84)
+  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.535", i64 %84)
   br label %merge20
 
 else22:                                           ; preds = %then17
@@ -50577,7 +50578,7 @@ then29:                                           ; preds = %then25
   %101 = load ptr, ptr %r, align 8
   %102 = getelementptr %79, ptr %101, i32 0, i32 16
   %103 = load i32, ptr %102, align 4
-  %104 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.535", i32 %103)
+  %104 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.536", i32 %103)
   br label %merge28
 
 else30:                                           ; preds = %then25
@@ -50630,7 +50631,7 @@ then37:                                           ; preds = %then33
   %129 = load ptr, ptr %limits, align 8
   %130 = getelementptr %143, ptr %129, i32 0, i32 0
   %131 = load i32, ptr %130, align 4
-  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %125, i64 1024, ptr @"$string.536", i32 %128, i32 %131)
+  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %125, i64 1024, ptr @"$string.537", i32 %128, i32 %131)
   br label %merge36
 
 else38:                                           ; preds = %then33
@@ -50707,7 +50708,7 @@ then2:                                            ; preds = %then
   %15 = getelementptr [1024 x i8], ptr %14, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
   %17 = load i32, ptr %num_tokens, align 4
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.529", i32 %17)
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.530", i32 %17)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -50750,7 +50751,7 @@ then9:                                            ; preds = %then5
   %36 = load ptr, ptr %limits, align 8
   %37 = getelementptr %143, ptr %36, i32 0, i32 1
   %38 = load i32, ptr %37, align 4
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.530", i32 %35, i32 %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.531", i32 %35, i32 %38)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -50772,7 +50773,7 @@ merge4:                                           ; preds = %else6, %dead11
   %43 = getelementptr %143, ptr %42, i32 0, i32 0
   %44 = load i32, ptr %43, align 4
   %45 = load ptr, ptr %message, align 8
-  %46 = call i32 @"$request.check_tokens"(ptr @"$string.531", ptr %40, i32 %41, i32 %44, ptr %45)
+  %46 = call i32 @"$request.check_tokens"(ptr @"$string.532", ptr %40, i32 %41, i32 %44, ptr %45)
   ret i32 %46
 
 dead12:                                           ; No predecessors!
@@ -50852,7 +50853,7 @@ then2:                                            ; preds = %then
   %23 = load ptr, ptr %limits, align 8
   %24 = getelementptr %143, ptr %23, i32 0, i32 4
   %25 = load i32, ptr %24, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.537", i32 %19, i32 %22, i32 %25)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.538", i32 %19, i32 %22, i32 %25)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -50923,7 +50924,7 @@ then2:                                            ; preds = %then
   %24 = getelementptr %47, ptr %23, i32 0, i32 0
   %25 = load float, ptr %24, align 4
   %26 = fpext float %25 to double
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.538", double %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.539", double %26)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -50943,7 +50944,7 @@ merge:                                            ; preds = %else, %dead
   %29 = getelementptr %47, ptr %28, i32 0, i32 1
   %30 = load float, ptr %29, align 4
   %31 = load ptr, ptr %message, align 8
-  %32 = call i32 @"$check_unit_range"(ptr @"$string.541", float %30, float 0.000000e+00, i1 zeroext true, ptr %31)
+  %32 = call i32 @"$check_unit_range"(ptr @"$string.542", float %30, float 0.000000e+00, i1 zeroext true, ptr %31)
   store i32 %32, ptr %code, align 4
   %33 = load i32, ptr %code, align 4
   %34 = icmp ne i32 %33, 0
@@ -50966,7 +50967,7 @@ merge4:                                           ; preds = %else6, %dead7
   %39 = getelementptr %47, ptr %38, i32 0, i32 2
   %40 = load float, ptr %39, align 4
   %41 = load ptr, ptr %message, align 8
-  %42 = call i32 @"$check_unit_range"(ptr @"$string.542", float %40, float 0.000000e+00, i1 zeroext false, ptr %41)
+  %42 = call i32 @"$check_unit_range"(ptr @"$string.543", float %40, float 0.000000e+00, i1 zeroext false, ptr %41)
   store i32 %42, ptr %code8, align 4
   %43 = load i32, ptr %code8, align 4
   %44 = icmp ne i32 %43, 0
@@ -51010,7 +51011,7 @@ then18:                                           ; preds = %then14
   %63 = load ptr, ptr %s, align 8
   %64 = getelementptr %47, ptr %63, i32 0, i32 3
   %65 = load i32, ptr %64, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 1024, ptr @"$string.543", i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 1024, ptr @"$string.544", i32 %65)
   br label %merge17
 
 else19:                                           ; preds = %then14
@@ -51061,7 +51062,7 @@ then27:                                           ; preds = %then22
   %89 = getelementptr %47, ptr %88, i32 0, i32 4
   %90 = load float, ptr %89, align 4
   %91 = fpext float %90 to double
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %87, i64 1024, ptr @"$string.544", double %91)
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %87, i64 1024, ptr @"$string.545", double %91)
   br label %merge26
 
 else28:                                           ; preds = %then22
@@ -51103,7 +51104,7 @@ then35:                                           ; preds = %then31
   %109 = getelementptr %47, ptr %108, i32 0, i32 5
   %110 = load float, ptr %109, align 4
   %111 = fpext float %110 to double
-  %112 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %107, i64 1024, ptr @"$string.545", double %111)
+  %112 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %107, i64 1024, ptr @"$string.546", double %111)
   br label %merge34
 
 else36:                                           ; preds = %then31
@@ -51145,7 +51146,7 @@ then43:                                           ; preds = %then39
   %129 = getelementptr %47, ptr %128, i32 0, i32 6
   %130 = load float, ptr %129, align 4
   %131 = fpext float %130 to double
-  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %127, i64 1024, ptr @"$string.546", double %131)
+  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %127, i64 1024, ptr @"$string.547", double %131)
   br label %merge42
 
 else44:                                           ; preds = %then39
@@ -51195,7 +51196,7 @@ then51:                                           ; preds = %then47
   %154 = load ptr, ptr %s, align 8
   %155 = getelementptr %47, ptr %154, i32 0, i32 7
   %156 = load i32, ptr %155, align 4
-  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.547", i32 %156, i32 20)
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.548", i32 %156, i32 20)
   br label %merge50
 
 else52:                                           ; preds = %then47
@@ -51327,7 +51328,7 @@ then5:                                            ; preds = %then2
   %44 = fpext float %43 to double
   %45 = load float, ptr %lowest, align 4
   %46 = fpext float %45 to double
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.539", ptr %42, double %44, double %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.540", ptr %42, double %44, double %46)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -51361,7 +51362,7 @@ then9:                                            ; preds = %merge1
   %59 = fpext float %58 to double
   %60 = load float, ptr %lowest, align 4
   %61 = fpext float %60 to double
-  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.540", ptr %57, double %59, double %61)
+  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.541", ptr %57, double %59, double %61)
   br label %merge8
 
 else10:                                           ; preds = %merge1
@@ -51431,7 +51432,7 @@ then2:                                            ; preds = %then
   %24 = load ptr, ptr %r, align 8
   %25 = getelementptr %79, ptr %24, i32 0, i32 9
   %26 = load i32, ptr %25, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.550", i32 %26, i32 1024)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.551", i32 %26, i32 1024)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -51491,7 +51492,7 @@ then13:                                           ; preds = %then9
   %50 = getelementptr %79, ptr %49, i32 0, i32 9
   %51 = load i32, ptr %50, align 4
   %52 = add i32 %51, 1
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.551", i32 %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.552", i32 %52)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -51536,7 +51537,7 @@ then21:                                           ; preds = %then17
   %73 = load ptr, ptr %72, align 8
   %74 = getelementptr i32, ptr %73, i64 0
   %75 = load i32, ptr %74, align 4
-  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.552", i32 %75)
+  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.553", i32 %75)
   br label %merge20
 
 else22:                                           ; preds = %then17
@@ -51607,7 +51608,7 @@ then30:                                           ; preds = %then26
   %114 = getelementptr i8, ptr %113, i64 0
   %115 = load i32, ptr %i, align 4
   %116 = load i32, ptr %length, align 4
-  %117 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %114, i64 1024, ptr @"$string.553", i32 %115, i32 %116)
+  %117 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %114, i64 1024, ptr @"$string.554", i32 %115, i32 %116)
   br label %merge29
 
 else31:                                           ; preds = %then26
@@ -51644,7 +51645,7 @@ merge24:                                          ; preds = %forcond
   %132 = getelementptr %143, ptr %131, i32 0, i32 0
   %133 = load i32, ptr %132, align 4
   %134 = load ptr, ptr %message, align 8
-  %135 = call i32 @"$request.check_tokens"(ptr @"$string.554", ptr %121, i32 %130, i32 %133, ptr %134)
+  %135 = call i32 @"$request.check_tokens"(ptr @"$string.555", ptr %121, i32 %130, i32 %133, ptr %134)
   ret i32 %135
 
 dead33:                                           ; No predecessors!
@@ -51714,7 +51715,7 @@ then2:                                            ; preds = %then
   %36 = getelementptr %79, ptr %35, i32 0, i32 10
   %37 = load i32, ptr %36, align 4
   %38 = load i32, ptr %most, align 4
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.555", i32 %37, i32 %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.556", i32 %37, i32 %38)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -51740,7 +51741,7 @@ merge:                                            ; preds = %else, %dead
   %47 = getelementptr %143, ptr %46, i32 0, i32 0
   %48 = load i32, ptr %47, align 4
   %49 = load ptr, ptr %message, align 8
-  %50 = call i32 @"$request.check_tokens"(ptr @"$string.556", ptr %42, i32 %45, i32 %48, ptr %49)
+  %50 = call i32 @"$request.check_tokens"(ptr @"$string.557", ptr %42, i32 %45, i32 %48, ptr %49)
   store i32 %50, ptr %code, align 4
   %51 = load i32, ptr %code, align 4
   %52 = icmp ne i32 %51, 0
@@ -51793,7 +51794,7 @@ then13:                                           ; preds = %then9
   %77 = load ptr, ptr %r, align 8
   %78 = getelementptr %79, ptr %77, i32 0, i32 10
   %79 = load i32, ptr %78, align 4
-  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 1024, ptr @"$string.557", i32 %79)
+  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 1024, ptr @"$string.558", i32 %79)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -51860,7 +51861,7 @@ then22:                                           ; preds = %then18
   %115 = getelementptr float, ptr %112, i64 %114
   %116 = load float, ptr %115, align 4
   %117 = fpext float %116 to double
-  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %108, i64 1024, ptr @"$string.558", i32 %109, double %117)
+  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %108, i64 1024, ptr @"$string.559", i32 %109, double %117)
   br label %merge21
 
 else23:                                           ; preds = %then18
@@ -51931,7 +51932,7 @@ then33:                                           ; preds = %then29
   %157 = sext i32 %156 to i64
   %158 = getelementptr i32, ptr %155, i64 %157
   %159 = load i32, ptr %158, align 4
-  %160 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %151, i64 1024, ptr @"$string.559", i32 %152, i32 %159)
+  %160 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %151, i64 1024, ptr @"$string.560", i32 %152, i32 %159)
   br label %merge32
 
 else34:                                           ; preds = %then29
@@ -52585,7 +52586,7 @@ forbody:                                          ; preds = %forcond
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %2, ptr align 4 %3, i64 8, i1 false)
   %39 = getelementptr { i64 }, ptr %2, i32 0, i32 0
   %40 = load i64, ptr %39, align 8
-  %41 = call zeroext i1 @"$Vector.push.560"(ptr %15, i64 %40)
+  %41 = call zeroext i1 @"$Vector.push.561"(ptr %15, i64 %40)
   %42 = zext i1 %41 to i8
   %43 = trunc i8 %42 to i1
   br i1 %43, label %else, label %then
@@ -52630,7 +52631,7 @@ dead2:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.560"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.push.561"(ptr %0, i64 %1) {
 entry:
   %value = alloca %145, align 8
   %self = alloca ptr, align 8
@@ -52642,7 +52643,7 @@ entry:
   %5 = getelementptr %48, ptr %4, i32 0, i32 1
   %6 = load i64, ptr %5, align 8
   %7 = add i64 %6, 1
-  %8 = call zeroext i1 @"$Vector.reserve.561"(ptr %3, i64 %7)
+  %8 = call zeroext i1 @"$Vector.reserve.562"(ptr %3, i64 %7)
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %else, label %then
@@ -52678,7 +52679,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.561"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.562"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -52830,7 +52831,7 @@ and.lhs.true:                                     ; preds = %forbody
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %4, ptr align 4 %bias, i64 8, i1 false)
   %29 = getelementptr { i64 }, ptr %4, i32 0, i32 0
   %30 = load i64, ptr %29, align 8
-  %31 = call zeroext i1 @"$Vector.push.560"(ptr %28, i64 %30)
+  %31 = call zeroext i1 @"$Vector.push.561"(ptr %28, i64 %30)
   %32 = zext i1 %31 to i8
   %33 = trunc i8 %32 to i1
   br i1 %33, label %else, label %then
@@ -52890,7 +52891,7 @@ forbody4:                                         ; preds = %forcond3
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %1, ptr align 4 %2, i64 8, i1 false)
   %63 = getelementptr { i64 }, ptr %1, i32 0, i32 0
   %64 = load i64, ptr %63, align 8
-  %65 = call zeroext i1 @"$Vector.push.560"(ptr %46, i64 %64)
+  %65 = call zeroext i1 @"$Vector.push.561"(ptr %46, i64 %64)
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
   br i1 %67, label %else8, label %then7
@@ -53159,7 +53160,7 @@ then2:                                            ; preds = %then
   %43 = getelementptr %29, ptr %42, i32 0, i32 2
   %44 = getelementptr %30, ptr %43, i32 0, i32 5
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.564", i64 %41, i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.565", i64 %41, i32 %45)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -53254,7 +53255,7 @@ then5:                                            ; preds = %then2
   %43 = getelementptr %30, ptr %42, i32 0, i32 7
   %44 = getelementptr %25, ptr %43, i32 0, i32 3
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.565", i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.566", i32 %45)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -53332,7 +53333,7 @@ then5:                                            ; preds = %then2
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %code, align 4
   %27 = call ptr @strerror(i32 %26)
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.579", ptr %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.580", ptr %27)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -53858,7 +53859,7 @@ entry:
   br i1 %12, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.12", i32 194, ptr @"$string.566")
+  call void @"$check.fail"(ptr @"$string.12", i32 194, ptr @"$string.567")
   %13 = load %45, ptr %3, align 1
   br label %merge
 
@@ -55132,7 +55133,7 @@ forbody:                                          ; preds = %forcond
 merge:                                            ; preds = %forcond
   %23 = load ptr, ptr %item, align 8
   %24 = getelementptr %46, ptr %23, i32 0, i32 11
-  call void @"$Vector.clear.252"(ptr %24)
+  call void @"$Vector.clear.253"(ptr %24)
   %25 = load %45, ptr %5, align 1
   %26 = load i32, ptr %num_found, align 4
   store i32 0, ptr %i1, align 4
@@ -55239,7 +55240,7 @@ then:                                             ; preds = %entry
   br i1 %16, label %else4, label %then3
 
 then3:                                            ; preds = %then
-  call void @"$check.fail"(ptr @"$string.16", i32 204, ptr @"$string.567")
+  call void @"$check.fail"(ptr @"$string.16", i32 204, ptr @"$string.568")
   %17 = load %45, ptr %3, align 1
   br label %merge2
 
@@ -55292,7 +55293,7 @@ entry:
   %9 = load %45, ptr %5, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %31, ptr %10, i32 0, i32 12
-  call void @"$Vector.clear.568"(ptr %11)
+  call void @"$Vector.clear.569"(ptr %11)
   %12 = load %45, ptr %4, align 1
   %13 = load ptr, ptr %self, align 8
   call void @"$Scheduler.write_decode_rows"(ptr %13)
@@ -55360,7 +55361,7 @@ and.lhs.true:                                     ; preds = %forbody
   br i1 %48, label %then, label %else
 }
 
-define internal void @"$Vector.clear.568"(ptr %0) {
+define internal void @"$Vector.clear.569"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -55446,7 +55447,7 @@ and.lhs.true2:                                    ; preds = %forbody
   br i1 %46, label %and.lhs.true, label %else
 
 then4:                                            ; preds = %then
-  call void @"$check.fail"(ptr @"$string.569", i32 185, ptr @"$string.570")
+  call void @"$check.fail"(ptr @"$string.570", i32 186, ptr @"$string.571")
   %47 = load %45, ptr %3, align 1
   br label %merge3
 
@@ -55769,7 +55770,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.14", i32 174, ptr @"$string.571")
+  call void @"$check.fail"(ptr @"$string.14", i32 174, ptr @"$string.572")
   %15 = load %45, ptr %5, align 1
   br label %merge
 
@@ -56408,7 +56409,7 @@ merge1:                                           ; preds = %else, %then
 merge:                                            ; preds = %forcond
   %67 = load ptr, ptr %self, align 8
   %68 = getelementptr %31, ptr %67, i32 0, i32 12
-  call void @"$Vector.clear.568"(ptr %68)
+  call void @"$Vector.clear.569"(ptr %68)
   %69 = load %45, ptr %2, align 1
   ret void
 }
@@ -56655,7 +56656,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %29, label %else4, label %then3
 
 then3:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.16", i32 263, ptr @"$string.572")
+  call void @"$check.fail"(ptr @"$string.16", i32 263, ptr @"$string.573")
   %30 = load %45, ptr %6, align 1
   br label %merge2
 
@@ -56670,7 +56671,7 @@ merge2:                                           ; preds = %else4, %then3
   br i1 %34, label %then6, label %else7
 
 then6:                                            ; preds = %merge2
-  call void @"$check.fail"(ptr @"$string.16", i32 264, ptr @"$string.573")
+  call void @"$check.fail"(ptr @"$string.16", i32 264, ptr @"$string.574")
   %35 = load %45, ptr %5, align 1
   br label %merge5
 
@@ -56720,7 +56721,7 @@ then9:                                            ; preds = %merge5
   br i1 %64, label %else13, label %then12
 
 then12:                                           ; preds = %then9
-  call void @"$check.fail"(ptr @"$string.16", i32 273, ptr @"$string.574")
+  call void @"$check.fail"(ptr @"$string.16", i32 273, ptr @"$string.575")
   %65 = load %45, ptr %4, align 1
   br label %merge11
 
@@ -56905,7 +56906,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %45, label %then2, label %or.lhs.false
 
 then2:                                            ; preds = %or.lhs.false, %merge
-  call void @"$check.fail"(ptr @"$string.576", i32 87, ptr @"$string.15")
+  call void @"$check.fail"(ptr @"$string.577", i32 87, ptr @"$string.15")
   %46 = load %45, ptr %6, align 1
   br label %merge1
 
@@ -56942,7 +56943,7 @@ or.lhs.false:                                     ; preds = %merge
   br i1 %69, label %then2, label %else3
 
 then5:                                            ; preds = %merge1
-  call void @"$check.fail"(ptr @"$string.576", i32 88, ptr @"$string.577")
+  call void @"$check.fail"(ptr @"$string.577", i32 88, ptr @"$string.578")
   %70 = load %45, ptr %5, align 1
   br label %merge4
 
@@ -57089,7 +57090,7 @@ entry:
   %9 = sub i64 %8, 1
   %10 = load ptr, ptr %item, align 8
   %11 = call i32 @"$Sequence.num_outputs"(ptr %10)
-  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 256, ptr @"$string.575", i64 %9, i32 %11)
+  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 256, ptr @"$string.576", i64 %9, i32 %11)
   %13 = load ptr, ptr %self, align 8
   %14 = load ptr, ptr %item, align 8
   %15 = getelementptr [256 x i8], ptr %text, i32 0, i32 0
@@ -57235,7 +57236,7 @@ then:                                             ; preds = %entry
   %9 = load ptr, ptr %self, align 8
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %46, ptr %10, i32 0, i32 3
-  %12 = call ptr @"$Vector.last.578"(ptr %11)
+  %12 = call ptr @"$Vector.last.579"(ptr %11)
   %13 = load i32, ptr %12, align 4
   %14 = call zeroext i1 @"$Sequence.is_stop_token"(ptr %9, i32 %13)
   %15 = zext i1 %14 to i8
@@ -57300,7 +57301,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$Vector.last.578"(ptr %0) {
+define internal ptr @"$Vector.last.579"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %self = alloca ptr, align 8
@@ -57314,7 +57315,7 @@ entry:
   br i1 %7, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.48", i32 75, ptr @"$string.51")
+  call void @"$check.fail"(ptr @"$string.49", i32 75, ptr @"$string.52")
   %8 = load %45, ptr %1, align 1
   br label %merge
 
@@ -57515,7 +57516,7 @@ forbody:                                          ; preds = %forcond
 merge:                                            ; preds = %forcond
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %31, ptr %28, i32 0, i32 12
-  call void @"$Vector.clear.568"(ptr %29)
+  call void @"$Vector.clear.569"(ptr %29)
   %30 = load %45, ptr %3, align 1
   ret void
 }
@@ -57533,7 +57534,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.71"
+  ret ptr @"$string.72"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -57927,11 +57928,11 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %38 = load ptr, ptr %self, align 8
   %39 = getelementptr %29, ptr %38, i32 0, i32 16
-  call void @"$Vector.free.580"(ptr %39)
+  call void @"$Vector.free.581"(ptr %39)
   %40 = load %45, ptr %6, align 1
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr %29, ptr %41, i32 0, i32 17
-  call void @"$Vector.free.580"(ptr %42)
+  call void @"$Vector.free.581"(ptr %42)
   %43 = load %45, ptr %5, align 1
   %44 = load ptr, ptr %self, align 8
   %45 = getelementptr %29, ptr %44, i32 0, i32 3
@@ -58029,7 +58030,7 @@ merge:                                            ; preds = %else, %dead
 
 declare dso_local i32 @pthread_join(i64, ptr)
 
-define internal void @"$Vector.free.580"(ptr %0) {
+define internal void @"$Vector.free.581"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -58041,12 +58042,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.581"(ptr %7)
+  call void @"$Vector.init.582"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.581"(ptr %0) {
+define internal void @"$Vector.init.582"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -58095,19 +58096,19 @@ entry:
   %23 = load %45, ptr %8, align 1
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %31, ptr %24, i32 0, i32 7
-  call void @"$Vector.free.582"(ptr %25)
+  call void @"$Vector.free.583"(ptr %25)
   %26 = load %45, ptr %7, align 1
   %27 = load ptr, ptr %self, align 8
   %28 = getelementptr %31, ptr %27, i32 0, i32 8
-  call void @"$Vector.free.580"(ptr %28)
+  call void @"$Vector.free.581"(ptr %28)
   %29 = load %45, ptr %6, align 1
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr %31, ptr %30, i32 0, i32 9
-  call void @"$Vector.free.580"(ptr %31)
+  call void @"$Vector.free.581"(ptr %31)
   %32 = load %45, ptr %5, align 1
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %31, ptr %33, i32 0, i32 10
-  call void @"$Vector.free.580"(ptr %34)
+  call void @"$Vector.free.581"(ptr %34)
   %35 = load %45, ptr %4, align 1
   %36 = load ptr, ptr %self, align 8
   %37 = getelementptr %31, ptr %36, i32 0, i32 11
@@ -58115,7 +58116,7 @@ entry:
   %38 = load %45, ptr %3, align 1
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %31, ptr %39, i32 0, i32 12
-  call void @"$Vector.free.584"(ptr %40)
+  call void @"$Vector.free.585"(ptr %40)
   %41 = load %45, ptr %2, align 1
   %42 = load ptr, ptr %self, align 8
   %43 = getelementptr %31, ptr %42, i32 0, i32 1
@@ -58170,12 +58171,12 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %28 = load ptr, ptr %list, align 8
-  call void @"$Vector.free.580"(ptr %28)
+  call void @"$Vector.free.581"(ptr %28)
   %29 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.582"(ptr %0) {
+define internal void @"$Vector.free.583"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -58187,12 +58188,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.583"(ptr %7)
+  call void @"$Vector.init.584"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.583"(ptr %0) {
+define internal void @"$Vector.init.584"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -58208,7 +58209,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.584"(ptr %0) {
+define internal void @"$Vector.free.585"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -58220,12 +58221,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.585"(ptr %7)
+  call void @"$Vector.init.586"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.585"(ptr %0) {
+define internal void @"$Vector.init.586"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -59094,7 +59095,7 @@ then:                                             ; preds = %entry
   %18 = getelementptr %41, ptr %message, i32 0, i32 0
   %19 = getelementptr [1024 x i8], ptr %18, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
-  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.611", ptr %20)
+  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.612", ptr %20)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -59143,7 +59144,7 @@ then2:                                            ; preds = %then
   %15 = getelementptr %41, ptr %14, i32 0, i32 0
   %16 = getelementptr [1024 x i8], ptr %15, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.586")
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.587")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -59185,7 +59186,7 @@ then9:                                            ; preds = %then5
   %32 = getelementptr %41, ptr %31, i32 0, i32 0
   %33 = getelementptr [1024 x i8], ptr %32, i32 0, i32 0
   %34 = getelementptr i8, ptr %33, i64 0
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.587")
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.588")
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -59482,7 +59483,7 @@ then5:                                            ; preds = %then2
   %23 = getelementptr [1024 x i8], ptr %22, i32 0, i32 0
   %24 = getelementptr i8, ptr %23, i64 0
   %25 = load ptr, ptr %path, align 8
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 1024, ptr @"$string.355", ptr %25, ptr @"$string.80", ptr @"$string.81")
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 1024, ptr @"$string.356", ptr %25, ptr @"$string.81", ptr @"$string.82")
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -59640,7 +59641,7 @@ then2:                                            ; preds = %merge
   %21 = getelementptr %22, ptr %20, i32 0, i32 18
   %22 = getelementptr [512 x i8], ptr %21, i32 0, i32 0
   %23 = getelementptr i8, ptr %22, i64 0
-  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.588", ptr %19, ptr %23)
+  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.589", ptr %19, ptr %23)
   br label %merge1
 
 else3:                                            ; preds = %merge
@@ -59762,7 +59763,7 @@ then4:                                            ; preds = %then
   %74 = getelementptr [1024 x i8], ptr %73, i32 0, i32 0
   %75 = getelementptr i8, ptr %74, i64 0
   %76 = load i32, ptr %world_size, align 4
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.589", i32 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.590", i32 %76)
   br label %merge3
 
 else5:                                            ; preds = %then
@@ -59930,7 +59931,7 @@ then3:                                            ; preds = %then
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %i, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.590", i32 %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.591", i32 %26)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -59989,7 +59990,7 @@ then10:                                           ; preds = %then6
   %57 = load i32, ptr %i, align 4
   %58 = load i32, ptr %code, align 4
   %59 = call ptr @strerror(i32 %58)
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.591", i32 %57, ptr %59)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.592", i32 %57, ptr %59)
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -60524,7 +60525,7 @@ merge:                                            ; preds = %else, %dead
 then3:                                            ; preds = %merge
   %55 = load ptr, ptr %self, align 8
   %56 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %55, ptr @"$string.594", i32 -1, ptr %56)
+  call void @"$forward.describe_failure"(ptr %55, ptr @"$string.595", i32 -1, ptr %56)
   %57 = load %45, ptr %6, align 1
   %58 = load i32, ptr %code1, align 4
   ret i32 %58
@@ -60569,7 +60570,7 @@ then7:                                            ; preds = %merge2
 then11:                                           ; preds = %then7
   %83 = load ptr, ptr %self, align 8
   %84 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %83, ptr @"$string.595", i32 -1, ptr %84)
+  call void @"$forward.describe_failure"(ptr %83, ptr @"$string.596", i32 -1, ptr %84)
   %85 = load %45, ptr %5, align 1
   %86 = load i32, ptr %code9, align 4
   ret i32 %86
@@ -60664,7 +60665,7 @@ entry:
 then:                                             ; preds = %entry
   %21 = load ptr, ptr %self, align 8
   %22 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %21, ptr @"$string.592", i32 -1, ptr %22)
+  call void @"$forward.describe_failure"(ptr %21, ptr @"$string.593", i32 -1, ptr %22)
   %23 = load %45, ptr %5, align 1
   %24 = load i32, ptr %code, align 4
   ret i32 %24
@@ -60698,7 +60699,7 @@ merge:                                            ; preds = %else, %dead
 then3:                                            ; preds = %merge
   %41 = load ptr, ptr %self, align 8
   %42 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %41, ptr @"$string.593", i32 -1, ptr %42)
+  call void @"$forward.describe_failure"(ptr %41, ptr @"$string.594", i32 -1, ptr %42)
   %43 = load %45, ptr %4, align 1
   %44 = load i32, ptr %code1, align 4
   ret i32 %44
@@ -60743,7 +60744,7 @@ entry:
   %18 = call i64 @"$anon (./terra/batch.t:91)"(ptr %17)
   %19 = call i64 @"$aligned"(i64 %18)
   %20 = getelementptr i8, ptr %15, i64 %19
-  call void @"$anon (./terra/batch.t:97).455"(ptr %12, ptr %14, ptr %20)
+  call void @"$anon (./terra/batch.t:97).456"(ptr %12, ptr %14, ptr %20)
   %21 = load %45, ptr %3, align 1
   ret void
 }
@@ -60810,7 +60811,7 @@ entry:
 then:                                             ; preds = %entry
   %44 = load ptr, ptr %self, align 8
   %45 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %44, ptr @"$string.596", i32 -1, ptr %45)
+  call void @"$forward.describe_failure"(ptr %44, ptr @"$string.597", i32 -1, ptr %45)
   %46 = load %45, ptr %3, align 1
   %47 = load i32, ptr %code, align 4
   ret i32 %47
@@ -61037,7 +61038,7 @@ merge15:                                          ; preds = %else17, %dead18
 then21:                                           ; preds = %merge15
   %112 = load ptr, ptr %self, align 8
   %113 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %112, ptr @"$string.601", i32 -1, ptr %113)
+  call void @"$forward.describe_failure"(ptr %112, ptr @"$string.602", i32 -1, ptr %113)
   %114 = load %45, ptr %4, align 1
   %115 = load i32, ptr %code19, align 4
   ret i32 %115
@@ -61170,7 +61171,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %then
-  store ptr @"$string.257", ptr %head_name, align 8
+  store ptr @"$string.258", ptr %head_name, align 8
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %157, ptr %11, i32 0, i32 0
   %13 = load ptr, ptr %12, align 8
@@ -61182,7 +61183,7 @@ merge:                                            ; preds = %else, %then
   br i1 %18, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  store ptr @"$string.251", ptr %head_name, align 8
+  store ptr @"$string.252", ptr %head_name, align 8
   br label %merge1
 
 else3:                                            ; preds = %merge
@@ -61196,7 +61197,7 @@ merge1:                                           ; preds = %else3, %then2
   %23 = getelementptr %51, ptr %22, i32 0, i32 1
   %24 = getelementptr %52, ptr %23, i32 0, i32 2
   %25 = load i32, ptr %24, align 4
-  %26 = call i32 @"$Placer.row_slice"(ptr %19, ptr @"$string.251", ptr %21, i32 0, i32 %25, i32 0)
+  %26 = call i32 @"$Placer.row_slice"(ptr %19, ptr @"$string.252", ptr %21, i32 0, i32 %25, i32 0)
   store i32 %26, ptr %code, align 4
   %27 = load i32, ptr %code, align 4
   %28 = icmp ne i32 %27, 0
@@ -61219,7 +61220,7 @@ merge4:                                           ; preds = %else6, %dead
   %33 = load ptr, ptr %model, align 8
   %34 = getelementptr %51, ptr %33, i32 0, i32 2
   %35 = load ptr, ptr %34, align 8
-  %36 = call i32 @"$Placer.vector"(ptr %32, ptr @"$string.256", ptr @"$string.361", ptr %35)
+  %36 = call i32 @"$Placer.vector"(ptr %32, ptr @"$string.257", ptr @"$string.362", ptr %35)
   store i32 %36, ptr %code7, align 4
   %37 = load i32, ptr %code7, align 4
   %38 = icmp ne i32 %37, 0
@@ -61413,7 +61414,7 @@ entry:
   store ptr %2, ptr %part, align 8
   %4 = load ptr, ptr %self, align 8
   %5 = load ptr, ptr %format, align 8
-  %6 = call i32 @"$Placer.find"(ptr %4, ptr %5, ptr @"$string.361", ptr %view)
+  %6 = call i32 @"$Placer.find"(ptr %4, ptr %5, ptr @"$string.362", ptr %view)
   store i32 %6, ptr %code, align 4
   %7 = load i32, ptr %code, align 4
   %8 = icmp ne i32 %7, 0
@@ -61608,7 +61609,7 @@ then2:                                            ; preds = %then
   %38 = load ptr, ptr %37, align 8
   %39 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.597", ptr %38, ptr %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.598", ptr %38, ptr %40)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -61670,7 +61671,7 @@ then:                                             ; preds = %and.lhs.true
   %25 = sext i32 %24 to i64
   %26 = sub i64 %23, %25
   %27 = load ptr, ptr %suffix, align 8
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 %26, ptr @"$string.45", ptr %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 %26, ptr @"$string.46", ptr %27)
   br label %merge
 
 else:                                             ; preds = %and.lhs.true, %entry
@@ -61749,7 +61750,7 @@ entry:
 then:                                             ; preds = %entry
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %format, align 8
-  %22 = call i32 @"$Placer.find"(ptr %20, ptr %21, ptr @"$string.367", ptr %view)
+  %22 = call i32 @"$Placer.find"(ptr %20, ptr %21, ptr @"$string.368", ptr %view)
   store i32 %22, ptr %code, align 4
   %23 = load i32, ptr %code, align 4
   %24 = icmp ne i32 %23, 0
@@ -61801,7 +61802,7 @@ merge:                                            ; preds = %else, %merge1
 then5:                                            ; preds = %merge
   %48 = load ptr, ptr %self, align 8
   %49 = load ptr, ptr %format, align 8
-  %50 = call i32 @"$Placer.find"(ptr %48, ptr %49, ptr @"$string.368", ptr %view)
+  %50 = call i32 @"$Placer.find"(ptr %48, ptr %49, ptr @"$string.369", ptr %view)
   store i32 %50, ptr %code7, align 4
   %51 = load i32, ptr %code7, align 4
   %52 = icmp ne i32 %51, 0
@@ -61904,7 +61905,7 @@ then:                                             ; preds = %entry
   %42 = getelementptr %41, ptr %cause, i32 0, i32 0
   %43 = getelementptr [1024 x i8], ptr %42, i32 0, i32 0
   %44 = getelementptr i8, ptr %43, i64 0
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.598", ptr %33, ptr %36, i32 %41, ptr %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.599", ptr %33, ptr %36, i32 %41, ptr %44)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -61954,7 +61955,7 @@ then:                                             ; preds = %entry
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %155, ptr %25, i32 0, i32 3
   %27 = load i64, ptr %26, align 8
-  call void %18(ptr %21, i64 %24, i64 %27, ptr @"$string.191")
+  call void %18(ptr %21, i64 %24, i64 %27, ptr @"$string.192")
   %28 = load %45, ptr %2, align 1
   br label %merge
 
@@ -62175,7 +62176,7 @@ merge10:                                          ; preds = %else12, %dead13
   %50 = load ptr, ptr %49, align 8
   %51 = getelementptr %131, ptr %50, i32 0, i32 4
   %52 = load i32, ptr %51, align 4
-  %53 = call i32 @"$anon (./terra/weights_place.t:164).600"(ptr %43, ptr %45, ptr %47, i32 %52)
+  %53 = call i32 @"$anon (./terra/weights_place.t:164).601"(ptr %43, ptr %45, ptr %47, i32 %52)
   ret i32 %53
 
 dead14:                                           ; No predecessors!
@@ -62231,7 +62232,7 @@ entry:
   %27 = load ptr, ptr %weights, align 8
   %28 = getelementptr %56, ptr %27, i32 0, i32 1
   %29 = load ptr, ptr %28, align 8
-  %30 = call i32 @"$Placer.vector"(ptr %26, ptr @"$string.259", ptr @"$string.361", ptr %29)
+  %30 = call i32 @"$Placer.vector"(ptr %26, ptr @"$string.260", ptr @"$string.362", ptr %29)
   store i32 %30, ptr %code, align 4
   %31 = load i32, ptr %code, align 4
   %32 = icmp ne i32 %31, 0
@@ -62254,7 +62255,7 @@ merge:                                            ; preds = %else, %dead
   %37 = load ptr, ptr %weights, align 8
   %38 = getelementptr %56, ptr %37, i32 0, i32 2
   %39 = load ptr, ptr %38, align 8
-  %40 = call i32 @"$Placer.vector"(ptr %36, ptr @"$string.266", ptr @"$string.361", ptr %39)
+  %40 = call i32 @"$Placer.vector"(ptr %36, ptr @"$string.267", ptr @"$string.362", ptr %39)
   store i32 %40, ptr %code1, align 4
   %41 = load i32, ptr %code1, align 4
   %42 = icmp ne i32 %41, 0
@@ -62288,7 +62289,7 @@ then7:                                            ; preds = %merge2
   %55 = load ptr, ptr %weights, align 8
   %56 = getelementptr %56, ptr %55, i32 0, i32 3
   %57 = load ptr, ptr %56, align 8
-  %58 = call i32 @"$Placer.vector"(ptr %54, ptr @"$string.264", ptr @"$string.361", ptr %57)
+  %58 = call i32 @"$Placer.vector"(ptr %54, ptr @"$string.265", ptr @"$string.362", ptr %57)
   store i32 %58, ptr %code9, align 4
   %59 = load i32, ptr %code9, align 4
   %60 = icmp ne i32 %59, 0
@@ -62311,7 +62312,7 @@ merge10:                                          ; preds = %else12, %dead13
   %65 = load ptr, ptr %weights, align 8
   %66 = getelementptr %56, ptr %65, i32 0, i32 4
   %67 = load ptr, ptr %66, align 8
-  %68 = call i32 @"$Placer.vector"(ptr %64, ptr @"$string.265", ptr @"$string.361", ptr %67)
+  %68 = call i32 @"$Placer.vector"(ptr %64, ptr @"$string.266", ptr @"$string.362", ptr %67)
   store i32 %68, ptr %code14, align 4
   %69 = load i32, ptr %code14, align 4
   %70 = icmp ne i32 %69, 0
@@ -62341,7 +62342,7 @@ merge6:                                           ; preds = %else8, %merge15
   %76 = getelementptr %56, ptr %75, i32 0, i32 5
   %77 = load i32, ptr %query_rows, align 4
   %78 = load i32, ptr %rank, align 4
-  %79 = call i32 @"$Placer.row_slice"(ptr %74, ptr @"$string.260", ptr %76, i32 0, i32 %77, i32 %78)
+  %79 = call i32 @"$Placer.row_slice"(ptr %74, ptr @"$string.261", ptr %76, i32 0, i32 %77, i32 %78)
   store i32 %79, ptr %code19, align 4
   %80 = load i32, ptr %code19, align 4
   %81 = icmp ne i32 %80, 0
@@ -62366,7 +62367,7 @@ merge20:                                          ; preds = %else22, %dead23
   %88 = load i32, ptr %query_rows, align 4
   %89 = load i32, ptr %key_rows, align 4
   %90 = load i32, ptr %rank, align 4
-  %91 = call i32 @"$Placer.row_slice"(ptr %85, ptr @"$string.261", ptr %87, i32 %88, i32 %89, i32 %90)
+  %91 = call i32 @"$Placer.row_slice"(ptr %85, ptr @"$string.262", ptr %87, i32 %88, i32 %89, i32 %90)
   store i32 %91, ptr %code24, align 4
   %92 = load i32, ptr %code24, align 4
   %93 = icmp ne i32 %92, 0
@@ -62393,7 +62394,7 @@ merge25:                                          ; preds = %else27, %dead28
   %102 = add i32 %100, %101
   %103 = load i32, ptr %key_rows, align 4
   %104 = load i32, ptr %rank, align 4
-  %105 = call i32 @"$Placer.row_slice"(ptr %97, ptr @"$string.262", ptr %99, i32 %102, i32 %103, i32 %104)
+  %105 = call i32 @"$Placer.row_slice"(ptr %97, ptr @"$string.263", ptr %99, i32 %102, i32 %103, i32 %104)
   store i32 %105, ptr %code29, align 4
   %106 = load i32, ptr %code29, align 4
   %107 = icmp ne i32 %106, 0
@@ -62416,7 +62417,7 @@ merge30:                                          ; preds = %else32, %dead33
   %112 = load ptr, ptr %weights, align 8
   %113 = getelementptr %56, ptr %112, i32 0, i32 6
   %114 = load i32, ptr %rank, align 4
-  %115 = call i32 @"$Placer.column_slice"(ptr %111, ptr @"$string.263", ptr %113, i32 %114)
+  %115 = call i32 @"$Placer.column_slice"(ptr %111, ptr @"$string.264", ptr %113, i32 %114)
   ret i32 %115
 
 dead34:                                           ; No predecessors!
@@ -62513,7 +62514,7 @@ entry:
   %9 = load ptr, ptr %gate_up, align 8
   %10 = load i32, ptr %width, align 4
   %11 = load i32, ptr %part_rank, align 4
-  %12 = call i32 @"$Placer.row_slice"(ptr %8, ptr @"$string.268", ptr %9, i32 0, i32 %10, i32 %11)
+  %12 = call i32 @"$Placer.row_slice"(ptr %8, ptr @"$string.269", ptr %9, i32 0, i32 %10, i32 %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -62537,7 +62538,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load i32, ptr %width, align 4
   %21 = load i32, ptr %width, align 4
   %22 = load i32, ptr %part_rank, align 4
-  %23 = call i32 @"$Placer.row_slice"(ptr %18, ptr @"$string.269", ptr %19, i32 %20, i32 %21, i32 %22)
+  %23 = call i32 @"$Placer.row_slice"(ptr %18, ptr @"$string.270", ptr %19, i32 %20, i32 %21, i32 %22)
   store i32 %23, ptr %code1, align 4
   %24 = load i32, ptr %code1, align 4
   %25 = icmp ne i32 %24, 0
@@ -62559,7 +62560,7 @@ merge2:                                           ; preds = %else4, %dead5
   %29 = load ptr, ptr %self, align 8
   %30 = load ptr, ptr %down, align 8
   %31 = load i32, ptr %part_rank, align 4
-  %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.270", ptr %30, i32 %31)
+  %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.271", ptr %30, i32 %31)
   ret i32 %32
 
 dead6:                                            ; No predecessors!
@@ -62612,7 +62613,7 @@ merge:                                            ; preds = %else, %then
   %21 = getelementptr %56, ptr %20, i32 0, i32 9
   %22 = getelementptr %52, ptr %21, i32 0, i32 2
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$Placer.row_slice"(ptr %17, ptr @"$string.272", ptr %19, i32 0, i32 %23, i32 0)
+  %24 = call i32 @"$Placer.row_slice"(ptr %17, ptr @"$string.273", ptr %19, i32 0, i32 %23, i32 0)
   store i32 %24, ptr %code, align 4
   %25 = load i32, ptr %code, align 4
   %26 = icmp ne i32 %25, 0
@@ -62635,7 +62636,7 @@ merge1:                                           ; preds = %else3, %dead
   %31 = load ptr, ptr %weights, align 8
   %32 = getelementptr %56, ptr %31, i32 0, i32 10
   %33 = load ptr, ptr %32, align 8
-  %34 = call i32 @"$Placer.vector"(ptr %30, ptr @"$string.272", ptr @"$string.362", ptr %33)
+  %34 = call i32 @"$Placer.vector"(ptr %30, ptr @"$string.273", ptr @"$string.363", ptr %33)
   store i32 %34, ptr %code4, align 4
   %35 = load i32, ptr %code4, align 4
   %36 = icmp ne i32 %35, 0
@@ -62708,7 +62709,7 @@ forbody:                                          ; preds = %forcond
   store i32 %75, ptr %77, align 4
   %78 = load ptr, ptr %self, align 8
   %79 = load i32, ptr %part_rank, align 4
-  %80 = call i32 @"$anon (./terra/weights_place.t:164).599"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
+  %80 = call i32 @"$anon (./terra/weights_place.t:164).600"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
   store i32 %80, ptr %code10, align 4
   %81 = load i32, ptr %code10, align 4
   %82 = icmp ne i32 %81, 0
@@ -62785,81 +62786,6 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal i32 @"$anon (./terra/weights_place.t:164).599"(ptr %0, ptr %1, ptr %2, i32 %3) {
-entry:
-  %code1 = alloca i32, align 4
-  %code = alloca i32, align 4
-  %width = alloca i32, align 4
-  %part_rank = alloca i32, align 4
-  %down = alloca ptr, align 8
-  %gate_up = alloca ptr, align 8
-  %self = alloca ptr, align 8
-  store ptr %0, ptr %self, align 8
-  store ptr %1, ptr %gate_up, align 8
-  store ptr %2, ptr %down, align 8
-  store i32 %3, ptr %part_rank, align 4
-  %4 = load ptr, ptr %gate_up, align 8
-  %5 = getelementptr %52, ptr %4, i32 0, i32 2
-  %6 = load i32, ptr %5, align 4
-  %7 = sdiv i32 %6, 2
-  store i32 %7, ptr %width, align 4
-  %8 = load ptr, ptr %self, align 8
-  %9 = load ptr, ptr %gate_up, align 8
-  %10 = load i32, ptr %width, align 4
-  %11 = load i32, ptr %part_rank, align 4
-  %12 = call i32 @"$Placer.row_slice"(ptr %8, ptr @"$string.274", ptr %9, i32 0, i32 %10, i32 %11)
-  store i32 %12, ptr %code, align 4
-  %13 = load i32, ptr %code, align 4
-  %14 = icmp ne i32 %13, 0
-  %15 = zext i1 %14 to i8
-  %16 = trunc i8 %15 to i1
-  br i1 %16, label %then, label %else
-
-then:                                             ; preds = %entry
-  %17 = load i32, ptr %code, align 4
-  ret i32 %17
-
-dead:                                             ; No predecessors!
-  br label %merge
-
-else:                                             ; preds = %entry
-  br label %merge
-
-merge:                                            ; preds = %else, %dead
-  %18 = load ptr, ptr %self, align 8
-  %19 = load ptr, ptr %gate_up, align 8
-  %20 = load i32, ptr %width, align 4
-  %21 = load i32, ptr %width, align 4
-  %22 = load i32, ptr %part_rank, align 4
-  %23 = call i32 @"$Placer.row_slice"(ptr %18, ptr @"$string.275", ptr %19, i32 %20, i32 %21, i32 %22)
-  store i32 %23, ptr %code1, align 4
-  %24 = load i32, ptr %code1, align 4
-  %25 = icmp ne i32 %24, 0
-  %26 = zext i1 %25 to i8
-  %27 = trunc i8 %26 to i1
-  br i1 %27, label %then3, label %else4
-
-then3:                                            ; preds = %merge
-  %28 = load i32, ptr %code1, align 4
-  ret i32 %28
-
-dead5:                                            ; No predecessors!
-  br label %merge2
-
-else4:                                            ; preds = %merge
-  br label %merge2
-
-merge2:                                           ; preds = %else4, %dead5
-  %29 = load ptr, ptr %self, align 8
-  %30 = load ptr, ptr %down, align 8
-  %31 = load i32, ptr %part_rank, align 4
-  %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.276", ptr %30, i32 %31)
-  ret i32 %32
-
-dead6:                                            ; No predecessors!
-  ret i32 undef
-}
-
 define internal i32 @"$anon (./terra/weights_place.t:164).600"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
@@ -62882,7 +62808,7 @@ entry:
   %9 = load ptr, ptr %gate_up, align 8
   %10 = load i32, ptr %width, align 4
   %11 = load i32, ptr %part_rank, align 4
-  %12 = call i32 @"$Placer.row_slice"(ptr %8, ptr @"$string.278", ptr %9, i32 0, i32 %10, i32 %11)
+  %12 = call i32 @"$Placer.row_slice"(ptr %8, ptr @"$string.275", ptr %9, i32 0, i32 %10, i32 %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -62906,7 +62832,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load i32, ptr %width, align 4
   %21 = load i32, ptr %width, align 4
   %22 = load i32, ptr %part_rank, align 4
-  %23 = call i32 @"$Placer.row_slice"(ptr %18, ptr @"$string.279", ptr %19, i32 %20, i32 %21, i32 %22)
+  %23 = call i32 @"$Placer.row_slice"(ptr %18, ptr @"$string.276", ptr %19, i32 %20, i32 %21, i32 %22)
   store i32 %23, ptr %code1, align 4
   %24 = load i32, ptr %code1, align 4
   %25 = icmp ne i32 %24, 0
@@ -62928,7 +62854,82 @@ merge2:                                           ; preds = %else4, %dead5
   %29 = load ptr, ptr %self, align 8
   %30 = load ptr, ptr %down, align 8
   %31 = load i32, ptr %part_rank, align 4
-  %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.280", ptr %30, i32 %31)
+  %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.277", ptr %30, i32 %31)
+  ret i32 %32
+
+dead6:                                            ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$anon (./terra/weights_place.t:164).601"(ptr %0, ptr %1, ptr %2, i32 %3) {
+entry:
+  %code1 = alloca i32, align 4
+  %code = alloca i32, align 4
+  %width = alloca i32, align 4
+  %part_rank = alloca i32, align 4
+  %down = alloca ptr, align 8
+  %gate_up = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %gate_up, align 8
+  store ptr %2, ptr %down, align 8
+  store i32 %3, ptr %part_rank, align 4
+  %4 = load ptr, ptr %gate_up, align 8
+  %5 = getelementptr %52, ptr %4, i32 0, i32 2
+  %6 = load i32, ptr %5, align 4
+  %7 = sdiv i32 %6, 2
+  store i32 %7, ptr %width, align 4
+  %8 = load ptr, ptr %self, align 8
+  %9 = load ptr, ptr %gate_up, align 8
+  %10 = load i32, ptr %width, align 4
+  %11 = load i32, ptr %part_rank, align 4
+  %12 = call i32 @"$Placer.row_slice"(ptr %8, ptr @"$string.279", ptr %9, i32 0, i32 %10, i32 %11)
+  store i32 %12, ptr %code, align 4
+  %13 = load i32, ptr %code, align 4
+  %14 = icmp ne i32 %13, 0
+  %15 = zext i1 %14 to i8
+  %16 = trunc i8 %15 to i1
+  br i1 %16, label %then, label %else
+
+then:                                             ; preds = %entry
+  %17 = load i32, ptr %code, align 4
+  ret i32 %17
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %18 = load ptr, ptr %self, align 8
+  %19 = load ptr, ptr %gate_up, align 8
+  %20 = load i32, ptr %width, align 4
+  %21 = load i32, ptr %width, align 4
+  %22 = load i32, ptr %part_rank, align 4
+  %23 = call i32 @"$Placer.row_slice"(ptr %18, ptr @"$string.280", ptr %19, i32 %20, i32 %21, i32 %22)
+  store i32 %23, ptr %code1, align 4
+  %24 = load i32, ptr %code1, align 4
+  %25 = icmp ne i32 %24, 0
+  %26 = zext i1 %25 to i8
+  %27 = trunc i8 %26 to i1
+  br i1 %27, label %then3, label %else4
+
+then3:                                            ; preds = %merge
+  %28 = load i32, ptr %code1, align 4
+  ret i32 %28
+
+dead5:                                            ; No predecessors!
+  br label %merge2
+
+else4:                                            ; preds = %merge
+  br label %merge2
+
+merge2:                                           ; preds = %else4, %dead5
+  %29 = load ptr, ptr %self, align 8
+  %30 = load ptr, ptr %down, align 8
+  %31 = load i32, ptr %part_rank, align 4
+  %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.281", ptr %30, i32 %31)
   ret i32 %32
 
 dead6:                                            ; No predecessors!
@@ -63206,7 +63207,7 @@ entry:
   %20 = getelementptr %29, ptr %19, i32 0, i32 18
   %21 = load i32, ptr %20, align 4
   %22 = sext i32 %21 to i64
-  %23 = call zeroext i1 @"$Vector.reserve.602"(ptr %18, i64 %22)
+  %23 = call zeroext i1 @"$Vector.reserve.603"(ptr %18, i64 %22)
   %24 = zext i1 %23 to i8
   %25 = trunc i8 %24 to i1
   br i1 %25, label %and.lhs.true, label %and.end
@@ -63245,7 +63246,7 @@ and.lhs.true:                                     ; preds = %entry
   %49 = getelementptr %29, ptr %48, i32 0, i32 18
   %50 = load i32, ptr %49, align 4
   %51 = sext i32 %50 to i64
-  %52 = call zeroext i1 @"$Vector.reserve.602"(ptr %47, i64 %51)
+  %52 = call zeroext i1 @"$Vector.reserve.603"(ptr %47, i64 %51)
   %53 = zext i1 %52 to i8
   %54 = trunc i8 %53 to i1
   br i1 %54, label %and.rhs, label %and.end
@@ -63267,7 +63268,7 @@ then2:                                            ; preds = %then
   %64 = load ptr, ptr %self, align 8
   %65 = getelementptr %29, ptr %64, i32 0, i32 18
   %66 = load i32, ptr %65, align 4
-  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.603", i32 %66)
+  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.604", i32 %66)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -63312,7 +63313,7 @@ then9:                                            ; preds = %then5
   %86 = call ptr @__errno_location()
   %87 = load i32, ptr %86, align 4
   %88 = call ptr @strerror(i32 %87)
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.604", ptr %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.605", ptr %88)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -63334,7 +63335,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.602"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.603"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -63529,7 +63530,7 @@ entry:
   %28 = load ptr, ptr %o, align 8
   %29 = getelementptr %30, ptr %28, i32 0, i32 9
   %30 = load ptr, ptr %29, align 8
-  call void @"$anon (./terra/batch.t:97).455"(ptr %24, ptr %27, ptr %30)
+  call void @"$anon (./terra/batch.t:97).456"(ptr %24, ptr %27, ptr %30)
   %31 = load %45, ptr %3, align 1
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %29, ptr %32, i32 0, i32 4
@@ -63644,7 +63645,7 @@ then2:                                            ; preds = %then
   %40 = getelementptr %37, ptr %39, i32 0, i32 10
   %41 = getelementptr %25, ptr %40, i32 0, i32 1
   %42 = load i32, ptr %41, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.605", i32 %38, i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.606", i32 %38, i32 %42)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -63711,7 +63712,7 @@ then13:                                           ; preds = %then9
   %72 = load ptr, ptr %options, align 8
   %73 = getelementptr %32, ptr %72, i32 0, i32 5
   %74 = load i32, ptr %73, align 4
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %71, i64 1024, ptr @"$string.610", i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %71, i64 1024, ptr @"$string.611", i32 %74)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -63778,7 +63779,7 @@ then2:                                            ; preds = %then
   %23 = getelementptr i8, ptr %22, i64 0
   %24 = load i32, ptr %capacity, align 4
   %25 = load i32, ptr %page_size, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.606", i32 %24, i32 %25)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.607", i32 %24, i32 %25)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -63950,7 +63951,7 @@ then15:                                           ; preds = %then5
   %141 = getelementptr i8, ptr %140, i64 0
   %142 = load i32, ptr %capacity, align 4
   %143 = load i32, ptr %page_size, align 4
-  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %141, i64 1024, ptr @"$string.607", i32 %142, i32 %143)
+  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %141, i64 1024, ptr @"$string.608", i32 %142, i32 %143)
   br label %merge14
 
 else16:                                           ; preds = %then5
@@ -64117,7 +64118,7 @@ merge:                                            ; preds = %forcond
   %27 = getelementptr %32, ptr %26, i32 0, i32 5
   %28 = load i32, ptr %27, align 4
   %29 = sext i32 %28 to i64
-  %30 = call zeroext i1 @"$Vector.reserve.602"(ptr %25, i64 %29)
+  %30 = call zeroext i1 @"$Vector.reserve.603"(ptr %25, i64 %29)
   %31 = zext i1 %30 to i8
   %32 = trunc i8 %31 to i1
   br i1 %32, label %and.lhs.true7, label %and.end
@@ -64129,7 +64130,7 @@ and.rhs:                                          ; preds = %and.lhs.true
   %36 = getelementptr %32, ptr %35, i32 0, i32 3
   %37 = load i32, ptr %36, align 4
   %38 = sext i32 %37 to i64
-  %39 = call zeroext i1 @"$Vector.reserve.609"(ptr %34, i64 %38)
+  %39 = call zeroext i1 @"$Vector.reserve.610"(ptr %34, i64 %38)
   %40 = zext i1 %39 to i8
   %41 = trunc i8 %40 to i1
   br label %and.end
@@ -64147,7 +64148,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true2
   %48 = getelementptr %32, ptr %47, i32 0, i32 3
   %49 = load i32, ptr %48, align 4
   %50 = sext i32 %49 to i64
-  %51 = call zeroext i1 @"$Vector.reserve.602"(ptr %46, i64 %50)
+  %51 = call zeroext i1 @"$Vector.reserve.603"(ptr %46, i64 %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %and.rhs, label %and.end
@@ -64159,7 +64160,7 @@ and.lhs.true2:                                    ; preds = %and.lhs.true3
   %57 = getelementptr %32, ptr %56, i32 0, i32 3
   %58 = load i32, ptr %57, align 4
   %59 = sext i32 %58 to i64
-  %60 = call zeroext i1 @"$Vector.reserve.602"(ptr %55, i64 %59)
+  %60 = call zeroext i1 @"$Vector.reserve.603"(ptr %55, i64 %59)
   %61 = zext i1 %60 to i8
   %62 = trunc i8 %61 to i1
   br i1 %62, label %and.lhs.true, label %and.end
@@ -64171,7 +64172,7 @@ and.lhs.true3:                                    ; preds = %and.lhs.true4
   %66 = getelementptr %32, ptr %65, i32 0, i32 5
   %67 = load i32, ptr %66, align 4
   %68 = sext i32 %67 to i64
-  %69 = call zeroext i1 @"$Vector.reserve.602"(ptr %64, i64 %68)
+  %69 = call zeroext i1 @"$Vector.reserve.603"(ptr %64, i64 %68)
   %70 = zext i1 %69 to i8
   %71 = trunc i8 %70 to i1
   br i1 %71, label %and.lhs.true2, label %and.end
@@ -64184,7 +64185,7 @@ and.lhs.true4:                                    ; preds = %and.lhs.true5
   %76 = load i32, ptr %75, align 4
   %77 = mul i32 4, %76
   %78 = sext i32 %77 to i64
-  %79 = call zeroext i1 @"$Vector.reserve.608"(ptr %73, i64 %78)
+  %79 = call zeroext i1 @"$Vector.reserve.609"(ptr %73, i64 %78)
   %80 = zext i1 %79 to i8
   %81 = trunc i8 %80 to i1
   br i1 %81, label %and.lhs.true3, label %and.end
@@ -64196,7 +64197,7 @@ and.lhs.true5:                                    ; preds = %and.lhs.true6
   %85 = getelementptr %32, ptr %84, i32 0, i32 5
   %86 = load i32, ptr %85, align 4
   %87 = sext i32 %86 to i64
-  %88 = call zeroext i1 @"$Vector.reserve.602"(ptr %83, i64 %87)
+  %88 = call zeroext i1 @"$Vector.reserve.603"(ptr %83, i64 %87)
   %89 = zext i1 %88 to i8
   %90 = trunc i8 %89 to i1
   br i1 %90, label %and.lhs.true4, label %and.end
@@ -64208,7 +64209,7 @@ and.lhs.true6:                                    ; preds = %and.lhs.true7
   %94 = getelementptr %32, ptr %93, i32 0, i32 3
   %95 = load i32, ptr %94, align 4
   %96 = sext i32 %95 to i64
-  %97 = call zeroext i1 @"$Vector.reserve.602"(ptr %92, i64 %96)
+  %97 = call zeroext i1 @"$Vector.reserve.603"(ptr %92, i64 %96)
   %98 = zext i1 %97 to i8
   %99 = trunc i8 %98 to i1
   br i1 %99, label %and.lhs.true5, label %and.end
@@ -64220,7 +64221,7 @@ and.lhs.true7:                                    ; preds = %merge
   %103 = getelementptr %32, ptr %102, i32 0, i32 3
   %104 = load i32, ptr %103, align 4
   %105 = sext i32 %104 to i64
-  %106 = call zeroext i1 @"$Vector.reserve.602"(ptr %101, i64 %105)
+  %106 = call zeroext i1 @"$Vector.reserve.603"(ptr %101, i64 %105)
   %107 = zext i1 %106 to i8
   %108 = trunc i8 %107 to i1
   br i1 %108, label %and.lhs.true6, label %and.end
@@ -64229,7 +64230,7 @@ dead8:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.608"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.609"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -64328,7 +64329,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.609"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.610"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -64441,14 +64442,14 @@ entry:
   %4 = getelementptr %165, ptr %3, i32 0, i32 0
   %5 = load i64, ptr %"$3439", align 8
   %6 = load ptr, ptr %"$3440", align 8
-  %7 = call i32 @"$Loop.cancel.612"(ptr %4, i64 %5, ptr %6)
+  %7 = call i32 @"$Loop.cancel.613"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.cancel.612"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.cancel.613"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -64459,14 +64460,14 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.613"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
+  %6 = call i32 @"$Loop.order.614"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.order.613"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
+define internal i32 @"$Loop.order.614"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
 entry:
   %4 = alloca %45, align 8
   %target = alloca ptr, align 8
@@ -64487,11 +64488,11 @@ entry:
   call void @"$status.clear"(ptr %9)
   %10 = load %45, ptr %7, align 1
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.614"(ptr %11)
+  call void @"$Loop.lock.615"(ptr %11)
   %12 = load %45, ptr %6, align 1
   %13 = load ptr, ptr %self, align 8
   %14 = load i64, ptr %request_id, align 8
-  %15 = call ptr @"$Loop.find_live.615"(ptr %13, i64 %14)
+  %15 = call ptr @"$Loop.find_live.616"(ptr %13, i64 %14)
   store ptr %15, ptr %item, align 8
   %16 = load ptr, ptr %item, align 8
   %17 = icmp eq ptr %16, null
@@ -64501,7 +64502,7 @@ entry:
 
 then:                                             ; preds = %entry
   %20 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.616"(ptr %20)
+  call void @"$Loop.unlock.617"(ptr %20)
   %21 = load %45, ptr %5, align 1
   %22 = load ptr, ptr %message, align 8
   store ptr %22, ptr %target, align 8
@@ -64517,7 +64518,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
   %31 = load i64, ptr %request_id, align 8
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.65", i64 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.66", i64 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -64557,7 +64558,7 @@ merge4:                                           ; preds = %else6, %then5
   %42 = getelementptr %166, ptr %41, i32 0, i32 7
   %43 = call i32 @pthread_cond_signal(ptr %42)
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.616"(ptr %44)
+  call void @"$Loop.unlock.617"(ptr %44)
   %45 = load %45, ptr %4, align 1
   ret i32 0
 
@@ -64565,7 +64566,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.lock.614"(ptr %0) {
+define internal void @"$Loop.lock.615"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -64575,7 +64576,7 @@ entry:
   ret void
 }
 
-define internal ptr @"$Loop.find_live.615"(ptr %0, i64 %1) {
+define internal ptr @"$Loop.find_live.616"(ptr %0, i64 %1) {
 entry:
   %i = alloca i64, align 8
   %request_id = alloca i64, align 8
@@ -64642,7 +64643,7 @@ dead2:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.unlock.616"(ptr %0) {
+define internal void @"$Loop.unlock.617"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -64682,7 +64683,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %165, ptr %13, i32 0, i32 0
-  call void @"$Loop.free.617"(ptr %14)
+  call void @"$Loop.free.618"(ptr %14)
   %15 = load %45, ptr %4, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = getelementptr %165, ptr %16, i32 0, i32 1
@@ -64699,7 +64700,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.free.617"(ptr %0) {
+define internal void @"$Loop.free.618"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -64733,7 +64734,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %17 = load ptr, ptr %self, align 8
-  call void @"$Loop.stop.618"(ptr %17)
+  call void @"$Loop.stop.619"(ptr %17)
   %18 = load %45, ptr %8, align 1
   %19 = load ptr, ptr %self, align 8
   %20 = getelementptr %166, ptr %19, i32 0, i32 16
@@ -64768,11 +64769,11 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %38 = load ptr, ptr %self, align 8
   %39 = getelementptr %166, ptr %38, i32 0, i32 16
-  call void @"$Vector.free.580"(ptr %39)
+  call void @"$Vector.free.581"(ptr %39)
   %40 = load %45, ptr %6, align 1
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr %166, ptr %41, i32 0, i32 17
-  call void @"$Vector.free.580"(ptr %42)
+  call void @"$Vector.free.581"(ptr %42)
   %43 = load %45, ptr %5, align 1
   %44 = load ptr, ptr %self, align 8
   %45 = getelementptr %166, ptr %44, i32 0, i32 3
@@ -64822,7 +64823,7 @@ merge2:                                           ; preds = %else4, %then3
   ret void
 }
 
-define internal void @"$Loop.stop.618"(ptr %0) {
+define internal void @"$Loop.stop.619"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -64847,7 +64848,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.614"(ptr %9)
+  call void @"$Loop.lock.615"(ptr %9)
   %10 = load %45, ptr %2, align 1
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %166, ptr %11, i32 0, i32 11
@@ -64856,7 +64857,7 @@ merge:                                            ; preds = %else, %dead
   %14 = getelementptr %166, ptr %13, i32 0, i32 7
   %15 = call i32 @pthread_cond_broadcast(ptr %14)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.616"(ptr %16)
+  call void @"$Loop.unlock.617"(ptr %16)
   %17 = load %45, ptr %1, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %166, ptr %18, i32 0, i32 9
@@ -64911,14 +64912,14 @@ entry:
   %8 = load i32, ptr %"$3464", align 4
   %9 = load ptr, ptr %"$3465", align 8
   %10 = load ptr, ptr %"$3466", align 8
-  %11 = call i32 @"$Loop.decode_step.619"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
+  %11 = call i32 @"$Loop.decode_step.620"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
   ret i32 %11
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_step.619"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_step.620"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -64961,10 +64962,10 @@ merge:                                            ; preds = %else, %then
   %19 = load i32, ptr %token, align 4
   %20 = load ptr, ptr %logits, align 8
   %21 = load ptr, ptr %message, align 8
-  %22 = call i32 @"$Loop.decode_in_turn.620"(ptr %17, ptr %18, i32 %19, ptr %20, ptr %21)
+  %22 = call i32 @"$Loop.decode_in_turn.621"(ptr %17, ptr %18, i32 %19, ptr %20, ptr %21)
   store i32 %22, ptr %code, align 4
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.632"(ptr %23)
+  call void @"$Loop.leave_turn.633"(ptr %23)
   %24 = load %45, ptr %5, align 1
   %25 = load i32, ptr %code, align 4
   ret i32 %25
@@ -64973,7 +64974,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_in_turn.620"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_in_turn.621"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %code24 = alloca i32, align 4
   %code19 = alloca i32, align 4
@@ -64993,7 +64994,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$Loop.check_usable_locked.621"(ptr %5, ptr %6)
+  %7 = call i32 @"$Loop.check_usable_locked.622"(ptr %5, ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -65015,7 +65016,7 @@ merge:                                            ; preds = %else, %dead
   %13 = load ptr, ptr %self, align 8
   %14 = load ptr, ptr %item, align 8
   %15 = load ptr, ptr %message, align 8
-  %16 = call i32 @"$Loop.check_state.623"(ptr %13, ptr %14, i32 1, ptr %15)
+  %16 = call i32 @"$Loop.check_state.624"(ptr %13, ptr %14, i32 1, ptr %15)
   store i32 %16, ptr %code1, align 4
   %17 = load i32, ptr %code1, align 4
   %18 = icmp ne i32 %17, 0
@@ -65068,7 +65069,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = add i64 %39, 1
   %41 = trunc i64 %40 to i32
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.grow_state.624"(ptr %34, ptr %35, i32 %41, ptr %42)
+  %43 = call i32 @"$Loop.grow_state.625"(ptr %34, ptr %35, i32 %41, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -65098,7 +65099,7 @@ then17:                                           ; preds = %merge12
   %54 = load ptr, ptr %self, align 8
   %55 = load ptr, ptr %item, align 8
   %56 = load ptr, ptr %message, align 8
-  %57 = call i32 @"$Loop.decode_last_token.627"(ptr %54, ptr %55, ptr null, ptr %56)
+  %57 = call i32 @"$Loop.decode_last_token.628"(ptr %54, ptr %55, ptr null, ptr %56)
   store i32 %57, ptr %code19, align 4
   %58 = load i32, ptr %code19, align 4
   %59 = icmp ne i32 %58, 0
@@ -65132,7 +65133,7 @@ merge16:                                          ; preds = %else18, %merge20
   %69 = load ptr, ptr %item, align 8
   %70 = load ptr, ptr %logits, align 8
   %71 = load ptr, ptr %message, align 8
-  %72 = call i32 @"$Loop.decode_last_token.627"(ptr %68, ptr %69, ptr %70, ptr %71)
+  %72 = call i32 @"$Loop.decode_last_token.628"(ptr %68, ptr %69, ptr %70, ptr %71)
   store i32 %72, ptr %code24, align 4
   %73 = load ptr, ptr %item, align 8
   %74 = call i32 @"$Sequence.num_uncomputed"(ptr %73)
@@ -65158,7 +65159,7 @@ dead28:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable_locked.621"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable_locked.622"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -65168,14 +65169,14 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.614"(ptr %4)
+  call void @"$Loop.lock.615"(ptr %4)
   %5 = load %45, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.check_usable.622"(ptr %6, ptr %7)
+  %8 = call i32 @"$Loop.check_usable.623"(ptr %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.616"(ptr %9)
+  call void @"$Loop.unlock.617"(ptr %9)
   %10 = load %45, ptr %2, align 1
   %11 = load i32, ptr %code, align 4
   ret i32 %11
@@ -65184,7 +65185,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable.622"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable.623"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %message = alloca ptr, align 8
@@ -65238,7 +65239,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_state.623"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.check_state.624"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %target7 = alloca ptr, align 8
   %target = alloca ptr, align 8
@@ -65358,7 +65359,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.grow_state.624"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.grow_state.625"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %45, align 8
   %i = alloca i32, align 4
@@ -65375,12 +65376,12 @@ entry:
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %item, align 8
   %7 = load i32, ptr %num_tokens, align 4
-  %8 = call i32 @"$Loop.missing_pages.625"(ptr %5, ptr %6, i32 %7)
+  %8 = call i32 @"$Loop.missing_pages.626"(ptr %5, ptr %6, i32 %7)
   store i32 %8, ptr %missing, align 4
   %9 = load ptr, ptr %self, align 8
   %10 = load i32, ptr %missing, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_room.626"(ptr %9, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.check_room.627"(ptr %9, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -65433,7 +65434,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.missing_pages.625"(ptr %0, ptr %1, i32 %2) {
+define internal i32 @"$Loop.missing_pages.626"(ptr %0, ptr %1, i32 %2) {
 entry:
   %missing = alloca i32, align 4
   %num_tokens = alloca i32, align 4
@@ -65465,7 +65466,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_room.626"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_room.627"(ptr %0, i32 %1, ptr %2) {
 entry:
   %target = alloca ptr, align 8
   %pool = alloca ptr, align 8
@@ -65529,7 +65530,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_last_token.627"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.decode_last_token.628"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %4 = alloca %45, align 8
@@ -65587,7 +65588,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %37 = load ptr, ptr %self, align 8
   %38 = load ptr, ptr %message, align 8
-  %39 = call i32 @"$Loop.run_step.628"(ptr %37, ptr %38)
+  %39 = call i32 @"$Loop.run_step.629"(ptr %37, ptr %38)
   store i32 %39, ptr %code, align 4
   %40 = load i32, ptr %code, align 4
   %41 = icmp ne i32 %40, 0
@@ -65627,14 +65628,14 @@ merge1:                                           ; preds = %else3, %dead
   %61 = load i32, ptr %60, align 4
   %62 = sub i32 %61, 1
   %63 = load ptr, ptr %message, align 8
-  %64 = call i32 @"$Loop.check_logits.631"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
+  %64 = call i32 @"$Loop.check_logits.632"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
   ret i32 %64
 
 dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.run_step.628"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.run_step.629"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
   %counters = alloca ptr, align 8
@@ -65682,7 +65683,7 @@ else3:                                            ; preds = %then
 
 merge1:                                           ; preds = %else3, %then2
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.630"(ptr %26)
+  call void @"$Loop.check_ranks.631"(ptr %26)
   %27 = load %45, ptr %3, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -65804,7 +65805,7 @@ then2:                                            ; preds = %then
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %167, ptr %39, i32 0, i32 8
   %41 = load i32, ptr %40, align 4
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.629", i32 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.630", i32 %41)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -66735,7 +66736,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Loop.check_ranks.630"(ptr %0) {
+define internal void @"$Loop.check_ranks.631"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -66779,18 +66780,18 @@ merge:                                            ; preds = %else, %dead
   call void @"$Scheduler.fail_all"(ptr %17, i32 7, ptr %22)
   %23 = load %45, ptr %3, align 1
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.614"(ptr %24)
+  call void @"$Loop.lock.615"(ptr %24)
   %25 = load %45, ptr %2, align 1
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr %166, ptr %26, i32 0, i32 14
   store i8 0, ptr %27, align 1
   %28 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.616"(ptr %28)
+  call void @"$Loop.unlock.617"(ptr %28)
   %29 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal i32 @"$Loop.check_logits.631"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.check_logits.632"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
 entry:
   %target = alloca ptr, align 8
   %row = alloca i32, align 4
@@ -66836,7 +66837,7 @@ then2:                                            ; preds = %then
   %26 = load i32, ptr %position, align 4
   %27 = load i32, ptr %row, align 4
   %28 = add i32 %26, %27
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.52", i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.53", i32 %28)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -66858,7 +66859,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.leave_turn.632"(ptr %0) {
+define internal void @"$Loop.leave_turn.633"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -66866,10 +66867,10 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.633"(ptr %4)
+  call void @"$Loop.publish.634"(ptr %4)
   %5 = load %45, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.wake.638"(ptr %6)
+  call void @"$Loop.wake.639"(ptr %6)
   %7 = load %45, ptr %2, align 1
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %166, ptr %8, i32 0, i32 5
@@ -66878,7 +66879,7 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.publish.633"(ptr %0) {
+define internal void @"$Loop.publish.634"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -66902,7 +66903,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.59", i32 352, ptr @"$string.60")
+  call void @"$check.fail"(ptr @"$string.60", i32 170, ptr @"$string.61")
   %15 = load %45, ptr %8, align 1
   br label %merge
 
@@ -66911,16 +66912,16 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.614"(ptr %16)
+  call void @"$Loop.lock.615"(ptr %16)
   %17 = load %45, ptr %7, align 1
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_events.634"(ptr %18)
+  call void @"$Loop.publish_events.635"(ptr %18)
   %19 = load %45, ptr %6, align 1
   %20 = load ptr, ptr %self, align 8
-  call void @"$Loop.remove_ended.636"(ptr %20)
+  call void @"$Loop.remove_ended.637"(ptr %20)
   %21 = load %45, ptr %5, align 1
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.637"(ptr %22)
+  call void @"$Loop.publish_counters.638"(ptr %22)
   %23 = load %45, ptr %4, align 1
   %24 = load ptr, ptr %s, align 8
   %25 = call i64 @"$Scheduler.nearest_deadline"(ptr %24)
@@ -66928,7 +66929,7 @@ merge:                                            ; preds = %else, %then
   %27 = getelementptr %166, ptr %26, i32 0, i32 22
   store i64 %25, ptr %27, align 8
   %28 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.616"(ptr %28)
+  call void @"$Loop.unlock.617"(ptr %28)
   %29 = load %45, ptr %3, align 1
   %30 = load ptr, ptr %s, align 8
   %31 = getelementptr %31, ptr %30, i32 0, i32 6
@@ -66968,7 +66969,7 @@ merge1:                                           ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_events.634"(ptr %0) {
+define internal void @"$Loop.publish_events.635"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -67048,7 +67049,7 @@ and.lhs.true:                                     ; preds = %condition
 
 then:                                             ; preds = %merge
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.announce.635"(ptr %54)
+  call void @"$Loop.announce.636"(ptr %54)
   %55 = load %45, ptr %1, align 1
   br label %merge1
 
@@ -67059,7 +67060,7 @@ merge1:                                           ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.announce.635"(ptr %0) {
+define internal void @"$Loop.announce.636"(ptr %0) {
 entry:
   %one = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -67075,7 +67076,7 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.remove_ended.636"(ptr %0) {
+define internal void @"$Loop.remove_ended.637"(ptr %0) {
 entry:
   %i = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -67118,7 +67119,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_counters.637"(ptr %0) {
+define internal void @"$Loop.publish_counters.638"(ptr %0) {
 entry:
   %p = alloca ptr, align 8
   %s = alloca ptr, align 8
@@ -67207,14 +67208,14 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.wake.638"(ptr %0) {
+define internal void @"$Loop.wake.639"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.614"(ptr %3)
+  call void @"$Loop.lock.615"(ptr %3)
   %4 = load %45, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %166, ptr %5, i32 0, i32 13
@@ -67223,7 +67224,7 @@ entry:
   %8 = getelementptr %166, ptr %7, i32 0, i32 7
   %9 = call i32 @pthread_cond_signal(ptr %8)
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.616"(ptr %10)
+  call void @"$Loop.unlock.617"(ptr %10)
   %11 = load %45, ptr %1, align 1
   ret void
 }
@@ -67300,7 +67301,7 @@ entry:
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %165, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %"$3475", align 8
-  call void @"$Loop.free_state.639"(ptr %4, ptr %5)
+  call void @"$Loop.free_state.640"(ptr %4, ptr %5)
   %6 = load %45, ptr %2, align 1
   ret void
 
@@ -67308,7 +67309,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.free_state.639"(ptr %0, ptr %1) {
+define internal void @"$Loop.free_state.640"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
   %3 = alloca %45, align 8
@@ -67341,15 +67342,15 @@ merge:                                            ; preds = %else, %dead
   %13 = load %45, ptr %4, align 1
   %14 = load ptr, ptr %self, align 8
   %15 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.640"(ptr %14, ptr %15)
+  call void @"$Loop.close_state.641"(ptr %14, ptr %15)
   %16 = load %45, ptr %3, align 1
   %17 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.632"(ptr %17)
+  call void @"$Loop.leave_turn.633"(ptr %17)
   %18 = load %45, ptr %2, align 1
   ret void
 }
 
-define internal void @"$Loop.close_state.640"(ptr %0, ptr %1) {
+define internal void @"$Loop.close_state.641"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
   %3 = alloca %45, align 8
@@ -67390,7 +67391,7 @@ entry:
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %165, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %"$3451", align 8
-  call void @"$Loop.info.641"(ptr %4, ptr %5)
+  call void @"$Loop.info.642"(ptr %4, ptr %5)
   %6 = load %45, ptr %2, align 1
   ret void
 
@@ -67398,7 +67399,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.info.641"(ptr %0, ptr %1) {
+define internal void @"$Loop.info.642"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
   %p = alloca ptr, align 8
@@ -67408,7 +67409,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %target, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.614"(ptr %4)
+  call void @"$Loop.lock.615"(ptr %4)
   %5 = load %45, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %166, ptr %6, i32 0, i32 24
@@ -67544,7 +67545,7 @@ merge:                                            ; preds = %else, %then
   %110 = getelementptr %150, ptr %109, i32 0, i32 37
   store i64 %108, ptr %110, align 8
   %111 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.616"(ptr %111)
+  call void @"$Loop.unlock.617"(ptr %111)
   %112 = load %45, ptr %2, align 1
   ret void
 }
@@ -67590,7 +67591,7 @@ entry:
   store ptr %0, ptr %"$handle", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %165, ptr %2, i32 0, i32 0
-  call void @"$Loop.iterate.642"(ptr %3)
+  call void @"$Loop.iterate.643"(ptr %3)
   %4 = load %45, ptr %1, align 1
   ret void
 
@@ -67598,7 +67599,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.iterate.642"(ptr %0) {
+define internal void @"$Loop.iterate.643"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -67609,7 +67610,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %5 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_orders.643"(ptr %5)
+  call void @"$Loop.take_orders.644"(ptr %5)
   %6 = load %45, ptr %4, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %166, ptr %7, i32 0, i32 3
@@ -67618,7 +67619,7 @@ entry:
   %11 = load i64, ptr %10, align 8
   store i64 %11, ptr %num_preemptions, align 8
   %12 = load ptr, ptr %self, align 8
-  %13 = call zeroext i1 @"$Loop.plan.645"(ptr %12)
+  %13 = call zeroext i1 @"$Loop.plan.646"(ptr %12)
   %14 = zext i1 %13 to i8
   store i8 %14, ptr %has_step, align 1
   %15 = load i8, ptr %has_step, align 1
@@ -67644,7 +67645,7 @@ or.end:                                           ; preds = %or.rhs, %or.lhs.fal
   %29 = getelementptr %166, ptr %28, i32 0, i32 12
   store i8 %27, ptr %29, align 1
   %30 = load ptr, ptr %self, align 8
-  %31 = call i32 @"$Loop.perform_transfers.646"(ptr %30)
+  %31 = call i32 @"$Loop.perform_transfers.647"(ptr %30)
   %32 = icmp eq i32 %31, 0
   %33 = zext i1 %32 to i8
   %34 = trunc i8 %33 to i1
@@ -67660,7 +67661,7 @@ or.lhs.false:                                     ; preds = %entry
 
 then:                                             ; preds = %and.lhs.true
   %40 = load ptr, ptr %self, align 8
-  call void @"$Loop.execute.651"(ptr %40)
+  call void @"$Loop.execute.652"(ptr %40)
   %41 = load %45, ptr %3, align 1
   br label %merge
 
@@ -67669,10 +67670,10 @@ else:                                             ; preds = %and.lhs.true, %or.e
 
 merge:                                            ; preds = %else, %then
   %42 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.630"(ptr %42)
+  call void @"$Loop.check_ranks.631"(ptr %42)
   %43 = load %45, ptr %2, align 1
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.633"(ptr %44)
+  call void @"$Loop.publish.634"(ptr %44)
   %45 = load %45, ptr %1, align 1
   ret void
 
@@ -67682,7 +67683,7 @@ and.lhs.true:                                     ; preds = %or.end
   br i1 %47, label %then, label %else
 }
 
-define internal void @"$Loop.take_orders.643"(ptr %0) {
+define internal void @"$Loop.take_orders.644"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -67699,7 +67700,7 @@ entry:
   %9 = getelementptr %31, ptr %8, i32 0, i32 17
   store i64 %6, ptr %9, align 8
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.614"(ptr %10)
+  call void @"$Loop.lock.615"(ptr %10)
   %11 = load %45, ptr %5, align 1
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %166, ptr %12, i32 0, i32 16
@@ -67785,7 +67786,7 @@ forbody4:                                         ; preds = %forcond3
   %69 = load i64, ptr %i2, align 8
   %70 = getelementptr ptr, ptr %68, i64 %69
   %71 = load ptr, ptr %70, align 8
-  call void @"$Loop.obey.644"(ptr %64, ptr %71)
+  call void @"$Loop.obey.645"(ptr %64, ptr %71)
   %72 = load %45, ptr %2, align 1
   %73 = add i64 %58, 1
   store i64 %73, ptr %i2, align 8
@@ -67802,12 +67803,12 @@ merge1:                                           ; preds = %else, %merge5
   %75 = getelementptr %166, ptr %74, i32 0, i32 13
   store i8 0, ptr %75, align 1
   %76 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.616"(ptr %76)
+  call void @"$Loop.unlock.617"(ptr %76)
   %77 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Loop.obey.644"(ptr %0, ptr %1) {
+define internal void @"$Loop.obey.645"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
   %3 = alloca %45, align 8
@@ -67881,7 +67882,7 @@ and.lhs.true:                                     ; preds = %else3
   br i1 %33, label %then4, label %else5
 }
 
-define internal zeroext i1 @"$Loop.plan.645"(ptr %0) {
+define internal zeroext i1 @"$Loop.plan.646"(ptr %0) {
 entry:
   %has_step = alloca i8, align 1
   %1 = alloca %45, align 8
@@ -67918,7 +67919,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal i32 @"$Loop.perform_transfers.646"(ptr %0) {
+define internal i32 @"$Loop.perform_transfers.647"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -67980,7 +67981,7 @@ forbody:                                          ; preds = %forcond
 then:                                             ; preds = %forbody
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
-  %33 = call i32 @"$Loop.save.647"(ptr %31, ptr %32, ptr %message)
+  %33 = call i32 @"$Loop.save.648"(ptr %31, ptr %32, ptr %message)
   store i32 %33, ptr %code, align 4
   %34 = load i32, ptr %code, align 4
   %35 = icmp ne i32 %34, 0
@@ -68061,7 +68062,7 @@ forbody7:                                         ; preds = %forcond6
 then12:                                           ; preds = %forbody7
   %77 = load ptr, ptr %self, align 8
   %78 = load ptr, ptr %item9, align 8
-  %79 = call i32 @"$Loop.restore.649"(ptr %77, ptr %78, ptr %message10)
+  %79 = call i32 @"$Loop.restore.650"(ptr %77, ptr %78, ptr %message10)
   store i32 %79, ptr %code14, align 4
   %80 = load i32, ptr %code14, align 4
   %81 = icmp ne i32 %80, 0
@@ -68142,7 +68143,7 @@ forbody20:                                        ; preds = %forcond19
 then25:                                           ; preds = %forbody20
   %123 = load ptr, ptr %self, align 8
   %124 = load ptr, ptr %item22, align 8
-  %125 = call i32 @"$Loop.recount.650"(ptr %123, ptr %124, ptr %message23)
+  %125 = call i32 @"$Loop.recount.651"(ptr %123, ptr %124, ptr %message23)
   store i32 %125, ptr %code27, align 4
   %126 = load i32, ptr %code27, align 4
   %127 = icmp ne i32 %126, 0
@@ -68194,7 +68195,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.save.647"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.save.648"(ptr %0, ptr %1, ptr %2) {
 entry:
   %target = alloca ptr, align 8
   %3 = alloca %45, align 8
@@ -68252,7 +68253,7 @@ then2:                                            ; preds = %then
   %38 = getelementptr %46, ptr %37, i32 0, i32 13
   %39 = getelementptr %10, ptr %38, i32 0, i32 1
   %40 = load i64, ptr %39, align 8
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.519", i64 %36, i64 %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.520", i64 %36, i64 %40)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -68322,7 +68323,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.521", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.522", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -68430,7 +68431,7 @@ then2:                                            ; preds = %then
   %29 = load ptr, ptr %self, align 8
   %30 = getelementptr %167, ptr %29, i32 0, i32 9
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.648", ptr %28, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.649", ptr %28, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -68475,7 +68476,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.restore.649"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.restore.650"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -68534,7 +68535,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.520", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.521", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -68596,7 +68597,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.recount.650"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.recount.651"(ptr %0, ptr %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -68788,7 +68789,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.execute.651"(ptr %0) {
+define internal void @"$Loop.execute.652"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -69004,7 +69005,7 @@ merge:                                            ; preds = %else, %then
   %83 = load ptr, ptr %self, align 8
   %84 = getelementptr %165, ptr %83, i32 0, i32 1
   %85 = load ptr, ptr %message, align 8
-  %86 = call i32 @"$Loop.init.652"(ptr %80, ptr %82, ptr %chosen, ptr %84, ptr %85)
+  %86 = call i32 @"$Loop.init.653"(ptr %80, ptr %82, ptr %chosen, ptr %84, ptr %85)
   store i32 %86, ptr %code, align 4
   %87 = load ptr, ptr %self, align 8
   %88 = getelementptr %165, ptr %87, i32 0, i32 4
@@ -69237,7 +69238,7 @@ entry:
   store i64 %3, ptr %input_bytes, align 8
   %4 = load i64, ptr %input_bytes, align 8
   %5 = load ptr, ptr %shape, align 8
-  %6 = call i64 @"$anon (./terra/batch.t:91).456"(ptr %5)
+  %6 = call i64 @"$anon (./terra/batch.t:91).457"(ptr %5)
   %7 = add i64 %4, %6
   %8 = call ptr @calloc(i64 1, i64 %7)
   store ptr %8, ptr %memory, align 8
@@ -69262,7 +69263,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.init.652"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.init.653"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %45, align 8
   %code1 = alloca i32, align 4
@@ -69320,7 +69321,7 @@ entry:
   %37 = load %45, ptr %6, align 1
   %38 = load ptr, ptr %self, align 8
   %39 = load ptr, ptr %message, align 8
-  %40 = call i32 @"$Loop.init_lists.653"(ptr %38, ptr %39)
+  %40 = call i32 @"$Loop.init_lists.654"(ptr %38, ptr %39)
   store i32 %40, ptr %code, align 4
   %41 = load i32, ptr %code, align 4
   %42 = icmp ne i32 %41, 0
@@ -69341,7 +69342,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %46 = load ptr, ptr %self, align 8
   %47 = load ptr, ptr %message, align 8
-  %48 = call i32 @"$Loop.init_scheduler.654"(ptr %46, ptr %47)
+  %48 = call i32 @"$Loop.init_scheduler.655"(ptr %46, ptr %47)
   store i32 %48, ptr %code1, align 4
   %49 = load i32, ptr %code1, align 4
   %50 = icmp ne i32 %49, 0
@@ -69361,7 +69362,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.637"(ptr %54)
+  call void @"$Loop.publish_counters.638"(ptr %54)
   %55 = load %45, ptr %5, align 1
   ret i32 0
 
@@ -69369,7 +69370,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_lists.653"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_lists.654"(ptr %0, ptr %1) {
 entry:
   %target7 = alloca ptr, align 8
   %target = alloca ptr, align 8
@@ -69402,7 +69403,7 @@ entry:
   %20 = getelementptr %166, ptr %19, i32 0, i32 18
   %21 = load i32, ptr %20, align 4
   %22 = sext i32 %21 to i64
-  %23 = call zeroext i1 @"$Vector.reserve.602"(ptr %18, i64 %22)
+  %23 = call zeroext i1 @"$Vector.reserve.603"(ptr %18, i64 %22)
   %24 = zext i1 %23 to i8
   %25 = trunc i8 %24 to i1
   br i1 %25, label %and.lhs.true, label %and.end
@@ -69441,7 +69442,7 @@ and.lhs.true:                                     ; preds = %entry
   %49 = getelementptr %166, ptr %48, i32 0, i32 18
   %50 = load i32, ptr %49, align 4
   %51 = sext i32 %50 to i64
-  %52 = call zeroext i1 @"$Vector.reserve.602"(ptr %47, i64 %51)
+  %52 = call zeroext i1 @"$Vector.reserve.603"(ptr %47, i64 %51)
   %53 = zext i1 %52 to i8
   %54 = trunc i8 %53 to i1
   br i1 %54, label %and.rhs, label %and.end
@@ -69463,7 +69464,7 @@ then2:                                            ; preds = %then
   %64 = load ptr, ptr %self, align 8
   %65 = getelementptr %166, ptr %64, i32 0, i32 18
   %66 = load i32, ptr %65, align 4
-  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.603", i32 %66)
+  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.604", i32 %66)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -69508,7 +69509,7 @@ then9:                                            ; preds = %then5
   %86 = call ptr @__errno_location()
   %87 = load i32, ptr %86, align 4
   %88 = call ptr @strerror(i32 %87)
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.604", ptr %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.605", ptr %88)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -69530,7 +69531,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_scheduler.654"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_scheduler.655"(ptr %0, ptr %1) {
 entry:
   %chosen = alloca %32, align 8
   %2 = alloca %45, align 8
@@ -69570,7 +69571,7 @@ entry:
   %28 = load ptr, ptr %o, align 8
   %29 = getelementptr %30, ptr %28, i32 0, i32 9
   %30 = load ptr, ptr %29, align 8
-  call void @"$anon (./terra/batch.t:97).455"(ptr %24, ptr %27, ptr %30)
+  call void @"$anon (./terra/batch.t:97).456"(ptr %24, ptr %27, ptr %30)
   %31 = load %45, ptr %3, align 1
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %166, ptr %32, i32 0, i32 4
@@ -69638,14 +69639,14 @@ entry:
   %6 = load ptr, ptr %"$3445", align 8
   %7 = load i32, ptr %"$3446", align 4
   %8 = load ptr, ptr %"$3447", align 8
-  %9 = call i32 @"$Loop.poll.655"(ptr %5, ptr %6, i32 %7, ptr %8)
+  %9 = call i32 @"$Loop.poll.656"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.poll.655"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.poll.656"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %45, align 8
   %value = alloca i64, align 8
@@ -69696,7 +69697,7 @@ else:                                             ; preds = %and.lhs.true, %or.l
 
 merge:                                            ; preds = %else, %dead
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.614"(ptr %22)
+  call void @"$Loop.lock.615"(ptr %22)
   %23 = load %45, ptr %5, align 1
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %166, ptr %24, i32 0, i32 19
@@ -69729,7 +69730,7 @@ merge2:                                           ; preds = %else4, %then3
   %42 = getelementptr %166, ptr %41, i32 0, i32 7
   %43 = call i32 @pthread_cond_signal(ptr %42)
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.616"(ptr %44)
+  call void @"$Loop.unlock.617"(ptr %44)
   %45 = load %45, ptr %4, align 1
   ret i32 0
 
@@ -69749,14 +69750,14 @@ entry:
   %4 = getelementptr %165, ptr %3, i32 0, i32 0
   %5 = load i64, ptr %"$3442", align 8
   %6 = load ptr, ptr %"$3443", align 8
-  %7 = call i32 @"$Loop.preempt.656"(ptr %4, i64 %5, ptr %6)
+  %7 = call i32 @"$Loop.preempt.657"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.preempt.656"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.preempt.657"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -69767,7 +69768,7 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.613"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
+  %6 = call i32 @"$Loop.order.614"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
@@ -69867,7 +69868,7 @@ then5:                                            ; preds = %then2
   %27 = getelementptr %41, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.657")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.658")
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -69900,7 +69901,7 @@ merge1:                                           ; preds = %else3, %dead
   %43 = call i32 @"$Loop.prefill_in_turn"(ptr %35, ptr %36, i32 %37, i1 zeroext %42, ptr %39, ptr %40, ptr %41)
   store i32 %43, ptr %code, align 4
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.632"(ptr %44)
+  call void @"$Loop.leave_turn.633"(ptr %44)
   %45 = load %45, ptr %7, align 1
   %46 = load i32, ptr %code, align 4
   ret i32 %46
@@ -69937,7 +69938,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %10 = load ptr, ptr %self, align 8
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_usable_locked.621"(ptr %10, ptr %11)
+  %12 = call i32 @"$Loop.check_usable_locked.622"(ptr %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -69957,7 +69958,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.658"(ptr noalias sret(%143) %8, ptr %18)
+  call void @"$Loop.limits.659"(ptr noalias sret(%143) %8, ptr %18)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %19 = load ptr, ptr %tokens, align 8
   %20 = load i32, ptr %num_tokens, align 4
@@ -70045,7 +70046,7 @@ merge12:                                          ; preds = %else14, %dead15
 then18:                                           ; preds = %merge12
   %60 = load ptr, ptr %self, align 8
   %61 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.640"(ptr %60, ptr %61)
+  call void @"$Loop.close_state.641"(ptr %60, ptr %61)
   %62 = load %45, ptr %7, align 1
   %63 = load i32, ptr %code16, align 4
   ret i32 %63
@@ -70066,7 +70067,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.limits.658"(ptr noalias sret(%143) %0, ptr %1) {
+define internal void @"$Loop.limits.659"(ptr noalias sret(%143) %0, ptr %1) {
 entry:
   %2 = alloca %143, align 8
   %3 = alloca %170, align 8
@@ -70184,7 +70185,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %166, ptr %27, i32 0, i32 2
   %29 = getelementptr %30, ptr %28, i32 0, i32 3
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.659", i32 %30)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.660", i32 %30)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -70257,7 +70258,7 @@ then12:                                           ; preds = %merge7
   %65 = getelementptr %166, ptr %64, i32 0, i32 2
   %66 = getelementptr %30, ptr %65, i32 0, i32 2
   %67 = load i32, ptr %66, align 4
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.660", i32 %67)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.661", i32 %67)
   br label %merge11
 
 else13:                                           ; preds = %merge7
@@ -70324,7 +70325,7 @@ entry:
   %9 = getelementptr %46, ptr %8, i32 0, i32 4
   %10 = load i32, ptr %9, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.grow_state.624"(ptr %6, ptr %7, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.grow_state.625"(ptr %6, ptr %7, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -70517,7 +70518,7 @@ else3:                                            ; preds = %and.lhs.true4, %els
 merge:                                            ; preds = %else3, %then2, %merge1
   %80 = load ptr, ptr %self, align 8
   %81 = load ptr, ptr %message, align 8
-  %82 = call i32 @"$Loop.run_step.628"(ptr %80, ptr %81)
+  %82 = call i32 @"$Loop.run_step.629"(ptr %80, ptr %81)
   store i32 %82, ptr %code, align 4
   %83 = load i32, ptr %code, align 4
   %84 = icmp ne i32 %83, 0
@@ -70574,7 +70575,7 @@ merge5:                                           ; preds = %else7, %dead
   %117 = load i32, ptr %num_rows, align 4
   %118 = sub i32 %116, %117
   %119 = load ptr, ptr %message, align 8
-  %120 = call i32 @"$Loop.check_logits.631"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
+  %120 = call i32 @"$Loop.check_logits.632"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
   ret i32 %120
 
 dead8:                                            ; No predecessors!
@@ -70598,7 +70599,7 @@ entry:
   %8 = getelementptr %37, ptr %7, i32 0, i32 10
   %9 = getelementptr %25, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.661"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.662"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %166, ptr %12, i32 0, i32 2
@@ -70615,7 +70616,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %166, ptr %20, i32 0, i32 2
   %22 = getelementptr %30, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.661"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.662"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -70634,7 +70635,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %37, ptr %29, i32 0, i32 10
   %31 = getelementptr %25, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.661"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.662"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -70649,7 +70650,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$smaller.661"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.662"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -70681,14 +70682,14 @@ entry:
   %4 = getelementptr %165, ptr %3, i32 0, i32 0
   %5 = load i32, ptr %"$3453", align 4
   %6 = load ptr, ptr %"$3454", align 8
-  %7 = call i32 @"$Loop.resize_pool.662"(ptr %4, i32 %5, ptr %6)
+  %7 = call i32 @"$Loop.resize_pool.663"(ptr %4, i32 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_pool.662"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_pool.663"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -70725,10 +70726,10 @@ merge:                                            ; preds = %else, %then
   %15 = load ptr, ptr %self, align 8
   %16 = load i32, ptr %num_pages, align 4
   %17 = load ptr, ptr %message, align 8
-  %18 = call i32 @"$Loop.resize_in_turn.663"(ptr %15, i32 %16, ptr %17)
+  %18 = call i32 @"$Loop.resize_in_turn.664"(ptr %15, i32 %16, ptr %17)
   store i32 %18, ptr %code, align 4
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.632"(ptr %19)
+  call void @"$Loop.leave_turn.633"(ptr %19)
   %20 = load %45, ptr %3, align 1
   %21 = load i32, ptr %code, align 4
   ret i32 %21
@@ -70737,7 +70738,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_in_turn.663"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_in_turn.664"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %45, align 8
   %code11 = alloca i32, align 4
@@ -70754,7 +70755,7 @@ entry:
   %4 = load ptr, ptr %self, align 8
   %5 = load i32, ptr %num_pages, align 4
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$Loop.begin_resize.664"(ptr %4, i32 %5, ptr %6)
+  %7 = call i32 @"$Loop.begin_resize.665"(ptr %4, i32 %5, ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -70801,7 +70802,7 @@ then5:                                            ; preds = %then2
   %31 = getelementptr %33, ptr %30, i32 0, i32 4
   %32 = load i32, ptr %31, align 4
   %33 = load i32, ptr %num_pages, align 4
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.518", i32 %32, i32 %33)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.519", i32 %32, i32 %33)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -70818,7 +70819,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead7
   %35 = load ptr, ptr %self, align 8
-  %36 = call i32 @"$Loop.perform_transfers.646"(ptr %35)
+  %36 = call i32 @"$Loop.perform_transfers.647"(ptr %35)
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %166, ptr %37, i32 0, i32 3
   %39 = getelementptr %31, ptr %38, i32 0, i32 1
@@ -70882,7 +70883,7 @@ dead16:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.begin_resize.664"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.begin_resize.665"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -70894,12 +70895,12 @@ entry:
   store i32 %1, ptr %num_pages, align 4
   store ptr %2, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.614"(ptr %5)
+  call void @"$Loop.lock.615"(ptr %5)
   %6 = load %45, ptr %4, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = load i32, ptr %num_pages, align 4
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_resize.665"(ptr %7, i32 %8, ptr %9)
+  %10 = call i32 @"$Loop.check_resize.666"(ptr %7, i32 %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp eq i32 %11, 0
@@ -70920,7 +70921,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.616"(ptr %19)
+  call void @"$Loop.unlock.617"(ptr %19)
   %20 = load %45, ptr %3, align 1
   %21 = load i32, ptr %code, align 4
   ret i32 %21
@@ -70940,7 +70941,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_resize.665"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_resize.666"(ptr %0, i32 %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %target15 = alloca ptr, align 8
@@ -70989,7 +70990,7 @@ then2:                                            ; preds = %then
   %26 = getelementptr %166, ptr %25, i32 0, i32 2
   %27 = getelementptr %30, ptr %26, i32 0, i32 0
   %28 = load i32, ptr %27, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.513", i32 %24, i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.514", i32 %24, i32 %28)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -71036,7 +71037,7 @@ then9:                                            ; preds = %then5
   %50 = getelementptr i8, ptr %49, i64 0
   %51 = load i32, ptr %num_pages, align 4
   %52 = load i64, ptr %held, align 8
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.514", i32 %51, i64 %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.515", i32 %51, i64 %52)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -71082,7 +71083,7 @@ then17:                                           ; preds = %then13
   %74 = getelementptr %166, ptr %73, i32 0, i32 19
   %75 = getelementptr %43, ptr %74, i32 0, i32 4
   %76 = load i64, ptr %75, align 8
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.515", i64 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.516", i64 %76)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -71100,7 +71101,7 @@ else14:                                           ; preds = %merge4
 merge12:                                          ; preds = %else14, %dead19
   %78 = load ptr, ptr %self, align 8
   %79 = load ptr, ptr %message, align 8
-  %80 = call i32 @"$Loop.check_usable.622"(ptr %78, ptr %79)
+  %80 = call i32 @"$Loop.check_usable.623"(ptr %78, ptr %79)
   store i32 %80, ptr %code, align 4
   %81 = load i32, ptr %code, align 4
   %82 = icmp ne i32 %81, 0
@@ -71122,14 +71123,14 @@ merge20:                                          ; preds = %else22, %dead23
   %86 = load ptr, ptr %self, align 8
   %87 = load i32, ptr %num_pages, align 4
   %88 = load ptr, ptr %message, align 8
-  %89 = call i32 @"$Loop.check_live_fit.666"(ptr %86, i32 %87, ptr %88)
+  %89 = call i32 @"$Loop.check_live_fit.667"(ptr %86, i32 %87, ptr %88)
   ret i32 %89
 
 dead24:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_live_fit.666"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_live_fit.667"(ptr %0, i32 %1, ptr %2) {
 entry:
   %target = alloca ptr, align 8
   %needed = alloca i32, align 4
@@ -71201,7 +71202,7 @@ then3:                                            ; preds = %then
   %44 = getelementptr %46, ptr %43, i32 0, i32 0
   %45 = load i64, ptr %44, align 8
   %46 = load i32, ptr %needed, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.516", i32 %42, i64 %45, i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.517", i32 %42, i64 %45, i32 %46)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -71244,7 +71245,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.526", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.527", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -71398,7 +71399,7 @@ merge:                                            ; preds = %else, %then
   %26 = call i32 @"$Loop.batch_in_turn"(ptr %19, i32 %20, ptr %21, ptr %22, i32 %23, ptr %24, ptr %25)
   store i32 %26, ptr %code, align 4
   %27 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.632"(ptr %27)
+  call void @"$Loop.leave_turn.633"(ptr %27)
   %28 = load %45, ptr %7, align 1
   %29 = load i32, ptr %code, align 4
   ret i32 %29
@@ -71436,7 +71437,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %8 = load ptr, ptr %self, align 8
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_usable_locked.621"(ptr %8, ptr %9)
+  %10 = call i32 @"$Loop.check_usable_locked.622"(ptr %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp ne i32 %11, 0
@@ -71531,7 +71532,7 @@ forbody:                                          ; preds = %forcond
   %56 = sext i32 %55 to i64
   %57 = add i64 %54, %56
   %58 = trunc i64 %57 to i32
-  %59 = call i32 @"$Loop.missing_pages.625"(ptr %41, ptr %46, i32 %58)
+  %59 = call i32 @"$Loop.missing_pages.626"(ptr %41, ptr %46, i32 %58)
   %60 = add i32 %40, %59
   store i32 %60, ptr %missing, align 4
   %61 = add i32 %34, 1
@@ -71542,7 +71543,7 @@ merge10:                                          ; preds = %forcond
   %62 = load ptr, ptr %self, align 8
   %63 = load i32, ptr %missing, align 4
   %64 = load ptr, ptr %message, align 8
-  %65 = call i32 @"$Loop.check_room.626"(ptr %62, i32 %63, ptr %64)
+  %65 = call i32 @"$Loop.check_room.627"(ptr %62, i32 %63, ptr %64)
   store i32 %65, ptr %code11, align 4
   %66 = load i32, ptr %code11, align 4
   %67 = icmp ne i32 %66, 0
@@ -71632,7 +71633,7 @@ forbody26:                                        ; preds = %forcond25
   %107 = load %45, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
-  %110 = call i32 @"$Loop.run_step.628"(ptr %108, ptr %109)
+  %110 = call i32 @"$Loop.run_step.629"(ptr %108, ptr %109)
   store i32 %110, ptr %code28, align 4
   %111 = load i32, ptr %code28, align 4
   %112 = icmp ne i32 %111, 0
@@ -71752,7 +71753,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr i8, ptr %28, i64 0
   %30 = load i32, ptr %num_states, align 4
   %31 = load i32, ptr %most, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.667", i32 %30, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.668", i32 %30, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -71789,7 +71790,7 @@ then9:                                            ; preds = %then5
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
   %45 = getelementptr i8, ptr %44, i64 0
   %46 = load i32, ptr %num_steps, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.668", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.669", i32 %46)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -71836,7 +71837,7 @@ then17:                                           ; preds = %then13
   %69 = getelementptr %37, ptr %68, i32 0, i32 10
   %70 = getelementptr %25, ptr %69, i32 0, i32 0
   %71 = load i32, ptr %70, align 4
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.669", i32 %66, i32 %71)
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.670", i32 %66, i32 %71)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -71900,7 +71901,7 @@ then28:                                           ; preds = %then21
   %99 = getelementptr %41, ptr %98, i32 0, i32 0
   %100 = getelementptr [1024 x i8], ptr %99, i32 0, i32 0
   %101 = getelementptr i8, ptr %100, i64 0
-  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.670")
+  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.671")
   br label %merge27
 
 else29:                                           ; preds = %then21
@@ -72015,7 +72016,7 @@ entry:
   %11 = load ptr, ptr %10, align 8
   %12 = load i32, ptr %num_steps, align 4
   %13 = load ptr, ptr %message, align 8
-  %14 = call i32 @"$Loop.check_state.623"(ptr %6, ptr %11, i32 %12, ptr %13)
+  %14 = call i32 @"$Loop.check_state.624"(ptr %6, ptr %11, i32 %12, ptr %13)
   store i32 %14, ptr %code, align 4
   %15 = load i32, ptr %code, align 4
   %16 = icmp ne i32 %15, 0
@@ -72079,7 +72080,7 @@ then6:                                            ; preds = %then3
   %48 = getelementptr i8, ptr %47, i64 0
   %49 = load i32, ptr %index, align 4
   %50 = load i32, ptr %i, align 4
-  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.671", i32 %49, i32 %50)
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.672", i32 %49, i32 %50)
   br label %merge5
 
 else7:                                            ; preds = %then3
@@ -72138,7 +72139,7 @@ entry:
   %19 = add i64 %16, %18
   %20 = trunc i64 %19 to i32
   %21 = load ptr, ptr %message, align 8
-  %22 = call i32 @"$Loop.grow_state.624"(ptr %11, ptr %12, i32 %20, ptr %21)
+  %22 = call i32 @"$Loop.grow_state.625"(ptr %11, ptr %12, i32 %20, ptr %21)
   store i32 %22, ptr %code, align 4
   %23 = load i32, ptr %code, align 4
   %24 = icmp ne i32 %23, 0
@@ -72167,7 +72168,7 @@ then2:                                            ; preds = %merge
   %32 = load ptr, ptr %self, align 8
   %33 = load ptr, ptr %item, align 8
   %34 = load ptr, ptr %message, align 8
-  %35 = call i32 @"$Loop.recount.650"(ptr %32, ptr %33, ptr %34)
+  %35 = call i32 @"$Loop.recount.651"(ptr %32, ptr %33, ptr %34)
   ret i32 %35
 
 dead4:                                            ; No predecessors!
@@ -72478,7 +72479,7 @@ then3:                                            ; preds = %then
   %51 = getelementptr %10, ptr %50, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
   %53 = sub i64 %52, 1
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.672", i32 %48, i64 %53)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.673", i32 %48, i64 %53)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -72570,14 +72571,14 @@ entry:
   %6 = load ptr, ptr %"$3435", align 8
   %7 = load ptr, ptr %"$3436", align 8
   %8 = load ptr, ptr %"$3437", align 8
-  %9 = call i32 @"$Loop.submit.673"(ptr %5, ptr %6, ptr %7, ptr %8)
+  %9 = call i32 @"$Loop.submit.674"(ptr %5, ptr %6, ptr %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.submit.673"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.submit.674"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %4 = alloca %45, align 8
   %5 = alloca %45, align 8
@@ -72602,13 +72603,13 @@ entry:
   call void @"$status.clear"(ptr %11)
   %12 = load %45, ptr %10, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.614"(ptr %13)
+  call void @"$Loop.lock.615"(ptr %13)
   %14 = load %45, ptr %9, align 1
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.658"(ptr noalias sret(%143) %8, ptr %15)
+  call void @"$Loop.limits.659"(ptr noalias sret(%143) %8, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.616"(ptr %16)
+  call void @"$Loop.unlock.617"(ptr %16)
   %17 = load %45, ptr %7, align 1
   %18 = load ptr, ptr %wanted, align 8
   %19 = load ptr, ptr %self, align 8
@@ -72635,12 +72636,12 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %29 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.614"(ptr %29)
+  call void @"$Loop.lock.615"(ptr %29)
   %30 = load %45, ptr %6, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
   %33 = load ptr, ptr %message, align 8
-  %34 = call i32 @"$Loop.enqueue.674"(ptr %31, ptr %32, ptr %33)
+  %34 = call i32 @"$Loop.enqueue.675"(ptr %31, ptr %32, ptr %33)
   store i32 %34, ptr %code1, align 4
   %35 = load i32, ptr %code1, align 4
   %36 = icmp eq i32 %35, 0
@@ -72661,7 +72662,7 @@ else4:                                            ; preds = %and.lhs.true, %merg
 
 merge2:                                           ; preds = %else4, %then3
   %43 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.616"(ptr %43)
+  call void @"$Loop.unlock.617"(ptr %43)
   %44 = load %45, ptr %5, align 1
   %45 = load i32, ptr %code1, align 4
   %46 = icmp ne i32 %45, 0
@@ -72693,7 +72694,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.enqueue.674"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.enqueue.675"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %45, align 8
   %4 = alloca %45, align 8
@@ -72713,7 +72714,7 @@ entry:
   store ptr %2, ptr %message, align 8
   %6 = load ptr, ptr %self, align 8
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.check_usable.622"(ptr %6, ptr %7)
+  %8 = call i32 @"$Loop.check_usable.623"(ptr %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load i32, ptr %code, align 4
   %10 = icmp ne i32 %9, 0
@@ -72733,7 +72734,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %14 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.658"(ptr noalias sret(%143) %5, ptr %14)
+  call void @"$Loop.limits.659"(ptr noalias sret(%143) %5, ptr %14)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %5, i64 20, i1 false)
   %15 = load ptr, ptr %item, align 8
   %16 = load ptr, ptr %item, align 8
@@ -72765,7 +72766,7 @@ else4:                                            ; preds = %merge
 merge2:                                           ; preds = %else4, %dead5
   %29 = load ptr, ptr %self, align 8
   %30 = load ptr, ptr %message, align 8
-  %31 = call i32 @"$Loop.check_queue.675"(ptr %29, ptr %30)
+  %31 = call i32 @"$Loop.check_queue.676"(ptr %29, ptr %30)
   store i32 %31, ptr %code6, align 4
   %32 = load i32, ptr %code6, align 4
   %33 = icmp ne i32 %32, 0
@@ -72795,7 +72796,7 @@ merge7:                                           ; preds = %else9, %dead10
 then12:                                           ; preds = %merge7
   %43 = load ptr, ptr %self, align 8
   %44 = load ptr, ptr %message, align 8
-  %45 = call i32 @"$Loop.prepare_capture.676"(ptr %43, ptr %44)
+  %45 = call i32 @"$Loop.prepare_capture.677"(ptr %43, ptr %44)
   store i32 %45, ptr %code14, align 4
   %46 = load i32, ptr %code14, align 4
   %47 = icmp ne i32 %46, 0
@@ -72822,7 +72823,7 @@ else13:                                           ; preds = %merge7
 merge11:                                          ; preds = %else13, %merge15
   %51 = load ptr, ptr %self, align 8
   %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$Loop.start.677"(ptr %51, ptr %52)
+  %53 = call i32 @"$Loop.start.678"(ptr %51, ptr %52)
   store i32 %53, ptr %code19, align 4
   %54 = load i32, ptr %code19, align 4
   %55 = icmp ne i32 %54, 0
@@ -72873,7 +72874,7 @@ dead24:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_queue.675"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_queue.676"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %num_waiting = alloca i64, align 8
@@ -72936,7 +72937,7 @@ then2:                                            ; preds = %then
   %43 = getelementptr %166, ptr %42, i32 0, i32 2
   %44 = getelementptr %30, ptr %43, i32 0, i32 5
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.564", i64 %41, i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.565", i64 %41, i32 %45)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -72958,7 +72959,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_capture.676"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.prepare_capture.677"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %count = alloca i64, align 8
@@ -73031,7 +73032,7 @@ then5:                                            ; preds = %then2
   %43 = getelementptr %30, ptr %42, i32 0, i32 7
   %44 = getelementptr %25, ptr %43, i32 0, i32 3
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.565", i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.566", i32 %45)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -73053,7 +73054,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.start.677"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.start.678"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %code = alloca i32, align 4
@@ -73084,7 +73085,7 @@ merge:                                            ; preds = %else, %dead
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %166, ptr %8, i32 0, i32 9
   %10 = load ptr, ptr %self, align 8
-  %11 = call i32 @pthread_create(ptr %9, ptr null, ptr @"$engine_thread.678", ptr %10)
+  %11 = call i32 @pthread_create(ptr %9, ptr null, ptr @"$engine_thread.679", ptr %10)
   store i32 %11, ptr %code, align 4
   %12 = call i32 @pthread_sigmask(i32 2, ptr %previous, ptr null)
   %13 = load i32, ptr %code, align 4
@@ -73109,7 +73110,7 @@ then5:                                            ; preds = %then2
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %code, align 4
   %27 = call ptr @strerror(i32 %26)
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.579", ptr %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.580", ptr %27)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -73134,7 +73135,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$engine_thread.678"(ptr %0) {
+define internal ptr @"$engine_thread.679"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %loop = alloca ptr, align 8
@@ -73143,7 +73144,7 @@ entry:
   %2 = load ptr, ptr %argument, align 8
   store ptr %2, ptr %loop, align 8
   %3 = load ptr, ptr %loop, align 8
-  call void @"$Loop.run.679"(ptr %3)
+  call void @"$Loop.run.680"(ptr %3)
   %4 = load %45, ptr %1, align 1
   ret ptr null
 
@@ -73151,7 +73152,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.run.679"(ptr %0) {
+define internal void @"$Loop.run.680"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -73162,7 +73163,7 @@ entry:
 
 condition:                                        ; preds = %whilebody, %entry
   %4 = load ptr, ptr %self, align 8
-  %5 = call zeroext i1 @"$Loop.await_work.680"(ptr %4)
+  %5 = call zeroext i1 @"$Loop.await_work.681"(ptr %4)
   %6 = zext i1 %5 to i8
   %7 = trunc i8 %6 to i1
   br i1 %7, label %whilebody, label %merge
@@ -73173,7 +73174,7 @@ whilebody:                                        ; preds = %condition
   call void @"$Turnstile.enter"(ptr %9)
   %10 = load %45, ptr %3, align 1
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.iterate.642"(ptr %11)
+  call void @"$Loop.iterate.643"(ptr %11)
   %12 = load %45, ptr %2, align 1
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %166, ptr %13, i32 0, i32 5
@@ -73185,7 +73186,7 @@ merge:                                            ; preds = %condition
   ret void
 }
 
-define internal zeroext i1 @"$Loop.await_work.680"(ptr %0) {
+define internal zeroext i1 @"$Loop.await_work.681"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %stopping = alloca i8, align 1
@@ -73194,7 +73195,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.614"(ptr %3)
+  call void @"$Loop.lock.615"(ptr %3)
   %4 = load %45, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %166, ptr %5, i32 0, i32 19
@@ -73246,7 +73247,7 @@ merge:                                            ; preds = %and.lhs.true1, %con
   %41 = load i8, ptr %40, align 1
   store i8 %41, ptr %stopping, align 1
   %42 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.616"(ptr %42)
+  call void @"$Loop.unlock.617"(ptr %42)
   %43 = load %45, ptr %1, align 1
   %44 = load i8, ptr %stopping, align 1
   %45 = icmp eq i8 %44, 0
@@ -73261,7 +73262,7 @@ and.lhs.true:                                     ; preds = %condition
 
 and.lhs.true1:                                    ; preds = %and.lhs.true
   %50 = load ptr, ptr %self, align 8
-  %51 = call zeroext i1 @"$Loop.has_work.681"(ptr %50)
+  %51 = call zeroext i1 @"$Loop.has_work.682"(ptr %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %merge, label %whilebody
@@ -73270,7 +73271,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Loop.has_work.681"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_work.682"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -73341,14 +73342,14 @@ entry:
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %165, ptr %2, i32 0, i32 0
   %4 = load i64, ptr %"$3449", align 8
-  %5 = call i32 @"$Loop.wait.682"(ptr %3, i64 %4)
+  %5 = call i32 @"$Loop.wait.683"(ptr %3, i64 %4)
   ret i32 %5
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.wait.682"(ptr %0, i64 %1) {
+define internal i32 @"$Loop.wait.683"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %45, align 8
   %has_events = alloca i8, align 1
@@ -73378,7 +73379,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.614"(ptr %11)
+  call void @"$Loop.lock.615"(ptr %11)
   %12 = load %45, ptr %3, align 1
   store i8 1, ptr %is_in_time, align 1
   br label %condition
@@ -73420,7 +73421,7 @@ merge1:                                           ; preds = %and.lhs.true2, %con
   %36 = zext i1 %35 to i8
   store i8 %36, ptr %has_events, align 1
   %37 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.616"(ptr %37)
+  call void @"$Loop.unlock.617"(ptr %37)
   %38 = load %45, ptr %2, align 1
   %39 = load i8, ptr %has_events, align 1
   %40 = trunc i8 %39 to i1
@@ -73644,7 +73645,7 @@ entry:
   %13 = load i64, ptr %12, align 8
   %14 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
-  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.683", ptr %parsed, ptr %11)
+  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.684", ptr %parsed, ptr %11)
   store i32 %16, ptr %code, align 4
   %17 = load i32, ptr %code, align 4
   %18 = icmp ne i32 %17, 0
@@ -73672,7 +73673,7 @@ merge:                                            ; preds = %else, %dead
   %27 = getelementptr %174, ptr %6, i32 0, i32 1
   store ptr %24, ptr %27, align 8
   %28 = getelementptr %174, ptr %6, i32 0, i32 2
-  store ptr @"$string.683", ptr %28, align 8
+  store ptr @"$string.684", ptr %28, align 8
   %29 = getelementptr %174, ptr %6, i32 0, i32 3
   store ptr %25, ptr %29, align 8
   %30 = load %174, ptr %6, align 8
@@ -73715,7 +73716,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %50 = load ptr, ptr %rules, align 8
-  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.684")
+  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.685")
   %52 = zext i1 %51 to i8
   ret i32 0
 
@@ -73754,7 +73755,7 @@ entry:
   %13 = load %45, ptr %12, align 1
   call void @"$Arena.init"(ptr %arena)
   %14 = load %45, ptr %11, align 1
-  call void @"$Vector.init.75"(ptr %tensors)
+  call void @"$Vector.init.76"(ptr %tensors)
   %15 = load %45, ptr %10, align 1
   call void @"$Problems.init"(ptr %found)
   %16 = load %45, ptr %9, align 1
@@ -73767,7 +73768,7 @@ entry:
   %20 = getelementptr %120, ptr %reader, i32 0, i32 3
   store ptr %found, ptr %20, align 8
   %21 = getelementptr %120, ptr %reader, i32 0, i32 4
-  store ptr @"$string.683", ptr %21, align 8
+  store ptr @"$string.684", ptr %21, align 8
   %22 = load ptr, ptr %data, align 8
   %23 = load i64, ptr %size, align 8
   %24 = getelementptr %175, ptr %8, i32 0, i32 0
@@ -73792,7 +73793,7 @@ entry:
   %36 = zext i1 %35 to i8
   store i8 %36, ptr %is_sound, align 1
   %37 = load ptr, ptr %message, align 8
-  %38 = call i32 @"$Problems.report"(ptr %found, ptr @"$string.296", ptr %37)
+  %38 = call i32 @"$Problems.report"(ptr %found, ptr @"$string.297", ptr %37)
   store i32 %38, ptr %code, align 4
   %39 = load i8, ptr %is_sound, align 1
   %40 = load i32, ptr %code, align 4
@@ -73817,7 +73818,7 @@ then2:                                            ; preds = %then
   %52 = getelementptr %41, ptr %51, i32 0, i32 0
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
-  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.685")
+  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.686")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -73833,7 +73834,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %merge1
   call void @"$Problems.free"(ptr %found)
   %56 = load %45, ptr %6, align 1
-  call void @"$Vector.free.290"(ptr %tensors)
+  call void @"$Vector.free.291"(ptr %tensors)
   %57 = load %45, ptr %5, align 1
   call void @"$Arena.free"(ptr %arena)
   %58 = load %45, ptr %4, align 1
@@ -73950,7 +73951,7 @@ entry:
   %22 = load i64, ptr %21, align 8
   %23 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.683", ptr %20)
+  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.684", ptr %20)
   store i32 %25, ptr %code, align 4
   call void @"$Document.free"(ptr %document)
   %26 = load %45, ptr %3, align 1
@@ -74415,14 +74416,14 @@ merge1:                                           ; preds = %else3, %dead4
   %27 = load ptr, ptr %state, align 8
   %28 = load ptr, ptr %message, align 8
   %29 = icmp ne i8 %25, 0
-  %30 = call i32 @"$Loop.prefill.686"(ptr %20, ptr %21, i32 %22, i1 zeroext %29, ptr %26, ptr %27, ptr %28)
+  %30 = call i32 @"$Loop.prefill.687"(ptr %20, ptr %21, i32 %22, i1 zeroext %29, ptr %26, ptr %27, ptr %28)
   ret i32 %30
 
 dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill.686"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill.687"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -74482,7 +74483,7 @@ then5:                                            ; preds = %then2
   %27 = getelementptr %41, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.657")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.658")
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -74512,7 +74513,7 @@ merge1:                                           ; preds = %else3, %dead
   %40 = load ptr, ptr %result, align 8
   %41 = load ptr, ptr %message, align 8
   %42 = icmp ne i8 %38, 0
-  %43 = call i32 @"$Loop.prefill_in_turn.687"(ptr %35, ptr %36, i32 %37, i1 zeroext %42, ptr %39, ptr %40, ptr %41)
+  %43 = call i32 @"$Loop.prefill_in_turn.688"(ptr %35, ptr %36, i32 %37, i1 zeroext %42, ptr %39, ptr %40, ptr %41)
   store i32 %43, ptr %code, align 4
   %44 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %44)
@@ -74524,7 +74525,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_in_turn.687"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill_in_turn.688"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %45, align 8
   %code16 = alloca i32, align 4
@@ -74624,7 +74625,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = load ptr, ptr %tokens, align 8
   %41 = load i32, ptr %num_tokens, align 4
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.open_state.688"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
+  %43 = call i32 @"$Loop.open_state.689"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -74649,7 +74650,7 @@ merge12:                                          ; preds = %else14, %dead15
   %52 = load ptr, ptr %logits, align 8
   %53 = load ptr, ptr %message, align 8
   %54 = icmp ne i8 %51, 0
-  %55 = call i32 @"$Loop.prefill_state.689"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
+  %55 = call i32 @"$Loop.prefill_state.690"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
   store i32 %55, ptr %code16, align 4
   %56 = load i32, ptr %code16, align 4
   %57 = icmp ne i32 %56, 0
@@ -74681,7 +74682,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.open_state.688"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.open_state.689"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %45, align 8
   %6 = alloca %45, align 8
@@ -74731,7 +74732,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %29, ptr %27, i32 0, i32 2
   %29 = getelementptr %30, ptr %28, i32 0, i32 3
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.659", i32 %30)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.660", i32 %30)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -74804,7 +74805,7 @@ then12:                                           ; preds = %merge7
   %65 = getelementptr %29, ptr %64, i32 0, i32 2
   %66 = getelementptr %30, ptr %65, i32 0, i32 2
   %67 = load i32, ptr %66, align 4
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.660", i32 %67)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.661", i32 %67)
   br label %merge11
 
 else13:                                           ; preds = %merge7
@@ -74850,7 +74851,7 @@ dead15:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_state.689"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_state.690"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %code2 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -74907,7 +74908,7 @@ whilebody:                                        ; preds = %condition
   %26 = load ptr, ptr %logits, align 8
   %27 = load ptr, ptr %message, align 8
   %28 = icmp ne i8 %25, 0
-  %29 = call i32 @"$Loop.prefill_one_chunk.690"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
+  %29 = call i32 @"$Loop.prefill_one_chunk.691"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
   store i32 %29, ptr %code2, align 4
   %30 = load i32, ptr %code2, align 4
   %31 = icmp ne i32 %30, 0
@@ -74935,7 +74936,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_one_chunk.690"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_one_chunk.691"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %num_rows = alloca i32, align 4
   %code = alloca i32, align 4
@@ -74962,7 +74963,7 @@ entry:
   %12 = load ptr, ptr %item, align 8
   %13 = load i8, ptr %all_positions, align 1
   %14 = icmp ne i8 %13, 0
-  %15 = call i32 @"$Loop.prefill_chunk_size.691"(ptr %11, ptr %12, i1 zeroext %14)
+  %15 = call i32 @"$Loop.prefill_chunk_size.692"(ptr %11, ptr %12, i1 zeroext %14)
   store i32 %10, ptr %begin, align 4
   store i32 %15, ptr %count, align 4
   %16 = load ptr, ptr %self, align 8
@@ -75128,7 +75129,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_chunk_size.691"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal i32 @"$Loop.prefill_chunk_size.692"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %count = alloca i32, align 4
   %all_positions = alloca i8, align 1
@@ -75145,7 +75146,7 @@ entry:
   %8 = getelementptr %37, ptr %7, i32 0, i32 10
   %9 = getelementptr %25, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.661"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.662"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %29, ptr %12, i32 0, i32 2
@@ -75162,7 +75163,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %29, ptr %20, i32 0, i32 2
   %22 = getelementptr %30, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.661"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.662"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -75181,7 +75182,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %37, ptr %29, i32 0, i32 10
   %31 = getelementptr %25, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.661"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.662"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -75265,14 +75266,14 @@ merge:                                            ; preds = %else, %dead
   %18 = load i32, ptr %num_steps, align 4
   %19 = load ptr, ptr %tokens, align 8
   %20 = load ptr, ptr %message, align 8
-  %21 = call i32 @"$Loop.run_batch_decode.692"(ptr %14, i32 %15, ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
+  %21 = call i32 @"$Loop.run_batch_decode.693"(ptr %14, i32 %15, ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
   ret i32 %21
 
 dead1:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.run_batch_decode.692"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.run_batch_decode.693"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -75321,7 +75322,7 @@ merge:                                            ; preds = %else, %then
   %23 = load i32, ptr %num_steps, align 4
   %24 = load ptr, ptr %tokens, align 8
   %25 = load ptr, ptr %message, align 8
-  %26 = call i32 @"$Loop.batch_in_turn.693"(ptr %19, i32 %20, ptr %21, ptr %22, i32 %23, ptr %24, ptr %25)
+  %26 = call i32 @"$Loop.batch_in_turn.694"(ptr %19, i32 %20, ptr %21, ptr %22, i32 %23, ptr %24, ptr %25)
   store i32 %26, ptr %code, align 4
   %27 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %27)
@@ -75333,7 +75334,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.batch_in_turn.693"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.batch_in_turn.694"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code33 = alloca i32, align 4
   %code28 = alloca i32, align 4
@@ -75388,7 +75389,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load i32, ptr %num_steps, align 4
   %21 = load ptr, ptr %tokens, align 8
   %22 = load ptr, ptr %message, align 8
-  %23 = call i32 @"$Loop.check_batch.694"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
+  %23 = call i32 @"$Loop.check_batch.695"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
   store i32 %23, ptr %code1, align 4
   %24 = load i32, ptr %code1, align 4
   %25 = icmp ne i32 %24, 0
@@ -75513,7 +75514,7 @@ forbody18:                                        ; preds = %forcond17
   %87 = getelementptr %47, ptr %84, i64 %86
   %88 = load i32, ptr %num_steps, align 4
   %89 = load ptr, ptr %message, align 8
-  %90 = call i32 @"$Loop.prepare_batch_state.696"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
+  %90 = call i32 @"$Loop.prepare_batch_state.697"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
   store i32 %90, ptr %code20, align 4
   %91 = load i32, ptr %code20, align 4
   %92 = icmp ne i32 %91, 0
@@ -75554,7 +75555,7 @@ forbody26:                                        ; preds = %forcond25
   %104 = load ptr, ptr %self, align 8
   %105 = load i32, ptr %num_states, align 4
   %106 = load ptr, ptr %states, align 8
-  call void @"$Loop.write_batch_step.697"(ptr %104, i32 %105, ptr %106)
+  call void @"$Loop.write_batch_step.698"(ptr %104, i32 %105, ptr %106)
   %107 = load %45, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
@@ -75588,7 +75589,7 @@ merge29:                                          ; preds = %else31, %dead32
   %124 = mul i64 %121, %123
   %125 = getelementptr i32, ptr %119, i64 %124
   %126 = load ptr, ptr %message, align 8
-  %127 = call i32 @"$Loop.take_batch_tokens.699"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
+  %127 = call i32 @"$Loop.take_batch_tokens.700"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
   store i32 %127, ptr %code33, align 4
   %128 = load i32, ptr %code33, align 4
   %129 = icmp ne i32 %128, 0
@@ -75618,7 +75619,7 @@ dead38:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch.694"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.check_batch.695"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code36 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -75678,7 +75679,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr i8, ptr %28, i64 0
   %30 = load i32, ptr %num_states, align 4
   %31 = load i32, ptr %most, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.667", i32 %30, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.668", i32 %30, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -75715,7 +75716,7 @@ then9:                                            ; preds = %then5
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
   %45 = getelementptr i8, ptr %44, i64 0
   %46 = load i32, ptr %num_steps, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.668", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.669", i32 %46)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -75762,7 +75763,7 @@ then17:                                           ; preds = %then13
   %69 = getelementptr %37, ptr %68, i32 0, i32 10
   %70 = getelementptr %25, ptr %69, i32 0, i32 0
   %71 = load i32, ptr %70, align 4
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.669", i32 %66, i32 %71)
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.670", i32 %66, i32 %71)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -75826,7 +75827,7 @@ then28:                                           ; preds = %then21
   %99 = getelementptr %41, ptr %98, i32 0, i32 0
   %100 = getelementptr [1024 x i8], ptr %99, i32 0, i32 0
   %101 = getelementptr i8, ptr %100, i64 0
-  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.670")
+  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.671")
   br label %merge27
 
 else29:                                           ; preds = %then21
@@ -75862,7 +75863,7 @@ forbody:                                          ; preds = %forcond
   %113 = load i32, ptr %i, align 4
   %114 = load i32, ptr %num_steps, align 4
   %115 = load ptr, ptr %message, align 8
-  %116 = call i32 @"$Loop.check_batch_state.695"(ptr %110, i32 %111, ptr %112, i32 %113, i32 %114, ptr %115)
+  %116 = call i32 @"$Loop.check_batch_state.696"(ptr %110, i32 %111, ptr %112, i32 %113, i32 %114, ptr %115)
   store i32 %116, ptr %code, align 4
   %117 = load i32, ptr %code, align 4
   %118 = icmp ne i32 %117, 0
@@ -75916,7 +75917,7 @@ dead41:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch_state.695"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
+define internal i32 @"$Loop.check_batch_state.696"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
 entry:
   %target = alloca ptr, align 8
   %i = alloca i32, align 4
@@ -76005,7 +76006,7 @@ then6:                                            ; preds = %then3
   %48 = getelementptr i8, ptr %47, i64 0
   %49 = load i32, ptr %index, align 4
   %50 = load i32, ptr %i, align 4
-  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.671", i32 %49, i32 %50)
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.672", i32 %49, i32 %50)
   br label %merge5
 
 else7:                                            ; preds = %then3
@@ -76032,7 +76033,7 @@ dead9:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_batch_state.696"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.prepare_batch_state.697"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -76109,7 +76110,7 @@ dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.write_batch_step.697"(ptr %0, i32 %1, ptr %2) {
+define internal void @"$Loop.write_batch_step.698"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %45, align 8
   %i2 = alloca i32, align 4
@@ -76157,7 +76158,7 @@ then:                                             ; preds = %forbody
   %27 = sext i32 %26 to i64
   %28 = getelementptr ptr, ptr %25, i64 %27
   %29 = load ptr, ptr %28, align 8
-  call void @"$Loop.add_batch_row.698"(ptr %24, ptr %29, i1 zeroext false)
+  call void @"$Loop.add_batch_row.699"(ptr %24, ptr %29, i1 zeroext false)
   %30 = load %45, ptr %4, align 1
   br label %merge1
 
@@ -76201,7 +76202,7 @@ then7:                                            ; preds = %forbody4
   %50 = sext i32 %49 to i64
   %51 = getelementptr ptr, ptr %48, i64 %50
   %52 = load ptr, ptr %51, align 8
-  call void @"$Loop.add_batch_row.698"(ptr %47, ptr %52, i1 zeroext true)
+  call void @"$Loop.add_batch_row.699"(ptr %47, ptr %52, i1 zeroext true)
   %53 = load %45, ptr %3, align 1
   br label %merge6
 
@@ -76217,7 +76218,7 @@ merge5:                                           ; preds = %forcond3
   ret void
 }
 
-define internal void @"$Loop.add_batch_row.698"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal void @"$Loop.add_batch_row.699"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %3 = alloca %45, align 8
   %4 = alloca %45, align 8
@@ -76293,7 +76294,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.take_batch_tokens.699"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.take_batch_tokens.700"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %i5 = alloca i32, align 4
   %target = alloca ptr, align 8
@@ -76376,7 +76377,7 @@ then3:                                            ; preds = %then
   %51 = getelementptr %10, ptr %50, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
   %53 = sub i64 %52, 1
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.672", i32 %48, i64 %53)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.673", i32 %48, i64 %53)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -76459,24 +76460,12 @@ entry:
   %6 = alloca %45, align 8
   %code = alloca i32, align 4
   %self = alloca %31, align 8
-  %limits = alloca %143, align 8
-  %7 = alloca %143, align 8
-  %8 = alloca %178, align 8
-  %"<structcast>1" = alloca %178, align 8
-  %chosen = alloca %32, align 8
-  %9 = alloca %32, align 8
-  %10 = alloca %179, align 8
-  %"<structcast>" = alloca %179, align 8
-  %num_pages = alloca i32, align 4
-  %11 = alloca %45, align 8
-  %12 = alloca %45, align 8
-  %13 = alloca %45, align 8
-  %step = alloca %37, align 8
   %memory = alloca ptr, align 8
-  %bound = alloca %30, align 8
-  %shape = alloca %25, align 8
-  %14 = alloca %25, align 8
+  %7 = alloca %25, align 8
+  %8 = alloca %25, align 8
+  %step = alloca %37, align 8
   %o = alloca %168, align 8
+  %9 = alloca %168, align 8
   %num_outputs = alloca i32, align 4
   %message = alloca ptr, align 8
   %times_ns = alloca ptr, align 8
@@ -76488,187 +76477,38 @@ entry:
   store i32 %2, ptr %num_steps, align 4
   store ptr %3, ptr %times_ns, align 8
   store ptr %4, ptr %message, align 8
-  %15 = load i32, ptr %num_sequences, align 4
-  %16 = load i32, ptr %context, align 4
-  %17 = load i32, ptr %num_steps, align 4
-  %18 = call i32 @"$most_outputs"(i32 %15, i32 %16, i32 %17)
-  store i32 %18, ptr %num_outputs, align 4
-  %19 = getelementptr %168, ptr %o, i32 0, i32 1
-  store i32 16, ptr %19, align 4
-  %20 = load i32, ptr %context, align 4
-  %21 = load i32, ptr %num_outputs, align 4
-  %22 = add i32 %20, %21
-  %23 = getelementptr %168, ptr %o, i32 0, i32 2
-  store i32 %22, ptr %23, align 4
-  %24 = load i32, ptr %num_sequences, align 4
-  %25 = getelementptr %168, ptr %o, i32 0, i32 3
-  store i32 %24, ptr %25, align 4
-  %26 = getelementptr %168, ptr %o, i32 0, i32 4
-  store i32 8192, ptr %26, align 4
-  %27 = load i32, ptr %num_sequences, align 4
-  %28 = getelementptr %168, ptr %o, i32 0, i32 6
-  store i32 %27, ptr %28, align 4
-  %29 = getelementptr %168, ptr %o, i32 0, i32 9
-  store i32 151552, ptr %29, align 4
-  call void @"$shape_of"(ptr noalias sret(%25) %14, ptr %o)
-  call void @llvm.memcpy.p0.p0.i64(ptr align 4 %shape, ptr align 4 %14, i64 28, i1 false)
-  %30 = call ptr @"$bind_memory"(ptr %bound, ptr %shape)
-  store ptr %30, ptr %memory, align 8
-  %31 = getelementptr %37, ptr %step, i32 0, i32 10
-  call void @llvm.memcpy.p0.p0.i64(ptr align 4 %31, ptr align 4 %shape, i64 28, i1 false)
-  %32 = getelementptr %37, ptr %step, i32 0, i32 11
-  %33 = getelementptr %30, ptr %bound, i32 0, i32 8
-  %34 = load ptr, ptr %33, align 8
-  call void @"$anon (./terra/batch.t:97)"(ptr %32, ptr %shape, ptr %34)
-  %35 = load %45, ptr %13, align 1
-  %36 = getelementptr %37, ptr %step, i32 0, i32 12
-  %37 = getelementptr %30, ptr %bound, i32 0, i32 9
-  %38 = load ptr, ptr %37, align 8
-  call void @"$anon (./terra/batch.t:97).455"(ptr %36, ptr %shape, ptr %38)
-  %39 = load %45, ptr %12, align 1
-  call void @"$StepPlan.begin"(ptr %step)
-  %40 = load %45, ptr %11, align 1
-  %41 = load i32, ptr %num_sequences, align 4
-  %42 = getelementptr %25, ptr %shape, i32 0, i32 2
-  %43 = load i32, ptr %42, align 4
-  %44 = mul i32 %41, %43
-  store i32 %44, ptr %num_pages, align 4
-  %45 = load i32, ptr %num_pages, align 4
-  %46 = getelementptr %168, ptr %o, i32 0, i32 2
-  %47 = load i32, ptr %46, align 4
-  %48 = load i32, ptr %num_sequences, align 4
-  %49 = load i32, ptr %num_sequences, align 4
-  %50 = getelementptr %179, ptr %10, i32 0, i32 0
-  store i32 %45, ptr %50, align 4
-  %51 = getelementptr %179, ptr %10, i32 0, i32 1
-  store i32 16, ptr %51, align 4
-  %52 = getelementptr %179, ptr %10, i32 0, i32 2
-  store i32 %47, ptr %52, align 4
-  %53 = getelementptr %179, ptr %10, i32 0, i32 3
-  store i32 %48, ptr %53, align 4
-  %54 = getelementptr %179, ptr %10, i32 0, i32 4
-  store i32 0, ptr %54, align 4
-  %55 = getelementptr %179, ptr %10, i32 0, i32 5
-  store i32 %49, ptr %55, align 4
-  %56 = getelementptr %179, ptr %10, i32 0, i32 6
-  store i8 1, ptr %56, align 1
-  %57 = load %179, ptr %10, align 4
-  store %179 %57, ptr %"<structcast>", align 4
-  %58 = getelementptr %32, ptr %9, i32 0, i32 0
-  %59 = getelementptr %179, ptr %"<structcast>", i32 0, i32 0
-  %60 = load i32, ptr %59, align 4
-  store i32 %60, ptr %58, align 4
-  %61 = getelementptr %32, ptr %9, i32 0, i32 1
-  %62 = getelementptr %179, ptr %"<structcast>", i32 0, i32 1
-  %63 = load i32, ptr %62, align 4
-  store i32 %63, ptr %61, align 4
-  %64 = getelementptr %32, ptr %9, i32 0, i32 2
-  %65 = getelementptr %179, ptr %"<structcast>", i32 0, i32 2
-  %66 = load i32, ptr %65, align 4
-  store i32 %66, ptr %64, align 4
-  %67 = getelementptr %32, ptr %9, i32 0, i32 3
-  %68 = getelementptr %179, ptr %"<structcast>", i32 0, i32 3
-  %69 = load i32, ptr %68, align 4
-  store i32 %69, ptr %67, align 4
-  %70 = getelementptr %32, ptr %9, i32 0, i32 4
-  %71 = getelementptr %179, ptr %"<structcast>", i32 0, i32 4
-  %72 = load i32, ptr %71, align 4
-  store i32 %72, ptr %70, align 4
-  %73 = getelementptr %32, ptr %9, i32 0, i32 5
-  %74 = getelementptr %179, ptr %"<structcast>", i32 0, i32 5
-  %75 = load i32, ptr %74, align 4
-  store i32 %75, ptr %73, align 4
-  %76 = getelementptr %32, ptr %9, i32 0, i32 6
-  %77 = getelementptr %179, ptr %"<structcast>", i32 0, i32 6
-  %78 = load i8, ptr %77, align 1
-  store i8 %78, ptr %76, align 1
-  call void @llvm.memcpy.p0.p0.i64(ptr align 4 %chosen, ptr align 4 %9, i64 28, i1 false)
-  %79 = getelementptr %168, ptr %o, i32 0, i32 2
-  %80 = load i32, ptr %79, align 4
-  %81 = getelementptr %25, ptr %shape, i32 0, i32 4
-  %82 = load i32, ptr %81, align 4
-  %83 = load i32, ptr %num_pages, align 4
-  %84 = getelementptr %178, ptr %8, i32 0, i32 0
-  store i32 151552, ptr %84, align 4
-  %85 = getelementptr %178, ptr %8, i32 0, i32 1
-  store i32 %80, ptr %85, align 4
-  %86 = getelementptr %178, ptr %8, i32 0, i32 2
-  store i32 %82, ptr %86, align 4
-  %87 = getelementptr %178, ptr %8, i32 0, i32 3
-  store i32 16, ptr %87, align 4
-  %88 = getelementptr %178, ptr %8, i32 0, i32 4
-  store i32 %83, ptr %88, align 4
-  %89 = load %178, ptr %8, align 4
-  store %178 %89, ptr %"<structcast>1", align 4
-  %90 = getelementptr %143, ptr %7, i32 0, i32 0
-  %91 = getelementptr %178, ptr %"<structcast>1", i32 0, i32 0
-  %92 = load i32, ptr %91, align 4
-  store i32 %92, ptr %90, align 4
-  %93 = getelementptr %143, ptr %7, i32 0, i32 1
-  %94 = getelementptr %178, ptr %"<structcast>1", i32 0, i32 1
-  %95 = load i32, ptr %94, align 4
-  store i32 %95, ptr %93, align 4
-  %96 = getelementptr %143, ptr %7, i32 0, i32 2
-  %97 = getelementptr %178, ptr %"<structcast>1", i32 0, i32 2
-  %98 = load i32, ptr %97, align 4
-  store i32 %98, ptr %96, align 4
-  %99 = getelementptr %143, ptr %7, i32 0, i32 3
-  %100 = getelementptr %178, ptr %"<structcast>1", i32 0, i32 3
-  %101 = load i32, ptr %100, align 4
-  store i32 %101, ptr %99, align 4
-  %102 = getelementptr %143, ptr %7, i32 0, i32 4
-  %103 = getelementptr %178, ptr %"<structcast>1", i32 0, i32 4
-  %104 = load i32, ptr %103, align 4
-  store i32 %104, ptr %102, align 4
-  call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %7, i64 20, i1 false)
-  %105 = load ptr, ptr %message, align 8
-  %106 = call i32 @"$Scheduler.init"(ptr %self, ptr %chosen, ptr %step, ptr %105)
-  store i32 %106, ptr %code, align 4
-  %107 = load i32, ptr %code, align 4
-  %108 = icmp eq i32 %107, 0
-  %109 = zext i1 %108 to i8
-  %110 = trunc i8 %109 to i1
-  br i1 %110, label %then, label %else
-
-then:                                             ; preds = %entry
-  %111 = load i32, ptr %num_sequences, align 4
-  %112 = load i32, ptr %context, align 4
-  %113 = load i32, ptr %num_outputs, align 4
-  %114 = load ptr, ptr %message, align 8
-  %115 = call i32 @"$add_long_sequences"(ptr %self, ptr %limits, i32 %111, i32 %112, i32 %113, ptr %114)
-  store i32 %115, ptr %code, align 4
-  br label %merge
-
-else:                                             ; preds = %entry
-  br label %merge
-
-merge:                                            ; preds = %else, %then
-  %116 = load i32, ptr %code, align 4
-  %117 = icmp eq i32 %116, 0
-  %118 = zext i1 %117 to i8
-  %119 = trunc i8 %118 to i1
-  br i1 %119, label %then3, label %else4
-
-then3:                                            ; preds = %merge
-  %120 = load i32, ptr %num_sequences, align 4
-  %121 = load i32, ptr %num_steps, align 4
-  %122 = load ptr, ptr %times_ns, align 8
-  %123 = load ptr, ptr %message, align 8
-  %124 = call i32 @"$measure_plans"(ptr %self, i32 %120, i32 %121, ptr %122, ptr %123)
-  store i32 %124, ptr %code, align 4
-  br label %merge2
-
-else4:                                            ; preds = %merge
-  br label %merge2
-
-merge2:                                           ; preds = %else4, %then3
+  %10 = load i32, ptr %num_sequences, align 4
+  %11 = load i32, ptr %context, align 4
+  %12 = load i32, ptr %num_steps, align 4
+  %13 = call i32 @"$most_outputs"(i32 %10, i32 %11, i32 %12)
+  store i32 %13, ptr %num_outputs, align 4
+  %14 = load i32, ptr %num_sequences, align 4
+  %15 = load i32, ptr %context, align 4
+  %16 = load i32, ptr %num_outputs, align 4
+  %17 = add i32 %15, %16
+  call void @"$measured_options"(ptr noalias sret(%168) %9, i32 %14, i32 %17)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 4 %o, ptr align 4 %9, i64 48, i1 false)
+  call void @"$shape_of"(ptr noalias sret(%25) %8, ptr %o)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 4 %7, ptr align 4 %8, i64 28, i1 false)
+  %18 = call ptr @"$bind_step"(ptr %step, ptr byval(%25) %7)
+  store ptr %18, ptr %memory, align 8
+  %19 = call ptr @memset(ptr %self, i32 0, i64 472)
+  %20 = getelementptr %31, ptr %self, i32 0, i32 2
+  store ptr %step, ptr %20, align 8
+  %21 = load i32, ptr %context, align 4
+  %22 = load i32, ptr %num_outputs, align 4
+  %23 = load i32, ptr %num_steps, align 4
+  %24 = load ptr, ptr %times_ns, align 8
+  %25 = load ptr, ptr %message, align 8
+  %26 = call i32 @"$measure_on"(ptr %self, ptr %o, i32 %21, i32 %22, i32 %23, ptr %24, ptr %25)
+  store i32 %26, ptr %code, align 4
   call void @"$Scheduler.free"(ptr %self)
-  %125 = load %45, ptr %6, align 1
-  %126 = load ptr, ptr %memory, align 8
-  call void @free(ptr %126)
-  %127 = load %45, ptr %5, align 1
-  %128 = load i32, ptr %code, align 4
-  ret i32 %128
+  %27 = load %45, ptr %6, align 1
+  %28 = load ptr, ptr %memory, align 8
+  call void @free(ptr %28)
+  %29 = load %45, ptr %5, align 1
+  %30 = load i32, ptr %code, align 4
+  ret i32 %30
 
 dead:                                             ; No predecessors!
   ret i32 undef
@@ -76693,6 +76533,280 @@ entry:
   ret i32 %10
 
 dead:                                             ; No predecessors!
+  ret i32 undef
+}
+
+define internal void @"$measured_options"(ptr noalias sret(%168) %0, i32 %1, i32 %2) {
+entry:
+  %o = alloca %168, align 8
+  %max_seq = alloca i32, align 4
+  %num_sequences = alloca i32, align 4
+  store i32 %1, ptr %num_sequences, align 4
+  store i32 %2, ptr %max_seq, align 4
+  %3 = getelementptr %168, ptr %o, i32 0, i32 1
+  store i32 16, ptr %3, align 4
+  %4 = load i32, ptr %max_seq, align 4
+  %5 = getelementptr %168, ptr %o, i32 0, i32 2
+  store i32 %4, ptr %5, align 4
+  %6 = load i32, ptr %num_sequences, align 4
+  %7 = getelementptr %168, ptr %o, i32 0, i32 3
+  store i32 %6, ptr %7, align 4
+  %8 = getelementptr %168, ptr %o, i32 0, i32 4
+  store i32 8192, ptr %8, align 4
+  %9 = load i32, ptr %num_sequences, align 4
+  %10 = getelementptr %168, ptr %o, i32 0, i32 6
+  store i32 %9, ptr %10, align 4
+  %11 = getelementptr %168, ptr %o, i32 0, i32 9
+  store i32 151552, ptr %11, align 4
+  call void @llvm.memcpy.p0.p0.i64(ptr align 4 %0, ptr align 4 %o, i64 48, i1 false)
+  ret void
+
+dead:                                             ; No predecessors!
+  ret void
+}
+
+define internal ptr @"$bind_step"(ptr %0, ptr byval(%25) %1) {
+entry:
+  %2 = alloca %45, align 8
+  %3 = alloca %45, align 8
+  %4 = alloca %45, align 8
+  %memory = alloca ptr, align 8
+  %bound = alloca %30, align 8
+  %shape = alloca %25, align 8
+  %step = alloca ptr, align 8
+  store ptr %0, ptr %step, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 4 %shape, ptr align 4 %1, i64 28, i1 false)
+  %5 = call ptr @"$bind_memory"(ptr %bound, ptr %shape)
+  store ptr %5, ptr %memory, align 8
+  %6 = load ptr, ptr %step, align 8
+  %7 = getelementptr %37, ptr %6, i32 0, i32 10
+  call void @llvm.memcpy.p0.p0.i64(ptr align 4 %7, ptr align 4 %shape, i64 28, i1 false)
+  %8 = load ptr, ptr %step, align 8
+  %9 = getelementptr %37, ptr %8, i32 0, i32 11
+  %10 = getelementptr %30, ptr %bound, i32 0, i32 8
+  %11 = load ptr, ptr %10, align 8
+  call void @"$anon (./terra/batch.t:97)"(ptr %9, ptr %shape, ptr %11)
+  %12 = load %45, ptr %4, align 1
+  %13 = load ptr, ptr %step, align 8
+  %14 = getelementptr %37, ptr %13, i32 0, i32 12
+  %15 = getelementptr %30, ptr %bound, i32 0, i32 9
+  %16 = load ptr, ptr %15, align 8
+  call void @"$anon (./terra/batch.t:97).456"(ptr %14, ptr %shape, ptr %16)
+  %17 = load %45, ptr %3, align 1
+  %18 = load ptr, ptr %step, align 8
+  call void @"$StepPlan.begin"(ptr %18)
+  %19 = load %45, ptr %2, align 1
+  %20 = load ptr, ptr %memory, align 8
+  ret ptr %20
+
+dead:                                             ; No predecessors!
+  ret ptr undef
+}
+
+define internal i32 @"$measure_on"(ptr %0, ptr %1, i32 %2, i32 %3, i32 %4, ptr %5, ptr %6) {
+entry:
+  %code2 = alloca i32, align 4
+  %code = alloca i32, align 4
+  %limits = alloca %143, align 8
+  %7 = alloca %143, align 8
+  %8 = alloca %178, align 8
+  %"<structcast>1" = alloca %178, align 8
+  %chosen = alloca %32, align 8
+  %9 = alloca %32, align 8
+  %10 = alloca %179, align 8
+  %"<structcast>" = alloca %179, align 8
+  %num_pages = alloca i32, align 4
+  %shape = alloca %25, align 8
+  %message = alloca ptr, align 8
+  %times_ns = alloca ptr, align 8
+  %num_steps = alloca i32, align 4
+  %num_outputs = alloca i32, align 4
+  %context = alloca i32, align 4
+  %o = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %o, align 8
+  store i32 %2, ptr %context, align 4
+  store i32 %3, ptr %num_outputs, align 4
+  store i32 %4, ptr %num_steps, align 4
+  store ptr %5, ptr %times_ns, align 8
+  store ptr %6, ptr %message, align 8
+  %11 = load ptr, ptr %self, align 8
+  %12 = getelementptr %31, ptr %11, i32 0, i32 2
+  %13 = load ptr, ptr %12, align 8
+  %14 = getelementptr %37, ptr %13, i32 0, i32 10
+  call void @llvm.memcpy.p0.p0.i64(ptr align 4 %shape, ptr align 4 %14, i64 28, i1 false)
+  %15 = load ptr, ptr %o, align 8
+  %16 = getelementptr %168, ptr %15, i32 0, i32 3
+  %17 = load i32, ptr %16, align 4
+  %18 = getelementptr %25, ptr %shape, i32 0, i32 2
+  %19 = load i32, ptr %18, align 4
+  %20 = mul i32 %17, %19
+  store i32 %20, ptr %num_pages, align 4
+  %21 = load i32, ptr %num_pages, align 4
+  %22 = load ptr, ptr %o, align 8
+  %23 = getelementptr %168, ptr %22, i32 0, i32 1
+  %24 = load i32, ptr %23, align 4
+  %25 = load ptr, ptr %o, align 8
+  %26 = getelementptr %168, ptr %25, i32 0, i32 2
+  %27 = load i32, ptr %26, align 4
+  %28 = load ptr, ptr %o, align 8
+  %29 = getelementptr %168, ptr %28, i32 0, i32 3
+  %30 = load i32, ptr %29, align 4
+  %31 = load ptr, ptr %o, align 8
+  %32 = getelementptr %168, ptr %31, i32 0, i32 3
+  %33 = load i32, ptr %32, align 4
+  %34 = getelementptr %179, ptr %10, i32 0, i32 0
+  store i32 %21, ptr %34, align 4
+  %35 = getelementptr %179, ptr %10, i32 0, i32 1
+  store i32 %24, ptr %35, align 4
+  %36 = getelementptr %179, ptr %10, i32 0, i32 2
+  store i32 %27, ptr %36, align 4
+  %37 = getelementptr %179, ptr %10, i32 0, i32 3
+  store i32 %30, ptr %37, align 4
+  %38 = getelementptr %179, ptr %10, i32 0, i32 4
+  store i32 0, ptr %38, align 4
+  %39 = getelementptr %179, ptr %10, i32 0, i32 5
+  store i32 %33, ptr %39, align 4
+  %40 = getelementptr %179, ptr %10, i32 0, i32 6
+  store i8 1, ptr %40, align 1
+  %41 = load %179, ptr %10, align 4
+  store %179 %41, ptr %"<structcast>", align 4
+  %42 = getelementptr %32, ptr %9, i32 0, i32 0
+  %43 = getelementptr %179, ptr %"<structcast>", i32 0, i32 0
+  %44 = load i32, ptr %43, align 4
+  store i32 %44, ptr %42, align 4
+  %45 = getelementptr %32, ptr %9, i32 0, i32 1
+  %46 = getelementptr %179, ptr %"<structcast>", i32 0, i32 1
+  %47 = load i32, ptr %46, align 4
+  store i32 %47, ptr %45, align 4
+  %48 = getelementptr %32, ptr %9, i32 0, i32 2
+  %49 = getelementptr %179, ptr %"<structcast>", i32 0, i32 2
+  %50 = load i32, ptr %49, align 4
+  store i32 %50, ptr %48, align 4
+  %51 = getelementptr %32, ptr %9, i32 0, i32 3
+  %52 = getelementptr %179, ptr %"<structcast>", i32 0, i32 3
+  %53 = load i32, ptr %52, align 4
+  store i32 %53, ptr %51, align 4
+  %54 = getelementptr %32, ptr %9, i32 0, i32 4
+  %55 = getelementptr %179, ptr %"<structcast>", i32 0, i32 4
+  %56 = load i32, ptr %55, align 4
+  store i32 %56, ptr %54, align 4
+  %57 = getelementptr %32, ptr %9, i32 0, i32 5
+  %58 = getelementptr %179, ptr %"<structcast>", i32 0, i32 5
+  %59 = load i32, ptr %58, align 4
+  store i32 %59, ptr %57, align 4
+  %60 = getelementptr %32, ptr %9, i32 0, i32 6
+  %61 = getelementptr %179, ptr %"<structcast>", i32 0, i32 6
+  %62 = load i8, ptr %61, align 1
+  store i8 %62, ptr %60, align 1
+  call void @llvm.memcpy.p0.p0.i64(ptr align 4 %chosen, ptr align 4 %9, i64 28, i1 false)
+  %63 = load ptr, ptr %o, align 8
+  %64 = getelementptr %168, ptr %63, i32 0, i32 9
+  %65 = load i32, ptr %64, align 4
+  %66 = load ptr, ptr %o, align 8
+  %67 = getelementptr %168, ptr %66, i32 0, i32 2
+  %68 = load i32, ptr %67, align 4
+  %69 = getelementptr %25, ptr %shape, i32 0, i32 4
+  %70 = load i32, ptr %69, align 4
+  %71 = load ptr, ptr %o, align 8
+  %72 = getelementptr %168, ptr %71, i32 0, i32 1
+  %73 = load i32, ptr %72, align 4
+  %74 = load i32, ptr %num_pages, align 4
+  %75 = getelementptr %178, ptr %8, i32 0, i32 0
+  store i32 %65, ptr %75, align 4
+  %76 = getelementptr %178, ptr %8, i32 0, i32 1
+  store i32 %68, ptr %76, align 4
+  %77 = getelementptr %178, ptr %8, i32 0, i32 2
+  store i32 %70, ptr %77, align 4
+  %78 = getelementptr %178, ptr %8, i32 0, i32 3
+  store i32 %73, ptr %78, align 4
+  %79 = getelementptr %178, ptr %8, i32 0, i32 4
+  store i32 %74, ptr %79, align 4
+  %80 = load %178, ptr %8, align 4
+  store %178 %80, ptr %"<structcast>1", align 4
+  %81 = getelementptr %143, ptr %7, i32 0, i32 0
+  %82 = getelementptr %178, ptr %"<structcast>1", i32 0, i32 0
+  %83 = load i32, ptr %82, align 4
+  store i32 %83, ptr %81, align 4
+  %84 = getelementptr %143, ptr %7, i32 0, i32 1
+  %85 = getelementptr %178, ptr %"<structcast>1", i32 0, i32 1
+  %86 = load i32, ptr %85, align 4
+  store i32 %86, ptr %84, align 4
+  %87 = getelementptr %143, ptr %7, i32 0, i32 2
+  %88 = getelementptr %178, ptr %"<structcast>1", i32 0, i32 2
+  %89 = load i32, ptr %88, align 4
+  store i32 %89, ptr %87, align 4
+  %90 = getelementptr %143, ptr %7, i32 0, i32 3
+  %91 = getelementptr %178, ptr %"<structcast>1", i32 0, i32 3
+  %92 = load i32, ptr %91, align 4
+  store i32 %92, ptr %90, align 4
+  %93 = getelementptr %143, ptr %7, i32 0, i32 4
+  %94 = getelementptr %178, ptr %"<structcast>1", i32 0, i32 4
+  %95 = load i32, ptr %94, align 4
+  store i32 %95, ptr %93, align 4
+  call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %7, i64 20, i1 false)
+  %96 = load ptr, ptr %self, align 8
+  %97 = load ptr, ptr %self, align 8
+  %98 = getelementptr %31, ptr %97, i32 0, i32 2
+  %99 = load ptr, ptr %98, align 8
+  %100 = load ptr, ptr %message, align 8
+  %101 = call i32 @"$Scheduler.init"(ptr %96, ptr %chosen, ptr %99, ptr %100)
+  store i32 %101, ptr %code, align 4
+  %102 = load i32, ptr %code, align 4
+  %103 = icmp ne i32 %102, 0
+  %104 = zext i1 %103 to i8
+  %105 = trunc i8 %104 to i1
+  br i1 %105, label %then, label %else
+
+then:                                             ; preds = %entry
+  %106 = load i32, ptr %code, align 4
+  ret i32 %106
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %107 = load ptr, ptr %self, align 8
+  %108 = load ptr, ptr %o, align 8
+  %109 = getelementptr %168, ptr %108, i32 0, i32 3
+  %110 = load i32, ptr %109, align 4
+  %111 = load i32, ptr %context, align 4
+  %112 = load i32, ptr %num_outputs, align 4
+  %113 = load ptr, ptr %message, align 8
+  %114 = call i32 @"$add_long_sequences"(ptr %107, ptr %limits, i32 %110, i32 %111, i32 %112, ptr %113)
+  store i32 %114, ptr %code2, align 4
+  %115 = load i32, ptr %code2, align 4
+  %116 = icmp ne i32 %115, 0
+  %117 = zext i1 %116 to i8
+  %118 = trunc i8 %117 to i1
+  br i1 %118, label %then4, label %else5
+
+then4:                                            ; preds = %merge
+  %119 = load i32, ptr %code2, align 4
+  ret i32 %119
+
+dead6:                                            ; No predecessors!
+  br label %merge3
+
+else5:                                            ; preds = %merge
+  br label %merge3
+
+merge3:                                           ; preds = %else5, %dead6
+  %120 = load ptr, ptr %self, align 8
+  %121 = load ptr, ptr %o, align 8
+  %122 = getelementptr %168, ptr %121, i32 0, i32 3
+  %123 = load i32, ptr %122, align 4
+  %124 = load i32, ptr %num_steps, align 4
+  %125 = load ptr, ptr %times_ns, align 8
+  %126 = load ptr, ptr %message, align 8
+  %127 = call i32 @"$measure_plans"(ptr %120, i32 %123, i32 %124, ptr %125, ptr %126)
+  ret i32 %127
+
+dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
@@ -76963,7 +77077,7 @@ then4:                                            ; preds = %then
   %62 = getelementptr %37, ptr %61, i32 0, i32 1
   %63 = load i32, ptr %62, align 4
   %64 = load i32, ptr %num_sequences, align 4
-  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.701", i32 %58, i32 %63, i32 %64)
+  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.702", i32 %58, i32 %63, i32 %64)
   br label %merge3
 
 else5:                                            ; preds = %then
@@ -77048,12 +77162,12 @@ merge:                                            ; preds = %forcond
   %34 = load %45, ptr %2, align 1
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %31, ptr %35, i32 0, i32 7
-  call void @"$Vector.clear.700"(ptr %36)
+  call void @"$Vector.clear.701"(ptr %36)
   %37 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.clear.700"(ptr %0) {
+define internal void @"$Vector.clear.701"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
