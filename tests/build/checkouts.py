@@ -30,6 +30,7 @@ SMALL_SOURCES = {
     "native/collectives/sum.c": (
         "int glm_sum(int a, int b);\nint glm_sum(int a, int b) { return a + b; }\n"
     ),
+    "tests/engine/main.c": "int main(void) { return 0; }\n",
     "terra/engine.t": "return {exports = {}}\n",
     "tests/test_passing.py": "def test_passing():\n    assert True\n",
 }

@@ -26,13 +26,14 @@ CODE_FLAGS = [
     "-pthread",
 ]
 WARNINGS = ["-Wall", "-Wextra"]
+LIBRARY_FLAGS = ["-shared", "-Wl,-soname,${TARGET.file}"]
+PROGRAM_FLAGS = ["-pie"]
 FATAL_WARNINGS = ["-Werror"]
 C_LIBRARY = (
     "printf '#include <features.h>\\nglibc __GLIBC__.__GLIBC_MINOR__\\n' | {compiler} -E -P -"
     " | tail -n 1"
 )
 LINK_FLAGS = [
-    "-shared",
     "-pthread",
     "-static-libgcc",
     "-Wl,-z,relro",
@@ -46,7 +47,7 @@ COMPILE = (
     f"{LOCAL_FLAGS} -c -o $TARGET $SOURCE"
 )
 LINK = (
-    "$LINKER $NATIVE_LINK_FLAGS -Wl,-rpath,$RUN_PATH -Wl,-soname,${TARGET.file} "
+    "$LINKER $NATIVE_LINK_FLAGS $KIND_FLAGS -Wl,-rpath,$RUN_PATH "
     "$UNDEFINED $EXPORTS_FLAG -o $TARGET $LINKED $NATIVE_LIBRARIES"
 )
 
@@ -110,6 +111,7 @@ def native_library(env, target, objects, exports=None, libraries=("-lm",), **ove
     """Links objects into a shared library that exports `exports` (all visible names when None)."""
     cxx = any(is_cxx(source) for node in objects for source in node.sources)
     settings = {
+        "KIND_FLAGS": LIBRARY_FLAGS,
         "LINKER": "$CXX" if cxx else "$CC",
         "NATIVE_LINK_FLAGS": env["NATIVE_LINK_FLAGS"] + (["-static-libstdc++"] if cxx else []),
         "NATIVE_LIBRARIES": list(libraries),
@@ -124,6 +126,11 @@ def native_library(env, target, objects, exports=None, libraries=("-lm",), **ove
     library = env.NativeLink(target, inputs, **(settings | overrides))
     depend_on_version(env, library, "native toolchain", env["NATIVE_VERSION"])
     return library
+
+
+def native_program(env, target, objects, **overrides):
+    """Links objects into a program."""
+    return env.NativeLibrary(target, objects, KIND_FLAGS=PROGRAM_FLAGS, **overrides)
 
 
 def import_libraries(env, *names):
@@ -148,7 +155,7 @@ def exists(env):
 
 
 def generate(env):
-    """Adds NativeSources, NativeObjects, NativeLibrary and ImportLibraries."""
+    """Adds the methods of this file and what their commands read."""
     env["CC"] = compiler(env, "CC", "gcc")
     env["CXX"] = compiler(env, "CXX", "g++")
     env["NATIVE_VERSION"] = toolchain_version(env)
@@ -169,4 +176,5 @@ def generate(env):
     env.AddMethod(native_sources, "NativeSources")
     env.AddMethod(native_objects, "NativeObjects")
     env.AddMethod(native_library, "NativeLibrary")
+    env.AddMethod(native_program, "NativeProgram")
     env.AddMethod(import_libraries, "ImportLibraries")
