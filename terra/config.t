@@ -14,6 +14,7 @@ local config = {
   default_architecture = "Glm4MoeForCausalLM",
   file_name = "config.json",
   max_eos_tokens = 16,
+  max_experts = 2 ^ 20,
 }
 
 local struct ModelConfig {
@@ -216,6 +217,17 @@ local terra check_relations(self : &ModelConfig, from : &ConfigReader) : int32
   return C.GLM_OK
 end
 
+local terra check_extent(self : &ModelConfig, from : &ConfigReader) : int32
+  var num_experts = [int64](self.num_layers + self.num_nextn_predict_layers) * self.num_experts
+  if num_experts > config.max_experts then
+    return status.fail(
+      from.message, C.GLM_NOT_SUPPORTED, "%s: num_hidden_layers %d with n_routed_experts %d come to %lld experts; at most %lld are supported",
+      from.path, self.num_layers, self.num_experts, num_experts, [int64](config.max_experts)
+    )
+  end
+  return C.GLM_OK
+end
+
 local terra settle_head_dim(self : &ModelConfig, from : &ConfigReader) : int32
   if self.head_dim ~= 0 then
     return C.GLM_OK
@@ -247,6 +259,7 @@ terra ModelConfig:read(from : &ConfigReader) : int32
     self.first_k_dense_replace = self.num_layers
   end
   self.is_quantised = from:find("quantization_config") ~= nil
+  status.try(check_extent(self, from))
   return check_relations(self, from)
 end
 

@@ -96,9 +96,15 @@ terra Plan:buffer_shape(rank : int32) : buffers.BufferShape
   }
 end
 
-terra Plan:shape_step()
+terra Plan:shape_step(message : &C.glm_message) : int32
   var o = &self.options
   self.pages_per_request = (o.max_seq + o.page_size - 1) / o.page_size
+  if [int64](o.max_batch) * self.pages_per_request > max_slots then
+    return status.fail(
+      message, C.GLM_INVALID_ARGUMENT, "options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries",
+      o.max_batch, o.max_seq, o.page_size, [int64](max_slots)
+    )
+  end
   self.shape.max_step_tokens = o.max_step_tokens
   self.shape.max_sequences = o.max_batch
   self.shape.max_pages_per_sequence = self.pages_per_request
@@ -109,6 +115,7 @@ terra Plan:shape_step()
   end
   self.shape.max_masks = 0
   self.shape.vocab_size = self.model.config.vocab_size
+  return C.GLM_OK
 end
 
 terra Plan:shape_workspace(message : &C.glm_message) : int32
@@ -257,7 +264,7 @@ terra Plan:make(
     self.kv_dtype = info.default_kv_dtype
   end
   self:choose_memory(info)
-  self:shape_step()
+  status.try(self:shape_step(message))
   status.try(self:measure_weights(message))
   status.try(self:measure_page(message))
   status.try(self:shape_workspace(message))

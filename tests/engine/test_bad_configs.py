@@ -39,6 +39,8 @@ VALUES = [
     ("hidden_size", 64.5),
     ("hidden_size", "64"),
     ("num_hidden_layers", 10**6),
+    ("n_routed_experts", 65536),
+    ("n_shared_experts", 65),
     ("vocab_size", True),
     ("num_key_value_heads", 3),
     ("num_experts_per_tok", 9),
@@ -114,7 +116,7 @@ def test_missing_field_is_named(key, sound_config, tmp_path):
 
 @pytest.mark.parametrize(("key", "value"), VALUES)
 def test_wrong_value_is_named(key, value, sound_config, tmp_path):
-    message = refusal(tmp_path, {**sound_config, key: value})
+    message = refusal(tmp_path, {**sound_config, "num_hidden_layers": 64, key: value})
     expected = {"rope_scaling": "type", "rope_parameters": "rope_"}.get(key, key)
     assert expected in message
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from glm_engine.engine import EngineOptions, inspect_checkpoint, plan
+from glm_engine.errors import EngineError
 from tests.engine import loader, tamper
 from tools.checkpoint.layout import TensorSpec, checkpoint_specs
 from tools.checkpoint.synthetic import write_sparse_checkpoint
@@ -95,6 +96,11 @@ def test_pool_for_one_request(num_pages, fits):
     document = plan_of(CAPITALS, max_seq=1024, max_batch=8, num_pages=num_pages)
     assert document["fits"] is fits
     assert ("too small for one request" in document["reason"]) is not fits
+
+
+def test_page_tables_of_too_many_entries():
+    with pytest.raises(EngineError, match="max_batch 65536, max_seq 202752 and page_size 1 make"):
+        plan_of(GLM, max_batch=65536, max_seq=202752, page_size=1)
 
 
 def test_defaults_that_zero_stands_for(tmp_path):

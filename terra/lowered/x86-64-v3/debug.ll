@@ -346,377 +346,379 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.177" = private unnamed_addr constant [8 x i8] c"float32\00", align 1
 @"$string.178" = private unnamed_addr constant [9 x i8] c"bfloat16\00", align 1
 @"$string.179" = private unnamed_addr constant [20 x i8] c"quantization_config\00", align 1
-@"$string.180" = private unnamed_addr constant [68 x i8] c"%s: num_attention_heads %d is no multiple of num_key_value_heads %d\00", align 1
-@"$string.181" = private unnamed_addr constant [101 x i8] c"%s: partial_rotary_factor turns %d of %d dimensions of a head; the count must be even and at least 2\00", align 1
-@"$string.182" = private unnamed_addr constant [60 x i8] c"%s: num_experts_per_tok %d is more than n_routed_experts %d\00", align 1
-@"$string.183" = private unnamed_addr constant [13 x i8] c"quant_method\00", align 1
-@"$string.184" = private unnamed_addr constant [19 x i8] c"compressed-tensors\00", align 1
-@"$string.185" = private unnamed_addr constant [7 x i8] c"format\00", align 1
-@"$string.186" = private unnamed_addr constant [16 x i8] c"float-quantized\00", align 1
-@"$string.187" = private unnamed_addr constant [38 x i8] c"%s: %s is set, which is not supported\00", align 1
-@"$string.188" = private unnamed_addr constant [16 x i8] c"kv_cache_scheme\00", align 1
-@"$string.189" = private unnamed_addr constant [14 x i8] c"config_groups\00", align 1
-@"$string.190" = private unnamed_addr constant [34 x i8] c"quantization_config.config_groups\00", align 1
-@"$string.191" = private unnamed_addr constant [23 x i8] c"an object with a group\00", align 1
-@"$string.192" = private unnamed_addr constant [8 x i8] c"weights\00", align 1
-@"$string.193" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups weights\00", align 1
-@"$string.194" = private unnamed_addr constant [6 x i8] c"float\00", align 1
-@"$string.195" = private unnamed_addr constant [9 x i8] c"num_bits\00", align 1
-@"$string.196" = private unnamed_addr constant [9 x i8] c"strategy\00", align 1
-@"$string.197" = private unnamed_addr constant [8 x i8] c"channel\00", align 1
-@"$string.198" = private unnamed_addr constant [35 x i8] c"%s: %s is %s; only %s is supported\00", align 1
-@"$string.199" = private unnamed_addr constant [10 x i8] c"symmetric\00", align 1
-@"$string.200" = private unnamed_addr constant [8 x i8] c"dynamic\00", align 1
-@"$string.201" = private unnamed_addr constant [18 x i8] c"input_activations\00", align 1
-@"$string.202" = private unnamed_addr constant [52 x i8] c"quantization_config.config_groups input_activations\00", align 1
-@"$string.203" = private unnamed_addr constant [19 x i8] c"output_activations\00", align 1
-@"$string.204" = private unnamed_addr constant [8 x i8] c"targets\00", align 1
-@"$string.205" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups targets\00", align 1
-@"$string.206" = private unnamed_addr constant [4 x i8] c"re:\00", align 1
-@"$string.212" = private unnamed_addr constant [56 x i8] c"the pattern \22%.*s\22 cannot be read at character %lld: %s\00", align 1
-@"$string.213" = private unnamed_addr constant [25 x i8] c"the pattern is too large\00", align 1
-@"$string.214" = private unnamed_addr constant [23 x i8] c"groups nested too deep\00", align 1
-@"$string.215" = private unnamed_addr constant [36 x i8] c"this kind of group is not supported\00", align 1
-@"$string.216" = private unnamed_addr constant [23 x i8] c"a group without an end\00", align 1
-@"$string.217" = private unnamed_addr constant [24 x i8] c"brackets without an end\00", align 1
-@"$string.218" = private unnamed_addr constant [23 x i8] c"a backslash at the end\00", align 1
-@"$string.219" = private unnamed_addr constant [29 x i8] c"this escape is not supported\00", align 1
-@"$string.220" = private unnamed_addr constant [52 x i8] c"only ASCII characters are supported inside brackets\00", align 1
-@"$string.221" = private unnamed_addr constant [42 x i8] c"a range of characters that runs backwards\00", align 1
-@"$string.222" = private unnamed_addr constant [33 x i8] c"a range that begins with a class\00", align 1
-@"$string.224" = private unnamed_addr constant [24 x i8] c"a repetition of nothing\00", align 1
-@"$string.225" = private unnamed_addr constant [30 x i8] c"a repetition of more than 255\00", align 1
-@"$string.226" = private unnamed_addr constant [29 x i8] c"a wrong repetition in braces\00", align 1
-@"$string.227" = private unnamed_addr constant [29 x i8] c"a repetition of a repetition\00", align 1
-@"$string.228" = private unnamed_addr constant [40 x i8] c"a closing parenthesis without its group\00", align 1
-@"$string.237" = private unnamed_addr constant [14 x i8] c"%s: %s.%s: %s\00", align 1
-@"$string.248" = private unnamed_addr constant [7 x i8] c"Linear\00", align 1
-@"$string.249" = private unnamed_addr constant [7 x i8] c"ignore\00", align 1
-@"$string.252" = private unnamed_addr constant [19 x i8] c"model.embed_tokens\00", align 1
-@"$string.257" = private unnamed_addr constant [11 x i8] c"model.norm\00", align 1
-@"$string.258" = private unnamed_addr constant [8 x i8] c"lm_head\00", align 1
-@"$string.260" = private unnamed_addr constant [32 x i8] c"model.layers.%d.input_layernorm\00", align 1
-@"$string.261" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_proj\00", align 1
-@"$string.262" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_proj\00", align 1
-@"$string.263" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.v_proj\00", align 1
-@"$string.264" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.o_proj\00", align 1
-@"$string.265" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_norm\00", align 1
-@"$string.266" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_norm\00", align 1
-@"$string.267" = private unnamed_addr constant [41 x i8] c"model.layers.%d.post_attention_layernorm\00", align 1
-@"$string.269" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.gate_proj\00", align 1
-@"$string.270" = private unnamed_addr constant [28 x i8] c"model.layers.%d.mlp.up_proj\00", align 1
-@"$string.271" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.down_proj\00", align 1
-@"$string.273" = private unnamed_addr constant [25 x i8] c"model.layers.%d.mlp.gate\00", align 1
-@"$string.275" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.gate_proj\00", align 1
-@"$string.276" = private unnamed_addr constant [39 x i8] c"model.layers.%d.mlp.experts.%d.up_proj\00", align 1
-@"$string.277" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.down_proj\00", align 1
-@"$string.279" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.gate_proj\00", align 1
-@"$string.280" = private unnamed_addr constant [43 x i8] c"model.layers.%d.mlp.shared_experts.up_proj\00", align 1
-@"$string.281" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.down_proj\00", align 1
-@"$string.283" = private unnamed_addr constant [22 x i8] c"model.layers.%d.enorm\00", align 1
-@"$string.284" = private unnamed_addr constant [22 x i8] c"model.layers.%d.hnorm\00", align 1
-@"$string.285" = private unnamed_addr constant [24 x i8] c"model.layers.%d.eh_proj\00", align 1
-@"$string.286" = private unnamed_addr constant [33 x i8] c"model.layers.%d.shared_head.norm\00", align 1
-@"$string.287" = private unnamed_addr constant [41 x i8] c"out of memory for the table of %d layers\00", align 1
-@"$string.293" = private unnamed_addr constant [59 x i8] c"%s: out of memory while the checkpoint's headers were read\00", align 1
-@"$string.294" = private unnamed_addr constant [11 x i8] c"weight_map\00", align 1
-@"$string.295" = private unnamed_addr constant [40 x i8] c"%s: expected an object named weight_map\00", align 1
-@"$string.296" = private unnamed_addr constant [3 x i8] c"..\00", align 1
-@"$string.297" = private unnamed_addr constant [2 x i8] c".\00", align 1
-@"$string.298" = private unnamed_addr constant [49 x i8] c"%s: weight_map gives no plain file name for %.*s\00", align 1
-@"$string.304" = private unnamed_addr constant [29 x i8] c"the shard cannot be read: %s\00", align 1
-@"$string.305" = private unnamed_addr constant [72 x i8] c"the file has %lld bytes, too few for the 8 bytes of the header's length\00", align 1
-@"$string.306" = private unnamed_addr constant [77 x i8] c"the header's length of %llu bytes is more than the %lld bytes that follow it\00", align 1
-@"$string.307" = private unnamed_addr constant [58 x i8] c"the header's length of %llu bytes is more than %lld bytes\00", align 1
-@"$string.308" = private unnamed_addr constant [7 x i8] c"header\00", align 1
-@"$string.309" = private unnamed_addr constant [39 x i8] c"the header is a JSON %s, not an object\00", align 1
-@"$string.310" = private unnamed_addr constant [13 x i8] c"__metadata__\00", align 1
-@"$string.311" = private unnamed_addr constant [31 x i8] c"the name holds a NUL character\00", align 1
-@"$string.312" = private unnamed_addr constant [47 x i8] c"the header's entry is a JSON %s, not an object\00", align 1
-@"$string.313" = private unnamed_addr constant [26 x i8] c"the header gives no dtype\00", align 1
-@"$string.314" = private unnamed_addr constant [4 x i8] c"F32\00", align 1
-@"$string.315" = private unnamed_addr constant [5 x i8] c"BF16\00", align 1
-@"$string.316" = private unnamed_addr constant [8 x i8] c"F8_E4M3\00", align 1
-@"$string.317" = private unnamed_addr constant [8 x i8] c"F8_E5M2\00", align 1
-@"$string.318" = private unnamed_addr constant [8 x i8] c"F8_E8M0\00", align 1
-@"$string.319" = private unnamed_addr constant [4 x i8] c"F16\00", align 1
-@"$string.320" = private unnamed_addr constant [4 x i8] c"F64\00", align 1
-@"$string.321" = private unnamed_addr constant [5 x i8] c"BOOL\00", align 1
-@"$string.322" = private unnamed_addr constant [3 x i8] c"I8\00", align 1
-@"$string.323" = private unnamed_addr constant [3 x i8] c"U8\00", align 1
-@"$string.324" = private unnamed_addr constant [4 x i8] c"I16\00", align 1
-@"$string.325" = private unnamed_addr constant [4 x i8] c"U16\00", align 1
-@"$string.326" = private unnamed_addr constant [4 x i8] c"I32\00", align 1
-@"$string.327" = private unnamed_addr constant [4 x i8] c"U32\00", align 1
-@"$string.328" = private unnamed_addr constant [4 x i8] c"I64\00", align 1
-@"$string.329" = private unnamed_addr constant [4 x i8] c"U64\00", align 1
-@"$string.330" = private unnamed_addr constant [28 x i8] c"the dtype \22%.*s\22 is unknown\00", align 1
-@"$string.331" = private unnamed_addr constant [6 x i8] c"shape\00", align 1
-@"$string.332" = private unnamed_addr constant [26 x i8] c"the header gives no shape\00", align 1
-@"$string.333" = private unnamed_addr constant [42 x i8] c"the shape has %d dimensions, more than %d\00", align 1
-@"$string.334" = private unnamed_addr constant [77 x i8] c"dimension %d of the shape is no integer from 0 on, or the shape is too large\00", align 1
-@"$string.335" = private unnamed_addr constant [13 x i8] c"data_offsets\00", align 1
-@"$string.336" = private unnamed_addr constant [41 x i8] c"the header gives no pair of data_offsets\00", align 1
-@"$string.337" = private unnamed_addr constant [30 x i8] c"data_offsets are not integers\00", align 1
-@"$string.338" = private unnamed_addr constant [40 x i8] c"data_offsets [%lld, %lld] run backwards\00", align 1
-@"$string.339" = private unnamed_addr constant [79 x i8] c"data_offsets [%lld, %lld] reach past the end of the data, which has %lld bytes\00", align 1
-@"$string.340" = private unnamed_addr constant [2 x i8] c"[\00", align 1
-@"$string.341" = private unnamed_addr constant [3 x i8] c", \00", align 1
-@"$string.342" = private unnamed_addr constant [7 x i8] c"%s%lld\00", align 1
-@"$string.343" = private unnamed_addr constant [2 x i8] c"]\00", align 1
-@"$string.344" = private unnamed_addr constant [64 x i8] c"data_offsets [%lld, %lld] hold %lld bytes, but %s %s takes %lld\00", align 1
-@"$string.345" = private unnamed_addr constant [70 x i8] c"the data begins at byte %lld of the file, which is not aligned for %s\00", align 1
-@"$string.349" = private unnamed_addr constant [46 x i8] c"data_offsets [%lld, %lld] overlap those of %s\00", align 1
-@"$string.350" = private unnamed_addr constant [47 x i8] c"%lld bytes before its data belong to no tensor\00", align 1
-@"$string.351" = private unnamed_addr constant [52 x i8] c"the last %lld bytes of the file belong to no tensor\00", align 1
-@"$string.352" = private unnamed_addr constant [24 x i8] c"the tensor is in %s too\00", align 1
-@"$string.353" = private unnamed_addr constant [43 x i8] c"the index says it is in %s, which lacks it\00", align 1
-@"$string.354" = private unnamed_addr constant [44 x i8] c"the index says it is in %s, but it is in %s\00", align 1
-@"$string.355" = private unnamed_addr constant [36 x i8] c"the index does not list this tensor\00", align 1
-@"$string.356" = private unnamed_addr constant [28 x i8] c"%s: holds neither %s nor %s\00", align 1
-@"$string.357" = private unnamed_addr constant [22 x i8] c"the tensor is missing\00", align 1
-@"$string.358" = private unnamed_addr constant [59 x i8] c"expected the shape [%lld] that config.json implies, got %s\00", align 1
-@"$string.359" = private unnamed_addr constant [65 x i8] c"expected the shape [%lld, %lld] that config.json implies, got %s\00", align 1
-@"$string.360" = private unnamed_addr constant [39 x i8] c"expected the dtype BF16 or F32, got %s\00", align 1
-@"$string.361" = private unnamed_addr constant [5 x i8] c"%s%s\00", align 1
-@"$string.362" = private unnamed_addr constant [8 x i8] c".weight\00", align 1
-@"$string.363" = private unnamed_addr constant [25 x i8] c".e_score_correction_bias\00", align 1
-@"$string.364" = private unnamed_addr constant [39 x i8] c"a head of FP8 weights is not supported\00", align 1
-@"$string.365" = private unnamed_addr constant [84 x i8] c"the weight is F8_E4M3, but quantization_config of config.json leaves %s unquantised\00", align 1
-@"$string.366" = private unnamed_addr constant [83 x i8] c"the weight is %s, but quantization_config of config.json says that %s is quantised\00", align 1
-@"$string.367" = private unnamed_addr constant [65 x i8] c"the weight is %s, but those it is joined with in layer %d are %s\00", align 1
-@"$string.368" = private unnamed_addr constant [14 x i8] c".weight_scale\00", align 1
-@"$string.369" = private unnamed_addr constant [6 x i8] c".bias\00", align 1
-@"$string.370" = private unnamed_addr constant [14 x i8] c"model.layers.\00", align 1
-@"$string.371" = private unnamed_addr constant [15 x i8] c"lm_head.weight\00", align 1
-@"$string.372" = private unnamed_addr constant [38 x i8] c"nothing in the model uses this tensor\00", align 1
-@"$string.373" = private unnamed_addr constant [7 x i8] c"_scale\00", align 1
-@"$string.375" = private unnamed_addr constant [18 x i8] c"greater than zero\00", align 1
-@"$string.376" = private unnamed_addr constant [7 x i8] c"finite\00", align 1
-@"$string.377" = private unnamed_addr constant [47 x i8] c"the scale of row %lld is %g; scales must be %s\00", align 1
-@"$string.382" = private unnamed_addr constant [7 x i8] c"\\ufffd\00", align 1
-@"$string.383" = private unnamed_addr constant [7 x i8] c"\\u%04x\00", align 1
-@"$string.384" = private unnamed_addr constant [10 x i8] c"model_dir\00", align 1
-@"$string.385" = private unnamed_addr constant [13 x i8] c"architecture\00", align 1
-@"$string.386" = private unnamed_addr constant [5 x i8] c"%lld\00", align 1
-@"$string.387" = private unnamed_addr constant [11 x i8] c"num_layers\00", align 1
-@"$string.388" = private unnamed_addr constant [15 x i8] c"num_parameters\00", align 1
-@"$string.389" = private unnamed_addr constant [23 x i8] c"num_parameters_skipped\00", align 1
-@"$string.390" = private unnamed_addr constant [17 x i8] c"checkpoint_bytes\00", align 1
-@"$string.391" = private unnamed_addr constant [25 x i8] c"checkpoint_bytes_skipped\00", align 1
-@"$string.392" = private unnamed_addr constant [7 x i8] c"shards\00", align 1
-@"$string.393" = private unnamed_addr constant [5 x i8] c"file\00", align 1
-@"$string.394" = private unnamed_addr constant [6 x i8] c"bytes\00", align 1
-@"$string.395" = private unnamed_addr constant [12 x i8] c"num_tensors\00", align 1
-@"$string.396" = private unnamed_addr constant [8 x i8] c"tensors\00", align 1
-@"$string.397" = private unnamed_addr constant [5 x i8] c"name\00", align 1
-@"$string.398" = private unnamed_addr constant [7 x i8] c"offset\00", align 1
-@"$string.399" = private unnamed_addr constant [8 x i8] c"skipped\00", align 1
-@"$string.400" = private unnamed_addr constant [13 x i8] c"num_problems\00", align 1
-@"$string.401" = private unnamed_addr constant [9 x i8] c"problems\00", align 1
-@"$string.403" = private unnamed_addr constant [7 x i8] c"tensor\00", align 1
-@"$string.404" = private unnamed_addr constant [8 x i8] c"message\00", align 1
-@"$string.406" = private unnamed_addr constant [29 x i8] c"out of memory for the report\00", align 1
-@"$string.411" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
-@"$string.412" = private unnamed_addr constant [69 x i8] c"options.struct_size is %u; this engine's engine_options has %u bytes\00", align 1
-@"$string.413" = private unnamed_addr constant [51 x i8] c"%s: out of memory while problems were written down\00", align 1
-@"$string.414" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
-@"$string.415" = private unnamed_addr constant [32 x i8] c" (%lld problems, the first are)\00", align 1
-@"$string.416" = private unnamed_addr constant [3 x i8] c": \00", align 1
-@"$string.417" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
-@"$string.418" = private unnamed_addr constant [3 x i8] c"; \00", align 1
-@"$string.419" = private unnamed_addr constant [4 x i8] c"cpu\00", align 1
-@"$string.420" = private unnamed_addr constant [28 x i8] c"/proc/driver/nvidia/version\00", align 1
-@"$string.421" = private unnamed_addr constant [15 x i8] c"/dev/nvidiactl\00", align 1
-@"$string.422" = private unnamed_addr constant [5 x i8] c"cuda\00", align 1
-@"$string.423" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
-@"$string.424" = private unnamed_addr constant [68 x i8] c"the folder of the engine's library cannot be found; set library_dir\00", align 1
-@"$string.425" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
-@"$string.426" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
-@"$string.427" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
-@"$string.428" = private unnamed_addr constant [105 x i8] c"an NVIDIA driver is present, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
-@"$string.429" = private unnamed_addr constant [52 x i8] c"%sthe library of device %s cannot be opened: %.700s\00", align 1
-@"$string.430" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
-@"$string.431" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
-@"$string.432" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
-@"$string.433" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
-@"$string.434" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
-@"$string.435" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
-@"$string.436" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
-@"$string.437" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
-@"$string.438" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
-@"$string.439" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
-@"$string.440" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
-@"$string.441" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
-@"$string.442" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
-@"$string.443" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
-@"$string.444" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
-@"$string.445" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
-@"$string.446" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
-@"$string.447" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
-@"$string.448" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
-@"$string.449" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
-@"$string.450" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
-@"$string.451" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
-@"$string.452" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
-@"$string.453" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
-@"$string.454" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
-@"$string.455" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
-@"$string.458" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
-@"$string.459" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
-@"$string.460" = private unnamed_addr constant [141 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available\00", align 1
-@"$string.461" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
-@"$string.462" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
-@"$string.463" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
-@"$string.464" = private unnamed_addr constant [7 x i8] c"device\00", align 1
-@"$string.465" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
-@"$string.466" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
-@"$string.467" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
-@"$string.468" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
-@"$string.469" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
-@"$string.470" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
-@"$string.471" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
-@"$string.472" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
-@"$string.473" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
-@"$string.474" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
-@"$string.475" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
-@"$string.476" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
-@"$string.477" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
-@"$string.478" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
-@"$string.479" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
-@"$string.480" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
-@"$string.481" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
-@"$string.482" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
-@"$string.483" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
-@"$string.484" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
-@"$string.485" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
-@"$string.486" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
-@"$string.487" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
-@"$string.488" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
-@"$string.489" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.490" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.491" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
-@"$string.492" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
-@"$string.493" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
-@"$string.494" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
-@"$string.495" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
-@"$string.496" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
-@"$string.497" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
-@"$string.498" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
-@"$string.499" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
-@"$string.500" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
-@"$string.501" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.502" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.503" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.504" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.505" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.506" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.507" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.508" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.509" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.510" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.511" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.512" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.513" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.514" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
-@"$string.515" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
-@"$string.516" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
-@"$string.517" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.518" = private unnamed_addr constant [42 x i8] c"a sequence that does not run is preempted\00", align 1
-@"$string.519" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
-@"$string.520" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
-@"$string.521" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.522" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.523" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.524" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
-@"$string.525" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
-@"$string.526" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
-@"$string.527" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.528" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.529" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
-@"$string.530" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.531" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
-@"$string.532" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
-@"$string.533" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
-@"$string.534" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
-@"$string.535" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.536" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
-@"$string.537" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.538" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
-@"$string.539" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
-@"$string.540" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
-@"$string.541" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
-@"$string.542" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.543" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.544" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
-@"$string.545" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
-@"$string.546" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.547" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.548" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.549" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
-@"$string.550" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.551" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
-@"$string.552" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
-@"$string.553" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
-@"$string.554" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
-@"$string.555" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
-@"$string.556" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.557" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.558" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.559" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.560" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.563" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
-@"$string.564" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.565" = private unnamed_addr constant [36 x i8] c"%lld requests wait, max_queue is %d\00", align 1
-@"$string.566" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.567" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
-@"$string.568" = private unnamed_addr constant [22 x i8] c"a free page is shared\00", align 1
-@"$string.570" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
-@"$string.571" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
-@"$string.572" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
-@"$string.573" = private unnamed_addr constant [45 x i8] c"a page without owner enters the prefix cache\00", align 1
-@"$string.574" = private unnamed_addr constant [37 x i8] c"a page enters the prefix cache twice\00", align 1
-@"$string.575" = private unnamed_addr constant [55 x i8] c"the parent of a cached page is not in the prefix cache\00", align 1
-@"$string.576" = private unnamed_addr constant [75 x i8] c"the logits after position %lld (for token %d of the output) are not finite\00", align 1
-@"$string.577" = private unnamed_addr constant [10 x i8] c"advance.t\00", align 1
-@"$string.578" = private unnamed_addr constant [39 x i8] c"a sequence outgrows its list of tokens\00", align 1
-@"$string.580" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.587" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.588" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.589" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.590" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.591" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.592" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.593" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.594" = private unnamed_addr constant [26 x i8] c"clearing of device memory\00", align 1
-@"$string.595" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.596" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.597" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.598" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.599" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.602" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.604" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.605" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.606" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.607" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.608" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.611" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.612" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.630" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
-@"$string.649" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
-@"$string.658" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
-@"$string.660" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.661" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.668" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.669" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.670" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.671" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.672" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.673" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.684" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
-@"$string.685" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
-@"$string.686" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
-@"$string.702" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
+@"$string.180" = private unnamed_addr constant [99 x i8] c"%s: num_hidden_layers %d with n_routed_experts %d come to %lld experts; at most %lld are supported\00", align 1
+@"$string.181" = private unnamed_addr constant [68 x i8] c"%s: num_attention_heads %d is no multiple of num_key_value_heads %d\00", align 1
+@"$string.182" = private unnamed_addr constant [101 x i8] c"%s: partial_rotary_factor turns %d of %d dimensions of a head; the count must be even and at least 2\00", align 1
+@"$string.183" = private unnamed_addr constant [60 x i8] c"%s: num_experts_per_tok %d is more than n_routed_experts %d\00", align 1
+@"$string.184" = private unnamed_addr constant [13 x i8] c"quant_method\00", align 1
+@"$string.185" = private unnamed_addr constant [19 x i8] c"compressed-tensors\00", align 1
+@"$string.186" = private unnamed_addr constant [7 x i8] c"format\00", align 1
+@"$string.187" = private unnamed_addr constant [16 x i8] c"float-quantized\00", align 1
+@"$string.188" = private unnamed_addr constant [38 x i8] c"%s: %s is set, which is not supported\00", align 1
+@"$string.189" = private unnamed_addr constant [16 x i8] c"kv_cache_scheme\00", align 1
+@"$string.190" = private unnamed_addr constant [14 x i8] c"config_groups\00", align 1
+@"$string.191" = private unnamed_addr constant [34 x i8] c"quantization_config.config_groups\00", align 1
+@"$string.192" = private unnamed_addr constant [23 x i8] c"an object with a group\00", align 1
+@"$string.193" = private unnamed_addr constant [8 x i8] c"weights\00", align 1
+@"$string.194" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups weights\00", align 1
+@"$string.195" = private unnamed_addr constant [6 x i8] c"float\00", align 1
+@"$string.196" = private unnamed_addr constant [9 x i8] c"num_bits\00", align 1
+@"$string.197" = private unnamed_addr constant [9 x i8] c"strategy\00", align 1
+@"$string.198" = private unnamed_addr constant [8 x i8] c"channel\00", align 1
+@"$string.199" = private unnamed_addr constant [35 x i8] c"%s: %s is %s; only %s is supported\00", align 1
+@"$string.200" = private unnamed_addr constant [10 x i8] c"symmetric\00", align 1
+@"$string.201" = private unnamed_addr constant [8 x i8] c"dynamic\00", align 1
+@"$string.202" = private unnamed_addr constant [18 x i8] c"input_activations\00", align 1
+@"$string.203" = private unnamed_addr constant [52 x i8] c"quantization_config.config_groups input_activations\00", align 1
+@"$string.204" = private unnamed_addr constant [19 x i8] c"output_activations\00", align 1
+@"$string.205" = private unnamed_addr constant [8 x i8] c"targets\00", align 1
+@"$string.206" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups targets\00", align 1
+@"$string.207" = private unnamed_addr constant [4 x i8] c"re:\00", align 1
+@"$string.213" = private unnamed_addr constant [56 x i8] c"the pattern \22%.*s\22 cannot be read at character %lld: %s\00", align 1
+@"$string.214" = private unnamed_addr constant [25 x i8] c"the pattern is too large\00", align 1
+@"$string.215" = private unnamed_addr constant [23 x i8] c"groups nested too deep\00", align 1
+@"$string.216" = private unnamed_addr constant [36 x i8] c"this kind of group is not supported\00", align 1
+@"$string.217" = private unnamed_addr constant [23 x i8] c"a group without an end\00", align 1
+@"$string.218" = private unnamed_addr constant [24 x i8] c"brackets without an end\00", align 1
+@"$string.219" = private unnamed_addr constant [23 x i8] c"a backslash at the end\00", align 1
+@"$string.220" = private unnamed_addr constant [29 x i8] c"this escape is not supported\00", align 1
+@"$string.221" = private unnamed_addr constant [52 x i8] c"only ASCII characters are supported inside brackets\00", align 1
+@"$string.222" = private unnamed_addr constant [42 x i8] c"a range of characters that runs backwards\00", align 1
+@"$string.223" = private unnamed_addr constant [33 x i8] c"a range that begins with a class\00", align 1
+@"$string.225" = private unnamed_addr constant [24 x i8] c"a repetition of nothing\00", align 1
+@"$string.226" = private unnamed_addr constant [30 x i8] c"a repetition of more than 255\00", align 1
+@"$string.227" = private unnamed_addr constant [29 x i8] c"a wrong repetition in braces\00", align 1
+@"$string.228" = private unnamed_addr constant [29 x i8] c"a repetition of a repetition\00", align 1
+@"$string.229" = private unnamed_addr constant [40 x i8] c"a closing parenthesis without its group\00", align 1
+@"$string.238" = private unnamed_addr constant [14 x i8] c"%s: %s.%s: %s\00", align 1
+@"$string.249" = private unnamed_addr constant [7 x i8] c"Linear\00", align 1
+@"$string.250" = private unnamed_addr constant [7 x i8] c"ignore\00", align 1
+@"$string.253" = private unnamed_addr constant [19 x i8] c"model.embed_tokens\00", align 1
+@"$string.258" = private unnamed_addr constant [11 x i8] c"model.norm\00", align 1
+@"$string.259" = private unnamed_addr constant [8 x i8] c"lm_head\00", align 1
+@"$string.261" = private unnamed_addr constant [32 x i8] c"model.layers.%d.input_layernorm\00", align 1
+@"$string.262" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_proj\00", align 1
+@"$string.263" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_proj\00", align 1
+@"$string.264" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.v_proj\00", align 1
+@"$string.265" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.o_proj\00", align 1
+@"$string.266" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_norm\00", align 1
+@"$string.267" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_norm\00", align 1
+@"$string.268" = private unnamed_addr constant [41 x i8] c"model.layers.%d.post_attention_layernorm\00", align 1
+@"$string.270" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.gate_proj\00", align 1
+@"$string.271" = private unnamed_addr constant [28 x i8] c"model.layers.%d.mlp.up_proj\00", align 1
+@"$string.272" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.down_proj\00", align 1
+@"$string.274" = private unnamed_addr constant [25 x i8] c"model.layers.%d.mlp.gate\00", align 1
+@"$string.276" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.gate_proj\00", align 1
+@"$string.277" = private unnamed_addr constant [39 x i8] c"model.layers.%d.mlp.experts.%d.up_proj\00", align 1
+@"$string.278" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.down_proj\00", align 1
+@"$string.280" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.gate_proj\00", align 1
+@"$string.281" = private unnamed_addr constant [43 x i8] c"model.layers.%d.mlp.shared_experts.up_proj\00", align 1
+@"$string.282" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.down_proj\00", align 1
+@"$string.284" = private unnamed_addr constant [22 x i8] c"model.layers.%d.enorm\00", align 1
+@"$string.285" = private unnamed_addr constant [22 x i8] c"model.layers.%d.hnorm\00", align 1
+@"$string.286" = private unnamed_addr constant [24 x i8] c"model.layers.%d.eh_proj\00", align 1
+@"$string.287" = private unnamed_addr constant [33 x i8] c"model.layers.%d.shared_head.norm\00", align 1
+@"$string.288" = private unnamed_addr constant [41 x i8] c"out of memory for the table of %d layers\00", align 1
+@"$string.294" = private unnamed_addr constant [59 x i8] c"%s: out of memory while the checkpoint's headers were read\00", align 1
+@"$string.295" = private unnamed_addr constant [11 x i8] c"weight_map\00", align 1
+@"$string.296" = private unnamed_addr constant [40 x i8] c"%s: expected an object named weight_map\00", align 1
+@"$string.297" = private unnamed_addr constant [3 x i8] c"..\00", align 1
+@"$string.298" = private unnamed_addr constant [2 x i8] c".\00", align 1
+@"$string.299" = private unnamed_addr constant [49 x i8] c"%s: weight_map gives no plain file name for %.*s\00", align 1
+@"$string.305" = private unnamed_addr constant [29 x i8] c"the shard cannot be read: %s\00", align 1
+@"$string.306" = private unnamed_addr constant [72 x i8] c"the file has %lld bytes, too few for the 8 bytes of the header's length\00", align 1
+@"$string.307" = private unnamed_addr constant [77 x i8] c"the header's length of %llu bytes is more than the %lld bytes that follow it\00", align 1
+@"$string.308" = private unnamed_addr constant [58 x i8] c"the header's length of %llu bytes is more than %lld bytes\00", align 1
+@"$string.309" = private unnamed_addr constant [7 x i8] c"header\00", align 1
+@"$string.310" = private unnamed_addr constant [39 x i8] c"the header is a JSON %s, not an object\00", align 1
+@"$string.311" = private unnamed_addr constant [13 x i8] c"__metadata__\00", align 1
+@"$string.312" = private unnamed_addr constant [31 x i8] c"the name holds a NUL character\00", align 1
+@"$string.313" = private unnamed_addr constant [47 x i8] c"the header's entry is a JSON %s, not an object\00", align 1
+@"$string.314" = private unnamed_addr constant [26 x i8] c"the header gives no dtype\00", align 1
+@"$string.315" = private unnamed_addr constant [4 x i8] c"F32\00", align 1
+@"$string.316" = private unnamed_addr constant [5 x i8] c"BF16\00", align 1
+@"$string.317" = private unnamed_addr constant [8 x i8] c"F8_E4M3\00", align 1
+@"$string.318" = private unnamed_addr constant [8 x i8] c"F8_E5M2\00", align 1
+@"$string.319" = private unnamed_addr constant [8 x i8] c"F8_E8M0\00", align 1
+@"$string.320" = private unnamed_addr constant [4 x i8] c"F16\00", align 1
+@"$string.321" = private unnamed_addr constant [4 x i8] c"F64\00", align 1
+@"$string.322" = private unnamed_addr constant [5 x i8] c"BOOL\00", align 1
+@"$string.323" = private unnamed_addr constant [3 x i8] c"I8\00", align 1
+@"$string.324" = private unnamed_addr constant [3 x i8] c"U8\00", align 1
+@"$string.325" = private unnamed_addr constant [4 x i8] c"I16\00", align 1
+@"$string.326" = private unnamed_addr constant [4 x i8] c"U16\00", align 1
+@"$string.327" = private unnamed_addr constant [4 x i8] c"I32\00", align 1
+@"$string.328" = private unnamed_addr constant [4 x i8] c"U32\00", align 1
+@"$string.329" = private unnamed_addr constant [4 x i8] c"I64\00", align 1
+@"$string.330" = private unnamed_addr constant [4 x i8] c"U64\00", align 1
+@"$string.331" = private unnamed_addr constant [28 x i8] c"the dtype \22%.*s\22 is unknown\00", align 1
+@"$string.332" = private unnamed_addr constant [6 x i8] c"shape\00", align 1
+@"$string.333" = private unnamed_addr constant [26 x i8] c"the header gives no shape\00", align 1
+@"$string.334" = private unnamed_addr constant [42 x i8] c"the shape has %d dimensions, more than %d\00", align 1
+@"$string.335" = private unnamed_addr constant [77 x i8] c"dimension %d of the shape is no integer from 0 on, or the shape is too large\00", align 1
+@"$string.336" = private unnamed_addr constant [13 x i8] c"data_offsets\00", align 1
+@"$string.337" = private unnamed_addr constant [41 x i8] c"the header gives no pair of data_offsets\00", align 1
+@"$string.338" = private unnamed_addr constant [30 x i8] c"data_offsets are not integers\00", align 1
+@"$string.339" = private unnamed_addr constant [40 x i8] c"data_offsets [%lld, %lld] run backwards\00", align 1
+@"$string.340" = private unnamed_addr constant [79 x i8] c"data_offsets [%lld, %lld] reach past the end of the data, which has %lld bytes\00", align 1
+@"$string.341" = private unnamed_addr constant [2 x i8] c"[\00", align 1
+@"$string.342" = private unnamed_addr constant [3 x i8] c", \00", align 1
+@"$string.343" = private unnamed_addr constant [7 x i8] c"%s%lld\00", align 1
+@"$string.344" = private unnamed_addr constant [2 x i8] c"]\00", align 1
+@"$string.345" = private unnamed_addr constant [64 x i8] c"data_offsets [%lld, %lld] hold %lld bytes, but %s %s takes %lld\00", align 1
+@"$string.346" = private unnamed_addr constant [70 x i8] c"the data begins at byte %lld of the file, which is not aligned for %s\00", align 1
+@"$string.350" = private unnamed_addr constant [46 x i8] c"data_offsets [%lld, %lld] overlap those of %s\00", align 1
+@"$string.351" = private unnamed_addr constant [47 x i8] c"%lld bytes before its data belong to no tensor\00", align 1
+@"$string.352" = private unnamed_addr constant [52 x i8] c"the last %lld bytes of the file belong to no tensor\00", align 1
+@"$string.353" = private unnamed_addr constant [24 x i8] c"the tensor is in %s too\00", align 1
+@"$string.354" = private unnamed_addr constant [43 x i8] c"the index says it is in %s, which lacks it\00", align 1
+@"$string.355" = private unnamed_addr constant [44 x i8] c"the index says it is in %s, but it is in %s\00", align 1
+@"$string.356" = private unnamed_addr constant [36 x i8] c"the index does not list this tensor\00", align 1
+@"$string.357" = private unnamed_addr constant [28 x i8] c"%s: holds neither %s nor %s\00", align 1
+@"$string.358" = private unnamed_addr constant [22 x i8] c"the tensor is missing\00", align 1
+@"$string.359" = private unnamed_addr constant [59 x i8] c"expected the shape [%lld] that config.json implies, got %s\00", align 1
+@"$string.360" = private unnamed_addr constant [65 x i8] c"expected the shape [%lld, %lld] that config.json implies, got %s\00", align 1
+@"$string.361" = private unnamed_addr constant [39 x i8] c"expected the dtype BF16 or F32, got %s\00", align 1
+@"$string.362" = private unnamed_addr constant [5 x i8] c"%s%s\00", align 1
+@"$string.363" = private unnamed_addr constant [8 x i8] c".weight\00", align 1
+@"$string.364" = private unnamed_addr constant [25 x i8] c".e_score_correction_bias\00", align 1
+@"$string.365" = private unnamed_addr constant [39 x i8] c"a head of FP8 weights is not supported\00", align 1
+@"$string.366" = private unnamed_addr constant [84 x i8] c"the weight is F8_E4M3, but quantization_config of config.json leaves %s unquantised\00", align 1
+@"$string.367" = private unnamed_addr constant [83 x i8] c"the weight is %s, but quantization_config of config.json says that %s is quantised\00", align 1
+@"$string.368" = private unnamed_addr constant [65 x i8] c"the weight is %s, but those it is joined with in layer %d are %s\00", align 1
+@"$string.369" = private unnamed_addr constant [14 x i8] c".weight_scale\00", align 1
+@"$string.370" = private unnamed_addr constant [6 x i8] c".bias\00", align 1
+@"$string.371" = private unnamed_addr constant [14 x i8] c"model.layers.\00", align 1
+@"$string.372" = private unnamed_addr constant [15 x i8] c"lm_head.weight\00", align 1
+@"$string.373" = private unnamed_addr constant [38 x i8] c"nothing in the model uses this tensor\00", align 1
+@"$string.374" = private unnamed_addr constant [7 x i8] c"_scale\00", align 1
+@"$string.376" = private unnamed_addr constant [18 x i8] c"greater than zero\00", align 1
+@"$string.377" = private unnamed_addr constant [7 x i8] c"finite\00", align 1
+@"$string.378" = private unnamed_addr constant [47 x i8] c"the scale of row %lld is %g; scales must be %s\00", align 1
+@"$string.383" = private unnamed_addr constant [7 x i8] c"\\ufffd\00", align 1
+@"$string.384" = private unnamed_addr constant [7 x i8] c"\\u%04x\00", align 1
+@"$string.385" = private unnamed_addr constant [10 x i8] c"model_dir\00", align 1
+@"$string.386" = private unnamed_addr constant [13 x i8] c"architecture\00", align 1
+@"$string.387" = private unnamed_addr constant [5 x i8] c"%lld\00", align 1
+@"$string.388" = private unnamed_addr constant [11 x i8] c"num_layers\00", align 1
+@"$string.389" = private unnamed_addr constant [15 x i8] c"num_parameters\00", align 1
+@"$string.390" = private unnamed_addr constant [23 x i8] c"num_parameters_skipped\00", align 1
+@"$string.391" = private unnamed_addr constant [17 x i8] c"checkpoint_bytes\00", align 1
+@"$string.392" = private unnamed_addr constant [25 x i8] c"checkpoint_bytes_skipped\00", align 1
+@"$string.393" = private unnamed_addr constant [7 x i8] c"shards\00", align 1
+@"$string.394" = private unnamed_addr constant [5 x i8] c"file\00", align 1
+@"$string.395" = private unnamed_addr constant [6 x i8] c"bytes\00", align 1
+@"$string.396" = private unnamed_addr constant [12 x i8] c"num_tensors\00", align 1
+@"$string.397" = private unnamed_addr constant [8 x i8] c"tensors\00", align 1
+@"$string.398" = private unnamed_addr constant [5 x i8] c"name\00", align 1
+@"$string.399" = private unnamed_addr constant [7 x i8] c"offset\00", align 1
+@"$string.400" = private unnamed_addr constant [8 x i8] c"skipped\00", align 1
+@"$string.401" = private unnamed_addr constant [13 x i8] c"num_problems\00", align 1
+@"$string.402" = private unnamed_addr constant [9 x i8] c"problems\00", align 1
+@"$string.404" = private unnamed_addr constant [7 x i8] c"tensor\00", align 1
+@"$string.405" = private unnamed_addr constant [8 x i8] c"message\00", align 1
+@"$string.407" = private unnamed_addr constant [29 x i8] c"out of memory for the report\00", align 1
+@"$string.412" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
+@"$string.413" = private unnamed_addr constant [69 x i8] c"options.struct_size is %u; this engine's engine_options has %u bytes\00", align 1
+@"$string.414" = private unnamed_addr constant [51 x i8] c"%s: out of memory while problems were written down\00", align 1
+@"$string.415" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
+@"$string.416" = private unnamed_addr constant [32 x i8] c" (%lld problems, the first are)\00", align 1
+@"$string.417" = private unnamed_addr constant [3 x i8] c": \00", align 1
+@"$string.418" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
+@"$string.419" = private unnamed_addr constant [3 x i8] c"; \00", align 1
+@"$string.420" = private unnamed_addr constant [4 x i8] c"cpu\00", align 1
+@"$string.421" = private unnamed_addr constant [28 x i8] c"/proc/driver/nvidia/version\00", align 1
+@"$string.422" = private unnamed_addr constant [15 x i8] c"/dev/nvidiactl\00", align 1
+@"$string.423" = private unnamed_addr constant [5 x i8] c"cuda\00", align 1
+@"$string.424" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
+@"$string.425" = private unnamed_addr constant [68 x i8] c"the folder of the engine's library cannot be found; set library_dir\00", align 1
+@"$string.426" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
+@"$string.427" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
+@"$string.428" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
+@"$string.429" = private unnamed_addr constant [105 x i8] c"an NVIDIA driver is present, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
+@"$string.430" = private unnamed_addr constant [52 x i8] c"%sthe library of device %s cannot be opened: %.700s\00", align 1
+@"$string.431" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
+@"$string.432" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
+@"$string.433" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
+@"$string.434" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
+@"$string.435" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
+@"$string.436" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
+@"$string.437" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
+@"$string.438" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
+@"$string.439" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
+@"$string.440" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
+@"$string.441" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
+@"$string.442" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
+@"$string.443" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
+@"$string.444" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
+@"$string.445" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
+@"$string.446" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
+@"$string.447" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
+@"$string.448" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
+@"$string.449" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
+@"$string.450" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
+@"$string.451" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
+@"$string.452" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
+@"$string.453" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
+@"$string.454" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
+@"$string.455" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
+@"$string.456" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
+@"$string.457" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
+@"$string.460" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
+@"$string.461" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
+@"$string.462" = private unnamed_addr constant [141 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available\00", align 1
+@"$string.463" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
+@"$string.464" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
+@"$string.465" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
+@"$string.466" = private unnamed_addr constant [7 x i8] c"device\00", align 1
+@"$string.467" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
+@"$string.468" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
+@"$string.469" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
+@"$string.470" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
+@"$string.471" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
+@"$string.472" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
+@"$string.473" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
+@"$string.474" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
+@"$string.475" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
+@"$string.476" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
+@"$string.477" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
+@"$string.478" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
+@"$string.479" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
+@"$string.480" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
+@"$string.481" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
+@"$string.482" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
+@"$string.483" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
+@"$string.484" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
+@"$string.485" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
+@"$string.486" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
+@"$string.487" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
+@"$string.488" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
+@"$string.489" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
+@"$string.490" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
+@"$string.491" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.492" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.493" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.494" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
+@"$string.495" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
+@"$string.496" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
+@"$string.497" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
+@"$string.498" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
+@"$string.499" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
+@"$string.500" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
+@"$string.501" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
+@"$string.502" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
+@"$string.503" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
+@"$string.504" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.505" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.506" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.507" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.508" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.509" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.510" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.511" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.512" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.513" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.514" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.515" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.516" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
+@"$string.517" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
+@"$string.518" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
+@"$string.519" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.520" = private unnamed_addr constant [42 x i8] c"a sequence that does not run is preempted\00", align 1
+@"$string.521" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
+@"$string.522" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
+@"$string.523" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.524" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.525" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.526" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
+@"$string.527" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
+@"$string.528" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
+@"$string.529" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.530" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.531" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
+@"$string.532" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
+@"$string.533" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
+@"$string.534" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
+@"$string.535" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
+@"$string.536" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
+@"$string.537" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
+@"$string.538" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
+@"$string.539" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
+@"$string.540" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
+@"$string.541" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
+@"$string.542" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
+@"$string.543" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
+@"$string.544" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.545" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.546" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
+@"$string.547" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
+@"$string.548" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
+@"$string.549" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
+@"$string.550" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.551" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
+@"$string.552" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.553" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
+@"$string.554" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
+@"$string.555" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
+@"$string.556" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
+@"$string.557" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
+@"$string.558" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
+@"$string.559" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.560" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
+@"$string.561" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
+@"$string.562" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.565" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
+@"$string.566" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
+@"$string.567" = private unnamed_addr constant [36 x i8] c"%lld requests wait, max_queue is %d\00", align 1
+@"$string.568" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
+@"$string.569" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
+@"$string.570" = private unnamed_addr constant [22 x i8] c"a free page is shared\00", align 1
+@"$string.572" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
+@"$string.573" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
+@"$string.574" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
+@"$string.575" = private unnamed_addr constant [45 x i8] c"a page without owner enters the prefix cache\00", align 1
+@"$string.576" = private unnamed_addr constant [37 x i8] c"a page enters the prefix cache twice\00", align 1
+@"$string.577" = private unnamed_addr constant [55 x i8] c"the parent of a cached page is not in the prefix cache\00", align 1
+@"$string.578" = private unnamed_addr constant [75 x i8] c"the logits after position %lld (for token %d of the output) are not finite\00", align 1
+@"$string.579" = private unnamed_addr constant [10 x i8] c"advance.t\00", align 1
+@"$string.580" = private unnamed_addr constant [39 x i8] c"a sequence outgrows its list of tokens\00", align 1
+@"$string.582" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.589" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.590" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.591" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.592" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.593" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.594" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.595" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.596" = private unnamed_addr constant [26 x i8] c"clearing of device memory\00", align 1
+@"$string.597" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.598" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.599" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.600" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.601" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.604" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.606" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.607" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.608" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.609" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.610" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.613" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.614" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.632" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
+@"$string.651" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
+@"$string.660" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
+@"$string.662" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.663" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.670" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.671" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.672" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.673" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.674" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.675" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.686" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
+@"$string.687" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
+@"$string.688" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
+@"$string.704" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
 
 define dso_local i32 @count_loop_iterations(i32 %0, i32 %1, ptr %2) {
 entry:
@@ -16595,6 +16597,7 @@ dead25:                                           ; No predecessors!
 
 define internal i32 @"$ModelConfig.read"(ptr %0, ptr %1) {
 entry:
+  %code47 = alloca i32, align 4
   %code39 = alloca i32, align 4
   %code34 = alloca i32, align 4
   %code29 = alloca i32, align 4
@@ -16845,10 +16848,31 @@ merge44:                                          ; preds = %else46, %then45
   store i8 %97, ptr %99, align 1
   %100 = load ptr, ptr %self, align 8
   %101 = load ptr, ptr %from, align 8
-  %102 = call i32 @"$check_relations"(ptr %100, ptr %101)
-  ret i32 %102
+  %102 = call i32 @"$check_extent"(ptr %100, ptr %101)
+  store i32 %102, ptr %code47, align 4
+  %103 = load i32, ptr %code47, align 4
+  %104 = icmp ne i32 %103, 0
+  %105 = zext i1 %104 to i8
+  %106 = trunc i8 %105 to i1
+  br i1 %106, label %then49, label %else50
 
-dead47:                                           ; No predecessors!
+then49:                                           ; preds = %merge44
+  %107 = load i32, ptr %code47, align 4
+  ret i32 %107
+
+dead51:                                           ; No predecessors!
+  br label %merge48
+
+else50:                                           ; preds = %merge44
+  br label %merge48
+
+merge48:                                          ; preds = %else50, %dead51
+  %108 = load ptr, ptr %self, align 8
+  %109 = load ptr, ptr %from, align 8
+  %110 = call i32 @"$check_relations"(ptr %108, ptr %109)
+  ret i32 %110
+
+dead52:                                           ; No predecessors!
   ret i32 undef
 }
 
@@ -17717,7 +17741,7 @@ merge47:                                          ; preds = %else49, %dead50
   %101 = load ptr, ptr %from, align 8
   %102 = load ptr, ptr %self, align 8
   %103 = getelementptr %5, ptr %102, i32 0, i32 20
-  %104 = call i32 @"$ConfigReader.optional_integer"(ptr %101, ptr @"$string.147", i64 0, i64 1024, i32 1, ptr %103)
+  %104 = call i32 @"$ConfigReader.optional_integer"(ptr %101, ptr @"$string.147", i64 0, i64 64, i32 1, ptr %103)
   store i32 %104, ptr %code51, align 4
   %105 = load i32, ptr %code51, align 4
   %106 = icmp ne i32 %105, 0
@@ -19273,6 +19297,82 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
+define internal i32 @"$check_extent"(ptr %0, ptr %1) {
+entry:
+  %target = alloca ptr, align 8
+  %num_experts = alloca i64, align 8
+  %from = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %from, align 8
+  %2 = load ptr, ptr %self, align 8
+  %3 = getelementptr %5, ptr %2, i32 0, i32 2
+  %4 = load i32, ptr %3, align 4
+  %5 = load ptr, ptr %self, align 8
+  %6 = getelementptr %5, ptr %5, i32 0, i32 24
+  %7 = load i32, ptr %6, align 4
+  %8 = add i32 %4, %7
+  %9 = sext i32 %8 to i64
+  %10 = load ptr, ptr %self, align 8
+  %11 = getelementptr %5, ptr %10, i32 0, i32 18
+  %12 = load i32, ptr %11, align 4
+  %13 = sext i32 %12 to i64
+  %14 = mul i64 %9, %13
+  store i64 %14, ptr %num_experts, align 8
+  %15 = load i64, ptr %num_experts, align 8
+  %16 = icmp sgt i64 %15, 1048576
+  %17 = zext i1 %16 to i8
+  %18 = trunc i8 %17 to i1
+  br i1 %18, label %then, label %else
+
+then:                                             ; preds = %entry
+  %19 = load ptr, ptr %from, align 8
+  %20 = getelementptr %91, ptr %19, i32 0, i32 3
+  %21 = load ptr, ptr %20, align 8
+  store ptr %21, ptr %target, align 8
+  %22 = load ptr, ptr %target, align 8
+  %23 = icmp ne ptr %22, null
+  %24 = zext i1 %23 to i8
+  %25 = trunc i8 %24 to i1
+  br i1 %25, label %then2, label %else3
+
+then2:                                            ; preds = %then
+  %26 = load ptr, ptr %target, align 8
+  %27 = getelementptr %41, ptr %26, i32 0, i32 0
+  %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
+  %29 = getelementptr i8, ptr %28, i64 0
+  %30 = load ptr, ptr %from, align 8
+  %31 = getelementptr %91, ptr %30, i32 0, i32 2
+  %32 = load ptr, ptr %31, align 8
+  %33 = load ptr, ptr %self, align 8
+  %34 = getelementptr %5, ptr %33, i32 0, i32 2
+  %35 = load i32, ptr %34, align 4
+  %36 = load ptr, ptr %self, align 8
+  %37 = getelementptr %5, ptr %36, i32 0, i32 18
+  %38 = load i32, ptr %37, align 4
+  %39 = load i64, ptr %num_experts, align 8
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.180", ptr %32, i32 %35, i32 %38, i64 %39, i64 1048576)
+  br label %merge1
+
+else3:                                            ; preds = %then
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %then2
+  ret i32 4
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  ret i32 0
+
+dead4:                                            ; No predecessors!
+  ret i32 undef
+}
+
 define internal i32 @"$check_relations"(ptr %0, ptr %1) {
 entry:
   %target15 = alloca ptr, align 8
@@ -19319,7 +19419,7 @@ then2:                                            ; preds = %then
   %29 = load ptr, ptr %self, align 8
   %30 = getelementptr %5, ptr %29, i32 0, i32 5
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.180", ptr %25, i32 %28, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.181", ptr %25, i32 %28, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -19378,7 +19478,7 @@ then9:                                            ; preds = %then5
   %63 = load ptr, ptr %self, align 8
   %64 = getelementptr %5, ptr %63, i32 0, i32 6
   %65 = load i32, ptr %64, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.181", ptr %59, i32 %62, i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.182", ptr %59, i32 %62, i32 %65)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -19430,7 +19530,7 @@ then17:                                           ; preds = %then13
   %93 = load ptr, ptr %self, align 8
   %94 = getelementptr %5, ptr %93, i32 0, i32 18
   %95 = load i32, ptr %94, align 4
-  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %86, i64 1024, ptr @"$string.182", ptr %89, i32 %92, i32 %95)
+  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %86, i64 1024, ptr @"$string.183", ptr %89, i32 %92, i32 %95)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -19513,7 +19613,7 @@ merge1:                                           ; preds = %else3, %dead4
   %21 = load ptr, ptr %node, align 8
   call void @"$ConfigReader.inside"(ptr noalias sret(%91) %2, ptr %20, ptr %21)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %inside, ptr align 8 %2, i64 32, i1 false)
-  %22 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.183", ptr @"$string.184")
+  %22 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.184", ptr @"$string.185")
   store i32 %22, ptr %code, align 4
   %23 = load i32, ptr %code, align 4
   %24 = icmp ne i32 %23, 0
@@ -19532,7 +19632,7 @@ else7:                                            ; preds = %merge1
   br label %merge5
 
 merge5:                                           ; preds = %else7, %dead8
-  %28 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.185", ptr @"$string.186")
+  %28 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.186", ptr @"$string.187")
   store i32 %28, ptr %code9, align 4
   %29 = load i32, ptr %code9, align 4
   %30 = icmp ne i32 %29, 0
@@ -19551,7 +19651,7 @@ else12:                                           ; preds = %merge5
   br label %merge10
 
 merge10:                                          ; preds = %else12, %dead13
-  %34 = call i32 @"$ConfigReader.expect_absent"(ptr %inside, ptr @"$string.188")
+  %34 = call i32 @"$ConfigReader.expect_absent"(ptr %inside, ptr @"$string.189")
   store i32 %34, ptr %code14, align 4
   %35 = load i32, ptr %code14, align 4
   %36 = icmp ne i32 %35, 0
@@ -19590,7 +19690,7 @@ else22:                                           ; preds = %merge15
   br label %merge20
 
 merge20:                                          ; preds = %else22, %dead23
-  %47 = call ptr @"$ConfigReader.find"(ptr %inside, ptr @"$string.249")
+  %47 = call ptr @"$ConfigReader.find"(ptr %inside, ptr @"$string.250")
   store ptr %47, ptr %ignore, align 8
   %48 = load ptr, ptr %ignore, align 8
   %49 = icmp ne ptr %48, null
@@ -19604,7 +19704,7 @@ then25:                                           ; preds = %merge20
   %54 = load ptr, ptr %ignore, align 8
   %55 = load ptr, ptr %self, align 8
   %56 = getelementptr %6, ptr %55, i32 0, i32 4
-  %57 = call i32 @"$NameMatcher.read"(ptr %53, ptr %54, ptr %56, ptr @"$string.249", ptr %inside)
+  %57 = call i32 @"$NameMatcher.read"(ptr %53, ptr %54, ptr %56, ptr @"$string.250", ptr %inside)
   ret i32 %57
 
 dead27:                                           ; No predecessors!
@@ -19655,7 +19755,7 @@ then2:                                            ; preds = %then
   %20 = getelementptr %91, ptr %19, i32 0, i32 2
   %21 = load ptr, ptr %20, align 8
   %22 = load ptr, ptr %key, align 8
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.187", ptr %21, ptr %22)
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.188", ptr %21, ptr %22)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -19690,7 +19790,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %from, align 8
   %3 = load ptr, ptr %from, align 8
-  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.189")
+  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.190")
   store ptr %4, ptr %groups, align 8
   %5 = load ptr, ptr %groups, align 8
   %6 = icmp eq ptr %5, null
@@ -19700,7 +19800,7 @@ entry:
 
 then:                                             ; preds = %entry
   %9 = load ptr, ptr %from, align 8
-  %10 = call i32 @"$ConfigReader.missing"(ptr %9, ptr @"$string.190")
+  %10 = call i32 @"$ConfigReader.missing"(ptr %9, ptr @"$string.191")
   ret i32 %10
 
 dead:                                             ; No predecessors!
@@ -19727,7 +19827,7 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %or.lhs.false, %merge
   %22 = load ptr, ptr %from, align 8
   %23 = load ptr, ptr %groups, align 8
-  %24 = call i32 @"$ConfigReader.wrong_kind"(ptr %22, ptr @"$string.190", ptr @"$string.191", ptr %23)
+  %24 = call i32 @"$ConfigReader.wrong_kind"(ptr %22, ptr @"$string.191", ptr @"$string.192", ptr %23)
   ret i32 %24
 
 or.lhs.false:                                     ; preds = %merge
@@ -19833,7 +19933,7 @@ entry:
   %from = alloca ptr, align 8
   store ptr %0, ptr %from, align 8
   %3 = load ptr, ptr %from, align 8
-  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.192")
+  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.193")
   store ptr %4, ptr %node, align 8
   %5 = load ptr, ptr %node, align 8
   %6 = icmp eq ptr %5, null
@@ -19843,7 +19943,7 @@ entry:
 
 then:                                             ; preds = %entry
   %9 = load ptr, ptr %from, align 8
-  %10 = call i32 @"$ConfigReader.missing"(ptr %9, ptr @"$string.193")
+  %10 = call i32 @"$ConfigReader.missing"(ptr %9, ptr @"$string.194")
   ret i32 %10
 
 dead:                                             ; No predecessors!
@@ -19857,7 +19957,7 @@ merge:                                            ; preds = %else, %dead
   %12 = load ptr, ptr %node, align 8
   call void @"$ConfigReader.inside"(ptr noalias sret(%91) %2, ptr %11, ptr %12)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %inside, ptr align 8 %2, i64 32, i1 false)
-  %13 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.170", ptr @"$string.194")
+  %13 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.170", ptr @"$string.195")
   store i32 %13, ptr %code, align 4
   %14 = load i32, ptr %code, align 4
   %15 = icmp ne i32 %14, 0
@@ -19876,7 +19976,7 @@ else3:                                            ; preds = %merge
   br label %merge1
 
 merge1:                                           ; preds = %else3, %dead4
-  %19 = call i32 @"$ConfigReader.expect_integer"(ptr %inside, ptr @"$string.195", i64 8)
+  %19 = call i32 @"$ConfigReader.expect_integer"(ptr %inside, ptr @"$string.196", i64 8)
   store i32 %19, ptr %code5, align 4
   %20 = load i32, ptr %code5, align 4
   %21 = icmp ne i32 %20, 0
@@ -19895,7 +19995,7 @@ else8:                                            ; preds = %merge1
   br label %merge6
 
 merge6:                                           ; preds = %else8, %dead9
-  %25 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.196", ptr @"$string.197")
+  %25 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.197", ptr @"$string.198")
   store i32 %25, ptr %code10, align 4
   %26 = load i32, ptr %code10, align 4
   %27 = icmp ne i32 %26, 0
@@ -19914,7 +20014,7 @@ else13:                                           ; preds = %merge6
   br label %merge11
 
 merge11:                                          ; preds = %else13, %dead14
-  %31 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.199", i1 zeroext true)
+  %31 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.200", i1 zeroext true)
   store i32 %31, ptr %code15, align 4
   %32 = load i32, ptr %code15, align 4
   %33 = icmp ne i32 %32, 0
@@ -19933,7 +20033,7 @@ else18:                                           ; preds = %merge11
   br label %merge16
 
 merge16:                                          ; preds = %else18, %dead19
-  %37 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.200", i1 zeroext false)
+  %37 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.201", i1 zeroext false)
   store i32 %37, ptr %code20, align 4
   %38 = load i32, ptr %code20, align 4
   %39 = icmp ne i32 %38, 0
@@ -19953,7 +20053,7 @@ else23:                                           ; preds = %merge16
 
 merge21:                                          ; preds = %else23, %dead24
   %43 = load ptr, ptr %from, align 8
-  %44 = call ptr @"$ConfigReader.find"(ptr %43, ptr @"$string.201")
+  %44 = call ptr @"$ConfigReader.find"(ptr %43, ptr @"$string.202")
   store ptr %44, ptr %node25, align 8
   %45 = load ptr, ptr %node25, align 8
   %46 = icmp eq ptr %45, null
@@ -19963,7 +20063,7 @@ merge21:                                          ; preds = %else23, %dead24
 
 then27:                                           ; preds = %merge21
   %49 = load ptr, ptr %from, align 8
-  %50 = call i32 @"$ConfigReader.missing"(ptr %49, ptr @"$string.202")
+  %50 = call i32 @"$ConfigReader.missing"(ptr %49, ptr @"$string.203")
   ret i32 %50
 
 dead29:                                           ; No predecessors!
@@ -19977,7 +20077,7 @@ merge26:                                          ; preds = %else28, %dead29
   %52 = load ptr, ptr %node25, align 8
   call void @"$ConfigReader.inside"(ptr noalias sret(%91) %1, ptr %51, ptr %52)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %inside30, ptr align 8 %1, i64 32, i1 false)
-  %53 = call i32 @"$ConfigReader.expect_string"(ptr %inside30, ptr @"$string.170", ptr @"$string.194")
+  %53 = call i32 @"$ConfigReader.expect_string"(ptr %inside30, ptr @"$string.170", ptr @"$string.195")
   store i32 %53, ptr %code31, align 4
   %54 = load i32, ptr %code31, align 4
   %55 = icmp ne i32 %54, 0
@@ -19996,7 +20096,7 @@ else34:                                           ; preds = %merge26
   br label %merge32
 
 merge32:                                          ; preds = %else34, %dead35
-  %59 = call i32 @"$ConfigReader.expect_integer"(ptr %inside30, ptr @"$string.195", i64 8)
+  %59 = call i32 @"$ConfigReader.expect_integer"(ptr %inside30, ptr @"$string.196", i64 8)
   store i32 %59, ptr %code36, align 4
   %60 = load i32, ptr %code36, align 4
   %61 = icmp ne i32 %60, 0
@@ -20015,7 +20115,7 @@ else39:                                           ; preds = %merge32
   br label %merge37
 
 merge37:                                          ; preds = %else39, %dead40
-  %65 = call i32 @"$ConfigReader.expect_string"(ptr %inside30, ptr @"$string.196", ptr @"$string.8")
+  %65 = call i32 @"$ConfigReader.expect_string"(ptr %inside30, ptr @"$string.197", ptr @"$string.8")
   store i32 %65, ptr %code41, align 4
   %66 = load i32, ptr %code41, align 4
   %67 = icmp ne i32 %66, 0
@@ -20034,7 +20134,7 @@ else44:                                           ; preds = %merge37
   br label %merge42
 
 merge42:                                          ; preds = %else44, %dead45
-  %71 = call i32 @"$ConfigReader.expect_flag"(ptr %inside30, ptr @"$string.199", i1 zeroext true)
+  %71 = call i32 @"$ConfigReader.expect_flag"(ptr %inside30, ptr @"$string.200", i1 zeroext true)
   store i32 %71, ptr %code46, align 4
   %72 = load i32, ptr %code46, align 4
   %73 = icmp ne i32 %72, 0
@@ -20053,7 +20153,7 @@ else49:                                           ; preds = %merge42
   br label %merge47
 
 merge47:                                          ; preds = %else49, %dead50
-  %77 = call i32 @"$ConfigReader.expect_flag"(ptr %inside30, ptr @"$string.200", i1 zeroext true)
+  %77 = call i32 @"$ConfigReader.expect_flag"(ptr %inside30, ptr @"$string.201", i1 zeroext true)
   store i32 %77, ptr %code51, align 4
   %78 = load i32, ptr %code51, align 4
   %79 = icmp ne i32 %78, 0
@@ -20073,7 +20173,7 @@ else54:                                           ; preds = %merge47
 
 merge52:                                          ; preds = %else54, %dead55
   %83 = load ptr, ptr %from, align 8
-  %84 = call i32 @"$ConfigReader.expect_absent"(ptr %83, ptr @"$string.203")
+  %84 = call i32 @"$ConfigReader.expect_absent"(ptr %83, ptr @"$string.204")
   ret i32 %84
 
 dead56:                                           ; No predecessors!
@@ -20166,7 +20266,7 @@ then5:                                            ; preds = %then2
   %50 = sext i32 %49 to i64
   %51 = getelementptr ptr, ptr %46, i64 %50
   %52 = load ptr, ptr %51, align 8
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.198", ptr %37, ptr %38, ptr %45, ptr %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.199", ptr %37, ptr %38, ptr %45, ptr %52)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -20199,7 +20299,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %from, align 8
   %4 = load ptr, ptr %from, align 8
-  %5 = call ptr @"$ConfigReader.find"(ptr %4, ptr @"$string.204")
+  %5 = call ptr @"$ConfigReader.find"(ptr %4, ptr @"$string.205")
   store ptr %5, ptr %targets, align 8
   %6 = load ptr, ptr %targets, align 8
   %7 = icmp eq ptr %6, null
@@ -20209,7 +20309,7 @@ entry:
 
 then:                                             ; preds = %entry
   %10 = load ptr, ptr %from, align 8
-  %11 = call i32 @"$ConfigReader.missing"(ptr %10, ptr @"$string.205")
+  %11 = call i32 @"$ConfigReader.missing"(ptr %10, ptr @"$string.206")
   ret i32 %11
 
 dead:                                             ; No predecessors!
@@ -20225,7 +20325,7 @@ merge:                                            ; preds = %else, %dead
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr %6, ptr %15, i32 0, i32 4
   %17 = load ptr, ptr %from, align 8
-  %18 = call i32 @"$NameMatcher.read"(ptr %13, ptr %14, ptr %16, ptr @"$string.204", ptr %17)
+  %18 = call i32 @"$NameMatcher.read"(ptr %13, ptr %14, ptr %16, ptr @"$string.205", ptr %17)
   store i32 %18, ptr %code, align 4
   %19 = load i32, ptr %code, align 4
   %20 = icmp ne i32 %19, 0
@@ -20247,14 +20347,14 @@ merge1:                                           ; preds = %else3, %dead4
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %6, ptr %24, i32 0, i32 3
   %26 = getelementptr %7, ptr %25, i32 0, i32 0
-  %27 = call { i64, i64 } @"$text.slice"(ptr @"$string.248")
+  %27 = call { i64, i64 } @"$text.slice"(ptr @"$string.249")
   store { i64, i64 } %27, ptr %3, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %3, i64 16, i1 false)
   %28 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 0
   %29 = load i64, ptr %28, align 8
   %30 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %31 = load i64, ptr %30, align 8
-  %32 = call ptr @"$Map.find.247"(ptr %26, i64 %29, i64 %31)
+  %32 = call ptr @"$Map.find.248"(ptr %26, i64 %29, i64 %31)
   %33 = icmp ne ptr %32, null
   %34 = zext i1 %33 to i8
   %35 = load ptr, ptr %self, align 8
@@ -20419,7 +20519,7 @@ entry:
   store ptr %3, ptr %arena, align 8
   store ptr %4, ptr %key, align 8
   store ptr %5, ptr %from, align 8
-  %20 = call { i64, i64 } @"$text.slice"(ptr @"$string.206")
+  %20 = call { i64, i64 } @"$text.slice"(ptr @"$string.207")
   store { i64, i64 } %20, ptr %17, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %prefix, ptr align 8 %17, i64 16, i1 false)
   %21 = getelementptr %83, ptr %value, i32 0, i32 1
@@ -20553,7 +20653,7 @@ or.lhs.false:                                     ; preds = %merge
   %106 = load i64, ptr %105, align 8
   %107 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 1
   %108 = load i64, ptr %107, align 8
-  %109 = call zeroext i1 @"$Map.insert.240"(ptr %92, i64 %106, i64 %108, i1 zeroext true)
+  %109 = call zeroext i1 @"$Map.insert.241"(ptr %92, i64 %106, i64 %108, i1 zeroext true)
   %110 = zext i1 %109 to i8
   %111 = trunc i8 %110 to i1
   br i1 %111, label %else4, label %then3
@@ -20631,7 +20731,7 @@ then2:                                            ; preds = %then
   %37 = getelementptr %41, ptr %cause, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
   %39 = getelementptr i8, ptr %38, i64 0
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.237", ptr %35, ptr @"$string.179", ptr %36, ptr %39)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.238", ptr %35, ptr @"$string.179", ptr %36, ptr %39)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -20651,7 +20751,7 @@ merge:                                            ; preds = %else, %dead
   %42 = load ptr, ptr %self, align 8
   %43 = getelementptr %7, ptr %42, i32 0, i32 1
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %6, ptr align 8 %compiled, i64 128, i1 false)
-  %44 = call zeroext i1 @"$Vector.push.238"(ptr %43, ptr byval(%103) %6)
+  %44 = call zeroext i1 @"$Vector.push.239"(ptr %43, ptr byval(%103) %6)
   %45 = zext i1 %44 to i8
   %46 = trunc i8 %45 to i1
   br i1 %46, label %else6, label %then5
@@ -20726,7 +20826,7 @@ entry:
   store ptr %30, ptr %28, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %parser, ptr align 8 %8, i64 56, i1 false)
   %31 = getelementptr %106, ptr %parser, i32 0, i32 2
-  call void @"$Vector.init.209"(ptr %31)
+  call void @"$Vector.init.210"(ptr %31)
   %32 = load %45, ptr %7, align 1
   %33 = call i32 @"$Parser.parse"(ptr %parser)
   store i32 %33, ptr %root, align 4
@@ -20770,7 +20870,7 @@ and.lhs.true:                                     ; preds = %then
   br i1 %56, label %and.rhs, label %and.end
 
 then2:                                            ; preds = %and.end
-  %57 = call i32 @"$Parser.fail"(ptr %parser, ptr @"$string.213")
+  %57 = call i32 @"$Parser.fail"(ptr %parser, ptr @"$string.214")
   br label %merge1
 
 else3:                                            ; preds = %and.end
@@ -20784,7 +20884,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %merge1
   %58 = getelementptr %106, ptr %parser, i32 0, i32 2
-  call void @"$Vector.free.234"(ptr %58)
+  call void @"$Vector.free.235"(ptr %58)
   %59 = load %45, ptr %6, align 1
   %60 = load i8, ptr %is_built, align 1
   %61 = trunc i8 %60 to i1
@@ -20823,7 +20923,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %103, ptr %6, i32 0, i32 0
-  call void @"$Vector.init.207"(ptr %7)
+  call void @"$Vector.init.208"(ptr %7)
   %8 = load %45, ptr %5, align 1
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %103, ptr %9, i32 0, i32 1
@@ -20839,7 +20939,7 @@ entry:
   %17 = load %45, ptr %2, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %103, ptr %18, i32 0, i32 4
-  call void @"$Vector.init.208"(ptr %19)
+  call void @"$Vector.init.209"(ptr %19)
   %20 = load %45, ptr %1, align 1
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %103, ptr %21, i32 0, i32 5
@@ -20847,7 +20947,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.207"(ptr %0) {
+define internal void @"$Vector.init.208"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -20863,7 +20963,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.208"(ptr %0) {
+define internal void @"$Vector.init.209"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -20879,7 +20979,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.209"(ptr %0) {
+define internal void @"$Vector.init.210"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -20911,7 +21011,7 @@ entry:
 
 then:                                             ; preds = %and.lhs.true
   %7 = load ptr, ptr %self, align 8
-  %8 = call i32 @"$Parser.fail"(ptr %7, ptr @"$string.228")
+  %8 = call i32 @"$Parser.fail"(ptr %7, ptr @"$string.229")
   ret i32 %8
 
 and.lhs.true:                                     ; preds = %entry
@@ -21133,14 +21233,14 @@ entry:
 
 then:                                             ; preds = %or.lhs.false, %entry
   %23 = load ptr, ptr %self, align 8
-  %24 = call i32 @"$Parser.fail"(ptr %23, ptr @"$string.213")
+  %24 = call i32 @"$Parser.fail"(ptr %23, ptr @"$string.214")
   ret i32 %24
 
 or.lhs.false:                                     ; preds = %entry
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %106, ptr %25, i32 0, i32 2
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %tree, i64 56, i1 false)
-  %27 = call zeroext i1 @"$Vector.push.210"(ptr %26, ptr byval(%109) %4)
+  %27 = call zeroext i1 @"$Vector.push.211"(ptr %26, ptr byval(%109) %4)
   %28 = zext i1 %27 to i8
   %29 = trunc i8 %28 to i1
   br i1 %29, label %else, label %then
@@ -21197,7 +21297,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.210"(ptr %0, ptr byval(%109) %1) {
+define internal zeroext i1 @"$Vector.push.211"(ptr %0, ptr byval(%109) %1) {
 entry:
   %value = alloca %109, align 8
   %self = alloca ptr, align 8
@@ -21208,7 +21308,7 @@ entry:
   %4 = getelementptr %107, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.211"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.212"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -21244,7 +21344,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.211"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.212"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -21378,7 +21478,7 @@ then:                                             ; preds = %entry
   %23 = getelementptr %106, ptr %22, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
   %25 = load ptr, ptr %cause, align 8
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %12, i64 1024, ptr @"$string.212", i32 %17, ptr %21, i64 %24, ptr %25)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %12, i64 1024, ptr @"$string.213", i32 %17, ptr %21, i64 %24, ptr %25)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -21518,7 +21618,7 @@ else7:                                            ; preds = %merge1
 
 then8:                                            ; preds = %or.lhs.false, %or.lhs.false10, %else7
   %37 = load ptr, ptr %self, align 8
-  %38 = call i32 @"$Parser.fail"(ptr %37, ptr @"$string.227")
+  %38 = call i32 @"$Parser.fail"(ptr %37, ptr @"$string.228")
   ret i32 %38
 
 or.lhs.false:                                     ; preds = %or.lhs.false10
@@ -21560,7 +21660,7 @@ then13:                                           ; preds = %merge5
   %58 = getelementptr %106, ptr %57, i32 0, i32 2
   %59 = load i32, ptr %tree, align 4
   %60 = sext i32 %59 to i64
-  %61 = call ptr @"$Vector.at.223"(ptr %58, i64 %60)
+  %61 = call ptr @"$Vector.at.224"(ptr %58, i64 %60)
   %62 = getelementptr %109, ptr %61, i32 0, i32 3
   store i32 %56, ptr %62, align 4
   %63 = load i32, ptr %most, align 4
@@ -21568,7 +21668,7 @@ then13:                                           ; preds = %merge5
   %65 = getelementptr %106, ptr %64, i32 0, i32 2
   %66 = load i32, ptr %tree, align 4
   %67 = sext i32 %66 to i64
-  %68 = call ptr @"$Vector.at.223"(ptr %65, i64 %67)
+  %68 = call ptr @"$Vector.at.224"(ptr %65, i64 %67)
   %69 = getelementptr %109, ptr %68, i32 0, i32 4
   store i32 %63, ptr %69, align 4
   br label %merge12
@@ -21695,7 +21795,7 @@ else8:                                            ; preds = %or.lhs.false
 
 then14:                                           ; preds = %or.lhs.false16, %or.lhs.false17, %or.lhs.false18, %else8
   %49 = load ptr, ptr %self, align 8
-  %50 = call i32 @"$Parser.fail"(ptr %49, ptr @"$string.224")
+  %50 = call i32 @"$Parser.fail"(ptr %49, ptr @"$string.225")
   ret i32 %50
 
 or.lhs.false16:                                   ; preds = %or.lhs.false17
@@ -21750,7 +21850,7 @@ entry:
 
 then:                                             ; preds = %entry
   %6 = load ptr, ptr %self, align 8
-  %7 = call i32 @"$Parser.fail"(ptr %6, ptr @"$string.214")
+  %7 = call i32 @"$Parser.fail"(ptr %6, ptr @"$string.215")
   ret i32 %7
 
 dead:                                             ; No predecessors!
@@ -21791,7 +21891,7 @@ then2:                                            ; preds = %merge
 
 then5:                                            ; preds = %then2
   %30 = load ptr, ptr %self, align 8
-  %31 = call i32 @"$Parser.fail"(ptr %30, ptr @"$string.215")
+  %31 = call i32 @"$Parser.fail"(ptr %30, ptr @"$string.216")
   ret i32 %31
 
 dead7:                                            ; No predecessors!
@@ -21844,7 +21944,7 @@ merge8:                                           ; preds = %else10, %dead11
 
 then13:                                           ; preds = %merge8
   %51 = load ptr, ptr %self, align 8
-  %52 = call i32 @"$Parser.fail"(ptr %51, ptr @"$string.216")
+  %52 = call i32 @"$Parser.fail"(ptr %51, ptr @"$string.217")
   ret i32 %52
 
 dead15:                                           ; No predecessors!
@@ -21955,7 +22055,7 @@ then8:                                            ; preds = %merge4
   %37 = getelementptr %106, ptr %36, i32 0, i32 2
   %38 = load i32, ptr %tree, align 4
   %39 = sext i32 %38 to i64
-  %40 = call ptr @"$Vector.at.223"(ptr %37, i64 %39)
+  %40 = call ptr @"$Vector.at.224"(ptr %37, i64 %39)
   %41 = getelementptr %109, ptr %40, i32 0, i32 5
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %41, ptr align 8 %"<aggcopy>", i64 32, i1 false)
   br label %merge7
@@ -22009,7 +22109,7 @@ or.lhs.false:                                     ; preds = %condition
 
 then:                                             ; preds = %whilebody
   %15 = load ptr, ptr %self, align 8
-  %16 = call i32 @"$Parser.fail"(ptr %15, ptr @"$string.217")
+  %16 = call i32 @"$Parser.fail"(ptr %15, ptr @"$string.218")
   ret i32 %16
 
 dead:                                             ; No predecessors!
@@ -22109,7 +22209,7 @@ or.lhs.false10:                                   ; preds = %and.lhs.true9
 
 then12:                                           ; preds = %then7
   %71 = load ptr, ptr %self, align 8
-  %72 = call i32 @"$Parser.fail"(ptr %71, ptr @"$string.222")
+  %72 = call i32 @"$Parser.fail"(ptr %71, ptr @"$string.223")
   ret i32 %72
 
 dead14:                                           ; No predecessors!
@@ -22209,7 +22309,7 @@ merge:                                            ; preds = %else, %dead4
 
 then6:                                            ; preds = %merge
   %27 = load ptr, ptr %self, align 8
-  %28 = call i32 @"$Parser.fail"(ptr %27, ptr @"$string.220")
+  %28 = call i32 @"$Parser.fail"(ptr %27, ptr @"$string.221")
   ret i32 -2
 
 dead8:                                            ; No predecessors!
@@ -22258,7 +22358,7 @@ entry:
 
 then:                                             ; preds = %entry
   %7 = load ptr, ptr %self, align 8
-  %8 = call i32 @"$Parser.fail"(ptr %7, ptr @"$string.218")
+  %8 = call i32 @"$Parser.fail"(ptr %7, ptr @"$string.219")
   ret i1 false
 
 dead:                                             ; No predecessors!
@@ -22445,7 +22545,7 @@ or.end20:                                         ; preds = %or.rhs19, %or.end18
 
 then22:                                           ; preds = %or.end20
   %104 = load ptr, ptr %self, align 8
-  %105 = call i32 @"$Parser.fail"(ptr %104, ptr @"$string.219")
+  %105 = call i32 @"$Parser.fail"(ptr %104, ptr @"$string.220")
   br label %merge21
 
 else23:                                           ; preds = %or.end20
@@ -22993,7 +23093,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %21 = load ptr, ptr %self, align 8
-  %22 = call i32 @"$Parser.fail"(ptr %21, ptr @"$string.221")
+  %22 = call i32 @"$Parser.fail"(ptr %21, ptr @"$string.222")
   ret i32 %22
 
 dead4:                                            ; No predecessors!
@@ -23064,7 +23164,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal ptr @"$Vector.at.223"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.224"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %45, align 8
   %index = alloca i64, align 8
@@ -23150,7 +23250,7 @@ then2:                                            ; preds = %merge
   %19 = getelementptr %106, ptr %18, i32 0, i32 2
   %20 = load i32, ptr %tree, align 4
   %21 = sext i32 %20 to i64
-  %22 = call ptr @"$Vector.at.223"(ptr %19, i64 %21)
+  %22 = call ptr @"$Vector.at.224"(ptr %19, i64 %21)
   %23 = getelementptr %109, ptr %22, i32 0, i32 5
   %24 = call i32 @"$Parser.escaped_set"(ptr %17, ptr %23)
   br label %merge1
@@ -23200,7 +23300,7 @@ merge:                                            ; preds = %else, %dead
   %12 = getelementptr %106, ptr %11, i32 0, i32 2
   %13 = load i32, ptr %tree, align 4
   %14 = sext i32 %13 to i64
-  %15 = call ptr @"$Vector.at.223"(ptr %12, i64 %14)
+  %15 = call ptr @"$Vector.at.224"(ptr %12, i64 %14)
   %16 = getelementptr %109, ptr %15, i32 0, i32 5
   store ptr %16, ptr %set, align 8
   %17 = load i32, ptr %byte, align 4
@@ -23420,7 +23520,7 @@ merge1:                                           ; preds = %else3, %dead
 
 then5:                                            ; preds = %and.lhs.true8, %merge1
   %49 = load ptr, ptr %self, align 8
-  %50 = call i32 @"$Parser.fail"(ptr %49, ptr @"$string.226")
+  %50 = call i32 @"$Parser.fail"(ptr %49, ptr @"$string.227")
   ret i32 %50
 
 or.lhs.false7:                                    ; preds = %merge1
@@ -23506,7 +23606,7 @@ and.lhs.true:                                     ; preds = %condition
 
 then:                                             ; preds = %whilebody
   %22 = load ptr, ptr %self, align 8
-  %23 = call i32 @"$Parser.fail"(ptr %22, ptr @"$string.225")
+  %23 = call i32 @"$Parser.fail"(ptr %22, ptr @"$string.226")
   ret i32 -2
 
 dead:                                             ; No predecessors!
@@ -23564,7 +23664,7 @@ entry:
   %4 = getelementptr %106, ptr %3, i32 0, i32 2
   %5 = load i32, ptr %index, align 4
   %6 = sext i32 %5 to i64
-  %7 = call ptr @"$Vector.at.223"(ptr %4, i64 %6)
+  %7 = call ptr @"$Vector.at.224"(ptr %4, i64 %6)
   store ptr %7, ptr %tree, align 8
   %8 = load ptr, ptr %tree, align 8
   %9 = getelementptr %109, ptr %8, i32 0, i32 0
@@ -23714,7 +23814,7 @@ then16:                                           ; preds = %merge10
   %85 = getelementptr %103, ptr %84, i32 0, i32 0
   %86 = load i32, ptr %instruction, align 4
   %87 = sext i32 %86 to i64
-  %88 = call ptr @"$Vector.at.231"(ptr %85, i64 %87)
+  %88 = call ptr @"$Vector.at.232"(ptr %85, i64 %87)
   %89 = getelementptr %111, ptr %88, i32 0, i32 3
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %89, ptr align 8 %"<aggcopy>", i64 32, i1 false)
   br label %merge15
@@ -23768,7 +23868,7 @@ merge:                                            ; preds = %else, %dead
   %12 = getelementptr %103, ptr %11, i32 0, i32 0
   %13 = load i32, ptr %split, align 4
   %14 = sext i32 %13 to i64
-  %15 = call ptr @"$Vector.at.231"(ptr %12, i64 %14)
+  %15 = call ptr @"$Vector.at.232"(ptr %12, i64 %14)
   %16 = getelementptr %111, ptr %15, i32 0, i32 1
   store i32 %10, ptr %16, align 4
   %17 = load ptr, ptr %self, align 8
@@ -23816,7 +23916,7 @@ merge5:                                           ; preds = %else7, %dead8
   %34 = getelementptr %103, ptr %33, i32 0, i32 0
   %35 = load i32, ptr %split, align 4
   %36 = sext i32 %35 to i64
-  %37 = call ptr @"$Vector.at.231"(ptr %34, i64 %36)
+  %37 = call ptr @"$Vector.at.232"(ptr %34, i64 %36)
   %38 = getelementptr %111, ptr %37, i32 0, i32 2
   store i32 %32, ptr %38, align 4
   %39 = load ptr, ptr %self, align 8
@@ -23845,7 +23945,7 @@ merge9:                                           ; preds = %else11, %dead12
   %50 = getelementptr %103, ptr %49, i32 0, i32 0
   %51 = load i32, ptr %jump, align 4
   %52 = sext i32 %51 to i64
-  %53 = call ptr @"$Vector.at.231"(ptr %50, i64 %52)
+  %53 = call ptr @"$Vector.at.232"(ptr %50, i64 %52)
   %54 = getelementptr %111, ptr %53, i32 0, i32 1
   store i32 %48, ptr %54, align 4
   ret i1 true
@@ -23889,7 +23989,7 @@ or.lhs.false:                                     ; preds = %entry
   %17 = load ptr, ptr %self, align 8
   %18 = getelementptr %103, ptr %17, i32 0, i32 0
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %instruction, i64 48, i1 false)
-  %19 = call zeroext i1 @"$Vector.push.229"(ptr %18, ptr byval(%111) %2)
+  %19 = call zeroext i1 @"$Vector.push.230"(ptr %18, ptr byval(%111) %2)
   %20 = zext i1 %19 to i8
   %21 = trunc i8 %20 to i1
   br i1 %21, label %else, label %then
@@ -23910,7 +24010,7 @@ dead1:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal zeroext i1 @"$Vector.push.229"(ptr %0, ptr byval(%111) %1) {
+define internal zeroext i1 @"$Vector.push.230"(ptr %0, ptr byval(%111) %1) {
 entry:
   %value = alloca %111, align 8
   %self = alloca ptr, align 8
@@ -23921,7 +24021,7 @@ entry:
   %4 = getelementptr %104, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.230"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.231"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -23957,7 +24057,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.230"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.231"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -24071,7 +24171,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$Vector.at.231"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.232"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %45, align 8
   %index = alloca i64, align 8
@@ -24279,7 +24379,7 @@ merge:                                            ; preds = %else, %dead
   %14 = getelementptr %103, ptr %13, i32 0, i32 0
   %15 = load i32, ptr %split, align 4
   %16 = sext i32 %15 to i64
-  %17 = call ptr @"$Vector.at.231"(ptr %14, i64 %16)
+  %17 = call ptr @"$Vector.at.232"(ptr %14, i64 %16)
   %18 = getelementptr %111, ptr %17, i32 0, i32 1
   store i32 %12, ptr %18, align 4
   %19 = load ptr, ptr %self, align 8
@@ -24329,7 +24429,7 @@ merge8:                                           ; preds = %else10, %dead11
   %35 = getelementptr %103, ptr %34, i32 0, i32 0
   %36 = load i32, ptr %jump, align 4
   %37 = sext i32 %36 to i64
-  %38 = call ptr @"$Vector.at.231"(ptr %35, i64 %37)
+  %38 = call ptr @"$Vector.at.232"(ptr %35, i64 %37)
   %39 = getelementptr %111, ptr %38, i32 0, i32 1
   store i32 %33, ptr %39, align 4
   br label %merge5
@@ -24344,7 +24444,7 @@ merge5:                                           ; preds = %else7, %merge8
   %43 = getelementptr %103, ptr %42, i32 0, i32 0
   %44 = load i32, ptr %split, align 4
   %45 = sext i32 %44 to i64
-  %46 = call ptr @"$Vector.at.231"(ptr %43, i64 %45)
+  %46 = call ptr @"$Vector.at.232"(ptr %43, i64 %45)
   %47 = getelementptr %111, ptr %46, i32 0, i32 2
   store i32 %41, ptr %47, align 4
   ret i1 true
@@ -24394,7 +24494,7 @@ and.rhs1:                                         ; preds = %and.lhs.true
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %103, ptr %21, i32 0, i32 4
   %23 = load i64, ptr %size, align 8
-  %24 = call zeroext i1 @"$Vector.resize.232"(ptr %22, i64 %23)
+  %24 = call zeroext i1 @"$Vector.resize.233"(ptr %22, i64 %23)
   %25 = zext i1 %24 to i8
   %26 = trunc i8 %25 to i1
   br label %and.end2
@@ -24459,7 +24559,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.resize.232"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.resize.233"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -24467,7 +24567,7 @@ entry:
   store i64 %1, ptr %size, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load i64, ptr %size, align 8
-  %4 = call zeroext i1 @"$Vector.reserve.233"(ptr %2, i64 %3)
+  %4 = call zeroext i1 @"$Vector.reserve.234"(ptr %2, i64 %3)
   %5 = zext i1 %4 to i8
   %6 = trunc i8 %5 to i1
   br i1 %6, label %else, label %then
@@ -24492,7 +24592,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.233"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.234"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -24591,7 +24691,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Vector.free.234"(ptr %0) {
+define internal void @"$Vector.free.235"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -24603,7 +24703,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.209"(ptr %7)
+  call void @"$Vector.init.210"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
@@ -24619,7 +24719,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %103, ptr %6, i32 0, i32 0
-  call void @"$Vector.free.235"(ptr %7)
+  call void @"$Vector.free.236"(ptr %7)
   %8 = load %45, ptr %5, align 1
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %103, ptr %9, i32 0, i32 1
@@ -24635,12 +24735,12 @@ entry:
   %17 = load %45, ptr %2, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %103, ptr %18, i32 0, i32 4
-  call void @"$Vector.free.236"(ptr %19)
+  call void @"$Vector.free.237"(ptr %19)
   %20 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.235"(ptr %0) {
+define internal void @"$Vector.free.236"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -24652,12 +24752,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.207"(ptr %7)
+  call void @"$Vector.init.208"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.236"(ptr %0) {
+define internal void @"$Vector.free.237"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -24669,12 +24769,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.208"(ptr %7)
+  call void @"$Vector.init.209"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.238"(ptr %0, ptr byval(%103) %1) {
+define internal zeroext i1 @"$Vector.push.239"(ptr %0, ptr byval(%103) %1) {
 entry:
   %value = alloca %103, align 8
   %self = alloca ptr, align 8
@@ -24685,7 +24785,7 @@ entry:
   %4 = getelementptr %11, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.239"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.240"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -24721,7 +24821,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.239"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.240"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -24856,7 +24956,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal zeroext i1 @"$Map.insert.240"(ptr %0, i64 %1, i64 %2, i1 zeroext %3) {
+define internal zeroext i1 @"$Map.insert.241"(ptr %0, i64 %1, i64 %2, i1 zeroext %3) {
 entry:
   %4 = alloca %112, align 8
   %5 = alloca %112, align 8
@@ -24882,7 +24982,7 @@ entry:
   %15 = getelementptr %9, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %15, align 8
   %17 = add i64 %16, 1
-  %18 = call zeroext i1 @"$Map.reserve.241"(ptr %12, i64 %17)
+  %18 = call zeroext i1 @"$Map.reserve.242"(ptr %12, i64 %17)
   %19 = zext i1 %18 to i8
   %20 = trunc i8 %19 to i1
   br i1 %20, label %else, label %then
@@ -24911,7 +25011,7 @@ merge:                                            ; preds = %else, %dead
   %29 = load i64, ptr %28, align 8
   %30 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %31 = load i64, ptr %30, align 8
-  %32 = call i64 @"$Map.position.245"(ptr %26, i64 %29, i64 %31, i64 %27)
+  %32 = call i64 @"$Map.position.246"(ptr %26, i64 %29, i64 %31, i64 %27)
   store i64 %32, ptr %position, align 8
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %8, ptr %33, i32 0, i32 1
@@ -24937,7 +25037,7 @@ then2:                                            ; preds = %merge
   %51 = getelementptr i32, ptr %49, i64 %50
   %52 = load i32, ptr %51, align 4
   %53 = sext i32 %52 to i64
-  %54 = call ptr @"$Vector.at.244"(ptr %45, i64 %53)
+  %54 = call ptr @"$Vector.at.245"(ptr %45, i64 %53)
   %55 = getelementptr %112, ptr %54, i32 0, i32 2
   store i8 %43, ptr %55, align 1
   ret i1 true
@@ -24975,7 +25075,7 @@ merge1:                                           ; preds = %else3, %dead4
   %73 = load i8, ptr %72, align 1
   store i8 %73, ptr %71, align 1
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 32, i1 false)
-  %74 = call zeroext i1 @"$Vector.push.246"(ptr %57, ptr byval(%112) %4)
+  %74 = call zeroext i1 @"$Vector.push.247"(ptr %57, ptr byval(%112) %4)
   %75 = zext i1 %74 to i8
   %76 = trunc i8 %75 to i1
   br i1 %76, label %else7, label %then6
@@ -25009,7 +25109,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.reserve.241"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.reserve.242"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %count = alloca i64, align 8
@@ -25049,7 +25149,7 @@ or.rhs:                                           ; preds = %merge
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %8, ptr %18, i32 0, i32 0
   %20 = load i64, ptr %count, align 8
-  %21 = call zeroext i1 @"$Vector.reserve.242"(ptr %19, i64 %20)
+  %21 = call zeroext i1 @"$Vector.reserve.243"(ptr %19, i64 %20)
   %22 = zext i1 %21 to i8
   %23 = trunc i8 %22 to i1
   br i1 %23, label %and.rhs, label %and.end
@@ -25057,7 +25157,7 @@ or.rhs:                                           ; preds = %merge
 and.rhs:                                          ; preds = %or.rhs
   %24 = load ptr, ptr %self, align 8
   %25 = load i64, ptr %size, align 8
-  %26 = call zeroext i1 @"$Map.rebuild.243"(ptr %24, i64 %25)
+  %26 = call zeroext i1 @"$Map.rebuild.244"(ptr %24, i64 %25)
   %27 = zext i1 %26 to i8
   %28 = trunc i8 %27 to i1
   br label %and.end
@@ -25078,7 +25178,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.242"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.243"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -25177,7 +25277,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.rebuild.243"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.rebuild.244"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %83, align 8
   %entry6 = alloca ptr, align 8
@@ -25251,7 +25351,7 @@ forbody4:                                         ; preds = %forcond3
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %8, ptr %33, i32 0, i32 0
   %35 = load i64, ptr %i2, align 8
-  %36 = call ptr @"$Vector.at.244"(ptr %34, i64 %35)
+  %36 = call ptr @"$Vector.at.245"(ptr %34, i64 %35)
   store ptr %36, ptr %entry6, align 8
   %37 = load i64, ptr %i2, align 8
   %38 = trunc i64 %37 to i32
@@ -25270,7 +25370,7 @@ forbody4:                                         ; preds = %forcond3
   %50 = load i64, ptr %49, align 8
   %51 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
-  %53 = call i64 @"$Map.position.245"(ptr %43, i64 %50, i64 %52, i64 %48)
+  %53 = call i64 @"$Map.position.246"(ptr %43, i64 %50, i64 %52, i64 %48)
   %54 = getelementptr i32, ptr %42, i64 %53
   store i32 %38, ptr %54, align 4
   %55 = add i64 %27, 1
@@ -25284,7 +25384,7 @@ dead7:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.at.244"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.245"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %45, align 8
   %index = alloca i64, align 8
@@ -25327,7 +25427,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i64 @"$Map.position.245"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal i64 @"$Map.position.246"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %"<aggcopy>" = alloca %83, align 8
   %4 = alloca %83, align 8
@@ -25380,7 +25480,7 @@ whilebody:                                        ; preds = %condition
   %33 = getelementptr i32, ptr %31, i64 %32
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  %36 = call ptr @"$Vector.at.244"(ptr %27, i64 %35)
+  %36 = call ptr @"$Vector.at.245"(ptr %27, i64 %35)
   store ptr %36, ptr %entry1, align 8
   %37 = load ptr, ptr %entry1, align 8
   %38 = getelementptr %112, ptr %37, i32 0, i32 1
@@ -25436,7 +25536,7 @@ dead3:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal zeroext i1 @"$Vector.push.246"(ptr %0, ptr byval(%112) %1) {
+define internal zeroext i1 @"$Vector.push.247"(ptr %0, ptr byval(%112) %1) {
 entry:
   %value = alloca %112, align 8
   %self = alloca ptr, align 8
@@ -25447,7 +25547,7 @@ entry:
   %4 = getelementptr %9, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.242"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.243"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -25483,7 +25583,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Map.find.247"(ptr %0, i64 %1, i64 %2) {
+define internal ptr @"$Map.find.248"(ptr %0, i64 %1, i64 %2) {
 entry:
   %index = alloca i32, align 4
   %"<aggcopy>" = alloca %83, align 8
@@ -25532,7 +25632,7 @@ merge:                                            ; preds = %else, %dead
   %25 = load i64, ptr %24, align 8
   %26 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %27 = load i64, ptr %26, align 8
-  %28 = call i64 @"$Map.position.245"(ptr %18, i64 %25, i64 %27, i64 %23)
+  %28 = call i64 @"$Map.position.246"(ptr %18, i64 %25, i64 %27, i64 %23)
   %29 = getelementptr i32, ptr %17, i64 %28
   %30 = load i32, ptr %29, align 4
   store i32 %30, ptr %index, align 4
@@ -25556,7 +25656,7 @@ merge1:                                           ; preds = %else3, %dead4
   %36 = getelementptr %8, ptr %35, i32 0, i32 0
   %37 = load i32, ptr %index, align 4
   %38 = sext i32 %37 to i64
-  %39 = call ptr @"$Vector.at.244"(ptr %36, i64 %38)
+  %39 = call ptr @"$Vector.at.245"(ptr %36, i64 %38)
   %40 = getelementptr %112, ptr %39, i32 0, i32 2
   ret ptr %40
 
@@ -25609,7 +25709,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
   %5 = getelementptr %88, ptr %4, i32 0, i32 0
-  call void @"$Vector.free.250"(ptr %5)
+  call void @"$Vector.free.251"(ptr %5)
   %6 = load %45, ptr %3, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %88, ptr %7, i32 0, i32 1
@@ -25622,7 +25722,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.250"(ptr %0) {
+define internal void @"$Vector.free.251"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -25686,7 +25786,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %18, ptr %3, i32 0, i32 0
-  call void @"$Vector.free.251"(ptr %4)
+  call void @"$Vector.free.252"(ptr %4)
   %5 = load %45, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %18, ptr %6, i32 0, i32 1
@@ -25695,7 +25795,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.251"(ptr %0) {
+define internal void @"$Vector.free.252"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -25838,7 +25938,7 @@ forbody2:                                         ; preds = %forcond1
   %53 = load i32, ptr %52, align 4
   %54 = load i32, ptr %extra, align 4
   %55 = add i32 %53, %54
-  call void @"$anon (./terra/modules.t:156).282"(ptr %50, i32 %55, i32 0)
+  call void @"$anon (./terra/modules.t:156).283"(ptr %50, i32 %55, i32 0)
   %56 = load %45, ptr %4, align 1
   %57 = add i32 %37, 1
   store i32 %57, ptr %extra, align 4
@@ -25868,7 +25968,7 @@ then6:                                            ; preds = %then
   %71 = load ptr, ptr %model, align 8
   %72 = getelementptr %5, ptr %71, i32 0, i32 2
   %73 = load i32, ptr %72, align 4
-  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.287", i32 %73)
+  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.288", i32 %73)
   br label %merge5
 
 else7:                                            ; preds = %then
@@ -25912,7 +26012,7 @@ entry:
 then:                                             ; preds = %entry
   %9 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %10 = getelementptr i8, ptr %9, i64 0
-  %11 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.46", ptr @"$string.252")
+  %11 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.46", ptr @"$string.253")
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %14 = getelementptr i8, ptr %13, i64 0
@@ -25936,7 +26036,7 @@ merge:                                            ; preds = %else, %then
 then2:                                            ; preds = %merge
   %23 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %24 = getelementptr i8, ptr %23, i64 0
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 128, ptr @"$string.46", ptr @"$string.257")
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 128, ptr @"$string.46", ptr @"$string.258")
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %28 = getelementptr i8, ptr %27, i64 0
@@ -25961,7 +26061,7 @@ merge1:                                           ; preds = %else3, %then2
 then5:                                            ; preds = %merge1
   %38 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %39 = getelementptr i8, ptr %38, i64 0
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 128, ptr @"$string.46", ptr @"$string.258")
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 128, ptr @"$string.46", ptr @"$string.259")
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %43 = getelementptr i8, ptr %42, i64 0
@@ -26086,7 +26186,7 @@ or.lhs.false:                                     ; preds = %and.end
   %59 = load ptr, ptr %self, align 8
   %60 = getelementptr %12, ptr %59, i32 0, i32 0
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %8, ptr align 8 %module, i64 32, i1 false)
-  %61 = call zeroext i1 @"$Vector.push.255"(ptr %60, ptr byval(%115) %8)
+  %61 = call zeroext i1 @"$Vector.push.256"(ptr %60, ptr byval(%115) %8)
   %62 = zext i1 %61 to i8
   %63 = trunc i8 %62 to i1
   br i1 %63, label %else, label %then
@@ -26185,7 +26285,7 @@ entry:
   %10 = load i64, ptr %9, align 8
   %11 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %12 = load i64, ptr %11, align 8
-  %13 = call ptr @"$Map.find.247"(ptr %8, i64 %10, i64 %12)
+  %13 = call ptr @"$Map.find.248"(ptr %8, i64 %10, i64 %12)
   %14 = icmp ne ptr %13, null
   %15 = zext i1 %14 to i8
   %16 = trunc i8 %15 to i1
@@ -26221,7 +26321,7 @@ forbody:                                          ; preds = %forcond
   %27 = load ptr, ptr %self, align 8
   %28 = getelementptr %7, ptr %27, i32 0, i32 1
   %29 = load i64, ptr %i, align 8
-  %30 = call ptr @"$Vector.at.254"(ptr %28, i64 %29)
+  %30 = call ptr @"$Vector.at.255"(ptr %28, i64 %29)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %3, ptr align 8 %name, i64 16, i1 false)
   %31 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 0
   %32 = load i64, ptr %31, align 8
@@ -26270,7 +26370,7 @@ entry:
   store i64 %2, ptr %6, align 8
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %103, ptr %7, i32 0, i32 1
-  call void @"$Vector.clear.253"(ptr %8)
+  call void @"$Vector.clear.254"(ptr %8)
   %9 = load %45, ptr %4, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %103, ptr %10, i32 0, i32 5
@@ -26316,7 +26416,7 @@ forcond:                                          ; preds = %merge12, %merge
 forbody:                                          ; preds = %forcond
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %103, ptr %32, i32 0, i32 2
-  call void @"$Vector.clear.253"(ptr %33)
+  call void @"$Vector.clear.254"(ptr %33)
   %34 = load %45, ptr %3, align 1
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %103, ptr %35, i32 0, i32 5
@@ -26354,7 +26454,7 @@ forbody3:                                         ; preds = %forcond2
   %59 = getelementptr %103, ptr %58, i32 0, i32 0
   %60 = load i32, ptr %index, align 4
   %61 = sext i32 %60 to i64
-  %62 = call ptr @"$Vector.at.231"(ptr %59, i64 %61)
+  %62 = call ptr @"$Vector.at.232"(ptr %59, i64 %61)
   %63 = getelementptr %111, ptr %62, i32 0, i32 3
   %64 = getelementptr %83, ptr %value, i32 0, i32 0
   %65 = load ptr, ptr %64, align 8
@@ -26444,7 +26544,7 @@ dead16:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Vector.clear.253"(ptr %0) {
+define internal void @"$Vector.clear.254"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -26471,7 +26571,7 @@ entry:
   store i64 %4, ptr %size, align 8
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %103, ptr %6, i32 0, i32 3
-  call void @"$Vector.clear.253"(ptr %7)
+  call void @"$Vector.clear.254"(ptr %7)
   %8 = load %45, ptr %5, align 1
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %103, ptr %9, i32 0, i32 3
@@ -26527,7 +26627,7 @@ then:                                             ; preds = %whilebody
   %49 = getelementptr %103, ptr %48, i32 0, i32 0
   %50 = load i32, ptr %index, align 4
   %51 = sext i32 %50 to i64
-  %52 = call ptr @"$Vector.at.231"(ptr %49, i64 %51)
+  %52 = call ptr @"$Vector.at.232"(ptr %49, i64 %51)
   store ptr %52, ptr %instruction, align 8
   %53 = load ptr, ptr %instruction, align 8
   %54 = getelementptr %111, ptr %53, i32 0, i32 0
@@ -26693,7 +26793,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.at.254"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.255"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %45, align 8
   %index = alloca i64, align 8
@@ -26736,7 +26836,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal zeroext i1 @"$Vector.push.255"(ptr %0, ptr byval(%115) %1) {
+define internal zeroext i1 @"$Vector.push.256"(ptr %0, ptr byval(%115) %1) {
 entry:
   %value = alloca %115, align 8
   %self = alloca ptr, align 8
@@ -26747,7 +26847,7 @@ entry:
   %4 = getelementptr %13, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.256"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.257"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -26783,7 +26883,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.256"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.257"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -26897,7 +26997,7 @@ entry:
   store i32 %1, ptr %layer, align 4
   %8 = load ptr, ptr %self, align 8
   %9 = load i32, ptr %layer, align 4
-  call void @"$anon (./terra/modules.t:156).259"(ptr %8, i32 %9, i32 0)
+  call void @"$anon (./terra/modules.t:156).260"(ptr %8, i32 %9, i32 0)
   %10 = load %45, ptr %7, align 1
   %11 = load i32, ptr %layer, align 4
   %12 = load ptr, ptr %self, align 8
@@ -26913,7 +27013,7 @@ entry:
 then:                                             ; preds = %entry
   %20 = load ptr, ptr %self, align 8
   %21 = load i32, ptr %layer, align 4
-  call void @"$anon (./terra/modules.t:156).268"(ptr %20, i32 %21, i32 0)
+  call void @"$anon (./terra/modules.t:156).269"(ptr %20, i32 %21, i32 0)
   %22 = load %45, ptr %6, align 1
   %23 = load %45, ptr %5, align 1
   ret void
@@ -26927,7 +27027,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %24 = load ptr, ptr %self, align 8
   %25 = load i32, ptr %layer, align 4
-  call void @"$anon (./terra/modules.t:156).272"(ptr %24, i32 %25, i32 0)
+  call void @"$anon (./terra/modules.t:156).273"(ptr %24, i32 %25, i32 0)
   %26 = load %45, ptr %4, align 1
   %27 = load ptr, ptr %self, align 8
   %28 = getelementptr %12, ptr %27, i32 0, i32 2
@@ -26950,7 +27050,7 @@ forbody:                                          ; preds = %forcond
   %38 = load ptr, ptr %self, align 8
   %39 = load i32, ptr %layer, align 4
   %40 = load i32, ptr %expert, align 4
-  call void @"$anon (./terra/modules.t:156).274"(ptr %38, i32 %39, i32 %40)
+  call void @"$anon (./terra/modules.t:156).275"(ptr %38, i32 %39, i32 %40)
   %41 = load %45, ptr %3, align 1
   %42 = add i32 %32, 1
   store i32 %42, ptr %expert, align 4
@@ -26959,12 +27059,12 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %43 = load ptr, ptr %self, align 8
   %44 = load i32, ptr %layer, align 4
-  call void @"$anon (./terra/modules.t:156).278"(ptr %43, i32 %44, i32 0)
+  call void @"$anon (./terra/modules.t:156).279"(ptr %43, i32 %44, i32 0)
   %45 = load %45, ptr %2, align 1
   ret void
 }
 
-define internal void @"$anon (./terra/modules.t:156).259"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/modules.t:156).260"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %45, align 8
   %4 = alloca %45, align 8
@@ -26993,7 +27093,7 @@ then:                                             ; preds = %entry
   %15 = getelementptr i8, ptr %14, i64 0
   %16 = load i32, ptr %layer, align 4
   %17 = load i32, ptr %expert, align 4
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 128, ptr @"$string.260", i32 %16, i32 %17)
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 128, ptr @"$string.261", i32 %16, i32 %17)
   %19 = load ptr, ptr %self, align 8
   %20 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %21 = getelementptr i8, ptr %20, i64 0
@@ -27016,7 +27116,7 @@ then2:                                            ; preds = %merge
   %28 = getelementptr i8, ptr %27, i64 0
   %29 = load i32, ptr %layer, align 4
   %30 = load i32, ptr %expert, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 128, ptr @"$string.261", i32 %29, i32 %30)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 128, ptr @"$string.262", i32 %29, i32 %30)
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %34 = getelementptr i8, ptr %33, i64 0
@@ -27050,7 +27150,7 @@ then5:                                            ; preds = %merge1
   %52 = getelementptr i8, ptr %51, i64 0
   %53 = load i32, ptr %layer, align 4
   %54 = load i32, ptr %expert, align 4
-  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %52, i64 128, ptr @"$string.262", i32 %53, i32 %54)
+  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %52, i64 128, ptr @"$string.263", i32 %53, i32 %54)
   %56 = load ptr, ptr %self, align 8
   %57 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %58 = getelementptr i8, ptr %57, i64 0
@@ -27084,7 +27184,7 @@ then8:                                            ; preds = %merge4
   %76 = getelementptr i8, ptr %75, i64 0
   %77 = load i32, ptr %layer, align 4
   %78 = load i32, ptr %expert, align 4
-  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 128, ptr @"$string.263", i32 %77, i32 %78)
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 128, ptr @"$string.264", i32 %77, i32 %78)
   %80 = load ptr, ptr %self, align 8
   %81 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %82 = getelementptr i8, ptr %81, i64 0
@@ -27118,7 +27218,7 @@ then11:                                           ; preds = %merge7
   %100 = getelementptr i8, ptr %99, i64 0
   %101 = load i32, ptr %layer, align 4
   %102 = load i32, ptr %expert, align 4
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 128, ptr @"$string.264", i32 %101, i32 %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 128, ptr @"$string.265", i32 %101, i32 %102)
   %104 = load ptr, ptr %self, align 8
   %105 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %106 = getelementptr i8, ptr %105, i64 0
@@ -27152,7 +27252,7 @@ then14:                                           ; preds = %merge10
   %124 = getelementptr i8, ptr %123, i64 0
   %125 = load i32, ptr %layer, align 4
   %126 = load i32, ptr %expert, align 4
-  %127 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %124, i64 128, ptr @"$string.265", i32 %125, i32 %126)
+  %127 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %124, i64 128, ptr @"$string.266", i32 %125, i32 %126)
   %128 = load ptr, ptr %self, align 8
   %129 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %130 = getelementptr i8, ptr %129, i64 0
@@ -27179,7 +27279,7 @@ then17:                                           ; preds = %merge13
   %141 = getelementptr i8, ptr %140, i64 0
   %142 = load i32, ptr %layer, align 4
   %143 = load i32, ptr %expert, align 4
-  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %141, i64 128, ptr @"$string.266", i32 %142, i32 %143)
+  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %141, i64 128, ptr @"$string.267", i32 %142, i32 %143)
   %145 = load ptr, ptr %self, align 8
   %146 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %147 = getelementptr i8, ptr %146, i64 0
@@ -27202,7 +27302,7 @@ then20:                                           ; preds = %merge16
   %154 = getelementptr i8, ptr %153, i64 0
   %155 = load i32, ptr %layer, align 4
   %156 = load i32, ptr %expert, align 4
-  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %154, i64 128, ptr @"$string.267", i32 %155, i32 %156)
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %154, i64 128, ptr @"$string.268", i32 %155, i32 %156)
   %158 = load ptr, ptr %self, align 8
   %159 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %160 = getelementptr i8, ptr %159, i64 0
@@ -27221,7 +27321,7 @@ merge19:                                          ; preds = %else21, %then20
   ret void
 }
 
-define internal void @"$anon (./terra/modules.t:156).268"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/modules.t:156).269"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %45, align 8
   %4 = alloca %45, align 8
@@ -27245,7 +27345,7 @@ then:                                             ; preds = %entry
   %10 = getelementptr i8, ptr %9, i64 0
   %11 = load i32, ptr %layer, align 4
   %12 = load i32, ptr %expert, align 4
-  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.269", i32 %11, i32 %12)
+  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.270", i32 %11, i32 %12)
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
@@ -27271,7 +27371,7 @@ then2:                                            ; preds = %merge
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load i32, ptr %layer, align 4
   %28 = load i32, ptr %expert, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 128, ptr @"$string.270", i32 %27, i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 128, ptr @"$string.271", i32 %27, i32 %28)
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %32 = getelementptr i8, ptr %31, i64 0
@@ -27297,7 +27397,7 @@ then5:                                            ; preds = %merge1
   %42 = getelementptr i8, ptr %41, i64 0
   %43 = load i32, ptr %layer, align 4
   %44 = load i32, ptr %expert, align 4
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 128, ptr @"$string.271", i32 %43, i32 %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 128, ptr @"$string.272", i32 %43, i32 %44)
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %48 = getelementptr i8, ptr %47, i64 0
@@ -27319,7 +27419,7 @@ merge4:                                           ; preds = %else6, %then5
   ret void
 }
 
-define internal void @"$anon (./terra/modules.t:156).272"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/modules.t:156).273"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %45, align 8
   %4 = alloca %45, align 8
@@ -27342,7 +27442,7 @@ then:                                             ; preds = %entry
   %9 = getelementptr i8, ptr %8, i64 0
   %10 = load i32, ptr %layer, align 4
   %11 = load i32, ptr %expert, align 4
-  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %9, i64 128, ptr @"$string.273", i32 %10, i32 %11)
+  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %9, i64 128, ptr @"$string.274", i32 %10, i32 %11)
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
@@ -27368,7 +27468,7 @@ then2:                                            ; preds = %merge
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %layer, align 4
   %27 = load i32, ptr %expert, align 4
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 128, ptr @"$string.273", i32 %26, i32 %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 128, ptr @"$string.274", i32 %26, i32 %27)
   %29 = load ptr, ptr %self, align 8
   %30 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %31 = getelementptr i8, ptr %30, i64 0
@@ -27387,7 +27487,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal void @"$anon (./terra/modules.t:156).274"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/modules.t:156).275"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %45, align 8
   %4 = alloca %45, align 8
@@ -27411,7 +27511,7 @@ then:                                             ; preds = %entry
   %10 = getelementptr i8, ptr %9, i64 0
   %11 = load i32, ptr %layer, align 4
   %12 = load i32, ptr %expert, align 4
-  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.275", i32 %11, i32 %12)
+  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.276", i32 %11, i32 %12)
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
@@ -27437,7 +27537,7 @@ then2:                                            ; preds = %merge
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load i32, ptr %layer, align 4
   %28 = load i32, ptr %expert, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 128, ptr @"$string.276", i32 %27, i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 128, ptr @"$string.277", i32 %27, i32 %28)
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %32 = getelementptr i8, ptr %31, i64 0
@@ -27463,7 +27563,7 @@ then5:                                            ; preds = %merge1
   %42 = getelementptr i8, ptr %41, i64 0
   %43 = load i32, ptr %layer, align 4
   %44 = load i32, ptr %expert, align 4
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 128, ptr @"$string.277", i32 %43, i32 %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 128, ptr @"$string.278", i32 %43, i32 %44)
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %48 = getelementptr i8, ptr %47, i64 0
@@ -27485,7 +27585,7 @@ merge4:                                           ; preds = %else6, %then5
   ret void
 }
 
-define internal void @"$anon (./terra/modules.t:156).278"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/modules.t:156).279"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %45, align 8
   %4 = alloca %45, align 8
@@ -27515,7 +27615,7 @@ then:                                             ; preds = %entry
   %16 = getelementptr i8, ptr %15, i64 0
   %17 = load i32, ptr %layer, align 4
   %18 = load i32, ptr %expert, align 4
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 128, ptr @"$string.279", i32 %17, i32 %18)
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 128, ptr @"$string.280", i32 %17, i32 %18)
   %20 = load ptr, ptr %self, align 8
   %21 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %22 = getelementptr i8, ptr %21, i64 0
@@ -27546,7 +27646,7 @@ then2:                                            ; preds = %merge
   %37 = getelementptr i8, ptr %36, i64 0
   %38 = load i32, ptr %layer, align 4
   %39 = load i32, ptr %expert, align 4
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 128, ptr @"$string.280", i32 %38, i32 %39)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 128, ptr @"$string.281", i32 %38, i32 %39)
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %43 = getelementptr i8, ptr %42, i64 0
@@ -27577,7 +27677,7 @@ then5:                                            ; preds = %merge1
   %58 = getelementptr i8, ptr %57, i64 0
   %59 = load i32, ptr %layer, align 4
   %60 = load i32, ptr %expert, align 4
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 128, ptr @"$string.281", i32 %59, i32 %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 128, ptr @"$string.282", i32 %59, i32 %60)
   %62 = load ptr, ptr %self, align 8
   %63 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %64 = getelementptr i8, ptr %63, i64 0
@@ -27615,7 +27715,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$anon (./terra/modules.t:156).282"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/modules.t:156).283"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %45, align 8
   %4 = alloca %45, align 8
@@ -27640,7 +27740,7 @@ then:                                             ; preds = %entry
   %11 = getelementptr i8, ptr %10, i64 0
   %12 = load i32, ptr %layer, align 4
   %13 = load i32, ptr %expert, align 4
-  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 128, ptr @"$string.283", i32 %12, i32 %13)
+  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 128, ptr @"$string.284", i32 %12, i32 %13)
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
@@ -27663,7 +27763,7 @@ then2:                                            ; preds = %merge
   %24 = getelementptr i8, ptr %23, i64 0
   %25 = load i32, ptr %layer, align 4
   %26 = load i32, ptr %expert, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 128, ptr @"$string.284", i32 %25, i32 %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 128, ptr @"$string.285", i32 %25, i32 %26)
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
@@ -27686,7 +27786,7 @@ then5:                                            ; preds = %merge1
   %37 = getelementptr i8, ptr %36, i64 0
   %38 = load i32, ptr %layer, align 4
   %39 = load i32, ptr %expert, align 4
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 128, ptr @"$string.285", i32 %38, i32 %39)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 128, ptr @"$string.286", i32 %38, i32 %39)
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %43 = getelementptr i8, ptr %42, i64 0
@@ -27713,7 +27813,7 @@ then8:                                            ; preds = %merge4
   %54 = getelementptr i8, ptr %53, i64 0
   %55 = load i32, ptr %layer, align 4
   %56 = load i32, ptr %expert, align 4
-  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 128, ptr @"$string.286", i32 %55, i32 %56)
+  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 128, ptr @"$string.287", i32 %55, i32 %56)
   %58 = load ptr, ptr %self, align 8
   %59 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %60 = getelementptr i8, ptr %59, i64 0
@@ -27866,7 +27966,7 @@ forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %list, align 8
   %13 = getelementptr %12, ptr %12, i32 0, i32 0
   %14 = load i64, ptr %i, align 8
-  %15 = call ptr @"$Vector.at.288"(ptr %13, i64 %14)
+  %15 = call ptr @"$Vector.at.289"(ptr %13, i64 %14)
   store ptr %15, ptr %module, align 8
   %16 = load ptr, ptr %module, align 8
   %17 = getelementptr %115, ptr %16, i32 0, i32 8
@@ -27929,7 +28029,7 @@ and.lhs.true2:                                    ; preds = %forbody
   br i1 %53, label %and.lhs.true, label %else
 }
 
-define internal ptr @"$Vector.at.288"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.289"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %45, align 8
   %index = alloca i64, align 8
@@ -28076,7 +28176,7 @@ forbody:                                          ; preds = %forcond
   %15 = getelementptr %3, ptr %14, i32 0, i32 5
   %16 = getelementptr %12, ptr %15, i32 0, i32 0
   %17 = load i64, ptr %i, align 8
-  %18 = call ptr @"$Vector.at.288"(ptr %16, i64 %17)
+  %18 = call ptr @"$Vector.at.289"(ptr %16, i64 %17)
   store ptr %18, ptr %module, align 8
   %19 = load ptr, ptr %module, align 8
   %20 = getelementptr %115, ptr %19, i32 0, i32 8
@@ -28183,7 +28283,7 @@ forbody:                                          ; preds = %forcond
   %15 = getelementptr %3, ptr %14, i32 0, i32 5
   %16 = getelementptr %12, ptr %15, i32 0, i32 0
   %17 = load i64, ptr %i, align 8
-  %18 = call ptr @"$Vector.at.288"(ptr %16, i64 %17)
+  %18 = call ptr @"$Vector.at.289"(ptr %16, i64 %17)
   store ptr %18, ptr %module, align 8
   %19 = load ptr, ptr %module, align 8
   %20 = getelementptr %115, ptr %19, i32 0, i32 8
@@ -28693,7 +28793,7 @@ forbody:                                          ; preds = %forcond
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %15, ptr %18, i32 0, i32 2
   %20 = load i64, ptr %i, align 8
-  %21 = call ptr @"$Vector.at.289"(ptr %19, i64 %20)
+  %21 = call ptr @"$Vector.at.290"(ptr %19, i64 %20)
   %22 = getelementptr %118, ptr %21, i32 0, i32 1
   call void @"$MappedFile.close"(ptr %22)
   %23 = load %45, ptr %7, align 1
@@ -28708,7 +28808,7 @@ merge:                                            ; preds = %forcond
   %27 = load %45, ptr %6, align 1
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %15, ptr %28, i32 0, i32 2
-  call void @"$Vector.free.290"(ptr %29)
+  call void @"$Vector.free.291"(ptr %29)
   %30 = load %45, ptr %5, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %15, ptr %31, i32 0, i32 3
@@ -28716,7 +28816,7 @@ merge:                                            ; preds = %forcond
   %33 = load %45, ptr %4, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = getelementptr %15, ptr %34, i32 0, i32 4
-  call void @"$Vector.free.291"(ptr %35)
+  call void @"$Vector.free.292"(ptr %35)
   %36 = load %45, ptr %3, align 1
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %15, ptr %37, i32 0, i32 5
@@ -28729,7 +28829,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal ptr @"$Vector.at.289"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.290"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %45, align 8
   %index = alloca i64, align 8
@@ -28772,7 +28872,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Vector.free.290"(ptr %0) {
+define internal void @"$Vector.free.291"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -28789,7 +28889,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.291"(ptr %0) {
+define internal void @"$Vector.free.292"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -28813,12 +28913,12 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %20, ptr %2, i32 0, i32 0
-  call void @"$Vector.free.292"(ptr %3)
+  call void @"$Vector.free.293"(ptr %3)
   %4 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.292"(ptr %0) {
+define internal void @"$Vector.free.293"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -28976,7 +29076,7 @@ then13:                                           ; preds = %merge5
   %71 = getelementptr [1024 x i8], ptr %70, i32 0, i32 0
   %72 = getelementptr i8, ptr %71, i64 0
   %73 = load ptr, ptr %directory, align 8
-  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.356", ptr %73, ptr @"$string.81", ptr @"$string.82")
+  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.357", ptr %73, ptr @"$string.81", ptr @"$string.82")
   br label %merge12
 
 else14:                                           ; preds = %merge5
@@ -29012,7 +29112,7 @@ then:                                             ; preds = %entry
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %15, ptr %11, i32 0, i32 0
   %13 = load ptr, ptr %12, align 8
-  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 1024, ptr @"$string.293", ptr %13)
+  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 1024, ptr @"$string.294", ptr %13)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -29232,7 +29332,7 @@ merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %document, align 8
   %19 = load ptr, ptr %document, align 8
   %20 = call ptr @"$Document.root"(ptr %19)
-  %21 = call ptr @"$Document.find"(ptr %18, ptr %20, ptr @"$string.294")
+  %21 = call ptr @"$Document.find"(ptr %18, ptr %20, ptr @"$string.295")
   store ptr %21, ptr %map, align 8
   %22 = load ptr, ptr %map, align 8
   %23 = icmp eq ptr %22, null
@@ -29263,7 +29363,7 @@ then5:                                            ; preds = %then2
   %38 = getelementptr %41, ptr %37, i32 0, i32 0
   %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.295", ptr @"$string.81")
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.296", ptr @"$string.81")
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -29337,7 +29437,7 @@ then16:                                           ; preds = %then11
   %79 = getelementptr %94, ptr %78, i32 0, i32 6
   %80 = getelementptr %83, ptr %79, i32 0, i32 0
   %81 = load ptr, ptr %80, align 8
-  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.298", ptr @"$string.81", i32 %77, ptr %81)
+  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.299", ptr @"$string.81", i32 %77, ptr %81)
   br label %merge15
 
 else17:                                           ; preds = %then11
@@ -29443,7 +29543,7 @@ and.rhs:                                          ; preds = %and.lhs.true
   %39 = load i64, ptr %38, align 8
   %40 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %41 = load i64, ptr %40, align 8
-  %42 = call zeroext i1 @"$text.equals"(i64 %39, i64 %41, ptr @"$string.297")
+  %42 = call zeroext i1 @"$text.equals"(i64 %39, i64 %41, ptr @"$string.298")
   %43 = zext i1 %42 to i8
   %44 = icmp eq i8 %43, 0
   %45 = zext i1 %44 to i8
@@ -29462,7 +29562,7 @@ and.lhs.true:                                     ; preds = %merge
   %51 = load i64, ptr %50, align 8
   %52 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %53 = load i64, ptr %52, align 8
-  %54 = call zeroext i1 @"$text.equals"(i64 %51, i64 %53, ptr @"$string.296")
+  %54 = call zeroext i1 @"$text.equals"(i64 %51, i64 %53, ptr @"$string.297")
   %55 = zext i1 %54 to i8
   %56 = trunc i8 %55 to i1
   br i1 %56, label %and.end, label %and.rhs
@@ -29609,7 +29709,7 @@ or.lhs.false:                                     ; preds = %merge
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %15, ptr %43, i32 0, i32 2
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %6, ptr align 8 %shard, i64 32, i1 false)
-  %45 = call zeroext i1 @"$Vector.push.299"(ptr %44, ptr byval(%118) %6)
+  %45 = call zeroext i1 @"$Vector.push.300"(ptr %44, ptr byval(%118) %6)
   %46 = zext i1 %45 to i8
   %47 = trunc i8 %46 to i1
   br i1 %47, label %else3, label %then2
@@ -29669,7 +29769,7 @@ dead9:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal zeroext i1 @"$Vector.push.299"(ptr %0, ptr byval(%118) %1) {
+define internal zeroext i1 @"$Vector.push.300"(ptr %0, ptr byval(%118) %1) {
 entry:
   %value = alloca %118, align 8
   %self = alloca ptr, align 8
@@ -29680,7 +29780,7 @@ entry:
   %4 = getelementptr %16, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.300"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.301"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -29716,7 +29816,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.300"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.301"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -29876,7 +29976,7 @@ forbody:                                          ; preds = %forcond
   %36 = load ptr, ptr %self, align 8
   %37 = getelementptr %15, ptr %36, i32 0, i32 2
   %38 = load i64, ptr %i, align 8
-  %39 = call ptr @"$Vector.at.289"(ptr %37, i64 %38)
+  %39 = call ptr @"$Vector.at.290"(ptr %37, i64 %38)
   %40 = getelementptr %118, ptr %39, i32 0, i32 0
   %41 = load ptr, ptr %40, align 8
   %42 = call { i64, i64 } @"$text.slice"(ptr %41)
@@ -30031,7 +30131,7 @@ entry:
   %5 = getelementptr %15, ptr %4, i32 0, i32 2
   %6 = load i32, ptr %index, align 4
   %7 = sext i32 %6 to i64
-  %8 = call ptr @"$Vector.at.289"(ptr %5, i64 %7)
+  %8 = call ptr @"$Vector.at.290"(ptr %5, i64 %7)
   store ptr %8, ptr %shard, align 8
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %15, ptr %9, i32 0, i32 4
@@ -30228,7 +30328,7 @@ then9:                                            ; preds = %then5
   %56 = getelementptr %41, ptr %message, i32 0, i32 0
   %57 = getelementptr [1024 x i8], ptr %56, i32 0, i32 0
   %58 = getelementptr i8, ptr %57, i64 0
-  %59 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 512, ptr @"$string.304", ptr %58)
+  %59 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 512, ptr @"$string.305", ptr %58)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -30299,7 +30399,7 @@ or.lhs.false:                                     ; preds = %entry
   %21 = getelementptr %21, ptr %20, i32 0, i32 1
   %22 = load i64, ptr %21, align 8
   %23 = add i64 %22, 1
-  %24 = call zeroext i1 @"$Vector.resize.301"(ptr %18, i64 %23)
+  %24 = call zeroext i1 @"$Vector.resize.302"(ptr %18, i64 %23)
   %25 = zext i1 %24 to i8
   %26 = trunc i8 %25 to i1
   br i1 %26, label %else, label %then
@@ -30313,7 +30413,7 @@ else:                                             ; preds = %or.lhs.false
 merge:                                            ; preds = %else, %dead
   %27 = load ptr, ptr %self, align 8
   %28 = getelementptr %20, ptr %27, i32 0, i32 0
-  %29 = call ptr @"$Vector.last.303"(ptr %28)
+  %29 = call ptr @"$Vector.last.304"(ptr %28)
   store ptr %29, ptr %problem, align 8
   %30 = load i32, ptr %code, align 4
   %31 = load ptr, ptr %problem, align 8
@@ -30343,7 +30443,7 @@ dead1:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal zeroext i1 @"$Vector.resize.301"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.resize.302"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -30351,7 +30451,7 @@ entry:
   store i64 %1, ptr %size, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load i64, ptr %size, align 8
-  %4 = call zeroext i1 @"$Vector.reserve.302"(ptr %2, i64 %3)
+  %4 = call zeroext i1 @"$Vector.reserve.303"(ptr %2, i64 %3)
   %5 = zext i1 %4 to i8
   %6 = trunc i8 %5 to i1
   br i1 %6, label %else, label %then
@@ -30376,7 +30476,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.302"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.303"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -30475,7 +30575,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.last.303"(ptr %0) {
+define internal ptr @"$Vector.last.304"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %self = alloca ptr, align 8
@@ -30579,7 +30679,7 @@ whilebody:                                        ; preds = %condition
   %33 = load i64, ptr %32, align 8
   %34 = getelementptr { i64, i64 }, ptr %1, i32 0, i32 1
   %35 = load i64, ptr %34, align 8
-  %36 = call zeroext i1 @"$text.equals"(i64 %33, i64 %35, ptr @"$string.310")
+  %36 = call zeroext i1 @"$text.equals"(i64 %33, i64 %35, ptr @"$string.311")
   %37 = zext i1 %36 to i8
   %38 = trunc i8 %37 to i1
   br i1 %38, label %else5, label %and.lhs.true
@@ -30678,7 +30778,7 @@ then2:                                            ; preds = %then
   %27 = getelementptr %120, ptr %26, i32 0, i32 5
   %28 = getelementptr %83, ptr %27, i32 0, i32 1
   %29 = load i64, ptr %28, align 8
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 512, ptr @"$string.305", i64 %29)
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 512, ptr @"$string.306", i64 %29)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -30758,7 +30858,7 @@ then10:                                           ; preds = %then6
   %72 = getelementptr i8, ptr %71, i64 0
   %73 = load i64, ptr %length, align 8
   %74 = load i64, ptr %available, align 8
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 512, ptr @"$string.306", i64 %73, i64 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 512, ptr @"$string.307", i64 %73, i64 %74)
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -30801,7 +30901,7 @@ then18:                                           ; preds = %then14
   %93 = getelementptr [512 x i8], ptr %92, i32 0, i32 0
   %94 = getelementptr i8, ptr %93, i64 0
   %95 = load i64, ptr %length, align 8
-  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %94, i64 512, ptr @"$string.307", i64 %95, i64 100000000)
+  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %94, i64 512, ptr @"$string.308", i64 %95, i64 100000000)
   br label %merge17
 
 else19:                                           ; preds = %then14
@@ -30873,7 +30973,7 @@ entry:
   %27 = load i64, ptr %26, align 8
   %28 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %29 = load i64, ptr %28, align 8
-  %30 = call i32 @"$Document.parse"(ptr %25, i64 %27, i64 %29, ptr @"$string.308", ptr %message)
+  %30 = call i32 @"$Document.parse"(ptr %25, i64 %27, i64 %29, ptr @"$string.309", ptr %message)
   %31 = icmp ne i32 %30, 0
   %32 = zext i1 %31 to i8
   %33 = trunc i8 %32 to i1
@@ -30956,7 +31056,7 @@ then9:                                            ; preds = %then5
   %81 = getelementptr %94, ptr %80, i32 0, i32 0
   %82 = load i32, ptr %81, align 4
   %83 = call ptr @"$json.kind_name"(i32 %82)
-  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 512, ptr @"$string.309", ptr %83)
+  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 512, ptr @"$string.310", ptr %83)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -31103,7 +31203,7 @@ then10:                                           ; preds = %then6
   %65 = getelementptr %121, ptr %64, i32 0, i32 3
   %66 = getelementptr [512 x i8], ptr %65, i32 0, i32 0
   %67 = getelementptr i8, ptr %66, i64 0
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %67, i64 512, ptr @"$string.311")
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %67, i64 512, ptr @"$string.312")
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -31153,7 +31253,7 @@ then18:                                           ; preds = %then14
   %93 = getelementptr %94, ptr %92, i32 0, i32 0
   %94 = load i32, ptr %93, align 4
   %95 = call ptr @"$json.kind_name"(i32 %94)
-  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %91, i64 512, ptr @"$string.312", ptr %95)
+  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %91, i64 512, ptr @"$string.313", ptr %95)
   br label %merge17
 
 else19:                                           ; preds = %then14
@@ -31206,7 +31306,7 @@ merge21:                                          ; preds = %else23, %dead25
   %113 = getelementptr %120, ptr %112, i32 0, i32 2
   %114 = load ptr, ptr %113, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %view, i64 112, i1 false)
-  %115 = call zeroext i1 @"$Vector.push.346"(ptr %114, ptr byval(%123) %2)
+  %115 = call zeroext i1 @"$Vector.push.347"(ptr %114, ptr byval(%123) %2)
   %116 = zext i1 %115 to i8
   %117 = trunc i8 %116 to i1
   br i1 %117, label %else28, label %then27
@@ -31311,7 +31411,7 @@ then3:                                            ; preds = %then
   %34 = getelementptr %121, ptr %33, i32 0, i32 3
   %35 = getelementptr [512 x i8], ptr %34, i32 0, i32 0
   %36 = getelementptr i8, ptr %35, i64 0
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 512, ptr @"$string.313")
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 512, ptr @"$string.314")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -31378,7 +31478,7 @@ then10:                                           ; preds = %then6
   %77 = getelementptr %94, ptr %76, i32 0, i32 7
   %78 = getelementptr %83, ptr %77, i32 0, i32 0
   %79 = load ptr, ptr %78, align 8
-  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 512, ptr @"$string.330", i32 %75, ptr %79)
+  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 512, ptr @"$string.331", i32 %75, ptr %79)
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -31428,7 +31528,7 @@ entry:
   %21 = load i64, ptr %20, align 8
   %22 = getelementptr { i64, i64 }, ptr %17, i32 0, i32 1
   %23 = load i64, ptr %22, align 8
-  %24 = call zeroext i1 @"$text.equals"(i64 %21, i64 %23, ptr @"$string.314")
+  %24 = call zeroext i1 @"$text.equals"(i64 %21, i64 %23, ptr @"$string.315")
   %25 = zext i1 %24 to i8
   %26 = trunc i8 %25 to i1
   br i1 %26, label %then, label %else
@@ -31448,7 +31548,7 @@ merge:                                            ; preds = %else, %dead
   %28 = load i64, ptr %27, align 8
   %29 = getelementptr { i64, i64 }, ptr %16, i32 0, i32 1
   %30 = load i64, ptr %29, align 8
-  %31 = call zeroext i1 @"$text.equals"(i64 %28, i64 %30, ptr @"$string.315")
+  %31 = call zeroext i1 @"$text.equals"(i64 %28, i64 %30, ptr @"$string.316")
   %32 = zext i1 %31 to i8
   %33 = trunc i8 %32 to i1
   br i1 %33, label %then2, label %else3
@@ -31468,7 +31568,7 @@ merge1:                                           ; preds = %else3, %dead4
   %35 = load i64, ptr %34, align 8
   %36 = getelementptr { i64, i64 }, ptr %15, i32 0, i32 1
   %37 = load i64, ptr %36, align 8
-  %38 = call zeroext i1 @"$text.equals"(i64 %35, i64 %37, ptr @"$string.316")
+  %38 = call zeroext i1 @"$text.equals"(i64 %35, i64 %37, ptr @"$string.317")
   %39 = zext i1 %38 to i8
   %40 = trunc i8 %39 to i1
   br i1 %40, label %then6, label %else7
@@ -31488,7 +31588,7 @@ merge5:                                           ; preds = %else7, %dead8
   %42 = load i64, ptr %41, align 8
   %43 = getelementptr { i64, i64 }, ptr %14, i32 0, i32 1
   %44 = load i64, ptr %43, align 8
-  %45 = call zeroext i1 @"$text.equals"(i64 %42, i64 %44, ptr @"$string.317")
+  %45 = call zeroext i1 @"$text.equals"(i64 %42, i64 %44, ptr @"$string.318")
   %46 = zext i1 %45 to i8
   %47 = trunc i8 %46 to i1
   br i1 %47, label %then10, label %else11
@@ -31508,7 +31608,7 @@ merge9:                                           ; preds = %else11, %dead12
   %49 = load i64, ptr %48, align 8
   %50 = getelementptr { i64, i64 }, ptr %13, i32 0, i32 1
   %51 = load i64, ptr %50, align 8
-  %52 = call zeroext i1 @"$text.equals"(i64 %49, i64 %51, ptr @"$string.318")
+  %52 = call zeroext i1 @"$text.equals"(i64 %49, i64 %51, ptr @"$string.319")
   %53 = zext i1 %52 to i8
   %54 = trunc i8 %53 to i1
   br i1 %54, label %then14, label %else15
@@ -31528,7 +31628,7 @@ merge13:                                          ; preds = %else15, %dead16
   %56 = load i64, ptr %55, align 8
   %57 = getelementptr { i64, i64 }, ptr %12, i32 0, i32 1
   %58 = load i64, ptr %57, align 8
-  %59 = call zeroext i1 @"$text.equals"(i64 %56, i64 %58, ptr @"$string.319")
+  %59 = call zeroext i1 @"$text.equals"(i64 %56, i64 %58, ptr @"$string.320")
   %60 = zext i1 %59 to i8
   %61 = trunc i8 %60 to i1
   br i1 %61, label %then18, label %else19
@@ -31548,7 +31648,7 @@ merge17:                                          ; preds = %else19, %dead20
   %63 = load i64, ptr %62, align 8
   %64 = getelementptr { i64, i64 }, ptr %11, i32 0, i32 1
   %65 = load i64, ptr %64, align 8
-  %66 = call zeroext i1 @"$text.equals"(i64 %63, i64 %65, ptr @"$string.320")
+  %66 = call zeroext i1 @"$text.equals"(i64 %63, i64 %65, ptr @"$string.321")
   %67 = zext i1 %66 to i8
   %68 = trunc i8 %67 to i1
   br i1 %68, label %then22, label %else23
@@ -31568,7 +31668,7 @@ merge21:                                          ; preds = %else23, %dead24
   %70 = load i64, ptr %69, align 8
   %71 = getelementptr { i64, i64 }, ptr %10, i32 0, i32 1
   %72 = load i64, ptr %71, align 8
-  %73 = call zeroext i1 @"$text.equals"(i64 %70, i64 %72, ptr @"$string.321")
+  %73 = call zeroext i1 @"$text.equals"(i64 %70, i64 %72, ptr @"$string.322")
   %74 = zext i1 %73 to i8
   %75 = trunc i8 %74 to i1
   br i1 %75, label %then26, label %else27
@@ -31588,7 +31688,7 @@ merge25:                                          ; preds = %else27, %dead28
   %77 = load i64, ptr %76, align 8
   %78 = getelementptr { i64, i64 }, ptr %9, i32 0, i32 1
   %79 = load i64, ptr %78, align 8
-  %80 = call zeroext i1 @"$text.equals"(i64 %77, i64 %79, ptr @"$string.322")
+  %80 = call zeroext i1 @"$text.equals"(i64 %77, i64 %79, ptr @"$string.323")
   %81 = zext i1 %80 to i8
   %82 = trunc i8 %81 to i1
   br i1 %82, label %then30, label %else31
@@ -31608,7 +31708,7 @@ merge29:                                          ; preds = %else31, %dead32
   %84 = load i64, ptr %83, align 8
   %85 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %86 = load i64, ptr %85, align 8
-  %87 = call zeroext i1 @"$text.equals"(i64 %84, i64 %86, ptr @"$string.323")
+  %87 = call zeroext i1 @"$text.equals"(i64 %84, i64 %86, ptr @"$string.324")
   %88 = zext i1 %87 to i8
   %89 = trunc i8 %88 to i1
   br i1 %89, label %then34, label %else35
@@ -31628,7 +31728,7 @@ merge33:                                          ; preds = %else35, %dead36
   %91 = load i64, ptr %90, align 8
   %92 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %93 = load i64, ptr %92, align 8
-  %94 = call zeroext i1 @"$text.equals"(i64 %91, i64 %93, ptr @"$string.324")
+  %94 = call zeroext i1 @"$text.equals"(i64 %91, i64 %93, ptr @"$string.325")
   %95 = zext i1 %94 to i8
   %96 = trunc i8 %95 to i1
   br i1 %96, label %then38, label %else39
@@ -31648,7 +31748,7 @@ merge37:                                          ; preds = %else39, %dead40
   %98 = load i64, ptr %97, align 8
   %99 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 1
   %100 = load i64, ptr %99, align 8
-  %101 = call zeroext i1 @"$text.equals"(i64 %98, i64 %100, ptr @"$string.325")
+  %101 = call zeroext i1 @"$text.equals"(i64 %98, i64 %100, ptr @"$string.326")
   %102 = zext i1 %101 to i8
   %103 = trunc i8 %102 to i1
   br i1 %103, label %then42, label %else43
@@ -31668,7 +31768,7 @@ merge41:                                          ; preds = %else43, %dead44
   %105 = load i64, ptr %104, align 8
   %106 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 1
   %107 = load i64, ptr %106, align 8
-  %108 = call zeroext i1 @"$text.equals"(i64 %105, i64 %107, ptr @"$string.326")
+  %108 = call zeroext i1 @"$text.equals"(i64 %105, i64 %107, ptr @"$string.327")
   %109 = zext i1 %108 to i8
   %110 = trunc i8 %109 to i1
   br i1 %110, label %then46, label %else47
@@ -31688,7 +31788,7 @@ merge45:                                          ; preds = %else47, %dead48
   %112 = load i64, ptr %111, align 8
   %113 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %114 = load i64, ptr %113, align 8
-  %115 = call zeroext i1 @"$text.equals"(i64 %112, i64 %114, ptr @"$string.327")
+  %115 = call zeroext i1 @"$text.equals"(i64 %112, i64 %114, ptr @"$string.328")
   %116 = zext i1 %115 to i8
   %117 = trunc i8 %116 to i1
   br i1 %117, label %then50, label %else51
@@ -31708,7 +31808,7 @@ merge49:                                          ; preds = %else51, %dead52
   %119 = load i64, ptr %118, align 8
   %120 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %121 = load i64, ptr %120, align 8
-  %122 = call zeroext i1 @"$text.equals"(i64 %119, i64 %121, ptr @"$string.328")
+  %122 = call zeroext i1 @"$text.equals"(i64 %119, i64 %121, ptr @"$string.329")
   %123 = zext i1 %122 to i8
   %124 = trunc i8 %123 to i1
   br i1 %124, label %then54, label %else55
@@ -31728,7 +31828,7 @@ merge53:                                          ; preds = %else55, %dead56
   %126 = load i64, ptr %125, align 8
   %127 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %128 = load i64, ptr %127, align 8
-  %129 = call zeroext i1 @"$text.equals"(i64 %126, i64 %128, ptr @"$string.329")
+  %129 = call zeroext i1 @"$text.equals"(i64 %126, i64 %128, ptr @"$string.330")
   %130 = zext i1 %129 to i8
   %131 = trunc i8 %130 to i1
   br i1 %131, label %then58, label %else59
@@ -31767,7 +31867,7 @@ entry:
   %4 = getelementptr %120, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %4, align 8
   %6 = load ptr, ptr %entry1, align 8
-  %7 = call ptr @"$Document.find"(ptr %5, ptr %6, ptr @"$string.331")
+  %7 = call ptr @"$Document.find"(ptr %5, ptr %6, ptr @"$string.332")
   store ptr %7, ptr %node, align 8
   %8 = load ptr, ptr %node, align 8
   %9 = icmp eq ptr %8, null
@@ -31807,7 +31907,7 @@ then3:                                            ; preds = %then
   %33 = getelementptr %121, ptr %32, i32 0, i32 3
   %34 = getelementptr [512 x i8], ptr %33, i32 0, i32 0
   %35 = getelementptr i8, ptr %34, i64 0
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 512, ptr @"$string.332")
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 512, ptr @"$string.333")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -31857,7 +31957,7 @@ then10:                                           ; preds = %then6
   %61 = load ptr, ptr %node, align 8
   %62 = getelementptr %94, ptr %61, i32 0, i32 2
   %63 = load i32, ptr %62, align 4
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %60, i64 512, ptr @"$string.333", i32 %63, i32 8)
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %60, i64 512, ptr @"$string.334", i32 %63, i32 8)
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -31960,7 +32060,7 @@ then22:                                           ; preds = %then15
   %122 = load ptr, ptr %view, align 8
   %123 = getelementptr %123, ptr %122, i32 0, i32 2
   %124 = load i32, ptr %123, align 4
-  %125 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %121, i64 512, ptr @"$string.334", i32 %124)
+  %125 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %121, i64 512, ptr @"$string.335", i32 %124)
   br label %merge21
 
 else23:                                           ; preds = %then15
@@ -32033,7 +32133,7 @@ entry:
   %4 = getelementptr %120, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %4, align 8
   %6 = load ptr, ptr %entry1, align 8
-  %7 = call ptr @"$Document.find"(ptr %5, ptr %6, ptr @"$string.335")
+  %7 = call ptr @"$Document.find"(ptr %5, ptr %6, ptr @"$string.336")
   store ptr %7, ptr %node, align 8
   %8 = load ptr, ptr %node, align 8
   %9 = icmp eq ptr %8, null
@@ -32082,7 +32182,7 @@ then4:                                            ; preds = %then
   %39 = getelementptr %121, ptr %38, i32 0, i32 3
   %40 = getelementptr [512 x i8], ptr %39, i32 0, i32 0
   %41 = getelementptr i8, ptr %40, i64 0
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 512, ptr @"$string.336")
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 512, ptr @"$string.337")
   br label %merge3
 
 else5:                                            ; preds = %then
@@ -32146,7 +32246,7 @@ then12:                                           ; preds = %then7
   %76 = getelementptr %121, ptr %75, i32 0, i32 3
   %77 = getelementptr [512 x i8], ptr %76, i32 0, i32 0
   %78 = getelementptr i8, ptr %77, i64 0
-  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %78, i64 512, ptr @"$string.337")
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %78, i64 512, ptr @"$string.338")
   br label %merge11
 
 else13:                                           ; preds = %then7
@@ -32278,7 +32378,7 @@ then2:                                            ; preds = %then
   %31 = getelementptr i8, ptr %30, i64 0
   %32 = load i64, ptr %first, align 8
   %33 = load i64, ptr %last, align 8
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 512, ptr @"$string.338", i64 %32, i64 %33)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 512, ptr @"$string.339", i64 %32, i64 %33)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -32331,7 +32431,7 @@ then9:                                            ; preds = %then5
   %62 = load ptr, ptr %self, align 8
   %63 = getelementptr %120, ptr %62, i32 0, i32 9
   %64 = load i64, ptr %63, align 8
-  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 512, ptr @"$string.339", i64 %60, i64 %61, i64 %64)
+  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 512, ptr @"$string.340", i64 %60, i64 %61, i64 %64)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -32404,7 +32504,7 @@ then17:                                           ; preds = %then13
   %111 = getelementptr [128 x i8], ptr %shape, i32 0, i32 0
   %112 = getelementptr i8, ptr %111, i64 0
   %113 = load i64, ptr %expected, align 8
-  %114 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 512, ptr @"$string.344", i64 %102, i64 %103, i64 %106, ptr %110, ptr %112, i64 %113)
+  %114 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 512, ptr @"$string.345", i64 %102, i64 %103, i64 %106, ptr %110, ptr %112, i64 %113)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -32467,7 +32567,7 @@ then25:                                           ; preds = %then21
   %152 = getelementptr %123, ptr %151, i32 0, i32 1
   %153 = load i32, ptr %152, align 4
   %154 = call ptr @"$dtypes.name"(i32 %153)
-  %155 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %145, i64 512, ptr @"$string.345", i64 %150, ptr %154)
+  %155 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %145, i64 512, ptr @"$string.346", i64 %150, ptr %154)
   br label %merge24
 
 else26:                                           ; preds = %then21
@@ -32547,7 +32647,7 @@ entry:
   store i64 %2, ptr %capacity, align 8
   %3 = load ptr, ptr %target, align 8
   %4 = load i64, ptr %capacity, align 8
-  %5 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 %4, ptr @"$string.340")
+  %5 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 %4, ptr @"$string.341")
   %6 = sext i32 %5 to i64
   store i64 %6, ptr %used, align 8
   %7 = load ptr, ptr %self, align 8
@@ -32566,7 +32666,7 @@ forcond:                                          ; preds = %merge2, %entry
   br i1 %15, label %forbody, label %merge
 
 forbody:                                          ; preds = %forcond
-  store ptr @"$string.341", ptr %separator, align 8
+  store ptr @"$string.342", ptr %separator, align 8
   %16 = load i32, ptr %i, align 4
   %17 = icmp eq i32 %16, 0
   %18 = zext i1 %17 to i8
@@ -32604,7 +32704,7 @@ then3:                                            ; preds = %merge1
   %37 = sext i32 %36 to i64
   %38 = getelementptr i64, ptr %35, i64 %37
   %39 = load i64, ptr %38, align 8
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 %31, ptr @"$string.342", ptr %32, i64 %39)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 %31, ptr @"$string.343", ptr %32, i64 %39)
   %41 = sext i32 %40 to i64
   %42 = add i64 %25, %41
   store i64 %42, ptr %used, align 8
@@ -32633,7 +32733,7 @@ then6:                                            ; preds = %merge
   %52 = load i64, ptr %capacity, align 8
   %53 = load i64, ptr %used, align 8
   %54 = sub i64 %52, %53
-  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %51, i64 %54, ptr @"$string.343")
+  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %51, i64 %54, ptr @"$string.344")
   br label %merge5
 
 else7:                                            ; preds = %merge
@@ -32654,7 +32754,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.314"
+  ret ptr @"$string.315"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -32670,7 +32770,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.315"
+  ret ptr @"$string.316"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -32686,7 +32786,7 @@ merge1:                                           ; preds = %else3, %dead4
   br i1 %12, label %then6, label %else7
 
 then6:                                            ; preds = %merge1
-  ret ptr @"$string.316"
+  ret ptr @"$string.317"
 
 dead8:                                            ; No predecessors!
   br label %merge5
@@ -32702,7 +32802,7 @@ merge5:                                           ; preds = %else7, %dead8
   br i1 %16, label %then10, label %else11
 
 then10:                                           ; preds = %merge5
-  ret ptr @"$string.317"
+  ret ptr @"$string.318"
 
 dead12:                                           ; No predecessors!
   br label %merge9
@@ -32718,7 +32818,7 @@ merge9:                                           ; preds = %else11, %dead12
   br i1 %20, label %then14, label %else15
 
 then14:                                           ; preds = %merge9
-  ret ptr @"$string.318"
+  ret ptr @"$string.319"
 
 dead16:                                           ; No predecessors!
   br label %merge13
@@ -32734,7 +32834,7 @@ merge13:                                          ; preds = %else15, %dead16
   br i1 %24, label %then18, label %else19
 
 then18:                                           ; preds = %merge13
-  ret ptr @"$string.319"
+  ret ptr @"$string.320"
 
 dead20:                                           ; No predecessors!
   br label %merge17
@@ -32750,7 +32850,7 @@ merge17:                                          ; preds = %else19, %dead20
   br i1 %28, label %then22, label %else23
 
 then22:                                           ; preds = %merge17
-  ret ptr @"$string.320"
+  ret ptr @"$string.321"
 
 dead24:                                           ; No predecessors!
   br label %merge21
@@ -32766,7 +32866,7 @@ merge21:                                          ; preds = %else23, %dead24
   br i1 %32, label %then26, label %else27
 
 then26:                                           ; preds = %merge21
-  ret ptr @"$string.321"
+  ret ptr @"$string.322"
 
 dead28:                                           ; No predecessors!
   br label %merge25
@@ -32782,7 +32882,7 @@ merge25:                                          ; preds = %else27, %dead28
   br i1 %36, label %then30, label %else31
 
 then30:                                           ; preds = %merge25
-  ret ptr @"$string.322"
+  ret ptr @"$string.323"
 
 dead32:                                           ; No predecessors!
   br label %merge29
@@ -32798,7 +32898,7 @@ merge29:                                          ; preds = %else31, %dead32
   br i1 %40, label %then34, label %else35
 
 then34:                                           ; preds = %merge29
-  ret ptr @"$string.323"
+  ret ptr @"$string.324"
 
 dead36:                                           ; No predecessors!
   br label %merge33
@@ -32814,7 +32914,7 @@ merge33:                                          ; preds = %else35, %dead36
   br i1 %44, label %then38, label %else39
 
 then38:                                           ; preds = %merge33
-  ret ptr @"$string.324"
+  ret ptr @"$string.325"
 
 dead40:                                           ; No predecessors!
   br label %merge37
@@ -32830,7 +32930,7 @@ merge37:                                          ; preds = %else39, %dead40
   br i1 %48, label %then42, label %else43
 
 then42:                                           ; preds = %merge37
-  ret ptr @"$string.325"
+  ret ptr @"$string.326"
 
 dead44:                                           ; No predecessors!
   br label %merge41
@@ -32846,7 +32946,7 @@ merge41:                                          ; preds = %else43, %dead44
   br i1 %52, label %then46, label %else47
 
 then46:                                           ; preds = %merge41
-  ret ptr @"$string.326"
+  ret ptr @"$string.327"
 
 dead48:                                           ; No predecessors!
   br label %merge45
@@ -32862,7 +32962,7 @@ merge45:                                          ; preds = %else47, %dead48
   br i1 %56, label %then50, label %else51
 
 then50:                                           ; preds = %merge45
-  ret ptr @"$string.327"
+  ret ptr @"$string.328"
 
 dead52:                                           ; No predecessors!
   br label %merge49
@@ -32878,7 +32978,7 @@ merge49:                                          ; preds = %else51, %dead52
   br i1 %60, label %then54, label %else55
 
 then54:                                           ; preds = %merge49
-  ret ptr @"$string.328"
+  ret ptr @"$string.329"
 
 dead56:                                           ; No predecessors!
   br label %merge53
@@ -32894,7 +32994,7 @@ merge53:                                          ; preds = %else55, %dead56
   br i1 %64, label %then58, label %else59
 
 then58:                                           ; preds = %merge53
-  ret ptr @"$string.329"
+  ret ptr @"$string.330"
 
 dead60:                                           ; No predecessors!
   br label %merge57
@@ -32909,7 +33009,7 @@ dead61:                                           ; No predecessors!
   ret ptr undef
 }
 
-define internal zeroext i1 @"$Vector.push.346"(ptr %0, ptr byval(%123) %1) {
+define internal zeroext i1 @"$Vector.push.347"(ptr %0, ptr byval(%123) %1) {
 entry:
   %value = alloca %123, align 8
   %self = alloca ptr, align 8
@@ -32920,7 +33020,7 @@ entry:
   %4 = getelementptr %17, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.347"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.348"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -32956,7 +33056,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.347"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.348"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -33133,7 +33233,7 @@ forbody:                                          ; preds = %forcond
   %44 = getelementptr %120, ptr %43, i32 0, i32 2
   %45 = load ptr, ptr %44, align 8
   %46 = load i64, ptr %i, align 8
-  %47 = call ptr @"$Vector.at.348"(ptr %45, i64 %46)
+  %47 = call ptr @"$Vector.at.349"(ptr %45, i64 %46)
   store ptr %47, ptr %view, align 8
   %48 = load ptr, ptr %view, align 8
   %49 = getelementptr %123, ptr %48, i32 0, i32 6
@@ -33186,7 +33286,7 @@ then6:                                            ; preds = %then3
   %89 = load i64, ptr %88, align 8
   %90 = add i64 %86, %89
   %91 = load ptr, ptr %previous, align 8
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 512, ptr @"$string.349", i64 %79, i64 %90, ptr %91)
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 512, ptr @"$string.350", i64 %79, i64 %90, ptr %91)
   br label %merge5
 
 else7:                                            ; preds = %then3
@@ -33239,7 +33339,7 @@ then13:                                           ; preds = %then9
   %120 = load i64, ptr %119, align 8
   %121 = load i64, ptr %covered, align 8
   %122 = sub i64 %120, %121
-  %123 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %117, i64 512, ptr @"$string.350", i64 %122)
+  %123 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %117, i64 512, ptr @"$string.351", i64 %122)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -33308,7 +33408,7 @@ then21:                                           ; preds = %then17
   %161 = load i64, ptr %160, align 8
   %162 = load i64, ptr %covered, align 8
   %163 = sub i64 %161, %162
-  %164 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %157, i64 512, ptr @"$string.351", i64 %163)
+  %164 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %157, i64 512, ptr @"$string.352", i64 %163)
   br label %merge20
 
 else22:                                           ; preds = %then17
@@ -33418,7 +33518,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$Vector.at.348"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.349"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %45, align 8
   %index = alloca i64, align 8
@@ -33515,7 +33615,7 @@ forbody:                                          ; preds = %forcond
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %15, ptr %24, i32 0, i32 4
   %26 = load i64, ptr %i, align 8
-  %27 = call ptr @"$Vector.at.348"(ptr %25, i64 %26)
+  %27 = call ptr @"$Vector.at.349"(ptr %25, i64 %26)
   store ptr %27, ptr %view, align 8
   %28 = load ptr, ptr %self, align 8
   %29 = load ptr, ptr %view, align 8
@@ -33554,7 +33654,7 @@ then6:                                            ; preds = %then3
   %54 = load ptr, ptr %self, align 8
   %55 = load ptr, ptr %other, align 8
   %56 = call ptr @"$Checkpoint.file_of"(ptr %54, ptr %55)
-  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %53, i64 512, ptr @"$string.352", ptr %56)
+  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %53, i64 512, ptr @"$string.353", ptr %56)
   br label %merge5
 
 else7:                                            ; preds = %then3
@@ -33646,7 +33746,7 @@ merge:                                            ; preds = %else, %dead
   %19 = load ptr, ptr %index, align 8
   %20 = load i32, ptr %19, align 4
   %21 = sext i32 %20 to i64
-  %22 = call ptr @"$Vector.at.348"(ptr %18, i64 %21)
+  %22 = call ptr @"$Vector.at.349"(ptr %18, i64 %21)
   ret ptr %22
 
 dead1:                                            ; No predecessors!
@@ -33665,7 +33765,7 @@ entry:
   %5 = getelementptr %123, ptr %4, i32 0, i32 7
   %6 = load i32, ptr %5, align 4
   %7 = sext i32 %6 to i64
-  %8 = call ptr @"$Vector.at.289"(ptr %3, i64 %7)
+  %8 = call ptr @"$Vector.at.290"(ptr %3, i64 %7)
   %9 = getelementptr %118, ptr %8, i32 0, i32 0
   %10 = load ptr, ptr %9, align 8
   ret ptr %10
@@ -33732,7 +33832,7 @@ forbody:                                          ; preds = %forcond
   %27 = load ptr, ptr %self, align 8
   %28 = getelementptr %15, ptr %27, i32 0, i32 4
   %29 = load i64, ptr %i, align 8
-  %30 = call ptr @"$Vector.at.348"(ptr %28, i64 %29)
+  %30 = call ptr @"$Vector.at.349"(ptr %28, i64 %29)
   store ptr %30, ptr %view, align 8
   %31 = load ptr, ptr %view, align 8
   %32 = getelementptr %123, ptr %31, i32 0, i32 8
@@ -33762,7 +33862,7 @@ then5:                                            ; preds = %then
   %49 = getelementptr %121, ptr %48, i32 0, i32 3
   %50 = getelementptr [512 x i8], ptr %49, i32 0, i32 0
   %51 = getelementptr i8, ptr %50, i64 0
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %51, i64 512, ptr @"$string.355")
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %51, i64 512, ptr @"$string.356")
   br label %merge4
 
 else6:                                            ; preds = %then
@@ -33817,7 +33917,7 @@ entry:
   %18 = getelementptr %15, ptr %17, i32 0, i32 2
   %19 = load i32, ptr %shard_index, align 4
   %20 = sext i32 %19 to i64
-  %21 = call ptr @"$Vector.at.289"(ptr %18, i64 %20)
+  %21 = call ptr @"$Vector.at.290"(ptr %18, i64 %20)
   store ptr %21, ptr %shard, align 8
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %15, ptr %22, i32 0, i32 5
@@ -33875,7 +33975,7 @@ then6:                                            ; preds = %then3
   %61 = load ptr, ptr %shard, align 8
   %62 = getelementptr %118, ptr %61, i32 0, i32 0
   %63 = load ptr, ptr %62, align 8
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %60, i64 512, ptr @"$string.353", ptr %63)
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %60, i64 512, ptr @"$string.354", ptr %63)
   br label %merge5
 
 else7:                                            ; preds = %then3
@@ -33903,7 +34003,7 @@ merge:                                            ; preds = %else, %dead
   %68 = load ptr, ptr %index, align 8
   %69 = load i32, ptr %68, align 4
   %70 = sext i32 %69 to i64
-  %71 = call ptr @"$Vector.at.348"(ptr %67, i64 %70)
+  %71 = call ptr @"$Vector.at.349"(ptr %67, i64 %70)
   store ptr %71, ptr %view, align 8
   %72 = load ptr, ptr %view, align 8
   %73 = getelementptr %123, ptr %72, i32 0, i32 8
@@ -33941,7 +34041,7 @@ then13:                                           ; preds = %then9
   %97 = load ptr, ptr %self, align 8
   %98 = load ptr, ptr %view, align 8
   %99 = call ptr @"$Checkpoint.file_of"(ptr %97, ptr %98)
-  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %93, i64 512, ptr @"$string.354", ptr %96, ptr %99)
+  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %93, i64 512, ptr @"$string.355", ptr %96, ptr %99)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -34046,7 +34146,7 @@ forbody:                                          ; preds = %forcond
   %25 = load ptr, ptr %24, align 8
   %26 = getelementptr %12, ptr %25, i32 0, i32 0
   %27 = load i64, ptr %i, align 8
-  %28 = call ptr @"$Vector.at.288"(ptr %26, i64 %27)
+  %28 = call ptr @"$Vector.at.289"(ptr %26, i64 %27)
   store ptr %28, ptr %module, align 8
   %29 = load ptr, ptr %module, align 8
   %30 = getelementptr %115, ptr %29, i32 0, i32 8
@@ -34095,7 +34195,7 @@ forbody4:                                         ; preds = %forcond3
   %52 = load ptr, ptr %51, align 8
   %53 = getelementptr %15, ptr %52, i32 0, i32 4
   %54 = load i64, ptr %i2, align 8
-  %55 = call ptr @"$Vector.at.348"(ptr %53, i64 %54)
+  %55 = call ptr @"$Vector.at.349"(ptr %53, i64 %54)
   call void @"$Validator.account"(ptr %49, ptr %55)
   %56 = load %45, ptr %1, align 1
   %57 = add i64 %43, 1
@@ -34127,7 +34227,7 @@ then:                                             ; preds = %entry
   %10 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %11 = getelementptr i8, ptr %10, i64 0
   %12 = load ptr, ptr %module, align 8
-  %13 = call ptr @"$join"(ptr %11, ptr %12, ptr @"$string.362")
+  %13 = call ptr @"$join"(ptr %11, ptr %12, ptr @"$string.363")
   %14 = load ptr, ptr %module, align 8
   %15 = getelementptr %115, ptr %14, i32 0, i32 4
   %16 = load i32, ptr %15, align 4
@@ -34149,7 +34249,7 @@ then1:                                            ; preds = %else
   %26 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %27 = getelementptr i8, ptr %26, i64 0
   %28 = load ptr, ptr %module, align 8
-  %29 = call ptr @"$join"(ptr %27, ptr %28, ptr @"$string.363")
+  %29 = call ptr @"$join"(ptr %27, ptr %28, ptr @"$string.364")
   %30 = load ptr, ptr %module, align 8
   %31 = getelementptr %115, ptr %30, i32 0, i32 4
   %32 = load i32, ptr %31, align 4
@@ -34277,7 +34377,7 @@ then4:                                            ; preds = %then1
   %32 = getelementptr %121, ptr %31, i32 0, i32 3
   %33 = getelementptr [512 x i8], ptr %32, i32 0, i32 0
   %34 = getelementptr i8, ptr %33, i64 0
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 512, ptr @"$string.357")
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 512, ptr @"$string.358")
   br label %merge3
 
 else5:                                            ; preds = %then1
@@ -34317,7 +34417,7 @@ then:                                             ; preds = %entry
   %11 = getelementptr %116, ptr %10, i32 0, i32 2
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr %15, ptr %12, i32 0, i32 2
-  %14 = call ptr @"$Vector.at.289"(ptr %13, i64 0)
+  %14 = call ptr @"$Vector.at.290"(ptr %13, i64 0)
   %15 = getelementptr %118, ptr %14, i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   ret ptr %16
@@ -34470,7 +34570,7 @@ then11:                                           ; preds = %then8
   %82 = load i64, ptr %rows, align 8
   %83 = getelementptr [128 x i8], ptr %shape, i32 0, i32 0
   %84 = getelementptr i8, ptr %83, i64 0
-  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 512, ptr @"$string.358", i64 %82, ptr %84)
+  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 512, ptr @"$string.359", i64 %82, ptr %84)
   br label %merge10
 
 else12:                                           ; preds = %then8
@@ -34509,7 +34609,7 @@ then15:                                           ; preds = %else9
   %108 = load i64, ptr %columns, align 8
   %109 = getelementptr [128 x i8], ptr %shape, i32 0, i32 0
   %110 = getelementptr i8, ptr %109, i64 0
-  %111 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 512, ptr @"$string.359", i64 %107, i64 %108, ptr %110)
+  %111 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 512, ptr @"$string.360", i64 %107, i64 %108, ptr %110)
   br label %merge14
 
 else16:                                           ; preds = %else9
@@ -34588,7 +34688,7 @@ then2:                                            ; preds = %merge
   %36 = getelementptr %123, ptr %35, i32 0, i32 1
   %37 = load i32, ptr %36, align 4
   %38 = call ptr @"$dtypes.name"(i32 %37)
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 512, ptr @"$string.360", ptr %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 512, ptr @"$string.361", ptr %38)
   br label %merge1
 
 else3:                                            ; preds = %merge
@@ -34614,7 +34714,7 @@ entry:
   %5 = getelementptr %115, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   %7 = load ptr, ptr %suffix, align 8
-  %8 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 160, ptr @"$string.361", ptr %6, ptr %7)
+  %8 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 160, ptr @"$string.362", ptr %6, ptr %7)
   %9 = load ptr, ptr %target, align 8
   ret ptr %9
 
@@ -34636,7 +34736,7 @@ entry:
   %4 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %5 = getelementptr i8, ptr %4, i64 0
   %6 = load ptr, ptr %module, align 8
-  %7 = call ptr @"$join"(ptr %5, ptr %6, ptr @"$string.362")
+  %7 = call ptr @"$join"(ptr %5, ptr %6, ptr @"$string.363")
   %8 = call ptr @"$Validator.take"(ptr %3, ptr %7)
   store ptr %8, ptr %view, align 8
   %9 = load ptr, ptr %view, align 8
@@ -34733,7 +34833,7 @@ then6:                                            ; preds = %merge
   %62 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %63 = getelementptr i8, ptr %62, i64 0
   %64 = load ptr, ptr %module, align 8
-  %65 = call ptr @"$join"(ptr %63, ptr %64, ptr @"$string.368")
+  %65 = call ptr @"$join"(ptr %63, ptr %64, ptr @"$string.369")
   %66 = load ptr, ptr %module, align 8
   %67 = getelementptr %115, ptr %66, i32 0, i32 4
   %68 = load i32, ptr %67, align 4
@@ -34756,7 +34856,7 @@ then9:                                            ; preds = %merge5
   %76 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %77 = getelementptr i8, ptr %76, i64 0
   %78 = load ptr, ptr %module, align 8
-  %79 = call ptr @"$join"(ptr %77, ptr %78, ptr @"$string.369")
+  %79 = call ptr @"$join"(ptr %77, ptr %78, ptr @"$string.370")
   %80 = load ptr, ptr %module, align 8
   %81 = getelementptr %115, ptr %80, i32 0, i32 4
   %82 = load i32, ptr %81, align 4
@@ -34831,7 +34931,7 @@ then2:                                            ; preds = %then
   %35 = getelementptr %121, ptr %34, i32 0, i32 3
   %36 = getelementptr [512 x i8], ptr %35, i32 0, i32 0
   %37 = getelementptr i8, ptr %36, i64 0
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 512, ptr @"$string.364")
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 512, ptr @"$string.365")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -34883,7 +34983,7 @@ then10:                                           ; preds = %then5
   %62 = load ptr, ptr %module, align 8
   %63 = getelementptr %115, ptr %62, i32 0, i32 0
   %64 = load ptr, ptr %63, align 8
-  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %61, i64 512, ptr @"$string.365", ptr %64)
+  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %61, i64 512, ptr @"$string.366", ptr %64)
   br label %merge9
 
 else11:                                           ; preds = %then5
@@ -34939,7 +35039,7 @@ then19:                                           ; preds = %then14
   %93 = load ptr, ptr %module, align 8
   %94 = getelementptr %115, ptr %93, i32 0, i32 0
   %95 = load ptr, ptr %94, align 8
-  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %88, i64 512, ptr @"$string.366", ptr %92, ptr %95)
+  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %88, i64 512, ptr @"$string.367", ptr %92, ptr %95)
   br label %merge18
 
 else20:                                           ; preds = %then14
@@ -35044,7 +35144,7 @@ then4:                                            ; preds = %then1
   %58 = load ptr, ptr %known, align 8
   %59 = load i32, ptr %58, align 4
   %60 = call ptr @"$dtypes.name"(i32 %59)
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 512, ptr @"$string.367", ptr %54, i32 %57, ptr %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 512, ptr @"$string.368", ptr %54, i32 %57, ptr %60)
   br label %merge3
 
 else5:                                            ; preds = %then1
@@ -35114,7 +35214,7 @@ then5:                                            ; preds = %else3
   %31 = getelementptr %121, ptr %30, i32 0, i32 3
   %32 = getelementptr [512 x i8], ptr %31, i32 0, i32 0
   %33 = getelementptr i8, ptr %32, i64 0
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 512, ptr @"$string.372")
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 512, ptr @"$string.373")
   br label %merge4
 
 else6:                                            ; preds = %else3
@@ -35232,7 +35332,7 @@ and.rhs:                                          ; preds = %merge
   %20 = load ptr, ptr %view, align 8
   %21 = getelementptr %123, ptr %20, i32 0, i32 0
   %22 = load ptr, ptr %21, align 8
-  %23 = call i32 @strcmp(ptr %22, ptr @"$string.371")
+  %23 = call i32 @strcmp(ptr %22, ptr @"$string.372")
   %24 = icmp eq i32 %23, 0
   %25 = zext i1 %24 to i8
   %26 = trunc i8 %25 to i1
@@ -35259,7 +35359,7 @@ entry:
   %1 = load ptr, ptr %name, align 8
   %2 = load i32, ptr %size, align 4
   %3 = sext i32 %2 to i64
-  %4 = call i32 @strncmp(ptr %1, ptr @"$string.370", i64 %3)
+  %4 = call i32 @strncmp(ptr %1, ptr @"$string.371", i64 %3)
   %5 = icmp ne i32 %4, 0
   %6 = zext i1 %5 to i8
   %7 = trunc i8 %6 to i1
@@ -35366,7 +35466,7 @@ entry:
   %8 = load i64, ptr %7, align 8
   %9 = getelementptr { i64, i64 }, ptr %1, i32 0, i32 1
   %10 = load i64, ptr %9, align 8
-  %11 = call zeroext i1 @"$text.ends_with"(i64 %8, i64 %10, ptr @"$string.373")
+  %11 = call zeroext i1 @"$text.ends_with"(i64 %8, i64 %10, ptr @"$string.374")
   %12 = zext i1 %11 to i8
   %13 = icmp eq i8 %12, 0
   %14 = zext i1 %13 to i8
@@ -35491,7 +35591,7 @@ forbody:                                          ; preds = %forcond
   %16 = load ptr, ptr %15, align 8
   %17 = getelementptr %12, ptr %16, i32 0, i32 0
   %18 = load i64, ptr %i, align 8
-  %19 = call ptr @"$Vector.at.288"(ptr %17, i64 %18)
+  %19 = call ptr @"$Vector.at.289"(ptr %17, i64 %18)
   store ptr %19, ptr %module, align 8
   %20 = load ptr, ptr %module, align 8
   %21 = getelementptr %115, ptr %20, i32 0, i32 7
@@ -35506,7 +35606,7 @@ then:                                             ; preds = %and.lhs.true
   %27 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %28 = getelementptr i8, ptr %27, i64 0
   %29 = load ptr, ptr %module, align 8
-  %30 = call ptr @"$join"(ptr %28, ptr %29, ptr @"$string.368")
+  %30 = call ptr @"$join"(ptr %28, ptr %29, ptr @"$string.369")
   %31 = call ptr @"$Checkpoint.find"(ptr %26, ptr %30)
   store ptr %31, ptr %view, align 8
   %32 = load ptr, ptr %view, align 8
@@ -35593,7 +35693,7 @@ then1:                                            ; preds = %else
   %23 = load ptr, ptr %22, align 8
   %24 = load ptr, ptr %view, align 8
   %25 = call i64 @"$TensorView.num_elements"(ptr %24)
-  %26 = call i64 @"$anon (./terra/weights_validate.t:212).374"(ptr %23, i64 %25, ptr %is_finite)
+  %26 = call i64 @"$anon (./terra/weights_validate.t:212).375"(ptr %23, i64 %25, ptr %is_finite)
   store i64 %26, ptr %index, align 8
   br label %merge
 
@@ -35618,13 +35718,13 @@ else5:                                            ; preds = %merge
   br label %merge3
 
 merge3:                                           ; preds = %else5, %dead
-  store ptr @"$string.375", ptr %wanted, align 8
+  store ptr @"$string.376", ptr %wanted, align 8
   %32 = load i8, ptr %is_finite, align 1
   %33 = trunc i8 %32 to i1
   br i1 %33, label %else8, label %then7
 
 then7:                                            ; preds = %merge3
-  store ptr @"$string.376", ptr %wanted, align 8
+  store ptr @"$string.377", ptr %wanted, align 8
   br label %merge6
 
 else8:                                            ; preds = %merge3
@@ -35661,7 +35761,7 @@ then10:                                           ; preds = %merge6
   %57 = load i64, ptr %index, align 8
   %58 = call double @"$value_at"(ptr %56, i64 %57)
   %59 = load ptr, ptr %wanted, align 8
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 512, ptr @"$string.377", i64 %55, double %58, ptr %59)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 512, ptr @"$string.378", i64 %55, double %58, ptr %59)
   br label %merge9
 
 else11:                                           ; preds = %merge6
@@ -35764,7 +35864,7 @@ dead6:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal i64 @"$anon (./terra/weights_validate.t:212).374"(ptr %0, i64 %1, ptr %2) {
+define internal i64 @"$anon (./terra/weights_validate.t:212).375"(ptr %0, i64 %1, ptr %2) {
 entry:
   %i = alloca i64, align 8
   %words = alloca ptr, align 8
@@ -35928,7 +36028,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %81, ptr %2, i32 0, i32 0
-  call void @"$Vector.init.378"(ptr %3)
+  call void @"$Vector.init.379"(ptr %3)
   %4 = load %45, ptr %1, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %81, ptr %5, i32 0, i32 1
@@ -35936,7 +36036,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.378"(ptr %0) {
+define internal void @"$Vector.init.379"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -35977,7 +36077,7 @@ entry:
   %17 = load ptr, ptr %source, align 8
   %18 = getelementptr %3, ptr %17, i32 0, i32 1
   %19 = load ptr, ptr %18, align 8
-  call void @"$JsonWriter.string_field"(ptr %16, ptr @"$string.384", ptr %19)
+  call void @"$JsonWriter.string_field"(ptr %16, ptr @"$string.385", ptr %19)
   %20 = load %45, ptr %12, align 1
   %21 = load ptr, ptr %out, align 8
   %22 = load ptr, ptr %source, align 8
@@ -35985,7 +36085,7 @@ entry:
   %24 = getelementptr %5, ptr %23, i32 0, i32 0
   %25 = getelementptr [64 x i8], ptr %24, i32 0, i32 0
   %26 = getelementptr i8, ptr %25, i64 0
-  call void @"$JsonWriter.string_field"(ptr %21, ptr @"$string.385", ptr %26)
+  call void @"$JsonWriter.string_field"(ptr %21, ptr @"$string.386", ptr %26)
   %27 = load %45, ptr %11, align 1
   %28 = load ptr, ptr %out, align 8
   %29 = load ptr, ptr %source, align 8
@@ -35993,31 +36093,31 @@ entry:
   %31 = getelementptr %5, ptr %30, i32 0, i32 2
   %32 = load i32, ptr %31, align 4
   %33 = sext i32 %32 to i64
-  call void @"$JsonWriter.integer_field"(ptr %28, ptr @"$string.387", i64 %33)
+  call void @"$JsonWriter.integer_field"(ptr %28, ptr @"$string.388", i64 %33)
   %34 = load %45, ptr %10, align 1
   %35 = load ptr, ptr %out, align 8
   %36 = load ptr, ptr %source, align 8
   %37 = getelementptr %3, ptr %36, i32 0, i32 9
   %38 = load i64, ptr %37, align 8
-  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.388", i64 %38)
+  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.389", i64 %38)
   %39 = load %45, ptr %9, align 1
   %40 = load ptr, ptr %out, align 8
   %41 = load ptr, ptr %source, align 8
   %42 = getelementptr %3, ptr %41, i32 0, i32 10
   %43 = load i64, ptr %42, align 8
-  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.389", i64 %43)
+  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.390", i64 %43)
   %44 = load %45, ptr %8, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %source, align 8
   %47 = getelementptr %3, ptr %46, i32 0, i32 11
   %48 = load i64, ptr %47, align 8
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.390", i64 %48)
+  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.391", i64 %48)
   %49 = load %45, ptr %7, align 1
   %50 = load ptr, ptr %out, align 8
   %51 = load ptr, ptr %source, align 8
   %52 = getelementptr %3, ptr %51, i32 0, i32 12
   %53 = load i64, ptr %52, align 8
-  call void @"$JsonWriter.integer_field"(ptr %50, ptr @"$string.391", i64 %53)
+  call void @"$JsonWriter.integer_field"(ptr %50, ptr @"$string.392", i64 %53)
   %54 = load %45, ptr %6, align 1
   %55 = load ptr, ptr %out, align 8
   %56 = load ptr, ptr %source, align 8
@@ -36107,7 +36207,7 @@ entry:
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %81, ptr %2, i32 0, i32 0
   %4 = load i8, ptr %value, align 1
-  %5 = call zeroext i1 @"$Vector.push.379"(ptr %3, i8 zeroext %4)
+  %5 = call zeroext i1 @"$Vector.push.380"(ptr %3, i8 zeroext %4)
   %6 = zext i1 %5 to i8
   %7 = trunc i8 %6 to i1
   br i1 %7, label %else, label %then
@@ -36125,7 +36225,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.379"(ptr %0, i8 zeroext %1) {
+define internal zeroext i1 @"$Vector.push.380"(ptr %0, i8 zeroext %1) {
 entry:
   %value = alloca i8, align 1
   %self = alloca ptr, align 8
@@ -36136,7 +36236,7 @@ entry:
   %4 = getelementptr %82, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.380"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.381"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -36173,7 +36273,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.380"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.381"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -36431,7 +36531,7 @@ whilebody:                                        ; preds = %condition
 then:                                             ; preds = %whilebody
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %80, ptr %35, i32 0, i32 0
-  call void @"$StringBuilder.append_string"(ptr %36, ptr @"$string.382")
+  call void @"$StringBuilder.append_string"(ptr %36, ptr @"$string.383")
   %37 = load %45, ptr %8, align 1
   store i32 1, ptr %length, align 4
   br label %merge1
@@ -36564,7 +36664,7 @@ entry:
   %13 = getelementptr %83, ptr %value, i32 0, i32 1
   %14 = load i64, ptr %13, align 8
   %15 = add i64 %12, %14
-  %16 = call zeroext i1 @"$Vector.resize.381"(ptr %11, i64 %15)
+  %16 = call zeroext i1 @"$Vector.resize.382"(ptr %11, i64 %15)
   %17 = zext i1 %16 to i8
   %18 = trunc i8 %17 to i1
   br i1 %18, label %else, label %then
@@ -36611,7 +36711,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal zeroext i1 @"$Vector.resize.381"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.resize.382"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -36619,7 +36719,7 @@ entry:
   store i64 %1, ptr %size, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load i64, ptr %size, align 8
-  %4 = call zeroext i1 @"$Vector.reserve.380"(ptr %2, i64 %3)
+  %4 = call zeroext i1 @"$Vector.reserve.381"(ptr %2, i64 %3)
   %5 = zext i1 %4 to i8
   %6 = trunc i8 %5 to i1
   br i1 %6, label %else, label %then
@@ -36678,7 +36778,7 @@ else:                                             ; preds = %or.lhs.false
   %18 = getelementptr i8, ptr %17, i64 0
   %19 = load i8, ptr %byte, align 1
   %20 = zext i8 %19 to i32
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 8, ptr @"$string.383", i32 %20)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 8, ptr @"$string.384", i32 %20)
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %80, ptr %22, i32 0, i32 0
   %24 = getelementptr [8 x i8], ptr %escaped, i32 0, i32 0
@@ -36750,7 +36850,7 @@ entry:
   %3 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %4 = getelementptr i8, ptr %3, i64 0
   %5 = load i64, ptr %value, align 8
-  %6 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 32, ptr @"$string.386", i64 %5)
+  %6 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 32, ptr @"$string.387", i64 %5)
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %9 = getelementptr i8, ptr %8, i64 0
@@ -36776,7 +36876,7 @@ entry:
   store ptr %0, ptr %out, align 8
   store ptr %1, ptr %source, align 8
   %10 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %10, ptr @"$string.392")
+  call void @"$JsonWriter.key"(ptr %10, ptr @"$string.393")
   %11 = load %45, ptr %9, align 1
   %12 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %12)
@@ -36803,7 +36903,7 @@ forbody:                                          ; preds = %forcond
   %26 = getelementptr %3, ptr %25, i32 0, i32 7
   %27 = getelementptr %15, ptr %26, i32 0, i32 2
   %28 = load i64, ptr %i, align 8
-  %29 = call ptr @"$Vector.at.289"(ptr %27, i64 %28)
+  %29 = call ptr @"$Vector.at.290"(ptr %27, i64 %28)
   store ptr %29, ptr %shard, align 8
   %30 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_object"(ptr %30)
@@ -36812,21 +36912,21 @@ forbody:                                          ; preds = %forcond
   %33 = load ptr, ptr %shard, align 8
   %34 = getelementptr %118, ptr %33, i32 0, i32 0
   %35 = load ptr, ptr %34, align 8
-  call void @"$JsonWriter.string_field"(ptr %32, ptr @"$string.393", ptr %35)
+  call void @"$JsonWriter.string_field"(ptr %32, ptr @"$string.394", ptr %35)
   %36 = load %45, ptr %6, align 1
   %37 = load ptr, ptr %out, align 8
   %38 = load ptr, ptr %shard, align 8
   %39 = getelementptr %118, ptr %38, i32 0, i32 1
   %40 = getelementptr %90, ptr %39, i32 0, i32 1
   %41 = load i64, ptr %40, align 8
-  call void @"$JsonWriter.integer_field"(ptr %37, ptr @"$string.394", i64 %41)
+  call void @"$JsonWriter.integer_field"(ptr %37, ptr @"$string.395", i64 %41)
   %42 = load %45, ptr %5, align 1
   %43 = load ptr, ptr %out, align 8
   %44 = load ptr, ptr %shard, align 8
   %45 = getelementptr %118, ptr %44, i32 0, i32 2
   %46 = load i32, ptr %45, align 4
   %47 = sext i32 %46 to i64
-  call void @"$JsonWriter.integer_field"(ptr %43, ptr @"$string.395", i64 %47)
+  call void @"$JsonWriter.integer_field"(ptr %43, ptr @"$string.396", i64 %47)
   %48 = load %45, ptr %4, align 1
   %49 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %49)
@@ -36908,7 +37008,7 @@ entry:
   store ptr %0, ptr %out, align 8
   store ptr %1, ptr %source, align 8
   %7 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %7, ptr @"$string.396")
+  call void @"$JsonWriter.key"(ptr %7, ptr @"$string.397")
   %8 = load %45, ptr %6, align 1
   %9 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %9)
@@ -36935,7 +37035,7 @@ forbody:                                          ; preds = %forcond
   %23 = getelementptr %3, ptr %22, i32 0, i32 7
   %24 = getelementptr %15, ptr %23, i32 0, i32 4
   %25 = load i64, ptr %i, align 8
-  %26 = call ptr @"$Vector.at.348"(ptr %24, i64 %25)
+  %26 = call ptr @"$Vector.at.349"(ptr %24, i64 %25)
   store ptr %26, ptr %view, align 8
   %27 = load ptr, ptr %out, align 8
   %28 = load ptr, ptr %view, align 8
@@ -36980,7 +37080,7 @@ forbody4:                                         ; preds = %forcond3
   %52 = getelementptr %3, ptr %51, i32 0, i32 5
   %53 = getelementptr %12, ptr %52, i32 0, i32 0
   %54 = load i64, ptr %i2, align 8
-  %55 = call ptr @"$Vector.at.288"(ptr %53, i64 %54)
+  %55 = call ptr @"$Vector.at.289"(ptr %53, i64 %54)
   %56 = load ptr, ptr %source, align 8
   %57 = getelementptr %3, ptr %56, i32 0, i32 3
   %58 = getelementptr %5, ptr %57, i32 0, i32 15
@@ -37032,7 +37132,7 @@ entry:
   %18 = load ptr, ptr %view, align 8
   %19 = getelementptr %123, ptr %18, i32 0, i32 0
   %20 = load ptr, ptr %19, align 8
-  call void @"$JsonWriter.string_field"(ptr %17, ptr @"$string.397", ptr %20)
+  call void @"$JsonWriter.string_field"(ptr %17, ptr @"$string.398", ptr %20)
   %21 = load %45, ptr %13, align 1
   %22 = load ptr, ptr %out, align 8
   %23 = load ptr, ptr %view, align 8
@@ -37042,7 +37142,7 @@ entry:
   call void @"$JsonWriter.string_field"(ptr %22, ptr @"$string.176", ptr %26)
   %27 = load %45, ptr %12, align 1
   %28 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %28, ptr @"$string.331")
+  call void @"$JsonWriter.key"(ptr %28, ptr @"$string.332")
   %29 = load %45, ptr %11, align 1
   %30 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %30)
@@ -37085,24 +37185,24 @@ merge:                                            ; preds = %forcond
   %54 = load ptr, ptr %view, align 8
   %55 = getelementptr %123, ptr %54, i32 0, i32 5
   %56 = load i64, ptr %55, align 8
-  call void @"$JsonWriter.integer_field"(ptr %53, ptr @"$string.394", i64 %56)
+  call void @"$JsonWriter.integer_field"(ptr %53, ptr @"$string.395", i64 %56)
   %57 = load %45, ptr %7, align 1
   %58 = load ptr, ptr %out, align 8
   %59 = load ptr, ptr %file, align 8
-  call void @"$JsonWriter.string_field"(ptr %58, ptr @"$string.393", ptr %59)
+  call void @"$JsonWriter.string_field"(ptr %58, ptr @"$string.394", ptr %59)
   %60 = load %45, ptr %6, align 1
   %61 = load ptr, ptr %out, align 8
   %62 = load ptr, ptr %view, align 8
   %63 = getelementptr %123, ptr %62, i32 0, i32 6
   %64 = load i64, ptr %63, align 8
-  call void @"$JsonWriter.integer_field"(ptr %61, ptr @"$string.398", i64 %64)
+  call void @"$JsonWriter.integer_field"(ptr %61, ptr @"$string.399", i64 %64)
   %65 = load %45, ptr %5, align 1
   %66 = load ptr, ptr %out, align 8
   %67 = load ptr, ptr %view, align 8
   %68 = getelementptr %123, ptr %67, i32 0, i32 10
   %69 = load i8, ptr %68, align 1
   %70 = icmp ne i8 %69, 0
-  call void @"$JsonWriter.boolean_field"(ptr %66, ptr @"$string.399", i1 zeroext %70)
+  call void @"$JsonWriter.boolean_field"(ptr %66, ptr @"$string.400", i1 zeroext %70)
   %71 = load %45, ptr %4, align 1
   %72 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %72)
@@ -37193,7 +37293,7 @@ then:                                             ; preds = %entry
   %14 = load ptr, ptr %out, align 8
   %15 = load ptr, ptr %module, align 8
   %16 = load i32, ptr %plain_dtype, align 4
-  call void @"$write_expected"(ptr %14, ptr %15, ptr @"$string.362", i32 %16, i32 1, i64 1)
+  call void @"$write_expected"(ptr %14, ptr %15, ptr @"$string.363", i32 %16, i32 1, i64 1)
   %17 = load %45, ptr %7, align 1
   br label %merge
 
@@ -37209,7 +37309,7 @@ else:                                             ; preds = %entry
 then1:                                            ; preds = %else
   %24 = load ptr, ptr %out, align 8
   %25 = load ptr, ptr %module, align 8
-  call void @"$write_expected"(ptr %24, ptr %25, ptr @"$string.363", i32 0, i32 1, i64 1)
+  call void @"$write_expected"(ptr %24, ptr %25, ptr @"$string.364", i32 0, i32 1, i64 1)
   %26 = load %45, ptr %6, align 1
   br label %merge
 
@@ -37223,7 +37323,7 @@ else2:                                            ; preds = %else
   %33 = getelementptr %115, ptr %32, i32 0, i32 5
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  call void @"$write_expected"(ptr %27, ptr %28, ptr @"$string.362", i32 %31, i32 2, i64 %35)
+  call void @"$write_expected"(ptr %27, ptr %28, ptr @"$string.363", i32 %31, i32 2, i64 %35)
   %36 = load %45, ptr %5, align 1
   br label %merge
 
@@ -37237,7 +37337,7 @@ merge:                                            ; preds = %else2, %then1, %the
 then4:                                            ; preds = %merge
   %41 = load ptr, ptr %out, align 8
   %42 = load ptr, ptr %module, align 8
-  call void @"$write_expected"(ptr %41, ptr %42, ptr @"$string.368", i32 0, i32 2, i64 1)
+  call void @"$write_expected"(ptr %41, ptr %42, ptr @"$string.369", i32 0, i32 2, i64 1)
   %43 = load %45, ptr %4, align 1
   br label %merge3
 
@@ -37255,7 +37355,7 @@ then7:                                            ; preds = %merge3
   %48 = load ptr, ptr %out, align 8
   %49 = load ptr, ptr %module, align 8
   %50 = load i32, ptr %plain_dtype, align 4
-  call void @"$write_expected"(ptr %48, ptr %49, ptr @"$string.369", i32 %50, i32 1, i64 1)
+  call void @"$write_expected"(ptr %48, ptr %49, ptr @"$string.370", i32 %50, i32 1, i64 1)
   %51 = load %45, ptr %3, align 1
   br label %merge6
 
@@ -37290,7 +37390,7 @@ entry:
   %11 = getelementptr %115, ptr %10, i32 0, i32 0
   %12 = load ptr, ptr %11, align 8
   %13 = load ptr, ptr %suffix, align 8
-  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %9, i64 160, ptr @"$string.361", ptr %12, ptr %13)
+  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %9, i64 160, ptr @"$string.362", ptr %12, ptr %13)
   %15 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
   %17 = getelementptr %123, ptr %view, i32 0, i32 0
@@ -37359,10 +37459,10 @@ entry:
   %14 = getelementptr %15, ptr %13, i32 0, i32 6
   %15 = getelementptr %20, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %15, align 8
-  call void @"$JsonWriter.integer_field"(ptr %11, ptr @"$string.400", i64 %16)
+  call void @"$JsonWriter.integer_field"(ptr %11, ptr @"$string.401", i64 %16)
   %17 = load %45, ptr %10, align 1
   %18 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %18, ptr @"$string.401")
+  call void @"$JsonWriter.key"(ptr %18, ptr @"$string.402")
   %19 = load %45, ptr %9, align 1
   %20 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %20)
@@ -37391,7 +37491,7 @@ forbody:                                          ; preds = %forcond
   %36 = getelementptr %15, ptr %35, i32 0, i32 6
   %37 = getelementptr %20, ptr %36, i32 0, i32 0
   %38 = load i64, ptr %i, align 8
-  %39 = call ptr @"$Vector.at.402"(ptr %37, i64 %38)
+  %39 = call ptr @"$Vector.at.403"(ptr %37, i64 %38)
   store ptr %39, ptr %problem, align 8
   %40 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_object"(ptr %40)
@@ -37401,21 +37501,21 @@ forbody:                                          ; preds = %forcond
   %44 = getelementptr %121, ptr %43, i32 0, i32 1
   %45 = getelementptr [256 x i8], ptr %44, i32 0, i32 0
   %46 = getelementptr i8, ptr %45, i64 0
-  call void @"$JsonWriter.string_field"(ptr %42, ptr @"$string.393", ptr %46)
+  call void @"$JsonWriter.string_field"(ptr %42, ptr @"$string.394", ptr %46)
   %47 = load %45, ptr %6, align 1
   %48 = load ptr, ptr %out, align 8
   %49 = load ptr, ptr %problem, align 8
   %50 = getelementptr %121, ptr %49, i32 0, i32 2
   %51 = getelementptr [256 x i8], ptr %50, i32 0, i32 0
   %52 = getelementptr i8, ptr %51, i64 0
-  call void @"$JsonWriter.string_field"(ptr %48, ptr @"$string.403", ptr %52)
+  call void @"$JsonWriter.string_field"(ptr %48, ptr @"$string.404", ptr %52)
   %53 = load %45, ptr %5, align 1
   %54 = load ptr, ptr %out, align 8
   %55 = load ptr, ptr %problem, align 8
   %56 = getelementptr %121, ptr %55, i32 0, i32 3
   %57 = getelementptr [512 x i8], ptr %56, i32 0, i32 0
   %58 = getelementptr i8, ptr %57, i64 0
-  call void @"$JsonWriter.string_field"(ptr %54, ptr @"$string.404", ptr %58)
+  call void @"$JsonWriter.string_field"(ptr %54, ptr @"$string.405", ptr %58)
   %59 = load %45, ptr %4, align 1
   %60 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %60)
@@ -37431,7 +37531,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal ptr @"$Vector.at.402"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.403"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %45, align 8
   %index = alloca i64, align 8
@@ -37527,7 +37627,7 @@ then3:                                            ; preds = %then
   %29 = getelementptr %41, ptr %28, i32 0, i32 0
   %30 = getelementptr [1024 x i8], ptr %29, i32 0, i32 0
   %31 = getelementptr i8, ptr %30, i64 0
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.406")
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.407")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -37576,12 +37676,12 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %81, ptr %2, i32 0, i32 0
-  call void @"$Vector.free.405"(ptr %3)
+  call void @"$Vector.free.406"(ptr %3)
   %4 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.405"(ptr %0) {
+define internal void @"$Vector.free.406"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -37593,7 +37693,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.378"(ptr %7)
+  call void @"$Vector.init.379"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
@@ -37654,7 +37754,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %12, ptr %3, i32 0, i32 0
-  call void @"$Vector.free.407"(ptr %4)
+  call void @"$Vector.free.408"(ptr %4)
   %5 = load %45, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %12, ptr %6, i32 0, i32 1
@@ -37663,7 +37763,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.407"(ptr %0) {
+define internal void @"$Vector.free.408"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -37730,7 +37830,7 @@ forbody:                                          ; preds = %forcond
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %7, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %i, align 8
-  %17 = call ptr @"$Vector.at.254"(ptr %15, i64 %16)
+  %17 = call ptr @"$Vector.at.255"(ptr %15, i64 %16)
   call void @"$Regex.free"(ptr %17)
   %18 = load %45, ptr %3, align 1
   %19 = add i64 %8, 1
@@ -37740,16 +37840,16 @@ forbody:                                          ; preds = %forcond
 merge:                                            ; preds = %forcond
   %20 = load ptr, ptr %self, align 8
   %21 = getelementptr %7, ptr %20, i32 0, i32 1
-  call void @"$Vector.free.408"(ptr %21)
+  call void @"$Vector.free.409"(ptr %21)
   %22 = load %45, ptr %2, align 1
   %23 = load ptr, ptr %self, align 8
   %24 = getelementptr %7, ptr %23, i32 0, i32 0
-  call void @"$Map.free.409"(ptr %24)
+  call void @"$Map.free.410"(ptr %24)
   %25 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.408"(ptr %0) {
+define internal void @"$Vector.free.409"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -37766,7 +37866,7 @@ entry:
   ret void
 }
 
-define internal void @"$Map.free.409"(ptr %0) {
+define internal void @"$Map.free.410"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -37774,7 +37874,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %8, ptr %3, i32 0, i32 0
-  call void @"$Vector.free.410"(ptr %4)
+  call void @"$Vector.free.411"(ptr %4)
   %5 = load %45, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %8, ptr %6, i32 0, i32 1
@@ -37783,7 +37883,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.410"(ptr %0) {
+define internal void @"$Vector.free.411"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -37921,7 +38021,7 @@ then2:                                            ; preds = %then
   %12 = getelementptr %41, ptr %11, i32 0, i32 0
   %13 = getelementptr [1024 x i8], ptr %12, i32 0, i32 0
   %14 = getelementptr i8, ptr %13, i64 0
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.411")
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.412")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -37963,7 +38063,7 @@ then9:                                            ; preds = %then5
   %32 = load ptr, ptr %given, align 8
   %33 = getelementptr %23, ptr %32, i32 0, i32 0
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.412", i32 %34, i32 104)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.413", i32 %34, i32 104)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -38144,7 +38244,7 @@ then5:                                            ; preds = %then2
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load ptr, ptr %directory, align 8
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.413", ptr %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.414", ptr %26)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -38183,7 +38283,7 @@ else10:                                           ; preds = %merge1
 merge8:                                           ; preds = %else10, %then9
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %20, ptr %39, i32 0, i32 0
-  %41 = call ptr @"$Vector.at.402"(ptr %40, i64 0)
+  %41 = call ptr @"$Vector.at.403"(ptr %40, i64 0)
   %42 = getelementptr %121, ptr %41, i32 0, i32 0
   %43 = load i32, ptr %42, align 4
   ret i32 %43
@@ -38208,7 +38308,7 @@ entry:
   %4 = load ptr, ptr %target, align 8
   %5 = load i64, ptr %capacity, align 8
   %6 = load ptr, ptr %directory, align 8
-  %7 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 %5, ptr @"$string.414", ptr %6)
+  %7 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 %5, ptr @"$string.415", ptr %6)
   %8 = sext i32 %7 to i64
   store i64 %8, ptr %used, align 8
   %9 = load ptr, ptr %self, align 8
@@ -38230,7 +38330,7 @@ then:                                             ; preds = %entry
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %20, ptr %22, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 %21, ptr @"$string.415", i64 %24)
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 %21, ptr @"$string.416", i64 %24)
   %26 = sext i32 %25 to i64
   %27 = add i64 %15, %26
   store i64 %27, ptr %used, align 8
@@ -38240,7 +38340,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %then
-  store ptr @"$string.416", ptr %separator, align 8
+  store ptr @"$string.417", ptr %separator, align 8
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %20, ptr %28, i32 0, i32 0
   %30 = getelementptr %21, ptr %29, i32 0, i32 1
@@ -38268,14 +38368,14 @@ then3:                                            ; preds = %forbody
   %42 = load ptr, ptr %self, align 8
   %43 = getelementptr %20, ptr %42, i32 0, i32 0
   %44 = load i64, ptr %i, align 8
-  %45 = call ptr @"$Vector.at.402"(ptr %43, i64 %44)
+  %45 = call ptr @"$Vector.at.403"(ptr %43, i64 %44)
   %46 = load ptr, ptr %target, align 8
   %47 = load i64, ptr %capacity, align 8
   %48 = load i64, ptr %used, align 8
   %49 = load ptr, ptr %separator, align 8
   %50 = call i64 @"$Problem.append_to"(ptr %45, ptr %46, i64 %47, i64 %48, ptr %49)
   store i64 %50, ptr %used, align 8
-  store ptr @"$string.418", ptr %separator, align 8
+  store ptr @"$string.419", ptr %separator, align 8
   br label %merge2
 
 else4:                                            ; preds = %forbody
@@ -38321,7 +38421,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  store ptr @"$string.416", ptr %colon, align 8
+  store ptr @"$string.417", ptr %colon, align 8
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %121, ptr %11, i32 0, i32 2
   %13 = getelementptr [256 x i8], ptr %12, i32 0, i32 0
@@ -38362,7 +38462,7 @@ merge1:                                           ; preds = %else3, %then2
   %38 = getelementptr %121, ptr %37, i32 0, i32 3
   %39 = getelementptr [512 x i8], ptr %38, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %26, ptr @"$string.417", ptr %27, ptr %31, ptr %35, ptr %36, ptr %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %26, ptr @"$string.418", ptr %27, ptr %31, ptr %35, ptr %36, ptr %40)
   %42 = sext i32 %41 to i64
   %43 = add i64 %20, %42
   ret i64 %43
@@ -38495,14 +38595,14 @@ entry:
   br i1 %7, label %then, label %else
 
 then:                                             ; preds = %entry
-  store ptr @"$string.419", ptr %chosen, align 8
+  store ptr @"$string.420", ptr %chosen, align 8
   %8 = call zeroext i1 @"$has_driver"()
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %then2, label %else3
 
 then2:                                            ; preds = %then
-  store ptr @"$string.422", ptr %chosen, align 8
+  store ptr @"$string.423", ptr %chosen, align 8
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -38516,7 +38616,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %merge1
   %11 = load ptr, ptr %chosen, align 8
-  %12 = call i32 @strcmp(ptr %11, ptr @"$string.419")
+  %12 = call i32 @strcmp(ptr %11, ptr @"$string.420")
   %13 = icmp eq i32 %12, 0
   %14 = zext i1 %13 to i8
   %15 = trunc i8 %14 to i1
@@ -38524,7 +38624,7 @@ merge:                                            ; preds = %else, %merge1
 
 then5:                                            ; preds = %merge
   %16 = load ptr, ptr %kind, align 8
-  %17 = call ptr @strcpy(ptr %16, ptr @"$string.419")
+  %17 = call ptr @strcpy(ptr %16, ptr @"$string.420")
   ret i32 0
 
 dead:                                             ; No predecessors!
@@ -38535,7 +38635,7 @@ else6:                                            ; preds = %merge
 
 merge4:                                           ; preds = %else6, %dead
   %18 = load ptr, ptr %chosen, align 8
-  %19 = call i32 @strcmp(ptr %18, ptr @"$string.422")
+  %19 = call i32 @strcmp(ptr %18, ptr @"$string.423")
   %20 = icmp eq i32 %19, 0
   %21 = zext i1 %20 to i8
   %22 = trunc i8 %21 to i1
@@ -38543,7 +38643,7 @@ merge4:                                           ; preds = %else6, %dead
 
 then8:                                            ; preds = %merge4
   %23 = load ptr, ptr %kind, align 8
-  %24 = call ptr @strcpy(ptr %23, ptr @"$string.422")
+  %24 = call ptr @strcpy(ptr %23, ptr @"$string.423")
   ret i32 0
 
 dead10:                                           ; No predecessors!
@@ -38567,7 +38667,7 @@ then12:                                           ; preds = %merge7
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
   %33 = getelementptr i8, ptr %32, i64 0
   %34 = load ptr, ptr %wanted, align 8
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.423", ptr %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.424", ptr %34)
   br label %merge11
 
 else13:                                           ; preds = %merge7
@@ -38620,7 +38720,7 @@ dead:                                             ; No predecessors!
 
 define internal zeroext i1 @"$has_driver"() {
 entry:
-  %0 = call zeroext i1 @"$files.exists"(ptr @"$string.420")
+  %0 = call zeroext i1 @"$files.exists"(ptr @"$string.421")
   %1 = zext i1 %0 to i8
   %2 = trunc i8 %1 to i1
   br i1 %2, label %then, label %else
@@ -38635,7 +38735,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %3 = call zeroext i1 @"$files.exists"(ptr @"$string.421")
+  %3 = call zeroext i1 @"$files.exists"(ptr @"$string.422")
   %4 = zext i1 %3 to i8
   %5 = trunc i8 %4 to i1
   br i1 %5, label %then2, label %else3
@@ -38749,7 +38849,7 @@ merge:                                            ; preds = %else, %merge1
   %46 = getelementptr %1, ptr %45, i32 0, i32 2
   %47 = getelementptr [16 x i8], ptr %46, i32 0, i32 0
   %48 = getelementptr i8, ptr %47, i64 0
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 4096, ptr @"$string.425", ptr %44, ptr %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 4096, ptr @"$string.426", ptr %44, ptr %48)
   store i32 %49, ptr %written, align 4
   %50 = load i32, ptr %written, align 4
   %51 = icmp sge i32 %50, 4096
@@ -38771,7 +38871,7 @@ then8:                                            ; preds = %then5
   %60 = getelementptr %41, ptr %59, i32 0, i32 0
   %61 = getelementptr [1024 x i8], ptr %60, i32 0, i32 0
   %62 = getelementptr i8, ptr %61, i64 0
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 1024, ptr @"$string.426", i32 4064)
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 1024, ptr @"$string.427", i32 4064)
   br label %merge7
 
 else9:                                            ; preds = %then5
@@ -38800,7 +38900,7 @@ then12:                                           ; preds = %and.lhs.true
   %71 = getelementptr %1, ptr %70, i32 0, i32 2
   %72 = getelementptr [16 x i8], ptr %71, i32 0, i32 0
   %73 = getelementptr i8, ptr %72, i64 0
-  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 4096, ptr @"$string.427", ptr %73)
+  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 4096, ptr @"$string.428", ptr %73)
   br label %merge11
 
 else13:                                           ; preds = %and.lhs.true, %merge4
@@ -38868,7 +38968,7 @@ then3:                                            ; preds = %then
   %22 = getelementptr %41, ptr %21, i32 0, i32 0
   %23 = getelementptr [1024 x i8], ptr %22, i32 0, i32 0
   %24 = getelementptr i8, ptr %23, i64 0
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 1024, ptr @"$string.424")
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 1024, ptr @"$string.425")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -38896,7 +38996,7 @@ merge:                                            ; preds = %else, %dead
 
 then6:                                            ; preds = %merge
   %33 = load ptr, ptr %target, align 8
-  %34 = call ptr @strcpy(ptr %33, ptr @"$string.297")
+  %34 = call ptr @strcpy(ptr %33, ptr @"$string.298")
   ret i32 0
 
 dead8:                                            ; No predecessors!
@@ -38991,7 +39091,7 @@ then:                                             ; preds = %entry
   br i1 %18, label %and.lhs.true, label %else3
 
 then2:                                            ; preds = %and.lhs.true
-  store ptr @"$string.428", ptr %hint, align 8
+  store ptr @"$string.429", ptr %hint, align 8
   br label %merge1
 
 else3:                                            ; preds = %and.lhs.true, %then
@@ -39024,7 +39124,7 @@ then5:                                            ; preds = %merge1
   %35 = getelementptr [16 x i8], ptr %34, i32 0, i32 0
   %36 = getelementptr i8, ptr %35, i64 0
   %37 = call ptr @dlerror()
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.429", ptr %32, ptr %36, ptr %37)
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.430", ptr %32, ptr %36, ptr %37)
   br label %merge4
 
 else6:                                            ; preds = %merge1
@@ -39043,7 +39143,7 @@ merge:                                            ; preds = %else, %dead
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %1, ptr %39, i32 0, i32 0
   %41 = load ptr, ptr %40, align 8
-  %42 = call ptr @dlsym(ptr %41, ptr @"$string.430")
+  %42 = call ptr @dlsym(ptr %41, ptr @"$string.431")
   store ptr %42, ptr %symbol, align 8
   %43 = load ptr, ptr %symbol, align 8
   %44 = icmp eq ptr %43, null
@@ -39069,7 +39169,7 @@ then12:                                           ; preds = %then8
   %57 = getelementptr %1, ptr %56, i32 0, i32 3
   %58 = getelementptr [4096 x i8], ptr %57, i32 0, i32 0
   %59 = getelementptr i8, ptr %58, i64 0
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.431", ptr %59, ptr @"$string.430")
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.432", ptr %59, ptr @"$string.431")
   br label %merge11
 
 else13:                                           ; preds = %then8
@@ -39159,7 +39259,7 @@ then25:                                           ; preds = %then20
   %105 = getelementptr %1, ptr %104, i32 0, i32 3
   %106 = getelementptr [4096 x i8], ptr %105, i32 0, i32 0
   %107 = getelementptr i8, ptr %106, i64 0
-  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.432", ptr %107)
+  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.433", ptr %107)
   br label %merge24
 
 else26:                                           ; preds = %then20
@@ -39191,7 +39291,7 @@ entry:
   %2 = getelementptr %1, ptr %1, i32 0, i32 2
   %3 = getelementptr [16 x i8], ptr %2, i32 0, i32 0
   %4 = getelementptr i8, ptr %3, i64 0
-  %5 = call i32 @strcmp(ptr %4, ptr @"$string.419")
+  %5 = call i32 @strcmp(ptr %4, ptr @"$string.420")
   %6 = icmp eq i32 %5, 0
   %7 = zext i1 %6 to i8
   %8 = icmp ne i8 %7, 0
@@ -39426,11 +39526,11 @@ entry:
   %7 = alloca %45, align 8
   %shape = alloca %130, align 8
   %8 = alloca %130, align 8
+  %code19 = alloca i32, align 4
   %code14 = alloca i32, align 4
   %code9 = alloca i32, align 4
   %code4 = alloca i32, align 4
   %9 = alloca %45, align 8
-  %10 = alloca %45, align 8
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
   %given = alloca ptr, align 8
@@ -39443,44 +39543,44 @@ entry:
   store ptr %1, ptr %source, align 8
   store ptr %2, ptr %backend, align 8
   store ptr %3, ptr %info, align 8
-  %11 = zext i1 %4 to i8
-  store i8 %11, ptr %shares_memory, align 1
+  %10 = zext i1 %4 to i8
+  store i8 %10, ptr %shares_memory, align 1
   store ptr %5, ptr %given, align 8
   store ptr %6, ptr %message, align 8
-  %12 = load ptr, ptr %self, align 8
-  %13 = call ptr @memset(ptr %12, i32 0, i64 808)
-  %14 = load ptr, ptr %source, align 8
-  %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %22, ptr %15, i32 0, i32 0
-  store ptr %14, ptr %16, align 8
-  %17 = load ptr, ptr %backend, align 8
-  %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %22, ptr %18, i32 0, i32 1
-  store ptr %17, ptr %19, align 8
-  %20 = load i8, ptr %shares_memory, align 1
-  %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %22, ptr %21, i32 0, i32 5
-  store i8 %20, ptr %22, align 1
-  %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %22, ptr %23, i32 0, i32 17
-  store i8 1, ptr %24, align 1
-  %25 = load ptr, ptr %given, align 8
-  %26 = load ptr, ptr %source, align 8
-  %27 = getelementptr %3, ptr %26, i32 0, i32 3
-  %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %22, ptr %28, i32 0, i32 2
-  %30 = load ptr, ptr %message, align 8
-  %31 = call i32 @"$options.resolve"(ptr %25, ptr %27, ptr %29, ptr %30)
-  store i32 %31, ptr %code, align 4
-  %32 = load i32, ptr %code, align 4
-  %33 = icmp ne i32 %32, 0
-  %34 = zext i1 %33 to i8
-  %35 = trunc i8 %34 to i1
-  br i1 %35, label %then, label %else
+  %11 = load ptr, ptr %self, align 8
+  %12 = call ptr @memset(ptr %11, i32 0, i64 808)
+  %13 = load ptr, ptr %source, align 8
+  %14 = load ptr, ptr %self, align 8
+  %15 = getelementptr %22, ptr %14, i32 0, i32 0
+  store ptr %13, ptr %15, align 8
+  %16 = load ptr, ptr %backend, align 8
+  %17 = load ptr, ptr %self, align 8
+  %18 = getelementptr %22, ptr %17, i32 0, i32 1
+  store ptr %16, ptr %18, align 8
+  %19 = load i8, ptr %shares_memory, align 1
+  %20 = load ptr, ptr %self, align 8
+  %21 = getelementptr %22, ptr %20, i32 0, i32 5
+  store i8 %19, ptr %21, align 1
+  %22 = load ptr, ptr %self, align 8
+  %23 = getelementptr %22, ptr %22, i32 0, i32 17
+  store i8 1, ptr %23, align 1
+  %24 = load ptr, ptr %given, align 8
+  %25 = load ptr, ptr %source, align 8
+  %26 = getelementptr %3, ptr %25, i32 0, i32 3
+  %27 = load ptr, ptr %self, align 8
+  %28 = getelementptr %22, ptr %27, i32 0, i32 2
+  %29 = load ptr, ptr %message, align 8
+  %30 = call i32 @"$options.resolve"(ptr %24, ptr %26, ptr %28, ptr %29)
+  store i32 %30, ptr %code, align 4
+  %31 = load i32, ptr %code, align 4
+  %32 = icmp ne i32 %31, 0
+  %33 = zext i1 %32 to i8
+  %34 = trunc i8 %33 to i1
+  br i1 %34, label %then, label %else
 
 then:                                             ; preds = %entry
-  %36 = load i32, ptr %code, align 4
-  ret i32 %36
+  %35 = load i32, ptr %code, align 4
+  ret i32 %35
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -39489,60 +39589,57 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %37 = load ptr, ptr %info, align 8
-  %38 = getelementptr %2, ptr %37, i32 0, i32 1
-  %39 = load i32, ptr %38, align 4
-  %40 = load ptr, ptr %self, align 8
-  %41 = getelementptr %22, ptr %40, i32 0, i32 3
-  store i32 %39, ptr %41, align 4
-  %42 = load ptr, ptr %self, align 8
-  %43 = getelementptr %22, ptr %42, i32 0, i32 2
-  %44 = getelementptr %23, ptr %43, i32 0, i32 15
-  %45 = load i32, ptr %44, align 4
-  %46 = load ptr, ptr %self, align 8
-  %47 = getelementptr %22, ptr %46, i32 0, i32 4
-  store i32 %45, ptr %47, align 4
-  %48 = load ptr, ptr %self, align 8
-  %49 = getelementptr %22, ptr %48, i32 0, i32 4
-  %50 = load i32, ptr %49, align 4
-  %51 = icmp slt i32 %50, 0
-  %52 = zext i1 %51 to i8
-  %53 = trunc i8 %52 to i1
-  br i1 %53, label %then2, label %else3
+  %36 = load ptr, ptr %info, align 8
+  %37 = getelementptr %2, ptr %36, i32 0, i32 1
+  %38 = load i32, ptr %37, align 4
+  %39 = load ptr, ptr %self, align 8
+  %40 = getelementptr %22, ptr %39, i32 0, i32 3
+  store i32 %38, ptr %40, align 4
+  %41 = load ptr, ptr %self, align 8
+  %42 = getelementptr %22, ptr %41, i32 0, i32 2
+  %43 = getelementptr %23, ptr %42, i32 0, i32 15
+  %44 = load i32, ptr %43, align 4
+  %45 = load ptr, ptr %self, align 8
+  %46 = getelementptr %22, ptr %45, i32 0, i32 4
+  store i32 %44, ptr %46, align 4
+  %47 = load ptr, ptr %self, align 8
+  %48 = getelementptr %22, ptr %47, i32 0, i32 4
+  %49 = load i32, ptr %48, align 4
+  %50 = icmp slt i32 %49, 0
+  %51 = zext i1 %50 to i8
+  %52 = trunc i8 %51 to i1
+  br i1 %52, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  %54 = load ptr, ptr %info, align 8
-  %55 = getelementptr %2, ptr %54, i32 0, i32 2
-  %56 = load i32, ptr %55, align 4
-  %57 = load ptr, ptr %self, align 8
-  %58 = getelementptr %22, ptr %57, i32 0, i32 4
-  store i32 %56, ptr %58, align 4
+  %53 = load ptr, ptr %info, align 8
+  %54 = getelementptr %2, ptr %53, i32 0, i32 2
+  %55 = load i32, ptr %54, align 4
+  %56 = load ptr, ptr %self, align 8
+  %57 = getelementptr %22, ptr %56, i32 0, i32 4
+  store i32 %55, ptr %57, align 4
   br label %merge1
 
 else3:                                            ; preds = %merge
   br label %merge1
 
 merge1:                                           ; preds = %else3, %then2
-  %59 = load ptr, ptr %self, align 8
-  %60 = load ptr, ptr %info, align 8
-  call void @"$Plan.choose_memory"(ptr %59, ptr %60)
-  %61 = load %45, ptr %10, align 1
-  %62 = load ptr, ptr %self, align 8
-  call void @"$Plan.shape_step"(ptr %62)
-  %63 = load %45, ptr %9, align 1
-  %64 = load ptr, ptr %self, align 8
-  %65 = load ptr, ptr %message, align 8
-  %66 = call i32 @"$Plan.measure_weights"(ptr %64, ptr %65)
-  store i32 %66, ptr %code4, align 4
-  %67 = load i32, ptr %code4, align 4
-  %68 = icmp ne i32 %67, 0
-  %69 = zext i1 %68 to i8
-  %70 = trunc i8 %69 to i1
-  br i1 %70, label %then6, label %else7
+  %58 = load ptr, ptr %self, align 8
+  %59 = load ptr, ptr %info, align 8
+  call void @"$Plan.choose_memory"(ptr %58, ptr %59)
+  %60 = load %45, ptr %9, align 1
+  %61 = load ptr, ptr %self, align 8
+  %62 = load ptr, ptr %message, align 8
+  %63 = call i32 @"$Plan.shape_step"(ptr %61, ptr %62)
+  store i32 %63, ptr %code4, align 4
+  %64 = load i32, ptr %code4, align 4
+  %65 = icmp ne i32 %64, 0
+  %66 = zext i1 %65 to i8
+  %67 = trunc i8 %66 to i1
+  br i1 %67, label %then6, label %else7
 
 then6:                                            ; preds = %merge1
-  %71 = load i32, ptr %code4, align 4
-  ret i32 %71
+  %68 = load i32, ptr %code4, align 4
+  ret i32 %68
 
 dead8:                                            ; No predecessors!
   br label %merge5
@@ -39551,19 +39648,19 @@ else7:                                            ; preds = %merge1
   br label %merge5
 
 merge5:                                           ; preds = %else7, %dead8
-  %72 = load ptr, ptr %self, align 8
-  %73 = load ptr, ptr %message, align 8
-  %74 = call i32 @"$Plan.measure_page"(ptr %72, ptr %73)
-  store i32 %74, ptr %code9, align 4
-  %75 = load i32, ptr %code9, align 4
-  %76 = icmp ne i32 %75, 0
-  %77 = zext i1 %76 to i8
-  %78 = trunc i8 %77 to i1
-  br i1 %78, label %then11, label %else12
+  %69 = load ptr, ptr %self, align 8
+  %70 = load ptr, ptr %message, align 8
+  %71 = call i32 @"$Plan.measure_weights"(ptr %69, ptr %70)
+  store i32 %71, ptr %code9, align 4
+  %72 = load i32, ptr %code9, align 4
+  %73 = icmp ne i32 %72, 0
+  %74 = zext i1 %73 to i8
+  %75 = trunc i8 %74 to i1
+  br i1 %75, label %then11, label %else12
 
 then11:                                           ; preds = %merge5
-  %79 = load i32, ptr %code9, align 4
-  ret i32 %79
+  %76 = load i32, ptr %code9, align 4
+  ret i32 %76
 
 dead13:                                           ; No predecessors!
   br label %merge10
@@ -39572,19 +39669,19 @@ else12:                                           ; preds = %merge5
   br label %merge10
 
 merge10:                                          ; preds = %else12, %dead13
-  %80 = load ptr, ptr %self, align 8
-  %81 = load ptr, ptr %message, align 8
-  %82 = call i32 @"$Plan.shape_workspace"(ptr %80, ptr %81)
-  store i32 %82, ptr %code14, align 4
-  %83 = load i32, ptr %code14, align 4
-  %84 = icmp ne i32 %83, 0
-  %85 = zext i1 %84 to i8
-  %86 = trunc i8 %85 to i1
-  br i1 %86, label %then16, label %else17
+  %77 = load ptr, ptr %self, align 8
+  %78 = load ptr, ptr %message, align 8
+  %79 = call i32 @"$Plan.measure_page"(ptr %77, ptr %78)
+  store i32 %79, ptr %code14, align 4
+  %80 = load i32, ptr %code14, align 4
+  %81 = icmp ne i32 %80, 0
+  %82 = zext i1 %81 to i8
+  %83 = trunc i8 %82 to i1
+  br i1 %83, label %then16, label %else17
 
 then16:                                           ; preds = %merge10
-  %87 = load i32, ptr %code14, align 4
-  ret i32 %87
+  %84 = load i32, ptr %code14, align 4
+  ret i32 %84
 
 dead18:                                           ; No predecessors!
   br label %merge15
@@ -39593,23 +39690,44 @@ else17:                                           ; preds = %merge10
   br label %merge15
 
 merge15:                                          ; preds = %else17, %dead18
-  %88 = load ptr, ptr %self, align 8
-  call void @"$Plan.buffer_shape"(ptr noalias sret(%130) %8, ptr %88, i32 0)
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %8, i64 160, i1 false)
-  %89 = call i64 @"$buffers.bytes"(ptr %shape)
-  %90 = load ptr, ptr %self, align 8
-  %91 = getelementptr %22, ptr %90, i32 0, i32 12
-  store i64 %89, ptr %91, align 8
-  %92 = call i64 @"$buffers.host_bytes"(ptr %shape)
+  %85 = load ptr, ptr %self, align 8
+  %86 = load ptr, ptr %message, align 8
+  %87 = call i32 @"$Plan.shape_workspace"(ptr %85, ptr %86)
+  store i32 %87, ptr %code19, align 4
+  %88 = load i32, ptr %code19, align 4
+  %89 = icmp ne i32 %88, 0
+  %90 = zext i1 %89 to i8
+  %91 = trunc i8 %90 to i1
+  br i1 %91, label %then21, label %else22
+
+then21:                                           ; preds = %merge15
+  %92 = load i32, ptr %code19, align 4
+  ret i32 %92
+
+dead23:                                           ; No predecessors!
+  br label %merge20
+
+else22:                                           ; preds = %merge15
+  br label %merge20
+
+merge20:                                          ; preds = %else22, %dead23
   %93 = load ptr, ptr %self, align 8
-  %94 = getelementptr %22, ptr %93, i32 0, i32 14
-  store i64 %92, ptr %94, align 8
+  call void @"$Plan.buffer_shape"(ptr noalias sret(%130) %8, ptr %93, i32 0)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %8, i64 160, i1 false)
+  %94 = call i64 @"$buffers.bytes"(ptr %shape)
   %95 = load ptr, ptr %self, align 8
-  call void @"$Plan.choose_pages"(ptr %95)
-  %96 = load %45, ptr %7, align 1
+  %96 = getelementptr %22, ptr %95, i32 0, i32 12
+  store i64 %94, ptr %96, align 8
+  %97 = call i64 @"$buffers.host_bytes"(ptr %shape)
+  %98 = load ptr, ptr %self, align 8
+  %99 = getelementptr %22, ptr %98, i32 0, i32 14
+  store i64 %97, ptr %99, align 8
+  %100 = load ptr, ptr %self, align 8
+  call void @"$Plan.choose_pages"(ptr %100)
+  %101 = load %45, ptr %7, align 1
   ret i32 0
 
-dead19:                                           ; No predecessors!
+dead24:                                           ; No predecessors!
   ret i32 undef
 }
 
@@ -39707,7 +39825,7 @@ then10:                                           ; preds = %then7
   %47 = load ptr, ptr %model, align 8
   %48 = getelementptr %5, ptr %47, i32 0, i32 10
   %49 = load i32, ptr %48, align 4
-  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.447", i32 %46, i32 %49)
+  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.448", i32 %46, i32 %49)
   br label %merge9
 
 else11:                                           ; preds = %then7
@@ -40071,7 +40189,7 @@ then2:                                            ; preds = %then
   %24 = getelementptr %23, ptr %23, i32 0, i32 1
   %25 = load i32, ptr %24, align 4
   %26 = sext i32 %25 to i64
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.433", i64 %26, i64 1, i64 64)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.434", i64 %26, i64 1, i64 64)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -40122,7 +40240,7 @@ then10:                                           ; preds = %then5
   %50 = getelementptr %23, ptr %49, i32 0, i32 5
   %51 = load i32, ptr %50, align 4
   %52 = sext i32 %51 to i64
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.434", i64 %52, i64 1, i64 65536)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.435", i64 %52, i64 1, i64 65536)
   br label %merge9
 
 else11:                                           ; preds = %then5
@@ -40173,7 +40291,7 @@ then19:                                           ; preds = %then14
   %76 = getelementptr %23, ptr %75, i32 0, i32 6
   %77 = load i32, ptr %76, align 4
   %78 = sext i32 %77 to i64
-  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.435", i64 %78, i64 1, i64 67108864)
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.436", i64 %78, i64 1, i64 67108864)
   br label %merge18
 
 else20:                                           ; preds = %then14
@@ -40224,7 +40342,7 @@ then28:                                           ; preds = %then23
   %102 = getelementptr %23, ptr %101, i32 0, i32 7
   %103 = load i32, ptr %102, align 4
   %104 = sext i32 %103 to i64
-  %105 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.436", i64 %104, i64 1, i64 65536)
+  %105 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.437", i64 %104, i64 1, i64 65536)
   br label %merge27
 
 else29:                                           ; preds = %then23
@@ -40275,7 +40393,7 @@ then37:                                           ; preds = %then32
   %128 = getelementptr %23, ptr %127, i32 0, i32 8
   %129 = load i32, ptr %128, align 4
   %130 = sext i32 %129 to i64
-  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %126, i64 1024, ptr @"$string.437", i64 %130, i64 0, i64 1073741824)
+  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %126, i64 1024, ptr @"$string.438", i64 %130, i64 0, i64 1073741824)
   br label %merge36
 
 else38:                                           ; preds = %then32
@@ -40326,7 +40444,7 @@ then46:                                           ; preds = %then41
   %154 = getelementptr %23, ptr %153, i32 0, i32 9
   %155 = load i32, ptr %154, align 4
   %156 = sext i32 %155 to i64
-  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %152, i64 1024, ptr @"$string.438", i64 %156, i64 0, i64 2)
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %152, i64 1024, ptr @"$string.439", i64 %156, i64 0, i64 2)
   br label %merge45
 
 else47:                                           ; preds = %then41
@@ -40377,7 +40495,7 @@ then55:                                           ; preds = %then50
   %180 = getelementptr %23, ptr %179, i32 0, i32 10
   %181 = load i32, ptr %180, align 4
   %182 = sext i32 %181 to i64
-  %183 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %178, i64 1024, ptr @"$string.439", i64 %182, i64 0, i64 4096)
+  %183 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %178, i64 1024, ptr @"$string.440", i64 %182, i64 0, i64 4096)
   br label %merge54
 
 else56:                                           ; preds = %then50
@@ -40428,7 +40546,7 @@ then64:                                           ; preds = %then59
   %206 = getelementptr %23, ptr %205, i32 0, i32 11
   %207 = load i32, ptr %206, align 4
   %208 = sext i32 %207 to i64
-  %209 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %204, i64 1024, ptr @"$string.440", i64 %208, i64 1, i64 1048576)
+  %209 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %204, i64 1024, ptr @"$string.441", i64 %208, i64 1, i64 1048576)
   br label %merge63
 
 else65:                                           ; preds = %then59
@@ -40479,7 +40597,7 @@ then73:                                           ; preds = %then68
   %232 = getelementptr %23, ptr %231, i32 0, i32 12
   %233 = load i32, ptr %232, align 4
   %234 = sext i32 %233 to i64
-  %235 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %230, i64 1024, ptr @"$string.441", i64 %234, i64 0, i64 67108864)
+  %235 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %230, i64 1024, ptr @"$string.442", i64 %234, i64 0, i64 67108864)
   br label %merge72
 
 else74:                                           ; preds = %then68
@@ -40530,7 +40648,7 @@ then82:                                           ; preds = %then77
   %258 = getelementptr %23, ptr %257, i32 0, i32 13
   %259 = load i32, ptr %258, align 4
   %260 = sext i32 %259 to i64
-  %261 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %256, i64 1024, ptr @"$string.442", i64 %260, i64 1, i64 16777216)
+  %261 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %256, i64 1024, ptr @"$string.443", i64 %260, i64 1, i64 16777216)
   br label %merge81
 
 else83:                                           ; preds = %then77
@@ -40581,7 +40699,7 @@ then91:                                           ; preds = %then86
   %284 = getelementptr %23, ptr %283, i32 0, i32 14
   %285 = load i32, ptr %284, align 4
   %286 = sext i32 %285 to i64
-  %287 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %282, i64 1024, ptr @"$string.443", i64 %286, i64 0, i64 1)
+  %287 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %282, i64 1024, ptr @"$string.444", i64 %286, i64 0, i64 1)
   br label %merge90
 
 else92:                                           ; preds = %then86
@@ -40632,7 +40750,7 @@ then100:                                          ; preds = %then95
   %310 = getelementptr %23, ptr %309, i32 0, i32 15
   %311 = load i32, ptr %310, align 4
   %312 = sext i32 %311 to i64
-  %313 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %308, i64 1024, ptr @"$string.444", i64 %312, i64 -1, i64 2)
+  %313 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %308, i64 1024, ptr @"$string.445", i64 %312, i64 -1, i64 2)
   br label %merge99
 
 else101:                                          ; preds = %then95
@@ -40683,7 +40801,7 @@ then109:                                          ; preds = %then104
   %336 = getelementptr %23, ptr %335, i32 0, i32 16
   %337 = load i32, ptr %336, align 4
   %338 = sext i32 %337 to i64
-  %339 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %334, i64 1024, ptr @"$string.445", i64 %338, i64 0, i64 65536)
+  %339 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %334, i64 1024, ptr @"$string.446", i64 %338, i64 0, i64 65536)
   br label %merge108
 
 else110:                                          ; preds = %then104
@@ -40734,7 +40852,7 @@ then118:                                          ; preds = %then113
   %362 = load ptr, ptr %given, align 8
   %363 = getelementptr %23, ptr %362, i32 0, i32 17
   %364 = load i64, ptr %363, align 8
-  %365 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %361, i64 1024, ptr @"$string.446", i64 %364, i64 0, i64 1152921504606846976)
+  %365 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %361, i64 1024, ptr @"$string.447", i64 %364, i64 0, i64 1152921504606846976)
   br label %merge117
 
 else119:                                          ; preds = %then113
@@ -40841,100 +40959,159 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Plan.shape_step"(ptr %0) {
+define internal i32 @"$Plan.shape_step"(ptr %0, ptr %1) {
 entry:
+  %target = alloca ptr, align 8
   %o = alloca ptr, align 8
+  %message = alloca ptr, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
-  %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %22, ptr %1, i32 0, i32 2
-  store ptr %2, ptr %o, align 8
-  %3 = load ptr, ptr %o, align 8
-  %4 = getelementptr %23, ptr %3, i32 0, i32 6
-  %5 = load i32, ptr %4, align 4
-  %6 = load ptr, ptr %o, align 8
-  %7 = getelementptr %23, ptr %6, i32 0, i32 7
-  %8 = load i32, ptr %7, align 4
-  %9 = add i32 %5, %8
-  %10 = sub i32 %9, 1
-  %11 = load ptr, ptr %o, align 8
-  %12 = getelementptr %23, ptr %11, i32 0, i32 7
-  %13 = load i32, ptr %12, align 4
-  %14 = sdiv i32 %10, %13
-  %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %22, ptr %15, i32 0, i32 7
-  store i32 %14, ptr %16, align 4
-  %17 = load ptr, ptr %o, align 8
-  %18 = getelementptr %23, ptr %17, i32 0, i32 11
-  %19 = load i32, ptr %18, align 4
-  %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %22, ptr %20, i32 0, i32 16
-  %22 = getelementptr %25, ptr %21, i32 0, i32 0
-  store i32 %19, ptr %22, align 4
-  %23 = load ptr, ptr %o, align 8
-  %24 = getelementptr %23, ptr %23, i32 0, i32 5
-  %25 = load i32, ptr %24, align 4
-  %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %22, ptr %26, i32 0, i32 16
-  %28 = getelementptr %25, ptr %27, i32 0, i32 1
-  store i32 %25, ptr %28, align 4
-  %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %22, ptr %29, i32 0, i32 7
-  %31 = load i32, ptr %30, align 4
-  %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %22, ptr %32, i32 0, i32 16
-  %34 = getelementptr %25, ptr %33, i32 0, i32 2
-  store i32 %31, ptr %34, align 4
-  %35 = load ptr, ptr %o, align 8
-  %36 = getelementptr %23, ptr %35, i32 0, i32 16
-  %37 = load i32, ptr %36, align 4
-  %38 = load ptr, ptr %self, align 8
-  %39 = getelementptr %22, ptr %38, i32 0, i32 16
-  %40 = getelementptr %25, ptr %39, i32 0, i32 3
-  store i32 %37, ptr %40, align 4
-  %41 = load ptr, ptr %o, align 8
-  %42 = getelementptr %23, ptr %41, i32 0, i32 16
-  %43 = load i32, ptr %42, align 4
-  %44 = mul i32 16, %43
-  %45 = load ptr, ptr %self, align 8
-  %46 = getelementptr %22, ptr %45, i32 0, i32 16
-  %47 = getelementptr %25, ptr %46, i32 0, i32 4
-  store i32 %44, ptr %47, align 4
-  %48 = load ptr, ptr %self, align 8
-  %49 = getelementptr %22, ptr %48, i32 0, i32 16
-  %50 = getelementptr %25, ptr %49, i32 0, i32 4
-  %51 = load i32, ptr %50, align 4
-  %52 = icmp slt i32 %51, 1024
-  %53 = zext i1 %52 to i8
-  %54 = trunc i8 %53 to i1
-  br i1 %54, label %then, label %else
+  store ptr %1, ptr %message, align 8
+  %2 = load ptr, ptr %self, align 8
+  %3 = getelementptr %22, ptr %2, i32 0, i32 2
+  store ptr %3, ptr %o, align 8
+  %4 = load ptr, ptr %o, align 8
+  %5 = getelementptr %23, ptr %4, i32 0, i32 6
+  %6 = load i32, ptr %5, align 4
+  %7 = load ptr, ptr %o, align 8
+  %8 = getelementptr %23, ptr %7, i32 0, i32 7
+  %9 = load i32, ptr %8, align 4
+  %10 = add i32 %6, %9
+  %11 = sub i32 %10, 1
+  %12 = load ptr, ptr %o, align 8
+  %13 = getelementptr %23, ptr %12, i32 0, i32 7
+  %14 = load i32, ptr %13, align 4
+  %15 = sdiv i32 %11, %14
+  %16 = load ptr, ptr %self, align 8
+  %17 = getelementptr %22, ptr %16, i32 0, i32 7
+  store i32 %15, ptr %17, align 4
+  %18 = load ptr, ptr %o, align 8
+  %19 = getelementptr %23, ptr %18, i32 0, i32 5
+  %20 = load i32, ptr %19, align 4
+  %21 = sext i32 %20 to i64
+  %22 = load ptr, ptr %self, align 8
+  %23 = getelementptr %22, ptr %22, i32 0, i32 7
+  %24 = load i32, ptr %23, align 4
+  %25 = sext i32 %24 to i64
+  %26 = mul i64 %21, %25
+  %27 = icmp sgt i64 %26, 2147483647
+  %28 = zext i1 %27 to i8
+  %29 = trunc i8 %28 to i1
+  br i1 %29, label %then, label %else
 
 then:                                             ; preds = %entry
-  %55 = load ptr, ptr %self, align 8
-  %56 = getelementptr %22, ptr %55, i32 0, i32 16
-  %57 = getelementptr %25, ptr %56, i32 0, i32 4
-  store i32 1024, ptr %57, align 4
+  %30 = load ptr, ptr %message, align 8
+  store ptr %30, ptr %target, align 8
+  %31 = load ptr, ptr %target, align 8
+  %32 = icmp ne ptr %31, null
+  %33 = zext i1 %32 to i8
+  %34 = trunc i8 %33 to i1
+  br i1 %34, label %then2, label %else3
+
+then2:                                            ; preds = %then
+  %35 = load ptr, ptr %target, align 8
+  %36 = getelementptr %41, ptr %35, i32 0, i32 0
+  %37 = getelementptr [1024 x i8], ptr %36, i32 0, i32 0
+  %38 = getelementptr i8, ptr %37, i64 0
+  %39 = load ptr, ptr %o, align 8
+  %40 = getelementptr %23, ptr %39, i32 0, i32 5
+  %41 = load i32, ptr %40, align 4
+  %42 = load ptr, ptr %o, align 8
+  %43 = getelementptr %23, ptr %42, i32 0, i32 6
+  %44 = load i32, ptr %43, align 4
+  %45 = load ptr, ptr %o, align 8
+  %46 = getelementptr %23, ptr %45, i32 0, i32 7
+  %47 = load i32, ptr %46, align 4
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.449", i32 %41, i32 %44, i32 %47, i64 2147483647)
+  br label %merge1
+
+else3:                                            ; preds = %then
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %then2
+  ret i32 1
+
+dead:                                             ; No predecessors!
   br label %merge
 
 else:                                             ; preds = %entry
   br label %merge
 
-merge:                                            ; preds = %else, %then
+merge:                                            ; preds = %else, %dead
+  %49 = load ptr, ptr %o, align 8
+  %50 = getelementptr %23, ptr %49, i32 0, i32 11
+  %51 = load i32, ptr %50, align 4
+  %52 = load ptr, ptr %self, align 8
+  %53 = getelementptr %22, ptr %52, i32 0, i32 16
+  %54 = getelementptr %25, ptr %53, i32 0, i32 0
+  store i32 %51, ptr %54, align 4
+  %55 = load ptr, ptr %o, align 8
+  %56 = getelementptr %23, ptr %55, i32 0, i32 5
+  %57 = load i32, ptr %56, align 4
   %58 = load ptr, ptr %self, align 8
   %59 = getelementptr %22, ptr %58, i32 0, i32 16
-  %60 = getelementptr %25, ptr %59, i32 0, i32 5
-  store i32 0, ptr %60, align 4
+  %60 = getelementptr %25, ptr %59, i32 0, i32 1
+  store i32 %57, ptr %60, align 4
   %61 = load ptr, ptr %self, align 8
-  %62 = getelementptr %22, ptr %61, i32 0, i32 0
-  %63 = load ptr, ptr %62, align 8
-  %64 = getelementptr %3, ptr %63, i32 0, i32 3
-  %65 = getelementptr %5, ptr %64, i32 0, i32 3
-  %66 = load i32, ptr %65, align 4
-  %67 = load ptr, ptr %self, align 8
-  %68 = getelementptr %22, ptr %67, i32 0, i32 16
-  %69 = getelementptr %25, ptr %68, i32 0, i32 6
-  store i32 %66, ptr %69, align 4
-  ret void
+  %62 = getelementptr %22, ptr %61, i32 0, i32 7
+  %63 = load i32, ptr %62, align 4
+  %64 = load ptr, ptr %self, align 8
+  %65 = getelementptr %22, ptr %64, i32 0, i32 16
+  %66 = getelementptr %25, ptr %65, i32 0, i32 2
+  store i32 %63, ptr %66, align 4
+  %67 = load ptr, ptr %o, align 8
+  %68 = getelementptr %23, ptr %67, i32 0, i32 16
+  %69 = load i32, ptr %68, align 4
+  %70 = load ptr, ptr %self, align 8
+  %71 = getelementptr %22, ptr %70, i32 0, i32 16
+  %72 = getelementptr %25, ptr %71, i32 0, i32 3
+  store i32 %69, ptr %72, align 4
+  %73 = load ptr, ptr %o, align 8
+  %74 = getelementptr %23, ptr %73, i32 0, i32 16
+  %75 = load i32, ptr %74, align 4
+  %76 = mul i32 16, %75
+  %77 = load ptr, ptr %self, align 8
+  %78 = getelementptr %22, ptr %77, i32 0, i32 16
+  %79 = getelementptr %25, ptr %78, i32 0, i32 4
+  store i32 %76, ptr %79, align 4
+  %80 = load ptr, ptr %self, align 8
+  %81 = getelementptr %22, ptr %80, i32 0, i32 16
+  %82 = getelementptr %25, ptr %81, i32 0, i32 4
+  %83 = load i32, ptr %82, align 4
+  %84 = icmp slt i32 %83, 1024
+  %85 = zext i1 %84 to i8
+  %86 = trunc i8 %85 to i1
+  br i1 %86, label %then5, label %else6
+
+then5:                                            ; preds = %merge
+  %87 = load ptr, ptr %self, align 8
+  %88 = getelementptr %22, ptr %87, i32 0, i32 16
+  %89 = getelementptr %25, ptr %88, i32 0, i32 4
+  store i32 1024, ptr %89, align 4
+  br label %merge4
+
+else6:                                            ; preds = %merge
+  br label %merge4
+
+merge4:                                           ; preds = %else6, %then5
+  %90 = load ptr, ptr %self, align 8
+  %91 = getelementptr %22, ptr %90, i32 0, i32 16
+  %92 = getelementptr %25, ptr %91, i32 0, i32 5
+  store i32 0, ptr %92, align 4
+  %93 = load ptr, ptr %self, align 8
+  %94 = getelementptr %22, ptr %93, i32 0, i32 0
+  %95 = load ptr, ptr %94, align 8
+  %96 = getelementptr %3, ptr %95, i32 0, i32 3
+  %97 = getelementptr %5, ptr %96, i32 0, i32 3
+  %98 = load i32, ptr %97, align 4
+  %99 = load ptr, ptr %self, align 8
+  %100 = getelementptr %22, ptr %99, i32 0, i32 16
+  %101 = getelementptr %25, ptr %100, i32 0, i32 6
+  store i32 %98, ptr %101, align 4
+  ret i32 0
+
+dead7:                                            ; No predecessors!
+  ret i32 undef
 }
 
 define internal i32 @"$Plan.measure_weights"(ptr %0, ptr %1) {
@@ -41201,7 +41378,7 @@ merge14:                                          ; preds = %else16, %dead17
   %50 = call i32 @"$ModelConfig.shared_width"(ptr %49)
   %51 = load i32, ptr %world_size, align 4
   %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$check_split"(ptr @"$string.449", i32 %50, i32 %51, ptr %52)
+  %53 = call i32 @"$check_split"(ptr @"$string.451", i32 %50, i32 %51, ptr %52)
   store i32 %53, ptr %code18, align 4
   %54 = load i32, ptr %code18, align 4
   %55 = icmp ne i32 %54, 0
@@ -41232,7 +41409,7 @@ then24:                                           ; preds = %merge19
   %65 = load i32, ptr %64, align 4
   %66 = load i32, ptr %world_size, align 4
   %67 = load ptr, ptr %message, align 8
-  %68 = call i32 @"$check_split"(ptr @"$string.450", i32 %65, i32 %66, ptr %67)
+  %68 = call i32 @"$check_split"(ptr @"$string.452", i32 %65, i32 %66, ptr %67)
   ret i32 %68
 
 dead26:                                           ; No predecessors!
@@ -41247,7 +41424,7 @@ merge23:                                          ; preds = %else25, %dead26
   %71 = load i32, ptr %70, align 4
   %72 = load i32, ptr %world_size, align 4
   %73 = load ptr, ptr %message, align 8
-  %74 = call i32 @"$check_split"(ptr @"$string.451", i32 %71, i32 %72, ptr %73)
+  %74 = call i32 @"$check_split"(ptr @"$string.453", i32 %71, i32 %72, ptr %73)
   ret i32 %74
 
 dead27:                                           ; No predecessors!
@@ -41290,7 +41467,7 @@ then2:                                            ; preds = %then
   %19 = load i32, ptr %world_size, align 4
   %20 = load ptr, ptr %name, align 8
   %21 = load i32, ptr %value, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.448", i32 %19, ptr %20, i32 %21)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.450", i32 %19, ptr %20, i32 %21)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -41455,7 +41632,7 @@ then2:                                            ; preds = %then
   %60 = load ptr, ptr %59, align 8
   %61 = getelementptr %5, ptr %60, i32 0, i32 2
   %62 = load i32, ptr %61, align 4
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.452", i32 %62)
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.454", i32 %62)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -42060,7 +42237,7 @@ then2:                                            ; preds = %then
   %35 = load ptr, ptr %matrix, align 8
   %36 = getelementptr %52, ptr %35, i32 0, i32 1
   %37 = load i32, ptr %36, align 4
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.453", i32 %28, i32 %31, i32 %34, i32 %37)
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.455", i32 %28, i32 %31, i32 %34, i32 %37)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -42900,7 +43077,7 @@ then2:                                            ; preds = %then
   %38 = load i32, ptr %37, align 4
   %39 = getelementptr %54, ptr %cache, i32 0, i32 5
   %40 = load i32, ptr %39, align 4
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.454", ptr %34, i32 %36, i32 %38, i32 %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.456", ptr %34, i32 %36, i32 %38, i32 %40)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -43112,7 +43289,7 @@ then2:                                            ; preds = %then
   %94 = load ptr, ptr %o, align 8
   %95 = getelementptr %23, ptr %94, i32 0, i32 6
   %96 = load i32, ptr %95, align 4
-  %97 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.455", i32 %93, i32 %96)
+  %97 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.457", i32 %93, i32 %96)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -43454,12 +43631,12 @@ entry:
   %21 = load ptr, ptr %base, align 8
   %22 = load i64, ptr %offset, align 8
   %23 = getelementptr i8, ptr %21, i64 %22
-  call void @"$anon (./terra/batch.t:97).456"(ptr %18, ptr %20, ptr %23)
+  call void @"$anon (./terra/batch.t:97).458"(ptr %18, ptr %20, ptr %23)
   %24 = load %45, ptr %3, align 1
   %25 = load i64, ptr %offset, align 8
   %26 = load ptr, ptr %shape, align 8
   %27 = getelementptr %130, ptr %26, i32 0, i32 16
-  %28 = call i64 @"$anon (./terra/batch.t:91).457"(ptr %27)
+  %28 = call i64 @"$anon (./terra/batch.t:91).459"(ptr %27)
   %29 = call i64 @"$aligned"(i64 %28)
   %30 = add i64 %25, %29
   store i64 %30, ptr %offset, align 8
@@ -45111,7 +45288,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$anon (./terra/batch.t:97).456"(ptr %0, ptr %1, ptr %2) {
+define internal void @"$anon (./terra/batch.t:97).458"(ptr %0, ptr %1, ptr %2) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$data" = alloca ptr, align 8
@@ -45224,7 +45401,7 @@ entry:
   ret void
 }
 
-define internal i64 @"$anon (./terra/batch.t:91).457"(ptr %0) {
+define internal i64 @"$anon (./terra/batch.t:91).459"(ptr %0) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$shape" = alloca ptr, align 8
@@ -45309,7 +45486,7 @@ entry:
   %4 = call i64 @"$aligned"(i64 %3)
   %5 = load ptr, ptr %shape, align 8
   %6 = getelementptr %130, ptr %5, i32 0, i32 16
-  %7 = call i64 @"$anon (./terra/batch.t:91).457"(ptr %6)
+  %7 = call i64 @"$anon (./terra/batch.t:91).459"(ptr %6)
   %8 = call i64 @"$aligned"(i64 %7)
   %9 = add i64 %4, %8
   ret i64 %9
@@ -45465,7 +45642,7 @@ and.lhs.true9:                                    ; preds = %merge3
 
 then10:                                           ; preds = %else8
   %93 = load ptr, ptr %self, align 8
-  call void @"$Plan.refuse"(ptr %93, ptr @"$string.459")
+  call void @"$Plan.refuse"(ptr %93, ptr @"$string.461")
   %94 = load %45, ptr %3, align 1
   br label %merge6
 
@@ -45615,7 +45792,7 @@ entry:
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %22, ptr %14, i32 0, i32 7
   %16 = load i32, ptr %15, align 4
-  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 512, ptr @"$string.458", i64 %7, i32 %10, i32 %13, i32 %16)
+  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 512, ptr @"$string.460", i64 %7, i32 %10, i32 %13, i32 %16)
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
@@ -45692,7 +45869,7 @@ entry:
   %42 = load ptr, ptr %self, align 8
   %43 = getelementptr %22, ptr %42, i32 0, i32 6
   %44 = load i64, ptr %43, align 8
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 512, ptr @"$string.460", i64 %10, i64 %16, i64 %17, i64 %23, i32 %27, i32 %30, i64 %41, i64 %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 512, ptr @"$string.462", i64 %10, i64 %16, i64 %17, i64 %23, i32 %27, i32 %30, i64 %41, i64 %44)
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %48 = getelementptr i8, ptr %47, i64 0
@@ -45739,7 +45916,7 @@ entry:
   %27 = load %45, ptr %19, align 1
   %28 = load ptr, ptr %out, align 8
   %29 = load ptr, ptr %kind, align 8
-  call void @"$JsonWriter.string_field"(ptr %28, ptr @"$string.464", ptr %29)
+  call void @"$JsonWriter.string_field"(ptr %28, ptr @"$string.466", ptr %29)
   %30 = load %45, ptr %18, align 1
   %31 = load ptr, ptr %out, align 8
   %32 = load ptr, ptr %made, align 8
@@ -45747,7 +45924,7 @@ entry:
   %34 = getelementptr %23, ptr %33, i32 0, i32 1
   %35 = load i32, ptr %34, align 4
   %36 = sext i32 %35 to i64
-  call void @"$JsonWriter.integer_field"(ptr %31, ptr @"$string.465", i64 %36)
+  call void @"$JsonWriter.integer_field"(ptr %31, ptr @"$string.467", i64 %36)
   %37 = load %45, ptr %17, align 1
   %38 = load ptr, ptr %out, align 8
   %39 = load ptr, ptr %made, align 8
@@ -45755,7 +45932,7 @@ entry:
   %41 = getelementptr %23, ptr %40, i32 0, i32 9
   %42 = load i32, ptr %41, align 4
   %43 = call ptr @"$layout_name"(i32 %42)
-  call void @"$JsonWriter.string_field"(ptr %38, ptr @"$string.466", ptr %43)
+  call void @"$JsonWriter.string_field"(ptr %38, ptr @"$string.468", ptr %43)
   %44 = load %45, ptr %16, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %made, align 8
@@ -45763,7 +45940,7 @@ entry:
   %48 = getelementptr %23, ptr %47, i32 0, i32 6
   %49 = load i32, ptr %48, align 4
   %50 = sext i32 %49 to i64
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.469", i64 %50)
+  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.471", i64 %50)
   %51 = load %45, ptr %15, align 1
   %52 = load ptr, ptr %out, align 8
   %53 = load ptr, ptr %made, align 8
@@ -45771,7 +45948,7 @@ entry:
   %55 = getelementptr %23, ptr %54, i32 0, i32 5
   %56 = load i32, ptr %55, align 4
   %57 = sext i32 %56 to i64
-  call void @"$JsonWriter.integer_field"(ptr %52, ptr @"$string.470", i64 %57)
+  call void @"$JsonWriter.integer_field"(ptr %52, ptr @"$string.472", i64 %57)
   %58 = load %45, ptr %14, align 1
   %59 = load ptr, ptr %out, align 8
   %60 = load ptr, ptr %made, align 8
@@ -45779,7 +45956,7 @@ entry:
   %62 = getelementptr %23, ptr %61, i32 0, i32 11
   %63 = load i32, ptr %62, align 4
   %64 = sext i32 %63 to i64
-  call void @"$JsonWriter.integer_field"(ptr %59, ptr @"$string.471", i64 %64)
+  call void @"$JsonWriter.integer_field"(ptr %59, ptr @"$string.473", i64 %64)
   %65 = load %45, ptr %13, align 1
   %66 = load ptr, ptr %out, align 8
   %67 = load ptr, ptr %made, align 8
@@ -45789,28 +45966,28 @@ entry:
   %70 = load ptr, ptr %made, align 8
   %71 = getelementptr %22, ptr %70, i32 0, i32 6
   %72 = load i64, ptr %71, align 8
-  call void @"$JsonWriter.integer_field"(ptr %69, ptr @"$string.480", i64 %72)
+  call void @"$JsonWriter.integer_field"(ptr %69, ptr @"$string.482", i64 %72)
   %73 = load %45, ptr %11, align 1
   %74 = load ptr, ptr %out, align 8
   %75 = load ptr, ptr %made, align 8
   %76 = getelementptr %22, ptr %75, i32 0, i32 17
   %77 = load i8, ptr %76, align 1
   %78 = icmp ne i8 %77, 0
-  call void @"$JsonWriter.boolean_field"(ptr %74, ptr @"$string.481", i1 zeroext %78)
+  call void @"$JsonWriter.boolean_field"(ptr %74, ptr @"$string.483", i1 zeroext %78)
   %79 = load %45, ptr %10, align 1
   %80 = load ptr, ptr %out, align 8
   %81 = load ptr, ptr %made, align 8
   %82 = getelementptr %22, ptr %81, i32 0, i32 18
   %83 = getelementptr [512 x i8], ptr %82, i32 0, i32 0
   %84 = getelementptr i8, ptr %83, i64 0
-  call void @"$JsonWriter.string_field"(ptr %80, ptr @"$string.482", ptr %84)
+  call void @"$JsonWriter.string_field"(ptr %80, ptr @"$string.484", ptr %84)
   %85 = load %45, ptr %9, align 1
   %86 = load ptr, ptr %out, align 8
   %87 = load ptr, ptr %made, align 8
   call void @"$write_buffers"(ptr %86, ptr %87)
   %88 = load %45, ptr %8, align 1
   %89 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %89, ptr @"$string.505")
+  call void @"$JsonWriter.key"(ptr %89, ptr @"$string.507")
   %90 = load %45, ptr %7, align 1
   %91 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %91)
@@ -45868,7 +46045,7 @@ entry:
   %10 = load ptr, ptr %source, align 8
   %11 = getelementptr %3, ptr %10, i32 0, i32 1
   %12 = load ptr, ptr %11, align 8
-  call void @"$JsonWriter.string_field"(ptr %9, ptr @"$string.384", ptr %12)
+  call void @"$JsonWriter.string_field"(ptr %9, ptr @"$string.385", ptr %12)
   %13 = load %45, ptr %8, align 1
   %14 = load ptr, ptr %out, align 8
   %15 = load ptr, ptr %source, align 8
@@ -45876,13 +46053,13 @@ entry:
   %17 = getelementptr %5, ptr %16, i32 0, i32 0
   %18 = getelementptr [64 x i8], ptr %17, i32 0, i32 0
   %19 = getelementptr i8, ptr %18, i64 0
-  call void @"$JsonWriter.string_field"(ptr %14, ptr @"$string.385", ptr %19)
+  call void @"$JsonWriter.string_field"(ptr %14, ptr @"$string.386", ptr %19)
   %20 = load %45, ptr %7, align 1
   %21 = load ptr, ptr %out, align 8
   %22 = load ptr, ptr %source, align 8
   %23 = getelementptr %3, ptr %22, i32 0, i32 9
   %24 = load i64, ptr %23, align 8
-  call void @"$JsonWriter.integer_field"(ptr %21, ptr @"$string.388", i64 %24)
+  call void @"$JsonWriter.integer_field"(ptr %21, ptr @"$string.389", i64 %24)
   %25 = load %45, ptr %6, align 1
   %26 = load ptr, ptr %out, align 8
   %27 = load ptr, ptr %source, align 8
@@ -45892,13 +46069,13 @@ entry:
   %31 = getelementptr %3, ptr %30, i32 0, i32 10
   %32 = load i64, ptr %31, align 8
   %33 = add i64 %29, %32
-  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.461", i64 %33)
+  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.463", i64 %33)
   %34 = load %45, ptr %5, align 1
   %35 = load ptr, ptr %out, align 8
   %36 = load ptr, ptr %source, align 8
   %37 = getelementptr %3, ptr %36, i32 0, i32 11
   %38 = load i64, ptr %37, align 8
-  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.390", i64 %38)
+  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.391", i64 %38)
   %39 = load %45, ptr %4, align 1
   %40 = load ptr, ptr %out, align 8
   %41 = load ptr, ptr %source, align 8
@@ -45908,14 +46085,14 @@ entry:
   %45 = getelementptr %3, ptr %44, i32 0, i32 12
   %46 = load i64, ptr %45, align 8
   %47 = add i64 %43, %46
-  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.462", i64 %47)
+  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.464", i64 %47)
   %48 = load %45, ptr %3, align 1
   %49 = load ptr, ptr %out, align 8
   %50 = load ptr, ptr %source, align 8
   %51 = getelementptr %3, ptr %50, i32 0, i32 8
   %52 = load i8, ptr %51, align 1
   %53 = icmp ne i8 %52, 0
-  call void @"$JsonWriter.boolean_field"(ptr %49, ptr @"$string.463", i1 zeroext %53)
+  call void @"$JsonWriter.boolean_field"(ptr %49, ptr @"$string.465", i1 zeroext %53)
   %54 = load %45, ptr %2, align 1
   ret void
 }
@@ -45931,7 +46108,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.467"
+  ret ptr @"$string.469"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -45947,7 +46124,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.468"
+  ret ptr @"$string.470"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -45981,7 +46158,7 @@ entry:
   %12 = getelementptr %22, ptr %11, i32 0, i32 4
   %13 = load i32, ptr %12, align 4
   %14 = call ptr @"$kv_dtype_name"(i32 %13)
-  call void @"$JsonWriter.string_field"(ptr %10, ptr @"$string.472", ptr %14)
+  call void @"$JsonWriter.string_field"(ptr %10, ptr @"$string.474", ptr %14)
   %15 = load %45, ptr %9, align 1
   %16 = load ptr, ptr %out, align 8
   %17 = load ptr, ptr %made, align 8
@@ -45989,12 +46166,12 @@ entry:
   %19 = getelementptr %22, ptr %18, i32 0, i32 4
   %20 = load i32, ptr %19, align 4
   %21 = call i64 @"$Plan.kv_bytes_per_token"(ptr %17, i32 %20)
-  call void @"$JsonWriter.integer_field"(ptr %16, ptr @"$string.473", i64 %21)
+  call void @"$JsonWriter.integer_field"(ptr %16, ptr @"$string.475", i64 %21)
   %22 = load %45, ptr %8, align 1
   %23 = load ptr, ptr %out, align 8
   %24 = load ptr, ptr %made, align 8
   %25 = call i64 @"$Plan.kv_bytes_per_token"(ptr %24, i32 1)
-  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.474", i64 %25)
+  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.476", i64 %25)
   %26 = load %45, ptr %7, align 1
   %27 = load ptr, ptr %out, align 8
   %28 = load ptr, ptr %made, align 8
@@ -46002,20 +46179,20 @@ entry:
   %30 = getelementptr %23, ptr %29, i32 0, i32 7
   %31 = load i32, ptr %30, align 4
   %32 = sext i32 %31 to i64
-  call void @"$JsonWriter.integer_field"(ptr %27, ptr @"$string.475", i64 %32)
+  call void @"$JsonWriter.integer_field"(ptr %27, ptr @"$string.477", i64 %32)
   %33 = load %45, ptr %6, align 1
   %34 = load ptr, ptr %out, align 8
   %35 = load ptr, ptr %made, align 8
   %36 = getelementptr %22, ptr %35, i32 0, i32 10
   %37 = load i64, ptr %36, align 8
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.476", i64 %37)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.478", i64 %37)
   %38 = load %45, ptr %5, align 1
   %39 = load ptr, ptr %out, align 8
   %40 = load ptr, ptr %made, align 8
   %41 = getelementptr %22, ptr %40, i32 0, i32 9
   %42 = load i32, ptr %41, align 4
   %43 = sext i32 %42 to i64
-  call void @"$JsonWriter.integer_field"(ptr %39, ptr @"$string.477", i64 %43)
+  call void @"$JsonWriter.integer_field"(ptr %39, ptr @"$string.479", i64 %43)
   %44 = load %45, ptr %4, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %made, align 8
@@ -46028,13 +46205,13 @@ entry:
   %53 = load i32, ptr %52, align 4
   %54 = sext i32 %53 to i64
   %55 = mul i64 %49, %54
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.478", i64 %55)
+  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.480", i64 %55)
   %56 = load %45, ptr %3, align 1
   %57 = load ptr, ptr %out, align 8
   %58 = load ptr, ptr %made, align 8
   %59 = call i32 @"$Plan.concurrent_requests"(ptr %58)
   %60 = sext i32 %59 to i64
-  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.479", i64 %60)
+  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.481", i64 %60)
   %61 = load %45, ptr %2, align 1
   ret void
 }
@@ -46195,7 +46372,7 @@ entry:
   call void @"$Plan.buffer_shape"(ptr noalias sret(%130) %27, ptr %28, i32 0)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %27, i64 160, i1 false)
   %29 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %29, ptr @"$string.483")
+  call void @"$JsonWriter.key"(ptr %29, ptr @"$string.485")
   %30 = load %45, ptr %26, align 1
   %31 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_object"(ptr %31)
@@ -46209,7 +46386,7 @@ entry:
   %39 = getelementptr %130, ptr %shape, i32 0, i32 2
   %40 = load i64, ptr %39, align 8
   %41 = mul i64 %38, %40
-  call void @"$JsonWriter.integer_field"(ptr %33, ptr @"$string.484", i64 %41)
+  call void @"$JsonWriter.integer_field"(ptr %33, ptr @"$string.486", i64 %41)
   %42 = load %45, ptr %24, align 1
   %43 = load ptr, ptr %out, align 8
   %44 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46220,7 +46397,7 @@ entry:
   %49 = getelementptr %130, ptr %shape, i32 0, i32 2
   %50 = load i64, ptr %49, align 8
   %51 = mul i64 %48, %50
-  call void @"$JsonWriter.integer_field"(ptr %43, ptr @"$string.485", i64 %51)
+  call void @"$JsonWriter.integer_field"(ptr %43, ptr @"$string.487", i64 %51)
   %52 = load %45, ptr %23, align 1
   %53 = load ptr, ptr %out, align 8
   %54 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46231,7 +46408,7 @@ entry:
   %59 = getelementptr %130, ptr %shape, i32 0, i32 2
   %60 = load i64, ptr %59, align 8
   %61 = mul i64 %58, %60
-  call void @"$JsonWriter.integer_field"(ptr %53, ptr @"$string.486", i64 %61)
+  call void @"$JsonWriter.integer_field"(ptr %53, ptr @"$string.488", i64 %61)
   %62 = load %45, ptr %22, align 1
   %63 = load ptr, ptr %out, align 8
   %64 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46255,13 +46432,13 @@ entry:
   %82 = trunc i8 %74 to i1
   %83 = select i1 %82, i64 %76, i64 %81
   %84 = mul i64 %65, %83
-  call void @"$JsonWriter.integer_field"(ptr %63, ptr @"$string.487", i64 %84)
+  call void @"$JsonWriter.integer_field"(ptr %63, ptr @"$string.489", i64 %84)
   %85 = load %45, ptr %21, align 1
   %86 = load ptr, ptr %out, align 8
   %87 = getelementptr %130, ptr %shape, i32 0, i32 1
   %88 = load i64, ptr %87, align 8
   %89 = mul i64 %88, 4
-  call void @"$JsonWriter.integer_field"(ptr %86, ptr @"$string.488", i64 %89)
+  call void @"$JsonWriter.integer_field"(ptr %86, ptr @"$string.490", i64 %89)
   %90 = load %45, ptr %20, align 1
   %91 = load ptr, ptr %out, align 8
   %92 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46279,7 +46456,7 @@ entry:
   %104 = getelementptr %130, ptr %shape, i32 0, i32 2
   %105 = load i64, ptr %104, align 8
   %106 = mul i64 %103, %105
-  call void @"$JsonWriter.integer_field"(ptr %91, ptr @"$string.489", i64 %106)
+  call void @"$JsonWriter.integer_field"(ptr %91, ptr @"$string.491", i64 %106)
   %107 = load %45, ptr %19, align 1
   %108 = load ptr, ptr %out, align 8
   %109 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46293,7 +46470,7 @@ entry:
   %117 = getelementptr %130, ptr %shape, i32 0, i32 2
   %118 = load i64, ptr %117, align 8
   %119 = mul i64 %116, %118
-  call void @"$JsonWriter.integer_field"(ptr %108, ptr @"$string.490", i64 %119)
+  call void @"$JsonWriter.integer_field"(ptr %108, ptr @"$string.492", i64 %119)
   %120 = load %45, ptr %18, align 1
   %121 = load ptr, ptr %out, align 8
   %122 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46307,7 +46484,7 @@ entry:
   %130 = getelementptr %130, ptr %shape, i32 0, i32 2
   %131 = load i64, ptr %130, align 8
   %132 = mul i64 %129, %131
-  call void @"$JsonWriter.integer_field"(ptr %121, ptr @"$string.491", i64 %132)
+  call void @"$JsonWriter.integer_field"(ptr %121, ptr @"$string.493", i64 %132)
   %133 = load %45, ptr %17, align 1
   %134 = load ptr, ptr %out, align 8
   %135 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46319,7 +46496,7 @@ entry:
   %141 = getelementptr %130, ptr %shape, i32 0, i32 2
   %142 = load i64, ptr %141, align 8
   %143 = mul i64 %140, %142
-  call void @"$JsonWriter.integer_field"(ptr %134, ptr @"$string.492", i64 %143)
+  call void @"$JsonWriter.integer_field"(ptr %134, ptr @"$string.494", i64 %143)
   %144 = load %45, ptr %16, align 1
   %145 = load ptr, ptr %out, align 8
   %146 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46330,7 +46507,7 @@ entry:
   %151 = getelementptr %130, ptr %shape, i32 0, i32 2
   %152 = load i64, ptr %151, align 8
   %153 = mul i64 %150, %152
-  call void @"$JsonWriter.integer_field"(ptr %145, ptr @"$string.493", i64 %153)
+  call void @"$JsonWriter.integer_field"(ptr %145, ptr @"$string.495", i64 %153)
   %154 = load %45, ptr %15, align 1
   %155 = load ptr, ptr %out, align 8
   %156 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46338,13 +46515,13 @@ entry:
   %158 = getelementptr %130, ptr %shape, i32 0, i32 7
   %159 = load i64, ptr %158, align 8
   %160 = mul i64 %157, %159
-  call void @"$JsonWriter.integer_field"(ptr %155, ptr @"$string.494", i64 %160)
+  call void @"$JsonWriter.integer_field"(ptr %155, ptr @"$string.496", i64 %160)
   %161 = load %45, ptr %14, align 1
   %162 = load ptr, ptr %out, align 8
   %163 = getelementptr %130, ptr %shape, i32 0, i32 1
   %164 = load i64, ptr %163, align 8
   %165 = mul i64 %164, 4
-  call void @"$JsonWriter.integer_field"(ptr %162, ptr @"$string.495", i64 %165)
+  call void @"$JsonWriter.integer_field"(ptr %162, ptr @"$string.497", i64 %165)
   %166 = load %45, ptr %13, align 1
   %167 = load ptr, ptr %out, align 8
   %168 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46355,7 +46532,7 @@ entry:
   %173 = getelementptr %130, ptr %shape, i32 0, i32 2
   %174 = load i64, ptr %173, align 8
   %175 = mul i64 %172, %174
-  call void @"$JsonWriter.integer_field"(ptr %167, ptr @"$string.496", i64 %175)
+  call void @"$JsonWriter.integer_field"(ptr %167, ptr @"$string.498", i64 %175)
   %176 = load %45, ptr %12, align 1
   %177 = load ptr, ptr %out, align 8
   %178 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46364,7 +46541,7 @@ entry:
   %181 = load i64, ptr %180, align 8
   %182 = mul i64 %179, %181
   %183 = mul i64 %182, 4
-  call void @"$JsonWriter.integer_field"(ptr %177, ptr @"$string.497", i64 %183)
+  call void @"$JsonWriter.integer_field"(ptr %177, ptr @"$string.499", i64 %183)
   %184 = load %45, ptr %11, align 1
   %185 = load ptr, ptr %out, align 8
   %186 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46373,7 +46550,7 @@ entry:
   %189 = load i64, ptr %188, align 8
   %190 = mul i64 %187, %189
   %191 = mul i64 %190, 4
-  call void @"$JsonWriter.integer_field"(ptr %185, ptr @"$string.498", i64 %191)
+  call void @"$JsonWriter.integer_field"(ptr %185, ptr @"$string.500", i64 %191)
   %192 = load %45, ptr %10, align 1
   %193 = load ptr, ptr %out, align 8
   %194 = getelementptr %130, ptr %shape, i32 0, i32 9
@@ -46382,7 +46559,7 @@ entry:
   %197 = load i64, ptr %196, align 8
   %198 = mul i64 %195, %197
   %199 = mul i64 %198, 4
-  call void @"$JsonWriter.integer_field"(ptr %193, ptr @"$string.499", i64 %199)
+  call void @"$JsonWriter.integer_field"(ptr %193, ptr @"$string.501", i64 %199)
   %200 = load %45, ptr %9, align 1
   %201 = load ptr, ptr %out, align 8
   %202 = getelementptr %130, ptr %shape, i32 0, i32 9
@@ -46406,13 +46583,13 @@ entry:
   %219 = mul i64 %218, 4
   %220 = trunc i8 %213 to i1
   %221 = select i1 %220, i64 %219, i64 0
-  call void @"$JsonWriter.integer_field"(ptr %209, ptr @"$string.500", i64 %221)
+  call void @"$JsonWriter.integer_field"(ptr %209, ptr @"$string.502", i64 %221)
   %222 = load %45, ptr %7, align 1
   %223 = load ptr, ptr %out, align 8
   %224 = getelementptr %130, ptr %shape, i32 0, i32 13
   %225 = load i64, ptr %224, align 8
   %226 = mul i64 %225, 4
-  call void @"$JsonWriter.integer_field"(ptr %223, ptr @"$string.501", i64 %226)
+  call void @"$JsonWriter.integer_field"(ptr %223, ptr @"$string.503", i64 %226)
   %227 = load %45, ptr %6, align 1
   %228 = load ptr, ptr %out, align 8
   %229 = getelementptr %130, ptr %shape, i32 0, i32 13
@@ -46422,7 +46599,7 @@ entry:
   %233 = sdiv i64 %232, 2
   %234 = mul i64 %230, %233
   %235 = mul i64 %234, 4
-  call void @"$JsonWriter.integer_field"(ptr %228, ptr @"$string.502", i64 %235)
+  call void @"$JsonWriter.integer_field"(ptr %228, ptr @"$string.504", i64 %235)
   %236 = load %45, ptr %5, align 1
   %237 = load ptr, ptr %out, align 8
   %238 = getelementptr %130, ptr %shape, i32 0, i32 13
@@ -46432,12 +46609,12 @@ entry:
   %242 = sdiv i64 %241, 2
   %243 = mul i64 %239, %242
   %244 = mul i64 %243, 4
-  call void @"$JsonWriter.integer_field"(ptr %237, ptr @"$string.503", i64 %244)
+  call void @"$JsonWriter.integer_field"(ptr %237, ptr @"$string.505", i64 %244)
   %245 = load %45, ptr %4, align 1
   %246 = load ptr, ptr %out, align 8
   %247 = getelementptr %130, ptr %shape, i32 0, i32 15
   %248 = load i64, ptr %247, align 8
-  call void @"$JsonWriter.integer_field"(ptr %246, ptr @"$string.504", i64 %248)
+  call void @"$JsonWriter.integer_field"(ptr %246, ptr @"$string.506", i64 %248)
   %249 = load %45, ptr %3, align 1
   %250 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %250)
@@ -46475,42 +46652,42 @@ entry:
   %18 = load ptr, ptr %out, align 8
   %19 = load i32, ptr %index, align 4
   %20 = sext i32 %19 to i64
-  call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.506", i64 %20)
+  call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.508", i64 %20)
   %21 = load %45, ptr %11, align 1
   %22 = load ptr, ptr %out, align 8
   %23 = getelementptr %136, ptr %rank, i32 0, i32 0
   %24 = load i64, ptr %23, align 8
-  call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.507", i64 %24)
+  call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.509", i64 %24)
   %25 = load %45, ptr %10, align 1
   %26 = load ptr, ptr %out, align 8
   %27 = getelementptr %136, ptr %rank, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.508", i64 %28)
+  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.510", i64 %28)
   %29 = load %45, ptr %9, align 1
   %30 = load ptr, ptr %out, align 8
   %31 = getelementptr %136, ptr %rank, i32 0, i32 2
   %32 = load i64, ptr %31, align 8
-  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.509", i64 %32)
+  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.511", i64 %32)
   %33 = load %45, ptr %8, align 1
   %34 = load ptr, ptr %out, align 8
   %35 = getelementptr %136, ptr %rank, i32 0, i32 3
   %36 = load i64, ptr %35, align 8
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.510", i64 %36)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.512", i64 %36)
   %37 = load %45, ptr %7, align 1
   %38 = load ptr, ptr %out, align 8
   %39 = getelementptr %136, ptr %rank, i32 0, i32 4
   %40 = load i64, ptr %39, align 8
-  call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.511", i64 %40)
+  call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.513", i64 %40)
   %41 = load %45, ptr %6, align 1
   %42 = load ptr, ptr %out, align 8
   %43 = getelementptr %136, ptr %rank, i32 0, i32 5
   %44 = load i64, ptr %43, align 8
-  call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.512", i64 %44)
+  call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.514", i64 %44)
   %45 = load %45, ptr %5, align 1
   %46 = load ptr, ptr %out, align 8
   %47 = getelementptr %136, ptr %rank, i32 0, i32 6
   %48 = load i64, ptr %47, align 8
-  call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.513", i64 %48)
+  call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.515", i64 %48)
   %49 = load %45, ptr %4, align 1
   %50 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %50)
@@ -47039,7 +47216,7 @@ then5:                                            ; preds = %then2
   %31 = getelementptr %33, ptr %30, i32 0, i32 4
   %32 = load i32, ptr %31, align 4
   %33 = load i32, ptr %num_pages, align 4
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.519", i32 %32, i32 %33)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.521", i32 %32, i32 %33)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -47227,7 +47404,7 @@ then2:                                            ; preds = %then
   %26 = getelementptr %29, ptr %25, i32 0, i32 2
   %27 = getelementptr %30, ptr %26, i32 0, i32 0
   %28 = load i32, ptr %27, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.514", i32 %24, i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.516", i32 %24, i32 %28)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -47274,7 +47451,7 @@ then9:                                            ; preds = %then5
   %50 = getelementptr i8, ptr %49, i64 0
   %51 = load i32, ptr %num_pages, align 4
   %52 = load i64, ptr %held, align 8
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.515", i32 %51, i64 %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.517", i32 %51, i64 %52)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -47320,7 +47497,7 @@ then17:                                           ; preds = %then13
   %74 = getelementptr %29, ptr %73, i32 0, i32 19
   %75 = getelementptr %43, ptr %74, i32 0, i32 4
   %76 = load i64, ptr %75, align 8
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.516", i64 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.518", i64 %76)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -47439,7 +47616,7 @@ then3:                                            ; preds = %then
   %44 = getelementptr %46, ptr %43, i32 0, i32 0
   %45 = load i64, ptr %44, align 8
   %46 = load i32, ptr %needed, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.517", i32 %42, i64 %45, i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.519", i32 %42, i64 %45, i32 %46)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -47582,7 +47759,7 @@ entry:
   br i1 %13, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.44", i32 78, ptr @"$string.518")
+  call void @"$check.fail"(ptr @"$string.44", i32 78, ptr @"$string.520")
   %14 = load %45, ptr %7, align 1
   br label %merge
 
@@ -47598,7 +47775,7 @@ merge:                                            ; preds = %else, %then
   store i32 %19, ptr %num_saved, align 4
   %20 = load ptr, ptr %item, align 8
   %21 = getelementptr %46, ptr %20, i32 0, i32 13
-  call void @"$Vector.clear.253"(ptr %21)
+  call void @"$Vector.clear.254"(ptr %21)
   %22 = load %45, ptr %6, align 1
   %23 = load i32, ptr %num_saved, align 4
   store i32 0, ptr %i, align 4
@@ -48163,7 +48340,7 @@ then2:                                            ; preds = %then
   %38 = getelementptr %46, ptr %37, i32 0, i32 13
   %39 = getelementptr %10, ptr %38, i32 0, i32 1
   %40 = load i64, ptr %39, align 8
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.520", i64 %36, i64 %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.522", i64 %36, i64 %40)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -48401,7 +48578,7 @@ then:                                             ; preds = %entry
 then2:                                            ; preds = %then
   %45 = load ptr, ptr %self, align 8
   %46 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %45, ptr @"$string.521", i32 -1, ptr %46)
+  call void @"$forward.describe_failure"(ptr %45, ptr @"$string.523", i32 -1, ptr %46)
   %47 = load %45, ptr %5, align 1
   %48 = load i32, ptr %code, align 4
   ret i32 %48
@@ -48435,7 +48612,7 @@ else:                                             ; preds = %entry
 then6:                                            ; preds = %else
   %62 = load ptr, ptr %self, align 8
   %63 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %62, ptr @"$string.522", i32 -1, ptr %63)
+  call void @"$forward.describe_failure"(ptr %62, ptr @"$string.524", i32 -1, ptr %63)
   %64 = load %45, ptr %4, align 1
   %65 = load i32, ptr %code4, align 4
   ret i32 %65
@@ -48469,7 +48646,7 @@ merge:                                            ; preds = %merge5, %merge1
 then11:                                           ; preds = %merge
   %79 = load ptr, ptr %self, align 8
   %80 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %79, ptr @"$string.523", i32 -1, ptr %80)
+  call void @"$forward.describe_failure"(ptr %79, ptr @"$string.525", i32 -1, ptr %80)
   %81 = load %45, ptr %3, align 1
   %82 = load i32, ptr %code9, align 4
   ret i32 %82
@@ -48786,7 +48963,7 @@ then2:                                            ; preds = %merge
 then5:                                            ; preds = %then2
   %51 = load ptr, ptr %self, align 8
   %52 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %51, ptr @"$string.524", i32 -1, ptr %52)
+  call void @"$forward.describe_failure"(ptr %51, ptr @"$string.526", i32 -1, ptr %52)
   %53 = load %45, ptr %4, align 1
   %54 = load i32, ptr %code, align 4
   ret i32 %54
@@ -48829,7 +49006,7 @@ merge1:                                           ; preds = %else3, %merge4
 then10:                                           ; preds = %merge1
   %73 = load ptr, ptr %self, align 8
   %74 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %73, ptr @"$string.501", i32 -1, ptr %74)
+  call void @"$forward.describe_failure"(ptr %73, ptr @"$string.503", i32 -1, ptr %74)
   %75 = load %45, ptr %3, align 1
   %76 = load i32, ptr %code8, align 4
   ret i32 %76
@@ -48889,7 +49066,7 @@ entry:
   br i1 %8, label %and.lhs.true, label %then
 
 then:                                             ; preds = %and.lhs.true, %entry
-  call void @"$check.fail"(ptr @"$string.54", i32 10, ptr @"$string.525")
+  call void @"$check.fail"(ptr @"$string.54", i32 10, ptr @"$string.527")
   %9 = load %45, ptr %4, align 1
   br label %merge
 
@@ -48917,7 +49094,7 @@ and.lhs.true:                                     ; preds = %entry
   br i1 %23, label %else, label %then
 
 then2:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.54", i32 11, ptr @"$string.526")
+  call void @"$check.fail"(ptr @"$string.54", i32 11, ptr @"$string.528")
   %24 = load %45, ptr %3, align 1
   br label %merge1
 
@@ -49153,7 +49330,7 @@ entry:
 then:                                             ; preds = %entry
   %21 = load ptr, ptr %self, align 8
   %22 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %21, ptr @"$string.527", i32 -1, ptr %22)
+  call void @"$forward.describe_failure"(ptr %21, ptr @"$string.529", i32 -1, ptr %22)
   %23 = load %45, ptr %3, align 1
   %24 = load i32, ptr %code, align 4
   ret i32 %24
@@ -50054,7 +50231,7 @@ then8:                                            ; preds = %merge4
   %44 = load ptr, ptr %r, align 8
   %45 = getelementptr %79, ptr %44, i32 0, i32 1
   %46 = load i32, ptr %45, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.563", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.565", i32 %46)
   br label %merge7
 
 else9:                                            ; preds = %merge4
@@ -50109,7 +50286,7 @@ then16:                                           ; preds = %then12
   %74 = getelementptr i8, ptr %73, i64 0
   %75 = load i64, ptr %count, align 8
   %76 = load i32, ptr %most, align 4
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.564", i64 %75, i32 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.566", i64 %75, i32 %76)
   br label %merge15
 
 else17:                                           ; preds = %then12
@@ -50169,7 +50346,7 @@ then2:                                            ; preds = %then
   %13 = getelementptr %41, ptr %12, i32 0, i32 0
   %14 = getelementptr [1024 x i8], ptr %13, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.528")
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.530")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -50211,7 +50388,7 @@ then9:                                            ; preds = %then5
   %33 = load ptr, ptr %r, align 8
   %34 = getelementptr %79, ptr %33, i32 0, i32 0
   %35 = load i32, ptr %34, align 4
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.529", i32 %35, i32 144)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.531", i32 %35, i32 144)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -50296,7 +50473,7 @@ then26:                                           ; preds = %then22
   %70 = load ptr, ptr %r, align 8
   %71 = getelementptr %79, ptr %70, i32 0, i32 7
   %72 = load i32, ptr %71, align 4
-  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.549", i32 %72)
+  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.551", i32 %72)
   br label %merge25
 
 else27:                                           ; preds = %then22
@@ -50322,7 +50499,7 @@ merge21:                                          ; preds = %else23, %dead28
   %81 = getelementptr %143, ptr %80, i32 0, i32 0
   %82 = load i32, ptr %81, align 4
   %83 = load ptr, ptr %message, align 8
-  %84 = call i32 @"$request.check_tokens"(ptr @"$string.550", ptr %76, i32 %79, i32 %82, ptr %83)
+  %84 = call i32 @"$request.check_tokens"(ptr @"$string.552", ptr %76, i32 %79, i32 %82, ptr %83)
   store i32 %84, ptr %code29, align 4
   %85 = load i32, ptr %code29, align 4
   %86 = icmp ne i32 %85, 0
@@ -50440,7 +50617,7 @@ then5:                                            ; preds = %then2
   %32 = load ptr, ptr %r, align 8
   %33 = getelementptr %79, ptr %32, i32 0, i32 3
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.533", i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.535", i32 %34)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -50496,7 +50673,7 @@ then13:                                           ; preds = %then9
   %63 = load ptr, ptr %r, align 8
   %64 = getelementptr %79, ptr %63, i32 0, i32 3
   %65 = load i32, ptr %64, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.534", i32 %62, i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.536", i32 %62, i32 %65)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -50537,7 +50714,7 @@ then21:                                           ; preds = %then17
   %82 = load ptr, ptr %r, align 8
   %83 = getelementptr %79, ptr %82, i32 0, i32 18
   %84 = load i64, ptr %83, align 8
-  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.535", i64 %84)
+  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.537", i64 %84)
   br label %merge20
 
 else22:                                           ; preds = %then17
@@ -50578,7 +50755,7 @@ then29:                                           ; preds = %then25
   %101 = load ptr, ptr %r, align 8
   %102 = getelementptr %79, ptr %101, i32 0, i32 16
   %103 = load i32, ptr %102, align 4
-  %104 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.536", i32 %103)
+  %104 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.538", i32 %103)
   br label %merge28
 
 else30:                                           ; preds = %then25
@@ -50631,7 +50808,7 @@ then37:                                           ; preds = %then33
   %129 = load ptr, ptr %limits, align 8
   %130 = getelementptr %143, ptr %129, i32 0, i32 0
   %131 = load i32, ptr %130, align 4
-  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %125, i64 1024, ptr @"$string.537", i32 %128, i32 %131)
+  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %125, i64 1024, ptr @"$string.539", i32 %128, i32 %131)
   br label %merge36
 
 else38:                                           ; preds = %then33
@@ -50708,7 +50885,7 @@ then2:                                            ; preds = %then
   %15 = getelementptr [1024 x i8], ptr %14, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
   %17 = load i32, ptr %num_tokens, align 4
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.530", i32 %17)
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.532", i32 %17)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -50751,7 +50928,7 @@ then9:                                            ; preds = %then5
   %36 = load ptr, ptr %limits, align 8
   %37 = getelementptr %143, ptr %36, i32 0, i32 1
   %38 = load i32, ptr %37, align 4
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.531", i32 %35, i32 %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.533", i32 %35, i32 %38)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -50773,7 +50950,7 @@ merge4:                                           ; preds = %else6, %dead11
   %43 = getelementptr %143, ptr %42, i32 0, i32 0
   %44 = load i32, ptr %43, align 4
   %45 = load ptr, ptr %message, align 8
-  %46 = call i32 @"$request.check_tokens"(ptr @"$string.532", ptr %40, i32 %41, i32 %44, ptr %45)
+  %46 = call i32 @"$request.check_tokens"(ptr @"$string.534", ptr %40, i32 %41, i32 %44, ptr %45)
   ret i32 %46
 
 dead12:                                           ; No predecessors!
@@ -50853,7 +51030,7 @@ then2:                                            ; preds = %then
   %23 = load ptr, ptr %limits, align 8
   %24 = getelementptr %143, ptr %23, i32 0, i32 4
   %25 = load i32, ptr %24, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.538", i32 %19, i32 %22, i32 %25)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.540", i32 %19, i32 %22, i32 %25)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -50924,7 +51101,7 @@ then2:                                            ; preds = %then
   %24 = getelementptr %47, ptr %23, i32 0, i32 0
   %25 = load float, ptr %24, align 4
   %26 = fpext float %25 to double
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.539", double %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.541", double %26)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -50944,7 +51121,7 @@ merge:                                            ; preds = %else, %dead
   %29 = getelementptr %47, ptr %28, i32 0, i32 1
   %30 = load float, ptr %29, align 4
   %31 = load ptr, ptr %message, align 8
-  %32 = call i32 @"$check_unit_range"(ptr @"$string.542", float %30, float 0.000000e+00, i1 zeroext true, ptr %31)
+  %32 = call i32 @"$check_unit_range"(ptr @"$string.544", float %30, float 0.000000e+00, i1 zeroext true, ptr %31)
   store i32 %32, ptr %code, align 4
   %33 = load i32, ptr %code, align 4
   %34 = icmp ne i32 %33, 0
@@ -50967,7 +51144,7 @@ merge4:                                           ; preds = %else6, %dead7
   %39 = getelementptr %47, ptr %38, i32 0, i32 2
   %40 = load float, ptr %39, align 4
   %41 = load ptr, ptr %message, align 8
-  %42 = call i32 @"$check_unit_range"(ptr @"$string.543", float %40, float 0.000000e+00, i1 zeroext false, ptr %41)
+  %42 = call i32 @"$check_unit_range"(ptr @"$string.545", float %40, float 0.000000e+00, i1 zeroext false, ptr %41)
   store i32 %42, ptr %code8, align 4
   %43 = load i32, ptr %code8, align 4
   %44 = icmp ne i32 %43, 0
@@ -51011,7 +51188,7 @@ then18:                                           ; preds = %then14
   %63 = load ptr, ptr %s, align 8
   %64 = getelementptr %47, ptr %63, i32 0, i32 3
   %65 = load i32, ptr %64, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 1024, ptr @"$string.544", i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 1024, ptr @"$string.546", i32 %65)
   br label %merge17
 
 else19:                                           ; preds = %then14
@@ -51062,7 +51239,7 @@ then27:                                           ; preds = %then22
   %89 = getelementptr %47, ptr %88, i32 0, i32 4
   %90 = load float, ptr %89, align 4
   %91 = fpext float %90 to double
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %87, i64 1024, ptr @"$string.545", double %91)
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %87, i64 1024, ptr @"$string.547", double %91)
   br label %merge26
 
 else28:                                           ; preds = %then22
@@ -51104,7 +51281,7 @@ then35:                                           ; preds = %then31
   %109 = getelementptr %47, ptr %108, i32 0, i32 5
   %110 = load float, ptr %109, align 4
   %111 = fpext float %110 to double
-  %112 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %107, i64 1024, ptr @"$string.546", double %111)
+  %112 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %107, i64 1024, ptr @"$string.548", double %111)
   br label %merge34
 
 else36:                                           ; preds = %then31
@@ -51146,7 +51323,7 @@ then43:                                           ; preds = %then39
   %129 = getelementptr %47, ptr %128, i32 0, i32 6
   %130 = load float, ptr %129, align 4
   %131 = fpext float %130 to double
-  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %127, i64 1024, ptr @"$string.547", double %131)
+  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %127, i64 1024, ptr @"$string.549", double %131)
   br label %merge42
 
 else44:                                           ; preds = %then39
@@ -51196,7 +51373,7 @@ then51:                                           ; preds = %then47
   %154 = load ptr, ptr %s, align 8
   %155 = getelementptr %47, ptr %154, i32 0, i32 7
   %156 = load i32, ptr %155, align 4
-  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.548", i32 %156, i32 20)
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.550", i32 %156, i32 20)
   br label %merge50
 
 else52:                                           ; preds = %then47
@@ -51328,7 +51505,7 @@ then5:                                            ; preds = %then2
   %44 = fpext float %43 to double
   %45 = load float, ptr %lowest, align 4
   %46 = fpext float %45 to double
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.540", ptr %42, double %44, double %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.542", ptr %42, double %44, double %46)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -51362,7 +51539,7 @@ then9:                                            ; preds = %merge1
   %59 = fpext float %58 to double
   %60 = load float, ptr %lowest, align 4
   %61 = fpext float %60 to double
-  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.541", ptr %57, double %59, double %61)
+  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.543", ptr %57, double %59, double %61)
   br label %merge8
 
 else10:                                           ; preds = %merge1
@@ -51432,7 +51609,7 @@ then2:                                            ; preds = %then
   %24 = load ptr, ptr %r, align 8
   %25 = getelementptr %79, ptr %24, i32 0, i32 9
   %26 = load i32, ptr %25, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.551", i32 %26, i32 1024)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.553", i32 %26, i32 1024)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -51492,7 +51669,7 @@ then13:                                           ; preds = %then9
   %50 = getelementptr %79, ptr %49, i32 0, i32 9
   %51 = load i32, ptr %50, align 4
   %52 = add i32 %51, 1
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.552", i32 %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.554", i32 %52)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -51537,7 +51714,7 @@ then21:                                           ; preds = %then17
   %73 = load ptr, ptr %72, align 8
   %74 = getelementptr i32, ptr %73, i64 0
   %75 = load i32, ptr %74, align 4
-  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.553", i32 %75)
+  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.555", i32 %75)
   br label %merge20
 
 else22:                                           ; preds = %then17
@@ -51608,7 +51785,7 @@ then30:                                           ; preds = %then26
   %114 = getelementptr i8, ptr %113, i64 0
   %115 = load i32, ptr %i, align 4
   %116 = load i32, ptr %length, align 4
-  %117 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %114, i64 1024, ptr @"$string.554", i32 %115, i32 %116)
+  %117 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %114, i64 1024, ptr @"$string.556", i32 %115, i32 %116)
   br label %merge29
 
 else31:                                           ; preds = %then26
@@ -51645,7 +51822,7 @@ merge24:                                          ; preds = %forcond
   %132 = getelementptr %143, ptr %131, i32 0, i32 0
   %133 = load i32, ptr %132, align 4
   %134 = load ptr, ptr %message, align 8
-  %135 = call i32 @"$request.check_tokens"(ptr @"$string.555", ptr %121, i32 %130, i32 %133, ptr %134)
+  %135 = call i32 @"$request.check_tokens"(ptr @"$string.557", ptr %121, i32 %130, i32 %133, ptr %134)
   ret i32 %135
 
 dead33:                                           ; No predecessors!
@@ -51715,7 +51892,7 @@ then2:                                            ; preds = %then
   %36 = getelementptr %79, ptr %35, i32 0, i32 10
   %37 = load i32, ptr %36, align 4
   %38 = load i32, ptr %most, align 4
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.556", i32 %37, i32 %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.558", i32 %37, i32 %38)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -51741,7 +51918,7 @@ merge:                                            ; preds = %else, %dead
   %47 = getelementptr %143, ptr %46, i32 0, i32 0
   %48 = load i32, ptr %47, align 4
   %49 = load ptr, ptr %message, align 8
-  %50 = call i32 @"$request.check_tokens"(ptr @"$string.557", ptr %42, i32 %45, i32 %48, ptr %49)
+  %50 = call i32 @"$request.check_tokens"(ptr @"$string.559", ptr %42, i32 %45, i32 %48, ptr %49)
   store i32 %50, ptr %code, align 4
   %51 = load i32, ptr %code, align 4
   %52 = icmp ne i32 %51, 0
@@ -51794,7 +51971,7 @@ then13:                                           ; preds = %then9
   %77 = load ptr, ptr %r, align 8
   %78 = getelementptr %79, ptr %77, i32 0, i32 10
   %79 = load i32, ptr %78, align 4
-  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 1024, ptr @"$string.558", i32 %79)
+  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 1024, ptr @"$string.560", i32 %79)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -51861,7 +52038,7 @@ then22:                                           ; preds = %then18
   %115 = getelementptr float, ptr %112, i64 %114
   %116 = load float, ptr %115, align 4
   %117 = fpext float %116 to double
-  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %108, i64 1024, ptr @"$string.559", i32 %109, double %117)
+  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %108, i64 1024, ptr @"$string.561", i32 %109, double %117)
   br label %merge21
 
 else23:                                           ; preds = %then18
@@ -51932,7 +52109,7 @@ then33:                                           ; preds = %then29
   %157 = sext i32 %156 to i64
   %158 = getelementptr i32, ptr %155, i64 %157
   %159 = load i32, ptr %158, align 4
-  %160 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %151, i64 1024, ptr @"$string.560", i32 %152, i32 %159)
+  %160 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %151, i64 1024, ptr @"$string.562", i32 %152, i32 %159)
   br label %merge32
 
 else34:                                           ; preds = %then29
@@ -52586,7 +52763,7 @@ forbody:                                          ; preds = %forcond
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %2, ptr align 4 %3, i64 8, i1 false)
   %39 = getelementptr { i64 }, ptr %2, i32 0, i32 0
   %40 = load i64, ptr %39, align 8
-  %41 = call zeroext i1 @"$Vector.push.561"(ptr %15, i64 %40)
+  %41 = call zeroext i1 @"$Vector.push.563"(ptr %15, i64 %40)
   %42 = zext i1 %41 to i8
   %43 = trunc i8 %42 to i1
   br i1 %43, label %else, label %then
@@ -52631,7 +52808,7 @@ dead2:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.561"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.push.563"(ptr %0, i64 %1) {
 entry:
   %value = alloca %145, align 8
   %self = alloca ptr, align 8
@@ -52643,7 +52820,7 @@ entry:
   %5 = getelementptr %48, ptr %4, i32 0, i32 1
   %6 = load i64, ptr %5, align 8
   %7 = add i64 %6, 1
-  %8 = call zeroext i1 @"$Vector.reserve.562"(ptr %3, i64 %7)
+  %8 = call zeroext i1 @"$Vector.reserve.564"(ptr %3, i64 %7)
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %else, label %then
@@ -52679,7 +52856,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.562"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.564"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -52831,7 +53008,7 @@ and.lhs.true:                                     ; preds = %forbody
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %4, ptr align 4 %bias, i64 8, i1 false)
   %29 = getelementptr { i64 }, ptr %4, i32 0, i32 0
   %30 = load i64, ptr %29, align 8
-  %31 = call zeroext i1 @"$Vector.push.561"(ptr %28, i64 %30)
+  %31 = call zeroext i1 @"$Vector.push.563"(ptr %28, i64 %30)
   %32 = zext i1 %31 to i8
   %33 = trunc i8 %32 to i1
   br i1 %33, label %else, label %then
@@ -52891,7 +53068,7 @@ forbody4:                                         ; preds = %forcond3
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %1, ptr align 4 %2, i64 8, i1 false)
   %63 = getelementptr { i64 }, ptr %1, i32 0, i32 0
   %64 = load i64, ptr %63, align 8
-  %65 = call zeroext i1 @"$Vector.push.561"(ptr %46, i64 %64)
+  %65 = call zeroext i1 @"$Vector.push.563"(ptr %46, i64 %64)
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
   br i1 %67, label %else8, label %then7
@@ -53160,7 +53337,7 @@ then2:                                            ; preds = %then
   %43 = getelementptr %29, ptr %42, i32 0, i32 2
   %44 = getelementptr %30, ptr %43, i32 0, i32 5
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.565", i64 %41, i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.567", i64 %41, i32 %45)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -53255,7 +53432,7 @@ then5:                                            ; preds = %then2
   %43 = getelementptr %30, ptr %42, i32 0, i32 7
   %44 = getelementptr %25, ptr %43, i32 0, i32 3
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.566", i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.568", i32 %45)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -53333,7 +53510,7 @@ then5:                                            ; preds = %then2
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %code, align 4
   %27 = call ptr @strerror(i32 %26)
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.580", ptr %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.582", ptr %27)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -53859,7 +54036,7 @@ entry:
   br i1 %12, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.12", i32 194, ptr @"$string.567")
+  call void @"$check.fail"(ptr @"$string.12", i32 194, ptr @"$string.569")
   %13 = load %45, ptr %3, align 1
   br label %merge
 
@@ -55133,7 +55310,7 @@ forbody:                                          ; preds = %forcond
 merge:                                            ; preds = %forcond
   %23 = load ptr, ptr %item, align 8
   %24 = getelementptr %46, ptr %23, i32 0, i32 11
-  call void @"$Vector.clear.253"(ptr %24)
+  call void @"$Vector.clear.254"(ptr %24)
   %25 = load %45, ptr %5, align 1
   %26 = load i32, ptr %num_found, align 4
   store i32 0, ptr %i1, align 4
@@ -55240,7 +55417,7 @@ then:                                             ; preds = %entry
   br i1 %16, label %else4, label %then3
 
 then3:                                            ; preds = %then
-  call void @"$check.fail"(ptr @"$string.16", i32 204, ptr @"$string.568")
+  call void @"$check.fail"(ptr @"$string.16", i32 204, ptr @"$string.570")
   %17 = load %45, ptr %3, align 1
   br label %merge2
 
@@ -55293,7 +55470,7 @@ entry:
   %9 = load %45, ptr %5, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %31, ptr %10, i32 0, i32 12
-  call void @"$Vector.clear.569"(ptr %11)
+  call void @"$Vector.clear.571"(ptr %11)
   %12 = load %45, ptr %4, align 1
   %13 = load ptr, ptr %self, align 8
   call void @"$Scheduler.write_decode_rows"(ptr %13)
@@ -55361,7 +55538,7 @@ and.lhs.true:                                     ; preds = %forbody
   br i1 %48, label %then, label %else
 }
 
-define internal void @"$Vector.clear.569"(ptr %0) {
+define internal void @"$Vector.clear.571"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -55447,7 +55624,7 @@ and.lhs.true2:                                    ; preds = %forbody
   br i1 %46, label %and.lhs.true, label %else
 
 then4:                                            ; preds = %then
-  call void @"$check.fail"(ptr @"$string.570", i32 186, ptr @"$string.571")
+  call void @"$check.fail"(ptr @"$string.572", i32 186, ptr @"$string.573")
   %47 = load %45, ptr %3, align 1
   br label %merge3
 
@@ -55770,7 +55947,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.14", i32 174, ptr @"$string.572")
+  call void @"$check.fail"(ptr @"$string.14", i32 174, ptr @"$string.574")
   %15 = load %45, ptr %5, align 1
   br label %merge
 
@@ -56409,7 +56586,7 @@ merge1:                                           ; preds = %else, %then
 merge:                                            ; preds = %forcond
   %67 = load ptr, ptr %self, align 8
   %68 = getelementptr %31, ptr %67, i32 0, i32 12
-  call void @"$Vector.clear.569"(ptr %68)
+  call void @"$Vector.clear.571"(ptr %68)
   %69 = load %45, ptr %2, align 1
   ret void
 }
@@ -56656,7 +56833,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %29, label %else4, label %then3
 
 then3:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.16", i32 263, ptr @"$string.573")
+  call void @"$check.fail"(ptr @"$string.16", i32 263, ptr @"$string.575")
   %30 = load %45, ptr %6, align 1
   br label %merge2
 
@@ -56671,7 +56848,7 @@ merge2:                                           ; preds = %else4, %then3
   br i1 %34, label %then6, label %else7
 
 then6:                                            ; preds = %merge2
-  call void @"$check.fail"(ptr @"$string.16", i32 264, ptr @"$string.574")
+  call void @"$check.fail"(ptr @"$string.16", i32 264, ptr @"$string.576")
   %35 = load %45, ptr %5, align 1
   br label %merge5
 
@@ -56721,7 +56898,7 @@ then9:                                            ; preds = %merge5
   br i1 %64, label %else13, label %then12
 
 then12:                                           ; preds = %then9
-  call void @"$check.fail"(ptr @"$string.16", i32 273, ptr @"$string.575")
+  call void @"$check.fail"(ptr @"$string.16", i32 273, ptr @"$string.577")
   %65 = load %45, ptr %4, align 1
   br label %merge11
 
@@ -56906,7 +57083,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %45, label %then2, label %or.lhs.false
 
 then2:                                            ; preds = %or.lhs.false, %merge
-  call void @"$check.fail"(ptr @"$string.577", i32 87, ptr @"$string.15")
+  call void @"$check.fail"(ptr @"$string.579", i32 87, ptr @"$string.15")
   %46 = load %45, ptr %6, align 1
   br label %merge1
 
@@ -56943,7 +57120,7 @@ or.lhs.false:                                     ; preds = %merge
   br i1 %69, label %then2, label %else3
 
 then5:                                            ; preds = %merge1
-  call void @"$check.fail"(ptr @"$string.577", i32 88, ptr @"$string.578")
+  call void @"$check.fail"(ptr @"$string.579", i32 88, ptr @"$string.580")
   %70 = load %45, ptr %5, align 1
   br label %merge4
 
@@ -57090,7 +57267,7 @@ entry:
   %9 = sub i64 %8, 1
   %10 = load ptr, ptr %item, align 8
   %11 = call i32 @"$Sequence.num_outputs"(ptr %10)
-  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 256, ptr @"$string.576", i64 %9, i32 %11)
+  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 256, ptr @"$string.578", i64 %9, i32 %11)
   %13 = load ptr, ptr %self, align 8
   %14 = load ptr, ptr %item, align 8
   %15 = getelementptr [256 x i8], ptr %text, i32 0, i32 0
@@ -57236,7 +57413,7 @@ then:                                             ; preds = %entry
   %9 = load ptr, ptr %self, align 8
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %46, ptr %10, i32 0, i32 3
-  %12 = call ptr @"$Vector.last.579"(ptr %11)
+  %12 = call ptr @"$Vector.last.581"(ptr %11)
   %13 = load i32, ptr %12, align 4
   %14 = call zeroext i1 @"$Sequence.is_stop_token"(ptr %9, i32 %13)
   %15 = zext i1 %14 to i8
@@ -57301,7 +57478,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$Vector.last.579"(ptr %0) {
+define internal ptr @"$Vector.last.581"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %self = alloca ptr, align 8
@@ -57516,7 +57693,7 @@ forbody:                                          ; preds = %forcond
 merge:                                            ; preds = %forcond
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %31, ptr %28, i32 0, i32 12
-  call void @"$Vector.clear.569"(ptr %29)
+  call void @"$Vector.clear.571"(ptr %29)
   %30 = load %45, ptr %3, align 1
   ret void
 }
@@ -57928,11 +58105,11 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %38 = load ptr, ptr %self, align 8
   %39 = getelementptr %29, ptr %38, i32 0, i32 16
-  call void @"$Vector.free.581"(ptr %39)
+  call void @"$Vector.free.583"(ptr %39)
   %40 = load %45, ptr %6, align 1
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr %29, ptr %41, i32 0, i32 17
-  call void @"$Vector.free.581"(ptr %42)
+  call void @"$Vector.free.583"(ptr %42)
   %43 = load %45, ptr %5, align 1
   %44 = load ptr, ptr %self, align 8
   %45 = getelementptr %29, ptr %44, i32 0, i32 3
@@ -58030,7 +58207,7 @@ merge:                                            ; preds = %else, %dead
 
 declare dso_local i32 @pthread_join(i64, ptr)
 
-define internal void @"$Vector.free.581"(ptr %0) {
+define internal void @"$Vector.free.583"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -58042,12 +58219,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.582"(ptr %7)
+  call void @"$Vector.init.584"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.582"(ptr %0) {
+define internal void @"$Vector.init.584"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -58096,19 +58273,19 @@ entry:
   %23 = load %45, ptr %8, align 1
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %31, ptr %24, i32 0, i32 7
-  call void @"$Vector.free.583"(ptr %25)
+  call void @"$Vector.free.585"(ptr %25)
   %26 = load %45, ptr %7, align 1
   %27 = load ptr, ptr %self, align 8
   %28 = getelementptr %31, ptr %27, i32 0, i32 8
-  call void @"$Vector.free.581"(ptr %28)
+  call void @"$Vector.free.583"(ptr %28)
   %29 = load %45, ptr %6, align 1
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr %31, ptr %30, i32 0, i32 9
-  call void @"$Vector.free.581"(ptr %31)
+  call void @"$Vector.free.583"(ptr %31)
   %32 = load %45, ptr %5, align 1
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %31, ptr %33, i32 0, i32 10
-  call void @"$Vector.free.581"(ptr %34)
+  call void @"$Vector.free.583"(ptr %34)
   %35 = load %45, ptr %4, align 1
   %36 = load ptr, ptr %self, align 8
   %37 = getelementptr %31, ptr %36, i32 0, i32 11
@@ -58116,7 +58293,7 @@ entry:
   %38 = load %45, ptr %3, align 1
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %31, ptr %39, i32 0, i32 12
-  call void @"$Vector.free.585"(ptr %40)
+  call void @"$Vector.free.587"(ptr %40)
   %41 = load %45, ptr %2, align 1
   %42 = load ptr, ptr %self, align 8
   %43 = getelementptr %31, ptr %42, i32 0, i32 1
@@ -58171,12 +58348,12 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %28 = load ptr, ptr %list, align 8
-  call void @"$Vector.free.581"(ptr %28)
+  call void @"$Vector.free.583"(ptr %28)
   %29 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.583"(ptr %0) {
+define internal void @"$Vector.free.585"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -58188,12 +58365,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.584"(ptr %7)
+  call void @"$Vector.init.586"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.584"(ptr %0) {
+define internal void @"$Vector.init.586"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -58209,7 +58386,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.585"(ptr %0) {
+define internal void @"$Vector.free.587"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -58221,12 +58398,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.586"(ptr %7)
+  call void @"$Vector.init.588"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.586"(ptr %0) {
+define internal void @"$Vector.init.588"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -59095,7 +59272,7 @@ then:                                             ; preds = %entry
   %18 = getelementptr %41, ptr %message, i32 0, i32 0
   %19 = getelementptr [1024 x i8], ptr %18, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
-  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.612", ptr %20)
+  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.614", ptr %20)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -59144,7 +59321,7 @@ then2:                                            ; preds = %then
   %15 = getelementptr %41, ptr %14, i32 0, i32 0
   %16 = getelementptr [1024 x i8], ptr %15, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.587")
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.589")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -59186,7 +59363,7 @@ then9:                                            ; preds = %then5
   %32 = getelementptr %41, ptr %31, i32 0, i32 0
   %33 = getelementptr [1024 x i8], ptr %32, i32 0, i32 0
   %34 = getelementptr i8, ptr %33, i64 0
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.588")
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.590")
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -59483,7 +59660,7 @@ then5:                                            ; preds = %then2
   %23 = getelementptr [1024 x i8], ptr %22, i32 0, i32 0
   %24 = getelementptr i8, ptr %23, i64 0
   %25 = load ptr, ptr %path, align 8
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 1024, ptr @"$string.356", ptr %25, ptr @"$string.81", ptr @"$string.82")
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 1024, ptr @"$string.357", ptr %25, ptr @"$string.81", ptr @"$string.82")
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -59641,7 +59818,7 @@ then2:                                            ; preds = %merge
   %21 = getelementptr %22, ptr %20, i32 0, i32 18
   %22 = getelementptr [512 x i8], ptr %21, i32 0, i32 0
   %23 = getelementptr i8, ptr %22, i64 0
-  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.589", ptr %19, ptr %23)
+  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.591", ptr %19, ptr %23)
   br label %merge1
 
 else3:                                            ; preds = %merge
@@ -59763,7 +59940,7 @@ then4:                                            ; preds = %then
   %74 = getelementptr [1024 x i8], ptr %73, i32 0, i32 0
   %75 = getelementptr i8, ptr %74, i64 0
   %76 = load i32, ptr %world_size, align 4
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.590", i32 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.592", i32 %76)
   br label %merge3
 
 else5:                                            ; preds = %then
@@ -59931,7 +60108,7 @@ then3:                                            ; preds = %then
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %i, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.591", i32 %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.593", i32 %26)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -59990,7 +60167,7 @@ then10:                                           ; preds = %then6
   %57 = load i32, ptr %i, align 4
   %58 = load i32, ptr %code, align 4
   %59 = call ptr @strerror(i32 %58)
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.592", i32 %57, ptr %59)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.594", i32 %57, ptr %59)
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -60525,7 +60702,7 @@ merge:                                            ; preds = %else, %dead
 then3:                                            ; preds = %merge
   %55 = load ptr, ptr %self, align 8
   %56 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %55, ptr @"$string.595", i32 -1, ptr %56)
+  call void @"$forward.describe_failure"(ptr %55, ptr @"$string.597", i32 -1, ptr %56)
   %57 = load %45, ptr %6, align 1
   %58 = load i32, ptr %code1, align 4
   ret i32 %58
@@ -60570,7 +60747,7 @@ then7:                                            ; preds = %merge2
 then11:                                           ; preds = %then7
   %83 = load ptr, ptr %self, align 8
   %84 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %83, ptr @"$string.596", i32 -1, ptr %84)
+  call void @"$forward.describe_failure"(ptr %83, ptr @"$string.598", i32 -1, ptr %84)
   %85 = load %45, ptr %5, align 1
   %86 = load i32, ptr %code9, align 4
   ret i32 %86
@@ -60665,7 +60842,7 @@ entry:
 then:                                             ; preds = %entry
   %21 = load ptr, ptr %self, align 8
   %22 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %21, ptr @"$string.593", i32 -1, ptr %22)
+  call void @"$forward.describe_failure"(ptr %21, ptr @"$string.595", i32 -1, ptr %22)
   %23 = load %45, ptr %5, align 1
   %24 = load i32, ptr %code, align 4
   ret i32 %24
@@ -60699,7 +60876,7 @@ merge:                                            ; preds = %else, %dead
 then3:                                            ; preds = %merge
   %41 = load ptr, ptr %self, align 8
   %42 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %41, ptr @"$string.594", i32 -1, ptr %42)
+  call void @"$forward.describe_failure"(ptr %41, ptr @"$string.596", i32 -1, ptr %42)
   %43 = load %45, ptr %4, align 1
   %44 = load i32, ptr %code1, align 4
   ret i32 %44
@@ -60744,7 +60921,7 @@ entry:
   %18 = call i64 @"$anon (./terra/batch.t:91)"(ptr %17)
   %19 = call i64 @"$aligned"(i64 %18)
   %20 = getelementptr i8, ptr %15, i64 %19
-  call void @"$anon (./terra/batch.t:97).456"(ptr %12, ptr %14, ptr %20)
+  call void @"$anon (./terra/batch.t:97).458"(ptr %12, ptr %14, ptr %20)
   %21 = load %45, ptr %3, align 1
   ret void
 }
@@ -60811,7 +60988,7 @@ entry:
 then:                                             ; preds = %entry
   %44 = load ptr, ptr %self, align 8
   %45 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %44, ptr @"$string.597", i32 -1, ptr %45)
+  call void @"$forward.describe_failure"(ptr %44, ptr @"$string.599", i32 -1, ptr %45)
   %46 = load %45, ptr %3, align 1
   %47 = load i32, ptr %code, align 4
   ret i32 %47
@@ -61038,7 +61215,7 @@ merge15:                                          ; preds = %else17, %dead18
 then21:                                           ; preds = %merge15
   %112 = load ptr, ptr %self, align 8
   %113 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %112, ptr @"$string.602", i32 -1, ptr %113)
+  call void @"$forward.describe_failure"(ptr %112, ptr @"$string.604", i32 -1, ptr %113)
   %114 = load %45, ptr %4, align 1
   %115 = load i32, ptr %code19, align 4
   ret i32 %115
@@ -61171,7 +61348,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %then
-  store ptr @"$string.258", ptr %head_name, align 8
+  store ptr @"$string.259", ptr %head_name, align 8
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %157, ptr %11, i32 0, i32 0
   %13 = load ptr, ptr %12, align 8
@@ -61183,7 +61360,7 @@ merge:                                            ; preds = %else, %then
   br i1 %18, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  store ptr @"$string.252", ptr %head_name, align 8
+  store ptr @"$string.253", ptr %head_name, align 8
   br label %merge1
 
 else3:                                            ; preds = %merge
@@ -61197,7 +61374,7 @@ merge1:                                           ; preds = %else3, %then2
   %23 = getelementptr %51, ptr %22, i32 0, i32 1
   %24 = getelementptr %52, ptr %23, i32 0, i32 2
   %25 = load i32, ptr %24, align 4
-  %26 = call i32 @"$Placer.row_slice"(ptr %19, ptr @"$string.252", ptr %21, i32 0, i32 %25, i32 0)
+  %26 = call i32 @"$Placer.row_slice"(ptr %19, ptr @"$string.253", ptr %21, i32 0, i32 %25, i32 0)
   store i32 %26, ptr %code, align 4
   %27 = load i32, ptr %code, align 4
   %28 = icmp ne i32 %27, 0
@@ -61220,7 +61397,7 @@ merge4:                                           ; preds = %else6, %dead
   %33 = load ptr, ptr %model, align 8
   %34 = getelementptr %51, ptr %33, i32 0, i32 2
   %35 = load ptr, ptr %34, align 8
-  %36 = call i32 @"$Placer.vector"(ptr %32, ptr @"$string.257", ptr @"$string.362", ptr %35)
+  %36 = call i32 @"$Placer.vector"(ptr %32, ptr @"$string.258", ptr @"$string.363", ptr %35)
   store i32 %36, ptr %code7, align 4
   %37 = load i32, ptr %code7, align 4
   %38 = icmp ne i32 %37, 0
@@ -61414,7 +61591,7 @@ entry:
   store ptr %2, ptr %part, align 8
   %4 = load ptr, ptr %self, align 8
   %5 = load ptr, ptr %format, align 8
-  %6 = call i32 @"$Placer.find"(ptr %4, ptr %5, ptr @"$string.362", ptr %view)
+  %6 = call i32 @"$Placer.find"(ptr %4, ptr %5, ptr @"$string.363", ptr %view)
   store i32 %6, ptr %code, align 4
   %7 = load i32, ptr %code, align 4
   %8 = icmp ne i32 %7, 0
@@ -61609,7 +61786,7 @@ then2:                                            ; preds = %then
   %38 = load ptr, ptr %37, align 8
   %39 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.598", ptr %38, ptr %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.600", ptr %38, ptr %40)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -61750,7 +61927,7 @@ entry:
 then:                                             ; preds = %entry
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %format, align 8
-  %22 = call i32 @"$Placer.find"(ptr %20, ptr %21, ptr @"$string.368", ptr %view)
+  %22 = call i32 @"$Placer.find"(ptr %20, ptr %21, ptr @"$string.369", ptr %view)
   store i32 %22, ptr %code, align 4
   %23 = load i32, ptr %code, align 4
   %24 = icmp ne i32 %23, 0
@@ -61802,7 +61979,7 @@ merge:                                            ; preds = %else, %merge1
 then5:                                            ; preds = %merge
   %48 = load ptr, ptr %self, align 8
   %49 = load ptr, ptr %format, align 8
-  %50 = call i32 @"$Placer.find"(ptr %48, ptr %49, ptr @"$string.369", ptr %view)
+  %50 = call i32 @"$Placer.find"(ptr %48, ptr %49, ptr @"$string.370", ptr %view)
   store i32 %50, ptr %code7, align 4
   %51 = load i32, ptr %code7, align 4
   %52 = icmp ne i32 %51, 0
@@ -61905,7 +62082,7 @@ then:                                             ; preds = %entry
   %42 = getelementptr %41, ptr %cause, i32 0, i32 0
   %43 = getelementptr [1024 x i8], ptr %42, i32 0, i32 0
   %44 = getelementptr i8, ptr %43, i64 0
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.599", ptr %33, ptr %36, i32 %41, ptr %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.601", ptr %33, ptr %36, i32 %41, ptr %44)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -61955,7 +62132,7 @@ then:                                             ; preds = %entry
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %155, ptr %25, i32 0, i32 3
   %27 = load i64, ptr %26, align 8
-  call void %18(ptr %21, i64 %24, i64 %27, ptr @"$string.192")
+  call void %18(ptr %21, i64 %24, i64 %27, ptr @"$string.193")
   %28 = load %45, ptr %2, align 1
   br label %merge
 
@@ -62176,7 +62353,7 @@ merge10:                                          ; preds = %else12, %dead13
   %50 = load ptr, ptr %49, align 8
   %51 = getelementptr %131, ptr %50, i32 0, i32 4
   %52 = load i32, ptr %51, align 4
-  %53 = call i32 @"$anon (./terra/weights_place.t:164).601"(ptr %43, ptr %45, ptr %47, i32 %52)
+  %53 = call i32 @"$anon (./terra/weights_place.t:164).603"(ptr %43, ptr %45, ptr %47, i32 %52)
   ret i32 %53
 
 dead14:                                           ; No predecessors!
@@ -62232,7 +62409,7 @@ entry:
   %27 = load ptr, ptr %weights, align 8
   %28 = getelementptr %56, ptr %27, i32 0, i32 1
   %29 = load ptr, ptr %28, align 8
-  %30 = call i32 @"$Placer.vector"(ptr %26, ptr @"$string.260", ptr @"$string.362", ptr %29)
+  %30 = call i32 @"$Placer.vector"(ptr %26, ptr @"$string.261", ptr @"$string.363", ptr %29)
   store i32 %30, ptr %code, align 4
   %31 = load i32, ptr %code, align 4
   %32 = icmp ne i32 %31, 0
@@ -62255,7 +62432,7 @@ merge:                                            ; preds = %else, %dead
   %37 = load ptr, ptr %weights, align 8
   %38 = getelementptr %56, ptr %37, i32 0, i32 2
   %39 = load ptr, ptr %38, align 8
-  %40 = call i32 @"$Placer.vector"(ptr %36, ptr @"$string.267", ptr @"$string.362", ptr %39)
+  %40 = call i32 @"$Placer.vector"(ptr %36, ptr @"$string.268", ptr @"$string.363", ptr %39)
   store i32 %40, ptr %code1, align 4
   %41 = load i32, ptr %code1, align 4
   %42 = icmp ne i32 %41, 0
@@ -62289,7 +62466,7 @@ then7:                                            ; preds = %merge2
   %55 = load ptr, ptr %weights, align 8
   %56 = getelementptr %56, ptr %55, i32 0, i32 3
   %57 = load ptr, ptr %56, align 8
-  %58 = call i32 @"$Placer.vector"(ptr %54, ptr @"$string.265", ptr @"$string.362", ptr %57)
+  %58 = call i32 @"$Placer.vector"(ptr %54, ptr @"$string.266", ptr @"$string.363", ptr %57)
   store i32 %58, ptr %code9, align 4
   %59 = load i32, ptr %code9, align 4
   %60 = icmp ne i32 %59, 0
@@ -62312,7 +62489,7 @@ merge10:                                          ; preds = %else12, %dead13
   %65 = load ptr, ptr %weights, align 8
   %66 = getelementptr %56, ptr %65, i32 0, i32 4
   %67 = load ptr, ptr %66, align 8
-  %68 = call i32 @"$Placer.vector"(ptr %64, ptr @"$string.266", ptr @"$string.362", ptr %67)
+  %68 = call i32 @"$Placer.vector"(ptr %64, ptr @"$string.267", ptr @"$string.363", ptr %67)
   store i32 %68, ptr %code14, align 4
   %69 = load i32, ptr %code14, align 4
   %70 = icmp ne i32 %69, 0
@@ -62342,7 +62519,7 @@ merge6:                                           ; preds = %else8, %merge15
   %76 = getelementptr %56, ptr %75, i32 0, i32 5
   %77 = load i32, ptr %query_rows, align 4
   %78 = load i32, ptr %rank, align 4
-  %79 = call i32 @"$Placer.row_slice"(ptr %74, ptr @"$string.261", ptr %76, i32 0, i32 %77, i32 %78)
+  %79 = call i32 @"$Placer.row_slice"(ptr %74, ptr @"$string.262", ptr %76, i32 0, i32 %77, i32 %78)
   store i32 %79, ptr %code19, align 4
   %80 = load i32, ptr %code19, align 4
   %81 = icmp ne i32 %80, 0
@@ -62367,7 +62544,7 @@ merge20:                                          ; preds = %else22, %dead23
   %88 = load i32, ptr %query_rows, align 4
   %89 = load i32, ptr %key_rows, align 4
   %90 = load i32, ptr %rank, align 4
-  %91 = call i32 @"$Placer.row_slice"(ptr %85, ptr @"$string.262", ptr %87, i32 %88, i32 %89, i32 %90)
+  %91 = call i32 @"$Placer.row_slice"(ptr %85, ptr @"$string.263", ptr %87, i32 %88, i32 %89, i32 %90)
   store i32 %91, ptr %code24, align 4
   %92 = load i32, ptr %code24, align 4
   %93 = icmp ne i32 %92, 0
@@ -62394,7 +62571,7 @@ merge25:                                          ; preds = %else27, %dead28
   %102 = add i32 %100, %101
   %103 = load i32, ptr %key_rows, align 4
   %104 = load i32, ptr %rank, align 4
-  %105 = call i32 @"$Placer.row_slice"(ptr %97, ptr @"$string.263", ptr %99, i32 %102, i32 %103, i32 %104)
+  %105 = call i32 @"$Placer.row_slice"(ptr %97, ptr @"$string.264", ptr %99, i32 %102, i32 %103, i32 %104)
   store i32 %105, ptr %code29, align 4
   %106 = load i32, ptr %code29, align 4
   %107 = icmp ne i32 %106, 0
@@ -62417,7 +62594,7 @@ merge30:                                          ; preds = %else32, %dead33
   %112 = load ptr, ptr %weights, align 8
   %113 = getelementptr %56, ptr %112, i32 0, i32 6
   %114 = load i32, ptr %rank, align 4
-  %115 = call i32 @"$Placer.column_slice"(ptr %111, ptr @"$string.264", ptr %113, i32 %114)
+  %115 = call i32 @"$Placer.column_slice"(ptr %111, ptr @"$string.265", ptr %113, i32 %114)
   ret i32 %115
 
 dead34:                                           ; No predecessors!
@@ -62514,7 +62691,7 @@ entry:
   %9 = load ptr, ptr %gate_up, align 8
   %10 = load i32, ptr %width, align 4
   %11 = load i32, ptr %part_rank, align 4
-  %12 = call i32 @"$Placer.row_slice"(ptr %8, ptr @"$string.269", ptr %9, i32 0, i32 %10, i32 %11)
+  %12 = call i32 @"$Placer.row_slice"(ptr %8, ptr @"$string.270", ptr %9, i32 0, i32 %10, i32 %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -62538,7 +62715,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load i32, ptr %width, align 4
   %21 = load i32, ptr %width, align 4
   %22 = load i32, ptr %part_rank, align 4
-  %23 = call i32 @"$Placer.row_slice"(ptr %18, ptr @"$string.270", ptr %19, i32 %20, i32 %21, i32 %22)
+  %23 = call i32 @"$Placer.row_slice"(ptr %18, ptr @"$string.271", ptr %19, i32 %20, i32 %21, i32 %22)
   store i32 %23, ptr %code1, align 4
   %24 = load i32, ptr %code1, align 4
   %25 = icmp ne i32 %24, 0
@@ -62560,7 +62737,7 @@ merge2:                                           ; preds = %else4, %dead5
   %29 = load ptr, ptr %self, align 8
   %30 = load ptr, ptr %down, align 8
   %31 = load i32, ptr %part_rank, align 4
-  %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.271", ptr %30, i32 %31)
+  %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.272", ptr %30, i32 %31)
   ret i32 %32
 
 dead6:                                            ; No predecessors!
@@ -62613,7 +62790,7 @@ merge:                                            ; preds = %else, %then
   %21 = getelementptr %56, ptr %20, i32 0, i32 9
   %22 = getelementptr %52, ptr %21, i32 0, i32 2
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$Placer.row_slice"(ptr %17, ptr @"$string.273", ptr %19, i32 0, i32 %23, i32 0)
+  %24 = call i32 @"$Placer.row_slice"(ptr %17, ptr @"$string.274", ptr %19, i32 0, i32 %23, i32 0)
   store i32 %24, ptr %code, align 4
   %25 = load i32, ptr %code, align 4
   %26 = icmp ne i32 %25, 0
@@ -62636,7 +62813,7 @@ merge1:                                           ; preds = %else3, %dead
   %31 = load ptr, ptr %weights, align 8
   %32 = getelementptr %56, ptr %31, i32 0, i32 10
   %33 = load ptr, ptr %32, align 8
-  %34 = call i32 @"$Placer.vector"(ptr %30, ptr @"$string.273", ptr @"$string.363", ptr %33)
+  %34 = call i32 @"$Placer.vector"(ptr %30, ptr @"$string.274", ptr @"$string.364", ptr %33)
   store i32 %34, ptr %code4, align 4
   %35 = load i32, ptr %code4, align 4
   %36 = icmp ne i32 %35, 0
@@ -62709,7 +62886,7 @@ forbody:                                          ; preds = %forcond
   store i32 %75, ptr %77, align 4
   %78 = load ptr, ptr %self, align 8
   %79 = load i32, ptr %part_rank, align 4
-  %80 = call i32 @"$anon (./terra/weights_place.t:164).600"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
+  %80 = call i32 @"$anon (./terra/weights_place.t:164).602"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
   store i32 %80, ptr %code10, align 4
   %81 = load i32, ptr %code10, align 4
   %82 = icmp ne i32 %81, 0
@@ -62786,7 +62963,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal i32 @"$anon (./terra/weights_place.t:164).600"(ptr %0, ptr %1, ptr %2, i32 %3) {
+define internal i32 @"$anon (./terra/weights_place.t:164).602"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -62808,7 +62985,7 @@ entry:
   %9 = load ptr, ptr %gate_up, align 8
   %10 = load i32, ptr %width, align 4
   %11 = load i32, ptr %part_rank, align 4
-  %12 = call i32 @"$Placer.row_slice"(ptr %8, ptr @"$string.275", ptr %9, i32 0, i32 %10, i32 %11)
+  %12 = call i32 @"$Placer.row_slice"(ptr %8, ptr @"$string.276", ptr %9, i32 0, i32 %10, i32 %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -62832,7 +63009,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load i32, ptr %width, align 4
   %21 = load i32, ptr %width, align 4
   %22 = load i32, ptr %part_rank, align 4
-  %23 = call i32 @"$Placer.row_slice"(ptr %18, ptr @"$string.276", ptr %19, i32 %20, i32 %21, i32 %22)
+  %23 = call i32 @"$Placer.row_slice"(ptr %18, ptr @"$string.277", ptr %19, i32 %20, i32 %21, i32 %22)
   store i32 %23, ptr %code1, align 4
   %24 = load i32, ptr %code1, align 4
   %25 = icmp ne i32 %24, 0
@@ -62854,14 +63031,14 @@ merge2:                                           ; preds = %else4, %dead5
   %29 = load ptr, ptr %self, align 8
   %30 = load ptr, ptr %down, align 8
   %31 = load i32, ptr %part_rank, align 4
-  %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.277", ptr %30, i32 %31)
+  %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.278", ptr %30, i32 %31)
   ret i32 %32
 
 dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$anon (./terra/weights_place.t:164).601"(ptr %0, ptr %1, ptr %2, i32 %3) {
+define internal i32 @"$anon (./terra/weights_place.t:164).603"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -62883,7 +63060,7 @@ entry:
   %9 = load ptr, ptr %gate_up, align 8
   %10 = load i32, ptr %width, align 4
   %11 = load i32, ptr %part_rank, align 4
-  %12 = call i32 @"$Placer.row_slice"(ptr %8, ptr @"$string.279", ptr %9, i32 0, i32 %10, i32 %11)
+  %12 = call i32 @"$Placer.row_slice"(ptr %8, ptr @"$string.280", ptr %9, i32 0, i32 %10, i32 %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -62907,7 +63084,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load i32, ptr %width, align 4
   %21 = load i32, ptr %width, align 4
   %22 = load i32, ptr %part_rank, align 4
-  %23 = call i32 @"$Placer.row_slice"(ptr %18, ptr @"$string.280", ptr %19, i32 %20, i32 %21, i32 %22)
+  %23 = call i32 @"$Placer.row_slice"(ptr %18, ptr @"$string.281", ptr %19, i32 %20, i32 %21, i32 %22)
   store i32 %23, ptr %code1, align 4
   %24 = load i32, ptr %code1, align 4
   %25 = icmp ne i32 %24, 0
@@ -62929,7 +63106,7 @@ merge2:                                           ; preds = %else4, %dead5
   %29 = load ptr, ptr %self, align 8
   %30 = load ptr, ptr %down, align 8
   %31 = load i32, ptr %part_rank, align 4
-  %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.281", ptr %30, i32 %31)
+  %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.282", ptr %30, i32 %31)
   ret i32 %32
 
 dead6:                                            ; No predecessors!
@@ -63207,7 +63384,7 @@ entry:
   %20 = getelementptr %29, ptr %19, i32 0, i32 18
   %21 = load i32, ptr %20, align 4
   %22 = sext i32 %21 to i64
-  %23 = call zeroext i1 @"$Vector.reserve.603"(ptr %18, i64 %22)
+  %23 = call zeroext i1 @"$Vector.reserve.605"(ptr %18, i64 %22)
   %24 = zext i1 %23 to i8
   %25 = trunc i8 %24 to i1
   br i1 %25, label %and.lhs.true, label %and.end
@@ -63246,7 +63423,7 @@ and.lhs.true:                                     ; preds = %entry
   %49 = getelementptr %29, ptr %48, i32 0, i32 18
   %50 = load i32, ptr %49, align 4
   %51 = sext i32 %50 to i64
-  %52 = call zeroext i1 @"$Vector.reserve.603"(ptr %47, i64 %51)
+  %52 = call zeroext i1 @"$Vector.reserve.605"(ptr %47, i64 %51)
   %53 = zext i1 %52 to i8
   %54 = trunc i8 %53 to i1
   br i1 %54, label %and.rhs, label %and.end
@@ -63268,7 +63445,7 @@ then2:                                            ; preds = %then
   %64 = load ptr, ptr %self, align 8
   %65 = getelementptr %29, ptr %64, i32 0, i32 18
   %66 = load i32, ptr %65, align 4
-  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.604", i32 %66)
+  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.606", i32 %66)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -63313,7 +63490,7 @@ then9:                                            ; preds = %then5
   %86 = call ptr @__errno_location()
   %87 = load i32, ptr %86, align 4
   %88 = call ptr @strerror(i32 %87)
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.605", ptr %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.607", ptr %88)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -63335,7 +63512,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.603"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.605"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -63530,7 +63707,7 @@ entry:
   %28 = load ptr, ptr %o, align 8
   %29 = getelementptr %30, ptr %28, i32 0, i32 9
   %30 = load ptr, ptr %29, align 8
-  call void @"$anon (./terra/batch.t:97).456"(ptr %24, ptr %27, ptr %30)
+  call void @"$anon (./terra/batch.t:97).458"(ptr %24, ptr %27, ptr %30)
   %31 = load %45, ptr %3, align 1
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %29, ptr %32, i32 0, i32 4
@@ -63645,7 +63822,7 @@ then2:                                            ; preds = %then
   %40 = getelementptr %37, ptr %39, i32 0, i32 10
   %41 = getelementptr %25, ptr %40, i32 0, i32 1
   %42 = load i32, ptr %41, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.606", i32 %38, i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.608", i32 %38, i32 %42)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -63712,7 +63889,7 @@ then13:                                           ; preds = %then9
   %72 = load ptr, ptr %options, align 8
   %73 = getelementptr %32, ptr %72, i32 0, i32 5
   %74 = load i32, ptr %73, align 4
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %71, i64 1024, ptr @"$string.611", i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %71, i64 1024, ptr @"$string.613", i32 %74)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -63779,7 +63956,7 @@ then2:                                            ; preds = %then
   %23 = getelementptr i8, ptr %22, i64 0
   %24 = load i32, ptr %capacity, align 4
   %25 = load i32, ptr %page_size, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.607", i32 %24, i32 %25)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.609", i32 %24, i32 %25)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -63951,7 +64128,7 @@ then15:                                           ; preds = %then5
   %141 = getelementptr i8, ptr %140, i64 0
   %142 = load i32, ptr %capacity, align 4
   %143 = load i32, ptr %page_size, align 4
-  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %141, i64 1024, ptr @"$string.608", i32 %142, i32 %143)
+  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %141, i64 1024, ptr @"$string.610", i32 %142, i32 %143)
   br label %merge14
 
 else16:                                           ; preds = %then5
@@ -64118,7 +64295,7 @@ merge:                                            ; preds = %forcond
   %27 = getelementptr %32, ptr %26, i32 0, i32 5
   %28 = load i32, ptr %27, align 4
   %29 = sext i32 %28 to i64
-  %30 = call zeroext i1 @"$Vector.reserve.603"(ptr %25, i64 %29)
+  %30 = call zeroext i1 @"$Vector.reserve.605"(ptr %25, i64 %29)
   %31 = zext i1 %30 to i8
   %32 = trunc i8 %31 to i1
   br i1 %32, label %and.lhs.true7, label %and.end
@@ -64130,7 +64307,7 @@ and.rhs:                                          ; preds = %and.lhs.true
   %36 = getelementptr %32, ptr %35, i32 0, i32 3
   %37 = load i32, ptr %36, align 4
   %38 = sext i32 %37 to i64
-  %39 = call zeroext i1 @"$Vector.reserve.610"(ptr %34, i64 %38)
+  %39 = call zeroext i1 @"$Vector.reserve.612"(ptr %34, i64 %38)
   %40 = zext i1 %39 to i8
   %41 = trunc i8 %40 to i1
   br label %and.end
@@ -64148,7 +64325,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true2
   %48 = getelementptr %32, ptr %47, i32 0, i32 3
   %49 = load i32, ptr %48, align 4
   %50 = sext i32 %49 to i64
-  %51 = call zeroext i1 @"$Vector.reserve.603"(ptr %46, i64 %50)
+  %51 = call zeroext i1 @"$Vector.reserve.605"(ptr %46, i64 %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %and.rhs, label %and.end
@@ -64160,7 +64337,7 @@ and.lhs.true2:                                    ; preds = %and.lhs.true3
   %57 = getelementptr %32, ptr %56, i32 0, i32 3
   %58 = load i32, ptr %57, align 4
   %59 = sext i32 %58 to i64
-  %60 = call zeroext i1 @"$Vector.reserve.603"(ptr %55, i64 %59)
+  %60 = call zeroext i1 @"$Vector.reserve.605"(ptr %55, i64 %59)
   %61 = zext i1 %60 to i8
   %62 = trunc i8 %61 to i1
   br i1 %62, label %and.lhs.true, label %and.end
@@ -64172,7 +64349,7 @@ and.lhs.true3:                                    ; preds = %and.lhs.true4
   %66 = getelementptr %32, ptr %65, i32 0, i32 5
   %67 = load i32, ptr %66, align 4
   %68 = sext i32 %67 to i64
-  %69 = call zeroext i1 @"$Vector.reserve.603"(ptr %64, i64 %68)
+  %69 = call zeroext i1 @"$Vector.reserve.605"(ptr %64, i64 %68)
   %70 = zext i1 %69 to i8
   %71 = trunc i8 %70 to i1
   br i1 %71, label %and.lhs.true2, label %and.end
@@ -64185,7 +64362,7 @@ and.lhs.true4:                                    ; preds = %and.lhs.true5
   %76 = load i32, ptr %75, align 4
   %77 = mul i32 4, %76
   %78 = sext i32 %77 to i64
-  %79 = call zeroext i1 @"$Vector.reserve.609"(ptr %73, i64 %78)
+  %79 = call zeroext i1 @"$Vector.reserve.611"(ptr %73, i64 %78)
   %80 = zext i1 %79 to i8
   %81 = trunc i8 %80 to i1
   br i1 %81, label %and.lhs.true3, label %and.end
@@ -64197,7 +64374,7 @@ and.lhs.true5:                                    ; preds = %and.lhs.true6
   %85 = getelementptr %32, ptr %84, i32 0, i32 5
   %86 = load i32, ptr %85, align 4
   %87 = sext i32 %86 to i64
-  %88 = call zeroext i1 @"$Vector.reserve.603"(ptr %83, i64 %87)
+  %88 = call zeroext i1 @"$Vector.reserve.605"(ptr %83, i64 %87)
   %89 = zext i1 %88 to i8
   %90 = trunc i8 %89 to i1
   br i1 %90, label %and.lhs.true4, label %and.end
@@ -64209,7 +64386,7 @@ and.lhs.true6:                                    ; preds = %and.lhs.true7
   %94 = getelementptr %32, ptr %93, i32 0, i32 3
   %95 = load i32, ptr %94, align 4
   %96 = sext i32 %95 to i64
-  %97 = call zeroext i1 @"$Vector.reserve.603"(ptr %92, i64 %96)
+  %97 = call zeroext i1 @"$Vector.reserve.605"(ptr %92, i64 %96)
   %98 = zext i1 %97 to i8
   %99 = trunc i8 %98 to i1
   br i1 %99, label %and.lhs.true5, label %and.end
@@ -64221,7 +64398,7 @@ and.lhs.true7:                                    ; preds = %merge
   %103 = getelementptr %32, ptr %102, i32 0, i32 3
   %104 = load i32, ptr %103, align 4
   %105 = sext i32 %104 to i64
-  %106 = call zeroext i1 @"$Vector.reserve.603"(ptr %101, i64 %105)
+  %106 = call zeroext i1 @"$Vector.reserve.605"(ptr %101, i64 %105)
   %107 = zext i1 %106 to i8
   %108 = trunc i8 %107 to i1
   br i1 %108, label %and.lhs.true6, label %and.end
@@ -64230,7 +64407,7 @@ dead8:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.609"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.611"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -64329,7 +64506,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.610"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.612"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -64432,24 +64609,24 @@ declare dso_local i32 @dprintf(i32, ptr, ...)
 
 define dso_local i32 @ledger_cancel(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$3440" = alloca ptr, align 8
-  %"$3439" = alloca i64, align 8
+  %"$3448" = alloca ptr, align 8
+  %"$3447" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$3439", align 8
-  store ptr %2, ptr %"$3440", align 8
+  store i64 %1, ptr %"$3447", align 8
+  store ptr %2, ptr %"$3448", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %165, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$3439", align 8
-  %6 = load ptr, ptr %"$3440", align 8
-  %7 = call i32 @"$Loop.cancel.613"(ptr %4, i64 %5, ptr %6)
+  %5 = load i64, ptr %"$3447", align 8
+  %6 = load ptr, ptr %"$3448", align 8
+  %7 = call i32 @"$Loop.cancel.615"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.cancel.613"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.cancel.615"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -64460,14 +64637,14 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.614"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
+  %6 = call i32 @"$Loop.order.616"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.order.614"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
+define internal i32 @"$Loop.order.616"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
 entry:
   %4 = alloca %45, align 8
   %target = alloca ptr, align 8
@@ -64488,11 +64665,11 @@ entry:
   call void @"$status.clear"(ptr %9)
   %10 = load %45, ptr %7, align 1
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.615"(ptr %11)
+  call void @"$Loop.lock.617"(ptr %11)
   %12 = load %45, ptr %6, align 1
   %13 = load ptr, ptr %self, align 8
   %14 = load i64, ptr %request_id, align 8
-  %15 = call ptr @"$Loop.find_live.616"(ptr %13, i64 %14)
+  %15 = call ptr @"$Loop.find_live.618"(ptr %13, i64 %14)
   store ptr %15, ptr %item, align 8
   %16 = load ptr, ptr %item, align 8
   %17 = icmp eq ptr %16, null
@@ -64502,7 +64679,7 @@ entry:
 
 then:                                             ; preds = %entry
   %20 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.617"(ptr %20)
+  call void @"$Loop.unlock.619"(ptr %20)
   %21 = load %45, ptr %5, align 1
   %22 = load ptr, ptr %message, align 8
   store ptr %22, ptr %target, align 8
@@ -64558,7 +64735,7 @@ merge4:                                           ; preds = %else6, %then5
   %42 = getelementptr %166, ptr %41, i32 0, i32 7
   %43 = call i32 @pthread_cond_signal(ptr %42)
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.617"(ptr %44)
+  call void @"$Loop.unlock.619"(ptr %44)
   %45 = load %45, ptr %4, align 1
   ret i32 0
 
@@ -64566,7 +64743,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.lock.615"(ptr %0) {
+define internal void @"$Loop.lock.617"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -64576,7 +64753,7 @@ entry:
   ret void
 }
 
-define internal ptr @"$Loop.find_live.616"(ptr %0, i64 %1) {
+define internal ptr @"$Loop.find_live.618"(ptr %0, i64 %1) {
 entry:
   %i = alloca i64, align 8
   %request_id = alloca i64, align 8
@@ -64643,7 +64820,7 @@ dead2:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.unlock.617"(ptr %0) {
+define internal void @"$Loop.unlock.619"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -64683,7 +64860,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %165, ptr %13, i32 0, i32 0
-  call void @"$Loop.free.618"(ptr %14)
+  call void @"$Loop.free.620"(ptr %14)
   %15 = load %45, ptr %4, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = getelementptr %165, ptr %16, i32 0, i32 1
@@ -64700,7 +64877,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.free.618"(ptr %0) {
+define internal void @"$Loop.free.620"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -64734,7 +64911,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %17 = load ptr, ptr %self, align 8
-  call void @"$Loop.stop.619"(ptr %17)
+  call void @"$Loop.stop.621"(ptr %17)
   %18 = load %45, ptr %8, align 1
   %19 = load ptr, ptr %self, align 8
   %20 = getelementptr %166, ptr %19, i32 0, i32 16
@@ -64769,11 +64946,11 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %38 = load ptr, ptr %self, align 8
   %39 = getelementptr %166, ptr %38, i32 0, i32 16
-  call void @"$Vector.free.581"(ptr %39)
+  call void @"$Vector.free.583"(ptr %39)
   %40 = load %45, ptr %6, align 1
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr %166, ptr %41, i32 0, i32 17
-  call void @"$Vector.free.581"(ptr %42)
+  call void @"$Vector.free.583"(ptr %42)
   %43 = load %45, ptr %5, align 1
   %44 = load ptr, ptr %self, align 8
   %45 = getelementptr %166, ptr %44, i32 0, i32 3
@@ -64823,7 +65000,7 @@ merge2:                                           ; preds = %else4, %then3
   ret void
 }
 
-define internal void @"$Loop.stop.619"(ptr %0) {
+define internal void @"$Loop.stop.621"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -64848,7 +65025,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.615"(ptr %9)
+  call void @"$Loop.lock.617"(ptr %9)
   %10 = load %45, ptr %2, align 1
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %166, ptr %11, i32 0, i32 11
@@ -64857,7 +65034,7 @@ merge:                                            ; preds = %else, %dead
   %14 = getelementptr %166, ptr %13, i32 0, i32 7
   %15 = call i32 @pthread_cond_broadcast(ptr %14)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.617"(ptr %16)
+  call void @"$Loop.unlock.619"(ptr %16)
   %17 = load %45, ptr %1, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %166, ptr %18, i32 0, i32 9
@@ -64896,30 +65073,30 @@ entry:
 
 define dso_local i32 @ledger_decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
-  %"$3466" = alloca ptr, align 8
-  %"$3465" = alloca ptr, align 8
-  %"$3464" = alloca i32, align 4
-  %"$3463" = alloca ptr, align 8
+  %"$3474" = alloca ptr, align 8
+  %"$3473" = alloca ptr, align 8
+  %"$3472" = alloca i32, align 4
+  %"$3471" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3463", align 8
-  store i32 %2, ptr %"$3464", align 4
-  store ptr %3, ptr %"$3465", align 8
-  store ptr %4, ptr %"$3466", align 8
+  store ptr %1, ptr %"$3471", align 8
+  store i32 %2, ptr %"$3472", align 4
+  store ptr %3, ptr %"$3473", align 8
+  store ptr %4, ptr %"$3474", align 8
   %5 = load ptr, ptr %"$handle", align 8
   %6 = getelementptr %165, ptr %5, i32 0, i32 0
-  %7 = load ptr, ptr %"$3463", align 8
-  %8 = load i32, ptr %"$3464", align 4
-  %9 = load ptr, ptr %"$3465", align 8
-  %10 = load ptr, ptr %"$3466", align 8
-  %11 = call i32 @"$Loop.decode_step.620"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
+  %7 = load ptr, ptr %"$3471", align 8
+  %8 = load i32, ptr %"$3472", align 4
+  %9 = load ptr, ptr %"$3473", align 8
+  %10 = load ptr, ptr %"$3474", align 8
+  %11 = call i32 @"$Loop.decode_step.622"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
   ret i32 %11
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_step.620"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_step.622"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -64962,10 +65139,10 @@ merge:                                            ; preds = %else, %then
   %19 = load i32, ptr %token, align 4
   %20 = load ptr, ptr %logits, align 8
   %21 = load ptr, ptr %message, align 8
-  %22 = call i32 @"$Loop.decode_in_turn.621"(ptr %17, ptr %18, i32 %19, ptr %20, ptr %21)
+  %22 = call i32 @"$Loop.decode_in_turn.623"(ptr %17, ptr %18, i32 %19, ptr %20, ptr %21)
   store i32 %22, ptr %code, align 4
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.633"(ptr %23)
+  call void @"$Loop.leave_turn.635"(ptr %23)
   %24 = load %45, ptr %5, align 1
   %25 = load i32, ptr %code, align 4
   ret i32 %25
@@ -64974,7 +65151,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_in_turn.621"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_in_turn.623"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %code24 = alloca i32, align 4
   %code19 = alloca i32, align 4
@@ -64994,7 +65171,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$Loop.check_usable_locked.622"(ptr %5, ptr %6)
+  %7 = call i32 @"$Loop.check_usable_locked.624"(ptr %5, ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -65016,7 +65193,7 @@ merge:                                            ; preds = %else, %dead
   %13 = load ptr, ptr %self, align 8
   %14 = load ptr, ptr %item, align 8
   %15 = load ptr, ptr %message, align 8
-  %16 = call i32 @"$Loop.check_state.624"(ptr %13, ptr %14, i32 1, ptr %15)
+  %16 = call i32 @"$Loop.check_state.626"(ptr %13, ptr %14, i32 1, ptr %15)
   store i32 %16, ptr %code1, align 4
   %17 = load i32, ptr %code1, align 4
   %18 = icmp ne i32 %17, 0
@@ -65069,7 +65246,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = add i64 %39, 1
   %41 = trunc i64 %40 to i32
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.grow_state.625"(ptr %34, ptr %35, i32 %41, ptr %42)
+  %43 = call i32 @"$Loop.grow_state.627"(ptr %34, ptr %35, i32 %41, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -65099,7 +65276,7 @@ then17:                                           ; preds = %merge12
   %54 = load ptr, ptr %self, align 8
   %55 = load ptr, ptr %item, align 8
   %56 = load ptr, ptr %message, align 8
-  %57 = call i32 @"$Loop.decode_last_token.628"(ptr %54, ptr %55, ptr null, ptr %56)
+  %57 = call i32 @"$Loop.decode_last_token.630"(ptr %54, ptr %55, ptr null, ptr %56)
   store i32 %57, ptr %code19, align 4
   %58 = load i32, ptr %code19, align 4
   %59 = icmp ne i32 %58, 0
@@ -65133,7 +65310,7 @@ merge16:                                          ; preds = %else18, %merge20
   %69 = load ptr, ptr %item, align 8
   %70 = load ptr, ptr %logits, align 8
   %71 = load ptr, ptr %message, align 8
-  %72 = call i32 @"$Loop.decode_last_token.628"(ptr %68, ptr %69, ptr %70, ptr %71)
+  %72 = call i32 @"$Loop.decode_last_token.630"(ptr %68, ptr %69, ptr %70, ptr %71)
   store i32 %72, ptr %code24, align 4
   %73 = load ptr, ptr %item, align 8
   %74 = call i32 @"$Sequence.num_uncomputed"(ptr %73)
@@ -65159,7 +65336,7 @@ dead28:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable_locked.622"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable_locked.624"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -65169,14 +65346,14 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.615"(ptr %4)
+  call void @"$Loop.lock.617"(ptr %4)
   %5 = load %45, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.check_usable.623"(ptr %6, ptr %7)
+  %8 = call i32 @"$Loop.check_usable.625"(ptr %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.617"(ptr %9)
+  call void @"$Loop.unlock.619"(ptr %9)
   %10 = load %45, ptr %2, align 1
   %11 = load i32, ptr %code, align 4
   ret i32 %11
@@ -65185,7 +65362,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable.623"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable.625"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %message = alloca ptr, align 8
@@ -65239,7 +65416,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_state.624"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.check_state.626"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %target7 = alloca ptr, align 8
   %target = alloca ptr, align 8
@@ -65359,7 +65536,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.grow_state.625"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.grow_state.627"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %45, align 8
   %i = alloca i32, align 4
@@ -65376,12 +65553,12 @@ entry:
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %item, align 8
   %7 = load i32, ptr %num_tokens, align 4
-  %8 = call i32 @"$Loop.missing_pages.626"(ptr %5, ptr %6, i32 %7)
+  %8 = call i32 @"$Loop.missing_pages.628"(ptr %5, ptr %6, i32 %7)
   store i32 %8, ptr %missing, align 4
   %9 = load ptr, ptr %self, align 8
   %10 = load i32, ptr %missing, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_room.627"(ptr %9, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.check_room.629"(ptr %9, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -65434,7 +65611,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.missing_pages.626"(ptr %0, ptr %1, i32 %2) {
+define internal i32 @"$Loop.missing_pages.628"(ptr %0, ptr %1, i32 %2) {
 entry:
   %missing = alloca i32, align 4
   %num_tokens = alloca i32, align 4
@@ -65466,7 +65643,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_room.627"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_room.629"(ptr %0, i32 %1, ptr %2) {
 entry:
   %target = alloca ptr, align 8
   %pool = alloca ptr, align 8
@@ -65530,7 +65707,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_last_token.628"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.decode_last_token.630"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %4 = alloca %45, align 8
@@ -65588,7 +65765,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %37 = load ptr, ptr %self, align 8
   %38 = load ptr, ptr %message, align 8
-  %39 = call i32 @"$Loop.run_step.629"(ptr %37, ptr %38)
+  %39 = call i32 @"$Loop.run_step.631"(ptr %37, ptr %38)
   store i32 %39, ptr %code, align 4
   %40 = load i32, ptr %code, align 4
   %41 = icmp ne i32 %40, 0
@@ -65628,14 +65805,14 @@ merge1:                                           ; preds = %else3, %dead
   %61 = load i32, ptr %60, align 4
   %62 = sub i32 %61, 1
   %63 = load ptr, ptr %message, align 8
-  %64 = call i32 @"$Loop.check_logits.632"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
+  %64 = call i32 @"$Loop.check_logits.634"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
   ret i32 %64
 
 dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.run_step.629"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.run_step.631"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
   %counters = alloca ptr, align 8
@@ -65683,7 +65860,7 @@ else3:                                            ; preds = %then
 
 merge1:                                           ; preds = %else3, %then2
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.631"(ptr %26)
+  call void @"$Loop.check_ranks.633"(ptr %26)
   %27 = load %45, ptr %3, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -65805,7 +65982,7 @@ then2:                                            ; preds = %then
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %167, ptr %39, i32 0, i32 8
   %41 = load i32, ptr %40, align 4
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.630", i32 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.632", i32 %41)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -66736,7 +66913,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Loop.check_ranks.631"(ptr %0) {
+define internal void @"$Loop.check_ranks.633"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -66780,18 +66957,18 @@ merge:                                            ; preds = %else, %dead
   call void @"$Scheduler.fail_all"(ptr %17, i32 7, ptr %22)
   %23 = load %45, ptr %3, align 1
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.615"(ptr %24)
+  call void @"$Loop.lock.617"(ptr %24)
   %25 = load %45, ptr %2, align 1
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr %166, ptr %26, i32 0, i32 14
   store i8 0, ptr %27, align 1
   %28 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.617"(ptr %28)
+  call void @"$Loop.unlock.619"(ptr %28)
   %29 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal i32 @"$Loop.check_logits.632"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.check_logits.634"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
 entry:
   %target = alloca ptr, align 8
   %row = alloca i32, align 4
@@ -66859,7 +67036,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.leave_turn.633"(ptr %0) {
+define internal void @"$Loop.leave_turn.635"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -66867,10 +67044,10 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.634"(ptr %4)
+  call void @"$Loop.publish.636"(ptr %4)
   %5 = load %45, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.wake.639"(ptr %6)
+  call void @"$Loop.wake.641"(ptr %6)
   %7 = load %45, ptr %2, align 1
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %166, ptr %8, i32 0, i32 5
@@ -66879,7 +67056,7 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.publish.634"(ptr %0) {
+define internal void @"$Loop.publish.636"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -66912,16 +67089,16 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.615"(ptr %16)
+  call void @"$Loop.lock.617"(ptr %16)
   %17 = load %45, ptr %7, align 1
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_events.635"(ptr %18)
+  call void @"$Loop.publish_events.637"(ptr %18)
   %19 = load %45, ptr %6, align 1
   %20 = load ptr, ptr %self, align 8
-  call void @"$Loop.remove_ended.637"(ptr %20)
+  call void @"$Loop.remove_ended.639"(ptr %20)
   %21 = load %45, ptr %5, align 1
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.638"(ptr %22)
+  call void @"$Loop.publish_counters.640"(ptr %22)
   %23 = load %45, ptr %4, align 1
   %24 = load ptr, ptr %s, align 8
   %25 = call i64 @"$Scheduler.nearest_deadline"(ptr %24)
@@ -66929,7 +67106,7 @@ merge:                                            ; preds = %else, %then
   %27 = getelementptr %166, ptr %26, i32 0, i32 22
   store i64 %25, ptr %27, align 8
   %28 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.617"(ptr %28)
+  call void @"$Loop.unlock.619"(ptr %28)
   %29 = load %45, ptr %3, align 1
   %30 = load ptr, ptr %s, align 8
   %31 = getelementptr %31, ptr %30, i32 0, i32 6
@@ -66969,7 +67146,7 @@ merge1:                                           ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_events.635"(ptr %0) {
+define internal void @"$Loop.publish_events.637"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -67049,7 +67226,7 @@ and.lhs.true:                                     ; preds = %condition
 
 then:                                             ; preds = %merge
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.announce.636"(ptr %54)
+  call void @"$Loop.announce.638"(ptr %54)
   %55 = load %45, ptr %1, align 1
   br label %merge1
 
@@ -67060,7 +67237,7 @@ merge1:                                           ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.announce.636"(ptr %0) {
+define internal void @"$Loop.announce.638"(ptr %0) {
 entry:
   %one = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -67076,7 +67253,7 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.remove_ended.637"(ptr %0) {
+define internal void @"$Loop.remove_ended.639"(ptr %0) {
 entry:
   %i = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -67119,7 +67296,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_counters.638"(ptr %0) {
+define internal void @"$Loop.publish_counters.640"(ptr %0) {
 entry:
   %p = alloca ptr, align 8
   %s = alloca ptr, align 8
@@ -67208,14 +67385,14 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.wake.639"(ptr %0) {
+define internal void @"$Loop.wake.641"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.615"(ptr %3)
+  call void @"$Loop.lock.617"(ptr %3)
   %4 = load %45, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %166, ptr %5, i32 0, i32 13
@@ -67224,7 +67401,7 @@ entry:
   %8 = getelementptr %166, ptr %7, i32 0, i32 7
   %9 = call i32 @pthread_cond_signal(ptr %8)
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.617"(ptr %10)
+  call void @"$Loop.unlock.619"(ptr %10)
   %11 = load %45, ptr %1, align 1
   ret void
 }
@@ -67294,14 +67471,14 @@ entry:
 define dso_local void @ledger_free_state(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
-  %"$3475" = alloca ptr, align 8
+  %"$3483" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3475", align 8
+  store ptr %1, ptr %"$3483", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %165, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$3475", align 8
-  call void @"$Loop.free_state.640"(ptr %4, ptr %5)
+  %5 = load ptr, ptr %"$3483", align 8
+  call void @"$Loop.free_state.642"(ptr %4, ptr %5)
   %6 = load %45, ptr %2, align 1
   ret void
 
@@ -67309,7 +67486,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.free_state.640"(ptr %0, ptr %1) {
+define internal void @"$Loop.free_state.642"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
   %3 = alloca %45, align 8
@@ -67342,15 +67519,15 @@ merge:                                            ; preds = %else, %dead
   %13 = load %45, ptr %4, align 1
   %14 = load ptr, ptr %self, align 8
   %15 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.641"(ptr %14, ptr %15)
+  call void @"$Loop.close_state.643"(ptr %14, ptr %15)
   %16 = load %45, ptr %3, align 1
   %17 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.633"(ptr %17)
+  call void @"$Loop.leave_turn.635"(ptr %17)
   %18 = load %45, ptr %2, align 1
   ret void
 }
 
-define internal void @"$Loop.close_state.641"(ptr %0, ptr %1) {
+define internal void @"$Loop.close_state.643"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
   %3 = alloca %45, align 8
@@ -67384,14 +67561,14 @@ entry:
 define dso_local void @ledger_info(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
-  %"$3451" = alloca ptr, align 8
+  %"$3459" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3451", align 8
+  store ptr %1, ptr %"$3459", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %165, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$3451", align 8
-  call void @"$Loop.info.642"(ptr %4, ptr %5)
+  %5 = load ptr, ptr %"$3459", align 8
+  call void @"$Loop.info.644"(ptr %4, ptr %5)
   %6 = load %45, ptr %2, align 1
   ret void
 
@@ -67399,7 +67576,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.info.642"(ptr %0, ptr %1) {
+define internal void @"$Loop.info.644"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
   %p = alloca ptr, align 8
@@ -67409,7 +67586,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %target, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.615"(ptr %4)
+  call void @"$Loop.lock.617"(ptr %4)
   %5 = load %45, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %166, ptr %6, i32 0, i32 24
@@ -67545,7 +67722,7 @@ merge:                                            ; preds = %else, %then
   %110 = getelementptr %150, ptr %109, i32 0, i32 37
   store i64 %108, ptr %110, align 8
   %111 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.617"(ptr %111)
+  call void @"$Loop.unlock.619"(ptr %111)
   %112 = load %45, ptr %2, align 1
   ret void
 }
@@ -67591,7 +67768,7 @@ entry:
   store ptr %0, ptr %"$handle", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %165, ptr %2, i32 0, i32 0
-  call void @"$Loop.iterate.643"(ptr %3)
+  call void @"$Loop.iterate.645"(ptr %3)
   %4 = load %45, ptr %1, align 1
   ret void
 
@@ -67599,7 +67776,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.iterate.643"(ptr %0) {
+define internal void @"$Loop.iterate.645"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -67610,7 +67787,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %5 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_orders.644"(ptr %5)
+  call void @"$Loop.take_orders.646"(ptr %5)
   %6 = load %45, ptr %4, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %166, ptr %7, i32 0, i32 3
@@ -67619,7 +67796,7 @@ entry:
   %11 = load i64, ptr %10, align 8
   store i64 %11, ptr %num_preemptions, align 8
   %12 = load ptr, ptr %self, align 8
-  %13 = call zeroext i1 @"$Loop.plan.646"(ptr %12)
+  %13 = call zeroext i1 @"$Loop.plan.648"(ptr %12)
   %14 = zext i1 %13 to i8
   store i8 %14, ptr %has_step, align 1
   %15 = load i8, ptr %has_step, align 1
@@ -67645,7 +67822,7 @@ or.end:                                           ; preds = %or.rhs, %or.lhs.fal
   %29 = getelementptr %166, ptr %28, i32 0, i32 12
   store i8 %27, ptr %29, align 1
   %30 = load ptr, ptr %self, align 8
-  %31 = call i32 @"$Loop.perform_transfers.647"(ptr %30)
+  %31 = call i32 @"$Loop.perform_transfers.649"(ptr %30)
   %32 = icmp eq i32 %31, 0
   %33 = zext i1 %32 to i8
   %34 = trunc i8 %33 to i1
@@ -67661,7 +67838,7 @@ or.lhs.false:                                     ; preds = %entry
 
 then:                                             ; preds = %and.lhs.true
   %40 = load ptr, ptr %self, align 8
-  call void @"$Loop.execute.652"(ptr %40)
+  call void @"$Loop.execute.654"(ptr %40)
   %41 = load %45, ptr %3, align 1
   br label %merge
 
@@ -67670,10 +67847,10 @@ else:                                             ; preds = %and.lhs.true, %or.e
 
 merge:                                            ; preds = %else, %then
   %42 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.631"(ptr %42)
+  call void @"$Loop.check_ranks.633"(ptr %42)
   %43 = load %45, ptr %2, align 1
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.634"(ptr %44)
+  call void @"$Loop.publish.636"(ptr %44)
   %45 = load %45, ptr %1, align 1
   ret void
 
@@ -67683,7 +67860,7 @@ and.lhs.true:                                     ; preds = %or.end
   br i1 %47, label %then, label %else
 }
 
-define internal void @"$Loop.take_orders.644"(ptr %0) {
+define internal void @"$Loop.take_orders.646"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -67700,7 +67877,7 @@ entry:
   %9 = getelementptr %31, ptr %8, i32 0, i32 17
   store i64 %6, ptr %9, align 8
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.615"(ptr %10)
+  call void @"$Loop.lock.617"(ptr %10)
   %11 = load %45, ptr %5, align 1
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %166, ptr %12, i32 0, i32 16
@@ -67786,7 +67963,7 @@ forbody4:                                         ; preds = %forcond3
   %69 = load i64, ptr %i2, align 8
   %70 = getelementptr ptr, ptr %68, i64 %69
   %71 = load ptr, ptr %70, align 8
-  call void @"$Loop.obey.645"(ptr %64, ptr %71)
+  call void @"$Loop.obey.647"(ptr %64, ptr %71)
   %72 = load %45, ptr %2, align 1
   %73 = add i64 %58, 1
   store i64 %73, ptr %i2, align 8
@@ -67803,12 +67980,12 @@ merge1:                                           ; preds = %else, %merge5
   %75 = getelementptr %166, ptr %74, i32 0, i32 13
   store i8 0, ptr %75, align 1
   %76 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.617"(ptr %76)
+  call void @"$Loop.unlock.619"(ptr %76)
   %77 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Loop.obey.645"(ptr %0, ptr %1) {
+define internal void @"$Loop.obey.647"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
   %3 = alloca %45, align 8
@@ -67882,7 +68059,7 @@ and.lhs.true:                                     ; preds = %else3
   br i1 %33, label %then4, label %else5
 }
 
-define internal zeroext i1 @"$Loop.plan.646"(ptr %0) {
+define internal zeroext i1 @"$Loop.plan.648"(ptr %0) {
 entry:
   %has_step = alloca i8, align 1
   %1 = alloca %45, align 8
@@ -67919,7 +68096,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal i32 @"$Loop.perform_transfers.647"(ptr %0) {
+define internal i32 @"$Loop.perform_transfers.649"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -67981,7 +68158,7 @@ forbody:                                          ; preds = %forcond
 then:                                             ; preds = %forbody
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
-  %33 = call i32 @"$Loop.save.648"(ptr %31, ptr %32, ptr %message)
+  %33 = call i32 @"$Loop.save.650"(ptr %31, ptr %32, ptr %message)
   store i32 %33, ptr %code, align 4
   %34 = load i32, ptr %code, align 4
   %35 = icmp ne i32 %34, 0
@@ -68062,7 +68239,7 @@ forbody7:                                         ; preds = %forcond6
 then12:                                           ; preds = %forbody7
   %77 = load ptr, ptr %self, align 8
   %78 = load ptr, ptr %item9, align 8
-  %79 = call i32 @"$Loop.restore.650"(ptr %77, ptr %78, ptr %message10)
+  %79 = call i32 @"$Loop.restore.652"(ptr %77, ptr %78, ptr %message10)
   store i32 %79, ptr %code14, align 4
   %80 = load i32, ptr %code14, align 4
   %81 = icmp ne i32 %80, 0
@@ -68143,7 +68320,7 @@ forbody20:                                        ; preds = %forcond19
 then25:                                           ; preds = %forbody20
   %123 = load ptr, ptr %self, align 8
   %124 = load ptr, ptr %item22, align 8
-  %125 = call i32 @"$Loop.recount.651"(ptr %123, ptr %124, ptr %message23)
+  %125 = call i32 @"$Loop.recount.653"(ptr %123, ptr %124, ptr %message23)
   store i32 %125, ptr %code27, align 4
   %126 = load i32, ptr %code27, align 4
   %127 = icmp ne i32 %126, 0
@@ -68195,7 +68372,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.save.648"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.save.650"(ptr %0, ptr %1, ptr %2) {
 entry:
   %target = alloca ptr, align 8
   %3 = alloca %45, align 8
@@ -68253,7 +68430,7 @@ then2:                                            ; preds = %then
   %38 = getelementptr %46, ptr %37, i32 0, i32 13
   %39 = getelementptr %10, ptr %38, i32 0, i32 1
   %40 = load i64, ptr %39, align 8
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.520", i64 %36, i64 %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.522", i64 %36, i64 %40)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -68323,7 +68500,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.522", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.524", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -68431,7 +68608,7 @@ then2:                                            ; preds = %then
   %29 = load ptr, ptr %self, align 8
   %30 = getelementptr %167, ptr %29, i32 0, i32 9
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.649", ptr %28, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.651", ptr %28, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -68476,7 +68653,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.restore.650"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.restore.652"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -68535,7 +68712,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.521", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.523", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -68597,7 +68774,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.recount.651"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.recount.653"(ptr %0, ptr %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -68789,7 +68966,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.execute.652"(ptr %0) {
+define internal void @"$Loop.execute.654"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -69005,7 +69182,7 @@ merge:                                            ; preds = %else, %then
   %83 = load ptr, ptr %self, align 8
   %84 = getelementptr %165, ptr %83, i32 0, i32 1
   %85 = load ptr, ptr %message, align 8
-  %86 = call i32 @"$Loop.init.653"(ptr %80, ptr %82, ptr %chosen, ptr %84, ptr %85)
+  %86 = call i32 @"$Loop.init.655"(ptr %80, ptr %82, ptr %chosen, ptr %84, ptr %85)
   store i32 %86, ptr %code, align 4
   %87 = load ptr, ptr %self, align 8
   %88 = getelementptr %165, ptr %87, i32 0, i32 4
@@ -69238,7 +69415,7 @@ entry:
   store i64 %3, ptr %input_bytes, align 8
   %4 = load i64, ptr %input_bytes, align 8
   %5 = load ptr, ptr %shape, align 8
-  %6 = call i64 @"$anon (./terra/batch.t:91).457"(ptr %5)
+  %6 = call i64 @"$anon (./terra/batch.t:91).459"(ptr %5)
   %7 = add i64 %4, %6
   %8 = call ptr @calloc(i64 1, i64 %7)
   store ptr %8, ptr %memory, align 8
@@ -69263,7 +69440,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.init.653"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.init.655"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %45, align 8
   %code1 = alloca i32, align 4
@@ -69321,7 +69498,7 @@ entry:
   %37 = load %45, ptr %6, align 1
   %38 = load ptr, ptr %self, align 8
   %39 = load ptr, ptr %message, align 8
-  %40 = call i32 @"$Loop.init_lists.654"(ptr %38, ptr %39)
+  %40 = call i32 @"$Loop.init_lists.656"(ptr %38, ptr %39)
   store i32 %40, ptr %code, align 4
   %41 = load i32, ptr %code, align 4
   %42 = icmp ne i32 %41, 0
@@ -69342,7 +69519,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %46 = load ptr, ptr %self, align 8
   %47 = load ptr, ptr %message, align 8
-  %48 = call i32 @"$Loop.init_scheduler.655"(ptr %46, ptr %47)
+  %48 = call i32 @"$Loop.init_scheduler.657"(ptr %46, ptr %47)
   store i32 %48, ptr %code1, align 4
   %49 = load i32, ptr %code1, align 4
   %50 = icmp ne i32 %49, 0
@@ -69362,7 +69539,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.638"(ptr %54)
+  call void @"$Loop.publish_counters.640"(ptr %54)
   %55 = load %45, ptr %5, align 1
   ret i32 0
 
@@ -69370,7 +69547,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_lists.654"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_lists.656"(ptr %0, ptr %1) {
 entry:
   %target7 = alloca ptr, align 8
   %target = alloca ptr, align 8
@@ -69403,7 +69580,7 @@ entry:
   %20 = getelementptr %166, ptr %19, i32 0, i32 18
   %21 = load i32, ptr %20, align 4
   %22 = sext i32 %21 to i64
-  %23 = call zeroext i1 @"$Vector.reserve.603"(ptr %18, i64 %22)
+  %23 = call zeroext i1 @"$Vector.reserve.605"(ptr %18, i64 %22)
   %24 = zext i1 %23 to i8
   %25 = trunc i8 %24 to i1
   br i1 %25, label %and.lhs.true, label %and.end
@@ -69442,7 +69619,7 @@ and.lhs.true:                                     ; preds = %entry
   %49 = getelementptr %166, ptr %48, i32 0, i32 18
   %50 = load i32, ptr %49, align 4
   %51 = sext i32 %50 to i64
-  %52 = call zeroext i1 @"$Vector.reserve.603"(ptr %47, i64 %51)
+  %52 = call zeroext i1 @"$Vector.reserve.605"(ptr %47, i64 %51)
   %53 = zext i1 %52 to i8
   %54 = trunc i8 %53 to i1
   br i1 %54, label %and.rhs, label %and.end
@@ -69464,7 +69641,7 @@ then2:                                            ; preds = %then
   %64 = load ptr, ptr %self, align 8
   %65 = getelementptr %166, ptr %64, i32 0, i32 18
   %66 = load i32, ptr %65, align 4
-  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.604", i32 %66)
+  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.606", i32 %66)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -69509,7 +69686,7 @@ then9:                                            ; preds = %then5
   %86 = call ptr @__errno_location()
   %87 = load i32, ptr %86, align 4
   %88 = call ptr @strerror(i32 %87)
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.605", ptr %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.607", ptr %88)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -69531,7 +69708,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_scheduler.655"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_scheduler.657"(ptr %0, ptr %1) {
 entry:
   %chosen = alloca %32, align 8
   %2 = alloca %45, align 8
@@ -69571,7 +69748,7 @@ entry:
   %28 = load ptr, ptr %o, align 8
   %29 = getelementptr %30, ptr %28, i32 0, i32 9
   %30 = load ptr, ptr %29, align 8
-  call void @"$anon (./terra/batch.t:97).456"(ptr %24, ptr %27, ptr %30)
+  call void @"$anon (./terra/batch.t:97).458"(ptr %24, ptr %27, ptr %30)
   %31 = load %45, ptr %3, align 1
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %166, ptr %32, i32 0, i32 4
@@ -69626,27 +69803,27 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_poll(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$3447" = alloca ptr, align 8
-  %"$3446" = alloca i32, align 4
-  %"$3445" = alloca ptr, align 8
+  %"$3455" = alloca ptr, align 8
+  %"$3454" = alloca i32, align 4
+  %"$3453" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3445", align 8
-  store i32 %2, ptr %"$3446", align 4
-  store ptr %3, ptr %"$3447", align 8
+  store ptr %1, ptr %"$3453", align 8
+  store i32 %2, ptr %"$3454", align 4
+  store ptr %3, ptr %"$3455", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %165, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$3445", align 8
-  %7 = load i32, ptr %"$3446", align 4
-  %8 = load ptr, ptr %"$3447", align 8
-  %9 = call i32 @"$Loop.poll.656"(ptr %5, ptr %6, i32 %7, ptr %8)
+  %6 = load ptr, ptr %"$3453", align 8
+  %7 = load i32, ptr %"$3454", align 4
+  %8 = load ptr, ptr %"$3455", align 8
+  %9 = call i32 @"$Loop.poll.658"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.poll.656"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.poll.658"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %45, align 8
   %value = alloca i64, align 8
@@ -69697,7 +69874,7 @@ else:                                             ; preds = %and.lhs.true, %or.l
 
 merge:                                            ; preds = %else, %dead
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.615"(ptr %22)
+  call void @"$Loop.lock.617"(ptr %22)
   %23 = load %45, ptr %5, align 1
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %166, ptr %24, i32 0, i32 19
@@ -69730,7 +69907,7 @@ merge2:                                           ; preds = %else4, %then3
   %42 = getelementptr %166, ptr %41, i32 0, i32 7
   %43 = call i32 @pthread_cond_signal(ptr %42)
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.617"(ptr %44)
+  call void @"$Loop.unlock.619"(ptr %44)
   %45 = load %45, ptr %4, align 1
   ret i32 0
 
@@ -69740,24 +69917,24 @@ dead5:                                            ; No predecessors!
 
 define dso_local i32 @ledger_preempt(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$3443" = alloca ptr, align 8
-  %"$3442" = alloca i64, align 8
+  %"$3451" = alloca ptr, align 8
+  %"$3450" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$3442", align 8
-  store ptr %2, ptr %"$3443", align 8
+  store i64 %1, ptr %"$3450", align 8
+  store ptr %2, ptr %"$3451", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %165, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$3442", align 8
-  %6 = load ptr, ptr %"$3443", align 8
-  %7 = call i32 @"$Loop.preempt.657"(ptr %4, i64 %5, ptr %6)
+  %5 = load i64, ptr %"$3450", align 8
+  %6 = load ptr, ptr %"$3451", align 8
+  %7 = call i32 @"$Loop.preempt.659"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.preempt.657"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.preempt.659"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -69768,7 +69945,7 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.614"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
+  %6 = call i32 @"$Loop.order.616"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
@@ -69777,29 +69954,29 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_prefill(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
-  %"$3461" = alloca ptr, align 8
-  %"$3460" = alloca ptr, align 8
-  %"$3459" = alloca ptr, align 8
-  %"$3458" = alloca i8, align 1
-  %"$3457" = alloca i32, align 4
-  %"$3456" = alloca ptr, align 8
+  %"$3469" = alloca ptr, align 8
+  %"$3468" = alloca ptr, align 8
+  %"$3467" = alloca ptr, align 8
+  %"$3466" = alloca i8, align 1
+  %"$3465" = alloca i32, align 4
+  %"$3464" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3456", align 8
-  store i32 %2, ptr %"$3457", align 4
+  store ptr %1, ptr %"$3464", align 8
+  store i32 %2, ptr %"$3465", align 4
   %7 = zext i1 %3 to i8
-  store i8 %7, ptr %"$3458", align 1
-  store ptr %4, ptr %"$3459", align 8
-  store ptr %5, ptr %"$3460", align 8
-  store ptr %6, ptr %"$3461", align 8
+  store i8 %7, ptr %"$3466", align 1
+  store ptr %4, ptr %"$3467", align 8
+  store ptr %5, ptr %"$3468", align 8
+  store ptr %6, ptr %"$3469", align 8
   %8 = load ptr, ptr %"$handle", align 8
   %9 = getelementptr %165, ptr %8, i32 0, i32 0
-  %10 = load ptr, ptr %"$3456", align 8
-  %11 = load i32, ptr %"$3457", align 4
-  %12 = load i8, ptr %"$3458", align 1
-  %13 = load ptr, ptr %"$3459", align 8
-  %14 = load ptr, ptr %"$3460", align 8
-  %15 = load ptr, ptr %"$3461", align 8
+  %10 = load ptr, ptr %"$3464", align 8
+  %11 = load i32, ptr %"$3465", align 4
+  %12 = load i8, ptr %"$3466", align 1
+  %13 = load ptr, ptr %"$3467", align 8
+  %14 = load ptr, ptr %"$3468", align 8
+  %15 = load ptr, ptr %"$3469", align 8
   %16 = icmp ne i8 %12, 0
   %17 = call i32 @"$Loop.prefill"(ptr %9, ptr %10, i32 %11, i1 zeroext %16, ptr %13, ptr %14, ptr %15)
   ret i32 %17
@@ -69868,7 +70045,7 @@ then5:                                            ; preds = %then2
   %27 = getelementptr %41, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.658")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.660")
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -69901,7 +70078,7 @@ merge1:                                           ; preds = %else3, %dead
   %43 = call i32 @"$Loop.prefill_in_turn"(ptr %35, ptr %36, i32 %37, i1 zeroext %42, ptr %39, ptr %40, ptr %41)
   store i32 %43, ptr %code, align 4
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.633"(ptr %44)
+  call void @"$Loop.leave_turn.635"(ptr %44)
   %45 = load %45, ptr %7, align 1
   %46 = load i32, ptr %code, align 4
   ret i32 %46
@@ -69938,7 +70115,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %10 = load ptr, ptr %self, align 8
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_usable_locked.622"(ptr %10, ptr %11)
+  %12 = call i32 @"$Loop.check_usable_locked.624"(ptr %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -69958,7 +70135,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.659"(ptr noalias sret(%143) %8, ptr %18)
+  call void @"$Loop.limits.661"(ptr noalias sret(%143) %8, ptr %18)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %19 = load ptr, ptr %tokens, align 8
   %20 = load i32, ptr %num_tokens, align 4
@@ -70046,7 +70223,7 @@ merge12:                                          ; preds = %else14, %dead15
 then18:                                           ; preds = %merge12
   %60 = load ptr, ptr %self, align 8
   %61 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.641"(ptr %60, ptr %61)
+  call void @"$Loop.close_state.643"(ptr %60, ptr %61)
   %62 = load %45, ptr %7, align 1
   %63 = load i32, ptr %code16, align 4
   ret i32 %63
@@ -70067,7 +70244,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.limits.659"(ptr noalias sret(%143) %0, ptr %1) {
+define internal void @"$Loop.limits.661"(ptr noalias sret(%143) %0, ptr %1) {
 entry:
   %2 = alloca %143, align 8
   %3 = alloca %170, align 8
@@ -70185,7 +70362,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %166, ptr %27, i32 0, i32 2
   %29 = getelementptr %30, ptr %28, i32 0, i32 3
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.660", i32 %30)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.662", i32 %30)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -70258,7 +70435,7 @@ then12:                                           ; preds = %merge7
   %65 = getelementptr %166, ptr %64, i32 0, i32 2
   %66 = getelementptr %30, ptr %65, i32 0, i32 2
   %67 = load i32, ptr %66, align 4
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.661", i32 %67)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.663", i32 %67)
   br label %merge11
 
 else13:                                           ; preds = %merge7
@@ -70325,7 +70502,7 @@ entry:
   %9 = getelementptr %46, ptr %8, i32 0, i32 4
   %10 = load i32, ptr %9, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.grow_state.625"(ptr %6, ptr %7, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.grow_state.627"(ptr %6, ptr %7, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -70518,7 +70695,7 @@ else3:                                            ; preds = %and.lhs.true4, %els
 merge:                                            ; preds = %else3, %then2, %merge1
   %80 = load ptr, ptr %self, align 8
   %81 = load ptr, ptr %message, align 8
-  %82 = call i32 @"$Loop.run_step.629"(ptr %80, ptr %81)
+  %82 = call i32 @"$Loop.run_step.631"(ptr %80, ptr %81)
   store i32 %82, ptr %code, align 4
   %83 = load i32, ptr %code, align 4
   %84 = icmp ne i32 %83, 0
@@ -70575,7 +70752,7 @@ merge5:                                           ; preds = %else7, %dead
   %117 = load i32, ptr %num_rows, align 4
   %118 = sub i32 %116, %117
   %119 = load ptr, ptr %message, align 8
-  %120 = call i32 @"$Loop.check_logits.632"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
+  %120 = call i32 @"$Loop.check_logits.634"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
   ret i32 %120
 
 dead8:                                            ; No predecessors!
@@ -70599,7 +70776,7 @@ entry:
   %8 = getelementptr %37, ptr %7, i32 0, i32 10
   %9 = getelementptr %25, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.662"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.664"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %166, ptr %12, i32 0, i32 2
@@ -70616,7 +70793,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %166, ptr %20, i32 0, i32 2
   %22 = getelementptr %30, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.662"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.664"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -70635,7 +70812,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %37, ptr %29, i32 0, i32 10
   %31 = getelementptr %25, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.662"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.664"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -70650,7 +70827,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$smaller.662"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.664"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -70672,24 +70849,24 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_resize_pool(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$3454" = alloca ptr, align 8
-  %"$3453" = alloca i32, align 4
+  %"$3462" = alloca ptr, align 8
+  %"$3461" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3453", align 4
-  store ptr %2, ptr %"$3454", align 8
+  store i32 %1, ptr %"$3461", align 4
+  store ptr %2, ptr %"$3462", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %165, ptr %3, i32 0, i32 0
-  %5 = load i32, ptr %"$3453", align 4
-  %6 = load ptr, ptr %"$3454", align 8
-  %7 = call i32 @"$Loop.resize_pool.663"(ptr %4, i32 %5, ptr %6)
+  %5 = load i32, ptr %"$3461", align 4
+  %6 = load ptr, ptr %"$3462", align 8
+  %7 = call i32 @"$Loop.resize_pool.665"(ptr %4, i32 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_pool.663"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_pool.665"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -70726,10 +70903,10 @@ merge:                                            ; preds = %else, %then
   %15 = load ptr, ptr %self, align 8
   %16 = load i32, ptr %num_pages, align 4
   %17 = load ptr, ptr %message, align 8
-  %18 = call i32 @"$Loop.resize_in_turn.664"(ptr %15, i32 %16, ptr %17)
+  %18 = call i32 @"$Loop.resize_in_turn.666"(ptr %15, i32 %16, ptr %17)
   store i32 %18, ptr %code, align 4
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.633"(ptr %19)
+  call void @"$Loop.leave_turn.635"(ptr %19)
   %20 = load %45, ptr %3, align 1
   %21 = load i32, ptr %code, align 4
   ret i32 %21
@@ -70738,7 +70915,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_in_turn.664"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_in_turn.666"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %45, align 8
   %code11 = alloca i32, align 4
@@ -70755,7 +70932,7 @@ entry:
   %4 = load ptr, ptr %self, align 8
   %5 = load i32, ptr %num_pages, align 4
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$Loop.begin_resize.665"(ptr %4, i32 %5, ptr %6)
+  %7 = call i32 @"$Loop.begin_resize.667"(ptr %4, i32 %5, ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -70802,7 +70979,7 @@ then5:                                            ; preds = %then2
   %31 = getelementptr %33, ptr %30, i32 0, i32 4
   %32 = load i32, ptr %31, align 4
   %33 = load i32, ptr %num_pages, align 4
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.519", i32 %32, i32 %33)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.521", i32 %32, i32 %33)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -70819,7 +70996,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead7
   %35 = load ptr, ptr %self, align 8
-  %36 = call i32 @"$Loop.perform_transfers.647"(ptr %35)
+  %36 = call i32 @"$Loop.perform_transfers.649"(ptr %35)
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %166, ptr %37, i32 0, i32 3
   %39 = getelementptr %31, ptr %38, i32 0, i32 1
@@ -70883,7 +71060,7 @@ dead16:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.begin_resize.665"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.begin_resize.667"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -70895,12 +71072,12 @@ entry:
   store i32 %1, ptr %num_pages, align 4
   store ptr %2, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.615"(ptr %5)
+  call void @"$Loop.lock.617"(ptr %5)
   %6 = load %45, ptr %4, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = load i32, ptr %num_pages, align 4
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_resize.666"(ptr %7, i32 %8, ptr %9)
+  %10 = call i32 @"$Loop.check_resize.668"(ptr %7, i32 %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp eq i32 %11, 0
@@ -70921,7 +71098,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.617"(ptr %19)
+  call void @"$Loop.unlock.619"(ptr %19)
   %20 = load %45, ptr %3, align 1
   %21 = load i32, ptr %code, align 4
   ret i32 %21
@@ -70941,7 +71118,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_resize.666"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_resize.668"(ptr %0, i32 %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %target15 = alloca ptr, align 8
@@ -70990,7 +71167,7 @@ then2:                                            ; preds = %then
   %26 = getelementptr %166, ptr %25, i32 0, i32 2
   %27 = getelementptr %30, ptr %26, i32 0, i32 0
   %28 = load i32, ptr %27, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.514", i32 %24, i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.516", i32 %24, i32 %28)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -71037,7 +71214,7 @@ then9:                                            ; preds = %then5
   %50 = getelementptr i8, ptr %49, i64 0
   %51 = load i32, ptr %num_pages, align 4
   %52 = load i64, ptr %held, align 8
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.515", i32 %51, i64 %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.517", i32 %51, i64 %52)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -71083,7 +71260,7 @@ then17:                                           ; preds = %then13
   %74 = getelementptr %166, ptr %73, i32 0, i32 19
   %75 = getelementptr %43, ptr %74, i32 0, i32 4
   %76 = load i64, ptr %75, align 8
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.516", i64 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.518", i64 %76)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -71101,7 +71278,7 @@ else14:                                           ; preds = %merge4
 merge12:                                          ; preds = %else14, %dead19
   %78 = load ptr, ptr %self, align 8
   %79 = load ptr, ptr %message, align 8
-  %80 = call i32 @"$Loop.check_usable.623"(ptr %78, ptr %79)
+  %80 = call i32 @"$Loop.check_usable.625"(ptr %78, ptr %79)
   store i32 %80, ptr %code, align 4
   %81 = load i32, ptr %code, align 4
   %82 = icmp ne i32 %81, 0
@@ -71123,14 +71300,14 @@ merge20:                                          ; preds = %else22, %dead23
   %86 = load ptr, ptr %self, align 8
   %87 = load i32, ptr %num_pages, align 4
   %88 = load ptr, ptr %message, align 8
-  %89 = call i32 @"$Loop.check_live_fit.667"(ptr %86, i32 %87, ptr %88)
+  %89 = call i32 @"$Loop.check_live_fit.669"(ptr %86, i32 %87, ptr %88)
   ret i32 %89
 
 dead24:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_live_fit.667"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_live_fit.669"(ptr %0, i32 %1, ptr %2) {
 entry:
   %target = alloca ptr, align 8
   %needed = alloca i32, align 4
@@ -71202,7 +71379,7 @@ then3:                                            ; preds = %then
   %44 = getelementptr %46, ptr %43, i32 0, i32 0
   %45 = load i64, ptr %44, align 8
   %46 = load i32, ptr %needed, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.517", i32 %42, i64 %45, i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.519", i32 %42, i64 %45, i32 %46)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -71245,7 +71422,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.527", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.529", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -71318,28 +71495,28 @@ dead2:                                            ; No predecessors!
 
 define dso_local i32 @ledger_run_batch_decode(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
-  %"$3473" = alloca ptr, align 8
-  %"$3472" = alloca ptr, align 8
-  %"$3471" = alloca i32, align 4
-  %"$3470" = alloca ptr, align 8
-  %"$3469" = alloca ptr, align 8
-  %"$3468" = alloca i32, align 4
+  %"$3481" = alloca ptr, align 8
+  %"$3480" = alloca ptr, align 8
+  %"$3479" = alloca i32, align 4
+  %"$3478" = alloca ptr, align 8
+  %"$3477" = alloca ptr, align 8
+  %"$3476" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3468", align 4
-  store ptr %2, ptr %"$3469", align 8
-  store ptr %3, ptr %"$3470", align 8
-  store i32 %4, ptr %"$3471", align 4
-  store ptr %5, ptr %"$3472", align 8
-  store ptr %6, ptr %"$3473", align 8
+  store i32 %1, ptr %"$3476", align 4
+  store ptr %2, ptr %"$3477", align 8
+  store ptr %3, ptr %"$3478", align 8
+  store i32 %4, ptr %"$3479", align 4
+  store ptr %5, ptr %"$3480", align 8
+  store ptr %6, ptr %"$3481", align 8
   %7 = load ptr, ptr %"$handle", align 8
   %8 = getelementptr %165, ptr %7, i32 0, i32 0
-  %9 = load i32, ptr %"$3468", align 4
-  %10 = load ptr, ptr %"$3469", align 8
-  %11 = load ptr, ptr %"$3470", align 8
-  %12 = load i32, ptr %"$3471", align 4
-  %13 = load ptr, ptr %"$3472", align 8
-  %14 = load ptr, ptr %"$3473", align 8
+  %9 = load i32, ptr %"$3476", align 4
+  %10 = load ptr, ptr %"$3477", align 8
+  %11 = load ptr, ptr %"$3478", align 8
+  %12 = load i32, ptr %"$3479", align 4
+  %13 = load ptr, ptr %"$3480", align 8
+  %14 = load ptr, ptr %"$3481", align 8
   %15 = call i32 @"$Loop.run_batch_decode"(ptr %8, i32 %9, ptr %10, ptr %11, i32 %12, ptr %13, ptr %14)
   ret i32 %15
 
@@ -71399,7 +71576,7 @@ merge:                                            ; preds = %else, %then
   %26 = call i32 @"$Loop.batch_in_turn"(ptr %19, i32 %20, ptr %21, ptr %22, i32 %23, ptr %24, ptr %25)
   store i32 %26, ptr %code, align 4
   %27 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.633"(ptr %27)
+  call void @"$Loop.leave_turn.635"(ptr %27)
   %28 = load %45, ptr %7, align 1
   %29 = load i32, ptr %code, align 4
   ret i32 %29
@@ -71437,7 +71614,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %8 = load ptr, ptr %self, align 8
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_usable_locked.622"(ptr %8, ptr %9)
+  %10 = call i32 @"$Loop.check_usable_locked.624"(ptr %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp ne i32 %11, 0
@@ -71532,7 +71709,7 @@ forbody:                                          ; preds = %forcond
   %56 = sext i32 %55 to i64
   %57 = add i64 %54, %56
   %58 = trunc i64 %57 to i32
-  %59 = call i32 @"$Loop.missing_pages.626"(ptr %41, ptr %46, i32 %58)
+  %59 = call i32 @"$Loop.missing_pages.628"(ptr %41, ptr %46, i32 %58)
   %60 = add i32 %40, %59
   store i32 %60, ptr %missing, align 4
   %61 = add i32 %34, 1
@@ -71543,7 +71720,7 @@ merge10:                                          ; preds = %forcond
   %62 = load ptr, ptr %self, align 8
   %63 = load i32, ptr %missing, align 4
   %64 = load ptr, ptr %message, align 8
-  %65 = call i32 @"$Loop.check_room.627"(ptr %62, i32 %63, ptr %64)
+  %65 = call i32 @"$Loop.check_room.629"(ptr %62, i32 %63, ptr %64)
   store i32 %65, ptr %code11, align 4
   %66 = load i32, ptr %code11, align 4
   %67 = icmp ne i32 %66, 0
@@ -71633,7 +71810,7 @@ forbody26:                                        ; preds = %forcond25
   %107 = load %45, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
-  %110 = call i32 @"$Loop.run_step.629"(ptr %108, ptr %109)
+  %110 = call i32 @"$Loop.run_step.631"(ptr %108, ptr %109)
   store i32 %110, ptr %code28, align 4
   %111 = load i32, ptr %code28, align 4
   %112 = icmp ne i32 %111, 0
@@ -71753,7 +71930,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr i8, ptr %28, i64 0
   %30 = load i32, ptr %num_states, align 4
   %31 = load i32, ptr %most, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.668", i32 %30, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.670", i32 %30, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -71790,7 +71967,7 @@ then9:                                            ; preds = %then5
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
   %45 = getelementptr i8, ptr %44, i64 0
   %46 = load i32, ptr %num_steps, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.669", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.671", i32 %46)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -71837,7 +72014,7 @@ then17:                                           ; preds = %then13
   %69 = getelementptr %37, ptr %68, i32 0, i32 10
   %70 = getelementptr %25, ptr %69, i32 0, i32 0
   %71 = load i32, ptr %70, align 4
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.670", i32 %66, i32 %71)
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.672", i32 %66, i32 %71)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -71901,7 +72078,7 @@ then28:                                           ; preds = %then21
   %99 = getelementptr %41, ptr %98, i32 0, i32 0
   %100 = getelementptr [1024 x i8], ptr %99, i32 0, i32 0
   %101 = getelementptr i8, ptr %100, i64 0
-  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.671")
+  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.673")
   br label %merge27
 
 else29:                                           ; preds = %then21
@@ -72016,7 +72193,7 @@ entry:
   %11 = load ptr, ptr %10, align 8
   %12 = load i32, ptr %num_steps, align 4
   %13 = load ptr, ptr %message, align 8
-  %14 = call i32 @"$Loop.check_state.624"(ptr %6, ptr %11, i32 %12, ptr %13)
+  %14 = call i32 @"$Loop.check_state.626"(ptr %6, ptr %11, i32 %12, ptr %13)
   store i32 %14, ptr %code, align 4
   %15 = load i32, ptr %code, align 4
   %16 = icmp ne i32 %15, 0
@@ -72080,7 +72257,7 @@ then6:                                            ; preds = %then3
   %48 = getelementptr i8, ptr %47, i64 0
   %49 = load i32, ptr %index, align 4
   %50 = load i32, ptr %i, align 4
-  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.672", i32 %49, i32 %50)
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.674", i32 %49, i32 %50)
   br label %merge5
 
 else7:                                            ; preds = %then3
@@ -72139,7 +72316,7 @@ entry:
   %19 = add i64 %16, %18
   %20 = trunc i64 %19 to i32
   %21 = load ptr, ptr %message, align 8
-  %22 = call i32 @"$Loop.grow_state.625"(ptr %11, ptr %12, i32 %20, ptr %21)
+  %22 = call i32 @"$Loop.grow_state.627"(ptr %11, ptr %12, i32 %20, ptr %21)
   store i32 %22, ptr %code, align 4
   %23 = load i32, ptr %code, align 4
   %24 = icmp ne i32 %23, 0
@@ -72168,7 +72345,7 @@ then2:                                            ; preds = %merge
   %32 = load ptr, ptr %self, align 8
   %33 = load ptr, ptr %item, align 8
   %34 = load ptr, ptr %message, align 8
-  %35 = call i32 @"$Loop.recount.651"(ptr %32, ptr %33, ptr %34)
+  %35 = call i32 @"$Loop.recount.653"(ptr %32, ptr %33, ptr %34)
   ret i32 %35
 
 dead4:                                            ; No predecessors!
@@ -72479,7 +72656,7 @@ then3:                                            ; preds = %then
   %51 = getelementptr %10, ptr %50, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
   %53 = sub i64 %52, 1
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.673", i32 %48, i64 %53)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.675", i32 %48, i64 %53)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -72558,27 +72735,27 @@ dead9:                                            ; No predecessors!
 
 define dso_local i32 @ledger_submit(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
-  %"$3437" = alloca ptr, align 8
-  %"$3436" = alloca ptr, align 8
-  %"$3435" = alloca ptr, align 8
+  %"$3445" = alloca ptr, align 8
+  %"$3444" = alloca ptr, align 8
+  %"$3443" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3435", align 8
-  store ptr %2, ptr %"$3436", align 8
-  store ptr %3, ptr %"$3437", align 8
+  store ptr %1, ptr %"$3443", align 8
+  store ptr %2, ptr %"$3444", align 8
+  store ptr %3, ptr %"$3445", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %165, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$3435", align 8
-  %7 = load ptr, ptr %"$3436", align 8
-  %8 = load ptr, ptr %"$3437", align 8
-  %9 = call i32 @"$Loop.submit.674"(ptr %5, ptr %6, ptr %7, ptr %8)
+  %6 = load ptr, ptr %"$3443", align 8
+  %7 = load ptr, ptr %"$3444", align 8
+  %8 = load ptr, ptr %"$3445", align 8
+  %9 = call i32 @"$Loop.submit.676"(ptr %5, ptr %6, ptr %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.submit.674"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.submit.676"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %4 = alloca %45, align 8
   %5 = alloca %45, align 8
@@ -72603,13 +72780,13 @@ entry:
   call void @"$status.clear"(ptr %11)
   %12 = load %45, ptr %10, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.615"(ptr %13)
+  call void @"$Loop.lock.617"(ptr %13)
   %14 = load %45, ptr %9, align 1
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.659"(ptr noalias sret(%143) %8, ptr %15)
+  call void @"$Loop.limits.661"(ptr noalias sret(%143) %8, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.617"(ptr %16)
+  call void @"$Loop.unlock.619"(ptr %16)
   %17 = load %45, ptr %7, align 1
   %18 = load ptr, ptr %wanted, align 8
   %19 = load ptr, ptr %self, align 8
@@ -72636,12 +72813,12 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %29 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.615"(ptr %29)
+  call void @"$Loop.lock.617"(ptr %29)
   %30 = load %45, ptr %6, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
   %33 = load ptr, ptr %message, align 8
-  %34 = call i32 @"$Loop.enqueue.675"(ptr %31, ptr %32, ptr %33)
+  %34 = call i32 @"$Loop.enqueue.677"(ptr %31, ptr %32, ptr %33)
   store i32 %34, ptr %code1, align 4
   %35 = load i32, ptr %code1, align 4
   %36 = icmp eq i32 %35, 0
@@ -72662,7 +72839,7 @@ else4:                                            ; preds = %and.lhs.true, %merg
 
 merge2:                                           ; preds = %else4, %then3
   %43 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.617"(ptr %43)
+  call void @"$Loop.unlock.619"(ptr %43)
   %44 = load %45, ptr %5, align 1
   %45 = load i32, ptr %code1, align 4
   %46 = icmp ne i32 %45, 0
@@ -72694,7 +72871,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.enqueue.675"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.enqueue.677"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %45, align 8
   %4 = alloca %45, align 8
@@ -72714,7 +72891,7 @@ entry:
   store ptr %2, ptr %message, align 8
   %6 = load ptr, ptr %self, align 8
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.check_usable.623"(ptr %6, ptr %7)
+  %8 = call i32 @"$Loop.check_usable.625"(ptr %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load i32, ptr %code, align 4
   %10 = icmp ne i32 %9, 0
@@ -72734,7 +72911,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %14 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.659"(ptr noalias sret(%143) %5, ptr %14)
+  call void @"$Loop.limits.661"(ptr noalias sret(%143) %5, ptr %14)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %5, i64 20, i1 false)
   %15 = load ptr, ptr %item, align 8
   %16 = load ptr, ptr %item, align 8
@@ -72766,7 +72943,7 @@ else4:                                            ; preds = %merge
 merge2:                                           ; preds = %else4, %dead5
   %29 = load ptr, ptr %self, align 8
   %30 = load ptr, ptr %message, align 8
-  %31 = call i32 @"$Loop.check_queue.676"(ptr %29, ptr %30)
+  %31 = call i32 @"$Loop.check_queue.678"(ptr %29, ptr %30)
   store i32 %31, ptr %code6, align 4
   %32 = load i32, ptr %code6, align 4
   %33 = icmp ne i32 %32, 0
@@ -72796,7 +72973,7 @@ merge7:                                           ; preds = %else9, %dead10
 then12:                                           ; preds = %merge7
   %43 = load ptr, ptr %self, align 8
   %44 = load ptr, ptr %message, align 8
-  %45 = call i32 @"$Loop.prepare_capture.677"(ptr %43, ptr %44)
+  %45 = call i32 @"$Loop.prepare_capture.679"(ptr %43, ptr %44)
   store i32 %45, ptr %code14, align 4
   %46 = load i32, ptr %code14, align 4
   %47 = icmp ne i32 %46, 0
@@ -72823,7 +73000,7 @@ else13:                                           ; preds = %merge7
 merge11:                                          ; preds = %else13, %merge15
   %51 = load ptr, ptr %self, align 8
   %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$Loop.start.678"(ptr %51, ptr %52)
+  %53 = call i32 @"$Loop.start.680"(ptr %51, ptr %52)
   store i32 %53, ptr %code19, align 4
   %54 = load i32, ptr %code19, align 4
   %55 = icmp ne i32 %54, 0
@@ -72874,7 +73051,7 @@ dead24:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_queue.676"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_queue.678"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %num_waiting = alloca i64, align 8
@@ -72937,7 +73114,7 @@ then2:                                            ; preds = %then
   %43 = getelementptr %166, ptr %42, i32 0, i32 2
   %44 = getelementptr %30, ptr %43, i32 0, i32 5
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.565", i64 %41, i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.567", i64 %41, i32 %45)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -72959,7 +73136,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_capture.677"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.prepare_capture.679"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %count = alloca i64, align 8
@@ -73032,7 +73209,7 @@ then5:                                            ; preds = %then2
   %43 = getelementptr %30, ptr %42, i32 0, i32 7
   %44 = getelementptr %25, ptr %43, i32 0, i32 3
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.566", i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.568", i32 %45)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -73054,7 +73231,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.start.678"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.start.680"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %code = alloca i32, align 4
@@ -73085,7 +73262,7 @@ merge:                                            ; preds = %else, %dead
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %166, ptr %8, i32 0, i32 9
   %10 = load ptr, ptr %self, align 8
-  %11 = call i32 @pthread_create(ptr %9, ptr null, ptr @"$engine_thread.679", ptr %10)
+  %11 = call i32 @pthread_create(ptr %9, ptr null, ptr @"$engine_thread.681", ptr %10)
   store i32 %11, ptr %code, align 4
   %12 = call i32 @pthread_sigmask(i32 2, ptr %previous, ptr null)
   %13 = load i32, ptr %code, align 4
@@ -73110,7 +73287,7 @@ then5:                                            ; preds = %then2
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %code, align 4
   %27 = call ptr @strerror(i32 %26)
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.580", ptr %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.582", ptr %27)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -73135,7 +73312,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$engine_thread.679"(ptr %0) {
+define internal ptr @"$engine_thread.681"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %loop = alloca ptr, align 8
@@ -73144,7 +73321,7 @@ entry:
   %2 = load ptr, ptr %argument, align 8
   store ptr %2, ptr %loop, align 8
   %3 = load ptr, ptr %loop, align 8
-  call void @"$Loop.run.680"(ptr %3)
+  call void @"$Loop.run.682"(ptr %3)
   %4 = load %45, ptr %1, align 1
   ret ptr null
 
@@ -73152,7 +73329,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.run.680"(ptr %0) {
+define internal void @"$Loop.run.682"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -73163,7 +73340,7 @@ entry:
 
 condition:                                        ; preds = %whilebody, %entry
   %4 = load ptr, ptr %self, align 8
-  %5 = call zeroext i1 @"$Loop.await_work.681"(ptr %4)
+  %5 = call zeroext i1 @"$Loop.await_work.683"(ptr %4)
   %6 = zext i1 %5 to i8
   %7 = trunc i8 %6 to i1
   br i1 %7, label %whilebody, label %merge
@@ -73174,7 +73351,7 @@ whilebody:                                        ; preds = %condition
   call void @"$Turnstile.enter"(ptr %9)
   %10 = load %45, ptr %3, align 1
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.iterate.643"(ptr %11)
+  call void @"$Loop.iterate.645"(ptr %11)
   %12 = load %45, ptr %2, align 1
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %166, ptr %13, i32 0, i32 5
@@ -73186,7 +73363,7 @@ merge:                                            ; preds = %condition
   ret void
 }
 
-define internal zeroext i1 @"$Loop.await_work.681"(ptr %0) {
+define internal zeroext i1 @"$Loop.await_work.683"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %stopping = alloca i8, align 1
@@ -73195,7 +73372,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.615"(ptr %3)
+  call void @"$Loop.lock.617"(ptr %3)
   %4 = load %45, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %166, ptr %5, i32 0, i32 19
@@ -73247,7 +73424,7 @@ merge:                                            ; preds = %and.lhs.true1, %con
   %41 = load i8, ptr %40, align 1
   store i8 %41, ptr %stopping, align 1
   %42 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.617"(ptr %42)
+  call void @"$Loop.unlock.619"(ptr %42)
   %43 = load %45, ptr %1, align 1
   %44 = load i8, ptr %stopping, align 1
   %45 = icmp eq i8 %44, 0
@@ -73262,7 +73439,7 @@ and.lhs.true:                                     ; preds = %condition
 
 and.lhs.true1:                                    ; preds = %and.lhs.true
   %50 = load ptr, ptr %self, align 8
-  %51 = call zeroext i1 @"$Loop.has_work.682"(ptr %50)
+  %51 = call zeroext i1 @"$Loop.has_work.684"(ptr %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %merge, label %whilebody
@@ -73271,7 +73448,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Loop.has_work.682"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_work.684"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -73335,21 +73512,21 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_wait(ptr %0, i64 %1) {
 entry:
-  %"$3449" = alloca i64, align 8
+  %"$3457" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$3449", align 8
+  store i64 %1, ptr %"$3457", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %165, ptr %2, i32 0, i32 0
-  %4 = load i64, ptr %"$3449", align 8
-  %5 = call i32 @"$Loop.wait.683"(ptr %3, i64 %4)
+  %4 = load i64, ptr %"$3457", align 8
+  %5 = call i32 @"$Loop.wait.685"(ptr %3, i64 %4)
   ret i32 %5
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.wait.683"(ptr %0, i64 %1) {
+define internal i32 @"$Loop.wait.685"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %45, align 8
   %has_events = alloca i8, align 1
@@ -73379,7 +73556,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.615"(ptr %11)
+  call void @"$Loop.lock.617"(ptr %11)
   %12 = load %45, ptr %3, align 1
   store i8 1, ptr %is_in_time, align 1
   br label %condition
@@ -73421,7 +73598,7 @@ merge1:                                           ; preds = %and.lhs.true2, %con
   %36 = zext i1 %35 to i8
   store i8 %36, ptr %has_events, align 1
   %37 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.617"(ptr %37)
+  call void @"$Loop.unlock.619"(ptr %37)
   %38 = load %45, ptr %2, align 1
   %39 = load i8, ptr %has_events, align 1
   %40 = trunc i8 %39 to i1
@@ -73645,7 +73822,7 @@ entry:
   %13 = load i64, ptr %12, align 8
   %14 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
-  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.684", ptr %parsed, ptr %11)
+  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.686", ptr %parsed, ptr %11)
   store i32 %16, ptr %code, align 4
   %17 = load i32, ptr %code, align 4
   %18 = icmp ne i32 %17, 0
@@ -73673,7 +73850,7 @@ merge:                                            ; preds = %else, %dead
   %27 = getelementptr %174, ptr %6, i32 0, i32 1
   store ptr %24, ptr %27, align 8
   %28 = getelementptr %174, ptr %6, i32 0, i32 2
-  store ptr @"$string.684", ptr %28, align 8
+  store ptr @"$string.686", ptr %28, align 8
   %29 = getelementptr %174, ptr %6, i32 0, i32 3
   store ptr %25, ptr %29, align 8
   %30 = load %174, ptr %6, align 8
@@ -73716,7 +73893,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %50 = load ptr, ptr %rules, align 8
-  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.685")
+  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.687")
   %52 = zext i1 %51 to i8
   ret i32 0
 
@@ -73768,7 +73945,7 @@ entry:
   %20 = getelementptr %120, ptr %reader, i32 0, i32 3
   store ptr %found, ptr %20, align 8
   %21 = getelementptr %120, ptr %reader, i32 0, i32 4
-  store ptr @"$string.684", ptr %21, align 8
+  store ptr @"$string.686", ptr %21, align 8
   %22 = load ptr, ptr %data, align 8
   %23 = load i64, ptr %size, align 8
   %24 = getelementptr %175, ptr %8, i32 0, i32 0
@@ -73793,7 +73970,7 @@ entry:
   %36 = zext i1 %35 to i8
   store i8 %36, ptr %is_sound, align 1
   %37 = load ptr, ptr %message, align 8
-  %38 = call i32 @"$Problems.report"(ptr %found, ptr @"$string.297", ptr %37)
+  %38 = call i32 @"$Problems.report"(ptr %found, ptr @"$string.298", ptr %37)
   store i32 %38, ptr %code, align 4
   %39 = load i8, ptr %is_sound, align 1
   %40 = load i32, ptr %code, align 4
@@ -73818,7 +73995,7 @@ then2:                                            ; preds = %then
   %52 = getelementptr %41, ptr %51, i32 0, i32 0
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
-  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.686")
+  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.688")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -73834,7 +74011,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %merge1
   call void @"$Problems.free"(ptr %found)
   %56 = load %45, ptr %6, align 1
-  call void @"$Vector.free.291"(ptr %tensors)
+  call void @"$Vector.free.292"(ptr %tensors)
   %57 = load %45, ptr %5, align 1
   call void @"$Arena.free"(ptr %arena)
   %58 = load %45, ptr %4, align 1
@@ -73951,7 +74128,7 @@ entry:
   %22 = load i64, ptr %21, align 8
   %23 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.684", ptr %20)
+  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.686", ptr %20)
   store i32 %25, ptr %code, align 4
   call void @"$Document.free"(ptr %document)
   %26 = load %45, ptr %3, align 1
@@ -74045,15 +74222,15 @@ entry:
 define dso_local void @page_pool_commit_resize(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %45, align 8
-  %"$3382" = alloca i32, align 4
-  %"$3381" = alloca i32, align 4
+  %"$3390" = alloca i32, align 4
+  %"$3389" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3381", align 4
-  store i32 %2, ptr %"$3382", align 4
+  store i32 %1, ptr %"$3389", align 4
+  store i32 %2, ptr %"$3390", align 4
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$3381", align 4
-  %6 = load i32, ptr %"$3382", align 4
+  %5 = load i32, ptr %"$3389", align 4
+  %6 = load i32, ptr %"$3390", align 4
   call void @"$PagePool.commit_resize"(ptr %4, i32 %5, i32 %6)
   %7 = load %45, ptr %3, align 1
   ret void
@@ -74150,15 +74327,15 @@ merge:                                            ; preds = %condition
 
 define dso_local i32 @page_pool_find(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$3372" = alloca ptr, align 8
-  %"$3371" = alloca i32, align 4
+  %"$3380" = alloca ptr, align 8
+  %"$3379" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3371", align 4
-  store ptr %2, ptr %"$3372", align 8
+  store i32 %1, ptr %"$3379", align 4
+  store ptr %2, ptr %"$3380", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$3371", align 4
-  %5 = load ptr, ptr %"$3372", align 8
+  %4 = load i32, ptr %"$3379", align 4
+  %5 = load ptr, ptr %"$3380", align 8
   %6 = call i32 @"$PagePool.find"(ptr %3, i32 %4, ptr %5)
   ret i32 %6
 
@@ -74168,12 +74345,12 @@ dead:                                             ; No predecessors!
 
 define dso_local zeroext i1 @page_pool_is_cached(ptr %0, i32 %1) {
 entry:
-  %"$3385" = alloca i32, align 4
+  %"$3393" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3385", align 4
+  store i32 %1, ptr %"$3393", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$3385", align 4
+  %3 = load i32, ptr %"$3393", align 4
   %4 = call zeroext i1 @"$PagePool.is_cached"(ptr %2, i32 %3)
   %5 = zext i1 %4 to i8
   %6 = icmp ne i8 %5, 0
@@ -74285,12 +74462,12 @@ dead1:                                            ; No predecessors!
 
 define dso_local i32 @page_pool_plan_resize(ptr %0, i32 %1) {
 entry:
-  %"$3379" = alloca i32, align 4
+  %"$3387" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3379", align 4
+  store i32 %1, ptr %"$3387", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$3379", align 4
+  %3 = load i32, ptr %"$3387", align 4
   %4 = call i32 @"$PagePool.plan_resize"(ptr %2, i32 %3)
   ret i32 %4
 
@@ -74300,18 +74477,18 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @page_pool_register(ptr %0, i32 %1, i32 %2, ptr %3) {
 entry:
-  %"$3376" = alloca ptr, align 8
-  %"$3375" = alloca i32, align 4
-  %"$3374" = alloca i32, align 4
+  %"$3384" = alloca ptr, align 8
+  %"$3383" = alloca i32, align 4
+  %"$3382" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3374", align 4
-  store i32 %2, ptr %"$3375", align 4
-  store ptr %3, ptr %"$3376", align 8
+  store i32 %1, ptr %"$3382", align 4
+  store i32 %2, ptr %"$3383", align 4
+  store ptr %3, ptr %"$3384", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$3374", align 4
-  %6 = load i32, ptr %"$3375", align 4
-  %7 = load ptr, ptr %"$3376", align 8
+  %5 = load i32, ptr %"$3382", align 4
+  %6 = load i32, ptr %"$3383", align 4
+  %7 = load ptr, ptr %"$3384", align 8
   %8 = call i32 @"$PagePool.register"(ptr %4, i32 %5, i32 %6, ptr %7)
   ret i32 %8
 
@@ -74322,12 +74499,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_release(ptr %0, i32 %1) {
 entry:
   %2 = alloca %45, align 8
-  %"$3369" = alloca i32, align 4
+  %"$3377" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3369", align 4
+  store i32 %1, ptr %"$3377", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$3369", align 4
+  %4 = load i32, ptr %"$3377", align 4
   call void @"$PagePool.release"(ptr %3, i32 %4)
   %5 = load %45, ptr %2, align 1
   ret void
@@ -74339,12 +74516,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_retain(ptr %0, i32 %1) {
 entry:
   %2 = alloca %45, align 8
-  %"$3367" = alloca i32, align 4
+  %"$3375" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3367", align 4
+  store i32 %1, ptr %"$3375", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$3367", align 4
+  %4 = load i32, ptr %"$3375", align 4
   call void @"$PagePool.retain"(ptr %3, i32 %4)
   %5 = load %45, ptr %2, align 1
   ret void
@@ -74416,14 +74593,14 @@ merge1:                                           ; preds = %else3, %dead4
   %27 = load ptr, ptr %state, align 8
   %28 = load ptr, ptr %message, align 8
   %29 = icmp ne i8 %25, 0
-  %30 = call i32 @"$Loop.prefill.687"(ptr %20, ptr %21, i32 %22, i1 zeroext %29, ptr %26, ptr %27, ptr %28)
+  %30 = call i32 @"$Loop.prefill.689"(ptr %20, ptr %21, i32 %22, i1 zeroext %29, ptr %26, ptr %27, ptr %28)
   ret i32 %30
 
 dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill.687"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill.689"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -74483,7 +74660,7 @@ then5:                                            ; preds = %then2
   %27 = getelementptr %41, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.658")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.660")
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -74513,7 +74690,7 @@ merge1:                                           ; preds = %else3, %dead
   %40 = load ptr, ptr %result, align 8
   %41 = load ptr, ptr %message, align 8
   %42 = icmp ne i8 %38, 0
-  %43 = call i32 @"$Loop.prefill_in_turn.688"(ptr %35, ptr %36, i32 %37, i1 zeroext %42, ptr %39, ptr %40, ptr %41)
+  %43 = call i32 @"$Loop.prefill_in_turn.690"(ptr %35, ptr %36, i32 %37, i1 zeroext %42, ptr %39, ptr %40, ptr %41)
   store i32 %43, ptr %code, align 4
   %44 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %44)
@@ -74525,7 +74702,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_in_turn.688"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill_in_turn.690"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %45, align 8
   %code16 = alloca i32, align 4
@@ -74625,7 +74802,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = load ptr, ptr %tokens, align 8
   %41 = load i32, ptr %num_tokens, align 4
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.open_state.689"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
+  %43 = call i32 @"$Loop.open_state.691"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -74650,7 +74827,7 @@ merge12:                                          ; preds = %else14, %dead15
   %52 = load ptr, ptr %logits, align 8
   %53 = load ptr, ptr %message, align 8
   %54 = icmp ne i8 %51, 0
-  %55 = call i32 @"$Loop.prefill_state.690"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
+  %55 = call i32 @"$Loop.prefill_state.692"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
   store i32 %55, ptr %code16, align 4
   %56 = load i32, ptr %code16, align 4
   %57 = icmp ne i32 %56, 0
@@ -74682,7 +74859,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.open_state.689"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.open_state.691"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %45, align 8
   %6 = alloca %45, align 8
@@ -74732,7 +74909,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %29, ptr %27, i32 0, i32 2
   %29 = getelementptr %30, ptr %28, i32 0, i32 3
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.660", i32 %30)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.662", i32 %30)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -74805,7 +74982,7 @@ then12:                                           ; preds = %merge7
   %65 = getelementptr %29, ptr %64, i32 0, i32 2
   %66 = getelementptr %30, ptr %65, i32 0, i32 2
   %67 = load i32, ptr %66, align 4
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.661", i32 %67)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.663", i32 %67)
   br label %merge11
 
 else13:                                           ; preds = %merge7
@@ -74851,7 +75028,7 @@ dead15:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_state.690"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_state.692"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %code2 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -74908,7 +75085,7 @@ whilebody:                                        ; preds = %condition
   %26 = load ptr, ptr %logits, align 8
   %27 = load ptr, ptr %message, align 8
   %28 = icmp ne i8 %25, 0
-  %29 = call i32 @"$Loop.prefill_one_chunk.691"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
+  %29 = call i32 @"$Loop.prefill_one_chunk.693"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
   store i32 %29, ptr %code2, align 4
   %30 = load i32, ptr %code2, align 4
   %31 = icmp ne i32 %30, 0
@@ -74936,7 +75113,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_one_chunk.691"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_one_chunk.693"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %num_rows = alloca i32, align 4
   %code = alloca i32, align 4
@@ -74963,7 +75140,7 @@ entry:
   %12 = load ptr, ptr %item, align 8
   %13 = load i8, ptr %all_positions, align 1
   %14 = icmp ne i8 %13, 0
-  %15 = call i32 @"$Loop.prefill_chunk_size.692"(ptr %11, ptr %12, i1 zeroext %14)
+  %15 = call i32 @"$Loop.prefill_chunk_size.694"(ptr %11, ptr %12, i1 zeroext %14)
   store i32 %10, ptr %begin, align 4
   store i32 %15, ptr %count, align 4
   %16 = load ptr, ptr %self, align 8
@@ -75129,7 +75306,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_chunk_size.692"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal i32 @"$Loop.prefill_chunk_size.694"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %count = alloca i32, align 4
   %all_positions = alloca i8, align 1
@@ -75146,7 +75323,7 @@ entry:
   %8 = getelementptr %37, ptr %7, i32 0, i32 10
   %9 = getelementptr %25, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.662"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.664"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %29, ptr %12, i32 0, i32 2
@@ -75163,7 +75340,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %29, ptr %20, i32 0, i32 2
   %22 = getelementptr %30, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.662"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.664"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -75182,7 +75359,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %37, ptr %29, i32 0, i32 10
   %31 = getelementptr %25, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.662"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.664"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -75266,14 +75443,14 @@ merge:                                            ; preds = %else, %dead
   %18 = load i32, ptr %num_steps, align 4
   %19 = load ptr, ptr %tokens, align 8
   %20 = load ptr, ptr %message, align 8
-  %21 = call i32 @"$Loop.run_batch_decode.693"(ptr %14, i32 %15, ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
+  %21 = call i32 @"$Loop.run_batch_decode.695"(ptr %14, i32 %15, ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
   ret i32 %21
 
 dead1:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.run_batch_decode.693"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.run_batch_decode.695"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -75322,7 +75499,7 @@ merge:                                            ; preds = %else, %then
   %23 = load i32, ptr %num_steps, align 4
   %24 = load ptr, ptr %tokens, align 8
   %25 = load ptr, ptr %message, align 8
-  %26 = call i32 @"$Loop.batch_in_turn.694"(ptr %19, i32 %20, ptr %21, ptr %22, i32 %23, ptr %24, ptr %25)
+  %26 = call i32 @"$Loop.batch_in_turn.696"(ptr %19, i32 %20, ptr %21, ptr %22, i32 %23, ptr %24, ptr %25)
   store i32 %26, ptr %code, align 4
   %27 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %27)
@@ -75334,7 +75511,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.batch_in_turn.694"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.batch_in_turn.696"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code33 = alloca i32, align 4
   %code28 = alloca i32, align 4
@@ -75389,7 +75566,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load i32, ptr %num_steps, align 4
   %21 = load ptr, ptr %tokens, align 8
   %22 = load ptr, ptr %message, align 8
-  %23 = call i32 @"$Loop.check_batch.695"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
+  %23 = call i32 @"$Loop.check_batch.697"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
   store i32 %23, ptr %code1, align 4
   %24 = load i32, ptr %code1, align 4
   %25 = icmp ne i32 %24, 0
@@ -75514,7 +75691,7 @@ forbody18:                                        ; preds = %forcond17
   %87 = getelementptr %47, ptr %84, i64 %86
   %88 = load i32, ptr %num_steps, align 4
   %89 = load ptr, ptr %message, align 8
-  %90 = call i32 @"$Loop.prepare_batch_state.697"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
+  %90 = call i32 @"$Loop.prepare_batch_state.699"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
   store i32 %90, ptr %code20, align 4
   %91 = load i32, ptr %code20, align 4
   %92 = icmp ne i32 %91, 0
@@ -75555,7 +75732,7 @@ forbody26:                                        ; preds = %forcond25
   %104 = load ptr, ptr %self, align 8
   %105 = load i32, ptr %num_states, align 4
   %106 = load ptr, ptr %states, align 8
-  call void @"$Loop.write_batch_step.698"(ptr %104, i32 %105, ptr %106)
+  call void @"$Loop.write_batch_step.700"(ptr %104, i32 %105, ptr %106)
   %107 = load %45, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
@@ -75589,7 +75766,7 @@ merge29:                                          ; preds = %else31, %dead32
   %124 = mul i64 %121, %123
   %125 = getelementptr i32, ptr %119, i64 %124
   %126 = load ptr, ptr %message, align 8
-  %127 = call i32 @"$Loop.take_batch_tokens.700"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
+  %127 = call i32 @"$Loop.take_batch_tokens.702"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
   store i32 %127, ptr %code33, align 4
   %128 = load i32, ptr %code33, align 4
   %129 = icmp ne i32 %128, 0
@@ -75619,7 +75796,7 @@ dead38:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch.695"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.check_batch.697"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code36 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -75679,7 +75856,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr i8, ptr %28, i64 0
   %30 = load i32, ptr %num_states, align 4
   %31 = load i32, ptr %most, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.668", i32 %30, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.670", i32 %30, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -75716,7 +75893,7 @@ then9:                                            ; preds = %then5
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
   %45 = getelementptr i8, ptr %44, i64 0
   %46 = load i32, ptr %num_steps, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.669", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.671", i32 %46)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -75763,7 +75940,7 @@ then17:                                           ; preds = %then13
   %69 = getelementptr %37, ptr %68, i32 0, i32 10
   %70 = getelementptr %25, ptr %69, i32 0, i32 0
   %71 = load i32, ptr %70, align 4
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.670", i32 %66, i32 %71)
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.672", i32 %66, i32 %71)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -75827,7 +76004,7 @@ then28:                                           ; preds = %then21
   %99 = getelementptr %41, ptr %98, i32 0, i32 0
   %100 = getelementptr [1024 x i8], ptr %99, i32 0, i32 0
   %101 = getelementptr i8, ptr %100, i64 0
-  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.671")
+  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.673")
   br label %merge27
 
 else29:                                           ; preds = %then21
@@ -75863,7 +76040,7 @@ forbody:                                          ; preds = %forcond
   %113 = load i32, ptr %i, align 4
   %114 = load i32, ptr %num_steps, align 4
   %115 = load ptr, ptr %message, align 8
-  %116 = call i32 @"$Loop.check_batch_state.696"(ptr %110, i32 %111, ptr %112, i32 %113, i32 %114, ptr %115)
+  %116 = call i32 @"$Loop.check_batch_state.698"(ptr %110, i32 %111, ptr %112, i32 %113, i32 %114, ptr %115)
   store i32 %116, ptr %code, align 4
   %117 = load i32, ptr %code, align 4
   %118 = icmp ne i32 %117, 0
@@ -75917,7 +76094,7 @@ dead41:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch_state.696"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
+define internal i32 @"$Loop.check_batch_state.698"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
 entry:
   %target = alloca ptr, align 8
   %i = alloca i32, align 4
@@ -76006,7 +76183,7 @@ then6:                                            ; preds = %then3
   %48 = getelementptr i8, ptr %47, i64 0
   %49 = load i32, ptr %index, align 4
   %50 = load i32, ptr %i, align 4
-  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.672", i32 %49, i32 %50)
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.674", i32 %49, i32 %50)
   br label %merge5
 
 else7:                                            ; preds = %then3
@@ -76033,7 +76210,7 @@ dead9:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_batch_state.697"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.prepare_batch_state.699"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -76110,7 +76287,7 @@ dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.write_batch_step.698"(ptr %0, i32 %1, ptr %2) {
+define internal void @"$Loop.write_batch_step.700"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %45, align 8
   %i2 = alloca i32, align 4
@@ -76158,7 +76335,7 @@ then:                                             ; preds = %forbody
   %27 = sext i32 %26 to i64
   %28 = getelementptr ptr, ptr %25, i64 %27
   %29 = load ptr, ptr %28, align 8
-  call void @"$Loop.add_batch_row.699"(ptr %24, ptr %29, i1 zeroext false)
+  call void @"$Loop.add_batch_row.701"(ptr %24, ptr %29, i1 zeroext false)
   %30 = load %45, ptr %4, align 1
   br label %merge1
 
@@ -76202,7 +76379,7 @@ then7:                                            ; preds = %forbody4
   %50 = sext i32 %49 to i64
   %51 = getelementptr ptr, ptr %48, i64 %50
   %52 = load ptr, ptr %51, align 8
-  call void @"$Loop.add_batch_row.699"(ptr %47, ptr %52, i1 zeroext true)
+  call void @"$Loop.add_batch_row.701"(ptr %47, ptr %52, i1 zeroext true)
   %53 = load %45, ptr %3, align 1
   br label %merge6
 
@@ -76218,7 +76395,7 @@ merge5:                                           ; preds = %forcond3
   ret void
 }
 
-define internal void @"$Loop.add_batch_row.699"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal void @"$Loop.add_batch_row.701"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %3 = alloca %45, align 8
   %4 = alloca %45, align 8
@@ -76294,7 +76471,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.take_batch_tokens.700"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.take_batch_tokens.702"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %i5 = alloca i32, align 4
   %target = alloca ptr, align 8
@@ -76377,7 +76554,7 @@ then3:                                            ; preds = %then
   %51 = getelementptr %10, ptr %50, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
   %53 = sub i64 %52, 1
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.673", i32 %48, i64 %53)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.675", i32 %48, i64 %53)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -76591,7 +76768,7 @@ entry:
   %14 = getelementptr %37, ptr %13, i32 0, i32 12
   %15 = getelementptr %30, ptr %bound, i32 0, i32 9
   %16 = load ptr, ptr %15, align 8
-  call void @"$anon (./terra/batch.t:97).456"(ptr %14, ptr %shape, ptr %16)
+  call void @"$anon (./terra/batch.t:97).458"(ptr %14, ptr %shape, ptr %16)
   %17 = load %45, ptr %3, align 1
   %18 = load ptr, ptr %step, align 8
   call void @"$StepPlan.begin"(ptr %18)
@@ -77077,7 +77254,7 @@ then4:                                            ; preds = %then
   %62 = getelementptr %37, ptr %61, i32 0, i32 1
   %63 = load i32, ptr %62, align 4
   %64 = load i32, ptr %num_sequences, align 4
-  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.702", i32 %58, i32 %63, i32 %64)
+  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.704", i32 %58, i32 %63, i32 %64)
   br label %merge3
 
 else5:                                            ; preds = %then
@@ -77162,12 +77339,12 @@ merge:                                            ; preds = %forcond
   %34 = load %45, ptr %2, align 1
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %31, ptr %35, i32 0, i32 7
-  call void @"$Vector.clear.701"(ptr %36)
+  call void @"$Vector.clear.703"(ptr %36)
   %37 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.clear.701"(ptr %0) {
+define internal void @"$Vector.clear.703"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8

@@ -235,366 +235,368 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.146" = private unnamed_addr constant [8 x i8] c"float32\00", align 1
 @"$string.147" = private unnamed_addr constant [9 x i8] c"bfloat16\00", align 1
 @"$string.148" = private unnamed_addr constant [20 x i8] c"quantization_config\00", align 1
-@"$string.149" = private unnamed_addr constant [68 x i8] c"%s: num_attention_heads %d is no multiple of num_key_value_heads %d\00", align 1
-@"$string.150" = private unnamed_addr constant [101 x i8] c"%s: partial_rotary_factor turns %d of %d dimensions of a head; the count must be even and at least 2\00", align 1
-@"$string.151" = private unnamed_addr constant [60 x i8] c"%s: num_experts_per_tok %d is more than n_routed_experts %d\00", align 1
-@"$string.152" = private unnamed_addr constant [13 x i8] c"quant_method\00", align 1
-@"$string.153" = private unnamed_addr constant [19 x i8] c"compressed-tensors\00", align 1
-@"$string.154" = private unnamed_addr constant [7 x i8] c"format\00", align 1
-@"$string.155" = private unnamed_addr constant [16 x i8] c"float-quantized\00", align 1
-@"$string.156" = private unnamed_addr constant [38 x i8] c"%s: %s is set, which is not supported\00", align 1
-@"$string.157" = private unnamed_addr constant [16 x i8] c"kv_cache_scheme\00", align 1
-@"$string.158" = private unnamed_addr constant [14 x i8] c"config_groups\00", align 1
-@"$string.159" = private unnamed_addr constant [34 x i8] c"quantization_config.config_groups\00", align 1
-@"$string.160" = private unnamed_addr constant [23 x i8] c"an object with a group\00", align 1
-@"$string.161" = private unnamed_addr constant [8 x i8] c"weights\00", align 1
-@"$string.162" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups weights\00", align 1
-@"$string.163" = private unnamed_addr constant [6 x i8] c"float\00", align 1
-@"$string.164" = private unnamed_addr constant [9 x i8] c"num_bits\00", align 1
-@"$string.165" = private unnamed_addr constant [9 x i8] c"strategy\00", align 1
-@"$string.166" = private unnamed_addr constant [8 x i8] c"channel\00", align 1
-@"$string.167" = private unnamed_addr constant [35 x i8] c"%s: %s is %s; only %s is supported\00", align 1
-@"$string.168" = private unnamed_addr constant [10 x i8] c"symmetric\00", align 1
-@"$string.169" = private unnamed_addr constant [8 x i8] c"dynamic\00", align 1
-@"$string.170" = private unnamed_addr constant [18 x i8] c"input_activations\00", align 1
-@"$string.171" = private unnamed_addr constant [52 x i8] c"quantization_config.config_groups input_activations\00", align 1
-@"$string.172" = private unnamed_addr constant [19 x i8] c"output_activations\00", align 1
-@"$string.173" = private unnamed_addr constant [8 x i8] c"targets\00", align 1
-@"$string.174" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups targets\00", align 1
-@"$string.175" = private unnamed_addr constant [4 x i8] c"re:\00", align 1
-@"$string.181" = private unnamed_addr constant [56 x i8] c"the pattern \22%.*s\22 cannot be read at character %lld: %s\00", align 1
-@"$string.182" = private unnamed_addr constant [25 x i8] c"the pattern is too large\00", align 1
-@"$string.183" = private unnamed_addr constant [23 x i8] c"groups nested too deep\00", align 1
-@"$string.184" = private unnamed_addr constant [36 x i8] c"this kind of group is not supported\00", align 1
-@"$string.185" = private unnamed_addr constant [23 x i8] c"a group without an end\00", align 1
-@"$string.186" = private unnamed_addr constant [24 x i8] c"brackets without an end\00", align 1
-@"$string.187" = private unnamed_addr constant [23 x i8] c"a backslash at the end\00", align 1
-@"$string.188" = private unnamed_addr constant [29 x i8] c"this escape is not supported\00", align 1
-@"$string.189" = private unnamed_addr constant [52 x i8] c"only ASCII characters are supported inside brackets\00", align 1
-@"$string.190" = private unnamed_addr constant [42 x i8] c"a range of characters that runs backwards\00", align 1
-@"$string.191" = private unnamed_addr constant [33 x i8] c"a range that begins with a class\00", align 1
-@"$string.193" = private unnamed_addr constant [24 x i8] c"a repetition of nothing\00", align 1
-@"$string.194" = private unnamed_addr constant [30 x i8] c"a repetition of more than 255\00", align 1
-@"$string.195" = private unnamed_addr constant [29 x i8] c"a wrong repetition in braces\00", align 1
-@"$string.196" = private unnamed_addr constant [29 x i8] c"a repetition of a repetition\00", align 1
-@"$string.197" = private unnamed_addr constant [40 x i8] c"a closing parenthesis without its group\00", align 1
-@"$string.206" = private unnamed_addr constant [14 x i8] c"%s: %s.%s: %s\00", align 1
-@"$string.217" = private unnamed_addr constant [7 x i8] c"Linear\00", align 1
-@"$string.218" = private unnamed_addr constant [7 x i8] c"ignore\00", align 1
-@"$string.221" = private unnamed_addr constant [19 x i8] c"model.embed_tokens\00", align 1
-@"$string.226" = private unnamed_addr constant [11 x i8] c"model.norm\00", align 1
-@"$string.227" = private unnamed_addr constant [8 x i8] c"lm_head\00", align 1
-@"$string.229" = private unnamed_addr constant [32 x i8] c"model.layers.%d.input_layernorm\00", align 1
-@"$string.230" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_proj\00", align 1
-@"$string.231" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_proj\00", align 1
-@"$string.232" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.v_proj\00", align 1
-@"$string.233" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.o_proj\00", align 1
-@"$string.234" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_norm\00", align 1
-@"$string.235" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_norm\00", align 1
-@"$string.236" = private unnamed_addr constant [41 x i8] c"model.layers.%d.post_attention_layernorm\00", align 1
-@"$string.238" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.gate_proj\00", align 1
-@"$string.239" = private unnamed_addr constant [28 x i8] c"model.layers.%d.mlp.up_proj\00", align 1
-@"$string.240" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.down_proj\00", align 1
-@"$string.242" = private unnamed_addr constant [25 x i8] c"model.layers.%d.mlp.gate\00", align 1
-@"$string.244" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.gate_proj\00", align 1
-@"$string.245" = private unnamed_addr constant [39 x i8] c"model.layers.%d.mlp.experts.%d.up_proj\00", align 1
-@"$string.246" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.down_proj\00", align 1
-@"$string.248" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.gate_proj\00", align 1
-@"$string.249" = private unnamed_addr constant [43 x i8] c"model.layers.%d.mlp.shared_experts.up_proj\00", align 1
-@"$string.250" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.down_proj\00", align 1
-@"$string.252" = private unnamed_addr constant [22 x i8] c"model.layers.%d.enorm\00", align 1
-@"$string.253" = private unnamed_addr constant [22 x i8] c"model.layers.%d.hnorm\00", align 1
-@"$string.254" = private unnamed_addr constant [24 x i8] c"model.layers.%d.eh_proj\00", align 1
-@"$string.255" = private unnamed_addr constant [33 x i8] c"model.layers.%d.shared_head.norm\00", align 1
-@"$string.256" = private unnamed_addr constant [41 x i8] c"out of memory for the table of %d layers\00", align 1
-@"$string.262" = private unnamed_addr constant [59 x i8] c"%s: out of memory while the checkpoint's headers were read\00", align 1
-@"$string.263" = private unnamed_addr constant [11 x i8] c"weight_map\00", align 1
-@"$string.264" = private unnamed_addr constant [40 x i8] c"%s: expected an object named weight_map\00", align 1
-@"$string.265" = private unnamed_addr constant [3 x i8] c"..\00", align 1
-@"$string.267" = private unnamed_addr constant [49 x i8] c"%s: weight_map gives no plain file name for %.*s\00", align 1
-@"$string.273" = private unnamed_addr constant [29 x i8] c"the shard cannot be read: %s\00", align 1
-@"$string.274" = private unnamed_addr constant [72 x i8] c"the file has %lld bytes, too few for the 8 bytes of the header's length\00", align 1
-@"$string.275" = private unnamed_addr constant [77 x i8] c"the header's length of %llu bytes is more than the %lld bytes that follow it\00", align 1
-@"$string.276" = private unnamed_addr constant [58 x i8] c"the header's length of %llu bytes is more than %lld bytes\00", align 1
-@"$string.277" = private unnamed_addr constant [7 x i8] c"header\00", align 1
-@"$string.278" = private unnamed_addr constant [39 x i8] c"the header is a JSON %s, not an object\00", align 1
-@"$string.279" = private unnamed_addr constant [13 x i8] c"__metadata__\00", align 1
-@"$string.280" = private unnamed_addr constant [31 x i8] c"the name holds a NUL character\00", align 1
-@"$string.281" = private unnamed_addr constant [47 x i8] c"the header's entry is a JSON %s, not an object\00", align 1
-@"$string.282" = private unnamed_addr constant [26 x i8] c"the header gives no dtype\00", align 1
-@"$string.283" = private unnamed_addr constant [4 x i8] c"F32\00", align 1
-@"$string.284" = private unnamed_addr constant [5 x i8] c"BF16\00", align 1
-@"$string.285" = private unnamed_addr constant [8 x i8] c"F8_E4M3\00", align 1
-@"$string.286" = private unnamed_addr constant [8 x i8] c"F8_E5M2\00", align 1
-@"$string.287" = private unnamed_addr constant [8 x i8] c"F8_E8M0\00", align 1
-@"$string.288" = private unnamed_addr constant [4 x i8] c"F16\00", align 1
-@"$string.289" = private unnamed_addr constant [4 x i8] c"F64\00", align 1
-@"$string.290" = private unnamed_addr constant [5 x i8] c"BOOL\00", align 1
-@"$string.291" = private unnamed_addr constant [3 x i8] c"I8\00", align 1
-@"$string.292" = private unnamed_addr constant [3 x i8] c"U8\00", align 1
-@"$string.293" = private unnamed_addr constant [4 x i8] c"I16\00", align 1
-@"$string.294" = private unnamed_addr constant [4 x i8] c"U16\00", align 1
-@"$string.295" = private unnamed_addr constant [4 x i8] c"I32\00", align 1
-@"$string.296" = private unnamed_addr constant [4 x i8] c"U32\00", align 1
-@"$string.297" = private unnamed_addr constant [4 x i8] c"I64\00", align 1
-@"$string.298" = private unnamed_addr constant [4 x i8] c"U64\00", align 1
-@"$string.299" = private unnamed_addr constant [28 x i8] c"the dtype \22%.*s\22 is unknown\00", align 1
-@"$string.300" = private unnamed_addr constant [6 x i8] c"shape\00", align 1
-@"$string.301" = private unnamed_addr constant [26 x i8] c"the header gives no shape\00", align 1
-@"$string.302" = private unnamed_addr constant [42 x i8] c"the shape has %d dimensions, more than %d\00", align 1
-@"$string.303" = private unnamed_addr constant [77 x i8] c"dimension %d of the shape is no integer from 0 on, or the shape is too large\00", align 1
-@"$string.304" = private unnamed_addr constant [13 x i8] c"data_offsets\00", align 1
-@"$string.305" = private unnamed_addr constant [41 x i8] c"the header gives no pair of data_offsets\00", align 1
-@"$string.306" = private unnamed_addr constant [30 x i8] c"data_offsets are not integers\00", align 1
-@"$string.307" = private unnamed_addr constant [40 x i8] c"data_offsets [%lld, %lld] run backwards\00", align 1
-@"$string.308" = private unnamed_addr constant [79 x i8] c"data_offsets [%lld, %lld] reach past the end of the data, which has %lld bytes\00", align 1
-@"$string.310" = private unnamed_addr constant [3 x i8] c", \00", align 1
-@"$string.311" = private unnamed_addr constant [7 x i8] c"%s%lld\00", align 1
-@"$string.312" = private unnamed_addr constant [2 x i8] c"]\00", align 1
-@"$string.313" = private unnamed_addr constant [64 x i8] c"data_offsets [%lld, %lld] hold %lld bytes, but %s %s takes %lld\00", align 1
-@"$string.314" = private unnamed_addr constant [70 x i8] c"the data begins at byte %lld of the file, which is not aligned for %s\00", align 1
-@"$string.318" = private unnamed_addr constant [46 x i8] c"data_offsets [%lld, %lld] overlap those of %s\00", align 1
-@"$string.319" = private unnamed_addr constant [47 x i8] c"%lld bytes before its data belong to no tensor\00", align 1
-@"$string.320" = private unnamed_addr constant [52 x i8] c"the last %lld bytes of the file belong to no tensor\00", align 1
-@"$string.321" = private unnamed_addr constant [24 x i8] c"the tensor is in %s too\00", align 1
-@"$string.322" = private unnamed_addr constant [43 x i8] c"the index says it is in %s, which lacks it\00", align 1
-@"$string.323" = private unnamed_addr constant [44 x i8] c"the index says it is in %s, but it is in %s\00", align 1
-@"$string.324" = private unnamed_addr constant [36 x i8] c"the index does not list this tensor\00", align 1
-@"$string.325" = private unnamed_addr constant [28 x i8] c"%s: holds neither %s nor %s\00", align 1
-@"$string.326" = private unnamed_addr constant [22 x i8] c"the tensor is missing\00", align 1
-@"$string.327" = private unnamed_addr constant [59 x i8] c"expected the shape [%lld] that config.json implies, got %s\00", align 1
-@"$string.328" = private unnamed_addr constant [65 x i8] c"expected the shape [%lld, %lld] that config.json implies, got %s\00", align 1
-@"$string.329" = private unnamed_addr constant [39 x i8] c"expected the dtype BF16 or F32, got %s\00", align 1
-@"$string.330" = private unnamed_addr constant [5 x i8] c"%s%s\00", align 1
-@"$string.331" = private unnamed_addr constant [8 x i8] c".weight\00", align 1
-@"$string.332" = private unnamed_addr constant [25 x i8] c".e_score_correction_bias\00", align 1
-@"$string.333" = private unnamed_addr constant [39 x i8] c"a head of FP8 weights is not supported\00", align 1
-@"$string.334" = private unnamed_addr constant [84 x i8] c"the weight is F8_E4M3, but quantization_config of config.json leaves %s unquantised\00", align 1
-@"$string.335" = private unnamed_addr constant [83 x i8] c"the weight is %s, but quantization_config of config.json says that %s is quantised\00", align 1
-@"$string.336" = private unnamed_addr constant [65 x i8] c"the weight is %s, but those it is joined with in layer %d are %s\00", align 1
-@"$string.337" = private unnamed_addr constant [14 x i8] c".weight_scale\00", align 1
-@"$string.338" = private unnamed_addr constant [6 x i8] c".bias\00", align 1
-@"$string.339" = private unnamed_addr constant [14 x i8] c"model.layers.\00", align 1
-@"$string.340" = private unnamed_addr constant [15 x i8] c"lm_head.weight\00", align 1
-@"$string.341" = private unnamed_addr constant [38 x i8] c"nothing in the model uses this tensor\00", align 1
-@"$string.342" = private unnamed_addr constant [7 x i8] c"_scale\00", align 1
-@"$string.344" = private unnamed_addr constant [18 x i8] c"greater than zero\00", align 1
-@"$string.345" = private unnamed_addr constant [7 x i8] c"finite\00", align 1
-@"$string.346" = private unnamed_addr constant [47 x i8] c"the scale of row %lld is %g; scales must be %s\00", align 1
-@"$string.351" = private unnamed_addr constant [7 x i8] c"\\ufffd\00", align 1
-@"$string.352" = private unnamed_addr constant [7 x i8] c"\\u%04x\00", align 1
-@"$string.353" = private unnamed_addr constant [10 x i8] c"model_dir\00", align 1
-@"$string.354" = private unnamed_addr constant [13 x i8] c"architecture\00", align 1
-@"$string.355" = private unnamed_addr constant [5 x i8] c"%lld\00", align 1
-@"$string.356" = private unnamed_addr constant [11 x i8] c"num_layers\00", align 1
-@"$string.357" = private unnamed_addr constant [15 x i8] c"num_parameters\00", align 1
-@"$string.358" = private unnamed_addr constant [23 x i8] c"num_parameters_skipped\00", align 1
-@"$string.359" = private unnamed_addr constant [17 x i8] c"checkpoint_bytes\00", align 1
-@"$string.360" = private unnamed_addr constant [25 x i8] c"checkpoint_bytes_skipped\00", align 1
-@"$string.361" = private unnamed_addr constant [7 x i8] c"shards\00", align 1
-@"$string.362" = private unnamed_addr constant [5 x i8] c"file\00", align 1
-@"$string.363" = private unnamed_addr constant [6 x i8] c"bytes\00", align 1
-@"$string.364" = private unnamed_addr constant [12 x i8] c"num_tensors\00", align 1
-@"$string.365" = private unnamed_addr constant [8 x i8] c"tensors\00", align 1
-@"$string.366" = private unnamed_addr constant [5 x i8] c"name\00", align 1
-@"$string.367" = private unnamed_addr constant [7 x i8] c"offset\00", align 1
-@"$string.368" = private unnamed_addr constant [8 x i8] c"skipped\00", align 1
-@"$string.369" = private unnamed_addr constant [13 x i8] c"num_problems\00", align 1
-@"$string.370" = private unnamed_addr constant [9 x i8] c"problems\00", align 1
-@"$string.372" = private unnamed_addr constant [7 x i8] c"tensor\00", align 1
-@"$string.373" = private unnamed_addr constant [8 x i8] c"message\00", align 1
-@"$string.375" = private unnamed_addr constant [29 x i8] c"out of memory for the report\00", align 1
-@"$string.380" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
-@"$string.381" = private unnamed_addr constant [69 x i8] c"options.struct_size is %u; this engine's engine_options has %u bytes\00", align 1
-@"$string.382" = private unnamed_addr constant [51 x i8] c"%s: out of memory while problems were written down\00", align 1
-@"$string.383" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
-@"$string.384" = private unnamed_addr constant [32 x i8] c" (%lld problems, the first are)\00", align 1
-@"$string.385" = private unnamed_addr constant [3 x i8] c": \00", align 1
-@"$string.386" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
-@"$string.387" = private unnamed_addr constant [3 x i8] c"; \00", align 1
-@"$string.388" = private unnamed_addr constant [4 x i8] c"cpu\00", align 1
-@"$string.389" = private unnamed_addr constant [28 x i8] c"/proc/driver/nvidia/version\00", align 1
-@"$string.390" = private unnamed_addr constant [15 x i8] c"/dev/nvidiactl\00", align 1
-@"$string.391" = private unnamed_addr constant [5 x i8] c"cuda\00", align 1
-@"$string.392" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
-@"$string.393" = private unnamed_addr constant [68 x i8] c"the folder of the engine's library cannot be found; set library_dir\00", align 1
-@"$string.394" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
-@"$string.395" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
-@"$string.396" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
-@"$string.397" = private unnamed_addr constant [105 x i8] c"an NVIDIA driver is present, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
-@"$string.398" = private unnamed_addr constant [52 x i8] c"%sthe library of device %s cannot be opened: %.700s\00", align 1
-@"$string.399" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
-@"$string.400" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
-@"$string.401" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
-@"$string.402" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
-@"$string.403" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
-@"$string.404" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
-@"$string.405" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
-@"$string.406" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
-@"$string.407" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
-@"$string.408" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
-@"$string.409" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
-@"$string.410" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
-@"$string.411" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
-@"$string.412" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
-@"$string.413" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
-@"$string.414" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
-@"$string.415" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
-@"$string.416" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
-@"$string.417" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
-@"$string.418" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
-@"$string.419" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
-@"$string.420" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
-@"$string.421" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
-@"$string.422" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
-@"$string.423" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
-@"$string.424" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
-@"$string.427" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
-@"$string.428" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
-@"$string.429" = private unnamed_addr constant [141 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available\00", align 1
-@"$string.430" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
-@"$string.431" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
-@"$string.432" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
-@"$string.433" = private unnamed_addr constant [7 x i8] c"device\00", align 1
-@"$string.434" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
-@"$string.435" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
-@"$string.436" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
-@"$string.437" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
-@"$string.438" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
-@"$string.439" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
-@"$string.440" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
-@"$string.441" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
-@"$string.442" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
-@"$string.443" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
-@"$string.444" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
-@"$string.445" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
-@"$string.446" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
-@"$string.447" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
-@"$string.448" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
-@"$string.449" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
-@"$string.450" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
-@"$string.451" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
-@"$string.452" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
-@"$string.453" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
-@"$string.454" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
-@"$string.455" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
-@"$string.456" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
-@"$string.457" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
-@"$string.458" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.459" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.460" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
-@"$string.461" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
-@"$string.462" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
-@"$string.463" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
-@"$string.464" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
-@"$string.465" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
-@"$string.466" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
-@"$string.467" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
-@"$string.468" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
-@"$string.469" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
-@"$string.470" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.471" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.472" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.473" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.474" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.475" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.476" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.477" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.478" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.479" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.480" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.481" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.482" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.483" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
-@"$string.484" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
-@"$string.485" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
-@"$string.486" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.487" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
-@"$string.488" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
-@"$string.489" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.490" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.491" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.492" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
-@"$string.493" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.494" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.495" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
-@"$string.496" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.497" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
-@"$string.498" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
-@"$string.499" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
-@"$string.500" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
-@"$string.501" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.502" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
-@"$string.503" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.504" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
-@"$string.505" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
-@"$string.506" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
-@"$string.507" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
-@"$string.508" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.509" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.510" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
-@"$string.511" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
-@"$string.512" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.513" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.514" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.515" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
-@"$string.516" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.517" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
-@"$string.518" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
-@"$string.519" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
-@"$string.520" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
-@"$string.521" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
-@"$string.522" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.523" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.524" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.525" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.526" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.529" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
-@"$string.530" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.531" = private unnamed_addr constant [36 x i8] c"%lld requests wait, max_queue is %d\00", align 1
-@"$string.532" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.534" = private unnamed_addr constant [75 x i8] c"the logits after position %lld (for token %d of the output) are not finite\00", align 1
-@"$string.536" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.543" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.544" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.545" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.546" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.547" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.548" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.549" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.550" = private unnamed_addr constant [26 x i8] c"clearing of device memory\00", align 1
-@"$string.551" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.552" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.553" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.554" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.555" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.558" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.560" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.561" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.562" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.563" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.564" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.567" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.568" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.570" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.571" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.573" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.574" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.575" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.576" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.577" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.578" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.149" = private unnamed_addr constant [99 x i8] c"%s: num_hidden_layers %d with n_routed_experts %d come to %lld experts; at most %lld are supported\00", align 1
+@"$string.150" = private unnamed_addr constant [68 x i8] c"%s: num_attention_heads %d is no multiple of num_key_value_heads %d\00", align 1
+@"$string.151" = private unnamed_addr constant [101 x i8] c"%s: partial_rotary_factor turns %d of %d dimensions of a head; the count must be even and at least 2\00", align 1
+@"$string.152" = private unnamed_addr constant [60 x i8] c"%s: num_experts_per_tok %d is more than n_routed_experts %d\00", align 1
+@"$string.153" = private unnamed_addr constant [13 x i8] c"quant_method\00", align 1
+@"$string.154" = private unnamed_addr constant [19 x i8] c"compressed-tensors\00", align 1
+@"$string.155" = private unnamed_addr constant [7 x i8] c"format\00", align 1
+@"$string.156" = private unnamed_addr constant [16 x i8] c"float-quantized\00", align 1
+@"$string.157" = private unnamed_addr constant [38 x i8] c"%s: %s is set, which is not supported\00", align 1
+@"$string.158" = private unnamed_addr constant [16 x i8] c"kv_cache_scheme\00", align 1
+@"$string.159" = private unnamed_addr constant [14 x i8] c"config_groups\00", align 1
+@"$string.160" = private unnamed_addr constant [34 x i8] c"quantization_config.config_groups\00", align 1
+@"$string.161" = private unnamed_addr constant [23 x i8] c"an object with a group\00", align 1
+@"$string.162" = private unnamed_addr constant [8 x i8] c"weights\00", align 1
+@"$string.163" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups weights\00", align 1
+@"$string.164" = private unnamed_addr constant [6 x i8] c"float\00", align 1
+@"$string.165" = private unnamed_addr constant [9 x i8] c"num_bits\00", align 1
+@"$string.166" = private unnamed_addr constant [9 x i8] c"strategy\00", align 1
+@"$string.167" = private unnamed_addr constant [8 x i8] c"channel\00", align 1
+@"$string.168" = private unnamed_addr constant [35 x i8] c"%s: %s is %s; only %s is supported\00", align 1
+@"$string.169" = private unnamed_addr constant [10 x i8] c"symmetric\00", align 1
+@"$string.170" = private unnamed_addr constant [8 x i8] c"dynamic\00", align 1
+@"$string.171" = private unnamed_addr constant [18 x i8] c"input_activations\00", align 1
+@"$string.172" = private unnamed_addr constant [52 x i8] c"quantization_config.config_groups input_activations\00", align 1
+@"$string.173" = private unnamed_addr constant [19 x i8] c"output_activations\00", align 1
+@"$string.174" = private unnamed_addr constant [8 x i8] c"targets\00", align 1
+@"$string.175" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups targets\00", align 1
+@"$string.176" = private unnamed_addr constant [4 x i8] c"re:\00", align 1
+@"$string.182" = private unnamed_addr constant [56 x i8] c"the pattern \22%.*s\22 cannot be read at character %lld: %s\00", align 1
+@"$string.183" = private unnamed_addr constant [25 x i8] c"the pattern is too large\00", align 1
+@"$string.184" = private unnamed_addr constant [23 x i8] c"groups nested too deep\00", align 1
+@"$string.185" = private unnamed_addr constant [36 x i8] c"this kind of group is not supported\00", align 1
+@"$string.186" = private unnamed_addr constant [23 x i8] c"a group without an end\00", align 1
+@"$string.187" = private unnamed_addr constant [24 x i8] c"brackets without an end\00", align 1
+@"$string.188" = private unnamed_addr constant [23 x i8] c"a backslash at the end\00", align 1
+@"$string.189" = private unnamed_addr constant [29 x i8] c"this escape is not supported\00", align 1
+@"$string.190" = private unnamed_addr constant [52 x i8] c"only ASCII characters are supported inside brackets\00", align 1
+@"$string.191" = private unnamed_addr constant [42 x i8] c"a range of characters that runs backwards\00", align 1
+@"$string.192" = private unnamed_addr constant [33 x i8] c"a range that begins with a class\00", align 1
+@"$string.194" = private unnamed_addr constant [24 x i8] c"a repetition of nothing\00", align 1
+@"$string.195" = private unnamed_addr constant [30 x i8] c"a repetition of more than 255\00", align 1
+@"$string.196" = private unnamed_addr constant [29 x i8] c"a wrong repetition in braces\00", align 1
+@"$string.197" = private unnamed_addr constant [29 x i8] c"a repetition of a repetition\00", align 1
+@"$string.198" = private unnamed_addr constant [40 x i8] c"a closing parenthesis without its group\00", align 1
+@"$string.207" = private unnamed_addr constant [14 x i8] c"%s: %s.%s: %s\00", align 1
+@"$string.218" = private unnamed_addr constant [7 x i8] c"Linear\00", align 1
+@"$string.219" = private unnamed_addr constant [7 x i8] c"ignore\00", align 1
+@"$string.222" = private unnamed_addr constant [19 x i8] c"model.embed_tokens\00", align 1
+@"$string.227" = private unnamed_addr constant [11 x i8] c"model.norm\00", align 1
+@"$string.228" = private unnamed_addr constant [8 x i8] c"lm_head\00", align 1
+@"$string.230" = private unnamed_addr constant [32 x i8] c"model.layers.%d.input_layernorm\00", align 1
+@"$string.231" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_proj\00", align 1
+@"$string.232" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_proj\00", align 1
+@"$string.233" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.v_proj\00", align 1
+@"$string.234" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.o_proj\00", align 1
+@"$string.235" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_norm\00", align 1
+@"$string.236" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_norm\00", align 1
+@"$string.237" = private unnamed_addr constant [41 x i8] c"model.layers.%d.post_attention_layernorm\00", align 1
+@"$string.239" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.gate_proj\00", align 1
+@"$string.240" = private unnamed_addr constant [28 x i8] c"model.layers.%d.mlp.up_proj\00", align 1
+@"$string.241" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.down_proj\00", align 1
+@"$string.243" = private unnamed_addr constant [25 x i8] c"model.layers.%d.mlp.gate\00", align 1
+@"$string.245" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.gate_proj\00", align 1
+@"$string.246" = private unnamed_addr constant [39 x i8] c"model.layers.%d.mlp.experts.%d.up_proj\00", align 1
+@"$string.247" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.down_proj\00", align 1
+@"$string.249" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.gate_proj\00", align 1
+@"$string.250" = private unnamed_addr constant [43 x i8] c"model.layers.%d.mlp.shared_experts.up_proj\00", align 1
+@"$string.251" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.down_proj\00", align 1
+@"$string.253" = private unnamed_addr constant [22 x i8] c"model.layers.%d.enorm\00", align 1
+@"$string.254" = private unnamed_addr constant [22 x i8] c"model.layers.%d.hnorm\00", align 1
+@"$string.255" = private unnamed_addr constant [24 x i8] c"model.layers.%d.eh_proj\00", align 1
+@"$string.256" = private unnamed_addr constant [33 x i8] c"model.layers.%d.shared_head.norm\00", align 1
+@"$string.257" = private unnamed_addr constant [41 x i8] c"out of memory for the table of %d layers\00", align 1
+@"$string.263" = private unnamed_addr constant [59 x i8] c"%s: out of memory while the checkpoint's headers were read\00", align 1
+@"$string.264" = private unnamed_addr constant [11 x i8] c"weight_map\00", align 1
+@"$string.265" = private unnamed_addr constant [40 x i8] c"%s: expected an object named weight_map\00", align 1
+@"$string.266" = private unnamed_addr constant [3 x i8] c"..\00", align 1
+@"$string.268" = private unnamed_addr constant [49 x i8] c"%s: weight_map gives no plain file name for %.*s\00", align 1
+@"$string.274" = private unnamed_addr constant [29 x i8] c"the shard cannot be read: %s\00", align 1
+@"$string.275" = private unnamed_addr constant [72 x i8] c"the file has %lld bytes, too few for the 8 bytes of the header's length\00", align 1
+@"$string.276" = private unnamed_addr constant [77 x i8] c"the header's length of %llu bytes is more than the %lld bytes that follow it\00", align 1
+@"$string.277" = private unnamed_addr constant [58 x i8] c"the header's length of %llu bytes is more than %lld bytes\00", align 1
+@"$string.278" = private unnamed_addr constant [7 x i8] c"header\00", align 1
+@"$string.279" = private unnamed_addr constant [39 x i8] c"the header is a JSON %s, not an object\00", align 1
+@"$string.280" = private unnamed_addr constant [13 x i8] c"__metadata__\00", align 1
+@"$string.281" = private unnamed_addr constant [31 x i8] c"the name holds a NUL character\00", align 1
+@"$string.282" = private unnamed_addr constant [47 x i8] c"the header's entry is a JSON %s, not an object\00", align 1
+@"$string.283" = private unnamed_addr constant [26 x i8] c"the header gives no dtype\00", align 1
+@"$string.284" = private unnamed_addr constant [4 x i8] c"F32\00", align 1
+@"$string.285" = private unnamed_addr constant [5 x i8] c"BF16\00", align 1
+@"$string.286" = private unnamed_addr constant [8 x i8] c"F8_E4M3\00", align 1
+@"$string.287" = private unnamed_addr constant [8 x i8] c"F8_E5M2\00", align 1
+@"$string.288" = private unnamed_addr constant [8 x i8] c"F8_E8M0\00", align 1
+@"$string.289" = private unnamed_addr constant [4 x i8] c"F16\00", align 1
+@"$string.290" = private unnamed_addr constant [4 x i8] c"F64\00", align 1
+@"$string.291" = private unnamed_addr constant [5 x i8] c"BOOL\00", align 1
+@"$string.292" = private unnamed_addr constant [3 x i8] c"I8\00", align 1
+@"$string.293" = private unnamed_addr constant [3 x i8] c"U8\00", align 1
+@"$string.294" = private unnamed_addr constant [4 x i8] c"I16\00", align 1
+@"$string.295" = private unnamed_addr constant [4 x i8] c"U16\00", align 1
+@"$string.296" = private unnamed_addr constant [4 x i8] c"I32\00", align 1
+@"$string.297" = private unnamed_addr constant [4 x i8] c"U32\00", align 1
+@"$string.298" = private unnamed_addr constant [4 x i8] c"I64\00", align 1
+@"$string.299" = private unnamed_addr constant [4 x i8] c"U64\00", align 1
+@"$string.300" = private unnamed_addr constant [28 x i8] c"the dtype \22%.*s\22 is unknown\00", align 1
+@"$string.301" = private unnamed_addr constant [6 x i8] c"shape\00", align 1
+@"$string.302" = private unnamed_addr constant [26 x i8] c"the header gives no shape\00", align 1
+@"$string.303" = private unnamed_addr constant [42 x i8] c"the shape has %d dimensions, more than %d\00", align 1
+@"$string.304" = private unnamed_addr constant [77 x i8] c"dimension %d of the shape is no integer from 0 on, or the shape is too large\00", align 1
+@"$string.305" = private unnamed_addr constant [13 x i8] c"data_offsets\00", align 1
+@"$string.306" = private unnamed_addr constant [41 x i8] c"the header gives no pair of data_offsets\00", align 1
+@"$string.307" = private unnamed_addr constant [30 x i8] c"data_offsets are not integers\00", align 1
+@"$string.308" = private unnamed_addr constant [40 x i8] c"data_offsets [%lld, %lld] run backwards\00", align 1
+@"$string.309" = private unnamed_addr constant [79 x i8] c"data_offsets [%lld, %lld] reach past the end of the data, which has %lld bytes\00", align 1
+@"$string.311" = private unnamed_addr constant [3 x i8] c", \00", align 1
+@"$string.312" = private unnamed_addr constant [7 x i8] c"%s%lld\00", align 1
+@"$string.313" = private unnamed_addr constant [2 x i8] c"]\00", align 1
+@"$string.314" = private unnamed_addr constant [64 x i8] c"data_offsets [%lld, %lld] hold %lld bytes, but %s %s takes %lld\00", align 1
+@"$string.315" = private unnamed_addr constant [70 x i8] c"the data begins at byte %lld of the file, which is not aligned for %s\00", align 1
+@"$string.319" = private unnamed_addr constant [46 x i8] c"data_offsets [%lld, %lld] overlap those of %s\00", align 1
+@"$string.320" = private unnamed_addr constant [47 x i8] c"%lld bytes before its data belong to no tensor\00", align 1
+@"$string.321" = private unnamed_addr constant [52 x i8] c"the last %lld bytes of the file belong to no tensor\00", align 1
+@"$string.322" = private unnamed_addr constant [24 x i8] c"the tensor is in %s too\00", align 1
+@"$string.323" = private unnamed_addr constant [43 x i8] c"the index says it is in %s, which lacks it\00", align 1
+@"$string.324" = private unnamed_addr constant [44 x i8] c"the index says it is in %s, but it is in %s\00", align 1
+@"$string.325" = private unnamed_addr constant [36 x i8] c"the index does not list this tensor\00", align 1
+@"$string.326" = private unnamed_addr constant [28 x i8] c"%s: holds neither %s nor %s\00", align 1
+@"$string.327" = private unnamed_addr constant [22 x i8] c"the tensor is missing\00", align 1
+@"$string.328" = private unnamed_addr constant [59 x i8] c"expected the shape [%lld] that config.json implies, got %s\00", align 1
+@"$string.329" = private unnamed_addr constant [65 x i8] c"expected the shape [%lld, %lld] that config.json implies, got %s\00", align 1
+@"$string.330" = private unnamed_addr constant [39 x i8] c"expected the dtype BF16 or F32, got %s\00", align 1
+@"$string.331" = private unnamed_addr constant [5 x i8] c"%s%s\00", align 1
+@"$string.332" = private unnamed_addr constant [8 x i8] c".weight\00", align 1
+@"$string.333" = private unnamed_addr constant [25 x i8] c".e_score_correction_bias\00", align 1
+@"$string.334" = private unnamed_addr constant [39 x i8] c"a head of FP8 weights is not supported\00", align 1
+@"$string.335" = private unnamed_addr constant [84 x i8] c"the weight is F8_E4M3, but quantization_config of config.json leaves %s unquantised\00", align 1
+@"$string.336" = private unnamed_addr constant [83 x i8] c"the weight is %s, but quantization_config of config.json says that %s is quantised\00", align 1
+@"$string.337" = private unnamed_addr constant [65 x i8] c"the weight is %s, but those it is joined with in layer %d are %s\00", align 1
+@"$string.338" = private unnamed_addr constant [14 x i8] c".weight_scale\00", align 1
+@"$string.339" = private unnamed_addr constant [6 x i8] c".bias\00", align 1
+@"$string.340" = private unnamed_addr constant [14 x i8] c"model.layers.\00", align 1
+@"$string.341" = private unnamed_addr constant [15 x i8] c"lm_head.weight\00", align 1
+@"$string.342" = private unnamed_addr constant [38 x i8] c"nothing in the model uses this tensor\00", align 1
+@"$string.343" = private unnamed_addr constant [7 x i8] c"_scale\00", align 1
+@"$string.345" = private unnamed_addr constant [18 x i8] c"greater than zero\00", align 1
+@"$string.346" = private unnamed_addr constant [7 x i8] c"finite\00", align 1
+@"$string.347" = private unnamed_addr constant [47 x i8] c"the scale of row %lld is %g; scales must be %s\00", align 1
+@"$string.352" = private unnamed_addr constant [7 x i8] c"\\ufffd\00", align 1
+@"$string.353" = private unnamed_addr constant [7 x i8] c"\\u%04x\00", align 1
+@"$string.354" = private unnamed_addr constant [10 x i8] c"model_dir\00", align 1
+@"$string.355" = private unnamed_addr constant [13 x i8] c"architecture\00", align 1
+@"$string.356" = private unnamed_addr constant [5 x i8] c"%lld\00", align 1
+@"$string.357" = private unnamed_addr constant [11 x i8] c"num_layers\00", align 1
+@"$string.358" = private unnamed_addr constant [15 x i8] c"num_parameters\00", align 1
+@"$string.359" = private unnamed_addr constant [23 x i8] c"num_parameters_skipped\00", align 1
+@"$string.360" = private unnamed_addr constant [17 x i8] c"checkpoint_bytes\00", align 1
+@"$string.361" = private unnamed_addr constant [25 x i8] c"checkpoint_bytes_skipped\00", align 1
+@"$string.362" = private unnamed_addr constant [7 x i8] c"shards\00", align 1
+@"$string.363" = private unnamed_addr constant [5 x i8] c"file\00", align 1
+@"$string.364" = private unnamed_addr constant [6 x i8] c"bytes\00", align 1
+@"$string.365" = private unnamed_addr constant [12 x i8] c"num_tensors\00", align 1
+@"$string.366" = private unnamed_addr constant [8 x i8] c"tensors\00", align 1
+@"$string.367" = private unnamed_addr constant [5 x i8] c"name\00", align 1
+@"$string.368" = private unnamed_addr constant [7 x i8] c"offset\00", align 1
+@"$string.369" = private unnamed_addr constant [8 x i8] c"skipped\00", align 1
+@"$string.370" = private unnamed_addr constant [13 x i8] c"num_problems\00", align 1
+@"$string.371" = private unnamed_addr constant [9 x i8] c"problems\00", align 1
+@"$string.373" = private unnamed_addr constant [7 x i8] c"tensor\00", align 1
+@"$string.374" = private unnamed_addr constant [8 x i8] c"message\00", align 1
+@"$string.376" = private unnamed_addr constant [29 x i8] c"out of memory for the report\00", align 1
+@"$string.381" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
+@"$string.382" = private unnamed_addr constant [69 x i8] c"options.struct_size is %u; this engine's engine_options has %u bytes\00", align 1
+@"$string.383" = private unnamed_addr constant [51 x i8] c"%s: out of memory while problems were written down\00", align 1
+@"$string.384" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
+@"$string.385" = private unnamed_addr constant [32 x i8] c" (%lld problems, the first are)\00", align 1
+@"$string.386" = private unnamed_addr constant [3 x i8] c": \00", align 1
+@"$string.387" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
+@"$string.388" = private unnamed_addr constant [3 x i8] c"; \00", align 1
+@"$string.389" = private unnamed_addr constant [4 x i8] c"cpu\00", align 1
+@"$string.390" = private unnamed_addr constant [28 x i8] c"/proc/driver/nvidia/version\00", align 1
+@"$string.391" = private unnamed_addr constant [15 x i8] c"/dev/nvidiactl\00", align 1
+@"$string.392" = private unnamed_addr constant [5 x i8] c"cuda\00", align 1
+@"$string.393" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
+@"$string.394" = private unnamed_addr constant [68 x i8] c"the folder of the engine's library cannot be found; set library_dir\00", align 1
+@"$string.395" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
+@"$string.396" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
+@"$string.397" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
+@"$string.398" = private unnamed_addr constant [105 x i8] c"an NVIDIA driver is present, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
+@"$string.399" = private unnamed_addr constant [52 x i8] c"%sthe library of device %s cannot be opened: %.700s\00", align 1
+@"$string.400" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
+@"$string.401" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
+@"$string.402" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
+@"$string.403" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
+@"$string.404" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
+@"$string.405" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
+@"$string.406" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
+@"$string.407" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
+@"$string.408" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
+@"$string.409" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
+@"$string.410" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
+@"$string.411" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
+@"$string.412" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
+@"$string.413" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
+@"$string.414" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
+@"$string.415" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
+@"$string.416" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
+@"$string.417" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
+@"$string.418" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
+@"$string.419" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
+@"$string.420" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
+@"$string.421" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
+@"$string.422" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
+@"$string.423" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
+@"$string.424" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
+@"$string.425" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
+@"$string.426" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
+@"$string.429" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
+@"$string.430" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
+@"$string.431" = private unnamed_addr constant [141 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available\00", align 1
+@"$string.432" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
+@"$string.433" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
+@"$string.434" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
+@"$string.435" = private unnamed_addr constant [7 x i8] c"device\00", align 1
+@"$string.436" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
+@"$string.437" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
+@"$string.438" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
+@"$string.439" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
+@"$string.440" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
+@"$string.441" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
+@"$string.442" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
+@"$string.443" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
+@"$string.444" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
+@"$string.445" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
+@"$string.446" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
+@"$string.447" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
+@"$string.448" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
+@"$string.449" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
+@"$string.450" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
+@"$string.451" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
+@"$string.452" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
+@"$string.453" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
+@"$string.454" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
+@"$string.455" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
+@"$string.456" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
+@"$string.457" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
+@"$string.458" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
+@"$string.459" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
+@"$string.460" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.461" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.462" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.463" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
+@"$string.464" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
+@"$string.465" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
+@"$string.466" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
+@"$string.467" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
+@"$string.468" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
+@"$string.469" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
+@"$string.470" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
+@"$string.471" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
+@"$string.472" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
+@"$string.473" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.474" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.475" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.476" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.477" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.478" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.479" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.480" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.481" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.482" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.483" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.484" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.485" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
+@"$string.486" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
+@"$string.487" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
+@"$string.488" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.489" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
+@"$string.490" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
+@"$string.491" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.492" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.493" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.494" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
+@"$string.495" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.496" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.497" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
+@"$string.498" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
+@"$string.499" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
+@"$string.500" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
+@"$string.501" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
+@"$string.502" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
+@"$string.503" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
+@"$string.504" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
+@"$string.505" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
+@"$string.506" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
+@"$string.507" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
+@"$string.508" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
+@"$string.509" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
+@"$string.510" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.511" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.512" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
+@"$string.513" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
+@"$string.514" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
+@"$string.515" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
+@"$string.516" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.517" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
+@"$string.518" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.519" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
+@"$string.520" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
+@"$string.521" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
+@"$string.522" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
+@"$string.523" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
+@"$string.524" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
+@"$string.525" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.526" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
+@"$string.527" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
+@"$string.528" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.531" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
+@"$string.532" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
+@"$string.533" = private unnamed_addr constant [36 x i8] c"%lld requests wait, max_queue is %d\00", align 1
+@"$string.534" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
+@"$string.536" = private unnamed_addr constant [75 x i8] c"the logits after position %lld (for token %d of the output) are not finite\00", align 1
+@"$string.538" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.545" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.546" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.547" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.548" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.549" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.550" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.551" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.552" = private unnamed_addr constant [26 x i8] c"clearing of device memory\00", align 1
+@"$string.553" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.554" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.555" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.556" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.557" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.560" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.562" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.563" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.564" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.565" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.566" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.569" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.570" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.572" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.573" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.575" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.576" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.577" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.578" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.579" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.580" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
 @"switch.table.$ConfigReader.expect_string.rel" = private unnamed_addr constant [5 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.85" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.84" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.89" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.91" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.91" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32)], align 4
 @"switch.table.$ConfigReader.flag.rel" = private unnamed_addr constant [3 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.89" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.flag.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.90" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.flag.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.91" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.flag.rel" to i64)) to i32)], align 4
 @"switch.table.$ConfigReader.real.rel" = private unnamed_addr constant [5 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.85" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.84" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.90" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.90" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.91" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32)], align 4
 @"switch.table.$Quantisation.read_groups" = private unnamed_addr constant [5 x ptr] [ptr @"$string.85", ptr @"$string.84", ptr @"$string.89", ptr @"$string.90", ptr @"$string.91"], align 8
 @"switch.table.$NameMatcher.read.rel" = private unnamed_addr constant [5 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.86" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.85" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.84" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.89" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.90" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32)], align 4
-@"switch.table.$NameMatcher.read.672.rel" = private unnamed_addr constant [6 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.86" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.672.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.85" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.672.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.84" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.672.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.89" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.672.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.86" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.672.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.91" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.672.rel" to i64)) to i32)], align 4
-@"switch.table.$Checkpoint.read_shards.674" = private unnamed_addr constant [6 x ptr] [ptr @"$string.86", ptr @"$string.85", ptr @"$string.84", ptr @"$string.89", ptr @"$string.90", ptr @"$string.91"], align 8
-@"switch.table.$Checkpoint.read_shards.677" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
-@"switch.table.$plan_on.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.285" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.286" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.287" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.288" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.289" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.290" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.291" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.292" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.293" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.294" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.295" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.296" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.297" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32)], align 4
-@"switch.table.$Plan.make" = private unnamed_addr constant [32 x ptr] [ptr @"$string.283", ptr @"$string.284", ptr @"$string.285", ptr @"$string.283", ptr @"$string.283", ptr @"$string.283", ptr @"$string.283", ptr @"$string.283", ptr @"$string.283", ptr @"$string.283", ptr @"$string.283", ptr @"$string.283", ptr @"$string.283", ptr @"$string.283", ptr @"$string.283", ptr @"$string.283", ptr @"$string.283", ptr @"$string.283", ptr @"$string.283", ptr @"$string.283", ptr @"$string.286", ptr @"$string.287", ptr @"$string.288", ptr @"$string.289", ptr @"$string.290", ptr @"$string.291", ptr @"$string.292", ptr @"$string.293", ptr @"$string.294", ptr @"$string.295", ptr @"$string.296", ptr @"$string.297"], align 8
-@"switch.table.$Placer.rows.682" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
+@"switch.table.$NameMatcher.read.674.rel" = private unnamed_addr constant [6 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.86" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.674.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.85" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.674.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.84" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.674.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.89" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.674.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.86" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.674.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.91" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.674.rel" to i64)) to i32)], align 4
+@"switch.table.$Checkpoint.read_shards.676" = private unnamed_addr constant [6 x ptr] [ptr @"$string.86", ptr @"$string.85", ptr @"$string.84", ptr @"$string.89", ptr @"$string.90", ptr @"$string.91"], align 8
+@"switch.table.$Checkpoint.read_shards.679" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
+@"switch.table.$plan_on.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.286" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.146" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.287" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.288" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.289" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.290" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.291" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.292" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.293" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.294" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.295" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.296" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.297" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.298" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32)], align 4
+@"switch.table.$Plan.make" = private unnamed_addr constant [32 x ptr] [ptr @"$string.284", ptr @"$string.285", ptr @"$string.286", ptr @"$string.284", ptr @"$string.284", ptr @"$string.284", ptr @"$string.284", ptr @"$string.284", ptr @"$string.284", ptr @"$string.284", ptr @"$string.284", ptr @"$string.284", ptr @"$string.284", ptr @"$string.284", ptr @"$string.284", ptr @"$string.284", ptr @"$string.284", ptr @"$string.284", ptr @"$string.284", ptr @"$string.284", ptr @"$string.287", ptr @"$string.288", ptr @"$string.289", ptr @"$string.290", ptr @"$string.291", ptr @"$string.292", ptr @"$string.293", ptr @"$string.294", ptr @"$string.295", ptr @"$string.296", ptr @"$string.297", ptr @"$string.298"], align 8
+@"switch.table.$Placer.rows.684" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
 
 define dso_local i32 @decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) local_unnamed_addr {
 entry:
@@ -4305,9 +4307,9 @@ merge.i.i.i.i290:                                 ; preds = %"$status.clear.exit
   %8 = getelementptr inbounds i8, ptr %out, i64 16
   %malloc = call dereferenceable_or_null(8) ptr @malloc(i64 8)
   %9 = icmp eq ptr %malloc, null
-  br i1 %9, label %then.i3.i295, label %"$Vector.push.348.exit.thread.i.i288"
+  br i1 %9, label %then.i3.i295, label %"$Vector.push.349.exit.thread.i.i288"
 
-"$Vector.push.348.exit.thread.i.i288":            ; preds = %merge.i.i.i.i290
+"$Vector.push.349.exit.thread.i.i288":            ; preds = %merge.i.i.i.i290
   store ptr %malloc, ptr %out, align 8
   store i64 8, ptr %8, align 8
   store i8 123, ptr %malloc, align 1
@@ -4319,17 +4321,17 @@ then.i3.i295:                                     ; preds = %merge.i.i.i.i290
   store i8 1, ptr %10, align 8
   br label %"$JsonWriter.open.exit306"
 
-"$JsonWriter.open.exit306":                       ; preds = %"$Vector.push.348.exit.thread.i.i288", %then.i3.i295
+"$JsonWriter.open.exit306":                       ; preds = %"$Vector.push.349.exit.thread.i.i288", %then.i3.i295
   store i8 0, ptr %6, align 8
   %11 = getelementptr inbounds i8, ptr %source, i64 8
   %12 = load ptr, ptr %11, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.353")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.354")
   %13 = load i64, ptr %7, align 8
   %14 = add i64 %13, 1
   %15 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i.i = icmp slt i64 %15, %14
   %.pre.i.i.i.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %"$Vector.push.348.exit.thread.i.i.i.i"
+  br i1 %.not.i.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %"$Vector.push.349.exit.thread.i.i.i.i"
 
 merge.i.i.i.i.i.i:                                ; preds = %"$JsonWriter.open.exit306"
   %16 = shl i64 %15, 1
@@ -4343,9 +4345,9 @@ merge7.i.i.i.i.i.i:                               ; preds = %merge.i.i.i.i.i.i
   store ptr %17, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i, ptr %8, align 8
   %.pre10.i.i.i.i.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i.i":           ; preds = %merge7.i.i.i.i.i.i, %"$JsonWriter.open.exit306"
+"$Vector.push.349.exit.thread.i.i.i.i":           ; preds = %merge7.i.i.i.i.i.i, %"$JsonWriter.open.exit306"
   %19 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i.i.i ], [ %13, %"$JsonWriter.open.exit306" ]
   %20 = phi ptr [ %17, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %"$JsonWriter.open.exit306" ]
   %21 = getelementptr i8, ptr %20, i64 %19
@@ -4360,17 +4362,17 @@ then.i.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i
   store i8 1, ptr %24, align 8
   br label %"$JsonWriter.string_field.exit.i"
 
-"$JsonWriter.string_field.exit.i":                ; preds = %then.i.i.i.i, %"$Vector.push.348.exit.thread.i.i.i.i"
+"$JsonWriter.string_field.exit.i":                ; preds = %then.i.i.i.i, %"$Vector.push.349.exit.thread.i.i.i.i"
   store i8 0, ptr %6, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %12)
   %25 = getelementptr inbounds i8, ptr %source, i64 24
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.354")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.355")
   %26 = load i64, ptr %7, align 8
   %27 = add i64 %26, 1
   %28 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i21.i = icmp slt i64 %28, %27
   %.pre.i.i.i.i22.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i21.i, label %merge.i.i.i.i.i24.i, label %"$Vector.push.348.exit.thread.i.i.i23.i"
+  br i1 %.not.i.i.i.i.i21.i, label %merge.i.i.i.i.i24.i, label %"$Vector.push.349.exit.thread.i.i.i23.i"
 
 merge.i.i.i.i.i24.i:                              ; preds = %"$JsonWriter.string_field.exit.i"
   %29 = shl i64 %28, 1
@@ -4384,9 +4386,9 @@ merge7.i.i.i.i.i27.i:                             ; preds = %merge.i.i.i.i.i24.i
   store ptr %30, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i26.i, ptr %8, align 8
   %.pre10.i.i.i.i28.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i23.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i23.i"
 
-"$Vector.push.348.exit.thread.i.i.i23.i":         ; preds = %merge7.i.i.i.i.i27.i, %"$JsonWriter.string_field.exit.i"
+"$Vector.push.349.exit.thread.i.i.i23.i":         ; preds = %merge7.i.i.i.i.i27.i, %"$JsonWriter.string_field.exit.i"
   %32 = phi i64 [ %.pre10.i.i.i.i28.i, %merge7.i.i.i.i.i27.i ], [ %26, %"$JsonWriter.string_field.exit.i" ]
   %33 = phi ptr [ %30, %merge7.i.i.i.i.i27.i ], [ %.pre.i.i.i.i22.i, %"$JsonWriter.string_field.exit.i" ]
   %34 = getelementptr i8, ptr %33, i64 %32
@@ -4401,19 +4403,19 @@ then.i.i.i29.i:                                   ; preds = %merge.i.i.i.i.i24.i
   store i8 1, ptr %37, align 8
   br label %"$JsonWriter.string_field.exit30.i"
 
-"$JsonWriter.string_field.exit30.i":              ; preds = %then.i.i.i29.i, %"$Vector.push.348.exit.thread.i.i.i23.i"
+"$JsonWriter.string_field.exit30.i":              ; preds = %then.i.i.i29.i, %"$Vector.push.349.exit.thread.i.i.i23.i"
   store i8 0, ptr %6, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly %25)
   %38 = getelementptr inbounds i8, ptr %source, i64 92
   %39 = load i32, ptr %38, align 4
   %40 = sext i32 %39 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.356")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.357")
   %41 = load i64, ptr %7, align 8
   %42 = add i64 %41, 1
   %43 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i31.i = icmp slt i64 %43, %42
   %.pre.i.i.i.i32.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i31.i, label %merge.i.i.i.i.i34.i, label %"$Vector.push.348.exit.thread.i.i.i33.i"
+  br i1 %.not.i.i.i.i.i31.i, label %merge.i.i.i.i.i34.i, label %"$Vector.push.349.exit.thread.i.i.i33.i"
 
 merge.i.i.i.i.i34.i:                              ; preds = %"$JsonWriter.string_field.exit30.i"
   %44 = shl i64 %43, 1
@@ -4427,9 +4429,9 @@ merge7.i.i.i.i.i37.i:                             ; preds = %merge.i.i.i.i.i34.i
   store ptr %45, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i36.i, ptr %8, align 8
   %.pre10.i.i.i.i38.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i33.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i33.i"
 
-"$Vector.push.348.exit.thread.i.i.i33.i":         ; preds = %merge7.i.i.i.i.i37.i, %"$JsonWriter.string_field.exit30.i"
+"$Vector.push.349.exit.thread.i.i.i33.i":         ; preds = %merge7.i.i.i.i.i37.i, %"$JsonWriter.string_field.exit30.i"
   %47 = phi i64 [ %.pre10.i.i.i.i38.i, %merge7.i.i.i.i.i37.i ], [ %41, %"$JsonWriter.string_field.exit30.i" ]
   %48 = phi ptr [ %45, %merge7.i.i.i.i.i37.i ], [ %.pre.i.i.i.i32.i, %"$JsonWriter.string_field.exit30.i" ]
   %49 = getelementptr i8, ptr %48, i64 %47
@@ -4444,10 +4446,10 @@ then.i.i.i39.i:                                   ; preds = %merge.i.i.i.i.i34.i
   store i8 1, ptr %52, align 8
   br label %"$JsonWriter.separate.exit.i265"
 
-"$JsonWriter.separate.exit.i265":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i33.i", %then.i.i.i39.i
+"$JsonWriter.separate.exit.i265":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i33.i", %then.i.i.i39.i
   store i8 1, ptr %6, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i264)
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i264, i64 32, ptr nonnull @"$string.355", i64 %40)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i264, i64 32, ptr nonnull @"$string.356", i64 %40)
   %54 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i264)
   %55 = load i64, ptr %7, align 8
   %56 = add i64 %55, %54
@@ -4489,13 +4491,13 @@ then2.i.i.i.i268:                                 ; preds = %merge.i.i.i.i267
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i264)
   %66 = getelementptr inbounds i8, ptr %source, i64 696
   %67 = load i64, ptr %66, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.357")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.358")
   %68 = load i64, ptr %7, align 8
   %69 = add i64 %68, 1
   %70 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i40.i = icmp slt i64 %70, %69
   %.pre.i.i.i.i41.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i40.i, label %merge.i.i.i.i.i43.i, label %"$Vector.push.348.exit.thread.i.i.i42.i"
+  br i1 %.not.i.i.i.i.i40.i, label %merge.i.i.i.i.i43.i, label %"$Vector.push.349.exit.thread.i.i.i42.i"
 
 merge.i.i.i.i.i43.i:                              ; preds = %"$JsonWriter.integer.exit284"
   %71 = shl i64 %70, 1
@@ -4509,9 +4511,9 @@ merge7.i.i.i.i.i46.i:                             ; preds = %merge.i.i.i.i.i43.i
   store ptr %72, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i45.i, ptr %8, align 8
   %.pre10.i.i.i.i47.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i42.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i42.i"
 
-"$Vector.push.348.exit.thread.i.i.i42.i":         ; preds = %merge7.i.i.i.i.i46.i, %"$JsonWriter.integer.exit284"
+"$Vector.push.349.exit.thread.i.i.i42.i":         ; preds = %merge7.i.i.i.i.i46.i, %"$JsonWriter.integer.exit284"
   %74 = phi i64 [ %.pre10.i.i.i.i47.i, %merge7.i.i.i.i.i46.i ], [ %68, %"$JsonWriter.integer.exit284" ]
   %75 = phi ptr [ %72, %merge7.i.i.i.i.i46.i ], [ %.pre.i.i.i.i41.i, %"$JsonWriter.integer.exit284" ]
   %76 = getelementptr i8, ptr %75, i64 %74
@@ -4526,10 +4528,10 @@ then.i.i.i48.i:                                   ; preds = %merge.i.i.i.i.i43.i
   store i8 1, ptr %79, align 8
   br label %"$JsonWriter.separate.exit.i244"
 
-"$JsonWriter.separate.exit.i244":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i42.i", %then.i.i.i48.i
+"$JsonWriter.separate.exit.i244":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i42.i", %then.i.i.i48.i
   store i8 1, ptr %6, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i243)
-  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i243, i64 32, ptr nonnull @"$string.355", i64 %67)
+  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i243, i64 32, ptr nonnull @"$string.356", i64 %67)
   %81 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i243)
   %82 = load i64, ptr %7, align 8
   %83 = add i64 %82, %81
@@ -4571,13 +4573,13 @@ then2.i.i.i.i247:                                 ; preds = %merge.i.i.i.i246
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i243)
   %93 = getelementptr inbounds i8, ptr %source, i64 704
   %94 = load i64, ptr %93, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.358")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.359")
   %95 = load i64, ptr %7, align 8
   %96 = add i64 %95, 1
   %97 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i50.i = icmp slt i64 %97, %96
   %.pre.i.i.i.i51.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i50.i, label %merge.i.i.i.i.i53.i, label %"$Vector.push.348.exit.thread.i.i.i52.i"
+  br i1 %.not.i.i.i.i.i50.i, label %merge.i.i.i.i.i53.i, label %"$Vector.push.349.exit.thread.i.i.i52.i"
 
 merge.i.i.i.i.i53.i:                              ; preds = %"$JsonWriter.integer.exit263"
   %98 = shl i64 %97, 1
@@ -4591,9 +4593,9 @@ merge7.i.i.i.i.i56.i:                             ; preds = %merge.i.i.i.i.i53.i
   store ptr %99, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i55.i, ptr %8, align 8
   %.pre10.i.i.i.i57.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i52.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i52.i"
 
-"$Vector.push.348.exit.thread.i.i.i52.i":         ; preds = %merge7.i.i.i.i.i56.i, %"$JsonWriter.integer.exit263"
+"$Vector.push.349.exit.thread.i.i.i52.i":         ; preds = %merge7.i.i.i.i.i56.i, %"$JsonWriter.integer.exit263"
   %101 = phi i64 [ %.pre10.i.i.i.i57.i, %merge7.i.i.i.i.i56.i ], [ %95, %"$JsonWriter.integer.exit263" ]
   %102 = phi ptr [ %99, %merge7.i.i.i.i.i56.i ], [ %.pre.i.i.i.i51.i, %"$JsonWriter.integer.exit263" ]
   %103 = getelementptr i8, ptr %102, i64 %101
@@ -4608,10 +4610,10 @@ then.i.i.i58.i:                                   ; preds = %merge.i.i.i.i.i53.i
   store i8 1, ptr %106, align 8
   br label %"$JsonWriter.separate.exit.i223"
 
-"$JsonWriter.separate.exit.i223":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i52.i", %then.i.i.i58.i
+"$JsonWriter.separate.exit.i223":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i52.i", %then.i.i.i58.i
   store i8 1, ptr %6, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i222)
-  %107 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i222, i64 32, ptr nonnull @"$string.355", i64 %94)
+  %107 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i222, i64 32, ptr nonnull @"$string.356", i64 %94)
   %108 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i222)
   %109 = load i64, ptr %7, align 8
   %110 = add i64 %109, %108
@@ -4653,13 +4655,13 @@ then2.i.i.i.i226:                                 ; preds = %merge.i.i.i.i225
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i222)
   %120 = getelementptr inbounds i8, ptr %source, i64 712
   %121 = load i64, ptr %120, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.359")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.360")
   %122 = load i64, ptr %7, align 8
   %123 = add i64 %122, 1
   %124 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i60.i = icmp slt i64 %124, %123
   %.pre.i.i.i.i61.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i60.i, label %merge.i.i.i.i.i63.i, label %"$Vector.push.348.exit.thread.i.i.i62.i"
+  br i1 %.not.i.i.i.i.i60.i, label %merge.i.i.i.i.i63.i, label %"$Vector.push.349.exit.thread.i.i.i62.i"
 
 merge.i.i.i.i.i63.i:                              ; preds = %"$JsonWriter.integer.exit242"
   %125 = shl i64 %124, 1
@@ -4673,9 +4675,9 @@ merge7.i.i.i.i.i66.i:                             ; preds = %merge.i.i.i.i.i63.i
   store ptr %126, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i65.i, ptr %8, align 8
   %.pre10.i.i.i.i67.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i62.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i62.i"
 
-"$Vector.push.348.exit.thread.i.i.i62.i":         ; preds = %merge7.i.i.i.i.i66.i, %"$JsonWriter.integer.exit242"
+"$Vector.push.349.exit.thread.i.i.i62.i":         ; preds = %merge7.i.i.i.i.i66.i, %"$JsonWriter.integer.exit242"
   %128 = phi i64 [ %.pre10.i.i.i.i67.i, %merge7.i.i.i.i.i66.i ], [ %122, %"$JsonWriter.integer.exit242" ]
   %129 = phi ptr [ %126, %merge7.i.i.i.i.i66.i ], [ %.pre.i.i.i.i61.i, %"$JsonWriter.integer.exit242" ]
   %130 = getelementptr i8, ptr %129, i64 %128
@@ -4690,10 +4692,10 @@ then.i.i.i68.i:                                   ; preds = %merge.i.i.i.i.i63.i
   store i8 1, ptr %133, align 8
   br label %"$JsonWriter.separate.exit.i202"
 
-"$JsonWriter.separate.exit.i202":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i62.i", %then.i.i.i68.i
+"$JsonWriter.separate.exit.i202":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i62.i", %then.i.i.i68.i
   store i8 1, ptr %6, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i201)
-  %134 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i201, i64 32, ptr nonnull @"$string.355", i64 %121)
+  %134 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i201, i64 32, ptr nonnull @"$string.356", i64 %121)
   %135 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i201)
   %136 = load i64, ptr %7, align 8
   %137 = add i64 %136, %135
@@ -4735,13 +4737,13 @@ then2.i.i.i.i205:                                 ; preds = %merge.i.i.i.i204
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i201)
   %147 = getelementptr inbounds i8, ptr %source, i64 720
   %148 = load i64, ptr %147, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.360")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.361")
   %149 = load i64, ptr %7, align 8
   %150 = add i64 %149, 1
   %151 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i70.i = icmp slt i64 %151, %150
   %.pre.i.i.i.i71.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i70.i, label %merge.i.i.i.i.i73.i, label %"$Vector.push.348.exit.thread.i.i.i72.i"
+  br i1 %.not.i.i.i.i.i70.i, label %merge.i.i.i.i.i73.i, label %"$Vector.push.349.exit.thread.i.i.i72.i"
 
 merge.i.i.i.i.i73.i:                              ; preds = %"$JsonWriter.integer.exit221"
   %152 = shl i64 %151, 1
@@ -4755,9 +4757,9 @@ merge7.i.i.i.i.i76.i:                             ; preds = %merge.i.i.i.i.i73.i
   store ptr %153, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i75.i, ptr %8, align 8
   %.pre10.i.i.i.i77.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i72.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i72.i"
 
-"$Vector.push.348.exit.thread.i.i.i72.i":         ; preds = %merge7.i.i.i.i.i76.i, %"$JsonWriter.integer.exit221"
+"$Vector.push.349.exit.thread.i.i.i72.i":         ; preds = %merge7.i.i.i.i.i76.i, %"$JsonWriter.integer.exit221"
   %155 = phi i64 [ %.pre10.i.i.i.i77.i, %merge7.i.i.i.i.i76.i ], [ %149, %"$JsonWriter.integer.exit221" ]
   %156 = phi ptr [ %153, %merge7.i.i.i.i.i76.i ], [ %.pre.i.i.i.i71.i, %"$JsonWriter.integer.exit221" ]
   %157 = getelementptr i8, ptr %156, i64 %155
@@ -4772,10 +4774,10 @@ then.i.i.i78.i:                                   ; preds = %merge.i.i.i.i.i73.i
   store i8 1, ptr %160, align 8
   br label %"$JsonWriter.separate.exit.i181"
 
-"$JsonWriter.separate.exit.i181":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i72.i", %then.i.i.i78.i
+"$JsonWriter.separate.exit.i181":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i72.i", %then.i.i.i78.i
   store i8 1, ptr %6, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i180)
-  %161 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i180, i64 32, ptr nonnull @"$string.355", i64 %148)
+  %161 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i180, i64 32, ptr nonnull @"$string.356", i64 %148)
   %162 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i180)
   %163 = load i64, ptr %7, align 8
   %164 = add i64 %163, %162
@@ -4815,13 +4817,13 @@ then2.i.i.i.i184:                                 ; preds = %merge.i.i.i.i183
 
 "$JsonWriter.integer.exit200":                    ; preds = %then.i.i.i.i189, %merge.i.i.i.i183, %then2.i.i.i.i184
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i180)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.361")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.362")
   %174 = load i64, ptr %7, align 8
   %175 = add i64 %174, 1
   %176 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i80.i = icmp slt i64 %176, %175
   %.pre.i.i.i.i81.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i80.i, label %merge.i.i.i.i.i83.i, label %"$Vector.push.348.exit.thread.i.i.i82.i"
+  br i1 %.not.i.i.i.i.i80.i, label %merge.i.i.i.i.i83.i, label %"$Vector.push.349.exit.thread.i.i.i82.i"
 
 merge.i.i.i.i.i83.i:                              ; preds = %"$JsonWriter.integer.exit200"
   %177 = shl i64 %176, 1
@@ -4835,9 +4837,9 @@ merge7.i.i.i.i.i86.i:                             ; preds = %merge.i.i.i.i.i83.i
   store ptr %178, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i85.i, ptr %8, align 8
   %.pre10.i.i.i.i87.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i82.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i82.i"
 
-"$Vector.push.348.exit.thread.i.i.i82.i":         ; preds = %merge7.i.i.i.i.i86.i, %"$JsonWriter.integer.exit200"
+"$Vector.push.349.exit.thread.i.i.i82.i":         ; preds = %merge7.i.i.i.i.i86.i, %"$JsonWriter.integer.exit200"
   %180 = phi i64 [ %.pre10.i.i.i.i87.i, %merge7.i.i.i.i.i86.i ], [ %174, %"$JsonWriter.integer.exit200" ]
   %181 = phi ptr [ %178, %merge7.i.i.i.i.i86.i ], [ %.pre.i.i.i.i81.i, %"$JsonWriter.integer.exit200" ]
   %182 = getelementptr i8, ptr %181, i64 %180
@@ -4853,14 +4855,14 @@ then.i.i.i88.i:                                   ; preds = %merge.i.i.i.i.i83.i
   %.pre = load i64, ptr %7, align 8
   br label %"$JsonWriter.separate.exit.i158"
 
-"$JsonWriter.separate.exit.i158":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i82.i", %then.i.i.i88.i
-  %186 = phi i64 [ %184, %"$Vector.push.348.exit.thread.i.i.i82.i" ], [ %.pre, %then.i.i.i88.i ]
+"$JsonWriter.separate.exit.i158":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i82.i", %then.i.i.i88.i
+  %186 = phi i64 [ %184, %"$Vector.push.349.exit.thread.i.i.i82.i" ], [ %.pre, %then.i.i.i88.i ]
   store i8 1, ptr %6, align 8
   %187 = add i64 %186, 1
   %188 = load i64, ptr %8, align 8
   %.not.i.i.i.i159 = icmp slt i64 %188, %187
   %.pre.i.i.i160 = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i159, label %merge.i.i.i.i163, label %"$Vector.push.348.exit.thread.i.i161"
+  br i1 %.not.i.i.i.i159, label %merge.i.i.i.i163, label %"$Vector.push.349.exit.thread.i.i161"
 
 merge.i.i.i.i163:                                 ; preds = %"$JsonWriter.separate.exit.i158"
   %189 = shl i64 %188, 1
@@ -4874,9 +4876,9 @@ merge7.i.i.i.i166:                                ; preds = %merge.i.i.i.i163
   store ptr %190, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i165, ptr %8, align 8
   %.pre10.i.i.i167 = load i64, ptr %7, align 8
-  br label %"$Vector.push.348.exit.thread.i.i161"
+  br label %"$Vector.push.349.exit.thread.i.i161"
 
-"$Vector.push.348.exit.thread.i.i161":            ; preds = %merge7.i.i.i.i166, %"$JsonWriter.separate.exit.i158"
+"$Vector.push.349.exit.thread.i.i161":            ; preds = %merge7.i.i.i.i166, %"$JsonWriter.separate.exit.i158"
   %192 = phi i64 [ %.pre10.i.i.i167, %merge7.i.i.i.i166 ], [ %186, %"$JsonWriter.separate.exit.i158" ]
   %193 = phi ptr [ %190, %merge7.i.i.i.i166 ], [ %.pre.i.i.i160, %"$JsonWriter.separate.exit.i158" ]
   %194 = getelementptr i8, ptr %193, i64 %192
@@ -4891,7 +4893,7 @@ then.i3.i168:                                     ; preds = %merge.i.i.i.i163
   store i8 1, ptr %197, align 8
   br label %"$JsonWriter.open.exit179"
 
-"$JsonWriter.open.exit179":                       ; preds = %"$Vector.push.348.exit.thread.i.i161", %then.i3.i168
+"$JsonWriter.open.exit179":                       ; preds = %"$Vector.push.349.exit.thread.i.i161", %then.i3.i168
   store i8 0, ptr %6, align 8
   %198 = getelementptr inbounds i8, ptr %source, i64 496
   %199 = getelementptr inbounds i8, ptr %source, i64 504
@@ -4916,7 +4918,7 @@ then.i.i147:                                      ; preds = %forbody.i.i
   %206 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i148 = icmp slt i64 %206, %205
   %.pre.i.i.i.i149 = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i148, label %merge.i.i.i.i.i151, label %"$Vector.push.348.exit.thread.i.i.i150"
+  br i1 %.not.i.i.i.i.i148, label %merge.i.i.i.i.i151, label %"$Vector.push.349.exit.thread.i.i.i150"
 
 merge.i.i.i.i.i151:                               ; preds = %then.i.i147
   %207 = shl i64 %206, 1
@@ -4930,9 +4932,9 @@ merge7.i.i.i.i.i154:                              ; preds = %merge.i.i.i.i.i151
   store ptr %208, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i153, ptr %8, align 8
   %.pre10.i.i.i.i155 = load i64, ptr %7, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i150"
+  br label %"$Vector.push.349.exit.thread.i.i.i150"
 
-"$Vector.push.348.exit.thread.i.i.i150":          ; preds = %merge7.i.i.i.i.i154, %then.i.i147
+"$Vector.push.349.exit.thread.i.i.i150":          ; preds = %merge7.i.i.i.i.i154, %then.i.i147
   %210 = phi i64 [ %.pre10.i.i.i.i155, %merge7.i.i.i.i.i154 ], [ %.pre308, %then.i.i147 ]
   %211 = phi ptr [ %208, %merge7.i.i.i.i.i154 ], [ %.pre.i.i.i.i149, %then.i.i147 ]
   %212 = getelementptr i8, ptr %211, i64 %210
@@ -4947,14 +4949,14 @@ then.i.i.i156:                                    ; preds = %merge.i.i.i.i.i151
   %.pre307 = load i64, ptr %7, align 8
   br label %"$JsonWriter.separate.exit.i136"
 
-"$JsonWriter.separate.exit.i136":                 ; preds = %then.i.i.i156, %"$Vector.push.348.exit.thread.i.i.i150", %forbody.i.i
-  %215 = phi i64 [ %.pre307, %then.i.i.i156 ], [ %214, %"$Vector.push.348.exit.thread.i.i.i150" ], [ %.pre308, %forbody.i.i ]
+"$JsonWriter.separate.exit.i136":                 ; preds = %then.i.i.i156, %"$Vector.push.349.exit.thread.i.i.i150", %forbody.i.i
+  %215 = phi i64 [ %.pre307, %then.i.i.i156 ], [ %214, %"$Vector.push.349.exit.thread.i.i.i150" ], [ %.pre308, %forbody.i.i ]
   store i8 1, ptr %6, align 8
   %216 = add i64 %215, 1
   %217 = load i64, ptr %8, align 8
   %.not.i.i.i.i137 = icmp slt i64 %217, %216
   %.pre.i.i.i138 = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i137, label %merge.i.i.i.i141, label %"$Vector.push.348.exit.thread.i.i139"
+  br i1 %.not.i.i.i.i137, label %merge.i.i.i.i141, label %"$Vector.push.349.exit.thread.i.i139"
 
 merge.i.i.i.i141:                                 ; preds = %"$JsonWriter.separate.exit.i136"
   %218 = shl i64 %217, 1
@@ -4968,9 +4970,9 @@ merge7.i.i.i.i144:                                ; preds = %merge.i.i.i.i141
   store ptr %219, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i143, ptr %8, align 8
   %.pre10.i.i.i145 = load i64, ptr %7, align 8
-  br label %"$Vector.push.348.exit.thread.i.i139"
+  br label %"$Vector.push.349.exit.thread.i.i139"
 
-"$Vector.push.348.exit.thread.i.i139":            ; preds = %merge7.i.i.i.i144, %"$JsonWriter.separate.exit.i136"
+"$Vector.push.349.exit.thread.i.i139":            ; preds = %merge7.i.i.i.i144, %"$JsonWriter.separate.exit.i136"
   %221 = phi i64 [ %.pre10.i.i.i145, %merge7.i.i.i.i144 ], [ %215, %"$JsonWriter.separate.exit.i136" ]
   %222 = phi ptr [ %219, %merge7.i.i.i.i144 ], [ %.pre.i.i.i138, %"$JsonWriter.separate.exit.i136" ]
   %223 = getelementptr i8, ptr %222, i64 %221
@@ -4984,16 +4986,16 @@ then.i3.i146:                                     ; preds = %merge.i.i.i.i141
   store i8 1, ptr %202, align 8
   br label %"$JsonWriter.open.exit157"
 
-"$JsonWriter.open.exit157":                       ; preds = %"$Vector.push.348.exit.thread.i.i139", %then.i3.i146
+"$JsonWriter.open.exit157":                       ; preds = %"$Vector.push.349.exit.thread.i.i139", %then.i3.i146
   store i8 0, ptr %6, align 8
   %226 = load ptr, ptr %204, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.362")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.363")
   %227 = load i64, ptr %7, align 8
   %228 = add i64 %227, 1
   %229 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i.i.i = icmp slt i64 %229, %228
   %.pre.i.i.i.i.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i, label %"$Vector.push.348.exit.thread.i.i.i.i.i"
+  br i1 %.not.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i, label %"$Vector.push.349.exit.thread.i.i.i.i.i"
 
 merge.i.i.i.i.i.i.i:                              ; preds = %"$JsonWriter.open.exit157"
   %230 = shl i64 %229, 1
@@ -5007,9 +5009,9 @@ merge7.i.i.i.i.i.i.i:                             ; preds = %merge.i.i.i.i.i.i.i
   store ptr %231, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i.i, ptr %8, align 8
   %.pre10.i.i.i.i.i.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i.i.i.i, %"$JsonWriter.open.exit157"
+"$Vector.push.349.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i.i.i.i, %"$JsonWriter.open.exit157"
   %233 = phi i64 [ %.pre10.i.i.i.i.i.i, %merge7.i.i.i.i.i.i.i ], [ %227, %"$JsonWriter.open.exit157" ]
   %234 = phi ptr [ %231, %merge7.i.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i.i, %"$JsonWriter.open.exit157" ]
   %235 = getelementptr i8, ptr %234, i64 %233
@@ -5023,18 +5025,18 @@ then.i.i.i.i.i:                                   ; preds = %merge.i.i.i.i.i.i.i
   store i8 1, ptr %202, align 8
   br label %"$JsonWriter.string_field.exit.i.i"
 
-"$JsonWriter.string_field.exit.i.i":              ; preds = %then.i.i.i.i.i, %"$Vector.push.348.exit.thread.i.i.i.i.i"
+"$JsonWriter.string_field.exit.i.i":              ; preds = %then.i.i.i.i.i, %"$Vector.push.349.exit.thread.i.i.i.i.i"
   store i8 0, ptr %6, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %226)
   %238 = getelementptr i8, ptr %204, i64 16
   %239 = load i64, ptr %238, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.363")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.364")
   %240 = load i64, ptr %7, align 8
   %241 = add i64 %240, 1
   %242 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i12.i.i = icmp slt i64 %242, %241
   %.pre.i.i.i.i13.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i12.i.i, label %merge.i.i.i.i.i15.i.i, label %"$Vector.push.348.exit.thread.i.i.i14.i.i"
+  br i1 %.not.i.i.i.i.i12.i.i, label %merge.i.i.i.i.i15.i.i, label %"$Vector.push.349.exit.thread.i.i.i14.i.i"
 
 merge.i.i.i.i.i15.i.i:                            ; preds = %"$JsonWriter.string_field.exit.i.i"
   %243 = shl i64 %242, 1
@@ -5048,9 +5050,9 @@ merge7.i.i.i.i.i18.i.i:                           ; preds = %merge.i.i.i.i.i15.i
   store ptr %244, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i17.i.i, ptr %8, align 8
   %.pre10.i.i.i.i19.i.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i14.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i14.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i14.i.i":       ; preds = %merge7.i.i.i.i.i18.i.i, %"$JsonWriter.string_field.exit.i.i"
+"$Vector.push.349.exit.thread.i.i.i14.i.i":       ; preds = %merge7.i.i.i.i.i18.i.i, %"$JsonWriter.string_field.exit.i.i"
   %246 = phi i64 [ %.pre10.i.i.i.i19.i.i, %merge7.i.i.i.i.i18.i.i ], [ %240, %"$JsonWriter.string_field.exit.i.i" ]
   %247 = phi ptr [ %244, %merge7.i.i.i.i.i18.i.i ], [ %.pre.i.i.i.i13.i.i, %"$JsonWriter.string_field.exit.i.i" ]
   %248 = getelementptr i8, ptr %247, i64 %246
@@ -5064,10 +5066,10 @@ then.i.i.i20.i.i:                                 ; preds = %merge.i.i.i.i.i15.i
   store i8 1, ptr %202, align 8
   br label %"$JsonWriter.separate.exit.i116"
 
-"$JsonWriter.separate.exit.i116":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i14.i.i", %then.i.i.i20.i.i
+"$JsonWriter.separate.exit.i116":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i14.i.i", %then.i.i.i20.i.i
   store i8 1, ptr %6, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i115)
-  %251 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i115, i64 32, ptr nonnull @"$string.355", i64 %239)
+  %251 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i115, i64 32, ptr nonnull @"$string.356", i64 %239)
   %252 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i115)
   %253 = load i64, ptr %7, align 8
   %254 = add i64 %253, %252
@@ -5109,13 +5111,13 @@ then2.i.i.i.i119:                                 ; preds = %merge.i.i.i.i118
   %263 = getelementptr i8, ptr %204, i64 24
   %264 = load i32, ptr %263, align 4
   %265 = sext i32 %264 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.364")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.365")
   %266 = load i64, ptr %7, align 8
   %267 = add i64 %266, 1
   %268 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i21.i.i = icmp slt i64 %268, %267
   %.pre.i.i.i.i22.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i21.i.i, label %merge.i.i.i.i.i24.i.i, label %"$Vector.push.348.exit.thread.i.i.i23.i.i"
+  br i1 %.not.i.i.i.i.i21.i.i, label %merge.i.i.i.i.i24.i.i, label %"$Vector.push.349.exit.thread.i.i.i23.i.i"
 
 merge.i.i.i.i.i24.i.i:                            ; preds = %"$JsonWriter.integer.exit135"
   %269 = shl i64 %268, 1
@@ -5129,9 +5131,9 @@ merge7.i.i.i.i.i27.i.i:                           ; preds = %merge.i.i.i.i.i24.i
   store ptr %270, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i26.i.i, ptr %8, align 8
   %.pre10.i.i.i.i28.i.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i23.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i23.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i23.i.i":       ; preds = %merge7.i.i.i.i.i27.i.i, %"$JsonWriter.integer.exit135"
+"$Vector.push.349.exit.thread.i.i.i23.i.i":       ; preds = %merge7.i.i.i.i.i27.i.i, %"$JsonWriter.integer.exit135"
   %272 = phi i64 [ %.pre10.i.i.i.i28.i.i, %merge7.i.i.i.i.i27.i.i ], [ %266, %"$JsonWriter.integer.exit135" ]
   %273 = phi ptr [ %270, %merge7.i.i.i.i.i27.i.i ], [ %.pre.i.i.i.i22.i.i, %"$JsonWriter.integer.exit135" ]
   %274 = getelementptr i8, ptr %273, i64 %272
@@ -5145,10 +5147,10 @@ then.i.i.i29.i.i:                                 ; preds = %merge.i.i.i.i.i24.i
   store i8 1, ptr %202, align 8
   br label %"$JsonWriter.separate.exit.i95"
 
-"$JsonWriter.separate.exit.i95":                  ; preds = %"$Vector.push.348.exit.thread.i.i.i23.i.i", %then.i.i.i29.i.i
+"$JsonWriter.separate.exit.i95":                  ; preds = %"$Vector.push.349.exit.thread.i.i.i23.i.i", %then.i.i.i29.i.i
   store i8 1, ptr %6, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i94)
-  %277 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i94, i64 32, ptr nonnull @"$string.355", i64 %265)
+  %277 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i94, i64 32, ptr nonnull @"$string.356", i64 %265)
   %278 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i94)
   %279 = load i64, ptr %7, align 8
   %280 = add i64 %279, %278
@@ -5192,7 +5194,7 @@ then2.i.i.i.i98:                                  ; preds = %merge.i.i.i.i97
   %291 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i31.i.i = icmp slt i64 %291, %290
   %.pre.i.i.i.i32.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i31.i.i, label %merge.i.i.i.i.i34.i.i, label %"$Vector.push.348.exit.thread.i.i.i33.i.i"
+  br i1 %.not.i.i.i.i.i31.i.i, label %merge.i.i.i.i.i34.i.i, label %"$Vector.push.349.exit.thread.i.i.i33.i.i"
 
 merge.i.i.i.i.i34.i.i:                            ; preds = %"$JsonWriter.integer.exit114"
   %292 = shl i64 %291, 1
@@ -5206,9 +5208,9 @@ merge7.i.i.i.i.i37.i.i:                           ; preds = %merge.i.i.i.i.i34.i
   store ptr %293, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i36.i.i, ptr %8, align 8
   %.pre10.i.i.i.i38.i.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i33.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i33.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i33.i.i":       ; preds = %merge7.i.i.i.i.i37.i.i, %"$JsonWriter.integer.exit114"
+"$Vector.push.349.exit.thread.i.i.i33.i.i":       ; preds = %merge7.i.i.i.i.i37.i.i, %"$JsonWriter.integer.exit114"
   %295 = phi i64 [ %.pre10.i.i.i.i38.i.i, %merge7.i.i.i.i.i37.i.i ], [ %289, %"$JsonWriter.integer.exit114" ]
   %296 = phi ptr [ %293, %merge7.i.i.i.i.i37.i.i ], [ %.pre.i.i.i.i32.i.i, %"$JsonWriter.integer.exit114" ]
   %297 = getelementptr i8, ptr %296, i64 %295
@@ -5222,7 +5224,7 @@ then.i.i.i39.i.i:                                 ; preds = %merge.i.i.i.i.i34.i
   store i8 1, ptr %202, align 8
   br label %"$JsonWriter.end_object.exit.i.i"
 
-"$JsonWriter.end_object.exit.i.i":                ; preds = %then.i.i.i39.i.i, %"$Vector.push.348.exit.thread.i.i.i33.i.i"
+"$JsonWriter.end_object.exit.i.i":                ; preds = %then.i.i.i39.i.i, %"$Vector.push.349.exit.thread.i.i.i33.i.i"
   store i8 1, ptr %6, align 8
   %300 = add nuw nsw i64 %i.049.i.i, 1
   %exitcond.not.i.i = icmp eq i64 %300, %200
@@ -5234,7 +5236,7 @@ merge.i.i:                                        ; preds = %"$JsonWriter.end_ob
   %303 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i40.i.i = icmp slt i64 %303, %302
   %.pre.i.i.i.i41.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i40.i.i, label %merge.i.i.i.i.i43.i.i, label %"$Vector.push.348.exit.thread.i.i.i42.i.i"
+  br i1 %.not.i.i.i.i.i40.i.i, label %merge.i.i.i.i.i43.i.i, label %"$Vector.push.349.exit.thread.i.i.i42.i.i"
 
 merge.i.i.i.i.i43.i.i:                            ; preds = %merge.i.i
   %304 = shl i64 %303, 1
@@ -5248,9 +5250,9 @@ merge7.i.i.i.i.i46.i.i:                           ; preds = %merge.i.i.i.i.i43.i
   store ptr %305, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i45.i.i, ptr %8, align 8
   %.pre10.i.i.i.i47.i.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i42.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i42.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i42.i.i":       ; preds = %merge7.i.i.i.i.i46.i.i, %merge.i.i
+"$Vector.push.349.exit.thread.i.i.i42.i.i":       ; preds = %merge7.i.i.i.i.i46.i.i, %merge.i.i
   %307 = phi i64 [ %.pre10.i.i.i.i47.i.i, %merge7.i.i.i.i.i46.i.i ], [ %301, %merge.i.i ]
   %308 = phi ptr [ %305, %merge7.i.i.i.i.i46.i.i ], [ %.pre.i.i.i.i41.i.i, %merge.i.i ]
   %309 = getelementptr i8, ptr %308, i64 %307
@@ -5265,15 +5267,15 @@ then.i.i.i48.i.i:                                 ; preds = %merge.i.i.i.i.i43.i
   store i8 1, ptr %312, align 8
   br label %"$write_shards.exit.i"
 
-"$write_shards.exit.i":                           ; preds = %then.i.i.i48.i.i, %"$Vector.push.348.exit.thread.i.i.i42.i.i"
+"$write_shards.exit.i":                           ; preds = %then.i.i.i48.i.i, %"$Vector.push.349.exit.thread.i.i.i42.i.i"
   store i8 1, ptr %6, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.365")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.366")
   %313 = load i64, ptr %7, align 8
   %314 = add i64 %313, 1
   %315 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i89.i = icmp slt i64 %315, %314
   %.pre.i.i.i.i90.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i89.i, label %merge.i.i.i.i.i107.i, label %"$Vector.push.348.exit.thread.i.i.i91.i"
+  br i1 %.not.i.i.i.i.i89.i, label %merge.i.i.i.i.i107.i, label %"$Vector.push.349.exit.thread.i.i.i91.i"
 
 merge.i.i.i.i.i107.i:                             ; preds = %"$write_shards.exit.i"
   %316 = shl i64 %315, 1
@@ -5287,9 +5289,9 @@ merge7.i.i.i.i.i110.i:                            ; preds = %merge.i.i.i.i.i107.
   store ptr %317, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i109.i, ptr %8, align 8
   %.pre10.i.i.i.i111.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i91.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i91.i"
 
-"$Vector.push.348.exit.thread.i.i.i91.i":         ; preds = %merge7.i.i.i.i.i110.i, %"$write_shards.exit.i"
+"$Vector.push.349.exit.thread.i.i.i91.i":         ; preds = %merge7.i.i.i.i.i110.i, %"$write_shards.exit.i"
   %319 = phi i64 [ %.pre10.i.i.i.i111.i, %merge7.i.i.i.i.i110.i ], [ %313, %"$write_shards.exit.i" ]
   %320 = phi ptr [ %317, %merge7.i.i.i.i.i110.i ], [ %.pre.i.i.i.i90.i, %"$write_shards.exit.i" ]
   %321 = getelementptr i8, ptr %320, i64 %319
@@ -5305,14 +5307,14 @@ then.i.i.i112.i:                                  ; preds = %merge.i.i.i.i.i107.
   %.pre309 = load i64, ptr %7, align 8
   br label %"$JsonWriter.separate.exit.i72"
 
-"$JsonWriter.separate.exit.i72":                  ; preds = %"$Vector.push.348.exit.thread.i.i.i91.i", %then.i.i.i112.i
-  %325 = phi i64 [ %323, %"$Vector.push.348.exit.thread.i.i.i91.i" ], [ %.pre309, %then.i.i.i112.i ]
+"$JsonWriter.separate.exit.i72":                  ; preds = %"$Vector.push.349.exit.thread.i.i.i91.i", %then.i.i.i112.i
+  %325 = phi i64 [ %323, %"$Vector.push.349.exit.thread.i.i.i91.i" ], [ %.pre309, %then.i.i.i112.i ]
   store i8 1, ptr %6, align 8
   %326 = add i64 %325, 1
   %327 = load i64, ptr %8, align 8
   %.not.i.i.i.i73 = icmp slt i64 %327, %326
   %.pre.i.i.i74 = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i73, label %merge.i.i.i.i77, label %"$Vector.push.348.exit.thread.i.i75"
+  br i1 %.not.i.i.i.i73, label %merge.i.i.i.i77, label %"$Vector.push.349.exit.thread.i.i75"
 
 merge.i.i.i.i77:                                  ; preds = %"$JsonWriter.separate.exit.i72"
   %328 = shl i64 %327, 1
@@ -5326,9 +5328,9 @@ merge7.i.i.i.i80:                                 ; preds = %merge.i.i.i.i77
   store ptr %329, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i79, ptr %8, align 8
   %.pre10.i.i.i81 = load i64, ptr %7, align 8
-  br label %"$Vector.push.348.exit.thread.i.i75"
+  br label %"$Vector.push.349.exit.thread.i.i75"
 
-"$Vector.push.348.exit.thread.i.i75":             ; preds = %merge7.i.i.i.i80, %"$JsonWriter.separate.exit.i72"
+"$Vector.push.349.exit.thread.i.i75":             ; preds = %merge7.i.i.i.i80, %"$JsonWriter.separate.exit.i72"
   %331 = phi i64 [ %.pre10.i.i.i81, %merge7.i.i.i.i80 ], [ %325, %"$JsonWriter.separate.exit.i72" ]
   %332 = phi ptr [ %329, %merge7.i.i.i.i80 ], [ %.pre.i.i.i74, %"$JsonWriter.separate.exit.i72" ]
   %333 = getelementptr i8, ptr %332, i64 %331
@@ -5343,7 +5345,7 @@ then.i3.i82:                                      ; preds = %merge.i.i.i.i77
   store i8 1, ptr %336, align 8
   br label %"$JsonWriter.open.exit93"
 
-"$JsonWriter.open.exit93":                        ; preds = %"$Vector.push.348.exit.thread.i.i75", %then.i3.i82
+"$JsonWriter.open.exit93":                        ; preds = %"$Vector.push.349.exit.thread.i.i75", %then.i3.i82
   store i8 0, ptr %6, align 8
   %337 = getelementptr inbounds i8, ptr %source, i64 568
   %338 = getelementptr inbounds i8, ptr %source, i64 576
@@ -5410,7 +5412,7 @@ forbody4.i.i:                                     ; preds = %"$write_module.exit
   ]
 
 then.i.i.i:                                       ; preds = %forbody4.i.i
-  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %369, ptr nonnull @"$string.331", i32 %370, i32 1, i64 1)
+  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %369, ptr nonnull @"$string.332", i32 %370, i32 1, i64 1)
   br label %merge.i.i.i
 
 then1.i.i.i:                                      ; preds = %forbody4.i.i
@@ -5418,7 +5420,7 @@ then1.i.i.i:                                      ; preds = %forbody4.i.i
   call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i.i.i.i)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(112) %355, i8 0, i64 80, i1 false)
   %373 = load ptr, ptr %369, align 8
-  %374 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.330", ptr %373, ptr nonnull @"$string.332")
+  %374 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.331", ptr %373, ptr nonnull @"$string.333")
   store ptr %name.i.i.i.i, ptr %view.i.i.i.i, align 8
   store i32 0, ptr %356, align 8
   store i32 1, ptr %357, align 4
@@ -5445,7 +5447,7 @@ else2.i.i.i:                                      ; preds = %forbody4.i.i
   %384 = getelementptr i8, ptr %369, i64 24
   %385 = load i32, ptr %384, align 4
   %386 = sext i32 %385 to i64
-  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %369, ptr nonnull @"$string.331", i32 %spec.select.i.i.i, i32 2, i64 %386)
+  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %369, ptr nonnull @"$string.332", i32 %spec.select.i.i.i, i32 2, i64 %386)
   br label %merge.i.i.i
 
 merge.i.i.i:                                      ; preds = %else2.i.i.i, %then1.i.i.i, %then.i.i.i
@@ -5459,7 +5461,7 @@ then4.i.i.i:                                      ; preds = %merge.i.i.i
   call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i26.i.i.i)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(112) %362, i8 0, i64 80, i1 false)
   %390 = load ptr, ptr %369, align 8
-  %391 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i26.i.i.i, i64 160, ptr nonnull @"$string.330", ptr %390, ptr nonnull @"$string.337")
+  %391 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i26.i.i.i, i64 160, ptr nonnull @"$string.331", ptr %390, ptr nonnull @"$string.338")
   store ptr %name.i26.i.i.i, ptr %view.i25.i.i.i, align 8
   store i32 0, ptr %363, align 8
   store i32 2, ptr %364, align 4
@@ -5485,7 +5487,7 @@ merge3.i.i.i:                                     ; preds = %then4.i.i.i, %merge
   br i1 %400, label %then7.i.i.i, label %"$write_module.exit.i.i"
 
 then7.i.i.i:                                      ; preds = %merge3.i.i.i
-  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %369, ptr nonnull @"$string.338", i32 %370, i32 1, i64 1)
+  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %369, ptr nonnull @"$string.339", i32 %370, i32 1, i64 1)
   br label %"$write_module.exit.i.i"
 
 "$write_module.exit.i.i":                         ; preds = %then7.i.i.i, %merge3.i.i.i
@@ -5499,7 +5501,7 @@ merge1.i.i:                                       ; preds = %"$write_module.exit
   %404 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i.i94.i = icmp slt i64 %404, %403
   %.pre.i.i.i.i.i95.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i.i94.i, label %merge.i.i.i.i.i.i97.i, label %"$Vector.push.348.exit.thread.i.i.i.i96.i"
+  br i1 %.not.i.i.i.i.i.i94.i, label %merge.i.i.i.i.i.i97.i, label %"$Vector.push.349.exit.thread.i.i.i.i96.i"
 
 merge.i.i.i.i.i.i97.i:                            ; preds = %merge1.i.i
   %405 = shl i64 %404, 1
@@ -5513,9 +5515,9 @@ merge7.i.i.i.i.i.i100.i:                          ; preds = %merge.i.i.i.i.i.i97
   store ptr %406, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i99.i, ptr %8, align 8
   %.pre10.i.i.i.i.i101.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i.i96.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i.i96.i"
 
-"$Vector.push.348.exit.thread.i.i.i.i96.i":       ; preds = %merge7.i.i.i.i.i.i100.i, %merge1.i.i
+"$Vector.push.349.exit.thread.i.i.i.i96.i":       ; preds = %merge7.i.i.i.i.i.i100.i, %merge1.i.i
   %408 = phi i64 [ %.pre10.i.i.i.i.i101.i, %merge7.i.i.i.i.i.i100.i ], [ %402, %merge1.i.i ]
   %409 = phi ptr [ %406, %merge7.i.i.i.i.i.i100.i ], [ %.pre.i.i.i.i.i95.i, %merge1.i.i ]
   %410 = getelementptr i8, ptr %409, i64 %408
@@ -5530,18 +5532,18 @@ then.i.i.i.i102.i:                                ; preds = %merge.i.i.i.i.i.i97
   store i8 1, ptr %413, align 8
   br label %"$write_tensors.exit.i"
 
-"$write_tensors.exit.i":                          ; preds = %then.i.i.i.i102.i, %"$Vector.push.348.exit.thread.i.i.i.i96.i"
+"$write_tensors.exit.i":                          ; preds = %then.i.i.i.i102.i, %"$Vector.push.349.exit.thread.i.i.i.i96.i"
   store i8 1, ptr %6, align 8
   %414 = getelementptr inbounds i8, ptr %source, i64 640
   %415 = getelementptr inbounds i8, ptr %source, i64 664
   %416 = load i64, ptr %415, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.369")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.370")
   %417 = load i64, ptr %7, align 8
   %418 = add i64 %417, 1
   %419 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i.i113.i = icmp slt i64 %419, %418
   %.pre.i.i.i.i.i114.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i.i113.i, label %merge.i.i.i.i.i.i134.i, label %"$Vector.push.348.exit.thread.i.i.i.i115.i"
+  br i1 %.not.i.i.i.i.i.i113.i, label %merge.i.i.i.i.i.i134.i, label %"$Vector.push.349.exit.thread.i.i.i.i115.i"
 
 merge.i.i.i.i.i.i134.i:                           ; preds = %"$write_tensors.exit.i"
   %420 = shl i64 %419, 1
@@ -5555,9 +5557,9 @@ merge7.i.i.i.i.i.i137.i:                          ; preds = %merge.i.i.i.i.i.i13
   store ptr %421, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i136.i, ptr %8, align 8
   %.pre10.i.i.i.i.i138.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i.i115.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i.i115.i"
 
-"$Vector.push.348.exit.thread.i.i.i.i115.i":      ; preds = %merge7.i.i.i.i.i.i137.i, %"$write_tensors.exit.i"
+"$Vector.push.349.exit.thread.i.i.i.i115.i":      ; preds = %merge7.i.i.i.i.i.i137.i, %"$write_tensors.exit.i"
   %423 = phi i64 [ %.pre10.i.i.i.i.i138.i, %merge7.i.i.i.i.i.i137.i ], [ %417, %"$write_tensors.exit.i" ]
   %424 = phi ptr [ %421, %merge7.i.i.i.i.i.i137.i ], [ %.pre.i.i.i.i.i114.i, %"$write_tensors.exit.i" ]
   %425 = getelementptr i8, ptr %424, i64 %423
@@ -5572,10 +5574,10 @@ then.i.i.i.i139.i:                                ; preds = %merge.i.i.i.i.i.i13
   store i8 1, ptr %428, align 8
   br label %"$JsonWriter.separate.exit.i54"
 
-"$JsonWriter.separate.exit.i54":                  ; preds = %"$Vector.push.348.exit.thread.i.i.i.i115.i", %then.i.i.i.i139.i
+"$JsonWriter.separate.exit.i54":                  ; preds = %"$Vector.push.349.exit.thread.i.i.i.i115.i", %then.i.i.i.i139.i
   store i8 1, ptr %6, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i)
-  %429 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i, i64 32, ptr nonnull @"$string.355", i64 %416)
+  %429 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i, i64 32, ptr nonnull @"$string.356", i64 %416)
   %430 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i)
   %431 = load i64, ptr %7, align 8
   %432 = add i64 %431, %430
@@ -5615,13 +5617,13 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i56
 
 "$JsonWriter.integer.exit":                       ; preds = %then.i.i.i.i61, %merge.i.i.i.i56, %then2.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.370")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.371")
   %442 = load i64, ptr %7, align 8
   %443 = add i64 %442, 1
   %444 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i117.i = icmp slt i64 %444, %443
   %.pre.i.i.i.i118.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i117.i, label %merge.i.i.i.i.i128.i, label %"$Vector.push.348.exit.thread.i.i.i119.i"
+  br i1 %.not.i.i.i.i.i117.i, label %merge.i.i.i.i.i128.i, label %"$Vector.push.349.exit.thread.i.i.i119.i"
 
 merge.i.i.i.i.i128.i:                             ; preds = %"$JsonWriter.integer.exit"
   %445 = shl i64 %444, 1
@@ -5635,9 +5637,9 @@ merge7.i.i.i.i.i131.i:                            ; preds = %merge.i.i.i.i.i128.
   store ptr %446, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i130.i, ptr %8, align 8
   %.pre10.i.i.i.i132.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i119.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i119.i"
 
-"$Vector.push.348.exit.thread.i.i.i119.i":        ; preds = %merge7.i.i.i.i.i131.i, %"$JsonWriter.integer.exit"
+"$Vector.push.349.exit.thread.i.i.i119.i":        ; preds = %merge7.i.i.i.i.i131.i, %"$JsonWriter.integer.exit"
   %448 = phi i64 [ %.pre10.i.i.i.i132.i, %merge7.i.i.i.i.i131.i ], [ %442, %"$JsonWriter.integer.exit" ]
   %449 = phi ptr [ %446, %merge7.i.i.i.i.i131.i ], [ %.pre.i.i.i.i118.i, %"$JsonWriter.integer.exit" ]
   %450 = getelementptr i8, ptr %449, i64 %448
@@ -5653,14 +5655,14 @@ then.i.i.i133.i:                                  ; preds = %merge.i.i.i.i.i128.
   %.pre310 = load i64, ptr %7, align 8
   br label %"$JsonWriter.separate.exit.i32"
 
-"$JsonWriter.separate.exit.i32":                  ; preds = %"$Vector.push.348.exit.thread.i.i.i119.i", %then.i.i.i133.i
-  %454 = phi i64 [ %452, %"$Vector.push.348.exit.thread.i.i.i119.i" ], [ %.pre310, %then.i.i.i133.i ]
+"$JsonWriter.separate.exit.i32":                  ; preds = %"$Vector.push.349.exit.thread.i.i.i119.i", %then.i.i.i133.i
+  %454 = phi i64 [ %452, %"$Vector.push.349.exit.thread.i.i.i119.i" ], [ %.pre310, %then.i.i.i133.i ]
   store i8 1, ptr %6, align 8
   %455 = add i64 %454, 1
   %456 = load i64, ptr %8, align 8
   %.not.i.i.i.i33 = icmp slt i64 %456, %455
   %.pre.i.i.i34 = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i33, label %merge.i.i.i.i37, label %"$Vector.push.348.exit.thread.i.i35"
+  br i1 %.not.i.i.i.i33, label %merge.i.i.i.i37, label %"$Vector.push.349.exit.thread.i.i35"
 
 merge.i.i.i.i37:                                  ; preds = %"$JsonWriter.separate.exit.i32"
   %457 = shl i64 %456, 1
@@ -5674,9 +5676,9 @@ merge7.i.i.i.i40:                                 ; preds = %merge.i.i.i.i37
   store ptr %458, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i39, ptr %8, align 8
   %.pre10.i.i.i41 = load i64, ptr %7, align 8
-  br label %"$Vector.push.348.exit.thread.i.i35"
+  br label %"$Vector.push.349.exit.thread.i.i35"
 
-"$Vector.push.348.exit.thread.i.i35":             ; preds = %merge7.i.i.i.i40, %"$JsonWriter.separate.exit.i32"
+"$Vector.push.349.exit.thread.i.i35":             ; preds = %merge7.i.i.i.i40, %"$JsonWriter.separate.exit.i32"
   %460 = phi i64 [ %.pre10.i.i.i41, %merge7.i.i.i.i40 ], [ %454, %"$JsonWriter.separate.exit.i32" ]
   %461 = phi ptr [ %458, %merge7.i.i.i.i40 ], [ %.pre.i.i.i34, %"$JsonWriter.separate.exit.i32" ]
   %462 = getelementptr i8, ptr %461, i64 %460
@@ -5691,7 +5693,7 @@ then.i3.i42:                                      ; preds = %merge.i.i.i.i37
   store i8 1, ptr %465, align 8
   br label %"$JsonWriter.open.exit53"
 
-"$JsonWriter.open.exit53":                        ; preds = %"$Vector.push.348.exit.thread.i.i35", %then.i3.i42
+"$JsonWriter.open.exit53":                        ; preds = %"$Vector.push.349.exit.thread.i.i35", %then.i3.i42
   store i8 0, ptr %6, align 8
   %466 = getelementptr inbounds i8, ptr %source, i64 648
   %467 = load i64, ptr %466, align 8
@@ -5715,7 +5717,7 @@ then.i.i30:                                       ; preds = %forbody.i123.i
   %473 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i = icmp slt i64 %473, %472
   %.pre.i.i.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$Vector.push.348.exit.thread.i.i.i"
+  br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$Vector.push.349.exit.thread.i.i.i"
 
 merge.i.i.i.i.i:                                  ; preds = %then.i.i30
   %474 = shl i64 %473, 1
@@ -5729,9 +5731,9 @@ merge7.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i
   store ptr %475, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i, ptr %8, align 8
   %.pre10.i.i.i.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i":             ; preds = %merge7.i.i.i.i.i, %then.i.i30
+"$Vector.push.349.exit.thread.i.i.i":             ; preds = %merge7.i.i.i.i.i, %then.i.i30
   %477 = phi i64 [ %.pre10.i.i.i.i, %merge7.i.i.i.i.i ], [ %.pre312, %then.i.i30 ]
   %478 = phi ptr [ %475, %merge7.i.i.i.i.i ], [ %.pre.i.i.i.i, %then.i.i30 ]
   %479 = getelementptr i8, ptr %478, i64 %477
@@ -5746,14 +5748,14 @@ then.i.i.i31:                                     ; preds = %merge.i.i.i.i.i
   %.pre311 = load i64, ptr %7, align 8
   br label %"$JsonWriter.separate.exit.i"
 
-"$JsonWriter.separate.exit.i":                    ; preds = %then.i.i.i31, %"$Vector.push.348.exit.thread.i.i.i", %forbody.i123.i
-  %482 = phi i64 [ %.pre311, %then.i.i.i31 ], [ %481, %"$Vector.push.348.exit.thread.i.i.i" ], [ %.pre312, %forbody.i123.i ]
+"$JsonWriter.separate.exit.i":                    ; preds = %then.i.i.i31, %"$Vector.push.349.exit.thread.i.i.i", %forbody.i123.i
+  %482 = phi i64 [ %.pre311, %then.i.i.i31 ], [ %481, %"$Vector.push.349.exit.thread.i.i.i" ], [ %.pre312, %forbody.i123.i ]
   store i8 1, ptr %6, align 8
   %483 = add i64 %482, 1
   %484 = load i64, ptr %8, align 8
   %.not.i.i.i.i21 = icmp slt i64 %484, %483
   %.pre.i.i.i22 = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i21, label %merge.i.i.i.i25, label %"$Vector.push.348.exit.thread.i.i23"
+  br i1 %.not.i.i.i.i21, label %merge.i.i.i.i25, label %"$Vector.push.349.exit.thread.i.i23"
 
 merge.i.i.i.i25:                                  ; preds = %"$JsonWriter.separate.exit.i"
   %485 = shl i64 %484, 1
@@ -5767,9 +5769,9 @@ merge7.i.i.i.i28:                                 ; preds = %merge.i.i.i.i25
   store ptr %486, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i27, ptr %8, align 8
   %.pre10.i.i.i29 = load i64, ptr %7, align 8
-  br label %"$Vector.push.348.exit.thread.i.i23"
+  br label %"$Vector.push.349.exit.thread.i.i23"
 
-"$Vector.push.348.exit.thread.i.i23":             ; preds = %merge7.i.i.i.i28, %"$JsonWriter.separate.exit.i"
+"$Vector.push.349.exit.thread.i.i23":             ; preds = %merge7.i.i.i.i28, %"$JsonWriter.separate.exit.i"
   %488 = phi i64 [ %.pre10.i.i.i29, %merge7.i.i.i.i28 ], [ %482, %"$JsonWriter.separate.exit.i" ]
   %489 = phi ptr [ %486, %merge7.i.i.i.i28 ], [ %.pre.i.i.i22, %"$JsonWriter.separate.exit.i" ]
   %490 = getelementptr i8, ptr %489, i64 %488
@@ -5783,16 +5785,16 @@ then.i3.i:                                        ; preds = %merge.i.i.i.i25
   store i8 1, ptr %469, align 8
   br label %"$JsonWriter.open.exit"
 
-"$JsonWriter.open.exit":                          ; preds = %"$Vector.push.348.exit.thread.i.i23", %then.i3.i
+"$JsonWriter.open.exit":                          ; preds = %"$Vector.push.349.exit.thread.i.i23", %then.i3.i
   store i8 0, ptr %6, align 8
   %493 = getelementptr i8, ptr %471, i64 4
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.362")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.363")
   %494 = load i64, ptr %7, align 8
   %495 = add i64 %494, 1
   %496 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i14.i.i = icmp slt i64 %496, %495
   %.pre.i.i.i.i15.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i14.i.i, label %merge.i.i.i.i.i17.i.i, label %"$Vector.push.348.exit.thread.i.i.i16.i.i"
+  br i1 %.not.i.i.i.i.i14.i.i, label %merge.i.i.i.i.i17.i.i, label %"$Vector.push.349.exit.thread.i.i.i16.i.i"
 
 merge.i.i.i.i.i17.i.i:                            ; preds = %"$JsonWriter.open.exit"
   %497 = shl i64 %496, 1
@@ -5806,9 +5808,9 @@ merge7.i.i.i.i.i20.i.i:                           ; preds = %merge.i.i.i.i.i17.i
   store ptr %498, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i19.i.i, ptr %8, align 8
   %.pre10.i.i.i.i21.i.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i16.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i16.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i16.i.i":       ; preds = %merge7.i.i.i.i.i20.i.i, %"$JsonWriter.open.exit"
+"$Vector.push.349.exit.thread.i.i.i16.i.i":       ; preds = %merge7.i.i.i.i.i20.i.i, %"$JsonWriter.open.exit"
   %500 = phi i64 [ %.pre10.i.i.i.i21.i.i, %merge7.i.i.i.i.i20.i.i ], [ %494, %"$JsonWriter.open.exit" ]
   %501 = phi ptr [ %498, %merge7.i.i.i.i.i20.i.i ], [ %.pre.i.i.i.i15.i.i, %"$JsonWriter.open.exit" ]
   %502 = getelementptr i8, ptr %501, i64 %500
@@ -5822,17 +5824,17 @@ then.i.i.i22.i.i:                                 ; preds = %merge.i.i.i.i.i17.i
   store i8 1, ptr %469, align 8
   br label %"$JsonWriter.string_field.exit.i125.i"
 
-"$JsonWriter.string_field.exit.i125.i":           ; preds = %then.i.i.i22.i.i, %"$Vector.push.348.exit.thread.i.i.i16.i.i"
+"$JsonWriter.string_field.exit.i125.i":           ; preds = %then.i.i.i22.i.i, %"$Vector.push.349.exit.thread.i.i.i16.i.i"
   store i8 0, ptr %6, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %493)
   %505 = getelementptr i8, ptr %471, i64 260
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.372")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.373")
   %506 = load i64, ptr %7, align 8
   %507 = add i64 %506, 1
   %508 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i23.i.i = icmp slt i64 %508, %507
   %.pre.i.i.i.i24.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i23.i.i, label %merge.i.i.i.i.i26.i.i, label %"$Vector.push.348.exit.thread.i.i.i25.i.i"
+  br i1 %.not.i.i.i.i.i23.i.i, label %merge.i.i.i.i.i26.i.i, label %"$Vector.push.349.exit.thread.i.i.i25.i.i"
 
 merge.i.i.i.i.i26.i.i:                            ; preds = %"$JsonWriter.string_field.exit.i125.i"
   %509 = shl i64 %508, 1
@@ -5846,9 +5848,9 @@ merge7.i.i.i.i.i29.i.i:                           ; preds = %merge.i.i.i.i.i26.i
   store ptr %510, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i28.i.i, ptr %8, align 8
   %.pre10.i.i.i.i30.i.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i25.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i25.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i25.i.i":       ; preds = %merge7.i.i.i.i.i29.i.i, %"$JsonWriter.string_field.exit.i125.i"
+"$Vector.push.349.exit.thread.i.i.i25.i.i":       ; preds = %merge7.i.i.i.i.i29.i.i, %"$JsonWriter.string_field.exit.i125.i"
   %512 = phi i64 [ %.pre10.i.i.i.i30.i.i, %merge7.i.i.i.i.i29.i.i ], [ %506, %"$JsonWriter.string_field.exit.i125.i" ]
   %513 = phi ptr [ %510, %merge7.i.i.i.i.i29.i.i ], [ %.pre.i.i.i.i24.i.i, %"$JsonWriter.string_field.exit.i125.i" ]
   %514 = getelementptr i8, ptr %513, i64 %512
@@ -5862,17 +5864,17 @@ then.i.i.i31.i.i:                                 ; preds = %merge.i.i.i.i.i26.i
   store i8 1, ptr %469, align 8
   br label %"$JsonWriter.string_field.exit32.i.i"
 
-"$JsonWriter.string_field.exit32.i.i":            ; preds = %then.i.i.i31.i.i, %"$Vector.push.348.exit.thread.i.i.i25.i.i"
+"$JsonWriter.string_field.exit32.i.i":            ; preds = %then.i.i.i31.i.i, %"$Vector.push.349.exit.thread.i.i.i25.i.i"
   store i8 0, ptr %6, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %505)
   %517 = getelementptr i8, ptr %471, i64 516
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.373")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.374")
   %518 = load i64, ptr %7, align 8
   %519 = add i64 %518, 1
   %520 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i33.i.i = icmp slt i64 %520, %519
   %.pre.i.i.i.i34.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i33.i.i, label %merge.i.i.i.i.i36.i.i, label %"$Vector.push.348.exit.thread.i.i.i35.i.i"
+  br i1 %.not.i.i.i.i.i33.i.i, label %merge.i.i.i.i.i36.i.i, label %"$Vector.push.349.exit.thread.i.i.i35.i.i"
 
 merge.i.i.i.i.i36.i.i:                            ; preds = %"$JsonWriter.string_field.exit32.i.i"
   %521 = shl i64 %520, 1
@@ -5886,9 +5888,9 @@ merge7.i.i.i.i.i39.i.i:                           ; preds = %merge.i.i.i.i.i36.i
   store ptr %522, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i38.i.i, ptr %8, align 8
   %.pre10.i.i.i.i40.i.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i35.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i35.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i35.i.i":       ; preds = %merge7.i.i.i.i.i39.i.i, %"$JsonWriter.string_field.exit32.i.i"
+"$Vector.push.349.exit.thread.i.i.i35.i.i":       ; preds = %merge7.i.i.i.i.i39.i.i, %"$JsonWriter.string_field.exit32.i.i"
   %524 = phi i64 [ %.pre10.i.i.i.i40.i.i, %merge7.i.i.i.i.i39.i.i ], [ %518, %"$JsonWriter.string_field.exit32.i.i" ]
   %525 = phi ptr [ %522, %merge7.i.i.i.i.i39.i.i ], [ %.pre.i.i.i.i34.i.i, %"$JsonWriter.string_field.exit32.i.i" ]
   %526 = getelementptr i8, ptr %525, i64 %524
@@ -5902,7 +5904,7 @@ then.i.i.i41.i.i:                                 ; preds = %merge.i.i.i.i.i36.i
   store i8 1, ptr %469, align 8
   br label %"$JsonWriter.string_field.exit42.i.i"
 
-"$JsonWriter.string_field.exit42.i.i":            ; preds = %then.i.i.i41.i.i, %"$Vector.push.348.exit.thread.i.i.i35.i.i"
+"$JsonWriter.string_field.exit42.i.i":            ; preds = %then.i.i.i41.i.i, %"$Vector.push.349.exit.thread.i.i.i35.i.i"
   store i8 0, ptr %6, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %517)
   %529 = load i64, ptr %7, align 8
@@ -5910,7 +5912,7 @@ then.i.i.i41.i.i:                                 ; preds = %merge.i.i.i.i.i36.i
   %531 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i43.i.i = icmp slt i64 %531, %530
   %.pre.i.i.i.i44.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i43.i.i, label %merge.i.i.i.i.i46.i.i, label %"$Vector.push.348.exit.thread.i.i.i45.i.i"
+  br i1 %.not.i.i.i.i.i43.i.i, label %merge.i.i.i.i.i46.i.i, label %"$Vector.push.349.exit.thread.i.i.i45.i.i"
 
 merge.i.i.i.i.i46.i.i:                            ; preds = %"$JsonWriter.string_field.exit42.i.i"
   %532 = shl i64 %531, 1
@@ -5924,9 +5926,9 @@ merge7.i.i.i.i.i49.i.i:                           ; preds = %merge.i.i.i.i.i46.i
   store ptr %533, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i48.i.i, ptr %8, align 8
   %.pre10.i.i.i.i50.i.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i45.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i45.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i45.i.i":       ; preds = %merge7.i.i.i.i.i49.i.i, %"$JsonWriter.string_field.exit42.i.i"
+"$Vector.push.349.exit.thread.i.i.i45.i.i":       ; preds = %merge7.i.i.i.i.i49.i.i, %"$JsonWriter.string_field.exit42.i.i"
   %535 = phi i64 [ %.pre10.i.i.i.i50.i.i, %merge7.i.i.i.i.i49.i.i ], [ %529, %"$JsonWriter.string_field.exit42.i.i" ]
   %536 = phi ptr [ %533, %merge7.i.i.i.i.i49.i.i ], [ %.pre.i.i.i.i44.i.i, %"$JsonWriter.string_field.exit42.i.i" ]
   %537 = getelementptr i8, ptr %536, i64 %535
@@ -5940,7 +5942,7 @@ then.i.i.i51.i.i:                                 ; preds = %merge.i.i.i.i.i46.i
   store i8 1, ptr %469, align 8
   br label %"$JsonWriter.end_object.exit.i126.i"
 
-"$JsonWriter.end_object.exit.i126.i":             ; preds = %then.i.i.i51.i.i, %"$Vector.push.348.exit.thread.i.i.i45.i.i"
+"$JsonWriter.end_object.exit.i126.i":             ; preds = %then.i.i.i51.i.i, %"$Vector.push.349.exit.thread.i.i.i45.i.i"
   store i8 1, ptr %6, align 8
   %540 = add nuw nsw i64 %i.061.i.i, 1
   %exitcond.not.i127.i = icmp eq i64 %540, %467
@@ -5952,7 +5954,7 @@ merge.i121.i:                                     ; preds = %"$JsonWriter.end_ob
   %543 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i52.i.i = icmp slt i64 %543, %542
   %.pre.i.i.i.i53.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i52.i.i, label %merge.i.i.i.i.i55.i.i, label %"$Vector.push.348.exit.thread.i.i.i54.i.i"
+  br i1 %.not.i.i.i.i.i52.i.i, label %merge.i.i.i.i.i55.i.i, label %"$Vector.push.349.exit.thread.i.i.i54.i.i"
 
 merge.i.i.i.i.i55.i.i:                            ; preds = %merge.i121.i
   %544 = shl i64 %543, 1
@@ -5966,9 +5968,9 @@ merge7.i.i.i.i.i58.i.i:                           ; preds = %merge.i.i.i.i.i55.i
   store ptr %545, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i57.i.i, ptr %8, align 8
   %.pre10.i.i.i.i59.i.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i54.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i54.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i54.i.i":       ; preds = %merge7.i.i.i.i.i58.i.i, %merge.i121.i
+"$Vector.push.349.exit.thread.i.i.i54.i.i":       ; preds = %merge7.i.i.i.i.i58.i.i, %merge.i121.i
   %547 = phi i64 [ %.pre10.i.i.i.i59.i.i, %merge7.i.i.i.i.i58.i.i ], [ %541, %merge.i121.i ]
   %548 = phi ptr [ %545, %merge7.i.i.i.i.i58.i.i ], [ %.pre.i.i.i.i53.i.i, %merge.i121.i ]
   %549 = getelementptr i8, ptr %548, i64 %547
@@ -5984,14 +5986,14 @@ then.i.i.i60.i.i:                                 ; preds = %merge.i.i.i.i.i55.i
   %.pre.i = load i64, ptr %7, align 8
   br label %"$write_problems.exit.i"
 
-"$write_problems.exit.i":                         ; preds = %then.i.i.i60.i.i, %"$Vector.push.348.exit.thread.i.i.i54.i.i"
-  %553 = phi i64 [ %551, %"$Vector.push.348.exit.thread.i.i.i54.i.i" ], [ %.pre.i, %then.i.i.i60.i.i ]
+"$write_problems.exit.i":                         ; preds = %then.i.i.i60.i.i, %"$Vector.push.349.exit.thread.i.i.i54.i.i"
+  %553 = phi i64 [ %551, %"$Vector.push.349.exit.thread.i.i.i54.i.i" ], [ %.pre.i, %then.i.i.i60.i.i ]
   store i8 1, ptr %6, align 8
   %554 = add i64 %553, 1
   %555 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i140.i = icmp slt i64 %555, %554
   %.pre.i.i.i.i141.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i140.i, label %merge.i.i.i.i.i143.i, label %"$Vector.push.348.exit.thread.i.i.i142.i"
+  br i1 %.not.i.i.i.i.i140.i, label %merge.i.i.i.i.i143.i, label %"$Vector.push.349.exit.thread.i.i.i142.i"
 
 merge.i.i.i.i.i143.i:                             ; preds = %"$write_problems.exit.i"
   %556 = shl i64 %555, 1
@@ -6005,9 +6007,9 @@ merge7.i.i.i.i.i146.i:                            ; preds = %merge.i.i.i.i.i143.
   store ptr %557, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i145.i, ptr %8, align 8
   %.pre10.i.i.i.i147.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i142.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i142.i"
 
-"$Vector.push.348.exit.thread.i.i.i142.i":        ; preds = %merge7.i.i.i.i.i146.i, %"$write_problems.exit.i"
+"$Vector.push.349.exit.thread.i.i.i142.i":        ; preds = %merge7.i.i.i.i.i146.i, %"$write_problems.exit.i"
   %559 = phi i64 [ %.pre10.i.i.i.i147.i, %merge7.i.i.i.i.i146.i ], [ %553, %"$write_problems.exit.i" ]
   %560 = phi ptr [ %557, %merge7.i.i.i.i.i146.i ], [ %.pre.i.i.i.i141.i, %"$write_problems.exit.i" ]
   %561 = getelementptr i8, ptr %560, i64 %559
@@ -6023,14 +6025,14 @@ then.i.i.i148.i:                                  ; preds = %merge.i.i.i.i.i143.
   %.pre313 = load i64, ptr %7, align 8
   br label %"$inspect.write.exit"
 
-"$inspect.write.exit":                            ; preds = %"$Vector.push.348.exit.thread.i.i.i142.i", %then.i.i.i148.i
-  %565 = phi i64 [ %563, %"$Vector.push.348.exit.thread.i.i.i142.i" ], [ %.pre313, %then.i.i.i148.i ]
+"$inspect.write.exit":                            ; preds = %"$Vector.push.349.exit.thread.i.i.i142.i", %then.i.i.i148.i
+  %565 = phi i64 [ %563, %"$Vector.push.349.exit.thread.i.i.i142.i" ], [ %.pre313, %then.i.i.i148.i ]
   store i8 1, ptr %6, align 8
   %566 = add i64 %565, 1
   %567 = load i64, ptr %8, align 8
   %.not.i.i.i.i = icmp slt i64 %567, %566
   %.pre.i.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.348.exit.thread.i.i"
+  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.349.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$inspect.write.exit"
   %568 = shl i64 %567, 1
@@ -6044,9 +6046,9 @@ merge7.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   store ptr %569, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i, ptr %8, align 8
   %.pre10.i.i.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.348.exit.thread.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i"
 
-"$Vector.push.348.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %"$inspect.write.exit"
+"$Vector.push.349.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %"$inspect.write.exit"
   %571 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %565, %"$inspect.write.exit" ]
   %572 = phi ptr [ %569, %merge7.i.i.i.i ], [ %.pre.i.i.i, %"$inspect.write.exit" ]
   %573 = getelementptr i8, ptr %572, i64 %571
@@ -6061,7 +6063,7 @@ then.i.i20:                                       ; preds = %merge.i.i.i.i
   store i8 1, ptr %576, align 8
   br label %"$StringBuilder.append_byte.exit.i"
 
-"$StringBuilder.append_byte.exit.i":              ; preds = %then.i.i20, %"$Vector.push.348.exit.thread.i.i"
+"$StringBuilder.append_byte.exit.i":              ; preds = %then.i.i20, %"$Vector.push.349.exit.thread.i.i"
   %577 = call dereferenceable_or_null(32) ptr @malloc(i64 32)
   %578 = icmp eq ptr %577, null
   br i1 %578, label %then.i18, label %or.lhs.false.i
@@ -6080,7 +6082,7 @@ or.lhs.false.i:                                   ; preds = %"$StringBuilder.app
   br i1 %582, label %then.i18, label %merge.i
 
 then3.i:                                          ; preds = %then.i18
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %2, ptr noundef nonnull align 1 dereferenceable(29) @"$string.375", i64 29, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %2, ptr noundef nonnull align 1 dereferenceable(29) @"$string.376", i64 29, i1 false)
   br label %merge5
 
 merge.i:                                          ; preds = %or.lhs.false.i
@@ -6469,7 +6471,7 @@ then6.i.i.i.i:                                    ; preds = %then2.i.i.i46.i
 
 switch.lookup:                                    ; preds = %then6.i.i.i.i
   %130 = zext nneg i32 %128 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.674", i64 0, i64 %130
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.676", i64 0, i64 %130
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i.i.i.i"
 
@@ -6613,8 +6615,8 @@ then2.i35.i.i.i.i.i.i:                            ; preds = %merge5.i.i.i.i.i.i
 merge.i33.i.i.i.i:                                ; preds = %merge2.i.i.i.i.i.i.i.i, %"$text.copy_into.exit36.i.i.i.i.i.i", %and.lhs.true.i.i.i.i.i.i.i, %"$Document.child.exit.i.i.i.i.i.i.i.i", %merge.i.i.i.i.i.i.i.i, %or.lhs.false.i.i.i.i.i.i.i.i
   %168 = getelementptr i8, ptr %0, i64 88
   %169 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i.i.i, ptr nonnull @"$string.105", i64 1, i64 1048576, ptr %168)
-  %.not.i103.i.i.i.i.i = icmp eq i32 %169, 0
-  br i1 %.not.i103.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
+  %.not.i113.i.i.i.i.i = icmp eq i32 %169, 0
+  br i1 %.not.i113.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
 
 merge.i.i.i.i.i.i:                                ; preds = %merge.i33.i.i.i.i
   %170 = getelementptr i8, ptr %0, i64 92
@@ -6678,7 +6680,7 @@ merge42.i.i.i.i.i.i:                              ; preds = %merge37.i.i.i.i.i.i
 
 merge47.i.i.i.i.i.i:                              ; preds = %merge42.i.i.i.i.i.i
   %190 = getelementptr i8, ptr %0, i64 160
-  %191 = call fastcc i32 @"$ConfigReader.optional_integer"(ptr nonnull readonly %from.i.i.i.i, ptr nonnull @"$string.116", i64 0, i64 1024, i32 1, ptr %190)
+  %191 = call fastcc i32 @"$ConfigReader.optional_integer"(ptr nonnull readonly %from.i.i.i.i, ptr nonnull @"$string.116", i64 0, i64 64, i32 1, ptr %190)
   %.not129.i.i.i.i.i.i = icmp eq i32 %191, 0
   br i1 %.not129.i.i.i.i.i.i, label %merge52.i.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
 
@@ -6691,42 +6693,42 @@ merge52.i.i.i.i.i.i:                              ; preds = %merge47.i.i.i.i.i.i
 "$read_integers.exit.i.i.i.i.i":                  ; preds = %merge52.i.i.i.i.i.i
   %194 = getelementptr i8, ptr %0, i64 176
   %195 = call fastcc i32 @"$ConfigReader.optional_integer"(ptr nonnull readonly %from.i.i.i.i, ptr nonnull @"$string.118", i64 0, i64 64, i32 0, ptr %194)
-  %.not91.i.i.i.i.i = icmp eq i32 %195, 0
-  br i1 %.not91.i.i.i.i.i, label %merge2.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
+  %.not100.i.i.i.i.i = icmp eq i32 %195, 0
+  br i1 %.not100.i.i.i.i.i, label %merge2.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
 
 merge2.i.i.i.i.i:                                 ; preds = %"$read_integers.exit.i.i.i.i.i"
   %196 = getelementptr i8, ptr %0, i64 136
   %197 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull readonly %from.i.i.i.i, ptr nonnull @"$string.120", i1 zeroext false, ptr %196)
-  %.not.i105.i.i.i.i.i = icmp eq i32 %197, 0
-  br i1 %.not.i105.i.i.i.i.i, label %merge.i107.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
+  %.not.i115.i.i.i.i.i = icmp eq i32 %197, 0
+  br i1 %.not.i115.i.i.i.i.i, label %merge.i117.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
 
-merge.i107.i.i.i.i.i:                             ; preds = %merge2.i.i.i.i.i
+merge.i117.i.i.i.i.i:                             ; preds = %merge2.i.i.i.i.i
   %198 = getelementptr i8, ptr %0, i64 137
   %199 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull readonly %from.i.i.i.i, ptr nonnull @"$string.121", i1 zeroext false, ptr %198)
   %.not45.i.i.i.i.i.i = icmp eq i32 %199, 0
-  br i1 %.not45.i.i.i.i.i.i, label %merge2.i108.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
+  br i1 %.not45.i.i.i.i.i.i, label %merge2.i118.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
 
-merge2.i108.i.i.i.i.i:                            ; preds = %merge.i107.i.i.i.i.i
+merge2.i118.i.i.i.i.i:                            ; preds = %merge.i117.i.i.i.i.i
   %200 = getelementptr i8, ptr %0, i64 138
   %201 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull readonly %from.i.i.i.i, ptr nonnull @"$string.122", i1 zeroext false, ptr %200)
   %.not46.i.i.i.i.i.i = icmp eq i32 %201, 0
-  br i1 %.not46.i.i.i.i.i.i, label %merge7.i109.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
+  br i1 %.not46.i.i.i.i.i.i, label %merge7.i119.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
 
-merge7.i109.i.i.i.i.i:                            ; preds = %merge2.i108.i.i.i.i.i
+merge7.i119.i.i.i.i.i:                            ; preds = %merge2.i118.i.i.i.i.i
   %202 = getelementptr i8, ptr %0, i64 168
   %203 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull readonly %from.i.i.i.i, ptr nonnull @"$string.123", i1 zeroext true, ptr %202)
   %.not47.i.i.i.i.i.i = icmp eq i32 %203, 0
-  br i1 %.not47.i.i.i.i.i.i, label %merge12.i110.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
+  br i1 %.not47.i.i.i.i.i.i, label %merge12.i120.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
 
-merge12.i110.i.i.i.i.i:                           ; preds = %merge7.i109.i.i.i.i.i
+merge12.i120.i.i.i.i.i:                           ; preds = %merge7.i119.i.i.i.i.i
   %204 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull readonly %from.i.i.i.i, ptr nonnull @"$string.125", i64 1)
   %.not48.i.i.i.i.i.i = icmp eq i32 %204, 0
   br i1 %.not48.i.i.i.i.i.i, label %"$read_flags.exit.i.i.i.i.i", label %"$config.parse.exit.thread.i.i.i"
 
-"$read_flags.exit.i.i.i.i.i":                     ; preds = %merge12.i110.i.i.i.i.i
+"$read_flags.exit.i.i.i.i.i":                     ; preds = %merge12.i120.i.i.i.i.i
   %205 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull readonly %from.i.i.i.i, ptr nonnull @"$string.126", i64 1)
-  %.not92.i.i.i.i.i = icmp eq i32 %205, 0
-  br i1 %.not92.i.i.i.i.i, label %merge7.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
+  %.not101.i.i.i.i.i = icmp eq i32 %205, 0
+  br i1 %.not101.i.i.i.i.i, label %merge7.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
 
 merge7.i.i.i.i.i:                                 ; preds = %"$read_flags.exit.i.i.i.i.i"
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %scaling.i.i.i.i.i.i)
@@ -6734,21 +6736,21 @@ merge7.i.i.i.i.i:                                 ; preds = %"$read_flags.exit.i
   store double 0.000000e+00, ptr %epsilon.i.i.i.i.i.i, align 8
   store double 0.000000e+00, ptr %scaling.i.i.i.i.i.i, align 8
   %206 = call fastcc i32 @"$ConfigReader.real"(ptr nonnull readonly %from.i.i.i.i, ptr nonnull @"$string.129", double 0x3D719799812DEA11, double 1.000000e-01, ptr nonnull %epsilon.i.i.i.i.i.i)
-  %.not.i112.i.i.i.i.i = icmp eq i32 %206, 0
-  br i1 %.not.i112.i.i.i.i.i, label %merge.i114.i.i.i.i.i, label %"$read_reals.exit.thread.i.i.i.i.i"
+  %.not.i122.i.i.i.i.i = icmp eq i32 %206, 0
+  br i1 %.not.i122.i.i.i.i.i, label %merge.i124.i.i.i.i.i, label %"$read_reals.exit.thread.i.i.i.i.i"
 
-merge.i114.i.i.i.i.i:                             ; preds = %merge7.i.i.i.i.i
+merge.i124.i.i.i.i.i:                             ; preds = %merge7.i.i.i.i.i
   %207 = call fastcc i32 @"$ConfigReader.optional_real"(ptr nonnull readonly %from.i.i.i.i, ptr nonnull @"$string.130", double 0x3EB0C6F7A0B5ED8D, double 1.000000e+06, double 1.000000e+00, ptr nonnull %scaling.i.i.i.i.i.i)
   %.not12.i.i.i.i.i.i = icmp eq i32 %207, 0
   br i1 %.not12.i.i.i.i.i.i, label %merge12.i.i.i.i.i, label %"$read_reals.exit.thread.i.i.i.i.i"
 
-"$read_reals.exit.thread.i.i.i.i.i":              ; preds = %merge.i114.i.i.i.i.i, %merge7.i.i.i.i.i
-  %common.ret.op.i113.ph.i.i.i.i.i = phi i32 [ %207, %merge.i114.i.i.i.i.i ], [ %206, %merge7.i.i.i.i.i ]
+"$read_reals.exit.thread.i.i.i.i.i":              ; preds = %merge.i124.i.i.i.i.i, %merge7.i.i.i.i.i
+  %common.ret.op.i123.ph.i.i.i.i.i = phi i32 [ %207, %merge.i124.i.i.i.i.i ], [ %206, %merge7.i.i.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %scaling.i.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %epsilon.i.i.i.i.i.i)
   br label %"$config.parse.exit.thread.i.i.i"
 
-merge12.i.i.i.i.i:                                ; preds = %merge.i114.i.i.i.i.i
+merge12.i.i.i.i.i:                                ; preds = %merge.i124.i.i.i.i.i
   %208 = load double, ptr %epsilon.i.i.i.i.i.i, align 8
   %209 = fptrunc double %208 to float
   %210 = getelementptr i8, ptr %0, i64 128
@@ -6760,110 +6762,115 @@ merge12.i.i.i.i.i:                                ; preds = %merge.i114.i.i.i.i.
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %scaling.i.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %epsilon.i.i.i.i.i.i)
   %214 = call fastcc ptr @"$ConfigReader.find"(ptr nonnull %document.i.i, ptr nonnull %.val29.i.i.i.i, ptr nonnull @"$string.131")
-  %.not94.i.i.i.i.i = icmp eq ptr %214, null
-  br i1 %.not94.i.i.i.i.i, label %merge16.i.i.i.i.i, label %then17.i.i.i.i.i
+  %.not103.i.i.i.i.i = icmp eq ptr %214, null
+  br i1 %.not103.i.i.i.i.i, label %merge16.i.i.i.i.i, label %then17.i.i.i.i.i
 
 then17.i.i.i.i.i:                                 ; preds = %merge12.i.i.i.i.i
   %215 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull readonly %from.i.i.i.i, ptr nonnull @"$string.131", ptr nonnull @"$string.132")
-  %.not95.i.i.i.i.i = icmp eq i32 %215, 0
-  br i1 %.not95.i.i.i.i.i, label %merge16.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
+  %.not104.i.i.i.i.i = icmp eq i32 %215, 0
+  br i1 %.not104.i.i.i.i.i, label %merge16.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
 
 merge16.i.i.i.i.i:                                ; preds = %then17.i.i.i.i.i, %merge12.i.i.i.i.i
   %216 = call fastcc i32 @"$settle_head_dim"(ptr nonnull %109, ptr nonnull readonly %from.i.i.i.i)
-  %.not96.i.i.i.i.i = icmp eq i32 %216, 0
-  br i1 %.not96.i.i.i.i.i, label %merge25.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
+  %.not105.i.i.i.i.i = icmp eq i32 %216, 0
+  br i1 %.not105.i.i.i.i.i, label %merge25.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
 
 merge25.i.i.i.i.i:                                ; preds = %merge16.i.i.i.i.i
   %217 = call fastcc i32 @"$read_rotation"(ptr nonnull %109, ptr nonnull readonly %from.i.i.i.i)
-  %.not97.i.i.i.i.i = icmp eq i32 %217, 0
-  br i1 %.not97.i.i.i.i.i, label %merge30.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
+  %.not106.i.i.i.i.i = icmp eq i32 %217, 0
+  br i1 %.not106.i.i.i.i.i, label %merge30.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
 
 merge30.i.i.i.i.i:                                ; preds = %merge25.i.i.i.i.i
   %218 = call fastcc i32 @"$read_eos_tokens"(ptr nonnull %109, ptr nonnull readonly %from.i.i.i.i)
-  %.not98.i.i.i.i.i = icmp eq i32 %218, 0
-  br i1 %.not98.i.i.i.i.i, label %merge35.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
+  %.not107.i.i.i.i.i = icmp eq i32 %218, 0
+  br i1 %.not107.i.i.i.i.i, label %merge35.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
 
 merge35.i.i.i.i.i:                                ; preds = %merge30.i.i.i.i.i
   %219 = call fastcc i32 @"$read_dtype"(ptr nonnull %109, ptr nonnull readonly %from.i.i.i.i)
-  %.not99.i.i.i.i.i = icmp eq i32 %219, 0
-  br i1 %.not99.i.i.i.i.i, label %merge40.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
+  %.not108.i.i.i.i.i = icmp eq i32 %219, 0
+  br i1 %.not108.i.i.i.i.i, label %merge40.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
 
 merge40.i.i.i.i.i:                                ; preds = %merge35.i.i.i.i.i
   %220 = load i32, ptr %184, align 4
   %221 = load i32, ptr %170, align 4
   %222 = icmp sgt i32 %220, %221
-  br i1 %222, label %then45.i.i.i.i.i, label %"$config.parse.exit.i.i.i"
+  br i1 %222, label %then45.i.i.i.i.i, label %merge44.i.i.i.i.i
 
 then45.i.i.i.i.i:                                 ; preds = %merge40.i.i.i.i.i
   store i32 %221, ptr %184, align 4
-  br label %"$config.parse.exit.i.i.i"
+  br label %merge44.i.i.i.i.i
 
-"$config.parse.exit.thread.i.i.i":                ; preds = %merge35.i.i.i.i.i, %merge30.i.i.i.i.i, %merge25.i.i.i.i.i, %merge16.i.i.i.i.i, %then17.i.i.i.i.i, %"$read_reals.exit.thread.i.i.i.i.i", %"$read_flags.exit.i.i.i.i.i", %merge12.i110.i.i.i.i.i, %merge7.i109.i.i.i.i.i, %merge2.i108.i.i.i.i.i, %merge.i107.i.i.i.i.i, %merge2.i.i.i.i.i, %"$read_integers.exit.i.i.i.i.i", %merge52.i.i.i.i.i.i, %merge47.i.i.i.i.i.i, %merge42.i.i.i.i.i.i, %merge37.i.i.i.i.i.i, %merge32.i.i.i.i.i.i, %merge27.i.i.i.i.i.i, %merge22.i.i.i.i.i.i, %merge17.i.i.i.i.i.i, %merge12.i.i.i.i.i.i, %merge7.i.i.i.i.i.i, %merge2.i.i.i.i.i.i, %merge.i.i.i.i.i.i, %merge.i33.i.i.i.i, %"$json.kind_name.exit.i.i.i.i.i.i.i", %then6.i.i.i.i.i.i, %merge1.i.i.i.i, %"$json.kind_name.exit.i.i.i.i", %then2.i.i.i46.i, %then.i.i.i.i.i.i, %then2.i.i.i.i.i, %merge.i41.i
-  %common.ret.op.i.ph.i.i.i = phi i32 [ 2, %then.i.i.i.i.i.i ], [ 2, %then2.i.i.i.i.i ], [ 2, %merge.i41.i ], [ %197, %merge2.i.i.i.i.i ], [ %199, %merge.i107.i.i.i.i.i ], [ %201, %merge2.i108.i.i.i.i.i ], [ %203, %merge7.i109.i.i.i.i.i ], [ %204, %merge12.i110.i.i.i.i.i ], [ %169, %merge.i33.i.i.i.i ], [ %171, %merge.i.i.i.i.i.i ], [ %173, %merge2.i.i.i.i.i.i ], [ %175, %merge7.i.i.i.i.i.i ], [ %177, %merge12.i.i.i.i.i.i ], [ %179, %merge17.i.i.i.i.i.i ], [ %181, %merge22.i.i.i.i.i.i ], [ %183, %merge27.i.i.i.i.i.i ], [ %185, %merge32.i.i.i.i.i.i ], [ %187, %merge37.i.i.i.i.i.i ], [ %189, %merge42.i.i.i.i.i.i ], [ %191, %merge47.i.i.i.i.i.i ], [ %193, %merge52.i.i.i.i.i.i ], [ %common.ret.op.i113.ph.i.i.i.i.i, %"$read_reals.exit.thread.i.i.i.i.i" ], [ 2, %"$json.kind_name.exit.i.i.i.i.i.i.i" ], [ 2, %then6.i.i.i.i.i.i ], [ %132, %merge1.i.i.i.i ], [ %219, %merge35.i.i.i.i.i ], [ %218, %merge30.i.i.i.i.i ], [ %217, %merge25.i.i.i.i.i ], [ %216, %merge16.i.i.i.i.i ], [ %215, %then17.i.i.i.i.i ], [ %205, %"$read_flags.exit.i.i.i.i.i" ], [ %195, %"$read_integers.exit.i.i.i.i.i" ], [ 2, %"$json.kind_name.exit.i.i.i.i" ], [ 2, %then2.i.i.i46.i ]
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %from.i.i.i.i)
-  br label %"$Model.parse_config.exit.i.i"
-
-"$config.parse.exit.i.i.i":                       ; preds = %then45.i.i.i.i.i, %merge40.i.i.i.i.i
+merge44.i.i.i.i.i:                                ; preds = %then45.i.i.i.i.i, %merge40.i.i.i.i.i
   %223 = call fastcc ptr @"$ConfigReader.find"(ptr nonnull %document.i.i, ptr nonnull %.val29.i.i.i.i, ptr nonnull @"$string.148")
   %224 = icmp ne ptr %223, null
   %225 = zext i1 %224 to i8
   %226 = getelementptr i8, ptr %0, i64 139
   store i8 %225, ptr %226, align 1
-  %227 = call fastcc i32 @"$check_relations"(ptr nonnull %109, ptr nonnull readonly %from.i.i.i.i)
+  %227 = call fastcc i32 @"$check_extent"(ptr nonnull %109, ptr nonnull readonly %from.i.i.i.i)
+  %.not109.i.i.i.i.i = icmp eq i32 %227, 0
+  br i1 %.not109.i.i.i.i.i, label %"$config.parse.exit.i.i.i", label %"$config.parse.exit.thread.i.i.i"
+
+"$config.parse.exit.thread.i.i.i":                ; preds = %merge44.i.i.i.i.i, %merge35.i.i.i.i.i, %merge30.i.i.i.i.i, %merge25.i.i.i.i.i, %merge16.i.i.i.i.i, %then17.i.i.i.i.i, %"$read_reals.exit.thread.i.i.i.i.i", %"$read_flags.exit.i.i.i.i.i", %merge12.i120.i.i.i.i.i, %merge7.i119.i.i.i.i.i, %merge2.i118.i.i.i.i.i, %merge.i117.i.i.i.i.i, %merge2.i.i.i.i.i, %"$read_integers.exit.i.i.i.i.i", %merge52.i.i.i.i.i.i, %merge47.i.i.i.i.i.i, %merge42.i.i.i.i.i.i, %merge37.i.i.i.i.i.i, %merge32.i.i.i.i.i.i, %merge27.i.i.i.i.i.i, %merge22.i.i.i.i.i.i, %merge17.i.i.i.i.i.i, %merge12.i.i.i.i.i.i, %merge7.i.i.i.i.i.i, %merge2.i.i.i.i.i.i, %merge.i.i.i.i.i.i, %merge.i33.i.i.i.i, %"$json.kind_name.exit.i.i.i.i.i.i.i", %then6.i.i.i.i.i.i, %merge1.i.i.i.i, %"$json.kind_name.exit.i.i.i.i", %then2.i.i.i46.i, %then.i.i.i.i.i.i, %then2.i.i.i.i.i, %merge.i41.i
+  %common.ret.op.i.ph.i.i.i = phi i32 [ 2, %then.i.i.i.i.i.i ], [ 2, %then2.i.i.i.i.i ], [ 2, %merge.i41.i ], [ %197, %merge2.i.i.i.i.i ], [ %199, %merge.i117.i.i.i.i.i ], [ %201, %merge2.i118.i.i.i.i.i ], [ %203, %merge7.i119.i.i.i.i.i ], [ %204, %merge12.i120.i.i.i.i.i ], [ %169, %merge.i33.i.i.i.i ], [ %171, %merge.i.i.i.i.i.i ], [ %173, %merge2.i.i.i.i.i.i ], [ %175, %merge7.i.i.i.i.i.i ], [ %177, %merge12.i.i.i.i.i.i ], [ %179, %merge17.i.i.i.i.i.i ], [ %181, %merge22.i.i.i.i.i.i ], [ %183, %merge27.i.i.i.i.i.i ], [ %185, %merge32.i.i.i.i.i.i ], [ %187, %merge37.i.i.i.i.i.i ], [ %189, %merge42.i.i.i.i.i.i ], [ %191, %merge47.i.i.i.i.i.i ], [ %193, %merge52.i.i.i.i.i.i ], [ %common.ret.op.i123.ph.i.i.i.i.i, %"$read_reals.exit.thread.i.i.i.i.i" ], [ 2, %"$json.kind_name.exit.i.i.i.i.i.i.i" ], [ 2, %then6.i.i.i.i.i.i ], [ %132, %merge1.i.i.i.i ], [ %227, %merge44.i.i.i.i.i ], [ %219, %merge35.i.i.i.i.i ], [ %218, %merge30.i.i.i.i.i ], [ %217, %merge25.i.i.i.i.i ], [ %216, %merge16.i.i.i.i.i ], [ %215, %then17.i.i.i.i.i ], [ %205, %"$read_flags.exit.i.i.i.i.i" ], [ %195, %"$read_integers.exit.i.i.i.i.i" ], [ 2, %"$json.kind_name.exit.i.i.i.i" ], [ 2, %then2.i.i.i46.i ]
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %from.i.i.i.i)
-  %.not.i.i47.i = icmp eq i32 %227, 0
+  br label %"$Model.parse_config.exit.i.i"
+
+"$config.parse.exit.i.i.i":                       ; preds = %merge44.i.i.i.i.i
+  %228 = call fastcc i32 @"$check_relations"(ptr nonnull %109, ptr nonnull readonly %from.i.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %from.i.i.i.i)
+  %.not.i.i47.i = icmp eq i32 %228, 0
   br i1 %.not.i.i47.i, label %merge.i.i48.i, label %"$Model.parse_config.exit.i.i"
 
 merge.i.i48.i:                                    ; preds = %"$config.parse.exit.i.i.i"
   %.val.i.i.i = load ptr, ptr %document.i.i, align 8
-  %228 = load ptr, ptr %101, align 8
+  %229 = load ptr, ptr %101, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %inside.i.i.i.i)
-  %229 = icmp eq ptr %.val.i.i.i, null
-  br i1 %229, label %"$Quantisation.read.exit.i.i.i", label %or.lhs.false.i.i.i14.i.i.i
+  %230 = icmp eq ptr %.val.i.i.i, null
+  br i1 %230, label %"$Quantisation.read.exit.i.i.i", label %or.lhs.false.i.i.i14.i.i.i
 
 or.lhs.false.i.i.i14.i.i.i:                       ; preds = %merge.i.i48.i
-  %230 = load i32, ptr %.val.i.i.i, align 4
-  %.not.i.i.i15.i.i.i = icmp eq i32 %230, 6
+  %231 = load i32, ptr %.val.i.i.i, align 4
+  %.not.i.i.i15.i.i.i = icmp eq i32 %231, 6
   br i1 %.not.i.i.i15.i.i.i, label %merge.i.i.i17.i.i.i, label %"$Quantisation.read.exit.i.i.i"
 
 merge.i.i.i17.i.i.i:                              ; preds = %or.lhs.false.i.i.i14.i.i.i
-  %231 = getelementptr i8, ptr %.val.i.i.i, i64 12
-  %.val.i.i.i18.i.i.i = load i32, ptr %231, align 4
-  %232 = icmp eq i32 %.val.i.i.i18.i.i.i, -1
-  %233 = sext i32 %.val.i.i.i18.i.i.i to i64
-  %234 = getelementptr %56, ptr %.val.i.i.i, i64 %233
-  %.not1722.i.i.i.i.i.i = icmp eq ptr %234, null
-  %or.cond.i.i.i = or i1 %232, %.not1722.i.i.i.i.i.i
+  %232 = getelementptr i8, ptr %.val.i.i.i, i64 12
+  %.val.i.i.i18.i.i.i = load i32, ptr %232, align 4
+  %233 = icmp eq i32 %.val.i.i.i18.i.i.i, -1
+  %234 = sext i32 %.val.i.i.i18.i.i.i to i64
+  %235 = getelementptr %56, ptr %.val.i.i.i, i64 %234
+  %.not1722.i.i.i.i.i.i = icmp eq ptr %235, null
+  %or.cond.i.i.i = or i1 %233, %.not1722.i.i.i.i.i.i
   br i1 %or.cond.i.i.i, label %"$Quantisation.read.exit.i.i.i", label %whilebody.i.i.i20.i.i.i
 
 whilebody.i.i.i20.i.i.i:                          ; preds = %merge.i.i.i17.i.i.i, %merge2.i.i.i21.i.i.i
-  %child.023.i.i.i.i.i.i = phi ptr [ %242, %merge2.i.i.i21.i.i.i ], [ %234, %merge.i.i.i17.i.i.i ]
+  %child.023.i.i.i.i.i.i = phi ptr [ %243, %merge2.i.i.i21.i.i.i ], [ %235, %merge.i.i.i17.i.i.i ]
   %.sroa.214.0..sroa_idx.i.i.i.i.i.i = getelementptr i8, ptr %child.023.i.i.i.i.i.i, i64 32
   %.sroa.214.0.copyload.i.i.i.i.i.i = load i64, ptr %.sroa.214.0..sroa_idx.i.i.i.i.i.i, align 8
-  %235 = icmp eq i64 %.sroa.214.0.copyload.i.i.i.i.i.i, 19
-  br i1 %235, label %and.rhs.i.i.i.i.i.i.i, label %merge2.i.i.i21.i.i.i
+  %236 = icmp eq i64 %.sroa.214.0.copyload.i.i.i.i.i.i, 19
+  br i1 %236, label %and.rhs.i.i.i.i.i.i.i, label %merge2.i.i.i21.i.i.i
 
 and.rhs.i.i.i.i.i.i.i:                            ; preds = %whilebody.i.i.i20.i.i.i
-  %236 = getelementptr i8, ptr %child.023.i.i.i.i.i.i, i64 24
-  %.sroa.013.0.copyload.i.i.i.i.i.i = load i64, ptr %236, align 8
-  %237 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i.i.i to ptr
-  %bcmp.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(19) %237, ptr noundef nonnull readonly dereferenceable(19) @"$string.148", i64 19)
-  %238 = icmp eq i32 %bcmp.i.i.i.i.i.i.i, 0
-  br i1 %238, label %and.lhs.true.i.i.i.i.i, label %merge2.i.i.i21.i.i.i
+  %237 = getelementptr i8, ptr %child.023.i.i.i.i.i.i, i64 24
+  %.sroa.013.0.copyload.i.i.i.i.i.i = load i64, ptr %237, align 8
+  %238 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i.i.i to ptr
+  %bcmp.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(19) %238, ptr noundef nonnull readonly dereferenceable(19) @"$string.148", i64 19)
+  %239 = icmp eq i32 %bcmp.i.i.i.i.i.i.i, 0
+  br i1 %239, label %and.lhs.true.i.i.i.i.i, label %merge2.i.i.i21.i.i.i
 
 merge2.i.i.i21.i.i.i:                             ; preds = %and.rhs.i.i.i.i.i.i.i, %whilebody.i.i.i20.i.i.i
-  %239 = getelementptr i8, ptr %child.023.i.i.i.i.i.i, i64 20
-  %child.0.val.i.i.i.i.i.i = load i32, ptr %239, align 4
-  %240 = icmp eq i32 %child.0.val.i.i.i.i.i.i, -1
-  %241 = sext i32 %child.0.val.i.i.i.i.i.i to i64
-  %242 = getelementptr %56, ptr %.val.i.i.i, i64 %241
-  %.not17.i.i.i.i.i.i = icmp eq ptr %242, null
-  %or.cond.i.i.i.i.i = or i1 %240, %.not17.i.i.i.i.i.i
+  %240 = getelementptr i8, ptr %child.023.i.i.i.i.i.i, i64 20
+  %child.0.val.i.i.i.i.i.i = load i32, ptr %240, align 4
+  %241 = icmp eq i32 %child.0.val.i.i.i.i.i.i, -1
+  %242 = sext i32 %child.0.val.i.i.i.i.i.i to i64
+  %243 = getelementptr %56, ptr %.val.i.i.i, i64 %242
+  %.not17.i.i.i.i.i.i = icmp eq ptr %243, null
+  %or.cond.i.i.i.i.i = or i1 %241, %.not17.i.i.i.i.i.i
   br i1 %or.cond.i.i.i.i.i, label %"$Quantisation.read.exit.i.i.i", label %whilebody.i.i.i20.i.i.i
 
 and.lhs.true.i.i.i.i.i:                           ; preds = %and.rhs.i.i.i.i.i.i.i
-  %243 = load i32, ptr %child.023.i.i.i.i.i.i, align 4
-  switch i32 %243, label %then2.i23.i.i.i [
+  %244 = load i32, ptr %child.023.i.i.i.i.i.i, align 4
+  switch i32 %244, label %then2.i23.i.i.i [
     i32 0, label %"$Quantisation.read.exit.i.i.i"
     i32 6, label %merge1.i22.i.i.i
   ]
@@ -6873,101 +6880,101 @@ then2.i23.i.i.i:                                  ; preds = %and.lhs.true.i.i.i.
   br i1 %.not.i.i24.i.i.i, label %"$Quantisation.read.exit.i.i.i", label %then.i.i.i.i.i
 
 then.i.i.i.i.i:                                   ; preds = %then2.i23.i.i.i
-  %switch.tableidx211 = add i32 %243, -1
-  %244 = icmp ult i32 %switch.tableidx211, 5
-  br i1 %244, label %switch.lookup210, label %"$json.kind_name.exit.i.i.i.i.i"
+  %switch.tableidx211 = add i32 %244, -1
+  %245 = icmp ult i32 %switch.tableidx211, 5
+  br i1 %245, label %switch.lookup210, label %"$json.kind_name.exit.i.i.i.i.i"
 
 switch.lookup210:                                 ; preds = %then.i.i.i.i.i
-  %245 = zext nneg i32 %switch.tableidx211 to i64
-  %switch.gep212 = getelementptr inbounds [5 x ptr], ptr @"switch.table.$Quantisation.read_groups", i64 0, i64 %245
+  %246 = zext nneg i32 %switch.tableidx211 to i64
+  %switch.gep212 = getelementptr inbounds [5 x ptr], ptr @"switch.table.$Quantisation.read_groups", i64 0, i64 %246
   %switch.load213 = load ptr, ptr %switch.gep212, align 8
   br label %"$json.kind_name.exit.i.i.i.i.i"
 
 "$json.kind_name.exit.i.i.i.i.i":                 ; preds = %then.i.i.i.i.i, %switch.lookup210
   %common.ret.op.i.i.i.i.i.i = phi ptr [ %switch.load213, %switch.lookup210 ], [ @"$string.93", %then.i.i.i.i.i ]
-  %246 = getelementptr i8, ptr %child.023.i.i.i.i.i.i, i64 40
-  %247 = getelementptr i8, ptr %child.023.i.i.i.i.i.i, i64 48
-  %248 = load i64, ptr %247, align 8
-  %249 = trunc i64 %248 to i32
-  %250 = load ptr, ptr %246, align 8
-  %251 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.95", ptr %228, ptr nonnull @"$string.148", ptr nonnull @"$string.135", ptr nonnull %common.ret.op.i.i.i.i.i.i, i32 %249, ptr %250)
+  %247 = getelementptr i8, ptr %child.023.i.i.i.i.i.i, i64 40
+  %248 = getelementptr i8, ptr %child.023.i.i.i.i.i.i, i64 48
+  %249 = load i64, ptr %248, align 8
+  %250 = trunc i64 %249 to i32
+  %251 = load ptr, ptr %247, align 8
+  %252 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.95", ptr %229, ptr nonnull @"$string.148", ptr nonnull @"$string.135", ptr nonnull %common.ret.op.i.i.i.i.i.i, i32 %250, ptr %251)
   br label %"$Quantisation.read.exit.i.i.i"
 
 merge1.i22.i.i.i:                                 ; preds = %and.lhs.true.i.i.i.i.i
   store i8 1, ptr %4, align 1
   %.sroa.3.0.inside.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %inside.i.i.i.i, i64 16
-  store ptr %228, ptr %.sroa.3.0.inside.sroa_idx.i.i.i.i, align 8
+  store ptr %229, ptr %.sroa.3.0.inside.sroa_idx.i.i.i.i, align 8
   %from.sroa.8.16..sroa.3.0.inside.sroa_idx.i.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %inside.i.i.i.i, i64 24
   store ptr %3, ptr %from.sroa.8.16..sroa.3.0.inside.sroa_idx.i.sroa_idx.i.i.i, align 8
   store ptr %document.i.i, ptr %inside.i.i.i.i, align 8
   %.sroa.2.0.inside.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %inside.i.i.i.i, i64 8
   store ptr %child.023.i.i.i.i.i.i, ptr %.sroa.2.0.inside.sroa_idx.i.i.i.i, align 8
-  %252 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i.i.i, ptr nonnull @"$string.152", ptr nonnull @"$string.153")
-  %.not47.i.i.i.i = icmp eq i32 %252, 0
+  %253 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i.i.i, ptr nonnull @"$string.153", ptr nonnull @"$string.154")
+  %.not47.i.i.i.i = icmp eq i32 %253, 0
   br i1 %.not47.i.i.i.i, label %merge5.i.i.i.i, label %"$Quantisation.read.exit.i.i.i"
 
 merge5.i.i.i.i:                                   ; preds = %merge1.i22.i.i.i
-  %253 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i.i.i, ptr nonnull @"$string.154", ptr nonnull @"$string.155")
-  %.not48.i.i.i.i = icmp eq i32 %253, 0
+  %254 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i.i.i, ptr nonnull @"$string.155", ptr nonnull @"$string.156")
+  %.not48.i.i.i.i = icmp eq i32 %254, 0
   br i1 %.not48.i.i.i.i, label %merge10.i.i.i.i, label %"$Quantisation.read.exit.i.i.i"
 
 merge10.i.i.i.i:                                  ; preds = %merge5.i.i.i.i
-  %254 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside.i.i.i.i, ptr nonnull @"$string.157")
-  %.not49.i.i.i.i = icmp eq i32 %254, 0
+  %255 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside.i.i.i.i, ptr nonnull @"$string.158")
+  %.not49.i.i.i.i = icmp eq i32 %255, 0
   br i1 %.not49.i.i.i.i, label %merge15.i.i.i.i, label %"$Quantisation.read.exit.i.i.i"
 
 merge15.i.i.i.i:                                  ; preds = %merge10.i.i.i.i
-  %255 = call fastcc i32 @"$Quantisation.read_groups"(ptr nonnull %4, ptr nonnull %inside.i.i.i.i)
-  %.not50.i.i.i.i = icmp eq i32 %255, 0
+  %256 = call fastcc i32 @"$Quantisation.read_groups"(ptr nonnull %4, ptr nonnull %inside.i.i.i.i)
+  %.not50.i.i.i.i = icmp eq i32 %256, 0
   br i1 %.not50.i.i.i.i, label %merge20.i.i.i.i, label %"$Quantisation.read.exit.i.i.i"
 
 merge20.i.i.i.i:                                  ; preds = %merge15.i.i.i.i
-  %256 = call fastcc ptr @"$ConfigReader.find"(ptr nonnull %document.i.i, ptr nonnull %child.023.i.i.i.i.i.i, ptr nonnull @"$string.218")
-  %.not51.i.i.i.i = icmp eq ptr %256, null
+  %257 = call fastcc ptr @"$ConfigReader.find"(ptr nonnull %document.i.i, ptr nonnull %child.023.i.i.i.i.i.i, ptr nonnull @"$string.219")
+  %.not51.i.i.i.i = icmp eq ptr %257, null
   br i1 %.not51.i.i.i.i, label %"$Quantisation.read.exit.i.i.i", label %then25.i.i.i.i
 
 then25.i.i.i.i:                                   ; preds = %merge20.i.i.i.i
-  %257 = getelementptr i8, ptr %0, i64 400
-  %258 = call fastcc i32 @"$NameMatcher.read"(ptr %6, ptr nonnull %256, ptr %257, ptr nonnull @"$string.218", ptr nonnull %inside.i.i.i.i)
+  %258 = getelementptr i8, ptr %0, i64 400
+  %259 = call fastcc i32 @"$NameMatcher.read"(ptr %6, ptr nonnull %257, ptr %258, ptr nonnull @"$string.219", ptr nonnull %inside.i.i.i.i)
   br label %"$Quantisation.read.exit.i.i.i"
 
 "$Quantisation.read.exit.i.i.i":                  ; preds = %merge2.i.i.i21.i.i.i, %then25.i.i.i.i, %merge20.i.i.i.i, %merge15.i.i.i.i, %merge10.i.i.i.i, %merge5.i.i.i.i, %merge1.i22.i.i.i, %"$json.kind_name.exit.i.i.i.i.i", %then2.i23.i.i.i, %and.lhs.true.i.i.i.i.i, %merge.i.i.i17.i.i.i, %or.lhs.false.i.i.i14.i.i.i, %merge.i.i48.i
-  %common.ret.op.i16.i.i.i = phi i32 [ %258, %then25.i.i.i.i ], [ 0, %merge20.i.i.i.i ], [ %252, %merge1.i22.i.i.i ], [ %253, %merge5.i.i.i.i ], [ %254, %merge10.i.i.i.i ], [ %255, %merge15.i.i.i.i ], [ 2, %then2.i23.i.i.i ], [ 2, %"$json.kind_name.exit.i.i.i.i.i" ], [ 0, %or.lhs.false.i.i.i14.i.i.i ], [ 0, %merge.i.i48.i ], [ 0, %merge.i.i.i17.i.i.i ], [ %243, %and.lhs.true.i.i.i.i.i ], [ 0, %merge2.i.i.i21.i.i.i ]
+  %common.ret.op.i16.i.i.i = phi i32 [ %259, %then25.i.i.i.i ], [ 0, %merge20.i.i.i.i ], [ %253, %merge1.i22.i.i.i ], [ %254, %merge5.i.i.i.i ], [ %255, %merge10.i.i.i.i ], [ %256, %merge15.i.i.i.i ], [ 2, %then2.i23.i.i.i ], [ 2, %"$json.kind_name.exit.i.i.i.i.i" ], [ 0, %or.lhs.false.i.i.i14.i.i.i ], [ 0, %merge.i.i48.i ], [ 0, %merge.i.i.i17.i.i.i ], [ %244, %and.lhs.true.i.i.i.i.i ], [ 0, %merge2.i.i.i21.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %inside.i.i.i.i)
   br label %"$Model.parse_config.exit.i.i"
 
 "$Model.parse_config.exit.i.i":                   ; preds = %"$Quantisation.read.exit.i.i.i", %"$config.parse.exit.i.i.i", %"$config.parse.exit.thread.i.i.i"
-  %common.ret.op.i.i43.i = phi i32 [ %common.ret.op.i16.i.i.i, %"$Quantisation.read.exit.i.i.i" ], [ %227, %"$config.parse.exit.i.i.i" ], [ %common.ret.op.i.ph.i.i.i, %"$config.parse.exit.thread.i.i.i" ]
-  %259 = load ptr, ptr %document.i.i, align 8
-  call void @free(ptr %259)
+  %common.ret.op.i.i43.i = phi i32 [ %common.ret.op.i16.i.i.i, %"$Quantisation.read.exit.i.i.i" ], [ %228, %"$config.parse.exit.i.i.i" ], [ %common.ret.op.i.ph.i.i.i, %"$config.parse.exit.thread.i.i.i" ]
+  %260 = load ptr, ptr %document.i.i, align 8
+  call void @free(ptr %260)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %document.i.i, i8 0, i64 24, i1 false)
-  %260 = getelementptr inbounds i8, ptr %document.i.i, i64 24
-  %.pr.i.i.i.i = load ptr, ptr %260, align 8
+  %261 = getelementptr inbounds i8, ptr %document.i.i, i64 24
+  %.pr.i.i.i.i = load ptr, ptr %261, align 8
   %.not4.i.i.i.i = icmp eq ptr %.pr.i.i.i.i, null
   br i1 %.not4.i.i.i.i, label %"$Document.free.exit.i.i", label %whilebody.i.i.i.i
 
 whilebody.i.i.i.i:                                ; preds = %"$Model.parse_config.exit.i.i", %whilebody.i.i.i.i
-  %261 = phi ptr [ %262, %whilebody.i.i.i.i ], [ %.pr.i.i.i.i, %"$Model.parse_config.exit.i.i" ]
-  %262 = load ptr, ptr %261, align 8
-  call void @free(ptr nonnull %261)
-  store ptr %262, ptr %260, align 8
-  %.not.i.i.i44.i = icmp eq ptr %262, null
+  %262 = phi ptr [ %263, %whilebody.i.i.i.i ], [ %.pr.i.i.i.i, %"$Model.parse_config.exit.i.i" ]
+  %263 = load ptr, ptr %262, align 8
+  call void @free(ptr nonnull %262)
+  store ptr %263, ptr %261, align 8
+  %.not.i.i.i44.i = icmp eq ptr %263, null
   br i1 %.not.i.i.i44.i, label %"$Document.free.exit.i.i", label %whilebody.i.i.i.i
 
 "$Document.free.exit.i.i":                        ; preds = %whilebody.i.i.i.i, %"$Model.parse_config.exit.i.i"
-  %263 = getelementptr inbounds i8, ptr %document.i.i, i64 32
-  %264 = load ptr, ptr %263, align 8
-  call void @free(ptr %264)
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %263, i8 0, i64 24, i1 false)
-  %265 = getelementptr inbounds i8, ptr %document.i.i, i64 56
-  %266 = load ptr, ptr %265, align 8
-  call void @free(ptr %266)
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %265, i8 0, i64 24, i1 false)
+  %264 = getelementptr inbounds i8, ptr %document.i.i, i64 32
+  %265 = load ptr, ptr %264, align 8
+  call void @free(ptr %265)
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %264, i8 0, i64 24, i1 false)
+  %266 = getelementptr inbounds i8, ptr %document.i.i, i64 56
+  %267 = load ptr, ptr %266, align 8
+  call void @free(ptr %267)
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %266, i8 0, i64 24, i1 false)
   %.not.i9.i.i = icmp eq ptr %file.val.i.i, null
   br i1 %.not.i9.i.i, label %"$Model.read_config.exit.i", label %then.i.i45.i
 
 then.i.i45.i:                                     ; preds = %"$Document.free.exit.i.i"
-  %267 = call i32 @munmap(ptr nonnull %file.val.i.i, i64 %file.val8.i.i)
+  %268 = call i32 @munmap(ptr nonnull %file.val.i.i, i64 %file.val8.i.i)
   br label %"$Model.read_config.exit.i"
 
 "$Model.read_config.exit.i":                      ; preds = %then.i.i45.i, %"$Document.free.exit.i.i"
@@ -6977,185 +6984,185 @@ then.i.i45.i:                                     ; preds = %"$Document.free.exi
   br i1 %.not36.i, label %merge2.i, label %common.ret
 
 merge2.i:                                         ; preds = %"$Model.read_config.exit.i"
-  %268 = getelementptr i8, ptr %0, i64 408
-  %269 = getelementptr i8, ptr %0, i64 440
-  store ptr %109, ptr %269, align 8
-  %270 = getelementptr i8, ptr %0, i64 448
-  store ptr %4, ptr %270, align 8
-  %271 = getelementptr i8, ptr %0, i64 92
-  %272 = load i32, ptr %271, align 4
+  %269 = getelementptr i8, ptr %0, i64 408
+  %270 = getelementptr i8, ptr %0, i64 440
+  store ptr %109, ptr %270, align 8
+  %271 = getelementptr i8, ptr %0, i64 448
+  store ptr %4, ptr %271, align 8
+  %272 = getelementptr i8, ptr %0, i64 92
+  %273 = load i32, ptr %272, align 4
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %name.i.i.i)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(19) %name.i.i.i, ptr noundef nonnull align 1 dereferenceable(19) @"$string.221", i64 19, i1 false)
-  %273 = getelementptr i8, ptr %0, i64 96
-  %274 = load i32, ptr %273, align 4
-  %275 = getelementptr i8, ptr %0, i64 88
-  %276 = load i32, ptr %275, align 4
-  call fastcc void @"$ModuleList.add"(ptr %268, ptr nonnull %name.i.i.i, i32 2, i32 %272, i32 7, i32 %274, i32 %276, i1 zeroext false)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(11) %name.i.i.i, ptr noundef nonnull align 1 dereferenceable(11) @"$string.226", i64 11, i1 false)
-  %277 = load i32, ptr %275, align 4
-  call fastcc void @"$ModuleList.add"(ptr %268, ptr nonnull %name.i.i.i, i32 0, i32 %272, i32 9, i32 %277, i32 1, i1 zeroext false)
-  %278 = getelementptr i8, ptr %0, i64 138
-  %279 = load i8, ptr %278, align 1
-  %280 = trunc i8 %279 to i1
-  br i1 %280, label %"$anon (./terra/modules.t:156).exit.i.i", label %then5.i.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(19) %name.i.i.i, ptr noundef nonnull align 1 dereferenceable(19) @"$string.222", i64 19, i1 false)
+  %274 = getelementptr i8, ptr %0, i64 96
+  %275 = load i32, ptr %274, align 4
+  %276 = getelementptr i8, ptr %0, i64 88
+  %277 = load i32, ptr %276, align 4
+  call fastcc void @"$ModuleList.add"(ptr %269, ptr nonnull %name.i.i.i, i32 2, i32 %273, i32 7, i32 %275, i32 %277, i1 zeroext false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(11) %name.i.i.i, ptr noundef nonnull align 1 dereferenceable(11) @"$string.227", i64 11, i1 false)
+  %278 = load i32, ptr %276, align 4
+  call fastcc void @"$ModuleList.add"(ptr %269, ptr nonnull %name.i.i.i, i32 0, i32 %273, i32 9, i32 %278, i32 1, i1 zeroext false)
+  %279 = getelementptr i8, ptr %0, i64 138
+  %280 = load i8, ptr %279, align 1
+  %281 = trunc i8 %280 to i1
+  br i1 %281, label %"$anon (./terra/modules.t:156).exit.i.i", label %then5.i.i.i
 
 then5.i.i.i:                                      ; preds = %merge2.i
   store i64 28254585841741164, ptr %name.i.i.i, align 8
-  %281 = load i32, ptr %273, align 4
-  %282 = load i32, ptr %275, align 4
-  call fastcc void @"$ModuleList.add"(ptr nonnull %268, ptr nonnull %name.i.i.i, i32 1, i32 %272, i32 8, i32 %281, i32 %282, i1 zeroext false)
+  %282 = load i32, ptr %274, align 4
+  %283 = load i32, ptr %276, align 4
+  call fastcc void @"$ModuleList.add"(ptr nonnull %269, ptr nonnull %name.i.i.i, i32 1, i32 %273, i32 8, i32 %282, i32 %283, i1 zeroext false)
   br label %"$anon (./terra/modules.t:156).exit.i.i"
 
 "$anon (./terra/modules.t:156).exit.i.i":         ; preds = %then5.i.i.i, %merge2.i
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %name.i.i.i)
-  %283 = load i32, ptr %271, align 4
-  %284 = icmp sgt i32 %283, 0
-  br i1 %284, label %forbody.i.i, label %merge.i49.i
+  %284 = load i32, ptr %272, align 4
+  %285 = icmp sgt i32 %284, 0
+  br i1 %285, label %forbody.i.i, label %merge.i49.i
 
 forbody.i.i:                                      ; preds = %"$anon (./terra/modules.t:156).exit.i.i", %forbody.i.i
-  %layer.027.i.i = phi i32 [ %285, %forbody.i.i ], [ 0, %"$anon (./terra/modules.t:156).exit.i.i" ]
-  call fastcc void @"$ModuleList.add_layer"(ptr %268, i32 %layer.027.i.i)
-  %285 = add nuw nsw i32 %layer.027.i.i, 1
-  %exitcond.not.i.i = icmp eq i32 %285, %283
+  %layer.027.i.i = phi i32 [ %286, %forbody.i.i ], [ 0, %"$anon (./terra/modules.t:156).exit.i.i" ]
+  call fastcc void @"$ModuleList.add_layer"(ptr %269, i32 %layer.027.i.i)
+  %286 = add nuw nsw i32 %layer.027.i.i, 1
+  %exitcond.not.i.i = icmp eq i32 %286, %284
   br i1 %exitcond.not.i.i, label %merge.i49.i, label %forbody.i.i
 
 merge.i49.i:                                      ; preds = %forbody.i.i, %"$anon (./terra/modules.t:156).exit.i.i"
   store i8 1, ptr %8, align 1
-  %286 = getelementptr i8, ptr %0, i64 176
-  %287 = load i32, ptr %286, align 4
-  %288 = icmp sgt i32 %287, 0
-  br i1 %288, label %forbody2.i.i, label %merge3.i.i
+  %287 = getelementptr i8, ptr %0, i64 176
+  %288 = load i32, ptr %287, align 4
+  %289 = icmp sgt i32 %288, 0
+  br i1 %289, label %forbody2.i.i, label %merge3.i.i
 
 forbody2.i.i:                                     ; preds = %merge.i49.i, %forbody2.i.i
-  %extra.028.i.i = phi i32 [ %304, %forbody2.i.i ], [ 0, %merge.i49.i ]
-  %289 = load i32, ptr %271, align 4
-  %290 = add i32 %289, %extra.028.i.i
-  call fastcc void @"$ModuleList.add_layer"(ptr nonnull %268, i32 %290)
-  %291 = load i32, ptr %271, align 4
-  %292 = add i32 %291, %extra.028.i.i
+  %extra.028.i.i = phi i32 [ %305, %forbody2.i.i ], [ 0, %merge.i49.i ]
+  %290 = load i32, ptr %272, align 4
+  %291 = add i32 %290, %extra.028.i.i
+  call fastcc void @"$ModuleList.add_layer"(ptr nonnull %269, i32 %291)
+  %292 = load i32, ptr %272, align 4
+  %293 = add i32 %292, %extra.028.i.i
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %name.i26.i.i)
-  %293 = load ptr, ptr %269, align 8
-  %294 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i26.i.i, i64 128, ptr nonnull @"$string.252", i32 %292, i32 0)
-  %295 = getelementptr i8, ptr %293, i64 64
-  %296 = load i32, ptr %295, align 4
-  call fastcc void @"$ModuleList.add"(ptr nonnull %268, ptr nonnull %name.i26.i.i, i32 0, i32 %292, i32 9, i32 %296, i32 1, i1 zeroext false)
-  %297 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i26.i.i, i64 128, ptr nonnull @"$string.253", i32 %292, i32 0)
-  %298 = load i32, ptr %295, align 4
-  call fastcc void @"$ModuleList.add"(ptr nonnull %268, ptr nonnull %name.i26.i.i, i32 0, i32 %292, i32 9, i32 %298, i32 1, i1 zeroext false)
-  %299 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i26.i.i, i64 128, ptr nonnull @"$string.254", i32 %292, i32 0)
-  %300 = load i32, ptr %295, align 4
-  %301 = shl i32 %300, 1
-  call fastcc void @"$ModuleList.add"(ptr nonnull %268, ptr nonnull %name.i26.i.i, i32 1, i32 %292, i32 9, i32 %300, i32 %301, i1 zeroext false)
-  %302 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i26.i.i, i64 128, ptr nonnull @"$string.255", i32 %292, i32 0)
-  %303 = load i32, ptr %295, align 4
-  call fastcc void @"$ModuleList.add"(ptr nonnull %268, ptr nonnull %name.i26.i.i, i32 0, i32 %292, i32 9, i32 %303, i32 1, i1 zeroext false)
+  %294 = load ptr, ptr %270, align 8
+  %295 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i26.i.i, i64 128, ptr nonnull @"$string.253", i32 %293, i32 0)
+  %296 = getelementptr i8, ptr %294, i64 64
+  %297 = load i32, ptr %296, align 4
+  call fastcc void @"$ModuleList.add"(ptr nonnull %269, ptr nonnull %name.i26.i.i, i32 0, i32 %293, i32 9, i32 %297, i32 1, i1 zeroext false)
+  %298 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i26.i.i, i64 128, ptr nonnull @"$string.254", i32 %293, i32 0)
+  %299 = load i32, ptr %296, align 4
+  call fastcc void @"$ModuleList.add"(ptr nonnull %269, ptr nonnull %name.i26.i.i, i32 0, i32 %293, i32 9, i32 %299, i32 1, i1 zeroext false)
+  %300 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i26.i.i, i64 128, ptr nonnull @"$string.255", i32 %293, i32 0)
+  %301 = load i32, ptr %296, align 4
+  %302 = shl i32 %301, 1
+  call fastcc void @"$ModuleList.add"(ptr nonnull %269, ptr nonnull %name.i26.i.i, i32 1, i32 %293, i32 9, i32 %301, i32 %302, i1 zeroext false)
+  %303 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i26.i.i, i64 128, ptr nonnull @"$string.256", i32 %293, i32 0)
+  %304 = load i32, ptr %296, align 4
+  call fastcc void @"$ModuleList.add"(ptr nonnull %269, ptr nonnull %name.i26.i.i, i32 0, i32 %293, i32 9, i32 %304, i32 1, i1 zeroext false)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %name.i26.i.i)
-  %304 = add nuw nsw i32 %extra.028.i.i, 1
-  %exitcond29.not.i.i = icmp eq i32 %304, %287
+  %305 = add nuw nsw i32 %extra.028.i.i, 1
+  %exitcond29.not.i.i = icmp eq i32 %305, %288
   br i1 %exitcond29.not.i.i, label %merge3.i.i, label %forbody2.i.i
 
 merge3.i.i:                                       ; preds = %forbody2.i.i, %merge.i49.i
-  %305 = load i8, ptr %7, align 1
-  %306 = trunc i8 %305 to i1
-  br i1 %306, label %then.i51.i, label %merge7.i
+  %306 = load i8, ptr %7, align 1
+  %307 = trunc i8 %306 to i1
+  br i1 %307, label %then.i51.i, label %merge7.i
 
 then.i51.i:                                       ; preds = %merge3.i.i
   %.not.i52.i = icmp eq ptr %3, null
   br i1 %.not.i52.i, label %common.ret, label %then6.i.i
 
 then6.i.i:                                        ; preds = %then.i51.i
-  %307 = load i32, ptr %271, align 4
-  %308 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.256", i32 %307)
+  %308 = load i32, ptr %272, align 4
+  %309 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.257", i32 %308)
   br label %common.ret
 
 merge7.i:                                         ; preds = %merge3.i.i
-  %309 = getelementptr i8, ptr %0, i64 464
-  %310 = load i32, ptr %271, align 4
-  %311 = add i32 %310, 1
-  %312 = sext i32 %311 to i64
-  %313 = mul nsw i64 %312, 10
-  store i32 %310, ptr %309, align 4
-  %314 = mul nsw i64 %312, 40
-  %315 = call ptr @malloc(i64 %314)
-  store ptr %315, ptr %9, align 8
-  %316 = icmp ne ptr %315, null
-  %317 = icmp ult i32 %310, 2147483647
-  %or.cond.i.i = and i1 %317, %316
+  %310 = getelementptr i8, ptr %0, i64 464
+  %311 = load i32, ptr %272, align 4
+  %312 = add i32 %311, 1
+  %313 = sext i32 %312 to i64
+  %314 = mul nsw i64 %313, 10
+  store i32 %311, ptr %310, align 4
+  %315 = mul nsw i64 %313, 40
+  %316 = call ptr @malloc(i64 %315)
+  store ptr %316, ptr %9, align 8
+  %317 = icmp ne ptr %316, null
+  %318 = icmp ult i32 %311, 2147483647
+  %or.cond.i.i = and i1 %318, %317
   br i1 %or.cond.i.i, label %forbody.i53.i.preheader, label %"$WeightTypes.init.exit.i"
 
 forbody.i53.i.preheader:                          ; preds = %merge7.i
-  %xtraiter = and i64 %313, 6
-  %318 = icmp ult i64 %313, 8
-  br i1 %318, label %"$WeightTypes.init.exit.i.loopexit.unr-lcssa", label %forbody.i53.i.preheader.new
+  %xtraiter = and i64 %314, 6
+  %319 = icmp ult i64 %314, 8
+  br i1 %319, label %"$WeightTypes.init.exit.i.loopexit.unr-lcssa", label %forbody.i53.i.preheader.new
 
 forbody.i53.i.preheader.new:                      ; preds = %forbody.i53.i.preheader
-  %unroll_iter = and i64 %313, -8
+  %unroll_iter = and i64 %314, -8
   br label %forbody.i53.i
 
 forbody.i53.i:                                    ; preds = %forbody.i53.i, %forbody.i53.i.preheader.new
-  %i.09.i.i = phi i64 [ 0, %forbody.i53.i.preheader.new ], [ %342, %forbody.i53.i ]
+  %i.09.i.i = phi i64 [ 0, %forbody.i53.i.preheader.new ], [ %343, %forbody.i53.i ]
   %niter = phi i64 [ 0, %forbody.i53.i.preheader.new ], [ %niter.next.7, %forbody.i53.i ]
-  %319 = load ptr, ptr %9, align 8
-  %320 = getelementptr i32, ptr %319, i64 %i.09.i.i
-  store i32 -1, ptr %320, align 4
-  %321 = or disjoint i64 %i.09.i.i, 1
-  %322 = load ptr, ptr %9, align 8
-  %323 = getelementptr i32, ptr %322, i64 %321
-  store i32 -1, ptr %323, align 4
-  %324 = or disjoint i64 %i.09.i.i, 2
-  %325 = load ptr, ptr %9, align 8
-  %326 = getelementptr i32, ptr %325, i64 %324
-  store i32 -1, ptr %326, align 4
-  %327 = or disjoint i64 %i.09.i.i, 3
-  %328 = load ptr, ptr %9, align 8
-  %329 = getelementptr i32, ptr %328, i64 %327
-  store i32 -1, ptr %329, align 4
-  %330 = or disjoint i64 %i.09.i.i, 4
-  %331 = load ptr, ptr %9, align 8
-  %332 = getelementptr i32, ptr %331, i64 %330
-  store i32 -1, ptr %332, align 4
-  %333 = or disjoint i64 %i.09.i.i, 5
-  %334 = load ptr, ptr %9, align 8
-  %335 = getelementptr i32, ptr %334, i64 %333
-  store i32 -1, ptr %335, align 4
-  %336 = or disjoint i64 %i.09.i.i, 6
-  %337 = load ptr, ptr %9, align 8
-  %338 = getelementptr i32, ptr %337, i64 %336
-  store i32 -1, ptr %338, align 4
-  %339 = or disjoint i64 %i.09.i.i, 7
-  %340 = load ptr, ptr %9, align 8
-  %341 = getelementptr i32, ptr %340, i64 %339
-  store i32 -1, ptr %341, align 4
-  %342 = add nuw nsw i64 %i.09.i.i, 8
+  %320 = load ptr, ptr %9, align 8
+  %321 = getelementptr i32, ptr %320, i64 %i.09.i.i
+  store i32 -1, ptr %321, align 4
+  %322 = or disjoint i64 %i.09.i.i, 1
+  %323 = load ptr, ptr %9, align 8
+  %324 = getelementptr i32, ptr %323, i64 %322
+  store i32 -1, ptr %324, align 4
+  %325 = or disjoint i64 %i.09.i.i, 2
+  %326 = load ptr, ptr %9, align 8
+  %327 = getelementptr i32, ptr %326, i64 %325
+  store i32 -1, ptr %327, align 4
+  %328 = or disjoint i64 %i.09.i.i, 3
+  %329 = load ptr, ptr %9, align 8
+  %330 = getelementptr i32, ptr %329, i64 %328
+  store i32 -1, ptr %330, align 4
+  %331 = or disjoint i64 %i.09.i.i, 4
+  %332 = load ptr, ptr %9, align 8
+  %333 = getelementptr i32, ptr %332, i64 %331
+  store i32 -1, ptr %333, align 4
+  %334 = or disjoint i64 %i.09.i.i, 5
+  %335 = load ptr, ptr %9, align 8
+  %336 = getelementptr i32, ptr %335, i64 %334
+  store i32 -1, ptr %336, align 4
+  %337 = or disjoint i64 %i.09.i.i, 6
+  %338 = load ptr, ptr %9, align 8
+  %339 = getelementptr i32, ptr %338, i64 %337
+  store i32 -1, ptr %339, align 4
+  %340 = or disjoint i64 %i.09.i.i, 7
+  %341 = load ptr, ptr %9, align 8
+  %342 = getelementptr i32, ptr %341, i64 %340
+  store i32 -1, ptr %342, align 4
+  %343 = add nuw nsw i64 %i.09.i.i, 8
   %niter.next.7 = add i64 %niter, 8
   %niter.ncmp.7 = icmp eq i64 %niter.next.7, %unroll_iter
   br i1 %niter.ncmp.7, label %"$WeightTypes.init.exit.i.loopexit.unr-lcssa", label %forbody.i53.i
 
 "$WeightTypes.init.exit.i.loopexit.unr-lcssa":    ; preds = %forbody.i53.i, %forbody.i53.i.preheader
-  %i.09.i.i.unr = phi i64 [ 0, %forbody.i53.i.preheader ], [ %342, %forbody.i53.i ]
+  %i.09.i.i.unr = phi i64 [ 0, %forbody.i53.i.preheader ], [ %343, %forbody.i53.i ]
   %lcmp.mod.not = icmp eq i64 %xtraiter, 0
   br i1 %lcmp.mod.not, label %"$WeightTypes.init.exit.i", label %forbody.i53.i.epil
 
 forbody.i53.i.epil:                               ; preds = %"$WeightTypes.init.exit.i.loopexit.unr-lcssa", %forbody.i53.i.epil
-  %i.09.i.i.epil = phi i64 [ %345, %forbody.i53.i.epil ], [ %i.09.i.i.unr, %"$WeightTypes.init.exit.i.loopexit.unr-lcssa" ]
+  %i.09.i.i.epil = phi i64 [ %346, %forbody.i53.i.epil ], [ %i.09.i.i.unr, %"$WeightTypes.init.exit.i.loopexit.unr-lcssa" ]
   %epil.iter = phi i64 [ %epil.iter.next, %forbody.i53.i.epil ], [ 0, %"$WeightTypes.init.exit.i.loopexit.unr-lcssa" ]
-  %343 = load ptr, ptr %9, align 8
-  %344 = getelementptr i32, ptr %343, i64 %i.09.i.i.epil
-  store i32 -1, ptr %344, align 4
-  %345 = add nuw nsw i64 %i.09.i.i.epil, 1
+  %344 = load ptr, ptr %9, align 8
+  %345 = getelementptr i32, ptr %344, i64 %i.09.i.i.epil
+  store i32 -1, ptr %345, align 4
+  %346 = add nuw nsw i64 %i.09.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
   br i1 %epil.iter.cmp.not, label %"$WeightTypes.init.exit.i", label %forbody.i53.i.epil, !llvm.loop !24
 
 "$WeightTypes.init.exit.i":                       ; preds = %"$WeightTypes.init.exit.i.loopexit.unr-lcssa", %forbody.i53.i.epil, %merge7.i
-  br i1 %316, label %merge, label %then12.i
+  br i1 %317, label %merge, label %then12.i
 
 then12.i:                                         ; preds = %"$WeightTypes.init.exit.i"
   %.not38.i = icmp eq ptr %3, null
   br i1 %.not38.i, label %common.ret, label %then15.i
 
 then15.i:                                         ; preds = %then12.i
-  %346 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.52", ptr nonnull %1)
+  %347 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.52", ptr nonnull %1)
   br label %common.ret
 
 common.ret:                                       ; preds = %then6.i.i, %then.i51.i, %then.i.i, %then2.i.i, %then8.i.i, %then13.i.i, %"$Model.read_config.exit.thread.i", %"$Model.read_config.exit.i", %then15.i, %then12.i, %"$Model.read_weights.exit", %"$Model.assume_weights.exit"
@@ -7163,322 +7170,322 @@ common.ret:                                       ; preds = %then6.i.i, %then.i5
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %"$WeightTypes.init.exit.i"
-  %347 = load i8, ptr %12, align 1
-  %348 = trunc i8 %347 to i1
-  br i1 %348, label %merge1, label %then2
+  %348 = load i8, ptr %12, align 1
+  %349 = trunc i8 %348 to i1
+  br i1 %349, label %merge1, label %then2
 
 then2:                                            ; preds = %merge
-  %349 = getelementptr i8, ptr %0, i64 416
-  %350 = load i64, ptr %349, align 8
-  %351 = icmp sgt i64 %350, 0
-  br i1 %351, label %forbody.i.i12, label %"$Model.count_expected.exit.thread.i"
+  %350 = getelementptr i8, ptr %0, i64 416
+  %351 = load i64, ptr %350, align 8
+  %352 = icmp sgt i64 %351, 0
+  br i1 %352, label %forbody.i.i12, label %"$Model.count_expected.exit.thread.i"
 
 forbody.i.i12:                                    ; preds = %then2, %merge1.i.i
-  %i.016.i.i = phi i64 [ %365, %merge1.i.i ], [ 0, %then2 ]
-  %.val.i.i = load ptr, ptr %268, align 8
-  %352 = getelementptr %47, ptr %.val.i.i, i64 %i.016.i.i
-  %353 = getelementptr i8, ptr %352, i64 30
-  %354 = load i8, ptr %353, align 1
-  %355 = trunc i8 %354 to i1
-  br i1 %355, label %merge1.i.i, label %and.lhs.true2.i.i
+  %i.016.i.i = phi i64 [ %366, %merge1.i.i ], [ 0, %then2 ]
+  %.val.i.i = load ptr, ptr %269, align 8
+  %353 = getelementptr %47, ptr %.val.i.i, i64 %i.016.i.i
+  %354 = getelementptr i8, ptr %353, i64 30
+  %355 = load i8, ptr %354, align 1
+  %356 = trunc i8 %355 to i1
+  br i1 %356, label %merge1.i.i, label %and.lhs.true2.i.i
 
 then.i.i15:                                       ; preds = %and.lhs.true.i.i
-  %356 = getelementptr i8, ptr %352, i64 29
-  %357 = load i8, ptr %356, align 1
-  %358 = trunc i8 %357 to i1
-  br i1 %358, label %"$Module.weight_dtype.exit.i.i", label %else.i.i.i
+  %357 = getelementptr i8, ptr %353, i64 29
+  %358 = load i8, ptr %357, align 1
+  %359 = trunc i8 %358 to i1
+  br i1 %359, label %"$Module.weight_dtype.exit.i.i", label %else.i.i.i
 
 else.i.i.i:                                       ; preds = %then.i.i15
-  %359 = load ptr, ptr %269, align 8
-  %360 = getelementptr i8, ptr %359, i64 116
-  %361 = load i32, ptr %360, align 4
-  %362 = getelementptr i8, ptr %352, i64 8
-  %363 = load i32, ptr %362, align 4
-  %364 = icmp eq i32 %363, 3
-  %spec.select.i.i.i = select i1 %364, i32 0, i32 %361
+  %360 = load ptr, ptr %270, align 8
+  %361 = getelementptr i8, ptr %360, i64 116
+  %362 = load i32, ptr %361, align 4
+  %363 = getelementptr i8, ptr %353, i64 8
+  %364 = load i32, ptr %363, align 4
+  %365 = icmp eq i32 %364, 3
+  %spec.select.i.i.i = select i1 %365, i32 0, i32 %362
   br label %"$Module.weight_dtype.exit.i.i"
 
 "$Module.weight_dtype.exit.i.i":                  ; preds = %else.i.i.i, %then.i.i15
   %common.ret.op.i.i.i16 = phi i32 [ 2, %then.i.i15 ], [ %spec.select.i.i.i, %else.i.i.i ]
-  store i32 %common.ret.op.i.i.i16, ptr %371, align 4
+  store i32 %common.ret.op.i.i.i16, ptr %372, align 4
   br label %merge1.i.i
 
 merge1.i.i:                                       ; preds = %and.lhs.true2.i.i, %and.lhs.true.i.i, %"$Module.weight_dtype.exit.i.i", %forbody.i.i12
-  %365 = add nuw nsw i64 %i.016.i.i, 1
-  %exitcond.not.i.i14 = icmp eq i64 %365, %350
+  %366 = add nuw nsw i64 %i.016.i.i, 1
+  %exitcond.not.i.i14 = icmp eq i64 %366, %351
   br i1 %exitcond.not.i.i14, label %"$WeightTypes.fill.exit.i", label %forbody.i.i12
 
 and.lhs.true.i.i:                                 ; preds = %and.lhs.true2.i.i
-  %366 = getelementptr i8, ptr %352, i64 12
-  %367 = load i32, ptr %366, align 4
+  %367 = getelementptr i8, ptr %353, i64 12
+  %368 = load i32, ptr %367, align 4
   %.val14.i.i = load ptr, ptr %9, align 8
-  %368 = sext i32 %367 to i64
-  %369 = sext i32 %375 to i64
-  %.idx.i15.i.i = mul nsw i64 %368, 40
-  %370 = getelementptr i8, ptr %.val14.i.i, i64 %.idx.i15.i.i
-  %371 = getelementptr i32, ptr %370, i64 %369
-  %372 = load i32, ptr %371, align 4
-  %373 = icmp eq i32 %372, -1
-  br i1 %373, label %then.i.i15, label %merge1.i.i
+  %369 = sext i32 %368 to i64
+  %370 = sext i32 %376 to i64
+  %.idx.i15.i.i = mul nsw i64 %369, 40
+  %371 = getelementptr i8, ptr %.val14.i.i, i64 %.idx.i15.i.i
+  %372 = getelementptr i32, ptr %371, i64 %370
+  %373 = load i32, ptr %372, align 4
+  %374 = icmp eq i32 %373, -1
+  br i1 %374, label %then.i.i15, label %merge1.i.i
 
 and.lhs.true2.i.i:                                ; preds = %forbody.i.i12
-  %374 = getelementptr i8, ptr %352, i64 16
-  %375 = load i32, ptr %374, align 4
-  %.not.i.i13 = icmp eq i32 %375, 9
+  %375 = getelementptr i8, ptr %353, i64 16
+  %376 = load i32, ptr %375, align 4
+  %.not.i.i13 = icmp eq i32 %376, 9
   br i1 %.not.i.i13, label %merge1.i.i, label %and.lhs.true.i.i
 
 "$WeightTypes.fill.exit.i":                       ; preds = %merge1.i.i
-  %.pre.i = load i64, ptr %349, align 8
-  %376 = icmp sgt i64 %.pre.i, 0
-  br i1 %376, label %forbody.lr.ph.i10.i, label %"$Model.count_expected.exit.thread.i"
+  %.pre.i = load i64, ptr %350, align 8
+  %377 = icmp sgt i64 %.pre.i, 0
+  br i1 %377, label %forbody.lr.ph.i10.i, label %"$Model.count_expected.exit.thread.i"
 
 "$Model.count_expected.exit.thread.i":            ; preds = %"$WeightTypes.fill.exit.i", %then2
   store i64 0, ptr %13, align 8
   br label %"$Model.assume_weights.exit"
 
 forbody.lr.ph.i10.i:                              ; preds = %"$WeightTypes.fill.exit.i"
-  %.val.i11.i = load ptr, ptr %268, align 8
-  %377 = add nsw i64 %.pre.i, -1
+  %.val.i11.i = load ptr, ptr %269, align 8
+  %378 = add nsw i64 %.pre.i, -1
   %xtraiter262 = and i64 %.pre.i, 1
-  %378 = icmp eq i64 %377, 0
-  br i1 %378, label %"$Model.count_expected.exit.i.unr-lcssa", label %forbody.lr.ph.i10.i.new
+  %379 = icmp eq i64 %378, 0
+  br i1 %379, label %"$Model.count_expected.exit.i.unr-lcssa", label %forbody.lr.ph.i10.i.new
 
 forbody.lr.ph.i10.i.new:                          ; preds = %forbody.lr.ph.i10.i
   %unroll_iter266 = and i64 %.pre.i, 9223372036854775806
   br label %forbody.i12.i
 
 forbody.i12.i:                                    ; preds = %merge1.i13.i.1, %forbody.lr.ph.i10.i.new
-  %i.015.i.i = phi i64 [ 0, %forbody.lr.ph.i10.i.new ], [ %408, %merge1.i13.i.1 ]
+  %i.015.i.i = phi i64 [ 0, %forbody.lr.ph.i10.i.new ], [ %409, %merge1.i13.i.1 ]
   %total.014.i.i = phi i64 [ 0, %forbody.lr.ph.i10.i.new ], [ %total.1.i.i.1, %merge1.i13.i.1 ]
   %niter267 = phi i64 [ 0, %forbody.lr.ph.i10.i.new ], [ %niter267.next.1, %merge1.i13.i.1 ]
-  %379 = getelementptr %47, ptr %.val.i11.i, i64 %i.015.i.i
-  %380 = getelementptr i8, ptr %379, i64 30
-  %381 = load i8, ptr %380, align 1
-  %382 = icmp eq i8 %381, 0
-  br i1 %382, label %then.i15.i, label %merge1.i13.i
+  %380 = getelementptr %47, ptr %.val.i11.i, i64 %i.015.i.i
+  %381 = getelementptr i8, ptr %380, i64 30
+  %382 = load i8, ptr %381, align 1
+  %383 = icmp eq i8 %382, 0
+  br i1 %383, label %then.i15.i, label %merge1.i13.i
 
 then.i15.i:                                       ; preds = %forbody.i12.i
-  %383 = getelementptr i8, ptr %379, i64 20
-  %.val12.i.i = load i32, ptr %383, align 4
-  %384 = getelementptr i8, ptr %379, i64 24
-  %.val13.i.i = load i32, ptr %384, align 4
-  %385 = sext i32 %.val12.i.i to i64
-  %386 = sext i32 %.val13.i.i to i64
-  %387 = mul nsw i64 %386, %385
-  %388 = add i64 %387, %total.014.i.i
-  %389 = getelementptr i8, ptr %379, i64 28
-  %390 = load i8, ptr %389, align 1
-  %391 = trunc i8 %390 to i1
-  %392 = select i1 %391, i64 %385, i64 0
-  %spec.select.i.i = add i64 %388, %392
+  %384 = getelementptr i8, ptr %380, i64 20
+  %.val12.i.i = load i32, ptr %384, align 4
+  %385 = getelementptr i8, ptr %380, i64 24
+  %.val13.i.i = load i32, ptr %385, align 4
+  %386 = sext i32 %.val12.i.i to i64
+  %387 = sext i32 %.val13.i.i to i64
+  %388 = mul nsw i64 %387, %386
+  %389 = add i64 %388, %total.014.i.i
+  %390 = getelementptr i8, ptr %380, i64 28
+  %391 = load i8, ptr %390, align 1
+  %392 = trunc i8 %391 to i1
+  %393 = select i1 %392, i64 %386, i64 0
+  %spec.select.i.i = add i64 %389, %393
   br label %merge1.i13.i
 
 merge1.i13.i:                                     ; preds = %then.i15.i, %forbody.i12.i
   %total.1.i.i = phi i64 [ %total.014.i.i, %forbody.i12.i ], [ %spec.select.i.i, %then.i15.i ]
-  %393 = or disjoint i64 %i.015.i.i, 1
-  %394 = getelementptr %47, ptr %.val.i11.i, i64 %393
-  %395 = getelementptr i8, ptr %394, i64 30
-  %396 = load i8, ptr %395, align 1
-  %397 = icmp eq i8 %396, 0
-  br i1 %397, label %then.i15.i.1, label %merge1.i13.i.1
+  %394 = or disjoint i64 %i.015.i.i, 1
+  %395 = getelementptr %47, ptr %.val.i11.i, i64 %394
+  %396 = getelementptr i8, ptr %395, i64 30
+  %397 = load i8, ptr %396, align 1
+  %398 = icmp eq i8 %397, 0
+  br i1 %398, label %then.i15.i.1, label %merge1.i13.i.1
 
 then.i15.i.1:                                     ; preds = %merge1.i13.i
-  %398 = getelementptr i8, ptr %394, i64 20
-  %.val12.i.i.1 = load i32, ptr %398, align 4
-  %399 = getelementptr i8, ptr %394, i64 24
-  %.val13.i.i.1 = load i32, ptr %399, align 4
-  %400 = sext i32 %.val12.i.i.1 to i64
-  %401 = sext i32 %.val13.i.i.1 to i64
-  %402 = mul nsw i64 %401, %400
-  %403 = add i64 %402, %total.1.i.i
-  %404 = getelementptr i8, ptr %394, i64 28
-  %405 = load i8, ptr %404, align 1
-  %406 = trunc i8 %405 to i1
-  %407 = select i1 %406, i64 %400, i64 0
-  %spec.select.i.i.1 = add i64 %403, %407
+  %399 = getelementptr i8, ptr %395, i64 20
+  %.val12.i.i.1 = load i32, ptr %399, align 4
+  %400 = getelementptr i8, ptr %395, i64 24
+  %.val13.i.i.1 = load i32, ptr %400, align 4
+  %401 = sext i32 %.val12.i.i.1 to i64
+  %402 = sext i32 %.val13.i.i.1 to i64
+  %403 = mul nsw i64 %402, %401
+  %404 = add i64 %403, %total.1.i.i
+  %405 = getelementptr i8, ptr %395, i64 28
+  %406 = load i8, ptr %405, align 1
+  %407 = trunc i8 %406 to i1
+  %408 = select i1 %407, i64 %401, i64 0
+  %spec.select.i.i.1 = add i64 %404, %408
   br label %merge1.i13.i.1
 
 merge1.i13.i.1:                                   ; preds = %then.i15.i.1, %merge1.i13.i
   %total.1.i.i.1 = phi i64 [ %total.1.i.i, %merge1.i13.i ], [ %spec.select.i.i.1, %then.i15.i.1 ]
-  %408 = add nuw nsw i64 %i.015.i.i, 2
+  %409 = add nuw nsw i64 %i.015.i.i, 2
   %niter267.next.1 = add i64 %niter267, 2
   %niter267.ncmp.1 = icmp eq i64 %niter267.next.1, %unroll_iter266
   br i1 %niter267.ncmp.1, label %"$Model.count_expected.exit.i.unr-lcssa", label %forbody.i12.i
 
 "$Model.count_expected.exit.i.unr-lcssa":         ; preds = %merge1.i13.i.1, %forbody.lr.ph.i10.i
   %total.1.i.i.lcssa.ph = phi i64 [ poison, %forbody.lr.ph.i10.i ], [ %total.1.i.i.1, %merge1.i13.i.1 ]
-  %i.015.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i10.i ], [ %408, %merge1.i13.i.1 ]
+  %i.015.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i10.i ], [ %409, %merge1.i13.i.1 ]
   %total.014.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i10.i ], [ %total.1.i.i.1, %merge1.i13.i.1 ]
   %lcmp.mod264.not = icmp eq i64 %xtraiter262, 0
   br i1 %lcmp.mod264.not, label %"$Model.count_expected.exit.i", label %forbody.i12.i.epil
 
 forbody.i12.i.epil:                               ; preds = %"$Model.count_expected.exit.i.unr-lcssa"
-  %409 = getelementptr %47, ptr %.val.i11.i, i64 %i.015.i.i.unr
-  %410 = getelementptr i8, ptr %409, i64 30
-  %411 = load i8, ptr %410, align 1
-  %412 = icmp eq i8 %411, 0
-  br i1 %412, label %then.i15.i.epil, label %"$Model.count_expected.exit.i"
+  %410 = getelementptr %47, ptr %.val.i11.i, i64 %i.015.i.i.unr
+  %411 = getelementptr i8, ptr %410, i64 30
+  %412 = load i8, ptr %411, align 1
+  %413 = icmp eq i8 %412, 0
+  br i1 %413, label %then.i15.i.epil, label %"$Model.count_expected.exit.i"
 
 then.i15.i.epil:                                  ; preds = %forbody.i12.i.epil
-  %413 = getelementptr i8, ptr %409, i64 20
-  %.val12.i.i.epil = load i32, ptr %413, align 4
-  %414 = getelementptr i8, ptr %409, i64 24
-  %.val13.i.i.epil = load i32, ptr %414, align 4
-  %415 = sext i32 %.val12.i.i.epil to i64
-  %416 = sext i32 %.val13.i.i.epil to i64
-  %417 = mul nsw i64 %416, %415
-  %418 = add i64 %417, %total.014.i.i.unr
-  %419 = getelementptr i8, ptr %409, i64 28
-  %420 = load i8, ptr %419, align 1
-  %421 = trunc i8 %420 to i1
-  %422 = select i1 %421, i64 %415, i64 0
-  %spec.select.i.i.epil = add i64 %418, %422
+  %414 = getelementptr i8, ptr %410, i64 20
+  %.val12.i.i.epil = load i32, ptr %414, align 4
+  %415 = getelementptr i8, ptr %410, i64 24
+  %.val13.i.i.epil = load i32, ptr %415, align 4
+  %416 = sext i32 %.val12.i.i.epil to i64
+  %417 = sext i32 %.val13.i.i.epil to i64
+  %418 = mul nsw i64 %417, %416
+  %419 = add i64 %418, %total.014.i.i.unr
+  %420 = getelementptr i8, ptr %410, i64 28
+  %421 = load i8, ptr %420, align 1
+  %422 = trunc i8 %421 to i1
+  %423 = select i1 %422, i64 %416, i64 0
+  %spec.select.i.i.epil = add i64 %419, %423
   br label %"$Model.count_expected.exit.i"
 
 "$Model.count_expected.exit.i":                   ; preds = %forbody.i12.i.epil, %then.i15.i.epil, %"$Model.count_expected.exit.i.unr-lcssa"
   %total.1.i.i.lcssa = phi i64 [ %total.1.i.i.lcssa.ph, %"$Model.count_expected.exit.i.unr-lcssa" ], [ %total.014.i.i.unr, %forbody.i12.i.epil ], [ %spec.select.i.i.epil, %then.i15.i.epil ]
   store i64 %total.1.i.i.lcssa, ptr %13, align 8
   %xtraiter268 = and i64 %.pre.i, 1
-  %423 = icmp eq i64 %377, 0
-  br i1 %423, label %"$Model.assume_weights.exit.loopexit.unr-lcssa", label %"$Model.count_expected.exit.i.new"
+  %424 = icmp eq i64 %378, 0
+  br i1 %424, label %"$Model.assume_weights.exit.loopexit.unr-lcssa", label %"$Model.count_expected.exit.i.new"
 
 "$Model.count_expected.exit.i.new":               ; preds = %"$Model.count_expected.exit.i"
   %unroll_iter272 = and i64 %.pre.i, 9223372036854775806
   br label %forbody.i19.i
 
 forbody.i19.i:                                    ; preds = %merge1.i22.i.1, %"$Model.count_expected.exit.i.new"
-  %i.015.i20.i = phi i64 [ 0, %"$Model.count_expected.exit.i.new" ], [ %453, %merge1.i22.i.1 ]
+  %i.015.i20.i = phi i64 [ 0, %"$Model.count_expected.exit.i.new" ], [ %454, %merge1.i22.i.1 ]
   %total.014.i21.i = phi i64 [ 0, %"$Model.count_expected.exit.i.new" ], [ %total.1.i23.i.1, %merge1.i22.i.1 ]
   %niter273 = phi i64 [ 0, %"$Model.count_expected.exit.i.new" ], [ %niter273.next.1, %merge1.i22.i.1 ]
-  %424 = getelementptr %47, ptr %.val.i11.i, i64 %i.015.i20.i
-  %425 = getelementptr i8, ptr %424, i64 30
-  %426 = load i8, ptr %425, align 1
-  %427 = icmp eq i8 %426, 1
-  br i1 %427, label %then.i25.i, label %merge1.i22.i
+  %425 = getelementptr %47, ptr %.val.i11.i, i64 %i.015.i20.i
+  %426 = getelementptr i8, ptr %425, i64 30
+  %427 = load i8, ptr %426, align 1
+  %428 = icmp eq i8 %427, 1
+  br i1 %428, label %then.i25.i, label %merge1.i22.i
 
 then.i25.i:                                       ; preds = %forbody.i19.i
-  %428 = getelementptr i8, ptr %424, i64 20
-  %.val12.i26.i = load i32, ptr %428, align 4
-  %429 = getelementptr i8, ptr %424, i64 24
-  %.val13.i27.i = load i32, ptr %429, align 4
-  %430 = sext i32 %.val12.i26.i to i64
-  %431 = sext i32 %.val13.i27.i to i64
-  %432 = mul nsw i64 %431, %430
-  %433 = add i64 %432, %total.014.i21.i
-  %434 = getelementptr i8, ptr %424, i64 28
-  %435 = load i8, ptr %434, align 1
-  %436 = trunc i8 %435 to i1
-  %437 = select i1 %436, i64 %430, i64 0
-  %spec.select.i28.i = add i64 %433, %437
+  %429 = getelementptr i8, ptr %425, i64 20
+  %.val12.i26.i = load i32, ptr %429, align 4
+  %430 = getelementptr i8, ptr %425, i64 24
+  %.val13.i27.i = load i32, ptr %430, align 4
+  %431 = sext i32 %.val12.i26.i to i64
+  %432 = sext i32 %.val13.i27.i to i64
+  %433 = mul nsw i64 %432, %431
+  %434 = add i64 %433, %total.014.i21.i
+  %435 = getelementptr i8, ptr %425, i64 28
+  %436 = load i8, ptr %435, align 1
+  %437 = trunc i8 %436 to i1
+  %438 = select i1 %437, i64 %431, i64 0
+  %spec.select.i28.i = add i64 %434, %438
   br label %merge1.i22.i
 
 merge1.i22.i:                                     ; preds = %then.i25.i, %forbody.i19.i
   %total.1.i23.i = phi i64 [ %total.014.i21.i, %forbody.i19.i ], [ %spec.select.i28.i, %then.i25.i ]
-  %438 = or disjoint i64 %i.015.i20.i, 1
-  %439 = getelementptr %47, ptr %.val.i11.i, i64 %438
-  %440 = getelementptr i8, ptr %439, i64 30
-  %441 = load i8, ptr %440, align 1
-  %442 = icmp eq i8 %441, 1
-  br i1 %442, label %then.i25.i.1, label %merge1.i22.i.1
+  %439 = or disjoint i64 %i.015.i20.i, 1
+  %440 = getelementptr %47, ptr %.val.i11.i, i64 %439
+  %441 = getelementptr i8, ptr %440, i64 30
+  %442 = load i8, ptr %441, align 1
+  %443 = icmp eq i8 %442, 1
+  br i1 %443, label %then.i25.i.1, label %merge1.i22.i.1
 
 then.i25.i.1:                                     ; preds = %merge1.i22.i
-  %443 = getelementptr i8, ptr %439, i64 20
-  %.val12.i26.i.1 = load i32, ptr %443, align 4
-  %444 = getelementptr i8, ptr %439, i64 24
-  %.val13.i27.i.1 = load i32, ptr %444, align 4
-  %445 = sext i32 %.val12.i26.i.1 to i64
-  %446 = sext i32 %.val13.i27.i.1 to i64
-  %447 = mul nsw i64 %446, %445
-  %448 = add i64 %447, %total.1.i23.i
-  %449 = getelementptr i8, ptr %439, i64 28
-  %450 = load i8, ptr %449, align 1
-  %451 = trunc i8 %450 to i1
-  %452 = select i1 %451, i64 %445, i64 0
-  %spec.select.i28.i.1 = add i64 %448, %452
+  %444 = getelementptr i8, ptr %440, i64 20
+  %.val12.i26.i.1 = load i32, ptr %444, align 4
+  %445 = getelementptr i8, ptr %440, i64 24
+  %.val13.i27.i.1 = load i32, ptr %445, align 4
+  %446 = sext i32 %.val12.i26.i.1 to i64
+  %447 = sext i32 %.val13.i27.i.1 to i64
+  %448 = mul nsw i64 %447, %446
+  %449 = add i64 %448, %total.1.i23.i
+  %450 = getelementptr i8, ptr %440, i64 28
+  %451 = load i8, ptr %450, align 1
+  %452 = trunc i8 %451 to i1
+  %453 = select i1 %452, i64 %446, i64 0
+  %spec.select.i28.i.1 = add i64 %449, %453
   br label %merge1.i22.i.1
 
 merge1.i22.i.1:                                   ; preds = %then.i25.i.1, %merge1.i22.i
   %total.1.i23.i.1 = phi i64 [ %total.1.i23.i, %merge1.i22.i ], [ %spec.select.i28.i.1, %then.i25.i.1 ]
-  %453 = add nuw nsw i64 %i.015.i20.i, 2
+  %454 = add nuw nsw i64 %i.015.i20.i, 2
   %niter273.next.1 = add i64 %niter273, 2
   %niter273.ncmp.1 = icmp eq i64 %niter273.next.1, %unroll_iter272
   br i1 %niter273.ncmp.1, label %"$Model.assume_weights.exit.loopexit.unr-lcssa", label %forbody.i19.i
 
 "$Model.assume_weights.exit.loopexit.unr-lcssa":  ; preds = %merge1.i22.i.1, %"$Model.count_expected.exit.i"
   %total.1.i23.i.lcssa.ph = phi i64 [ poison, %"$Model.count_expected.exit.i" ], [ %total.1.i23.i.1, %merge1.i22.i.1 ]
-  %i.015.i20.i.unr = phi i64 [ 0, %"$Model.count_expected.exit.i" ], [ %453, %merge1.i22.i.1 ]
+  %i.015.i20.i.unr = phi i64 [ 0, %"$Model.count_expected.exit.i" ], [ %454, %merge1.i22.i.1 ]
   %total.014.i21.i.unr = phi i64 [ 0, %"$Model.count_expected.exit.i" ], [ %total.1.i23.i.1, %merge1.i22.i.1 ]
   %lcmp.mod270.not = icmp eq i64 %xtraiter268, 0
   br i1 %lcmp.mod270.not, label %"$Model.assume_weights.exit", label %forbody.i19.i.epil
 
 forbody.i19.i.epil:                               ; preds = %"$Model.assume_weights.exit.loopexit.unr-lcssa"
-  %454 = getelementptr %47, ptr %.val.i11.i, i64 %i.015.i20.i.unr
-  %455 = getelementptr i8, ptr %454, i64 30
-  %456 = load i8, ptr %455, align 1
-  %457 = icmp eq i8 %456, 1
-  br i1 %457, label %then.i25.i.epil, label %"$Model.assume_weights.exit"
+  %455 = getelementptr %47, ptr %.val.i11.i, i64 %i.015.i20.i.unr
+  %456 = getelementptr i8, ptr %455, i64 30
+  %457 = load i8, ptr %456, align 1
+  %458 = icmp eq i8 %457, 1
+  br i1 %458, label %then.i25.i.epil, label %"$Model.assume_weights.exit"
 
 then.i25.i.epil:                                  ; preds = %forbody.i19.i.epil
-  %458 = getelementptr i8, ptr %454, i64 20
-  %.val12.i26.i.epil = load i32, ptr %458, align 4
-  %459 = getelementptr i8, ptr %454, i64 24
-  %.val13.i27.i.epil = load i32, ptr %459, align 4
-  %460 = sext i32 %.val12.i26.i.epil to i64
-  %461 = sext i32 %.val13.i27.i.epil to i64
-  %462 = mul nsw i64 %461, %460
-  %463 = add i64 %462, %total.014.i21.i.unr
-  %464 = getelementptr i8, ptr %454, i64 28
-  %465 = load i8, ptr %464, align 1
-  %466 = trunc i8 %465 to i1
-  %467 = select i1 %466, i64 %460, i64 0
-  %spec.select.i28.i.epil = add i64 %463, %467
+  %459 = getelementptr i8, ptr %455, i64 20
+  %.val12.i26.i.epil = load i32, ptr %459, align 4
+  %460 = getelementptr i8, ptr %455, i64 24
+  %.val13.i27.i.epil = load i32, ptr %460, align 4
+  %461 = sext i32 %.val12.i26.i.epil to i64
+  %462 = sext i32 %.val13.i27.i.epil to i64
+  %463 = mul nsw i64 %462, %461
+  %464 = add i64 %463, %total.014.i21.i.unr
+  %465 = getelementptr i8, ptr %455, i64 28
+  %466 = load i8, ptr %465, align 1
+  %467 = trunc i8 %466 to i1
+  %468 = select i1 %467, i64 %461, i64 0
+  %spec.select.i28.i.epil = add i64 %464, %468
   br label %"$Model.assume_weights.exit"
 
 "$Model.assume_weights.exit":                     ; preds = %"$Model.assume_weights.exit.loopexit.unr-lcssa", %then.i25.i.epil, %forbody.i19.i.epil, %"$Model.count_expected.exit.thread.i"
   %total.0.lcssa.i16.i = phi i64 [ 0, %"$Model.count_expected.exit.thread.i" ], [ %total.1.i23.i.lcssa.ph, %"$Model.assume_weights.exit.loopexit.unr-lcssa" ], [ %total.014.i21.i.unr, %forbody.i19.i.epil ], [ %spec.select.i28.i.epil, %then.i25.i.epil ]
-  %468 = getelementptr i8, ptr %0, i64 704
-  store i64 %total.0.lcssa.i16.i, ptr %468, align 8
-  %469 = call fastcc i64 @"$Model.expected_bytes"(ptr %0, i1 zeroext false)
-  %470 = getelementptr i8, ptr %0, i64 712
-  store i64 %469, ptr %470, align 8
-  %471 = call fastcc i64 @"$Model.expected_bytes"(ptr %0, i1 zeroext true)
-  %472 = getelementptr i8, ptr %0, i64 720
-  store i64 %471, ptr %472, align 8
+  %469 = getelementptr i8, ptr %0, i64 704
+  store i64 %total.0.lcssa.i16.i, ptr %469, align 8
+  %470 = call fastcc i64 @"$Model.expected_bytes"(ptr %0, i1 zeroext false)
+  %471 = getelementptr i8, ptr %0, i64 712
+  store i64 %470, ptr %471, align 8
+  %472 = call fastcc i64 @"$Model.expected_bytes"(ptr %0, i1 zeroext true)
+  %473 = getelementptr i8, ptr %0, i64 720
+  store i64 %472, ptr %473, align 8
   br label %common.ret
 
 merge1:                                           ; preds = %merge
   call void @llvm.lifetime.start.p0(i64 64, ptr nonnull %validator.i)
   call fastcc void @"$Checkpoint.close"(ptr nonnull %10)
-  %473 = load ptr, ptr %28, align 8
+  %474 = load ptr, ptr %28, align 8
   store ptr @"$string.41", ptr %10, align 8
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(193) %11, i8 0, i64 193, i1 false)
-  %474 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %473)
-  %475 = add i64 %474, 8
-  %476 = sdiv i64 %475, 8
-  %477 = shl nsw i64 %476, 3
-  %spec.store.select.i.i.i.i.i19 = call i64 @llvm.smax.i64(i64 %477, i64 65536)
-  %478 = add nuw i64 %spec.store.select.i.i.i.i.i19, 24
-  %479 = call ptr @malloc(i64 %478)
-  %.not.i.i.i.i20 = icmp eq ptr %479, null
+  %475 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %474)
+  %476 = add i64 %475, 8
+  %477 = sdiv i64 %476, 8
+  %478 = shl nsw i64 %477, 3
+  %spec.store.select.i.i.i.i.i19 = call i64 @llvm.smax.i64(i64 %478, i64 65536)
+  %479 = add nuw i64 %spec.store.select.i.i.i.i.i19, 24
+  %480 = call ptr @malloc(i64 %479)
+  %.not.i.i.i.i20 = icmp eq ptr %480, null
   br i1 %.not.i.i.i.i20, label %then.i.i80, label %"$Arena.grow.exit.thread.i.i.i.i21"
 
 "$Arena.grow.exit.thread.i.i.i.i21":              ; preds = %merge1
-  %480 = getelementptr i8, ptr %479, i64 8
-  %481 = getelementptr i8, ptr %479, i64 16
-  store i64 0, ptr %479, align 8
-  store i64 %spec.store.select.i.i.i.i.i19, ptr %481, align 8
-  store ptr %479, ptr %11, align 8
-  %482 = getelementptr i8, ptr %479, i64 24
-  store i64 %477, ptr %480, align 8
-  %.not.i.i.i22 = icmp eq ptr %482, null
+  %481 = getelementptr i8, ptr %480, i64 8
+  %482 = getelementptr i8, ptr %480, i64 16
+  store i64 0, ptr %480, align 8
+  store i64 %spec.store.select.i.i.i.i.i19, ptr %482, align 8
+  store ptr %480, ptr %11, align 8
+  %483 = getelementptr i8, ptr %480, i64 24
+  store i64 %478, ptr %481, align 8
+  %.not.i.i.i22 = icmp eq ptr %483, null
   br i1 %.not.i.i.i22, label %then.i.i80, label %then.i.i.i23
 
 then.i.i.i23:                                     ; preds = %"$Arena.grow.exit.thread.i.i.i.i21"
-  %483 = icmp sgt i64 %474, 0
-  br i1 %483, label %then2.i.i.i.i79, label %or.lhs.false.i.i43.i.i
+  %484 = icmp sgt i64 %475, 0
+  br i1 %484, label %then2.i.i.i.i79, label %or.lhs.false.i.i43.i.i
 
 then2.i.i.i.i79:                                  ; preds = %then.i.i.i23
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %482, ptr align 1 %473, i64 %474, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %483, ptr align 1 %474, i64 %475, i1 false)
   br label %or.lhs.false.i.i43.i.i
 
 then.i.i80:                                       ; preds = %"$Arena.grow.exit.thread.i.i.i.i21", %merge1
@@ -7487,171 +7494,171 @@ then.i.i80:                                       ; preds = %"$Arena.grow.exit.t
   br i1 %.not.i41.i.i, label %"$Model.read_weights.exit", label %then.i42.i.i
 
 then.i42.i.i:                                     ; preds = %then.i.i80
-  %484 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.262", ptr nonnull @"$string.41")
+  %485 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.263", ptr nonnull @"$string.41")
   br label %"$Model.read_weights.exit"
 
 then.i.i47.i.i:                                   ; preds = %or.lhs.false.i.i43.i.i
-  %spec.store.select.i.i.i48.i.i = call i64 @llvm.smax.i64(i64 %494, i64 65536)
-  %485 = add nuw i64 %spec.store.select.i.i.i48.i.i, 24
-  %486 = call ptr @malloc(i64 %485)
-  %.not.i.i49.i.i = icmp eq ptr %486, null
+  %spec.store.select.i.i.i48.i.i = call i64 @llvm.smax.i64(i64 %495, i64 65536)
+  %486 = add nuw i64 %spec.store.select.i.i.i48.i.i, 24
+  %487 = call ptr @malloc(i64 %486)
+  %.not.i.i49.i.i = icmp eq ptr %487, null
   br i1 %.not.i.i49.i.i, label %"$safetensors.join.exit.i.i24", label %"$Arena.grow.exit.thread.i.i50.i.i"
 
 "$Arena.grow.exit.thread.i.i50.i.i":              ; preds = %then.i.i47.i.i
-  store ptr %479, ptr %486, align 8
-  %487 = getelementptr i8, ptr %486, i64 8
-  store i64 0, ptr %487, align 8
-  %488 = getelementptr i8, ptr %486, i64 16
-  store i64 %spec.store.select.i.i.i48.i.i, ptr %488, align 8
-  store ptr %486, ptr %11, align 8
+  store ptr %480, ptr %487, align 8
+  %488 = getelementptr i8, ptr %487, i64 8
+  store i64 0, ptr %488, align 8
+  %489 = getelementptr i8, ptr %487, i64 16
+  store i64 %spec.store.select.i.i.i48.i.i, ptr %489, align 8
+  store ptr %487, ptr %11, align 8
   br label %"$Arena.allocate.exit.i44.i.i"
 
 or.lhs.false.i.i43.i.i:                           ; preds = %then2.i.i.i.i79, %then.i.i.i23
-  %489 = getelementptr i8, ptr %482, i64 %474
-  store i8 0, ptr %489, align 1
-  store ptr %482, ptr %10, align 8
-  %490 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %473)
-  %491 = add i64 %490, 30
-  %492 = add i64 %490, 37
-  %493 = sdiv i64 %492, 8
-  %494 = shl nsw i64 %493, 3
-  %495 = load i64, ptr %481, align 8
-  %496 = load i64, ptr %480, align 8
-  %497 = sub i64 %495, %496
-  %498 = icmp slt i64 %497, %494
-  br i1 %498, label %then.i.i47.i.i, label %"$Arena.allocate.exit.i44.i.i"
+  %490 = getelementptr i8, ptr %483, i64 %475
+  store i8 0, ptr %490, align 1
+  store ptr %483, ptr %10, align 8
+  %491 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %474)
+  %492 = add i64 %491, 30
+  %493 = add i64 %491, 37
+  %494 = sdiv i64 %493, 8
+  %495 = shl nsw i64 %494, 3
+  %496 = load i64, ptr %482, align 8
+  %497 = load i64, ptr %481, align 8
+  %498 = sub i64 %496, %497
+  %499 = icmp slt i64 %498, %495
+  br i1 %499, label %then.i.i47.i.i, label %"$Arena.allocate.exit.i44.i.i"
 
 "$Arena.allocate.exit.i44.i.i":                   ; preds = %or.lhs.false.i.i43.i.i, %"$Arena.grow.exit.thread.i.i50.i.i"
-  %499 = phi i64 [ 0, %"$Arena.grow.exit.thread.i.i50.i.i" ], [ %496, %or.lhs.false.i.i43.i.i ]
-  %500 = phi ptr [ %486, %"$Arena.grow.exit.thread.i.i50.i.i" ], [ %479, %or.lhs.false.i.i43.i.i ]
-  %501 = getelementptr i8, ptr %500, i64 24
-  %502 = getelementptr i8, ptr %500, i64 8
-  %503 = getelementptr i8, ptr %501, i64 %499
-  %504 = add i64 %499, %494
-  store i64 %504, ptr %502, align 8
-  %.not.i45.i.i = icmp eq ptr %503, null
+  %500 = phi i64 [ 0, %"$Arena.grow.exit.thread.i.i50.i.i" ], [ %497, %or.lhs.false.i.i43.i.i ]
+  %501 = phi ptr [ %487, %"$Arena.grow.exit.thread.i.i50.i.i" ], [ %480, %or.lhs.false.i.i43.i.i ]
+  %502 = getelementptr i8, ptr %501, i64 24
+  %503 = getelementptr i8, ptr %501, i64 8
+  %504 = getelementptr i8, ptr %502, i64 %500
+  %505 = add i64 %500, %495
+  store i64 %505, ptr %503, align 8
+  %.not.i45.i.i = icmp eq ptr %504, null
   br i1 %.not.i45.i.i, label %"$safetensors.join.exit.i.i24", label %then.i46.i.i
 
 then.i46.i.i:                                     ; preds = %"$Arena.allocate.exit.i44.i.i"
-  %505 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull %503, i64 %491, ptr nonnull @"$string.48", ptr %473, ptr nonnull @"$string.50")
+  %506 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull %504, i64 %492, ptr nonnull @"$string.48", ptr %474, ptr nonnull @"$string.50")
   %.pre.i.i = load ptr, ptr %11, align 8
   br label %"$safetensors.join.exit.i.i24"
 
 "$safetensors.join.exit.i.i24":                   ; preds = %then.i46.i.i, %"$Arena.allocate.exit.i44.i.i", %then.i.i47.i.i
-  %506 = phi ptr [ %500, %"$Arena.allocate.exit.i44.i.i" ], [ %.pre.i.i, %then.i46.i.i ], [ %479, %then.i.i47.i.i ]
-  %common.ret.op.i8.i.i.i25 = phi ptr [ null, %"$Arena.allocate.exit.i44.i.i" ], [ %503, %then.i46.i.i ], [ null, %then.i.i47.i.i ]
-  %507 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %473)
-  %508 = add i64 %507, 19
-  %509 = add i64 %507, 26
-  %510 = sdiv i64 %509, 8
-  %511 = shl nsw i64 %510, 3
-  %512 = icmp eq ptr %506, null
-  br i1 %512, label %then.i.i56.i.i, label %or.lhs.false.i.i51.i.i
+  %507 = phi ptr [ %501, %"$Arena.allocate.exit.i44.i.i" ], [ %.pre.i.i, %then.i46.i.i ], [ %480, %then.i.i47.i.i ]
+  %common.ret.op.i8.i.i.i25 = phi ptr [ null, %"$Arena.allocate.exit.i44.i.i" ], [ %504, %then.i46.i.i ], [ null, %then.i.i47.i.i ]
+  %508 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %474)
+  %509 = add i64 %508, 19
+  %510 = add i64 %508, 26
+  %511 = sdiv i64 %510, 8
+  %512 = shl nsw i64 %511, 3
+  %513 = icmp eq ptr %507, null
+  br i1 %513, label %then.i.i56.i.i, label %or.lhs.false.i.i51.i.i
 
 then.i.i56.i.i:                                   ; preds = %or.lhs.false.i.i51.i.i, %"$safetensors.join.exit.i.i24"
-  %spec.store.select.i.i.i57.i.i = call i64 @llvm.smax.i64(i64 %511, i64 65536)
-  %513 = add nuw i64 %spec.store.select.i.i.i57.i.i, 24
-  %514 = call ptr @malloc(i64 %513)
-  %.not.i.i58.i.i = icmp eq ptr %514, null
+  %spec.store.select.i.i.i57.i.i = call i64 @llvm.smax.i64(i64 %512, i64 65536)
+  %514 = add nuw i64 %spec.store.select.i.i.i57.i.i, 24
+  %515 = call ptr @malloc(i64 %514)
+  %.not.i.i58.i.i = icmp eq ptr %515, null
   br i1 %.not.i.i58.i.i, label %then2.i.i78, label %"$Arena.grow.exit.thread.i.i59.i.i"
 
 "$Arena.grow.exit.thread.i.i59.i.i":              ; preds = %then.i.i56.i.i
-  store ptr %506, ptr %514, align 8
-  %515 = getelementptr i8, ptr %514, i64 8
-  store i64 0, ptr %515, align 8
-  %516 = getelementptr i8, ptr %514, i64 16
-  store i64 %spec.store.select.i.i.i57.i.i, ptr %516, align 8
-  store ptr %514, ptr %11, align 8
+  store ptr %507, ptr %515, align 8
+  %516 = getelementptr i8, ptr %515, i64 8
+  store i64 0, ptr %516, align 8
+  %517 = getelementptr i8, ptr %515, i64 16
+  store i64 %spec.store.select.i.i.i57.i.i, ptr %517, align 8
+  store ptr %515, ptr %11, align 8
   br label %"$Arena.allocate.exit.i52.i.i"
 
 or.lhs.false.i.i51.i.i:                           ; preds = %"$safetensors.join.exit.i.i24"
-  %517 = getelementptr i8, ptr %506, i64 16
-  %518 = load i64, ptr %517, align 8
-  %519 = getelementptr i8, ptr %506, i64 8
-  %520 = load i64, ptr %519, align 8
-  %521 = sub i64 %518, %520
-  %522 = icmp slt i64 %521, %511
-  br i1 %522, label %then.i.i56.i.i, label %"$Arena.allocate.exit.i52.i.i"
+  %518 = getelementptr i8, ptr %507, i64 16
+  %519 = load i64, ptr %518, align 8
+  %520 = getelementptr i8, ptr %507, i64 8
+  %521 = load i64, ptr %520, align 8
+  %522 = sub i64 %519, %521
+  %523 = icmp slt i64 %522, %512
+  br i1 %523, label %then.i.i56.i.i, label %"$Arena.allocate.exit.i52.i.i"
 
 "$Arena.allocate.exit.i52.i.i":                   ; preds = %or.lhs.false.i.i51.i.i, %"$Arena.grow.exit.thread.i.i59.i.i"
-  %523 = phi i64 [ 0, %"$Arena.grow.exit.thread.i.i59.i.i" ], [ %520, %or.lhs.false.i.i51.i.i ]
-  %524 = phi ptr [ %514, %"$Arena.grow.exit.thread.i.i59.i.i" ], [ %506, %or.lhs.false.i.i51.i.i ]
-  %525 = getelementptr i8, ptr %524, i64 24
-  %526 = getelementptr i8, ptr %524, i64 8
-  %527 = getelementptr i8, ptr %525, i64 %523
-  %528 = add i64 %523, %511
-  store i64 %528, ptr %526, align 8
-  %.not.i53.i.i = icmp eq ptr %527, null
+  %524 = phi i64 [ 0, %"$Arena.grow.exit.thread.i.i59.i.i" ], [ %521, %or.lhs.false.i.i51.i.i ]
+  %525 = phi ptr [ %515, %"$Arena.grow.exit.thread.i.i59.i.i" ], [ %507, %or.lhs.false.i.i51.i.i ]
+  %526 = getelementptr i8, ptr %525, i64 24
+  %527 = getelementptr i8, ptr %525, i64 8
+  %528 = getelementptr i8, ptr %526, i64 %524
+  %529 = add i64 %524, %512
+  store i64 %529, ptr %527, align 8
+  %.not.i53.i.i = icmp eq ptr %528, null
   br i1 %.not.i53.i.i, label %then2.i.i78, label %"$safetensors.join.exit60.i.i"
 
 "$safetensors.join.exit60.i.i":                   ; preds = %"$Arena.allocate.exit.i52.i.i"
-  %529 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull %527, i64 %508, ptr nonnull @"$string.48", ptr %473, ptr nonnull @"$string.51")
-  %530 = icmp eq ptr %common.ret.op.i8.i.i.i25, null
-  br i1 %530, label %then2.i.i78, label %merge1.i.i26
+  %530 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull %528, i64 %509, ptr nonnull @"$string.48", ptr %474, ptr nonnull @"$string.51")
+  %531 = icmp eq ptr %common.ret.op.i8.i.i.i25, null
+  br i1 %531, label %then2.i.i78, label %merge1.i.i26
 
 then2.i.i78:                                      ; preds = %"$safetensors.join.exit60.i.i", %"$Arena.allocate.exit.i52.i.i", %then.i.i56.i.i
   %.not.i61.i.i = icmp eq ptr %3, null
   br i1 %.not.i61.i.i, label %"$Model.read_weights.exit", label %then.i62.i.i
 
 then.i62.i.i:                                     ; preds = %then2.i.i78
-  %531 = load ptr, ptr %10, align 8
-  %532 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.262", ptr %531)
+  %532 = load ptr, ptr %10, align 8
+  %533 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.263", ptr %532)
   br label %"$Model.read_weights.exit"
 
 merge1.i.i26:                                     ; preds = %"$safetensors.join.exit60.i.i"
   call void @llvm.lifetime.start.p0(i64 144, ptr nonnull %info.i.i.i.i18)
-  %533 = call i32 @stat(ptr nonnull readonly %common.ret.op.i8.i.i.i25, ptr nonnull %info.i.i.i.i18)
-  %.not.i.i64.i.i = icmp eq i32 %533, 0
-  %534 = getelementptr inbounds i8, ptr %info.i.i.i.i18, i64 24
-  %535 = load i32, ptr %534, align 8
-  %536 = and i32 %535, 61440
+  %534 = call i32 @stat(ptr nonnull readonly %common.ret.op.i8.i.i.i25, ptr nonnull %info.i.i.i.i18)
+  %.not.i.i64.i.i = icmp eq i32 %534, 0
+  %535 = getelementptr inbounds i8, ptr %info.i.i.i.i18, i64 24
+  %536 = load i32, ptr %535, align 8
+  %537 = and i32 %536, 61440
   call void @llvm.lifetime.end.p0(i64 144, ptr nonnull %info.i.i.i.i18)
-  %537 = icmp ne i32 %536, 0
-  %538 = select i1 %.not.i.i64.i.i, i1 %537, i1 false
-  br i1 %538, label %then6.i.i46, label %else7.i.i
+  %538 = icmp ne i32 %537, 0
+  %539 = select i1 %.not.i.i64.i.i, i1 %538, i1 false
+  br i1 %539, label %then6.i.i46, label %else7.i.i
 
 then6.i.i46:                                      ; preds = %merge1.i.i26
   call void @llvm.lifetime.start.p0(i64 120, ptr nonnull %document.i.i.i)
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %index.i.i.i)
-  %539 = call fastcc i32 @"$MappedFile.open"(ptr nonnull %index.i.i.i, ptr nonnull %common.ret.op.i8.i.i.i25, ptr %3)
-  %.not.i65.i.i = icmp eq i32 %539, 0
+  %540 = call fastcc i32 @"$MappedFile.open"(ptr nonnull %index.i.i.i, ptr nonnull %common.ret.op.i8.i.i.i25, ptr %3)
+  %.not.i65.i.i = icmp eq i32 %540, 0
   br i1 %.not.i65.i.i, label %merge.i.i.i48, label %"$Checkpoint.read_index.exit.i.i"
 
 merge.i.i.i48:                                    ; preds = %then6.i.i46
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(80) %document.i.i.i, i8 0, i64 80, i1 false)
   %index.val.i.i.i = load ptr, ptr %index.i.i.i, align 8
-  %540 = getelementptr inbounds i8, ptr %index.i.i.i, i64 8
-  %index.val7.i.i.i = load i64, ptr %540, align 8
-  %541 = ptrtoint ptr %index.val.i.i.i to i64
-  %542 = getelementptr inbounds i8, ptr %document.i.i.i, i64 80
-  store i64 %541, ptr %542, align 8
+  %541 = getelementptr inbounds i8, ptr %index.i.i.i, i64 8
+  %index.val7.i.i.i = load i64, ptr %541, align 8
+  %542 = ptrtoint ptr %index.val.i.i.i to i64
+  %543 = getelementptr inbounds i8, ptr %document.i.i.i, i64 80
+  store i64 %542, ptr %543, align 8
   %input.sroa.2.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %document.i.i.i, i64 88
   store i64 %index.val7.i.i.i, ptr %input.sroa.2.0..sroa_idx.i.i.i.i.i.i, align 8
-  %543 = getelementptr inbounds i8, ptr %document.i.i.i, i64 96
-  store i64 0, ptr %543, align 8
-  %544 = getelementptr inbounds i8, ptr %document.i.i.i, i64 104
-  store ptr @"$string.50", ptr %544, align 8
-  %545 = getelementptr inbounds i8, ptr %document.i.i.i, i64 112
-  store ptr %3, ptr %545, align 8
-  %546 = call fastcc i32 @"$parse_value"(ptr nonnull %document.i.i.i, i32 0)
-  %547 = icmp eq i32 %546, -1
-  br i1 %547, label %"$Checkpoint.read_indexed.exit.i.i.i", label %merge.i.i.i.i.i.i49
+  %544 = getelementptr inbounds i8, ptr %document.i.i.i, i64 96
+  store i64 0, ptr %544, align 8
+  %545 = getelementptr inbounds i8, ptr %document.i.i.i, i64 104
+  store ptr @"$string.50", ptr %545, align 8
+  %546 = getelementptr inbounds i8, ptr %document.i.i.i, i64 112
+  store ptr %3, ptr %546, align 8
+  %547 = call fastcc i32 @"$parse_value"(ptr nonnull %document.i.i.i, i32 0)
+  %548 = icmp eq i32 %547, -1
+  br i1 %548, label %"$Checkpoint.read_indexed.exit.i.i.i", label %merge.i.i.i.i.i.i49
 
 merge.i.i.i.i.i.i49:                              ; preds = %merge.i.i.i48
-  %548 = load i64, ptr %input.sroa.2.0..sroa_idx.i.i.i.i.i.i, align 8
-  %.promoted.i.i.i.i.i.i.i = load i64, ptr %543, align 8
-  %549 = icmp slt i64 %.promoted.i.i.i.i.i.i.i, %548
-  br i1 %549, label %whilebody.lr.ph.i.i.i.i.i.i.i, label %"$Document.skip_space.exit.i.i.i.i.i.i"
+  %549 = load i64, ptr %input.sroa.2.0..sroa_idx.i.i.i.i.i.i, align 8
+  %.promoted.i.i.i.i.i.i.i = load i64, ptr %544, align 8
+  %550 = icmp slt i64 %.promoted.i.i.i.i.i.i.i, %549
+  br i1 %550, label %whilebody.lr.ph.i.i.i.i.i.i.i, label %"$Document.skip_space.exit.i.i.i.i.i.i"
 
 whilebody.lr.ph.i.i.i.i.i.i.i:                    ; preds = %merge.i.i.i.i.i.i49
-  %550 = load ptr, ptr %542, align 8
+  %551 = load ptr, ptr %543, align 8
   br label %whilebody.i.i.i.i.i.i.i
 
 whilebody.i.i.i.i.i.i.i:                          ; preds = %merge1.i.i.i.i.i.i.i, %whilebody.lr.ph.i.i.i.i.i.i.i
-  %551 = phi i64 [ %.promoted.i.i.i.i.i.i.i, %whilebody.lr.ph.i.i.i.i.i.i.i ], [ %554, %merge1.i.i.i.i.i.i.i ]
-  %552 = getelementptr i8, ptr %550, i64 %551
-  %553 = load i8, ptr %552, align 1
-  switch i8 %553, label %"$Document.skip_space.exit.i.i.i.i.i.i" [
+  %552 = phi i64 [ %.promoted.i.i.i.i.i.i.i, %whilebody.lr.ph.i.i.i.i.i.i.i ], [ %555, %merge1.i.i.i.i.i.i.i ]
+  %553 = getelementptr i8, ptr %551, i64 %552
+  %554 = load i8, ptr %553, align 1
+  switch i8 %554, label %"$Document.skip_space.exit.i.i.i.i.i.i" [
     i8 32, label %merge1.i.i.i.i.i.i.i
     i8 10, label %merge1.i.i.i.i.i.i.i
     i8 13, label %merge1.i.i.i.i.i.i.i
@@ -7659,69 +7666,69 @@ whilebody.i.i.i.i.i.i.i:                          ; preds = %merge1.i.i.i.i.i.i.
   ]
 
 merge1.i.i.i.i.i.i.i:                             ; preds = %whilebody.i.i.i.i.i.i.i, %whilebody.i.i.i.i.i.i.i, %whilebody.i.i.i.i.i.i.i, %whilebody.i.i.i.i.i.i.i
-  %554 = add i64 %551, 1
-  store i64 %554, ptr %543, align 8
-  %exitcond.not.i.i.i.i.i.i.i = icmp eq i64 %554, %548
+  %555 = add i64 %552, 1
+  store i64 %555, ptr %544, align 8
+  %exitcond.not.i.i.i.i.i.i.i = icmp eq i64 %555, %549
   br i1 %exitcond.not.i.i.i.i.i.i.i, label %"$Document.skip_space.exit.i.i.i.i.i.i", label %whilebody.i.i.i.i.i.i.i
 
 "$Document.skip_space.exit.i.i.i.i.i.i":          ; preds = %merge1.i.i.i.i.i.i.i, %whilebody.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i49
-  %555 = phi i64 [ %.promoted.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i49 ], [ %551, %whilebody.i.i.i.i.i.i.i ], [ %548, %merge1.i.i.i.i.i.i.i ]
-  %.not.i.i.i.i.i.i50 = icmp eq i64 %555, %index.val7.i.i.i
+  %556 = phi i64 [ %.promoted.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i49 ], [ %552, %whilebody.i.i.i.i.i.i.i ], [ %549, %merge1.i.i.i.i.i.i.i ]
+  %.not.i.i.i.i.i.i50 = icmp eq i64 %556, %index.val7.i.i.i
   br i1 %.not.i.i.i.i.i.i50, label %merge.i.i.i.i.i53, label %then2.i.i.i.i.i.i
 
 then2.i.i.i.i.i.i:                                ; preds = %"$Document.skip_space.exit.i.i.i.i.i.i"
-  %556 = load ptr, ptr %545, align 8
-  %.not.i.i.i.i.i.i.i51 = icmp eq ptr %556, null
+  %557 = load ptr, ptr %546, align 8
+  %.not.i.i.i.i.i.i.i51 = icmp eq ptr %557, null
   br i1 %.not.i.i.i.i.i.i.i51, label %"$Checkpoint.read_indexed.exit.i.i.i", label %then.i.i.i.i.i.i.i52
 
 then.i.i.i.i.i.i.i52:                             ; preds = %then2.i.i.i.i.i.i
-  %557 = load ptr, ptr %544, align 8
-  %558 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %556, i64 1024, ptr nonnull @"$string.61", ptr %557, i64 %555, ptr nonnull @"$string.87")
+  %558 = load ptr, ptr %545, align 8
+  %559 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %557, i64 1024, ptr nonnull @"$string.61", ptr %558, i64 %556, ptr nonnull @"$string.87")
   br label %"$Checkpoint.read_indexed.exit.i.i.i"
 
 merge.i.i.i.i.i53:                                ; preds = %"$Document.skip_space.exit.i.i.i.i.i.i"
   %.val.i.i.i.i.i = load ptr, ptr %document.i.i.i, align 8
-  %559 = icmp eq ptr %.val.i.i.i.i.i, null
-  br i1 %559, label %then2.i.i.i.i.i55, label %or.lhs.false.i.i.i.i.i.i54
+  %560 = icmp eq ptr %.val.i.i.i.i.i, null
+  br i1 %560, label %then2.i.i.i.i.i55, label %or.lhs.false.i.i.i.i.i.i54
 
 or.lhs.false.i.i.i.i.i.i54:                       ; preds = %merge.i.i.i.i.i53
-  %560 = load i32, ptr %.val.i.i.i.i.i, align 4
-  %.not.i45.i.i.i.i.i = icmp eq i32 %560, 6
+  %561 = load i32, ptr %.val.i.i.i.i.i, align 4
+  %.not.i45.i.i.i.i.i = icmp eq i32 %561, 6
   br i1 %.not.i45.i.i.i.i.i, label %merge.i47.i.i.i.i.i, label %then2.i.i.i.i.i55
 
 merge.i47.i.i.i.i.i:                              ; preds = %or.lhs.false.i.i.i.i.i.i54
-  %561 = getelementptr i8, ptr %.val.i.i.i.i.i, i64 12
-  %.val.i.i.i.i.i.i56 = load i32, ptr %561, align 4
-  %562 = icmp eq i32 %.val.i.i.i.i.i.i56, -1
-  %563 = sext i32 %.val.i.i.i.i.i.i56 to i64
-  %564 = getelementptr %56, ptr %.val.i.i.i.i.i, i64 %563
-  %.not1722.i.i.i.i.i.i57 = icmp eq ptr %564, null
-  %or.cond65.i.i.i.i.i = or i1 %562, %.not1722.i.i.i.i.i.i57
+  %562 = getelementptr i8, ptr %.val.i.i.i.i.i, i64 12
+  %.val.i.i.i.i.i.i56 = load i32, ptr %562, align 4
+  %563 = icmp eq i32 %.val.i.i.i.i.i.i56, -1
+  %564 = sext i32 %.val.i.i.i.i.i.i56 to i64
+  %565 = getelementptr %56, ptr %.val.i.i.i.i.i, i64 %564
+  %.not1722.i.i.i.i.i.i57 = icmp eq ptr %565, null
+  %or.cond65.i.i.i.i.i = or i1 %563, %.not1722.i.i.i.i.i.i57
   br i1 %or.cond65.i.i.i.i.i, label %then2.i.i.i.i.i55, label %whilebody.i.i.i.i.i.i58
 
 whilebody.i.i.i.i.i.i58:                          ; preds = %merge.i47.i.i.i.i.i, %merge2.i.i.i.i.i.i62
-  %child.023.i.i.i.i.i.i59 = phi ptr [ %572, %merge2.i.i.i.i.i.i62 ], [ %564, %merge.i47.i.i.i.i.i ]
+  %child.023.i.i.i.i.i.i59 = phi ptr [ %573, %merge2.i.i.i.i.i.i62 ], [ %565, %merge.i47.i.i.i.i.i ]
   %.sroa.214.0..sroa_idx.i.i.i.i.i.i60 = getelementptr i8, ptr %child.023.i.i.i.i.i.i59, i64 32
   %.sroa.214.0.copyload.i.i.i.i.i.i61 = load i64, ptr %.sroa.214.0..sroa_idx.i.i.i.i.i.i60, align 8
-  %565 = icmp eq i64 %.sroa.214.0.copyload.i.i.i.i.i.i61, 10
-  br i1 %565, label %"$text.equal.exit.i.i.i.i.i.i", label %merge2.i.i.i.i.i.i62
+  %566 = icmp eq i64 %.sroa.214.0.copyload.i.i.i.i.i.i61, 10
+  br i1 %566, label %"$text.equal.exit.i.i.i.i.i.i", label %merge2.i.i.i.i.i.i62
 
 "$text.equal.exit.i.i.i.i.i.i":                   ; preds = %whilebody.i.i.i.i.i.i58
-  %566 = getelementptr i8, ptr %child.023.i.i.i.i.i.i59, i64 24
-  %.sroa.013.0.copyload.i.i.i.i.i.i66 = load i64, ptr %566, align 8
-  %567 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i.i.i66 to ptr
-  %bcmp.i.i.i.i.i.i.i67 = call i32 @bcmp(ptr noundef nonnull dereferenceable(10) %567, ptr noundef nonnull readonly dereferenceable(10) @"$string.263", i64 10)
-  %568 = icmp eq i32 %bcmp.i.i.i.i.i.i.i67, 0
-  br i1 %568, label %or.lhs.false.i.i.i.i.i, label %merge2.i.i.i.i.i.i62
+  %567 = getelementptr i8, ptr %child.023.i.i.i.i.i.i59, i64 24
+  %.sroa.013.0.copyload.i.i.i.i.i.i66 = load i64, ptr %567, align 8
+  %568 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i.i.i66 to ptr
+  %bcmp.i.i.i.i.i.i.i67 = call i32 @bcmp(ptr noundef nonnull dereferenceable(10) %568, ptr noundef nonnull readonly dereferenceable(10) @"$string.264", i64 10)
+  %569 = icmp eq i32 %bcmp.i.i.i.i.i.i.i67, 0
+  br i1 %569, label %or.lhs.false.i.i.i.i.i, label %merge2.i.i.i.i.i.i62
 
 merge2.i.i.i.i.i.i62:                             ; preds = %"$text.equal.exit.i.i.i.i.i.i", %whilebody.i.i.i.i.i.i58
-  %569 = getelementptr i8, ptr %child.023.i.i.i.i.i.i59, i64 20
-  %child.0.val.i.i.i.i.i.i63 = load i32, ptr %569, align 4
-  %570 = icmp eq i32 %child.0.val.i.i.i.i.i.i63, -1
-  %571 = sext i32 %child.0.val.i.i.i.i.i.i63 to i64
-  %572 = getelementptr %56, ptr %.val.i.i.i.i.i, i64 %571
-  %.not17.i.i.i.i.i.i64 = icmp eq ptr %572, null
-  %or.cond.i.i.i.i.i65 = or i1 %570, %.not17.i.i.i.i.i.i64
+  %570 = getelementptr i8, ptr %child.023.i.i.i.i.i.i59, i64 20
+  %child.0.val.i.i.i.i.i.i63 = load i32, ptr %570, align 4
+  %571 = icmp eq i32 %child.0.val.i.i.i.i.i.i63, -1
+  %572 = sext i32 %child.0.val.i.i.i.i.i.i63 to i64
+  %573 = getelementptr %56, ptr %.val.i.i.i.i.i, i64 %572
+  %.not17.i.i.i.i.i.i64 = icmp eq ptr %573, null
+  %or.cond.i.i.i.i.i65 = or i1 %571, %.not17.i.i.i.i.i.i64
   br i1 %or.cond.i.i.i.i.i65, label %then2.i.i.i.i.i55, label %whilebody.i.i.i.i.i.i58
 
 then2.i.i.i.i.i55:                                ; preds = %merge2.i.i.i.i.i.i62, %or.lhs.false.i.i.i.i.i, %merge.i47.i.i.i.i.i, %or.lhs.false.i.i.i.i.i.i54, %merge.i.i.i.i.i53
@@ -7729,28 +7736,28 @@ then2.i.i.i.i.i55:                                ; preds = %merge2.i.i.i.i.i.i6
   br i1 %.not43.i.i.i.i.i, label %"$Checkpoint.read_indexed.exit.i.i.i", label %then5.i.i.i.i.i
 
 or.lhs.false.i.i.i.i.i:                           ; preds = %"$text.equal.exit.i.i.i.i.i.i"
-  %573 = load i32, ptr %child.023.i.i.i.i.i.i59, align 4
-  %.not39.i.i.i.i.i = icmp eq i32 %573, 6
+  %574 = load i32, ptr %child.023.i.i.i.i.i.i59, align 4
+  %.not39.i.i.i.i.i = icmp eq i32 %574, 6
   br i1 %.not39.i.i.i.i.i, label %merge1.i.i.i.i.i, label %then2.i.i.i.i.i55
 
 then5.i.i.i.i.i:                                  ; preds = %then2.i.i.i.i.i55
-  %574 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.264", ptr nonnull @"$string.50")
+  %575 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.265", ptr nonnull @"$string.50")
   br label %"$Checkpoint.read_indexed.exit.i.i.i"
 
 merge1.i.i.i.i.i:                                 ; preds = %or.lhs.false.i.i.i.i.i
-  %575 = getelementptr i8, ptr %child.023.i.i.i.i.i.i59, i64 12
-  %.val44.i.i.i.i.i = load i32, ptr %575, align 4
-  %576 = icmp eq i32 %.val44.i.i.i.i.i, -1
-  %577 = sext i32 %.val44.i.i.i.i.i to i64
-  %578 = getelementptr %56, ptr %.val.i.i.i.i.i, i64 %577
-  %.not407178.i.i.i.i.i = icmp eq ptr %578, null
-  %.not4071.i.i.i.i.i = or i1 %576, %.not407178.i.i.i.i.i
+  %576 = getelementptr i8, ptr %child.023.i.i.i.i.i.i59, i64 12
+  %.val44.i.i.i.i.i = load i32, ptr %576, align 4
+  %577 = icmp eq i32 %.val44.i.i.i.i.i, -1
+  %578 = sext i32 %.val44.i.i.i.i.i to i64
+  %579 = getelementptr %56, ptr %.val.i.i.i.i.i, i64 %578
+  %.not407178.i.i.i.i.i = icmp eq ptr %579, null
+  %.not4071.i.i.i.i.i = or i1 %577, %.not407178.i.i.i.i.i
   br i1 %.not4071.i.i.i.i.i, label %or.lhs.false.i.i68.i.i, label %whilebody.i.i.i.i.i
 
 whilebody.i.i.i.i.i:                              ; preds = %merge1.i.i.i.i.i, %merge10.i.i.i.i.i
-  %entry8.072.i.i.i.i.i = phi ptr [ %595, %merge10.i.i.i.i.i ], [ %578, %merge1.i.i.i.i.i ]
-  %579 = load i32, ptr %entry8.072.i.i.i.i.i, align 4
-  %.not41.i.i.i.i.i = icmp eq i32 %579, 4
+  %entry8.072.i.i.i.i.i = phi ptr [ %596, %merge10.i.i.i.i.i ], [ %579, %merge1.i.i.i.i.i ]
+  %580 = load i32, ptr %entry8.072.i.i.i.i.i, align 4
+  %.not41.i.i.i.i.i = icmp eq i32 %580, 4
   br i1 %.not41.i.i.i.i.i, label %or.lhs.false13.i.i.i.i.i, label %then11.i.i.i.i.i
 
 then11.i.i.i.i.i:                                 ; preds = %"$is_plain_file_name.exit.i.i.i.i.i", %or.rhs.i.i.i.i.i.i.i.i, %or.lhs.false13.i.i.i.i.i, %whilebody.i.i.i.i.i, %forbody.i.i.i.i.i.i, %forbody.i.i.i.i.i.i
@@ -7758,26 +7765,26 @@ then11.i.i.i.i.i:                                 ; preds = %"$is_plain_file_nam
   br i1 %.not42.i.i.i.i.i, label %"$Checkpoint.read_indexed.exit.i.i.i", label %then16.i.i.i.i.i
 
 or.lhs.false13.i.i.i.i.i:                         ; preds = %whilebody.i.i.i.i.i
-  %580 = getelementptr i8, ptr %entry8.072.i.i.i.i.i, i64 40
-  %.sroa.035.0.copyload.i.i.i.i.i = load i64, ptr %580, align 8
+  %581 = getelementptr i8, ptr %entry8.072.i.i.i.i.i, i64 40
+  %.sroa.035.0.copyload.i.i.i.i.i = load i64, ptr %581, align 8
   %.sroa.236.0..sroa_idx.i.i.i.i.i = getelementptr i8, ptr %entry8.072.i.i.i.i.i, i64 48
   %.sroa.236.0.copyload.i.i.i.i.i = load i64, ptr %.sroa.236.0..sroa_idx.i.i.i.i.i, align 8
-  %581 = inttoptr i64 %.sroa.035.0.copyload.i.i.i.i.i to ptr
-  %582 = icmp sgt i64 %.sroa.236.0.copyload.i.i.i.i.i, 0
-  br i1 %582, label %forbody.i.i.i.i.i.i, label %then11.i.i.i.i.i
+  %582 = inttoptr i64 %.sroa.035.0.copyload.i.i.i.i.i to ptr
+  %583 = icmp sgt i64 %.sroa.236.0.copyload.i.i.i.i.i, 0
+  br i1 %583, label %forbody.i.i.i.i.i.i, label %then11.i.i.i.i.i
 
 forbody.i.i.i.i.i.i:                              ; preds = %or.lhs.false13.i.i.i.i.i, %merge1.i.i.i.i.i.i68
-  %i.017.i.i.i.i.i.i = phi i64 [ %585, %merge1.i.i.i.i.i.i68 ], [ 0, %or.lhs.false13.i.i.i.i.i ]
-  %583 = getelementptr i8, ptr %581, i64 %i.017.i.i.i.i.i.i
-  %584 = load i8, ptr %583, align 1
-  switch i8 %584, label %merge1.i.i.i.i.i.i68 [
+  %i.017.i.i.i.i.i.i = phi i64 [ %586, %merge1.i.i.i.i.i.i68 ], [ 0, %or.lhs.false13.i.i.i.i.i ]
+  %584 = getelementptr i8, ptr %582, i64 %i.017.i.i.i.i.i.i
+  %585 = load i8, ptr %584, align 1
+  switch i8 %585, label %merge1.i.i.i.i.i.i68 [
     i8 47, label %then11.i.i.i.i.i
     i8 0, label %then11.i.i.i.i.i
   ]
 
 merge1.i.i.i.i.i.i68:                             ; preds = %forbody.i.i.i.i.i.i
-  %585 = add nuw nsw i64 %i.017.i.i.i.i.i.i, 1
-  %exitcond.not.i.i.i.i.i.i69 = icmp eq i64 %585, %.sroa.236.0.copyload.i.i.i.i.i
+  %586 = add nuw nsw i64 %i.017.i.i.i.i.i.i, 1
+  %exitcond.not.i.i.i.i.i.i69 = icmp eq i64 %586, %.sroa.236.0.copyload.i.i.i.i.i
   br i1 %exitcond.not.i.i.i.i.i.i69, label %merge.i52.i.i.i.i.i, label %forbody.i.i.i.i.i.i
 
 merge.i52.i.i.i.i.i:                              ; preds = %merge1.i.i.i.i.i.i68
@@ -7787,55 +7794,55 @@ merge.i52.i.i.i.i.i:                              ; preds = %merge1.i.i.i.i.i.i6
   ]
 
 or.rhs.i.i.i.i.i.i.i.i:                           ; preds = %merge.i52.i.i.i.i.i
-  %lhsc.i.i.i.i.i.i = load i8, ptr %581, align 1
+  %lhsc.i.i.i.i.i.i = load i8, ptr %582, align 1
   %.not.i.i.i.i.i70 = icmp eq i8 %lhsc.i.i.i.i.i.i, 46
   br i1 %.not.i.i.i.i.i70, label %then11.i.i.i.i.i, label %merge10.i.i.i.i.i
 
 "$is_plain_file_name.exit.i.i.i.i.i":             ; preds = %merge.i52.i.i.i.i.i
-  %bcmp.i.i15.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %581, ptr noundef nonnull readonly dereferenceable(2) @"$string.265", i64 2)
+  %bcmp.i.i15.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %582, ptr noundef nonnull readonly dereferenceable(2) @"$string.266", i64 2)
   %.not63.i.i.i.i.i = icmp eq i32 %bcmp.i.i15.i.i.i.i.i.i, 0
   br i1 %.not63.i.i.i.i.i, label %then11.i.i.i.i.i, label %merge10.i.i.i.i.i
 
 then16.i.i.i.i.i:                                 ; preds = %then11.i.i.i.i.i
-  %586 = getelementptr i8, ptr %entry8.072.i.i.i.i.i, i64 24
-  %587 = getelementptr i8, ptr %entry8.072.i.i.i.i.i, i64 32
-  %588 = load i64, ptr %587, align 8
-  %589 = trunc i64 %588 to i32
-  %590 = load ptr, ptr %586, align 8
-  %591 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.267", ptr nonnull @"$string.50", i32 %589, ptr %590)
+  %587 = getelementptr i8, ptr %entry8.072.i.i.i.i.i, i64 24
+  %588 = getelementptr i8, ptr %entry8.072.i.i.i.i.i, i64 32
+  %589 = load i64, ptr %588, align 8
+  %590 = trunc i64 %589 to i32
+  %591 = load ptr, ptr %587, align 8
+  %592 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.268", ptr nonnull @"$string.50", i32 %590, ptr %591)
   br label %"$Checkpoint.read_indexed.exit.i.i.i"
 
 merge10.i.i.i.i.i:                                ; preds = %"$is_plain_file_name.exit.i.i.i.i.i", %or.rhs.i.i.i.i.i.i.i.i, %merge.i52.i.i.i.i.i
-  %592 = getelementptr i8, ptr %entry8.072.i.i.i.i.i, i64 20
-  %entry8.0.val.i.i.i.i.i = load i32, ptr %592, align 4
-  %593 = icmp eq i32 %entry8.0.val.i.i.i.i.i, -1
-  %594 = sext i32 %entry8.0.val.i.i.i.i.i to i64
-  %595 = getelementptr %56, ptr %.val.i.i.i.i.i, i64 %594
-  %.not4084.i.i.i.i.i = icmp eq ptr %595, null
-  %.not40.i.i.i.i.i = or i1 %593, %.not4084.i.i.i.i.i
+  %593 = getelementptr i8, ptr %entry8.072.i.i.i.i.i, i64 20
+  %entry8.0.val.i.i.i.i.i = load i32, ptr %593, align 4
+  %594 = icmp eq i32 %entry8.0.val.i.i.i.i.i, -1
+  %595 = sext i32 %entry8.0.val.i.i.i.i.i to i64
+  %596 = getelementptr %56, ptr %.val.i.i.i.i.i, i64 %595
+  %.not4084.i.i.i.i.i = icmp eq ptr %596, null
+  %.not40.i.i.i.i.i = or i1 %594, %.not4084.i.i.i.i.i
   br i1 %.not40.i.i.i.i.i, label %whilebody.i24.i.i.i.i, label %whilebody.i.i.i.i.i
 
 whilebody.i24.i.i.i.i:                            ; preds = %merge10.i.i.i.i.i, %"$Document.next.exit.i.i.i.i.i"
-  %entry1.02.i.i.i.i.i = phi ptr [ %602, %"$Document.next.exit.i.i.i.i.i" ], [ %578, %merge10.i.i.i.i.i ]
-  %596 = getelementptr i8, ptr %entry1.02.i.i.i.i.i, i64 40
-  %.sroa.0.0.copyload.i.i.i.i.i = load i64, ptr %596, align 8
+  %entry1.02.i.i.i.i.i = phi ptr [ %603, %"$Document.next.exit.i.i.i.i.i" ], [ %579, %merge10.i.i.i.i.i ]
+  %597 = getelementptr i8, ptr %entry1.02.i.i.i.i.i, i64 40
+  %.sroa.0.0.copyload.i.i.i.i.i = load i64, ptr %597, align 8
   %.sroa.2.0..sroa_idx.i.i.i.i.i = getelementptr i8, ptr %entry1.02.i.i.i.i.i, i64 48
   %.sroa.2.0.copyload.i.i.i.i.i = load i64, ptr %.sroa.2.0..sroa_idx.i.i.i.i.i, align 8
-  %597 = call fastcc i32 @"$Checkpoint.add_shard"(ptr nonnull %10, i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i)
-  %598 = icmp sgt i32 %597, -1
-  br i1 %598, label %merge2.i.i.i.i.i72, label %then2.i.i67.i.i
+  %598 = call fastcc i32 @"$Checkpoint.add_shard"(ptr nonnull %10, i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i)
+  %599 = icmp sgt i32 %598, -1
+  br i1 %599, label %merge2.i.i.i.i.i72, label %then2.i.i67.i.i
 
 merge2.i.i.i.i.i72:                               ; preds = %whilebody.i24.i.i.i.i
-  %599 = getelementptr i8, ptr %entry1.02.i.i.i.i.i, i64 20
-  %entry1.0.val.i.i.i.i.i = load i32, ptr %599, align 4
-  %600 = icmp eq i32 %entry1.0.val.i.i.i.i.i, -1
-  br i1 %600, label %or.lhs.false.i.i68.i.i, label %"$Document.next.exit.i.i.i.i.i"
+  %600 = getelementptr i8, ptr %entry1.02.i.i.i.i.i, i64 20
+  %entry1.0.val.i.i.i.i.i = load i32, ptr %600, align 4
+  %601 = icmp eq i32 %entry1.0.val.i.i.i.i.i, -1
+  br i1 %601, label %or.lhs.false.i.i68.i.i, label %"$Document.next.exit.i.i.i.i.i"
 
 "$Document.next.exit.i.i.i.i.i":                  ; preds = %merge2.i.i.i.i.i72
   %.val.i8.i.i.i.i.i = load ptr, ptr %document.i.i.i, align 8
-  %601 = sext i32 %entry1.0.val.i.i.i.i.i to i64
-  %602 = getelementptr %56, ptr %.val.i8.i.i.i.i.i, i64 %601
-  %.not.i25.i.i.i.i = icmp eq ptr %602, null
+  %602 = sext i32 %entry1.0.val.i.i.i.i.i to i64
+  %603 = getelementptr %56, ptr %.val.i8.i.i.i.i.i, i64 %602
+  %.not.i25.i.i.i.i = icmp eq ptr %603, null
   br i1 %.not.i25.i.i.i.i, label %or.lhs.false.i.i68.i.i, label %whilebody.i24.i.i.i.i
 
 then2.i.i67.i.i:                                  ; preds = %whilebody.i24.i.i.i.i, %"$Checkpoint.sort_shards.exit.i.i.i.i", %forbody.i.preheader.i.i.i.i
@@ -7843,464 +7850,464 @@ then2.i.i67.i.i:                                  ; preds = %whilebody.i24.i.i.i
   br i1 %.not.i26.i.i.i.i, label %"$Checkpoint.read_indexed.exit.i.i.i", label %then.i.i.i.i.i71
 
 then.i.i.i.i.i71:                                 ; preds = %then2.i.i67.i.i
-  %603 = load ptr, ptr %10, align 8
-  %604 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.262", ptr %603)
+  %604 = load ptr, ptr %10, align 8
+  %605 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.263", ptr %604)
   br label %"$Checkpoint.read_indexed.exit.i.i.i"
 
 or.lhs.false.i.i68.i.i:                           ; preds = %"$Document.next.exit.i.i.i.i.i", %merge2.i.i.i.i.i72, %merge1.i.i.i.i.i
-  %605 = getelementptr i8, ptr %0, i64 496
-  %606 = getelementptr i8, ptr %0, i64 504
-  %607 = load i64, ptr %606, align 8
-  %608 = icmp sgt i64 %607, 1
-  br i1 %608, label %then.i32.i.i.i.i, label %merge.i28.i.i.i.i
+  %606 = getelementptr i8, ptr %0, i64 496
+  %607 = getelementptr i8, ptr %0, i64 504
+  %608 = load i64, ptr %607, align 8
+  %609 = icmp sgt i64 %608, 1
+  br i1 %609, label %then.i32.i.i.i.i, label %merge.i28.i.i.i.i
 
 then.i32.i.i.i.i:                                 ; preds = %or.lhs.false.i.i68.i.i
-  %609 = load ptr, ptr %605, align 8
-  call void @qsort(ptr %609, i64 %607, i64 32, ptr nonnull @"$compare_files")
+  %610 = load ptr, ptr %606, align 8
+  call void @qsort(ptr %610, i64 %608, i64 32, ptr nonnull @"$compare_files")
   br label %merge.i28.i.i.i.i
 
 merge.i28.i.i.i.i:                                ; preds = %then.i32.i.i.i.i, %or.lhs.false.i.i68.i.i
-  %610 = getelementptr i8, ptr %0, i64 520
-  %611 = getelementptr i8, ptr %0, i64 528
-  store i64 0, ptr %611, align 8
-  %612 = getelementptr i8, ptr %0, i64 544
-  %613 = getelementptr i8, ptr %0, i64 552
-  %614 = load i64, ptr %613, align 8
-  %615 = icmp sgt i64 %614, 0
-  br i1 %615, label %forbody.i.i30.i.i.i.i.preheader, label %"$Map.clear.exit.i.i.i.i.i"
+  %611 = getelementptr i8, ptr %0, i64 520
+  %612 = getelementptr i8, ptr %0, i64 528
+  store i64 0, ptr %612, align 8
+  %613 = getelementptr i8, ptr %0, i64 544
+  %614 = getelementptr i8, ptr %0, i64 552
+  %615 = load i64, ptr %614, align 8
+  %616 = icmp sgt i64 %615, 0
+  br i1 %616, label %forbody.i.i30.i.i.i.i.preheader, label %"$Map.clear.exit.i.i.i.i.i"
 
 forbody.i.i30.i.i.i.i.preheader:                  ; preds = %merge.i28.i.i.i.i
-  %xtraiter274 = and i64 %614, 7
-  %616 = icmp ult i64 %614, 8
-  br i1 %616, label %"$Map.clear.exit.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.i.i30.i.i.i.i.preheader.new
+  %xtraiter274 = and i64 %615, 7
+  %617 = icmp ult i64 %615, 8
+  br i1 %617, label %"$Map.clear.exit.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.i.i30.i.i.i.i.preheader.new
 
 forbody.i.i30.i.i.i.i.preheader.new:              ; preds = %forbody.i.i30.i.i.i.i.preheader
-  %unroll_iter277 = and i64 %614, 9223372036854775800
+  %unroll_iter277 = and i64 %615, 9223372036854775800
   br label %forbody.i.i30.i.i.i.i
 
 forbody.i.i30.i.i.i.i:                            ; preds = %forbody.i.i30.i.i.i.i, %forbody.i.i30.i.i.i.i.preheader.new
-  %i.04.i.i.i.i.i.i = phi i64 [ 0, %forbody.i.i30.i.i.i.i.preheader.new ], [ %640, %forbody.i.i30.i.i.i.i ]
+  %i.04.i.i.i.i.i.i = phi i64 [ 0, %forbody.i.i30.i.i.i.i.preheader.new ], [ %641, %forbody.i.i30.i.i.i.i ]
   %niter278 = phi i64 [ 0, %forbody.i.i30.i.i.i.i.preheader.new ], [ %niter278.next.7, %forbody.i.i30.i.i.i.i ]
-  %617 = load ptr, ptr %612, align 8
-  %618 = getelementptr i32, ptr %617, i64 %i.04.i.i.i.i.i.i
-  store i32 -1, ptr %618, align 4
-  %619 = or disjoint i64 %i.04.i.i.i.i.i.i, 1
-  %620 = load ptr, ptr %612, align 8
-  %621 = getelementptr i32, ptr %620, i64 %619
-  store i32 -1, ptr %621, align 4
-  %622 = or disjoint i64 %i.04.i.i.i.i.i.i, 2
-  %623 = load ptr, ptr %612, align 8
-  %624 = getelementptr i32, ptr %623, i64 %622
-  store i32 -1, ptr %624, align 4
-  %625 = or disjoint i64 %i.04.i.i.i.i.i.i, 3
-  %626 = load ptr, ptr %612, align 8
-  %627 = getelementptr i32, ptr %626, i64 %625
-  store i32 -1, ptr %627, align 4
-  %628 = or disjoint i64 %i.04.i.i.i.i.i.i, 4
-  %629 = load ptr, ptr %612, align 8
-  %630 = getelementptr i32, ptr %629, i64 %628
-  store i32 -1, ptr %630, align 4
-  %631 = or disjoint i64 %i.04.i.i.i.i.i.i, 5
-  %632 = load ptr, ptr %612, align 8
-  %633 = getelementptr i32, ptr %632, i64 %631
-  store i32 -1, ptr %633, align 4
-  %634 = or disjoint i64 %i.04.i.i.i.i.i.i, 6
-  %635 = load ptr, ptr %612, align 8
-  %636 = getelementptr i32, ptr %635, i64 %634
-  store i32 -1, ptr %636, align 4
-  %637 = or disjoint i64 %i.04.i.i.i.i.i.i, 7
-  %638 = load ptr, ptr %612, align 8
-  %639 = getelementptr i32, ptr %638, i64 %637
-  store i32 -1, ptr %639, align 4
-  %640 = add nuw nsw i64 %i.04.i.i.i.i.i.i, 8
+  %618 = load ptr, ptr %613, align 8
+  %619 = getelementptr i32, ptr %618, i64 %i.04.i.i.i.i.i.i
+  store i32 -1, ptr %619, align 4
+  %620 = or disjoint i64 %i.04.i.i.i.i.i.i, 1
+  %621 = load ptr, ptr %613, align 8
+  %622 = getelementptr i32, ptr %621, i64 %620
+  store i32 -1, ptr %622, align 4
+  %623 = or disjoint i64 %i.04.i.i.i.i.i.i, 2
+  %624 = load ptr, ptr %613, align 8
+  %625 = getelementptr i32, ptr %624, i64 %623
+  store i32 -1, ptr %625, align 4
+  %626 = or disjoint i64 %i.04.i.i.i.i.i.i, 3
+  %627 = load ptr, ptr %613, align 8
+  %628 = getelementptr i32, ptr %627, i64 %626
+  store i32 -1, ptr %628, align 4
+  %629 = or disjoint i64 %i.04.i.i.i.i.i.i, 4
+  %630 = load ptr, ptr %613, align 8
+  %631 = getelementptr i32, ptr %630, i64 %629
+  store i32 -1, ptr %631, align 4
+  %632 = or disjoint i64 %i.04.i.i.i.i.i.i, 5
+  %633 = load ptr, ptr %613, align 8
+  %634 = getelementptr i32, ptr %633, i64 %632
+  store i32 -1, ptr %634, align 4
+  %635 = or disjoint i64 %i.04.i.i.i.i.i.i, 6
+  %636 = load ptr, ptr %613, align 8
+  %637 = getelementptr i32, ptr %636, i64 %635
+  store i32 -1, ptr %637, align 4
+  %638 = or disjoint i64 %i.04.i.i.i.i.i.i, 7
+  %639 = load ptr, ptr %613, align 8
+  %640 = getelementptr i32, ptr %639, i64 %638
+  store i32 -1, ptr %640, align 4
+  %641 = add nuw nsw i64 %i.04.i.i.i.i.i.i, 8
   %niter278.next.7 = add i64 %niter278, 8
   %niter278.ncmp.7 = icmp eq i64 %niter278.next.7, %unroll_iter277
   br i1 %niter278.ncmp.7, label %"$Map.clear.exit.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.i.i30.i.i.i.i
 
 "$Map.clear.exit.i.i.i.i.i.loopexit.unr-lcssa":   ; preds = %forbody.i.i30.i.i.i.i, %forbody.i.i30.i.i.i.i.preheader
-  %i.04.i.i.i.i.i.i.unr = phi i64 [ 0, %forbody.i.i30.i.i.i.i.preheader ], [ %640, %forbody.i.i30.i.i.i.i ]
+  %i.04.i.i.i.i.i.i.unr = phi i64 [ 0, %forbody.i.i30.i.i.i.i.preheader ], [ %641, %forbody.i.i30.i.i.i.i ]
   %lcmp.mod276.not = icmp eq i64 %xtraiter274, 0
   br i1 %lcmp.mod276.not, label %"$Map.clear.exit.i.i.i.i.i", label %forbody.i.i30.i.i.i.i.epil
 
 forbody.i.i30.i.i.i.i.epil:                       ; preds = %"$Map.clear.exit.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i30.i.i.i.i.epil
-  %i.04.i.i.i.i.i.i.epil = phi i64 [ %643, %forbody.i.i30.i.i.i.i.epil ], [ %i.04.i.i.i.i.i.i.unr, %"$Map.clear.exit.i.i.i.i.i.loopexit.unr-lcssa" ]
+  %i.04.i.i.i.i.i.i.epil = phi i64 [ %644, %forbody.i.i30.i.i.i.i.epil ], [ %i.04.i.i.i.i.i.i.unr, %"$Map.clear.exit.i.i.i.i.i.loopexit.unr-lcssa" ]
   %epil.iter275 = phi i64 [ %epil.iter275.next, %forbody.i.i30.i.i.i.i.epil ], [ 0, %"$Map.clear.exit.i.i.i.i.i.loopexit.unr-lcssa" ]
-  %641 = load ptr, ptr %612, align 8
-  %642 = getelementptr i32, ptr %641, i64 %i.04.i.i.i.i.i.i.epil
-  store i32 -1, ptr %642, align 4
-  %643 = add nuw nsw i64 %i.04.i.i.i.i.i.i.epil, 1
+  %642 = load ptr, ptr %613, align 8
+  %643 = getelementptr i32, ptr %642, i64 %i.04.i.i.i.i.i.i.epil
+  store i32 -1, ptr %643, align 4
+  %644 = add nuw nsw i64 %i.04.i.i.i.i.i.i.epil, 1
   %epil.iter275.next = add i64 %epil.iter275, 1
   %epil.iter275.cmp.not = icmp eq i64 %epil.iter275.next, %xtraiter274
   br i1 %epil.iter275.cmp.not, label %"$Map.clear.exit.i.i.i.i.i", label %forbody.i.i30.i.i.i.i.epil, !llvm.loop !25
 
 "$Map.clear.exit.i.i.i.i.i":                      ; preds = %"$Map.clear.exit.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i30.i.i.i.i.epil, %merge.i28.i.i.i.i
-  %644 = load i64, ptr %606, align 8
-  %645 = icmp slt i64 %644, 1
-  br i1 %645, label %merge1.i.i.i.i73, label %forbody.i.preheader.i.i.i.i
+  %645 = load i64, ptr %607, align 8
+  %646 = icmp slt i64 %645, 1
+  br i1 %646, label %merge1.i.i.i.i73, label %forbody.i.preheader.i.i.i.i
 
 forbody.i.preheader.i.i.i.i:                      ; preds = %"$Map.clear.exit.i.i.i.i.i"
-  %.val.i2956.i.i.i.i = load ptr, ptr %605, align 8
-  %646 = load ptr, ptr %.val.i2956.i.i.i.i, align 8
-  %647 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %646)
-  %648 = ptrtoint ptr %646 to i64
-  %649 = call fastcc zeroext i1 @"$Map.insert"(ptr %610, i64 %648, i64 %647, i32 0)
-  br i1 %649, label %forcond.i.i.i.i.i, label %then2.i.i67.i.i
+  %.val.i2956.i.i.i.i = load ptr, ptr %606, align 8
+  %647 = load ptr, ptr %.val.i2956.i.i.i.i, align 8
+  %648 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %647)
+  %649 = ptrtoint ptr %647 to i64
+  %650 = call fastcc zeroext i1 @"$Map.insert"(ptr %611, i64 %649, i64 %648, i32 0)
+  br i1 %650, label %forcond.i.i.i.i.i, label %then2.i.i67.i.i
 
 forcond.i.i.i.i.i:                                ; preds = %forbody.i.preheader.i.i.i.i, %forbody.i.i.i.i.i
-  %i.016.i57.i.i.i.i = phi i64 [ %650, %forbody.i.i.i.i.i ], [ 0, %forbody.i.preheader.i.i.i.i ]
-  %650 = add nuw nsw i64 %i.016.i57.i.i.i.i, 1
-  %exitcond.i.i.i.i.i = icmp eq i64 %650, %644
+  %i.016.i57.i.i.i.i = phi i64 [ %651, %forbody.i.i.i.i.i ], [ 0, %forbody.i.preheader.i.i.i.i ]
+  %651 = add nuw nsw i64 %i.016.i57.i.i.i.i, 1
+  %exitcond.i.i.i.i.i = icmp eq i64 %651, %645
   br i1 %exitcond.i.i.i.i.i, label %merge1.i.i.i.i73, label %forbody.i.i.i.i.i
 
 forbody.i.i.i.i.i:                                ; preds = %forcond.i.i.i.i.i
-  %.val.i29.i.i.i.i = load ptr, ptr %605, align 8
-  %651 = getelementptr %45, ptr %.val.i29.i.i.i.i, i64 %650
-  %652 = load ptr, ptr %651, align 8
-  %653 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %652)
-  %654 = ptrtoint ptr %652 to i64
-  %655 = trunc i64 %650 to i32
-  %656 = call fastcc zeroext i1 @"$Map.insert"(ptr %610, i64 %654, i64 %653, i32 %655)
-  br i1 %656, label %forcond.i.i.i.i.i, label %"$Checkpoint.sort_shards.exit.i.i.i.i"
+  %.val.i29.i.i.i.i = load ptr, ptr %606, align 8
+  %652 = getelementptr %45, ptr %.val.i29.i.i.i.i, i64 %651
+  %653 = load ptr, ptr %652, align 8
+  %654 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %653)
+  %655 = ptrtoint ptr %653 to i64
+  %656 = trunc i64 %651 to i32
+  %657 = call fastcc zeroext i1 @"$Map.insert"(ptr %611, i64 %655, i64 %654, i32 %656)
+  br i1 %657, label %forcond.i.i.i.i.i, label %"$Checkpoint.sort_shards.exit.i.i.i.i"
 
 "$Checkpoint.sort_shards.exit.i.i.i.i":           ; preds = %forbody.i.i.i.i.i
-  %.not59.le.i.i.i.i = icmp slt i64 %650, %644
+  %.not59.le.i.i.i.i = icmp slt i64 %651, %645
   br i1 %.not59.le.i.i.i.i, label %then2.i.i67.i.i, label %merge1.i.i.i.i73
 
 merge1.i.i.i.i73:                                 ; preds = %forcond.i.i.i.i.i, %"$Checkpoint.sort_shards.exit.i.i.i.i", %"$Map.clear.exit.i.i.i.i.i"
-  %657 = call fastcc i32 @"$Checkpoint.read_shards"(ptr nonnull %10, ptr %3)
-  %.not.i.i69.i.i = icmp eq i32 %657, 0
+  %658 = call fastcc i32 @"$Checkpoint.read_shards"(ptr nonnull %10, ptr %3)
+  %.not.i.i69.i.i = icmp eq i32 %658, 0
   br i1 %.not.i.i69.i.i, label %merge5.i.i.i.i74, label %"$Checkpoint.read_indexed.exit.i.i.i"
 
 merge5.i.i.i.i74:                                 ; preds = %merge1.i.i.i.i73
-  %.val22.i.i.i.i = load i32, ptr %575, align 4
-  %658 = icmp eq i32 %.val22.i.i.i.i, -1
-  br i1 %658, label %merge.i40.i.i.i.i, label %"$Document.child.exit.i33.i.i.i.i"
+  %.val22.i.i.i.i = load i32, ptr %576, align 4
+  %659 = icmp eq i32 %.val22.i.i.i.i, -1
+  br i1 %659, label %merge.i40.i.i.i.i, label %"$Document.child.exit.i33.i.i.i.i"
 
 "$Document.child.exit.i33.i.i.i.i":               ; preds = %merge5.i.i.i.i74
   %.val.i.i34.i.i.i.i = load ptr, ptr %document.i.i.i, align 8
-  %659 = sext i32 %.val22.i.i.i.i to i64
-  %660 = getelementptr %56, ptr %.val.i.i34.i.i.i.i, i64 %659
-  %.not3.i.i.i.i.i = icmp eq ptr %660, null
+  %660 = sext i32 %.val22.i.i.i.i to i64
+  %661 = getelementptr %56, ptr %.val.i.i34.i.i.i.i, i64 %660
+  %.not3.i.i.i.i.i = icmp eq ptr %661, null
   br i1 %.not3.i.i.i.i.i, label %merge.i40.i.i.i.i, label %whilebody.lr.ph.i.i.i.i.i
 
 whilebody.lr.ph.i.i.i.i.i:                        ; preds = %"$Document.child.exit.i33.i.i.i.i"
-  %661 = getelementptr i8, ptr %0, i64 592
-  %662 = getelementptr i8, ptr %0, i64 568
-  %663 = getelementptr i8, ptr %0, i64 640
-  %664 = getelementptr i8, ptr %0, i64 664
-  %665 = getelementptr i8, ptr %0, i64 648
-  %666 = getelementptr i8, ptr %0, i64 656
+  %662 = getelementptr i8, ptr %0, i64 592
+  %663 = getelementptr i8, ptr %0, i64 568
+  %664 = getelementptr i8, ptr %0, i64 640
+  %665 = getelementptr i8, ptr %0, i64 664
+  %666 = getelementptr i8, ptr %0, i64 648
+  %667 = getelementptr i8, ptr %0, i64 656
   br label %whilebody.i35.i.i.i.i
 
 whilebody.i35.i.i.i.i:                            ; preds = %"$Document.next.exit.i38.i.i.i.i", %whilebody.lr.ph.i.i.i.i.i
-  %entry1.04.i.i.i.i.i = phi ptr [ %660, %whilebody.lr.ph.i.i.i.i.i ], [ %729, %"$Document.next.exit.i38.i.i.i.i" ]
+  %entry1.04.i.i.i.i.i = phi ptr [ %661, %whilebody.lr.ph.i.i.i.i.i ], [ %730, %"$Document.next.exit.i38.i.i.i.i" ]
   call void @llvm.lifetime.start.p0(i64 256, ptr nonnull %name.i.i.i.i.i.i)
-  %667 = getelementptr i8, ptr %entry1.04.i.i.i.i.i, i64 40
-  %.sroa.0.0.copyload.i.i.i.i.i.i = load i64, ptr %667, align 8
+  %668 = getelementptr i8, ptr %entry1.04.i.i.i.i.i, i64 40
+  %.sroa.0.0.copyload.i.i.i.i.i.i = load i64, ptr %668, align 8
   %.sroa.2.0..sroa_idx.i.i.i.i.i.i = getelementptr i8, ptr %entry1.04.i.i.i.i.i, i64 48
   %.sroa.2.0.copyload.i.i.i.i.i.i = load i64, ptr %.sroa.2.0..sroa_idx.i.i.i.i.i.i, align 8
-  %668 = call fastcc ptr @"$Map.find"(ptr %610, i64 %.sroa.0.0.copyload.i.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i.i)
-  %669 = load i32, ptr %668, align 4
-  %670 = sext i32 %669 to i64
-  %.val.i22.i.i.i.i.i = load ptr, ptr %605, align 8
-  %671 = getelementptr %45, ptr %.val.i22.i.i.i.i.i, i64 %670
-  %672 = getelementptr i8, ptr %entry1.04.i.i.i.i.i, i64 24
-  %.sroa.026.0.copyload.i.i.i.i.i.i = load i64, ptr %672, align 8
+  %669 = call fastcc ptr @"$Map.find"(ptr %611, i64 %.sroa.0.0.copyload.i.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i.i)
+  %670 = load i32, ptr %669, align 4
+  %671 = sext i32 %670 to i64
+  %.val.i22.i.i.i.i.i = load ptr, ptr %606, align 8
+  %672 = getelementptr %45, ptr %.val.i22.i.i.i.i.i, i64 %671
+  %673 = getelementptr i8, ptr %entry1.04.i.i.i.i.i, i64 24
+  %.sroa.026.0.copyload.i.i.i.i.i.i = load i64, ptr %673, align 8
   %.sroa.227.0..sroa_idx.i.i.i.i.i.i = getelementptr i8, ptr %entry1.04.i.i.i.i.i, i64 32
   %.sroa.227.0.copyload.i.i.i.i.i.i = load i64, ptr %.sroa.227.0..sroa_idx.i.i.i.i.i.i, align 8
-  %673 = call fastcc ptr @"$Map.find"(ptr %661, i64 %.sroa.026.0.copyload.i.i.i.i.i.i, i64 %.sroa.227.0.copyload.i.i.i.i.i.i)
+  %674 = call fastcc ptr @"$Map.find"(ptr %662, i64 %.sroa.026.0.copyload.i.i.i.i.i.i, i64 %.sroa.227.0.copyload.i.i.i.i.i.i)
   %.sroa.230.0.copyload.i.i.i.i.i.i = load i64, ptr %.sroa.227.0..sroa_idx.i.i.i.i.i.i, align 8
   %spec.select.i.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %.sroa.230.0.copyload.i.i.i.i.i.i, i64 255)
-  %674 = icmp sgt i64 %.sroa.230.0.copyload.i.i.i.i.i.i, 0
-  br i1 %674, label %then2.i.i.i.i.i.i.i, label %"$text.copy_into.exit.i.i.i.i.i.i"
+  %675 = icmp sgt i64 %.sroa.230.0.copyload.i.i.i.i.i.i, 0
+  br i1 %675, label %then2.i.i.i.i.i.i.i, label %"$text.copy_into.exit.i.i.i.i.i.i"
 
 then2.i.i.i.i.i.i.i:                              ; preds = %whilebody.i35.i.i.i.i
-  %.sroa.029.0.copyload.i.i.i.i.i.i = load i64, ptr %672, align 8
-  %675 = inttoptr i64 %.sroa.029.0.copyload.i.i.i.i.i.i to ptr
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %name.i.i.i.i.i.i, ptr align 1 %675, i64 %spec.select.i.i.i.i.i.i.i, i1 false)
+  %.sroa.029.0.copyload.i.i.i.i.i.i = load i64, ptr %673, align 8
+  %676 = inttoptr i64 %.sroa.029.0.copyload.i.i.i.i.i.i to ptr
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %name.i.i.i.i.i.i, ptr align 1 %676, i64 %spec.select.i.i.i.i.i.i.i, i1 false)
   br label %"$text.copy_into.exit.i.i.i.i.i.i"
 
 "$text.copy_into.exit.i.i.i.i.i.i":               ; preds = %then2.i.i.i.i.i.i.i, %whilebody.i35.i.i.i.i
-  %676 = getelementptr i8, ptr %name.i.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i.i
-  store i8 0, ptr %676, align 1
-  %677 = icmp eq ptr %673, null
-  br i1 %677, label %then.i.i.i.i.i.i77, label %merge.i23.i.i.i.i.i
+  %677 = getelementptr i8, ptr %name.i.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i.i
+  store i8 0, ptr %677, align 1
+  %678 = icmp eq ptr %674, null
+  br i1 %678, label %then.i.i.i.i.i.i77, label %merge.i23.i.i.i.i.i
 
 then.i.i.i.i.i.i77:                               ; preds = %"$text.copy_into.exit.i.i.i.i.i.i"
-  %678 = getelementptr i8, ptr %671, i64 28
-  %679 = load i8, ptr %678, align 1
-  %680 = trunc i8 %679 to i1
-  br i1 %680, label %then3.i.i.i.i.i.i, label %"$Checkpoint.match_entry.exit.i.i.i.i.i"
+  %679 = getelementptr i8, ptr %672, i64 28
+  %680 = load i8, ptr %679, align 1
+  %681 = trunc i8 %680 to i1
+  br i1 %681, label %then3.i.i.i.i.i.i, label %"$Checkpoint.match_entry.exit.i.i.i.i.i"
 
 then3.i.i.i.i.i.i:                                ; preds = %then.i.i.i.i.i.i77
-  %681 = load i64, ptr %664, align 8
-  %682 = add i64 %681, 1
-  store i64 %682, ptr %664, align 8
-  %683 = load i64, ptr %665, align 8
-  %684 = icmp sgt i64 %683, 999
-  br i1 %684, label %"$Checkpoint.match_entry.exit.i.i.i.i.i", label %or.lhs.false.i.i.i.i.i.i.i
+  %682 = load i64, ptr %665, align 8
+  %683 = add i64 %682, 1
+  store i64 %683, ptr %665, align 8
+  %684 = load i64, ptr %666, align 8
+  %685 = icmp sgt i64 %684, 999
+  br i1 %685, label %"$Checkpoint.match_entry.exit.i.i.i.i.i", label %or.lhs.false.i.i.i.i.i.i.i
 
 or.lhs.false.i.i.i.i.i.i.i:                       ; preds = %then3.i.i.i.i.i.i
-  %685 = add nsw i64 %683, 1
-  %686 = load i64, ptr %666, align 8
-  %.not.i.i.not.i.i.i.i.i.i.i = icmp sgt i64 %686, %683
-  %.val.pre.i.i.i.i.i.i.i = load ptr, ptr %663, align 8
+  %686 = add nsw i64 %684, 1
+  %687 = load i64, ptr %667, align 8
+  %.not.i.i.not.i.i.i.i.i.i.i = icmp sgt i64 %687, %684
+  %.val.pre.i.i.i.i.i.i.i = load ptr, ptr %664, align 8
   br i1 %.not.i.i.not.i.i.i.i.i.i.i, label %"$Problems.next.exit.i.i.i.i.i.i", label %merge.i.i.i.i.i.i.i.i.i
 
 merge.i.i.i.i.i.i.i.i.i:                          ; preds = %or.lhs.false.i.i.i.i.i.i.i
-  %687 = shl i64 %686, 1
-  %spec.select.i.i.i.i.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %687, i64 %685)
+  %688 = shl i64 %687, 1
+  %spec.select.i.i.i.i.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %688, i64 %686)
   %spec.store.select.i.i.i.i.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i.i.i.i, i64 8)
-  %688 = mul i64 %spec.store.select.i.i.i.i.i.i.i.i.i, 1028
-  %689 = call ptr @realloc(ptr %.val.pre.i.i.i.i.i.i.i, i64 %688)
-  %690 = icmp eq ptr %689, null
-  br i1 %690, label %"$Checkpoint.match_entry.exit.i.i.i.i.i", label %merge7.i.i.i.i.i.i.i.i.i
+  %689 = mul i64 %spec.store.select.i.i.i.i.i.i.i.i.i, 1028
+  %690 = call ptr @realloc(ptr %.val.pre.i.i.i.i.i.i.i, i64 %689)
+  %691 = icmp eq ptr %690, null
+  br i1 %691, label %"$Checkpoint.match_entry.exit.i.i.i.i.i", label %merge7.i.i.i.i.i.i.i.i.i
 
 merge7.i.i.i.i.i.i.i.i.i:                         ; preds = %merge.i.i.i.i.i.i.i.i.i
-  store ptr %689, ptr %663, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i.i.i.i, ptr %666, align 8
+  store ptr %690, ptr %664, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i.i.i.i, ptr %667, align 8
   br label %"$Problems.next.exit.i.i.i.i.i.i"
 
 "$Problems.next.exit.i.i.i.i.i.i":                ; preds = %merge7.i.i.i.i.i.i.i.i.i, %or.lhs.false.i.i.i.i.i.i.i
-  %.val.i.i.i.i.i.i.i = phi ptr [ %.val.pre.i.i.i.i.i.i.i, %or.lhs.false.i.i.i.i.i.i.i ], [ %689, %merge7.i.i.i.i.i.i.i.i.i ]
-  store i64 %685, ptr %665, align 8
-  %691 = getelementptr %48, ptr %.val.i.i.i.i.i.i.i, i64 %685
-  %692 = getelementptr i8, ptr %691, i64 -1028
-  store i32 2, ptr %692, align 4
-  %693 = getelementptr i8, ptr %691, i64 -1024
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %693, ptr noundef nonnull align 1 dereferenceable(29) @"$string.50", i64 29, i1 false)
-  %694 = getelementptr i8, ptr %691, i64 -768
-  %695 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %694, i64 256, ptr nonnull @"$string.31", ptr nonnull %name.i.i.i.i.i.i)
-  %696 = getelementptr i8, ptr %691, i64 -512
-  store i8 0, ptr %696, align 1
-  %697 = load ptr, ptr %671, align 8
-  %698 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %696, i64 512, ptr nonnull @"$string.322", ptr %697)
+  %.val.i.i.i.i.i.i.i = phi ptr [ %.val.pre.i.i.i.i.i.i.i, %or.lhs.false.i.i.i.i.i.i.i ], [ %690, %merge7.i.i.i.i.i.i.i.i.i ]
+  store i64 %686, ptr %666, align 8
+  %692 = getelementptr %48, ptr %.val.i.i.i.i.i.i.i, i64 %686
+  %693 = getelementptr i8, ptr %692, i64 -1028
+  store i32 2, ptr %693, align 4
+  %694 = getelementptr i8, ptr %692, i64 -1024
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %694, ptr noundef nonnull align 1 dereferenceable(29) @"$string.50", i64 29, i1 false)
+  %695 = getelementptr i8, ptr %692, i64 -768
+  %696 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %695, i64 256, ptr nonnull @"$string.31", ptr nonnull %name.i.i.i.i.i.i)
+  %697 = getelementptr i8, ptr %692, i64 -512
+  store i8 0, ptr %697, align 1
+  %698 = load ptr, ptr %672, align 8
+  %699 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %697, i64 512, ptr nonnull @"$string.323", ptr %698)
   br label %"$Checkpoint.match_entry.exit.i.i.i.i.i"
 
 merge.i23.i.i.i.i.i:                              ; preds = %"$text.copy_into.exit.i.i.i.i.i.i"
-  %699 = load i32, ptr %673, align 4
-  %700 = sext i32 %699 to i64
-  %.val39.i.i.i.i.i.i = load ptr, ptr %662, align 8
-  %701 = getelementptr %22, ptr %.val39.i.i.i.i.i.i, i64 %700
-  %702 = getelementptr i8, ptr %701, i64 108
-  store i8 1, ptr %702, align 1
-  %703 = getelementptr i8, ptr %701, i64 104
-  %704 = load i32, ptr %703, align 4
-  %.not.i.i36.i.i.i.i = icmp eq i32 %704, %669
+  %700 = load i32, ptr %674, align 4
+  %701 = sext i32 %700 to i64
+  %.val39.i.i.i.i.i.i = load ptr, ptr %663, align 8
+  %702 = getelementptr %22, ptr %.val39.i.i.i.i.i.i, i64 %701
+  %703 = getelementptr i8, ptr %702, i64 108
+  store i8 1, ptr %703, align 1
+  %704 = getelementptr i8, ptr %702, i64 104
+  %705 = load i32, ptr %704, align 4
+  %.not.i.i36.i.i.i.i = icmp eq i32 %705, %670
   br i1 %.not.i.i36.i.i.i.i, label %"$Checkpoint.match_entry.exit.i.i.i.i.i", label %then9.i.i.i.i.i.i
 
 then9.i.i.i.i.i.i:                                ; preds = %merge.i23.i.i.i.i.i
-  %705 = load i64, ptr %664, align 8
-  %706 = add i64 %705, 1
-  store i64 %706, ptr %664, align 8
-  %707 = load i64, ptr %665, align 8
-  %708 = icmp sgt i64 %707, 999
-  br i1 %708, label %"$Checkpoint.match_entry.exit.i.i.i.i.i", label %or.lhs.false.i42.i.i.i.i.i.i
+  %706 = load i64, ptr %665, align 8
+  %707 = add i64 %706, 1
+  store i64 %707, ptr %665, align 8
+  %708 = load i64, ptr %666, align 8
+  %709 = icmp sgt i64 %708, 999
+  br i1 %709, label %"$Checkpoint.match_entry.exit.i.i.i.i.i", label %or.lhs.false.i42.i.i.i.i.i.i
 
 or.lhs.false.i42.i.i.i.i.i.i:                     ; preds = %then9.i.i.i.i.i.i
-  %709 = add nsw i64 %707, 1
-  %710 = load i64, ptr %666, align 8
-  %.not.i.i.not.i43.i.i.i.i.i.i = icmp sgt i64 %710, %707
-  %.val.pre.i44.i.i.i.i.i.i = load ptr, ptr %663, align 8
+  %710 = add nsw i64 %708, 1
+  %711 = load i64, ptr %667, align 8
+  %.not.i.i.not.i43.i.i.i.i.i.i = icmp sgt i64 %711, %708
+  %.val.pre.i44.i.i.i.i.i.i = load ptr, ptr %664, align 8
   br i1 %.not.i.i.not.i43.i.i.i.i.i.i, label %"$Problems.next.exit52.i.i.i.i.i.i", label %merge.i.i.i45.i.i.i.i.i.i
 
 merge.i.i.i45.i.i.i.i.i.i:                        ; preds = %or.lhs.false.i42.i.i.i.i.i.i
-  %711 = shl i64 %710, 1
-  %spec.select.i.i.i46.i.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %711, i64 %709)
+  %712 = shl i64 %711, 1
+  %spec.select.i.i.i46.i.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %712, i64 %710)
   %spec.store.select.i.i.i47.i.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i46.i.i.i.i.i.i, i64 8)
-  %712 = mul i64 %spec.store.select.i.i.i47.i.i.i.i.i.i, 1028
-  %713 = call ptr @realloc(ptr %.val.pre.i44.i.i.i.i.i.i, i64 %712)
-  %714 = icmp eq ptr %713, null
-  br i1 %714, label %"$Checkpoint.match_entry.exit.i.i.i.i.i", label %merge7.i.i.i48.i.i.i.i.i.i
+  %713 = mul i64 %spec.store.select.i.i.i47.i.i.i.i.i.i, 1028
+  %714 = call ptr @realloc(ptr %.val.pre.i44.i.i.i.i.i.i, i64 %713)
+  %715 = icmp eq ptr %714, null
+  br i1 %715, label %"$Checkpoint.match_entry.exit.i.i.i.i.i", label %merge7.i.i.i48.i.i.i.i.i.i
 
 merge7.i.i.i48.i.i.i.i.i.i:                       ; preds = %merge.i.i.i45.i.i.i.i.i.i
-  store ptr %713, ptr %663, align 8
-  store i64 %spec.store.select.i.i.i47.i.i.i.i.i.i, ptr %666, align 8
+  store ptr %714, ptr %664, align 8
+  store i64 %spec.store.select.i.i.i47.i.i.i.i.i.i, ptr %667, align 8
   br label %"$Problems.next.exit52.i.i.i.i.i.i"
 
 "$Problems.next.exit52.i.i.i.i.i.i":              ; preds = %merge7.i.i.i48.i.i.i.i.i.i, %or.lhs.false.i42.i.i.i.i.i.i
-  %.val.i50.i.i.i.i.i.i = phi ptr [ %.val.pre.i44.i.i.i.i.i.i, %or.lhs.false.i42.i.i.i.i.i.i ], [ %713, %merge7.i.i.i48.i.i.i.i.i.i ]
-  store i64 %709, ptr %665, align 8
-  %715 = getelementptr %48, ptr %.val.i50.i.i.i.i.i.i, i64 %709
-  %716 = getelementptr i8, ptr %715, i64 -1028
-  store i32 2, ptr %716, align 4
-  %717 = getelementptr i8, ptr %715, i64 -1024
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %717, ptr noundef nonnull align 1 dereferenceable(29) @"$string.50", i64 29, i1 false)
-  %718 = getelementptr i8, ptr %715, i64 -768
-  %719 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %718, i64 256, ptr nonnull @"$string.31", ptr nonnull %name.i.i.i.i.i.i)
-  %720 = getelementptr i8, ptr %715, i64 -512
-  store i8 0, ptr %720, align 1
-  %721 = load ptr, ptr %671, align 8
-  %.val40.i.i.i.i.i.i = load ptr, ptr %605, align 8
-  %.val41.i.i.i.i.i.i = load i32, ptr %703, align 4
-  %722 = sext i32 %.val41.i.i.i.i.i.i to i64
-  %723 = getelementptr %45, ptr %.val40.i.i.i.i.i.i, i64 %722
-  %724 = load ptr, ptr %723, align 8
-  %725 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %720, i64 512, ptr nonnull @"$string.323", ptr %721, ptr %724)
+  %.val.i50.i.i.i.i.i.i = phi ptr [ %.val.pre.i44.i.i.i.i.i.i, %or.lhs.false.i42.i.i.i.i.i.i ], [ %714, %merge7.i.i.i48.i.i.i.i.i.i ]
+  store i64 %710, ptr %666, align 8
+  %716 = getelementptr %48, ptr %.val.i50.i.i.i.i.i.i, i64 %710
+  %717 = getelementptr i8, ptr %716, i64 -1028
+  store i32 2, ptr %717, align 4
+  %718 = getelementptr i8, ptr %716, i64 -1024
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %718, ptr noundef nonnull align 1 dereferenceable(29) @"$string.50", i64 29, i1 false)
+  %719 = getelementptr i8, ptr %716, i64 -768
+  %720 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %719, i64 256, ptr nonnull @"$string.31", ptr nonnull %name.i.i.i.i.i.i)
+  %721 = getelementptr i8, ptr %716, i64 -512
+  store i8 0, ptr %721, align 1
+  %722 = load ptr, ptr %672, align 8
+  %.val40.i.i.i.i.i.i = load ptr, ptr %606, align 8
+  %.val41.i.i.i.i.i.i = load i32, ptr %704, align 4
+  %723 = sext i32 %.val41.i.i.i.i.i.i to i64
+  %724 = getelementptr %45, ptr %.val40.i.i.i.i.i.i, i64 %723
+  %725 = load ptr, ptr %724, align 8
+  %726 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %721, i64 512, ptr nonnull @"$string.324", ptr %722, ptr %725)
   br label %"$Checkpoint.match_entry.exit.i.i.i.i.i"
 
 "$Checkpoint.match_entry.exit.i.i.i.i.i":         ; preds = %"$Problems.next.exit52.i.i.i.i.i.i", %merge.i.i.i45.i.i.i.i.i.i, %then9.i.i.i.i.i.i, %merge.i23.i.i.i.i.i, %"$Problems.next.exit.i.i.i.i.i.i", %merge.i.i.i.i.i.i.i.i.i, %then3.i.i.i.i.i.i, %then.i.i.i.i.i.i77
   call void @llvm.lifetime.end.p0(i64 256, ptr nonnull %name.i.i.i.i.i.i)
-  %726 = getelementptr i8, ptr %entry1.04.i.i.i.i.i, i64 20
-  %entry1.0.val.i37.i.i.i.i = load i32, ptr %726, align 4
-  %727 = icmp eq i32 %entry1.0.val.i37.i.i.i.i, -1
-  br i1 %727, label %merge.i40.i.i.i.i, label %"$Document.next.exit.i38.i.i.i.i"
+  %727 = getelementptr i8, ptr %entry1.04.i.i.i.i.i, i64 20
+  %entry1.0.val.i37.i.i.i.i = load i32, ptr %727, align 4
+  %728 = icmp eq i32 %entry1.0.val.i37.i.i.i.i, -1
+  br i1 %728, label %merge.i40.i.i.i.i, label %"$Document.next.exit.i38.i.i.i.i"
 
 "$Document.next.exit.i38.i.i.i.i":                ; preds = %"$Checkpoint.match_entry.exit.i.i.i.i.i"
   %.val.i25.i.i.i.i.i = load ptr, ptr %document.i.i.i, align 8
-  %728 = sext i32 %entry1.0.val.i37.i.i.i.i to i64
-  %729 = getelementptr %56, ptr %.val.i25.i.i.i.i.i, i64 %728
-  %.not.i39.i.i.i.i = icmp eq ptr %729, null
+  %729 = sext i32 %entry1.0.val.i37.i.i.i.i to i64
+  %730 = getelementptr %56, ptr %.val.i25.i.i.i.i.i, i64 %729
+  %.not.i39.i.i.i.i = icmp eq ptr %730, null
   br i1 %.not.i39.i.i.i.i, label %merge.i40.i.i.i.i, label %whilebody.i35.i.i.i.i
 
 merge.i40.i.i.i.i:                                ; preds = %"$Document.next.exit.i38.i.i.i.i", %"$Checkpoint.match_entry.exit.i.i.i.i.i", %"$Document.child.exit.i33.i.i.i.i", %merge5.i.i.i.i74
-  %730 = getelementptr i8, ptr %0, i64 568
-  %731 = getelementptr i8, ptr %0, i64 576
-  %732 = load i64, ptr %731, align 8
-  %733 = icmp sgt i64 %732, 0
-  br i1 %733, label %forbody.lr.ph.i.i.i.i.i, label %"$Checkpoint.read_indexed.exit.i.i.i"
+  %731 = getelementptr i8, ptr %0, i64 568
+  %732 = getelementptr i8, ptr %0, i64 576
+  %733 = load i64, ptr %732, align 8
+  %734 = icmp sgt i64 %733, 0
+  br i1 %734, label %forbody.lr.ph.i.i.i.i.i, label %"$Checkpoint.read_indexed.exit.i.i.i"
 
 forbody.lr.ph.i.i.i.i.i:                          ; preds = %merge.i40.i.i.i.i
-  %734 = getelementptr i8, ptr %0, i64 640
-  %735 = getelementptr i8, ptr %0, i64 664
-  %736 = getelementptr i8, ptr %0, i64 648
-  %737 = getelementptr i8, ptr %0, i64 656
+  %735 = getelementptr i8, ptr %0, i64 640
+  %736 = getelementptr i8, ptr %0, i64 664
+  %737 = getelementptr i8, ptr %0, i64 648
+  %738 = getelementptr i8, ptr %0, i64 656
   br label %forbody.i42.i.i.i.i
 
 forbody.i42.i.i.i.i:                              ; preds = %merge3.i.i.i.i.i, %forbody.lr.ph.i.i.i.i.i
-  %i.05.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i ], [ %764, %merge3.i.i.i.i.i ]
-  %.val19.i.i.i.i.i = load ptr, ptr %730, align 8
-  %738 = getelementptr %22, ptr %.val19.i.i.i.i.i, i64 %i.05.i.i.i.i.i
-  %739 = getelementptr i8, ptr %738, i64 108
-  %740 = load i8, ptr %739, align 1
-  %741 = trunc i8 %740 to i1
-  br i1 %741, label %merge3.i.i.i.i.i, label %then.i43.i.i.i.i
+  %i.05.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i ], [ %765, %merge3.i.i.i.i.i ]
+  %.val19.i.i.i.i.i = load ptr, ptr %731, align 8
+  %739 = getelementptr %22, ptr %.val19.i.i.i.i.i, i64 %i.05.i.i.i.i.i
+  %740 = getelementptr i8, ptr %739, i64 108
+  %741 = load i8, ptr %740, align 1
+  %742 = trunc i8 %741 to i1
+  br i1 %742, label %merge3.i.i.i.i.i, label %then.i43.i.i.i.i
 
 then.i43.i.i.i.i:                                 ; preds = %forbody.i42.i.i.i.i
-  %.val20.i.i.i.i.i = load ptr, ptr %605, align 8
-  %742 = getelementptr i8, ptr %738, i64 104
-  %.val21.i.i.i.i.i = load i32, ptr %742, align 4
-  %743 = sext i32 %.val21.i.i.i.i.i to i64
-  %744 = getelementptr %45, ptr %.val20.i.i.i.i.i, i64 %743
-  %745 = load ptr, ptr %744, align 8
-  %746 = load ptr, ptr %738, align 8
-  %747 = load i64, ptr %735, align 8
-  %748 = add i64 %747, 1
-  store i64 %748, ptr %735, align 8
-  %749 = load i64, ptr %736, align 8
-  %750 = icmp sgt i64 %749, 999
-  br i1 %750, label %merge3.i.i.i.i.i, label %or.lhs.false.i.i44.i.i.i.i
+  %.val20.i.i.i.i.i = load ptr, ptr %606, align 8
+  %743 = getelementptr i8, ptr %739, i64 104
+  %.val21.i.i.i.i.i = load i32, ptr %743, align 4
+  %744 = sext i32 %.val21.i.i.i.i.i to i64
+  %745 = getelementptr %45, ptr %.val20.i.i.i.i.i, i64 %744
+  %746 = load ptr, ptr %745, align 8
+  %747 = load ptr, ptr %739, align 8
+  %748 = load i64, ptr %736, align 8
+  %749 = add i64 %748, 1
+  store i64 %749, ptr %736, align 8
+  %750 = load i64, ptr %737, align 8
+  %751 = icmp sgt i64 %750, 999
+  br i1 %751, label %merge3.i.i.i.i.i, label %or.lhs.false.i.i44.i.i.i.i
 
 or.lhs.false.i.i44.i.i.i.i:                       ; preds = %then.i43.i.i.i.i
-  %751 = add nsw i64 %749, 1
-  %752 = load i64, ptr %737, align 8
-  %.not.i.i.not.i.i.i.i.i.i = icmp sgt i64 %752, %749
-  %.val.pre.i.i.i.i.i.i = load ptr, ptr %734, align 8
+  %752 = add nsw i64 %750, 1
+  %753 = load i64, ptr %738, align 8
+  %.not.i.i.not.i.i.i.i.i.i = icmp sgt i64 %753, %750
+  %.val.pre.i.i.i.i.i.i = load ptr, ptr %735, align 8
   br i1 %.not.i.i.not.i.i.i.i.i.i, label %"$Problems.next.exit.i.i.i.i.i", label %merge.i.i.i.i.i.i.i.i75
 
 merge.i.i.i.i.i.i.i.i75:                          ; preds = %or.lhs.false.i.i44.i.i.i.i
-  %753 = shl i64 %752, 1
-  %spec.select.i.i.i.i.i.i.i.i76 = call i64 @llvm.smax.i64(i64 %753, i64 %751)
+  %754 = shl i64 %753, 1
+  %spec.select.i.i.i.i.i.i.i.i76 = call i64 @llvm.smax.i64(i64 %754, i64 %752)
   %spec.store.select.i.i.i.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i.i.i76, i64 8)
-  %754 = mul i64 %spec.store.select.i.i.i.i.i.i.i.i, 1028
-  %755 = call ptr @realloc(ptr %.val.pre.i.i.i.i.i.i, i64 %754)
-  %756 = icmp eq ptr %755, null
-  br i1 %756, label %merge3.i.i.i.i.i, label %merge7.i.i.i.i.i.i.i.i
+  %755 = mul i64 %spec.store.select.i.i.i.i.i.i.i.i, 1028
+  %756 = call ptr @realloc(ptr %.val.pre.i.i.i.i.i.i, i64 %755)
+  %757 = icmp eq ptr %756, null
+  br i1 %757, label %merge3.i.i.i.i.i, label %merge7.i.i.i.i.i.i.i.i
 
 merge7.i.i.i.i.i.i.i.i:                           ; preds = %merge.i.i.i.i.i.i.i.i75
-  store ptr %755, ptr %734, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i.i.i, ptr %737, align 8
+  store ptr %756, ptr %735, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i.i.i, ptr %738, align 8
   br label %"$Problems.next.exit.i.i.i.i.i"
 
 "$Problems.next.exit.i.i.i.i.i":                  ; preds = %merge7.i.i.i.i.i.i.i.i, %or.lhs.false.i.i44.i.i.i.i
-  %.val.i28.i.i.i.i.i = phi ptr [ %.val.pre.i.i.i.i.i.i, %or.lhs.false.i.i44.i.i.i.i ], [ %755, %merge7.i.i.i.i.i.i.i.i ]
-  store i64 %751, ptr %736, align 8
-  %757 = getelementptr %48, ptr %.val.i28.i.i.i.i.i, i64 %751
-  %758 = getelementptr i8, ptr %757, i64 -1028
-  store i32 2, ptr %758, align 4
-  %759 = getelementptr i8, ptr %757, i64 -1024
-  %760 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %759, i64 256, ptr nonnull @"$string.31", ptr %745)
-  %761 = getelementptr i8, ptr %757, i64 -768
-  %762 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %761, i64 256, ptr nonnull @"$string.31", ptr %746)
-  %763 = getelementptr i8, ptr %757, i64 -512
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(36) %763, ptr noundef nonnull align 1 dereferenceable(36) @"$string.324", i64 36, i1 false)
+  %.val.i28.i.i.i.i.i = phi ptr [ %.val.pre.i.i.i.i.i.i, %or.lhs.false.i.i44.i.i.i.i ], [ %756, %merge7.i.i.i.i.i.i.i.i ]
+  store i64 %752, ptr %737, align 8
+  %758 = getelementptr %48, ptr %.val.i28.i.i.i.i.i, i64 %752
+  %759 = getelementptr i8, ptr %758, i64 -1028
+  store i32 2, ptr %759, align 4
+  %760 = getelementptr i8, ptr %758, i64 -1024
+  %761 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %760, i64 256, ptr nonnull @"$string.31", ptr %746)
+  %762 = getelementptr i8, ptr %758, i64 -768
+  %763 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %762, i64 256, ptr nonnull @"$string.31", ptr %747)
+  %764 = getelementptr i8, ptr %758, i64 -512
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(36) %764, ptr noundef nonnull align 1 dereferenceable(36) @"$string.325", i64 36, i1 false)
   br label %merge3.i.i.i.i.i
 
 merge3.i.i.i.i.i:                                 ; preds = %"$Problems.next.exit.i.i.i.i.i", %merge.i.i.i.i.i.i.i.i75, %then.i43.i.i.i.i, %forbody.i42.i.i.i.i
-  %764 = add nuw nsw i64 %i.05.i.i.i.i.i, 1
-  %exitcond.not.i.i.i.i.i = icmp eq i64 %764, %732
+  %765 = add nuw nsw i64 %i.05.i.i.i.i.i, 1
+  %exitcond.not.i.i.i.i.i = icmp eq i64 %765, %733
   br i1 %exitcond.not.i.i.i.i.i, label %"$Checkpoint.read_indexed.exit.i.i.i", label %forbody.i42.i.i.i.i
 
 "$Checkpoint.read_indexed.exit.i.i.i":            ; preds = %merge3.i.i.i.i.i, %merge.i40.i.i.i.i, %merge1.i.i.i.i73, %then.i.i.i.i.i71, %then2.i.i67.i.i, %then16.i.i.i.i.i, %then11.i.i.i.i.i, %then5.i.i.i.i.i, %then2.i.i.i.i.i55, %then.i.i.i.i.i.i.i52, %then2.i.i.i.i.i.i, %merge.i.i.i48
-  %common.ret.op.i.i.i.i = phi i32 [ %657, %merge1.i.i.i.i73 ], [ 3, %then2.i.i67.i.i ], [ 3, %then.i.i.i.i.i71 ], [ 0, %merge.i40.i.i.i.i ], [ 2, %then2.i.i.i.i.i55 ], [ 2, %then5.i.i.i.i.i ], [ 2, %then11.i.i.i.i.i ], [ 2, %then16.i.i.i.i.i ], [ 2, %merge.i.i.i48 ], [ 2, %then2.i.i.i.i.i.i ], [ 2, %then.i.i.i.i.i.i.i52 ], [ 0, %merge3.i.i.i.i.i ]
-  %765 = load ptr, ptr %document.i.i.i, align 8
-  call void @free(ptr %765)
+  %common.ret.op.i.i.i.i = phi i32 [ %658, %merge1.i.i.i.i73 ], [ 3, %then2.i.i67.i.i ], [ 3, %then.i.i.i.i.i71 ], [ 0, %merge.i40.i.i.i.i ], [ 2, %then2.i.i.i.i.i55 ], [ 2, %then5.i.i.i.i.i ], [ 2, %then11.i.i.i.i.i ], [ 2, %then16.i.i.i.i.i ], [ 2, %merge.i.i.i48 ], [ 2, %then2.i.i.i.i.i.i ], [ 2, %then.i.i.i.i.i.i.i52 ], [ 0, %merge3.i.i.i.i.i ]
+  %766 = load ptr, ptr %document.i.i.i, align 8
+  call void @free(ptr %766)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %document.i.i.i, i8 0, i64 24, i1 false)
-  %766 = getelementptr inbounds i8, ptr %document.i.i.i, i64 24
-  %.pr.i.i.i.i.i = load ptr, ptr %766, align 8
+  %767 = getelementptr inbounds i8, ptr %document.i.i.i, i64 24
+  %.pr.i.i.i.i.i = load ptr, ptr %767, align 8
   %.not4.i.i.i.i.i = icmp eq ptr %.pr.i.i.i.i.i, null
   br i1 %.not4.i.i.i.i.i, label %"$Document.free.exit.i.i.i", label %whilebody.i.i8.i.i.i
 
 whilebody.i.i8.i.i.i:                             ; preds = %"$Checkpoint.read_indexed.exit.i.i.i", %whilebody.i.i8.i.i.i
-  %767 = phi ptr [ %768, %whilebody.i.i8.i.i.i ], [ %.pr.i.i.i.i.i, %"$Checkpoint.read_indexed.exit.i.i.i" ]
-  %768 = load ptr, ptr %767, align 8
-  call void @free(ptr nonnull %767)
-  store ptr %768, ptr %766, align 8
-  %.not.i.i9.i.i.i = icmp eq ptr %768, null
+  %768 = phi ptr [ %769, %whilebody.i.i8.i.i.i ], [ %.pr.i.i.i.i.i, %"$Checkpoint.read_indexed.exit.i.i.i" ]
+  %769 = load ptr, ptr %768, align 8
+  call void @free(ptr nonnull %768)
+  store ptr %769, ptr %767, align 8
+  %.not.i.i9.i.i.i = icmp eq ptr %769, null
   br i1 %.not.i.i9.i.i.i, label %"$Document.free.exit.i.i.i", label %whilebody.i.i8.i.i.i
 
 "$Document.free.exit.i.i.i":                      ; preds = %whilebody.i.i8.i.i.i, %"$Checkpoint.read_indexed.exit.i.i.i"
-  %769 = getelementptr inbounds i8, ptr %document.i.i.i, i64 32
-  %770 = load ptr, ptr %769, align 8
-  call void @free(ptr %770)
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %769, i8 0, i64 24, i1 false)
-  %771 = getelementptr inbounds i8, ptr %document.i.i.i, i64 56
-  %772 = load ptr, ptr %771, align 8
-  call void @free(ptr %772)
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %771, i8 0, i64 24, i1 false)
-  %773 = load ptr, ptr %index.i.i.i, align 8
-  %.not.i10.i.i.i = icmp eq ptr %773, null
+  %770 = getelementptr inbounds i8, ptr %document.i.i.i, i64 32
+  %771 = load ptr, ptr %770, align 8
+  call void @free(ptr %771)
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %770, i8 0, i64 24, i1 false)
+  %772 = getelementptr inbounds i8, ptr %document.i.i.i, i64 56
+  %773 = load ptr, ptr %772, align 8
+  call void @free(ptr %773)
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %772, i8 0, i64 24, i1 false)
+  %774 = load ptr, ptr %index.i.i.i, align 8
+  %.not.i10.i.i.i = icmp eq ptr %774, null
   br i1 %.not.i10.i.i.i, label %"$Checkpoint.read_index.exit.i.i", label %then.i.i66.i.i
 
 then.i.i66.i.i:                                   ; preds = %"$Document.free.exit.i.i.i"
-  %774 = load i64, ptr %540, align 8
-  %775 = call i32 @munmap(ptr nonnull %773, i64 %774)
+  %775 = load i64, ptr %541, align 8
+  %776 = call i32 @munmap(ptr nonnull %774, i64 %775)
   br label %"$Checkpoint.read_index.exit.i.i"
 
 "$Checkpoint.read_index.exit.i.i":                ; preds = %then.i.i66.i.i, %"$Document.free.exit.i.i.i", %then6.i.i46
-  %common.ret.op.i.i.i47 = phi i32 [ %539, %then6.i.i46 ], [ %common.ret.op.i.i.i.i, %"$Document.free.exit.i.i.i" ], [ %common.ret.op.i.i.i.i, %then.i.i66.i.i ]
+  %common.ret.op.i.i.i47 = phi i32 [ %540, %then6.i.i46 ], [ %common.ret.op.i.i.i.i, %"$Document.free.exit.i.i.i" ], [ %common.ret.op.i.i.i.i, %then.i.i66.i.i ]
   call void @llvm.lifetime.end.p0(i64 120, ptr nonnull %document.i.i.i)
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %index.i.i.i)
   br label %"$Checkpoint.read.exit.i"
 
 else7.i.i:                                        ; preds = %merge1.i.i26
   call void @llvm.lifetime.start.p0(i64 144, ptr nonnull %info.i.i70.i.i)
-  %776 = call i32 @stat(ptr nonnull readonly %527, ptr nonnull %info.i.i70.i.i)
-  %.not.i.i71.i.i = icmp eq i32 %776, 0
-  %777 = getelementptr inbounds i8, ptr %info.i.i70.i.i, i64 24
-  %778 = load i32, ptr %777, align 8
-  %779 = and i32 %778, 61440
+  %777 = call i32 @stat(ptr nonnull readonly %528, ptr nonnull %info.i.i70.i.i)
+  %.not.i.i71.i.i = icmp eq i32 %777, 0
+  %778 = getelementptr inbounds i8, ptr %info.i.i70.i.i, i64 24
+  %779 = load i32, ptr %778, align 8
+  %780 = and i32 %779, 61440
   call void @llvm.lifetime.end.p0(i64 144, ptr nonnull %info.i.i70.i.i)
-  %780 = icmp ne i32 %779, 0
-  %781 = select i1 %.not.i.i71.i.i, i1 %780, i1 false
-  br i1 %781, label %then9.i.i, label %merge5.i.i
+  %781 = icmp ne i32 %780, 0
+  %782 = select i1 %.not.i.i71.i.i, i1 %781, i1 false
+  br i1 %782, label %then9.i.i, label %merge5.i.i
 
 then9.i.i:                                        ; preds = %else7.i.i
-  %782 = call fastcc i32 @"$Checkpoint.add_shard"(ptr nonnull %10, i64 ptrtoint (ptr @"$string.51" to i64), i64 17)
-  %783 = icmp slt i32 %782, 0
-  br i1 %783, label %then.i74.i.i, label %merge.i72.i.i
+  %783 = call fastcc i32 @"$Checkpoint.add_shard"(ptr nonnull %10, i64 ptrtoint (ptr @"$string.51" to i64), i64 17)
+  %784 = icmp slt i32 %783, 0
+  br i1 %784, label %then.i74.i.i, label %merge.i72.i.i
 
 then.i74.i.i:                                     ; preds = %then9.i.i
   %.not.i.i75.i.i = icmp eq ptr %3, null
   br i1 %.not.i.i75.i.i, label %"$Model.read_weights.exit", label %then.i.i76.i.i
 
 then.i.i76.i.i:                                   ; preds = %then.i74.i.i
-  %784 = load ptr, ptr %10, align 8
-  %785 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.262", ptr %784)
+  %785 = load ptr, ptr %10, align 8
+  %786 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.263", ptr %785)
   br label %"$Model.read_weights.exit"
 
 merge.i72.i.i:                                    ; preds = %then9.i.i
-  %786 = call fastcc i32 @"$Checkpoint.read_shards"(ptr nonnull %10, ptr %3)
+  %787 = call fastcc i32 @"$Checkpoint.read_shards"(ptr nonnull %10, ptr %3)
   br label %"$Checkpoint.read.exit.i"
 
 merge5.i.i:                                       ; preds = %else7.i.i
@@ -8308,507 +8315,507 @@ merge5.i.i:                                       ; preds = %else7.i.i
   br i1 %.not.i.i27, label %"$Model.read_weights.exit", label %then13.i.i28
 
 then13.i.i28:                                     ; preds = %merge5.i.i
-  %787 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.325", ptr %473, ptr nonnull @"$string.50", ptr nonnull @"$string.51")
+  %788 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.326", ptr %474, ptr nonnull @"$string.50", ptr nonnull @"$string.51")
   br label %"$Model.read_weights.exit"
 
 "$Checkpoint.read.exit.i":                        ; preds = %merge.i72.i.i, %"$Checkpoint.read_index.exit.i.i"
-  %common.ret.op.i.i = phi i32 [ %common.ret.op.i.i.i47, %"$Checkpoint.read_index.exit.i.i" ], [ %786, %merge.i72.i.i ]
+  %common.ret.op.i.i = phi i32 [ %common.ret.op.i.i.i47, %"$Checkpoint.read_index.exit.i.i" ], [ %787, %merge.i72.i.i ]
   %.not.i = icmp eq i32 %common.ret.op.i.i, 0
   br i1 %.not.i, label %merge.i30, label %"$Model.read_weights.exit"
 
 merge.i30:                                        ; preds = %"$Checkpoint.read.exit.i"
   store ptr %109, ptr %validator.i, align 8
   %.sroa.217.0.validator.sroa_idx.i = getelementptr inbounds i8, ptr %validator.i, i64 8
-  store ptr %268, ptr %.sroa.217.0.validator.sroa_idx.i, align 8
+  store ptr %269, ptr %.sroa.217.0.validator.sroa_idx.i, align 8
   %.sroa.3.0.validator.sroa_idx.i = getelementptr inbounds i8, ptr %validator.i, i64 16
   store ptr %10, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
   %.sroa.418.0.validator.sroa_idx.i = getelementptr inbounds i8, ptr %validator.i, i64 24
-  store ptr %309, ptr %.sroa.418.0.validator.sroa_idx.i, align 8
+  store ptr %310, ptr %.sroa.418.0.validator.sroa_idx.i, align 8
   %.sroa.5.0.validator.sroa_idx.i = getelementptr inbounds i8, ptr %validator.i, i64 32
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %.sroa.5.0.validator.sroa_idx.i, i8 0, i64 32, i1 false)
-  %788 = getelementptr i8, ptr %0, i64 416
-  %789 = load i64, ptr %788, align 8
-  %790 = icmp sgt i64 %789, 0
-  br i1 %790, label %forbody.i.i36, label %merge.i.i31
+  %789 = getelementptr i8, ptr %0, i64 416
+  %790 = load i64, ptr %789, align 8
+  %791 = icmp sgt i64 %790, 0
+  br i1 %791, label %forbody.i.i36, label %merge.i.i31
 
 forbody.i.i36:                                    ; preds = %merge.i30, %merge1.i25.i
-  %i.028.i.i = phi i64 [ %992, %merge1.i25.i ], [ 0, %merge.i30 ]
-  %791 = load ptr, ptr %.sroa.217.0.validator.sroa_idx.i, align 8
-  %.val.i.i37 = load ptr, ptr %791, align 8
-  %792 = getelementptr %47, ptr %.val.i.i37, i64 %i.028.i.i
-  %793 = getelementptr i8, ptr %792, i64 30
-  %794 = load i8, ptr %793, align 1
-  %795 = trunc i8 %794 to i1
-  br i1 %795, label %merge1.i25.i, label %then.i24.i
+  %i.028.i.i = phi i64 [ %993, %merge1.i25.i ], [ 0, %merge.i30 ]
+  %792 = load ptr, ptr %.sroa.217.0.validator.sroa_idx.i, align 8
+  %.val.i.i37 = load ptr, ptr %792, align 8
+  %793 = getelementptr %47, ptr %.val.i.i37, i64 %i.028.i.i
+  %794 = getelementptr i8, ptr %793, i64 30
+  %795 = load i8, ptr %794, align 1
+  %796 = trunc i8 %795 to i1
+  br i1 %796, label %merge1.i25.i, label %then.i24.i
 
 then.i24.i:                                       ; preds = %forbody.i.i36
   call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i.i.i17)
-  %796 = getelementptr i8, ptr %792, i64 8
-  %797 = load i32, ptr %796, align 4
-  switch i32 %797, label %else2.i.i.i [
+  %797 = getelementptr i8, ptr %793, i64 8
+  %798 = load i32, ptr %797, align 4
+  switch i32 %798, label %else2.i.i.i [
     i32 0, label %then.i.i26.i
     i32 3, label %then1.i.i.i
   ]
 
 then.i.i26.i:                                     ; preds = %then.i24.i
-  %.val11.i.i.i = load ptr, ptr %792, align 8
-  %798 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i17, i64 160, ptr nonnull @"$string.330", ptr %.val11.i.i.i, ptr nonnull @"$string.331")
-  %799 = getelementptr i8, ptr %792, i64 20
-  %800 = load i32, ptr %799, align 4
-  %801 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i17)
-  %802 = icmp eq ptr %801, null
-  br i1 %802, label %"$Validator.check_module.exit.i.i", label %or.lhs.false1.i.i.i.i
+  %.val11.i.i.i = load ptr, ptr %793, align 8
+  %799 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i17, i64 160, ptr nonnull @"$string.331", ptr %.val11.i.i.i, ptr nonnull @"$string.332")
+  %800 = getelementptr i8, ptr %793, i64 20
+  %801 = load i32, ptr %800, align 4
+  %802 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i17)
+  %803 = icmp eq ptr %802, null
+  br i1 %803, label %"$Validator.check_module.exit.i.i", label %or.lhs.false1.i.i.i.i
 
 or.lhs.false.i.i.i.i41:                           ; preds = %or.lhs.false1.i.i.i.i
-  %803 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %801)
+  %804 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %802)
   br label %"$Validator.check_module.exit.i.i"
 
 or.lhs.false1.i.i.i.i:                            ; preds = %then.i.i26.i
-  %804 = sext i32 %800 to i64
-  %805 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %801, i64 %804, i64 0)
-  br i1 %805, label %or.lhs.false.i.i.i.i41, label %"$Validator.check_module.exit.i.i"
+  %805 = sext i32 %801 to i64
+  %806 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %802, i64 %805, i64 0)
+  br i1 %806, label %or.lhs.false.i.i.i.i41, label %"$Validator.check_module.exit.i.i"
 
 then1.i.i.i:                                      ; preds = %then.i24.i
-  %.val.i.i.i38 = load ptr, ptr %792, align 8
-  %806 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i17, i64 160, ptr nonnull @"$string.330", ptr %.val.i.i.i38, ptr nonnull @"$string.332")
-  %807 = getelementptr i8, ptr %792, i64 20
-  %808 = load i32, ptr %807, align 4
-  %809 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i17)
-  %810 = icmp eq ptr %809, null
-  br i1 %810, label %"$Validator.check_module.exit.i.i", label %or.lhs.false1.i12.i.i.i
+  %.val.i.i.i38 = load ptr, ptr %793, align 8
+  %807 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i17, i64 160, ptr nonnull @"$string.331", ptr %.val.i.i.i38, ptr nonnull @"$string.333")
+  %808 = getelementptr i8, ptr %793, i64 20
+  %809 = load i32, ptr %808, align 4
+  %810 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i17)
+  %811 = icmp eq ptr %810, null
+  br i1 %811, label %"$Validator.check_module.exit.i.i", label %or.lhs.false1.i12.i.i.i
 
 or.lhs.false.i14.i.i.i:                           ; preds = %or.lhs.false1.i12.i.i.i
-  %811 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %809)
+  %812 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %810)
   br label %"$Validator.check_module.exit.i.i"
 
 or.lhs.false1.i12.i.i.i:                          ; preds = %then1.i.i.i
-  %812 = sext i32 %808 to i64
-  %813 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %809, i64 %812, i64 0)
-  br i1 %813, label %or.lhs.false.i14.i.i.i, label %"$Validator.check_module.exit.i.i"
+  %813 = sext i32 %809 to i64
+  %814 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %810, i64 %813, i64 0)
+  br i1 %814, label %or.lhs.false.i14.i.i.i, label %"$Validator.check_module.exit.i.i"
 
 else2.i.i.i:                                      ; preds = %then.i24.i
   call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i.i.i.i)
-  %.val34.i.i.i.i = load ptr, ptr %792, align 8
-  %814 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.330", ptr %.val34.i.i.i.i, ptr nonnull @"$string.331")
-  %815 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
-  %.not.i.i.i27.i = icmp eq ptr %815, null
+  %.val34.i.i.i.i = load ptr, ptr %793, align 8
+  %815 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.331", ptr %.val34.i.i.i.i, ptr nonnull @"$string.332")
+  %816 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
+  %.not.i.i.i27.i = icmp eq ptr %816, null
   br i1 %.not.i.i.i27.i, label %merge.i.i.i.i42, label %and.lhs.true.i.i.i.i
 
 then.i.i.i.i44:                                   ; preds = %and.lhs.true.i.i.i.i
-  %816 = load i32, ptr %796, align 4
-  %817 = icmp eq i32 %816, 1
-  br i1 %817, label %and.rhs.i.i.i.i, label %or.lhs.false.i17.i.i.i
+  %817 = load i32, ptr %797, align 4
+  %818 = icmp eq i32 %817, 1
+  br i1 %818, label %and.rhs.i.i.i.i, label %or.lhs.false.i17.i.i.i
 
 and.lhs.true.i.i.i.i:                             ; preds = %else2.i.i.i
-  %818 = getelementptr i8, ptr %792, i64 20
-  %819 = load i32, ptr %818, align 4
-  %820 = sext i32 %819 to i64
-  %821 = getelementptr i8, ptr %792, i64 24
-  %822 = load i32, ptr %821, align 4
-  %823 = sext i32 %822 to i64
-  %824 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %815, i64 %820, i64 %823)
-  br i1 %824, label %then.i.i.i.i44, label %merge.i.i.i.i42
+  %819 = getelementptr i8, ptr %793, i64 20
+  %820 = load i32, ptr %819, align 4
+  %821 = sext i32 %820 to i64
+  %822 = getelementptr i8, ptr %793, i64 24
+  %823 = load i32, ptr %822, align 4
+  %824 = sext i32 %823 to i64
+  %825 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %816, i64 %821, i64 %824)
+  br i1 %825, label %then.i.i.i.i44, label %merge.i.i.i.i42
 
 and.rhs.i.i.i.i:                                  ; preds = %then.i.i.i.i44
-  %825 = getelementptr i8, ptr %815, i64 8
-  %826 = load i32, ptr %825, align 4
-  %827 = icmp eq i32 %826, 2
-  br i1 %827, label %and.lhs.true4.thread.i.i.i.i, label %or.lhs.false.i17.i.i.i
+  %826 = getelementptr i8, ptr %816, i64 8
+  %827 = load i32, ptr %826, align 4
+  %828 = icmp eq i32 %827, 2
+  br i1 %828, label %and.lhs.true4.thread.i.i.i.i, label %or.lhs.false.i17.i.i.i
 
 and.lhs.true4.thread.i.i.i.i:                     ; preds = %and.rhs.i.i.i.i
   %.val3574.i.i.i.i = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
-  %828 = getelementptr i8, ptr %.val3574.i.i.i.i, i64 16
-  %.val.i3675.i.i.i.i = load ptr, ptr %828, align 8
-  %829 = getelementptr i8, ptr %815, i64 104
-  %.val47.i76.i.i.i.i = load i32, ptr %829, align 4
-  %830 = sext i32 %.val47.i76.i.i.i.i to i64
-  %831 = getelementptr %45, ptr %.val.i3675.i.i.i.i, i64 %830
-  %832 = load ptr, ptr %831, align 8
+  %829 = getelementptr i8, ptr %.val3574.i.i.i.i, i64 16
+  %.val.i3675.i.i.i.i = load ptr, ptr %829, align 8
+  %830 = getelementptr i8, ptr %816, i64 104
+  %.val47.i76.i.i.i.i = load i32, ptr %830, align 4
+  %831 = sext i32 %.val47.i76.i.i.i.i to i64
+  %832 = getelementptr %45, ptr %.val.i3675.i.i.i.i, i64 %831
+  %833 = load ptr, ptr %832, align 8
   br label %and.lhs.true.i.i.i.i.i45
 
 then2.i.i.i30.i:                                  ; preds = %merge4.i.then2_crit_edge.i.i.i.i, %and.lhs.true7.i.i.i.i.i
-  %833 = phi ptr [ %.phi.trans.insert.i.i.i.i, %merge4.i.then2_crit_edge.i.i.i.i ], [ %909, %and.lhs.true7.i.i.i.i.i ]
-  %834 = phi ptr [ %886, %merge4.i.then2_crit_edge.i.i.i.i ], [ %910, %and.lhs.true7.i.i.i.i.i ]
+  %834 = phi ptr [ %.phi.trans.insert.i.i.i.i, %merge4.i.then2_crit_edge.i.i.i.i ], [ %910, %and.lhs.true7.i.i.i.i.i ]
+  %835 = phi ptr [ %887, %merge4.i.then2_crit_edge.i.i.i.i ], [ %911, %and.lhs.true7.i.i.i.i.i ]
   %.val3579.i.i.i.i = phi ptr [ %.val35.i.i.i.i, %merge4.i.then2_crit_edge.i.i.i.i ], [ %.val3578.i.i.i.i, %and.lhs.true7.i.i.i.i.i ]
-  %835 = phi i32 [ %.pre.i.i.i.i, %merge4.i.then2_crit_edge.i.i.i.i ], [ 2, %and.lhs.true7.i.i.i.i.i ]
-  %836 = phi i32 [ %.pre73.i.i.i.i, %merge4.i.then2_crit_edge.i.i.i.i ], [ %912, %and.lhs.true7.i.i.i.i.i ]
-  %837 = load ptr, ptr %.sroa.418.0.validator.sroa_idx.i, align 8
-  %838 = getelementptr i8, ptr %792, i64 12
-  %839 = load i32, ptr %838, align 4
-  %840 = getelementptr i8, ptr %837, i64 8
-  %.val.i.i.i.i31.i = load ptr, ptr %840, align 8
-  %841 = sext i32 %839 to i64
-  %842 = sext i32 %836 to i64
-  %.idx.i.i.i.i.i.i = mul nsw i64 %841, 40
-  %843 = getelementptr i8, ptr %.val.i.i.i.i31.i, i64 %.idx.i.i.i.i.i.i
-  %844 = getelementptr i32, ptr %843, i64 %842
-  %845 = load i32, ptr %844, align 4
-  %846 = icmp eq i32 %845, -1
-  br i1 %846, label %then.i.i.i.i42.i, label %else.i.i.i.i.i
+  %836 = phi i32 [ %.pre.i.i.i.i, %merge4.i.then2_crit_edge.i.i.i.i ], [ 2, %and.lhs.true7.i.i.i.i.i ]
+  %837 = phi i32 [ %.pre73.i.i.i.i, %merge4.i.then2_crit_edge.i.i.i.i ], [ %913, %and.lhs.true7.i.i.i.i.i ]
+  %838 = load ptr, ptr %.sroa.418.0.validator.sroa_idx.i, align 8
+  %839 = getelementptr i8, ptr %793, i64 12
+  %840 = load i32, ptr %839, align 4
+  %841 = getelementptr i8, ptr %838, i64 8
+  %.val.i.i.i.i31.i = load ptr, ptr %841, align 8
+  %842 = sext i32 %840 to i64
+  %843 = sext i32 %837 to i64
+  %.idx.i.i.i.i.i.i = mul nsw i64 %842, 40
+  %844 = getelementptr i8, ptr %.val.i.i.i.i31.i, i64 %.idx.i.i.i.i.i.i
+  %845 = getelementptr i32, ptr %844, i64 %843
+  %846 = load i32, ptr %845, align 4
+  %847 = icmp eq i32 %846, -1
+  br i1 %847, label %then.i.i.i.i42.i, label %else.i.i.i.i.i
 
 then.i.i.i.i42.i:                                 ; preds = %then2.i.i.i30.i
-  store i32 %835, ptr %844, align 4
+  store i32 %836, ptr %845, align 4
   br label %merge.i.i.i.i42
 
 else.i.i.i.i.i:                                   ; preds = %then2.i.i.i30.i
-  %.not.i.i.i.i32.i = icmp eq i32 %845, %835
+  %.not.i.i.i.i32.i = icmp eq i32 %846, %836
   br i1 %.not.i.i.i.i32.i, label %merge.i.i.i.i42, label %then1.i.i.i.i.i
 
 then1.i.i.i.i.i:                                  ; preds = %else.i.i.i.i.i
-  %847 = getelementptr i8, ptr %.val3579.i.i.i.i, i64 160
-  %848 = load ptr, ptr %815, align 8
-  %849 = getelementptr i8, ptr %.val3579.i.i.i.i, i64 184
-  %850 = load i64, ptr %849, align 8
-  %851 = add i64 %850, 1
-  store i64 %851, ptr %849, align 8
-  %852 = getelementptr i8, ptr %.val3579.i.i.i.i, i64 168
-  %853 = load i64, ptr %852, align 8
-  %854 = icmp sgt i64 %853, 999
-  br i1 %854, label %merge.i.i.i.i42, label %or.lhs.false.i.i.i.i.i33.i
+  %848 = getelementptr i8, ptr %.val3579.i.i.i.i, i64 160
+  %849 = load ptr, ptr %816, align 8
+  %850 = getelementptr i8, ptr %.val3579.i.i.i.i, i64 184
+  %851 = load i64, ptr %850, align 8
+  %852 = add i64 %851, 1
+  store i64 %852, ptr %850, align 8
+  %853 = getelementptr i8, ptr %.val3579.i.i.i.i, i64 168
+  %854 = load i64, ptr %853, align 8
+  %855 = icmp sgt i64 %854, 999
+  br i1 %855, label %merge.i.i.i.i42, label %or.lhs.false.i.i.i.i.i33.i
 
 or.lhs.false.i.i.i.i.i33.i:                       ; preds = %then1.i.i.i.i.i
-  %855 = add nsw i64 %853, 1
-  %856 = getelementptr i8, ptr %.val3579.i.i.i.i, i64 176
-  %857 = load i64, ptr %856, align 8
-  %.not.i.i.not.i.i.i.i.i34.i = icmp sgt i64 %857, %853
-  %.val.pre.i.i.i.i.i35.i = load ptr, ptr %847, align 8
+  %856 = add nsw i64 %854, 1
+  %857 = getelementptr i8, ptr %.val3579.i.i.i.i, i64 176
+  %858 = load i64, ptr %857, align 8
+  %.not.i.i.not.i.i.i.i.i34.i = icmp sgt i64 %858, %854
+  %.val.pre.i.i.i.i.i35.i = load ptr, ptr %848, align 8
   br i1 %.not.i.i.not.i.i.i.i.i34.i, label %"$Problems.next.exit.i.i.i.i40.i", label %merge.i.i.i.i.i.i.i36.i
 
 merge.i.i.i.i.i.i.i36.i:                          ; preds = %or.lhs.false.i.i.i.i.i33.i
-  %858 = shl i64 %857, 1
-  %spec.select.i.i.i.i.i.i.i37.i = call i64 @llvm.smax.i64(i64 %858, i64 %855)
+  %859 = shl i64 %858, 1
+  %spec.select.i.i.i.i.i.i.i37.i = call i64 @llvm.smax.i64(i64 %859, i64 %856)
   %spec.store.select.i.i.i.i.i.i.i38.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i.i37.i, i64 8)
-  %859 = mul i64 %spec.store.select.i.i.i.i.i.i.i38.i, 1028
-  %860 = call ptr @realloc(ptr %.val.pre.i.i.i.i.i35.i, i64 %859)
-  %861 = icmp eq ptr %860, null
-  br i1 %861, label %merge.i.i.i.i42, label %merge7.i.i.i.i.i.i.i39.i
+  %860 = mul i64 %spec.store.select.i.i.i.i.i.i.i38.i, 1028
+  %861 = call ptr @realloc(ptr %.val.pre.i.i.i.i.i35.i, i64 %860)
+  %862 = icmp eq ptr %861, null
+  br i1 %862, label %merge.i.i.i.i42, label %merge7.i.i.i.i.i.i.i39.i
 
 merge7.i.i.i.i.i.i.i39.i:                         ; preds = %merge.i.i.i.i.i.i.i36.i
-  store ptr %860, ptr %847, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i.i38.i, ptr %856, align 8
+  store ptr %861, ptr %848, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i.i38.i, ptr %857, align 8
   br label %"$Problems.next.exit.i.i.i.i40.i"
 
 "$Problems.next.exit.i.i.i.i40.i":                ; preds = %merge7.i.i.i.i.i.i.i39.i, %or.lhs.false.i.i.i.i.i33.i
-  %.val.i.i.i.i.i41.i = phi ptr [ %.val.pre.i.i.i.i.i35.i, %or.lhs.false.i.i.i.i.i33.i ], [ %860, %merge7.i.i.i.i.i.i.i39.i ]
-  store i64 %855, ptr %852, align 8
-  %862 = getelementptr %48, ptr %.val.i.i.i.i.i41.i, i64 %855
-  %863 = getelementptr i8, ptr %862, i64 -1028
-  store i32 2, ptr %863, align 4
-  %864 = getelementptr i8, ptr %862, i64 -1024
-  %865 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %864, i64 256, ptr nonnull @"$string.31", ptr %834)
-  %866 = getelementptr i8, ptr %862, i64 -768
-  %867 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %866, i64 256, ptr nonnull @"$string.31", ptr %848)
-  %868 = getelementptr i8, ptr %862, i64 -512
-  store i8 0, ptr %868, align 1
-  %869 = load i32, ptr %833, align 4
-  %870 = icmp ult i32 %869, 32
-  br i1 %870, label %switch.hole_check, label %merge53.i.i.i.i.i.i
+  %.val.i.i.i.i.i41.i = phi ptr [ %.val.pre.i.i.i.i.i35.i, %or.lhs.false.i.i.i.i.i33.i ], [ %861, %merge7.i.i.i.i.i.i.i39.i ]
+  store i64 %856, ptr %853, align 8
+  %863 = getelementptr %48, ptr %.val.i.i.i.i.i41.i, i64 %856
+  %864 = getelementptr i8, ptr %863, i64 -1028
+  store i32 2, ptr %864, align 4
+  %865 = getelementptr i8, ptr %863, i64 -1024
+  %866 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %865, i64 256, ptr nonnull @"$string.31", ptr %835)
+  %867 = getelementptr i8, ptr %863, i64 -768
+  %868 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %867, i64 256, ptr nonnull @"$string.31", ptr %849)
+  %869 = getelementptr i8, ptr %863, i64 -512
+  store i8 0, ptr %869, align 1
+  %870 = load i32, ptr %834, align 4
+  %871 = icmp ult i32 %870, 32
+  br i1 %871, label %switch.hole_check, label %merge53.i.i.i.i.i.i
 
 merge53.i.i.i.i.i.i:                              ; preds = %switch.hole_check, %"$Problems.next.exit.i.i.i.i40.i"
-  %871 = icmp eq i32 %869, 32
-  %spec.select.i.i.i.i.i.i = select i1 %871, ptr @"$string.298", ptr @"$string.93"
+  %872 = icmp eq i32 %870, 32
+  %spec.select.i.i.i.i.i.i = select i1 %872, ptr @"$string.299", ptr @"$string.93"
   br label %"$dtypes.name.exit.i.i.i.i.i"
 
 switch.hole_check:                                ; preds = %"$Problems.next.exit.i.i.i.i40.i"
-  %switch.shifted = lshr i32 -1048569, %869
+  %switch.shifted = lshr i32 -1048569, %870
   %switch.lobit = trunc i32 %switch.shifted to i1
   br i1 %switch.lobit, label %switch.lookup215, label %merge53.i.i.i.i.i.i
 
 switch.lookup215:                                 ; preds = %switch.hole_check
-  %872 = zext nneg i32 %869 to i64
-  %switch.gep216 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.make", i64 0, i64 %872
+  %873 = zext nneg i32 %870 to i64
+  %switch.gep216 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.make", i64 0, i64 %873
   %switch.load217 = load ptr, ptr %switch.gep216, align 8
   br label %"$dtypes.name.exit.i.i.i.i.i"
 
 "$dtypes.name.exit.i.i.i.i.i":                    ; preds = %switch.lookup215, %merge53.i.i.i.i.i.i
   %common.ret.op.i22.i.i.i.i.i = phi ptr [ %spec.select.i.i.i.i.i.i, %merge53.i.i.i.i.i.i ], [ %switch.load217, %switch.lookup215 ]
-  %873 = load i32, ptr %838, align 4
-  %874 = load i32, ptr %844, align 4
-  %875 = icmp ult i32 %874, 32
-  br i1 %875, label %switch.hole_check219, label %merge53.i38.i.i.i.i.i
+  %874 = load i32, ptr %839, align 4
+  %875 = load i32, ptr %845, align 4
+  %876 = icmp ult i32 %875, 32
+  br i1 %876, label %switch.hole_check219, label %merge53.i38.i.i.i.i.i
 
 merge53.i38.i.i.i.i.i:                            ; preds = %switch.hole_check219, %"$dtypes.name.exit.i.i.i.i.i"
-  %876 = icmp eq i32 %874, 32
-  %spec.select.i39.i.i.i.i.i = select i1 %876, ptr @"$string.298", ptr @"$string.93"
+  %877 = icmp eq i32 %875, 32
+  %spec.select.i39.i.i.i.i.i = select i1 %877, ptr @"$string.299", ptr @"$string.93"
   br label %"$dtypes.name.exit40.i.i.i.i.i"
 
 switch.hole_check219:                             ; preds = %"$dtypes.name.exit.i.i.i.i.i"
-  %switch.shifted221 = lshr i32 -1048569, %874
+  %switch.shifted221 = lshr i32 -1048569, %875
   %switch.lobit222 = trunc i32 %switch.shifted221 to i1
   br i1 %switch.lobit222, label %switch.lookup220, label %merge53.i38.i.i.i.i.i
 
 switch.lookup220:                                 ; preds = %switch.hole_check219
-  %877 = zext nneg i32 %874 to i64
-  %switch.gep223 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.make", i64 0, i64 %877
+  %878 = zext nneg i32 %875 to i64
+  %switch.gep223 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.make", i64 0, i64 %878
   %switch.load224 = load ptr, ptr %switch.gep223, align 8
   br label %"$dtypes.name.exit40.i.i.i.i.i"
 
 "$dtypes.name.exit40.i.i.i.i.i":                  ; preds = %switch.lookup220, %merge53.i38.i.i.i.i.i
   %common.ret.op.i24.i.i.i.i.i = phi ptr [ %spec.select.i39.i.i.i.i.i, %merge53.i38.i.i.i.i.i ], [ %switch.load224, %switch.lookup220 ]
-  %878 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %868, i64 512, ptr nonnull @"$string.336", ptr nonnull %common.ret.op.i22.i.i.i.i.i, i32 %873, ptr nonnull %common.ret.op.i24.i.i.i.i.i)
+  %879 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %869, i64 512, ptr nonnull @"$string.337", ptr nonnull %common.ret.op.i22.i.i.i.i.i, i32 %874, ptr nonnull %common.ret.op.i24.i.i.i.i.i)
   br label %merge.i.i.i.i42
 
 merge.i.i.i.i42:                                  ; preds = %or.lhs.false.i17.i.i.i, %"$dtypes.name.exit.i39.i.i.i.i", %merge.i.i.i62.i.i.i.i.i, %then14.i.i.i.i.i, %"$Problems.next.exit58.i.i.i.i.i", %merge.i.i.i51.i.i.i.i.i, %then5.i.i.i.i43.i, %"$Problems.next.exit.i63.i.i.i.i", %merge.i.i.i.i59.i.i.i.i, %then.i55.i.i.i.i, %"$dtypes.name.exit40.i.i.i.i.i", %merge.i.i.i.i.i.i.i36.i, %then1.i.i.i.i.i, %else.i.i.i.i.i, %then.i.i.i.i42.i, %and.lhs.true.i.i.i.i, %else2.i.i.i
-  %879 = getelementptr i8, ptr %792, i64 29
-  %880 = load i8, ptr %879, align 1
-  %881 = trunc i8 %880 to i1
-  br i1 %881, label %then6.i.i.i.i43, label %merge5.i.i.i28.i
+  %880 = getelementptr i8, ptr %793, i64 29
+  %881 = load i8, ptr %880, align 1
+  %882 = trunc i8 %881 to i1
+  br i1 %882, label %then6.i.i.i.i43, label %merge5.i.i.i28.i
 
 and.lhs.true4.i.i.i.i:                            ; preds = %or.lhs.false.i17.i.i.i
-  %.phi.trans.insert.i.i.i.i = getelementptr i8, ptr %815, i64 8
+  %.phi.trans.insert.i.i.i.i = getelementptr i8, ptr %816, i64 8
   %.pre.i.i.i.i = load i32, ptr %.phi.trans.insert.i.i.i.i, align 4
   %.val35.i.i.i.i = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
-  %882 = getelementptr i8, ptr %.val35.i.i.i.i, i64 16
-  %.val.i36.i.i.i.i = load ptr, ptr %882, align 8
-  %883 = getelementptr i8, ptr %815, i64 104
-  %.val47.i.i.i.i.i = load i32, ptr %883, align 4
-  %884 = sext i32 %.val47.i.i.i.i.i to i64
-  %885 = getelementptr %45, ptr %.val.i36.i.i.i.i, i64 %884
-  %886 = load ptr, ptr %885, align 8
+  %883 = getelementptr i8, ptr %.val35.i.i.i.i, i64 16
+  %.val.i36.i.i.i.i = load ptr, ptr %883, align 8
+  %884 = getelementptr i8, ptr %816, i64 104
+  %.val47.i.i.i.i.i = load i32, ptr %884, align 4
+  %885 = sext i32 %.val47.i.i.i.i.i to i64
+  %886 = getelementptr %45, ptr %.val.i36.i.i.i.i, i64 %885
+  %887 = load ptr, ptr %886, align 8
   %.not.i37.i.i.i.i = icmp eq i32 %.pre.i.i.i.i, 2
   br i1 %.not.i37.i.i.i.i, label %and.lhs.true.i.i.i.i.i45, label %merge4.i.i.i.i.i
 
 then.i55.i.i.i.i:                                 ; preds = %and.lhs.true.i.i.i.i.i45
-  %887 = getelementptr i8, ptr %.val3578.i.i.i.i, i64 160
-  %888 = load ptr, ptr %815, align 8
-  %889 = getelementptr i8, ptr %.val3578.i.i.i.i, i64 184
-  %890 = load i64, ptr %889, align 8
-  %891 = add i64 %890, 1
-  store i64 %891, ptr %889, align 8
-  %892 = getelementptr i8, ptr %.val3578.i.i.i.i, i64 168
-  %893 = load i64, ptr %892, align 8
-  %894 = icmp sgt i64 %893, 999
-  br i1 %894, label %merge.i.i.i.i42, label %or.lhs.false.i.i56.i.i.i.i
+  %888 = getelementptr i8, ptr %.val3578.i.i.i.i, i64 160
+  %889 = load ptr, ptr %816, align 8
+  %890 = getelementptr i8, ptr %.val3578.i.i.i.i, i64 184
+  %891 = load i64, ptr %890, align 8
+  %892 = add i64 %891, 1
+  store i64 %892, ptr %890, align 8
+  %893 = getelementptr i8, ptr %.val3578.i.i.i.i, i64 168
+  %894 = load i64, ptr %893, align 8
+  %895 = icmp sgt i64 %894, 999
+  br i1 %895, label %merge.i.i.i.i42, label %or.lhs.false.i.i56.i.i.i.i
 
 or.lhs.false.i.i56.i.i.i.i:                       ; preds = %then.i55.i.i.i.i
-  %895 = add nsw i64 %893, 1
-  %896 = getelementptr i8, ptr %.val3578.i.i.i.i, i64 176
-  %897 = load i64, ptr %896, align 8
-  %.not.i.i.not.i.i57.i.i.i.i = icmp sgt i64 %897, %893
-  %.val.pre.i.i58.i.i.i.i = load ptr, ptr %887, align 8
+  %896 = add nsw i64 %894, 1
+  %897 = getelementptr i8, ptr %.val3578.i.i.i.i, i64 176
+  %898 = load i64, ptr %897, align 8
+  %.not.i.i.not.i.i57.i.i.i.i = icmp sgt i64 %898, %894
+  %.val.pre.i.i58.i.i.i.i = load ptr, ptr %888, align 8
   br i1 %.not.i.i.not.i.i57.i.i.i.i, label %"$Problems.next.exit.i63.i.i.i.i", label %merge.i.i.i.i59.i.i.i.i
 
 merge.i.i.i.i59.i.i.i.i:                          ; preds = %or.lhs.false.i.i56.i.i.i.i
-  %898 = shl i64 %897, 1
-  %spec.select.i.i.i.i60.i.i.i.i = call i64 @llvm.smax.i64(i64 %898, i64 %895)
+  %899 = shl i64 %898, 1
+  %spec.select.i.i.i.i60.i.i.i.i = call i64 @llvm.smax.i64(i64 %899, i64 %896)
   %spec.store.select.i.i.i.i61.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i60.i.i.i.i, i64 8)
-  %899 = mul i64 %spec.store.select.i.i.i.i61.i.i.i.i, 1028
-  %900 = call ptr @realloc(ptr %.val.pre.i.i58.i.i.i.i, i64 %899)
-  %901 = icmp eq ptr %900, null
-  br i1 %901, label %merge.i.i.i.i42, label %merge7.i.i.i.i62.i.i.i.i
+  %900 = mul i64 %spec.store.select.i.i.i.i61.i.i.i.i, 1028
+  %901 = call ptr @realloc(ptr %.val.pre.i.i58.i.i.i.i, i64 %900)
+  %902 = icmp eq ptr %901, null
+  br i1 %902, label %merge.i.i.i.i42, label %merge7.i.i.i.i62.i.i.i.i
 
 merge7.i.i.i.i62.i.i.i.i:                         ; preds = %merge.i.i.i.i59.i.i.i.i
-  store ptr %900, ptr %887, align 8
-  store i64 %spec.store.select.i.i.i.i61.i.i.i.i, ptr %896, align 8
+  store ptr %901, ptr %888, align 8
+  store i64 %spec.store.select.i.i.i.i61.i.i.i.i, ptr %897, align 8
   br label %"$Problems.next.exit.i63.i.i.i.i"
 
 "$Problems.next.exit.i63.i.i.i.i":                ; preds = %merge7.i.i.i.i62.i.i.i.i, %or.lhs.false.i.i56.i.i.i.i
-  %.val.i.i64.i.i.i.i = phi ptr [ %.val.pre.i.i58.i.i.i.i, %or.lhs.false.i.i56.i.i.i.i ], [ %900, %merge7.i.i.i.i62.i.i.i.i ]
-  store i64 %895, ptr %892, align 8
-  %902 = getelementptr %48, ptr %.val.i.i64.i.i.i.i, i64 %895
-  %903 = getelementptr i8, ptr %902, i64 -1028
-  store i32 2, ptr %903, align 4
-  %904 = getelementptr i8, ptr %902, i64 -1024
-  %905 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %904, i64 256, ptr nonnull @"$string.31", ptr %910)
-  %906 = getelementptr i8, ptr %902, i64 -768
-  %907 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %906, i64 256, ptr nonnull @"$string.31", ptr %888)
-  %908 = getelementptr i8, ptr %902, i64 -512
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %908, ptr noundef nonnull align 1 dereferenceable(39) @"$string.333", i64 39, i1 false)
+  %.val.i.i64.i.i.i.i = phi ptr [ %.val.pre.i.i58.i.i.i.i, %or.lhs.false.i.i56.i.i.i.i ], [ %901, %merge7.i.i.i.i62.i.i.i.i ]
+  store i64 %896, ptr %893, align 8
+  %903 = getelementptr %48, ptr %.val.i.i64.i.i.i.i, i64 %896
+  %904 = getelementptr i8, ptr %903, i64 -1028
+  store i32 2, ptr %904, align 4
+  %905 = getelementptr i8, ptr %903, i64 -1024
+  %906 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %905, i64 256, ptr nonnull @"$string.31", ptr %911)
+  %907 = getelementptr i8, ptr %903, i64 -768
+  %908 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %907, i64 256, ptr nonnull @"$string.31", ptr %889)
+  %909 = getelementptr i8, ptr %903, i64 -512
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %909, ptr noundef nonnull align 1 dereferenceable(39) @"$string.334", i64 39, i1 false)
   br label %merge.i.i.i.i42
 
 and.lhs.true.i.i.i.i.i45:                         ; preds = %and.lhs.true4.i.i.i.i, %and.lhs.true4.thread.i.i.i.i
-  %909 = phi ptr [ %825, %and.lhs.true4.thread.i.i.i.i ], [ %.phi.trans.insert.i.i.i.i, %and.lhs.true4.i.i.i.i ]
-  %910 = phi ptr [ %832, %and.lhs.true4.thread.i.i.i.i ], [ %886, %and.lhs.true4.i.i.i.i ]
+  %910 = phi ptr [ %826, %and.lhs.true4.thread.i.i.i.i ], [ %.phi.trans.insert.i.i.i.i, %and.lhs.true4.i.i.i.i ]
+  %911 = phi ptr [ %833, %and.lhs.true4.thread.i.i.i.i ], [ %887, %and.lhs.true4.i.i.i.i ]
   %.val3578.i.i.i.i = phi ptr [ %.val3574.i.i.i.i, %and.lhs.true4.thread.i.i.i.i ], [ %.val35.i.i.i.i, %and.lhs.true4.i.i.i.i ]
-  %911 = getelementptr i8, ptr %792, i64 16
-  %912 = load i32, ptr %911, align 4
-  %913 = icmp eq i32 %912, 8
-  br i1 %913, label %then.i55.i.i.i.i, label %and.lhs.true7.i.i.i.i.i
+  %912 = getelementptr i8, ptr %793, i64 16
+  %913 = load i32, ptr %912, align 4
+  %914 = icmp eq i32 %913, 8
+  br i1 %914, label %then.i55.i.i.i.i, label %and.lhs.true7.i.i.i.i.i
 
 then5.i.i.i.i43.i:                                ; preds = %and.lhs.true7.i.i.i.i.i
-  %914 = getelementptr i8, ptr %.val3578.i.i.i.i, i64 160
-  %915 = load ptr, ptr %815, align 8
-  %916 = getelementptr i8, ptr %.val3578.i.i.i.i, i64 184
-  %917 = load i64, ptr %916, align 8
-  %918 = add i64 %917, 1
-  store i64 %918, ptr %916, align 8
-  %919 = getelementptr i8, ptr %.val3578.i.i.i.i, i64 168
-  %920 = load i64, ptr %919, align 8
-  %921 = icmp sgt i64 %920, 999
-  br i1 %921, label %merge.i.i.i.i42, label %or.lhs.false.i48.i.i.i.i.i
+  %915 = getelementptr i8, ptr %.val3578.i.i.i.i, i64 160
+  %916 = load ptr, ptr %816, align 8
+  %917 = getelementptr i8, ptr %.val3578.i.i.i.i, i64 184
+  %918 = load i64, ptr %917, align 8
+  %919 = add i64 %918, 1
+  store i64 %919, ptr %917, align 8
+  %920 = getelementptr i8, ptr %.val3578.i.i.i.i, i64 168
+  %921 = load i64, ptr %920, align 8
+  %922 = icmp sgt i64 %921, 999
+  br i1 %922, label %merge.i.i.i.i42, label %or.lhs.false.i48.i.i.i.i.i
 
 or.lhs.false.i48.i.i.i.i.i:                       ; preds = %then5.i.i.i.i43.i
-  %922 = add nsw i64 %920, 1
-  %923 = getelementptr i8, ptr %.val3578.i.i.i.i, i64 176
-  %924 = load i64, ptr %923, align 8
-  %.not.i.i.not.i49.i.i.i.i.i = icmp sgt i64 %924, %920
-  %.val.pre.i50.i.i.i.i.i = load ptr, ptr %914, align 8
+  %923 = add nsw i64 %921, 1
+  %924 = getelementptr i8, ptr %.val3578.i.i.i.i, i64 176
+  %925 = load i64, ptr %924, align 8
+  %.not.i.i.not.i49.i.i.i.i.i = icmp sgt i64 %925, %921
+  %.val.pre.i50.i.i.i.i.i = load ptr, ptr %915, align 8
   br i1 %.not.i.i.not.i49.i.i.i.i.i, label %"$Problems.next.exit58.i.i.i.i.i", label %merge.i.i.i51.i.i.i.i.i
 
 merge.i.i.i51.i.i.i.i.i:                          ; preds = %or.lhs.false.i48.i.i.i.i.i
-  %925 = shl i64 %924, 1
-  %spec.select.i.i.i52.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %925, i64 %922)
+  %926 = shl i64 %925, 1
+  %spec.select.i.i.i52.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %926, i64 %923)
   %spec.store.select.i.i.i53.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i52.i.i.i.i.i, i64 8)
-  %926 = mul i64 %spec.store.select.i.i.i53.i.i.i.i.i, 1028
-  %927 = call ptr @realloc(ptr %.val.pre.i50.i.i.i.i.i, i64 %926)
-  %928 = icmp eq ptr %927, null
-  br i1 %928, label %merge.i.i.i.i42, label %merge7.i.i.i54.i.i.i.i.i
+  %927 = mul i64 %spec.store.select.i.i.i53.i.i.i.i.i, 1028
+  %928 = call ptr @realloc(ptr %.val.pre.i50.i.i.i.i.i, i64 %927)
+  %929 = icmp eq ptr %928, null
+  br i1 %929, label %merge.i.i.i.i42, label %merge7.i.i.i54.i.i.i.i.i
 
 merge7.i.i.i54.i.i.i.i.i:                         ; preds = %merge.i.i.i51.i.i.i.i.i
-  store ptr %927, ptr %914, align 8
-  store i64 %spec.store.select.i.i.i53.i.i.i.i.i, ptr %923, align 8
+  store ptr %928, ptr %915, align 8
+  store i64 %spec.store.select.i.i.i53.i.i.i.i.i, ptr %924, align 8
   br label %"$Problems.next.exit58.i.i.i.i.i"
 
 "$Problems.next.exit58.i.i.i.i.i":                ; preds = %merge7.i.i.i54.i.i.i.i.i, %or.lhs.false.i48.i.i.i.i.i
-  %.val.i56.i.i.i.i.i = phi ptr [ %.val.pre.i50.i.i.i.i.i, %or.lhs.false.i48.i.i.i.i.i ], [ %927, %merge7.i.i.i54.i.i.i.i.i ]
-  store i64 %922, ptr %919, align 8
-  %929 = getelementptr %48, ptr %.val.i56.i.i.i.i.i, i64 %922
-  %930 = getelementptr i8, ptr %929, i64 -1028
-  store i32 2, ptr %930, align 4
-  %931 = getelementptr i8, ptr %929, i64 -1024
-  %932 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %931, i64 256, ptr nonnull @"$string.31", ptr %910)
-  %933 = getelementptr i8, ptr %929, i64 -768
-  %934 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %933, i64 256, ptr nonnull @"$string.31", ptr %915)
-  %935 = getelementptr i8, ptr %929, i64 -512
-  store i8 0, ptr %935, align 1
-  %936 = load ptr, ptr %792, align 8
-  %937 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %935, i64 512, ptr nonnull @"$string.334", ptr %936)
+  %.val.i56.i.i.i.i.i = phi ptr [ %.val.pre.i50.i.i.i.i.i, %or.lhs.false.i48.i.i.i.i.i ], [ %928, %merge7.i.i.i54.i.i.i.i.i ]
+  store i64 %923, ptr %920, align 8
+  %930 = getelementptr %48, ptr %.val.i56.i.i.i.i.i, i64 %923
+  %931 = getelementptr i8, ptr %930, i64 -1028
+  store i32 2, ptr %931, align 4
+  %932 = getelementptr i8, ptr %930, i64 -1024
+  %933 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %932, i64 256, ptr nonnull @"$string.31", ptr %911)
+  %934 = getelementptr i8, ptr %930, i64 -768
+  %935 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %934, i64 256, ptr nonnull @"$string.31", ptr %916)
+  %936 = getelementptr i8, ptr %930, i64 -512
+  store i8 0, ptr %936, align 1
+  %937 = load ptr, ptr %793, align 8
+  %938 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %936, i64 512, ptr nonnull @"$string.335", ptr %937)
   br label %merge.i.i.i.i42
 
 and.lhs.true7.i.i.i.i.i:                          ; preds = %and.lhs.true.i.i.i.i.i45
-  %938 = getelementptr i8, ptr %792, i64 29
-  %939 = load i8, ptr %938, align 1
-  %940 = trunc i8 %939 to i1
-  br i1 %940, label %then2.i.i.i30.i, label %then5.i.i.i.i43.i
+  %939 = getelementptr i8, ptr %793, i64 29
+  %940 = load i8, ptr %939, align 1
+  %941 = trunc i8 %940 to i1
+  br i1 %941, label %then2.i.i.i30.i, label %then5.i.i.i.i43.i
 
 merge4.i.i.i.i.i:                                 ; preds = %and.lhs.true4.i.i.i.i
-  %941 = getelementptr i8, ptr %792, i64 29
-  %942 = load i8, ptr %941, align 1
-  %943 = trunc i8 %942 to i1
-  br i1 %943, label %then14.i.i.i.i.i, label %merge4.i.then2_crit_edge.i.i.i.i
+  %942 = getelementptr i8, ptr %793, i64 29
+  %943 = load i8, ptr %942, align 1
+  %944 = trunc i8 %943 to i1
+  br i1 %944, label %then14.i.i.i.i.i, label %merge4.i.then2_crit_edge.i.i.i.i
 
 merge4.i.then2_crit_edge.i.i.i.i:                 ; preds = %merge4.i.i.i.i.i
-  %.phi.trans.insert72.i.i.i.i = getelementptr i8, ptr %792, i64 16
+  %.phi.trans.insert72.i.i.i.i = getelementptr i8, ptr %793, i64 16
   %.pre73.i.i.i.i = load i32, ptr %.phi.trans.insert72.i.i.i.i, align 4
   br label %then2.i.i.i30.i
 
 then14.i.i.i.i.i:                                 ; preds = %merge4.i.i.i.i.i
-  %944 = getelementptr i8, ptr %.val35.i.i.i.i, i64 160
-  %945 = load ptr, ptr %815, align 8
-  %946 = getelementptr i8, ptr %.val35.i.i.i.i, i64 184
-  %947 = load i64, ptr %946, align 8
-  %948 = add i64 %947, 1
-  store i64 %948, ptr %946, align 8
-  %949 = getelementptr i8, ptr %.val35.i.i.i.i, i64 168
-  %950 = load i64, ptr %949, align 8
-  %951 = icmp sgt i64 %950, 999
-  br i1 %951, label %merge.i.i.i.i42, label %or.lhs.false.i59.i.i.i.i.i
+  %945 = getelementptr i8, ptr %.val35.i.i.i.i, i64 160
+  %946 = load ptr, ptr %816, align 8
+  %947 = getelementptr i8, ptr %.val35.i.i.i.i, i64 184
+  %948 = load i64, ptr %947, align 8
+  %949 = add i64 %948, 1
+  store i64 %949, ptr %947, align 8
+  %950 = getelementptr i8, ptr %.val35.i.i.i.i, i64 168
+  %951 = load i64, ptr %950, align 8
+  %952 = icmp sgt i64 %951, 999
+  br i1 %952, label %merge.i.i.i.i42, label %or.lhs.false.i59.i.i.i.i.i
 
 or.lhs.false.i59.i.i.i.i.i:                       ; preds = %then14.i.i.i.i.i
-  %952 = add nsw i64 %950, 1
-  %953 = getelementptr i8, ptr %.val35.i.i.i.i, i64 176
-  %954 = load i64, ptr %953, align 8
-  %.not.i.i.not.i60.i.i.i.i.i = icmp sgt i64 %954, %950
-  %.val.pre.i61.i.i.i.i.i = load ptr, ptr %944, align 8
+  %953 = add nsw i64 %951, 1
+  %954 = getelementptr i8, ptr %.val35.i.i.i.i, i64 176
+  %955 = load i64, ptr %954, align 8
+  %.not.i.i.not.i60.i.i.i.i.i = icmp sgt i64 %955, %951
+  %.val.pre.i61.i.i.i.i.i = load ptr, ptr %945, align 8
   br i1 %.not.i.i.not.i60.i.i.i.i.i, label %"$Problems.next.exit69.i.i.i.i.i", label %merge.i.i.i62.i.i.i.i.i
 
 merge.i.i.i62.i.i.i.i.i:                          ; preds = %or.lhs.false.i59.i.i.i.i.i
-  %955 = shl i64 %954, 1
-  %spec.select.i.i.i63.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %955, i64 %952)
+  %956 = shl i64 %955, 1
+  %spec.select.i.i.i63.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %956, i64 %953)
   %spec.store.select.i.i.i64.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i63.i.i.i.i.i, i64 8)
-  %956 = mul i64 %spec.store.select.i.i.i64.i.i.i.i.i, 1028
-  %957 = call ptr @realloc(ptr %.val.pre.i61.i.i.i.i.i, i64 %956)
-  %958 = icmp eq ptr %957, null
-  br i1 %958, label %merge.i.i.i.i42, label %merge7.i.i.i65.i.i.i.i.i
+  %957 = mul i64 %spec.store.select.i.i.i64.i.i.i.i.i, 1028
+  %958 = call ptr @realloc(ptr %.val.pre.i61.i.i.i.i.i, i64 %957)
+  %959 = icmp eq ptr %958, null
+  br i1 %959, label %merge.i.i.i.i42, label %merge7.i.i.i65.i.i.i.i.i
 
 merge7.i.i.i65.i.i.i.i.i:                         ; preds = %merge.i.i.i62.i.i.i.i.i
-  store ptr %957, ptr %944, align 8
-  store i64 %spec.store.select.i.i.i64.i.i.i.i.i, ptr %953, align 8
+  store ptr %958, ptr %945, align 8
+  store i64 %spec.store.select.i.i.i64.i.i.i.i.i, ptr %954, align 8
   br label %"$Problems.next.exit69.i.i.i.i.i"
 
 "$Problems.next.exit69.i.i.i.i.i":                ; preds = %merge7.i.i.i65.i.i.i.i.i, %or.lhs.false.i59.i.i.i.i.i
-  %.val.i67.i.i.i.i.i = phi ptr [ %.val.pre.i61.i.i.i.i.i, %or.lhs.false.i59.i.i.i.i.i ], [ %957, %merge7.i.i.i65.i.i.i.i.i ]
-  store i64 %952, ptr %949, align 8
-  %959 = getelementptr %48, ptr %.val.i67.i.i.i.i.i, i64 %952
-  %960 = getelementptr i8, ptr %959, i64 -1028
-  store i32 2, ptr %960, align 4
-  %961 = getelementptr i8, ptr %959, i64 -1024
-  %962 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %961, i64 256, ptr nonnull @"$string.31", ptr %886)
-  %963 = getelementptr i8, ptr %959, i64 -768
-  %964 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %963, i64 256, ptr nonnull @"$string.31", ptr %945)
-  %965 = getelementptr i8, ptr %959, i64 -512
-  store i8 0, ptr %965, align 1
-  %966 = load i32, ptr %.phi.trans.insert.i.i.i.i, align 4
-  %967 = icmp ult i32 %966, 32
-  br i1 %967, label %switch.hole_check226, label %merge53.i.i53.i.i.i.i
+  %.val.i67.i.i.i.i.i = phi ptr [ %.val.pre.i61.i.i.i.i.i, %or.lhs.false.i59.i.i.i.i.i ], [ %958, %merge7.i.i.i65.i.i.i.i.i ]
+  store i64 %953, ptr %950, align 8
+  %960 = getelementptr %48, ptr %.val.i67.i.i.i.i.i, i64 %953
+  %961 = getelementptr i8, ptr %960, i64 -1028
+  store i32 2, ptr %961, align 4
+  %962 = getelementptr i8, ptr %960, i64 -1024
+  %963 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %962, i64 256, ptr nonnull @"$string.31", ptr %887)
+  %964 = getelementptr i8, ptr %960, i64 -768
+  %965 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %964, i64 256, ptr nonnull @"$string.31", ptr %946)
+  %966 = getelementptr i8, ptr %960, i64 -512
+  store i8 0, ptr %966, align 1
+  %967 = load i32, ptr %.phi.trans.insert.i.i.i.i, align 4
+  %968 = icmp ult i32 %967, 32
+  br i1 %968, label %switch.hole_check226, label %merge53.i.i53.i.i.i.i
 
 merge53.i.i53.i.i.i.i:                            ; preds = %switch.hole_check226, %"$Problems.next.exit69.i.i.i.i.i"
-  %968 = icmp eq i32 %966, 32
-  %spec.select.i.i54.i.i.i.i = select i1 %968, ptr @"$string.298", ptr @"$string.93"
+  %969 = icmp eq i32 %967, 32
+  %spec.select.i.i54.i.i.i.i = select i1 %969, ptr @"$string.299", ptr @"$string.93"
   br label %"$dtypes.name.exit.i39.i.i.i.i"
 
 switch.hole_check226:                             ; preds = %"$Problems.next.exit69.i.i.i.i.i"
-  %switch.shifted228 = lshr i32 -1048569, %966
+  %switch.shifted228 = lshr i32 -1048569, %967
   %switch.lobit229 = trunc i32 %switch.shifted228 to i1
   br i1 %switch.lobit229, label %switch.lookup227, label %merge53.i.i53.i.i.i.i
 
 switch.lookup227:                                 ; preds = %switch.hole_check226
-  %969 = zext nneg i32 %966 to i64
-  %switch.gep230 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.make", i64 0, i64 %969
+  %970 = zext nneg i32 %967 to i64
+  %switch.gep230 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.make", i64 0, i64 %970
   %switch.load231 = load ptr, ptr %switch.gep230, align 8
   br label %"$dtypes.name.exit.i39.i.i.i.i"
 
 "$dtypes.name.exit.i39.i.i.i.i":                  ; preds = %switch.lookup227, %merge53.i.i53.i.i.i.i
   %common.ret.op.i70.i.i.i.i.i = phi ptr [ %spec.select.i.i54.i.i.i.i, %merge53.i.i53.i.i.i.i ], [ %switch.load231, %switch.lookup227 ]
-  %970 = load ptr, ptr %792, align 8
-  %971 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %965, i64 512, ptr nonnull @"$string.335", ptr nonnull %common.ret.op.i70.i.i.i.i.i, ptr %970)
+  %971 = load ptr, ptr %793, align 8
+  %972 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %966, i64 512, ptr nonnull @"$string.336", ptr nonnull %common.ret.op.i70.i.i.i.i.i, ptr %971)
   br label %merge.i.i.i.i42
 
 or.lhs.false.i17.i.i.i:                           ; preds = %and.rhs.i.i.i.i, %then.i.i.i.i44
-  %972 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %815)
-  br i1 %972, label %and.lhs.true4.i.i.i.i, label %merge.i.i.i.i42
+  %973 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %816)
+  br i1 %973, label %and.lhs.true4.i.i.i.i, label %merge.i.i.i.i42
 
 then6.i.i.i.i43:                                  ; preds = %merge.i.i.i.i42
-  %.val33.i.i.i.i = load ptr, ptr %792, align 8
-  %973 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.330", ptr %.val33.i.i.i.i, ptr nonnull @"$string.337")
-  %974 = getelementptr i8, ptr %792, i64 20
-  %975 = load i32, ptr %974, align 4
-  %976 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
-  %977 = icmp eq ptr %976, null
-  br i1 %977, label %merge5.i.i.i28.i, label %or.lhs.false1.i.i.i.i.i
+  %.val33.i.i.i.i = load ptr, ptr %793, align 8
+  %974 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.331", ptr %.val33.i.i.i.i, ptr nonnull @"$string.338")
+  %975 = getelementptr i8, ptr %793, i64 20
+  %976 = load i32, ptr %975, align 4
+  %977 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
+  %978 = icmp eq ptr %977, null
+  br i1 %978, label %merge5.i.i.i28.i, label %or.lhs.false1.i.i.i.i.i
 
 or.lhs.false.i.i.i.i29.i:                         ; preds = %or.lhs.false1.i.i.i.i.i
-  %978 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %976)
+  %979 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %977)
   br label %merge5.i.i.i28.i
 
 or.lhs.false1.i.i.i.i.i:                          ; preds = %then6.i.i.i.i43
-  %979 = sext i32 %975 to i64
-  %980 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %976, i64 %979, i64 0)
-  br i1 %980, label %or.lhs.false.i.i.i.i29.i, label %merge5.i.i.i28.i
+  %980 = sext i32 %976 to i64
+  %981 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %977, i64 %980, i64 0)
+  br i1 %981, label %or.lhs.false.i.i.i.i29.i, label %merge5.i.i.i28.i
 
 merge5.i.i.i28.i:                                 ; preds = %or.lhs.false1.i.i.i.i.i, %or.lhs.false.i.i.i.i29.i, %then6.i.i.i.i43, %merge.i.i.i.i42
-  %981 = getelementptr i8, ptr %792, i64 28
-  %982 = load i8, ptr %981, align 1
-  %983 = trunc i8 %982 to i1
-  br i1 %983, label %then9.i.i.i.i, label %"$Validator.check_matrix.exit.i.i.i"
+  %982 = getelementptr i8, ptr %793, i64 28
+  %983 = load i8, ptr %982, align 1
+  %984 = trunc i8 %983 to i1
+  br i1 %984, label %then9.i.i.i.i, label %"$Validator.check_matrix.exit.i.i.i"
 
 then9.i.i.i.i:                                    ; preds = %merge5.i.i.i28.i
-  %.val.i.i.i.i = load ptr, ptr %792, align 8
-  %984 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.330", ptr %.val.i.i.i.i, ptr nonnull @"$string.338")
-  %985 = getelementptr i8, ptr %792, i64 20
-  %986 = load i32, ptr %985, align 4
-  %987 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
-  %988 = icmp eq ptr %987, null
-  br i1 %988, label %"$Validator.check_matrix.exit.i.i.i", label %or.lhs.false1.i66.i.i.i.i
+  %.val.i.i.i.i = load ptr, ptr %793, align 8
+  %985 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.331", ptr %.val.i.i.i.i, ptr nonnull @"$string.339")
+  %986 = getelementptr i8, ptr %793, i64 20
+  %987 = load i32, ptr %986, align 4
+  %988 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
+  %989 = icmp eq ptr %988, null
+  br i1 %989, label %"$Validator.check_matrix.exit.i.i.i", label %or.lhs.false1.i66.i.i.i.i
 
 or.lhs.false.i68.i.i.i.i:                         ; preds = %or.lhs.false1.i66.i.i.i.i
-  %989 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %987)
+  %990 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %988)
   br label %"$Validator.check_matrix.exit.i.i.i"
 
 or.lhs.false1.i66.i.i.i.i:                        ; preds = %then9.i.i.i.i
-  %990 = sext i32 %986 to i64
-  %991 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %987, i64 %990, i64 0)
-  br i1 %991, label %or.lhs.false.i68.i.i.i.i, label %"$Validator.check_matrix.exit.i.i.i"
+  %991 = sext i32 %987 to i64
+  %992 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %988, i64 %991, i64 0)
+  br i1 %992, label %or.lhs.false.i68.i.i.i.i, label %"$Validator.check_matrix.exit.i.i.i"
 
 "$Validator.check_matrix.exit.i.i.i":             ; preds = %or.lhs.false1.i66.i.i.i.i, %or.lhs.false.i68.i.i.i.i, %then9.i.i.i.i, %merge5.i.i.i28.i
   call void @llvm.lifetime.end.p0(i64 160, ptr nonnull %name.i.i.i.i)
@@ -8819,8 +8826,8 @@ or.lhs.false1.i66.i.i.i.i:                        ; preds = %then9.i.i.i.i
   br label %merge1.i25.i
 
 merge1.i25.i:                                     ; preds = %"$Validator.check_module.exit.i.i", %forbody.i.i36
-  %992 = add nuw nsw i64 %i.028.i.i, 1
-  %exitcond.not.i.i39 = icmp eq i64 %992, %789
+  %993 = add nuw nsw i64 %i.028.i.i, 1
+  %exitcond.not.i.i39 = icmp eq i64 %993, %790
   br i1 %exitcond.not.i.i39, label %merge.i.loopexit.i, label %forbody.i.i36
 
 merge.i.loopexit.i:                               ; preds = %merge1.i25.i
@@ -8828,160 +8835,160 @@ merge.i.loopexit.i:                               ; preds = %merge1.i25.i
   br label %merge.i.i31
 
 merge.i.i31:                                      ; preds = %merge.i.loopexit.i, %merge.i30
-  %993 = phi ptr [ %.pre.i40, %merge.i.loopexit.i ], [ %10, %merge.i30 ]
-  %994 = getelementptr i8, ptr %993, i64 96
-  %995 = load i64, ptr %994, align 8
-  %996 = icmp sgt i64 %995, 0
-  br i1 %996, label %forbody4.i.preheader.i, label %"$Validator.check_all.exit.i"
+  %994 = phi ptr [ %.pre.i40, %merge.i.loopexit.i ], [ %10, %merge.i30 ]
+  %995 = getelementptr i8, ptr %994, i64 96
+  %996 = load i64, ptr %995, align 8
+  %997 = icmp sgt i64 %996, 0
+  br i1 %997, label %forbody4.i.preheader.i, label %"$Validator.check_all.exit.i"
 
 forbody4.i.preheader.i:                           ; preds = %merge.i.i31
   %.sroa.gep.i = getelementptr inbounds i8, ptr %validator.i, i64 40
   br label %forbody4.i.i
 
 forbody4.i.i:                                     ; preds = %"$Validator.account.exit.i.i", %forbody4.i.preheader.i
-  %i2.029.i.i = phi i64 [ %1081, %"$Validator.account.exit.i.i" ], [ 0, %forbody4.i.preheader.i ]
-  %997 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
-  %998 = getelementptr i8, ptr %997, i64 88
-  %.val18.i.i = load ptr, ptr %998, align 8
-  %999 = getelementptr %22, ptr %.val18.i.i, i64 %i2.029.i.i
-  %1000 = getelementptr i8, ptr %999, i64 109
-  %1001 = load i8, ptr %1000, align 1
-  %1002 = trunc i8 %1001 to i1
-  br i1 %1002, label %merge.i.i20.i, label %then.i19.i.i
+  %i2.029.i.i = phi i64 [ %1082, %"$Validator.account.exit.i.i" ], [ 0, %forbody4.i.preheader.i ]
+  %998 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
+  %999 = getelementptr i8, ptr %998, i64 88
+  %.val18.i.i = load ptr, ptr %999, align 8
+  %1000 = getelementptr %22, ptr %.val18.i.i, i64 %i2.029.i.i
+  %1001 = getelementptr i8, ptr %1000, i64 109
+  %1002 = load i8, ptr %1001, align 1
+  %1003 = trunc i8 %1002 to i1
+  br i1 %1003, label %merge.i.i20.i, label %then.i19.i.i
 
 then.i19.i.i:                                     ; preds = %forbody4.i.i
-  %1003 = load ptr, ptr %999, align 8
+  %1004 = load ptr, ptr %1000, align 8
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %last.i.i.i.i.i)
-  %1004 = call i32 @strncmp(ptr noundef nonnull dereferenceable(1) %1003, ptr noundef nonnull dereferenceable(14) @"$string.339", i64 13)
-  %.not.i.i.i20.i.i = icmp eq i32 %1004, 0
+  %1005 = call i32 @strncmp(ptr noundef nonnull dereferenceable(1) %1004, ptr noundef nonnull dereferenceable(14) @"$string.340", i64 13)
+  %.not.i.i.i20.i.i = icmp eq i32 %1005, 0
   br i1 %.not.i.i.i20.i.i, label %or.lhs.false1.i.i.i27.i.i, label %"$validate.layer_of.exit.i.i.i.i"
 
 or.lhs.false1.i.i.i27.i.i:                        ; preds = %then.i19.i.i
-  %1005 = getelementptr i8, ptr %1003, i64 13
-  %1006 = load i8, ptr %1005, align 1
-  %1007 = add i8 %1006, -58
-  %or.cond.i.i.i.i22.i = icmp ult i8 %1007, -10
+  %1006 = getelementptr i8, ptr %1004, i64 13
+  %1007 = load i8, ptr %1006, align 1
+  %1008 = add i8 %1007, -58
+  %or.cond.i.i.i.i22.i = icmp ult i8 %1008, -10
   br i1 %or.cond.i.i.i.i22.i, label %"$validate.layer_of.exit.i.i.i.i", label %merge.i.i.i.i23.i
 
 merge.i.i.i.i23.i:                                ; preds = %or.lhs.false1.i.i.i27.i.i
-  %1008 = call i64 @strtol(ptr nonnull %1005, ptr nonnull %last.i.i.i.i.i, i32 10)
-  %1009 = load ptr, ptr %last.i.i.i.i.i, align 8
-  %1010 = load i8, ptr %1009, align 1
-  %.not18.i.i.i.i.i = icmp eq i8 %1010, 46
+  %1009 = call i64 @strtol(ptr nonnull %1006, ptr nonnull %last.i.i.i.i.i, i32 10)
+  %1010 = load ptr, ptr %last.i.i.i.i.i, align 8
+  %1011 = load i8, ptr %1010, align 1
+  %.not18.i.i.i.i.i = icmp eq i8 %1011, 46
   br i1 %.not18.i.i.i.i.i, label %or.lhs.false6.i.i.i.i.i, label %"$validate.layer_of.exit.i.i.i.i"
 
 or.lhs.false6.i.i.i.i.i:                          ; preds = %merge.i.i.i.i23.i
-  %or.cond19.i.i.i.i.i = icmp ugt i64 %1008, 1000000
-  %1011 = trunc nuw nsw i64 %1008 to i32
-  %spec.select.i.i.i.i.i = select i1 %or.cond19.i.i.i.i.i, i32 -1, i32 %1011
+  %or.cond19.i.i.i.i.i = icmp ugt i64 %1009, 1000000
+  %1012 = trunc nuw nsw i64 %1009 to i32
+  %spec.select.i.i.i.i.i = select i1 %or.cond19.i.i.i.i.i, i32 -1, i32 %1012
   br label %"$validate.layer_of.exit.i.i.i.i"
 
 "$validate.layer_of.exit.i.i.i.i":                ; preds = %or.lhs.false6.i.i.i.i.i, %merge.i.i.i.i23.i, %or.lhs.false1.i.i.i27.i.i, %then.i19.i.i
   %common.ret.op.i.i.i.i.i = phi i32 [ -1, %or.lhs.false1.i.i.i27.i.i ], [ -1, %then.i19.i.i ], [ -1, %merge.i.i.i.i23.i ], [ %spec.select.i.i.i.i.i, %or.lhs.false6.i.i.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %last.i.i.i.i.i)
-  %1012 = load ptr, ptr %validator.i, align 8
-  %1013 = getelementptr i8, ptr %1012, i64 68
-  %1014 = load i32, ptr %1013, align 4
-  %.not.i.i21.i.i = icmp slt i32 %common.ret.op.i.i.i.i.i, %1014
+  %1013 = load ptr, ptr %validator.i, align 8
+  %1014 = getelementptr i8, ptr %1013, i64 68
+  %1015 = load i32, ptr %1014, align 4
+  %.not.i.i21.i.i = icmp slt i32 %common.ret.op.i.i.i.i.i, %1015
   br i1 %.not.i.i21.i.i, label %merge.i.i22.i.i, label %then2.i.i.i
 
 merge.i.i22.i.i:                                  ; preds = %"$validate.layer_of.exit.i.i.i.i"
-  %1015 = getelementptr i8, ptr %1012, i64 114
-  %1016 = load i8, ptr %1015, align 1
-  %1017 = trunc i8 %1016 to i1
-  %.pre.i.i.i = load ptr, ptr %999, align 8
-  br i1 %1017, label %"$Validator.may_skip.exit.i.i.i", label %else3.i.i.i
+  %1016 = getelementptr i8, ptr %1013, i64 114
+  %1017 = load i8, ptr %1016, align 1
+  %1018 = trunc i8 %1017 to i1
+  %.pre.i.i.i = load ptr, ptr %1000, align 8
+  br i1 %1018, label %"$Validator.may_skip.exit.i.i.i", label %else3.i.i.i
 
 "$Validator.may_skip.exit.i.i.i":                 ; preds = %merge.i.i22.i.i
-  %1018 = call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %.pre.i.i.i, ptr noundef nonnull dereferenceable(15) @"$string.340")
-  %1019 = icmp eq i32 %1018, 0
-  br i1 %1019, label %then2.i.i.i, label %else3.i.i.i
+  %1019 = call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %.pre.i.i.i, ptr noundef nonnull dereferenceable(15) @"$string.341")
+  %1020 = icmp eq i32 %1019, 0
+  br i1 %1020, label %then2.i.i.i, label %else3.i.i.i
 
 then2.i.i.i:                                      ; preds = %"$Validator.may_skip.exit.i.i.i", %"$validate.layer_of.exit.i.i.i.i"
-  %1020 = getelementptr i8, ptr %999, i64 110
-  store i8 1, ptr %1020, align 1
+  %1021 = getelementptr i8, ptr %1000, i64 110
+  store i8 1, ptr %1021, align 1
   br label %merge.i.i20.i
 
 else3.i.i.i:                                      ; preds = %"$Validator.may_skip.exit.i.i.i", %merge.i.i22.i.i
-  %1021 = getelementptr i8, ptr %997, i64 160
-  %1022 = getelementptr i8, ptr %997, i64 16
-  %.val.i23.i.i = load ptr, ptr %1022, align 8
-  %1023 = getelementptr i8, ptr %999, i64 104
-  %.val31.i.i.i = load i32, ptr %1023, align 4
-  %1024 = sext i32 %.val31.i.i.i to i64
-  %1025 = getelementptr %45, ptr %.val.i23.i.i, i64 %1024
-  %1026 = load ptr, ptr %1025, align 8
-  %1027 = getelementptr i8, ptr %997, i64 184
-  %1028 = load i64, ptr %1027, align 8
-  %1029 = add i64 %1028, 1
-  store i64 %1029, ptr %1027, align 8
-  %1030 = getelementptr i8, ptr %997, i64 168
-  %1031 = load i64, ptr %1030, align 8
-  %1032 = icmp sgt i64 %1031, 999
-  br i1 %1032, label %merge.i.i20.i, label %or.lhs.false.i.i24.i.i
+  %1022 = getelementptr i8, ptr %998, i64 160
+  %1023 = getelementptr i8, ptr %998, i64 16
+  %.val.i23.i.i = load ptr, ptr %1023, align 8
+  %1024 = getelementptr i8, ptr %1000, i64 104
+  %.val31.i.i.i = load i32, ptr %1024, align 4
+  %1025 = sext i32 %.val31.i.i.i to i64
+  %1026 = getelementptr %45, ptr %.val.i23.i.i, i64 %1025
+  %1027 = load ptr, ptr %1026, align 8
+  %1028 = getelementptr i8, ptr %998, i64 184
+  %1029 = load i64, ptr %1028, align 8
+  %1030 = add i64 %1029, 1
+  store i64 %1030, ptr %1028, align 8
+  %1031 = getelementptr i8, ptr %998, i64 168
+  %1032 = load i64, ptr %1031, align 8
+  %1033 = icmp sgt i64 %1032, 999
+  br i1 %1033, label %merge.i.i20.i, label %or.lhs.false.i.i24.i.i
 
 or.lhs.false.i.i24.i.i:                           ; preds = %else3.i.i.i
-  %1033 = add nsw i64 %1031, 1
-  %1034 = getelementptr i8, ptr %997, i64 176
-  %1035 = load i64, ptr %1034, align 8
-  %.not.i.i.not.i.i.i.i = icmp sgt i64 %1035, %1031
-  %.val.pre.i.i.i.i = load ptr, ptr %1021, align 8
+  %1034 = add nsw i64 %1032, 1
+  %1035 = getelementptr i8, ptr %998, i64 176
+  %1036 = load i64, ptr %1035, align 8
+  %.not.i.i.not.i.i.i.i = icmp sgt i64 %1036, %1032
+  %.val.pre.i.i.i.i = load ptr, ptr %1022, align 8
   br i1 %.not.i.i.not.i.i.i.i, label %"$Problems.next.exit.i.i.i", label %merge.i.i.i.i.i21.i
 
 merge.i.i.i.i.i21.i:                              ; preds = %or.lhs.false.i.i24.i.i
-  %1036 = shl i64 %1035, 1
-  %spec.select.i.i.i.i25.i.i = call i64 @llvm.smax.i64(i64 %1036, i64 %1033)
+  %1037 = shl i64 %1036, 1
+  %spec.select.i.i.i.i25.i.i = call i64 @llvm.smax.i64(i64 %1037, i64 %1034)
   %spec.store.select.i.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i25.i.i, i64 8)
-  %1037 = mul i64 %spec.store.select.i.i.i.i.i.i, 1028
-  %1038 = call ptr @realloc(ptr %.val.pre.i.i.i.i, i64 %1037)
-  %1039 = icmp eq ptr %1038, null
-  br i1 %1039, label %merge.i.i20.i, label %merge7.i.i.i.i.i.i35
+  %1038 = mul i64 %spec.store.select.i.i.i.i.i.i, 1028
+  %1039 = call ptr @realloc(ptr %.val.pre.i.i.i.i, i64 %1038)
+  %1040 = icmp eq ptr %1039, null
+  br i1 %1040, label %merge.i.i20.i, label %merge7.i.i.i.i.i.i35
 
 merge7.i.i.i.i.i.i35:                             ; preds = %merge.i.i.i.i.i21.i
-  store ptr %1038, ptr %1021, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i, ptr %1034, align 8
+  store ptr %1039, ptr %1022, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i, ptr %1035, align 8
   br label %"$Problems.next.exit.i.i.i"
 
 "$Problems.next.exit.i.i.i":                      ; preds = %merge7.i.i.i.i.i.i35, %or.lhs.false.i.i24.i.i
-  %.val.i.i26.i.i = phi ptr [ %.val.pre.i.i.i.i, %or.lhs.false.i.i24.i.i ], [ %1038, %merge7.i.i.i.i.i.i35 ]
-  store i64 %1033, ptr %1030, align 8
-  %1040 = getelementptr %48, ptr %.val.i.i26.i.i, i64 %1033
-  %1041 = getelementptr i8, ptr %1040, i64 -1028
-  store i32 2, ptr %1041, align 4
-  %1042 = getelementptr i8, ptr %1040, i64 -1024
-  %1043 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1042, i64 256, ptr nonnull @"$string.31", ptr %1026)
-  %1044 = getelementptr i8, ptr %1040, i64 -768
-  %1045 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1044, i64 256, ptr nonnull @"$string.31", ptr %.pre.i.i.i)
-  %1046 = getelementptr i8, ptr %1040, i64 -512
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1046, ptr noundef nonnull align 1 dereferenceable(38) @"$string.341", i64 38, i1 false)
+  %.val.i.i26.i.i = phi ptr [ %.val.pre.i.i.i.i, %or.lhs.false.i.i24.i.i ], [ %1039, %merge7.i.i.i.i.i.i35 ]
+  store i64 %1034, ptr %1031, align 8
+  %1041 = getelementptr %48, ptr %.val.i.i26.i.i, i64 %1034
+  %1042 = getelementptr i8, ptr %1041, i64 -1028
+  store i32 2, ptr %1042, align 4
+  %1043 = getelementptr i8, ptr %1041, i64 -1024
+  %1044 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1043, i64 256, ptr nonnull @"$string.31", ptr %1027)
+  %1045 = getelementptr i8, ptr %1041, i64 -768
+  %1046 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1045, i64 256, ptr nonnull @"$string.31", ptr %.pre.i.i.i)
+  %1047 = getelementptr i8, ptr %1041, i64 -512
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1047, ptr noundef nonnull align 1 dereferenceable(38) @"$string.342", i64 38, i1 false)
   br label %merge.i.i20.i
 
 merge.i.i20.i:                                    ; preds = %"$Problems.next.exit.i.i.i", %merge.i.i.i.i.i21.i, %else3.i.i.i, %then2.i.i.i, %forbody4.i.i
-  %.val32.i.i.i = load ptr, ptr %999, align 8
-  %1047 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %.val32.i.i.i)
-  %.not.i.i35.i.i.i = icmp slt i64 %1047, 6
+  %.val32.i.i.i = load ptr, ptr %1000, align 8
+  %1048 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %.val32.i.i.i)
+  %.not.i.i35.i.i.i = icmp slt i64 %1048, 6
   br i1 %.not.i.i35.i.i.i, label %"$is_parameter.exit.i.i.i", label %or.rhs.i.i.i.i.i.i
 
 or.rhs.i.i.i.i.i.i:                               ; preds = %merge.i.i20.i
-  %1048 = ptrtoint ptr %.val32.i.i.i to i64
-  %1049 = add i64 %1048, -6
-  %1050 = add i64 %1049, %1047
-  %1051 = inttoptr i64 %1050 to ptr
-  %bcmp.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(6) %1051, ptr noundef nonnull dereferenceable(6) @"$string.342", i64 6)
-  %1052 = icmp ne i32 %bcmp.i.i.i.i.i.i, 0
+  %1049 = ptrtoint ptr %.val32.i.i.i to i64
+  %1050 = add i64 %1049, -6
+  %1051 = add i64 %1050, %1048
+  %1052 = inttoptr i64 %1051 to ptr
+  %bcmp.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(6) %1052, ptr noundef nonnull dereferenceable(6) @"$string.343", i64 6)
+  %1053 = icmp ne i32 %bcmp.i.i.i.i.i.i, 0
   br label %"$is_parameter.exit.i.i.i"
 
 "$is_parameter.exit.i.i.i":                       ; preds = %or.rhs.i.i.i.i.i.i, %merge.i.i20.i
-  %1053 = phi i1 [ true, %merge.i.i20.i ], [ %1052, %or.rhs.i.i.i.i.i.i ]
-  %1054 = getelementptr i8, ptr %999, i64 12
-  %1055 = load i32, ptr %1054, align 4
-  %1056 = icmp sgt i32 %1055, 0
-  br i1 %1056, label %forbody.lr.ph.i.i.i.i, label %"$Validator.account.exit.i.i"
+  %1054 = phi i1 [ true, %merge.i.i20.i ], [ %1053, %or.rhs.i.i.i.i.i.i ]
+  %1055 = getelementptr i8, ptr %1000, i64 12
+  %1056 = load i32, ptr %1055, align 4
+  %1057 = icmp sgt i32 %1056, 0
+  br i1 %1057, label %forbody.lr.ph.i.i.i.i, label %"$Validator.account.exit.i.i"
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %"$is_parameter.exit.i.i.i"
-  %1057 = getelementptr i8, ptr %999, i64 16
-  %wide.trip.count.i.i.i.i = zext nneg i32 %1055 to i64
-  %min.iters.check = icmp ult i32 %1055, 16
+  %1058 = getelementptr i8, ptr %1000, i64 16
+  %wide.trip.count.i.i.i.i = zext nneg i32 %1056 to i64
+  %min.iters.check = icmp ult i32 %1056, 16
   br i1 %min.iters.check, label %forbody.i.i.i.i.preheader, label %vector.ph
 
 vector.ph:                                        ; preds = %forbody.lr.ph.i.i.i.i
@@ -8990,68 +8997,68 @@ vector.ph:                                        ; preds = %forbody.lr.ph.i.i.i
 
 vector.body:                                      ; preds = %vector.body, %vector.ph
   %index = phi i64 [ 0, %vector.ph ], [ %index.next, %vector.body ]
-  %vec.phi = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %1062, %vector.body ]
-  %vec.phi153 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %1063, %vector.body ]
-  %vec.phi154 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %1064, %vector.body ]
-  %vec.phi155 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %1065, %vector.body ]
-  %1058 = getelementptr i64, ptr %1057, i64 %index
-  %1059 = getelementptr i8, ptr %1058, i64 32
-  %1060 = getelementptr i8, ptr %1058, i64 64
-  %1061 = getelementptr i8, ptr %1058, i64 96
-  %wide.load = load <4 x i64>, ptr %1058, align 8
-  %wide.load156 = load <4 x i64>, ptr %1059, align 8
-  %wide.load157 = load <4 x i64>, ptr %1060, align 8
-  %wide.load158 = load <4 x i64>, ptr %1061, align 8
-  %1062 = mul <4 x i64> %wide.load, %vec.phi
-  %1063 = mul <4 x i64> %wide.load156, %vec.phi153
-  %1064 = mul <4 x i64> %wide.load157, %vec.phi154
-  %1065 = mul <4 x i64> %wide.load158, %vec.phi155
+  %vec.phi = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %1063, %vector.body ]
+  %vec.phi153 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %1064, %vector.body ]
+  %vec.phi154 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %1065, %vector.body ]
+  %vec.phi155 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %1066, %vector.body ]
+  %1059 = getelementptr i64, ptr %1058, i64 %index
+  %1060 = getelementptr i8, ptr %1059, i64 32
+  %1061 = getelementptr i8, ptr %1059, i64 64
+  %1062 = getelementptr i8, ptr %1059, i64 96
+  %wide.load = load <4 x i64>, ptr %1059, align 8
+  %wide.load156 = load <4 x i64>, ptr %1060, align 8
+  %wide.load157 = load <4 x i64>, ptr %1061, align 8
+  %wide.load158 = load <4 x i64>, ptr %1062, align 8
+  %1063 = mul <4 x i64> %wide.load, %vec.phi
+  %1064 = mul <4 x i64> %wide.load156, %vec.phi153
+  %1065 = mul <4 x i64> %wide.load157, %vec.phi154
+  %1066 = mul <4 x i64> %wide.load158, %vec.phi155
   %index.next = add nuw i64 %index, 16
-  %1066 = icmp eq i64 %index.next, %n.vec
-  br i1 %1066, label %middle.block, label %vector.body, !llvm.loop !26
+  %1067 = icmp eq i64 %index.next, %n.vec
+  br i1 %1067, label %middle.block, label %vector.body, !llvm.loop !26
 
 middle.block:                                     ; preds = %vector.body
-  %bin.rdx = mul <4 x i64> %1063, %1062
-  %bin.rdx159 = mul <4 x i64> %1064, %bin.rdx
-  %bin.rdx160 = mul <4 x i64> %1065, %bin.rdx159
-  %1067 = call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx160)
+  %bin.rdx = mul <4 x i64> %1064, %1063
+  %bin.rdx159 = mul <4 x i64> %1065, %bin.rdx
+  %bin.rdx160 = mul <4 x i64> %1066, %bin.rdx159
+  %1068 = call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx160)
   %cmp.n = icmp eq i64 %n.vec, %wide.trip.count.i.i.i.i
   br i1 %cmp.n, label %"$Validator.account.exit.i.i", label %forbody.i.i.i.i.preheader
 
 forbody.i.i.i.i.preheader:                        ; preds = %middle.block, %forbody.lr.ph.i.i.i.i
   %indvars.iv.i.i.i.i.ph = phi i64 [ 0, %forbody.lr.ph.i.i.i.i ], [ %n.vec, %middle.block ]
-  %count.04.i.i.i.i.ph = phi i64 [ 1, %forbody.lr.ph.i.i.i.i ], [ %1067, %middle.block ]
+  %count.04.i.i.i.i.ph = phi i64 [ 1, %forbody.lr.ph.i.i.i.i ], [ %1068, %middle.block ]
   br label %forbody.i.i.i.i
 
 forbody.i.i.i.i:                                  ; preds = %forbody.i.i.i.i.preheader, %forbody.i.i.i.i
   %indvars.iv.i.i.i.i = phi i64 [ %indvars.iv.next.i.i.i.i, %forbody.i.i.i.i ], [ %indvars.iv.i.i.i.i.ph, %forbody.i.i.i.i.preheader ]
-  %count.04.i.i.i.i = phi i64 [ %1070, %forbody.i.i.i.i ], [ %count.04.i.i.i.i.ph, %forbody.i.i.i.i.preheader ]
-  %1068 = getelementptr i64, ptr %1057, i64 %indvars.iv.i.i.i.i
-  %1069 = load i64, ptr %1068, align 8
-  %1070 = mul i64 %1069, %count.04.i.i.i.i
+  %count.04.i.i.i.i = phi i64 [ %1071, %forbody.i.i.i.i ], [ %count.04.i.i.i.i.ph, %forbody.i.i.i.i.preheader ]
+  %1069 = getelementptr i64, ptr %1058, i64 %indvars.iv.i.i.i.i
+  %1070 = load i64, ptr %1069, align 8
+  %1071 = mul i64 %1070, %count.04.i.i.i.i
   %indvars.iv.next.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i, 1
   %exitcond.not.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i, %wide.trip.count.i.i.i.i
   br i1 %exitcond.not.i.i.i.i, label %"$Validator.account.exit.i.i", label %forbody.i.i.i.i, !llvm.loop !29
 
 "$Validator.account.exit.i.i":                    ; preds = %forbody.i.i.i.i, %middle.block, %"$is_parameter.exit.i.i.i"
-  %count.0.lcssa.i.i.i.i = phi i64 [ 1, %"$is_parameter.exit.i.i.i" ], [ %1067, %middle.block ], [ %1070, %forbody.i.i.i.i ]
-  %1071 = select i1 %1053, i64 %count.0.lcssa.i.i.i.i, i64 0
-  %1072 = getelementptr i8, ptr %999, i64 110
-  %1073 = load i8, ptr %1072, align 1
-  %1074 = trunc i8 %1073 to i1
-  %1075 = getelementptr i8, ptr %999, i64 88
-  %..i.i.sroa.sel.i = select i1 %1074, ptr %.sroa.gep.i, ptr %.sroa.5.0.validator.sroa_idx.i
-  %1076 = load i64, ptr %..i.i.sroa.sel.i, align 8
-  %1077 = add i64 %1076, %1071
-  store i64 %1077, ptr %..i.i.sroa.sel.i, align 8
-  %.49.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel.v = select i1 %1074, i64 56, i64 48
+  %count.0.lcssa.i.i.i.i = phi i64 [ 1, %"$is_parameter.exit.i.i.i" ], [ %1068, %middle.block ], [ %1071, %forbody.i.i.i.i ]
+  %1072 = select i1 %1054, i64 %count.0.lcssa.i.i.i.i, i64 0
+  %1073 = getelementptr i8, ptr %1000, i64 110
+  %1074 = load i8, ptr %1073, align 1
+  %1075 = trunc i8 %1074 to i1
+  %1076 = getelementptr i8, ptr %1000, i64 88
+  %..i.i.sroa.sel.i = select i1 %1075, ptr %.sroa.gep.i, ptr %.sroa.5.0.validator.sroa_idx.i
+  %1077 = load i64, ptr %..i.i.sroa.sel.i, align 8
+  %1078 = add i64 %1077, %1072
+  store i64 %1078, ptr %..i.i.sroa.sel.i, align 8
+  %.49.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel.v = select i1 %1075, i64 56, i64 48
   %.49.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel = getelementptr inbounds i8, ptr %validator.i, i64 %.49.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel.v
-  %1078 = load i64, ptr %.49.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel, align 8
-  %1079 = load i64, ptr %1075, align 8
-  %1080 = add i64 %1079, %1078
-  store i64 %1080, ptr %.49.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel, align 8
-  %1081 = add nuw nsw i64 %i2.029.i.i, 1
-  %exitcond30.not.i.i = icmp eq i64 %1081, %995
+  %1079 = load i64, ptr %.49.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel, align 8
+  %1080 = load i64, ptr %1076, align 8
+  %1081 = add i64 %1080, %1079
+  store i64 %1081, ptr %.49.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel, align 8
+  %1082 = add nuw nsw i64 %i2.029.i.i, 1
+  %exitcond30.not.i.i = icmp eq i64 %1082, %996
   br i1 %exitcond30.not.i.i, label %"$Validator.check_all.exit.i", label %forbody4.i.i
 
 "$Validator.check_all.exit.i":                    ; preds = %"$Validator.account.exit.i.i", %merge.i.i31
@@ -9059,71 +9066,71 @@ forbody.i.i.i.i:                                  ; preds = %forbody.i.i.i.i.pre
 
 then2.i:                                          ; preds = %"$Validator.check_all.exit.i"
   call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i.i)
-  %1082 = load ptr, ptr %.sroa.217.0.validator.sroa_idx.i, align 8
-  %1083 = getelementptr i8, ptr %1082, i64 8
-  %1084 = load i64, ptr %1083, align 8
-  %1085 = icmp sgt i64 %1084, 0
-  br i1 %1085, label %forbody.lr.ph.i45.i, label %"$Validator.check_scales.exit.i"
+  %1083 = load ptr, ptr %.sroa.217.0.validator.sroa_idx.i, align 8
+  %1084 = getelementptr i8, ptr %1083, i64 8
+  %1085 = load i64, ptr %1084, align 8
+  %1086 = icmp sgt i64 %1085, 0
+  br i1 %1086, label %forbody.lr.ph.i45.i, label %"$Validator.check_scales.exit.i"
 
 forbody.lr.ph.i45.i:                              ; preds = %then2.i
-  %1086 = ptrtoint ptr %name.i.i to i64
+  %1087 = ptrtoint ptr %name.i.i to i64
   br label %forbody.i46.i
 
 forbody.i46.i:                                    ; preds = %merge1.i48.i, %forbody.lr.ph.i45.i
-  %i.022.i.i = phi i64 [ 0, %forbody.lr.ph.i45.i ], [ %1204, %merge1.i48.i ]
-  %1087 = load ptr, ptr %.sroa.217.0.validator.sroa_idx.i, align 8
-  %.val.i47.i = load ptr, ptr %1087, align 8
-  %1088 = getelementptr %47, ptr %.val.i47.i, i64 %i.022.i.i
-  %1089 = getelementptr i8, ptr %1088, i64 29
-  %1090 = load i8, ptr %1089, align 1
-  %1091 = trunc i8 %1090 to i1
-  br i1 %1091, label %and.lhs.true.i.i32, label %merge1.i48.i
+  %i.022.i.i = phi i64 [ 0, %forbody.lr.ph.i45.i ], [ %1205, %merge1.i48.i ]
+  %1088 = load ptr, ptr %.sroa.217.0.validator.sroa_idx.i, align 8
+  %.val.i47.i = load ptr, ptr %1088, align 8
+  %1089 = getelementptr %47, ptr %.val.i47.i, i64 %i.022.i.i
+  %1090 = getelementptr i8, ptr %1089, i64 29
+  %1091 = load i8, ptr %1090, align 1
+  %1092 = trunc i8 %1091 to i1
+  br i1 %1092, label %and.lhs.true.i.i32, label %merge1.i48.i
 
 then.i50.i:                                       ; preds = %and.lhs.true.i.i32
-  %1092 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
-  %.val12.i.i33 = load ptr, ptr %1088, align 8
-  %1093 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i, i64 160, ptr nonnull @"$string.330", ptr %.val12.i.i33, ptr nonnull @"$string.337")
-  %1094 = getelementptr i8, ptr %1092, i64 112
-  %1095 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name.i.i)
-  %1096 = call fastcc ptr @"$Map.find"(ptr readonly %1094, i64 %1086, i64 %1095)
-  %1097 = icmp eq ptr %1096, null
-  br i1 %1097, label %merge1.i48.i, label %"$Checkpoint.find.exit.i.i"
+  %1093 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
+  %.val12.i.i33 = load ptr, ptr %1089, align 8
+  %1094 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i, i64 160, ptr nonnull @"$string.331", ptr %.val12.i.i33, ptr nonnull @"$string.338")
+  %1095 = getelementptr i8, ptr %1093, i64 112
+  %1096 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name.i.i)
+  %1097 = call fastcc ptr @"$Map.find"(ptr readonly %1095, i64 %1087, i64 %1096)
+  %1098 = icmp eq ptr %1097, null
+  br i1 %1098, label %merge1.i48.i, label %"$Checkpoint.find.exit.i.i"
 
 "$Checkpoint.find.exit.i.i":                      ; preds = %then.i50.i
-  %1098 = getelementptr i8, ptr %1092, i64 88
-  %1099 = load i32, ptr %1096, align 4
-  %1100 = sext i32 %1099 to i64
-  %.val.i.i51.i = load ptr, ptr %1098, align 8
-  %1101 = getelementptr %22, ptr %.val.i.i51.i, i64 %1100
-  %.not.i52.i34 = icmp eq ptr %1101, null
+  %1099 = getelementptr i8, ptr %1093, i64 88
+  %1100 = load i32, ptr %1097, align 4
+  %1101 = sext i32 %1100 to i64
+  %.val.i.i51.i = load ptr, ptr %1099, align 8
+  %1102 = getelementptr %22, ptr %.val.i.i51.i, i64 %1101
+  %.not.i52.i34 = icmp eq ptr %1102, null
   br i1 %.not.i52.i34, label %merge1.i48.i, label %then3.i.i
 
 and.lhs.true.i.i32:                               ; preds = %forbody.i46.i
-  %1102 = getelementptr i8, ptr %1088, i64 30
-  %1103 = load i8, ptr %1102, align 1
-  %1104 = trunc i8 %1103 to i1
-  br i1 %1104, label %merge1.i48.i, label %then.i50.i
+  %1103 = getelementptr i8, ptr %1089, i64 30
+  %1104 = load i8, ptr %1103, align 1
+  %1105 = trunc i8 %1104 to i1
+  br i1 %1105, label %merge1.i48.i, label %then.i50.i
 
 then3.i.i:                                        ; preds = %"$Checkpoint.find.exit.i.i"
-  %1105 = getelementptr i8, ptr %1101, i64 8
-  %1106 = load i32, ptr %1105, align 4
-  switch i32 %1106, label %merge1.i48.i [
+  %1106 = getelementptr i8, ptr %1102, i64 8
+  %1107 = load i32, ptr %1106, align 4
+  switch i32 %1107, label %merge1.i48.i [
     i32 0, label %then.i.i64.i
     i32 1, label %then1.i.i53.i
   ]
 
 then.i.i64.i:                                     ; preds = %then3.i.i
-  %1107 = getelementptr i8, ptr %1101, i64 80
-  %1108 = load ptr, ptr %1107, align 8
-  %1109 = getelementptr i8, ptr %1101, i64 12
-  %1110 = load i32, ptr %1109, align 4
-  %1111 = icmp sgt i32 %1110, 0
-  br i1 %1111, label %forbody.lr.ph.i.i.i66.i, label %forbody.i26.preheader.i.i.i
+  %1108 = getelementptr i8, ptr %1102, i64 80
+  %1109 = load ptr, ptr %1108, align 8
+  %1110 = getelementptr i8, ptr %1102, i64 12
+  %1111 = load i32, ptr %1110, align 4
+  %1112 = icmp sgt i32 %1111, 0
+  br i1 %1112, label %forbody.lr.ph.i.i.i66.i, label %forbody.i26.preheader.i.i.i
 
 forbody.lr.ph.i.i.i66.i:                          ; preds = %then.i.i64.i
-  %1112 = getelementptr i8, ptr %1101, i64 16
-  %wide.trip.count.i.i.i67.i = zext nneg i32 %1110 to i64
-  %min.iters.check163 = icmp ult i32 %1110, 16
+  %1113 = getelementptr i8, ptr %1102, i64 16
+  %wide.trip.count.i.i.i67.i = zext nneg i32 %1111 to i64
+  %min.iters.check163 = icmp ult i32 %1111, 16
   br i1 %min.iters.check163, label %forbody.i.i.i68.i.preheader, label %vector.ph164
 
 vector.ph164:                                     ; preds = %forbody.lr.ph.i.i.i66.i
@@ -9132,90 +9139,90 @@ vector.ph164:                                     ; preds = %forbody.lr.ph.i.i.i
 
 vector.body168:                                   ; preds = %vector.body168, %vector.ph164
   %index169 = phi i64 [ 0, %vector.ph164 ], [ %index.next178, %vector.body168 ]
-  %vec.phi170 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph164 ], [ %1117, %vector.body168 ]
-  %vec.phi171 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph164 ], [ %1118, %vector.body168 ]
-  %vec.phi172 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph164 ], [ %1119, %vector.body168 ]
-  %vec.phi173 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph164 ], [ %1120, %vector.body168 ]
-  %1113 = getelementptr i64, ptr %1112, i64 %index169
-  %1114 = getelementptr i8, ptr %1113, i64 32
-  %1115 = getelementptr i8, ptr %1113, i64 64
-  %1116 = getelementptr i8, ptr %1113, i64 96
-  %wide.load174 = load <4 x i64>, ptr %1113, align 8
-  %wide.load175 = load <4 x i64>, ptr %1114, align 8
-  %wide.load176 = load <4 x i64>, ptr %1115, align 8
-  %wide.load177 = load <4 x i64>, ptr %1116, align 8
-  %1117 = mul <4 x i64> %wide.load174, %vec.phi170
-  %1118 = mul <4 x i64> %wide.load175, %vec.phi171
-  %1119 = mul <4 x i64> %wide.load176, %vec.phi172
-  %1120 = mul <4 x i64> %wide.load177, %vec.phi173
+  %vec.phi170 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph164 ], [ %1118, %vector.body168 ]
+  %vec.phi171 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph164 ], [ %1119, %vector.body168 ]
+  %vec.phi172 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph164 ], [ %1120, %vector.body168 ]
+  %vec.phi173 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph164 ], [ %1121, %vector.body168 ]
+  %1114 = getelementptr i64, ptr %1113, i64 %index169
+  %1115 = getelementptr i8, ptr %1114, i64 32
+  %1116 = getelementptr i8, ptr %1114, i64 64
+  %1117 = getelementptr i8, ptr %1114, i64 96
+  %wide.load174 = load <4 x i64>, ptr %1114, align 8
+  %wide.load175 = load <4 x i64>, ptr %1115, align 8
+  %wide.load176 = load <4 x i64>, ptr %1116, align 8
+  %wide.load177 = load <4 x i64>, ptr %1117, align 8
+  %1118 = mul <4 x i64> %wide.load174, %vec.phi170
+  %1119 = mul <4 x i64> %wide.load175, %vec.phi171
+  %1120 = mul <4 x i64> %wide.load176, %vec.phi172
+  %1121 = mul <4 x i64> %wide.load177, %vec.phi173
   %index.next178 = add nuw i64 %index169, 16
-  %1121 = icmp eq i64 %index.next178, %n.vec166
-  br i1 %1121, label %middle.block161, label %vector.body168, !llvm.loop !30
+  %1122 = icmp eq i64 %index.next178, %n.vec166
+  br i1 %1122, label %middle.block161, label %vector.body168, !llvm.loop !30
 
 middle.block161:                                  ; preds = %vector.body168
-  %bin.rdx179 = mul <4 x i64> %1118, %1117
-  %bin.rdx180 = mul <4 x i64> %1119, %bin.rdx179
-  %bin.rdx181 = mul <4 x i64> %1120, %bin.rdx180
-  %1122 = call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx181)
+  %bin.rdx179 = mul <4 x i64> %1119, %1118
+  %bin.rdx180 = mul <4 x i64> %1120, %bin.rdx179
+  %bin.rdx181 = mul <4 x i64> %1121, %bin.rdx180
+  %1123 = call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx181)
   %cmp.n182 = icmp eq i64 %n.vec166, %wide.trip.count.i.i.i67.i
   br i1 %cmp.n182, label %"$TensorView.num_elements.exit.i.i.i", label %forbody.i.i.i68.i.preheader
 
 forbody.i.i.i68.i.preheader:                      ; preds = %middle.block161, %forbody.lr.ph.i.i.i66.i
   %indvars.iv.i.i.i69.i.ph = phi i64 [ 0, %forbody.lr.ph.i.i.i66.i ], [ %n.vec166, %middle.block161 ]
-  %count.04.i.i.i70.i.ph = phi i64 [ 1, %forbody.lr.ph.i.i.i66.i ], [ %1122, %middle.block161 ]
+  %count.04.i.i.i70.i.ph = phi i64 [ 1, %forbody.lr.ph.i.i.i66.i ], [ %1123, %middle.block161 ]
   br label %forbody.i.i.i68.i
 
 forbody.i.i.i68.i:                                ; preds = %forbody.i.i.i68.i.preheader, %forbody.i.i.i68.i
   %indvars.iv.i.i.i69.i = phi i64 [ %indvars.iv.next.i.i.i71.i, %forbody.i.i.i68.i ], [ %indvars.iv.i.i.i69.i.ph, %forbody.i.i.i68.i.preheader ]
-  %count.04.i.i.i70.i = phi i64 [ %1125, %forbody.i.i.i68.i ], [ %count.04.i.i.i70.i.ph, %forbody.i.i.i68.i.preheader ]
-  %1123 = getelementptr i64, ptr %1112, i64 %indvars.iv.i.i.i69.i
-  %1124 = load i64, ptr %1123, align 8
-  %1125 = mul i64 %1124, %count.04.i.i.i70.i
+  %count.04.i.i.i70.i = phi i64 [ %1126, %forbody.i.i.i68.i ], [ %count.04.i.i.i70.i.ph, %forbody.i.i.i68.i.preheader ]
+  %1124 = getelementptr i64, ptr %1113, i64 %indvars.iv.i.i.i69.i
+  %1125 = load i64, ptr %1124, align 8
+  %1126 = mul i64 %1125, %count.04.i.i.i70.i
   %indvars.iv.next.i.i.i71.i = add nuw nsw i64 %indvars.iv.i.i.i69.i, 1
   %exitcond.not.i.i.i72.i = icmp eq i64 %indvars.iv.next.i.i.i71.i, %wide.trip.count.i.i.i67.i
   br i1 %exitcond.not.i.i.i72.i, label %"$TensorView.num_elements.exit.i.i.i", label %forbody.i.i.i68.i, !llvm.loop !31
 
 "$TensorView.num_elements.exit.i.i.i":            ; preds = %forbody.i.i.i68.i, %middle.block161
-  %.lcssa142 = phi i64 [ %1122, %middle.block161 ], [ %1125, %forbody.i.i.i68.i ]
-  %1126 = icmp sgt i64 %.lcssa142, 0
-  br i1 %1126, label %forbody.i26.preheader.i.i.i, label %merge1.i48.i
+  %.lcssa142 = phi i64 [ %1123, %middle.block161 ], [ %1126, %forbody.i.i.i68.i ]
+  %1127 = icmp sgt i64 %.lcssa142, 0
+  br i1 %1127, label %forbody.i26.preheader.i.i.i, label %merge1.i48.i
 
 forbody.i26.preheader.i.i.i:                      ; preds = %"$TensorView.num_elements.exit.i.i.i", %then.i.i64.i
   %count.0.lcssa.i65.i.i.i = phi i64 [ %.lcssa142, %"$TensorView.num_elements.exit.i.i.i" ], [ 1, %then.i.i64.i ]
   br label %forbody.i26.i.i.i
 
 forbody.i26.i.i.i:                                ; preds = %merge2.i.i.i.i, %forbody.i26.preheader.i.i.i
-  %i.017.i.i.i.i = phi i64 [ %1134, %merge2.i.i.i.i ], [ 0, %forbody.i26.preheader.i.i.i ]
-  %1127 = getelementptr i32, ptr %1108, i64 %i.017.i.i.i.i
-  %1128 = load i32, ptr %1127, align 4
-  %1129 = and i32 %1128, 2139095040
-  %1130 = icmp eq i32 %1129, 2139095040
-  br i1 %1130, label %merge3.i.i.i, label %merge1.i.i.i65.i
+  %i.017.i.i.i.i = phi i64 [ %1135, %merge2.i.i.i.i ], [ 0, %forbody.i26.preheader.i.i.i ]
+  %1128 = getelementptr i32, ptr %1109, i64 %i.017.i.i.i.i
+  %1129 = load i32, ptr %1128, align 4
+  %1130 = and i32 %1129, 2139095040
+  %1131 = icmp eq i32 %1130, 2139095040
+  br i1 %1131, label %merge3.i.i.i, label %merge1.i.i.i65.i
 
 merge1.i.i.i65.i:                                 ; preds = %forbody.i26.i.i.i
-  %1131 = and i32 %1128, 2147483647
-  %1132 = icmp eq i32 %1131, 0
-  %1133 = icmp slt i32 %1128, 0
-  %or.cond.i.i.i.i = or i1 %1133, %1132
+  %1132 = and i32 %1129, 2147483647
+  %1133 = icmp eq i32 %1132, 0
+  %1134 = icmp slt i32 %1129, 0
+  %or.cond.i.i.i.i = or i1 %1134, %1133
   br i1 %or.cond.i.i.i.i, label %merge3.i.i.i, label %merge2.i.i.i.i
 
 merge2.i.i.i.i:                                   ; preds = %merge1.i.i.i65.i
-  %1134 = add nuw nsw i64 %i.017.i.i.i.i, 1
-  %exitcond.not.i27.i.i.i = icmp eq i64 %1134, %count.0.lcssa.i65.i.i.i
+  %1135 = add nuw nsw i64 %i.017.i.i.i.i, 1
+  %exitcond.not.i27.i.i.i = icmp eq i64 %1135, %count.0.lcssa.i65.i.i.i
   br i1 %exitcond.not.i27.i.i.i, label %merge1.i48.i, label %forbody.i26.i.i.i
 
 then1.i.i53.i:                                    ; preds = %then3.i.i
-  %1135 = getelementptr i8, ptr %1101, i64 80
-  %1136 = load ptr, ptr %1135, align 8
-  %1137 = getelementptr i8, ptr %1101, i64 12
-  %1138 = load i32, ptr %1137, align 4
-  %1139 = icmp sgt i32 %1138, 0
-  br i1 %1139, label %forbody.lr.ph.i29.i.i.i, label %forbody.i38.preheader.i.i.i
+  %1136 = getelementptr i8, ptr %1102, i64 80
+  %1137 = load ptr, ptr %1136, align 8
+  %1138 = getelementptr i8, ptr %1102, i64 12
+  %1139 = load i32, ptr %1138, align 4
+  %1140 = icmp sgt i32 %1139, 0
+  br i1 %1140, label %forbody.lr.ph.i29.i.i.i, label %forbody.i38.preheader.i.i.i
 
 forbody.lr.ph.i29.i.i.i:                          ; preds = %then1.i.i53.i
-  %1140 = getelementptr i8, ptr %1101, i64 16
-  %wide.trip.count.i30.i.i.i = zext nneg i32 %1138 to i64
-  %min.iters.check186 = icmp ult i32 %1138, 16
+  %1141 = getelementptr i8, ptr %1102, i64 16
+  %wide.trip.count.i30.i.i.i = zext nneg i32 %1139 to i64
+  %min.iters.check186 = icmp ult i32 %1139, 16
   br i1 %min.iters.check186, label %forbody.i31.i.i.i.preheader, label %vector.ph187
 
 vector.ph187:                                     ; preds = %forbody.lr.ph.i29.i.i.i
@@ -9224,162 +9231,162 @@ vector.ph187:                                     ; preds = %forbody.lr.ph.i29.i
 
 vector.body191:                                   ; preds = %vector.body191, %vector.ph187
   %index192 = phi i64 [ 0, %vector.ph187 ], [ %index.next201, %vector.body191 ]
-  %vec.phi193 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph187 ], [ %1145, %vector.body191 ]
-  %vec.phi194 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph187 ], [ %1146, %vector.body191 ]
-  %vec.phi195 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph187 ], [ %1147, %vector.body191 ]
-  %vec.phi196 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph187 ], [ %1148, %vector.body191 ]
-  %1141 = getelementptr i64, ptr %1140, i64 %index192
-  %1142 = getelementptr i8, ptr %1141, i64 32
-  %1143 = getelementptr i8, ptr %1141, i64 64
-  %1144 = getelementptr i8, ptr %1141, i64 96
-  %wide.load197 = load <4 x i64>, ptr %1141, align 8
-  %wide.load198 = load <4 x i64>, ptr %1142, align 8
-  %wide.load199 = load <4 x i64>, ptr %1143, align 8
-  %wide.load200 = load <4 x i64>, ptr %1144, align 8
-  %1145 = mul <4 x i64> %wide.load197, %vec.phi193
-  %1146 = mul <4 x i64> %wide.load198, %vec.phi194
-  %1147 = mul <4 x i64> %wide.load199, %vec.phi195
-  %1148 = mul <4 x i64> %wide.load200, %vec.phi196
+  %vec.phi193 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph187 ], [ %1146, %vector.body191 ]
+  %vec.phi194 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph187 ], [ %1147, %vector.body191 ]
+  %vec.phi195 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph187 ], [ %1148, %vector.body191 ]
+  %vec.phi196 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph187 ], [ %1149, %vector.body191 ]
+  %1142 = getelementptr i64, ptr %1141, i64 %index192
+  %1143 = getelementptr i8, ptr %1142, i64 32
+  %1144 = getelementptr i8, ptr %1142, i64 64
+  %1145 = getelementptr i8, ptr %1142, i64 96
+  %wide.load197 = load <4 x i64>, ptr %1142, align 8
+  %wide.load198 = load <4 x i64>, ptr %1143, align 8
+  %wide.load199 = load <4 x i64>, ptr %1144, align 8
+  %wide.load200 = load <4 x i64>, ptr %1145, align 8
+  %1146 = mul <4 x i64> %wide.load197, %vec.phi193
+  %1147 = mul <4 x i64> %wide.load198, %vec.phi194
+  %1148 = mul <4 x i64> %wide.load199, %vec.phi195
+  %1149 = mul <4 x i64> %wide.load200, %vec.phi196
   %index.next201 = add nuw i64 %index192, 16
-  %1149 = icmp eq i64 %index.next201, %n.vec189
-  br i1 %1149, label %middle.block184, label %vector.body191, !llvm.loop !32
+  %1150 = icmp eq i64 %index.next201, %n.vec189
+  br i1 %1150, label %middle.block184, label %vector.body191, !llvm.loop !32
 
 middle.block184:                                  ; preds = %vector.body191
-  %bin.rdx202 = mul <4 x i64> %1146, %1145
-  %bin.rdx203 = mul <4 x i64> %1147, %bin.rdx202
-  %bin.rdx204 = mul <4 x i64> %1148, %bin.rdx203
-  %1150 = call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx204)
+  %bin.rdx202 = mul <4 x i64> %1147, %1146
+  %bin.rdx203 = mul <4 x i64> %1148, %bin.rdx202
+  %bin.rdx204 = mul <4 x i64> %1149, %bin.rdx203
+  %1151 = call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx204)
   %cmp.n205 = icmp eq i64 %n.vec189, %wide.trip.count.i30.i.i.i
   br i1 %cmp.n205, label %"$TensorView.num_elements.exit36.i.i.i", label %forbody.i31.i.i.i.preheader
 
 forbody.i31.i.i.i.preheader:                      ; preds = %middle.block184, %forbody.lr.ph.i29.i.i.i
   %indvars.iv.i32.i.i.i.ph = phi i64 [ 0, %forbody.lr.ph.i29.i.i.i ], [ %n.vec189, %middle.block184 ]
-  %count.04.i33.i.i.i.ph = phi i64 [ 1, %forbody.lr.ph.i29.i.i.i ], [ %1150, %middle.block184 ]
+  %count.04.i33.i.i.i.ph = phi i64 [ 1, %forbody.lr.ph.i29.i.i.i ], [ %1151, %middle.block184 ]
   br label %forbody.i31.i.i.i
 
 forbody.i31.i.i.i:                                ; preds = %forbody.i31.i.i.i.preheader, %forbody.i31.i.i.i
   %indvars.iv.i32.i.i.i = phi i64 [ %indvars.iv.next.i34.i.i.i, %forbody.i31.i.i.i ], [ %indvars.iv.i32.i.i.i.ph, %forbody.i31.i.i.i.preheader ]
-  %count.04.i33.i.i.i = phi i64 [ %1153, %forbody.i31.i.i.i ], [ %count.04.i33.i.i.i.ph, %forbody.i31.i.i.i.preheader ]
-  %1151 = getelementptr i64, ptr %1140, i64 %indvars.iv.i32.i.i.i
-  %1152 = load i64, ptr %1151, align 8
-  %1153 = mul i64 %1152, %count.04.i33.i.i.i
+  %count.04.i33.i.i.i = phi i64 [ %1154, %forbody.i31.i.i.i ], [ %count.04.i33.i.i.i.ph, %forbody.i31.i.i.i.preheader ]
+  %1152 = getelementptr i64, ptr %1141, i64 %indvars.iv.i32.i.i.i
+  %1153 = load i64, ptr %1152, align 8
+  %1154 = mul i64 %1153, %count.04.i33.i.i.i
   %indvars.iv.next.i34.i.i.i = add nuw nsw i64 %indvars.iv.i32.i.i.i, 1
   %exitcond.not.i35.i.i.i = icmp eq i64 %indvars.iv.next.i34.i.i.i, %wide.trip.count.i30.i.i.i
   br i1 %exitcond.not.i35.i.i.i, label %"$TensorView.num_elements.exit36.i.i.i", label %forbody.i31.i.i.i, !llvm.loop !33
 
 "$TensorView.num_elements.exit36.i.i.i":          ; preds = %forbody.i31.i.i.i, %middle.block184
-  %.lcssa = phi i64 [ %1150, %middle.block184 ], [ %1153, %forbody.i31.i.i.i ]
-  %1154 = icmp sgt i64 %.lcssa, 0
-  br i1 %1154, label %forbody.i38.preheader.i.i.i, label %merge1.i48.i
+  %.lcssa = phi i64 [ %1151, %middle.block184 ], [ %1154, %forbody.i31.i.i.i ]
+  %1155 = icmp sgt i64 %.lcssa, 0
+  br i1 %1155, label %forbody.i38.preheader.i.i.i, label %merge1.i48.i
 
 forbody.i38.preheader.i.i.i:                      ; preds = %"$TensorView.num_elements.exit36.i.i.i", %then1.i.i53.i
   %count.0.lcssa.i2867.i.i.i = phi i64 [ %.lcssa, %"$TensorView.num_elements.exit36.i.i.i" ], [ 1, %then1.i.i53.i ]
   br label %forbody.i38.i.i.i
 
 forbody.i38.i.i.i:                                ; preds = %merge2.i42.i.i.i, %forbody.i38.preheader.i.i.i
-  %i.017.i39.i.i.i = phi i64 [ %1163, %merge2.i42.i.i.i ], [ 0, %forbody.i38.preheader.i.i.i ]
-  %1155 = getelementptr i16, ptr %1136, i64 %i.017.i39.i.i.i
-  %1156 = load i16, ptr %1155, align 2
-  %1157 = zext i16 %1156 to i32
-  %1158 = and i32 %1157, 32640
-  %1159 = icmp eq i32 %1158, 32640
-  br i1 %1159, label %merge3.i.i.i, label %merge1.i40.i.i.i
+  %i.017.i39.i.i.i = phi i64 [ %1164, %merge2.i42.i.i.i ], [ 0, %forbody.i38.preheader.i.i.i ]
+  %1156 = getelementptr i16, ptr %1137, i64 %i.017.i39.i.i.i
+  %1157 = load i16, ptr %1156, align 2
+  %1158 = zext i16 %1157 to i32
+  %1159 = and i32 %1158, 32640
+  %1160 = icmp eq i32 %1159, 32640
+  br i1 %1160, label %merge3.i.i.i, label %merge1.i40.i.i.i
 
 merge1.i40.i.i.i:                                 ; preds = %forbody.i38.i.i.i
-  %1160 = and i32 %1157, 32767
-  %1161 = icmp eq i32 %1160, 0
-  %1162 = icmp slt i16 %1156, 0
-  %or.cond.i41.i.i.i = or i1 %1162, %1161
+  %1161 = and i32 %1158, 32767
+  %1162 = icmp eq i32 %1161, 0
+  %1163 = icmp slt i16 %1157, 0
+  %or.cond.i41.i.i.i = or i1 %1163, %1162
   br i1 %or.cond.i41.i.i.i, label %merge3.i.i.i, label %merge2.i42.i.i.i
 
 merge2.i42.i.i.i:                                 ; preds = %merge1.i40.i.i.i
-  %1163 = add nuw nsw i64 %i.017.i39.i.i.i, 1
-  %exitcond.not.i43.i.i.i = icmp eq i64 %1163, %count.0.lcssa.i2867.i.i.i
+  %1164 = add nuw nsw i64 %i.017.i39.i.i.i, 1
+  %exitcond.not.i43.i.i.i = icmp eq i64 %1164, %count.0.lcssa.i2867.i.i.i
   br i1 %exitcond.not.i43.i.i.i, label %merge1.i48.i, label %forbody.i38.i.i.i
 
 merge3.i.i.i:                                     ; preds = %merge1.i40.i.i.i, %forbody.i38.i.i.i, %merge1.i.i.i65.i, %forbody.i26.i.i.i
-  %is_finite.2.i.i.i = phi ptr [ @"$string.345", %forbody.i26.i.i.i ], [ @"$string.344", %merge1.i.i.i65.i ], [ @"$string.345", %forbody.i38.i.i.i ], [ @"$string.344", %merge1.i40.i.i.i ]
+  %is_finite.2.i.i.i = phi ptr [ @"$string.346", %forbody.i26.i.i.i ], [ @"$string.345", %merge1.i.i.i65.i ], [ @"$string.346", %forbody.i38.i.i.i ], [ @"$string.345", %merge1.i40.i.i.i ]
   %index.0.i.i.i = phi i64 [ %i.017.i.i.i.i, %forbody.i26.i.i.i ], [ %i.017.i.i.i.i, %merge1.i.i.i65.i ], [ %i.017.i39.i.i.i, %forbody.i38.i.i.i ], [ %i.017.i39.i.i.i, %merge1.i40.i.i.i ]
-  %1164 = getelementptr i8, ptr %1092, i64 160
-  %1165 = getelementptr i8, ptr %1092, i64 16
-  %.val.i13.i.i = load ptr, ptr %1165, align 8
-  %1166 = getelementptr i8, ptr %1101, i64 104
-  %.val25.i.i.i = load i32, ptr %1166, align 4
-  %1167 = sext i32 %.val25.i.i.i to i64
-  %1168 = getelementptr %45, ptr %.val.i13.i.i, i64 %1167
-  %1169 = load ptr, ptr %1168, align 8
-  %1170 = load ptr, ptr %1101, align 8
-  %1171 = getelementptr i8, ptr %1092, i64 184
-  %1172 = load i64, ptr %1171, align 8
-  %1173 = add i64 %1172, 1
-  store i64 %1173, ptr %1171, align 8
-  %1174 = getelementptr i8, ptr %1092, i64 168
-  %1175 = load i64, ptr %1174, align 8
-  %1176 = icmp sgt i64 %1175, 999
-  br i1 %1176, label %merge1.i48.i, label %or.lhs.false.i.i.i54.i
+  %1165 = getelementptr i8, ptr %1093, i64 160
+  %1166 = getelementptr i8, ptr %1093, i64 16
+  %.val.i13.i.i = load ptr, ptr %1166, align 8
+  %1167 = getelementptr i8, ptr %1102, i64 104
+  %.val25.i.i.i = load i32, ptr %1167, align 4
+  %1168 = sext i32 %.val25.i.i.i to i64
+  %1169 = getelementptr %45, ptr %.val.i13.i.i, i64 %1168
+  %1170 = load ptr, ptr %1169, align 8
+  %1171 = load ptr, ptr %1102, align 8
+  %1172 = getelementptr i8, ptr %1093, i64 184
+  %1173 = load i64, ptr %1172, align 8
+  %1174 = add i64 %1173, 1
+  store i64 %1174, ptr %1172, align 8
+  %1175 = getelementptr i8, ptr %1093, i64 168
+  %1176 = load i64, ptr %1175, align 8
+  %1177 = icmp sgt i64 %1176, 999
+  br i1 %1177, label %merge1.i48.i, label %or.lhs.false.i.i.i54.i
 
 or.lhs.false.i.i.i54.i:                           ; preds = %merge3.i.i.i
-  %1177 = add nsw i64 %1175, 1
-  %1178 = getelementptr i8, ptr %1092, i64 176
-  %1179 = load i64, ptr %1178, align 8
-  %.not.i.i.not.i.i.i55.i = icmp sgt i64 %1179, %1175
-  %.val.pre.i.i.i56.i = load ptr, ptr %1164, align 8
+  %1178 = add nsw i64 %1176, 1
+  %1179 = getelementptr i8, ptr %1093, i64 176
+  %1180 = load i64, ptr %1179, align 8
+  %.not.i.i.not.i.i.i55.i = icmp sgt i64 %1180, %1176
+  %.val.pre.i.i.i56.i = load ptr, ptr %1165, align 8
   br i1 %.not.i.i.not.i.i.i55.i, label %"$Problems.next.exit.i.i61.i", label %merge.i.i.i.i.i57.i
 
 merge.i.i.i.i.i57.i:                              ; preds = %or.lhs.false.i.i.i54.i
-  %1180 = shl i64 %1179, 1
-  %spec.select.i.i.i.i.i58.i = call i64 @llvm.smax.i64(i64 %1180, i64 %1177)
+  %1181 = shl i64 %1180, 1
+  %spec.select.i.i.i.i.i58.i = call i64 @llvm.smax.i64(i64 %1181, i64 %1178)
   %spec.store.select.i.i.i.i.i59.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i58.i, i64 8)
-  %1181 = mul i64 %spec.store.select.i.i.i.i.i59.i, 1028
-  %1182 = call ptr @realloc(ptr %.val.pre.i.i.i56.i, i64 %1181)
-  %1183 = icmp eq ptr %1182, null
-  br i1 %1183, label %merge1.i48.i, label %merge7.i.i.i.i.i60.i
+  %1182 = mul i64 %spec.store.select.i.i.i.i.i59.i, 1028
+  %1183 = call ptr @realloc(ptr %.val.pre.i.i.i56.i, i64 %1182)
+  %1184 = icmp eq ptr %1183, null
+  br i1 %1184, label %merge1.i48.i, label %merge7.i.i.i.i.i60.i
 
 merge7.i.i.i.i.i60.i:                             ; preds = %merge.i.i.i.i.i57.i
-  store ptr %1182, ptr %1164, align 8
-  store i64 %spec.store.select.i.i.i.i.i59.i, ptr %1178, align 8
+  store ptr %1183, ptr %1165, align 8
+  store i64 %spec.store.select.i.i.i.i.i59.i, ptr %1179, align 8
   br label %"$Problems.next.exit.i.i61.i"
 
 "$Problems.next.exit.i.i61.i":                    ; preds = %merge7.i.i.i.i.i60.i, %or.lhs.false.i.i.i54.i
-  %.val.i.i.i62.i = phi ptr [ %.val.pre.i.i.i56.i, %or.lhs.false.i.i.i54.i ], [ %1182, %merge7.i.i.i.i.i60.i ]
-  store i64 %1177, ptr %1174, align 8
-  %1184 = getelementptr %48, ptr %.val.i.i.i62.i, i64 %1177
-  %1185 = getelementptr i8, ptr %1184, i64 -1028
-  store i32 2, ptr %1185, align 4
-  %1186 = getelementptr i8, ptr %1184, i64 -1024
-  %1187 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1186, i64 256, ptr nonnull @"$string.31", ptr %1169)
-  %1188 = getelementptr i8, ptr %1184, i64 -768
-  %1189 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1188, i64 256, ptr nonnull @"$string.31", ptr %1170)
-  %1190 = getelementptr i8, ptr %1184, i64 -512
-  store i8 0, ptr %1190, align 1
-  %1191 = load i32, ptr %1105, align 4
-  %1192 = icmp eq i32 %1191, 0
-  %1193 = getelementptr i8, ptr %1101, i64 80
-  %1194 = load ptr, ptr %1193, align 8
-  br i1 %1192, label %then.i.i.i63.i, label %else.i.i.i.i
+  %.val.i.i.i62.i = phi ptr [ %.val.pre.i.i.i56.i, %or.lhs.false.i.i.i54.i ], [ %1183, %merge7.i.i.i.i.i60.i ]
+  store i64 %1178, ptr %1175, align 8
+  %1185 = getelementptr %48, ptr %.val.i.i.i62.i, i64 %1178
+  %1186 = getelementptr i8, ptr %1185, i64 -1028
+  store i32 2, ptr %1186, align 4
+  %1187 = getelementptr i8, ptr %1185, i64 -1024
+  %1188 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1187, i64 256, ptr nonnull @"$string.31", ptr %1170)
+  %1189 = getelementptr i8, ptr %1185, i64 -768
+  %1190 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1189, i64 256, ptr nonnull @"$string.31", ptr %1171)
+  %1191 = getelementptr i8, ptr %1185, i64 -512
+  store i8 0, ptr %1191, align 1
+  %1192 = load i32, ptr %1106, align 4
+  %1193 = icmp eq i32 %1192, 0
+  %1194 = getelementptr i8, ptr %1102, i64 80
+  %1195 = load ptr, ptr %1194, align 8
+  br i1 %1193, label %then.i.i.i63.i, label %else.i.i.i.i
 
 then.i.i.i63.i:                                   ; preds = %"$Problems.next.exit.i.i61.i"
-  %1195 = getelementptr i32, ptr %1194, i64 %index.0.i.i.i
-  %1196 = load i32, ptr %1195, align 4
+  %1196 = getelementptr i32, ptr %1195, i64 %index.0.i.i.i
+  %1197 = load i32, ptr %1196, align 4
   br label %"$value_at.exit.i.i.i"
 
 else.i.i.i.i:                                     ; preds = %"$Problems.next.exit.i.i61.i"
-  %1197 = getelementptr i16, ptr %1194, i64 %index.0.i.i.i
-  %1198 = load i16, ptr %1197, align 2
-  %1199 = zext i16 %1198 to i32
-  %1200 = shl nuw i32 %1199, 16
+  %1198 = getelementptr i16, ptr %1195, i64 %index.0.i.i.i
+  %1199 = load i16, ptr %1198, align 2
+  %1200 = zext i16 %1199 to i32
+  %1201 = shl nuw i32 %1200, 16
   br label %"$value_at.exit.i.i.i"
 
 "$value_at.exit.i.i.i":                           ; preds = %else.i.i.i.i, %then.i.i.i63.i
-  %bits.0.i.i.i.i = phi i32 [ %1196, %then.i.i.i63.i ], [ %1200, %else.i.i.i.i ]
-  %1201 = bitcast i32 %bits.0.i.i.i.i to float
-  %1202 = fpext float %1201 to double
-  %1203 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1190, i64 512, ptr nonnull @"$string.346", i64 %index.0.i.i.i, double %1202, ptr nonnull %is_finite.2.i.i.i)
+  %bits.0.i.i.i.i = phi i32 [ %1197, %then.i.i.i63.i ], [ %1201, %else.i.i.i.i ]
+  %1202 = bitcast i32 %bits.0.i.i.i.i to float
+  %1203 = fpext float %1202 to double
+  %1204 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1191, i64 512, ptr nonnull @"$string.347", i64 %index.0.i.i.i, double %1203, ptr nonnull %is_finite.2.i.i.i)
   br label %merge1.i48.i
 
 merge1.i48.i:                                     ; preds = %merge2.i42.i.i.i, %merge2.i.i.i.i, %"$value_at.exit.i.i.i", %merge.i.i.i.i.i57.i, %merge3.i.i.i, %"$TensorView.num_elements.exit36.i.i.i", %"$TensorView.num_elements.exit.i.i.i", %then3.i.i, %and.lhs.true.i.i32, %"$Checkpoint.find.exit.i.i", %then.i50.i, %forbody.i46.i
-  %1204 = add nuw nsw i64 %i.022.i.i, 1
-  %exitcond.not.i49.i = icmp eq i64 %1204, %1084
+  %1205 = add nuw nsw i64 %i.022.i.i, 1
+  %exitcond.not.i49.i = icmp eq i64 %1205, %1085
   br i1 %exitcond.not.i49.i, label %"$Validator.check_scales.exit.i", label %forbody.i46.i
 
 "$Validator.check_scales.exit.i":                 ; preds = %merge1.i48.i, %then2.i
@@ -9387,8 +9394,8 @@ merge1.i48.i:                                     ; preds = %merge2.i42.i.i.i, %
   br label %merge1.i
 
 merge1.i:                                         ; preds = %"$Validator.check_scales.exit.i", %"$Validator.check_all.exit.i"
-  %1205 = load <4 x i64>, ptr %.sroa.5.0.validator.sroa_idx.i, align 8
-  store <4 x i64> %1205, ptr %13, align 8
+  %1206 = load <4 x i64>, ptr %.sroa.5.0.validator.sroa_idx.i, align 8
+  store <4 x i64> %1206, ptr %13, align 8
   br label %"$Model.read_weights.exit"
 
 "$Model.read_weights.exit":                       ; preds = %then.i.i80, %then.i42.i.i, %then2.i.i78, %then.i62.i.i, %then.i74.i.i, %then.i.i76.i.i, %merge5.i.i, %then13.i.i28, %"$Checkpoint.read.exit.i", %merge1.i
@@ -12550,7 +12557,7 @@ merge17.i.i:                                      ; preds = %then.i
 
 switch.lookup:                                    ; preds = %then.i
   %12 = zext nneg i32 %5 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.674", i64 0, i64 %12
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.676", i64 0, i64 %12
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i"
 
@@ -13989,6 +13996,39 @@ then5:                                            ; preds = %and.lhs.true, %and.
 }
 
 ; Function Attrs: nofree nounwind
+define internal fastcc range(i32 0, 5) i32 @"$check_extent"(ptr nocapture readonly %0, ptr nocapture readonly %1) unnamed_addr #0 {
+entry:
+  %2 = getelementptr i8, ptr %0, i64 68
+  %3 = load i32, ptr %2, align 4
+  %4 = getelementptr i8, ptr %0, i64 152
+  %5 = load i32, ptr %4, align 4
+  %6 = add i32 %5, %3
+  %7 = sext i32 %6 to i64
+  %8 = getelementptr i8, ptr %0, i64 128
+  %9 = load i32, ptr %8, align 4
+  %10 = sext i32 %9 to i64
+  %11 = mul nsw i64 %7, %10
+  %12 = icmp sgt i64 %11, 1048576
+  br i1 %12, label %then, label %common.ret
+
+then:                                             ; preds = %entry
+  %13 = getelementptr i8, ptr %1, i64 24
+  %14 = load ptr, ptr %13, align 8
+  %.not = icmp eq ptr %14, null
+  br i1 %.not, label %common.ret, label %then2
+
+then2:                                            ; preds = %then
+  %15 = getelementptr i8, ptr %1, i64 16
+  %16 = load ptr, ptr %15, align 8
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %14, i64 1024, ptr nonnull @"$string.149", ptr %16, i32 %3, i32 %9, i64 %11, i64 1048576)
+  br label %common.ret
+
+common.ret:                                       ; preds = %entry, %then2, %then
+  %common.ret.op = phi i32 [ 4, %then ], [ 4, %then2 ], [ 0, %entry ]
+  ret i32 %common.ret.op
+}
+
+; Function Attrs: nofree nounwind
 define internal fastcc range(i32 0, 3) i32 @"$check_relations"(ptr nocapture readonly %0, ptr nocapture readonly %1) unnamed_addr #0 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 76
@@ -14008,7 +14048,7 @@ then:                                             ; preds = %entry
 then2:                                            ; preds = %then
   %9 = getelementptr i8, ptr %1, i64 16
   %10 = load ptr, ptr %9, align 8
-  %11 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %8, i64 1024, ptr nonnull @"$string.149", ptr %10, i32 %3, i32 %5)
+  %11 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %8, i64 1024, ptr nonnull @"$string.150", ptr %10, i32 %3, i32 %5)
   br label %common.ret
 
 common.ret:                                       ; preds = %merge4, %then17, %then13, %then9, %then5, %then2, %then
@@ -14035,7 +14075,7 @@ then9:                                            ; preds = %then5
   %19 = load ptr, ptr %18, align 8
   %20 = getelementptr i8, ptr %0, i64 84
   %21 = load i32, ptr %20, align 4
-  %22 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.150", ptr %19, i32 %13, i32 %21)
+  %22 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.151", ptr %19, i32 %13, i32 %21)
   br label %common.ret
 
 merge4:                                           ; preds = %merge
@@ -14055,7 +14095,7 @@ then13:                                           ; preds = %merge4
 then17:                                           ; preds = %then13
   %30 = getelementptr i8, ptr %1, i64 16
   %31 = load ptr, ptr %30, align 8
-  %32 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %29, i64 1024, ptr nonnull @"$string.151", ptr %31, i32 %24, i32 %26)
+  %32 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %29, i64 1024, ptr nonnull @"$string.152", ptr %31, i32 %24, i32 %26)
   br label %common.ret
 }
 
@@ -14149,7 +14189,7 @@ then:                                             ; preds = %and.lhs.true.i
 then2:                                            ; preds = %then
   %28 = getelementptr i8, ptr %0, i64 16
   %29 = load ptr, ptr %28, align 8
-  %30 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.156", ptr %29, ptr %1)
+  %30 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.157", ptr %29, ptr %1)
   br label %common.ret
 
 common.ret:                                       ; preds = %merge2.i.i, %merge2.i.us.i, %and.lhs.true.i, %merge.i.i, %"$Document.child.exit.i.i", %entry, %or.lhs.false.i.i, %then2, %then
@@ -14200,7 +14240,7 @@ and.rhs.i.i.i:                                    ; preds = %whilebody.i.i
   %10 = getelementptr i8, ptr %child.023.i.i, i64 24
   %.sroa.013.0.copyload.i.i = load i64, ptr %10, align 8
   %11 = inttoptr i64 %.sroa.013.0.copyload.i.i to ptr
-  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(13) %11, ptr noundef nonnull readonly dereferenceable(13) @"$string.158", i64 13)
+  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(13) %11, ptr noundef nonnull readonly dereferenceable(13) @"$string.159", i64 13)
   %12 = icmp eq i32 %bcmp.i.i.i, 0
   br i1 %12, label %and.lhs.true.i, label %merge2.i.i
 
@@ -14232,7 +14272,7 @@ then:                                             ; preds = %merge2.i.i, %and.lh
 then.i:                                           ; preds = %then
   %21 = getelementptr i8, ptr %1, i64 16
   %22 = load ptr, ptr %21, align 8
-  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %20, i64 1024, ptr nonnull @"$string.94", ptr %22, ptr nonnull @"$string.159")
+  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %20, i64 1024, ptr nonnull @"$string.94", ptr %22, ptr nonnull @"$string.160")
   br label %common.ret
 
 merge:                                            ; preds = %and.lhs.true.i
@@ -14293,7 +14333,7 @@ switch.lookup:                                    ; preds = %then.i39
   %41 = load i64, ptr %40, align 8
   %42 = trunc i64 %41 to i32
   %43 = load ptr, ptr %39, align 8
-  %44 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %33, i64 1024, ptr nonnull @"$string.95", ptr %35, ptr nonnull @"$string.159", ptr nonnull @"$string.160", ptr nonnull %common.ret.op.i.i, i32 %42, ptr %43)
+  %44 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %33, i64 1024, ptr nonnull @"$string.95", ptr %35, ptr nonnull @"$string.160", ptr nonnull @"$string.161", ptr nonnull %common.ret.op.i.i, i32 %42, ptr %43)
   br label %common.ret
 
 or.lhs.false.i.i.i:                               ; preds = %condition.preheader, %"$Document.next.exit"
@@ -14332,7 +14372,7 @@ and.rhs.i.i.i.i:                                  ; preds = %whilebody.i.i.i
   %51 = getelementptr i8, ptr %child.023.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i.i = load i64, ptr %51, align 8
   %52 = inttoptr i64 %.sroa.013.0.copyload.i.i.i to ptr
-  %bcmp.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %52, ptr noundef nonnull readonly dereferenceable(7) @"$string.161", i64 7)
+  %bcmp.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %52, ptr noundef nonnull readonly dereferenceable(7) @"$string.162", i64 7)
   %53 = icmp eq i32 %bcmp.i.i.i.i, 0
   br i1 %53, label %and.lhs.true.i.i, label %merge2.i.i.i
 
@@ -14359,24 +14399,24 @@ then.i41:                                         ; preds = %and.lhs.true.i.i, %
 
 then.i.i:                                         ; preds = %then.i41
   %62 = load ptr, ptr %.sroa.3.0.inside.sroa_idx, align 8
-  %63 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %61, i64 1024, ptr nonnull @"$string.94", ptr %62, ptr nonnull @"$string.162")
+  %63 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %61, i64 1024, ptr nonnull @"$string.94", ptr %62, ptr nonnull @"$string.163")
   br label %"$check_group.exit.thread"
 
 merge.i45:                                        ; preds = %and.lhs.true.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.3.0.inside.sroa_idx.i, ptr noundef nonnull align 8 dereferenceable(16) %reader.sroa.3.0.self.0..sroa_idx.i, i64 16, i1 false)
   store ptr %reader.sroa.0.0.copyload.i, ptr %inside.i, align 8
   store ptr %child.023.i.i.i, ptr %.sroa.2.0.inside.sroa_idx.i, align 8
-  %64 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i, ptr nonnull @"$string.139", ptr nonnull @"$string.163")
+  %64 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i, ptr nonnull @"$string.139", ptr nonnull @"$string.164")
   %.not.i46 = icmp eq i32 %64, 0
   br i1 %.not.i46, label %merge1.i, label %"$check_group.exit.thread"
 
 merge1.i:                                         ; preds = %merge.i45
-  %65 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull %inside.i, ptr nonnull @"$string.164", i64 8)
+  %65 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull %inside.i, ptr nonnull @"$string.165", i64 8)
   %.not86.i = icmp eq i32 %65, 0
   br i1 %.not86.i, label %merge6.i, label %"$check_group.exit.thread"
 
 merge6.i:                                         ; preds = %merge1.i
-  %66 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i, ptr nonnull @"$string.165", ptr nonnull @"$string.166")
+  %66 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i, ptr nonnull @"$string.166", ptr nonnull @"$string.167")
   %.not87.i = icmp eq i32 %66, 0
   br i1 %.not87.i, label %merge11.i, label %"$check_group.exit.thread"
 
@@ -14384,7 +14424,7 @@ merge11.i:                                        ; preds = %merge6.i
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %words.i.i)
   call void @llvm.lifetime.start.p0(i64 1, ptr nonnull %value.i.i)
   store i8 1, ptr %value.i.i, align 1
-  %67 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull readonly %inside.i, ptr nonnull @"$string.168", i1 zeroext true, ptr nonnull %value.i.i)
+  %67 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull readonly %inside.i, ptr nonnull @"$string.169", i1 zeroext true, ptr nonnull %value.i.i)
   %.not.i98.i = icmp eq i32 %67, 0
   br i1 %.not.i98.i, label %merge.i.i47, label %"$ConfigReader.expect_flag.exit.thread.i"
 
@@ -14408,7 +14448,7 @@ then5.i.i:                                        ; preds = %then2.i.i
   %73 = zext nneg i8 %72 to i64
   %74 = getelementptr ptr, ptr %words.i.i, i64 %73
   %75 = load ptr, ptr %74, align 8
-  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %70, i64 1024, ptr nonnull @"$string.167", ptr %71, ptr nonnull @"$string.168", ptr %75, ptr nonnull @"$string.84")
+  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %70, i64 1024, ptr nonnull @"$string.168", ptr %71, ptr nonnull @"$string.169", ptr %75, ptr nonnull @"$string.84")
   br label %"$ConfigReader.expect_flag.exit.thread.i"
 
 "$ConfigReader.expect_flag.exit.thread.i":        ; preds = %merge11.i, %then5.i.i, %then2.i.i
@@ -14420,12 +14460,12 @@ then5.i.i:                                        ; preds = %then2.i.i
 merge16.i:                                        ; preds = %merge.i.i47
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %words.i.i)
   call void @llvm.lifetime.end.p0(i64 1, ptr nonnull %value.i.i)
-  %77 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside.i, ptr nonnull @"$string.169", i1 zeroext false)
+  %77 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside.i, ptr nonnull @"$string.170", i1 zeroext false)
   %.not89.i = icmp eq i32 %77, 0
   br i1 %.not89.i, label %merge21.i, label %"$check_group.exit.thread"
 
 merge21.i:                                        ; preds = %merge16.i
-  %78 = tail call fastcc ptr @"$ConfigReader.find"(ptr nonnull %reader.sroa.0.0.copyload.i, ptr nonnull %group.0114, ptr nonnull @"$string.170")
+  %78 = tail call fastcc ptr @"$ConfigReader.find"(ptr nonnull %reader.sroa.0.0.copyload.i, ptr nonnull %group.0114, ptr nonnull @"$string.171")
   %79 = icmp eq ptr %78, null
   br i1 %79, label %then27.i, label %merge26.i
 
@@ -14437,34 +14477,34 @@ then27.i:                                         ; preds = %merge21.i
 
 then.i101.i:                                      ; preds = %then27.i
   %82 = load ptr, ptr %.sroa.3.0.inside.sroa_idx, align 8
-  %83 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %81, i64 1024, ptr nonnull @"$string.94", ptr %82, ptr nonnull @"$string.171")
+  %83 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %81, i64 1024, ptr nonnull @"$string.94", ptr %82, ptr nonnull @"$string.172")
   br label %"$check_group.exit.thread"
 
 merge26.i:                                        ; preds = %merge21.i
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.3110.0.inside30.sroa_idx.i, ptr noundef nonnull readonly align 8 dereferenceable(16) %.sroa.3.0.inside.sroa_idx, i64 16, i1 false)
   store ptr %reader.sroa.0.0.copyload.i, ptr %inside30.i, align 8
   store ptr %78, ptr %.sroa.2109.0.inside30.sroa_idx.i, align 8
-  %84 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside30.i, ptr nonnull @"$string.139", ptr nonnull @"$string.163")
+  %84 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside30.i, ptr nonnull @"$string.139", ptr nonnull @"$string.164")
   %.not90.i = icmp eq i32 %84, 0
   br i1 %.not90.i, label %merge32.i, label %"$check_group.exit.thread"
 
 merge32.i:                                        ; preds = %merge26.i
-  %85 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull %inside30.i, ptr nonnull @"$string.164", i64 8)
+  %85 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull %inside30.i, ptr nonnull @"$string.165", i64 8)
   %.not91.i = icmp eq i32 %85, 0
   br i1 %.not91.i, label %merge37.i, label %"$check_group.exit.thread"
 
 merge37.i:                                        ; preds = %merge32.i
-  %86 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside30.i, ptr nonnull @"$string.165", ptr nonnull @"$string.8")
+  %86 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside30.i, ptr nonnull @"$string.166", ptr nonnull @"$string.8")
   %.not92.i = icmp eq i32 %86, 0
   br i1 %.not92.i, label %merge42.i, label %"$check_group.exit.thread"
 
 merge42.i:                                        ; preds = %merge37.i
-  %87 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside30.i, ptr nonnull @"$string.168", i1 zeroext true)
+  %87 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside30.i, ptr nonnull @"$string.169", i1 zeroext true)
   %.not93.i = icmp eq i32 %87, 0
   br i1 %.not93.i, label %merge47.i, label %"$check_group.exit.thread"
 
 merge47.i:                                        ; preds = %merge42.i
-  %88 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside30.i, ptr nonnull @"$string.169", i1 zeroext true)
+  %88 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside30.i, ptr nonnull @"$string.170", i1 zeroext true)
   %.not94.i = icmp eq i32 %88, 0
   br i1 %.not94.i, label %"$check_group.exit", label %"$check_group.exit.thread"
 
@@ -14475,7 +14515,7 @@ merge47.i:                                        ; preds = %merge42.i
   br label %common.ret
 
 "$check_group.exit":                              ; preds = %merge47.i
-  %89 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull readonly %inside, ptr nonnull @"$string.172")
+  %89 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull readonly %inside, ptr nonnull @"$string.173")
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %inside30.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %inside.i)
   %.not33 = icmp eq i32 %89, 0
@@ -14509,7 +14549,7 @@ and.rhs.i.i.i.i69:                                ; preds = %whilebody.i.i.i61
   %95 = getelementptr i8, ptr %child.023.i.i.i62, i64 24
   %.sroa.013.0.copyload.i.i.i70 = load i64, ptr %95, align 8
   %96 = inttoptr i64 %.sroa.013.0.copyload.i.i.i70 to ptr
-  %bcmp.i.i.i.i71 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %96, ptr noundef nonnull readonly dereferenceable(7) @"$string.173", i64 7)
+  %bcmp.i.i.i.i71 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %96, ptr noundef nonnull readonly dereferenceable(7) @"$string.174", i64 7)
   %97 = icmp eq i32 %bcmp.i.i.i.i71, 0
   br i1 %97, label %and.lhs.true.i.i72, label %merge2.i.i.i65
 
@@ -14536,16 +14576,16 @@ then.i52:                                         ; preds = %and.lhs.true.i.i72,
 
 then.i.i54:                                       ; preds = %then.i52
   %106 = load ptr, ptr %.sroa.3.0.inside.sroa_idx, align 8
-  %107 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %105, i64 1024, ptr nonnull @"$string.94", ptr %106, ptr nonnull @"$string.174")
+  %107 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %105, i64 1024, ptr nonnull @"$string.94", ptr %106, ptr nonnull @"$string.175")
   br label %common.ret
 
 merge.i73:                                        ; preds = %and.lhs.true.i.i72
-  %108 = call fastcc i32 @"$NameMatcher.read"(ptr %29, ptr nonnull %child.023.i.i.i62, ptr %30, ptr nonnull @"$string.173", ptr nonnull readonly %inside)
+  %108 = call fastcc i32 @"$NameMatcher.read"(ptr %29, ptr nonnull %child.023.i.i.i62, ptr %30, ptr nonnull @"$string.174", ptr nonnull readonly %inside)
   %.not.i74 = icmp eq i32 %108, 0
   br i1 %.not.i74, label %merge11, label %common.ret
 
 merge11:                                          ; preds = %merge.i73
-  %109 = tail call fastcc ptr @"$Map.find.216"(ptr %29, i64 ptrtoint (ptr @"$string.217" to i64), i64 6)
+  %109 = tail call fastcc ptr @"$Map.find.217"(ptr %29, i64 ptrtoint (ptr @"$string.218" to i64), i64 6)
   %110 = icmp ne ptr %109, null
   %111 = zext i1 %110 to i8
   store i8 %111, ptr %31, align 1
@@ -14602,7 +14642,7 @@ then5:                                            ; preds = %then2
   %14 = zext i1 %2 to i64
   %15 = getelementptr ptr, ptr %words, i64 %14
   %16 = load ptr, ptr %15, align 8
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %7, i64 1024, ptr nonnull @"$string.167", ptr %9, ptr %1, ptr %13, ptr %16)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %7, i64 1024, ptr nonnull @"$string.168", ptr %9, ptr %1, ptr %13, ptr %16)
   br label %common.ret
 }
 
@@ -14729,7 +14769,7 @@ switch.hole_check:                                ; preds = %then.i28
 switch.lookup200:                                 ; preds = %switch.hole_check
   %51 = zext nneg i32 %44 to i64
   %reltable.shift259 = shl i64 %51, 2
-  %reltable.intrinsic260 = call ptr @llvm.load.relative.i64(ptr @"switch.table.$NameMatcher.read.672.rel", i64 %reltable.shift259)
+  %reltable.intrinsic260 = call ptr @llvm.load.relative.i64(ptr @"switch.table.$NameMatcher.read.674.rel", i64 %reltable.shift259)
   br label %"$json.kind_name.exit.i30"
 
 "$json.kind_name.exit.i30":                       ; preds = %switch.lookup200, %merge17.i.i37
@@ -14777,7 +14817,7 @@ then.i.i.i.i:                                     ; preds = %and.lhs.true.i.i.i.
 then.i.i.i.i.i:                                   ; preds = %then.i.i.i.i
   %64 = trunc i64 %68 to i32
   %65 = load ptr, ptr %parser.i.i.i, align 8
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %63, i64 1024, ptr nonnull @"$string.181", i32 %64, ptr %65, i64 %67, ptr nonnull @"$string.197")
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %63, i64 1024, ptr nonnull @"$string.182", i32 %64, ptr %65, i64 %67, ptr nonnull @"$string.198")
   br label %then.i.i
 
 and.lhs.true.i.i.i.i:                             ; preds = %then.i43
@@ -14988,7 +15028,7 @@ then.i32.i.i.i:                                   ; preds = %then2.i.i.i
   %139 = trunc i64 %138 to i32
   %140 = load ptr, ptr %parser.i.i.i, align 8
   %141 = load i64, ptr %.sroa.3.0.parser.sroa_idx.i.i.i, align 8
-  %142 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %137, i64 1024, ptr nonnull @"$string.181", i32 %139, ptr %140, i64 %141, ptr nonnull @"$string.182")
+  %142 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %137, i64 1024, ptr nonnull @"$string.182", i32 %139, ptr %140, i64 %141, ptr nonnull @"$string.183")
   br label %then.i.i
 
 then.i.i:                                         ; preds = %then.i43, %then.i32.i.i.i, %then2.i.i.i, %then.i.i.i.i.i, %then.i.i.i.i
@@ -15019,7 +15059,7 @@ then.i.i:                                         ; preds = %then.i43, %then.i32
 then2.i.i:                                        ; preds = %then.i.i
   %151 = getelementptr i8, ptr %4, i64 16
   %152 = load ptr, ptr %151, align 8
-  %153 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %150, i64 1024, ptr nonnull @"$string.206", ptr %152, ptr nonnull @"$string.148", ptr %3, ptr nonnull %cause.i.i)
+  %153 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %150, i64 1024, ptr nonnull @"$string.207", ptr %152, ptr nonnull @"$string.148", ptr %3, ptr nonnull %cause.i.i)
   br label %"$NameMatcher.add.exit.thread55"
 
 merge.i.i.loopexit.unr-lcssa:                     ; preds = %forbody.i.i.i.i, %forbody.i.i.i.i.preheader
@@ -15096,7 +15136,7 @@ then.i18.i.i:                                     ; preds = %then5.i.i
 
 "$text.equal.exit.i":                             ; preds = %merge2
   %175 = inttoptr i64 %.sroa.0.0.copyload to ptr
-  %bcmp.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %175, ptr noundef nonnull dereferenceable(3) @"$string.175", i64 3)
+  %bcmp.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %175, ptr noundef nonnull dereferenceable(3) @"$string.176", i64 3)
   %176 = icmp eq i32 %bcmp.i.i, 0
   br i1 %176, label %then.i43, label %merge.i41
 
@@ -15273,8 +15313,8 @@ merge1.i.i.i.i:                                   ; preds = %forbody.i.i.i70.i, 
   %250 = icmp sgt i64 %249, 0
   br i1 %250, label %forbody4.i.i.i.i, label %merge.i60.i
 
-forbody4.i.i.i.i:                                 ; preds = %merge1.i.i.i.i, %"$Map.position.214.exit.i.i.i.i"
-  %i2.022.i.i.i.i = phi i64 [ %291, %"$Map.position.214.exit.i.i.i.i" ], [ 0, %merge1.i.i.i.i ]
+forbody4.i.i.i.i:                                 ; preds = %merge1.i.i.i.i, %"$Map.position.215.exit.i.i.i.i"
+  %i2.022.i.i.i.i = phi i64 [ %291, %"$Map.position.215.exit.i.i.i.i" ], [ 0, %merge1.i.i.i.i ]
   %.val.i.i.i.i = load ptr, ptr %0, align 8
   %251 = getelementptr %65, ptr %.val.i.i.i.i, i64 %i2.022.i.i.i.i
   %252 = trunc i64 %i2.022.i.i.i.i to i32
@@ -15290,7 +15330,7 @@ forbody4.i.i.i.i:                                 ; preds = %merge1.i.i.i.i, %"$
   %259 = getelementptr i32, ptr %253, i64 %258
   %260 = load i32, ptr %259, align 4
   %261 = icmp sgt i32 %260, -1
-  br i1 %261, label %whilebody.lr.ph.i.i.i.i.i, label %"$Map.position.214.exit.i.i.i.i"
+  br i1 %261, label %whilebody.lr.ph.i.i.i.i.i, label %"$Map.position.215.exit.i.i.i.i"
 
 whilebody.lr.ph.i.i.i.i.i:                        ; preds = %forbody4.i.i.i.i
   %.sroa.0.0.copyload.i.i.i.i = load i64, ptr %251, align 8
@@ -15312,7 +15352,7 @@ and.lhs.true.i.us.i.i.i.i:                        ; preds = %whilebody.i.us.i.i.
   %.sroa.2.0..sroa_idx.i.us.i.i.i.i = getelementptr inbounds i8, ptr %266, i64 8
   %.sroa.2.0.copyload.i.us.i.i.i.i = load i64, ptr %.sroa.2.0..sroa_idx.i.us.i.i.i.i, align 8
   %270 = icmp eq i64 %.sroa.2.0.copyload.i.us.i.i.i.i, 0
-  br i1 %270, label %"$Map.position.214.exit.i.i.i.i", label %merge2.i.us.i.i.i.i
+  br i1 %270, label %"$Map.position.215.exit.i.i.i.i", label %merge2.i.us.i.i.i.i
 
 merge2.i.us.i.i.i.i:                              ; preds = %and.lhs.true.i.us.i.i.i.i, %whilebody.i.us.i.i.i.i
   %271 = add i64 %position.017.i.us.i.i.i.i, 1
@@ -15320,7 +15360,7 @@ merge2.i.us.i.i.i.i:                              ; preds = %and.lhs.true.i.us.i
   %273 = getelementptr i32, ptr %253, i64 %272
   %274 = load i32, ptr %273, align 4
   %275 = icmp sgt i32 %274, -1
-  br i1 %275, label %whilebody.i.us.i.i.i.i, label %"$Map.position.214.exit.i.i.i.i"
+  br i1 %275, label %whilebody.i.us.i.i.i.i, label %"$Map.position.215.exit.i.i.i.i"
 
 whilebody.i.i.i.i.i:                              ; preds = %whilebody.lr.ph.i.i.i.i.i, %merge2.i.i.i.i.i
   %276 = phi i32 [ %288, %merge2.i.i.i.i.i ], [ %260, %whilebody.lr.ph.i.i.i.i.i ]
@@ -15343,7 +15383,7 @@ and.rhs.i.i.i.i.i.i:                              ; preds = %and.lhs.true.i.i.i.
   %283 = inttoptr i64 %.sroa.0.0.copyload.i.i.i.i.i to ptr
   %bcmp.i.i.i.i.i.i = call i32 @bcmp(ptr %283, ptr %262, i64 %.sroa.2.0.copyload.fr.i.i.i.i)
   %284 = icmp eq i32 %bcmp.i.i.i.i.i.i, 0
-  br i1 %284, label %"$Map.position.214.exit.i.i.i.i", label %merge2.i.i.i.i.i
+  br i1 %284, label %"$Map.position.215.exit.i.i.i.i", label %merge2.i.i.i.i.i
 
 merge2.i.i.i.i.i:                                 ; preds = %and.rhs.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i, %whilebody.i.i.i.i.i
   %285 = add i64 %position.017.i.i.i.i.i, 1
@@ -15351,9 +15391,9 @@ merge2.i.i.i.i.i:                                 ; preds = %and.rhs.i.i.i.i.i.i
   %287 = getelementptr i32, ptr %253, i64 %286
   %288 = load i32, ptr %287, align 4
   %289 = icmp sgt i32 %288, -1
-  br i1 %289, label %whilebody.i.i.i.i.i, label %"$Map.position.214.exit.i.i.i.i"
+  br i1 %289, label %whilebody.i.i.i.i.i, label %"$Map.position.215.exit.i.i.i.i"
 
-"$Map.position.214.exit.i.i.i.i":                 ; preds = %merge2.i.i.i.i.i, %and.rhs.i.i.i.i.i.i, %merge2.i.us.i.i.i.i, %and.lhs.true.i.us.i.i.i.i, %forbody4.i.i.i.i
+"$Map.position.215.exit.i.i.i.i":                 ; preds = %merge2.i.i.i.i.i, %and.rhs.i.i.i.i.i.i, %merge2.i.us.i.i.i.i, %and.lhs.true.i.us.i.i.i.i, %forbody4.i.i.i.i
   %position.0.lcssa.i.i.i.i.i = phi i64 [ %258, %forbody4.i.i.i.i ], [ %position.017.i.us.i.i.i.i, %and.lhs.true.i.us.i.i.i.i ], [ %272, %merge2.i.us.i.i.i.i ], [ %position.017.i.i.i.i.i, %and.rhs.i.i.i.i.i.i ], [ %286, %merge2.i.i.i.i.i ]
   %290 = getelementptr i32, ptr %253, i64 %position.0.lcssa.i.i.i.i.i
   store i32 %252, ptr %290, align 4
@@ -15361,7 +15401,7 @@ merge2.i.i.i.i.i:                                 ; preds = %and.rhs.i.i.i.i.i.i
   %exitcond25.not.i.i.i.i = icmp eq i64 %291, %249
   br i1 %exitcond25.not.i.i.i.i, label %merge.i60.i, label %forbody4.i.i.i.i
 
-merge.i60.i:                                      ; preds = %"$Map.position.214.exit.i.i.i.i", %merge1.i.i.i.i, %merge.i.i.i
+merge.i60.i:                                      ; preds = %"$Map.position.215.exit.i.i.i.i", %merge1.i.i.i.i, %merge.i.i.i
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %word.i.i.i)
   %292 = mul i64 %.fr52.i.i, -7046029254386353131
   br i1 %198, label %whilebody.i.i.i, label %"$text.hash.exit.i.i"
@@ -15396,7 +15436,7 @@ whilebody.i.i.i:                                  ; preds = %merge.i60.i, %while
   %308 = getelementptr i32, ptr %307, i64 %306
   %309 = load i32, ptr %308, align 4
   %310 = icmp sgt i32 %309, -1
-  br i1 %310, label %whilebody.lr.ph.i.i.i, label %"$Map.position.214.exit.i.i"
+  br i1 %310, label %whilebody.lr.ph.i.i.i, label %"$Map.position.215.exit.i.i"
 
 whilebody.lr.ph.i.i.i:                            ; preds = %"$text.hash.exit.i.i"
   %.val.i.i.i = load ptr, ptr %0, align 8
@@ -15417,7 +15457,7 @@ and.lhs.true.i.us.i.i:                            ; preds = %whilebody.i37.us.i.
   %.sroa.2.0..sroa_idx.i.us.i.i = getelementptr inbounds i8, ptr %314, i64 8
   %.sroa.2.0.copyload.i.us.i.i = load i64, ptr %.sroa.2.0..sroa_idx.i.us.i.i, align 8
   %318 = icmp eq i64 %.sroa.2.0.copyload.i.us.i.i, 0
-  br i1 %318, label %"$Map.position.214.exit.i.i", label %merge2.i.us.i.i
+  br i1 %318, label %"$Map.position.215.exit.i.i", label %merge2.i.us.i.i
 
 merge2.i.us.i.i:                                  ; preds = %and.lhs.true.i.us.i.i, %whilebody.i37.us.i.i
   %319 = add i64 %position.017.i.us.i.i, 1
@@ -15425,7 +15465,7 @@ merge2.i.us.i.i:                                  ; preds = %and.lhs.true.i.us.i
   %321 = getelementptr i32, ptr %307, i64 %320
   %322 = load i32, ptr %321, align 4
   %323 = icmp sgt i32 %322, -1
-  br i1 %323, label %whilebody.i37.us.i.i, label %"$Map.position.214.exit.i.i"
+  br i1 %323, label %whilebody.i37.us.i.i, label %"$Map.position.215.exit.i.i"
 
 whilebody.i37.i.i:                                ; preds = %whilebody.lr.ph.i.i.i, %merge2.i.i.i
   %324 = phi i32 [ %336, %merge2.i.i.i ], [ %309, %whilebody.lr.ph.i.i.i ]
@@ -15448,7 +15488,7 @@ and.rhs.i.i.i66.i:                                ; preds = %and.lhs.true.i.i65.
   %331 = inttoptr i64 %.sroa.0.0.copyload.i.i.i to ptr
   %bcmp.i.i.i.i = call i32 @bcmp(ptr %331, ptr nonnull %196, i64 %.fr52.i.i)
   %332 = icmp eq i32 %bcmp.i.i.i.i, 0
-  br i1 %332, label %"$Map.position.214.exit.i.i", label %merge2.i.i.i
+  br i1 %332, label %"$Map.position.215.exit.i.i", label %merge2.i.i.i
 
 merge2.i.i.i:                                     ; preds = %and.rhs.i.i.i66.i, %and.lhs.true.i.i65.i, %whilebody.i37.i.i
   %333 = add i64 %position.017.i.i.i, 1
@@ -15456,23 +15496,23 @@ merge2.i.i.i:                                     ; preds = %and.rhs.i.i.i66.i, 
   %335 = getelementptr i32, ptr %307, i64 %334
   %336 = load i32, ptr %335, align 4
   %337 = icmp sgt i32 %336, -1
-  br i1 %337, label %whilebody.i37.i.i, label %"$Map.position.214.exit.i.i"
+  br i1 %337, label %whilebody.i37.i.i, label %"$Map.position.215.exit.i.i"
 
-"$Map.position.214.exit.i.i":                     ; preds = %merge2.i.i.i, %and.rhs.i.i.i66.i, %merge2.i.us.i.i, %and.lhs.true.i.us.i.i, %"$text.hash.exit.i.i"
+"$Map.position.215.exit.i.i":                     ; preds = %merge2.i.i.i, %and.rhs.i.i.i66.i, %merge2.i.us.i.i, %and.lhs.true.i.us.i.i, %"$text.hash.exit.i.i"
   %position.0.lcssa.i.i.i = phi i64 [ %306, %"$text.hash.exit.i.i" ], [ %position.017.i.us.i.i, %and.lhs.true.i.us.i.i ], [ %320, %merge2.i.us.i.i ], [ %position.017.i.i.i, %and.rhs.i.i.i66.i ], [ %334, %merge2.i.i.i ]
   %338 = getelementptr i32, ptr %307, i64 %position.0.lcssa.i.i.i
   %339 = load i32, ptr %338, align 4
   %340 = icmp sgt i32 %339, -1
   br i1 %340, label %then2.i64.i, label %merge1.i.i
 
-then2.i64.i:                                      ; preds = %"$Map.position.214.exit.i.i"
+then2.i64.i:                                      ; preds = %"$Map.position.215.exit.i.i"
   %341 = zext nneg i32 %339 to i64
   %.val.i.i = load ptr, ptr %0, align 8
   %342 = getelementptr %65, ptr %.val.i.i, i64 %341, i32 2
   store i8 1, ptr %342, align 1
   br label %merge6
 
-merge1.i.i:                                       ; preds = %"$Map.position.214.exit.i.i"
+merge1.i.i:                                       ; preds = %"$Map.position.215.exit.i.i"
   %343 = load i64, ptr %39, align 8
   %344 = add i64 %343, 1
   %345 = load i64, ptr %41, align 8
@@ -15610,7 +15650,7 @@ then.i.i:                                         ; preds = %then.i13
   %23 = trunc i64 %22 to i32
   %24 = load ptr, ptr %0, align 8
   %25 = load i64, ptr %3, align 8
-  %26 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %21, i64 1024, ptr nonnull @"$string.181", i32 %23, ptr %24, i64 %25, ptr nonnull @"$string.182")
+  %26 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %21, i64 1024, ptr nonnull @"$string.182", i32 %23, ptr %24, i64 %25, ptr nonnull @"$string.183")
   br label %"$Parser.tree.exit.thread"
 
 or.lhs.false.i:                                   ; preds = %merge1
@@ -15700,7 +15740,7 @@ then.i.i:                                         ; preds = %then.i
   %10 = load ptr, ptr %0, align 8
   %11 = getelementptr i8, ptr %0, i64 16
   %12 = load i64, ptr %11, align 8
-  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.181", i32 %9, ptr %10, i64 %12, ptr nonnull @"$string.182")
+  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.182", i32 %9, ptr %10, i64 %12, ptr nonnull @"$string.183")
   br label %"$Parser.tree.exit.thread"
 
 or.lhs.false.i:                                   ; preds = %entry
@@ -15790,7 +15830,7 @@ then.i41.i:                                       ; preds = %then.i98
 
 then.i124:                                        ; preds = %then.i41.i
   %36 = trunc i64 %381 to i32
-  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %35, i64 1024, ptr nonnull @"$string.181", i32 %36, ptr nonnull %377, i64 %380, ptr nonnull @"$string.183")
+  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %35, i64 1024, ptr nonnull @"$string.182", i32 %36, ptr nonnull %377, i64 %380, ptr nonnull @"$string.184")
   br label %"$Parser.parse_repeated.exit.thread"
 
 merge.i.i99:                                      ; preds = %then.i98
@@ -15824,7 +15864,7 @@ then5.i.i102:                                     ; preds = %then2.i.i, %"$Parse
 
 then.i114:                                        ; preds = %then5.i.i102
   %48 = trunc i64 %381 to i32
-  %49 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %47, i64 1024, ptr nonnull @"$string.181", i32 %48, ptr nonnull %377, i64 %43, ptr nonnull @"$string.184")
+  %49 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %47, i64 1024, ptr nonnull @"$string.182", i32 %48, ptr nonnull %377, i64 %43, ptr nonnull @"$string.185")
   br label %"$Parser.parse_repeated.exit.thread"
 
 merge4.i.i103:                                    ; preds = %"$Parser.peek.exit119"
@@ -15858,7 +15898,7 @@ then13.i.i:                                       ; preds = %merge8.i.i, %"$Pars
 then.i107:                                        ; preds = %then13.i.i
   %60 = trunc i64 %54 to i32
   %61 = load ptr, ptr %0, align 8
-  %62 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %59, i64 1024, ptr nonnull @"$string.181", i32 %60, ptr %61, i64 %53, ptr nonnull @"$string.185")
+  %62 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %59, i64 1024, ptr nonnull @"$string.182", i32 %60, ptr %61, i64 %53, ptr nonnull @"$string.186")
   br label %"$Parser.parse_repeated.exit.thread"
 
 merge12.i.i:                                      ; preds = %"$Parser.peek.exit112"
@@ -15909,7 +15949,7 @@ then.i21.i.i:                                     ; preds = %whilebody.i.i.i
 then.i33.i.i.i:                                   ; preds = %then.i21.i.i
   %78 = trunc i64 %71 to i32
   %79 = load ptr, ptr %0, align 8
-  %80 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %77, i64 1024, ptr nonnull @"$string.181", i32 %78, ptr %79, i64 %72, ptr nonnull @"$string.186")
+  %80 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %77, i64 1024, ptr nonnull @"$string.182", i32 %78, ptr %79, i64 %72, ptr nonnull @"$string.187")
   br label %"$Parser.parse_members.exit.thread.i.i"
 
 merge2.i.i.i:                                     ; preds = %"$Parser.peek.exit.i.i.i94"
@@ -15985,7 +16025,7 @@ then.i.i.i.i.i:                                   ; preds = %then2.i.i.i.i
   %110 = trunc i64 %109 to i32
   %111 = load ptr, ptr %0, align 8
   %112 = load i64, ptr %28, align 8
-  %113 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %108, i64 1024, ptr nonnull @"$string.181", i32 %110, ptr %111, i64 %112, ptr nonnull @"$string.190")
+  %113 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %108, i64 1024, ptr nonnull @"$string.182", i32 %110, ptr %111, i64 %112, ptr nonnull @"$string.191")
   br label %"$Parser.class_range.exit.thread.i.i.i"
 
 forbody.i.i.i.i.i:                                ; preds = %forbody.i.i.i.i.i.prol.loopexit, %forbody.i.i.i.i.i
@@ -16030,7 +16070,7 @@ then12.i.i.i:                                     ; preds = %and.lhs.true9.i.i.i
 
 then.i39.i.i.i:                                   ; preds = %then12.i.i.i
   %133 = trunc i64 %82 to i32
-  %134 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %132, i64 1024, ptr nonnull @"$string.181", i32 %133, ptr nonnull %84, i64 %81, ptr nonnull @"$string.191")
+  %134 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %132, i64 1024, ptr nonnull @"$string.182", i32 %133, ptr nonnull %84, i64 %81, ptr nonnull @"$string.192")
   br label %"$Parser.parse_members.exit.thread.i.i"
 
 merge6.i.i.i:                                     ; preds = %"$Parser.class_range.exit.i.i.i", %and.lhs.true.i.i.i, %and.rhs.i.i.i, %"$Parser.peek.exit36.i.i.i", %merge2.i.i.i
@@ -16079,7 +16119,7 @@ then.i.i.i.i:                                     ; preds = %then.i25.i.i
   %150 = trunc i64 %149 to i32
   %151 = load ptr, ptr %0, align 8
   %152 = load i64, ptr %28, align 8
-  %153 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %148, i64 1024, ptr nonnull @"$string.181", i32 %150, ptr %151, i64 %152, ptr nonnull @"$string.182")
+  %153 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %148, i64 1024, ptr nonnull @"$string.182", i32 %150, ptr %151, i64 %152, ptr nonnull @"$string.183")
   br label %"$Parser.tree.exit.thread.i.i"
 
 or.lhs.false.i.i.i:                               ; preds = %merge1.i44.i
@@ -16156,7 +16196,7 @@ then.i.i.i70.i:                                   ; preds = %then.i.i.i92
   %175 = trunc i64 %174 to i32
   %176 = load ptr, ptr %0, align 8
   %177 = load i64, ptr %28, align 8
-  %178 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %173, i64 1024, ptr nonnull @"$string.181", i32 %175, ptr %176, i64 %177, ptr nonnull @"$string.182")
+  %178 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %173, i64 1024, ptr nonnull @"$string.182", i32 %175, ptr %176, i64 %177, ptr nonnull @"$string.183")
   br label %"$Parser.tree.exit.thread.i71.i"
 
 or.lhs.false.i.i52.i:                             ; preds = %merge.i51.i
@@ -16229,7 +16269,7 @@ then.i.i78.i:                                     ; preds = %then.i76.i
   %200 = trunc i64 %199 to i32
   %201 = load ptr, ptr %0, align 8
   %202 = load i64, ptr %28, align 8
-  %203 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %198, i64 1024, ptr nonnull @"$string.181", i32 %200, ptr %201, i64 %202, ptr nonnull @"$string.182")
+  %203 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %198, i64 1024, ptr nonnull @"$string.182", i32 %200, ptr %201, i64 %202, ptr nonnull @"$string.183")
   br label %"$Parser.tree.exit.i"
 
 or.lhs.false.i.i90:                               ; preds = %then7.i
@@ -16294,7 +16334,7 @@ then.i.i98.i:                                     ; preds = %then.i96.i
   %222 = trunc i64 %221 to i32
   %223 = load ptr, ptr %0, align 8
   %224 = load i64, ptr %28, align 8
-  %225 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %220, i64 1024, ptr nonnull @"$string.181", i32 %222, ptr %223, i64 %224, ptr nonnull @"$string.182")
+  %225 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %220, i64 1024, ptr nonnull @"$string.182", i32 %222, ptr %223, i64 %224, ptr nonnull @"$string.183")
   br label %"$Parser.tree.exit99.i"
 
 or.lhs.false.i81.i:                               ; preds = %then10.critedge.i
@@ -16347,7 +16387,7 @@ then14.i:                                         ; preds = %"$Parser.peek.exit.
 
 then.i101.i:                                      ; preds = %then14.i
   %240 = trunc i64 %381 to i32
-  %241 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %239, i64 1024, ptr nonnull @"$string.181", i32 %240, ptr nonnull %377, i64 %380, ptr nonnull @"$string.193")
+  %241 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %239, i64 1024, ptr nonnull @"$string.182", i32 %240, ptr nonnull %377, i64 %380, ptr nonnull @"$string.194")
   br label %"$Parser.parse_repeated.exit.thread"
 
 merge.i104:                                       ; preds = %"$Parser.peek.exit.i88"
@@ -16367,7 +16407,7 @@ then.i.i.i124.i:                                  ; preds = %then.i.i122.i
   %246 = trunc i64 %245 to i32
   %247 = load ptr, ptr %0, align 8
   %248 = load i64, ptr %28, align 8
-  %249 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %244, i64 1024, ptr nonnull @"$string.181", i32 %246, ptr %247, i64 %248, ptr nonnull @"$string.182")
+  %249 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %244, i64 1024, ptr nonnull @"$string.182", i32 %246, ptr %247, i64 %248, ptr nonnull @"$string.183")
   br label %"$Parser.tree.exit.thread.i125.i"
 
 or.lhs.false.i.i104.i:                            ; preds = %merge.i104
@@ -16508,7 +16548,7 @@ then.i.i.i:                                       ; preds = %"$Parser.peek.exit1
 
 then.i20.i.i.i:                                   ; preds = %then.i.i.i
   %308 = trunc i64 %290 to i32
-  %309 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %307, i64 1024, ptr nonnull @"$string.181", i32 %308, ptr nonnull %292, i64 %298, ptr nonnull @"$string.194")
+  %309 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %307, i64 1024, ptr nonnull @"$string.182", i32 %308, ptr nonnull %292, i64 %298, ptr nonnull @"$string.195")
   br label %"$Parser.parse_repeated.exit.thread"
 
 merge1.i.i.i:                                     ; preds = %"$Parser.peek.exit16.i.i.i"
@@ -16563,7 +16603,7 @@ then.i41.i.i:                                     ; preds = %"$Parser.peek.exit1
 
 then.i20.i43.i.i:                                 ; preds = %then.i41.i.i
   %328 = trunc i64 %290 to i32
-  %329 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %327, i64 1024, ptr nonnull @"$string.181", i32 %328, ptr nonnull %292, i64 %321, ptr nonnull @"$string.194")
+  %329 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %327, i64 1024, ptr nonnull @"$string.182", i32 %328, ptr nonnull %292, i64 %321, ptr nonnull @"$string.195")
   br label %"$Parser.parse_repeated.exit.thread"
 
 merge1.i39.i.i:                                   ; preds = %"$Parser.peek.exit16.i38.i.i"
@@ -16612,7 +16652,7 @@ then5.i.i:                                        ; preds = %or.lhs.false7.i.i, 
 
 then.i50.i.i:                                     ; preds = %then5.i.i
   %343 = trunc i64 %290 to i32
-  %344 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %342, i64 1024, ptr nonnull @"$string.181", i32 %343, ptr %292, i64 %337, ptr nonnull @"$string.195")
+  %344 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %342, i64 1024, ptr nonnull @"$string.182", i32 %343, ptr %292, i64 %337, ptr nonnull @"$string.196")
   br label %"$Parser.parse_repeated.exit.thread"
 
 or.lhs.false7.i.i:                                ; preds = %"$Parser.peek.exit49.i.i"
@@ -16667,7 +16707,7 @@ then8.i:                                          ; preds = %"$Parser.peek.exit8
 
 then.i75:                                         ; preds = %then8.i
   %351 = trunc i64 %290 to i32
-  %352 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %350, i64 1024, ptr nonnull @"$string.181", i32 %351, ptr nonnull %292, i64 %storemerge, ptr nonnull @"$string.196")
+  %352 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %350, i64 1024, ptr nonnull @"$string.182", i32 %351, ptr nonnull %292, i64 %storemerge, ptr nonnull @"$string.197")
   br label %"$Parser.parse_repeated.exit.thread"
 
 merge5.i:                                         ; preds = %"$Parser.peek.exit82", %merge1.i, %then6.i
@@ -16687,7 +16727,7 @@ then.i.i66:                                       ; preds = %then.i64
   %357 = trunc i64 %356 to i32
   %358 = load ptr, ptr %0, align 8
   %359 = load i64, ptr %28, align 8
-  %360 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %355, i64 1024, ptr nonnull @"$string.181", i32 %357, ptr %358, i64 %359, ptr nonnull @"$string.182")
+  %360 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %355, i64 1024, ptr nonnull @"$string.182", i32 %357, ptr %358, i64 %359, ptr nonnull @"$string.183")
   br label %"$Parser.tree.exit67.thread"
 
 or.lhs.false.i49:                                 ; preds = %merge5.i
@@ -16798,7 +16838,7 @@ then.i.i45:                                       ; preds = %then.i43
   %387 = trunc i64 %386 to i32
   %388 = load ptr, ptr %0, align 8
   %389 = load i64, ptr %28, align 8
-  %390 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %385, i64 1024, ptr nonnull @"$string.181", i32 %387, ptr %388, i64 %389, ptr nonnull @"$string.182")
+  %390 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %385, i64 1024, ptr nonnull @"$string.182", i32 %387, ptr %388, i64 %389, ptr nonnull @"$string.183")
   br label %"$Parser.tree.exit46.thread"
 
 or.lhs.false.i28:                                 ; preds = %merge3
@@ -16895,7 +16935,7 @@ then6:                                            ; preds = %merge
 
 then.i23:                                         ; preds = %then6
   %18 = trunc i64 %5 to i32
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.181", i32 %18, ptr nonnull %7, i64 %3, ptr nonnull @"$string.189")
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.182", i32 %18, ptr nonnull %7, i64 %3, ptr nonnull @"$string.190")
   br label %common.ret
 
 merge5:                                           ; preds = %entry, %merge
@@ -16955,7 +16995,7 @@ then:                                             ; preds = %entry
 then.i51:                                         ; preds = %then
   %14 = trunc i64 %4 to i32
   %15 = load ptr, ptr %0, align 8
-  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %13, i64 1024, ptr nonnull @"$string.181", i32 %14, ptr %15, i64 %2, ptr nonnull @"$string.187")
+  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %13, i64 1024, ptr nonnull @"$string.182", i32 %14, ptr %15, i64 %2, ptr nonnull @"$string.188")
   br label %common.ret
 
 or.rhs.i:                                         ; preds = %"$Parser.peek.exit"
@@ -16990,7 +17030,7 @@ then22:                                           ; preds = %"$is_letter_or_digi
 
 then.i53:                                         ; preds = %then22
   %37 = trunc i64 %4 to i32
-  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %36, i64 1024, ptr nonnull @"$string.181", i32 %37, ptr nonnull %6, i64 %2, ptr nonnull @"$string.188")
+  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %36, i64 1024, ptr nonnull @"$string.182", i32 %37, ptr nonnull %6, i64 %2, ptr nonnull @"$string.189")
   br label %common.ret
 }
 
@@ -17639,7 +17679,7 @@ then16:                                           ; preds = %"$Regex.add.exit"
 }
 
 ; Function Attrs: nofree nounwind memory(readwrite, inaccessiblemem: none)
-define internal fastcc ptr @"$Map.find.216"(ptr nocapture readonly %0, i64 %1, i64 %2) unnamed_addr #14 {
+define internal fastcc ptr @"$Map.find.217"(ptr nocapture readonly %0, i64 %1, i64 %2) unnamed_addr #14 {
 entry:
   %word.i = alloca i64, align 8
   %.fr16 = freeze i64 %2
@@ -17648,8 +17688,8 @@ entry:
   %5 = icmp eq i64 %4, 0
   br i1 %5, label %common.ret, label %merge
 
-common.ret:                                       ; preds = %"$Map.position.214.exit", %entry, %merge1
-  %common.ret.op = phi ptr [ %60, %merge1 ], [ null, %entry ], [ null, %"$Map.position.214.exit" ]
+common.ret:                                       ; preds = %"$Map.position.215.exit", %entry, %merge1
+  %common.ret.op = phi ptr [ %60, %merge1 ], [ null, %entry ], [ null, %"$Map.position.215.exit" ]
   ret ptr %common.ret.op
 
 merge:                                            ; preds = %entry
@@ -17691,7 +17731,7 @@ whilebody.i:                                      ; preds = %merge, %whilebody.i
   %26 = getelementptr i32, ptr %7, i64 %25
   %27 = load i32, ptr %26, align 4
   %28 = icmp sgt i32 %27, -1
-  br i1 %28, label %whilebody.lr.ph.i, label %"$Map.position.214.exit"
+  br i1 %28, label %whilebody.lr.ph.i, label %"$Map.position.215.exit"
 
 whilebody.lr.ph.i:                                ; preds = %"$text.hash.exit"
   %.val.i = load ptr, ptr %0, align 8
@@ -17712,7 +17752,7 @@ and.lhs.true.i.us:                                ; preds = %whilebody.i14.us
   %.sroa.2.0..sroa_idx.i.us = getelementptr inbounds i8, ptr %32, i64 8
   %.sroa.2.0.copyload.i.us = load i64, ptr %.sroa.2.0..sroa_idx.i.us, align 8
   %36 = icmp eq i64 %.sroa.2.0.copyload.i.us, 0
-  br i1 %36, label %"$Map.position.214.exit", label %merge2.i.us
+  br i1 %36, label %"$Map.position.215.exit", label %merge2.i.us
 
 merge2.i.us:                                      ; preds = %and.lhs.true.i.us, %whilebody.i14.us
   %37 = add i64 %position.017.i.us, 1
@@ -17720,7 +17760,7 @@ merge2.i.us:                                      ; preds = %and.lhs.true.i.us, 
   %39 = getelementptr i32, ptr %7, i64 %38
   %40 = load i32, ptr %39, align 4
   %41 = icmp sgt i32 %40, -1
-  br i1 %41, label %whilebody.i14.us, label %"$Map.position.214.exit"
+  br i1 %41, label %whilebody.i14.us, label %"$Map.position.215.exit"
 
 whilebody.i14:                                    ; preds = %whilebody.lr.ph.i, %merge2.i
   %42 = phi i32 [ %54, %merge2.i ], [ %27, %whilebody.lr.ph.i ]
@@ -17743,7 +17783,7 @@ and.rhs.i.i:                                      ; preds = %and.lhs.true.i
   %49 = inttoptr i64 %.sroa.0.0.copyload.i to ptr
   %bcmp.i.i = tail call i32 @bcmp(ptr %49, ptr %8, i64 %.fr16)
   %50 = icmp eq i32 %bcmp.i.i, 0
-  br i1 %50, label %"$Map.position.214.exit", label %merge2.i
+  br i1 %50, label %"$Map.position.215.exit", label %merge2.i
 
 merge2.i:                                         ; preds = %and.rhs.i.i, %and.lhs.true.i, %whilebody.i14
   %51 = add i64 %position.017.i, 1
@@ -17751,16 +17791,16 @@ merge2.i:                                         ; preds = %and.rhs.i.i, %and.l
   %53 = getelementptr i32, ptr %7, i64 %52
   %54 = load i32, ptr %53, align 4
   %55 = icmp sgt i32 %54, -1
-  br i1 %55, label %whilebody.i14, label %"$Map.position.214.exit"
+  br i1 %55, label %whilebody.i14, label %"$Map.position.215.exit"
 
-"$Map.position.214.exit":                         ; preds = %merge2.i, %and.rhs.i.i, %merge2.i.us, %and.lhs.true.i.us, %"$text.hash.exit"
+"$Map.position.215.exit":                         ; preds = %merge2.i, %and.rhs.i.i, %merge2.i.us, %and.lhs.true.i.us, %"$text.hash.exit"
   %position.0.lcssa.i = phi i64 [ %25, %"$text.hash.exit" ], [ %position.017.i.us, %and.lhs.true.i.us ], [ %38, %merge2.i.us ], [ %position.017.i, %and.rhs.i.i ], [ %52, %merge2.i ]
   %56 = getelementptr i32, ptr %7, i64 %position.0.lcssa.i
   %57 = load i32, ptr %56, align 4
   %58 = icmp slt i32 %57, 0
   br i1 %58, label %common.ret, label %merge1
 
-merge1:                                           ; preds = %"$Map.position.214.exit"
+merge1:                                           ; preds = %"$Map.position.215.exit"
   %59 = zext nneg i32 %57 to i64
   %.val = load ptr, ptr %0, align 8
   %60 = getelementptr %65, ptr %.val, i64 %59, i32 2
@@ -17875,7 +17915,7 @@ then:                                             ; preds = %merge.i.i, %and.end
   store i8 1, ptr %54, align 1
   br label %merge
 
-merge:                                            ; preds = %"$Vector.push.224.exit.thread", %then
+merge:                                            ; preds = %"$Vector.push.225.exit.thread", %then
   ret void
 
 or.lhs.false:                                     ; preds = %and.end
@@ -17886,7 +17926,7 @@ or.lhs.false:                                     ; preds = %and.end
   %59 = load i64, ptr %58, align 8
   %.not.i.i9 = icmp slt i64 %59, %57
   %.pre.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i9, label %merge.i.i, label %"$Vector.push.224.exit.thread"
+  br i1 %.not.i.i9, label %merge.i.i, label %"$Vector.push.225.exit.thread"
 
 merge.i.i:                                        ; preds = %or.lhs.false
   %60 = shl i64 %59, 1
@@ -17901,9 +17941,9 @@ merge7.i.i:                                       ; preds = %merge.i.i
   store ptr %62, ptr %0, align 8
   store i64 %spec.store.select.i.i, ptr %58, align 8
   %.pre10.i = load i64, ptr %55, align 8
-  br label %"$Vector.push.224.exit.thread"
+  br label %"$Vector.push.225.exit.thread"
 
-"$Vector.push.224.exit.thread":                   ; preds = %or.lhs.false, %merge7.i.i
+"$Vector.push.225.exit.thread":                   ; preds = %or.lhs.false, %merge7.i.i
   %64 = phi i64 [ %.pre10.i, %merge7.i.i ], [ %56, %or.lhs.false ]
   %65 = phi ptr [ %62, %merge7.i.i ], [ %.pre.i, %or.lhs.false ]
   %66 = getelementptr %47, ptr %65, i64 %64
@@ -17935,7 +17975,7 @@ define internal fastcc noundef zeroext i1 @"$NameMatcher.matches"(ptr nocapture 
 entry:
   %"<aggcopy>.i" = alloca %33, align 8
   %.fr18 = freeze i64 %2
-  %3 = tail call fastcc ptr @"$Map.find.216"(ptr %0, i64 %1, i64 %.fr18)
+  %3 = tail call fastcc ptr @"$Map.find.217"(ptr %0, i64 %1, i64 %.fr18)
   %.not = icmp eq ptr %3, null
   br i1 %.not, label %merge, label %common.ret
 
@@ -18352,11 +18392,11 @@ entry:
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %name.i)
   %2 = getelementptr i8, ptr %0, i64 32
   %3 = load ptr, ptr %2, align 8
-  %4 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.229", i32 %1, i32 0)
+  %4 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.230", i32 %1, i32 0)
   %5 = getelementptr i8, ptr %3, i64 64
   %6 = load i32, ptr %5, align 4
   call fastcc void @"$ModuleList.add"(ptr %0, ptr nonnull %name.i, i32 0, i32 %1, i32 9, i32 %6, i32 1, i1 zeroext false)
-  %7 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.230", i32 %1, i32 0)
+  %7 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.231", i32 %1, i32 0)
   %8 = getelementptr i8, ptr %3, i64 76
   %9 = load i32, ptr %8, align 4
   %10 = getelementptr i8, ptr %3, i64 84
@@ -18367,7 +18407,7 @@ entry:
   %15 = load i8, ptr %14, align 1
   %16 = icmp ne i8 %15, 0
   call fastcc void @"$ModuleList.add"(ptr %0, ptr nonnull %name.i, i32 1, i32 %1, i32 0, i32 %12, i32 %13, i1 zeroext %16)
-  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.231", i32 %1, i32 0)
+  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.232", i32 %1, i32 0)
   %18 = getelementptr i8, ptr %3, i64 80
   %19 = load i32, ptr %18, align 4
   %20 = load i32, ptr %10, align 4
@@ -18376,7 +18416,7 @@ entry:
   %23 = load i8, ptr %14, align 1
   %24 = icmp ne i8 %23, 0
   call fastcc void @"$ModuleList.add"(ptr %0, ptr nonnull %name.i, i32 1, i32 %1, i32 0, i32 %21, i32 %22, i1 zeroext %24)
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.232", i32 %1, i32 0)
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.233", i32 %1, i32 0)
   %26 = load i32, ptr %18, align 4
   %27 = load i32, ptr %10, align 4
   %28 = mul i32 %27, %26
@@ -18384,7 +18424,7 @@ entry:
   %30 = load i8, ptr %14, align 1
   %31 = icmp ne i8 %30, 0
   call fastcc void @"$ModuleList.add"(ptr %0, ptr nonnull %name.i, i32 1, i32 %1, i32 0, i32 %28, i32 %29, i1 zeroext %31)
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.233", i32 %1, i32 0)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.234", i32 %1, i32 0)
   %33 = load i32, ptr %5, align 4
   %34 = load i32, ptr %8, align 4
   %35 = load i32, ptr %10, align 4
@@ -18396,7 +18436,7 @@ entry:
   br i1 %39, label %then14.i, label %merge13.i
 
 then14.i:                                         ; preds = %entry
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.234", i32 %1, i32 0)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.235", i32 %1, i32 0)
   %41 = load i32, ptr %10, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i, i32 0, i32 %1, i32 9, i32 %41, i32 1, i1 zeroext false)
   %.pre.i = load i8, ptr %37, align 1
@@ -18405,16 +18445,16 @@ then14.i:                                         ; preds = %entry
 merge13.i:                                        ; preds = %then14.i, %entry
   %42 = phi i8 [ %38, %entry ], [ %.pre.i, %then14.i ]
   %43 = trunc i8 %42 to i1
-  br i1 %43, label %then17.i, label %"$anon (./terra/modules.t:156).228.exit"
+  br i1 %43, label %then17.i, label %"$anon (./terra/modules.t:156).229.exit"
 
 then17.i:                                         ; preds = %merge13.i
-  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.235", i32 %1, i32 0)
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.236", i32 %1, i32 0)
   %45 = load i32, ptr %10, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i, i32 0, i32 %1, i32 9, i32 %45, i32 1, i1 zeroext false)
-  br label %"$anon (./terra/modules.t:156).228.exit"
+  br label %"$anon (./terra/modules.t:156).229.exit"
 
-"$anon (./terra/modules.t:156).228.exit":         ; preds = %merge13.i, %then17.i
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.236", i32 %1, i32 0)
+"$anon (./terra/modules.t:156).229.exit":         ; preds = %merge13.i, %then17.i
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.237", i32 %1, i32 0)
   %47 = load i32, ptr %5, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i, i32 0, i32 %1, i32 9, i32 %47, i32 1, i1 zeroext false)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %name.i)
@@ -18425,35 +18465,35 @@ then17.i:                                         ; preds = %merge13.i
   %52 = getelementptr i8, ptr %48, i64 64
   br i1 %51, label %then, label %merge
 
-common.ret:                                       ; preds = %"$anon (./terra/modules.t:156).247.exit", %then
+common.ret:                                       ; preds = %"$anon (./terra/modules.t:156).248.exit", %then
   ret void
 
-then:                                             ; preds = %"$anon (./terra/modules.t:156).228.exit"
+then:                                             ; preds = %"$anon (./terra/modules.t:156).229.exit"
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %name.i14)
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i14, i64 128, ptr nonnull @"$string.238", i32 %1, i32 0)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i14, i64 128, ptr nonnull @"$string.239", i32 %1, i32 0)
   %54 = getelementptr i8, ptr %48, i64 120
   %55 = load i32, ptr %54, align 4
   %56 = load i32, ptr %52, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i14, i32 1, i32 %1, i32 2, i32 %55, i32 %56, i1 zeroext false)
-  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i14, i64 128, ptr nonnull @"$string.239", i32 %1, i32 0)
+  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i14, i64 128, ptr nonnull @"$string.240", i32 %1, i32 0)
   %58 = load i32, ptr %54, align 4
   %59 = load i32, ptr %52, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i14, i32 1, i32 %1, i32 2, i32 %58, i32 %59, i1 zeroext false)
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i14, i64 128, ptr nonnull @"$string.240", i32 %1, i32 0)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i14, i64 128, ptr nonnull @"$string.241", i32 %1, i32 0)
   %61 = load i32, ptr %52, align 4
   %62 = load i32, ptr %54, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i14, i32 1, i32 %1, i32 3, i32 %61, i32 %62, i1 zeroext false)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %name.i14)
   br label %common.ret
 
-merge:                                            ; preds = %"$anon (./terra/modules.t:156).228.exit"
+merge:                                            ; preds = %"$anon (./terra/modules.t:156).229.exit"
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %name.i15)
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i15, i64 128, ptr nonnull @"$string.242", i32 %1, i32 0)
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i15, i64 128, ptr nonnull @"$string.243", i32 %1, i32 0)
   %64 = getelementptr i8, ptr %48, i64 128
   %65 = load i32, ptr %64, align 4
   %66 = load i32, ptr %52, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i15, i32 2, i32 %1, i32 4, i32 %65, i32 %66, i1 zeroext false)
-  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i15, i64 128, ptr nonnull @"$string.242", i32 %1, i32 0)
+  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i15, i64 128, ptr nonnull @"$string.243", i32 %1, i32 0)
   %68 = load i32, ptr %64, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i15, i32 3, i32 %1, i32 9, i32 %68, i32 1, i1 zeroext false)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %name.i15)
@@ -18467,17 +18507,17 @@ forbody:                                          ; preds = %merge, %forbody
   %expert.018 = phi i32 [ %85, %forbody ], [ 0, %merge ]
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %name.i16)
   %73 = load ptr, ptr %2, align 8
-  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i16, i64 128, ptr nonnull @"$string.244", i32 %1, i32 %expert.018)
+  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i16, i64 128, ptr nonnull @"$string.245", i32 %1, i32 %expert.018)
   %75 = getelementptr i8, ptr %73, i64 140
   %76 = load i32, ptr %75, align 4
   %77 = getelementptr i8, ptr %73, i64 64
   %78 = load i32, ptr %77, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i16, i32 1, i32 %1, i32 5, i32 %76, i32 %78, i1 zeroext false)
-  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i16, i64 128, ptr nonnull @"$string.245", i32 %1, i32 %expert.018)
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i16, i64 128, ptr nonnull @"$string.246", i32 %1, i32 %expert.018)
   %80 = load i32, ptr %75, align 4
   %81 = load i32, ptr %77, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i16, i32 1, i32 %1, i32 5, i32 %80, i32 %81, i1 zeroext false)
-  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i16, i64 128, ptr nonnull @"$string.246", i32 %1, i32 %expert.018)
+  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i16, i64 128, ptr nonnull @"$string.247", i32 %1, i32 %expert.018)
   %83 = load i32, ptr %77, align 4
   %84 = load i32, ptr %75, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i16, i32 1, i32 %1, i32 6, i32 %83, i32 %84, i1 zeroext false)
@@ -18496,10 +18536,10 @@ merge1:                                           ; preds = %merge1.loopexit, %m
   %87 = getelementptr i8, ptr %86, i64 136
   %88 = load i32, ptr %87, align 4
   %89 = icmp sgt i32 %88, 0
-  br i1 %89, label %merge.i, label %"$anon (./terra/modules.t:156).247.exit"
+  br i1 %89, label %merge.i, label %"$anon (./terra/modules.t:156).248.exit"
 
 merge.i:                                          ; preds = %merge1
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i17, i64 128, ptr nonnull @"$string.248", i32 %1, i32 0)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i17, i64 128, ptr nonnull @"$string.249", i32 %1, i32 0)
   %.val28.i = load i32, ptr %87, align 4
   %91 = getelementptr i8, ptr %86, i64 140
   %.val29.i = load i32, ptr %91, align 4
@@ -18509,10 +18549,10 @@ merge.i:                                          ; preds = %merge1
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i17, i32 1, i32 %1, i32 2, i32 %92, i32 %94, i1 zeroext false)
   %.pr.i = load i32, ptr %87, align 4
   %95 = icmp sgt i32 %.pr.i, 0
-  br i1 %95, label %merge1.i, label %"$anon (./terra/modules.t:156).247.exit"
+  br i1 %95, label %merge1.i, label %"$anon (./terra/modules.t:156).248.exit"
 
 merge1.i:                                         ; preds = %merge.i
-  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i17, i64 128, ptr nonnull @"$string.249", i32 %1, i32 0)
+  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i17, i64 128, ptr nonnull @"$string.250", i32 %1, i32 0)
   %.val26.i = load i32, ptr %87, align 4
   %.val27.i = load i32, ptr %91, align 4
   %97 = mul i32 %.val27.i, %.val26.i
@@ -18520,18 +18560,18 @@ merge1.i:                                         ; preds = %merge.i
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i17, i32 1, i32 %1, i32 2, i32 %97, i32 %98, i1 zeroext false)
   %.pr30.i = load i32, ptr %87, align 4
   %99 = icmp sgt i32 %.pr30.i, 0
-  br i1 %99, label %then5.i, label %"$anon (./terra/modules.t:156).247.exit"
+  br i1 %99, label %then5.i, label %"$anon (./terra/modules.t:156).248.exit"
 
 then5.i:                                          ; preds = %merge1.i
-  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i17, i64 128, ptr nonnull @"$string.250", i32 %1, i32 0)
+  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i17, i64 128, ptr nonnull @"$string.251", i32 %1, i32 0)
   %101 = load i32, ptr %93, align 4
   %.val.i = load i32, ptr %87, align 4
   %.val25.i = load i32, ptr %91, align 4
   %102 = mul i32 %.val25.i, %.val.i
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i17, i32 1, i32 %1, i32 3, i32 %101, i32 %102, i1 zeroext false)
-  br label %"$anon (./terra/modules.t:156).247.exit"
+  br label %"$anon (./terra/modules.t:156).248.exit"
 
-"$anon (./terra/modules.t:156).247.exit":         ; preds = %merge1, %merge.i, %merge1.i, %then5.i
+"$anon (./terra/modules.t:156).248.exit":         ; preds = %merge1, %merge.i, %merge1.i, %then5.i
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %name.i17)
   br label %common.ret
 }
@@ -18596,7 +18636,7 @@ switch.hole_check:                                ; preds = %"$Module.weight_dty
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %26 = zext nneg i32 %17 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.682", i64 0, i64 %26
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.684", i64 0, i64 %26
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$dtypes.bytes.exit"
 
@@ -18625,7 +18665,7 @@ switch.hole_check47:                              ; preds = %then3
 
 switch.lookup48:                                  ; preds = %switch.hole_check47
   %34 = zext nneg i32 %17 to i64
-  %switch.gep51 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.682", i64 0, i64 %34
+  %switch.gep51 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.684", i64 0, i64 %34
   %switch.load52 = load i64, ptr %switch.gep51, align 8
   br label %"$dtypes.bytes.exit40"
 
@@ -19065,7 +19105,7 @@ merge7.i.i.i38.i.i:                               ; preds = %merge.i.i.i35.i.i
   store i8 0, ptr %99, align 1
   %100 = getelementptr i8, ptr %95, i64 -512
   store i8 0, ptr %100, align 1
-  %101 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %100, i64 512, ptr nonnull @"$string.273", ptr nonnull %message.i.i)
+  %101 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %100, i64 512, ptr nonnull @"$string.274", ptr nonnull %message.i.i)
   br label %"$Checkpoint.map_shard.exit.thread.i"
 
 "$Checkpoint.map_shard.exit.thread.i":            ; preds = %"$Problems.next.exit42.i.i", %merge.i.i.i35.i.i, %then5.i.i, %"$Problems.next.exit.i.i", %merge.i.i.i.i.i, %then.i.i
@@ -19154,7 +19194,7 @@ merge7.i.i.i.i.i.i:                               ; preds = %merge.i.i.i.i.i.i
   store i8 0, ptr %147, align 1
   %148 = getelementptr i8, ptr %143, i64 -512
   store i8 0, ptr %148, align 1
-  %149 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %148, i64 512, ptr nonnull @"$string.274", i64 %.val17.i)
+  %149 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %148, i64 512, ptr nonnull @"$string.275", i64 %.val17.i)
   br label %"$HeaderReader.read.exit.i"
 
 then6.i.i.i:                                      ; preds = %forcond.preheader.i.i.i
@@ -19198,7 +19238,7 @@ merge7.i.i.i53.i.i.i:                             ; preds = %merge.i.i.i50.i.i.i
   store i8 0, ptr %164, align 1
   %165 = getelementptr i8, ptr %160, i64 -512
   store i8 0, ptr %165, align 1
-  %166 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %165, i64 512, ptr nonnull @"$string.275", i64 %131, i64 %108)
+  %166 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %165, i64 512, ptr nonnull @"$string.276", i64 %131, i64 %108)
   br label %"$HeaderReader.read.exit.i"
 
 merge5.i.i.i:                                     ; preds = %forcond.preheader.i.i.i
@@ -19246,7 +19286,7 @@ merge7.i.i.i64.i.i.i:                             ; preds = %merge.i.i.i61.i.i.i
   store i8 0, ptr %182, align 1
   %183 = getelementptr i8, ptr %178, i64 -512
   store i8 0, ptr %183, align 1
-  %184 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %183, i64 512, ptr nonnull @"$string.276", i64 %131, i64 100000000)
+  %184 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %183, i64 512, ptr nonnull @"$string.277", i64 %131, i64 100000000)
   br label %"$HeaderReader.read.exit.i"
 
 or.lhs.false.i.i:                                 ; preds = %merge5.i.i.i
@@ -19258,7 +19298,7 @@ or.lhs.false.i.i:                                 ; preds = %merge5.i.i.i
   store i64 %186, ptr %15, align 8
   store i64 %131, ptr %input.sroa.2.0..sroa_idx.i.i.i.i, align 8
   store i64 0, ptr %16, align 8
-  store ptr @"$string.277", ptr %17, align 8
+  store ptr @"$string.278", ptr %17, align 8
   store ptr %message.i.i.i, ptr %18, align 8
   %187 = call fastcc i32 @"$parse_value"(ptr nonnull %document, i32 0)
   %188 = icmp eq i32 %187, -1
@@ -19409,13 +19449,13 @@ merge17.i.i.i.i:                                  ; preds = %"$Problems.next.exi
 
 switch.lookup:                                    ; preds = %"$Problems.next.exit48.i.i.i"
   %237 = zext nneg i32 %234 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.674", i64 0, i64 %237
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.676", i64 0, i64 %237
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i.i.i"
 
 "$json.kind_name.exit.i.i.i":                     ; preds = %switch.lookup, %merge17.i.i.i.i
   %common.ret.op.i49.i.i.i = phi ptr [ %spec.select.i.i.i.i, %merge17.i.i.i.i ], [ %switch.load, %switch.lookup ]
-  %238 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %233, i64 512, ptr nonnull @"$string.278", ptr nonnull %common.ret.op.i49.i.i.i)
+  %238 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %233, i64 512, ptr nonnull @"$string.279", ptr nonnull %common.ret.op.i49.i.i.i)
   br label %"$HeaderReader.parse_header.exit.thread.i.i"
 
 "$HeaderReader.parse_header.exit.thread.i.i":     ; preds = %"$json.kind_name.exit.i.i.i", %merge.i.i.i41.i.i.i, %then5.i.i.i, %"$Problems.next.exit.i27.i.i", %merge.i.i.i.i23.i.i, %then.i19.i.i
@@ -19447,7 +19487,7 @@ whilebody.i.i:                                    ; preds = %merge.i22.i, %"$Doc
 
 "$text.equals.exit.i.i":                          ; preds = %whilebody.i.i
   %247 = inttoptr i64 %.sroa.0.0.copyload.i.i.pre.i to ptr
-  %bcmp.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(12) %247, ptr noundef nonnull readonly dereferenceable(12) @"$string.279", i64 12)
+  %bcmp.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(12) %247, ptr noundef nonnull readonly dereferenceable(12) @"$string.280", i64 12)
   %248 = icmp eq i32 %bcmp.i.i.i.i, 0
   br i1 %248, label %merge3.i.i, label %and.lhs.true.i.i
 
@@ -19617,7 +19657,7 @@ merge7.i.i.i74.i.i.i:                             ; preds = %merge.i.i.i71.i.i.i
   %309 = getelementptr i8, ptr %305, i64 -768
   %310 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %309, i64 256, ptr nonnull @"$string.31", ptr nonnull %272)
   %311 = getelementptr i8, ptr %305, i64 -512
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(31) %311, ptr noundef nonnull align 1 dereferenceable(31) @"$string.280", i64 31, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(31) %311, ptr noundef nonnull align 1 dereferenceable(31) @"$string.281", i64 31, i1 false)
   br label %"$HeaderReader.read_tensor.exit.thread.i.i"
 
 merge5.i40.i.i:                                   ; preds = %merge.i37.i.i
@@ -19677,13 +19717,13 @@ merge17.i.i48.i.i:                                ; preds = %"$Problems.next.exi
 
 switch.lookup105:                                 ; preds = %"$Problems.next.exit89.i.i.i"
   %333 = zext nneg i32 %330 to i64
-  %switch.gep106 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.674", i64 0, i64 %333
+  %switch.gep106 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.676", i64 0, i64 %333
   %switch.load107 = load ptr, ptr %switch.gep106, align 8
   br label %"$json.kind_name.exit.i43.i.i"
 
 "$json.kind_name.exit.i43.i.i":                   ; preds = %switch.lookup105, %merge17.i.i48.i.i
   %common.ret.op.i90.i.i.i = phi ptr [ %spec.select.i.i49.i.i, %merge17.i.i48.i.i ], [ %switch.load107, %switch.lookup105 ]
-  %334 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %329, i64 512, ptr nonnull @"$string.281", ptr nonnull %common.ret.op.i90.i.i.i)
+  %334 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %329, i64 512, ptr nonnull @"$string.282", ptr nonnull %common.ret.op.i90.i.i.i)
   br label %"$HeaderReader.read_tensor.exit.thread.i.i"
 
 merge.i.i.i.i26.i:                                ; preds = %merge5.i40.i.i
@@ -19764,7 +19804,7 @@ merge7.i.i.i.i.i.i.i:                             ; preds = %merge.i.i.i.i.i.i.i
   %361 = getelementptr i8, ptr %357, i64 -768
   %362 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %361, i64 256, ptr nonnull @"$string.31", ptr nonnull %272)
   %363 = getelementptr i8, ptr %357, i64 -512
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(26) %363, ptr noundef nonnull align 1 dereferenceable(26) @"$string.282", i64 26, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(26) %363, ptr noundef nonnull align 1 dereferenceable(26) @"$string.283", i64 26, i1 false)
   br label %"$HeaderReader.read_tensor.exit.thread.i.i"
 
 or.lhs.false.i95.i.i.i:                           ; preds = %"$text.equal.exit.i.i.i.i.i"
@@ -19786,77 +19826,77 @@ merge.i97.i.i.i:                                  ; preds = %or.lhs.false.i95.i.
   ]
 
 "$text.equals.exit.i.i.i.i.i":                    ; preds = %merge.i97.i.i.i
-  %bcmp.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %366, ptr noundef nonnull readonly dereferenceable(3) @"$string.283", i64 3)
+  %bcmp.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %366, ptr noundef nonnull readonly dereferenceable(3) @"$string.284", i64 3)
   %367 = icmp eq i32 %bcmp.i.i.i.i.i.i.i, 0
   br i1 %367, label %whilebody.i.i147.preheader.i.i.i, label %"$text.equals.exit156.i.i.i.i.i"
 
 "$text.equals.exit140.i.i.i.i.i":                 ; preds = %merge.i97.i.i.i
-  %bcmp.i.i139.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(4) %366, ptr noundef nonnull readonly dereferenceable(4) @"$string.284", i64 4)
+  %bcmp.i.i139.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(4) %366, ptr noundef nonnull readonly dereferenceable(4) @"$string.285", i64 4)
   %368 = icmp eq i32 %bcmp.i.i139.i.i.i.i.i, 0
   br i1 %368, label %whilebody.i.i147.preheader.i.i.i, label %"$text.equals.exit59.i.i.i.i"
 
 "$text.equals.exit144.i.i.i.i.i":                 ; preds = %merge.i97.i.i.i
-  %bcmp.i.i143.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %366, ptr noundef nonnull readonly dereferenceable(7) @"$string.285", i64 7)
+  %bcmp.i.i143.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %366, ptr noundef nonnull readonly dereferenceable(7) @"$string.286", i64 7)
   %369 = icmp eq i32 %bcmp.i.i143.i.i.i.i.i, 0
   br i1 %369, label %whilebody.i.i147.preheader.i.i.i, label %"$text.equals.exit148.i.i.i.i.i"
 
 "$text.equals.exit148.i.i.i.i.i":                 ; preds = %"$text.equals.exit144.i.i.i.i.i"
-  %bcmp.i.i147.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %366, ptr noundef nonnull readonly dereferenceable(7) @"$string.286", i64 7)
+  %bcmp.i.i147.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %366, ptr noundef nonnull readonly dereferenceable(7) @"$string.287", i64 7)
   %370 = icmp eq i32 %bcmp.i.i147.i.i.i.i.i, 0
   br i1 %370, label %whilebody.i.i147.preheader.i.i.i, label %"$text.equals.exit152.i.i.i.i.i"
 
 "$text.equals.exit152.i.i.i.i.i":                 ; preds = %"$text.equals.exit148.i.i.i.i.i"
-  %bcmp.i.i151.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %366, ptr noundef nonnull readonly dereferenceable(7) @"$string.287", i64 7)
+  %bcmp.i.i151.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %366, ptr noundef nonnull readonly dereferenceable(7) @"$string.288", i64 7)
   %371 = icmp eq i32 %bcmp.i.i151.i.i.i.i.i, 0
   br i1 %371, label %whilebody.i.i147.preheader.i.i.i, label %merge33.i.i.i.i.i
 
 "$text.equals.exit156.i.i.i.i.i":                 ; preds = %"$text.equals.exit.i.i.i.i.i"
-  %bcmp.i.i155.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %366, ptr noundef nonnull readonly dereferenceable(3) @"$string.288", i64 3)
+  %bcmp.i.i155.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %366, ptr noundef nonnull readonly dereferenceable(3) @"$string.289", i64 3)
   %372 = icmp eq i32 %bcmp.i.i155.i.i.i.i.i, 0
   br i1 %372, label %whilebody.i.i147.preheader.i.i.i, label %"$text.equals.exit64.i.i.i.i"
 
 "$text.equals.exit64.i.i.i.i":                    ; preds = %"$text.equals.exit156.i.i.i.i.i"
-  %bcmp.i.i63.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %366, ptr noundef nonnull readonly dereferenceable(3) @"$string.289", i64 3)
+  %bcmp.i.i63.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %366, ptr noundef nonnull readonly dereferenceable(3) @"$string.290", i64 3)
   %373 = icmp eq i32 %bcmp.i.i63.i.i.i.i, 0
   br i1 %373, label %whilebody.i.i147.preheader.i.i.i, label %merge33.i.i.i.i.i
 
 "$text.equals.exit59.i.i.i.i":                    ; preds = %"$text.equals.exit140.i.i.i.i.i"
-  %bcmp.i.i58.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(4) %366, ptr noundef nonnull readonly dereferenceable(4) @"$string.290", i64 4)
+  %bcmp.i.i58.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(4) %366, ptr noundef nonnull readonly dereferenceable(4) @"$string.291", i64 4)
   %374 = icmp eq i32 %bcmp.i.i58.i.i.i.i, 0
   br i1 %374, label %whilebody.i.i147.preheader.i.i.i, label %merge33.i.i.i.i.i
 
 "$text.equals.exit54.i.i.i.i":                    ; preds = %merge.i97.i.i.i
-  %bcmp.i.i53.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %366, ptr noundef nonnull readonly dereferenceable(2) @"$string.291", i64 2)
+  %bcmp.i.i53.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %366, ptr noundef nonnull readonly dereferenceable(2) @"$string.292", i64 2)
   %375 = icmp eq i32 %bcmp.i.i53.i.i.i.i, 0
   br i1 %375, label %whilebody.i.i147.preheader.i.i.i, label %"$text.equals.exit.i.i.i.i"
 
 "$text.equals.exit.i.i.i.i":                      ; preds = %"$text.equals.exit54.i.i.i.i"
-  %bcmp.i.i49.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %366, ptr noundef nonnull readonly dereferenceable(2) @"$string.292", i64 2)
+  %bcmp.i.i49.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %366, ptr noundef nonnull readonly dereferenceable(2) @"$string.293", i64 2)
   %376 = icmp eq i32 %bcmp.i.i49.i.i.i.i, 0
   br i1 %376, label %whilebody.i.i147.preheader.i.i.i, label %merge33.i.i.i.i.i
 
 merge33.i.i.i.i.i:                                ; preds = %"$text.equals.exit.i.i.i.i", %"$text.equals.exit59.i.i.i.i", %"$text.equals.exit64.i.i.i.i", %"$text.equals.exit152.i.i.i.i.i", %merge.i97.i.i.i
-  %377 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i, ptr nonnull @"$string.293")
+  %377 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i, ptr nonnull @"$string.294")
   br i1 %377, label %whilebody.i.i147.preheader.i.i.i, label %merge37.i.i.i.i.i
 
 merge37.i.i.i.i.i:                                ; preds = %merge33.i.i.i.i.i
-  %378 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i, ptr nonnull @"$string.294")
+  %378 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i, ptr nonnull @"$string.295")
   br i1 %378, label %whilebody.i.i147.preheader.i.i.i, label %merge41.i.i.i.i.i
 
 merge41.i.i.i.i.i:                                ; preds = %merge37.i.i.i.i.i
-  %379 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i, ptr nonnull @"$string.295")
+  %379 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i, ptr nonnull @"$string.296")
   br i1 %379, label %whilebody.i.i147.preheader.i.i.i, label %merge45.i.i.i.i.i
 
 merge45.i.i.i.i.i:                                ; preds = %merge41.i.i.i.i.i
-  %380 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i, ptr nonnull @"$string.296")
+  %380 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i, ptr nonnull @"$string.297")
   br i1 %380, label %whilebody.i.i147.preheader.i.i.i, label %merge49.i.i.i.i.i
 
 merge49.i.i.i.i.i:                                ; preds = %merge45.i.i.i.i.i
-  %381 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i, ptr nonnull @"$string.297")
+  %381 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i, ptr nonnull @"$string.298")
   br i1 %381, label %whilebody.i.i147.preheader.i.i.i, label %merge53.i.i.i.i.i
 
 merge53.i.i.i.i.i:                                ; preds = %merge49.i.i.i.i.i
-  %382 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i, ptr nonnull @"$string.298")
+  %382 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i, ptr nonnull @"$string.299")
   br i1 %382, label %whilebody.i.i147.preheader.i.i.i, label %then6.i.i.i.i
 
 then6.i.i.i.i:                                    ; preds = %merge53.i.i.i.i.i
@@ -19903,7 +19943,7 @@ merge7.i.i.i42.i.i.i.i:                           ; preds = %merge.i.i.i39.i.i.i
   %400 = load i64, ptr %.sroa.2.0..sroa_idx.i.i.i.i, align 8
   %401 = trunc i64 %400 to i32
   %402 = load ptr, ptr %365, align 8
-  %403 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %399, i64 512, ptr nonnull @"$string.299", i32 %401, ptr %402)
+  %403 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %399, i64 512, ptr nonnull @"$string.300", i32 %401, ptr %402)
   br label %"$HeaderReader.read_tensor.exit.thread.i.i"
 
 whilebody.i.i114.preheader.i.i.i:                 ; preds = %"$Document.next.exit.i.i.i.i", %merge14.i.i.i.i, %merge5.i.i.i.i
@@ -19921,7 +19961,7 @@ whilebody.i.i114.i.i.i:                           ; preds = %merge2.i.i118.i.i.i
   %406 = getelementptr i8, ptr %child.023.i.i115.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i123.i.i.i = load i64, ptr %406, align 8
   %407 = inttoptr i64 %.sroa.013.0.copyload.i.i123.i.i.i to ptr
-  %bcmp.i.i.i124.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(12) %407, ptr noundef nonnull readonly dereferenceable(12) @"$string.304", i64 12)
+  %bcmp.i.i.i124.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(12) %407, ptr noundef nonnull readonly dereferenceable(12) @"$string.305", i64 12)
   %408 = icmp eq i32 %bcmp.i.i.i124.i.i.i, 0
   br i1 %408, label %or.lhs.false2.i.i.i.i, label %merge2.i.i118.i.i.i
 
@@ -19976,7 +20016,7 @@ merge7.i.i.i.i106.i.i.i:                          ; preds = %merge.i.i.i.i103.i.
   %428 = getelementptr i8, ptr %424, i64 -768
   %429 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %428, i64 256, ptr nonnull @"$string.31", ptr %413)
   %430 = getelementptr i8, ptr %424, i64 -512
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(41) %430, ptr noundef nonnull align 1 dereferenceable(41) @"$string.305", i64 41, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(41) %430, ptr noundef nonnull align 1 dereferenceable(41) @"$string.306", i64 41, i1 false)
   br label %"$HeaderReader.read_tensor.exit.thread.i.i"
 
 or.lhs.false.i126.i.i.i:                          ; preds = %or.lhs.false2.i.i.i.i
@@ -20049,7 +20089,7 @@ merge7.i.i.i68.i.i.i.i:                           ; preds = %merge.i.i.i65.i.i.i
   %460 = getelementptr i8, ptr %456, i64 -768
   %461 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %460, i64 256, ptr nonnull @"$string.31", ptr %445)
   %462 = getelementptr i8, ptr %456, i64 -512
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %462, ptr noundef nonnull align 1 dereferenceable(30) @"$string.306", i64 30, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %462, ptr noundef nonnull align 1 dereferenceable(30) @"$string.307", i64 30, i1 false)
   br label %"$HeaderReader.read_tensor.exit.thread.i.i"
 
 or.lhs.false9.i.i.i.i:                            ; preds = %merge.i127.i.i.i
@@ -20111,7 +20151,7 @@ merge7.i.i.i.i.i.i.i.i:                           ; preds = %merge.i.i.i.i.i.i.i
   %488 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %487, i64 256, ptr nonnull @"$string.31", ptr %472)
   %489 = getelementptr i8, ptr %483, i64 -512
   store i8 0, ptr %489, align 1
-  %490 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %489, i64 512, ptr nonnull @"$string.307", i64 %467, i64 %469)
+  %490 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %489, i64 512, ptr nonnull @"$string.308", i64 %467, i64 %469)
   br label %"$HeaderReader.check_range.exit.thread.i.i.i.i"
 
 merge.i73.i.i.i.i:                                ; preds = %merge6.i.i.i.i
@@ -20160,7 +20200,7 @@ merge7.i.i.i86.i.i.i.i.i:                         ; preds = %merge.i.i.i83.i.i.i
   %508 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %507, i64 256, ptr nonnull @"$string.31", ptr %492)
   %509 = getelementptr i8, ptr %503, i64 -512
   store i8 0, ptr %509, align 1
-  %510 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %509, i64 512, ptr nonnull @"$string.308", i64 %467, i64 %469, i64 %240)
+  %510 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %509, i64 512, ptr nonnull @"$string.309", i64 %467, i64 %469, i64 %240)
   br label %"$HeaderReader.check_range.exit.thread.i.i.i.i"
 
 merge4.i.i.i.i.i:                                 ; preds = %merge.i73.i.i.i.i
@@ -20239,7 +20279,7 @@ switch.hole_check:                                ; preds = %"$TensorView.num_el
 
 switch.lookup109:                                 ; preds = %switch.hole_check
   %528 = zext nneg i32 %525 to i64
-  %switch.gep110 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.682", i64 0, i64 %528
+  %switch.gep110 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.684", i64 0, i64 %528
   %switch.load111 = load i64, ptr %switch.gep110, align 8
   br label %"$dtypes.bytes.exit.i.i.i.i.i"
 
@@ -20257,7 +20297,7 @@ then13.i.i.i.i.i:                                 ; preds = %"$dtypes.bytes.exit
 merge2.peel.i.i.i.i.i.i:                          ; preds = %then13.i.i.i.i.i
   %wide.trip.count.i93.i.i.i.i.i = zext nneg i32 %404 to i64
   %531 = load i64, ptr %21, align 8
-  %532 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %23, i64 127, ptr nonnull @"$string.311", ptr nonnull @"$string.41", i64 %531)
+  %532 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %23, i64 127, ptr nonnull @"$string.312", ptr nonnull @"$string.41", i64 %531)
   %533 = sext i32 %532 to i64
   %534 = add nsw i64 %533, 1
   %exitcond.peel.not.i.i.i.i.i.i = icmp eq i32 %404, 1
@@ -20274,7 +20314,7 @@ then3.i.i.i.i.i.i:                                ; preds = %forbody.i94.i.i.i.i
   %537 = sub i64 128, %used.023.i.i.i.i.i.i
   %538 = getelementptr i64, ptr %21, i64 %indvars.iv.i95.i.i.i.i.i
   %539 = load i64, ptr %538, align 8
-  %540 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %536, i64 %537, ptr nonnull @"$string.311", ptr nonnull @"$string.310", i64 %539)
+  %540 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %536, i64 %537, ptr nonnull @"$string.312", ptr nonnull @"$string.311", i64 %539)
   %541 = sext i32 %540 to i64
   %542 = add i64 %used.023.i.i.i.i.i.i, %541
   br label %merge2.i.i.i.i.i.i
@@ -20294,7 +20334,7 @@ then6.i.i.i.i.i.i:                                ; preds = %merge.i98.i.i.i.i.i
   %used.0.lcssa28.i.i.i.i.i.i = phi i64 [ %used.0.lcssa.i.i.i.i.i.i, %merge.i98.i.i.i.i.i ], [ 1, %then13.i.i.i.i.i ]
   %544 = getelementptr i8, ptr %shape.i.i.i.i.i, i64 %used.0.lcssa28.i.i.i.i.i.i
   %545 = sub i64 128, %used.0.lcssa28.i.i.i.i.i.i
-  %546 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %544, i64 %545, ptr nonnull @"$string.312")
+  %546 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %544, i64 %545, ptr nonnull @"$string.313")
   br label %"$TensorView.describe_shape.exit.i.i.i.i.i"
 
 "$TensorView.describe_shape.exit.i.i.i.i.i":      ; preds = %then6.i.i.i.i.i.i, %merge.i98.i.i.i.i.i
@@ -20344,7 +20384,7 @@ merge7.i.i.i105.i.i.i.i.i:                        ; preds = %merge.i.i.i102.i.i.
 
 merge53.i123.i.i.i.i.i:                           ; preds = %switch.hole_check113, %"$Problems.next.exit109.i.i.i.i.i"
   %566 = icmp eq i32 %525, 32
-  %spec.select.i124.i.i.i.i.i = select i1 %566, ptr @"$string.298", ptr @"$string.93"
+  %spec.select.i124.i.i.i.i.i = select i1 %566, ptr @"$string.299", ptr @"$string.93"
   br label %"$dtypes.name.exit.i.i.i.i.i"
 
 switch.hole_check113:                             ; preds = %"$Problems.next.exit109.i.i.i.i.i"
@@ -20360,7 +20400,7 @@ switch.lookup114:                                 ; preds = %switch.hole_check11
 
 "$dtypes.name.exit.i.i.i.i.i":                    ; preds = %switch.lookup114, %merge53.i123.i.i.i.i.i
   %common.ret.op.i110.i.i.i.i.i = phi ptr [ %spec.select.i124.i.i.i.i.i, %merge53.i123.i.i.i.i.i ], [ %switch.load118, %switch.lookup114 ]
-  %568 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %564, i64 512, ptr nonnull @"$string.313", i64 %467, i64 %469, i64 %530, ptr nonnull %common.ret.op.i110.i.i.i.i.i, ptr nonnull %shape.i.i.i.i.i, i64 %529)
+  %568 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %564, i64 512, ptr nonnull @"$string.314", i64 %467, i64 %469, i64 %530, ptr nonnull %common.ret.op.i110.i.i.i.i.i, ptr nonnull %shape.i.i.i.i.i, i64 %529)
   br label %"$HeaderReader.check_range.exit.thread.i.i.i.i"
 
 merge12.i.i.i.i.i:                                ; preds = %"$dtypes.bytes.exit.i.i.i.i.i"
@@ -20380,7 +20420,7 @@ switch.hole_check120:                             ; preds = %merge12.i.i.i.i.i
 
 switch.lookup121:                                 ; preds = %switch.hole_check120
   %573 = zext nneg i32 %525 to i64
-  %switch.gep124 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.677", i64 0, i64 %573
+  %switch.gep124 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.679", i64 0, i64 %573
   %switch.load125 = load i64, ptr %switch.gep124, align 8
   br label %"$dtypes.bytes.exit140.i.i.i.i.i"
 
@@ -20437,7 +20477,7 @@ merge7.i.i.i147.i.i.i.i.i:                        ; preds = %merge.i.i.i144.i.i.
 
 merge53.i167.i.i.i.i.i:                           ; preds = %switch.hole_check127, %"$Problems.next.exit151.i.i.i.i.i"
   %594 = icmp eq i32 %525, 32
-  %spec.select.i168.i.i.i.i.i = select i1 %594, ptr @"$string.298", ptr @"$string.93"
+  %spec.select.i168.i.i.i.i.i = select i1 %594, ptr @"$string.299", ptr @"$string.93"
   br label %"$dtypes.name.exit169.i.i.i.i.i"
 
 switch.hole_check127:                             ; preds = %"$Problems.next.exit151.i.i.i.i.i"
@@ -20453,7 +20493,7 @@ switch.lookup128:                                 ; preds = %switch.hole_check12
 
 "$dtypes.name.exit169.i.i.i.i.i":                 ; preds = %switch.lookup128, %merge53.i167.i.i.i.i.i
   %common.ret.op.i153.i.i.i.i.i = phi ptr [ %spec.select.i168.i.i.i.i.i, %merge53.i167.i.i.i.i.i ], [ %switch.load132, %switch.lookup128 ]
-  %596 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %592, i64 512, ptr nonnull @"$string.314", i64 %569, ptr nonnull %common.ret.op.i153.i.i.i.i.i)
+  %596 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %592, i64 512, ptr nonnull @"$string.315", i64 %569, ptr nonnull %common.ret.op.i153.i.i.i.i.i)
   br label %"$HeaderReader.check_range.exit.thread.i.i.i.i"
 
 "$HeaderReader.check_range.exit.thread.i.i.i.i":  ; preds = %"$dtypes.name.exit169.i.i.i.i.i", %merge.i.i.i144.i.i.i.i.i, %then21.i.i.i.i.i, %"$dtypes.name.exit.i.i.i.i.i", %merge.i.i.i102.i.i.i.i.i, %"$TensorView.describe_shape.exit.i.i.i.i.i", %"$Problems.next.exit90.i.i.i.i.i", %merge.i.i.i83.i.i.i.i.i, %then5.i.i.i.i.i, %"$Problems.next.exit.i.i.i.i.i", %merge.i.i.i.i.i.i.i.i, %then.i.i130.i.i.i
@@ -20476,7 +20516,7 @@ whilebody.i.i147.i.i.i:                           ; preds = %merge2.i.i151.i.i.i
   %598 = getelementptr i8, ptr %child.023.i.i148.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i155.i.i.i = load i64, ptr %598, align 8
   %599 = inttoptr i64 %.sroa.013.0.copyload.i.i155.i.i.i to ptr
-  %bcmp.i.i.i156.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(5) %599, ptr noundef nonnull readonly dereferenceable(5) @"$string.300", i64 5)
+  %bcmp.i.i.i156.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(5) %599, ptr noundef nonnull readonly dereferenceable(5) @"$string.301", i64 5)
   %600 = icmp eq i32 %bcmp.i.i.i156.i.i.i, 0
   br i1 %600, label %or.lhs.false.i157.i.i.i, label %merge2.i.i151.i.i.i
 
@@ -20530,7 +20570,7 @@ merge7.i.i.i.i139.i.i.i:                          ; preds = %merge.i.i.i.i136.i.
   %619 = getelementptr i8, ptr %615, i64 -768
   %620 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %619, i64 256, ptr nonnull @"$string.31", ptr nonnull %272)
   %621 = getelementptr i8, ptr %615, i64 -512
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(26) %621, ptr noundef nonnull align 1 dereferenceable(26) @"$string.301", i64 26, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(26) %621, ptr noundef nonnull align 1 dereferenceable(26) @"$string.302", i64 26, i1 false)
   br label %"$HeaderReader.read_tensor.exit.thread.i.i"
 
 or.lhs.false.i157.i.i.i:                          ; preds = %"$text.equal.exit.i.i154.i.i.i"
@@ -20586,7 +20626,7 @@ merge7.i.i.i76.i.i.i.i:                           ; preds = %merge.i.i.i73.i.i.i
   %642 = getelementptr i8, ptr %636, i64 -512
   store i8 0, ptr %642, align 1
   %643 = load i32, ptr %623, align 4
-  %644 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %642, i64 512, ptr nonnull @"$string.302", i32 %643, i32 8)
+  %644 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %642, i64 512, ptr nonnull @"$string.303", i32 %643, i32 8)
   br label %"$HeaderReader.read_tensor.exit.thread.i.i"
 
 merge5.i.i.i.i:                                   ; preds = %merge.i159.i.i.i
@@ -20650,7 +20690,7 @@ merge7.i.i.i90.i.i.i.i:                           ; preds = %merge.i.i.i87.i.i.i
   %669 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %668, i64 256, ptr nonnull @"$string.31", ptr %653)
   %670 = getelementptr i8, ptr %664, i64 -512
   store i8 0, ptr %670, align 1
-  %671 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %670, i64 512, ptr nonnull @"$string.303", i32 %649)
+  %671 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %670, i64 512, ptr nonnull @"$string.304", i32 %649)
   br label %"$HeaderReader.read_tensor.exit.thread.i.i"
 
 or.lhs.false17.i.i.i.i:                           ; preds = %or.lhs.false19.i.i.i.i
@@ -20828,7 +20868,7 @@ merge7.i.i.i.i91.i.i:                             ; preds = %merge.i.i.i.i88.i.i
   %739 = getelementptr i8, ptr %.lcssa123.i.i, i64 88
   %740 = load i64, ptr %739, align 8
   %741 = add i64 %738, %740
-  %742 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %736, i64 512, ptr nonnull @"$string.318", i64 %738, i64 %741, ptr %previous.0106.i.lcssa.i.i)
+  %742 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %736, i64 512, ptr nonnull @"$string.319", i64 %738, i64 %741, ptr %previous.0106.i.lcssa.i.i)
   br label %"$HeaderReader.read.exit.i"
 
 merge2.i.i.i:                                     ; preds = %forbody.lr.ph.i.i.i, %forbody.i.i.i
@@ -20884,7 +20924,7 @@ merge7.i.i.i74.i82.i.i:                           ; preds = %merge.i.i.i71.i79.i
   store i8 0, ptr %764, align 1
   %765 = load i64, ptr %746, align 8
   %766 = sub i64 %765, %covered.0105.i125.i.i
-  %767 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %764, i64 512, ptr nonnull @"$string.319", i64 %766)
+  %767 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %764, i64 512, ptr nonnull @"$string.320", i64 %766)
   br label %"$HeaderReader.read.exit.i"
 
 merge8.i.i.i:                                     ; preds = %merge2.i.i.i
@@ -20942,7 +20982,7 @@ merge7.i.i.i85.i71.i.i:                           ; preds = %merge.i.i.i82.i68.i
   %787 = getelementptr i8, ptr %782, i64 -512
   store i8 0, ptr %787, align 1
   %788 = sub i64 %.val17.i, %covered.0.lcssa.i.i.i
-  %789 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %787, i64 512, ptr nonnull @"$string.320", i64 %788)
+  %789 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %787, i64 512, ptr nonnull @"$string.321", i64 %788)
   br label %"$HeaderReader.read.exit.i"
 
 "$HeaderReader.read.exit.i":                      ; preds = %"$Problems.next.exit89.i72.i.i", %merge.i.i.i82.i68.i.i, %then17.i.i.i, %merge1.i.i.i, %"$Problems.next.exit78.i83.i.i", %merge.i.i.i71.i79.i.i, %then9.i.i.i, %"$Problems.next.exit.i92.i.i", %merge.i.i.i.i88.i.i, %then3.i.i.i, %merge2.i.i, %"$HeaderReader.parse_header.exit.thread.i.i", %"$Problems.next.exit68.i.i.i", %merge.i.i.i61.i.i.i, %then14.i.i.i, %"$Problems.next.exit57.i.i.i", %merge.i.i.i50.i.i.i, %then6.i.i.i, %"$Problems.next.exit.i.i.i", %merge.i.i.i.i.i.i, %then.i.i.i
@@ -21163,7 +21203,7 @@ merge7.i.i.i.i42.i:                               ; preds = %merge.i.i.i.i39.i
   %889 = sext i32 %.val32.i.i to i64
   %890 = getelementptr %45, ptr %.val31.i.i, i64 %889
   %891 = load ptr, ptr %890, align 8
-  %892 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %887, i64 512, ptr nonnull @"$string.321", ptr %891)
+  %892 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %887, i64 512, ptr nonnull @"$string.322", ptr %891)
   br label %merge2.i44.i
 
 else4.i.i:                                        ; preds = %"$Map.position.exit.i", %forbody.i.i, %"$Checkpoint.find.exit.i.i", %"$Map.find.exit"
@@ -21227,7 +21267,7 @@ then:                                             ; preds = %"$Document.free.exi
 
 then.i9:                                          ; preds = %then
   %908 = load ptr, ptr %0, align 8
-  %909 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.262", ptr %908)
+  %909 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.263", ptr %908)
   br label %common.ret
 }
 
@@ -21412,7 +21452,7 @@ merge7.i.i.i:                                     ; preds = %merge.i.i.i
   %41 = getelementptr i8, ptr %37, i64 -768
   %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %41, i64 256, ptr nonnull @"$string.31", ptr %1)
   %43 = getelementptr i8, ptr %37, i64 -512
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(22) %43, ptr noundef nonnull align 1 dereferenceable(22) @"$string.326", i64 22, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(22) %43, ptr noundef nonnull align 1 dereferenceable(22) @"$string.327", i64 22, i1 false)
   br label %merge
 
 merge:                                            ; preds = %merge.i.i.i, %"$Validator.index_file.exit", %else, %"$Problems.next.exit", %then
@@ -21483,7 +21523,7 @@ merge2.peel.i:                                    ; preds = %merge.merge2.peel.i
   %23 = getelementptr i8, ptr %1, i64 16
   %wide.trip.count.i = zext nneg i32 %21 to i64
   %24 = getelementptr inbounds i8, ptr %shape, i64 1
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %24, i64 127, ptr nonnull @"$string.311", ptr nonnull @"$string.41", i64 %22)
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %24, i64 127, ptr nonnull @"$string.312", ptr nonnull @"$string.41", i64 %22)
   %26 = sext i32 %25 to i64
   %27 = add nsw i64 %26, 1
   %exitcond.peel.not.i = icmp eq i32 %21, 1
@@ -21500,7 +21540,7 @@ then3.i:                                          ; preds = %forbody.i
   %30 = sub i64 128, %used.023.i
   %31 = getelementptr i64, ptr %23, i64 %indvars.iv.i
   %32 = load i64, ptr %31, align 8
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 %30, ptr nonnull @"$string.311", ptr nonnull @"$string.310", i64 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 %30, ptr nonnull @"$string.312", ptr nonnull @"$string.311", i64 %32)
   %34 = sext i32 %33 to i64
   %35 = add i64 %used.023.i, %34
   br label %merge2.i
@@ -21520,7 +21560,7 @@ then6.i:                                          ; preds = %merge.i, %merge
   %used.0.lcssa28.i = phi i64 [ %used.0.lcssa.i, %merge.i ], [ 1, %merge ]
   %37 = getelementptr i8, ptr %shape, i64 %used.0.lcssa28.i
   %38 = sub i64 128, %used.0.lcssa28.i
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 %38, ptr nonnull @"$string.312")
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 %38, ptr nonnull @"$string.313")
   br label %"$TensorView.describe_shape.exit"
 
 "$TensorView.describe_shape.exit":                ; preds = %merge.i, %then6.i
@@ -21581,7 +21621,7 @@ merge7.i.i.i:                                     ; preds = %merge.i.i.i
   %67 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %66, i64 256, ptr nonnull @"$string.31", ptr %48)
   %68 = getelementptr i8, ptr %62, i64 -512
   store i8 0, ptr %68, align 1
-  %69 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %68, i64 512, ptr nonnull @"$string.327", i64 %2, ptr nonnull %shape)
+  %69 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %68, i64 512, ptr nonnull @"$string.328", i64 %2, ptr nonnull %shape)
   br label %common.ret
 
 else9:                                            ; preds = %"$TensorView.describe_shape.exit"
@@ -21621,7 +21661,7 @@ merge7.i.i.i52:                                   ; preds = %merge.i.i.i49
   %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %81, i64 256, ptr nonnull @"$string.31", ptr %48)
   %83 = getelementptr i8, ptr %77, i64 -512
   store i8 0, ptr %83, align 1
-  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %83, i64 512, ptr nonnull @"$string.328", i64 %2, i64 %3, ptr nonnull %shape)
+  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %83, i64 512, ptr nonnull @"$string.329", i64 %2, i64 %3, ptr nonnull %shape)
   br label %common.ret
 }
 
@@ -21697,7 +21737,7 @@ merge7.i.i.i:                                     ; preds = %merge.i.i.i
 
 merge53.i:                                        ; preds = %switch.hole_check, %"$Problems.next.exit"
   %35 = icmp eq i32 %33, 32
-  %spec.select.i = select i1 %35, ptr @"$string.298", ptr @"$string.93"
+  %spec.select.i = select i1 %35, ptr @"$string.299", ptr @"$string.93"
   br label %"$dtypes.name.exit"
 
 switch.hole_check:                                ; preds = %"$Problems.next.exit"
@@ -21713,7 +21753,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
 
 "$dtypes.name.exit":                              ; preds = %switch.lookup, %merge53.i
   %common.ret.op.i13 = phi ptr [ %spec.select.i, %merge53.i ], [ %switch.load, %switch.lookup ]
-  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %32, i64 512, ptr nonnull @"$string.329", ptr nonnull %common.ret.op.i13)
+  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %32, i64 512, ptr nonnull @"$string.330", ptr nonnull %common.ret.op.i13)
   br label %common.ret
 }
 
@@ -21739,7 +21779,7 @@ then.i:                                           ; preds = %entry
   %9 = load i64, ptr %8, align 8
   %.not.i.i.i.i = icmp slt i64 %9, %7
   %.pre.i.i.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.348.exit.thread.i.i"
+  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.349.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %then.i
   %10 = shl i64 %9, 1
@@ -21753,9 +21793,9 @@ merge7.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   store ptr %11, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i, ptr %8, align 8
   %.pre10.i.i.i = load i64, ptr %5, align 8
-  br label %"$Vector.push.348.exit.thread.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i"
 
-"$Vector.push.348.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %then.i
+"$Vector.push.349.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %then.i
   %13 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %6, %then.i ]
   %14 = phi ptr [ %11, %merge7.i.i.i.i ], [ %.pre.i.i.i, %then.i ]
   %15 = getelementptr i8, ptr %14, i64 %13
@@ -21770,7 +21810,7 @@ then.i.i:                                         ; preds = %merge.i.i.i.i
   store i8 1, ptr %18, align 1
   br label %"$JsonWriter.separate.exit"
 
-"$JsonWriter.separate.exit":                      ; preds = %entry, %"$Vector.push.348.exit.thread.i.i", %then.i.i
+"$JsonWriter.separate.exit":                      ; preds = %entry, %"$Vector.push.349.exit.thread.i.i", %then.i.i
   store i8 1, ptr %2, align 1
   %19 = getelementptr i8, ptr %0, i64 8
   %20 = load i64, ptr %19, align 8
@@ -21779,7 +21819,7 @@ then.i.i:                                         ; preds = %merge.i.i.i.i
   %23 = load i64, ptr %22, align 8
   %.not.i.i.i = icmp slt i64 %23, %21
   %.pre.i.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i, label %merge.i.i.i, label %"$Vector.push.348.exit.thread.i"
+  br i1 %.not.i.i.i, label %merge.i.i.i, label %"$Vector.push.349.exit.thread.i"
 
 merge.i.i.i:                                      ; preds = %"$JsonWriter.separate.exit"
   %24 = shl i64 %23, 1
@@ -21793,9 +21833,9 @@ merge7.i.i.i:                                     ; preds = %merge.i.i.i
   store ptr %25, ptr %0, align 8
   store i64 %spec.store.select.i.i.i, ptr %22, align 8
   %.pre10.i.i = load i64, ptr %19, align 8
-  br label %"$Vector.push.348.exit.thread.i"
+  br label %"$Vector.push.349.exit.thread.i"
 
-"$Vector.push.348.exit.thread.i":                 ; preds = %merge7.i.i.i, %"$JsonWriter.separate.exit"
+"$Vector.push.349.exit.thread.i":                 ; preds = %merge7.i.i.i, %"$JsonWriter.separate.exit"
   %27 = phi i64 [ %.pre10.i.i, %merge7.i.i.i ], [ %20, %"$JsonWriter.separate.exit" ]
   %28 = phi ptr [ %25, %merge7.i.i.i ], [ %.pre.i.i, %"$JsonWriter.separate.exit" ]
   %29 = getelementptr i8, ptr %28, i64 %27
@@ -21810,7 +21850,7 @@ then.i3:                                          ; preds = %merge.i.i.i
   store i8 1, ptr %32, align 1
   br label %"$StringBuilder.append_byte.exit"
 
-"$StringBuilder.append_byte.exit":                ; preds = %"$Vector.push.348.exit.thread.i", %then.i3
+"$StringBuilder.append_byte.exit":                ; preds = %"$Vector.push.349.exit.thread.i", %then.i3
   store i8 0, ptr %2, align 1
   ret void
 }
@@ -21833,7 +21873,7 @@ then.i.i:                                         ; preds = %entry
   %10 = load i64, ptr %9, align 8
   %.not.i.i.i.i.i = icmp slt i64 %10, %8
   %.pre.i.i.i.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$Vector.push.348.exit.thread.i.i.i"
+  br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$Vector.push.349.exit.thread.i.i.i"
 
 merge.i.i.i.i.i:                                  ; preds = %then.i.i
   %11 = shl i64 %10, 1
@@ -21847,9 +21887,9 @@ merge7.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i
   store ptr %12, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i, ptr %9, align 8
   %.pre10.i.i.i.i = load i64, ptr %6, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i":             ; preds = %merge7.i.i.i.i.i, %then.i.i
+"$Vector.push.349.exit.thread.i.i.i":             ; preds = %merge7.i.i.i.i.i, %then.i.i
   %14 = phi i64 [ %.pre10.i.i.i.i, %merge7.i.i.i.i.i ], [ %7, %then.i.i ]
   %15 = phi ptr [ %12, %merge7.i.i.i.i.i ], [ %.pre.i.i.i.i, %then.i.i ]
   %16 = getelementptr i8, ptr %15, i64 %14
@@ -21864,7 +21904,7 @@ then.i.i.i:                                       ; preds = %merge.i.i.i.i.i
   store i8 1, ptr %19, align 1
   br label %"$JsonWriter.separate.exit.i"
 
-"$JsonWriter.separate.exit.i":                    ; preds = %then.i.i.i, %"$Vector.push.348.exit.thread.i.i.i", %entry
+"$JsonWriter.separate.exit.i":                    ; preds = %then.i.i.i, %"$Vector.push.349.exit.thread.i.i.i", %entry
   store i8 1, ptr %3, align 1
   %20 = getelementptr i8, ptr %0, i64 8
   %21 = load i64, ptr %20, align 8
@@ -21873,7 +21913,7 @@ then.i.i.i:                                       ; preds = %merge.i.i.i.i.i
   %24 = load i64, ptr %23, align 8
   %.not.i.i.i.i = icmp slt i64 %24, %22
   %.pre.i.i.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.348.exit.thread.i.i"
+  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.349.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$JsonWriter.separate.exit.i"
   %25 = shl i64 %24, 1
@@ -21887,9 +21927,9 @@ merge7.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   store ptr %26, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i, ptr %23, align 8
   %.pre10.i.i.i = load i64, ptr %20, align 8
-  br label %"$Vector.push.348.exit.thread.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i"
 
-"$Vector.push.348.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %"$JsonWriter.separate.exit.i"
+"$Vector.push.349.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %"$JsonWriter.separate.exit.i"
   %28 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %21, %"$JsonWriter.separate.exit.i" ]
   %29 = phi ptr [ %26, %merge7.i.i.i.i ], [ %.pre.i.i.i, %"$JsonWriter.separate.exit.i" ]
   %30 = getelementptr i8, ptr %29, i64 %28
@@ -21904,7 +21944,7 @@ then.i4.i:                                        ; preds = %merge.i.i.i.i
   store i8 1, ptr %33, align 1
   br label %"$StringBuilder.append_byte.exit.i"
 
-"$StringBuilder.append_byte.exit.i":              ; preds = %then.i4.i, %"$Vector.push.348.exit.thread.i.i"
+"$StringBuilder.append_byte.exit.i":              ; preds = %then.i4.i, %"$Vector.push.349.exit.thread.i.i"
   %34 = icmp sgt i64 %2, 0
   br i1 %34, label %whilebody.lr.ph.i.i, label %"$JsonWriter.append_escaped.exit.i"
 
@@ -22011,7 +22051,7 @@ merge.i.i28.i.i:                                  ; preds = %merge7.i.i.i.i.i.i,
   %63 = phi ptr [ %61, %merge7.i.i.i.i.i.i ], [ %.pre.i.i, %then.i7.i ]
   store i64 %58, ptr %20, align 8
   %64 = getelementptr i8, ptr %63, i64 %57
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(6) %64, ptr noundef nonnull readonly align 1 dereferenceable(6) @"$string.351", i64 6, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(6) %64, ptr noundef nonnull readonly align 1 dereferenceable(6) @"$string.352", i64 6, i1 false)
   br label %merge1.i.i
 
 else.i.i:                                         ; preds = %forcond.i.i.i.i, %forbody.i.i.i.i.1, %whilebody.i.i
@@ -22033,7 +22073,7 @@ then.i.i10.i:                                     ; preds = %then2.i.i, %then2.i
   %68 = load i64, ptr %23, align 8
   %.not.i.i.i.i29.i.i = icmp slt i64 %68, %67
   %.pre.i.i.i.i.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i29.i.i, label %merge.i.i.i.i31.i.i, label %"$Vector.push.348.exit.thread.i.i.i.i"
+  br i1 %.not.i.i.i.i29.i.i, label %merge.i.i.i.i31.i.i, label %"$Vector.push.349.exit.thread.i.i.i.i"
 
 merge.i.i.i.i31.i.i:                              ; preds = %then.i.i10.i
   %69 = shl i64 %68, 1
@@ -22047,9 +22087,9 @@ merge7.i.i.i.i34.i.i:                             ; preds = %merge.i.i.i.i31.i.i
   store ptr %70, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i33.i.i, ptr %23, align 8
   %.pre10.i.i.i.i.i = load i64, ptr %20, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i.i":           ; preds = %merge7.i.i.i.i34.i.i, %then.i.i10.i
+"$Vector.push.349.exit.thread.i.i.i.i":           ; preds = %merge7.i.i.i.i34.i.i, %then.i.i10.i
   %72 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i34.i.i ], [ %66, %then.i.i10.i ]
   %73 = phi ptr [ %70, %merge7.i.i.i.i34.i.i ], [ %.pre.i.i.i.i.i, %then.i.i10.i ]
   %74 = getelementptr i8, ptr %73, i64 %72
@@ -22064,13 +22104,13 @@ then.i.i35.i.i:                                   ; preds = %merge.i.i.i.i31.i.i
   %.pre.i36.i.i = load i64, ptr %20, align 8
   br label %"$StringBuilder.append_byte.exit.i.i.i"
 
-"$StringBuilder.append_byte.exit.i.i.i":          ; preds = %then.i.i35.i.i, %"$Vector.push.348.exit.thread.i.i.i.i"
-  %77 = phi i64 [ %76, %"$Vector.push.348.exit.thread.i.i.i.i" ], [ %.pre.i36.i.i, %then.i.i35.i.i ]
+"$StringBuilder.append_byte.exit.i.i.i":          ; preds = %then.i.i35.i.i, %"$Vector.push.349.exit.thread.i.i.i.i"
+  %77 = phi i64 [ %76, %"$Vector.push.349.exit.thread.i.i.i.i" ], [ %.pre.i36.i.i, %then.i.i35.i.i ]
   %78 = add i64 %77, 1
   %79 = load i64, ptr %23, align 8
   %.not.i.i.i6.i.i.i = icmp slt i64 %79, %78
   %.pre.i.i7.i.i.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i6.i.i.i, label %merge.i.i.i9.i.i.i, label %"$Vector.push.348.exit.thread.i8.i.i.i"
+  br i1 %.not.i.i.i6.i.i.i, label %merge.i.i.i9.i.i.i, label %"$Vector.push.349.exit.thread.i8.i.i.i"
 
 merge.i.i.i9.i.i.i:                               ; preds = %"$StringBuilder.append_byte.exit.i.i.i"
   %80 = shl i64 %79, 1
@@ -22084,9 +22124,9 @@ merge7.i.i.i12.i.i.i:                             ; preds = %merge.i.i.i9.i.i.i
   store ptr %81, ptr %0, align 8
   store i64 %spec.store.select.i.i.i11.i.i.i, ptr %23, align 8
   %.pre10.i.i13.i.i.i = load i64, ptr %20, align 8
-  br label %"$Vector.push.348.exit.thread.i8.i.i.i"
+  br label %"$Vector.push.349.exit.thread.i8.i.i.i"
 
-"$Vector.push.348.exit.thread.i8.i.i.i":          ; preds = %merge7.i.i.i12.i.i.i, %"$StringBuilder.append_byte.exit.i.i.i"
+"$Vector.push.349.exit.thread.i8.i.i.i":          ; preds = %merge7.i.i.i12.i.i.i, %"$StringBuilder.append_byte.exit.i.i.i"
   %83 = phi i64 [ %.pre10.i.i13.i.i.i, %merge7.i.i.i12.i.i.i ], [ %77, %"$StringBuilder.append_byte.exit.i.i.i" ]
   %84 = phi ptr [ %81, %merge7.i.i.i12.i.i.i ], [ %.pre.i.i7.i.i.i, %"$StringBuilder.append_byte.exit.i.i.i" ]
   %85 = getelementptr i8, ptr %84, i64 %83
@@ -22102,7 +22142,7 @@ then.i14.i.i.i:                                   ; preds = %merge.i.i.i9.i.i.i
 
 else.i.i.i:                                       ; preds = %then2.i.i
   %88 = zext nneg i8 %37 to i32
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %escaped.i.i.i, i64 8, ptr nonnull @"$string.352", i32 %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %escaped.i.i.i, i64 8, ptr nonnull @"$string.353", i32 %88)
   %90 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %escaped.i.i.i)
   %91 = load i64, ptr %20, align 8
   %92 = add i64 %91, %90
@@ -22139,7 +22179,7 @@ then2.i.i.i.i.i:                                  ; preds = %merge.i.i.i.i11.i
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %100, ptr nonnull readonly align 1 %escaped.i.i.i, i64 %90, i1 false)
   br label %"$JsonWriter.escape_byte.exit.i.i"
 
-"$JsonWriter.escape_byte.exit.i.i":               ; preds = %then2.i.i.i.i.i, %merge.i.i.i.i11.i, %then.i.i.i.i.i, %then.i14.i.i.i, %"$Vector.push.348.exit.thread.i8.i.i.i"
+"$JsonWriter.escape_byte.exit.i.i":               ; preds = %then2.i.i.i.i.i, %merge.i.i.i.i11.i, %then.i.i.i.i.i, %then.i14.i.i.i, %"$Vector.push.349.exit.thread.i8.i.i.i"
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %escaped.i.i.i)
   br label %merge1.i.i
 
@@ -22197,7 +22237,7 @@ or.lhs.false5.i.i:                                ; preds = %else.i.i, %forcond.
   %115 = load i64, ptr %23, align 8
   %.not.i.i.i16.i = icmp slt i64 %115, %114
   %.pre.i.i17.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i16.i, label %merge.i.i.i19.i, label %"$Vector.push.348.exit.thread.i18.i"
+  br i1 %.not.i.i.i16.i, label %merge.i.i.i19.i, label %"$Vector.push.349.exit.thread.i18.i"
 
 merge.i.i.i19.i:                                  ; preds = %"$JsonWriter.append_escaped.exit.i"
   %116 = shl i64 %115, 1
@@ -22211,9 +22251,9 @@ merge7.i.i.i22.i:                                 ; preds = %merge.i.i.i19.i
   store ptr %117, ptr %0, align 8
   store i64 %spec.store.select.i.i.i21.i, ptr %23, align 8
   %.pre10.i.i23.i = load i64, ptr %20, align 8
-  br label %"$Vector.push.348.exit.thread.i18.i"
+  br label %"$Vector.push.349.exit.thread.i18.i"
 
-"$Vector.push.348.exit.thread.i18.i":             ; preds = %merge7.i.i.i22.i, %"$JsonWriter.append_escaped.exit.i"
+"$Vector.push.349.exit.thread.i18.i":             ; preds = %merge7.i.i.i22.i, %"$JsonWriter.append_escaped.exit.i"
   %119 = phi i64 [ %.pre10.i.i23.i, %merge7.i.i.i22.i ], [ %113, %"$JsonWriter.append_escaped.exit.i" ]
   %120 = phi ptr [ %117, %merge7.i.i.i22.i ], [ %.pre.i.i17.i, %"$JsonWriter.append_escaped.exit.i" ]
   %121 = getelementptr i8, ptr %120, i64 %119
@@ -22228,7 +22268,7 @@ then.i24.i:                                       ; preds = %merge.i.i.i19.i
   store i8 1, ptr %124, align 1
   br label %"$JsonWriter.slice.exit"
 
-"$JsonWriter.slice.exit":                         ; preds = %"$Vector.push.348.exit.thread.i18.i", %then.i24.i
+"$JsonWriter.slice.exit":                         ; preds = %"$Vector.push.349.exit.thread.i18.i", %then.i24.i
   ret void
 }
 
@@ -22249,7 +22289,7 @@ then.i:                                           ; preds = %entry
   %9 = load i64, ptr %8, align 8
   %.not.i.i.i.i = icmp slt i64 %9, %7
   %.pre.i.i.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.348.exit.thread.i.i"
+  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.349.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %then.i
   %10 = shl i64 %9, 1
@@ -22263,9 +22303,9 @@ merge7.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   store ptr %11, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i, ptr %8, align 8
   %.pre10.i.i.i = load i64, ptr %5, align 8
-  br label %"$Vector.push.348.exit.thread.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i"
 
-"$Vector.push.348.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %then.i
+"$Vector.push.349.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %then.i
   %13 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %6, %then.i ]
   %14 = phi ptr [ %11, %merge7.i.i.i.i ], [ %.pre.i.i.i, %then.i ]
   %15 = getelementptr i8, ptr %14, i64 %13
@@ -22280,10 +22320,10 @@ then.i.i:                                         ; preds = %merge.i.i.i.i
   store i8 1, ptr %18, align 1
   br label %"$JsonWriter.separate.exit"
 
-"$JsonWriter.separate.exit":                      ; preds = %entry, %"$Vector.push.348.exit.thread.i.i", %then.i.i
+"$JsonWriter.separate.exit":                      ; preds = %entry, %"$Vector.push.349.exit.thread.i.i", %then.i.i
   store i8 1, ptr %2, align 1
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i)
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i, i64 32, ptr nonnull @"$string.355", i64 %1)
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i, i64 32, ptr nonnull @"$string.356", i64 %1)
   %20 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i)
   %21 = getelementptr i8, ptr %0, i64 8
   %22 = load i64, ptr %21, align 8
@@ -22333,7 +22373,7 @@ define internal fastcc void @"$write_tensor"(ptr %0, ptr nocapture readonly %1, 
 entry:
   tail call fastcc void @"$JsonWriter.open"(ptr %0, i8 zeroext 123)
   %3 = load ptr, ptr %1, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr %0, ptr nonnull readonly @"$string.366")
+  tail call fastcc void @"$JsonWriter.string"(ptr %0, ptr nonnull readonly @"$string.367")
   %4 = getelementptr i8, ptr %0, i64 8
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
@@ -22341,7 +22381,7 @@ entry:
   %8 = load i64, ptr %7, align 8
   %.not.i.i.i.i.i = icmp slt i64 %8, %6
   %.pre.i.i.i.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$Vector.push.348.exit.thread.i.i.i"
+  br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$Vector.push.349.exit.thread.i.i.i"
 
 merge.i.i.i.i.i:                                  ; preds = %entry
   %9 = shl i64 %8, 1
@@ -22355,9 +22395,9 @@ merge7.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i
   store ptr %10, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i, ptr %7, align 8
   %.pre10.i.i.i.i = load i64, ptr %4, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i":             ; preds = %merge7.i.i.i.i.i, %entry
+"$Vector.push.349.exit.thread.i.i.i":             ; preds = %merge7.i.i.i.i.i, %entry
   %12 = phi i64 [ %.pre10.i.i.i.i, %merge7.i.i.i.i.i ], [ %5, %entry ]
   %13 = phi ptr [ %10, %merge7.i.i.i.i.i ], [ %.pre.i.i.i.i, %entry ]
   %14 = getelementptr i8, ptr %13, i64 %12
@@ -22372,7 +22412,7 @@ then.i.i.i:                                       ; preds = %merge.i.i.i.i.i
   store i8 1, ptr %17, align 1
   br label %"$JsonWriter.string_field.exit"
 
-"$JsonWriter.string_field.exit":                  ; preds = %"$Vector.push.348.exit.thread.i.i.i", %then.i.i.i
+"$JsonWriter.string_field.exit":                  ; preds = %"$Vector.push.349.exit.thread.i.i.i", %then.i.i.i
   %18 = getelementptr i8, ptr %0, i64 32
   store i8 0, ptr %18, align 1
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %3)
@@ -22383,7 +22423,7 @@ then.i.i.i:                                       ; preds = %merge.i.i.i.i.i
 
 merge53.i:                                        ; preds = %switch.hole_check, %"$JsonWriter.string_field.exit"
   %22 = icmp eq i32 %20, 32
-  %spec.select.i = select i1 %22, ptr @"$string.298", ptr @"$string.93"
+  %spec.select.i = select i1 %22, ptr @"$string.299", ptr @"$string.93"
   br label %"$dtypes.name.exit"
 
 switch.hole_check:                                ; preds = %"$JsonWriter.string_field.exit"
@@ -22405,7 +22445,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %26 = load i64, ptr %7, align 8
   %.not.i.i.i.i.i19 = icmp slt i64 %26, %25
   %.pre.i.i.i.i20 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i19, label %merge.i.i.i.i.i22, label %"$Vector.push.348.exit.thread.i.i.i21"
+  br i1 %.not.i.i.i.i.i19, label %merge.i.i.i.i.i22, label %"$Vector.push.349.exit.thread.i.i.i21"
 
 merge.i.i.i.i.i22:                                ; preds = %"$dtypes.name.exit"
   %27 = shl i64 %26, 1
@@ -22419,9 +22459,9 @@ merge7.i.i.i.i.i25:                               ; preds = %merge.i.i.i.i.i22
   store ptr %28, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i24, ptr %7, align 8
   %.pre10.i.i.i.i26 = load i64, ptr %4, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i21"
+  br label %"$Vector.push.349.exit.thread.i.i.i21"
 
-"$Vector.push.348.exit.thread.i.i.i21":           ; preds = %merge7.i.i.i.i.i25, %"$dtypes.name.exit"
+"$Vector.push.349.exit.thread.i.i.i21":           ; preds = %merge7.i.i.i.i.i25, %"$dtypes.name.exit"
   %30 = phi i64 [ %.pre10.i.i.i.i26, %merge7.i.i.i.i.i25 ], [ %24, %"$dtypes.name.exit" ]
   %31 = phi ptr [ %28, %merge7.i.i.i.i.i25 ], [ %.pre.i.i.i.i20, %"$dtypes.name.exit" ]
   %32 = getelementptr i8, ptr %31, i64 %30
@@ -22436,16 +22476,16 @@ then.i.i.i27:                                     ; preds = %merge.i.i.i.i.i22
   store i8 1, ptr %35, align 1
   br label %"$JsonWriter.string_field.exit28"
 
-"$JsonWriter.string_field.exit28":                ; preds = %"$Vector.push.348.exit.thread.i.i.i21", %then.i.i.i27
+"$JsonWriter.string_field.exit28":                ; preds = %"$Vector.push.349.exit.thread.i.i.i21", %then.i.i.i27
   store i8 0, ptr %18, align 1
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly %common.ret.op.i)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.300")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.301")
   %36 = load i64, ptr %4, align 8
   %37 = add i64 %36, 1
   %38 = load i64, ptr %7, align 8
   %.not.i.i.i.i = icmp slt i64 %38, %37
   %.pre.i.i.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.348.exit.thread.i.i"
+  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.349.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$JsonWriter.string_field.exit28"
   %39 = shl i64 %38, 1
@@ -22459,9 +22499,9 @@ merge7.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   store ptr %40, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i, ptr %7, align 8
   %.pre10.i.i.i = load i64, ptr %4, align 8
-  br label %"$Vector.push.348.exit.thread.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i"
 
-"$Vector.push.348.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %"$JsonWriter.string_field.exit28"
+"$Vector.push.349.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %"$JsonWriter.string_field.exit28"
   %42 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %36, %"$JsonWriter.string_field.exit28" ]
   %43 = phi ptr [ %40, %merge7.i.i.i.i ], [ %.pre.i.i.i, %"$JsonWriter.string_field.exit28" ]
   %44 = getelementptr i8, ptr %43, i64 %42
@@ -22476,7 +22516,7 @@ then.i.i:                                         ; preds = %merge.i.i.i.i
   store i8 1, ptr %47, align 1
   br label %"$JsonWriter.key.exit"
 
-"$JsonWriter.key.exit":                           ; preds = %"$Vector.push.348.exit.thread.i.i", %then.i.i
+"$JsonWriter.key.exit":                           ; preds = %"$Vector.push.349.exit.thread.i.i", %then.i.i
   store i8 0, ptr %18, align 1
   tail call fastcc void @"$JsonWriter.open"(ptr nonnull %0, i8 zeroext 91)
   %48 = getelementptr i8, ptr %1, i64 12
@@ -22504,7 +22544,7 @@ merge:                                            ; preds = %forbody, %"$JsonWri
   %56 = load i64, ptr %7, align 8
   %.not.i.i.i.i.i29 = icmp slt i64 %56, %55
   %.pre.i.i.i.i30 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i29, label %merge.i.i.i.i.i32, label %"$Vector.push.348.exit.thread.i.i.i31"
+  br i1 %.not.i.i.i.i.i29, label %merge.i.i.i.i.i32, label %"$Vector.push.349.exit.thread.i.i.i31"
 
 merge.i.i.i.i.i32:                                ; preds = %merge
   %57 = shl i64 %56, 1
@@ -22518,9 +22558,9 @@ merge7.i.i.i.i.i35:                               ; preds = %merge.i.i.i.i.i32
   store ptr %58, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i34, ptr %7, align 8
   %.pre10.i.i.i.i36 = load i64, ptr %4, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i31"
+  br label %"$Vector.push.349.exit.thread.i.i.i31"
 
-"$Vector.push.348.exit.thread.i.i.i31":           ; preds = %merge7.i.i.i.i.i35, %merge
+"$Vector.push.349.exit.thread.i.i.i31":           ; preds = %merge7.i.i.i.i.i35, %merge
   %60 = phi i64 [ %.pre10.i.i.i.i36, %merge7.i.i.i.i.i35 ], [ %54, %merge ]
   %61 = phi ptr [ %58, %merge7.i.i.i.i.i35 ], [ %.pre.i.i.i.i30, %merge ]
   %62 = getelementptr i8, ptr %61, i64 %60
@@ -22535,17 +22575,17 @@ then.i.i.i37:                                     ; preds = %merge.i.i.i.i.i32
   store i8 1, ptr %65, align 1
   br label %"$JsonWriter.end_array.exit"
 
-"$JsonWriter.end_array.exit":                     ; preds = %"$Vector.push.348.exit.thread.i.i.i31", %then.i.i.i37
+"$JsonWriter.end_array.exit":                     ; preds = %"$Vector.push.349.exit.thread.i.i.i31", %then.i.i.i37
   store i8 1, ptr %18, align 1
   %66 = getelementptr i8, ptr %1, i64 88
   %67 = load i64, ptr %66, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.363")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.364")
   %68 = load i64, ptr %4, align 8
   %69 = add i64 %68, 1
   %70 = load i64, ptr %7, align 8
   %.not.i.i.i.i.i38 = icmp slt i64 %70, %69
   %.pre.i.i.i.i39 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i38, label %merge.i.i.i.i.i41, label %"$Vector.push.348.exit.thread.i.i.i40"
+  br i1 %.not.i.i.i.i.i38, label %merge.i.i.i.i.i41, label %"$Vector.push.349.exit.thread.i.i.i40"
 
 merge.i.i.i.i.i41:                                ; preds = %"$JsonWriter.end_array.exit"
   %71 = shl i64 %70, 1
@@ -22559,9 +22599,9 @@ merge7.i.i.i.i.i44:                               ; preds = %merge.i.i.i.i.i41
   store ptr %72, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i43, ptr %7, align 8
   %.pre10.i.i.i.i45 = load i64, ptr %4, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i40"
+  br label %"$Vector.push.349.exit.thread.i.i.i40"
 
-"$Vector.push.348.exit.thread.i.i.i40":           ; preds = %merge7.i.i.i.i.i44, %"$JsonWriter.end_array.exit"
+"$Vector.push.349.exit.thread.i.i.i40":           ; preds = %merge7.i.i.i.i.i44, %"$JsonWriter.end_array.exit"
   %74 = phi i64 [ %.pre10.i.i.i.i45, %merge7.i.i.i.i.i44 ], [ %68, %"$JsonWriter.end_array.exit" ]
   %75 = phi ptr [ %72, %merge7.i.i.i.i.i44 ], [ %.pre.i.i.i.i39, %"$JsonWriter.end_array.exit" ]
   %76 = getelementptr i8, ptr %75, i64 %74
@@ -22576,16 +22616,16 @@ then.i.i.i46:                                     ; preds = %merge.i.i.i.i.i41
   store i8 1, ptr %79, align 1
   br label %"$JsonWriter.integer_field.exit"
 
-"$JsonWriter.integer_field.exit":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i40", %then.i.i.i46
+"$JsonWriter.integer_field.exit":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i40", %then.i.i.i46
   store i8 0, ptr %18, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %67)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.362")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.363")
   %80 = load i64, ptr %4, align 8
   %81 = add i64 %80, 1
   %82 = load i64, ptr %7, align 8
   %.not.i.i.i.i.i47 = icmp slt i64 %82, %81
   %.pre.i.i.i.i48 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i47, label %merge.i.i.i.i.i50, label %"$Vector.push.348.exit.thread.i.i.i49"
+  br i1 %.not.i.i.i.i.i47, label %merge.i.i.i.i.i50, label %"$Vector.push.349.exit.thread.i.i.i49"
 
 merge.i.i.i.i.i50:                                ; preds = %"$JsonWriter.integer_field.exit"
   %83 = shl i64 %82, 1
@@ -22599,9 +22639,9 @@ merge7.i.i.i.i.i53:                               ; preds = %merge.i.i.i.i.i50
   store ptr %84, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i52, ptr %7, align 8
   %.pre10.i.i.i.i54 = load i64, ptr %4, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i49"
+  br label %"$Vector.push.349.exit.thread.i.i.i49"
 
-"$Vector.push.348.exit.thread.i.i.i49":           ; preds = %merge7.i.i.i.i.i53, %"$JsonWriter.integer_field.exit"
+"$Vector.push.349.exit.thread.i.i.i49":           ; preds = %merge7.i.i.i.i.i53, %"$JsonWriter.integer_field.exit"
   %86 = phi i64 [ %.pre10.i.i.i.i54, %merge7.i.i.i.i.i53 ], [ %80, %"$JsonWriter.integer_field.exit" ]
   %87 = phi ptr [ %84, %merge7.i.i.i.i.i53 ], [ %.pre.i.i.i.i48, %"$JsonWriter.integer_field.exit" ]
   %88 = getelementptr i8, ptr %87, i64 %86
@@ -22616,18 +22656,18 @@ then.i.i.i55:                                     ; preds = %merge.i.i.i.i.i50
   store i8 1, ptr %91, align 1
   br label %"$JsonWriter.string_field.exit56"
 
-"$JsonWriter.string_field.exit56":                ; preds = %"$Vector.push.348.exit.thread.i.i.i49", %then.i.i.i55
+"$JsonWriter.string_field.exit56":                ; preds = %"$Vector.push.349.exit.thread.i.i.i49", %then.i.i.i55
   store i8 0, ptr %18, align 1
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %2)
   %92 = getelementptr i8, ptr %1, i64 96
   %93 = load i64, ptr %92, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.367")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.368")
   %94 = load i64, ptr %4, align 8
   %95 = add i64 %94, 1
   %96 = load i64, ptr %7, align 8
   %.not.i.i.i.i.i57 = icmp slt i64 %96, %95
   %.pre.i.i.i.i58 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i57, label %merge.i.i.i.i.i60, label %"$Vector.push.348.exit.thread.i.i.i59"
+  br i1 %.not.i.i.i.i.i57, label %merge.i.i.i.i.i60, label %"$Vector.push.349.exit.thread.i.i.i59"
 
 merge.i.i.i.i.i60:                                ; preds = %"$JsonWriter.string_field.exit56"
   %97 = shl i64 %96, 1
@@ -22641,9 +22681,9 @@ merge7.i.i.i.i.i63:                               ; preds = %merge.i.i.i.i.i60
   store ptr %98, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i62, ptr %7, align 8
   %.pre10.i.i.i.i64 = load i64, ptr %4, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i59"
+  br label %"$Vector.push.349.exit.thread.i.i.i59"
 
-"$Vector.push.348.exit.thread.i.i.i59":           ; preds = %merge7.i.i.i.i.i63, %"$JsonWriter.string_field.exit56"
+"$Vector.push.349.exit.thread.i.i.i59":           ; preds = %merge7.i.i.i.i.i63, %"$JsonWriter.string_field.exit56"
   %100 = phi i64 [ %.pre10.i.i.i.i64, %merge7.i.i.i.i.i63 ], [ %94, %"$JsonWriter.string_field.exit56" ]
   %101 = phi ptr [ %98, %merge7.i.i.i.i.i63 ], [ %.pre.i.i.i.i58, %"$JsonWriter.string_field.exit56" ]
   %102 = getelementptr i8, ptr %101, i64 %100
@@ -22658,19 +22698,19 @@ then.i.i.i65:                                     ; preds = %merge.i.i.i.i.i60
   store i8 1, ptr %105, align 1
   br label %"$JsonWriter.integer_field.exit66"
 
-"$JsonWriter.integer_field.exit66":               ; preds = %"$Vector.push.348.exit.thread.i.i.i59", %then.i.i.i65
+"$JsonWriter.integer_field.exit66":               ; preds = %"$Vector.push.349.exit.thread.i.i.i59", %then.i.i.i65
   store i8 0, ptr %18, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %93)
   %106 = getelementptr i8, ptr %1, i64 110
   %107 = load i8, ptr %106, align 1
   %108 = icmp ne i8 %107, 0
-  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.368", i1 zeroext %108)
+  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.369", i1 zeroext %108)
   %109 = load i64, ptr %4, align 8
   %110 = add i64 %109, 1
   %111 = load i64, ptr %7, align 8
   %.not.i.i.i.i.i67 = icmp slt i64 %111, %110
   %.pre.i.i.i.i68 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i67, label %merge.i.i.i.i.i70, label %"$Vector.push.348.exit.thread.i.i.i69"
+  br i1 %.not.i.i.i.i.i67, label %merge.i.i.i.i.i70, label %"$Vector.push.349.exit.thread.i.i.i69"
 
 merge.i.i.i.i.i70:                                ; preds = %"$JsonWriter.integer_field.exit66"
   %112 = shl i64 %111, 1
@@ -22684,9 +22724,9 @@ merge7.i.i.i.i.i73:                               ; preds = %merge.i.i.i.i.i70
   store ptr %113, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i72, ptr %7, align 8
   %.pre10.i.i.i.i74 = load i64, ptr %4, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i69"
+  br label %"$Vector.push.349.exit.thread.i.i.i69"
 
-"$Vector.push.348.exit.thread.i.i.i69":           ; preds = %merge7.i.i.i.i.i73, %"$JsonWriter.integer_field.exit66"
+"$Vector.push.349.exit.thread.i.i.i69":           ; preds = %merge7.i.i.i.i.i73, %"$JsonWriter.integer_field.exit66"
   %115 = phi i64 [ %.pre10.i.i.i.i74, %merge7.i.i.i.i.i73 ], [ %109, %"$JsonWriter.integer_field.exit66" ]
   %116 = phi ptr [ %113, %merge7.i.i.i.i.i73 ], [ %.pre.i.i.i.i68, %"$JsonWriter.integer_field.exit66" ]
   %117 = getelementptr i8, ptr %116, i64 %115
@@ -22701,7 +22741,7 @@ then.i.i.i75:                                     ; preds = %merge.i.i.i.i.i70
   store i8 1, ptr %120, align 1
   br label %"$JsonWriter.end_object.exit"
 
-"$JsonWriter.end_object.exit":                    ; preds = %"$Vector.push.348.exit.thread.i.i.i69", %then.i.i.i75
+"$JsonWriter.end_object.exit":                    ; preds = %"$Vector.push.349.exit.thread.i.i.i69", %then.i.i.i75
   store i8 1, ptr %18, align 1
   ret void
 }
@@ -22717,7 +22757,7 @@ entry:
   %7 = load i64, ptr %6, align 8
   %.not.i.i.i.i = icmp slt i64 %7, %5
   %.pre.i.i.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.348.exit.thread.i.i"
+  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.349.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %entry
   %8 = shl i64 %7, 1
@@ -22731,9 +22771,9 @@ merge7.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   store ptr %9, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i, ptr %6, align 8
   %.pre10.i.i.i = load i64, ptr %3, align 8
-  br label %"$Vector.push.348.exit.thread.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i"
 
-"$Vector.push.348.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %entry
+"$Vector.push.349.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %entry
   %11 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %4, %entry ]
   %12 = phi ptr [ %9, %merge7.i.i.i.i ], [ %.pre.i.i.i, %entry ]
   %13 = getelementptr i8, ptr %12, i64 %11
@@ -22749,8 +22789,8 @@ then.i.i:                                         ; preds = %merge.i.i.i.i
   %.pre = load i64, ptr %3, align 8
   br label %"$JsonWriter.separate.exit.i"
 
-"$JsonWriter.separate.exit.i":                    ; preds = %then.i.i, %"$Vector.push.348.exit.thread.i.i"
-  %17 = phi i64 [ %.pre, %then.i.i ], [ %15, %"$Vector.push.348.exit.thread.i.i" ]
+"$JsonWriter.separate.exit.i":                    ; preds = %then.i.i, %"$Vector.push.349.exit.thread.i.i"
+  %17 = phi i64 [ %.pre, %then.i.i ], [ %15, %"$Vector.push.349.exit.thread.i.i" ]
   %18 = getelementptr i8, ptr %0, i64 32
   store i8 1, ptr %18, align 1
   %19 = load i64, ptr %6, align 8
@@ -22829,7 +22869,7 @@ entry:
   %6 = getelementptr inbounds i8, ptr %view, i64 32
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(112) %6, i8 0, i64 80, i1 false)
   %7 = load ptr, ptr %1, align 8
-  %8 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 160, ptr nonnull @"$string.330", ptr %7, ptr %2)
+  %8 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 160, ptr nonnull @"$string.331", ptr %7, ptr %2)
   store ptr %name, ptr %view, align 8
   %9 = getelementptr inbounds i8, ptr %view, i64 8
   store i32 %3, ptr %9, align 8
@@ -22857,7 +22897,7 @@ switch.hole_check:                                ; preds = %entry
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %18 = zext nneg i32 %3 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.682", i64 0, i64 %18
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.684", i64 0, i64 %18
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$dtypes.bytes.exit"
 
@@ -23019,7 +23059,7 @@ merge:                                            ; preds = %entry
   br i1 %5, label %then2.i, label %merge.i.thread
 
 then2.i:                                          ; preds = %"$status.clear.exit.thread"
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(16) %2, ptr noundef nonnull align 1 dereferenceable(16) @"$string.380", i64 16, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(16) %2, ptr noundef nonnull align 1 dereferenceable(16) @"$string.381", i64 16, i1 false)
   br label %common.ret
 
 merge.i:                                          ; preds = %"$status.clear.exit"
@@ -23033,7 +23073,7 @@ merge.i.thread:                                   ; preds = %"$status.clear.exit
   br i1 %.not.i2227, label %merge5, label %then9.i
 
 then9.i:                                          ; preds = %merge.i.thread
-  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.381", i32 %7, i32 104)
+  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.382", i32 %7, i32 104)
   br label %common.ret
 
 merge5:                                           ; preds = %merge.i, %merge.i.thread
@@ -23122,14 +23162,14 @@ then2:                                            ; preds = %merge
   br i1 %.not19, label %common.ret, label %then5
 
 then5:                                            ; preds = %then2
-  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.382", ptr %1)
+  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.383", ptr %1)
   br label %common.ret
 
 merge1:                                           ; preds = %merge
   br i1 %.not19, label %merge8, label %then9
 
 then9:                                            ; preds = %merge1
-  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.383", ptr %1)
+  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.384", ptr %1)
   %11 = sext i32 %10 to i64
   %12 = load i64, ptr %3, align 8
   %13 = icmp sgt i64 %12, 3
@@ -23138,7 +23178,7 @@ then9:                                            ; preds = %merge1
 then.i:                                           ; preds = %then9
   %14 = getelementptr i8, ptr %2, i64 %11
   %15 = sub nsw i64 1024, %11
-  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 %15, ptr nonnull @"$string.384", i64 %12)
+  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 %15, ptr nonnull @"$string.385", i64 %12)
   %17 = sext i32 %16 to i64
   %18 = add nsw i64 %17, %11
   br label %merge.i
@@ -23158,12 +23198,12 @@ merge.i.peel.i:                                   ; preds = %then3.peel.i
   %22 = getelementptr i8, ptr %.val.peel.i, i64 260
   %23 = load i8, ptr %22, align 1
   %24 = icmp eq i8 %23, 0
-  %spec.select.i.peel.i = select i1 %24, ptr @"$string.41", ptr @"$string.385"
+  %spec.select.i.peel.i = select i1 %24, ptr @"$string.41", ptr @"$string.386"
   %25 = getelementptr i8, ptr %2, i64 %used.0.i
   %26 = sub nsw i64 1024, %used.0.i
   %27 = getelementptr i8, ptr %.val.peel.i, i64 4
   %28 = getelementptr i8, ptr %.val.peel.i, i64 516
-  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 %26, ptr nonnull @"$string.386", ptr nonnull @"$string.385", ptr %27, ptr nonnull %22, ptr nonnull %spec.select.i.peel.i, ptr %28)
+  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 %26, ptr nonnull @"$string.387", ptr nonnull @"$string.386", ptr %27, ptr nonnull %22, ptr nonnull %spec.select.i.peel.i, ptr %28)
   %30 = sext i32 %29 to i64
   %31 = add nsw i64 %used.0.i, %30
   br label %merge2.peel.i
@@ -23182,12 +23222,12 @@ merge.i.peel23.i:                                 ; preds = %then3.peel22.i
   %33 = getelementptr i8, ptr %.val.peel24.i, i64 1288
   %34 = load i8, ptr %33, align 1
   %35 = icmp eq i8 %34, 0
-  %spec.select.i.peel25.i = select i1 %35, ptr @"$string.41", ptr @"$string.385"
+  %spec.select.i.peel25.i = select i1 %35, ptr @"$string.41", ptr @"$string.386"
   %36 = getelementptr i8, ptr %2, i64 %used.2.peel.i
   %37 = sub nsw i64 1024, %used.2.peel.i
   %38 = getelementptr i8, ptr %.val.peel24.i, i64 1032
   %39 = getelementptr i8, ptr %.val.peel24.i, i64 1544
-  %40 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 %37, ptr nonnull @"$string.386", ptr nonnull @"$string.387", ptr %38, ptr nonnull %33, ptr nonnull %spec.select.i.peel25.i, ptr %39)
+  %40 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 %37, ptr nonnull @"$string.387", ptr nonnull @"$string.388", ptr %38, ptr nonnull %33, ptr nonnull %spec.select.i.peel25.i, ptr %39)
   %41 = sext i32 %40 to i64
   %42 = add nsw i64 %used.2.peel.i, %41
   br label %merge2.peel26.i
@@ -23204,12 +23244,12 @@ merge.i.peel33.i:                                 ; preds = %merge2.peel26.i
   %44 = getelementptr i8, ptr %.val.peel34.i, i64 2316
   %45 = load i8, ptr %44, align 1
   %46 = icmp eq i8 %45, 0
-  %spec.select.i.peel35.i = select i1 %46, ptr @"$string.41", ptr @"$string.385"
+  %spec.select.i.peel35.i = select i1 %46, ptr @"$string.41", ptr @"$string.386"
   %47 = getelementptr i8, ptr %2, i64 %used.2.peel27.i
   %48 = sub nsw i64 1024, %used.2.peel27.i
   %49 = getelementptr i8, ptr %.val.peel34.i, i64 2060
   %50 = getelementptr i8, ptr %.val.peel34.i, i64 2572
-  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 %48, ptr nonnull @"$string.386", ptr nonnull @"$string.387", ptr %49, ptr nonnull %44, ptr nonnull %spec.select.i.peel35.i, ptr %50)
+  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 %48, ptr nonnull @"$string.387", ptr nonnull @"$string.388", ptr %49, ptr nonnull %44, ptr nonnull %spec.select.i.peel35.i, ptr %50)
   br label %merge8
 
 merge8:                                           ; preds = %merge.i.peel33.i, %merge2.peel26.i, %merge2.peel.i, %merge.i, %merge1
@@ -23242,7 +23282,7 @@ or.lhs.false.i.i:                                 ; preds = %entry
 
 then.i:                                           ; preds = %"$device.is_automatic.exit.i", %or.lhs.false.i.i, %entry
   call void @llvm.lifetime.start.p0(i64 144, ptr nonnull %info.i.i.i.i)
-  %10 = call i32 @stat(ptr nonnull readonly @"$string.389", ptr nonnull %info.i.i.i.i)
+  %10 = call i32 @stat(ptr nonnull readonly @"$string.390", ptr nonnull %info.i.i.i.i)
   %.not.i.i.i.i = icmp eq i32 %10, 0
   %11 = getelementptr inbounds i8, ptr %info.i.i.i.i, i64 24
   %12 = load i32, ptr %11, align 8
@@ -23254,7 +23294,7 @@ then.i:                                           ; preds = %"$device.is_automat
 
 "$has_driver.exit.i":                             ; preds = %then.i
   call void @llvm.lifetime.start.p0(i64 144, ptr nonnull %info.i.i6.i.i)
-  %16 = call i32 @stat(ptr nonnull readonly @"$string.390", ptr nonnull %info.i.i6.i.i)
+  %16 = call i32 @stat(ptr nonnull readonly @"$string.391", ptr nonnull %info.i.i6.i.i)
   %.not.i.i7.i.i = icmp eq i32 %16, 0
   %17 = getelementptr inbounds i8, ptr %info.i.i6.i.i, i64 24
   %18 = load i32, ptr %17, align 8
@@ -23269,8 +23309,8 @@ then.i:                                           ; preds = %"$device.is_automat
   br label %merge.i
 
 merge.i:                                          ; preds = %"$has_driver.exit.thread.i", %"$has_driver.exit.i", %"$device.is_automatic.exit.i"
-  %chosen.0.i = phi ptr [ %1, %"$device.is_automatic.exit.i" ], [ @"$string.391", %"$has_driver.exit.thread.i" ], [ @"$string.388", %"$has_driver.exit.i" ]
-  %22 = tail call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %chosen.0.i, ptr noundef nonnull dereferenceable(4) @"$string.388")
+  %chosen.0.i = phi ptr [ %1, %"$device.is_automatic.exit.i" ], [ @"$string.392", %"$has_driver.exit.thread.i" ], [ @"$string.389", %"$has_driver.exit.i" ]
+  %22 = tail call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %chosen.0.i, ptr noundef nonnull dereferenceable(4) @"$string.389")
   %23 = icmp eq i32 %22, 0
   br i1 %23, label %then5.i, label %merge4.i
 
@@ -23279,12 +23319,12 @@ then5.i:                                          ; preds = %merge.i
   br label %merge
 
 merge4.i:                                         ; preds = %merge.i
-  %24 = tail call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %chosen.0.i, ptr noundef nonnull dereferenceable(5) @"$string.391")
+  %24 = tail call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %chosen.0.i, ptr noundef nonnull dereferenceable(5) @"$string.392")
   %25 = icmp eq i32 %24, 0
   br i1 %25, label %then8.i, label %merge7.i
 
 then8.i:                                          ; preds = %merge4.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(5) %4, ptr noundef nonnull align 1 dereferenceable(5) @"$string.391", i64 5, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(5) %4, ptr noundef nonnull align 1 dereferenceable(5) @"$string.392", i64 5, i1 false)
   br label %merge
 
 merge7.i:                                         ; preds = %merge4.i
@@ -23292,7 +23332,7 @@ merge7.i:                                         ; preds = %merge4.i
   br i1 %.not.i, label %common.ret, label %then12.i
 
 then12.i:                                         ; preds = %merge7.i
-  %26 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.392", ptr %1)
+  %26 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.393", ptr %1)
   br label %common.ret
 
 common.ret:                                       ; preds = %or.lhs.false.i36, %"$Library.locate.exit", %then12.i, %merge7.i, %"$Library.close.exit"
@@ -23325,7 +23365,7 @@ or.lhs.false.i.i28:                               ; preds = %then.i27
   br i1 %33, label %then.i.i, label %merge.i.i
 
 then3.i.i:                                        ; preds = %then.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(68) %3, ptr noundef nonnull align 1 dereferenceable(68) @"$string.393", i64 68, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(68) %3, ptr noundef nonnull align 1 dereferenceable(68) @"$string.394", i64 68, i1 false)
   br label %"$own_folder.exit.i"
 
 merge.i.i:                                        ; preds = %or.lhs.false.i.i28
@@ -23371,7 +23411,7 @@ then2.i.i:                                        ; preds = %else.i
 merge.i29:                                        ; preds = %"$text.copy_into.exit.i.i", %then6.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %info.i.i)
   %43 = getelementptr i8, ptr %0, i64 32
-  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %43, i64 4096, ptr nonnull @"$string.394", ptr nonnull %folder.i, ptr %4)
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %43, i64 4096, ptr nonnull @"$string.395", ptr nonnull %folder.i, ptr %4)
   %45 = icmp sgt i32 %44, 4095
   br i1 %45, label %then5.i25, label %and.lhs.true.i
 
@@ -23379,7 +23419,7 @@ merge.thread.i:                                   ; preds = %then2.i.i, %else.i
   %46 = getelementptr i8, ptr %folder.i, i64 %spec.select.i.i
   store i8 0, ptr %46, align 1
   %47 = getelementptr i8, ptr %0, i64 32
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %47, i64 4096, ptr nonnull @"$string.394", ptr nonnull %folder.i, ptr %4)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %47, i64 4096, ptr nonnull @"$string.395", ptr nonnull %folder.i, ptr %4)
   %49 = icmp sgt i32 %48, 4095
   br i1 %49, label %then5.i25, label %merge2
 
@@ -23388,11 +23428,11 @@ then5.i25:                                        ; preds = %merge.thread.i, %me
   br i1 %.not29.i, label %"$Library.locate.exit", label %then8.i26
 
 then8.i26:                                        ; preds = %then5.i25
-  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.395", i32 4064)
+  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.396", i32 4064)
   br label %"$Library.locate.exit"
 
 then12.i30:                                       ; preds = %and.lhs.true.i
-  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %43, i64 4096, ptr nonnull @"$string.396", ptr %4)
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %43, i64 4096, ptr nonnull @"$string.397", ptr %4)
   br label %merge2
 
 and.lhs.true.i:                                   ; preds = %merge.i29
@@ -23443,18 +23483,18 @@ merge1.i:                                         ; preds = %and.lhs.true.i41, %
   br i1 %.not56.i, label %then8, label %then5.i40
 
 and.lhs.true.i41:                                 ; preds = %then.i39
-  %66 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %4, ptr noundef nonnull dereferenceable(4) @"$string.388")
+  %66 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %4, ptr noundef nonnull dereferenceable(4) @"$string.389")
   %67 = icmp eq i32 %66, 0
-  %spec.select.i = select i1 %67, ptr @"$string.41", ptr @"$string.397"
+  %spec.select.i = select i1 %67, ptr @"$string.41", ptr @"$string.398"
   br label %merge1.i
 
 then5.i40:                                        ; preds = %merge1.i
   %68 = call ptr @dlerror()
-  %69 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.398", ptr nonnull %hint.0.i, ptr %4, ptr %68)
+  %69 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.399", ptr nonnull %hint.0.i, ptr %4, ptr %68)
   br label %then8
 
 merge.i32:                                        ; preds = %"$device.is_automatic.exit"
-  %70 = call ptr @dlsym(ptr nonnull %64, ptr nonnull @"$string.399")
+  %70 = call ptr @dlsym(ptr nonnull %64, ptr nonnull @"$string.400")
   %71 = icmp eq ptr %70, null
   br i1 %71, label %then8.i37, label %merge7.i33
 
@@ -23463,7 +23503,7 @@ then8.i37:                                        ; preds = %merge.i32
   br i1 %.not55.i, label %then8, label %then12.i38
 
 then12.i38:                                       ; preds = %then8.i37
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.400", ptr %63, ptr nonnull @"$string.399")
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.401", ptr %63, ptr nonnull @"$string.400")
   br label %then8
 
 merge7.i33:                                       ; preds = %merge.i32
@@ -23493,7 +23533,7 @@ or.lhs.false22.i:                                 ; preds = %merge15.i
   br i1 %.not52.i, label %or.lhs.false.i36, label %then20.i
 
 then25.i:                                         ; preds = %then20.i
-  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.401", ptr %63)
+  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.402", ptr %63)
   br label %then8
 
 then8:                                            ; preds = %merge1.i, %then5.i40, %then8.i37, %then12.i38, %then20.i, %then25.i, %merge7.i33
@@ -23647,7 +23687,7 @@ merge.critedge:                                   ; preds = %merge.i
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i)
   %29 = load ptr, ptr %8, align 8
   %30 = getelementptr i8, ptr %1, i64 16
-  %31 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %30, ptr noundef nonnull dereferenceable(4) @"$string.388")
+  %31 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %30, ptr noundef nonnull dereferenceable(4) @"$string.389")
   %32 = icmp eq i32 %31, 0
   %33 = call fastcc i32 @"$Plan.make"(ptr nonnull %made, ptr %0, ptr %29, ptr nonnull %info, i1 zeroext %32, ptr %2, ptr %4)
   %.not15 = icmp eq i32 %33, 0
@@ -23660,9 +23700,9 @@ merge.i.i.i.i1053:                                ; preds = %merge.critedge
   %36 = getelementptr inbounds i8, ptr %out, i64 16
   %malloc = call dereferenceable_or_null(8) ptr @malloc(i64 8)
   %37 = icmp eq ptr %malloc, null
-  br i1 %37, label %then.i3.i1058, label %"$Vector.push.348.exit.thread.i.i1051"
+  br i1 %37, label %then.i3.i1058, label %"$Vector.push.349.exit.thread.i.i1051"
 
-"$Vector.push.348.exit.thread.i.i1051":           ; preds = %merge.i.i.i.i1053
+"$Vector.push.349.exit.thread.i.i1051":           ; preds = %merge.i.i.i.i1053
   store ptr %malloc, ptr %out, align 8
   store i64 8, ptr %36, align 8
   store i8 123, ptr %malloc, align 1
@@ -23674,18 +23714,18 @@ then.i3.i1058:                                    ; preds = %merge.i.i.i.i1053
   store i8 1, ptr %38, align 8
   br label %"$JsonWriter.open.exit1069"
 
-"$JsonWriter.open.exit1069":                      ; preds = %"$Vector.push.348.exit.thread.i.i1051", %then.i3.i1058
+"$JsonWriter.open.exit1069":                      ; preds = %"$Vector.push.349.exit.thread.i.i1051", %then.i3.i1058
   store i8 0, ptr %34, align 8
   %39 = load ptr, ptr %made, align 8
   %40 = getelementptr i8, ptr %39, i64 8
   %41 = load ptr, ptr %40, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.353")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.354")
   %42 = load i64, ptr %35, align 8
   %43 = add i64 %42, 1
   %44 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i.i.i = icmp slt i64 %44, %43
   %.pre.i.i.i.i.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i, label %"$Vector.push.348.exit.thread.i.i.i.i.i"
+  br i1 %.not.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i, label %"$Vector.push.349.exit.thread.i.i.i.i.i"
 
 merge.i.i.i.i.i.i.i:                              ; preds = %"$JsonWriter.open.exit1069"
   %45 = shl i64 %44, 1
@@ -23699,9 +23739,9 @@ merge7.i.i.i.i.i.i.i:                             ; preds = %merge.i.i.i.i.i.i.i
   store ptr %46, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i.i, ptr %36, align 8
   %.pre10.i.i.i.i.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i.i.i.i, %"$JsonWriter.open.exit1069"
+"$Vector.push.349.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i.i.i.i, %"$JsonWriter.open.exit1069"
   %48 = phi i64 [ %.pre10.i.i.i.i.i.i, %merge7.i.i.i.i.i.i.i ], [ %42, %"$JsonWriter.open.exit1069" ]
   %49 = phi ptr [ %46, %merge7.i.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i.i, %"$JsonWriter.open.exit1069" ]
   %50 = getelementptr i8, ptr %49, i64 %48
@@ -23716,17 +23756,17 @@ then.i.i.i.i.i:                                   ; preds = %merge.i.i.i.i.i.i.i
   store i8 1, ptr %53, align 8
   br label %"$JsonWriter.string_field.exit.i.i"
 
-"$JsonWriter.string_field.exit.i.i":              ; preds = %then.i.i.i.i.i, %"$Vector.push.348.exit.thread.i.i.i.i.i"
+"$JsonWriter.string_field.exit.i.i":              ; preds = %then.i.i.i.i.i, %"$Vector.push.349.exit.thread.i.i.i.i.i"
   store i8 0, ptr %34, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %41)
   %54 = getelementptr i8, ptr %39, i64 24
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.354")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.355")
   %55 = load i64, ptr %35, align 8
   %56 = add i64 %55, 1
   %57 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i15.i.i = icmp slt i64 %57, %56
   %.pre.i.i.i.i16.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i15.i.i, label %merge.i.i.i.i.i18.i.i, label %"$Vector.push.348.exit.thread.i.i.i17.i.i"
+  br i1 %.not.i.i.i.i.i15.i.i, label %merge.i.i.i.i.i18.i.i, label %"$Vector.push.349.exit.thread.i.i.i17.i.i"
 
 merge.i.i.i.i.i18.i.i:                            ; preds = %"$JsonWriter.string_field.exit.i.i"
   %58 = shl i64 %57, 1
@@ -23740,9 +23780,9 @@ merge7.i.i.i.i.i21.i.i:                           ; preds = %merge.i.i.i.i.i18.i
   store ptr %59, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i20.i.i, ptr %36, align 8
   %.pre10.i.i.i.i22.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i17.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i17.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i17.i.i":       ; preds = %merge7.i.i.i.i.i21.i.i, %"$JsonWriter.string_field.exit.i.i"
+"$Vector.push.349.exit.thread.i.i.i17.i.i":       ; preds = %merge7.i.i.i.i.i21.i.i, %"$JsonWriter.string_field.exit.i.i"
   %61 = phi i64 [ %.pre10.i.i.i.i22.i.i, %merge7.i.i.i.i.i21.i.i ], [ %55, %"$JsonWriter.string_field.exit.i.i" ]
   %62 = phi ptr [ %59, %merge7.i.i.i.i.i21.i.i ], [ %.pre.i.i.i.i16.i.i, %"$JsonWriter.string_field.exit.i.i" ]
   %63 = getelementptr i8, ptr %62, i64 %61
@@ -23757,18 +23797,18 @@ then.i.i.i23.i.i:                                 ; preds = %merge.i.i.i.i.i18.i
   store i8 1, ptr %66, align 8
   br label %"$JsonWriter.string_field.exit24.i.i"
 
-"$JsonWriter.string_field.exit24.i.i":            ; preds = %then.i.i.i23.i.i, %"$Vector.push.348.exit.thread.i.i.i17.i.i"
+"$JsonWriter.string_field.exit24.i.i":            ; preds = %then.i.i.i23.i.i, %"$Vector.push.349.exit.thread.i.i.i17.i.i"
   store i8 0, ptr %34, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %54)
   %67 = getelementptr i8, ptr %39, i64 696
   %68 = load i64, ptr %67, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.357")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.358")
   %69 = load i64, ptr %35, align 8
   %70 = add i64 %69, 1
   %71 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i25.i.i = icmp slt i64 %71, %70
   %.pre.i.i.i.i26.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i25.i.i, label %merge.i.i.i.i.i28.i.i, label %"$Vector.push.348.exit.thread.i.i.i27.i.i"
+  br i1 %.not.i.i.i.i.i25.i.i, label %merge.i.i.i.i.i28.i.i, label %"$Vector.push.349.exit.thread.i.i.i27.i.i"
 
 merge.i.i.i.i.i28.i.i:                            ; preds = %"$JsonWriter.string_field.exit24.i.i"
   %72 = shl i64 %71, 1
@@ -23782,9 +23822,9 @@ merge7.i.i.i.i.i31.i.i:                           ; preds = %merge.i.i.i.i.i28.i
   store ptr %73, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i30.i.i, ptr %36, align 8
   %.pre10.i.i.i.i32.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i27.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i27.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i27.i.i":       ; preds = %merge7.i.i.i.i.i31.i.i, %"$JsonWriter.string_field.exit24.i.i"
+"$Vector.push.349.exit.thread.i.i.i27.i.i":       ; preds = %merge7.i.i.i.i.i31.i.i, %"$JsonWriter.string_field.exit24.i.i"
   %75 = phi i64 [ %.pre10.i.i.i.i32.i.i, %merge7.i.i.i.i.i31.i.i ], [ %69, %"$JsonWriter.string_field.exit24.i.i" ]
   %76 = phi ptr [ %73, %merge7.i.i.i.i.i31.i.i ], [ %.pre.i.i.i.i26.i.i, %"$JsonWriter.string_field.exit24.i.i" ]
   %77 = getelementptr i8, ptr %76, i64 %75
@@ -23799,10 +23839,10 @@ then.i.i.i33.i.i:                                 ; preds = %merge.i.i.i.i.i28.i
   store i8 1, ptr %80, align 8
   br label %"$JsonWriter.separate.exit.i1028"
 
-"$JsonWriter.separate.exit.i1028":                ; preds = %"$Vector.push.348.exit.thread.i.i.i27.i.i", %then.i.i.i33.i.i
+"$JsonWriter.separate.exit.i1028":                ; preds = %"$Vector.push.349.exit.thread.i.i.i27.i.i", %then.i.i.i33.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i1027)
-  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i1027, i64 32, ptr nonnull @"$string.355", i64 %68)
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i1027, i64 32, ptr nonnull @"$string.356", i64 %68)
   %82 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i1027)
   %83 = load i64, ptr %35, align 8
   %84 = add i64 %83, %82
@@ -23846,13 +23886,13 @@ then2.i.i.i.i1031:                                ; preds = %merge.i.i.i.i1030
   %95 = getelementptr i8, ptr %39, i64 704
   %96 = load i64, ptr %95, align 8
   %97 = add i64 %96, %94
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.430")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.432")
   %98 = load i64, ptr %35, align 8
   %99 = add i64 %98, 1
   %100 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i34.i.i = icmp slt i64 %100, %99
   %.pre.i.i.i.i35.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i34.i.i, label %merge.i.i.i.i.i37.i.i, label %"$Vector.push.348.exit.thread.i.i.i36.i.i"
+  br i1 %.not.i.i.i.i.i34.i.i, label %merge.i.i.i.i.i37.i.i, label %"$Vector.push.349.exit.thread.i.i.i36.i.i"
 
 merge.i.i.i.i.i37.i.i:                            ; preds = %"$JsonWriter.integer.exit1047"
   %101 = shl i64 %100, 1
@@ -23866,9 +23906,9 @@ merge7.i.i.i.i.i40.i.i:                           ; preds = %merge.i.i.i.i.i37.i
   store ptr %102, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i39.i.i, ptr %36, align 8
   %.pre10.i.i.i.i41.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i36.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i36.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i36.i.i":       ; preds = %merge7.i.i.i.i.i40.i.i, %"$JsonWriter.integer.exit1047"
+"$Vector.push.349.exit.thread.i.i.i36.i.i":       ; preds = %merge7.i.i.i.i.i40.i.i, %"$JsonWriter.integer.exit1047"
   %104 = phi i64 [ %.pre10.i.i.i.i41.i.i, %merge7.i.i.i.i.i40.i.i ], [ %98, %"$JsonWriter.integer.exit1047" ]
   %105 = phi ptr [ %102, %merge7.i.i.i.i.i40.i.i ], [ %.pre.i.i.i.i35.i.i, %"$JsonWriter.integer.exit1047" ]
   %106 = getelementptr i8, ptr %105, i64 %104
@@ -23883,10 +23923,10 @@ then.i.i.i42.i.i:                                 ; preds = %merge.i.i.i.i.i37.i
   store i8 1, ptr %109, align 8
   br label %"$JsonWriter.separate.exit.i1007"
 
-"$JsonWriter.separate.exit.i1007":                ; preds = %"$Vector.push.348.exit.thread.i.i.i36.i.i", %then.i.i.i42.i.i
+"$JsonWriter.separate.exit.i1007":                ; preds = %"$Vector.push.349.exit.thread.i.i.i36.i.i", %then.i.i.i42.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i1006)
-  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i1006, i64 32, ptr nonnull @"$string.355", i64 %97)
+  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i1006, i64 32, ptr nonnull @"$string.356", i64 %97)
   %111 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i1006)
   %112 = load i64, ptr %35, align 8
   %113 = add i64 %112, %111
@@ -23928,13 +23968,13 @@ then2.i.i.i.i1010:                                ; preds = %merge.i.i.i.i1009
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i1006)
   %123 = getelementptr i8, ptr %39, i64 712
   %124 = load i64, ptr %123, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.359")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.360")
   %125 = load i64, ptr %35, align 8
   %126 = add i64 %125, 1
   %127 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i44.i.i = icmp slt i64 %127, %126
   %.pre.i.i.i.i45.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i44.i.i, label %merge.i.i.i.i.i47.i.i, label %"$Vector.push.348.exit.thread.i.i.i46.i.i"
+  br i1 %.not.i.i.i.i.i44.i.i, label %merge.i.i.i.i.i47.i.i, label %"$Vector.push.349.exit.thread.i.i.i46.i.i"
 
 merge.i.i.i.i.i47.i.i:                            ; preds = %"$JsonWriter.integer.exit1026"
   %128 = shl i64 %127, 1
@@ -23948,9 +23988,9 @@ merge7.i.i.i.i.i50.i.i:                           ; preds = %merge.i.i.i.i.i47.i
   store ptr %129, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i49.i.i, ptr %36, align 8
   %.pre10.i.i.i.i51.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i46.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i46.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i46.i.i":       ; preds = %merge7.i.i.i.i.i50.i.i, %"$JsonWriter.integer.exit1026"
+"$Vector.push.349.exit.thread.i.i.i46.i.i":       ; preds = %merge7.i.i.i.i.i50.i.i, %"$JsonWriter.integer.exit1026"
   %131 = phi i64 [ %.pre10.i.i.i.i51.i.i, %merge7.i.i.i.i.i50.i.i ], [ %125, %"$JsonWriter.integer.exit1026" ]
   %132 = phi ptr [ %129, %merge7.i.i.i.i.i50.i.i ], [ %.pre.i.i.i.i45.i.i, %"$JsonWriter.integer.exit1026" ]
   %133 = getelementptr i8, ptr %132, i64 %131
@@ -23965,10 +24005,10 @@ then.i.i.i52.i.i:                                 ; preds = %merge.i.i.i.i.i47.i
   store i8 1, ptr %136, align 8
   br label %"$JsonWriter.separate.exit.i986"
 
-"$JsonWriter.separate.exit.i986":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i46.i.i", %then.i.i.i52.i.i
+"$JsonWriter.separate.exit.i986":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i46.i.i", %then.i.i.i52.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i985)
-  %137 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i985, i64 32, ptr nonnull @"$string.355", i64 %124)
+  %137 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i985, i64 32, ptr nonnull @"$string.356", i64 %124)
   %138 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i985)
   %139 = load i64, ptr %35, align 8
   %140 = add i64 %139, %138
@@ -24011,13 +24051,13 @@ then2.i.i.i.i989:                                 ; preds = %merge.i.i.i.i988
   %150 = load i64, ptr %123, align 8
   %151 = getelementptr i8, ptr %39, i64 720
   %152 = load i64, ptr %151, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.431")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.433")
   %153 = load i64, ptr %35, align 8
   %154 = add i64 %153, 1
   %155 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i54.i.i = icmp slt i64 %155, %154
   %.pre.i.i.i.i55.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i54.i.i, label %merge.i.i.i.i.i57.i.i, label %"$Vector.push.348.exit.thread.i.i.i56.i.i"
+  br i1 %.not.i.i.i.i.i54.i.i, label %merge.i.i.i.i.i57.i.i, label %"$Vector.push.349.exit.thread.i.i.i56.i.i"
 
 merge.i.i.i.i.i57.i.i:                            ; preds = %"$JsonWriter.integer.exit1005"
   %156 = shl i64 %155, 1
@@ -24031,9 +24071,9 @@ merge7.i.i.i.i.i60.i.i:                           ; preds = %merge.i.i.i.i.i57.i
   store ptr %157, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i59.i.i, ptr %36, align 8
   %.pre10.i.i.i.i61.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i56.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i56.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i56.i.i":       ; preds = %merge7.i.i.i.i.i60.i.i, %"$JsonWriter.integer.exit1005"
+"$Vector.push.349.exit.thread.i.i.i56.i.i":       ; preds = %merge7.i.i.i.i.i60.i.i, %"$JsonWriter.integer.exit1005"
   %159 = phi i64 [ %.pre10.i.i.i.i61.i.i, %merge7.i.i.i.i.i60.i.i ], [ %153, %"$JsonWriter.integer.exit1005" ]
   %160 = phi ptr [ %157, %merge7.i.i.i.i.i60.i.i ], [ %.pre.i.i.i.i55.i.i, %"$JsonWriter.integer.exit1005" ]
   %161 = getelementptr i8, ptr %160, i64 %159
@@ -24048,11 +24088,11 @@ then.i.i.i62.i.i:                                 ; preds = %merge.i.i.i.i.i57.i
   store i8 1, ptr %164, align 8
   br label %"$JsonWriter.separate.exit.i965"
 
-"$JsonWriter.separate.exit.i965":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i56.i.i", %then.i.i.i62.i.i
+"$JsonWriter.separate.exit.i965":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i56.i.i", %then.i.i.i62.i.i
   %165 = add i64 %152, %150
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i964)
-  %166 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i964, i64 32, ptr nonnull @"$string.355", i64 %165)
+  %166 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i964, i64 32, ptr nonnull @"$string.356", i64 %165)
   %167 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i964)
   %168 = load i64, ptr %35, align 8
   %169 = add i64 %168, %167
@@ -24095,14 +24135,14 @@ then2.i.i.i.i968:                                 ; preds = %merge.i.i.i.i967
   %179 = getelementptr i8, ptr %39, i64 688
   %180 = load i8, ptr %179, align 1
   %181 = icmp ne i8 %180, 0
-  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.432", i1 zeroext %181)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.433")
+  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.434", i1 zeroext %181)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.435")
   %182 = load i64, ptr %35, align 8
   %183 = add i64 %182, 1
   %184 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i.i = icmp slt i64 %184, %183
   %.pre.i.i.i.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %"$Vector.push.348.exit.thread.i.i.i.i"
+  br i1 %.not.i.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %"$Vector.push.349.exit.thread.i.i.i.i"
 
 merge.i.i.i.i.i.i:                                ; preds = %"$JsonWriter.integer.exit984"
   %185 = shl i64 %184, 1
@@ -24116,9 +24156,9 @@ merge7.i.i.i.i.i.i:                               ; preds = %merge.i.i.i.i.i.i
   store ptr %186, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i, ptr %36, align 8
   %.pre10.i.i.i.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i.i":           ; preds = %merge7.i.i.i.i.i.i, %"$JsonWriter.integer.exit984"
+"$Vector.push.349.exit.thread.i.i.i.i":           ; preds = %merge7.i.i.i.i.i.i, %"$JsonWriter.integer.exit984"
   %188 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i.i.i ], [ %182, %"$JsonWriter.integer.exit984" ]
   %189 = phi ptr [ %186, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %"$JsonWriter.integer.exit984" ]
   %190 = getelementptr i8, ptr %189, i64 %188
@@ -24133,19 +24173,19 @@ then.i.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i
   store i8 1, ptr %193, align 8
   br label %"$JsonWriter.string_field.exit.i"
 
-"$JsonWriter.string_field.exit.i":                ; preds = %then.i.i.i.i, %"$Vector.push.348.exit.thread.i.i.i.i"
+"$JsonWriter.string_field.exit.i":                ; preds = %then.i.i.i.i, %"$Vector.push.349.exit.thread.i.i.i.i"
   store i8 0, ptr %34, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %30)
   %194 = getelementptr inbounds i8, ptr %made, i64 20
   %195 = load i32, ptr %194, align 4
   %196 = sext i32 %195 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.434")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.436")
   %197 = load i64, ptr %35, align 8
   %198 = add i64 %197, 1
   %199 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i31.i = icmp slt i64 %199, %198
   %.pre.i.i.i.i32.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i31.i, label %merge.i.i.i.i.i34.i, label %"$Vector.push.348.exit.thread.i.i.i33.i"
+  br i1 %.not.i.i.i.i.i31.i, label %merge.i.i.i.i.i34.i, label %"$Vector.push.349.exit.thread.i.i.i33.i"
 
 merge.i.i.i.i.i34.i:                              ; preds = %"$JsonWriter.string_field.exit.i"
   %200 = shl i64 %199, 1
@@ -24159,9 +24199,9 @@ merge7.i.i.i.i.i37.i:                             ; preds = %merge.i.i.i.i.i34.i
   store ptr %201, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i36.i, ptr %36, align 8
   %.pre10.i.i.i.i38.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i33.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i33.i"
 
-"$Vector.push.348.exit.thread.i.i.i33.i":         ; preds = %merge7.i.i.i.i.i37.i, %"$JsonWriter.string_field.exit.i"
+"$Vector.push.349.exit.thread.i.i.i33.i":         ; preds = %merge7.i.i.i.i.i37.i, %"$JsonWriter.string_field.exit.i"
   %203 = phi i64 [ %.pre10.i.i.i.i38.i, %merge7.i.i.i.i.i37.i ], [ %197, %"$JsonWriter.string_field.exit.i" ]
   %204 = phi ptr [ %201, %merge7.i.i.i.i.i37.i ], [ %.pre.i.i.i.i32.i, %"$JsonWriter.string_field.exit.i" ]
   %205 = getelementptr i8, ptr %204, i64 %203
@@ -24176,10 +24216,10 @@ then.i.i.i39.i:                                   ; preds = %merge.i.i.i.i.i34.i
   store i8 1, ptr %208, align 8
   br label %"$JsonWriter.separate.exit.i944"
 
-"$JsonWriter.separate.exit.i944":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i33.i", %then.i.i.i39.i
+"$JsonWriter.separate.exit.i944":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i33.i", %then.i.i.i39.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i943)
-  %209 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i943, i64 32, ptr nonnull @"$string.355", i64 %196)
+  %209 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i943, i64 32, ptr nonnull @"$string.356", i64 %196)
   %210 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i943)
   %211 = load i64, ptr %35, align 8
   %212 = add i64 %211, %210
@@ -24223,15 +24263,15 @@ then2.i.i.i.i947:                                 ; preds = %merge.i.i.i.i946
   %223 = load i32, ptr %222, align 8
   %224 = icmp eq i32 %223, 1
   %225 = icmp eq i32 %223, 2
-  %spec.select.i.i = select i1 %225, ptr @"$string.437", ptr @"$string.137"
-  %common.ret.op.i.i = select i1 %224, ptr @"$string.436", ptr %spec.select.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.435")
+  %spec.select.i.i = select i1 %225, ptr @"$string.439", ptr @"$string.137"
+  %common.ret.op.i.i = select i1 %224, ptr @"$string.438", ptr %spec.select.i.i
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.437")
   %226 = load i64, ptr %35, align 8
   %227 = add i64 %226, 1
   %228 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i40.i = icmp slt i64 %228, %227
   %.pre.i.i.i.i41.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i40.i, label %merge.i.i.i.i.i43.i, label %"$Vector.push.348.exit.thread.i.i.i42.i"
+  br i1 %.not.i.i.i.i.i40.i, label %merge.i.i.i.i.i43.i, label %"$Vector.push.349.exit.thread.i.i.i42.i"
 
 merge.i.i.i.i.i43.i:                              ; preds = %"$JsonWriter.integer.exit963"
   %229 = shl i64 %228, 1
@@ -24245,9 +24285,9 @@ merge7.i.i.i.i.i46.i:                             ; preds = %merge.i.i.i.i.i43.i
   store ptr %230, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i45.i, ptr %36, align 8
   %.pre10.i.i.i.i47.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i42.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i42.i"
 
-"$Vector.push.348.exit.thread.i.i.i42.i":         ; preds = %merge7.i.i.i.i.i46.i, %"$JsonWriter.integer.exit963"
+"$Vector.push.349.exit.thread.i.i.i42.i":         ; preds = %merge7.i.i.i.i.i46.i, %"$JsonWriter.integer.exit963"
   %232 = phi i64 [ %.pre10.i.i.i.i47.i, %merge7.i.i.i.i.i46.i ], [ %226, %"$JsonWriter.integer.exit963" ]
   %233 = phi ptr [ %230, %merge7.i.i.i.i.i46.i ], [ %.pre.i.i.i.i41.i, %"$JsonWriter.integer.exit963" ]
   %234 = getelementptr i8, ptr %233, i64 %232
@@ -24262,19 +24302,19 @@ then.i.i.i48.i:                                   ; preds = %merge.i.i.i.i.i43.i
   store i8 1, ptr %237, align 8
   br label %"$JsonWriter.string_field.exit49.i"
 
-"$JsonWriter.string_field.exit49.i":              ; preds = %then.i.i.i48.i, %"$Vector.push.348.exit.thread.i.i.i42.i"
+"$JsonWriter.string_field.exit49.i":              ; preds = %then.i.i.i48.i, %"$Vector.push.349.exit.thread.i.i.i42.i"
   store i8 0, ptr %34, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly %common.ret.op.i.i)
   %238 = getelementptr inbounds i8, ptr %made, i64 52
   %239 = load i32, ptr %238, align 4
   %240 = sext i32 %239 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.438")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.440")
   %241 = load i64, ptr %35, align 8
   %242 = add i64 %241, 1
   %243 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i50.i = icmp slt i64 %243, %242
   %.pre.i.i.i.i51.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i50.i, label %merge.i.i.i.i.i53.i, label %"$Vector.push.348.exit.thread.i.i.i52.i"
+  br i1 %.not.i.i.i.i.i50.i, label %merge.i.i.i.i.i53.i, label %"$Vector.push.349.exit.thread.i.i.i52.i"
 
 merge.i.i.i.i.i53.i:                              ; preds = %"$JsonWriter.string_field.exit49.i"
   %244 = shl i64 %243, 1
@@ -24288,9 +24328,9 @@ merge7.i.i.i.i.i56.i:                             ; preds = %merge.i.i.i.i.i53.i
   store ptr %245, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i55.i, ptr %36, align 8
   %.pre10.i.i.i.i57.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i52.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i52.i"
 
-"$Vector.push.348.exit.thread.i.i.i52.i":         ; preds = %merge7.i.i.i.i.i56.i, %"$JsonWriter.string_field.exit49.i"
+"$Vector.push.349.exit.thread.i.i.i52.i":         ; preds = %merge7.i.i.i.i.i56.i, %"$JsonWriter.string_field.exit49.i"
   %247 = phi i64 [ %.pre10.i.i.i.i57.i, %merge7.i.i.i.i.i56.i ], [ %241, %"$JsonWriter.string_field.exit49.i" ]
   %248 = phi ptr [ %245, %merge7.i.i.i.i.i56.i ], [ %.pre.i.i.i.i51.i, %"$JsonWriter.string_field.exit49.i" ]
   %249 = getelementptr i8, ptr %248, i64 %247
@@ -24305,10 +24345,10 @@ then.i.i.i58.i:                                   ; preds = %merge.i.i.i.i.i53.i
   store i8 1, ptr %252, align 8
   br label %"$JsonWriter.separate.exit.i923"
 
-"$JsonWriter.separate.exit.i923":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i52.i", %then.i.i.i58.i
+"$JsonWriter.separate.exit.i923":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i52.i", %then.i.i.i58.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i922)
-  %253 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i922, i64 32, ptr nonnull @"$string.355", i64 %240)
+  %253 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i922, i64 32, ptr nonnull @"$string.356", i64 %240)
   %254 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i922)
   %255 = load i64, ptr %35, align 8
   %256 = add i64 %255, %254
@@ -24351,13 +24391,13 @@ then2.i.i.i.i926:                                 ; preds = %merge.i.i.i.i925
   %266 = getelementptr inbounds i8, ptr %made, i64 48
   %267 = load i32, ptr %266, align 8
   %268 = sext i32 %267 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.439")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.441")
   %269 = load i64, ptr %35, align 8
   %270 = add i64 %269, 1
   %271 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i60.i = icmp slt i64 %271, %270
   %.pre.i.i.i.i61.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i60.i, label %merge.i.i.i.i.i63.i, label %"$Vector.push.348.exit.thread.i.i.i62.i"
+  br i1 %.not.i.i.i.i.i60.i, label %merge.i.i.i.i.i63.i, label %"$Vector.push.349.exit.thread.i.i.i62.i"
 
 merge.i.i.i.i.i63.i:                              ; preds = %"$JsonWriter.integer.exit942"
   %272 = shl i64 %271, 1
@@ -24371,9 +24411,9 @@ merge7.i.i.i.i.i66.i:                             ; preds = %merge.i.i.i.i.i63.i
   store ptr %273, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i65.i, ptr %36, align 8
   %.pre10.i.i.i.i67.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i62.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i62.i"
 
-"$Vector.push.348.exit.thread.i.i.i62.i":         ; preds = %merge7.i.i.i.i.i66.i, %"$JsonWriter.integer.exit942"
+"$Vector.push.349.exit.thread.i.i.i62.i":         ; preds = %merge7.i.i.i.i.i66.i, %"$JsonWriter.integer.exit942"
   %275 = phi i64 [ %.pre10.i.i.i.i67.i, %merge7.i.i.i.i.i66.i ], [ %269, %"$JsonWriter.integer.exit942" ]
   %276 = phi ptr [ %273, %merge7.i.i.i.i.i66.i ], [ %.pre.i.i.i.i61.i, %"$JsonWriter.integer.exit942" ]
   %277 = getelementptr i8, ptr %276, i64 %275
@@ -24388,10 +24428,10 @@ then.i.i.i68.i:                                   ; preds = %merge.i.i.i.i.i63.i
   store i8 1, ptr %280, align 8
   br label %"$JsonWriter.separate.exit.i902"
 
-"$JsonWriter.separate.exit.i902":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i62.i", %then.i.i.i68.i
+"$JsonWriter.separate.exit.i902":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i62.i", %then.i.i.i68.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i901)
-  %281 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i901, i64 32, ptr nonnull @"$string.355", i64 %268)
+  %281 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i901, i64 32, ptr nonnull @"$string.356", i64 %268)
   %282 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i901)
   %283 = load i64, ptr %35, align 8
   %284 = add i64 %283, %282
@@ -24434,13 +24474,13 @@ then2.i.i.i.i905:                                 ; preds = %merge.i.i.i.i904
   %294 = getelementptr inbounds i8, ptr %made, i64 72
   %295 = load i32, ptr %294, align 8
   %296 = sext i32 %295 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.440")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.442")
   %297 = load i64, ptr %35, align 8
   %298 = add i64 %297, 1
   %299 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i70.i = icmp slt i64 %299, %298
   %.pre.i.i.i.i71.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i70.i, label %merge.i.i.i.i.i73.i, label %"$Vector.push.348.exit.thread.i.i.i72.i"
+  br i1 %.not.i.i.i.i.i70.i, label %merge.i.i.i.i.i73.i, label %"$Vector.push.349.exit.thread.i.i.i72.i"
 
 merge.i.i.i.i.i73.i:                              ; preds = %"$JsonWriter.integer.exit921"
   %300 = shl i64 %299, 1
@@ -24454,9 +24494,9 @@ merge7.i.i.i.i.i76.i:                             ; preds = %merge.i.i.i.i.i73.i
   store ptr %301, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i75.i, ptr %36, align 8
   %.pre10.i.i.i.i77.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i72.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i72.i"
 
-"$Vector.push.348.exit.thread.i.i.i72.i":         ; preds = %merge7.i.i.i.i.i76.i, %"$JsonWriter.integer.exit921"
+"$Vector.push.349.exit.thread.i.i.i72.i":         ; preds = %merge7.i.i.i.i.i76.i, %"$JsonWriter.integer.exit921"
   %303 = phi i64 [ %.pre10.i.i.i.i77.i, %merge7.i.i.i.i.i76.i ], [ %297, %"$JsonWriter.integer.exit921" ]
   %304 = phi ptr [ %301, %merge7.i.i.i.i.i76.i ], [ %.pre.i.i.i.i71.i, %"$JsonWriter.integer.exit921" ]
   %305 = getelementptr i8, ptr %304, i64 %303
@@ -24471,10 +24511,10 @@ then.i.i.i78.i:                                   ; preds = %merge.i.i.i.i.i73.i
   store i8 1, ptr %308, align 8
   br label %"$JsonWriter.separate.exit.i881"
 
-"$JsonWriter.separate.exit.i881":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i72.i", %then.i.i.i78.i
+"$JsonWriter.separate.exit.i881":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i72.i", %then.i.i.i78.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i880)
-  %309 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i880, i64 32, ptr nonnull @"$string.355", i64 %296)
+  %309 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i880, i64 32, ptr nonnull @"$string.356", i64 %296)
   %310 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i880)
   %311 = load i64, ptr %35, align 8
   %312 = add i64 %311, %310
@@ -24521,7 +24561,7 @@ then2.i.i.i.i884:                                 ; preds = %merge.i.i.i.i883
 
 merge53.i.i.i.i:                                  ; preds = %switch.hole_check, %"$JsonWriter.integer.exit900"
   %325 = icmp eq i32 %323, 32
-  %spec.select.i.i.i.i = select i1 %325, ptr @"$string.298", ptr @"$string.93"
+  %spec.select.i.i.i.i = select i1 %325, ptr @"$string.299", ptr @"$string.93"
   br label %"$kv_dtype_name.exit.i.i"
 
 switch.hole_check:                                ; preds = %"$JsonWriter.integer.exit900"
@@ -24537,13 +24577,13 @@ switch.lookup:                                    ; preds = %switch.hole_check
 
 "$kv_dtype_name.exit.i.i":                        ; preds = %switch.lookup, %merge53.i.i.i.i
   %common.ret.op.i.i.i = phi ptr [ %spec.select.i.i.i.i, %merge53.i.i.i.i ], [ %reltable.intrinsic, %switch.lookup ]
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.441")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.443")
   %327 = load i64, ptr %35, align 8
   %328 = add i64 %327, 1
   %329 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i.i80.i = icmp slt i64 %329, %328
   %.pre.i.i.i.i.i81.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i.i80.i, label %merge.i.i.i.i.i.i85.i, label %"$Vector.push.348.exit.thread.i.i.i.i82.i"
+  br i1 %.not.i.i.i.i.i.i80.i, label %merge.i.i.i.i.i.i85.i, label %"$Vector.push.349.exit.thread.i.i.i.i82.i"
 
 merge.i.i.i.i.i.i85.i:                            ; preds = %"$kv_dtype_name.exit.i.i"
   %330 = shl i64 %329, 1
@@ -24557,9 +24597,9 @@ merge7.i.i.i.i.i.i88.i:                           ; preds = %merge.i.i.i.i.i.i85
   store ptr %331, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i87.i, ptr %36, align 8
   %.pre10.i.i.i.i.i89.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i.i82.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i.i82.i"
 
-"$Vector.push.348.exit.thread.i.i.i.i82.i":       ; preds = %merge7.i.i.i.i.i.i88.i, %"$kv_dtype_name.exit.i.i"
+"$Vector.push.349.exit.thread.i.i.i.i82.i":       ; preds = %merge7.i.i.i.i.i.i88.i, %"$kv_dtype_name.exit.i.i"
   %333 = phi i64 [ %.pre10.i.i.i.i.i89.i, %merge7.i.i.i.i.i.i88.i ], [ %327, %"$kv_dtype_name.exit.i.i" ]
   %334 = phi ptr [ %331, %merge7.i.i.i.i.i.i88.i ], [ %.pre.i.i.i.i.i81.i, %"$kv_dtype_name.exit.i.i" ]
   %335 = getelementptr i8, ptr %334, i64 %333
@@ -24574,7 +24614,7 @@ then.i.i.i.i90.i:                                 ; preds = %merge.i.i.i.i.i.i85
   store i8 1, ptr %338, align 8
   br label %"$JsonWriter.string_field.exit.i83.i"
 
-"$JsonWriter.string_field.exit.i83.i":            ; preds = %then.i.i.i.i90.i, %"$Vector.push.348.exit.thread.i.i.i.i82.i"
+"$JsonWriter.string_field.exit.i83.i":            ; preds = %then.i.i.i.i90.i, %"$Vector.push.349.exit.thread.i.i.i.i82.i"
   store i8 0, ptr %34, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly %common.ret.op.i.i.i)
   %339 = load i32, ptr %322, align 4
@@ -24600,7 +24640,7 @@ switch.hole_check1077:                            ; preds = %"$JsonWriter.string
 
 switch.lookup1078:                                ; preds = %switch.hole_check1077
   %348 = zext nneg i32 %339 to i64
-  %switch.gep1081 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.682", i64 0, i64 %348
+  %switch.gep1081 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.684", i64 0, i64 %348
   %switch.load1082 = load i64, ptr %switch.gep1081, align 8
   br label %"$Plan.kv_bytes_per_token.exit.i.i"
 
@@ -24613,13 +24653,13 @@ switch.lookup1078:                                ; preds = %switch.hole_check10
   %353 = sext i32 %345 to i64
   %354 = mul i64 %352, %353
   %355 = mul i64 %354, %common.ret.op.i.i.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.442")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.444")
   %356 = load i64, ptr %35, align 8
   %357 = add i64 %356, 1
   %358 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i31.i.i = icmp slt i64 %358, %357
   %.pre.i.i.i.i32.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i31.i.i, label %merge.i.i.i.i.i34.i.i, label %"$Vector.push.348.exit.thread.i.i.i33.i.i"
+  br i1 %.not.i.i.i.i.i31.i.i, label %merge.i.i.i.i.i34.i.i, label %"$Vector.push.349.exit.thread.i.i.i33.i.i"
 
 merge.i.i.i.i.i34.i.i:                            ; preds = %"$Plan.kv_bytes_per_token.exit.i.i"
   %359 = shl i64 %358, 1
@@ -24633,9 +24673,9 @@ merge7.i.i.i.i.i37.i.i:                           ; preds = %merge.i.i.i.i.i34.i
   store ptr %360, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i36.i.i, ptr %36, align 8
   %.pre10.i.i.i.i38.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i33.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i33.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i33.i.i":       ; preds = %merge7.i.i.i.i.i37.i.i, %"$Plan.kv_bytes_per_token.exit.i.i"
+"$Vector.push.349.exit.thread.i.i.i33.i.i":       ; preds = %merge7.i.i.i.i.i37.i.i, %"$Plan.kv_bytes_per_token.exit.i.i"
   %362 = phi i64 [ %.pre10.i.i.i.i38.i.i, %merge7.i.i.i.i.i37.i.i ], [ %356, %"$Plan.kv_bytes_per_token.exit.i.i" ]
   %363 = phi ptr [ %360, %merge7.i.i.i.i.i37.i.i ], [ %.pre.i.i.i.i32.i.i, %"$Plan.kv_bytes_per_token.exit.i.i" ]
   %364 = getelementptr i8, ptr %363, i64 %362
@@ -24650,10 +24690,10 @@ then.i.i.i39.i.i:                                 ; preds = %merge.i.i.i.i.i34.i
   store i8 1, ptr %367, align 8
   br label %"$JsonWriter.separate.exit.i860"
 
-"$JsonWriter.separate.exit.i860":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i33.i.i", %then.i.i.i39.i.i
+"$JsonWriter.separate.exit.i860":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i33.i.i", %then.i.i.i39.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i859)
-  %368 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i859, i64 32, ptr nonnull @"$string.355", i64 %355)
+  %368 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i859, i64 32, ptr nonnull @"$string.356", i64 %355)
   %369 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i859)
   %370 = load i64, ptr %35, align 8
   %371 = add i64 %370, %369
@@ -24706,13 +24746,13 @@ then2.i.i.i.i863:                                 ; preds = %merge.i.i.i.i862
   %390 = shl nsw i64 %387, 2
   %391 = mul i64 %390, %388
   %392 = mul i64 %391, %389
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.443")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.445")
   %393 = load i64, ptr %35, align 8
   %394 = add i64 %393, 1
   %395 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i42.i.i = icmp slt i64 %395, %394
   %.pre.i.i.i.i43.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i42.i.i, label %merge.i.i.i.i.i45.i.i, label %"$Vector.push.348.exit.thread.i.i.i44.i.i"
+  br i1 %.not.i.i.i.i.i42.i.i, label %merge.i.i.i.i.i45.i.i, label %"$Vector.push.349.exit.thread.i.i.i44.i.i"
 
 merge.i.i.i.i.i45.i.i:                            ; preds = %"$JsonWriter.integer.exit879"
   %396 = shl i64 %395, 1
@@ -24726,9 +24766,9 @@ merge7.i.i.i.i.i48.i.i:                           ; preds = %merge.i.i.i.i.i45.i
   store ptr %397, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i47.i.i, ptr %36, align 8
   %.pre10.i.i.i.i49.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i44.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i44.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i44.i.i":       ; preds = %merge7.i.i.i.i.i48.i.i, %"$JsonWriter.integer.exit879"
+"$Vector.push.349.exit.thread.i.i.i44.i.i":       ; preds = %merge7.i.i.i.i.i48.i.i, %"$JsonWriter.integer.exit879"
   %399 = phi i64 [ %.pre10.i.i.i.i49.i.i, %merge7.i.i.i.i.i48.i.i ], [ %393, %"$JsonWriter.integer.exit879" ]
   %400 = phi ptr [ %397, %merge7.i.i.i.i.i48.i.i ], [ %.pre.i.i.i.i43.i.i, %"$JsonWriter.integer.exit879" ]
   %401 = getelementptr i8, ptr %400, i64 %399
@@ -24743,10 +24783,10 @@ then.i.i.i50.i.i:                                 ; preds = %merge.i.i.i.i.i45.i
   store i8 1, ptr %404, align 8
   br label %"$JsonWriter.separate.exit.i839"
 
-"$JsonWriter.separate.exit.i839":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i44.i.i", %then.i.i.i50.i.i
+"$JsonWriter.separate.exit.i839":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i44.i.i", %then.i.i.i50.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i838)
-  %405 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i838, i64 32, ptr nonnull @"$string.355", i64 %392)
+  %405 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i838, i64 32, ptr nonnull @"$string.356", i64 %392)
   %406 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i838)
   %407 = load i64, ptr %35, align 8
   %408 = add i64 %407, %406
@@ -24789,13 +24829,13 @@ then2.i.i.i.i842:                                 ; preds = %merge.i.i.i.i841
   %418 = getelementptr inbounds i8, ptr %made, i64 56
   %419 = load i32, ptr %418, align 8
   %420 = sext i32 %419 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.444")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.446")
   %421 = load i64, ptr %35, align 8
   %422 = add i64 %421, 1
   %423 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i52.i.i = icmp slt i64 %423, %422
   %.pre.i.i.i.i53.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i52.i.i, label %merge.i.i.i.i.i55.i.i, label %"$Vector.push.348.exit.thread.i.i.i54.i.i"
+  br i1 %.not.i.i.i.i.i52.i.i, label %merge.i.i.i.i.i55.i.i, label %"$Vector.push.349.exit.thread.i.i.i54.i.i"
 
 merge.i.i.i.i.i55.i.i:                            ; preds = %"$JsonWriter.integer.exit858"
   %424 = shl i64 %423, 1
@@ -24809,9 +24849,9 @@ merge7.i.i.i.i.i58.i.i:                           ; preds = %merge.i.i.i.i.i55.i
   store ptr %425, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i57.i.i, ptr %36, align 8
   %.pre10.i.i.i.i59.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i54.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i54.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i54.i.i":       ; preds = %merge7.i.i.i.i.i58.i.i, %"$JsonWriter.integer.exit858"
+"$Vector.push.349.exit.thread.i.i.i54.i.i":       ; preds = %merge7.i.i.i.i.i58.i.i, %"$JsonWriter.integer.exit858"
   %427 = phi i64 [ %.pre10.i.i.i.i59.i.i, %merge7.i.i.i.i.i58.i.i ], [ %421, %"$JsonWriter.integer.exit858" ]
   %428 = phi ptr [ %425, %merge7.i.i.i.i.i58.i.i ], [ %.pre.i.i.i.i53.i.i, %"$JsonWriter.integer.exit858" ]
   %429 = getelementptr i8, ptr %428, i64 %427
@@ -24826,10 +24866,10 @@ then.i.i.i60.i.i:                                 ; preds = %merge.i.i.i.i.i55.i
   store i8 1, ptr %432, align 8
   br label %"$JsonWriter.separate.exit.i818"
 
-"$JsonWriter.separate.exit.i818":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i54.i.i", %then.i.i.i60.i.i
+"$JsonWriter.separate.exit.i818":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i54.i.i", %then.i.i.i60.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i817)
-  %433 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i817, i64 32, ptr nonnull @"$string.355", i64 %420)
+  %433 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i817, i64 32, ptr nonnull @"$string.356", i64 %420)
   %434 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i817)
   %435 = load i64, ptr %35, align 8
   %436 = add i64 %435, %434
@@ -24871,13 +24911,13 @@ then2.i.i.i.i821:                                 ; preds = %merge.i.i.i.i820
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i817)
   %446 = getelementptr inbounds i8, ptr %made, i64 168
   %447 = load i64, ptr %446, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.445")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.447")
   %448 = load i64, ptr %35, align 8
   %449 = add i64 %448, 1
   %450 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i62.i.i = icmp slt i64 %450, %449
   %.pre.i.i.i.i63.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i62.i.i, label %merge.i.i.i.i.i65.i.i, label %"$Vector.push.348.exit.thread.i.i.i64.i.i"
+  br i1 %.not.i.i.i.i.i62.i.i, label %merge.i.i.i.i.i65.i.i, label %"$Vector.push.349.exit.thread.i.i.i64.i.i"
 
 merge.i.i.i.i.i65.i.i:                            ; preds = %"$JsonWriter.integer.exit837"
   %451 = shl i64 %450, 1
@@ -24891,9 +24931,9 @@ merge7.i.i.i.i.i68.i.i:                           ; preds = %merge.i.i.i.i.i65.i
   store ptr %452, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i67.i.i, ptr %36, align 8
   %.pre10.i.i.i.i69.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i64.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i64.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i64.i.i":       ; preds = %merge7.i.i.i.i.i68.i.i, %"$JsonWriter.integer.exit837"
+"$Vector.push.349.exit.thread.i.i.i64.i.i":       ; preds = %merge7.i.i.i.i.i68.i.i, %"$JsonWriter.integer.exit837"
   %454 = phi i64 [ %.pre10.i.i.i.i69.i.i, %merge7.i.i.i.i.i68.i.i ], [ %448, %"$JsonWriter.integer.exit837" ]
   %455 = phi ptr [ %452, %merge7.i.i.i.i.i68.i.i ], [ %.pre.i.i.i.i63.i.i, %"$JsonWriter.integer.exit837" ]
   %456 = getelementptr i8, ptr %455, i64 %454
@@ -24908,10 +24948,10 @@ then.i.i.i70.i.i:                                 ; preds = %merge.i.i.i.i.i65.i
   store i8 1, ptr %459, align 8
   br label %"$JsonWriter.separate.exit.i797"
 
-"$JsonWriter.separate.exit.i797":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i64.i.i", %then.i.i.i70.i.i
+"$JsonWriter.separate.exit.i797":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i64.i.i", %then.i.i.i70.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i796)
-  %460 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i796, i64 32, ptr nonnull @"$string.355", i64 %447)
+  %460 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i796, i64 32, ptr nonnull @"$string.356", i64 %447)
   %461 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i796)
   %462 = load i64, ptr %35, align 8
   %463 = add i64 %462, %461
@@ -24954,13 +24994,13 @@ then2.i.i.i.i800:                                 ; preds = %merge.i.i.i.i799
   %473 = getelementptr inbounds i8, ptr %made, i64 160
   %474 = load i32, ptr %473, align 8
   %475 = sext i32 %474 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.446")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.448")
   %476 = load i64, ptr %35, align 8
   %477 = add i64 %476, 1
   %478 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i72.i.i = icmp slt i64 %478, %477
   %.pre.i.i.i.i73.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i72.i.i, label %merge.i.i.i.i.i75.i.i, label %"$Vector.push.348.exit.thread.i.i.i74.i.i"
+  br i1 %.not.i.i.i.i.i72.i.i, label %merge.i.i.i.i.i75.i.i, label %"$Vector.push.349.exit.thread.i.i.i74.i.i"
 
 merge.i.i.i.i.i75.i.i:                            ; preds = %"$JsonWriter.integer.exit816"
   %479 = shl i64 %478, 1
@@ -24974,9 +25014,9 @@ merge7.i.i.i.i.i78.i.i:                           ; preds = %merge.i.i.i.i.i75.i
   store ptr %480, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i77.i.i, ptr %36, align 8
   %.pre10.i.i.i.i79.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i74.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i74.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i74.i.i":       ; preds = %merge7.i.i.i.i.i78.i.i, %"$JsonWriter.integer.exit816"
+"$Vector.push.349.exit.thread.i.i.i74.i.i":       ; preds = %merge7.i.i.i.i.i78.i.i, %"$JsonWriter.integer.exit816"
   %482 = phi i64 [ %.pre10.i.i.i.i79.i.i, %merge7.i.i.i.i.i78.i.i ], [ %476, %"$JsonWriter.integer.exit816" ]
   %483 = phi ptr [ %480, %merge7.i.i.i.i.i78.i.i ], [ %.pre.i.i.i.i73.i.i, %"$JsonWriter.integer.exit816" ]
   %484 = getelementptr i8, ptr %483, i64 %482
@@ -24991,10 +25031,10 @@ then.i.i.i80.i.i:                                 ; preds = %merge.i.i.i.i.i75.i
   store i8 1, ptr %487, align 8
   br label %"$JsonWriter.separate.exit.i776"
 
-"$JsonWriter.separate.exit.i776":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i74.i.i", %then.i.i.i80.i.i
+"$JsonWriter.separate.exit.i776":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i74.i.i", %then.i.i.i80.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i775)
-  %488 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i775, i64 32, ptr nonnull @"$string.355", i64 %475)
+  %488 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i775, i64 32, ptr nonnull @"$string.356", i64 %475)
   %489 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i775)
   %490 = load i64, ptr %35, align 8
   %491 = add i64 %490, %489
@@ -25039,13 +25079,13 @@ then2.i.i.i.i779:                                 ; preds = %merge.i.i.i.i778
   %503 = load i32, ptr %418, align 8
   %504 = sext i32 %503 to i64
   %505 = mul nsw i64 %504, %502
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.447")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.449")
   %506 = load i64, ptr %35, align 8
   %507 = add i64 %506, 1
   %508 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i82.i.i = icmp slt i64 %508, %507
   %.pre.i.i.i.i83.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i82.i.i, label %merge.i.i.i.i.i85.i.i, label %"$Vector.push.348.exit.thread.i.i.i84.i.i"
+  br i1 %.not.i.i.i.i.i82.i.i, label %merge.i.i.i.i.i85.i.i, label %"$Vector.push.349.exit.thread.i.i.i84.i.i"
 
 merge.i.i.i.i.i85.i.i:                            ; preds = %"$JsonWriter.integer.exit795"
   %509 = shl i64 %508, 1
@@ -25059,9 +25099,9 @@ merge7.i.i.i.i.i88.i.i:                           ; preds = %merge.i.i.i.i.i85.i
   store ptr %510, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i87.i.i, ptr %36, align 8
   %.pre10.i.i.i.i89.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i84.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i84.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i84.i.i":       ; preds = %merge7.i.i.i.i.i88.i.i, %"$JsonWriter.integer.exit795"
+"$Vector.push.349.exit.thread.i.i.i84.i.i":       ; preds = %merge7.i.i.i.i.i88.i.i, %"$JsonWriter.integer.exit795"
   %512 = phi i64 [ %.pre10.i.i.i.i89.i.i, %merge7.i.i.i.i.i88.i.i ], [ %506, %"$JsonWriter.integer.exit795" ]
   %513 = phi ptr [ %510, %merge7.i.i.i.i.i88.i.i ], [ %.pre.i.i.i.i83.i.i, %"$JsonWriter.integer.exit795" ]
   %514 = getelementptr i8, ptr %513, i64 %512
@@ -25076,10 +25116,10 @@ then.i.i.i90.i.i:                                 ; preds = %merge.i.i.i.i.i85.i
   store i8 1, ptr %517, align 8
   br label %"$JsonWriter.separate.exit.i755"
 
-"$JsonWriter.separate.exit.i755":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i84.i.i", %then.i.i.i90.i.i
+"$JsonWriter.separate.exit.i755":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i84.i.i", %then.i.i.i90.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i754)
-  %518 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i754, i64 32, ptr nonnull @"$string.355", i64 %505)
+  %518 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i754, i64 32, ptr nonnull @"$string.356", i64 %505)
   %519 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i754)
   %520 = load i64, ptr %35, align 8
   %521 = add i64 %520, %519
@@ -25123,13 +25163,13 @@ then2.i.i.i.i758:                                 ; preds = %merge.i.i.i.i757
   %532 = getelementptr inbounds i8, ptr %made, i64 144
   %533 = load i32, ptr %532, align 8
   %534 = load i32, ptr %266, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.448")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.450")
   %535 = load i64, ptr %35, align 8
   %536 = add i64 %535, 1
   %537 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i92.i.i = icmp slt i64 %537, %536
   %.pre.i.i.i.i93.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i92.i.i, label %merge.i.i.i.i.i95.i.i, label %"$Vector.push.348.exit.thread.i.i.i94.i.i"
+  br i1 %.not.i.i.i.i.i92.i.i, label %merge.i.i.i.i.i95.i.i, label %"$Vector.push.349.exit.thread.i.i.i94.i.i"
 
 merge.i.i.i.i.i95.i.i:                            ; preds = %"$JsonWriter.integer.exit774"
   %538 = shl i64 %537, 1
@@ -25143,9 +25183,9 @@ merge7.i.i.i.i.i98.i.i:                           ; preds = %merge.i.i.i.i.i95.i
   store ptr %539, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i97.i.i, ptr %36, align 8
   %.pre10.i.i.i.i99.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i94.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i94.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i94.i.i":       ; preds = %merge7.i.i.i.i.i98.i.i, %"$JsonWriter.integer.exit774"
+"$Vector.push.349.exit.thread.i.i.i94.i.i":       ; preds = %merge7.i.i.i.i.i98.i.i, %"$JsonWriter.integer.exit774"
   %541 = phi i64 [ %.pre10.i.i.i.i99.i.i, %merge7.i.i.i.i.i98.i.i ], [ %535, %"$JsonWriter.integer.exit774" ]
   %542 = phi ptr [ %539, %merge7.i.i.i.i.i98.i.i ], [ %.pre.i.i.i.i93.i.i, %"$JsonWriter.integer.exit774" ]
   %543 = getelementptr i8, ptr %542, i64 %541
@@ -25160,13 +25200,13 @@ then.i.i.i100.i.i:                                ; preds = %merge.i.i.i.i.i95.i
   store i8 1, ptr %546, align 8
   br label %"$JsonWriter.separate.exit.i734"
 
-"$JsonWriter.separate.exit.i734":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i94.i.i", %then.i.i.i100.i.i
+"$JsonWriter.separate.exit.i734":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i94.i.i", %then.i.i.i100.i.i
   %547 = sdiv i32 %531, %533
   %spec.select.i.i.i = call i32 @llvm.smin.i32(i32 %547, i32 %534)
   %548 = sext i32 %spec.select.i.i.i to i64
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i733)
-  %549 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i733, i64 32, ptr nonnull @"$string.355", i64 %548)
+  %549 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i733, i64 32, ptr nonnull @"$string.356", i64 %548)
   %550 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i733)
   %551 = load i64, ptr %35, align 8
   %552 = add i64 %551, %550
@@ -25208,13 +25248,13 @@ then2.i.i.i.i737:                                 ; preds = %merge.i.i.i.i736
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i733)
   %562 = getelementptr inbounds i8, ptr %made, i64 136
   %563 = load i64, ptr %562, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.449")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.451")
   %564 = load i64, ptr %35, align 8
   %565 = add i64 %564, 1
   %566 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i91.i = icmp slt i64 %566, %565
   %.pre.i.i.i.i92.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i91.i, label %merge.i.i.i.i.i94.i, label %"$Vector.push.348.exit.thread.i.i.i93.i"
+  br i1 %.not.i.i.i.i.i91.i, label %merge.i.i.i.i.i94.i, label %"$Vector.push.349.exit.thread.i.i.i93.i"
 
 merge.i.i.i.i.i94.i:                              ; preds = %"$JsonWriter.integer.exit753"
   %567 = shl i64 %566, 1
@@ -25228,9 +25268,9 @@ merge7.i.i.i.i.i97.i:                             ; preds = %merge.i.i.i.i.i94.i
   store ptr %568, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i96.i, ptr %36, align 8
   %.pre10.i.i.i.i98.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i93.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i93.i"
 
-"$Vector.push.348.exit.thread.i.i.i93.i":         ; preds = %merge7.i.i.i.i.i97.i, %"$JsonWriter.integer.exit753"
+"$Vector.push.349.exit.thread.i.i.i93.i":         ; preds = %merge7.i.i.i.i.i97.i, %"$JsonWriter.integer.exit753"
   %570 = phi i64 [ %.pre10.i.i.i.i98.i, %merge7.i.i.i.i.i97.i ], [ %564, %"$JsonWriter.integer.exit753" ]
   %571 = phi ptr [ %568, %merge7.i.i.i.i.i97.i ], [ %.pre.i.i.i.i92.i, %"$JsonWriter.integer.exit753" ]
   %572 = getelementptr i8, ptr %571, i64 %570
@@ -25245,10 +25285,10 @@ then.i.i.i99.i:                                   ; preds = %merge.i.i.i.i.i94.i
   store i8 1, ptr %575, align 8
   br label %"$JsonWriter.separate.exit.i713"
 
-"$JsonWriter.separate.exit.i713":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i93.i", %then.i.i.i99.i
+"$JsonWriter.separate.exit.i713":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i93.i", %then.i.i.i99.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i712)
-  %576 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i712, i64 32, ptr nonnull @"$string.355", i64 %563)
+  %576 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i712, i64 32, ptr nonnull @"$string.356", i64 %563)
   %577 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i712)
   %578 = load i64, ptr %35, align 8
   %579 = add i64 %578, %577
@@ -25291,15 +25331,15 @@ then2.i.i.i.i716:                                 ; preds = %merge.i.i.i.i715
   %589 = getelementptr inbounds i8, ptr %made, i64 292
   %590 = load i8, ptr %589, align 4
   %591 = icmp ne i8 %590, 0
-  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.450", i1 zeroext %591)
+  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.452", i1 zeroext %591)
   %592 = getelementptr inbounds i8, ptr %made, i64 293
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.451")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.453")
   %593 = load i64, ptr %35, align 8
   %594 = add i64 %593, 1
   %595 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i101.i = icmp slt i64 %595, %594
   %.pre.i.i.i.i102.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i101.i, label %merge.i.i.i.i.i104.i, label %"$Vector.push.348.exit.thread.i.i.i103.i"
+  br i1 %.not.i.i.i.i.i101.i, label %merge.i.i.i.i.i104.i, label %"$Vector.push.349.exit.thread.i.i.i103.i"
 
 merge.i.i.i.i.i104.i:                             ; preds = %"$JsonWriter.integer.exit732"
   %596 = shl i64 %595, 1
@@ -25313,9 +25353,9 @@ merge7.i.i.i.i.i107.i:                            ; preds = %merge.i.i.i.i.i104.
   store ptr %597, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i106.i, ptr %36, align 8
   %.pre10.i.i.i.i108.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i103.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i103.i"
 
-"$Vector.push.348.exit.thread.i.i.i103.i":        ; preds = %merge7.i.i.i.i.i107.i, %"$JsonWriter.integer.exit732"
+"$Vector.push.349.exit.thread.i.i.i103.i":        ; preds = %merge7.i.i.i.i.i107.i, %"$JsonWriter.integer.exit732"
   %599 = phi i64 [ %.pre10.i.i.i.i108.i, %merge7.i.i.i.i.i107.i ], [ %593, %"$JsonWriter.integer.exit732" ]
   %600 = phi ptr [ %597, %merge7.i.i.i.i.i107.i ], [ %.pre.i.i.i.i102.i, %"$JsonWriter.integer.exit732" ]
   %601 = getelementptr i8, ptr %600, i64 %599
@@ -25330,7 +25370,7 @@ then.i.i.i109.i:                                  ; preds = %merge.i.i.i.i.i104.
   store i8 1, ptr %604, align 8
   br label %"$JsonWriter.string_field.exit110.i"
 
-"$JsonWriter.string_field.exit110.i":             ; preds = %then.i.i.i109.i, %"$Vector.push.348.exit.thread.i.i.i103.i"
+"$JsonWriter.string_field.exit110.i":             ; preds = %then.i.i.i109.i, %"$Vector.push.349.exit.thread.i.i.i103.i"
   store i8 0, ptr %34, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly %592)
   call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %5)
@@ -25366,13 +25406,13 @@ then.i.i.i109.i:                                  ; preds = %merge.i.i.i.i.i104.
   %shape.sroa.57.0.copyload.i.i = load i64, ptr %shape.sroa.57.0..sroa_idx.i.i, align 8
   %shape.sroa.59.0..sroa_idx.i.i = getelementptr inbounds i8, ptr %5, i64 120
   %shape.sroa.59.0.copyload.i.i = load i64, ptr %shape.sroa.59.0..sroa_idx.i.i, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.452")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.454")
   %605 = load i64, ptr %35, align 8
   %606 = add i64 %605, 1
   %607 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i111.i = icmp slt i64 %607, %606
   %.pre.i.i.i.i112.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i111.i, label %merge.i.i.i.i.i124.i, label %"$Vector.push.348.exit.thread.i.i.i113.i"
+  br i1 %.not.i.i.i.i.i111.i, label %merge.i.i.i.i.i124.i, label %"$Vector.push.349.exit.thread.i.i.i113.i"
 
 merge.i.i.i.i.i124.i:                             ; preds = %"$JsonWriter.string_field.exit110.i"
   %608 = shl i64 %607, 1
@@ -25386,9 +25426,9 @@ merge7.i.i.i.i.i127.i:                            ; preds = %merge.i.i.i.i.i124.
   store ptr %609, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i126.i, ptr %36, align 8
   %.pre10.i.i.i.i128.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i113.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i113.i"
 
-"$Vector.push.348.exit.thread.i.i.i113.i":        ; preds = %merge7.i.i.i.i.i127.i, %"$JsonWriter.string_field.exit110.i"
+"$Vector.push.349.exit.thread.i.i.i113.i":        ; preds = %merge7.i.i.i.i.i127.i, %"$JsonWriter.string_field.exit110.i"
   %611 = phi i64 [ %.pre10.i.i.i.i128.i, %merge7.i.i.i.i.i127.i ], [ %605, %"$JsonWriter.string_field.exit110.i" ]
   %612 = phi ptr [ %609, %merge7.i.i.i.i.i127.i ], [ %.pre.i.i.i.i112.i, %"$JsonWriter.string_field.exit110.i" ]
   %613 = getelementptr i8, ptr %612, i64 %611
@@ -25404,14 +25444,14 @@ then.i.i.i129.i:                                  ; preds = %merge.i.i.i.i.i124.
   %.pre = load i64, ptr %35, align 8
   br label %"$JsonWriter.separate.exit.i690"
 
-"$JsonWriter.separate.exit.i690":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i113.i", %then.i.i.i129.i
-  %617 = phi i64 [ %615, %"$Vector.push.348.exit.thread.i.i.i113.i" ], [ %.pre, %then.i.i.i129.i ]
+"$JsonWriter.separate.exit.i690":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i113.i", %then.i.i.i129.i
+  %617 = phi i64 [ %615, %"$Vector.push.349.exit.thread.i.i.i113.i" ], [ %.pre, %then.i.i.i129.i ]
   store i8 1, ptr %34, align 8
   %618 = add i64 %617, 1
   %619 = load i64, ptr %36, align 8
   %.not.i.i.i.i691 = icmp slt i64 %619, %618
   %.pre.i.i.i692 = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i691, label %merge.i.i.i.i695, label %"$Vector.push.348.exit.thread.i.i693"
+  br i1 %.not.i.i.i.i691, label %merge.i.i.i.i695, label %"$Vector.push.349.exit.thread.i.i693"
 
 merge.i.i.i.i695:                                 ; preds = %"$JsonWriter.separate.exit.i690"
   %620 = shl i64 %619, 1
@@ -25425,9 +25465,9 @@ merge7.i.i.i.i698:                                ; preds = %merge.i.i.i.i695
   store ptr %621, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i697, ptr %36, align 8
   %.pre10.i.i.i699 = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i693"
+  br label %"$Vector.push.349.exit.thread.i.i693"
 
-"$Vector.push.348.exit.thread.i.i693":            ; preds = %merge7.i.i.i.i698, %"$JsonWriter.separate.exit.i690"
+"$Vector.push.349.exit.thread.i.i693":            ; preds = %merge7.i.i.i.i698, %"$JsonWriter.separate.exit.i690"
   %623 = phi i64 [ %.pre10.i.i.i699, %merge7.i.i.i.i698 ], [ %617, %"$JsonWriter.separate.exit.i690" ]
   %624 = phi ptr [ %621, %merge7.i.i.i.i698 ], [ %.pre.i.i.i692, %"$JsonWriter.separate.exit.i690" ]
   %625 = getelementptr i8, ptr %624, i64 %623
@@ -25442,17 +25482,17 @@ then.i3.i700:                                     ; preds = %merge.i.i.i.i695
   store i8 1, ptr %628, align 8
   br label %"$JsonWriter.open.exit711"
 
-"$JsonWriter.open.exit711":                       ; preds = %"$Vector.push.348.exit.thread.i.i693", %then.i3.i700
+"$JsonWriter.open.exit711":                       ; preds = %"$Vector.push.349.exit.thread.i.i693", %then.i3.i700
   store i8 0, ptr %34, align 8
   %629 = mul i64 %shape.sroa.17.0.copyload.i.i, %shape.sroa.225.0.copyload.i.i
   %630 = mul i64 %629, %shape.sroa.26.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.453")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.455")
   %631 = load i64, ptr %35, align 8
   %632 = add i64 %631, 1
   %633 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i.i114.i = icmp slt i64 %633, %632
   %.pre.i.i.i.i.i115.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i.i114.i, label %merge.i.i.i.i.i.i118.i, label %"$Vector.push.348.exit.thread.i.i.i.i116.i"
+  br i1 %.not.i.i.i.i.i.i114.i, label %merge.i.i.i.i.i.i118.i, label %"$Vector.push.349.exit.thread.i.i.i.i116.i"
 
 merge.i.i.i.i.i.i118.i:                           ; preds = %"$JsonWriter.open.exit711"
   %634 = shl i64 %633, 1
@@ -25466,9 +25506,9 @@ merge7.i.i.i.i.i.i121.i:                          ; preds = %merge.i.i.i.i.i.i11
   store ptr %635, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i120.i, ptr %36, align 8
   %.pre10.i.i.i.i.i122.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i.i116.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i.i116.i"
 
-"$Vector.push.348.exit.thread.i.i.i.i116.i":      ; preds = %merge7.i.i.i.i.i.i121.i, %"$JsonWriter.open.exit711"
+"$Vector.push.349.exit.thread.i.i.i.i116.i":      ; preds = %merge7.i.i.i.i.i.i121.i, %"$JsonWriter.open.exit711"
   %637 = phi i64 [ %.pre10.i.i.i.i.i122.i, %merge7.i.i.i.i.i.i121.i ], [ %631, %"$JsonWriter.open.exit711" ]
   %638 = phi ptr [ %635, %merge7.i.i.i.i.i.i121.i ], [ %.pre.i.i.i.i.i115.i, %"$JsonWriter.open.exit711" ]
   %639 = getelementptr i8, ptr %638, i64 %637
@@ -25483,10 +25523,10 @@ then.i.i.i.i123.i:                                ; preds = %merge.i.i.i.i.i.i11
   store i8 1, ptr %642, align 8
   br label %"$JsonWriter.separate.exit.i670"
 
-"$JsonWriter.separate.exit.i670":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i.i116.i", %then.i.i.i.i123.i
+"$JsonWriter.separate.exit.i670":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i.i116.i", %then.i.i.i.i123.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i669)
-  %643 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i669, i64 32, ptr nonnull @"$string.355", i64 %630)
+  %643 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i669, i64 32, ptr nonnull @"$string.356", i64 %630)
   %644 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i669)
   %645 = load i64, ptr %35, align 8
   %646 = add i64 %645, %644
@@ -25526,13 +25566,13 @@ then2.i.i.i.i673:                                 ; preds = %merge.i.i.i.i672
 
 "$JsonWriter.integer.exit689":                    ; preds = %then.i.i.i.i678, %merge.i.i.i.i672, %then2.i.i.i.i673
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i669)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.454")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.456")
   %656 = load i64, ptr %35, align 8
   %657 = add i64 %656, 1
   %658 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i69.i.i = icmp slt i64 %658, %657
   %.pre.i.i.i.i70.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i69.i.i, label %merge.i.i.i.i.i72.i.i, label %"$Vector.push.348.exit.thread.i.i.i71.i.i"
+  br i1 %.not.i.i.i.i.i69.i.i, label %merge.i.i.i.i.i72.i.i, label %"$Vector.push.349.exit.thread.i.i.i71.i.i"
 
 merge.i.i.i.i.i72.i.i:                            ; preds = %"$JsonWriter.integer.exit689"
   %659 = shl i64 %658, 1
@@ -25546,9 +25586,9 @@ merge7.i.i.i.i.i75.i.i:                           ; preds = %merge.i.i.i.i.i72.i
   store ptr %660, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i74.i.i, ptr %36, align 8
   %.pre10.i.i.i.i76.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i71.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i71.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i71.i.i":       ; preds = %merge7.i.i.i.i.i75.i.i, %"$JsonWriter.integer.exit689"
+"$Vector.push.349.exit.thread.i.i.i71.i.i":       ; preds = %merge7.i.i.i.i.i75.i.i, %"$JsonWriter.integer.exit689"
   %662 = phi i64 [ %.pre10.i.i.i.i76.i.i, %merge7.i.i.i.i.i75.i.i ], [ %656, %"$JsonWriter.integer.exit689" ]
   %663 = phi ptr [ %660, %merge7.i.i.i.i.i75.i.i ], [ %.pre.i.i.i.i70.i.i, %"$JsonWriter.integer.exit689" ]
   %664 = getelementptr i8, ptr %663, i64 %662
@@ -25563,10 +25603,10 @@ then.i.i.i77.i.i:                                 ; preds = %merge.i.i.i.i.i72.i
   store i8 1, ptr %667, align 8
   br label %"$JsonWriter.separate.exit.i649"
 
-"$JsonWriter.separate.exit.i649":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i71.i.i", %then.i.i.i77.i.i
+"$JsonWriter.separate.exit.i649":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i71.i.i", %then.i.i.i77.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i648)
-  %668 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i648, i64 32, ptr nonnull @"$string.355", i64 %630)
+  %668 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i648, i64 32, ptr nonnull @"$string.356", i64 %630)
   %669 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i648)
   %670 = load i64, ptr %35, align 8
   %671 = add i64 %670, %669
@@ -25606,13 +25646,13 @@ then2.i.i.i.i652:                                 ; preds = %merge.i.i.i.i651
 
 "$JsonWriter.integer.exit668":                    ; preds = %then.i.i.i.i657, %merge.i.i.i.i651, %then2.i.i.i.i652
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i648)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.455")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.457")
   %681 = load i64, ptr %35, align 8
   %682 = add i64 %681, 1
   %683 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i79.i.i = icmp slt i64 %683, %682
   %.pre.i.i.i.i80.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i79.i.i, label %merge.i.i.i.i.i82.i.i, label %"$Vector.push.348.exit.thread.i.i.i81.i.i"
+  br i1 %.not.i.i.i.i.i79.i.i, label %merge.i.i.i.i.i82.i.i, label %"$Vector.push.349.exit.thread.i.i.i81.i.i"
 
 merge.i.i.i.i.i82.i.i:                            ; preds = %"$JsonWriter.integer.exit668"
   %684 = shl i64 %683, 1
@@ -25626,9 +25666,9 @@ merge7.i.i.i.i.i85.i.i:                           ; preds = %merge.i.i.i.i.i82.i
   store ptr %685, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i84.i.i, ptr %36, align 8
   %.pre10.i.i.i.i86.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i81.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i81.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i81.i.i":       ; preds = %merge7.i.i.i.i.i85.i.i, %"$JsonWriter.integer.exit668"
+"$Vector.push.349.exit.thread.i.i.i81.i.i":       ; preds = %merge7.i.i.i.i.i85.i.i, %"$JsonWriter.integer.exit668"
   %687 = phi i64 [ %.pre10.i.i.i.i86.i.i, %merge7.i.i.i.i.i85.i.i ], [ %681, %"$JsonWriter.integer.exit668" ]
   %688 = phi ptr [ %685, %merge7.i.i.i.i.i85.i.i ], [ %.pre.i.i.i.i80.i.i, %"$JsonWriter.integer.exit668" ]
   %689 = getelementptr i8, ptr %688, i64 %687
@@ -25643,10 +25683,10 @@ then.i.i.i87.i.i:                                 ; preds = %merge.i.i.i.i.i82.i
   store i8 1, ptr %692, align 8
   br label %"$JsonWriter.separate.exit.i628"
 
-"$JsonWriter.separate.exit.i628":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i81.i.i", %then.i.i.i87.i.i
+"$JsonWriter.separate.exit.i628":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i81.i.i", %then.i.i.i87.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i627)
-  %693 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i627, i64 32, ptr nonnull @"$string.355", i64 %630)
+  %693 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i627, i64 32, ptr nonnull @"$string.356", i64 %630)
   %694 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i627)
   %695 = load i64, ptr %35, align 8
   %696 = add i64 %695, %694
@@ -25689,13 +25729,13 @@ then2.i.i.i.i631:                                 ; preds = %merge.i.i.i.i630
   %706 = mul i64 %shape.sroa.37.0.copyload.i.i, %shape.sroa.32.0.copyload.i.i
   %707 = call i64 @llvm.smax.i64(i64 %shape.sroa.26.0.copyload.i.i, i64 %706)
   %708 = mul i64 %707, %shape.sroa.225.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.456")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.458")
   %709 = load i64, ptr %35, align 8
   %710 = add i64 %709, 1
   %711 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i89.i.i = icmp slt i64 %711, %710
   %.pre.i.i.i.i90.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i89.i.i, label %merge.i.i.i.i.i92.i.i, label %"$Vector.push.348.exit.thread.i.i.i91.i.i"
+  br i1 %.not.i.i.i.i.i89.i.i, label %merge.i.i.i.i.i92.i.i, label %"$Vector.push.349.exit.thread.i.i.i91.i.i"
 
 merge.i.i.i.i.i92.i.i:                            ; preds = %"$JsonWriter.integer.exit647"
   %712 = shl i64 %711, 1
@@ -25709,9 +25749,9 @@ merge7.i.i.i.i.i95.i.i:                           ; preds = %merge.i.i.i.i.i92.i
   store ptr %713, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i94.i.i, ptr %36, align 8
   %.pre10.i.i.i.i96.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i91.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i91.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i91.i.i":       ; preds = %merge7.i.i.i.i.i95.i.i, %"$JsonWriter.integer.exit647"
+"$Vector.push.349.exit.thread.i.i.i91.i.i":       ; preds = %merge7.i.i.i.i.i95.i.i, %"$JsonWriter.integer.exit647"
   %715 = phi i64 [ %.pre10.i.i.i.i96.i.i, %merge7.i.i.i.i.i95.i.i ], [ %709, %"$JsonWriter.integer.exit647" ]
   %716 = phi ptr [ %713, %merge7.i.i.i.i.i95.i.i ], [ %.pre.i.i.i.i90.i.i, %"$JsonWriter.integer.exit647" ]
   %717 = getelementptr i8, ptr %716, i64 %715
@@ -25726,10 +25766,10 @@ then.i.i.i97.i.i:                                 ; preds = %merge.i.i.i.i.i92.i
   store i8 1, ptr %720, align 8
   br label %"$JsonWriter.separate.exit.i607"
 
-"$JsonWriter.separate.exit.i607":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i91.i.i", %then.i.i.i97.i.i
+"$JsonWriter.separate.exit.i607":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i91.i.i", %then.i.i.i97.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i606)
-  %721 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i606, i64 32, ptr nonnull @"$string.355", i64 %708)
+  %721 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i606, i64 32, ptr nonnull @"$string.356", i64 %708)
   %722 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i606)
   %723 = load i64, ptr %35, align 8
   %724 = add i64 %723, %722
@@ -25770,13 +25810,13 @@ then2.i.i.i.i610:                                 ; preds = %merge.i.i.i.i609
 "$JsonWriter.integer.exit626":                    ; preds = %then.i.i.i.i615, %merge.i.i.i.i609, %then2.i.i.i.i610
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i606)
   %734 = shl i64 %shape.sroa.225.0.copyload.i.i, 2
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.457")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.459")
   %735 = load i64, ptr %35, align 8
   %736 = add i64 %735, 1
   %737 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i99.i.i = icmp slt i64 %737, %736
   %.pre.i.i.i.i100.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i99.i.i, label %merge.i.i.i.i.i102.i.i, label %"$Vector.push.348.exit.thread.i.i.i101.i.i"
+  br i1 %.not.i.i.i.i.i99.i.i, label %merge.i.i.i.i.i102.i.i, label %"$Vector.push.349.exit.thread.i.i.i101.i.i"
 
 merge.i.i.i.i.i102.i.i:                           ; preds = %"$JsonWriter.integer.exit626"
   %738 = shl i64 %737, 1
@@ -25790,9 +25830,9 @@ merge7.i.i.i.i.i105.i.i:                          ; preds = %merge.i.i.i.i.i102.
   store ptr %739, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i104.i.i, ptr %36, align 8
   %.pre10.i.i.i.i106.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i101.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i101.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i101.i.i":      ; preds = %merge7.i.i.i.i.i105.i.i, %"$JsonWriter.integer.exit626"
+"$Vector.push.349.exit.thread.i.i.i101.i.i":      ; preds = %merge7.i.i.i.i.i105.i.i, %"$JsonWriter.integer.exit626"
   %741 = phi i64 [ %.pre10.i.i.i.i106.i.i, %merge7.i.i.i.i.i105.i.i ], [ %735, %"$JsonWriter.integer.exit626" ]
   %742 = phi ptr [ %739, %merge7.i.i.i.i.i105.i.i ], [ %.pre.i.i.i.i100.i.i, %"$JsonWriter.integer.exit626" ]
   %743 = getelementptr i8, ptr %742, i64 %741
@@ -25807,10 +25847,10 @@ then.i.i.i107.i.i:                                ; preds = %merge.i.i.i.i.i102.
   store i8 1, ptr %746, align 8
   br label %"$JsonWriter.separate.exit.i586"
 
-"$JsonWriter.separate.exit.i586":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i101.i.i", %then.i.i.i107.i.i
+"$JsonWriter.separate.exit.i586":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i101.i.i", %then.i.i.i107.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i585)
-  %747 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i585, i64 32, ptr nonnull @"$string.355", i64 %734)
+  %747 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i585, i64 32, ptr nonnull @"$string.356", i64 %734)
   %748 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i585)
   %749 = load i64, ptr %35, align 8
   %750 = add i64 %749, %748
@@ -25854,13 +25894,13 @@ then2.i.i.i.i589:                                 ; preds = %merge.i.i.i.i588
   %761 = add i64 %760, %shape.sroa.37.0.copyload.i.i
   %762 = mul i64 %shape.sroa.32.0.copyload.i.i, %629
   %763 = mul i64 %762, %761
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.458")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.460")
   %764 = load i64, ptr %35, align 8
   %765 = add i64 %764, 1
   %766 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i109.i.i = icmp slt i64 %766, %765
   %.pre.i.i.i.i110.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i109.i.i, label %merge.i.i.i.i.i112.i.i, label %"$Vector.push.348.exit.thread.i.i.i111.i.i"
+  br i1 %.not.i.i.i.i.i109.i.i, label %merge.i.i.i.i.i112.i.i, label %"$Vector.push.349.exit.thread.i.i.i111.i.i"
 
 merge.i.i.i.i.i112.i.i:                           ; preds = %"$JsonWriter.integer.exit605"
   %767 = shl i64 %766, 1
@@ -25874,9 +25914,9 @@ merge7.i.i.i.i.i115.i.i:                          ; preds = %merge.i.i.i.i.i112.
   store ptr %768, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i114.i.i, ptr %36, align 8
   %.pre10.i.i.i.i116.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i111.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i111.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i111.i.i":      ; preds = %merge7.i.i.i.i.i115.i.i, %"$JsonWriter.integer.exit605"
+"$Vector.push.349.exit.thread.i.i.i111.i.i":      ; preds = %merge7.i.i.i.i.i115.i.i, %"$JsonWriter.integer.exit605"
   %770 = phi i64 [ %.pre10.i.i.i.i116.i.i, %merge7.i.i.i.i.i115.i.i ], [ %764, %"$JsonWriter.integer.exit605" ]
   %771 = phi ptr [ %768, %merge7.i.i.i.i.i115.i.i ], [ %.pre.i.i.i.i110.i.i, %"$JsonWriter.integer.exit605" ]
   %772 = getelementptr i8, ptr %771, i64 %770
@@ -25891,10 +25931,10 @@ then.i.i.i117.i.i:                                ; preds = %merge.i.i.i.i.i112.
   store i8 1, ptr %775, align 8
   br label %"$JsonWriter.separate.exit.i565"
 
-"$JsonWriter.separate.exit.i565":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i111.i.i", %then.i.i.i117.i.i
+"$JsonWriter.separate.exit.i565":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i111.i.i", %then.i.i.i117.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i564)
-  %776 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i564, i64 32, ptr nonnull @"$string.355", i64 %763)
+  %776 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i564, i64 32, ptr nonnull @"$string.356", i64 %763)
   %777 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i564)
   %778 = load i64, ptr %35, align 8
   %779 = add i64 %778, %777
@@ -25935,13 +25975,13 @@ then2.i.i.i.i568:                                 ; preds = %merge.i.i.i.i567
 "$JsonWriter.integer.exit584":                    ; preds = %then.i.i.i.i573, %merge.i.i.i.i567, %then2.i.i.i.i568
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i564)
   %789 = mul i64 %706, %629
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.459")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.461")
   %790 = load i64, ptr %35, align 8
   %791 = add i64 %790, 1
   %792 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i119.i.i = icmp slt i64 %792, %791
   %.pre.i.i.i.i120.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i119.i.i, label %merge.i.i.i.i.i122.i.i, label %"$Vector.push.348.exit.thread.i.i.i121.i.i"
+  br i1 %.not.i.i.i.i.i119.i.i, label %merge.i.i.i.i.i122.i.i, label %"$Vector.push.349.exit.thread.i.i.i121.i.i"
 
 merge.i.i.i.i.i122.i.i:                           ; preds = %"$JsonWriter.integer.exit584"
   %793 = shl i64 %792, 1
@@ -25955,9 +25995,9 @@ merge7.i.i.i.i.i125.i.i:                          ; preds = %merge.i.i.i.i.i122.
   store ptr %794, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i124.i.i, ptr %36, align 8
   %.pre10.i.i.i.i126.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i121.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i121.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i121.i.i":      ; preds = %merge7.i.i.i.i.i125.i.i, %"$JsonWriter.integer.exit584"
+"$Vector.push.349.exit.thread.i.i.i121.i.i":      ; preds = %merge7.i.i.i.i.i125.i.i, %"$JsonWriter.integer.exit584"
   %796 = phi i64 [ %.pre10.i.i.i.i126.i.i, %merge7.i.i.i.i.i125.i.i ], [ %790, %"$JsonWriter.integer.exit584" ]
   %797 = phi ptr [ %794, %merge7.i.i.i.i.i125.i.i ], [ %.pre.i.i.i.i120.i.i, %"$JsonWriter.integer.exit584" ]
   %798 = getelementptr i8, ptr %797, i64 %796
@@ -25972,10 +26012,10 @@ then.i.i.i127.i.i:                                ; preds = %merge.i.i.i.i.i122.
   store i8 1, ptr %801, align 8
   br label %"$JsonWriter.separate.exit.i544"
 
-"$JsonWriter.separate.exit.i544":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i121.i.i", %then.i.i.i127.i.i
+"$JsonWriter.separate.exit.i544":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i121.i.i", %then.i.i.i127.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i543)
-  %802 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i543, i64 32, ptr nonnull @"$string.355", i64 %789)
+  %802 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i543, i64 32, ptr nonnull @"$string.356", i64 %789)
   %803 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i543)
   %804 = load i64, ptr %35, align 8
   %805 = add i64 %804, %803
@@ -26015,13 +26055,13 @@ then2.i.i.i.i547:                                 ; preds = %merge.i.i.i.i546
 
 "$JsonWriter.integer.exit563":                    ; preds = %then.i.i.i.i552, %merge.i.i.i.i546, %then2.i.i.i.i547
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i543)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.460")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.462")
   %815 = load i64, ptr %35, align 8
   %816 = add i64 %815, 1
   %817 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i129.i.i = icmp slt i64 %817, %816
   %.pre.i.i.i.i130.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i129.i.i, label %merge.i.i.i.i.i132.i.i, label %"$Vector.push.348.exit.thread.i.i.i131.i.i"
+  br i1 %.not.i.i.i.i.i129.i.i, label %merge.i.i.i.i.i132.i.i, label %"$Vector.push.349.exit.thread.i.i.i131.i.i"
 
 merge.i.i.i.i.i132.i.i:                           ; preds = %"$JsonWriter.integer.exit563"
   %818 = shl i64 %817, 1
@@ -26035,9 +26075,9 @@ merge7.i.i.i.i.i135.i.i:                          ; preds = %merge.i.i.i.i.i132.
   store ptr %819, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i134.i.i, ptr %36, align 8
   %.pre10.i.i.i.i136.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i131.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i131.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i131.i.i":      ; preds = %merge7.i.i.i.i.i135.i.i, %"$JsonWriter.integer.exit563"
+"$Vector.push.349.exit.thread.i.i.i131.i.i":      ; preds = %merge7.i.i.i.i.i135.i.i, %"$JsonWriter.integer.exit563"
   %821 = phi i64 [ %.pre10.i.i.i.i136.i.i, %merge7.i.i.i.i.i135.i.i ], [ %815, %"$JsonWriter.integer.exit563" ]
   %822 = phi ptr [ %819, %merge7.i.i.i.i.i135.i.i ], [ %.pre.i.i.i.i130.i.i, %"$JsonWriter.integer.exit563" ]
   %823 = getelementptr i8, ptr %822, i64 %821
@@ -26052,10 +26092,10 @@ then.i.i.i137.i.i:                                ; preds = %merge.i.i.i.i.i132.
   store i8 1, ptr %826, align 8
   br label %"$JsonWriter.separate.exit.i523"
 
-"$JsonWriter.separate.exit.i523":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i131.i.i", %then.i.i.i137.i.i
+"$JsonWriter.separate.exit.i523":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i131.i.i", %then.i.i.i137.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i522)
-  %827 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i522, i64 32, ptr nonnull @"$string.355", i64 %789)
+  %827 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i522, i64 32, ptr nonnull @"$string.356", i64 %789)
   %828 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i522)
   %829 = load i64, ptr %35, align 8
   %830 = add i64 %829, %828
@@ -26097,13 +26137,13 @@ then2.i.i.i.i526:                                 ; preds = %merge.i.i.i.i525
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i522)
   %840 = shl i64 %629, 1
   %841 = mul i64 %840, %shape.sroa.43.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.461")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.463")
   %842 = load i64, ptr %35, align 8
   %843 = add i64 %842, 1
   %844 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i139.i.i = icmp slt i64 %844, %843
   %.pre.i.i.i.i140.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i139.i.i, label %merge.i.i.i.i.i142.i.i, label %"$Vector.push.348.exit.thread.i.i.i141.i.i"
+  br i1 %.not.i.i.i.i.i139.i.i, label %merge.i.i.i.i.i142.i.i, label %"$Vector.push.349.exit.thread.i.i.i141.i.i"
 
 merge.i.i.i.i.i142.i.i:                           ; preds = %"$JsonWriter.integer.exit542"
   %845 = shl i64 %844, 1
@@ -26117,9 +26157,9 @@ merge7.i.i.i.i.i145.i.i:                          ; preds = %merge.i.i.i.i.i142.
   store ptr %846, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i144.i.i, ptr %36, align 8
   %.pre10.i.i.i.i146.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i141.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i141.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i141.i.i":      ; preds = %merge7.i.i.i.i.i145.i.i, %"$JsonWriter.integer.exit542"
+"$Vector.push.349.exit.thread.i.i.i141.i.i":      ; preds = %merge7.i.i.i.i.i145.i.i, %"$JsonWriter.integer.exit542"
   %848 = phi i64 [ %.pre10.i.i.i.i146.i.i, %merge7.i.i.i.i.i145.i.i ], [ %842, %"$JsonWriter.integer.exit542" ]
   %849 = phi ptr [ %846, %merge7.i.i.i.i.i145.i.i ], [ %.pre.i.i.i.i140.i.i, %"$JsonWriter.integer.exit542" ]
   %850 = getelementptr i8, ptr %849, i64 %848
@@ -26134,10 +26174,10 @@ then.i.i.i147.i.i:                                ; preds = %merge.i.i.i.i.i142.
   store i8 1, ptr %853, align 8
   br label %"$JsonWriter.separate.exit.i502"
 
-"$JsonWriter.separate.exit.i502":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i141.i.i", %then.i.i.i147.i.i
+"$JsonWriter.separate.exit.i502":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i141.i.i", %then.i.i.i147.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i501)
-  %854 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i501, i64 32, ptr nonnull @"$string.355", i64 %841)
+  %854 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i501, i64 32, ptr nonnull @"$string.356", i64 %841)
   %855 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i501)
   %856 = load i64, ptr %35, align 8
   %857 = add i64 %856, %855
@@ -26179,13 +26219,13 @@ then2.i.i.i.i505:                                 ; preds = %merge.i.i.i.i504
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i501)
   %867 = mul i64 %shape.sroa.43.0.copyload.i.i, %shape.sroa.225.0.copyload.i.i
   %868 = mul i64 %867, %shape.sroa.17.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.462")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.464")
   %869 = load i64, ptr %35, align 8
   %870 = add i64 %869, 1
   %871 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i149.i.i = icmp slt i64 %871, %870
   %.pre.i.i.i.i150.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i149.i.i, label %merge.i.i.i.i.i152.i.i, label %"$Vector.push.348.exit.thread.i.i.i151.i.i"
+  br i1 %.not.i.i.i.i.i149.i.i, label %merge.i.i.i.i.i152.i.i, label %"$Vector.push.349.exit.thread.i.i.i151.i.i"
 
 merge.i.i.i.i.i152.i.i:                           ; preds = %"$JsonWriter.integer.exit521"
   %872 = shl i64 %871, 1
@@ -26199,9 +26239,9 @@ merge7.i.i.i.i.i155.i.i:                          ; preds = %merge.i.i.i.i.i152.
   store ptr %873, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i154.i.i, ptr %36, align 8
   %.pre10.i.i.i.i156.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i151.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i151.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i151.i.i":      ; preds = %merge7.i.i.i.i.i155.i.i, %"$JsonWriter.integer.exit521"
+"$Vector.push.349.exit.thread.i.i.i151.i.i":      ; preds = %merge7.i.i.i.i.i155.i.i, %"$JsonWriter.integer.exit521"
   %875 = phi i64 [ %.pre10.i.i.i.i156.i.i, %merge7.i.i.i.i.i155.i.i ], [ %869, %"$JsonWriter.integer.exit521" ]
   %876 = phi ptr [ %873, %merge7.i.i.i.i.i155.i.i ], [ %.pre.i.i.i.i150.i.i, %"$JsonWriter.integer.exit521" ]
   %877 = getelementptr i8, ptr %876, i64 %875
@@ -26216,10 +26256,10 @@ then.i.i.i157.i.i:                                ; preds = %merge.i.i.i.i.i152.
   store i8 1, ptr %880, align 8
   br label %"$JsonWriter.separate.exit.i481"
 
-"$JsonWriter.separate.exit.i481":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i151.i.i", %then.i.i.i157.i.i
+"$JsonWriter.separate.exit.i481":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i151.i.i", %then.i.i.i157.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i480)
-  %881 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i480, i64 32, ptr nonnull @"$string.355", i64 %868)
+  %881 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i480, i64 32, ptr nonnull @"$string.356", i64 %868)
   %882 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i480)
   %883 = load i64, ptr %35, align 8
   %884 = add i64 %883, %882
@@ -26259,13 +26299,13 @@ then2.i.i.i.i484:                                 ; preds = %merge.i.i.i.i483
 
 "$JsonWriter.integer.exit500":                    ; preds = %then.i.i.i.i489, %merge.i.i.i.i483, %then2.i.i.i.i484
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i480)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.463")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.465")
   %894 = load i64, ptr %35, align 8
   %895 = add i64 %894, 1
   %896 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i159.i.i = icmp slt i64 %896, %895
   %.pre.i.i.i.i160.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i159.i.i, label %merge.i.i.i.i.i162.i.i, label %"$Vector.push.348.exit.thread.i.i.i161.i.i"
+  br i1 %.not.i.i.i.i.i159.i.i, label %merge.i.i.i.i.i162.i.i, label %"$Vector.push.349.exit.thread.i.i.i161.i.i"
 
 merge.i.i.i.i.i162.i.i:                           ; preds = %"$JsonWriter.integer.exit500"
   %897 = shl i64 %896, 1
@@ -26279,9 +26319,9 @@ merge7.i.i.i.i.i165.i.i:                          ; preds = %merge.i.i.i.i.i162.
   store ptr %898, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i164.i.i, ptr %36, align 8
   %.pre10.i.i.i.i166.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i161.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i161.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i161.i.i":      ; preds = %merge7.i.i.i.i.i165.i.i, %"$JsonWriter.integer.exit500"
+"$Vector.push.349.exit.thread.i.i.i161.i.i":      ; preds = %merge7.i.i.i.i.i165.i.i, %"$JsonWriter.integer.exit500"
   %900 = phi i64 [ %.pre10.i.i.i.i166.i.i, %merge7.i.i.i.i.i165.i.i ], [ %894, %"$JsonWriter.integer.exit500" ]
   %901 = phi ptr [ %898, %merge7.i.i.i.i.i165.i.i ], [ %.pre.i.i.i.i160.i.i, %"$JsonWriter.integer.exit500" ]
   %902 = getelementptr i8, ptr %901, i64 %900
@@ -26296,10 +26336,10 @@ then.i.i.i167.i.i:                                ; preds = %merge.i.i.i.i.i162.
   store i8 1, ptr %905, align 8
   br label %"$JsonWriter.separate.exit.i460"
 
-"$JsonWriter.separate.exit.i460":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i161.i.i", %then.i.i.i167.i.i
+"$JsonWriter.separate.exit.i460":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i161.i.i", %then.i.i.i167.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i459)
-  %906 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i459, i64 32, ptr nonnull @"$string.355", i64 %867)
+  %906 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i459, i64 32, ptr nonnull @"$string.356", i64 %867)
   %907 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i459)
   %908 = load i64, ptr %35, align 8
   %909 = add i64 %908, %907
@@ -26339,13 +26379,13 @@ then2.i.i.i.i463:                                 ; preds = %merge.i.i.i.i462
 
 "$JsonWriter.integer.exit479":                    ; preds = %then.i.i.i.i468, %merge.i.i.i.i462, %then2.i.i.i.i463
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i459)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.464")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.466")
   %919 = load i64, ptr %35, align 8
   %920 = add i64 %919, 1
   %921 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i169.i.i = icmp slt i64 %921, %920
   %.pre.i.i.i.i170.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i169.i.i, label %merge.i.i.i.i.i172.i.i, label %"$Vector.push.348.exit.thread.i.i.i171.i.i"
+  br i1 %.not.i.i.i.i.i169.i.i, label %merge.i.i.i.i.i172.i.i, label %"$Vector.push.349.exit.thread.i.i.i171.i.i"
 
 merge.i.i.i.i.i172.i.i:                           ; preds = %"$JsonWriter.integer.exit479"
   %922 = shl i64 %921, 1
@@ -26359,9 +26399,9 @@ merge7.i.i.i.i.i175.i.i:                          ; preds = %merge.i.i.i.i.i172.
   store ptr %923, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i174.i.i, ptr %36, align 8
   %.pre10.i.i.i.i176.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i171.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i171.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i171.i.i":      ; preds = %merge7.i.i.i.i.i175.i.i, %"$JsonWriter.integer.exit479"
+"$Vector.push.349.exit.thread.i.i.i171.i.i":      ; preds = %merge7.i.i.i.i.i175.i.i, %"$JsonWriter.integer.exit479"
   %925 = phi i64 [ %.pre10.i.i.i.i176.i.i, %merge7.i.i.i.i.i175.i.i ], [ %919, %"$JsonWriter.integer.exit479" ]
   %926 = phi ptr [ %923, %merge7.i.i.i.i.i175.i.i ], [ %.pre.i.i.i.i170.i.i, %"$JsonWriter.integer.exit479" ]
   %927 = getelementptr i8, ptr %926, i64 %925
@@ -26376,10 +26416,10 @@ then.i.i.i177.i.i:                                ; preds = %merge.i.i.i.i.i172.
   store i8 1, ptr %930, align 8
   br label %"$JsonWriter.separate.exit.i439"
 
-"$JsonWriter.separate.exit.i439":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i171.i.i", %then.i.i.i177.i.i
+"$JsonWriter.separate.exit.i439":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i171.i.i", %then.i.i.i177.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i438)
-  %931 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i438, i64 32, ptr nonnull @"$string.355", i64 %734)
+  %931 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i438, i64 32, ptr nonnull @"$string.356", i64 %734)
   %932 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i438)
   %933 = load i64, ptr %35, align 8
   %934 = add i64 %933, %932
@@ -26419,13 +26459,13 @@ then2.i.i.i.i442:                                 ; preds = %merge.i.i.i.i441
 
 "$JsonWriter.integer.exit458":                    ; preds = %then.i.i.i.i447, %merge.i.i.i.i441, %then2.i.i.i.i442
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i438)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.465")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.467")
   %944 = load i64, ptr %35, align 8
   %945 = add i64 %944, 1
   %946 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i179.i.i = icmp slt i64 %946, %945
   %.pre.i.i.i.i180.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i179.i.i, label %merge.i.i.i.i.i182.i.i, label %"$Vector.push.348.exit.thread.i.i.i181.i.i"
+  br i1 %.not.i.i.i.i.i179.i.i, label %merge.i.i.i.i.i182.i.i, label %"$Vector.push.349.exit.thread.i.i.i181.i.i"
 
 merge.i.i.i.i.i182.i.i:                           ; preds = %"$JsonWriter.integer.exit458"
   %947 = shl i64 %946, 1
@@ -26439,9 +26479,9 @@ merge7.i.i.i.i.i185.i.i:                          ; preds = %merge.i.i.i.i.i182.
   store ptr %948, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i184.i.i, ptr %36, align 8
   %.pre10.i.i.i.i186.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i181.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i181.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i181.i.i":      ; preds = %merge7.i.i.i.i.i185.i.i, %"$JsonWriter.integer.exit458"
+"$Vector.push.349.exit.thread.i.i.i181.i.i":      ; preds = %merge7.i.i.i.i.i185.i.i, %"$JsonWriter.integer.exit458"
   %950 = phi i64 [ %.pre10.i.i.i.i186.i.i, %merge7.i.i.i.i.i185.i.i ], [ %944, %"$JsonWriter.integer.exit458" ]
   %951 = phi ptr [ %948, %merge7.i.i.i.i.i185.i.i ], [ %.pre.i.i.i.i180.i.i, %"$JsonWriter.integer.exit458" ]
   %952 = getelementptr i8, ptr %951, i64 %950
@@ -26456,10 +26496,10 @@ then.i.i.i187.i.i:                                ; preds = %merge.i.i.i.i.i182.
   store i8 1, ptr %955, align 8
   br label %"$JsonWriter.separate.exit.i418"
 
-"$JsonWriter.separate.exit.i418":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i181.i.i", %then.i.i.i187.i.i
+"$JsonWriter.separate.exit.i418":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i181.i.i", %then.i.i.i187.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i417)
-  %956 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i417, i64 32, ptr nonnull @"$string.355", i64 %630)
+  %956 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i417, i64 32, ptr nonnull @"$string.356", i64 %630)
   %957 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i417)
   %958 = load i64, ptr %35, align 8
   %959 = add i64 %958, %957
@@ -26500,13 +26540,13 @@ then2.i.i.i.i421:                                 ; preds = %merge.i.i.i.i420
 "$JsonWriter.integer.exit437":                    ; preds = %then.i.i.i.i426, %merge.i.i.i.i420, %then2.i.i.i.i421
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i417)
   %969 = mul i64 %shape.sroa.46.0.copyload.i.i, %734
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.466")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.468")
   %970 = load i64, ptr %35, align 8
   %971 = add i64 %970, 1
   %972 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i189.i.i = icmp slt i64 %972, %971
   %.pre.i.i.i.i190.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i189.i.i, label %merge.i.i.i.i.i192.i.i, label %"$Vector.push.348.exit.thread.i.i.i191.i.i"
+  br i1 %.not.i.i.i.i.i189.i.i, label %merge.i.i.i.i.i192.i.i, label %"$Vector.push.349.exit.thread.i.i.i191.i.i"
 
 merge.i.i.i.i.i192.i.i:                           ; preds = %"$JsonWriter.integer.exit437"
   %973 = shl i64 %972, 1
@@ -26520,9 +26560,9 @@ merge7.i.i.i.i.i195.i.i:                          ; preds = %merge.i.i.i.i.i192.
   store ptr %974, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i194.i.i, ptr %36, align 8
   %.pre10.i.i.i.i196.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i191.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i191.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i191.i.i":      ; preds = %merge7.i.i.i.i.i195.i.i, %"$JsonWriter.integer.exit437"
+"$Vector.push.349.exit.thread.i.i.i191.i.i":      ; preds = %merge7.i.i.i.i.i195.i.i, %"$JsonWriter.integer.exit437"
   %976 = phi i64 [ %.pre10.i.i.i.i196.i.i, %merge7.i.i.i.i.i195.i.i ], [ %970, %"$JsonWriter.integer.exit437" ]
   %977 = phi ptr [ %974, %merge7.i.i.i.i.i195.i.i ], [ %.pre.i.i.i.i190.i.i, %"$JsonWriter.integer.exit437" ]
   %978 = getelementptr i8, ptr %977, i64 %976
@@ -26537,10 +26577,10 @@ then.i.i.i197.i.i:                                ; preds = %merge.i.i.i.i.i192.
   store i8 1, ptr %981, align 8
   br label %"$JsonWriter.separate.exit.i397"
 
-"$JsonWriter.separate.exit.i397":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i191.i.i", %then.i.i.i197.i.i
+"$JsonWriter.separate.exit.i397":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i191.i.i", %then.i.i.i197.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i396)
-  %982 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i396, i64 32, ptr nonnull @"$string.355", i64 %969)
+  %982 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i396, i64 32, ptr nonnull @"$string.356", i64 %969)
   %983 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i396)
   %984 = load i64, ptr %35, align 8
   %985 = add i64 %984, %983
@@ -26580,13 +26620,13 @@ then2.i.i.i.i400:                                 ; preds = %merge.i.i.i.i399
 
 "$JsonWriter.integer.exit416":                    ; preds = %then.i.i.i.i405, %merge.i.i.i.i399, %then2.i.i.i.i400
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i396)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.467")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.469")
   %995 = load i64, ptr %35, align 8
   %996 = add i64 %995, 1
   %997 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i199.i.i = icmp slt i64 %997, %996
   %.pre.i.i.i.i200.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i199.i.i, label %merge.i.i.i.i.i202.i.i, label %"$Vector.push.348.exit.thread.i.i.i201.i.i"
+  br i1 %.not.i.i.i.i.i199.i.i, label %merge.i.i.i.i.i202.i.i, label %"$Vector.push.349.exit.thread.i.i.i201.i.i"
 
 merge.i.i.i.i.i202.i.i:                           ; preds = %"$JsonWriter.integer.exit416"
   %998 = shl i64 %997, 1
@@ -26600,9 +26640,9 @@ merge7.i.i.i.i.i205.i.i:                          ; preds = %merge.i.i.i.i.i202.
   store ptr %999, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i204.i.i, ptr %36, align 8
   %.pre10.i.i.i.i206.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i201.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i201.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i201.i.i":      ; preds = %merge7.i.i.i.i.i205.i.i, %"$JsonWriter.integer.exit416"
+"$Vector.push.349.exit.thread.i.i.i201.i.i":      ; preds = %merge7.i.i.i.i.i205.i.i, %"$JsonWriter.integer.exit416"
   %1001 = phi i64 [ %.pre10.i.i.i.i206.i.i, %merge7.i.i.i.i.i205.i.i ], [ %995, %"$JsonWriter.integer.exit416" ]
   %1002 = phi ptr [ %999, %merge7.i.i.i.i.i205.i.i ], [ %.pre.i.i.i.i200.i.i, %"$JsonWriter.integer.exit416" ]
   %1003 = getelementptr i8, ptr %1002, i64 %1001
@@ -26617,10 +26657,10 @@ then.i.i.i207.i.i:                                ; preds = %merge.i.i.i.i.i202.
   store i8 1, ptr %1006, align 8
   br label %"$JsonWriter.separate.exit.i376"
 
-"$JsonWriter.separate.exit.i376":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i201.i.i", %then.i.i.i207.i.i
+"$JsonWriter.separate.exit.i376":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i201.i.i", %then.i.i.i207.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i375)
-  %1007 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i375, i64 32, ptr nonnull @"$string.355", i64 %969)
+  %1007 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i375, i64 32, ptr nonnull @"$string.356", i64 %969)
   %1008 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i375)
   %1009 = load i64, ptr %35, align 8
   %1010 = add i64 %1009, %1008
@@ -26662,13 +26702,13 @@ then2.i.i.i.i379:                                 ; preds = %merge.i.i.i.i378
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i375)
   %1020 = shl i64 %shape.sroa.48.0.copyload.i.i, 2
   %1021 = mul i64 %1020, %shape.sroa.50.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.468")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.470")
   %1022 = load i64, ptr %35, align 8
   %1023 = add i64 %1022, 1
   %1024 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i209.i.i = icmp slt i64 %1024, %1023
   %.pre.i.i.i.i210.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i209.i.i, label %merge.i.i.i.i.i212.i.i, label %"$Vector.push.348.exit.thread.i.i.i211.i.i"
+  br i1 %.not.i.i.i.i.i209.i.i, label %merge.i.i.i.i.i212.i.i, label %"$Vector.push.349.exit.thread.i.i.i211.i.i"
 
 merge.i.i.i.i.i212.i.i:                           ; preds = %"$JsonWriter.integer.exit395"
   %1025 = shl i64 %1024, 1
@@ -26682,9 +26722,9 @@ merge7.i.i.i.i.i215.i.i:                          ; preds = %merge.i.i.i.i.i212.
   store ptr %1026, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i214.i.i, ptr %36, align 8
   %.pre10.i.i.i.i216.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i211.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i211.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i211.i.i":      ; preds = %merge7.i.i.i.i.i215.i.i, %"$JsonWriter.integer.exit395"
+"$Vector.push.349.exit.thread.i.i.i211.i.i":      ; preds = %merge7.i.i.i.i.i215.i.i, %"$JsonWriter.integer.exit395"
   %1028 = phi i64 [ %.pre10.i.i.i.i216.i.i, %merge7.i.i.i.i.i215.i.i ], [ %1022, %"$JsonWriter.integer.exit395" ]
   %1029 = phi ptr [ %1026, %merge7.i.i.i.i.i215.i.i ], [ %.pre.i.i.i.i210.i.i, %"$JsonWriter.integer.exit395" ]
   %1030 = getelementptr i8, ptr %1029, i64 %1028
@@ -26699,10 +26739,10 @@ then.i.i.i217.i.i:                                ; preds = %merge.i.i.i.i.i212.
   store i8 1, ptr %1033, align 8
   br label %"$JsonWriter.separate.exit.i355"
 
-"$JsonWriter.separate.exit.i355":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i211.i.i", %then.i.i.i217.i.i
+"$JsonWriter.separate.exit.i355":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i211.i.i", %then.i.i.i217.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i354)
-  %1034 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i354, i64 32, ptr nonnull @"$string.355", i64 %1021)
+  %1034 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i354, i64 32, ptr nonnull @"$string.356", i64 %1021)
   %1035 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i354)
   %1036 = load i64, ptr %35, align 8
   %1037 = add i64 %1036, %1035
@@ -26749,7 +26789,7 @@ then2.i.i.i.i358:                                 ; preds = %merge.i.i.i.i357
   %1050 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i219.i.i = icmp slt i64 %1050, %1049
   %.pre.i.i.i.i220.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i219.i.i, label %merge.i.i.i.i.i222.i.i, label %"$Vector.push.348.exit.thread.i.i.i221.i.i"
+  br i1 %.not.i.i.i.i.i219.i.i, label %merge.i.i.i.i.i222.i.i, label %"$Vector.push.349.exit.thread.i.i.i221.i.i"
 
 merge.i.i.i.i.i222.i.i:                           ; preds = %"$JsonWriter.integer.exit374"
   %1051 = shl i64 %1050, 1
@@ -26763,9 +26803,9 @@ merge7.i.i.i.i.i225.i.i:                          ; preds = %merge.i.i.i.i.i222.
   store ptr %1052, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i224.i.i, ptr %36, align 8
   %.pre10.i.i.i.i226.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i221.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i221.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i221.i.i":      ; preds = %merge7.i.i.i.i.i225.i.i, %"$JsonWriter.integer.exit374"
+"$Vector.push.349.exit.thread.i.i.i221.i.i":      ; preds = %merge7.i.i.i.i.i225.i.i, %"$JsonWriter.integer.exit374"
   %1054 = phi i64 [ %.pre10.i.i.i.i226.i.i, %merge7.i.i.i.i.i225.i.i ], [ %1048, %"$JsonWriter.integer.exit374" ]
   %1055 = phi ptr [ %1052, %merge7.i.i.i.i.i225.i.i ], [ %.pre.i.i.i.i220.i.i, %"$JsonWriter.integer.exit374" ]
   %1056 = getelementptr i8, ptr %1055, i64 %1054
@@ -26780,10 +26820,10 @@ then.i.i.i227.i.i:                                ; preds = %merge.i.i.i.i.i222.
   store i8 1, ptr %1059, align 8
   br label %"$JsonWriter.separate.exit.i334"
 
-"$JsonWriter.separate.exit.i334":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i221.i.i", %then.i.i.i227.i.i
+"$JsonWriter.separate.exit.i334":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i221.i.i", %then.i.i.i227.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i333)
-  %1060 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i333, i64 32, ptr nonnull @"$string.355", i64 %1047)
+  %1060 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i333, i64 32, ptr nonnull @"$string.356", i64 %1047)
   %1061 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i333)
   %1062 = load i64, ptr %35, align 8
   %1063 = add i64 %1062, %1061
@@ -26827,13 +26867,13 @@ then2.i.i.i.i337:                                 ; preds = %merge.i.i.i.i336
   %1074 = shl i64 %shape.sroa.51.0.copyload.i.i, 2
   %1075 = mul i64 %1074, %shape.sroa.53.0.copyload.i.i
   %1076 = select i1 %1073, i64 %1075, i64 0
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.469")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.471")
   %1077 = load i64, ptr %35, align 8
   %1078 = add i64 %1077, 1
   %1079 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i229.i.i = icmp slt i64 %1079, %1078
   %.pre.i.i.i.i230.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i229.i.i, label %merge.i.i.i.i.i232.i.i, label %"$Vector.push.348.exit.thread.i.i.i231.i.i"
+  br i1 %.not.i.i.i.i.i229.i.i, label %merge.i.i.i.i.i232.i.i, label %"$Vector.push.349.exit.thread.i.i.i231.i.i"
 
 merge.i.i.i.i.i232.i.i:                           ; preds = %"$JsonWriter.integer.exit353"
   %1080 = shl i64 %1079, 1
@@ -26847,9 +26887,9 @@ merge7.i.i.i.i.i235.i.i:                          ; preds = %merge.i.i.i.i.i232.
   store ptr %1081, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i234.i.i, ptr %36, align 8
   %.pre10.i.i.i.i236.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i231.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i231.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i231.i.i":      ; preds = %merge7.i.i.i.i.i235.i.i, %"$JsonWriter.integer.exit353"
+"$Vector.push.349.exit.thread.i.i.i231.i.i":      ; preds = %merge7.i.i.i.i.i235.i.i, %"$JsonWriter.integer.exit353"
   %1083 = phi i64 [ %.pre10.i.i.i.i236.i.i, %merge7.i.i.i.i.i235.i.i ], [ %1077, %"$JsonWriter.integer.exit353" ]
   %1084 = phi ptr [ %1081, %merge7.i.i.i.i.i235.i.i ], [ %.pre.i.i.i.i230.i.i, %"$JsonWriter.integer.exit353" ]
   %1085 = getelementptr i8, ptr %1084, i64 %1083
@@ -26864,10 +26904,10 @@ then.i.i.i237.i.i:                                ; preds = %merge.i.i.i.i.i232.
   store i8 1, ptr %1088, align 8
   br label %"$JsonWriter.separate.exit.i313"
 
-"$JsonWriter.separate.exit.i313":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i231.i.i", %then.i.i.i237.i.i
+"$JsonWriter.separate.exit.i313":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i231.i.i", %then.i.i.i237.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i312)
-  %1089 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i312, i64 32, ptr nonnull @"$string.355", i64 %1076)
+  %1089 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i312, i64 32, ptr nonnull @"$string.356", i64 %1076)
   %1090 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i312)
   %1091 = load i64, ptr %35, align 8
   %1092 = add i64 %1091, %1090
@@ -26908,13 +26948,13 @@ then2.i.i.i.i316:                                 ; preds = %merge.i.i.i.i315
 "$JsonWriter.integer.exit332":                    ; preds = %then.i.i.i.i321, %merge.i.i.i.i315, %then2.i.i.i.i316
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i312)
   %1102 = shl i64 %shape.sroa.54.0.copyload.i.i, 2
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.470")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.472")
   %1103 = load i64, ptr %35, align 8
   %1104 = add i64 %1103, 1
   %1105 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i239.i.i = icmp slt i64 %1105, %1104
   %.pre.i.i.i.i240.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i239.i.i, label %merge.i.i.i.i.i242.i.i, label %"$Vector.push.348.exit.thread.i.i.i241.i.i"
+  br i1 %.not.i.i.i.i.i239.i.i, label %merge.i.i.i.i.i242.i.i, label %"$Vector.push.349.exit.thread.i.i.i241.i.i"
 
 merge.i.i.i.i.i242.i.i:                           ; preds = %"$JsonWriter.integer.exit332"
   %1106 = shl i64 %1105, 1
@@ -26928,9 +26968,9 @@ merge7.i.i.i.i.i245.i.i:                          ; preds = %merge.i.i.i.i.i242.
   store ptr %1107, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i244.i.i, ptr %36, align 8
   %.pre10.i.i.i.i246.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i241.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i241.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i241.i.i":      ; preds = %merge7.i.i.i.i.i245.i.i, %"$JsonWriter.integer.exit332"
+"$Vector.push.349.exit.thread.i.i.i241.i.i":      ; preds = %merge7.i.i.i.i.i245.i.i, %"$JsonWriter.integer.exit332"
   %1109 = phi i64 [ %.pre10.i.i.i.i246.i.i, %merge7.i.i.i.i.i245.i.i ], [ %1103, %"$JsonWriter.integer.exit332" ]
   %1110 = phi ptr [ %1107, %merge7.i.i.i.i.i245.i.i ], [ %.pre.i.i.i.i240.i.i, %"$JsonWriter.integer.exit332" ]
   %1111 = getelementptr i8, ptr %1110, i64 %1109
@@ -26945,10 +26985,10 @@ then.i.i.i247.i.i:                                ; preds = %merge.i.i.i.i.i242.
   store i8 1, ptr %1114, align 8
   br label %"$JsonWriter.separate.exit.i292"
 
-"$JsonWriter.separate.exit.i292":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i241.i.i", %then.i.i.i247.i.i
+"$JsonWriter.separate.exit.i292":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i241.i.i", %then.i.i.i247.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i291)
-  %1115 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i291, i64 32, ptr nonnull @"$string.355", i64 %1102)
+  %1115 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i291, i64 32, ptr nonnull @"$string.356", i64 %1102)
   %1116 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i291)
   %1117 = load i64, ptr %35, align 8
   %1118 = add i64 %1117, %1116
@@ -26990,13 +27030,13 @@ then2.i.i.i.i295:                                 ; preds = %merge.i.i.i.i294
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i291)
   %1128 = sdiv i64 %shape.sroa.57.0.copyload.i.i, 2
   %1129 = mul i64 %1128, %1102
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.471")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.473")
   %1130 = load i64, ptr %35, align 8
   %1131 = add i64 %1130, 1
   %1132 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i249.i.i = icmp slt i64 %1132, %1131
   %.pre.i.i.i.i250.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i249.i.i, label %merge.i.i.i.i.i252.i.i, label %"$Vector.push.348.exit.thread.i.i.i251.i.i"
+  br i1 %.not.i.i.i.i.i249.i.i, label %merge.i.i.i.i.i252.i.i, label %"$Vector.push.349.exit.thread.i.i.i251.i.i"
 
 merge.i.i.i.i.i252.i.i:                           ; preds = %"$JsonWriter.integer.exit311"
   %1133 = shl i64 %1132, 1
@@ -27010,9 +27050,9 @@ merge7.i.i.i.i.i255.i.i:                          ; preds = %merge.i.i.i.i.i252.
   store ptr %1134, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i254.i.i, ptr %36, align 8
   %.pre10.i.i.i.i256.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i251.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i251.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i251.i.i":      ; preds = %merge7.i.i.i.i.i255.i.i, %"$JsonWriter.integer.exit311"
+"$Vector.push.349.exit.thread.i.i.i251.i.i":      ; preds = %merge7.i.i.i.i.i255.i.i, %"$JsonWriter.integer.exit311"
   %1136 = phi i64 [ %.pre10.i.i.i.i256.i.i, %merge7.i.i.i.i.i255.i.i ], [ %1130, %"$JsonWriter.integer.exit311" ]
   %1137 = phi ptr [ %1134, %merge7.i.i.i.i.i255.i.i ], [ %.pre.i.i.i.i250.i.i, %"$JsonWriter.integer.exit311" ]
   %1138 = getelementptr i8, ptr %1137, i64 %1136
@@ -27027,10 +27067,10 @@ then.i.i.i257.i.i:                                ; preds = %merge.i.i.i.i.i252.
   store i8 1, ptr %1141, align 8
   br label %"$JsonWriter.separate.exit.i271"
 
-"$JsonWriter.separate.exit.i271":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i251.i.i", %then.i.i.i257.i.i
+"$JsonWriter.separate.exit.i271":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i251.i.i", %then.i.i.i257.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i270)
-  %1142 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i270, i64 32, ptr nonnull @"$string.355", i64 %1129)
+  %1142 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i270, i64 32, ptr nonnull @"$string.356", i64 %1129)
   %1143 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i270)
   %1144 = load i64, ptr %35, align 8
   %1145 = add i64 %1144, %1143
@@ -27070,13 +27110,13 @@ then2.i.i.i.i274:                                 ; preds = %merge.i.i.i.i273
 
 "$JsonWriter.integer.exit290":                    ; preds = %then.i.i.i.i279, %merge.i.i.i.i273, %then2.i.i.i.i274
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i270)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.472")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.474")
   %1155 = load i64, ptr %35, align 8
   %1156 = add i64 %1155, 1
   %1157 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i259.i.i = icmp slt i64 %1157, %1156
   %.pre.i.i.i.i260.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i259.i.i, label %merge.i.i.i.i.i262.i.i, label %"$Vector.push.348.exit.thread.i.i.i261.i.i"
+  br i1 %.not.i.i.i.i.i259.i.i, label %merge.i.i.i.i.i262.i.i, label %"$Vector.push.349.exit.thread.i.i.i261.i.i"
 
 merge.i.i.i.i.i262.i.i:                           ; preds = %"$JsonWriter.integer.exit290"
   %1158 = shl i64 %1157, 1
@@ -27090,9 +27130,9 @@ merge7.i.i.i.i.i265.i.i:                          ; preds = %merge.i.i.i.i.i262.
   store ptr %1159, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i264.i.i, ptr %36, align 8
   %.pre10.i.i.i.i266.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i261.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i261.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i261.i.i":      ; preds = %merge7.i.i.i.i.i265.i.i, %"$JsonWriter.integer.exit290"
+"$Vector.push.349.exit.thread.i.i.i261.i.i":      ; preds = %merge7.i.i.i.i.i265.i.i, %"$JsonWriter.integer.exit290"
   %1161 = phi i64 [ %.pre10.i.i.i.i266.i.i, %merge7.i.i.i.i.i265.i.i ], [ %1155, %"$JsonWriter.integer.exit290" ]
   %1162 = phi ptr [ %1159, %merge7.i.i.i.i.i265.i.i ], [ %.pre.i.i.i.i260.i.i, %"$JsonWriter.integer.exit290" ]
   %1163 = getelementptr i8, ptr %1162, i64 %1161
@@ -27107,10 +27147,10 @@ then.i.i.i267.i.i:                                ; preds = %merge.i.i.i.i.i262.
   store i8 1, ptr %1166, align 8
   br label %"$JsonWriter.separate.exit.i250"
 
-"$JsonWriter.separate.exit.i250":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i261.i.i", %then.i.i.i267.i.i
+"$JsonWriter.separate.exit.i250":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i261.i.i", %then.i.i.i267.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i249)
-  %1167 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i249, i64 32, ptr nonnull @"$string.355", i64 %1129)
+  %1167 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i249, i64 32, ptr nonnull @"$string.356", i64 %1129)
   %1168 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i249)
   %1169 = load i64, ptr %35, align 8
   %1170 = add i64 %1169, %1168
@@ -27150,13 +27190,13 @@ then2.i.i.i.i253:                                 ; preds = %merge.i.i.i.i252
 
 "$JsonWriter.integer.exit269":                    ; preds = %then.i.i.i.i258, %merge.i.i.i.i252, %then2.i.i.i.i253
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i249)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.473")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.475")
   %1180 = load i64, ptr %35, align 8
   %1181 = add i64 %1180, 1
   %1182 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i269.i.i = icmp slt i64 %1182, %1181
   %.pre.i.i.i.i270.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i269.i.i, label %merge.i.i.i.i.i272.i.i, label %"$Vector.push.348.exit.thread.i.i.i271.i.i"
+  br i1 %.not.i.i.i.i.i269.i.i, label %merge.i.i.i.i.i272.i.i, label %"$Vector.push.349.exit.thread.i.i.i271.i.i"
 
 merge.i.i.i.i.i272.i.i:                           ; preds = %"$JsonWriter.integer.exit269"
   %1183 = shl i64 %1182, 1
@@ -27170,9 +27210,9 @@ merge7.i.i.i.i.i275.i.i:                          ; preds = %merge.i.i.i.i.i272.
   store ptr %1184, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i274.i.i, ptr %36, align 8
   %.pre10.i.i.i.i276.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i271.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i271.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i271.i.i":      ; preds = %merge7.i.i.i.i.i275.i.i, %"$JsonWriter.integer.exit269"
+"$Vector.push.349.exit.thread.i.i.i271.i.i":      ; preds = %merge7.i.i.i.i.i275.i.i, %"$JsonWriter.integer.exit269"
   %1186 = phi i64 [ %.pre10.i.i.i.i276.i.i, %merge7.i.i.i.i.i275.i.i ], [ %1180, %"$JsonWriter.integer.exit269" ]
   %1187 = phi ptr [ %1184, %merge7.i.i.i.i.i275.i.i ], [ %.pre.i.i.i.i270.i.i, %"$JsonWriter.integer.exit269" ]
   %1188 = getelementptr i8, ptr %1187, i64 %1186
@@ -27187,10 +27227,10 @@ then.i.i.i277.i.i:                                ; preds = %merge.i.i.i.i.i272.
   store i8 1, ptr %1191, align 8
   br label %"$JsonWriter.separate.exit.i229"
 
-"$JsonWriter.separate.exit.i229":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i271.i.i", %then.i.i.i277.i.i
+"$JsonWriter.separate.exit.i229":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i271.i.i", %then.i.i.i277.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i228)
-  %1192 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i228, i64 32, ptr nonnull @"$string.355", i64 %shape.sroa.59.0.copyload.i.i)
+  %1192 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i228, i64 32, ptr nonnull @"$string.356", i64 %shape.sroa.59.0.copyload.i.i)
   %1193 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i228)
   %1194 = load i64, ptr %35, align 8
   %1195 = add i64 %1194, %1193
@@ -27235,7 +27275,7 @@ then2.i.i.i.i232:                                 ; preds = %merge.i.i.i.i231
   %1207 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i279.i.i = icmp slt i64 %1207, %1206
   %.pre.i.i.i.i280.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i279.i.i, label %merge.i.i.i.i.i282.i.i, label %"$Vector.push.348.exit.thread.i.i.i281.i.i"
+  br i1 %.not.i.i.i.i.i279.i.i, label %merge.i.i.i.i.i282.i.i, label %"$Vector.push.349.exit.thread.i.i.i281.i.i"
 
 merge.i.i.i.i.i282.i.i:                           ; preds = %"$JsonWriter.integer.exit248"
   %1208 = shl i64 %1207, 1
@@ -27249,9 +27289,9 @@ merge7.i.i.i.i.i285.i.i:                          ; preds = %merge.i.i.i.i.i282.
   store ptr %1209, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i284.i.i, ptr %36, align 8
   %.pre10.i.i.i.i286.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i281.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i281.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i281.i.i":      ; preds = %merge7.i.i.i.i.i285.i.i, %"$JsonWriter.integer.exit248"
+"$Vector.push.349.exit.thread.i.i.i281.i.i":      ; preds = %merge7.i.i.i.i.i285.i.i, %"$JsonWriter.integer.exit248"
   %1211 = phi i64 [ %.pre10.i.i.i.i286.i.i, %merge7.i.i.i.i.i285.i.i ], [ %1205, %"$JsonWriter.integer.exit248" ]
   %1212 = phi ptr [ %1209, %merge7.i.i.i.i.i285.i.i ], [ %.pre.i.i.i.i280.i.i, %"$JsonWriter.integer.exit248" ]
   %1213 = getelementptr i8, ptr %1212, i64 %1211
@@ -27266,16 +27306,16 @@ then.i.i.i287.i.i:                                ; preds = %merge.i.i.i.i.i282.
   store i8 1, ptr %1216, align 8
   br label %"$write_buffers.exit.i"
 
-"$write_buffers.exit.i":                          ; preds = %then.i.i.i287.i.i, %"$Vector.push.348.exit.thread.i.i.i281.i.i"
+"$write_buffers.exit.i":                          ; preds = %then.i.i.i287.i.i, %"$Vector.push.349.exit.thread.i.i.i281.i.i"
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.end.p0(i64 160, ptr nonnull %5)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.474")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.476")
   %1217 = load i64, ptr %35, align 8
   %1218 = add i64 %1217, 1
   %1219 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i = icmp slt i64 %1219, %1218
   %.pre.i.i.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$Vector.push.348.exit.thread.i.i.i"
+  br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$Vector.push.349.exit.thread.i.i.i"
 
 merge.i.i.i.i.i:                                  ; preds = %"$write_buffers.exit.i"
   %1220 = shl i64 %1219, 1
@@ -27289,9 +27329,9 @@ merge7.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i
   store ptr %1221, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i, ptr %36, align 8
   %.pre10.i.i.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i":             ; preds = %merge7.i.i.i.i.i, %"$write_buffers.exit.i"
+"$Vector.push.349.exit.thread.i.i.i":             ; preds = %merge7.i.i.i.i.i, %"$write_buffers.exit.i"
   %1223 = phi i64 [ %.pre10.i.i.i.i, %merge7.i.i.i.i.i ], [ %1217, %"$write_buffers.exit.i" ]
   %1224 = phi ptr [ %1221, %merge7.i.i.i.i.i ], [ %.pre.i.i.i.i, %"$write_buffers.exit.i" ]
   %1225 = getelementptr i8, ptr %1224, i64 %1223
@@ -27307,14 +27347,14 @@ then.i.i.i:                                       ; preds = %merge.i.i.i.i.i
   %.pre1072 = load i64, ptr %35, align 8
   br label %"$JsonWriter.separate.exit.i206"
 
-"$JsonWriter.separate.exit.i206":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i", %then.i.i.i
-  %1229 = phi i64 [ %1227, %"$Vector.push.348.exit.thread.i.i.i" ], [ %.pre1072, %then.i.i.i ]
+"$JsonWriter.separate.exit.i206":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i", %then.i.i.i
+  %1229 = phi i64 [ %1227, %"$Vector.push.349.exit.thread.i.i.i" ], [ %.pre1072, %then.i.i.i ]
   store i8 1, ptr %34, align 8
   %1230 = add i64 %1229, 1
   %1231 = load i64, ptr %36, align 8
   %.not.i.i.i.i207 = icmp slt i64 %1231, %1230
   %.pre.i.i.i208 = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i207, label %merge.i.i.i.i211, label %"$Vector.push.348.exit.thread.i.i209"
+  br i1 %.not.i.i.i.i207, label %merge.i.i.i.i211, label %"$Vector.push.349.exit.thread.i.i209"
 
 merge.i.i.i.i211:                                 ; preds = %"$JsonWriter.separate.exit.i206"
   %1232 = shl i64 %1231, 1
@@ -27328,9 +27368,9 @@ merge7.i.i.i.i214:                                ; preds = %merge.i.i.i.i211
   store ptr %1233, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i213, ptr %36, align 8
   %.pre10.i.i.i215 = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i209"
+  br label %"$Vector.push.349.exit.thread.i.i209"
 
-"$Vector.push.348.exit.thread.i.i209":            ; preds = %merge7.i.i.i.i214, %"$JsonWriter.separate.exit.i206"
+"$Vector.push.349.exit.thread.i.i209":            ; preds = %merge7.i.i.i.i214, %"$JsonWriter.separate.exit.i206"
   %1235 = phi i64 [ %.pre10.i.i.i215, %merge7.i.i.i.i214 ], [ %1229, %"$JsonWriter.separate.exit.i206" ]
   %1236 = phi ptr [ %1233, %merge7.i.i.i.i214 ], [ %.pre.i.i.i208, %"$JsonWriter.separate.exit.i206" ]
   %1237 = getelementptr i8, ptr %1236, i64 %1235
@@ -27345,7 +27385,7 @@ then.i3.i216:                                     ; preds = %merge.i.i.i.i211
   store i8 1, ptr %1240, align 8
   br label %"$JsonWriter.open.exit227"
 
-"$JsonWriter.open.exit227":                       ; preds = %"$Vector.push.348.exit.thread.i.i209", %then.i3.i216
+"$JsonWriter.open.exit227":                       ; preds = %"$Vector.push.349.exit.thread.i.i209", %then.i3.i216
   store i8 0, ptr %34, align 8
   %1241 = load i32, ptr %194, align 4
   %1242 = icmp sgt i32 %1241, 0
@@ -27396,7 +27436,7 @@ then.i.i196:                                      ; preds = %forbody.i
   %1268 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i197 = icmp slt i64 %1268, %1267
   %.pre.i.i.i.i198 = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i197, label %merge.i.i.i.i.i200, label %"$Vector.push.348.exit.thread.i.i.i199"
+  br i1 %.not.i.i.i.i.i197, label %merge.i.i.i.i.i200, label %"$Vector.push.349.exit.thread.i.i.i199"
 
 merge.i.i.i.i.i200:                               ; preds = %then.i.i196
   %1269 = shl i64 %1268, 1
@@ -27410,9 +27450,9 @@ merge7.i.i.i.i.i203:                              ; preds = %merge.i.i.i.i.i200
   store ptr %1270, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i202, ptr %36, align 8
   %.pre10.i.i.i.i204 = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i199"
+  br label %"$Vector.push.349.exit.thread.i.i.i199"
 
-"$Vector.push.348.exit.thread.i.i.i199":          ; preds = %merge7.i.i.i.i.i203, %then.i.i196
+"$Vector.push.349.exit.thread.i.i.i199":          ; preds = %merge7.i.i.i.i.i203, %then.i.i196
   %1272 = phi i64 [ %.pre10.i.i.i.i204, %merge7.i.i.i.i.i203 ], [ %.pre1074, %then.i.i196 ]
   %1273 = phi ptr [ %1270, %merge7.i.i.i.i.i203 ], [ %.pre.i.i.i.i198, %then.i.i196 ]
   %1274 = getelementptr i8, ptr %1273, i64 %1272
@@ -27427,14 +27467,14 @@ then.i.i.i205:                                    ; preds = %merge.i.i.i.i.i200
   %.pre1073 = load i64, ptr %35, align 8
   br label %"$JsonWriter.separate.exit.i186"
 
-"$JsonWriter.separate.exit.i186":                 ; preds = %then.i.i.i205, %"$Vector.push.348.exit.thread.i.i.i199", %forbody.i
-  %1277 = phi i64 [ %.pre1073, %then.i.i.i205 ], [ %1276, %"$Vector.push.348.exit.thread.i.i.i199" ], [ %.pre1074, %forbody.i ]
+"$JsonWriter.separate.exit.i186":                 ; preds = %then.i.i.i205, %"$Vector.push.349.exit.thread.i.i.i199", %forbody.i
+  %1277 = phi i64 [ %.pre1073, %then.i.i.i205 ], [ %1276, %"$Vector.push.349.exit.thread.i.i.i199" ], [ %.pre1074, %forbody.i ]
   store i8 1, ptr %34, align 8
   %1278 = add i64 %1277, 1
   %1279 = load i64, ptr %36, align 8
   %.not.i.i.i.i187 = icmp slt i64 %1279, %1278
   %.pre.i.i.i188 = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i187, label %merge.i.i.i.i191, label %"$Vector.push.348.exit.thread.i.i189"
+  br i1 %.not.i.i.i.i187, label %merge.i.i.i.i191, label %"$Vector.push.349.exit.thread.i.i189"
 
 merge.i.i.i.i191:                                 ; preds = %"$JsonWriter.separate.exit.i186"
   %1280 = shl i64 %1279, 1
@@ -27448,9 +27488,9 @@ merge7.i.i.i.i194:                                ; preds = %merge.i.i.i.i191
   store ptr %1281, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i193, ptr %36, align 8
   %.pre10.i.i.i195 = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i189"
+  br label %"$Vector.push.349.exit.thread.i.i189"
 
-"$Vector.push.348.exit.thread.i.i189":            ; preds = %merge7.i.i.i.i194, %"$JsonWriter.separate.exit.i186"
+"$Vector.push.349.exit.thread.i.i189":            ; preds = %merge7.i.i.i.i194, %"$JsonWriter.separate.exit.i186"
   %1283 = phi i64 [ %.pre10.i.i.i195, %merge7.i.i.i.i194 ], [ %1277, %"$JsonWriter.separate.exit.i186" ]
   %1284 = phi ptr [ %1281, %merge7.i.i.i.i194 ], [ %.pre.i.i.i188, %"$JsonWriter.separate.exit.i186" ]
   %1285 = getelementptr i8, ptr %1284, i64 %1283
@@ -27464,15 +27504,15 @@ then.i3.i:                                        ; preds = %merge.i.i.i.i191
   store i8 1, ptr %1247, align 8
   br label %"$JsonWriter.open.exit"
 
-"$JsonWriter.open.exit":                          ; preds = %"$Vector.push.348.exit.thread.i.i189", %then.i3.i
+"$JsonWriter.open.exit":                          ; preds = %"$Vector.push.349.exit.thread.i.i189", %then.i3.i
   store i8 0, ptr %34, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.475")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.477")
   %1288 = load i64, ptr %35, align 8
   %1289 = add i64 %1288, 1
   %1290 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i.i131.i = icmp slt i64 %1290, %1289
   %.pre.i.i.i.i.i132.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i.i131.i, label %merge.i.i.i.i.i.i144.i, label %"$Vector.push.348.exit.thread.i.i.i.i133.i"
+  br i1 %.not.i.i.i.i.i.i131.i, label %merge.i.i.i.i.i.i144.i, label %"$Vector.push.349.exit.thread.i.i.i.i133.i"
 
 merge.i.i.i.i.i.i144.i:                           ; preds = %"$JsonWriter.open.exit"
   %1291 = shl i64 %1290, 1
@@ -27486,9 +27526,9 @@ merge7.i.i.i.i.i.i147.i:                          ; preds = %merge.i.i.i.i.i.i14
   store ptr %1292, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i146.i, ptr %36, align 8
   %.pre10.i.i.i.i.i148.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i.i133.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i.i133.i"
 
-"$Vector.push.348.exit.thread.i.i.i.i133.i":      ; preds = %merge7.i.i.i.i.i.i147.i, %"$JsonWriter.open.exit"
+"$Vector.push.349.exit.thread.i.i.i.i133.i":      ; preds = %merge7.i.i.i.i.i.i147.i, %"$JsonWriter.open.exit"
   %1294 = phi i64 [ %.pre10.i.i.i.i.i148.i, %merge7.i.i.i.i.i.i147.i ], [ %1288, %"$JsonWriter.open.exit" ]
   %1295 = phi ptr [ %1292, %merge7.i.i.i.i.i.i147.i ], [ %.pre.i.i.i.i.i132.i, %"$JsonWriter.open.exit" ]
   %1296 = getelementptr i8, ptr %1295, i64 %1294
@@ -27502,10 +27542,10 @@ then.i.i.i.i149.i:                                ; preds = %merge.i.i.i.i.i.i14
   store i8 1, ptr %1247, align 8
   br label %"$JsonWriter.separate.exit.i166"
 
-"$JsonWriter.separate.exit.i166":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i.i133.i", %then.i.i.i.i149.i
+"$JsonWriter.separate.exit.i166":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i.i133.i", %then.i.i.i.i149.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i165)
-  %1299 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i165, i64 32, ptr nonnull @"$string.355", i64 %indvars.iv.i)
+  %1299 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i165, i64 32, ptr nonnull @"$string.356", i64 %indvars.iv.i)
   %1300 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i165)
   %1301 = load i64, ptr %35, align 8
   %1302 = add i64 %1301, %1300
@@ -27544,13 +27584,13 @@ then2.i.i.i.i169:                                 ; preds = %merge.i.i.i.i168
 
 "$JsonWriter.integer.exit185":                    ; preds = %then.i.i.i.i174, %merge.i.i.i.i168, %then2.i.i.i.i169
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i165)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.476")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.478")
   %1311 = load i64, ptr %35, align 8
   %1312 = add i64 %1311, 1
   %1313 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i11.i.i = icmp slt i64 %1313, %1312
   %.pre.i.i.i.i12.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i11.i.i, label %merge.i.i.i.i.i14.i.i, label %"$Vector.push.348.exit.thread.i.i.i13.i.i"
+  br i1 %.not.i.i.i.i.i11.i.i, label %merge.i.i.i.i.i14.i.i, label %"$Vector.push.349.exit.thread.i.i.i13.i.i"
 
 merge.i.i.i.i.i14.i.i:                            ; preds = %"$JsonWriter.integer.exit185"
   %1314 = shl i64 %1313, 1
@@ -27564,9 +27604,9 @@ merge7.i.i.i.i.i17.i.i:                           ; preds = %merge.i.i.i.i.i14.i
   store ptr %1315, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i16.i.i, ptr %36, align 8
   %.pre10.i.i.i.i18.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i13.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i13.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i13.i.i":       ; preds = %merge7.i.i.i.i.i17.i.i, %"$JsonWriter.integer.exit185"
+"$Vector.push.349.exit.thread.i.i.i13.i.i":       ; preds = %merge7.i.i.i.i.i17.i.i, %"$JsonWriter.integer.exit185"
   %1317 = phi i64 [ %.pre10.i.i.i.i18.i.i, %merge7.i.i.i.i.i17.i.i ], [ %1311, %"$JsonWriter.integer.exit185" ]
   %1318 = phi ptr [ %1315, %merge7.i.i.i.i.i17.i.i ], [ %.pre.i.i.i.i12.i.i, %"$JsonWriter.integer.exit185" ]
   %1319 = getelementptr i8, ptr %1318, i64 %1317
@@ -27580,10 +27620,10 @@ then.i.i.i19.i.i:                                 ; preds = %merge.i.i.i.i.i14.i
   store i8 1, ptr %1247, align 8
   br label %"$JsonWriter.separate.exit.i145"
 
-"$JsonWriter.separate.exit.i145":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i13.i.i", %then.i.i.i19.i.i
+"$JsonWriter.separate.exit.i145":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i13.i.i", %then.i.i.i19.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i144)
-  %1322 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i144, i64 32, ptr nonnull @"$string.355", i64 %1250)
+  %1322 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i144, i64 32, ptr nonnull @"$string.356", i64 %1250)
   %1323 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i144)
   %1324 = load i64, ptr %35, align 8
   %1325 = add i64 %1324, %1323
@@ -27622,13 +27662,13 @@ then2.i.i.i.i148:                                 ; preds = %merge.i.i.i.i147
 
 "$JsonWriter.integer.exit164":                    ; preds = %then.i.i.i.i153, %merge.i.i.i.i147, %then2.i.i.i.i148
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i144)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.477")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.479")
   %1334 = load i64, ptr %35, align 8
   %1335 = add i64 %1334, 1
   %1336 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i21.i.i = icmp slt i64 %1336, %1335
   %.pre.i.i.i.i22.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i21.i.i, label %merge.i.i.i.i.i24.i.i, label %"$Vector.push.348.exit.thread.i.i.i23.i.i"
+  br i1 %.not.i.i.i.i.i21.i.i, label %merge.i.i.i.i.i24.i.i, label %"$Vector.push.349.exit.thread.i.i.i23.i.i"
 
 merge.i.i.i.i.i24.i.i:                            ; preds = %"$JsonWriter.integer.exit164"
   %1337 = shl i64 %1336, 1
@@ -27642,9 +27682,9 @@ merge7.i.i.i.i.i27.i.i:                           ; preds = %merge.i.i.i.i.i24.i
   store ptr %1338, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i26.i.i, ptr %36, align 8
   %.pre10.i.i.i.i28.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i23.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i23.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i23.i.i":       ; preds = %merge7.i.i.i.i.i27.i.i, %"$JsonWriter.integer.exit164"
+"$Vector.push.349.exit.thread.i.i.i23.i.i":       ; preds = %merge7.i.i.i.i.i27.i.i, %"$JsonWriter.integer.exit164"
   %1340 = phi i64 [ %.pre10.i.i.i.i28.i.i, %merge7.i.i.i.i.i27.i.i ], [ %1334, %"$JsonWriter.integer.exit164" ]
   %1341 = phi ptr [ %1338, %merge7.i.i.i.i.i27.i.i ], [ %.pre.i.i.i.i22.i.i, %"$JsonWriter.integer.exit164" ]
   %1342 = getelementptr i8, ptr %1341, i64 %1340
@@ -27658,10 +27698,10 @@ then.i.i.i29.i.i:                                 ; preds = %merge.i.i.i.i.i24.i
   store i8 1, ptr %1247, align 8
   br label %"$JsonWriter.separate.exit.i124"
 
-"$JsonWriter.separate.exit.i124":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i23.i.i", %then.i.i.i29.i.i
+"$JsonWriter.separate.exit.i124":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i23.i.i", %then.i.i.i29.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i123)
-  %1345 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i123, i64 32, ptr nonnull @"$string.355", i64 %1263)
+  %1345 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i123, i64 32, ptr nonnull @"$string.356", i64 %1263)
   %1346 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i123)
   %1347 = load i64, ptr %35, align 8
   %1348 = add i64 %1347, %1346
@@ -27700,13 +27740,13 @@ then2.i.i.i.i127:                                 ; preds = %merge.i.i.i.i126
 
 "$JsonWriter.integer.exit143":                    ; preds = %then.i.i.i.i132, %merge.i.i.i.i126, %then2.i.i.i.i127
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i123)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.478")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.480")
   %1357 = load i64, ptr %35, align 8
   %1358 = add i64 %1357, 1
   %1359 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i31.i135.i = icmp slt i64 %1359, %1358
   %.pre.i.i.i.i32.i136.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i31.i135.i, label %merge.i.i.i.i.i34.i138.i, label %"$Vector.push.348.exit.thread.i.i.i33.i137.i"
+  br i1 %.not.i.i.i.i.i31.i135.i, label %merge.i.i.i.i.i34.i138.i, label %"$Vector.push.349.exit.thread.i.i.i33.i137.i"
 
 merge.i.i.i.i.i34.i138.i:                         ; preds = %"$JsonWriter.integer.exit143"
   %1360 = shl i64 %1359, 1
@@ -27720,9 +27760,9 @@ merge7.i.i.i.i.i37.i141.i:                        ; preds = %merge.i.i.i.i.i34.i
   store ptr %1361, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i36.i140.i, ptr %36, align 8
   %.pre10.i.i.i.i38.i142.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i33.i137.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i33.i137.i"
 
-"$Vector.push.348.exit.thread.i.i.i33.i137.i":    ; preds = %merge7.i.i.i.i.i37.i141.i, %"$JsonWriter.integer.exit143"
+"$Vector.push.349.exit.thread.i.i.i33.i137.i":    ; preds = %merge7.i.i.i.i.i37.i141.i, %"$JsonWriter.integer.exit143"
   %1363 = phi i64 [ %.pre10.i.i.i.i38.i142.i, %merge7.i.i.i.i.i37.i141.i ], [ %1357, %"$JsonWriter.integer.exit143" ]
   %1364 = phi ptr [ %1361, %merge7.i.i.i.i.i37.i141.i ], [ %.pre.i.i.i.i32.i136.i, %"$JsonWriter.integer.exit143" ]
   %1365 = getelementptr i8, ptr %1364, i64 %1363
@@ -27736,10 +27776,10 @@ then.i.i.i39.i143.i:                              ; preds = %merge.i.i.i.i.i34.i
   store i8 1, ptr %1247, align 8
   br label %"$JsonWriter.separate.exit.i103"
 
-"$JsonWriter.separate.exit.i103":                 ; preds = %"$Vector.push.348.exit.thread.i.i.i33.i137.i", %then.i.i.i39.i143.i
+"$JsonWriter.separate.exit.i103":                 ; preds = %"$Vector.push.349.exit.thread.i.i.i33.i137.i", %then.i.i.i39.i143.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i102)
-  %1368 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i102, i64 32, ptr nonnull @"$string.355", i64 %1253)
+  %1368 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i102, i64 32, ptr nonnull @"$string.356", i64 %1253)
   %1369 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i102)
   %1370 = load i64, ptr %35, align 8
   %1371 = add i64 %1370, %1369
@@ -27778,13 +27818,13 @@ then2.i.i.i.i106:                                 ; preds = %merge.i.i.i.i105
 
 "$JsonWriter.integer.exit122":                    ; preds = %then.i.i.i.i111, %merge.i.i.i.i105, %then2.i.i.i.i106
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i102)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.479")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.481")
   %1380 = load i64, ptr %35, align 8
   %1381 = add i64 %1380, 1
   %1382 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i41.i.i = icmp slt i64 %1382, %1381
   %.pre.i.i.i.i42.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i41.i.i, label %merge.i.i.i.i.i44.i.i, label %"$Vector.push.348.exit.thread.i.i.i43.i.i"
+  br i1 %.not.i.i.i.i.i41.i.i, label %merge.i.i.i.i.i44.i.i, label %"$Vector.push.349.exit.thread.i.i.i43.i.i"
 
 merge.i.i.i.i.i44.i.i:                            ; preds = %"$JsonWriter.integer.exit122"
   %1383 = shl i64 %1382, 1
@@ -27798,9 +27838,9 @@ merge7.i.i.i.i.i47.i.i:                           ; preds = %merge.i.i.i.i.i44.i
   store ptr %1384, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i46.i.i, ptr %36, align 8
   %.pre10.i.i.i.i48.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i43.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i43.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i43.i.i":       ; preds = %merge7.i.i.i.i.i47.i.i, %"$JsonWriter.integer.exit122"
+"$Vector.push.349.exit.thread.i.i.i43.i.i":       ; preds = %merge7.i.i.i.i.i47.i.i, %"$JsonWriter.integer.exit122"
   %1386 = phi i64 [ %.pre10.i.i.i.i48.i.i, %merge7.i.i.i.i.i47.i.i ], [ %1380, %"$JsonWriter.integer.exit122" ]
   %1387 = phi ptr [ %1384, %merge7.i.i.i.i.i47.i.i ], [ %.pre.i.i.i.i42.i.i, %"$JsonWriter.integer.exit122" ]
   %1388 = getelementptr i8, ptr %1387, i64 %1386
@@ -27814,10 +27854,10 @@ then.i.i.i49.i.i:                                 ; preds = %merge.i.i.i.i.i44.i
   store i8 1, ptr %1247, align 8
   br label %"$JsonWriter.separate.exit.i82"
 
-"$JsonWriter.separate.exit.i82":                  ; preds = %"$Vector.push.348.exit.thread.i.i.i43.i.i", %then.i.i.i49.i.i
+"$JsonWriter.separate.exit.i82":                  ; preds = %"$Vector.push.349.exit.thread.i.i.i43.i.i", %then.i.i.i49.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i81)
-  %1391 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i81, i64 32, ptr nonnull @"$string.355", i64 %1254)
+  %1391 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i81, i64 32, ptr nonnull @"$string.356", i64 %1254)
   %1392 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i81)
   %1393 = load i64, ptr %35, align 8
   %1394 = add i64 %1393, %1392
@@ -27856,13 +27896,13 @@ then2.i.i.i.i85:                                  ; preds = %merge.i.i.i.i84
 
 "$JsonWriter.integer.exit101":                    ; preds = %then.i.i.i.i90, %merge.i.i.i.i84, %then2.i.i.i.i85
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i81)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.480")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.482")
   %1403 = load i64, ptr %35, align 8
   %1404 = add i64 %1403, 1
   %1405 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i51.i.i = icmp slt i64 %1405, %1404
   %.pre.i.i.i.i52.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i51.i.i, label %merge.i.i.i.i.i54.i.i, label %"$Vector.push.348.exit.thread.i.i.i53.i.i"
+  br i1 %.not.i.i.i.i.i51.i.i, label %merge.i.i.i.i.i54.i.i, label %"$Vector.push.349.exit.thread.i.i.i53.i.i"
 
 merge.i.i.i.i.i54.i.i:                            ; preds = %"$JsonWriter.integer.exit101"
   %1406 = shl i64 %1405, 1
@@ -27876,9 +27916,9 @@ merge7.i.i.i.i.i57.i.i:                           ; preds = %merge.i.i.i.i.i54.i
   store ptr %1407, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i56.i.i, ptr %36, align 8
   %.pre10.i.i.i.i58.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i53.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i53.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i53.i.i":       ; preds = %merge7.i.i.i.i.i57.i.i, %"$JsonWriter.integer.exit101"
+"$Vector.push.349.exit.thread.i.i.i53.i.i":       ; preds = %merge7.i.i.i.i.i57.i.i, %"$JsonWriter.integer.exit101"
   %1409 = phi i64 [ %.pre10.i.i.i.i58.i.i, %merge7.i.i.i.i.i57.i.i ], [ %1403, %"$JsonWriter.integer.exit101" ]
   %1410 = phi ptr [ %1407, %merge7.i.i.i.i.i57.i.i ], [ %.pre.i.i.i.i52.i.i, %"$JsonWriter.integer.exit101" ]
   %1411 = getelementptr i8, ptr %1410, i64 %1409
@@ -27892,10 +27932,10 @@ then.i.i.i59.i.i:                                 ; preds = %merge.i.i.i.i.i54.i
   store i8 1, ptr %1247, align 8
   br label %"$JsonWriter.separate.exit.i61"
 
-"$JsonWriter.separate.exit.i61":                  ; preds = %"$Vector.push.348.exit.thread.i.i.i53.i.i", %then.i.i.i59.i.i
+"$JsonWriter.separate.exit.i61":                  ; preds = %"$Vector.push.349.exit.thread.i.i.i53.i.i", %then.i.i.i59.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i60)
-  %1414 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i60, i64 32, ptr nonnull @"$string.355", i64 %spec.select)
+  %1414 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i60, i64 32, ptr nonnull @"$string.356", i64 %spec.select)
   %1415 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i60)
   %1416 = load i64, ptr %35, align 8
   %1417 = add i64 %1416, %1415
@@ -27934,13 +27974,13 @@ then2.i.i.i.i64:                                  ; preds = %merge.i.i.i.i63
 
 "$JsonWriter.integer.exit80":                     ; preds = %then.i.i.i.i69, %merge.i.i.i.i63, %then2.i.i.i.i64
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i60)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.481")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.483")
   %1426 = load i64, ptr %35, align 8
   %1427 = add i64 %1426, 1
   %1428 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i61.i.i = icmp slt i64 %1428, %1427
   %.pre.i.i.i.i62.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i61.i.i, label %merge.i.i.i.i.i64.i.i, label %"$Vector.push.348.exit.thread.i.i.i63.i.i"
+  br i1 %.not.i.i.i.i.i61.i.i, label %merge.i.i.i.i.i64.i.i, label %"$Vector.push.349.exit.thread.i.i.i63.i.i"
 
 merge.i.i.i.i.i64.i.i:                            ; preds = %"$JsonWriter.integer.exit80"
   %1429 = shl i64 %1428, 1
@@ -27954,9 +27994,9 @@ merge7.i.i.i.i.i67.i.i:                           ; preds = %merge.i.i.i.i.i64.i
   store ptr %1430, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i66.i.i, ptr %36, align 8
   %.pre10.i.i.i.i68.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i63.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i63.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i63.i.i":       ; preds = %merge7.i.i.i.i.i67.i.i, %"$JsonWriter.integer.exit80"
+"$Vector.push.349.exit.thread.i.i.i63.i.i":       ; preds = %merge7.i.i.i.i.i67.i.i, %"$JsonWriter.integer.exit80"
   %1432 = phi i64 [ %.pre10.i.i.i.i68.i.i, %merge7.i.i.i.i.i67.i.i ], [ %1426, %"$JsonWriter.integer.exit80" ]
   %1433 = phi ptr [ %1430, %merge7.i.i.i.i.i67.i.i ], [ %.pre.i.i.i.i62.i.i, %"$JsonWriter.integer.exit80" ]
   %1434 = getelementptr i8, ptr %1433, i64 %1432
@@ -27970,10 +28010,10 @@ then.i.i.i69.i.i:                                 ; preds = %merge.i.i.i.i.i64.i
   store i8 1, ptr %1247, align 8
   br label %"$JsonWriter.separate.exit.i40"
 
-"$JsonWriter.separate.exit.i40":                  ; preds = %"$Vector.push.348.exit.thread.i.i.i63.i.i", %then.i.i.i69.i.i
+"$JsonWriter.separate.exit.i40":                  ; preds = %"$Vector.push.349.exit.thread.i.i.i63.i.i", %then.i.i.i69.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i39)
-  %1437 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i39, i64 32, ptr nonnull @"$string.355", i64 %1265)
+  %1437 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i39, i64 32, ptr nonnull @"$string.356", i64 %1265)
   %1438 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i39)
   %1439 = load i64, ptr %35, align 8
   %1440 = add i64 %1439, %1438
@@ -28012,13 +28052,13 @@ then2.i.i.i.i43:                                  ; preds = %merge.i.i.i.i42
 
 "$JsonWriter.integer.exit59":                     ; preds = %then.i.i.i.i48, %merge.i.i.i.i42, %then2.i.i.i.i43
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i39)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.482")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.484")
   %1449 = load i64, ptr %35, align 8
   %1450 = add i64 %1449, 1
   %1451 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i71.i.i = icmp slt i64 %1451, %1450
   %.pre.i.i.i.i72.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i71.i.i, label %merge.i.i.i.i.i74.i.i, label %"$Vector.push.348.exit.thread.i.i.i73.i.i"
+  br i1 %.not.i.i.i.i.i71.i.i, label %merge.i.i.i.i.i74.i.i, label %"$Vector.push.349.exit.thread.i.i.i73.i.i"
 
 merge.i.i.i.i.i74.i.i:                            ; preds = %"$JsonWriter.integer.exit59"
   %1452 = shl i64 %1451, 1
@@ -28032,9 +28072,9 @@ merge7.i.i.i.i.i77.i.i:                           ; preds = %merge.i.i.i.i.i74.i
   store ptr %1453, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i76.i.i, ptr %36, align 8
   %.pre10.i.i.i.i78.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i73.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i73.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i73.i.i":       ; preds = %merge7.i.i.i.i.i77.i.i, %"$JsonWriter.integer.exit59"
+"$Vector.push.349.exit.thread.i.i.i73.i.i":       ; preds = %merge7.i.i.i.i.i77.i.i, %"$JsonWriter.integer.exit59"
   %1455 = phi i64 [ %.pre10.i.i.i.i78.i.i, %merge7.i.i.i.i.i77.i.i ], [ %1449, %"$JsonWriter.integer.exit59" ]
   %1456 = phi ptr [ %1453, %merge7.i.i.i.i.i77.i.i ], [ %.pre.i.i.i.i72.i.i, %"$JsonWriter.integer.exit59" ]
   %1457 = getelementptr i8, ptr %1456, i64 %1455
@@ -28048,10 +28088,10 @@ then.i.i.i79.i.i:                                 ; preds = %merge.i.i.i.i.i74.i
   store i8 1, ptr %1247, align 8
   br label %"$JsonWriter.separate.exit.i"
 
-"$JsonWriter.separate.exit.i":                    ; preds = %"$Vector.push.348.exit.thread.i.i.i73.i.i", %then.i.i.i79.i.i
+"$JsonWriter.separate.exit.i":                    ; preds = %"$Vector.push.349.exit.thread.i.i.i73.i.i", %then.i.i.i79.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i)
-  %1460 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i, i64 32, ptr nonnull @"$string.355", i64 %1266)
+  %1460 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i, i64 32, ptr nonnull @"$string.356", i64 %1266)
   %1461 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i)
   %1462 = load i64, ptr %35, align 8
   %1463 = add i64 %1462, %1461
@@ -28095,7 +28135,7 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i23
   %1474 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i81.i.i = icmp slt i64 %1474, %1473
   %.pre.i.i.i.i82.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i81.i.i, label %merge.i.i.i.i.i84.i.i, label %"$Vector.push.348.exit.thread.i.i.i83.i.i"
+  br i1 %.not.i.i.i.i.i81.i.i, label %merge.i.i.i.i.i84.i.i, label %"$Vector.push.349.exit.thread.i.i.i83.i.i"
 
 merge.i.i.i.i.i84.i.i:                            ; preds = %"$JsonWriter.integer.exit"
   %1475 = shl i64 %1474, 1
@@ -28109,9 +28149,9 @@ merge7.i.i.i.i.i87.i.i:                           ; preds = %merge.i.i.i.i.i84.i
   store ptr %1476, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i86.i.i, ptr %36, align 8
   %.pre10.i.i.i.i88.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i83.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i83.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i83.i.i":       ; preds = %merge7.i.i.i.i.i87.i.i, %"$JsonWriter.integer.exit"
+"$Vector.push.349.exit.thread.i.i.i83.i.i":       ; preds = %merge7.i.i.i.i.i87.i.i, %"$JsonWriter.integer.exit"
   %1478 = phi i64 [ %.pre10.i.i.i.i88.i.i, %merge7.i.i.i.i.i87.i.i ], [ %1472, %"$JsonWriter.integer.exit" ]
   %1479 = phi ptr [ %1476, %merge7.i.i.i.i.i87.i.i ], [ %.pre.i.i.i.i82.i.i, %"$JsonWriter.integer.exit" ]
   %1480 = getelementptr i8, ptr %1479, i64 %1478
@@ -28125,7 +28165,7 @@ then.i.i.i89.i.i:                                 ; preds = %merge.i.i.i.i.i84.i
   store i8 1, ptr %1247, align 8
   br label %"$write_rank.exit.i"
 
-"$write_rank.exit.i":                             ; preds = %then.i.i.i89.i.i, %"$Vector.push.348.exit.thread.i.i.i83.i.i"
+"$write_rank.exit.i":                             ; preds = %then.i.i.i89.i.i, %"$Vector.push.349.exit.thread.i.i.i83.i.i"
   store i8 1, ptr %34, align 8
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
@@ -28137,7 +28177,7 @@ merge.i16:                                        ; preds = %"$write_rank.exit.i
   %1485 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i152.i = icmp slt i64 %1485, %1484
   %.pre.i.i.i.i153.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i152.i, label %merge.i.i.i.i.i155.i, label %"$Vector.push.348.exit.thread.i.i.i154.i"
+  br i1 %.not.i.i.i.i.i152.i, label %merge.i.i.i.i.i155.i, label %"$Vector.push.349.exit.thread.i.i.i154.i"
 
 merge.i.i.i.i.i155.i:                             ; preds = %merge.i16
   %1486 = shl i64 %1485, 1
@@ -28151,9 +28191,9 @@ merge7.i.i.i.i.i158.i:                            ; preds = %merge.i.i.i.i.i155.
   store ptr %1487, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i157.i, ptr %36, align 8
   %.pre10.i.i.i.i159.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i154.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i154.i"
 
-"$Vector.push.348.exit.thread.i.i.i154.i":        ; preds = %merge7.i.i.i.i.i158.i, %merge.i16
+"$Vector.push.349.exit.thread.i.i.i154.i":        ; preds = %merge7.i.i.i.i.i158.i, %merge.i16
   %1489 = phi i64 [ %.pre10.i.i.i.i159.i, %merge7.i.i.i.i.i158.i ], [ %1483, %merge.i16 ]
   %1490 = phi ptr [ %1487, %merge7.i.i.i.i.i158.i ], [ %.pre.i.i.i.i153.i, %merge.i16 ]
   %1491 = getelementptr i8, ptr %1490, i64 %1489
@@ -28169,14 +28209,14 @@ then.i.i.i160.i:                                  ; preds = %merge.i.i.i.i.i155.
   %.pre.i = load i64, ptr %35, align 8
   br label %"$JsonWriter.end_array.exit.i"
 
-"$JsonWriter.end_array.exit.i":                   ; preds = %then.i.i.i160.i, %"$Vector.push.348.exit.thread.i.i.i154.i"
-  %1495 = phi i64 [ %1493, %"$Vector.push.348.exit.thread.i.i.i154.i" ], [ %.pre.i, %then.i.i.i160.i ]
+"$JsonWriter.end_array.exit.i":                   ; preds = %then.i.i.i160.i, %"$Vector.push.349.exit.thread.i.i.i154.i"
+  %1495 = phi i64 [ %1493, %"$Vector.push.349.exit.thread.i.i.i154.i" ], [ %.pre.i, %then.i.i.i160.i ]
   store i8 1, ptr %34, align 8
   %1496 = add i64 %1495, 1
   %1497 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i161.i = icmp slt i64 %1497, %1496
   %.pre.i.i.i.i162.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i161.i, label %merge.i.i.i.i.i164.i, label %"$Vector.push.348.exit.thread.i.i.i163.i"
+  br i1 %.not.i.i.i.i.i161.i, label %merge.i.i.i.i.i164.i, label %"$Vector.push.349.exit.thread.i.i.i163.i"
 
 merge.i.i.i.i.i164.i:                             ; preds = %"$JsonWriter.end_array.exit.i"
   %1498 = shl i64 %1497, 1
@@ -28190,9 +28230,9 @@ merge7.i.i.i.i.i167.i:                            ; preds = %merge.i.i.i.i.i164.
   store ptr %1499, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i166.i, ptr %36, align 8
   %.pre10.i.i.i.i168.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i163.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i163.i"
 
-"$Vector.push.348.exit.thread.i.i.i163.i":        ; preds = %merge7.i.i.i.i.i167.i, %"$JsonWriter.end_array.exit.i"
+"$Vector.push.349.exit.thread.i.i.i163.i":        ; preds = %merge7.i.i.i.i.i167.i, %"$JsonWriter.end_array.exit.i"
   %1501 = phi i64 [ %.pre10.i.i.i.i168.i, %merge7.i.i.i.i.i167.i ], [ %1495, %"$JsonWriter.end_array.exit.i" ]
   %1502 = phi ptr [ %1499, %merge7.i.i.i.i.i167.i ], [ %.pre.i.i.i.i162.i, %"$JsonWriter.end_array.exit.i" ]
   %1503 = getelementptr i8, ptr %1502, i64 %1501
@@ -28208,14 +28248,14 @@ then.i.i.i169.i:                                  ; preds = %merge.i.i.i.i.i164.
   %.pre1075 = load i64, ptr %35, align 8
   br label %"$write_plan.exit"
 
-"$write_plan.exit":                               ; preds = %"$Vector.push.348.exit.thread.i.i.i163.i", %then.i.i.i169.i
-  %1507 = phi i64 [ %1505, %"$Vector.push.348.exit.thread.i.i.i163.i" ], [ %.pre1075, %then.i.i.i169.i ]
+"$write_plan.exit":                               ; preds = %"$Vector.push.349.exit.thread.i.i.i163.i", %then.i.i.i169.i
+  %1507 = phi i64 [ %1505, %"$Vector.push.349.exit.thread.i.i.i163.i" ], [ %.pre1075, %then.i.i.i169.i ]
   store i8 1, ptr %34, align 8
   %1508 = add i64 %1507, 1
   %1509 = load i64, ptr %36, align 8
   %.not.i.i.i.i = icmp slt i64 %1509, %1508
   %.pre.i.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.348.exit.thread.i.i"
+  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.349.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$write_plan.exit"
   %1510 = shl i64 %1509, 1
@@ -28229,9 +28269,9 @@ merge7.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   store ptr %1511, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i, ptr %36, align 8
   %.pre10.i.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.348.exit.thread.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i"
 
-"$Vector.push.348.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %"$write_plan.exit"
+"$Vector.push.349.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %"$write_plan.exit"
   %1513 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %1507, %"$write_plan.exit" ]
   %1514 = phi ptr [ %1511, %merge7.i.i.i.i ], [ %.pre.i.i.i, %"$write_plan.exit" ]
   %1515 = getelementptr i8, ptr %1514, i64 %1513
@@ -28246,7 +28286,7 @@ then.i.i:                                         ; preds = %merge.i.i.i.i
   store i8 1, ptr %1518, align 8
   br label %"$StringBuilder.append_byte.exit.i"
 
-"$StringBuilder.append_byte.exit.i":              ; preds = %then.i.i, %"$Vector.push.348.exit.thread.i.i"
+"$StringBuilder.append_byte.exit.i":              ; preds = %then.i.i, %"$Vector.push.349.exit.thread.i.i"
   %1519 = call dereferenceable_or_null(32) ptr @malloc(i64 32)
   %1520 = icmp eq ptr %1519, null
   br i1 %1520, label %then.i, label %or.lhs.false.i
@@ -28265,7 +28305,7 @@ or.lhs.false.i:                                   ; preds = %"$StringBuilder.app
   br i1 %1524, label %then.i, label %merge.i17
 
 then3.i20:                                        ; preds = %then.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %4, ptr noundef nonnull align 1 dereferenceable(29) @"$string.375", i64 29, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %4, ptr noundef nonnull align 1 dereferenceable(29) @"$string.376", i64 29, i1 false)
   br label %common.ret
 
 merge.i17:                                        ; preds = %or.lhs.false.i
@@ -28276,7 +28316,7 @@ merge.i17:                                        ; preds = %or.lhs.false.i
 
 define internal fastcc i32 @"$Plan.make"(ptr %0, ptr %1, ptr %2, ptr nocapture readonly %3, i1 zeroext %4, ptr readonly %5, ptr %6) unnamed_addr {
 entry:
-  %unbound.i71 = alloca %69, align 8
+  %unbound.i77 = alloca %69, align 8
   %cache.i = alloca %79, align 8
   %unbound.i = alloca %80, align 8
   %layout.i = alloca %81, align 8
@@ -28300,7 +28340,7 @@ then.i.i:                                         ; preds = %entry
   br i1 %.not20.i.i, label %common.ret, label %then2.i.i
 
 then2.i.i:                                        ; preds = %then.i.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(16) %6, ptr noundef nonnull align 1 dereferenceable(16) @"$string.380", i64 16, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(16) %6, ptr noundef nonnull align 1 dereferenceable(16) @"$string.381", i64 16, i1 false)
   br label %common.ret
 
 merge.i.i:                                        ; preds = %entry
@@ -28313,7 +28353,7 @@ then5.i.i:                                        ; preds = %merge.i.i
   br i1 %.not19.i.i, label %common.ret, label %then9.i.i
 
 then9.i.i:                                        ; preds = %then5.i.i
-  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.381", i32 %14, i32 104)
+  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.382", i32 %14, i32 104)
   br label %common.ret
 
 merge.i:                                          ; preds = %merge.i.i
@@ -28421,7 +28461,7 @@ then.i47.i:                                       ; preds = %"$options.fill_defa
 
 then2.i48.i:                                      ; preds = %then.i47.i
   %51 = sext i32 %28 to i64
-  %52 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.402", i64 %51, i64 1, i64 64)
+  %52 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.403", i64 %51, i64 1, i64 64)
   br label %common.ret
 
 merge.i40.i:                                      ; preds = %"$options.fill_defaults.exit.i"
@@ -28435,7 +28475,7 @@ then5.i46.i:                                      ; preds = %merge.i40.i
 
 then10.i.i:                                       ; preds = %then5.i46.i
   %54 = sext i32 %32 to i64
-  %55 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.403", i64 %54, i64 1, i64 65536)
+  %55 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.404", i64 %54, i64 1, i64 65536)
   br label %common.ret
 
 merge4.i41.i:                                     ; preds = %merge.i40.i
@@ -28449,7 +28489,7 @@ then14.i.i:                                       ; preds = %merge4.i41.i
 
 then19.i.i:                                       ; preds = %then14.i.i
   %57 = sext i32 %33 to i64
-  %58 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.404", i64 %57, i64 1, i64 67108864)
+  %58 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.405", i64 %57, i64 1, i64 67108864)
   br label %common.ret
 
 merge13.i.i:                                      ; preds = %merge4.i41.i
@@ -28463,7 +28503,7 @@ then23.i45.i:                                     ; preds = %merge13.i.i
 
 then28.i.i:                                       ; preds = %then23.i45.i
   %60 = sext i32 %37 to i64
-  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.405", i64 %60, i64 1, i64 65536)
+  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.406", i64 %60, i64 1, i64 65536)
   br label %common.ret
 
 merge22.i42.i:                                    ; preds = %merge13.i.i
@@ -28478,7 +28518,7 @@ then32.i.i:                                       ; preds = %merge22.i42.i
 
 then37.i.i:                                       ; preds = %then32.i.i
   %64 = sext i32 %63 to i64
-  %65 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.406", i64 %64, i64 0, i64 1073741824)
+  %65 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.407", i64 %64, i64 0, i64 1073741824)
   br label %common.ret
 
 merge31.i.i:                                      ; preds = %merge22.i42.i
@@ -28493,7 +28533,7 @@ then41.i.i:                                       ; preds = %merge31.i.i
 
 then46.i.i:                                       ; preds = %then41.i.i
   %68 = sext i32 %67 to i64
-  %69 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.407", i64 %68, i64 0, i64 2)
+  %69 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.408", i64 %68, i64 0, i64 2)
   br label %common.ret
 
 merge40.i.i:                                      ; preds = %merge31.i.i
@@ -28508,7 +28548,7 @@ then50.i.i:                                       ; preds = %merge40.i.i
 
 then55.i.i:                                       ; preds = %then50.i.i
   %72 = sext i32 %71 to i64
-  %73 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.408", i64 %72, i64 0, i64 4096)
+  %73 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.409", i64 %72, i64 0, i64 4096)
   br label %common.ret
 
 merge49.i.i:                                      ; preds = %merge40.i.i
@@ -28522,7 +28562,7 @@ then59.i.i:                                       ; preds = %merge49.i.i
 
 then64.i.i:                                       ; preds = %then59.i.i
   %75 = sext i32 %41 to i64
-  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.409", i64 %75, i64 1, i64 1048576)
+  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.410", i64 %75, i64 1, i64 1048576)
   br label %common.ret
 
 merge58.i.i:                                      ; preds = %merge49.i.i
@@ -28537,7 +28577,7 @@ then68.i.i:                                       ; preds = %merge58.i.i
 
 then73.i.i:                                       ; preds = %then68.i.i
   %79 = sext i32 %78 to i64
-  %80 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.410", i64 %79, i64 0, i64 67108864)
+  %80 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.411", i64 %79, i64 0, i64 67108864)
   br label %common.ret
 
 merge67.i.i:                                      ; preds = %merge58.i.i
@@ -28551,7 +28591,7 @@ then77.i.i:                                       ; preds = %merge67.i.i
 
 then82.i.i:                                       ; preds = %then77.i.i
   %82 = sext i32 %45 to i64
-  %83 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.411", i64 %82, i64 1, i64 16777216)
+  %83 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.412", i64 %82, i64 1, i64 16777216)
   br label %common.ret
 
 merge76.i.i:                                      ; preds = %merge67.i.i
@@ -28566,7 +28606,7 @@ then86.i.i:                                       ; preds = %merge76.i.i
 
 then91.i.i:                                       ; preds = %then86.i.i
   %86 = sext i32 %85 to i64
-  %87 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.412", i64 %86, i64 0, i64 1)
+  %87 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.413", i64 %86, i64 0, i64 1)
   br label %common.ret
 
 merge85.i.i:                                      ; preds = %merge76.i.i
@@ -28582,7 +28622,7 @@ then95.i.i:                                       ; preds = %merge85.i.i
 
 then100.i.i:                                      ; preds = %then95.i.i
   %91 = sext i32 %89 to i64
-  %92 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.413", i64 %91, i64 -1, i64 2)
+  %92 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.414", i64 %91, i64 -1, i64 2)
   br label %common.ret
 
 merge94.i.i:                                      ; preds = %merge85.i.i
@@ -28595,7 +28635,7 @@ then104.i.i:                                      ; preds = %merge94.i.i
 
 then109.i.i:                                      ; preds = %then104.i.i
   %93 = sext i32 %49 to i64
-  %94 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.414", i64 %93, i64 0, i64 65536)
+  %94 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.415", i64 %93, i64 0, i64 65536)
   br label %common.ret
 
 merge103.i.i:                                     ; preds = %merge94.i.i
@@ -28612,7 +28652,7 @@ then113.i.i:                                      ; preds = %merge103.i.i
   br i1 %.not.i44.i, label %common.ret, label %then118.i.i
 
 then118.i.i:                                      ; preds = %then113.i.i
-  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.415", i64 %96, i64 0, i64 1152921504606846976)
+  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.416", i64 %96, i64 0, i64 1152921504606846976)
   br label %common.ret
 
 merge2.i:                                         ; preds = %merge103.i.i
@@ -28626,7 +28666,7 @@ then7.i:                                          ; preds = %merge2.i
   br i1 %.not35.i, label %common.ret, label %then10.i
 
 then10.i:                                         ; preds = %then7.i
-  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.416", i32 %33, i32 %102)
+  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.417", i32 %33, i32 %102)
   br label %common.ret
 
 merge6.i:                                         ; preds = %merge2.i
@@ -28641,8 +28681,8 @@ else.i.i:                                         ; preds = %merge6.i
   %spec.select.i.i = select i1 %108, i32 2, i32 1
   br label %merge
 
-common.ret:                                       ; preds = %then118.i.i, %then113.i.i, %then109.i.i, %then104.i.i, %then100.i.i, %then95.i.i, %then91.i.i, %then86.i.i, %then82.i.i, %then77.i.i, %then73.i.i, %then68.i.i, %then64.i.i, %then59.i.i, %then55.i.i, %then50.i.i, %then46.i.i, %then41.i.i, %then37.i.i, %then32.i.i, %then28.i.i, %then23.i45.i, %then19.i.i, %then14.i.i, %then10.i.i, %then5.i46.i, %then2.i48.i, %then.i47.i, %then9.i.i, %then5.i.i, %then2.i.i, %then.i.i, %then10.i, %then7.i, %"$Plan.shape_workspace.exit.thread", %"$Plan.measure_page.exit.thread", %"$Plan.measure_weights.exit.thread", %"$Plan.shape_workspace.exit", %merge15
-  %common.ret.op = phi i32 [ 0, %merge15 ], [ %249, %"$Plan.shape_workspace.exit" ], [ %common.ret.op.i56.ph, %"$Plan.measure_weights.exit.thread" ], [ 4, %"$Plan.measure_page.exit.thread" ], [ %249, %"$Plan.shape_workspace.exit.thread" ], [ 1, %then7.i ], [ 1, %then10.i ], [ 1, %then.i.i ], [ 1, %then2.i.i ], [ 1, %then5.i.i ], [ 1, %then9.i.i ], [ 1, %then.i47.i ], [ 1, %then2.i48.i ], [ 1, %then5.i46.i ], [ 1, %then10.i.i ], [ 1, %then14.i.i ], [ 1, %then19.i.i ], [ 1, %then23.i45.i ], [ 1, %then28.i.i ], [ 1, %then32.i.i ], [ 1, %then37.i.i ], [ 1, %then41.i.i ], [ 1, %then46.i.i ], [ 1, %then50.i.i ], [ 1, %then55.i.i ], [ 1, %then59.i.i ], [ 1, %then64.i.i ], [ 1, %then68.i.i ], [ 1, %then73.i.i ], [ 1, %then77.i.i ], [ 1, %then82.i.i ], [ 1, %then86.i.i ], [ 1, %then91.i.i ], [ 1, %then95.i.i ], [ 1, %then100.i.i ], [ 1, %then104.i.i ], [ 1, %then109.i.i ], [ 1, %then113.i.i ], [ 1, %then118.i.i ]
+common.ret:                                       ; preds = %then2.i, %then.i67, %then118.i.i, %then113.i.i, %then109.i.i, %then104.i.i, %then100.i.i, %then95.i.i, %then91.i.i, %then86.i.i, %then82.i.i, %then77.i.i, %then73.i.i, %then68.i.i, %then64.i.i, %then59.i.i, %then55.i.i, %then50.i.i, %then46.i.i, %then41.i.i, %then37.i.i, %then32.i.i, %then28.i.i, %then23.i45.i, %then19.i.i, %then14.i.i, %then10.i.i, %then5.i46.i, %then2.i48.i, %then.i47.i, %then9.i.i, %then5.i.i, %then2.i.i, %then.i.i, %then10.i, %then7.i, %"$Plan.measure_page.exit.thread", %"$Plan.measure_weights.exit.thread", %merge15, %merge20
+  %common.ret.op = phi i32 [ 0, %merge20 ], [ %199, %merge15 ], [ %common.ret.op.i68.ph, %"$Plan.measure_weights.exit.thread" ], [ 4, %"$Plan.measure_page.exit.thread" ], [ 1, %then7.i ], [ 1, %then10.i ], [ 1, %then.i.i ], [ 1, %then2.i.i ], [ 1, %then5.i.i ], [ 1, %then9.i.i ], [ 1, %then.i47.i ], [ 1, %then2.i48.i ], [ 1, %then5.i46.i ], [ 1, %then10.i.i ], [ 1, %then14.i.i ], [ 1, %then19.i.i ], [ 1, %then23.i45.i ], [ 1, %then28.i.i ], [ 1, %then32.i.i ], [ 1, %then37.i.i ], [ 1, %then41.i.i ], [ 1, %then46.i.i ], [ 1, %then50.i.i ], [ 1, %then55.i.i ], [ 1, %then59.i.i ], [ 1, %then64.i.i ], [ 1, %then68.i.i ], [ 1, %then73.i.i ], [ 1, %then77.i.i ], [ 1, %then82.i.i ], [ 1, %then86.i.i ], [ 1, %then91.i.i ], [ 1, %then95.i.i ], [ 1, %then100.i.i ], [ 1, %then104.i.i ], [ 1, %then109.i.i ], [ 1, %then113.i.i ], [ 1, %then118.i.i ], [ 1, %then.i67 ], [ 1, %then2.i ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %else.i.i, %merge6.i
@@ -28681,31 +28721,46 @@ then.i:                                           ; preds = %merge1
   %123 = udiv i32 %122, %37
   %124 = getelementptr i8, ptr %0, i64 144
   store i32 %123, ptr %124, align 4
-  %125 = getelementptr i8, ptr %0, i64 264
-  store i32 %41, ptr %125, align 4
-  %126 = getelementptr i8, ptr %0, i64 268
-  store i32 %32, ptr %126, align 4
-  %127 = getelementptr i8, ptr %0, i64 272
-  store i32 %123, ptr %127, align 4
-  %128 = getelementptr i8, ptr %0, i64 276
-  store i32 %49, ptr %128, align 4
-  %129 = shl nuw nsw i32 %49, 4
-  %130 = tail call i32 @llvm.umax.i32(i32 %129, i32 1024)
-  %131 = getelementptr i8, ptr %0, i64 280
-  store i32 %130, ptr %131, align 4
-  %132 = getelementptr i8, ptr %0, i64 284
-  store i32 0, ptr %132, align 4
-  %133 = getelementptr i8, ptr %1, i64 96
-  %134 = load i32, ptr %133, align 4
-  %135 = getelementptr i8, ptr %0, i64 288
-  store i32 %134, ptr %135, align 4
+  %125 = zext nneg i32 %32 to i64
+  %126 = zext nneg i32 %123 to i64
+  %127 = mul nuw nsw i64 %125, %126
+  %128 = icmp ugt i64 %127, 2147483647
+  br i1 %128, label %then.i67, label %merge5
+
+then.i67:                                         ; preds = %"$Plan.choose_memory.exit"
+  %.not.i = icmp eq ptr %6, null
+  br i1 %.not.i, label %common.ret, label %then2.i
+
+then2.i:                                          ; preds = %then.i67
+  %129 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.418", i32 %32, i32 %33, i32 %37, i64 2147483647)
+  br label %common.ret
+
+merge5:                                           ; preds = %"$Plan.choose_memory.exit"
+  %130 = getelementptr i8, ptr %0, i64 264
+  store i32 %41, ptr %130, align 4
+  %131 = getelementptr i8, ptr %0, i64 268
+  store i32 %32, ptr %131, align 4
+  %132 = getelementptr i8, ptr %0, i64 272
+  store i32 %123, ptr %132, align 4
+  %133 = getelementptr i8, ptr %0, i64 276
+  store i32 %49, ptr %133, align 4
+  %134 = shl nuw nsw i32 %49, 4
+  %135 = getelementptr i8, ptr %0, i64 280
+  %136 = tail call i32 @llvm.umax.i32(i32 %134, i32 1024)
+  store i32 %136, ptr %135, align 4
+  %137 = getelementptr i8, ptr %0, i64 284
+  store i32 0, ptr %137, align 4
+  %138 = getelementptr i8, ptr %1, i64 96
+  %139 = load i32, ptr %138, align 4
+  %140 = getelementptr i8, ptr %0, i64 288
+  store i32 %139, ptr %140, align 4
   call void @llvm.lifetime.start.p0(i64 120, ptr nonnull %unbound.i)
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %layout.i)
-  %136 = getelementptr i8, ptr %1, i64 24
-  %137 = getelementptr i8, ptr %1, i64 464
-  store ptr %136, ptr %layout.i, align 8
+  %141 = getelementptr i8, ptr %1, i64 24
+  %142 = getelementptr i8, ptr %1, i64 464
+  store ptr %141, ptr %layout.i, align 8
   %.sroa.2.0.layout.sroa_idx.i = getelementptr inbounds i8, ptr %layout.i, i64 8
-  store ptr %137, ptr %.sroa.2.0.layout.sroa_idx.i, align 8
+  store ptr %142, ptr %.sroa.2.0.layout.sroa_idx.i, align 8
   %.sroa.3.0.layout.sroa_idx.i = getelementptr inbounds i8, ptr %layout.i, i64 16
   store ptr %2, ptr %.sroa.3.0.layout.sroa_idx.i, align 8
   %.sroa.4.0.layout.sroa_idx.i = getelementptr inbounds i8, ptr %layout.i, i64 24
@@ -28714,46 +28769,46 @@ then.i:                                           ; preds = %merge1
   store i32 0, ptr %.sroa.5.0.layout.sroa_idx.i, align 4
   %.sroa.6.0.layout.sroa_idx.i = getelementptr inbounds i8, ptr %layout.i, i64 32
   store i32 %109, ptr %.sroa.6.0.layout.sroa_idx.i, align 8
-  %138 = getelementptr i8, ptr %1, i64 100
-  %139 = load i32, ptr %138, align 4
-  %140 = srem i32 %139, %28
-  %.not.i.i.i = icmp eq i32 %140, 0
-  br i1 %.not.i.i.i, label %merge.i.i57, label %then.i.i.i
+  %143 = getelementptr i8, ptr %1, i64 100
+  %144 = load i32, ptr %143, align 4
+  %145 = srem i32 %144, %28
+  %.not.i.i.i = icmp eq i32 %145, 0
+  br i1 %.not.i.i.i, label %merge.i.i69, label %then.i.i.i
 
-then.i.i.i:                                       ; preds = %"$Plan.choose_memory.exit"
+then.i.i.i:                                       ; preds = %merge5
   %.not8.i.i.i = icmp eq ptr %6, null
   br i1 %.not8.i.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %141 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.417", i32 %28, ptr nonnull @"$string.108", i32 %139)
+  %146 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.419", i32 %28, ptr nonnull @"$string.108", i32 %144)
   br label %"$Plan.measure_weights.exit.thread"
 
-merge.i.i57:                                      ; preds = %"$Plan.choose_memory.exit"
-  %142 = getelementptr i8, ptr %1, i64 104
-  %143 = load i32, ptr %142, align 4
-  %144 = srem i32 %143, %28
-  %.not.i62.i.i = icmp eq i32 %144, 0
+merge.i.i69:                                      ; preds = %merge5
+  %147 = getelementptr i8, ptr %1, i64 104
+  %148 = load i32, ptr %147, align 4
+  %149 = srem i32 %148, %28
+  %.not.i62.i.i = icmp eq i32 %149, 0
   br i1 %.not.i62.i.i, label %merge2.i.i, label %then.i63.i.i
 
-then.i63.i.i:                                     ; preds = %merge.i.i57
+then.i63.i.i:                                     ; preds = %merge.i.i69
   %.not8.i64.i.i = icmp eq ptr %6, null
   br i1 %.not8.i64.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i65.i.i
 
 then2.i65.i.i:                                    ; preds = %then.i63.i.i
-  %145 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.417", i32 %28, ptr nonnull @"$string.109", i32 %143)
+  %150 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.419", i32 %28, ptr nonnull @"$string.109", i32 %148)
   br label %"$Plan.measure_weights.exit.thread"
 
-merge2.i.i:                                       ; preds = %merge.i.i57
-  %146 = getelementptr i8, ptr %1, i64 148
-  %.val58.i.i = load i32, ptr %146, align 4
-  %147 = icmp sgt i32 %.val58.i.i, 0
-  br i1 %147, label %then7.i.i, label %merge6.i.i
+merge2.i.i:                                       ; preds = %merge.i.i69
+  %151 = getelementptr i8, ptr %1, i64 148
+  %.val58.i.i = load i32, ptr %151, align 4
+  %152 = icmp sgt i32 %.val58.i.i, 0
+  br i1 %152, label %then7.i.i, label %merge6.i.i
 
 then7.i.i:                                        ; preds = %merge2.i.i
-  %148 = getelementptr i8, ptr %1, i64 144
-  %149 = load i32, ptr %148, align 4
-  %150 = srem i32 %149, %28
-  %.not.i68.i.i = icmp eq i32 %150, 0
+  %153 = getelementptr i8, ptr %1, i64 144
+  %154 = load i32, ptr %153, align 4
+  %155 = srem i32 %154, %28
+  %.not.i68.i.i = icmp eq i32 %155, 0
   br i1 %.not.i68.i.i, label %merge6.i.i, label %then.i69.i.i
 
 then.i69.i.i:                                     ; preds = %then7.i.i
@@ -28761,23 +28816,23 @@ then.i69.i.i:                                     ; preds = %then7.i.i
   br i1 %.not8.i70.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i71.i.i
 
 then2.i71.i.i:                                    ; preds = %then.i69.i.i
-  %151 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.417", i32 %28, ptr nonnull @"$string.112", i32 %149)
+  %156 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.419", i32 %28, ptr nonnull @"$string.112", i32 %154)
   br label %"$Plan.measure_weights.exit.thread"
 
 merge6.i.i:                                       ; preds = %then7.i.i, %merge2.i.i
-  %152 = getelementptr i8, ptr %1, i64 92
-  %.val59.i.i = load i32, ptr %152, align 4
-  %153 = icmp slt i32 %.val58.i.i, %.val59.i.i
-  br i1 %153, label %merge14.i.i, label %merge.i58
+  %157 = getelementptr i8, ptr %1, i64 92
+  %.val59.i.i = load i32, ptr %157, align 4
+  %158 = icmp slt i32 %.val58.i.i, %.val59.i.i
+  br i1 %158, label %merge14.i.i, label %merge.i70
 
 merge14.i.i:                                      ; preds = %merge6.i.i
-  %154 = getelementptr i8, ptr %1, i64 160
-  %.val.i.i = load i32, ptr %154, align 4
-  %155 = getelementptr i8, ptr %1, i64 164
-  %.val57.i.i = load i32, ptr %155, align 4
-  %156 = mul i32 %.val57.i.i, %.val.i.i
-  %157 = srem i32 %156, %28
-  %.not.i74.i.i = icmp eq i32 %157, 0
+  %159 = getelementptr i8, ptr %1, i64 160
+  %.val.i.i = load i32, ptr %159, align 4
+  %160 = getelementptr i8, ptr %1, i64 164
+  %.val57.i.i = load i32, ptr %160, align 4
+  %161 = mul i32 %.val57.i.i, %.val.i.i
+  %162 = srem i32 %161, %28
+  %.not.i74.i.i = icmp eq i32 %162, 0
   br i1 %.not.i74.i.i, label %merge19.i.i, label %then.i75.i.i
 
 then.i75.i.i:                                     ; preds = %merge14.i.i
@@ -28785,261 +28840,149 @@ then.i75.i.i:                                     ; preds = %merge14.i.i
   br i1 %.not8.i76.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i77.i.i
 
 then2.i77.i.i:                                    ; preds = %then.i75.i.i
-  %158 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.417", i32 %28, ptr nonnull @"$string.418", i32 %156)
+  %163 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.419", i32 %28, ptr nonnull @"$string.420", i32 %161)
   br label %"$Plan.measure_weights.exit.thread"
 
 merge19.i.i:                                      ; preds = %merge14.i.i
-  %159 = icmp eq i32 %109, 2
-  br i1 %159, label %then24.i.i, label %merge23.i.i
+  %164 = icmp eq i32 %109, 2
+  br i1 %164, label %then24.i.i, label %merge23.i.i
 
 then24.i.i:                                       ; preds = %merge19.i.i
-  %160 = getelementptr i8, ptr %1, i64 152
-  %161 = load i32, ptr %160, align 4
-  %162 = srem i32 %161, %28
-  %.not.i80.i.i = icmp eq i32 %162, 0
-  br i1 %.not.i80.i.i, label %merge.i58, label %then.i81.i.i
+  %165 = getelementptr i8, ptr %1, i64 152
+  %166 = load i32, ptr %165, align 4
+  %167 = srem i32 %166, %28
+  %.not.i80.i.i = icmp eq i32 %167, 0
+  br i1 %.not.i80.i.i, label %merge.i70, label %then.i81.i.i
 
 then.i81.i.i:                                     ; preds = %then24.i.i
   %.not8.i82.i.i = icmp eq ptr %6, null
   br i1 %.not8.i82.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i83.i.i
 
 then2.i83.i.i:                                    ; preds = %then.i81.i.i
-  %163 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.417", i32 %28, ptr nonnull @"$string.419", i32 %161)
+  %168 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.419", i32 %28, ptr nonnull @"$string.421", i32 %166)
   br label %"$Plan.measure_weights.exit.thread"
 
 merge23.i.i:                                      ; preds = %merge19.i.i
-  %164 = srem i32 %.val57.i.i, %28
-  %.not.i86.i.i = icmp eq i32 %164, 0
-  br i1 %.not.i86.i.i, label %merge.i58, label %then.i87.i.i
+  %169 = srem i32 %.val57.i.i, %28
+  %.not.i86.i.i = icmp eq i32 %169, 0
+  br i1 %.not.i86.i.i, label %merge.i70, label %then.i87.i.i
 
 then.i87.i.i:                                     ; preds = %merge23.i.i
   %.not8.i88.i.i = icmp eq ptr %6, null
   br i1 %.not8.i88.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i89.i.i
 
 then2.i89.i.i:                                    ; preds = %then.i87.i.i
-  %165 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.417", i32 %28, ptr nonnull @"$string.420", i32 %.val57.i.i)
+  %170 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.419", i32 %28, ptr nonnull @"$string.422", i32 %.val57.i.i)
   br label %"$Plan.measure_weights.exit.thread"
 
-merge.i58:                                        ; preds = %merge23.i.i, %then24.i.i, %merge6.i.i
-  %166 = getelementptr i8, ptr %0, i64 176
-  %167 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout.i, ptr null, ptr nonnull %unbound.i, ptr %166, ptr %6)
-  %.not12.i = icmp eq i32 %167, 0
-  br i1 %.not12.i, label %merge5, label %"$Plan.measure_weights.exit.thread"
+merge.i70:                                        ; preds = %merge23.i.i, %then24.i.i, %merge6.i.i
+  %171 = getelementptr i8, ptr %0, i64 176
+  %172 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout.i, ptr null, ptr nonnull %unbound.i, ptr %171, ptr %6)
+  %.not12.i = icmp eq i32 %172, 0
+  br i1 %.not12.i, label %merge10, label %"$Plan.measure_weights.exit.thread"
 
-"$Plan.measure_weights.exit.thread":              ; preds = %merge.i58, %then.i81.i.i, %then2.i83.i.i, %then.i87.i.i, %then2.i89.i.i, %then.i.i.i, %then2.i.i.i, %then.i63.i.i, %then2.i65.i.i, %then.i69.i.i, %then2.i71.i.i, %then.i75.i.i, %then2.i77.i.i
-  %common.ret.op.i56.ph = phi i32 [ 1, %then2.i77.i.i ], [ 1, %then.i75.i.i ], [ 1, %then2.i71.i.i ], [ 1, %then.i69.i.i ], [ 1, %then2.i65.i.i ], [ 1, %then.i63.i.i ], [ 1, %then2.i.i.i ], [ 1, %then.i.i.i ], [ 1, %then2.i89.i.i ], [ 1, %then.i87.i.i ], [ 1, %then2.i83.i.i ], [ 1, %then.i81.i.i ], [ %167, %merge.i58 ]
+"$Plan.measure_weights.exit.thread":              ; preds = %merge.i70, %then.i81.i.i, %then2.i83.i.i, %then.i87.i.i, %then2.i89.i.i, %then.i.i.i, %then2.i.i.i, %then.i63.i.i, %then2.i65.i.i, %then.i69.i.i, %then2.i71.i.i, %then.i75.i.i, %then2.i77.i.i
+  %common.ret.op.i68.ph = phi i32 [ 1, %then2.i77.i.i ], [ 1, %then.i75.i.i ], [ 1, %then2.i71.i.i ], [ 1, %then.i69.i.i ], [ 1, %then2.i65.i.i ], [ 1, %then.i63.i.i ], [ 1, %then2.i.i.i ], [ 1, %then.i.i.i ], [ 1, %then2.i89.i.i ], [ 1, %then.i87.i.i ], [ 1, %then2.i83.i.i ], [ 1, %then.i81.i.i ], [ %172, %merge.i70 ]
   call void @llvm.lifetime.end.p0(i64 120, ptr nonnull %unbound.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %layout.i)
   br label %common.ret
 
-merge5:                                           ; preds = %merge.i58
-  %168 = load ptr, ptr %unbound.i, align 8
-  call void @free(ptr %168)
+merge10:                                          ; preds = %merge.i70
+  %173 = load ptr, ptr %unbound.i, align 8
+  call void @free(ptr %173)
   call void @llvm.lifetime.end.p0(i64 120, ptr nonnull %unbound.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %layout.i)
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %cache.i)
-  %169 = load ptr, ptr %0, align 8, !noalias !47
-  %170 = load i32, ptr %22, align 4, !noalias !50
-  %171 = load i32, ptr %113, align 4, !noalias !47
-  %172 = getelementptr i8, ptr %169, i64 92
-  %173 = load i32, ptr %172, align 4, !noalias !47
-  %174 = load i32, ptr %34, align 4, !noalias !47
-  %175 = getelementptr i8, ptr %169, i64 104
-  %layout.val.val.i.i = load i32, ptr %175, align 4, !noalias !47
-  %176 = sdiv i32 %layout.val.val.i.i, %170
-  %177 = getelementptr i8, ptr %169, i64 108
+  %174 = load ptr, ptr %0, align 8, !noalias !47
+  %175 = load i32, ptr %22, align 4, !noalias !50
+  %176 = load i32, ptr %113, align 4, !noalias !47
+  %177 = getelementptr i8, ptr %174, i64 92
   %178 = load i32, ptr %177, align 4, !noalias !47
-  store i32 %171, ptr %cache.i, align 8
+  %179 = load i32, ptr %34, align 4, !noalias !47
+  %180 = getelementptr i8, ptr %174, i64 104
+  %layout.val.val.i.i = load i32, ptr %180, align 4, !noalias !47
+  %181 = sdiv i32 %layout.val.val.i.i, %175
+  %182 = getelementptr i8, ptr %174, i64 108
+  %183 = load i32, ptr %182, align 4, !noalias !47
+  store i32 %176, ptr %cache.i, align 8
   %.sroa.2.0.cache.sroa_idx.i = getelementptr inbounds i8, ptr %cache.i, i64 4
-  store i32 %173, ptr %.sroa.2.0.cache.sroa_idx.i, align 4
+  store i32 %178, ptr %.sroa.2.0.cache.sroa_idx.i, align 4
   %.sroa.3.0.cache.sroa_idx.i = getelementptr inbounds i8, ptr %cache.i, i64 8
   store i32 1, ptr %.sroa.3.0.cache.sroa_idx.i, align 8
   %.sroa.4.0.cache.sroa_idx.i = getelementptr inbounds i8, ptr %cache.i, i64 12
-  store i32 %174, ptr %.sroa.4.0.cache.sroa_idx.i, align 4
+  store i32 %179, ptr %.sroa.4.0.cache.sroa_idx.i, align 4
   %.sroa.5.0.cache.sroa_idx.i = getelementptr inbounds i8, ptr %cache.i, i64 16
-  store i32 %176, ptr %.sroa.5.0.cache.sroa_idx.i, align 8
+  store i32 %181, ptr %.sroa.5.0.cache.sroa_idx.i, align 8
   %.sroa.6.0.cache.sroa_idx.i = getelementptr inbounds i8, ptr %cache.i, i64 20
-  store i32 %178, ptr %.sroa.6.0.cache.sroa_idx.i, align 4
+  store i32 %183, ptr %.sroa.6.0.cache.sroa_idx.i, align 4
   %.sroa.7.0.cache.sroa_idx.i = getelementptr inbounds i8, ptr %cache.i, i64 24
   store ptr null, ptr %.sroa.7.0.cache.sroa_idx.i, align 8
-  %179 = load ptr, ptr %9, align 8
-  %180 = getelementptr i8, ptr %179, i64 152
-  %181 = load ptr, ptr %180, align 8
-  %182 = getelementptr i8, ptr %0, i64 168
-  %183 = call i32 %181(ptr nonnull %cache.i, ptr %182)
-  %.not.i = icmp eq i32 %183, 0
-  br i1 %.not.i, label %or.lhs.false.i, label %then.i60
+  %184 = load ptr, ptr %9, align 8
+  %185 = getelementptr i8, ptr %184, i64 152
+  %186 = load ptr, ptr %185, align 8
+  %187 = getelementptr i8, ptr %0, i64 168
+  %188 = call i32 %186(ptr nonnull %cache.i, ptr %187)
+  %.not.i72 = icmp eq i32 %188, 0
+  br i1 %.not.i72, label %or.lhs.false.i, label %then.i73
 
-then.i60:                                         ; preds = %or.lhs.false.i, %merge5
+then.i73:                                         ; preds = %or.lhs.false.i, %merge10
   %.not10.i = icmp eq ptr %6, null
-  br i1 %.not10.i, label %"$Plan.measure_page.exit.thread", label %then2.i
+  br i1 %.not10.i, label %"$Plan.measure_page.exit.thread", label %then2.i74
 
-or.lhs.false.i:                                   ; preds = %merge5
-  %184 = load i64, ptr %182, align 8
-  %185 = icmp slt i64 %184, 1
-  br i1 %185, label %then.i60, label %merge10
+or.lhs.false.i:                                   ; preds = %merge10
+  %189 = load i64, ptr %187, align 8
+  %190 = icmp slt i64 %189, 1
+  br i1 %190, label %then.i73, label %merge15
 
-then2.i:                                          ; preds = %then.i60
-  %186 = load i32, ptr %113, align 4
-  %187 = icmp ult i32 %186, 32
-  br i1 %187, label %switch.hole_check, label %merge53.i.i
+then2.i74:                                        ; preds = %then.i73
+  %191 = load i32, ptr %113, align 4
+  %192 = icmp ult i32 %191, 32
+  br i1 %192, label %switch.hole_check, label %merge53.i.i
 
-merge53.i.i:                                      ; preds = %switch.hole_check, %then2.i
-  %188 = icmp eq i32 %186, 32
-  %spec.select.i.i62 = select i1 %188, ptr @"$string.298", ptr @"$string.93"
+merge53.i.i:                                      ; preds = %switch.hole_check, %then2.i74
+  %193 = icmp eq i32 %191, 32
+  %spec.select.i.i76 = select i1 %193, ptr @"$string.299", ptr @"$string.93"
   br label %"$dtypes.name.exit.i"
 
-switch.hole_check:                                ; preds = %then2.i
-  %switch.shifted = lshr i32 -1048569, %186
+switch.hole_check:                                ; preds = %then2.i74
+  %switch.shifted = lshr i32 -1048569, %191
   %switch.lobit = trunc i32 %switch.shifted to i1
   br i1 %switch.lobit, label %switch.lookup, label %merge53.i.i
 
 switch.lookup:                                    ; preds = %switch.hole_check
-  %189 = zext nneg i32 %186 to i64
-  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.make", i64 0, i64 %189
+  %194 = zext nneg i32 %191 to i64
+  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.make", i64 0, i64 %194
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$dtypes.name.exit.i"
 
 "$dtypes.name.exit.i":                            ; preds = %switch.lookup, %merge53.i.i
-  %common.ret.op.i.i = phi ptr [ %spec.select.i.i62, %merge53.i.i ], [ %switch.load, %switch.lookup ]
-  %190 = load i32, ptr %.sroa.4.0.cache.sroa_idx.i, align 4
-  %191 = load i32, ptr %.sroa.5.0.cache.sroa_idx.i, align 8
-  %192 = load i32, ptr %.sroa.6.0.cache.sroa_idx.i, align 4
-  %193 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.423", ptr nonnull %common.ret.op.i.i, i32 %190, i32 %191, i32 %192)
+  %common.ret.op.i.i = phi ptr [ %spec.select.i.i76, %merge53.i.i ], [ %switch.load, %switch.lookup ]
+  %195 = load i32, ptr %.sroa.4.0.cache.sroa_idx.i, align 4
+  %196 = load i32, ptr %.sroa.5.0.cache.sroa_idx.i, align 8
+  %197 = load i32, ptr %.sroa.6.0.cache.sroa_idx.i, align 4
+  %198 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.425", ptr nonnull %common.ret.op.i.i, i32 %195, i32 %196, i32 %197)
   br label %"$Plan.measure_page.exit.thread"
 
-"$Plan.measure_page.exit.thread":                 ; preds = %then.i60, %"$dtypes.name.exit.i"
+"$Plan.measure_page.exit.thread":                 ; preds = %then.i73, %"$dtypes.name.exit.i"
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %cache.i)
   br label %common.ret
 
-merge10:                                          ; preds = %or.lhs.false.i
+merge15:                                          ; preds = %or.lhs.false.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %cache.i)
-  %194 = load ptr, ptr %0, align 8
-  %195 = load i32, ptr %22, align 4, !noalias !53
-  %196 = load i32, ptr %66, align 4, !noalias !53
-  %197 = getelementptr i8, ptr %0, i64 208
-  store i32 56, ptr %197, align 4
-  %198 = load i32, ptr %38, align 4
-  %199 = getelementptr i8, ptr %0, i64 212
-  store i32 %198, ptr %199, align 4
-  %200 = getelementptr i8, ptr %0, i64 216
-  %201 = load <2 x i32>, ptr %29, align 4
-  store <2 x i32> %201, ptr %200, align 4
-  %202 = load i32, ptr %46, align 4
-  %203 = getelementptr i8, ptr %0, i64 224
-  store i32 %202, ptr %203, align 4
-  %204 = getelementptr i8, ptr %194, i64 88
-  %205 = load i32, ptr %204, align 4
-  %206 = getelementptr i8, ptr %0, i64 228
-  store i32 %205, ptr %206, align 4
-  %207 = getelementptr i8, ptr %194, i64 100
-  %layout.val.val.i = load i32, ptr %207, align 4
-  %208 = sdiv i32 %layout.val.val.i, %195
-  %209 = getelementptr i8, ptr %0, i64 232
-  store i32 %208, ptr %209, align 4
-  %210 = getelementptr i8, ptr %194, i64 104
-  %layout.val37.val.i = load i32, ptr %210, align 4
-  %211 = sdiv i32 %layout.val37.val.i, %195
-  %212 = getelementptr i8, ptr %0, i64 236
-  store i32 %211, ptr %212, align 4
-  %213 = getelementptr i8, ptr %194, i64 108
-  %214 = load i32, ptr %213, align 4
-  %215 = getelementptr i8, ptr %0, i64 240
-  store i32 %214, ptr %215, align 4
-  %216 = getelementptr i8, ptr %194, i64 148
-  %.val.i.i63 = load i32, ptr %216, align 4
-  %217 = icmp sgt i32 %.val.i.i63, 0
-  br i1 %217, label %then.i.i70, label %merge.i.i64
+  %199 = call fastcc i32 @"$Plan.shape_workspace"(ptr nonnull %0, ptr %6)
+  %.not63 = icmp eq i32 %199, 0
+  br i1 %.not63, label %merge20, label %common.ret
 
-then.i.i70:                                       ; preds = %merge10
-  %218 = getelementptr i8, ptr %194, i64 144
-  %.val11.val.i.i = load i32, ptr %218, align 4
-  %219 = sdiv i32 %.val11.val.i.i, %195
-  br label %merge.i.i64
-
-merge.i.i64:                                      ; preds = %then.i.i70, %merge10
-  %width.0.i.i = phi i32 [ %219, %then.i.i70 ], [ 0, %merge10 ]
-  %220 = getelementptr i8, ptr %194, i64 92
-  %.val9.i.i = load i32, ptr %220, align 4
-  %221 = icmp slt i32 %.val.i.i63, %.val9.i.i
-  br i1 %221, label %and.lhs.true.i.i68, label %"$Layout.local_mlp_width.exit.i"
-
-and.lhs.true.i.i68:                               ; preds = %merge.i.i64
-  %222 = getelementptr i8, ptr %194, i64 160
-  %.val15.val.i.i = load i32, ptr %222, align 4
-  %223 = getelementptr i8, ptr %194, i64 164
-  %.val15.val17.i.i = load i32, ptr %223, align 4
-  %224 = mul i32 %.val15.val17.i.i, %.val15.val.i.i
-  %225 = sdiv i32 %224, %195
-  %spec.select.i.i69 = call i32 @llvm.smax.i32(i32 %225, i32 %width.0.i.i)
-  br label %"$Layout.local_mlp_width.exit.i"
-
-"$Layout.local_mlp_width.exit.i":                 ; preds = %and.lhs.true.i.i68, %merge.i.i64
-  %width.1.i.i = phi i32 [ %width.0.i.i, %merge.i.i64 ], [ %spec.select.i.i69, %and.lhs.true.i.i68 ]
-  %226 = getelementptr i8, ptr %0, i64 244
-  store i32 %width.1.i.i, ptr %226, align 4
-  %227 = icmp eq i32 %196, 2
-  %228 = getelementptr i8, ptr %194, i64 164
-  %229 = load i32, ptr %228, align 4
-  br i1 %227, label %then.i45.i, label %"$Layout.local_expert_width.exit.i"
-
-"$Layout.local_expert_width.exit.i":              ; preds = %"$Layout.local_mlp_width.exit.i"
-  %230 = sdiv i32 %229, %195
-  %231 = getelementptr i8, ptr %0, i64 248
-  store i32 %230, ptr %231, align 4
-  %232 = getelementptr i8, ptr %194, i64 152
-  %233 = load i32, ptr %232, align 4
-  br label %"$Layout.num_local_experts.exit.i"
-
-then.i45.i:                                       ; preds = %"$Layout.local_mlp_width.exit.i"
-  %234 = getelementptr i8, ptr %0, i64 248
-  store i32 %229, ptr %234, align 4
-  %235 = getelementptr i8, ptr %194, i64 152
-  %236 = load i32, ptr %235, align 4
-  %237 = sdiv i32 %236, %195
-  br label %"$Layout.num_local_experts.exit.i"
-
-"$Layout.num_local_experts.exit.i":               ; preds = %then.i45.i, %"$Layout.local_expert_width.exit.i"
-  %common.ret.op.i44.i = phi i32 [ %237, %then.i45.i ], [ %233, %"$Layout.local_expert_width.exit.i" ]
-  %238 = getelementptr i8, ptr %0, i64 252
-  store i32 %common.ret.op.i44.i, ptr %238, align 4
-  %239 = getelementptr i8, ptr %194, i64 156
-  %240 = load i32, ptr %239, align 4
-  %241 = getelementptr i8, ptr %0, i64 256
-  store i32 %240, ptr %241, align 4
-  %242 = getelementptr i8, ptr %194, i64 96
-  %243 = load i32, ptr %242, align 4
-  %244 = getelementptr i8, ptr %0, i64 260
-  store i32 %243, ptr %244, align 4
-  %245 = load ptr, ptr %9, align 8
-  %246 = getelementptr i8, ptr %245, i64 160
-  %247 = load ptr, ptr %246, align 8
-  %248 = getelementptr i8, ptr %0, i64 192
-  %249 = call i32 %247(ptr nonnull %197, ptr %248)
-  %.not.i65 = icmp eq i32 %249, 0
-  %.not35.i66 = icmp eq ptr %6, null
-  %or.cond.i = select i1 %.not.i65, i1 true, i1 %.not35.i66
-  br i1 %or.cond.i, label %"$Plan.shape_workspace.exit", label %"$Plan.shape_workspace.exit.thread"
-
-"$Plan.shape_workspace.exit.thread":              ; preds = %"$Layout.num_local_experts.exit.i"
-  %250 = load i32, ptr %38, align 4
-  %251 = load i32, ptr %16, align 4
-  %252 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.424", i32 %250, i32 %251)
-  br label %common.ret
-
-"$Plan.shape_workspace.exit":                     ; preds = %"$Layout.num_local_experts.exit.i"
-  br i1 %.not.i65, label %merge15, label %common.ret
-
-merge15:                                          ; preds = %"$Plan.shape_workspace.exit"
+merge20:                                          ; preds = %merge15
   call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %shape, ptr nonnull %0, i32 0)
-  call void @llvm.lifetime.start.p0(i64 704, ptr nonnull %unbound.i71)
-  %253 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i71, ptr nonnull readonly %shape, ptr null)
-  call void @llvm.lifetime.end.p0(i64 704, ptr nonnull %unbound.i71)
-  %254 = getelementptr i8, ptr %0, i64 184
-  store i64 %253, ptr %254, align 8
-  %255 = call fastcc i64 @"$buffers.host_bytes"(ptr nonnull %shape)
-  %256 = getelementptr i8, ptr %0, i64 200
-  store i64 %255, ptr %256, align 8
+  call void @llvm.lifetime.start.p0(i64 704, ptr nonnull %unbound.i77)
+  %200 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i77, ptr nonnull readonly %shape, ptr null)
+  call void @llvm.lifetime.end.p0(i64 704, ptr nonnull %unbound.i77)
+  %201 = getelementptr i8, ptr %0, i64 184
+  store i64 %200, ptr %201, align 8
+  %202 = call fastcc i64 @"$buffers.host_bytes"(ptr nonnull %shape)
+  %203 = getelementptr i8, ptr %0, i64 200
+  store i64 %202, ptr %203, align 8
   call fastcc void @"$Plan.choose_pages"(ptr nonnull %0)
   br label %common.ret
 }
@@ -29074,7 +29017,7 @@ then2:                                            ; preds = %then
   %14 = load ptr, ptr %0, align 8
   %15 = getelementptr i8, ptr %14, i64 68
   %16 = load i32, ptr %15, align 4
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.421", i32 %16)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.423", i32 %16)
   br label %common.ret
 
 common.ret:                                       ; preds = %"$assign_model.exit", %then5, %then2, %then
@@ -29215,7 +29158,7 @@ then2.i.i.i:                                      ; preds = %then.i.i.i
   %86 = load i32, ptr %81, align 4
   %87 = load i32, ptr %66, align 4
   %88 = load i32, ptr %79, align 4
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.422", i32 %85, i32 %86, i32 %87, i32 %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.424", i32 %85, i32 %86, i32 %87, i32 %88)
   br label %"$Cursor.matrix.exit.i"
 
 merge.i.i:                                        ; preds = %"$Layout.local_vocab_size.exit.i"
@@ -29303,7 +29246,7 @@ then2.i.i68.i:                                    ; preds = %then.i.i66.i
   %131 = load i32, ptr %127, align 4
   %132 = load i32, ptr %112, align 4
   %133 = load i32, ptr %125, align 4
-  %134 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.422", i32 %130, i32 %131, i32 %132, i32 %133)
+  %134 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.424", i32 %130, i32 %131, i32 %132, i32 %133)
   br label %"$Cursor.matrix.exit72.i"
 
 merge.i69.i:                                      ; preds = %"$WeightTypes.head.exit.i"
@@ -29462,7 +29405,7 @@ then2.i.i83.i:                                    ; preds = %then.i.i81.i
   %230 = load i32, ptr %226, align 4
   %231 = load i32, ptr %212, align 4
   %232 = load i32, ptr %228, align 4
-  %233 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.422", i32 %229, i32 %230, i32 %231, i32 %232)
+  %233 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.424", i32 %229, i32 %230, i32 %231, i32 %232)
   br label %"$Cursor.matrix.exit87.i"
 
 merge.i84.i:                                      ; preds = %merge.i.i.i
@@ -29547,7 +29490,7 @@ then2.i.i.i.i.i:                                  ; preds = %then.i.i.i.i.i
   %274 = load i32, ptr %270, align 4
   %275 = load i32, ptr %257, align 4
   %276 = load i32, ptr %272, align 4
-  %277 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.422", i32 %273, i32 %274, i32 %275, i32 %276)
+  %277 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.424", i32 %273, i32 %274, i32 %275, i32 %276)
   br label %"$assign_attention.exit.i.i"
 
 merge.i.i.i.i:                                    ; preds = %merge1.i.i.i
@@ -29654,7 +29597,7 @@ then2.i.i.i48.i.i:                                ; preds = %then.i.i.i46.i.i
   %328 = load i32, ptr %324, align 4
   %329 = load i32, ptr %312, align 4
   %330 = load i32, ptr %326, align 4
-  %331 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.422", i32 %327, i32 %328, i32 %329, i32 %330)
+  %331 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.424", i32 %327, i32 %328, i32 %329, i32 %330)
   br label %"$Cursor.matrix.exit.i49.i.i"
 
 merge.i38.i.i.i:                                  ; preds = %"$Layout.num_local_experts.exit.i.i.i"
@@ -29735,7 +29678,7 @@ then2.i.i43.i.i.i:                                ; preds = %then.i.i41.i.i.i
   %377 = load i32, ptr %373, align 4
   %378 = load i32, ptr %358, align 4
   %379 = load i32, ptr %375, align 4
-  %380 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.422", i32 %376, i32 %377, i32 %378, i32 %379)
+  %380 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.424", i32 %376, i32 %377, i32 %378, i32 %379)
   br label %then5
 
 merge.i44.i.i.i:                                  ; preds = %merge.i51.i.i
@@ -29803,7 +29746,7 @@ then2.i.i50.i.i.i:                                ; preds = %then.i.i48.i.i.i
   %417 = load i32, ptr %413, align 4
   %418 = load i32, ptr %399, align 4
   %419 = load i32, ptr %415, align 4
-  %420 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.422", i32 %416, i32 %417, i32 %418, i32 %419)
+  %420 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.424", i32 %416, i32 %417, i32 %418, i32 %419)
   br label %then5
 
 merge.i51.i.i.i:                                  ; preds = %merge2.i.i.i
@@ -29894,7 +29837,7 @@ then2.i.i.i27:                                    ; preds = %then.i.i.i25
   %466 = load i32, ptr %462, align 4
   %467 = load i32, ptr %448, align 4
   %468 = load i32, ptr %464, align 4
-  %469 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.422", i32 %465, i32 %466, i32 %467, i32 %468)
+  %469 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.424", i32 %465, i32 %466, i32 %467, i32 %468)
   br label %"$assign_mlp.exit.thread"
 
 merge.i.i30:                                      ; preds = %"$assign_layer.exit.i"
@@ -29962,7 +29905,7 @@ then2.i.i16.i:                                    ; preds = %then.i.i14.i
   %501 = load i32, ptr %497, align 4
   %502 = load i32, ptr %485, align 4
   %503 = load i32, ptr %499, align 4
-  %504 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.422", i32 %500, i32 %501, i32 %502, i32 %503)
+  %504 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.424", i32 %500, i32 %501, i32 %502, i32 %503)
   br label %"$assign_mlp.exit"
 
 merge.i17.i:                                      ; preds = %merge.i31
@@ -30018,6 +29961,132 @@ then5:                                            ; preds = %"$Cursor.matrix.exi
   br label %common.ret
 }
 
+define internal fastcc i32 @"$Plan.shape_workspace"(ptr %0, ptr writeonly %1) unnamed_addr {
+entry:
+  %2 = load ptr, ptr %0, align 8
+  %3 = getelementptr i8, ptr %0, i64 8
+  %4 = getelementptr i8, ptr %0, i64 20
+  %5 = load i32, ptr %4, align 4, !noalias !53
+  %6 = getelementptr i8, ptr %0, i64 64
+  %7 = load i32, ptr %6, align 4, !noalias !53
+  %8 = getelementptr i8, ptr %0, i64 208
+  store i32 56, ptr %8, align 4
+  %9 = getelementptr i8, ptr %0, i64 72
+  %10 = load i32, ptr %9, align 4
+  %11 = getelementptr i8, ptr %0, i64 212
+  store i32 %10, ptr %11, align 4
+  %12 = getelementptr i8, ptr %0, i64 48
+  %13 = getelementptr i8, ptr %0, i64 216
+  %14 = getelementptr i8, ptr %0, i64 52
+  %15 = load <2 x i32>, ptr %12, align 4
+  store <2 x i32> %15, ptr %13, align 4
+  %16 = getelementptr i8, ptr %0, i64 92
+  %17 = load i32, ptr %16, align 4
+  %18 = getelementptr i8, ptr %0, i64 224
+  store i32 %17, ptr %18, align 4
+  %19 = getelementptr i8, ptr %2, i64 88
+  %20 = load i32, ptr %19, align 4
+  %21 = getelementptr i8, ptr %0, i64 228
+  store i32 %20, ptr %21, align 4
+  %22 = getelementptr i8, ptr %2, i64 100
+  %layout.val.val = load i32, ptr %22, align 4
+  %23 = sdiv i32 %layout.val.val, %5
+  %24 = getelementptr i8, ptr %0, i64 232
+  store i32 %23, ptr %24, align 4
+  %25 = getelementptr i8, ptr %2, i64 104
+  %layout.val37.val = load i32, ptr %25, align 4
+  %26 = sdiv i32 %layout.val37.val, %5
+  %27 = getelementptr i8, ptr %0, i64 236
+  store i32 %26, ptr %27, align 4
+  %28 = getelementptr i8, ptr %2, i64 108
+  %29 = load i32, ptr %28, align 4
+  %30 = getelementptr i8, ptr %0, i64 240
+  store i32 %29, ptr %30, align 4
+  %31 = getelementptr i8, ptr %2, i64 148
+  %.val.i = load i32, ptr %31, align 4
+  %32 = icmp sgt i32 %.val.i, 0
+  br i1 %32, label %then.i, label %merge.i
+
+then.i:                                           ; preds = %entry
+  %33 = getelementptr i8, ptr %2, i64 144
+  %.val11.val.i = load i32, ptr %33, align 4
+  %34 = sdiv i32 %.val11.val.i, %5
+  br label %merge.i
+
+merge.i:                                          ; preds = %then.i, %entry
+  %width.0.i = phi i32 [ %34, %then.i ], [ 0, %entry ]
+  %35 = getelementptr i8, ptr %2, i64 92
+  %.val9.i = load i32, ptr %35, align 4
+  %36 = icmp slt i32 %.val.i, %.val9.i
+  br i1 %36, label %and.lhs.true.i, label %"$Layout.local_mlp_width.exit"
+
+and.lhs.true.i:                                   ; preds = %merge.i
+  %37 = getelementptr i8, ptr %2, i64 160
+  %.val15.val.i = load i32, ptr %37, align 4
+  %38 = getelementptr i8, ptr %2, i64 164
+  %.val15.val17.i = load i32, ptr %38, align 4
+  %39 = mul i32 %.val15.val17.i, %.val15.val.i
+  %40 = sdiv i32 %39, %5
+  %spec.select.i = tail call i32 @llvm.smax.i32(i32 %40, i32 %width.0.i)
+  br label %"$Layout.local_mlp_width.exit"
+
+"$Layout.local_mlp_width.exit":                   ; preds = %merge.i, %and.lhs.true.i
+  %width.1.i = phi i32 [ %width.0.i, %merge.i ], [ %spec.select.i, %and.lhs.true.i ]
+  %41 = getelementptr i8, ptr %0, i64 244
+  store i32 %width.1.i, ptr %41, align 4
+  %42 = icmp eq i32 %7, 2
+  %43 = getelementptr i8, ptr %2, i64 164
+  %44 = load i32, ptr %43, align 4
+  br i1 %42, label %then.i45, label %"$Layout.local_expert_width.exit"
+
+"$Layout.local_expert_width.exit":                ; preds = %"$Layout.local_mlp_width.exit"
+  %45 = sdiv i32 %44, %5
+  %46 = getelementptr i8, ptr %0, i64 248
+  store i32 %45, ptr %46, align 4
+  %47 = getelementptr i8, ptr %2, i64 152
+  %48 = load i32, ptr %47, align 4
+  br label %"$Layout.num_local_experts.exit"
+
+then.i45:                                         ; preds = %"$Layout.local_mlp_width.exit"
+  %49 = getelementptr i8, ptr %0, i64 248
+  store i32 %44, ptr %49, align 4
+  %50 = getelementptr i8, ptr %2, i64 152
+  %51 = load i32, ptr %50, align 4
+  %52 = sdiv i32 %51, %5
+  br label %"$Layout.num_local_experts.exit"
+
+"$Layout.num_local_experts.exit":                 ; preds = %"$Layout.local_expert_width.exit", %then.i45
+  %common.ret.op.i44 = phi i32 [ %52, %then.i45 ], [ %48, %"$Layout.local_expert_width.exit" ]
+  %53 = getelementptr i8, ptr %0, i64 252
+  store i32 %common.ret.op.i44, ptr %53, align 4
+  %54 = getelementptr i8, ptr %2, i64 156
+  %55 = load i32, ptr %54, align 4
+  %56 = getelementptr i8, ptr %0, i64 256
+  store i32 %55, ptr %56, align 4
+  %57 = getelementptr i8, ptr %2, i64 96
+  %58 = load i32, ptr %57, align 4
+  %59 = getelementptr i8, ptr %0, i64 260
+  store i32 %58, ptr %59, align 4
+  %60 = load ptr, ptr %3, align 8
+  %61 = getelementptr i8, ptr %60, i64 160
+  %62 = load ptr, ptr %61, align 8
+  %63 = getelementptr i8, ptr %0, i64 192
+  %64 = tail call i32 %62(ptr nonnull %8, ptr %63)
+  %.not = icmp eq i32 %64, 0
+  %.not35 = icmp eq ptr %1, null
+  %or.cond = select i1 %.not, i1 true, i1 %.not35
+  br i1 %or.cond, label %common.ret, label %then2
+
+then2:                                            ; preds = %"$Layout.num_local_experts.exit"
+  %65 = load i32, ptr %9, align 4
+  %66 = load i32, ptr %14, align 4
+  %67 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.426", i32 %65, i32 %66)
+  br label %common.ret
+
+common.ret:                                       ; preds = %then2, %"$Layout.num_local_experts.exit"
+  ret i32 %64
+}
+
 ; Function Attrs: mustprogress nofree norecurse nosync nounwind willreturn memory(read, argmem: readwrite, inaccessiblemem: none)
 define internal fastcc void @"$Plan.buffer_shape"(ptr noalias nocapture writeonly %0, ptr nocapture readonly %1, i32 %2) unnamed_addr #18 {
 entry:
@@ -30043,7 +30112,7 @@ switch.hole_check:                                ; preds = %entry
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %12 = zext nneg i32 %9 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.682", i64 0, i64 %12
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.684", i64 0, i64 %12
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$dtypes.bytes.exit"
 
@@ -31034,7 +31103,7 @@ then7:                                            ; preds = %"$Plan.num_sharing.
   call void @llvm.lifetime.start.p0(i64 512, ptr nonnull %reason.i)
   %40 = getelementptr i8, ptr %0, i64 52
   %41 = load i32, ptr %40, align 4
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.427", i64 %num_pages.0, i32 %35, i32 %41, i32 %26)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.429", i64 %num_pages.0, i32 %35, i32 %41, i32 %26)
   %43 = getelementptr i8, ptr %0, i64 292
   store i8 0, ptr %43, align 1
   %44 = getelementptr i8, ptr %0, i64 293
@@ -31050,7 +31119,7 @@ then10:                                           ; preds = %else8
   %47 = getelementptr i8, ptr %0, i64 292
   store i8 0, ptr %47, align 1
   %48 = getelementptr i8, ptr %0, i64 293
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %48, ptr noundef nonnull align 1 dereferenceable(52) @"$string.428", i64 52, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %48, ptr noundef nonnull align 1 dereferenceable(52) @"$string.430", i64 52, i1 false)
   br label %merge6
 
 else11:                                           ; preds = %else8
@@ -31084,7 +31153,7 @@ then.i22.i:                                       ; preds = %then12
   %63 = mul i64 %19, %27
   %64 = mul i64 %63, %common.ret.op.i21.i
   %65 = add i64 %64, %fixed.0.i28.i
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i53, i64 512, ptr nonnull @"$string.429", i64 %60, i64 %59, i64 %27, i64 %61, i32 %62, i32 %26, i64 %65, i64 %2)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i53, i64 512, ptr nonnull @"$string.431", i64 %60, i64 %59, i64 %27, i64 %61, i32 %62, i32 %26, i64 %65, i64 %2)
   %67 = getelementptr i8, ptr %0, i64 292
   store i8 0, ptr %67, align 1
   %68 = getelementptr i8, ptr %0, i64 293
@@ -31124,7 +31193,7 @@ then.i22.i61:                                     ; preds = %then14
   %85 = mul i64 %num_pages.1, %19
   %86 = mul i64 %85, %common.ret.op.i21.i58
   %87 = add i64 %86, %fixed.0.i28.i57
-  %88 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i54, i64 512, ptr nonnull @"$string.429", i64 %82, i64 %81, i64 %num_pages.1, i64 %83, i32 %84, i32 %26, i64 %87, i64 %2)
+  %88 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i54, i64 512, ptr nonnull @"$string.431", i64 %82, i64 %81, i64 %num_pages.1, i64 %83, i32 %84, i32 %26, i64 %87, i64 %2)
   %89 = getelementptr i8, ptr %0, i64 292
   store i8 0, ptr %89, align 1
   %90 = getelementptr i8, ptr %0, i64 293
@@ -31394,7 +31463,7 @@ whilebody.i.i:                                    ; preds = %whilebody.i.i, %whi
   br i1 %or.cond.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %"$Turnstile.enter.exit.i"
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.483", i32 %1, i32 %.pre.i)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.485", i32 %1, i32 %.pre.i)
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$Turnstile.enter.exit.i"
@@ -31554,7 +31623,7 @@ forbody.i.i.i.i.i:                                ; preds = %forbody.i.i.i.i.i.p
   br i1 %136, label %then5.i.i.i.i, label %merge4.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %"$Scheduler.count_references.exit.i.i.i.i"
-  %137 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.484", i32 %1, i64 %.lcssa27)
+  %137 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.486", i32 %1, i64 %.lcssa27)
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge4.i.i.i.i:                                   ; preds = %"$Scheduler.count_references.exit.i.i.i.i", %merge.i.i.i.i
@@ -31664,7 +31733,7 @@ merge1.i.i.i.i.i.i:                               ; preds = %merge1.i.i.i.i.i.i.
   br label %merge12.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %and.rhs.i.i.i.i.i, %"$power_above.exit.i.i.i.i.i"
-  %185 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.485", i64 %144)
+  %185 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.487", i64 %144)
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge12.i.i.i.i:                                  ; preds = %merge1.i.i.i.i.i.i, %merge4.i.i.i.i
@@ -31713,7 +31782,7 @@ forbody.i57.i.i.i.i:                              ; preds = %forcond.i.i.i.i.i, 
 
 then.i59.i.i.i.i:                                 ; preds = %forbody.i57.i.i.i.i
   %208 = load i64, ptr %201, align 8
-  %209 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.486", i32 %1, i64 %208, i32 %206)
+  %209 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.488", i32 %1, i64 %208, i32 %206)
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 then.i.i.i:                                       ; preds = %and.lhs.true.i.i.i
@@ -31768,7 +31837,7 @@ and.lhs.true.i41.i.i:                             ; preds = %whilebody.i.i.i
   br i1 %.not.i5.i, label %then2.i.i, label %merge1.i.i
 
 then2.i.i:                                        ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
-  %232 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.487", i32 %231, i32 %1)
+  %232 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.489", i32 %231, i32 %1)
   br label %"$Loop.resize_pool.exit"
 
 merge1.i.i:                                       ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
@@ -33038,7 +33107,7 @@ then:                                             ; preds = %forbody
 
 "$Loop.save.exit.thread":                         ; preds = %then
   %34 = load i64, ptr %27, align 8
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.488", i64 %29, i64 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.490", i64 %29, i64 %34)
   br label %then3
 
 "$Loop.save.exit":                                ; preds = %then
@@ -33437,7 +33506,7 @@ then2:                                            ; preds = %then
   %29 = load ptr, ptr %21, align 8
   call void %28(ptr %29, ptr nonnull %cause.i)
   %30 = load i32, ptr %0, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.489", i32 %30, ptr nonnull %cause.i)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.491", i32 %30, ptr nonnull %cause.i)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i)
   br label %common.ret
 
@@ -33457,7 +33526,7 @@ then6:                                            ; preds = %else
   %38 = load ptr, ptr %21, align 8
   call void %37(ptr %38, ptr nonnull %cause.i36)
   %39 = load i32, ptr %0, align 4
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.490", i32 %39, ptr nonnull %cause.i36)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.492", i32 %39, ptr nonnull %cause.i36)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i36)
   br label %common.ret
 
@@ -33481,7 +33550,7 @@ then11:                                           ; preds = %merge
   %51 = load ptr, ptr %45, align 8
   call void %50(ptr %51, ptr nonnull %cause.i37)
   %52 = load i32, ptr %0, align 4
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.491", i32 %52, ptr nonnull %cause.i37)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.493", i32 %52, ptr nonnull %cause.i37)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i37)
   br label %common.ret
 }
@@ -33541,7 +33610,7 @@ then5:                                            ; preds = %then2
   %30 = load ptr, ptr %18, align 8
   call void %29(ptr %30, ptr nonnull %cause.i)
   %31 = load i32, ptr %0, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.492", i32 %31, ptr nonnull %cause.i)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.494", i32 %31, ptr nonnull %cause.i)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i)
   br label %common.ret
 
@@ -33569,7 +33638,7 @@ then10:                                           ; preds = %merge1
   %46 = load ptr, ptr %40, align 8
   call void %45(ptr %46, ptr nonnull %cause.i31)
   %47 = load i32, ptr %0, align 4
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.470", i32 %47, ptr nonnull %cause.i31)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.472", i32 %47, ptr nonnull %cause.i31)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i31)
   br label %common.ret
 }
@@ -33603,7 +33672,7 @@ then:                                             ; preds = %entry
   %14 = load ptr, ptr %8, align 8
   call void %13(ptr %14, ptr nonnull %cause.i)
   %15 = load i32, ptr %0, align 4
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.493", i32 %15, ptr nonnull %cause.i)
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.495", i32 %15, ptr nonnull %cause.i)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i)
   br label %common.ret
 }
@@ -33671,7 +33740,7 @@ then.i.i.i:                                       ; preds = %"$status.clear.exit
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.494", i64 20, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.496", i64 20, i1 false)
   br label %"$Loop.submit.exit"
 
 merge.i.i.i:                                      ; preds = %"$status.clear.exit.i"
@@ -33683,7 +33752,7 @@ then5.i.i.i:                                      ; preds = %merge.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then9.i.i.i
 
 then9.i.i.i:                                      ; preds = %then5.i.i.i
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.495", i32 %24, i32 144)
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.497", i32 %24, i32 144)
   br label %"$Loop.submit.exit"
 
 merge4.i.i.i:                                     ; preds = %merge.i.i.i
@@ -33705,7 +33774,7 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %then2.i.i.i.i
-  %34 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.499", i32 %32)
+  %34 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.501", i32 %32)
   br label %"$Loop.submit.exit"
 
 merge1.i.i.i.i:                                   ; preds = %merge.i.i.i.i
@@ -33718,7 +33787,7 @@ then9.i.i.i.i:                                    ; preds = %merge1.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then13.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %then9.i.i.i.i
-  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.500", i32 %36, i32 %32)
+  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.502", i32 %36, i32 %32)
   br label %"$Loop.submit.exit"
 
 merge8.i.i.i.i:                                   ; preds = %merge1.i.i.i.i
@@ -33731,7 +33800,7 @@ then17.i.i.i.i:                                   ; preds = %merge8.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then21.i.i.i.i
 
 then21.i.i.i.i:                                   ; preds = %then17.i.i.i.i
-  %41 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.501", i64 %39)
+  %41 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.503", i64 %39)
   br label %"$Loop.submit.exit"
 
 merge16.i.i.i.i:                                  ; preds = %merge8.i.i.i.i
@@ -33744,7 +33813,7 @@ then25.i.i.i.i:                                   ; preds = %merge16.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then29.i.i.i.i
 
 then29.i.i.i.i:                                   ; preds = %then25.i.i.i.i
-  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.502", i32 %43)
+  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.504", i32 %43)
   br label %"$Loop.submit.exit"
 
 merge24.i.i.i.i:                                  ; preds = %merge16.i.i.i.i
@@ -33761,7 +33830,7 @@ and.lhs.true.i.i.i.i:                             ; preds = %merge24.i.i.i.i
   br i1 %48, label %then33.i.i.i.i, label %merge32.i.i.i.i
 
 then37.i.i.i.i:                                   ; preds = %then33.i.i.i.i
-  %49 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.503", i32 %43, i32 %12)
+  %49 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.505", i32 %43, i32 %12)
   br label %"$Loop.submit.exit"
 
 merge32.i.i.i.i:                                  ; preds = %and.lhs.true.i.i.i.i, %merge24.i.i.i.i
@@ -33780,7 +33849,7 @@ then.i.i.i.i.i:                                   ; preds = %merge32.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i.i.i.i
 
 then2.i.i.i.i.i:                                  ; preds = %then.i.i.i.i.i
-  %58 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.504", i32 %56, i32 %18, i32 %20)
+  %58 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.506", i32 %56, i32 %18, i32 %20)
   br label %"$Loop.submit.exit"
 
 merge12.i.i.i:                                    ; preds = %merge32.i.i.i.i
@@ -33799,7 +33868,7 @@ then22.i.i.i:                                     ; preds = %merge17.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then26.i.i.i
 
 then26.i.i.i:                                     ; preds = %then22.i.i.i
-  %64 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.515", i32 %62)
+  %64 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.517", i32 %62)
   br label %"$Loop.submit.exit"
 
 merge21.i.i.i:                                    ; preds = %merge17.i.i.i
@@ -33821,7 +33890,7 @@ then.i.i.i.i:                                     ; preds = %merge21.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i84.i.i.i
 
 then2.i84.i.i.i:                                  ; preds = %then.i.i.i.i
-  %69 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.6", ptr nonnull @"$string.516", i32 %62)
+  %69 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.6", ptr nonnull @"$string.518", i32 %62)
   br label %"$Loop.submit.exit"
 
 forbody.i.i.i.i:                                  ; preds = %merge5.i.i.i.i, %forbody.preheader.i.i.i.i
@@ -33838,7 +33907,7 @@ then6.i.i.i.i:                                    ; preds = %forbody.i.i.i.i
 
 then10.i.i.i.i:                                   ; preds = %then6.i.i.i.i
   %73 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
-  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.7", ptr nonnull @"$string.516", i32 %73, i32 %71, i32 %12)
+  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.7", ptr nonnull @"$string.518", i32 %73, i32 %71, i32 %12)
   br label %"$Loop.submit.exit"
 
 merge5.i.i.i.i:                                   ; preds = %forbody.i.i.i.i
@@ -34195,7 +34264,7 @@ and.lhs.true.i.i.i.i.i:                           ; preds = %forcond.i.i.i38.i.i
   %220 = load i64, ptr %204, align 8
   %.not.i.i.i.i31.i.i.i = icmp slt i64 %220, %219
   %.pre.i.i.i.i.i.i = load ptr, ptr %202, align 8
-  br i1 %.not.i.i.i.i31.i.i.i, label %merge.i.i.i.i32.i.i.i, label %"$Vector.push.527.exit.thread.i.i.i.i.i"
+  br i1 %.not.i.i.i.i31.i.i.i, label %merge.i.i.i.i32.i.i.i, label %"$Vector.push.529.exit.thread.i.i.i.i.i"
 
 merge.i.i.i.i32.i.i.i:                            ; preds = %and.lhs.true.i.i.i.i.i
   %221 = shl i64 %220, 1
@@ -34210,9 +34279,9 @@ merge7.i.i.i.i35.i.i.i:                           ; preds = %merge.i.i.i.i32.i.i
   store ptr %223, ptr %202, align 8
   store i64 %spec.store.select.i.i.i.i34.i.i.i, ptr %204, align 8
   %.pre10.i.i.i36.i.i.i = load i64, ptr %203, align 8
-  br label %"$Vector.push.527.exit.thread.i.i.i.i.i"
+  br label %"$Vector.push.529.exit.thread.i.i.i.i.i"
 
-"$Vector.push.527.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i35.i.i.i, %and.lhs.true.i.i.i.i.i
+"$Vector.push.529.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i35.i.i.i, %and.lhs.true.i.i.i.i.i
   %225 = phi i64 [ %.pre10.i.i.i36.i.i.i, %merge7.i.i.i.i35.i.i.i ], [ %218, %and.lhs.true.i.i.i.i.i ]
   %226 = phi ptr [ %223, %merge7.i.i.i.i35.i.i.i ], [ %.pre.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i ]
   %227 = getelementptr %88, ptr %226, i64 %225
@@ -34222,7 +34291,7 @@ merge7.i.i.i.i35.i.i.i:                           ; preds = %merge.i.i.i.i32.i.i
   store i64 %229, ptr %203, align 8
   br label %merge1.i.i.i.i.i
 
-merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.527.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i41.i.i.i", %forbody.lr.ph.i.i.i37.i.i.i
+merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.529.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i41.i.i.i", %forbody.lr.ph.i.i.i37.i.i.i
   %230 = add nuw nsw i64 %i.045.i.i.i.i.i, 1
   %exitcond.not.i.i.i.i.i = icmp eq i64 %230, %198
   br i1 %exitcond.not.i.i.i.i.i, label %merge.i13.i.i.i.i, label %forbody.i.i.i.i.i
@@ -34368,7 +34437,7 @@ merge4.i.i:                                       ; preds = %then5.i.i, %merge.i
 
 then8.i.i:                                        ; preds = %merge4.i.i
   %293 = load i32, ptr %28, align 4
-  %294 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.529", i32 %293)
+  %294 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.531", i32 %293)
   br label %"$Loop.submit.exit"
 
 merge1.i.i:                                       ; preds = %merge6.i.i.i.i.i, %merge.i13.i.i.i.i, %merge.i29.i.i.i
@@ -34383,7 +34452,7 @@ then12.i.i:                                       ; preds = %merge1.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then16.i.i
 
 then16.i.i:                                       ; preds = %then12.i.i
-  %299 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.530", i64 %296, i32 %16)
+  %299 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.532", i64 %296, i32 %16)
   br label %"$Loop.submit.exit"
 
 merge.i:                                          ; preds = %merge1.i.i
@@ -34417,7 +34486,7 @@ then.i59.i.i:                                     ; preds = %merge.i29.i
   br i1 %.not.i.i, label %then6.i, label %then2.i61.i.i
 
 then2.i61.i.i:                                    ; preds = %then.i59.i.i
-  %313 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.504", i32 %311, i32 %306, i32 %307)
+  %313 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.506", i32 %311, i32 %306, i32 %307)
   br label %then6.i
 
 merge2.i.i:                                       ; preds = %merge.i29.i
@@ -34446,7 +34515,7 @@ or.lhs.false.i.i.i:                               ; preds = %merge2.i.i
   br i1 %.not12.i.i.i, label %merge7.i.i, label %then.i63.i.i
 
 then2.i64.i.i:                                    ; preds = %then.i63.i.i
-  %328 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.531", i64 %319, i32 %321)
+  %328 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.533", i64 %319, i32 %321)
   br label %then6.i
 
 merge7.i.i:                                       ; preds = %or.lhs.false.i.i.i
@@ -34478,7 +34547,7 @@ then2.i68.i.i:                                    ; preds = %merge.i.i32.i
   br i1 %.not.i.i, label %then6.i, label %then5.i.i33.i
 
 then5.i.i33.i:                                    ; preds = %then2.i68.i.i
-  %343 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.532", i32 %334)
+  %343 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.534", i32 %334)
   br label %then6.i
 
 merge11.i30.i:                                    ; preds = %merge.i.i32.i, %then12.i31.i, %merge7.i.i
@@ -34503,7 +34572,7 @@ then2.i71.i.i:                                    ; preds = %merge.i69.i.i
 
 then5.i73.i.i:                                    ; preds = %then2.i71.i.i
   %352 = call ptr @strerror(i32 %350)
-  %353 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.536", ptr %352)
+  %353 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.538", ptr %352)
   br label %"$Loop.start.exit.i.i"
 
 merge1.i.i.i:                                     ; preds = %merge.i69.i.i
@@ -34577,7 +34646,7 @@ then:                                             ; preds = %entry
   br i1 %.not26, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.496", i32 %1)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.498", i32 %1)
   br label %common.ret
 
 common.ret:                                       ; preds = %merge5.i, %then10.i, %then6.i, %then2.i, %then.i, %then9, %then5, %then2, %then
@@ -34595,7 +34664,7 @@ then5:                                            ; preds = %merge
   br i1 %.not, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.497", i32 %1, i32 %7)
+  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.499", i32 %1, i32 %7)
   br label %common.ret
 
 merge4:                                           ; preds = %merge
@@ -34612,7 +34681,7 @@ then.i:                                           ; preds = %merge4
   br i1 %.not31.i, label %common.ret, label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.6", ptr nonnull @"$string.498", i32 %1)
+  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.6", ptr nonnull @"$string.500", i32 %1)
   br label %common.ret
 
 forbody.i:                                        ; preds = %merge5.i, %forbody.preheader.i
@@ -34630,7 +34699,7 @@ then6.i:                                          ; preds = %forbody.i
 
 then10.i:                                         ; preds = %then6.i
   %16 = trunc nuw nsw i64 %indvars.iv.i to i32
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.7", ptr nonnull @"$string.498", i32 %16, i32 %14, i32 %10)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.7", ptr nonnull @"$string.500", i32 %16, i32 %14, i32 %10)
   br label %common.ret
 
 merge5.i:                                         ; preds = %forbody.i
@@ -34655,7 +34724,7 @@ then:                                             ; preds = %entry
 
 then2:                                            ; preds = %then
   %6 = fpext float %2 to double
-  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.505", double %6)
+  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.507", double %6)
   br label %common.ret
 
 common.ret:                                       ; preds = %then.i, %common.ret.sink.split.i, %common.ret.sink.split.i103, %then.i101, %merge38, %then51, %then47, %then43, %then39, %then35, %then31, %then27, %then22, %then18, %then14, %then2, %then
@@ -34676,7 +34745,7 @@ then.i:                                           ; preds = %merge
 
 common.ret.sink.split.i:                          ; preds = %then.i
   %11 = fpext float %9 to double
-  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.506", ptr nonnull @"$string.508", double %11, double 0.000000e+00)
+  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.508", ptr nonnull @"$string.510", double %11, double 0.000000e+00)
   br label %common.ret
 
 merge4:                                           ; preds = %merge
@@ -34701,7 +34770,7 @@ and.lhs.true.i104:                                ; preds = %merge4
 
 common.ret.sink.split.i103:                       ; preds = %then.i101
   %18 = fpext float %14 to double
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.507", ptr nonnull @"$string.509", double %18, double 0.000000e+00)
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.509", ptr nonnull @"$string.511", double %18, double 0.000000e+00)
   br label %common.ret
 
 merge9:                                           ; preds = %and.lhs.true.i104, %or.rhs.i99
@@ -34715,7 +34784,7 @@ then14:                                           ; preds = %merge9
   br i1 %.not98, label %common.ret, label %then18
 
 then18:                                           ; preds = %then14
-  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.510", i32 %21)
+  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.512", i32 %21)
   br label %common.ret
 
 merge13:                                          ; preds = %merge9
@@ -34733,7 +34802,7 @@ then22:                                           ; preds = %merge13
 
 then27:                                           ; preds = %then22
   %29 = fpext float %25 to double
-  %30 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.511", double %29)
+  %30 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.513", double %29)
   br label %common.ret
 
 merge21:                                          ; preds = %merge13
@@ -34749,7 +34818,7 @@ then31:                                           ; preds = %merge21
 
 then35:                                           ; preds = %then31
   %35 = fpext float %32 to double
-  %36 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.512", double %35)
+  %36 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.514", double %35)
   br label %common.ret
 
 merge30:                                          ; preds = %merge21
@@ -34765,7 +34834,7 @@ then39:                                           ; preds = %merge30
 
 then43:                                           ; preds = %then39
   %41 = fpext float %38 to double
-  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.513", double %41)
+  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.515", double %41)
   br label %common.ret
 
 merge38:                                          ; preds = %merge30
@@ -34780,7 +34849,7 @@ then47:                                           ; preds = %merge38
   br i1 %.not97, label %common.ret, label %then51
 
 then51:                                           ; preds = %then47
-  %46 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.514", i32 %44, i32 20)
+  %46 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.516", i32 %44, i32 20)
   br label %common.ret
 }
 
@@ -34797,7 +34866,7 @@ then:                                             ; preds = %entry
   br i1 %.not66, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.517", i32 %4, i32 1024)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.519", i32 %4, i32 1024)
   br label %common.ret
 
 common.ret:                                       ; preds = %merge5.i, %then10.i, %then6.i, %then2.i, %then.i, %forcond.preheader.i, %then30, %then26, %then21, %then17, %then13, %then9, %merge, %then2, %then
@@ -34820,7 +34889,7 @@ then9:                                            ; preds = %merge4
 
 then13:                                           ; preds = %then9
   %10 = add nuw nsw i32 %4, 1
-  %11 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.518", i32 %10)
+  %11 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.520", i32 %10)
   br label %common.ret
 
 merge8:                                           ; preds = %merge4
@@ -34837,7 +34906,7 @@ then17:                                           ; preds = %merge8
   br i1 %.not64, label %common.ret, label %then21
 
 then21:                                           ; preds = %then17
-  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.519", i32 %12)
+  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.521", i32 %12)
   br label %common.ret
 
 forcond:                                          ; preds = %forcond.preheader, %forbody
@@ -34860,7 +34929,7 @@ then26:                                           ; preds = %forbody
 
 then30:                                           ; preds = %then26
   %19 = trunc nuw nsw i64 %indvars.iv to i32
-  %20 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.520", i32 %19, i32 %17)
+  %20 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.522", i32 %19, i32 %17)
   br label %common.ret
 
 merge24:                                          ; preds = %forcond
@@ -34886,7 +34955,7 @@ then.i:                                           ; preds = %merge24
   br i1 %.not31.i, label %common.ret, label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.6", ptr nonnull @"$string.521", i32 %24)
+  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.6", ptr nonnull @"$string.523", i32 %24)
   br label %common.ret
 
 forbody.i:                                        ; preds = %merge5.i, %forbody.preheader.i
@@ -34904,7 +34973,7 @@ then6.i:                                          ; preds = %forbody.i
 
 then10.i:                                         ; preds = %then6.i
   %32 = trunc nuw nsw i64 %indvars.iv.i to i32
-  %33 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.7", ptr nonnull @"$string.521", i32 %32, i32 %30, i32 %25)
+  %33 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.7", ptr nonnull @"$string.523", i32 %32, i32 %30, i32 %25)
   br label %common.ret
 
 merge5.i:                                         ; preds = %forbody.i
@@ -34931,7 +35000,7 @@ then:                                             ; preds = %entry
   br i1 %.not77, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.522", i32 %7, i32 %5)
+  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.524", i32 %7, i32 %5)
   br label %common.ret
 
 common.ret:                                       ; preds = %merge27, %forcond.preheader.i, %then10.i, %then6.i, %then2.i, %then.i, %then33, %then29, %then22, %then18, %then13, %then9, %then2, %then
@@ -34959,7 +35028,7 @@ then.i:                                           ; preds = %merge
   br i1 %.not31.i, label %common.ret, label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.6", ptr nonnull @"$string.523", i32 %7)
+  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.6", ptr nonnull @"$string.525", i32 %7)
   br label %common.ret
 
 forbody.i:                                        ; preds = %merge5.i, %forbody.preheader.i
@@ -34977,7 +35046,7 @@ then6.i:                                          ; preds = %forbody.i
 
 then10.i:                                         ; preds = %then6.i
   %20 = trunc nuw nsw i64 %indvars.iv.i to i32
-  %21 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.7", ptr nonnull @"$string.523", i32 %20, i32 %18, i32 %13)
+  %21 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.7", ptr nonnull @"$string.525", i32 %20, i32 %18, i32 %13)
   br label %common.ret
 
 merge5.i:                                         ; preds = %forbody.i
@@ -34996,7 +35065,7 @@ and.lhs.true:                                     ; preds = %merge5.i
   br i1 %24, label %then9, label %forbody.lr.ph
 
 then13:                                           ; preds = %then9
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.524", i32 %7)
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.526", i32 %7)
   br label %common.ret
 
 forbody.lr.ph:                                    ; preds = %and.lhs.true
@@ -35029,7 +35098,7 @@ then18:                                           ; preds = %forbody
 then22:                                           ; preds = %then18
   %34 = trunc nuw nsw i64 %indvars.iv98 to i32
   %35 = fpext float %29 to double
-  %36 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.525", i32 %34, double %35)
+  %36 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.527", i32 %34, double %35)
   br label %common.ret
 
 forcond25:                                        ; preds = %forbody26
@@ -35050,7 +35119,7 @@ then29:                                           ; preds = %forbody26
 
 then33:                                           ; preds = %then29
   %40 = trunc nuw nsw i64 %indvars.iv98 to i32
-  %41 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.526", i32 %40, i32 %33)
+  %41 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.528", i32 %40, i32 %33)
   br label %common.ret
 
 merge27:                                          ; preds = %forcond25, %forcond25.preheader
@@ -38102,7 +38171,7 @@ then.i.i.i34.i.i:                                 ; preds = %"$Scheduler.capture
   %.val3.i.i.i.i.i.i = load i32, ptr %1479, align 4
   %1508 = trunc i64 %1506 to i32
   %1509 = sub i32 %1508, %.val3.i.i.i.i.i.i
-  %1510 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %text.i.i.i.i.i.i, i64 256, ptr nonnull @"$string.534", i64 %1507, i32 %1509)
+  %1510 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %text.i.i.i.i.i.i, i64 256, ptr nonnull @"$string.536", i64 %1507, i32 %1509)
   %1511 = load ptr, ptr %30, align 8
   %1512 = load i64, ptr %31, align 8
   %1513 = getelementptr %21, ptr %1511, i64 %1512
@@ -39633,7 +39702,7 @@ switch.hole_check:                                ; preds = %merge
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %77 = zext nneg i32 %68 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.682", i64 0, i64 %77
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.684", i64 0, i64 %77
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$Engine.describe.exit"
 
@@ -39767,7 +39836,7 @@ entry:
   br i1 %.not, label %merge, label %then
 
 then:                                             ; preds = %entry
-  %16 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.568", ptr nonnull %message)
+  %16 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.570", ptr nonnull %message)
   br label %merge
 
 merge:                                            ; preds = %entry, %then
@@ -39789,7 +39858,7 @@ then:                                             ; preds = %entry
   br i1 %.not33, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.543", i64 49, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.545", i64 49, i1 false)
   br label %common.ret
 
 common.ret:                                       ; preds = %then9, %then5, %then2, %then, %merge12, %then13
@@ -39811,7 +39880,7 @@ then5:                                            ; preds = %merge
   br i1 %.not32, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.544", i64 30, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.546", i64 30, i1 false)
   br label %common.ret
 
 merge4:                                           ; preds = %merge
@@ -39823,7 +39892,7 @@ then.i.i:                                         ; preds = %merge4
   br i1 %.not20.i.i, label %then13, label %then2.i.i
 
 then2.i.i:                                        ; preds = %then.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(16) %2, ptr noundef nonnull align 1 dereferenceable(16) @"$string.380", i64 16, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(16) %2, ptr noundef nonnull align 1 dereferenceable(16) @"$string.381", i64 16, i1 false)
   br label %then13
 
 merge.i.i:                                        ; preds = %merge4
@@ -39836,7 +39905,7 @@ then5.i.i:                                        ; preds = %merge.i.i
   br i1 %.not19.i.i, label %then13, label %then9.i.i
 
 then9.i.i:                                        ; preds = %then5.i.i
-  %10 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.381", i32 %9, i32 104)
+  %10 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.382", i32 %9, i32 104)
   br label %then13
 
 merge.i:                                          ; preds = %merge.i.i
@@ -39869,7 +39938,7 @@ then2.i67.i:                                      ; preds = %merge.i66.i
   br i1 %.not18.i.i, label %then13, label %then5.i68.i
 
 then5.i68.i:                                      ; preds = %then2.i67.i
-  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.325", ptr %19, ptr nonnull @"$string.50", ptr nonnull @"$string.51")
+  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.326", ptr %19, ptr nonnull @"$string.50", ptr nonnull @"$string.51")
   br label %then13
 
 "$Model.open.exit.i":                             ; preds = %merge.i66.i
@@ -39938,7 +40007,7 @@ merge.critedge.i.i:                               ; preds = %merge.i.i.i
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %handle.i.i.i)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i.i.i)
   %53 = getelementptr i8, ptr %6, i64 16
-  %54 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %53, ptr noundef nonnull dereferenceable(4) @"$string.388")
+  %54 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %53, ptr noundef nonnull dereferenceable(4) @"$string.389")
   %55 = icmp eq i32 %54, 0
   %56 = getelementptr i8, ptr %6, i64 5024
   %57 = load ptr, ptr %32, align 8
@@ -39961,7 +40030,7 @@ then2.i.i.i:                                      ; preds = %merge.i20.i.i
   %63 = getelementptr i8, ptr %62, i64 8
   %64 = load ptr, ptr %63, align 8
   %65 = getelementptr i8, ptr %6, i64 5317
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.545", ptr %64, ptr %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.547", ptr %64, ptr %65)
   br label %then13
 
 merge12.i:                                        ; preds = %merge2.i.i
@@ -40068,7 +40137,7 @@ forbody.preheader.new:                            ; preds = %forbody.preheader
   br label %forbody
 
 then4:                                            ; preds = %then
-  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.546", i32 %2)
+  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.548", i32 %2)
   br label %common.ret
 
 common.ret:                                       ; preds = %merge5.i, %then10.i, %then6.i, %then3.i, %then.i, %merge11, %merge7, %merge6, %then4, %then
@@ -40156,7 +40225,7 @@ then.i:                                           ; preds = %forbody.i
 
 then3.i:                                          ; preds = %then.i
   %60 = trunc nuw nsw i64 %indvars.iv.i to i32
-  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.547", i32 %60)
+  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.549", i32 %60)
   br label %common.ret
 
 merge1.i:                                         ; preds = %forbody.i
@@ -40177,7 +40246,7 @@ then6.i:                                          ; preds = %merge1.i
 
 then10.i:                                         ; preds = %then6.i
   %67 = tail call ptr @strerror(i32 %66)
-  %68 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.548", i32 %63, ptr %67)
+  %68 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.550", i32 %63, ptr %67)
   br label %common.ret
 
 merge5.i:                                         ; preds = %merge1.i
@@ -40431,7 +40500,7 @@ then3.i:                                          ; preds = %merge.i
   %43 = load ptr, ptr %21, align 8
   call void %42(ptr %43, ptr nonnull %cause.i.i)
   %44 = load i32, ptr %0, align 4
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.551", i32 %44, ptr nonnull %cause.i.i)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.553", i32 %44, ptr nonnull %cause.i.i)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i)
   br label %"$bind_buffers.exit.thread"
 
@@ -40461,7 +40530,7 @@ then11.i:                                         ; preds = %then7.i
   %59 = load ptr, ptr %21, align 8
   call void %58(ptr %59, ptr nonnull %cause.i52.i)
   %60 = load i32, ptr %0, align 4
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.552", i32 %60, ptr nonnull %cause.i52.i)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.554", i32 %60, ptr nonnull %cause.i52.i)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i52.i)
   br label %"$bind_buffers.exit.thread"
 
@@ -40555,7 +40624,7 @@ merge2:                                           ; preds = %"$bind_buffers.exit
   %107 = load ptr, ptr %21, align 8
   call void %106(ptr %107, ptr nonnull %cause.i.i35)
   %108 = load i32, ptr %0, align 4
-  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.553", i32 %108, ptr nonnull %cause.i.i35)
+  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.555", i32 %108, ptr nonnull %cause.i.i35)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i35)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i)
   br label %common.ret
@@ -40657,7 +40726,7 @@ merge11.i:                                        ; preds = %then12.i, %merge7.i
   %145 = getelementptr i8, ptr %144, i64 114
   %146 = load i8, ptr %145, align 1
   %147 = trunc i8 %146 to i1
-  %spec.select.i.i.i = select i1 %147, ptr @"$string.221", ptr @"$string.227"
+  %spec.select.i.i.i = select i1 %147, ptr @"$string.222", ptr @"$string.228"
   %148 = getelementptr i8, ptr %0, i64 48
   %149 = getelementptr i8, ptr %0, i64 56
   %150 = load i32, ptr %149, align 4
@@ -40669,7 +40738,7 @@ merge11.i:                                        ; preds = %then12.i, %merge7.i
   store i32 %150, ptr %.sroa.3.0.part.sroa_idx.i.i.i.i, align 4
   %.sroa.44.0.part.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i, i64 16
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.44.0.part.sroa_idx.i.i.i.i, i8 0, i64 16, i1 false)
-  %151 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.221", ptr nonnull %part.i.i.i.i)
+  %151 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.222", ptr nonnull %part.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i.i)
   %.not.i.i.i = icmp eq i32 %151, 0
   br i1 %.not.i.i.i, label %merge4.i.i.i, label %"$layout.place.exit.thread.i"
@@ -40677,7 +40746,7 @@ merge11.i:                                        ; preds = %then12.i, %merge7.i
 merge4.i.i.i:                                     ; preds = %merge11.i
   %152 = getelementptr i8, ptr %0, i64 88
   %153 = load ptr, ptr %152, align 8
-  %154 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer.i.i, ptr nonnull @"$string.226", ptr nonnull @"$string.331", ptr %153)
+  %154 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer.i.i, ptr nonnull @"$string.227", ptr nonnull @"$string.332", ptr %153)
   %.not46.i.i.i = icmp eq i32 %154, 0
   br i1 %.not46.i.i.i, label %merge8.i.i.i, label %"$layout.place.exit.thread.i"
 
@@ -40798,14 +40867,14 @@ forbody.i.i.i:                                    ; preds = %merge19.i.i.i, %for
   %180 = mul i32 %179, %174
   %181 = getelementptr i8, ptr %170, i64 8
   %182 = load ptr, ptr %181, align 8
-  %183 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i.i, ptr nonnull @"$string.229", ptr nonnull @"$string.331", ptr %182)
+  %183 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i.i, ptr nonnull @"$string.230", ptr nonnull @"$string.332", ptr %182)
   %.not.i.i.i.i.i = icmp eq i32 %183, 0
   br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$layout.place.exit.thread.i"
 
 merge.i.i.i.i.i:                                  ; preds = %forbody.i.i.i
   %184 = getelementptr i8, ptr %170, i64 16
   %185 = load ptr, ptr %184, align 8
-  %186 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i.i, ptr nonnull @"$string.236", ptr nonnull @"$string.331", ptr %185)
+  %186 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i.i, ptr nonnull @"$string.237", ptr nonnull @"$string.332", ptr %185)
   %.not75.i.i.i.i.i = icmp eq i32 %186, 0
   br i1 %.not75.i.i.i.i.i, label %merge2.i.i.i.i.i, label %"$layout.place.exit.thread.i"
 
@@ -40819,14 +40888,14 @@ merge2.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i
 then7.i.i.i.i.i:                                  ; preds = %merge2.i.i.i.i.i
   %191 = getelementptr i8, ptr %170, i64 24
   %192 = load ptr, ptr %191, align 8
-  %193 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i.i, ptr nonnull @"$string.234", ptr nonnull @"$string.331", ptr %192)
+  %193 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i.i, ptr nonnull @"$string.235", ptr nonnull @"$string.332", ptr %192)
   %.not76.i.i.i.i.i = icmp eq i32 %193, 0
   br i1 %.not76.i.i.i.i.i, label %merge10.i.i.i.i.i, label %"$layout.place.exit.thread.i"
 
 merge10.i.i.i.i.i:                                ; preds = %then7.i.i.i.i.i
   %194 = getelementptr i8, ptr %170, i64 32
   %195 = load ptr, ptr %194, align 8
-  %196 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i.i, ptr nonnull @"$string.235", ptr nonnull @"$string.331", ptr %195)
+  %196 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i.i, ptr nonnull @"$string.236", ptr nonnull @"$string.332", ptr %195)
   %.not77.i.i.i.i.i = icmp eq i32 %196, 0
   br i1 %.not77.i.i.i.i.i, label %merge6.i.i.i.i.i, label %"$layout.place.exit.thread.i"
 
@@ -40841,7 +40910,7 @@ merge6.i.i.i.i.i:                                 ; preds = %merge10.i.i.i.i.i, 
   store i32 %177, ptr %.sroa.3.0.part.sroa_idx.i.i.i.i.i.i, align 4
   store i64 %200, ptr %.sroa.44.0.part.sroa_idx.i.i.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i.i.i.i.i, align 8
-  %201 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.230", ptr nonnull %part.i.i.i.i.i.i)
+  %201 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.231", ptr nonnull %part.i.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i.i.i.i)
   %.not78.i.i.i.i.i = icmp eq i32 %201, 0
   br i1 %.not78.i.i.i.i.i, label %merge20.i.i.i.i.i, label %"$layout.place.exit.thread.i"
@@ -40855,7 +40924,7 @@ merge20.i.i.i.i.i:                                ; preds = %merge6.i.i.i.i.i
   store i32 %180, ptr %.sroa.3.0.part.sroa_idx.i86.i.i.i.i.i, align 4
   store i64 %203, ptr %.sroa.44.0.part.sroa_idx.i87.i.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i88.i.i.i.i.i, align 8
-  %204 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.231", ptr nonnull %part.i84.i.i.i.i.i)
+  %204 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.232", ptr nonnull %part.i84.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i84.i.i.i.i.i)
   %.not79.i.i.i.i.i = icmp eq i32 %204, 0
   br i1 %.not79.i.i.i.i.i, label %merge25.i.i.i.i.i, label %"$layout.place.exit.thread.i"
@@ -40868,7 +40937,7 @@ merge25.i.i.i.i.i:                                ; preds = %merge20.i.i.i.i.i
   store i32 %180, ptr %.sroa.3.0.part.sroa_idx.i91.i.i.i.i.i, align 4
   store i64 %203, ptr %.sroa.44.0.part.sroa_idx.i92.i.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i93.i.i.i.i.i, align 8
-  %206 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.232", ptr nonnull %part.i89.i.i.i.i.i)
+  %206 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.233", ptr nonnull %part.i89.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i89.i.i.i.i.i)
   %.not80.i.i.i.i.i = icmp eq i32 %206, 0
   br i1 %.not80.i.i.i.i.i, label %"$place_attention.exit.i.i.i.i", label %"$layout.place.exit.thread.i"
@@ -40887,7 +40956,7 @@ merge25.i.i.i.i.i:                                ; preds = %merge20.i.i.i.i.i
   store i32 %209, ptr %.sroa.3.0.part.sroa_idx.i.i.i, align 4
   store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i.i, align 8
   store i64 %213, ptr %.sroa.5.0.part.sroa_idx.i.i.i, align 8
-  %214 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.233", ptr nonnull %part.i.i.i)
+  %214 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.234", ptr nonnull %part.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i)
   %.not.i.i.i.i = icmp eq i32 %214, 0
   br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$layout.place.exit.thread.i"
@@ -40913,7 +40982,7 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
   store i32 %222, ptr %.sroa.3.0.part.sroa_idx.i.i33.i.i.i.i, align 4
   store i64 %225, ptr %.sroa.44.0.part.sroa_idx.i.i34.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i35.i.i.i.i, align 8
-  %226 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.238", ptr nonnull %part.i.i31.i.i.i.i)
+  %226 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.239", ptr nonnull %part.i.i31.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i31.i.i.i.i)
   %.not.i36.i.i.i.i = icmp eq i32 %226, 0
   br i1 %.not.i36.i.i.i.i, label %merge.i38.i.i.i.i, label %"$layout.place.exit.thread.i"
@@ -40925,7 +40994,7 @@ merge.i38.i.i.i.i:                                ; preds = %then2.i.i.i.i
   store i32 %222, ptr %.sroa.3.0.part.sroa_idx.i21.i.i.i.i.i, align 4
   store i64 %225, ptr %.sroa.44.0.part.sroa_idx.i22.i.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i23.i.i.i.i.i, align 8
-  %227 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.239", ptr nonnull %part.i19.i.i.i.i.i)
+  %227 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.240", ptr nonnull %part.i19.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i.i)
   %.not18.i.i.i.i.i = icmp eq i32 %227, 0
   br i1 %.not18.i.i.i.i.i, label %merge2.i39.i.i.i.i, label %"$layout.place.exit.thread.i"
@@ -40943,7 +41012,7 @@ merge2.i39.i.i.i.i:                               ; preds = %merge.i38.i.i.i.i
   store i32 %229, ptr %.sroa.3.0.part.sroa_idx.i25.i.i.i.i.i, align 4
   store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i.i.i.i.i, align 8
   store i64 %233, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i.i.i, align 8
-  %234 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.240", ptr nonnull %part.i24.i.i.i.i.i)
+  %234 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.241", ptr nonnull %part.i24.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i.i.i.i.i)
   br label %"$place_layer.exit.i.i.i"
 
@@ -40962,7 +41031,7 @@ merge1.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i41.i.i.i.i, align 8
   store i32 %239, ptr %.sroa.3.0.part.sroa_idx.i.i42.i.i.i.i, align 4
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.44.0.part.sroa_idx.i.i43.i.i.i.i, i8 0, i64 16, i1 false)
-  %240 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.242", ptr nonnull %part.i.i40.i.i.i.i)
+  %240 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.243", ptr nonnull %part.i.i40.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i40.i.i.i.i)
   %.not.i44.i.i.i.i = icmp eq i32 %240, 0
   br i1 %.not.i44.i.i.i.i, label %merge1.i.i.i.i.i, label %"$place_experts.exit.thread.i.i.i.i"
@@ -40970,7 +41039,7 @@ merge1.i.i.i.i:                                   ; preds = %merge.i.i.i.i
 merge1.i.i.i.i.i:                                 ; preds = %merge1.i.i.i.i
   %241 = getelementptr i8, ptr %170, i64 240
   %242 = load ptr, ptr %241, align 8
-  %243 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer.i.i, ptr nonnull @"$string.242", ptr nonnull @"$string.332", ptr %242)
+  %243 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer.i.i, ptr nonnull @"$string.243", ptr nonnull @"$string.333", ptr %242)
   %.not39.i.i.i.i.i = icmp eq i32 %243, 0
   br i1 %.not39.i.i.i.i.i, label %merge5.i.i.i.i.i, label %"$place_experts.exit.thread.i.i.i.i"
 
@@ -41009,7 +41078,7 @@ forbody.lr.ph.i.i.i.i.i:                          ; preds = %"$Layout.num_local_
   %wide.trip.count.i.i.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i.i.i to i64
   br label %forbody.i.i.i.i.i
 
-forcond.i.i.i.i.i:                                ; preds = %"$anon (./terra/weights_place.t:164).556.exit.i.i.i.i.i"
+forcond.i.i.i.i.i:                                ; preds = %"$anon (./terra/weights_place.t:164).558.exit.i.i.i.i.i"
   %indvars.iv.next.i.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i.i, 1
   %exitcond.not.i.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i.i, %wide.trip.count.i.i.i.i.i
   br i1 %exitcond.not.i.i.i.i.i, label %merge6.i.i.i.loopexit.i, label %forbody.i.i.i.i.i
@@ -41075,7 +41144,7 @@ forbody.i.i.i.i.i:                                ; preds = %forcond.i.i.i.i.i, 
   store i32 %281, ptr %.sroa.3.0.part.sroa_idx.i.i.i.i.i.i.i, align 4
   store i64 %283, ptr %.sroa.44.0.part.sroa_idx.i.i.i.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i.i.i.i.i.i, align 8
-  %284 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.244", ptr nonnull %part.i.i.i.i.i.i.i)
+  %284 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.245", ptr nonnull %part.i.i.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i.i.i.i.i)
   %.not.i54.i.i.i.i.i = icmp eq i32 %284, 0
   br i1 %.not.i54.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %"$place_experts.exit.thread.i.i.i.i"
@@ -41087,12 +41156,12 @@ merge.i.i.i.i.i.i:                                ; preds = %"$Layout.experts_be
   store i32 %281, ptr %.sroa.3.0.part.sroa_idx.i21.i.i.i.i.i.i, align 4
   store i64 %283, ptr %.sroa.44.0.part.sroa_idx.i22.i.i.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i23.i.i.i.i.i.i, align 8
-  %285 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.245", ptr nonnull %part.i19.i.i.i.i.i.i)
+  %285 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.246", ptr nonnull %part.i19.i.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i.i.i)
   %.not18.i.i.i.i.i.i = icmp eq i32 %285, 0
-  br i1 %.not18.i.i.i.i.i.i, label %"$anon (./terra/weights_place.t:164).556.exit.i.i.i.i.i", label %"$place_experts.exit.thread.i.i.i.i"
+  br i1 %.not18.i.i.i.i.i.i, label %"$anon (./terra/weights_place.t:164).558.exit.i.i.i.i.i", label %"$place_experts.exit.thread.i.i.i.i"
 
-"$anon (./terra/weights_place.t:164).556.exit.i.i.i.i.i": ; preds = %merge.i.i.i.i.i.i
+"$anon (./terra/weights_place.t:164).558.exit.i.i.i.i.i": ; preds = %merge.i.i.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i.i.i.i)
   %286 = load i32, ptr %166, align 8
   %287 = load i32, ptr %167, align 4
@@ -41103,13 +41172,13 @@ merge.i.i.i.i.i.i:                                ; preds = %"$Layout.experts_be
   store i32 %286, ptr %.sroa.3.0.part.sroa_idx.i25.i.i.i.i.i.i, align 4
   store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i.i.i.i.i.i, align 8
   store i64 %289, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i.i.i.i, align 8
-  %290 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.246", ptr nonnull %part.i24.i.i.i.i.i.i)
+  %290 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.247", ptr nonnull %part.i24.i.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i.i.i.i.i.i)
   %.not40.i.i.i.i.i = icmp eq i32 %290, 0
   br i1 %.not40.i.i.i.i.i, label %forcond.i.i.i.i.i, label %"$place_experts.exit.thread.i.i.i.i"
 
-"$place_experts.exit.thread.i.i.i.i":             ; preds = %merge1.i.i.i.i.i, %merge1.i.i.i.i, %"$anon (./terra/weights_place.t:164).556.exit.i.i.i.i.i", %merge.i.i.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i.i.i"
-  %common.ret.op.i45.ph.i.i.i.i = phi i32 [ %290, %"$anon (./terra/weights_place.t:164).556.exit.i.i.i.i.i" ], [ %284, %"$Layout.experts_begin.exit.i.i.i.i.i" ], [ %285, %merge.i.i.i.i.i.i ], [ %243, %merge1.i.i.i.i.i ], [ %240, %merge1.i.i.i.i ]
+"$place_experts.exit.thread.i.i.i.i":             ; preds = %merge1.i.i.i.i.i, %merge1.i.i.i.i, %"$anon (./terra/weights_place.t:164).558.exit.i.i.i.i.i", %merge.i.i.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i.i.i"
+  %common.ret.op.i45.ph.i.i.i.i = phi i32 [ %290, %"$anon (./terra/weights_place.t:164).558.exit.i.i.i.i.i" ], [ %284, %"$Layout.experts_begin.exit.i.i.i.i.i" ], [ %285, %merge.i.i.i.i.i.i ], [ %243, %merge1.i.i.i.i.i ], [ %240, %merge1.i.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %gate_up.i.i.i.i.i)
   br label %"$layout.place.exit.thread.i"
@@ -41143,7 +41212,7 @@ merge10.i.i.i.i:                                  ; preds = %merge6.i.i.i.i
   store i32 %300, ptr %.sroa.3.0.part.sroa_idx.i.i50.i.i.i.i, align 4
   store i64 %303, ptr %.sroa.44.0.part.sroa_idx.i.i51.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i52.i.i.i.i, align 8
-  %304 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.248", ptr nonnull %part.i.i48.i.i.i.i)
+  %304 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.249", ptr nonnull %part.i.i48.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i48.i.i.i.i)
   %.not.i53.i.i.i.i = icmp eq i32 %304, 0
   br i1 %.not.i53.i.i.i.i, label %merge.i55.i.i.i.i, label %"$layout.place.exit.thread.i"
@@ -41155,7 +41224,7 @@ merge.i55.i.i.i.i:                                ; preds = %merge10.i.i.i.i
   store i32 %300, ptr %.sroa.3.0.part.sroa_idx.i21.i57.i.i.i.i, align 4
   store i64 %303, ptr %.sroa.44.0.part.sroa_idx.i22.i58.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i23.i59.i.i.i.i, align 8
-  %305 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.249", ptr nonnull %part.i19.i47.i.i.i.i)
+  %305 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.250", ptr nonnull %part.i19.i47.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i47.i.i.i.i)
   %.not18.i60.i.i.i.i = icmp eq i32 %305, 0
   br i1 %.not18.i60.i.i.i.i, label %merge2.i61.i.i.i.i, label %"$layout.place.exit.thread.i"
@@ -41173,7 +41242,7 @@ merge2.i61.i.i.i.i:                               ; preds = %merge.i55.i.i.i.i
   store i32 %307, ptr %.sroa.3.0.part.sroa_idx.i25.i63.i.i.i.i, align 4
   store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i64.i.i.i.i, align 8
   store i64 %311, ptr %.sroa.5.0.part.sroa_idx.i26.i65.i.i.i.i, align 8
-  %312 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.250", ptr nonnull %part.i24.i46.i.i.i.i)
+  %312 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.251", ptr nonnull %part.i24.i46.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i46.i.i.i.i)
   br label %"$place_layer.exit.i.i.i"
 
@@ -41203,7 +41272,7 @@ merge15.i:                                        ; preds = %merge19.i.i.i, %mer
   br i1 %.not59.i, label %merge20.i, label %then21.i
 
 then21.i:                                         ; preds = %merge15.i
-  call fastcc void @"$forward.describe_failure"(ptr nonnull %0, ptr nonnull @"$string.558", i32 -1, ptr %2)
+  call fastcc void @"$forward.describe_failure"(ptr nonnull %0, ptr nonnull @"$string.560", i32 -1, ptr %2)
   br label %"$place_weights.exit"
 
 merge20.i:                                        ; preds = %merge15.i
@@ -41215,7 +41284,7 @@ merge20.i:                                        ; preds = %merge15.i
 then.i.i:                                         ; preds = %merge20.i
   %319 = load ptr, ptr %.sroa.248.0.progress.sroa_idx.i, align 8
   %320 = load i64, ptr %.sroa.449.0.progress.sroa_idx.i, align 8
-  call void %318(ptr %319, i64 %129, i64 %320, ptr nonnull @"$string.161")
+  call void %318(ptr %319, i64 %129, i64 %320, ptr nonnull @"$string.162")
   br label %"$place_weights.exit"
 
 "$place_weights.exit":                            ; preds = %merge7, %merge.i39, %merge2.i40, %"$layout.place.exit.thread.i", %then21.i, %merge20.i, %then.i.i
@@ -41253,7 +41322,7 @@ then:                                             ; preds = %entry
   %14 = load ptr, ptr %8, align 8
   call void %13(ptr %14, ptr nonnull %cause.i)
   %15 = load i32, ptr %0, align 4
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.549", i32 %15, ptr nonnull %cause.i)
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.551", i32 %15, ptr nonnull %cause.i)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i)
   br label %common.ret
 
@@ -41276,7 +41345,7 @@ then3:                                            ; preds = %merge
   %26 = load ptr, ptr %8, align 8
   call void %25(ptr %26, ptr nonnull %cause.i19)
   %27 = load i32, ptr %0, align 4
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.550", i32 %27, ptr nonnull %cause.i19)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.552", i32 %27, ptr nonnull %cause.i19)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i19)
   br label %common.ret
 }
@@ -41420,7 +41489,7 @@ entry:
   %view.i = alloca ptr, align 8
   %args = alloca %96, align 8
   %view = alloca ptr, align 8
-  %3 = call fastcc i32 @"$Placer.find"(ptr %0, ptr %1, ptr nonnull @"$string.331", ptr nonnull %view)
+  %3 = call fastcc i32 @"$Placer.find"(ptr %0, ptr %1, ptr nonnull @"$string.332", ptr nonnull %view)
   %.not = icmp eq i32 %3, 0
   br i1 %.not, label %merge, label %common.ret
 
@@ -41464,7 +41533,7 @@ switch.hole_check:                                ; preds = %merge
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %22 = zext nneg i32 %.val to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.682", i64 0, i64 %22
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.684", i64 0, i64 %22
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$element.exit"
 
@@ -41491,7 +41560,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
   br i1 %.not.i, label %merge.i, label %then.i
 
 then.i:                                           ; preds = %"$element.exit"
-  %33 = call fastcc i32 @"$Placer.find"(ptr readonly %0, ptr readonly %1, ptr nonnull @"$string.337", ptr nonnull %view.i)
+  %33 = call fastcc i32 @"$Placer.find"(ptr readonly %0, ptr readonly %1, ptr nonnull @"$string.338", ptr nonnull %view.i)
   %.not28.i = icmp eq i32 %33, 0
   br i1 %.not28.i, label %merge1.i, label %"$Placer.add_scales.exit"
 
@@ -41517,7 +41586,7 @@ switch.hole_check45:                              ; preds = %merge1.i
 
 switch.lookup46:                                  ; preds = %switch.hole_check45
   %40 = zext nneg i32 %.val32.i to i64
-  %switch.gep49 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.682", i64 0, i64 %40
+  %switch.gep49 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.684", i64 0, i64 %40
   %switch.load50 = load i64, ptr %switch.gep49, align 8
   br label %"$element.exit.i"
 
@@ -41538,7 +41607,7 @@ merge.i:                                          ; preds = %"$element.exit.i", 
   br i1 %.not29.i, label %merge2, label %then5.i
 
 then5.i:                                          ; preds = %merge.i
-  %46 = call fastcc i32 @"$Placer.find"(ptr readonly %0, ptr readonly %1, ptr nonnull @"$string.338", ptr nonnull %view.i)
+  %46 = call fastcc i32 @"$Placer.find"(ptr readonly %0, ptr readonly %1, ptr nonnull @"$string.339", ptr nonnull %view.i)
   %.not30.i = icmp eq i32 %46, 0
   br i1 %.not30.i, label %merge8.i, label %"$Placer.add_scales.exit"
 
@@ -41564,7 +41633,7 @@ switch.hole_check52:                              ; preds = %merge8.i
 
 switch.lookup53:                                  ; preds = %switch.hole_check52
   %53 = zext nneg i32 %.val.i to i64
-  %switch.gep56 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.682", i64 0, i64 %53
+  %switch.gep56 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.684", i64 0, i64 %53
   %switch.load57 = load i64, ptr %switch.gep56, align 8
   br label %"$element.exit49.i"
 
@@ -41623,7 +41692,7 @@ then.i35:                                         ; preds = %then8
   %80 = load ptr, ptr %0, align 8
   %81 = getelementptr i8, ptr %80, i64 28
   %82 = load i32, ptr %81, align 4
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %71, i64 1024, ptr nonnull @"$string.555", ptr %78, ptr %79, i32 %82, ptr nonnull %cause.i)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %71, i64 1024, ptr nonnull @"$string.557", ptr %78, ptr %79, i32 %82, ptr nonnull %cause.i)
   br label %"$Placer.failed.exit"
 
 "$Placer.failed.exit":                            ; preds = %then8, %then.i35
@@ -41656,7 +41725,7 @@ switch.hole_check59:                              ; preds = %merge7
 
 switch.lookup60:                                  ; preds = %switch.hole_check59
   %96 = zext nneg i32 %93 to i64
-  %switch.gep63 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.682", i64 0, i64 %96
+  %switch.gep63 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.684", i64 0, i64 %96
   %switch.load64 = load i64, ptr %switch.gep63, align 8
   br label %"$dtypes.bytes.exit"
 
@@ -41676,7 +41745,7 @@ then.i40:                                         ; preds = %"$dtypes.bytes.exit
   %103 = load ptr, ptr %102, align 8
   %104 = getelementptr i8, ptr %85, i64 24
   %105 = load i64, ptr %104, align 8
-  call void %101(ptr %103, i64 %100, i64 %105, ptr nonnull @"$string.161")
+  call void %101(ptr %103, i64 %100, i64 %105, ptr nonnull @"$string.162")
   br label %common.ret
 }
 
@@ -41732,7 +41801,7 @@ then:                                             ; preds = %"$Checkpoint.find.e
 then2:                                            ; preds = %then
   %26 = load ptr, ptr %12, align 8
   %27 = load ptr, ptr %26, align 8
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.554", ptr %27, ptr nonnull %name)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.556", ptr %27, ptr nonnull %name)
   br label %common.ret
 
 common.ret:                                       ; preds = %"$Checkpoint.find.exit", %then2, %then
@@ -41873,7 +41942,7 @@ then.i:                                           ; preds = %then3
   %55 = load ptr, ptr %0, align 8
   %56 = getelementptr i8, ptr %55, i64 28
   %57 = load i32, ptr %56, align 4
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %46, i64 1024, ptr nonnull @"$string.555", ptr %53, ptr %54, i32 %57, ptr nonnull %cause.i)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %46, i64 1024, ptr nonnull @"$string.557", ptr %53, ptr %54, i32 %57, ptr nonnull %cause.i)
   br label %"$Placer.failed.exit"
 
 "$Placer.failed.exit":                            ; preds = %then3, %then.i
@@ -41898,7 +41967,7 @@ then.i16:                                         ; preds = %merge2
   %68 = load ptr, ptr %67, align 8
   %69 = getelementptr i8, ptr %60, i64 24
   %70 = load i64, ptr %69, align 8
-  call void %66(ptr %68, i64 %65, i64 %70, ptr nonnull @"$string.161")
+  call void %66(ptr %68, i64 %65, i64 %70, ptr nonnull @"$string.162")
   br label %common.ret
 }
 
@@ -42069,7 +42138,7 @@ then.i.i:                                         ; preds = %merge.i32.i.i, %"$E
 
 then2.i.i:                                        ; preds = %then.i.i
   %83 = load i32, ptr %51, align 4
-  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.560", i32 %83)
+  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.562", i32 %83)
   br label %"$Loop.init.exit"
 
 merge.i.i:                                        ; preds = %"$EventRing.init.exit.i.i"
@@ -42086,7 +42155,7 @@ then9.i.i:                                        ; preds = %then5.i.i
   %87 = call ptr @__errno_location()
   %88 = load i32, ptr %87, align 4
   %89 = call ptr @strerror(i32 %88)
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.561", ptr %89)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.563", ptr %89)
   br label %"$Loop.init.exit"
 
 merge.i:                                          ; preds = %merge.i.i
@@ -42174,7 +42243,7 @@ then.i.i.i:                                       ; preds = %merge.i
   br i1 %.not39.i.i.i, label %"$Loop.init.exit", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.562", i32 %140, i32 %142)
+  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.564", i32 %140, i32 %142)
   br label %"$Loop.init.exit"
 
 merge.i.i26.i:                                    ; preds = %merge.i
@@ -42192,9 +42261,9 @@ then.i.i.i.i:                                     ; preds = %merge.i.i26.i
   br i1 %.not67.i.i.i.i, label %"$Loop.init.exit", label %common.ret.sink.split.i.i.i.i
 
 common.ret.sink.split.i.i.i.i:                    ; preds = %then5.i.i.i.i, %then.i.i.i.i
-  %"$string.564.sink.i.i.i.i" = phi ptr [ @"$string.564", %then5.i.i.i.i ], [ @"$string.563", %then.i.i.i.i ]
+  %"$string.566.sink.i.i.i.i" = phi ptr [ @"$string.566", %then5.i.i.i.i ], [ @"$string.565", %then.i.i.i.i ]
   %common.ret.op.ph.i.i.i.i = phi i32 [ 3, %then5.i.i.i.i ], [ 1, %then.i.i.i.i ]
-  %150 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull %"$string.564.sink.i.i.i.i", i32 %146, i32 %148)
+  %150 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull %"$string.566.sink.i.i.i.i", i32 %146, i32 %148)
   br label %"$Loop.init.exit"
 
 merge.i.i.i.i:                                    ; preds = %merge.i.i26.i
@@ -42520,7 +42589,7 @@ merge7.i.i.i.i.i:                                 ; preds = %merge.i30.i.i.i.i
 and.lhs.true.i.i.i.i:                             ; preds = %merge7.i53.i.i.i, %and.lhs.true2.i.i.i.i
   %.pre-phi.i.i.i = phi i64 [ %.pre60.i.i.i, %merge7.i53.i.i.i ], [ %297, %and.lhs.true2.i.i.i.i ]
   %293 = getelementptr i8, ptr %0, i64 6480
-  %294 = call fastcc zeroext i1 @"$Vector.reserve.559"(ptr %293, i64 %.pre-phi.i.i.i)
+  %294 = call fastcc zeroext i1 @"$Vector.reserve.561"(ptr %293, i64 %.pre-phi.i.i.i)
   br i1 %294, label %"$Scheduler.reserve_lists.exit.i.i.i", label %then9.i.i.i
 
 and.lhs.true2.i.i.i.i:                            ; preds = %merge7.i.i.i.i, %and.lhs.true3.i.i.i.i
@@ -42677,7 +42746,7 @@ merge7.i56.i.i.i.i:                               ; preds = %merge.i53.i.i.i.i
   %354 = getelementptr i8, ptr %0, i64 6528
   %355 = load i32, ptr %chosen.sroa.6.0..sroa_idx.i.i, align 4
   %356 = sext i32 %355 to i64
-  %357 = call fastcc zeroext i1 @"$Vector.reserve.566"(ptr %354, i64 %356)
+  %357 = call fastcc zeroext i1 @"$Vector.reserve.568"(ptr %354, i64 %356)
   br i1 %357, label %merge2.i, label %then9.i.i.i
 
 then9.i.i.i:                                      ; preds = %merge.i.i.i.i.i.i, %"$Scheduler.reserve_lists.exit.i.i.i", %merge.i53.i.i.i.i, %merge.i46.i.i.i.i, %merge.i39.i.i.i.i, %merge.i33.i.i.i.i, %merge.i47.i.i.i, %merge.i50.i.i.i, %and.lhs.true.i.i.i.i, %merge.i30.i.i.i.i
@@ -42685,7 +42754,7 @@ then9.i.i.i:                                      ; preds = %merge.i.i.i.i.i.i, 
   br i1 %.not38.i.i.i, label %"$Loop.init.exit", label %then13.i.i.i
 
 then13.i.i.i:                                     ; preds = %then9.i.i.i
-  %358 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.567", i32 %133)
+  %358 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.569", i32 %133)
   br label %"$Loop.init.exit"
 
 merge2.i:                                         ; preds = %"$Scheduler.reserve_lists.exit.i.i.i"
@@ -42738,7 +42807,7 @@ declare dso_local i32 @pthread_condattr_setclock(ptr, i32) local_unnamed_addr
 declare dso_local i32 @pthread_condattr_destroy(ptr) local_unnamed_addr
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.559"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.561"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -42768,7 +42837,7 @@ merge7:                                           ; preds = %merge
 declare dso_local i32 @eventfd(i32, i32) local_unnamed_addr
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.566"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.568"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -42887,7 +42956,7 @@ merge.i.i:                                        ; preds = %"$Turnstile.enter.e
   br i1 %44, label %then.i16, label %merge.i
 
 then.i16:                                         ; preds = %merge.i.i
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.496", i32 %2)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.498", i32 %2)
   br label %"$Loop.prefill.exit"
 
 merge.i:                                          ; preds = %merge.i.i
@@ -42895,7 +42964,7 @@ merge.i:                                          ; preds = %merge.i.i
   br i1 %46, label %then5.i, label %merge4.i
 
 then5.i:                                          ; preds = %merge.i
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.497", i32 %2, i32 %39)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.499", i32 %2, i32 %39)
   br label %"$Loop.prefill.exit"
 
 merge4.i:                                         ; preds = %merge.i
@@ -42907,7 +42976,7 @@ forbody.preheader.i.i:                            ; preds = %merge4.i
   br label %forbody.i.i
 
 then.i.i:                                         ; preds = %merge4.i
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.6", ptr nonnull @"$string.498", i32 %2)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.6", ptr nonnull @"$string.500", i32 %2)
   br label %"$Loop.prefill.exit"
 
 forbody.i.i:                                      ; preds = %merge5.i.i, %forbody.preheader.i.i
@@ -42921,7 +42990,7 @@ forbody.i.i:                                      ; preds = %merge5.i.i, %forbod
 
 then6.i.i:                                        ; preds = %forbody.i.i
   %53 = trunc nuw nsw i64 %indvars.iv.i.i to i32
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.7", ptr nonnull @"$string.498", i32 %53, i32 %51, i32 %37)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.7", ptr nonnull @"$string.500", i32 %53, i32 %51, i32 %37)
   br label %"$Loop.prefill.exit"
 
 merge5.i.i:                                       ; preds = %forbody.i.i
@@ -42939,7 +43008,7 @@ merge2.i.i:                                       ; preds = %merge5.i.i
   br i1 %59, label %then.i.i.i, label %merge7.i.i
 
 then.i.i.i:                                       ; preds = %merge2.i.i
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.504", i32 %58, i32 %41, i32 %43)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.506", i32 %58, i32 %41, i32 %43)
   br label %"$Loop.prefill.exit"
 
 merge7.i.i:                                       ; preds = %merge2.i.i
@@ -42951,7 +43020,7 @@ merge7.i.i:                                       ; preds = %merge2.i.i
 then.i49.i.i:                                     ; preds = %merge7.i.i
   %64 = getelementptr i8, ptr %0, i64 6092
   %65 = load i32, ptr %64, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.570", i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.572", i32 %65)
   br label %"$Loop.prefill.exit"
 
 merge.i.i.i:                                      ; preds = %merge7.i.i
@@ -42974,7 +43043,7 @@ then8.i.i.i:                                      ; preds = %then.i.i47.i.i
 
 merge7.i.i.i:                                     ; preds = %then8.i.i.i, %merge.i.i.i
   %70 = phi i32 [ %.pre, %then8.i.i.i ], [ %39, %merge.i.i.i ]
-  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.571", i32 %70)
+  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.573", i32 %70)
   br label %"$Loop.prefill.exit"
 
 merge12.i.i:                                      ; preds = %then.i.i47.i.i
@@ -43480,7 +43549,7 @@ merge.i.i:                                        ; preds = %"$Turnstile.enter.e
   br i1 %or.cond.i.i.i, label %then.i.i.i, label %merge.i.i.i
 
 then.i.i.i:                                       ; preds = %merge.i.i
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.573", i32 %1, i32 %33)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.575", i32 %1, i32 %33)
   br label %"$Loop.run_batch_decode.exit"
 
 merge.i.i.i:                                      ; preds = %merge.i.i
@@ -43488,7 +43557,7 @@ merge.i.i.i:                                      ; preds = %merge.i.i
   br i1 %37, label %then5.i.i.i, label %merge4.i.i.i
 
 then5.i.i.i:                                      ; preds = %merge.i.i.i
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.574", i32 %4)
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.576", i32 %4)
   br label %"$Loop.run_batch_decode.exit"
 
 merge4.i.i.i:                                     ; preds = %merge.i.i.i
@@ -43497,7 +43566,7 @@ merge4.i.i.i:                                     ; preds = %merge.i.i.i
   br i1 %40, label %then13.i.i.i, label %merge12.i.i.i
 
 then13.i.i.i:                                     ; preds = %merge4.i.i.i
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.575", i32 %1, i32 %39)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.577", i32 %1, i32 %39)
   br label %"$Loop.run_batch_decode.exit"
 
 merge12.i.i.i:                                    ; preds = %merge4.i.i.i
@@ -43505,7 +43574,7 @@ merge12.i.i.i:                                    ; preds = %merge4.i.i.i
   br i1 %.not.i.i.i, label %"$Loop.run_batch_decode.exit", label %and.lhs.true.i.i.i
 
 then21.i.i.i:                                     ; preds = %or.lhs.false23.i.i.i, %and.lhs.true.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %spec.select.i, ptr noundef nonnull align 1 dereferenceable(35) @"$string.576", i64 35, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %spec.select.i, ptr noundef nonnull align 1 dereferenceable(35) @"$string.578", i64 35, i1 false)
   br label %"$Loop.run_batch_decode.exit"
 
 and.lhs.true.i.i.i:                               ; preds = %merge12.i.i.i
@@ -43570,7 +43639,7 @@ forbody.i.i.i.i:                                  ; preds = %forcond.preheader.i
 then3.i.i.i.i:                                    ; preds = %forbody.i.i.i.i
   %62 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
   %63 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.577", i32 %62, i32 %63)
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.579", i32 %62, i32 %63)
   br label %"$Loop.run_batch_decode.exit"
 
 merge2.i.i.i.i:                                   ; preds = %forbody.i.i.i.i
@@ -44076,7 +44145,7 @@ forbody.i116.i.i:                                 ; preds = %merge1.i118.i.i, %m
 then.i124.i.i:                                    ; preds = %forbody.i116.i.i
   %346 = trunc nuw nsw i64 %indvars.iv.i117.i.i to i32
   %347 = add i64 %336, -1
-  %348 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.578", i32 %346, i64 %347)
+  %348 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.580", i32 %346, i64 %347)
   br label %"$Loop.run_batch_decode.exit"
 
 merge1.i118.i.i:                                  ; preds = %forbody.i116.i.i
