@@ -8,7 +8,7 @@ launch_futhark() {
   loader=$(loader_of "$tree")
   write_program "$tree/bin/futhark" <<END
 #!/bin/sh
-exec $final${loader#"$tree"} --library-path $(library_path "$final") $final/usr/bin/futhark "\$@"
+exec "$final${loader#"$tree"}" --library-path "$(library_path "$final")" "$final/usr/bin/futhark" "\$@"
 END
 }
 
@@ -17,7 +17,7 @@ launch_machine() {
   for tool in gcc g++; do
     write_program "$tree/bin/$tool" <<END
 #!/bin/sh
-exec $final/usr/bin/$tool-12 --sysroot=$final -B$final/usr/bin/ "\$@"
+exec "$final/usr/bin/$tool-12" "--sysroot=$final" "-B$final/usr/bin/" "\$@"
 END
   done
   ln -s gcc "$tree/bin/cc"
@@ -28,11 +28,12 @@ END
 }
 
 launch_fuzz() {
-  local tree=$1 final=$2 tool
+  local tree=$1 final=$2 tool surroundings=
+  [[ -z $machine ]] || surroundings="\"--sysroot=$machine\" \"--gcc-toolchain=$machine/usr\""
   for tool in clang clang++; do
     write_program "$tree/bin/$tool" <<END
 #!/bin/sh
-exec $final/usr/lib/llvm-19/bin/$tool ${machine:+--sysroot=$machine --gcc-toolchain=$machine/usr} "\$@"
+exec "$final/usr/lib/llvm-19/bin/$tool" $surroundings "\$@"
 END
   done
   ln -s ../usr/lib/llvm-19/bin/llvm-symbolizer "$tree/bin/llvm-symbolizer"
@@ -40,9 +41,7 @@ END
 
 launch_glm() {
   write_program "$1/bin/glm" <<END
-#!$2/bin/python
-from glm_engine.cli import main
-
-main()
+#!/bin/sh
+exec "$2/bin/python" -m glm_engine "\$@"
 END
 }

@@ -57,13 +57,13 @@ pip_install() {
 }
 
 move_scripts() {
-  local from=$1 to=$2 script
-  for script in "$from"/bin/*; do
+  local from=$1 to=$2 script content
+  for script in "$from"/bin/* "$from/pyvenv.cfg"; do
     if [[ -f $script && ! -L $script ]] && grep -qIF "$from" "$script"; then
-      sed -i "s|$from|$to|g" "$script"
+      content=$(<"$script")
+      printf '%s\n' "${content//"$from"/"$to"}" >"$script"
     fi
   done
-  sed -i "s|$from|$to|g" "$from/pyvenv.cfg"
 }
 
 make_environment() {
