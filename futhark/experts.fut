@@ -74,14 +74,18 @@ def scale_of 't [weights] [scales] (matrices: stacked t [weights] [scales]) (exp
 #[inline]
 def swiglu_row [double] (width: i64) (gate_up: [double]f32) : [width]f32 =
   #[unsafe]
-  #[sequential]
-  tabulate width (\i -> silu gate_up[i] * gate_up[width + i])
+  let gate = gate_up[0:width]
+  let up = gate_up[width:2 * width] :> [width]f32
+  in #[sequential] map2 (\g u -> silu g * u) gate up
 
 module experts (W: weight_type) = {
   module product = linear W
 
   #[inline]
-  def grouped_products [rows] [depth] [experts] [blocks] [weights] [scales] (input: [rows][depth]f32) (list: block_list [experts] [blocks]) (matrices: stacked W.stored [weights] [scales]) =
+  def grouped_products [rows] [depth] [experts] [blocks] [weights] [scales]
+                       (input: [rows][depth]f32)
+                       (list: block_list [experts] [blocks])
+                       (matrices: stacked W.stored [weights] [scales]) =
     let panels = num_panels matrices.columns
     let size = depth * panel_columns
     let task t =
@@ -93,15 +97,37 @@ module experts (W: weight_type) = {
     in tabulate (blocks * panels) task
 
   #[inline]
-  def grouped_row [tasks] [experts] [blocks] [pairs] [weights] [scales] (columns: i64) (products: [tasks]block) (list: block_list [experts] [blocks]) (a: assignments [experts] [pairs]) (matrices: stacked W.stored [weights] [scales]) (expert: i64) (at: i64) (input_scale: f32) : *[columns]f32 =
+  def add_expert_row [tasks] [experts] [blocks] [pairs] [weights] [scales] [panels]
+                     (products: [tasks]block)
+                     (list: block_list [experts] [blocks])
+                     (a: assignments [experts] [pairs])
+                     (matrices: stacked W.stored [weights] [scales])
+                     (expert: i64)
+                     (at: i64)
+                     (share: f32)
+                     (input_scale: f32)
+                     (row: *[panels][panel_columns]f32) : *[panels][panel_columns]f32 =
     #[unsafe]
     let offset = at - a.begin[expert]
     let b = list.first_block[expert] + offset / block_rows
     let task panel = panel * blocks + b
-    in scaled_row products task (offset % block_rows) input_scale (scale_of matrices expert) []
+    let r = offset % block_rows
+    let scale = scale_of matrices expert
+    in add_to_row products task r matrices.columns share input_scale scale row
 
   #[inline]
-  def run [tokens] [hidden] [top_k] [gate_up_weights] [gate_up_scales] [down_weights] [down_scales] [initial_rows] (quantised: bool) (experts: i64) (width: i64) (values: i64 -> [hidden]f32) (input_scale: i64 -> f32) (expert_of: [tokens][top_k]i64) (weight: [tokens][top_k]f32) (gate_up: stacked W.stored [gate_up_weights] [gate_up_scales]) (down: stacked W.stored [down_weights] [down_scales]) (initial: [initial_rows][hidden]f32) : [tokens][hidden]f32 =
+  def run [tokens] [hidden] [top_k] [gate_up_weights] [gate_up_scales] [down_weights] [down_scales]
+          [initial_rows]
+          (quantised: bool)
+          (experts: i64)
+          (width: i64)
+          (values: i64 -> [hidden]f32)
+          (input_scale: i64 -> f32)
+          (expert_of: [tokens][top_k]i64)
+          (weight: [tokens][top_k]f32)
+          (gate_up: stacked W.stored [gate_up_weights] [gate_up_scales])
+          (down: stacked W.stored [down_weights] [down_scales])
+          (initial: [initial_rows][hidden]f32) : [tokens][hidden]f32 =
     #[unsafe]
     let pair_expert = flatten expert_of
     let a = assign experts pair_expert
@@ -112,22 +138,24 @@ module experts (W: weight_type) = {
     let activate at =
       let pair = a.pair_at[at]
       let scale = input_scale (pair / top_k)
-      let both = grouped_row (2 * width) inner list a gate_up pair_expert[pair] at scale
-      let row = swiglu_row width both
+      let expert = pair_expert[pair]
+      let both =
+        add_expert_row inner list a gate_up expert at 1 scale (start_row (2 * width) [])
+      let row = swiglu_row width (finish_row (2 * width) both)
       in if quantised then quantised_values row else (row, 1)
     let (hidden_rows, hidden_scale) = unzip (tabulate rows activate)
     let outer = grouped_products hidden_rows list down
     let combine t =
-      let row = if initial_rows == 0 then replicate hidden 0 else copy initial[t]
-      in loop row for j < top_k do
-           let pair = t * top_k + j
-           let expert = pair_expert[pair]
-           in if is_local experts expert
-              then let at = a.place[pair]
-                   let output = grouped_row hidden outer list a down expert at hidden_scale[at]
-                   let share = weight[t, j]
-                   in loop row for n < hidden do
-                        row with [n] = row[n] + share * output[n]
-              else row
+      let start = if initial_rows == 0 then 0 else hidden
+      let row = start_row hidden initial[t, 0:start]
+      let row =
+        loop row for j < top_k do
+          let pair = t * top_k + j
+          let expert = pair_expert[pair]
+          in if is_local experts expert
+             then let at = a.place[pair]
+                  in add_expert_row outer list a down expert at weight[t, j] hidden_scale[at] row
+             else row
+      in finish_row hidden row
     in tabulate tokens combine
 }
