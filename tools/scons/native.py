@@ -41,7 +41,7 @@ LINK_FLAGS = [
     "-Wl,--enable-new-dtags",
 ]
 INCLUDES = ["native/include", ".", "build"]
-LOCAL_FLAGS = "$( -ffile-prefix-map=${Dir('#').abspath}=. $LOCAL_INCLUDES $)"
+LOCAL_FLAGS = "$( '-ffile-prefix-map=${Dir('#').abspath}=.' $LOCAL_INCLUDES $)"
 COMPILE = (
     "$COMPILER $STANDARD $NATIVE_FLAGS $NATIVE_WARNINGS $NATIVE_INCLUDES "
     f"{LOCAL_FLAGS} -c -o $TARGET $SOURCE"

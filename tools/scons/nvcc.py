@@ -3,6 +3,7 @@
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import site
 import subprocess
@@ -103,7 +104,7 @@ def generate(env):
     """Adds DeviceObjects, CudaProblem and CudaMajor."""
     folders = include_folders(env)
     env["CUDA_HEADERS"] = found_headers(folders)
-    env["CUDA_INCLUDES"] = [f"-I{folder}" for folder in folders]
+    env["CUDA_INCLUDES"] = [shlex.quote(f"-I{folder}") for folder in folders]
     env["CUDA_VERSION"] = header_version(env["CUDA_HEADERS"])
     env["NVCC"] = "nvcc"
     env["NVCC_FLAGS"] = DEVICE_FLAGS

@@ -21,7 +21,7 @@ from lowering import (
 from SCons.Action import Action
 from targets import command_variables
 
-CHECKOUTS = ("a", "a-folder-with-a-longer-name/and-another-below-it/checkout")
+CHECKOUTS = ("a", "a folder with a longer name/and-another-below-it/checkout")
 
 
 class ReproductionError(Exception):

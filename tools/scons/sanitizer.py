@@ -25,7 +25,7 @@ LINK_IR = (
 )
 RUN_PATH = "'$$ORIGIN:$$ORIGIN/..'"
 LINK_PROGRAM = (
-    f"$CLANG {SANITIZE},fuzzer $NATIVE_INCLUDES $( -ffile-prefix-map=${{Dir('#').abspath}}=. $) "
+    f"$CLANG {SANITIZE},fuzzer $NATIVE_INCLUDES $( '-ffile-prefix-map=${{Dir('#').abspath}}=.' $) "
     "-o $TARGET $SOURCES -lm -ldl -lpthread"
 )
 
