@@ -110,13 +110,15 @@ return function(Loop)
   end
 
   terra Loop:check_ranks()
-    if self.ranks.is_usable or not self.is_usable then
+    if self.ranks.is_usable then
       return
     end
     self.scheduler:fail_all(C.GLM_DEVICE_ERROR, &self.failure.text[0])
-    self:lock()
-    self.is_usable = false
-    self:unlock()
+    if self.is_usable then
+      self:lock()
+      self.is_usable = false
+      self:unlock()
+    end
   end
 
   terra Loop:execute()
@@ -190,6 +192,7 @@ return function(Loop)
 
   terra Loop:iterate()
     self:take_orders()
+    self:check_ranks()
     var num_preemptions = self.scheduler.counters.num_preemptions
     var has_step = self:plan()
     self.is_active = has_step or self.scheduler:has_transfers() or self.scheduler.counters.num_preemptions > num_preemptions

@@ -9,7 +9,7 @@ local options = {}
 options.fields = {
   { name = "world_size", otherwise = 1, least = 1, most = 64 },
   { name = "max_batch", otherwise = 64, least = 1, most = 65536 },
-  { name = "max_seq", otherwise = 4096, least = 1, most = 2 ^ 26 },
+  { name = "max_seq", initial = 0, otherwise = 4096, least = 1, most = 2 ^ 26 },
   { name = "page_size", otherwise = 16, least = 1, most = 65536 },
   { name = "num_pages", otherwise = 0, least = 0, most = 2 ^ 30 },
   { name = "expert_layout", otherwise = 0, least = 0, most = 2 },
@@ -31,7 +31,7 @@ terra options.default(target : &C.engine_options)
   target.device = "auto"
   escape
     for _, field in ipairs(options.fields) do
-      emit quote target.[field.name] = [field.otherwise] end
+      emit quote target.[field.name] = [field.initial or field.otherwise] end
     end
   end
 end

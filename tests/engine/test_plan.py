@@ -108,6 +108,22 @@ def test_defaults_that_zero_stands_for(tmp_path):
     document = plan_of(directory, max_seq=0, max_batch=0, page_size=0, world_size=0)
     assert document["max_seq"] == 512
     assert (document["max_batch"], document["page_size"], document["world_size"]) == (64, 16, 1)
+    assert plan_of(directory)["max_seq"] == 512
+
+
+HAS_DRIVER = any(Path(p).exists() for p in ("/dev/nvidiactl", "/proc/driver/nvidia/version"))
+
+
+@pytest.mark.skipif(HAS_DRIVER, reason="an NVIDIA driver is present: auto means cuda")
+def test_auto_without_a_driver_is_the_cpu():
+    options = EngineOptions(model_dir=CAPITALS, device="auto", memory_limit_bytes=PLENTY)
+    assert plan(options)["device"] == "cpu"
+
+
+@pytest.mark.skipif(HAS_DRIVER, reason="an NVIDIA driver is present")
+def test_cuda_is_never_replaced_by_the_cpu():
+    with pytest.raises(EngineError, match="cuda"):
+        plan(EngineOptions(model_dir=CAPITALS, device="cuda", memory_limit_bytes=PLENTY))
 
 
 @pytest.fixture(scope="module")

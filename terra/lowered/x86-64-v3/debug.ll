@@ -6677,35 +6677,35 @@ entry:
   %8 = getelementptr %26, ptr %7, i32 0, i32 12
   %9 = load i8, ptr %8, align 1
   %10 = trunc i8 %9 to i1
-  br i1 %10, label %then, label %or.lhs.false
+  br i1 %10, label %then, label %else
 
-then:                                             ; preds = %or.lhs.false, %entry
+then:                                             ; preds = %entry
   %11 = load %45, ptr %4, align 1
   ret void
-
-or.lhs.false:                                     ; preds = %entry
-  %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %29, ptr %12, i32 0, i32 14
-  %14 = load i8, ptr %13, align 1
-  %15 = trunc i8 %14 to i1
-  br i1 %15, label %else, label %then
 
 dead:                                             ; No predecessors!
   br label %merge
 
-else:                                             ; preds = %or.lhs.false
+else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %29, ptr %16, i32 0, i32 3
-  %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %29, ptr %18, i32 0, i32 15
-  %20 = getelementptr %41, ptr %19, i32 0, i32 0
-  %21 = getelementptr [1024 x i8], ptr %20, i32 0, i32 0
-  %22 = getelementptr i8, ptr %21, i64 0
-  call void @"$Scheduler.fail_all"(ptr %17, i32 7, ptr %22)
-  %23 = load %45, ptr %3, align 1
+  %12 = load ptr, ptr %self, align 8
+  %13 = getelementptr %29, ptr %12, i32 0, i32 3
+  %14 = load ptr, ptr %self, align 8
+  %15 = getelementptr %29, ptr %14, i32 0, i32 15
+  %16 = getelementptr %41, ptr %15, i32 0, i32 0
+  %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
+  %18 = getelementptr i8, ptr %17, i64 0
+  call void @"$Scheduler.fail_all"(ptr %13, i32 7, ptr %18)
+  %19 = load %45, ptr %3, align 1
+  %20 = load ptr, ptr %self, align 8
+  %21 = getelementptr %29, ptr %20, i32 0, i32 14
+  %22 = load i8, ptr %21, align 1
+  %23 = trunc i8 %22 to i1
+  br i1 %23, label %then2, label %else3
+
+then2:                                            ; preds = %merge
   %24 = load ptr, ptr %self, align 8
   call void @"$Loop.lock"(ptr %24)
   %25 = load %45, ptr %2, align 1
@@ -6715,6 +6715,12 @@ merge:                                            ; preds = %else, %dead
   %28 = load ptr, ptr %self, align 8
   call void @"$Loop.unlock"(ptr %28)
   %29 = load %45, ptr %1, align 1
+  br label %merge1
+
+else3:                                            ; preds = %merge
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
@@ -7907,7 +7913,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.60", i32 170, ptr @"$string.61")
+  call void @"$check.fail"(ptr @"$string.60", i32 172, ptr @"$string.61")
   %15 = load %45, ptr %8, align 1
   br label %merge
 
@@ -10031,7 +10037,7 @@ entry:
   store i32 64, ptr %10, align 4
   %11 = load ptr, ptr %target, align 8
   %12 = getelementptr %23, ptr %11, i32 0, i32 6
-  store i32 4096, ptr %12, align 4
+  store i32 0, ptr %12, align 4
   %13 = load ptr, ptr %target, align 8
   %14 = getelementptr %23, ptr %13, i32 0, i32 7
   store i32 16, ptr %14, align 4
@@ -53815,80 +53821,84 @@ entry:
   %has_step = alloca i8, align 1
   %num_preemptions = alloca i64, align 8
   %4 = alloca %45, align 8
+  %5 = alloca %45, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
-  %5 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_orders"(ptr %5)
-  %6 = load %45, ptr %4, align 1
-  %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %29, ptr %7, i32 0, i32 3
-  %9 = getelementptr %31, ptr %8, i32 0, i32 18
-  %10 = getelementptr %36, ptr %9, i32 0, i32 4
-  %11 = load i64, ptr %10, align 8
-  store i64 %11, ptr %num_preemptions, align 8
-  %12 = load ptr, ptr %self, align 8
-  %13 = call zeroext i1 @"$Loop.plan"(ptr %12)
-  %14 = zext i1 %13 to i8
-  store i8 %14, ptr %has_step, align 1
-  %15 = load i8, ptr %has_step, align 1
-  %16 = trunc i8 %15 to i1
-  br i1 %16, label %or.end, label %or.lhs.false
+  %6 = load ptr, ptr %self, align 8
+  call void @"$Loop.take_orders"(ptr %6)
+  %7 = load %45, ptr %5, align 1
+  %8 = load ptr, ptr %self, align 8
+  call void @"$Loop.check_ranks"(ptr %8)
+  %9 = load %45, ptr %4, align 1
+  %10 = load ptr, ptr %self, align 8
+  %11 = getelementptr %29, ptr %10, i32 0, i32 3
+  %12 = getelementptr %31, ptr %11, i32 0, i32 18
+  %13 = getelementptr %36, ptr %12, i32 0, i32 4
+  %14 = load i64, ptr %13, align 8
+  store i64 %14, ptr %num_preemptions, align 8
+  %15 = load ptr, ptr %self, align 8
+  %16 = call zeroext i1 @"$Loop.plan"(ptr %15)
+  %17 = zext i1 %16 to i8
+  store i8 %17, ptr %has_step, align 1
+  %18 = load i8, ptr %has_step, align 1
+  %19 = trunc i8 %18 to i1
+  br i1 %19, label %or.end, label %or.lhs.false
 
 or.rhs:                                           ; preds = %or.lhs.false
-  %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %29, ptr %17, i32 0, i32 3
-  %19 = getelementptr %31, ptr %18, i32 0, i32 18
-  %20 = getelementptr %36, ptr %19, i32 0, i32 4
-  %21 = load i64, ptr %20, align 8
-  %22 = load i64, ptr %num_preemptions, align 8
-  %23 = icmp sgt i64 %21, %22
-  %24 = zext i1 %23 to i8
-  %25 = trunc i8 %24 to i1
+  %20 = load ptr, ptr %self, align 8
+  %21 = getelementptr %29, ptr %20, i32 0, i32 3
+  %22 = getelementptr %31, ptr %21, i32 0, i32 18
+  %23 = getelementptr %36, ptr %22, i32 0, i32 4
+  %24 = load i64, ptr %23, align 8
+  %25 = load i64, ptr %num_preemptions, align 8
+  %26 = icmp sgt i64 %24, %25
+  %27 = zext i1 %26 to i8
+  %28 = trunc i8 %27 to i1
   br label %or.end
 
 or.end:                                           ; preds = %or.rhs, %or.lhs.false, %entry
-  %26 = phi i1 [ true, %or.lhs.false ], [ true, %entry ], [ %25, %or.rhs ]
-  %27 = zext i1 %26 to i8
-  %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %29, ptr %28, i32 0, i32 12
-  store i8 %27, ptr %29, align 1
-  %30 = load ptr, ptr %self, align 8
-  %31 = call i32 @"$Loop.perform_transfers"(ptr %30)
-  %32 = icmp eq i32 %31, 0
-  %33 = zext i1 %32 to i8
-  %34 = trunc i8 %33 to i1
-  br i1 %34, label %and.lhs.true, label %else
+  %29 = phi i1 [ true, %or.lhs.false ], [ true, %entry ], [ %28, %or.rhs ]
+  %30 = zext i1 %29 to i8
+  %31 = load ptr, ptr %self, align 8
+  %32 = getelementptr %29, ptr %31, i32 0, i32 12
+  store i8 %30, ptr %32, align 1
+  %33 = load ptr, ptr %self, align 8
+  %34 = call i32 @"$Loop.perform_transfers"(ptr %33)
+  %35 = icmp eq i32 %34, 0
+  %36 = zext i1 %35 to i8
+  %37 = trunc i8 %36 to i1
+  br i1 %37, label %and.lhs.true, label %else
 
 or.lhs.false:                                     ; preds = %entry
-  %35 = load ptr, ptr %self, align 8
-  %36 = getelementptr %29, ptr %35, i32 0, i32 3
-  %37 = call zeroext i1 @"$Scheduler.has_transfers"(ptr %36)
-  %38 = zext i1 %37 to i8
-  %39 = trunc i8 %38 to i1
-  br i1 %39, label %or.end, label %or.rhs
+  %38 = load ptr, ptr %self, align 8
+  %39 = getelementptr %29, ptr %38, i32 0, i32 3
+  %40 = call zeroext i1 @"$Scheduler.has_transfers"(ptr %39)
+  %41 = zext i1 %40 to i8
+  %42 = trunc i8 %41 to i1
+  br i1 %42, label %or.end, label %or.rhs
 
 then:                                             ; preds = %and.lhs.true
-  %40 = load ptr, ptr %self, align 8
-  call void @"$Loop.execute"(ptr %40)
-  %41 = load %45, ptr %3, align 1
+  %43 = load ptr, ptr %self, align 8
+  call void @"$Loop.execute"(ptr %43)
+  %44 = load %45, ptr %3, align 1
   br label %merge
 
 else:                                             ; preds = %and.lhs.true, %or.end
   br label %merge
 
 merge:                                            ; preds = %else, %then
-  %42 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks"(ptr %42)
-  %43 = load %45, ptr %2, align 1
-  %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish"(ptr %44)
-  %45 = load %45, ptr %1, align 1
+  %45 = load ptr, ptr %self, align 8
+  call void @"$Loop.check_ranks"(ptr %45)
+  %46 = load %45, ptr %2, align 1
+  %47 = load ptr, ptr %self, align 8
+  call void @"$Loop.publish"(ptr %47)
+  %48 = load %45, ptr %1, align 1
   ret void
 
 and.lhs.true:                                     ; preds = %or.end
-  %46 = load i8, ptr %has_step, align 1
-  %47 = trunc i8 %46 to i1
-  br i1 %47, label %then, label %else
+  %49 = load i8, ptr %has_step, align 1
+  %50 = trunc i8 %49 to i1
+  br i1 %50, label %then, label %else
 }
 
 define internal void @"$Loop.take_orders"(ptr %0) {
@@ -66927,35 +66937,35 @@ entry:
   %8 = getelementptr %167, ptr %7, i32 0, i32 0
   %9 = load i8, ptr %8, align 1
   %10 = trunc i8 %9 to i1
-  br i1 %10, label %then, label %or.lhs.false
+  br i1 %10, label %then, label %else
 
-then:                                             ; preds = %or.lhs.false, %entry
+then:                                             ; preds = %entry
   %11 = load %45, ptr %4, align 1
   ret void
-
-or.lhs.false:                                     ; preds = %entry
-  %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %166, ptr %12, i32 0, i32 14
-  %14 = load i8, ptr %13, align 1
-  %15 = trunc i8 %14 to i1
-  br i1 %15, label %else, label %then
 
 dead:                                             ; No predecessors!
   br label %merge
 
-else:                                             ; preds = %or.lhs.false
+else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %166, ptr %16, i32 0, i32 3
-  %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %166, ptr %18, i32 0, i32 15
-  %20 = getelementptr %41, ptr %19, i32 0, i32 0
-  %21 = getelementptr [1024 x i8], ptr %20, i32 0, i32 0
-  %22 = getelementptr i8, ptr %21, i64 0
-  call void @"$Scheduler.fail_all"(ptr %17, i32 7, ptr %22)
-  %23 = load %45, ptr %3, align 1
+  %12 = load ptr, ptr %self, align 8
+  %13 = getelementptr %166, ptr %12, i32 0, i32 3
+  %14 = load ptr, ptr %self, align 8
+  %15 = getelementptr %166, ptr %14, i32 0, i32 15
+  %16 = getelementptr %41, ptr %15, i32 0, i32 0
+  %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
+  %18 = getelementptr i8, ptr %17, i64 0
+  call void @"$Scheduler.fail_all"(ptr %13, i32 7, ptr %18)
+  %19 = load %45, ptr %3, align 1
+  %20 = load ptr, ptr %self, align 8
+  %21 = getelementptr %166, ptr %20, i32 0, i32 14
+  %22 = load i8, ptr %21, align 1
+  %23 = trunc i8 %22 to i1
+  br i1 %23, label %then2, label %else3
+
+then2:                                            ; preds = %merge
   %24 = load ptr, ptr %self, align 8
   call void @"$Loop.lock.617"(ptr %24)
   %25 = load %45, ptr %2, align 1
@@ -66965,6 +66975,12 @@ merge:                                            ; preds = %else, %dead
   %28 = load ptr, ptr %self, align 8
   call void @"$Loop.unlock.619"(ptr %28)
   %29 = load %45, ptr %1, align 1
+  br label %merge1
+
+else3:                                            ; preds = %merge
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
@@ -67080,7 +67096,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.60", i32 170, ptr @"$string.61")
+  call void @"$check.fail"(ptr @"$string.60", i32 172, ptr @"$string.61")
   %15 = load %45, ptr %8, align 1
   br label %merge
 
@@ -67784,80 +67800,84 @@ entry:
   %has_step = alloca i8, align 1
   %num_preemptions = alloca i64, align 8
   %4 = alloca %45, align 8
+  %5 = alloca %45, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
-  %5 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_orders.646"(ptr %5)
-  %6 = load %45, ptr %4, align 1
-  %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %166, ptr %7, i32 0, i32 3
-  %9 = getelementptr %31, ptr %8, i32 0, i32 18
-  %10 = getelementptr %36, ptr %9, i32 0, i32 4
-  %11 = load i64, ptr %10, align 8
-  store i64 %11, ptr %num_preemptions, align 8
-  %12 = load ptr, ptr %self, align 8
-  %13 = call zeroext i1 @"$Loop.plan.648"(ptr %12)
-  %14 = zext i1 %13 to i8
-  store i8 %14, ptr %has_step, align 1
-  %15 = load i8, ptr %has_step, align 1
-  %16 = trunc i8 %15 to i1
-  br i1 %16, label %or.end, label %or.lhs.false
+  %6 = load ptr, ptr %self, align 8
+  call void @"$Loop.take_orders.646"(ptr %6)
+  %7 = load %45, ptr %5, align 1
+  %8 = load ptr, ptr %self, align 8
+  call void @"$Loop.check_ranks.633"(ptr %8)
+  %9 = load %45, ptr %4, align 1
+  %10 = load ptr, ptr %self, align 8
+  %11 = getelementptr %166, ptr %10, i32 0, i32 3
+  %12 = getelementptr %31, ptr %11, i32 0, i32 18
+  %13 = getelementptr %36, ptr %12, i32 0, i32 4
+  %14 = load i64, ptr %13, align 8
+  store i64 %14, ptr %num_preemptions, align 8
+  %15 = load ptr, ptr %self, align 8
+  %16 = call zeroext i1 @"$Loop.plan.648"(ptr %15)
+  %17 = zext i1 %16 to i8
+  store i8 %17, ptr %has_step, align 1
+  %18 = load i8, ptr %has_step, align 1
+  %19 = trunc i8 %18 to i1
+  br i1 %19, label %or.end, label %or.lhs.false
 
 or.rhs:                                           ; preds = %or.lhs.false
-  %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %166, ptr %17, i32 0, i32 3
-  %19 = getelementptr %31, ptr %18, i32 0, i32 18
-  %20 = getelementptr %36, ptr %19, i32 0, i32 4
-  %21 = load i64, ptr %20, align 8
-  %22 = load i64, ptr %num_preemptions, align 8
-  %23 = icmp sgt i64 %21, %22
-  %24 = zext i1 %23 to i8
-  %25 = trunc i8 %24 to i1
+  %20 = load ptr, ptr %self, align 8
+  %21 = getelementptr %166, ptr %20, i32 0, i32 3
+  %22 = getelementptr %31, ptr %21, i32 0, i32 18
+  %23 = getelementptr %36, ptr %22, i32 0, i32 4
+  %24 = load i64, ptr %23, align 8
+  %25 = load i64, ptr %num_preemptions, align 8
+  %26 = icmp sgt i64 %24, %25
+  %27 = zext i1 %26 to i8
+  %28 = trunc i8 %27 to i1
   br label %or.end
 
 or.end:                                           ; preds = %or.rhs, %or.lhs.false, %entry
-  %26 = phi i1 [ true, %or.lhs.false ], [ true, %entry ], [ %25, %or.rhs ]
-  %27 = zext i1 %26 to i8
-  %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %166, ptr %28, i32 0, i32 12
-  store i8 %27, ptr %29, align 1
-  %30 = load ptr, ptr %self, align 8
-  %31 = call i32 @"$Loop.perform_transfers.649"(ptr %30)
-  %32 = icmp eq i32 %31, 0
-  %33 = zext i1 %32 to i8
-  %34 = trunc i8 %33 to i1
-  br i1 %34, label %and.lhs.true, label %else
+  %29 = phi i1 [ true, %or.lhs.false ], [ true, %entry ], [ %28, %or.rhs ]
+  %30 = zext i1 %29 to i8
+  %31 = load ptr, ptr %self, align 8
+  %32 = getelementptr %166, ptr %31, i32 0, i32 12
+  store i8 %30, ptr %32, align 1
+  %33 = load ptr, ptr %self, align 8
+  %34 = call i32 @"$Loop.perform_transfers.649"(ptr %33)
+  %35 = icmp eq i32 %34, 0
+  %36 = zext i1 %35 to i8
+  %37 = trunc i8 %36 to i1
+  br i1 %37, label %and.lhs.true, label %else
 
 or.lhs.false:                                     ; preds = %entry
-  %35 = load ptr, ptr %self, align 8
-  %36 = getelementptr %166, ptr %35, i32 0, i32 3
-  %37 = call zeroext i1 @"$Scheduler.has_transfers"(ptr %36)
-  %38 = zext i1 %37 to i8
-  %39 = trunc i8 %38 to i1
-  br i1 %39, label %or.end, label %or.rhs
+  %38 = load ptr, ptr %self, align 8
+  %39 = getelementptr %166, ptr %38, i32 0, i32 3
+  %40 = call zeroext i1 @"$Scheduler.has_transfers"(ptr %39)
+  %41 = zext i1 %40 to i8
+  %42 = trunc i8 %41 to i1
+  br i1 %42, label %or.end, label %or.rhs
 
 then:                                             ; preds = %and.lhs.true
-  %40 = load ptr, ptr %self, align 8
-  call void @"$Loop.execute.654"(ptr %40)
-  %41 = load %45, ptr %3, align 1
+  %43 = load ptr, ptr %self, align 8
+  call void @"$Loop.execute.654"(ptr %43)
+  %44 = load %45, ptr %3, align 1
   br label %merge
 
 else:                                             ; preds = %and.lhs.true, %or.end
   br label %merge
 
 merge:                                            ; preds = %else, %then
-  %42 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.633"(ptr %42)
-  %43 = load %45, ptr %2, align 1
-  %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.636"(ptr %44)
-  %45 = load %45, ptr %1, align 1
+  %45 = load ptr, ptr %self, align 8
+  call void @"$Loop.check_ranks.633"(ptr %45)
+  %46 = load %45, ptr %2, align 1
+  %47 = load ptr, ptr %self, align 8
+  call void @"$Loop.publish.636"(ptr %47)
+  %48 = load %45, ptr %1, align 1
   ret void
 
 and.lhs.true:                                     ; preds = %or.end
-  %46 = load i8, ptr %has_step, align 1
-  %47 = trunc i8 %46 to i1
-  br i1 %47, label %then, label %else
+  %49 = load i8, ptr %has_step, align 1
+  %50 = trunc i8 %49 to i1
+  br i1 %50, label %then, label %else
 }
 
 define internal void @"$Loop.take_orders.646"(ptr %0) {

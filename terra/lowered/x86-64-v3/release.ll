@@ -3131,147 +3131,147 @@ entry:
   %2 = getelementptr i8, ptr %1, i64 197
   %3 = load i8, ptr %2, align 1
   %4 = trunc i8 %3 to i1
-  br i1 %4, label %common.ret, label %or.lhs.false
+  br i1 %4, label %common.ret, label %merge
 
-common.ret:                                       ; preds = %entry, %or.lhs.false, %"$Scheduler.fail_all.exit"
+common.ret:                                       ; preds = %entry, %then2, %"$Scheduler.fail_all.exit"
   ret void
 
-or.lhs.false:                                     ; preds = %entry
-  %5 = getelementptr i8, ptr %0, i64 1156
-  %6 = load i8, ptr %5, align 1
-  %7 = trunc i8 %6 to i1
-  br i1 %7, label %merge, label %common.ret
-
-merge:                                            ; preds = %or.lhs.false
-  %8 = getelementptr i8, ptr %0, i64 88
-  %9 = getelementptr i8, ptr %0, i64 1157
-  %10 = getelementptr i8, ptr %0, i64 280
-  %11 = load i64, ptr %10, align 8
-  %12 = icmp sgt i64 %11, 0
-  br i1 %12, label %whilebody.lr.ph.i, label %condition1.preheader.i
+merge:                                            ; preds = %entry
+  %5 = getelementptr i8, ptr %0, i64 88
+  %6 = getelementptr i8, ptr %0, i64 1157
+  %7 = getelementptr i8, ptr %0, i64 280
+  %8 = load i64, ptr %7, align 8
+  %9 = icmp sgt i64 %8, 0
+  br i1 %9, label %whilebody.lr.ph.i, label %condition1.preheader.i
 
 whilebody.lr.ph.i:                                ; preds = %merge
-  %13 = getelementptr i8, ptr %0, i64 272
-  %14 = getelementptr i8, ptr %0, i64 344
-  %15 = getelementptr i8, ptr %0, i64 352
-  %16 = getelementptr i8, ptr %0, i64 504
+  %10 = getelementptr i8, ptr %0, i64 272
+  %11 = getelementptr i8, ptr %0, i64 344
+  %12 = getelementptr i8, ptr %0, i64 352
+  %13 = getelementptr i8, ptr %0, i64 504
   br label %whilebody.i
 
 condition1.preheader.i:                           ; preds = %whilebody.i, %merge
-  %17 = getelementptr i8, ptr %0, i64 256
-  %18 = load i64, ptr %17, align 8
-  %19 = icmp sgt i64 %18, 0
-  br i1 %19, label %whilebody2.lr.ph.i, label %"$Scheduler.fail_all.exit"
+  %14 = getelementptr i8, ptr %0, i64 256
+  %15 = load i64, ptr %14, align 8
+  %16 = icmp sgt i64 %15, 0
+  br i1 %16, label %whilebody2.lr.ph.i, label %"$Scheduler.fail_all.exit"
 
 whilebody2.lr.ph.i:                               ; preds = %condition1.preheader.i
-  %20 = getelementptr i8, ptr %0, i64 248
-  %21 = getelementptr i8, ptr %0, i64 344
-  %22 = getelementptr i8, ptr %0, i64 352
-  %23 = getelementptr i8, ptr %0, i64 504
+  %17 = getelementptr i8, ptr %0, i64 248
+  %18 = getelementptr i8, ptr %0, i64 344
+  %19 = getelementptr i8, ptr %0, i64 352
+  %20 = getelementptr i8, ptr %0, i64 504
   br label %whilebody2.i
 
 whilebody.i:                                      ; preds = %whilebody.i, %whilebody.lr.ph.i
-  %.val13.i = phi i64 [ %11, %whilebody.lr.ph.i ], [ %51, %whilebody.i ]
-  %.val12.i = load ptr, ptr %13, align 8
-  %24 = getelementptr ptr, ptr %.val12.i, i64 %.val13.i
-  %25 = getelementptr i8, ptr %24, i64 -8
-  %26 = load ptr, ptr %25, align 8
-  %27 = load ptr, ptr %14, align 8
-  %28 = load i64, ptr %15, align 8
-  %29 = getelementptr %21, ptr %27, i64 %28
-  %30 = add i64 %28, 1
-  store i64 %30, ptr %15, align 8
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %29, i8 0, i64 472, i1 false)
-  %31 = load i64, ptr %26, align 8
-  store i64 %31, ptr %29, align 8
-  %32 = getelementptr i8, ptr %29, i64 8
-  store i32 3, ptr %32, align 4
-  %33 = getelementptr i8, ptr %29, i64 20
-  store i32 -1, ptr %33, align 4
-  %34 = getelementptr i8, ptr %26, i64 24
-  %.val.i.i.i = load i64, ptr %34, align 8
-  %35 = getelementptr i8, ptr %26, i64 40
-  %.val17.i.i.i = load i32, ptr %35, align 4
-  %36 = trunc i64 %.val.i.i.i to i32
-  %37 = sub i32 %36, %.val17.i.i.i
-  %38 = getelementptr i8, ptr %29, i64 24
-  store i32 %37, ptr %38, align 4
-  %39 = load i32, ptr %35, align 4
-  %40 = getelementptr i8, ptr %29, i64 28
+  %.val13.i = phi i64 [ %8, %whilebody.lr.ph.i ], [ %48, %whilebody.i ]
+  %.val12.i = load ptr, ptr %10, align 8
+  %21 = getelementptr ptr, ptr %.val12.i, i64 %.val13.i
+  %22 = getelementptr i8, ptr %21, i64 -8
+  %23 = load ptr, ptr %22, align 8
+  %24 = load ptr, ptr %11, align 8
+  %25 = load i64, ptr %12, align 8
+  %26 = getelementptr %21, ptr %24, i64 %25
+  %27 = add i64 %25, 1
+  store i64 %27, ptr %12, align 8
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %26, i8 0, i64 472, i1 false)
+  %28 = load i64, ptr %23, align 8
+  store i64 %28, ptr %26, align 8
+  %29 = getelementptr i8, ptr %26, i64 8
+  store i32 3, ptr %29, align 4
+  %30 = getelementptr i8, ptr %26, i64 20
+  store i32 -1, ptr %30, align 4
+  %31 = getelementptr i8, ptr %23, i64 24
+  %.val.i.i.i = load i64, ptr %31, align 8
+  %32 = getelementptr i8, ptr %23, i64 40
+  %.val17.i.i.i = load i32, ptr %32, align 4
+  %33 = trunc i64 %.val.i.i.i to i32
+  %34 = sub i32 %33, %.val17.i.i.i
+  %35 = getelementptr i8, ptr %26, i64 24
+  store i32 %34, ptr %35, align 4
+  %36 = load i32, ptr %32, align 4
+  %37 = getelementptr i8, ptr %26, i64 28
+  store i32 %36, ptr %37, align 4
+  %38 = getelementptr i8, ptr %23, i64 60
+  %39 = load i32, ptr %38, align 4
+  %40 = getelementptr i8, ptr %26, i64 32
   store i32 %39, ptr %40, align 4
-  %41 = getelementptr i8, ptr %26, i64 60
-  %42 = load i32, ptr %41, align 4
-  %43 = getelementptr i8, ptr %29, i64 32
-  store i32 %42, ptr %43, align 4
-  %44 = getelementptr i8, ptr %29, i64 36
-  store i32 -1, ptr %44, align 4
-  %45 = load i64, ptr %16, align 8
-  %46 = getelementptr i8, ptr %29, i64 208
-  store i64 %45, ptr %46, align 8
-  %47 = getelementptr i8, ptr %29, i64 12
-  store i32 6, ptr %47, align 4
-  %48 = getelementptr i8, ptr %29, i64 16
-  store i32 7, ptr %48, align 4
-  %49 = getelementptr i8, ptr %29, i64 216
-  %50 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %49, i64 256, ptr nonnull @"$string.31", ptr %9)
-  tail call fastcc void @"$Scheduler.retire"(ptr nonnull %8, ptr nonnull %26)
-  %51 = load i64, ptr %10, align 8
-  %52 = icmp sgt i64 %51, 0
-  br i1 %52, label %whilebody.i, label %condition1.preheader.i
+  %41 = getelementptr i8, ptr %26, i64 36
+  store i32 -1, ptr %41, align 4
+  %42 = load i64, ptr %13, align 8
+  %43 = getelementptr i8, ptr %26, i64 208
+  store i64 %42, ptr %43, align 8
+  %44 = getelementptr i8, ptr %26, i64 12
+  store i32 6, ptr %44, align 4
+  %45 = getelementptr i8, ptr %26, i64 16
+  store i32 7, ptr %45, align 4
+  %46 = getelementptr i8, ptr %26, i64 216
+  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %46, i64 256, ptr nonnull @"$string.31", ptr %6)
+  tail call fastcc void @"$Scheduler.retire"(ptr nonnull %5, ptr nonnull %23)
+  %48 = load i64, ptr %7, align 8
+  %49 = icmp sgt i64 %48, 0
+  br i1 %49, label %whilebody.i, label %condition1.preheader.i
 
 whilebody2.i:                                     ; preds = %whilebody2.i, %whilebody2.lr.ph.i
-  %.val11.i = phi i64 [ %18, %whilebody2.lr.ph.i ], [ %80, %whilebody2.i ]
-  %.val.i = load ptr, ptr %20, align 8
-  %53 = getelementptr ptr, ptr %.val.i, i64 %.val11.i
-  %54 = getelementptr i8, ptr %53, i64 -8
-  %55 = load ptr, ptr %54, align 8
-  %56 = load ptr, ptr %21, align 8
-  %57 = load i64, ptr %22, align 8
-  %58 = getelementptr %21, ptr %56, i64 %57
-  %59 = add i64 %57, 1
-  store i64 %59, ptr %22, align 8
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %58, i8 0, i64 472, i1 false)
-  %60 = load i64, ptr %55, align 8
-  store i64 %60, ptr %58, align 8
-  %61 = getelementptr i8, ptr %58, i64 8
-  store i32 3, ptr %61, align 4
-  %62 = getelementptr i8, ptr %58, i64 20
-  store i32 -1, ptr %62, align 4
-  %63 = getelementptr i8, ptr %55, i64 24
-  %.val.i.i14.i = load i64, ptr %63, align 8
-  %64 = getelementptr i8, ptr %55, i64 40
-  %.val17.i.i15.i = load i32, ptr %64, align 4
-  %65 = trunc i64 %.val.i.i14.i to i32
-  %66 = sub i32 %65, %.val17.i.i15.i
-  %67 = getelementptr i8, ptr %58, i64 24
-  store i32 %66, ptr %67, align 4
-  %68 = load i32, ptr %64, align 4
-  %69 = getelementptr i8, ptr %58, i64 28
+  %.val11.i = phi i64 [ %15, %whilebody2.lr.ph.i ], [ %77, %whilebody2.i ]
+  %.val.i = load ptr, ptr %17, align 8
+  %50 = getelementptr ptr, ptr %.val.i, i64 %.val11.i
+  %51 = getelementptr i8, ptr %50, i64 -8
+  %52 = load ptr, ptr %51, align 8
+  %53 = load ptr, ptr %18, align 8
+  %54 = load i64, ptr %19, align 8
+  %55 = getelementptr %21, ptr %53, i64 %54
+  %56 = add i64 %54, 1
+  store i64 %56, ptr %19, align 8
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %55, i8 0, i64 472, i1 false)
+  %57 = load i64, ptr %52, align 8
+  store i64 %57, ptr %55, align 8
+  %58 = getelementptr i8, ptr %55, i64 8
+  store i32 3, ptr %58, align 4
+  %59 = getelementptr i8, ptr %55, i64 20
+  store i32 -1, ptr %59, align 4
+  %60 = getelementptr i8, ptr %52, i64 24
+  %.val.i.i14.i = load i64, ptr %60, align 8
+  %61 = getelementptr i8, ptr %52, i64 40
+  %.val17.i.i15.i = load i32, ptr %61, align 4
+  %62 = trunc i64 %.val.i.i14.i to i32
+  %63 = sub i32 %62, %.val17.i.i15.i
+  %64 = getelementptr i8, ptr %55, i64 24
+  store i32 %63, ptr %64, align 4
+  %65 = load i32, ptr %61, align 4
+  %66 = getelementptr i8, ptr %55, i64 28
+  store i32 %65, ptr %66, align 4
+  %67 = getelementptr i8, ptr %52, i64 60
+  %68 = load i32, ptr %67, align 4
+  %69 = getelementptr i8, ptr %55, i64 32
   store i32 %68, ptr %69, align 4
-  %70 = getelementptr i8, ptr %55, i64 60
-  %71 = load i32, ptr %70, align 4
-  %72 = getelementptr i8, ptr %58, i64 32
-  store i32 %71, ptr %72, align 4
-  %73 = getelementptr i8, ptr %58, i64 36
-  store i32 -1, ptr %73, align 4
-  %74 = load i64, ptr %23, align 8
-  %75 = getelementptr i8, ptr %58, i64 208
-  store i64 %74, ptr %75, align 8
-  %76 = getelementptr i8, ptr %58, i64 12
-  store i32 6, ptr %76, align 4
-  %77 = getelementptr i8, ptr %58, i64 16
-  store i32 7, ptr %77, align 4
-  %78 = getelementptr i8, ptr %58, i64 216
-  %79 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %78, i64 256, ptr nonnull @"$string.31", ptr %9)
-  tail call fastcc void @"$Scheduler.retire"(ptr nonnull %8, ptr nonnull %55)
-  %80 = load i64, ptr %17, align 8
-  %81 = icmp sgt i64 %80, 0
-  br i1 %81, label %whilebody2.i, label %"$Scheduler.fail_all.exit"
+  %70 = getelementptr i8, ptr %55, i64 36
+  store i32 -1, ptr %70, align 4
+  %71 = load i64, ptr %20, align 8
+  %72 = getelementptr i8, ptr %55, i64 208
+  store i64 %71, ptr %72, align 8
+  %73 = getelementptr i8, ptr %55, i64 12
+  store i32 6, ptr %73, align 4
+  %74 = getelementptr i8, ptr %55, i64 16
+  store i32 7, ptr %74, align 4
+  %75 = getelementptr i8, ptr %55, i64 216
+  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %75, i64 256, ptr nonnull @"$string.31", ptr %6)
+  tail call fastcc void @"$Scheduler.retire"(ptr nonnull %5, ptr nonnull %52)
+  %77 = load i64, ptr %14, align 8
+  %78 = icmp sgt i64 %77, 0
+  br i1 %78, label %whilebody2.i, label %"$Scheduler.fail_all.exit"
 
 "$Scheduler.fail_all.exit":                       ; preds = %whilebody2.i, %condition1.preheader.i
+  %79 = getelementptr i8, ptr %0, i64 1156
+  %80 = load i8, ptr %79, align 1
+  %81 = trunc i8 %80 to i1
+  br i1 %81, label %then2, label %common.ret
+
+then2:                                            ; preds = %"$Scheduler.fail_all.exit"
   %82 = getelementptr i8, ptr %0, i64 1008
   %83 = tail call i32 @pthread_mutex_lock(ptr %82)
-  store i8 0, ptr %5, align 1
+  store i8 0, ptr %79, align 1
   %84 = tail call i32 @pthread_mutex_unlock(ptr %82)
   br label %common.ret
 }
@@ -4204,18 +4204,16 @@ then:                                             ; preds = %entry
   store i32 1, ptr %3, align 4
   %4 = getelementptr i8, ptr %0, i64 32
   store i32 64, ptr %4, align 4
-  %5 = getelementptr i8, ptr %0, i64 36
-  store i32 4096, ptr %5, align 4
-  %6 = getelementptr i8, ptr %0, i64 40
-  store i32 16, ptr %6, align 4
-  %7 = getelementptr i8, ptr %0, i64 56
-  store i32 512, ptr %7, align 4
-  %8 = getelementptr i8, ptr %0, i64 64
-  store i32 1024, ptr %8, align 4
-  %9 = getelementptr i8, ptr %0, i64 68
-  store i32 1, ptr %9, align 4
-  %10 = getelementptr i8, ptr %0, i64 72
-  store i32 -1, ptr %10, align 4
+  %5 = getelementptr i8, ptr %0, i64 40
+  store i32 16, ptr %5, align 4
+  %6 = getelementptr i8, ptr %0, i64 56
+  store i32 512, ptr %6, align 4
+  %7 = getelementptr i8, ptr %0, i64 64
+  store i32 1024, ptr %7, align 4
+  %8 = getelementptr i8, ptr %0, i64 68
+  store i32 1, ptr %8, align 4
+  %9 = getelementptr i8, ptr %0, i64 72
+  store i32 -1, ptr %9, align 4
   br label %merge
 
 merge:                                            ; preds = %entry, %then
@@ -35218,10 +35216,10 @@ define internal noalias noundef ptr @"$engine_thread"(ptr %0) {
 entry:
   %text.i.i.i.i.i.i = alloca [256 x i8], align 1
   %time.i18.i.i.i = alloca %50, align 8
-  %time.i.i23.i.i = alloca %50, align 8
+  %time.i.i24.i.i = alloca %50, align 8
   %message.i.i.i = alloca %0, align 8
   %time.i13.i.i.i = alloca %50, align 8
-  %time.i.i12.i.i = alloca %50, align 8
+  %time.i.i13.i.i = alloca %50, align 8
   %time.i.i.i6.i = alloca %50, align 8
   %time.i.i.i.i = alloca %50, align 8
   %time.i.i.i = alloca %50, align 8
@@ -35258,7 +35256,7 @@ entry:
   %31 = getelementptr i8, ptr %0, i64 352
   %32 = getelementptr i8, ptr %0, i64 552
   %33 = getelementptr i8, ptr %0, i64 544
-  %34 = getelementptr inbounds i8, ptr %time.i.i12.i.i, i64 8
+  %34 = getelementptr inbounds i8, ptr %time.i.i13.i.i, i64 8
   %35 = getelementptr i8, ptr %0, i64 272
   %36 = getelementptr i8, ptr %0, i64 280
   %37 = getelementptr i8, ptr %0, i64 92
@@ -35297,7 +35295,7 @@ entry:
   %70 = getelementptr i8, ptr %0, i64 560
   %71 = getelementptr i8, ptr %0, i64 896
   %72 = getelementptr i8, ptr %0, i64 2304
-  %73 = getelementptr inbounds i8, ptr %time.i.i23.i.i, i64 8
+  %73 = getelementptr inbounds i8, ptr %time.i.i24.i.i, i64 8
   %74 = getelementptr inbounds i8, ptr %time.i18.i.i.i, i64 8
   %75 = getelementptr i8, ptr %0, i64 2416
   %76 = getelementptr i8, ptr %0, i64 1157
@@ -35788,36 +35786,37 @@ merge1.i.i.i13.i:                                 ; preds = %then4.i.i.i.i, %els
 "$Loop.take_orders.exit.i.i":                     ; preds = %"$Loop.obey.exit.i.i.i", %then.i.i12.i, %merge.i.i7.i
   store i8 0, ptr %12, align 1
   %279 = call i32 @pthread_mutex_unlock(ptr %1)
+  call fastcc void @"$Loop.check_ranks"(ptr nonnull %0)
   %280 = load i64, ptr %33, align 8
-  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i12.i.i)
-  %281 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i12.i.i)
-  %282 = load i64, ptr %time.i.i12.i.i, align 8
+  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i13.i.i)
+  %281 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i13.i.i)
+  %282 = load i64, ptr %time.i.i13.i.i, align 8
   %283 = mul i64 %282, 1000000000
   %284 = load i64, ptr %34, align 8
   %285 = add i64 %283, %284
-  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i12.i.i)
+  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i13.i.i)
   store i64 %285, ptr %22, align 8
   %286 = load i32, ptr %24, align 4
   %287 = icmp sgt i32 %286, 0
   %.pre52.i = load i64, ptr %36, align 8
-  br i1 %287, label %then.i.i20.i.i, label %"$Scheduler.expire.exit.i.i.i"
+  br i1 %287, label %then.i.i21.i.i, label %"$Scheduler.expire.exit.i.i.i"
 
-then.i.i20.i.i:                                   ; preds = %"$Loop.take_orders.exit.i.i"
+then.i.i21.i.i:                                   ; preds = %"$Loop.take_orders.exit.i.i"
   %288 = icmp sgt i64 %.pre52.i, 0
-  br i1 %288, label %whilebody.i.i.i21.i.i, label %"$Scheduler.expire_list.exit.i.i.i.i"
+  br i1 %288, label %whilebody.i.i.i22.i.i, label %"$Scheduler.expire_list.exit.i.i.i.i"
 
-whilebody.i.i.i21.i.i:                            ; preds = %then.i.i20.i.i, %merge1.i.i.i.i.i
-  %289 = phi i64 [ %320, %merge1.i.i.i.i.i ], [ %.pre52.i, %then.i.i20.i.i ]
-  %i.08.i.i.i.i.i = phi i64 [ %i.1.i.i.i.i.i, %merge1.i.i.i.i.i ], [ 0, %then.i.i20.i.i ]
+whilebody.i.i.i22.i.i:                            ; preds = %then.i.i21.i.i, %merge1.i.i.i.i.i
+  %289 = phi i64 [ %320, %merge1.i.i.i.i.i ], [ %.pre52.i, %then.i.i21.i.i ]
+  %i.08.i.i.i.i.i = phi i64 [ %i.1.i.i.i.i.i, %merge1.i.i.i.i.i ], [ 0, %then.i.i21.i.i ]
   %290 = load ptr, ptr %35, align 8
   %291 = getelementptr ptr, ptr %290, i64 %i.08.i.i.i.i.i
   %292 = load ptr, ptr %291, align 8
   %293 = getelementptr i8, ptr %292, i64 296
   %294 = load i64, ptr %293, align 8
   %295 = icmp sgt i64 %294, 0
-  br i1 %295, label %and.lhs.true.i.i.i22.i.i, label %else.i.i.i.i.i
+  br i1 %295, label %and.lhs.true.i.i.i23.i.i, label %else.i.i.i.i.i
 
-then.i.i.i.i.i:                                   ; preds = %and.lhs.true.i.i.i22.i.i
+then.i.i.i.i.i:                                   ; preds = %and.lhs.true.i.i.i23.i.i
   %296 = load ptr, ptr %30, align 8
   %297 = load i64, ptr %31, align 8
   %298 = getelementptr %21, ptr %296, i64 %297
@@ -35859,7 +35858,7 @@ then.i.i.i.i.i:                                   ; preds = %and.lhs.true.i.i.i2
   %.pre.i.i.i.i.i = load i64, ptr %36, align 8
   br label %merge1.i.i.i.i.i
 
-else.i.i.i.i.i:                                   ; preds = %and.lhs.true.i.i.i22.i.i, %whilebody.i.i.i21.i.i
+else.i.i.i.i.i:                                   ; preds = %and.lhs.true.i.i.i23.i.i, %whilebody.i.i.i22.i.i
   %319 = add nsw i64 %i.08.i.i.i.i.i, 1
   br label %merge1.i.i.i.i.i
 
@@ -35867,15 +35866,15 @@ merge1.i.i.i.i.i:                                 ; preds = %else.i.i.i.i.i, %th
   %320 = phi i64 [ %.pre.i.i.i.i.i, %then.i.i.i.i.i ], [ %289, %else.i.i.i.i.i ]
   %i.1.i.i.i.i.i = phi i64 [ %i.08.i.i.i.i.i, %then.i.i.i.i.i ], [ %319, %else.i.i.i.i.i ]
   %321 = icmp slt i64 %i.1.i.i.i.i.i, %320
-  br i1 %321, label %whilebody.i.i.i21.i.i, label %"$Scheduler.expire_list.exit.i.i.i.i"
+  br i1 %321, label %whilebody.i.i.i22.i.i, label %"$Scheduler.expire_list.exit.i.i.i.i"
 
-and.lhs.true.i.i.i22.i.i:                         ; preds = %whilebody.i.i.i21.i.i
+and.lhs.true.i.i.i23.i.i:                         ; preds = %whilebody.i.i.i22.i.i
   %322 = load i64, ptr %22, align 8
   %.not.i.i.i.i.i = icmp sgt i64 %294, %322
   br i1 %.not.i.i.i.i.i, label %else.i.i.i.i.i, label %then.i.i.i.i.i
 
-"$Scheduler.expire_list.exit.i.i.i.i":            ; preds = %merge1.i.i.i.i.i, %then.i.i20.i.i
-  %323 = phi i64 [ %.pre52.i, %then.i.i20.i.i ], [ %320, %merge1.i.i.i.i.i ]
+"$Scheduler.expire_list.exit.i.i.i.i":            ; preds = %merge1.i.i.i.i.i, %then.i.i21.i.i
+  %323 = phi i64 [ %.pre52.i, %then.i.i21.i.i ], [ %320, %merge1.i.i.i.i.i ]
   %324 = load i64, ptr %26, align 8
   %325 = icmp sgt i64 %324, 0
   br i1 %325, label %whilebody.i7.i.i.i.i, label %"$Scheduler.expire.exit.i.i.i"
@@ -36090,10 +36089,10 @@ then.i.i.i.i.i.i.i.i:                             ; preds = %merge.i.i.i.i.i.i.i
   %434 = load i32, ptr %50, align 4
   %435 = add i32 %434, 1
   store i32 %435, ptr %50, align 4
-  %.not.i.i.i.i17.i.i = icmp eq i32 %431, -1
-  br i1 %.not.i.i.i.i17.i.i, label %else.i.i.i.i.i.i, label %then.i.i.i.i18.i.i
+  %.not.i.i.i.i18.i.i = icmp eq i32 %431, -1
+  br i1 %.not.i.i.i.i18.i.i, label %else.i.i.i.i.i.i, label %then.i.i.i.i19.i.i
 
-then.i.i.i.i18.i.i:                               ; preds = %"$PagePool.acquire.exit.i.i.i.i.i"
+then.i.i.i.i19.i.i:                               ; preds = %"$PagePool.acquire.exit.i.i.i.i.i"
   %436 = load ptr, ptr %374, align 8
   %437 = load i64, ptr %367, align 8
   %438 = getelementptr i32, ptr %436, i64 %437
@@ -36126,16 +36125,16 @@ then.i.i.i.i18.i.i:                               ; preds = %"$PagePool.acquire.
   br label %merge1.i.i.i.i.i.i
 
 else.i.i.i.i.i.i:                                 ; preds = %"$PagePool.acquire.exit.i.i.i.i.i", %then.i9.i.i.i.i.i
-  %.val.i.i.i.i19.i.i = load ptr, ptr %35, align 8
+  %.val.i.i.i.i20.i.i = load ptr, ptr %35, align 8
   %.val15.i.i.i.i.i.i = load i64, ptr %36, align 8
-  %457 = getelementptr ptr, ptr %.val.i.i.i.i19.i.i, i64 %.val15.i.i.i.i.i.i
+  %457 = getelementptr ptr, ptr %.val.i.i.i.i20.i.i, i64 %.val15.i.i.i.i.i.i
   %458 = getelementptr i8, ptr %457, i64 -8
   %459 = load ptr, ptr %458, align 8
   call fastcc void @"$Scheduler.preempt"(ptr nonnull %21, ptr %459)
   %460 = icmp eq ptr %459, %366
   br i1 %460, label %"$Scheduler.prepare_decode_page.exit.i.i.i.i.i", label %merge1.i.i.i.i.i.i
 
-merge1.i.i.i.i.i.i:                               ; preds = %else.i.i.i.i.i.i, %then.i.i.i.i18.i.i
+merge1.i.i.i.i.i.i:                               ; preds = %else.i.i.i.i.i.i, %then.i.i.i.i19.i.i
   %461 = load i64, ptr %367, align 8
   %462 = load i32, ptr %37, align 4
   %463 = sext i32 %462 to i64
@@ -36158,7 +36157,7 @@ merge1.i.i.i.i.i.i:                               ; preds = %else.i.i.i.i.i.i, %
 "$Scheduler.prepare_running.exit.i.i.i.i":        ; preds = %"$Scheduler.prepare_decode_page.exit.i.i.i.i.i"
   %.pre.i.i11.i.i.i = load i64, ptr %33, align 8
   %471 = icmp sgt i64 %.pre.i.i11.i.i.i, %361
-  br i1 %471, label %merge.i.i13.i.i, label %then.i12.i.i.i
+  br i1 %471, label %merge.i.i14.i.i, label %then.i12.i.i.i
 
 then.i12.i.i.i:                                   ; preds = %"$Scheduler.prepare_running.exit.i.i.i.i"
   %472 = icmp sgt i64 %469, 0
@@ -36264,7 +36263,7 @@ then2.i.i.i.i.i.i.i.epil:                         ; preds = %merge.i.i.i.i.i.i.i
   %planned.0.lcssa.i.i.i.i.i.i = phi i32 [ 0, %then.i12.i.i.i ], [ 0, %"$Scheduler.expire.exit.i.i.i" ], [ %.lcssa82.ph, %"$Scheduler.planned_tokens.exit.i.i.i.i.i.loopexit.unr-lcssa" ], [ %503, %"$Scheduler.chunk_of.exit.i.i.i.i.i.i.epil" ]
   %504 = load i64, ptr %26, align 8
   %505 = icmp sgt i64 %504, 0
-  br i1 %505, label %and.lhs.true1.lr.ph.i.i.i.i.i, label %merge.i.i13.i.i
+  br i1 %505, label %and.lhs.true1.lr.ph.i.i.i.i.i, label %merge.i.i14.i.i
 
 and.lhs.true1.lr.ph.i.i.i.i.i:                    ; preds = %"$Scheduler.planned_tokens.exit.i.i.i.i.i"
   %506 = load ptr, ptr %38, align 8
@@ -36280,7 +36279,7 @@ whilebody.i4.i.i.i.i:                             ; preds = %and.lhs.true1.i.i.i
   %513 = load i64, ptr %512, align 8
   %514 = load i64, ptr %53, align 8
   %515 = icmp eq i64 %513, %514
-  br i1 %515, label %merge.i.i13.i.i, label %merge.i.i.i.i.i.i
+  br i1 %515, label %merge.i.i14.i.i, label %merge.i.i.i.i.i.i
 
 merge.i.i.i.i.i.i:                                ; preds = %whilebody.i4.i.i.i.i
   %516 = getelementptr i8, ptr %511, i64 72
@@ -36660,7 +36659,7 @@ then2.i.i.i.i.i.i:                                ; preds = %"$Scheduler.count_c
   %695 = getelementptr i8, ptr %511, i64 96
   %696 = load i64, ptr %53, align 8
   store i64 %696, ptr %695, align 8
-  br label %merge.i.i13.i.i
+  br label %merge.i.i14.i.i
 
 merge1.i.i5.i.i.i.i:                              ; preds = %"$Scheduler.count_cached.exit.i.i.i.i.i.i"
   %697 = load i64, ptr %52, align 8
@@ -36938,9 +36937,9 @@ forbody.i17.i.i.i.i.i:                            ; preds = %"$PagePool.acquire.
 then.i15.i.i.i:                                   ; preds = %forbody.i17.i.i.i.i.i
   %825 = load i32, ptr %42, align 4
   %826 = icmp eq i32 %825, 0
-  br i1 %826, label %"$PagePool.acquire.exit.i.i.i", label %merge1.i.i16.i.i
+  br i1 %826, label %"$PagePool.acquire.exit.i.i.i", label %merge1.i.i17.i.i
 
-merge1.i.i16.i.i:                                 ; preds = %then.i15.i.i.i
+merge1.i.i17.i.i:                                 ; preds = %then.i15.i.i.i
   %827 = load i32, ptr %43, align 4
   %.val.i.i.i16.i.i.i = load ptr, ptr %44, align 8
   %828 = sext i32 %827 to i64
@@ -36958,14 +36957,14 @@ merge1.i.i16.i.i:                                 ; preds = %then.i15.i.i.i
   %838 = load i32, ptr %830, align 4
   br i1 %837, label %"$PagePool.remove_cached.exit.i.i.i.i.i", label %else4.i.i.i.i.i.i
 
-else4.i.i.i.i.i.i:                                ; preds = %merge1.i.i16.i.i
+else4.i.i.i.i.i.i:                                ; preds = %merge1.i.i17.i.i
   %839 = load ptr, ptr %44, align 8
   %840 = sext i32 %834 to i64
   %841 = getelementptr %1, ptr %839, i64 %840, i32 4
   br label %"$PagePool.remove_cached.exit.i.i.i.i.i"
 
-"$PagePool.remove_cached.exit.i.i.i.i.i":         ; preds = %else4.i.i.i.i.i.i, %merge1.i.i16.i.i
-  %.sink19.i.i.i.i.i.i = phi ptr [ %841, %else4.i.i.i.i.i.i ], [ %43, %merge1.i.i16.i.i ]
+"$PagePool.remove_cached.exit.i.i.i.i.i":         ; preds = %else4.i.i.i.i.i.i, %merge1.i.i17.i.i
+  %.sink19.i.i.i.i.i.i = phi ptr [ %841, %else4.i.i.i.i.i.i ], [ %43, %merge1.i.i17.i.i ]
   store i32 %838, ptr %.sink19.i.i.i.i.i.i, align 4
   %842 = load i32, ptr %42, align 4
   %843 = add i32 %842, -1
@@ -37034,9 +37033,9 @@ merge.i14.i.i.i:                                  ; preds = %"$PagePool.evict_ol
   %876 = sext i32 %874 to i64
   %877 = getelementptr i32, ptr %875, i64 %876
   %878 = load i32, ptr %877, align 4
-  %.val.i.i15.i.i = load ptr, ptr %44, align 8
+  %.val.i.i16.i.i = load ptr, ptr %44, align 8
   %879 = sext i32 %878 to i64
-  %880 = getelementptr %1, ptr %.val.i.i15.i.i, i64 %879
+  %880 = getelementptr %1, ptr %.val.i.i16.i.i, i64 %879
   store i32 1, ptr %880, align 4
   %881 = load i32, ptr %50, align 4
   %882 = add i32 %881, 1
@@ -37085,7 +37084,7 @@ and.lhs.true1.i.i.i.i.i:                          ; preds = %"$Scheduler.chunk_o
   %907 = icmp sgt i64 %906, 0
   %908 = icmp slt i32 %planned.038.i.i.i.i.i, %905
   %or.cond.i.i.i.i.i = select i1 %907, i1 %908, i1 false
-  br i1 %or.cond.i.i.i.i.i, label %whilebody.i4.i.i.i.i, label %merge.i.i13.i.i
+  br i1 %or.cond.i.i.i.i.i, label %whilebody.i4.i.i.i.i, label %merge.i.i14.i.i
 
 merge2.i.i.i.i.i:                                 ; preds = %"$PagePool.acquire.exit.i.i.i", %"$Scheduler.adopt_prefix.exit.i.i.i.i.i.i"
   %909 = getelementptr i8, ptr %511, i64 40
@@ -37115,9 +37114,9 @@ then2.i23.i.i.i.i.i:                              ; preds = %merge.i22.i.i.i.i.i
   %920 = add i32 %919, %planned.038.i.i.i.i.i
   %921 = load i64, ptr %26, align 8
   %922 = icmp sgt i64 %921, 0
-  br i1 %922, label %and.lhs.true1.i.i.i.i.i, label %merge.i.i13.i.i
+  br i1 %922, label %and.lhs.true1.i.i.i.i.i, label %merge.i.i14.i.i
 
-merge.i.i13.i.i:                                  ; preds = %"$Scheduler.chunk_of.exit.i.i.i.i.i", %and.lhs.true1.i.i.i.i.i, %whilebody.i4.i.i.i.i, %then2.i.i.i.i.i.i, %"$Scheduler.planned_tokens.exit.i.i.i.i.i", %"$Scheduler.prepare_running.exit.i.i.i.i"
+merge.i.i14.i.i:                                  ; preds = %"$Scheduler.chunk_of.exit.i.i.i.i.i", %and.lhs.true1.i.i.i.i.i, %whilebody.i4.i.i.i.i, %then2.i.i.i.i.i.i, %"$Scheduler.planned_tokens.exit.i.i.i.i.i", %"$Scheduler.prepare_running.exit.i.i.i.i"
   %923 = load ptr, ptr %38, align 8
   %924 = getelementptr i8, ptr %923, i64 336
   store ptr null, ptr %924, align 8
@@ -37135,7 +37134,7 @@ merge.i.i13.i.i:                                  ; preds = %"$Scheduler.chunk_o
   %932 = icmp sgt i64 %931, 0
   br i1 %932, label %forbody.lr.ph.i.i14.i.i.i.i, label %merge.i.i.i.i.i
 
-forbody.lr.ph.i.i14.i.i.i.i:                      ; preds = %merge.i.i13.i.i
+forbody.lr.ph.i.i14.i.i.i.i:                      ; preds = %merge.i.i14.i.i
   %933 = getelementptr i8, ptr %929, i64 40
   %934 = getelementptr i8, ptr %929, i64 48
   %935 = getelementptr i8, ptr %929, i64 272
@@ -37158,8 +37157,8 @@ forbody.i.i15.i.i.i.i:                            ; preds = %merge1.i.i18.i.i.i.
   %948 = getelementptr i8, ptr %947, i64 40
   %.val.i.i16.i.i.i.i = load i32, ptr %948, align 4
   %949 = getelementptr i8, ptr %947, i64 52
-  %.val17.i.i.i.i14.i.i = load i32, ptr %949, align 4
-  %.not.i.i17.i.i.i.i = icmp slt i32 %.val17.i.i.i.i14.i.i, %.val.i.i16.i.i.i.i
+  %.val17.i.i.i.i15.i.i = load i32, ptr %949, align 4
+  %.not.i.i17.i.i.i.i = icmp slt i32 %.val17.i.i.i.i15.i.i, %.val.i.i16.i.i.i.i
   br i1 %.not.i.i17.i.i.i.i, label %merge1.i.i18.i.i.i.i, label %and.lhs.true2.i.i.i.i.i.i
 
 then.i.i34.i.i.i.i:                               ; preds = %"$Scheduler.can_sample.exit.i.i.i.i.i.i"
@@ -37173,7 +37172,7 @@ then.i.i34.i.i.i.i:                               ; preds = %"$Scheduler.can_sam
   %955 = sext i32 %.val.i.i.i.i35.i.i.i.i to i64
   %956 = mul nsw i64 %955, %954
   %957 = getelementptr i32, ptr %.val29.i.i.i.i.i.i.i.i, i64 %956
-  %958 = sext i32 %.val17.i.i.i.i14.i.i to i64
+  %958 = sext i32 %.val17.i.i.i.i15.i.i to i64
   %959 = getelementptr i32, ptr %953, i64 %958
   %960 = load i32, ptr %959, align 4
   %961 = load ptr, ptr %936, align 8
@@ -37182,13 +37181,13 @@ then.i.i34.i.i.i.i:                               ; preds = %"$Scheduler.can_sam
   store i32 %960, ptr %963, align 4
   %964 = load ptr, ptr %937, align 8
   %965 = getelementptr i32, ptr %964, i64 %962
-  store i32 %.val17.i.i.i.i14.i.i, ptr %965, align 4
-  %966 = sdiv i32 %.val17.i.i.i.i14.i.i, %930
+  store i32 %.val17.i.i.i.i15.i.i, ptr %965, align 4
+  %966 = sdiv i32 %.val17.i.i.i.i15.i.i, %930
   %967 = sext i32 %966 to i64
   %968 = getelementptr i32, ptr %957, i64 %967
   %969 = load i32, ptr %968, align 4
   %970 = mul i32 %969, %930
-  %971 = srem i32 %.val17.i.i.i.i14.i.i, %930
+  %971 = srem i32 %.val17.i.i.i.i15.i.i, %930
   %972 = add i32 %970, %971
   %973 = load ptr, ptr %938, align 8
   %974 = getelementptr i32, ptr %973, i64 %962
@@ -37196,7 +37195,7 @@ then.i.i34.i.i.i.i:                               ; preds = %"$Scheduler.can_sam
   %975 = load i32, ptr %929, align 4
   %976 = add i32 %975, 1
   store i32 %976, ptr %929, align 4
-  %977 = add i32 %.val17.i.i.i.i14.i.i, 1
+  %977 = add i32 %.val17.i.i.i.i15.i.i, 1
   %978 = load ptr, ptr %939, align 8
   %979 = load i32, ptr %940, align 4
   %980 = sext i32 %979 to i64
@@ -37533,7 +37532,7 @@ merge1.i.i6.i.i.i:                                ; preds = %and.lhs.true.i.i7.i
   %exitcond.not.i.i.i.i.i = icmp eq i64 %1176, %.pre.i20.i.i.i.i
   br i1 %exitcond.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %forbody.i.i.i.i.i
 
-merge.i.i.i.i.i:                                  ; preds = %merge1.i.i6.i.i.i, %"$Scheduler.write_decode_rows.exit.i.i.i.i.i", %merge.i.i13.i.i
+merge.i.i.i.i.i:                                  ; preds = %merge1.i.i6.i.i.i, %"$Scheduler.write_decode_rows.exit.i.i.i.i.i", %merge.i.i14.i.i
   %1177 = load i32, ptr %39, align 4
   %1178 = load i32, ptr %40, align 4
   %1179 = icmp slt i32 %1177, %1178
@@ -37605,20 +37604,20 @@ then.i.i:                                         ; preds = %or.end.i.i
   store ptr null, ptr %71, align 8
   %1211 = load i64, ptr %66, align 8
   %1212 = icmp sgt i64 %1211, 0
-  br i1 %1212, label %forbody.lr.ph.i.i.i8.i, label %merge.i24.i.i
+  br i1 %1212, label %forbody.lr.ph.i.i.i8.i, label %merge.i25.i.i
 
 forbody.lr.ph.i.i.i8.i:                           ; preds = %then.i.i
   %1213 = load ptr, ptr %65, align 8
   br label %forbody.i.i.i9.i
 
-forbody.i.i.i9.i:                                 ; preds = %merge1.i.i64.i.i, %forbody.lr.ph.i.i.i8.i
-  %1214 = phi i1 [ true, %forbody.lr.ph.i.i.i8.i ], [ %1225, %merge1.i.i64.i.i ]
-  %i.08.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i8.i ], [ %1224, %merge1.i.i64.i.i ]
+forbody.i.i.i9.i:                                 ; preds = %merge1.i.i65.i.i, %forbody.lr.ph.i.i.i8.i
+  %1214 = phi i1 [ true, %forbody.lr.ph.i.i.i8.i ], [ %1225, %merge1.i.i65.i.i ]
+  %i.08.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i8.i ], [ %1224, %merge1.i.i65.i.i ]
   %1215 = getelementptr %89, ptr %1213, i64 %i.08.i.i.i.i
   %segment.sroa.36.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %1215, i64 12
   %segment.sroa.36.0.copyload.i.i.i.i = load i32, ptr %segment.sroa.36.0..sroa_idx.i.i.i.i, align 4
   %1216 = icmp sgt i32 %segment.sroa.36.0.copyload.i.i.i.i, -1
-  br i1 %1216, label %and.lhs.true.i.i.i.i, label %merge1.i.i64.i.i
+  br i1 %1216, label %and.lhs.true.i.i.i.i, label %merge1.i.i65.i.i
 
 and.lhs.true.i.i.i.i:                             ; preds = %forbody.i.i.i9.i
   %segment.sroa.0.0.copyload.i.i.i.i = load ptr, ptr %1215, align 8
@@ -37631,29 +37630,29 @@ and.lhs.true.i.i.i.i:                             ; preds = %forbody.i.i.i9.i
   %1221 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i.i.i.i, i64 312
   %1222 = load i32, ptr %1221, align 4
   %1223 = icmp slt i32 %1220, %1222
-  br i1 %1223, label %"$Scheduler.wants_logits.exit.i.i.i", label %merge1.i.i64.i.i
+  br i1 %1223, label %"$Scheduler.wants_logits.exit.i.i.i", label %merge1.i.i65.i.i
 
-merge1.i.i64.i.i:                                 ; preds = %and.lhs.true.i.i.i.i, %forbody.i.i.i9.i
+merge1.i.i65.i.i:                                 ; preds = %and.lhs.true.i.i.i.i, %forbody.i.i.i9.i
   %1224 = add nuw nsw i64 %i.08.i.i.i.i, 1
   %1225 = icmp slt i64 %1224, %1211
   %exitcond.not.i.i.i10.i = icmp eq i64 %1224, %1211
   br i1 %exitcond.not.i.i.i10.i, label %"$Scheduler.wants_logits.exit.i.i.i", label %forbody.i.i.i9.i
 
-"$Scheduler.wants_logits.exit.i.i.i":             ; preds = %merge1.i.i64.i.i, %and.lhs.true.i.i.i.i
-  %.lcssa.i.i.i.i = phi i1 [ %1225, %merge1.i.i64.i.i ], [ %1214, %and.lhs.true.i.i.i.i ]
-  br i1 %.lcssa.i.i.i.i, label %then.i65.i.i, label %merge.i24.i.i
+"$Scheduler.wants_logits.exit.i.i.i":             ; preds = %merge1.i.i65.i.i, %and.lhs.true.i.i.i.i
+  %.lcssa.i.i.i.i = phi i1 [ %1225, %merge1.i.i65.i.i ], [ %1214, %and.lhs.true.i.i.i.i ]
+  br i1 %.lcssa.i.i.i.i, label %then.i66.i.i, label %merge.i25.i.i
 
-then.i65.i.i:                                     ; preds = %"$Scheduler.wants_logits.exit.i.i.i"
+then.i66.i.i:                                     ; preds = %"$Scheduler.wants_logits.exit.i.i.i"
   %1226 = load ptr, ptr %72, align 8
   store ptr %1226, ptr %71, align 8
-  br label %merge.i24.i.i
+  br label %merge.i25.i.i
 
-merge.i24.i.i:                                    ; preds = %then.i65.i.i, %"$Scheduler.wants_logits.exit.i.i.i", %then.i.i
-  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i23.i.i)
-  %1227 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i23.i.i)
-  %1228 = load i64, ptr %time.i.i23.i.i, align 8
+merge.i25.i.i:                                    ; preds = %then.i66.i.i, %"$Scheduler.wants_logits.exit.i.i.i", %then.i.i
+  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i24.i.i)
+  %1227 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i24.i.i)
+  %1228 = load i64, ptr %time.i.i24.i.i, align 8
   %1229 = load i64, ptr %73, align 8
-  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i23.i.i)
+  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i24.i.i)
   %1230 = load ptr, ptr %0, align 8
   %1231 = call fastcc i32 @"$RankGroup.run"(ptr %1230, ptr nonnull @"$step_job", ptr %70, ptr nonnull %message.i.i.i)
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i18.i.i.i)
@@ -37673,7 +37672,7 @@ merge.i24.i.i:                                    ; preds = %then.i65.i.i, %"$Sc
   store i64 %1236, ptr %22, align 8
   br i1 %1240, label %then2.i.i.i, label %else3.i.i.i
 
-then2.i.i.i:                                      ; preds = %merge.i24.i.i
+then2.i.i.i:                                      ; preds = %merge.i25.i.i
   %1241 = load i32, ptr %77, align 4
   store i32 %1241, ptr %39, align 4
   store i32 0, ptr %40, align 4
@@ -37707,9 +37706,9 @@ forbody.i20.i.i.i:                                ; preds = %then2.i.i.i, %merge
   store i64 %1261, ptr %1259, align 8
   %1262 = load i8, ptr %54, align 1
   %1263 = trunc i8 %1262 to i1
-  br i1 %1263, label %merge.i.i.i38.i.i, label %"$Scheduler.register_prompt_pages.exit.i.i.i.i"
+  br i1 %1263, label %merge.i.i.i39.i.i, label %"$Scheduler.register_prompt_pages.exit.i.i.i.i"
 
-merge.i.i.i38.i.i:                                ; preds = %forbody.i20.i.i.i
+merge.i.i.i39.i.i:                                ; preds = %forbody.i20.i.i.i
   %1264 = load i32, ptr %37, align 4
   %1265 = load i32, ptr %1249, align 4
   %1266 = getelementptr i8, ptr %1248, i64 40
@@ -37720,22 +37719,22 @@ merge.i.i.i38.i.i:                                ; preds = %forbody.i20.i.i.i
   %1271 = add i32 %1270, 1
   %1272 = mul i32 %1271, %1264
   %.not33.i.i.i.i.i = icmp sgt i32 %1272, %1268
-  br i1 %.not33.i.i.i.i.i, label %"$Scheduler.register_prompt_pages.exit.i.i.i.i", label %whilebody.lr.ph.i.i.i39.i.i
+  br i1 %.not33.i.i.i.i.i, label %"$Scheduler.register_prompt_pages.exit.i.i.i.i", label %whilebody.lr.ph.i.i.i40.i.i
 
-whilebody.lr.ph.i.i.i39.i.i:                      ; preds = %merge.i.i.i38.i.i
+whilebody.lr.ph.i.i.i40.i.i:                      ; preds = %merge.i.i.i39.i.i
   %1273 = getelementptr i8, ptr %1248, i64 72
   %1274 = getelementptr i8, ptr %1248, i64 16
   %1275 = getelementptr i8, ptr %1248, i64 64
-  br label %whilebody.i.i.i40.i.i
+  br label %whilebody.i.i.i41.i.i
 
-whilebody.i.i.i40.i.i:                            ; preds = %"$Scheduler.share_page.exit.i.i.i.i.i", %whilebody.lr.ph.i.i.i39.i.i
-  %1276 = phi i32 [ %1271, %whilebody.lr.ph.i.i.i39.i.i ], [ %1473, %"$Scheduler.share_page.exit.i.i.i.i.i" ]
-  %1277 = phi i32 [ %1270, %whilebody.lr.ph.i.i.i39.i.i ], [ %1276, %"$Scheduler.share_page.exit.i.i.i.i.i" ]
+whilebody.i.i.i41.i.i:                            ; preds = %"$Scheduler.share_page.exit.i.i.i.i.i", %whilebody.lr.ph.i.i.i40.i.i
+  %1276 = phi i32 [ %1271, %whilebody.lr.ph.i.i.i40.i.i ], [ %1473, %"$Scheduler.share_page.exit.i.i.i.i.i" ]
+  %1277 = phi i32 [ %1270, %whilebody.lr.ph.i.i.i40.i.i ], [ %1276, %"$Scheduler.share_page.exit.i.i.i.i.i" ]
   %1278 = icmp sgt i32 %1277, 0
   %1279 = load ptr, ptr %1273, align 8
-  br i1 %1278, label %merge2.i.i.i60.i.i, label %merge2.thread.i.i.i.i.i
+  br i1 %1278, label %merge2.i.i.i61.i.i, label %merge2.thread.i.i.i.i.i
 
-merge2.thread.i.i.i.i.i:                          ; preds = %whilebody.i.i.i40.i.i
+merge2.thread.i.i.i.i.i:                          ; preds = %whilebody.i.i.i41.i.i
   %1280 = sext i32 %1277 to i64
   %1281 = getelementptr i32, ptr %1279, i64 %1280
   %1282 = load i32, ptr %1281, align 4
@@ -37743,9 +37742,9 @@ merge2.thread.i.i.i.i.i:                          ; preds = %whilebody.i.i.i40.i
   %1284 = mul i32 %1277, %1264
   %1285 = sext i32 %1284 to i64
   %1286 = getelementptr i32, ptr %1283, i64 %1285
-  br label %merge.i.i.i.i.i41.i.i
+  br label %merge.i.i.i.i.i42.i.i
 
-merge2.i.i.i60.i.i:                               ; preds = %whilebody.i.i.i40.i.i
+merge2.i.i.i61.i.i:                               ; preds = %whilebody.i.i.i41.i.i
   %1287 = zext nneg i32 %1277 to i64
   %1288 = getelementptr i32, ptr %1279, i64 %1287
   %1289 = getelementptr i8, ptr %1288, i64 -4
@@ -37755,97 +37754,97 @@ merge2.i.i.i60.i.i:                               ; preds = %whilebody.i.i.i40.i
   %1293 = mul i32 %1277, %1264
   %1294 = sext i32 %1293 to i64
   %1295 = getelementptr i32, ptr %1292, i64 %1294
-  %.not.i.i.i.i.i61.i.i = icmp eq i32 %1290, -1
-  br i1 %.not.i.i.i.i.i61.i.i, label %merge.i.i.i.i.i41.i.i, label %then.i.i.i.i.i62.i.i
+  %.not.i.i.i.i.i62.i.i = icmp eq i32 %1290, -1
+  br i1 %.not.i.i.i.i.i62.i.i, label %merge.i.i.i.i.i42.i.i, label %then.i.i.i.i.i63.i.i
 
-then.i.i.i.i.i62.i.i:                             ; preds = %merge2.i.i.i60.i.i
-  %.val.i.i.i.i.i63.i.i = load ptr, ptr %44, align 8
+then.i.i.i.i.i63.i.i:                             ; preds = %merge2.i.i.i61.i.i
+  %.val.i.i.i.i.i64.i.i = load ptr, ptr %44, align 8
   %1296 = sext i32 %1290 to i64
-  %1297 = getelementptr %1, ptr %.val.i.i.i.i.i63.i.i, i64 %1296, i32 7
+  %1297 = getelementptr %1, ptr %.val.i.i.i.i.i64.i.i, i64 %1296, i32 7
   %1298 = load i64, ptr %1297, align 8
-  br label %merge.i.i.i.i.i41.i.i
+  br label %merge.i.i.i.i.i42.i.i
 
-merge.i.i.i.i.i41.i.i:                            ; preds = %then.i.i.i.i.i62.i.i, %merge2.i.i.i60.i.i, %merge2.thread.i.i.i.i.i
-  %.not.i.i31.i.i.i.i.i = phi i1 [ false, %then.i.i.i.i.i62.i.i ], [ true, %merge2.i.i.i60.i.i ], [ true, %merge2.thread.i.i.i.i.i ]
-  %1299 = phi ptr [ %1295, %then.i.i.i.i.i62.i.i ], [ %1295, %merge2.i.i.i60.i.i ], [ %1286, %merge2.thread.i.i.i.i.i ]
-  %1300 = phi i32 [ %1291, %then.i.i.i.i.i62.i.i ], [ %1291, %merge2.i.i.i60.i.i ], [ %1282, %merge2.thread.i.i.i.i.i ]
-  %1301 = phi i64 [ %1287, %then.i.i.i.i.i62.i.i ], [ %1287, %merge2.i.i.i60.i.i ], [ %1280, %merge2.thread.i.i.i.i.i ]
-  %parent.030.i.i.i.i.i = phi i32 [ %1290, %then.i.i.i.i.i62.i.i ], [ -1, %merge2.i.i.i60.i.i ], [ -1, %merge2.thread.i.i.i.i.i ]
-  %hash.0.i.i.i.i.i.i.i = phi i64 [ %1298, %then.i.i.i.i.i62.i.i ], [ 2611923443488327891, %merge2.i.i.i60.i.i ], [ 2611923443488327891, %merge2.thread.i.i.i.i.i ]
+merge.i.i.i.i.i42.i.i:                            ; preds = %then.i.i.i.i.i63.i.i, %merge2.i.i.i61.i.i, %merge2.thread.i.i.i.i.i
+  %.not.i.i31.i.i.i.i.i = phi i1 [ false, %then.i.i.i.i.i63.i.i ], [ true, %merge2.i.i.i61.i.i ], [ true, %merge2.thread.i.i.i.i.i ]
+  %1299 = phi ptr [ %1295, %then.i.i.i.i.i63.i.i ], [ %1295, %merge2.i.i.i61.i.i ], [ %1286, %merge2.thread.i.i.i.i.i ]
+  %1300 = phi i32 [ %1291, %then.i.i.i.i.i63.i.i ], [ %1291, %merge2.i.i.i61.i.i ], [ %1282, %merge2.thread.i.i.i.i.i ]
+  %1301 = phi i64 [ %1287, %then.i.i.i.i.i63.i.i ], [ %1287, %merge2.i.i.i61.i.i ], [ %1280, %merge2.thread.i.i.i.i.i ]
+  %parent.030.i.i.i.i.i = phi i32 [ %1290, %then.i.i.i.i.i63.i.i ], [ -1, %merge2.i.i.i61.i.i ], [ -1, %merge2.thread.i.i.i.i.i ]
+  %hash.0.i.i.i.i.i.i.i = phi i64 [ %1298, %then.i.i.i.i.i63.i.i ], [ 2611923443488327891, %merge2.i.i.i61.i.i ], [ 2611923443488327891, %merge2.thread.i.i.i.i.i ]
   %1302 = load i32, ptr %55, align 4
   %1303 = icmp sgt i32 %1302, 0
   br i1 %1303, label %forbody.preheader.i.i.i.i.i.i.i, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i"
 
-forbody.preheader.i.i.i.i.i.i.i:                  ; preds = %merge.i.i.i.i.i41.i.i
-  %wide.trip.count.i.i.i.i.i55.i.i = zext nneg i32 %1302 to i64
-  %xtraiter118 = and i64 %wide.trip.count.i.i.i.i.i55.i.i, 7
+forbody.preheader.i.i.i.i.i.i.i:                  ; preds = %merge.i.i.i.i.i42.i.i
+  %wide.trip.count.i.i.i.i.i56.i.i = zext nneg i32 %1302 to i64
+  %xtraiter118 = and i64 %wide.trip.count.i.i.i.i.i56.i.i, 7
   %1304 = icmp ult i32 %1302, 8
   br i1 %1304, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.preheader.i.i.i.i.i.i.i.new
 
 forbody.preheader.i.i.i.i.i.i.i.new:              ; preds = %forbody.preheader.i.i.i.i.i.i.i
-  %unroll_iter122 = and i64 %wide.trip.count.i.i.i.i.i55.i.i, 2147483640
-  br label %forbody.i.i.i.i.i56.i.i
+  %unroll_iter122 = and i64 %wide.trip.count.i.i.i.i.i56.i.i, 2147483640
+  br label %forbody.i.i.i.i.i57.i.i
 
-forbody.i.i.i.i.i56.i.i:                          ; preds = %forbody.i.i.i.i.i56.i.i, %forbody.preheader.i.i.i.i.i.i.i.new
-  %indvars.iv.i.i.i.i.i57.i.i = phi i64 [ 0, %forbody.preheader.i.i.i.i.i.i.i.new ], [ %indvars.iv.next.i.i.i.i.i58.i.i.7, %forbody.i.i.i.i.i56.i.i ]
-  %hash.19.i.i.i.i.i.i.i = phi i64 [ %hash.0.i.i.i.i.i.i.i, %forbody.preheader.i.i.i.i.i.i.i.new ], [ %1360, %forbody.i.i.i.i.i56.i.i ]
-  %niter123 = phi i64 [ 0, %forbody.preheader.i.i.i.i.i.i.i.new ], [ %niter123.next.7, %forbody.i.i.i.i.i56.i.i ]
-  %1305 = getelementptr i32, ptr %1299, i64 %indvars.iv.i.i.i.i.i57.i.i
+forbody.i.i.i.i.i57.i.i:                          ; preds = %forbody.i.i.i.i.i57.i.i, %forbody.preheader.i.i.i.i.i.i.i.new
+  %indvars.iv.i.i.i.i.i58.i.i = phi i64 [ 0, %forbody.preheader.i.i.i.i.i.i.i.new ], [ %indvars.iv.next.i.i.i.i.i59.i.i.7, %forbody.i.i.i.i.i57.i.i ]
+  %hash.19.i.i.i.i.i.i.i = phi i64 [ %hash.0.i.i.i.i.i.i.i, %forbody.preheader.i.i.i.i.i.i.i.new ], [ %1360, %forbody.i.i.i.i.i57.i.i ]
+  %niter123 = phi i64 [ 0, %forbody.preheader.i.i.i.i.i.i.i.new ], [ %niter123.next.7, %forbody.i.i.i.i.i57.i.i ]
+  %1305 = getelementptr i32, ptr %1299, i64 %indvars.iv.i.i.i.i.i58.i.i
   %1306 = load i32, ptr %1305, align 4
   %1307 = zext i32 %1306 to i64
   %1308 = xor i64 %hash.19.i.i.i.i.i.i.i, %1307
   %1309 = mul i64 %1308, -7046029254386353131
   %1310 = lshr i64 %1309, 32
-  %indvars.iv.next.i.i.i.i.i58.i.i = or disjoint i64 %indvars.iv.i.i.i.i.i57.i.i, 1
-  %1311 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i58.i.i
+  %indvars.iv.next.i.i.i.i.i59.i.i = or disjoint i64 %indvars.iv.i.i.i.i.i58.i.i, 1
+  %1311 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i59.i.i
   %1312 = load i32, ptr %1311, align 4
   %1313 = zext i32 %1312 to i64
   %1314 = xor i64 %1310, %1313
   %1315 = xor i64 %1314, %1309
   %1316 = mul i64 %1315, -7046029254386353131
   %1317 = lshr i64 %1316, 32
-  %indvars.iv.next.i.i.i.i.i58.i.i.1 = or disjoint i64 %indvars.iv.i.i.i.i.i57.i.i, 2
-  %1318 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i58.i.i.1
+  %indvars.iv.next.i.i.i.i.i59.i.i.1 = or disjoint i64 %indvars.iv.i.i.i.i.i58.i.i, 2
+  %1318 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i59.i.i.1
   %1319 = load i32, ptr %1318, align 4
   %1320 = zext i32 %1319 to i64
   %1321 = xor i64 %1317, %1320
   %1322 = xor i64 %1321, %1316
   %1323 = mul i64 %1322, -7046029254386353131
   %1324 = lshr i64 %1323, 32
-  %indvars.iv.next.i.i.i.i.i58.i.i.2 = or disjoint i64 %indvars.iv.i.i.i.i.i57.i.i, 3
-  %1325 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i58.i.i.2
+  %indvars.iv.next.i.i.i.i.i59.i.i.2 = or disjoint i64 %indvars.iv.i.i.i.i.i58.i.i, 3
+  %1325 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i59.i.i.2
   %1326 = load i32, ptr %1325, align 4
   %1327 = zext i32 %1326 to i64
   %1328 = xor i64 %1324, %1327
   %1329 = xor i64 %1328, %1323
   %1330 = mul i64 %1329, -7046029254386353131
   %1331 = lshr i64 %1330, 32
-  %indvars.iv.next.i.i.i.i.i58.i.i.3 = or disjoint i64 %indvars.iv.i.i.i.i.i57.i.i, 4
-  %1332 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i58.i.i.3
+  %indvars.iv.next.i.i.i.i.i59.i.i.3 = or disjoint i64 %indvars.iv.i.i.i.i.i58.i.i, 4
+  %1332 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i59.i.i.3
   %1333 = load i32, ptr %1332, align 4
   %1334 = zext i32 %1333 to i64
   %1335 = xor i64 %1331, %1334
   %1336 = xor i64 %1335, %1330
   %1337 = mul i64 %1336, -7046029254386353131
   %1338 = lshr i64 %1337, 32
-  %indvars.iv.next.i.i.i.i.i58.i.i.4 = or disjoint i64 %indvars.iv.i.i.i.i.i57.i.i, 5
-  %1339 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i58.i.i.4
+  %indvars.iv.next.i.i.i.i.i59.i.i.4 = or disjoint i64 %indvars.iv.i.i.i.i.i58.i.i, 5
+  %1339 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i59.i.i.4
   %1340 = load i32, ptr %1339, align 4
   %1341 = zext i32 %1340 to i64
   %1342 = xor i64 %1338, %1341
   %1343 = xor i64 %1342, %1337
   %1344 = mul i64 %1343, -7046029254386353131
   %1345 = lshr i64 %1344, 32
-  %indvars.iv.next.i.i.i.i.i58.i.i.5 = or disjoint i64 %indvars.iv.i.i.i.i.i57.i.i, 6
-  %1346 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i58.i.i.5
+  %indvars.iv.next.i.i.i.i.i59.i.i.5 = or disjoint i64 %indvars.iv.i.i.i.i.i58.i.i, 6
+  %1346 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i59.i.i.5
   %1347 = load i32, ptr %1346, align 4
   %1348 = zext i32 %1347 to i64
   %1349 = xor i64 %1345, %1348
   %1350 = xor i64 %1349, %1344
   %1351 = mul i64 %1350, -7046029254386353131
   %1352 = lshr i64 %1351, 32
-  %indvars.iv.next.i.i.i.i.i58.i.i.6 = or disjoint i64 %indvars.iv.i.i.i.i.i57.i.i, 7
-  %1353 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i58.i.i.6
+  %indvars.iv.next.i.i.i.i.i59.i.i.6 = or disjoint i64 %indvars.iv.i.i.i.i.i58.i.i, 7
+  %1353 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i59.i.i.6
   %1354 = load i32, ptr %1353, align 4
   %1355 = zext i32 %1354 to i64
   %1356 = xor i64 %1352, %1355
@@ -37853,36 +37852,36 @@ forbody.i.i.i.i.i56.i.i:                          ; preds = %forbody.i.i.i.i.i56
   %1358 = mul i64 %1357, -7046029254386353131
   %1359 = lshr i64 %1358, 32
   %1360 = xor i64 %1359, %1358
-  %indvars.iv.next.i.i.i.i.i58.i.i.7 = add nuw nsw i64 %indvars.iv.i.i.i.i.i57.i.i, 8
+  %indvars.iv.next.i.i.i.i.i59.i.i.7 = add nuw nsw i64 %indvars.iv.i.i.i.i.i58.i.i, 8
   %niter123.next.7 = add i64 %niter123, 8
   %niter123.ncmp.7 = icmp eq i64 %niter123.next.7, %unroll_iter122
-  br i1 %niter123.ncmp.7, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.i.i.i.i.i56.i.i
+  br i1 %niter123.ncmp.7, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.i.i.i.i.i57.i.i
 
-"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa": ; preds = %forbody.i.i.i.i.i56.i.i, %forbody.preheader.i.i.i.i.i.i.i
-  %.lcssa91.ph = phi i64 [ poison, %forbody.preheader.i.i.i.i.i.i.i ], [ %1360, %forbody.i.i.i.i.i56.i.i ]
-  %indvars.iv.i.i.i.i.i57.i.i.unr = phi i64 [ 0, %forbody.preheader.i.i.i.i.i.i.i ], [ %indvars.iv.next.i.i.i.i.i58.i.i.7, %forbody.i.i.i.i.i56.i.i ]
-  %hash.19.i.i.i.i.i.i.i.unr = phi i64 [ %hash.0.i.i.i.i.i.i.i, %forbody.preheader.i.i.i.i.i.i.i ], [ %1360, %forbody.i.i.i.i.i56.i.i ]
+"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa": ; preds = %forbody.i.i.i.i.i57.i.i, %forbody.preheader.i.i.i.i.i.i.i
+  %.lcssa91.ph = phi i64 [ poison, %forbody.preheader.i.i.i.i.i.i.i ], [ %1360, %forbody.i.i.i.i.i57.i.i ]
+  %indvars.iv.i.i.i.i.i58.i.i.unr = phi i64 [ 0, %forbody.preheader.i.i.i.i.i.i.i ], [ %indvars.iv.next.i.i.i.i.i59.i.i.7, %forbody.i.i.i.i.i57.i.i ]
+  %hash.19.i.i.i.i.i.i.i.unr = phi i64 [ %hash.0.i.i.i.i.i.i.i, %forbody.preheader.i.i.i.i.i.i.i ], [ %1360, %forbody.i.i.i.i.i57.i.i ]
   %lcmp.mod120.not = icmp eq i64 %xtraiter118, 0
-  br i1 %lcmp.mod120.not, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i", label %forbody.i.i.i.i.i56.i.i.epil
+  br i1 %lcmp.mod120.not, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i", label %forbody.i.i.i.i.i57.i.i.epil
 
-forbody.i.i.i.i.i56.i.i.epil:                     ; preds = %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i.i56.i.i.epil
-  %indvars.iv.i.i.i.i.i57.i.i.epil = phi i64 [ %indvars.iv.next.i.i.i.i.i58.i.i.epil, %forbody.i.i.i.i.i56.i.i.epil ], [ %indvars.iv.i.i.i.i.i57.i.i.unr, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ]
-  %hash.19.i.i.i.i.i.i.i.epil = phi i64 [ %1367, %forbody.i.i.i.i.i56.i.i.epil ], [ %hash.19.i.i.i.i.i.i.i.unr, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ]
-  %epil.iter119 = phi i64 [ %epil.iter119.next, %forbody.i.i.i.i.i56.i.i.epil ], [ 0, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ]
-  %1361 = getelementptr i32, ptr %1299, i64 %indvars.iv.i.i.i.i.i57.i.i.epil
+forbody.i.i.i.i.i57.i.i.epil:                     ; preds = %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i.i57.i.i.epil
+  %indvars.iv.i.i.i.i.i58.i.i.epil = phi i64 [ %indvars.iv.next.i.i.i.i.i59.i.i.epil, %forbody.i.i.i.i.i57.i.i.epil ], [ %indvars.iv.i.i.i.i.i58.i.i.unr, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ]
+  %hash.19.i.i.i.i.i.i.i.epil = phi i64 [ %1367, %forbody.i.i.i.i.i57.i.i.epil ], [ %hash.19.i.i.i.i.i.i.i.unr, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ]
+  %epil.iter119 = phi i64 [ %epil.iter119.next, %forbody.i.i.i.i.i57.i.i.epil ], [ 0, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ]
+  %1361 = getelementptr i32, ptr %1299, i64 %indvars.iv.i.i.i.i.i58.i.i.epil
   %1362 = load i32, ptr %1361, align 4
   %1363 = zext i32 %1362 to i64
   %1364 = xor i64 %hash.19.i.i.i.i.i.i.i.epil, %1363
   %1365 = mul i64 %1364, -7046029254386353131
   %1366 = lshr i64 %1365, 32
   %1367 = xor i64 %1366, %1365
-  %indvars.iv.next.i.i.i.i.i58.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.i.i.i57.i.i.epil, 1
+  %indvars.iv.next.i.i.i.i.i59.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.i.i.i58.i.i.epil, 1
   %epil.iter119.next = add i64 %epil.iter119, 1
   %epil.iter119.cmp.not = icmp eq i64 %epil.iter119.next, %xtraiter118
-  br i1 %epil.iter119.cmp.not, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i", label %forbody.i.i.i.i.i56.i.i.epil, !llvm.loop !74
+  br i1 %epil.iter119.cmp.not, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i", label %forbody.i.i.i.i.i57.i.i.epil, !llvm.loop !74
 
-"$PagePool.prefix_hash.exit.i.i.i.i.i.i":         ; preds = %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i.i56.i.i.epil, %merge.i.i.i.i.i41.i.i
-  %hash.1.lcssa.i.i.i.i.i.i.i = phi i64 [ %hash.0.i.i.i.i.i.i.i, %merge.i.i.i.i.i41.i.i ], [ %.lcssa91.ph, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ], [ %1367, %forbody.i.i.i.i.i56.i.i.epil ]
+"$PagePool.prefix_hash.exit.i.i.i.i.i.i":         ; preds = %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i.i57.i.i.epil, %merge.i.i.i.i.i42.i.i
+  %hash.1.lcssa.i.i.i.i.i.i.i = phi i64 [ %hash.0.i.i.i.i.i.i.i, %merge.i.i.i.i.i42.i.i ], [ %.lcssa91.ph, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ], [ %1367, %forbody.i.i.i.i.i57.i.i.epil ]
   %1368 = load i64, ptr %56, align 8
   %1369 = and i64 %1368, %hash.1.lcssa.i.i.i.i.i.i.i
   %.val14.i.i.i.i.i.i.i = load i32, ptr %46, align 4
@@ -37894,43 +37893,43 @@ forbody.i.i.i.i.i56.i.i.epil:                     ; preds = %"$PagePool.prefix_h
   %page.018.i.i.i.i.i.i.i = load i32, ptr %1373, align 4
   %.not19.i.i.i.i.i.i.i = icmp eq i32 %page.018.i.i.i.i.i.i.i, -1
   %.val36.pre.i.i.i.i.i.i = load ptr, ptr %44, align 8
-  br i1 %.not19.i.i.i.i.i.i.i, label %merge.i.i.i.i43.i.i, label %whilebody.lr.ph.i.i.i.i.i.i.i
+  br i1 %.not19.i.i.i.i.i.i.i, label %merge.i.i.i.i44.i.i, label %whilebody.lr.ph.i.i.i.i.i.i.i
 
 whilebody.lr.ph.i.i.i.i.i.i.i:                    ; preds = %"$PagePool.prefix_hash.exit.i.i.i.i.i.i"
   %1374 = sext i32 %1302 to i64
   %1375 = shl nsw i64 %1374, 2
   br label %whilebody.i.i.i.i.i.i.i
 
-whilebody.i.i.i.i.i.i.i:                          ; preds = %merge2.i.i.i.i.i42.i.i, %whilebody.lr.ph.i.i.i.i.i.i.i
-  %page.020.i.i.i.i.i.i.i = phi i32 [ %page.018.i.i.i.i.i.i.i, %whilebody.lr.ph.i.i.i.i.i.i.i ], [ %page.0.i.i.i.i.i.i.i, %merge2.i.i.i.i.i42.i.i ]
+whilebody.i.i.i.i.i.i.i:                          ; preds = %merge2.i.i.i.i.i43.i.i, %whilebody.lr.ph.i.i.i.i.i.i.i
+  %page.020.i.i.i.i.i.i.i = phi i32 [ %page.018.i.i.i.i.i.i.i, %whilebody.lr.ph.i.i.i.i.i.i.i ], [ %page.0.i.i.i.i.i.i.i, %merge2.i.i.i.i.i43.i.i ]
   %1376 = sext i32 %page.020.i.i.i.i.i.i.i to i64
   %1377 = getelementptr %1, ptr %.val36.pre.i.i.i.i.i.i, i64 %1376
   %1378 = getelementptr i8, ptr %1377, i64 32
   %1379 = load i64, ptr %1378, align 8
   %1380 = icmp eq i64 %1379, %1369
-  br i1 %1380, label %and.lhs.true3.i.i.i.i.i.i.i, label %merge2.i.i.i.i.i42.i.i
+  br i1 %1380, label %and.lhs.true3.i.i.i.i.i.i.i, label %merge2.i.i.i.i.i43.i.i
 
-and.lhs.true.i.i.i.i.i53.i.i:                     ; preds = %and.lhs.true3.i.i.i.i.i.i.i
-  %.val17.i.i.i.i.i54.i.i = load ptr, ptr %57, align 8
+and.lhs.true.i.i.i.i.i54.i.i:                     ; preds = %and.lhs.true3.i.i.i.i.i.i.i
+  %.val17.i.i.i.i.i55.i.i = load ptr, ptr %57, align 8
   %1381 = mul nsw i64 %1376, %1374
-  %1382 = getelementptr i32, ptr %.val17.i.i.i.i.i54.i.i, i64 %1381
+  %1382 = getelementptr i32, ptr %.val17.i.i.i.i.i55.i.i, i64 %1381
   %bcmp.i.i.i.i.i.i.i = call i32 @bcmp(ptr %1382, ptr readonly %1299, i64 %1375)
   %1383 = icmp eq i32 %bcmp.i.i.i.i.i.i.i, 0
-  br i1 %1383, label %"$PagePool.register.exit.i.i.i.i.i", label %merge2.i.i.i.i.i42.i.i
+  br i1 %1383, label %"$PagePool.register.exit.i.i.i.i.i", label %merge2.i.i.i.i.i43.i.i
 
 and.lhs.true3.i.i.i.i.i.i.i:                      ; preds = %whilebody.i.i.i.i.i.i.i
   %1384 = getelementptr i8, ptr %1377, i64 8
   %1385 = load i32, ptr %1384, align 4
   %1386 = icmp eq i32 %1385, %parent.030.i.i.i.i.i
-  br i1 %1386, label %and.lhs.true.i.i.i.i.i53.i.i, label %merge2.i.i.i.i.i42.i.i
+  br i1 %1386, label %and.lhs.true.i.i.i.i.i54.i.i, label %merge2.i.i.i.i.i43.i.i
 
-merge2.i.i.i.i.i42.i.i:                           ; preds = %and.lhs.true3.i.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i53.i.i, %whilebody.i.i.i.i.i.i.i
+merge2.i.i.i.i.i43.i.i:                           ; preds = %and.lhs.true3.i.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i54.i.i, %whilebody.i.i.i.i.i.i.i
   %1387 = getelementptr i8, ptr %1377, i64 24
   %page.0.i.i.i.i.i.i.i = load i32, ptr %1387, align 4
   %.not.i42.i.i.i.i.i.i = icmp eq i32 %page.0.i.i.i.i.i.i.i, -1
-  br i1 %.not.i42.i.i.i.i.i.i, label %merge.i.i.i.i43.i.i, label %whilebody.i.i.i.i.i.i.i
+  br i1 %.not.i42.i.i.i.i.i.i, label %merge.i.i.i.i44.i.i, label %whilebody.i.i.i.i.i.i.i
 
-merge.i.i.i.i43.i.i:                              ; preds = %merge2.i.i.i.i.i42.i.i, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i"
+merge.i.i.i.i44.i.i:                              ; preds = %merge2.i.i.i.i.i43.i.i, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i"
   %1388 = sext i32 %1300 to i64
   %1389 = getelementptr %1, ptr %.val36.pre.i.i.i.i.i.i, i64 %1388
   %1390 = getelementptr i8, ptr %1389, i64 32
@@ -37947,7 +37946,7 @@ merge.i.i.i.i43.i.i:                              ; preds = %merge2.i.i.i.i.i42.
   store i32 %1300, ptr %1373, align 4
   br i1 %.not.i.i31.i.i.i.i.i, label %merge2.i.i.i.i.i.i, label %then3.i.i.i.i.i.i
 
-then3.i.i.i.i.i.i:                                ; preds = %merge.i.i.i.i43.i.i
+then3.i.i.i.i.i.i:                                ; preds = %merge.i.i.i.i44.i.i
   %.val35.i.i.i.i.i.i = load ptr, ptr %44, align 8
   %1396 = sext i32 %parent.030.i.i.i.i.i to i64
   %1397 = getelementptr %1, ptr %.val35.i.i.i.i.i.i, i64 %1396, i32 3
@@ -37956,7 +37955,7 @@ then3.i.i.i.i.i.i:                                ; preds = %merge.i.i.i.i43.i.i
   store i32 %1399, ptr %1397, align 4
   br label %merge2.i.i.i.i.i.i
 
-merge2.i.i.i.i.i.i:                               ; preds = %then3.i.i.i.i.i.i, %merge.i.i.i.i43.i.i
+merge2.i.i.i.i.i.i:                               ; preds = %then3.i.i.i.i.i.i, %merge.i.i.i.i44.i.i
   %.val39.i.i.i.i.i.i = load i32, ptr %55, align 4
   %.val40.i.i.i.i.i.i = load ptr, ptr %57, align 8
   %1400 = sext i32 %.val39.i.i.i.i.i.i to i64
@@ -37967,18 +37966,18 @@ merge2.i.i.i.i.i.i:                               ; preds = %then3.i.i.i.i.i.i, 
   %1404 = load i64, ptr %53, align 8
   %1405 = add i64 %1404, 1
   store i64 %1405, ptr %53, align 8
-  %.pre.i.i.i44.i.i = load ptr, ptr %1273, align 8
+  %.pre.i.i.i45.i.i = load ptr, ptr %1273, align 8
   br label %"$PagePool.register.exit.i.i.i.i.i"
 
-"$PagePool.register.exit.i.i.i.i.i":              ; preds = %and.lhs.true.i.i.i.i.i53.i.i, %merge2.i.i.i.i.i.i
-  %1406 = phi ptr [ %.pre.i.i.i44.i.i, %merge2.i.i.i.i.i.i ], [ %1279, %and.lhs.true.i.i.i.i.i53.i.i ]
-  %common.ret.op.i.i.i.i.i.i = phi i32 [ %1300, %merge2.i.i.i.i.i.i ], [ %page.020.i.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i53.i.i ]
+"$PagePool.register.exit.i.i.i.i.i":              ; preds = %and.lhs.true.i.i.i.i.i54.i.i, %merge2.i.i.i.i.i.i
+  %1406 = phi ptr [ %.pre.i.i.i45.i.i, %merge2.i.i.i.i.i.i ], [ %1279, %and.lhs.true.i.i.i.i.i54.i.i ]
+  %common.ret.op.i.i.i.i.i.i = phi i32 [ %1300, %merge2.i.i.i.i.i.i ], [ %page.020.i.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i54.i.i ]
   %1407 = getelementptr i32, ptr %1406, i64 %1301
   %1408 = load i32, ptr %1407, align 4
-  %.not.i.i.i.i45.i.i = icmp eq i32 %1408, %common.ret.op.i.i.i.i.i.i
-  br i1 %.not.i.i.i.i45.i.i, label %"$Scheduler.share_page.exit.i.i.i.i.i", label %then.i.i.i.i46.i.i
+  %.not.i.i.i.i46.i.i = icmp eq i32 %1408, %common.ret.op.i.i.i.i.i.i
+  br i1 %.not.i.i.i.i46.i.i, label %"$Scheduler.share_page.exit.i.i.i.i.i", label %then.i.i.i.i47.i.i
 
-then.i.i.i.i46.i.i:                               ; preds = %"$PagePool.register.exit.i.i.i.i.i"
+then.i.i.i.i47.i.i:                               ; preds = %"$PagePool.register.exit.i.i.i.i.i"
   %.val.i.i24.i.i.i.i.i = load ptr, ptr %44, align 8
   %1409 = sext i32 %common.ret.op.i.i.i.i.i.i to i64
   %1410 = getelementptr %1, ptr %.val.i.i24.i.i.i.i.i, i64 %1409
@@ -37986,7 +37985,7 @@ then.i.i.i.i46.i.i:                               ; preds = %"$PagePool.register
   %1412 = icmp eq i32 %1411, 0
   br i1 %1412, label %then.i.i27.i.i.i.i.i, label %"$PagePool.retain.exit.i.i.i.i.i.i"
 
-then.i.i27.i.i.i.i.i:                             ; preds = %then.i.i.i.i46.i.i
+then.i.i27.i.i.i.i.i:                             ; preds = %then.i.i.i.i47.i.i
   %1413 = getelementptr i8, ptr %1410, i64 16
   %1414 = load i32, ptr %1413, align 4
   %1415 = icmp eq i32 %1414, -1
@@ -37994,29 +37993,29 @@ then.i.i27.i.i.i.i.i:                             ; preds = %then.i.i.i.i46.i.i
   %1417 = load i32, ptr %1416, align 4
   %1418 = sext i32 %1414 to i64
   %1419 = getelementptr %1, ptr %.val.i.i24.i.i.i.i.i, i64 %1418, i32 5
-  %.sink.i.i.i.i.i.i49.i.i = select i1 %1415, ptr %45, ptr %1419
-  store i32 %1417, ptr %.sink.i.i.i.i.i.i49.i.i, align 4
+  %.sink.i.i.i.i.i.i50.i.i = select i1 %1415, ptr %45, ptr %1419
+  store i32 %1417, ptr %.sink.i.i.i.i.i.i50.i.i, align 4
   %1420 = icmp eq i32 %1417, -1
   %1421 = load i32, ptr %1413, align 4
-  br i1 %1420, label %"$PagePool.remove_cached.exit.i.i.i.i.i51.i.i", label %else4.i.i.i.i.i.i50.i.i
+  br i1 %1420, label %"$PagePool.remove_cached.exit.i.i.i.i.i52.i.i", label %else4.i.i.i.i.i.i51.i.i
 
-else4.i.i.i.i.i.i50.i.i:                          ; preds = %then.i.i27.i.i.i.i.i
+else4.i.i.i.i.i.i51.i.i:                          ; preds = %then.i.i27.i.i.i.i.i
   %1422 = load ptr, ptr %44, align 8
   %1423 = sext i32 %1417 to i64
   %1424 = getelementptr %1, ptr %1422, i64 %1423, i32 4
-  br label %"$PagePool.remove_cached.exit.i.i.i.i.i51.i.i"
+  br label %"$PagePool.remove_cached.exit.i.i.i.i.i52.i.i"
 
-"$PagePool.remove_cached.exit.i.i.i.i.i51.i.i":   ; preds = %else4.i.i.i.i.i.i50.i.i, %then.i.i27.i.i.i.i.i
-  %.sink19.i.i.i.i.i.i52.i.i = phi ptr [ %1424, %else4.i.i.i.i.i.i50.i.i ], [ %43, %then.i.i27.i.i.i.i.i ]
-  store i32 %1421, ptr %.sink19.i.i.i.i.i.i52.i.i, align 4
+"$PagePool.remove_cached.exit.i.i.i.i.i52.i.i":   ; preds = %else4.i.i.i.i.i.i51.i.i, %then.i.i27.i.i.i.i.i
+  %.sink19.i.i.i.i.i.i53.i.i = phi ptr [ %1424, %else4.i.i.i.i.i.i51.i.i ], [ %43, %then.i.i27.i.i.i.i.i ]
+  store i32 %1421, ptr %.sink19.i.i.i.i.i.i53.i.i, align 4
   %1425 = load <2 x i32>, ptr %50, align 4
   %1426 = add <2 x i32> %1425, <i32 1, i32 -1>
   store <2 x i32> %1426, ptr %50, align 4
   %.pre.i.i.i.i.i.i.i = load i32, ptr %1410, align 4
   br label %"$PagePool.retain.exit.i.i.i.i.i.i"
 
-"$PagePool.retain.exit.i.i.i.i.i.i":              ; preds = %"$PagePool.remove_cached.exit.i.i.i.i.i51.i.i", %then.i.i.i.i46.i.i
-  %1427 = phi i32 [ %1411, %then.i.i.i.i46.i.i ], [ %.pre.i.i.i.i.i.i.i, %"$PagePool.remove_cached.exit.i.i.i.i.i51.i.i" ]
+"$PagePool.retain.exit.i.i.i.i.i.i":              ; preds = %"$PagePool.remove_cached.exit.i.i.i.i.i52.i.i", %then.i.i.i.i47.i.i
+  %1427 = phi i32 [ %1411, %then.i.i.i.i47.i.i ], [ %.pre.i.i.i.i.i.i.i, %"$PagePool.remove_cached.exit.i.i.i.i.i52.i.i" ]
   %1428 = add i32 %1427, 1
   store i32 %1428, ptr %1410, align 4
   %.val.i12.i.i.i.i.i.i = load ptr, ptr %44, align 8
@@ -38051,8 +38050,8 @@ merge.i.i25.i.i.i.i.i:                            ; preds = %"$PagePool.retain.e
   br i1 %1443, label %then3.i.i.i.i.i.i.i, label %else4.i.i.i.i.i.i.i
 
 then3.i.i.i.i.i.i.i:                              ; preds = %merge.i.i25.i.i.i.i.i
-  %.val.i.i.i.i.i.i48.i.i = load ptr, ptr %44, align 8
-  %1444 = getelementptr %1, ptr %.val.i.i.i.i.i.i48.i.i, i64 %1429
+  %.val.i.i.i.i.i.i49.i.i = load ptr, ptr %44, align 8
+  %1444 = getelementptr %1, ptr %.val.i.i.i.i.i.i49.i.i, i64 %1429
   %1445 = getelementptr i8, ptr %1444, i64 16
   store i32 -1, ptr %1445, align 4
   %1446 = load i32, ptr %45, align 4
@@ -38109,29 +38108,29 @@ else4.i.i.i.i.i.i.i:                              ; preds = %merge.i.i25.i.i.i.i
   store i32 %1276, ptr %1269, align 4
   %1473 = add i32 %1276, 1
   %1474 = mul i32 %1473, %1264
-  %.not.i.i.i47.i.i = icmp sgt i32 %1474, %1268
-  br i1 %.not.i.i.i47.i.i, label %"$Scheduler.register_prompt_pages.exit.i.i.i.i", label %whilebody.i.i.i40.i.i
+  %.not.i.i.i48.i.i = icmp sgt i32 %1474, %1268
+  br i1 %.not.i.i.i48.i.i, label %"$Scheduler.register_prompt_pages.exit.i.i.i.i", label %whilebody.i.i.i41.i.i
 
-"$Scheduler.register_prompt_pages.exit.i.i.i.i":  ; preds = %"$Scheduler.share_page.exit.i.i.i.i.i", %merge.i.i.i38.i.i, %forbody.i20.i.i.i
+"$Scheduler.register_prompt_pages.exit.i.i.i.i":  ; preds = %"$Scheduler.share_page.exit.i.i.i.i.i", %merge.i.i.i39.i.i, %forbody.i20.i.i.i
   %1475 = getelementptr i8, ptr %1247, i64 12
   %1476 = load i32, ptr %1475, align 4
   %1477 = icmp sgt i32 %1476, -1
-  br i1 %1477, label %then.i.i26.i.i, label %merge1.i21.i.i.i
+  br i1 %1477, label %then.i.i27.i.i, label %merge1.i21.i.i.i
 
-then.i.i26.i.i:                                   ; preds = %"$Scheduler.register_prompt_pages.exit.i.i.i.i"
+then.i.i27.i.i:                                   ; preds = %"$Scheduler.register_prompt_pages.exit.i.i.i.i"
   %1478 = getelementptr i8, ptr %1248, i64 24
-  %.val.i.i.i.i27.i.i = load i64, ptr %1478, align 8
+  %.val.i.i.i.i28.i.i = load i64, ptr %1478, align 8
   %1479 = getelementptr i8, ptr %1248, i64 40
   %.val9.i.i.i.i.i.i = load i32, ptr %1479, align 4
-  %1480 = trunc i64 %.val.i.i.i.i27.i.i to i32
+  %1480 = trunc i64 %.val.i.i.i.i28.i.i to i32
   %1481 = sub i32 %1480, %.val9.i.i.i.i.i.i
   %1482 = getelementptr i8, ptr %1248, i64 312
   %1483 = load i32, ptr %1482, align 4
   %1484 = icmp slt i32 %1481, %1483
   %.pre36.i.i.i.i = load ptr, ptr %38, align 8
-  br i1 %1484, label %and.lhs.true.i.i.i.i36.i.i, label %"$Scheduler.capture_logits.exit.i.i.i.i.i"
+  br i1 %1484, label %and.lhs.true.i.i.i.i37.i.i, label %"$Scheduler.capture_logits.exit.i.i.i.i.i"
 
-then.i.i28.i.i.i.i:                               ; preds = %and.lhs.true.i.i.i.i36.i.i
+then.i.i28.i.i.i.i:                               ; preds = %and.lhs.true.i.i.i.i37.i.i
   %1485 = getelementptr i8, ptr %.pre36.i.i.i.i, i64 64
   %1486 = load i32, ptr %1485, align 4
   %1487 = sext i32 %1486 to i64
@@ -38145,26 +38144,26 @@ then.i.i28.i.i.i.i:                               ; preds = %and.lhs.true.i.i.i.
   %1495 = getelementptr float, ptr %1498, i64 %1494
   %1496 = shl nsw i64 %1487, 2
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1492, ptr align 1 %1495, i64 %1496, i1 false)
-  %.pre.i.i37.i.i = load ptr, ptr %38, align 8
+  %.pre.i.i38.i.i = load ptr, ptr %38, align 8
   br label %"$Scheduler.capture_logits.exit.i.i.i.i.i"
 
-and.lhs.true.i.i.i.i36.i.i:                       ; preds = %then.i.i26.i.i
+and.lhs.true.i.i.i.i37.i.i:                       ; preds = %then.i.i27.i.i
   %1497 = getelementptr i8, ptr %.pre36.i.i.i.i, i64 336
   %1498 = load ptr, ptr %1497, align 8
   %.not.i.i27.i.i.i.i = icmp eq ptr %1498, null
   br i1 %.not.i.i27.i.i.i.i, label %"$Scheduler.capture_logits.exit.i.i.i.i.i", label %then.i.i28.i.i.i.i
 
-"$Scheduler.capture_logits.exit.i.i.i.i.i":       ; preds = %and.lhs.true.i.i.i.i36.i.i, %then.i.i28.i.i.i.i, %then.i.i26.i.i
-  %1499 = phi ptr [ %.pre36.i.i.i.i, %and.lhs.true.i.i.i.i36.i.i ], [ %.pre.i.i37.i.i, %then.i.i28.i.i.i.i ], [ %.pre36.i.i.i.i, %then.i.i26.i.i ]
+"$Scheduler.capture_logits.exit.i.i.i.i.i":       ; preds = %and.lhs.true.i.i.i.i37.i.i, %then.i.i28.i.i.i.i, %then.i.i27.i.i
+  %1499 = phi ptr [ %.pre36.i.i.i.i, %and.lhs.true.i.i.i.i37.i.i ], [ %.pre.i.i38.i.i, %then.i.i28.i.i.i.i ], [ %.pre36.i.i.i.i, %then.i.i27.i.i ]
   %1500 = zext nneg i32 %1476 to i64
   %1501 = getelementptr i8, ptr %1499, i64 304
   %1502 = load ptr, ptr %1501, align 8
   %1503 = getelementptr i32, ptr %1502, i64 %1500
   %1504 = load i32, ptr %1503, align 4
   %1505 = icmp eq i32 %1504, 0
-  br i1 %1505, label %then.i.i.i34.i.i, label %merge.i19.i.i.i.i
+  br i1 %1505, label %then.i.i.i35.i.i, label %merge.i19.i.i.i.i
 
-then.i.i.i34.i.i:                                 ; preds = %"$Scheduler.capture_logits.exit.i.i.i.i.i"
+then.i.i.i35.i.i:                                 ; preds = %"$Scheduler.capture_logits.exit.i.i.i.i.i"
   call void @llvm.lifetime.start.p0(i64 256, ptr nonnull %text.i.i.i.i.i.i)
   %1506 = load i64, ptr %1478, align 8
   %1507 = add i64 %1506, -1
@@ -38185,9 +38184,9 @@ then.i.i.i34.i.i:                                 ; preds = %"$Scheduler.capture
   %1517 = getelementptr i8, ptr %1513, i64 20
   store i32 -1, ptr %1517, align 4
   %.val.i.i.i.i26.i.i.i.i = load i64, ptr %1478, align 8
-  %.val17.i.i.i.i.i.i35.i.i = load i32, ptr %1479, align 4
+  %.val17.i.i.i.i.i.i36.i.i = load i32, ptr %1479, align 4
   %1518 = trunc i64 %.val.i.i.i.i26.i.i.i.i to i32
-  %1519 = sub i32 %1518, %.val17.i.i.i.i.i.i35.i.i
+  %1519 = sub i32 %1518, %.val17.i.i.i.i.i.i36.i.i
   %1520 = getelementptr i8, ptr %1513, i64 24
   store i32 %1519, ptr %1520, align 4
   %1521 = load i32, ptr %1479, align 4
@@ -38263,9 +38262,9 @@ then.i22.i.i.i.i.i:                               ; preds = %merge.i19.i.i.i.i
   store float %1561, ptr %1562, align 4
   %1563 = load i32, ptr %1555, align 4
   %1564 = icmp sgt i32 %1563, 0
-  br i1 %1564, label %forbody.lr.ph.i.i.i.i31.i.i, label %"$Scheduler.post_token.exit.i.i.i.i.i"
+  br i1 %1564, label %forbody.lr.ph.i.i.i.i32.i.i, label %"$Scheduler.post_token.exit.i.i.i.i.i"
 
-forbody.lr.ph.i.i.i.i31.i.i:                      ; preds = %then.i22.i.i.i.i.i
+forbody.lr.ph.i.i.i.i32.i.i:                      ; preds = %then.i22.i.i.i.i.i
   %1565 = getelementptr i8, ptr %1499, i64 320
   %1566 = mul i32 %1476, 20
   %1567 = getelementptr i8, ptr %1539, i64 44
@@ -38274,15 +38273,15 @@ forbody.lr.ph.i.i.i.i31.i.i:                      ; preds = %then.i22.i.i.i.i.i
   %wide.trip.count.i.i.i.i.i.i = zext nneg i32 %1563 to i64
   %xtraiter124 = and i64 %wide.trip.count.i.i.i.i.i.i, 3
   %1570 = icmp ult i32 %1563, 4
-  br i1 %1570, label %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.i.i31.i.i.new
+  br i1 %1570, label %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.i.i32.i.i.new
 
-forbody.lr.ph.i.i.i.i31.i.i.new:                  ; preds = %forbody.lr.ph.i.i.i.i31.i.i
+forbody.lr.ph.i.i.i.i32.i.i.new:                  ; preds = %forbody.lr.ph.i.i.i.i32.i.i
   %unroll_iter127 = and i64 %wide.trip.count.i.i.i.i.i.i, 2147483644
-  br label %forbody.i.i.i.i32.i.i
+  br label %forbody.i.i.i.i33.i.i
 
-forbody.i.i.i.i32.i.i:                            ; preds = %forbody.i.i.i.i32.i.i, %forbody.lr.ph.i.i.i.i31.i.i.new
-  %indvars.iv.i.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i31.i.i.new ], [ %indvars.iv.next.i.i.i.i.i.i.3, %forbody.i.i.i.i32.i.i ]
-  %niter128 = phi i64 [ 0, %forbody.lr.ph.i.i.i.i31.i.i.new ], [ %niter128.next.3, %forbody.i.i.i.i32.i.i ]
+forbody.i.i.i.i33.i.i:                            ; preds = %forbody.i.i.i.i33.i.i, %forbody.lr.ph.i.i.i.i32.i.i.new
+  %indvars.iv.i.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i32.i.i.new ], [ %indvars.iv.next.i.i.i.i.i.i.3, %forbody.i.i.i.i33.i.i ]
+  %niter128 = phi i64 [ 0, %forbody.lr.ph.i.i.i.i32.i.i.new ], [ %niter128.next.3, %forbody.i.i.i.i33.i.i ]
   %1571 = load ptr, ptr %1565, align 8
   %1572 = trunc nuw nsw i64 %indvars.iv.i.i.i.i.i.i to i32
   %1573 = add i32 %1566, %1572
@@ -38341,16 +38340,16 @@ forbody.i.i.i.i32.i.i:                            ; preds = %forbody.i.i.i.i32.i
   %indvars.iv.next.i.i.i.i.i.i.3 = add nuw nsw i64 %indvars.iv.i.i.i.i.i.i, 4
   %niter128.next.3 = add i64 %niter128, 4
   %niter128.ncmp.3 = icmp eq i64 %niter128.next.3, %unroll_iter127
-  br i1 %niter128.ncmp.3, label %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.i.i.i.i32.i.i
+  br i1 %niter128.ncmp.3, label %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.i.i.i.i33.i.i
 
-"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa": ; preds = %forbody.i.i.i.i32.i.i, %forbody.lr.ph.i.i.i.i31.i.i
-  %indvars.iv.i.i.i.i.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i.i.i.i31.i.i ], [ %indvars.iv.next.i.i.i.i.i.i.3, %forbody.i.i.i.i32.i.i ]
+"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa": ; preds = %forbody.i.i.i.i33.i.i, %forbody.lr.ph.i.i.i.i32.i.i
+  %indvars.iv.i.i.i.i.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i.i.i.i32.i.i ], [ %indvars.iv.next.i.i.i.i.i.i.3, %forbody.i.i.i.i33.i.i ]
   %lcmp.mod126.not = icmp eq i64 %xtraiter124, 0
-  br i1 %lcmp.mod126.not, label %"$Scheduler.post_token.exit.i.i.i.i.i", label %forbody.i.i.i.i32.i.i.epil
+  br i1 %lcmp.mod126.not, label %"$Scheduler.post_token.exit.i.i.i.i.i", label %forbody.i.i.i.i33.i.i.epil
 
-forbody.i.i.i.i32.i.i.epil:                       ; preds = %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i32.i.i.epil
-  %indvars.iv.i.i.i.i.i.i.epil = phi i64 [ %indvars.iv.next.i.i.i.i.i.i.epil, %forbody.i.i.i.i32.i.i.epil ], [ %indvars.iv.i.i.i.i.i.i.unr, %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa" ]
-  %epil.iter125 = phi i64 [ %epil.iter125.next, %forbody.i.i.i.i32.i.i.epil ], [ 0, %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa" ]
+forbody.i.i.i.i33.i.i.epil:                       ; preds = %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i33.i.i.epil
+  %indvars.iv.i.i.i.i.i.i.epil = phi i64 [ %indvars.iv.next.i.i.i.i.i.i.epil, %forbody.i.i.i.i33.i.i.epil ], [ %indvars.iv.i.i.i.i.i.i.unr, %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa" ]
+  %epil.iter125 = phi i64 [ %epil.iter125.next, %forbody.i.i.i.i33.i.i.epil ], [ 0, %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa" ]
   %1615 = load ptr, ptr %1565, align 8
   %1616 = trunc nuw nsw i64 %indvars.iv.i.i.i.i.i.i.epil to i32
   %1617 = add i32 %1566, %1616
@@ -38367,9 +38366,9 @@ forbody.i.i.i.i32.i.i.epil:                       ; preds = %"$Scheduler.post_to
   %indvars.iv.next.i.i.i.i.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.i.i.i.i.epil, 1
   %epil.iter125.next = add i64 %epil.iter125, 1
   %epil.iter125.cmp.not = icmp eq i64 %epil.iter125.next, %xtraiter124
-  br i1 %epil.iter125.cmp.not, label %"$Scheduler.post_token.exit.i.i.i.i.i", label %forbody.i.i.i.i32.i.i.epil, !llvm.loop !75
+  br i1 %epil.iter125.cmp.not, label %"$Scheduler.post_token.exit.i.i.i.i.i", label %forbody.i.i.i.i33.i.i.epil, !llvm.loop !75
 
-"$Scheduler.post_token.exit.i.i.i.i.i":           ; preds = %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i32.i.i.epil, %then.i22.i.i.i.i.i, %merge.i19.i.i.i.i
+"$Scheduler.post_token.exit.i.i.i.i.i":           ; preds = %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i33.i.i.epil, %then.i22.i.i.i.i.i, %merge.i19.i.i.i.i
   %1626 = getelementptr i8, ptr %1248, i64 16
   %1627 = load ptr, ptr %1626, align 8
   %1628 = load i64, ptr %1478, align 8
@@ -38394,20 +38393,20 @@ then.i24.i.i.i.i.i:                               ; preds = %"$Scheduler.post_to
   %1640 = getelementptr i8, ptr %1248, i64 184
   %1641 = load i64, ptr %1640, align 8
   %1642 = icmp sgt i64 %1641, 0
-  br i1 %1642, label %forbody.lr.ph.i.i.i.i.i30.i.i, label %merge1.i.i.i.i28.i.i
+  br i1 %1642, label %forbody.lr.ph.i.i.i.i.i31.i.i, label %merge1.i.i.i.i29.i.i
 
-forbody.lr.ph.i.i.i.i.i30.i.i:                    ; preds = %then.i24.i.i.i.i.i
+forbody.lr.ph.i.i.i.i.i31.i.i:                    ; preds = %then.i24.i.i.i.i.i
   %1643 = getelementptr i8, ptr %1248, i64 176
   %1644 = load ptr, ptr %1643, align 8
   %1645 = load i32, ptr %1644, align 4
   %1646 = icmp eq i32 %1645, %1639
   br i1 %1646, label %then2.i.i.i.i.i, label %forcond.i.i.i.i.i.i.i
 
-forcond.i.i.i.i.i.i.i:                            ; preds = %forbody.lr.ph.i.i.i.i.i30.i.i, %forbody.i.i.i25.i.i.i.i
-  %i.05.i30.i.i.i.i.i.i = phi i64 [ %1647, %forbody.i.i.i25.i.i.i.i ], [ 0, %forbody.lr.ph.i.i.i.i.i30.i.i ]
+forcond.i.i.i.i.i.i.i:                            ; preds = %forbody.lr.ph.i.i.i.i.i31.i.i, %forbody.i.i.i25.i.i.i.i
+  %i.05.i30.i.i.i.i.i.i = phi i64 [ %1647, %forbody.i.i.i25.i.i.i.i ], [ 0, %forbody.lr.ph.i.i.i.i.i31.i.i ]
   %1647 = add nuw nsw i64 %i.05.i30.i.i.i.i.i.i, 1
   %exitcond.not.i.i.i24.i.i.i.i = icmp eq i64 %1647, %1641
-  br i1 %exitcond.not.i.i.i24.i.i.i.i, label %merge1.i.i.i.i28.i.i, label %forbody.i.i.i25.i.i.i.i
+  br i1 %exitcond.not.i.i.i24.i.i.i.i, label %merge1.i.i.i.i29.i.i, label %forbody.i.i.i25.i.i.i.i
 
 forbody.i.i.i25.i.i.i.i:                          ; preds = %forcond.i.i.i.i.i.i.i
   %1648 = getelementptr i32, ptr %1644, i64 %1647
@@ -38417,16 +38416,16 @@ forbody.i.i.i25.i.i.i.i:                          ; preds = %forcond.i.i.i.i.i.i
 
 "$Sequence.is_stop_token.exit.i.i.i.i.i.i":       ; preds = %forbody.i.i.i25.i.i.i.i
   %1651 = icmp slt i64 %1647, %1641
-  br i1 %1651, label %then2.i.i.i.i.i, label %merge1.i.i.i.i28.i.i
+  br i1 %1651, label %then2.i.i.i.i.i, label %merge1.i.i.i.i29.i.i
 
-merge1.i.i.i.i28.i.i:                             ; preds = %forcond.i.i.i.i.i.i.i, %"$Sequence.is_stop_token.exit.i.i.i.i.i.i", %then.i24.i.i.i.i.i
+merge1.i.i.i.i29.i.i:                             ; preds = %forcond.i.i.i.i.i.i.i, %"$Sequence.is_stop_token.exit.i.i.i.i.i.i", %then.i24.i.i.i.i.i
   %1652 = getelementptr i8, ptr %1248, i64 208
   %1653 = load i64, ptr %1652, align 8
   %1654 = add i64 %1653, -1
   %1655 = icmp sgt i64 %1654, 0
   br i1 %1655, label %forbody.lr.ph.i25.i.i.i.i.i.i, label %merge.i.i22.i.i.i.i
 
-forbody.lr.ph.i25.i.i.i.i.i.i:                    ; preds = %merge1.i.i.i.i28.i.i
+forbody.lr.ph.i25.i.i.i.i.i.i:                    ; preds = %merge1.i.i.i.i29.i.i
   %1656 = getelementptr i8, ptr %1248, i64 200
   %1657 = load ptr, ptr %1656, align 8
   %1658 = getelementptr i8, ptr %1248, i64 224
@@ -38442,9 +38441,9 @@ forbody.i26.i.i.i.i.i.i:                          ; preds = %forcond.backedge.i.
   %1663 = load i32, ptr %1662, align 4
   %1664 = sub i32 %1663, %1659
   %1665 = icmp sgt i32 %1664, %1633
-  br i1 %1665, label %forcond.backedge.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i29.i.i
+  br i1 %1665, label %forcond.backedge.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i30.i.i
 
-merge.i.i.i.i.i.i29.i.i:                          ; preds = %forbody.i26.i.i.i.i.i.i
+merge.i.i.i.i.i.i30.i.i:                          ; preds = %forbody.i26.i.i.i.i.i.i
   %1666 = sext i32 %1664 to i64
   %1667 = sub i64 %1631, %1666
   %1668 = getelementptr i32, ptr %.val22.i.i.i.i.i.i, i64 %1667
@@ -38456,23 +38455,23 @@ merge.i.i.i.i.i.i29.i.i:                          ; preds = %forbody.i26.i.i.i.i
   %1673 = icmp eq i32 %bcmp.i.i.i.i.i.i.i.i, 0
   br i1 %1673, label %"$Sequence.ends_with_stop_sequence.exit.i.i.i.i.i.i", label %forcond.backedge.i.i.i.i.i.i.i
 
-forcond.backedge.i.i.i.i.i.i.i:                   ; preds = %merge.i.i.i.i.i.i29.i.i, %forbody.i26.i.i.i.i.i.i
+forcond.backedge.i.i.i.i.i.i.i:                   ; preds = %merge.i.i.i.i.i.i30.i.i, %forbody.i26.i.i.i.i.i.i
   %1674 = icmp slt i64 %1661, %1654
   %exitcond.not.i27.i.i.i.i.i.i = icmp eq i64 %1661, %1654
   br i1 %exitcond.not.i27.i.i.i.i.i.i, label %"$Sequence.ends_with_stop_sequence.exit.i.i.i.i.i.i", label %forbody.i26.i.i.i.i.i.i
 
-"$Sequence.ends_with_stop_sequence.exit.i.i.i.i.i.i": ; preds = %forcond.backedge.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i29.i.i
-  %.lcssa.i24.i.i.i.i.i.i = phi i1 [ %1660, %merge.i.i.i.i.i.i29.i.i ], [ %1674, %forcond.backedge.i.i.i.i.i.i.i ]
+"$Sequence.ends_with_stop_sequence.exit.i.i.i.i.i.i": ; preds = %forcond.backedge.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i30.i.i
+  %.lcssa.i24.i.i.i.i.i.i = phi i1 [ %1660, %merge.i.i.i.i.i.i30.i.i ], [ %1674, %forcond.backedge.i.i.i.i.i.i.i ]
   br i1 %.lcssa.i24.i.i.i.i.i.i, label %then2.i.i.i.i.i, label %merge.i.i22.i.i.i.i
 
-merge.i.i22.i.i.i.i:                              ; preds = %"$Sequence.ends_with_stop_sequence.exit.i.i.i.i.i.i", %merge1.i.i.i.i28.i.i, %"$Scheduler.post_token.exit.i.i.i.i.i"
+merge.i.i22.i.i.i.i:                              ; preds = %"$Sequence.ends_with_stop_sequence.exit.i.i.i.i.i.i", %merge1.i.i.i.i29.i.i, %"$Scheduler.post_token.exit.i.i.i.i.i"
   %1675 = getelementptr i8, ptr %1248, i64 44
   %1676 = load i32, ptr %1675, align 4
   %.not.i23.i.i.i.i.i = icmp slt i32 %1633, %1676
   br i1 %.not.i23.i.i.i.i.i, label %merge1.i21.i.i.i, label %then2.i.i.i.i.i
 
-then2.i.i.i.i.i:                                  ; preds = %merge.i.i22.i.i.i.i, %"$Sequence.ends_with_stop_sequence.exit.i.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i.i.i.i.i", %forbody.lr.ph.i.i.i.i.i30.i.i
-  %common.ret.op.i.ph.i.i.i.i.i = phi i32 [ 1, %forbody.lr.ph.i.i.i.i.i30.i.i ], [ 3, %merge.i.i22.i.i.i.i ], [ 2, %"$Sequence.ends_with_stop_sequence.exit.i.i.i.i.i.i" ], [ 1, %"$Sequence.is_stop_token.exit.i.i.i.i.i.i" ]
+then2.i.i.i.i.i:                                  ; preds = %merge.i.i22.i.i.i.i, %"$Sequence.ends_with_stop_sequence.exit.i.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i.i.i.i.i", %forbody.lr.ph.i.i.i.i.i31.i.i
+  %common.ret.op.i.ph.i.i.i.i.i = phi i32 [ 1, %forbody.lr.ph.i.i.i.i.i31.i.i ], [ 3, %merge.i.i22.i.i.i.i ], [ 2, %"$Sequence.ends_with_stop_sequence.exit.i.i.i.i.i.i" ], [ 1, %"$Sequence.is_stop_token.exit.i.i.i.i.i.i" ]
   %1677 = load ptr, ptr %30, align 8
   %1678 = load i64, ptr %31, align 8
   %1679 = getelementptr %21, ptr %1677, i64 %1678
@@ -38510,12 +38509,12 @@ then2.i.i.i.i.i:                                  ; preds = %merge.i.i22.i.i.i.i
   call fastcc void @"$Scheduler.retire"(ptr %21, ptr nonnull %1248)
   br label %merge1.i21.i.i.i
 
-merge1.i21.i.i.i:                                 ; preds = %then2.i.i.i.i.i, %merge.i.i22.i.i.i.i, %then.i.i.i34.i.i, %"$Scheduler.register_prompt_pages.exit.i.i.i.i"
+merge1.i21.i.i.i:                                 ; preds = %then2.i.i.i.i.i, %merge.i.i22.i.i.i.i, %then.i.i.i35.i.i, %"$Scheduler.register_prompt_pages.exit.i.i.i.i"
   %1697 = add nuw nsw i64 %i.032.i.i.i.i, 1
   %exitcond.not.i22.i.i.i = icmp eq i64 %1697, %1244
   br i1 %exitcond.not.i22.i.i.i, label %"$Loop.execute.exit.i.i", label %forbody.i20.i.i.i
 
-else3.i.i.i:                                      ; preds = %merge.i24.i.i
+else3.i.i.i:                                      ; preds = %merge.i25.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %76, ptr noundef nonnull align 8 dereferenceable(1024) %message.i.i.i, i64 1024, i1 false)
   %1698 = load i64, ptr %66, align 8
   %1699 = icmp sgt i64 %1698, 0
@@ -38541,9 +38540,9 @@ forbody.i24.i.i.i:                                ; preds = %else3.i.i.i, %forbo
   %1710 = getelementptr i8, ptr %1702, i64 24
   %.val.i.i.i25.i.i.i = load i64, ptr %1710, align 8
   %1711 = getelementptr i8, ptr %1702, i64 40
-  %.val17.i.i.i.i25.i.i = load i32, ptr %1711, align 4
+  %.val17.i.i.i.i26.i.i = load i32, ptr %1711, align 4
   %1712 = trunc i64 %.val.i.i.i25.i.i.i to i32
-  %1713 = sub i32 %1712, %.val17.i.i.i.i25.i.i
+  %1713 = sub i32 %1712, %.val17.i.i.i.i26.i.i
   %1714 = getelementptr i8, ptr %1705, i64 24
   store i32 %1713, ptr %1714, align 4
   %1715 = load i32, ptr %1711, align 4
@@ -39816,20 +39815,20 @@ entry:
   store ptr @"$string.36", ptr %6, align 8
   %7 = getelementptr inbounds i8, ptr %wanted, i64 4
   %8 = getelementptr inbounds i8, ptr %wanted, i64 32
-  %9 = getelementptr inbounds i8, ptr %wanted, i64 36
-  %10 = getelementptr inbounds i8, ptr %wanted, i64 40
-  store i32 16, ptr %10, align 8
-  %11 = getelementptr inbounds i8, ptr %wanted, i64 56
-  store i32 512, ptr %11, align 8
-  %12 = getelementptr inbounds i8, ptr %wanted, i64 64
-  store i32 1024, ptr %12, align 8
-  %13 = getelementptr inbounds i8, ptr %wanted, i64 68
-  store i32 1, ptr %13, align 4
-  %14 = getelementptr inbounds i8, ptr %wanted, i64 72
-  store i32 -1, ptr %14, align 8
+  %9 = getelementptr inbounds i8, ptr %wanted, i64 40
+  store i32 16, ptr %9, align 8
+  %10 = getelementptr inbounds i8, ptr %wanted, i64 56
+  store i32 512, ptr %10, align 8
+  %11 = getelementptr inbounds i8, ptr %wanted, i64 64
+  store i32 1024, ptr %11, align 8
+  %12 = getelementptr inbounds i8, ptr %wanted, i64 68
+  store i32 1, ptr %12, align 4
+  %13 = getelementptr inbounds i8, ptr %wanted, i64 72
+  store i32 -1, ptr %13, align 8
   store ptr %0, ptr %4, align 8
   store i32 %1, ptr %8, align 8
-  store i32 %2, ptr %9, align 4
+  %14 = getelementptr inbounds i8, ptr %wanted, i64 36
+  store i32 %2, ptr %14, align 4
   store i32 %3, ptr %7, align 4
   %15 = call i32 @init_engine_with(ptr nonnull %wanted, ptr nonnull %engine, ptr nonnull %message)
   %.not = icmp eq i32 %15, 0

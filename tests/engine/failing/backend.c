@@ -1,0 +1,122 @@
+#include "glm/backend.h"
+
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MAX_RANKS 64
+#define NAME_CAPACITY 32
+#define PATH_CAPACITY 4096
+
+#define OPERATIONS(X)                          \
+  X(place_rows, glm_place_rows_args)           \
+  X(embed, glm_embed_args)                     \
+  X(linear, glm_linear_args)                   \
+  X(norm_rope_store, glm_norm_rope_store_args) \
+  X(attention, glm_attention_args)             \
+  X(route, glm_route_args)                     \
+  X(experts, glm_experts_args)                 \
+  X(all_reduce, glm_all_reduce_args)           \
+  X(all_gather, glm_all_gather_args)           \
+  X(logits, glm_logits_args)                   \
+  X(sample, glm_sample_args)                   \
+  X(copy_pages, glm_copy_pages_args)
+
+typedef struct {
+  char inner_path[PATH_CAPACITY];
+  char operation[NAME_CAPACITY];
+  int32_t rank;
+  atomic_int calls_left;
+  atomic_int has_failed;
+  glm_device* devices[MAX_RANKS];
+  const glm_backend* inner;
+  glm_backend table;
+} Failing;
+
+static Failing failing;
+
+__attribute__((visibility("default"))) void failing_arm(const char* inner_path,
+                                                        int32_t rank,
+                                                        const char* operation,
+                                                        int32_t call) {
+  snprintf(failing.inner_path, PATH_CAPACITY, "%s", inner_path);
+  snprintf(failing.operation, NAME_CAPACITY, "%s", operation);
+  failing.rank = rank;
+  atomic_store(&failing.has_failed, 0);
+  atomic_store(&failing.calls_left, call);
+}
+
+__attribute__((visibility("default"))) int32_t failing_has_failed(void) {
+  return atomic_load(&failing.has_failed);
+}
+
+static int fails_now(glm_device* device, const char* operation) {
+  if (device != failing.devices[failing.rank] ||
+      strcmp(operation, failing.operation) != 0) {
+    return 0;
+  }
+  if (atomic_fetch_sub(&failing.calls_left, 1) != 0) {
+    return 0;
+  }
+  atomic_store(&failing.has_failed, 1);
+  return 1;
+}
+
+#define WRAP(name, type)                                                   \
+  static glm_status failing_##name(glm_device* device, const type* args) { \
+    return fails_now(device, #name) ? GLM_DEVICE_ERROR                     \
+                                    : failing.inner->name(device, args);   \
+  }
+OPERATIONS(WRAP)
+
+static glm_status failing_device_open(const glm_device_options* options,
+                                      glm_device** device,
+                                      glm_message* message) {
+  const glm_status status =
+      failing.inner->device_open(options, device, message);
+  if (status == GLM_OK && options->rank < MAX_RANKS) {
+    failing.devices[options->rank] = *device;
+  }
+  return status;
+}
+
+static void failing_device_message(glm_device* device, glm_message* message) {
+  if (device == failing.devices[failing.rank] &&
+      atomic_load(&failing.has_failed)) {
+    snprintf(message->text, GLM_MESSAGE_CAPACITY, "made to fail");
+    return;
+  }
+  failing.inner->device_message(device, message);
+}
+
+static glm_status open_inner(uint32_t abi_version, glm_message* message) {
+  void* library = dlopen(failing.inner_path, RTLD_NOW | RTLD_LOCAL);
+  if (library == NULL) {
+    snprintf(message->text, GLM_MESSAGE_CAPACITY, "%s", dlerror());
+    return GLM_NOT_FOUND;
+  }
+  void* symbol = dlsym(library, GLM_BACKEND_OPEN_SYMBOL);
+  if (symbol == NULL) {
+    snprintf(message->text, GLM_MESSAGE_CAPACITY, "%s", dlerror());
+    return GLM_NOT_SUPPORTED;
+  }
+  glm_backend_open_function open = NULL;
+  memcpy(&open, &symbol, sizeof open);
+  return open(abi_version, &failing.inner, message);
+}
+
+__attribute__((visibility("default"))) glm_status glm_backend_open(
+    uint32_t abi_version, const glm_backend** backend, glm_message* message) {
+  const glm_status status = open_inner(abi_version, message);
+  if (status != GLM_OK) {
+    return status;
+  }
+  failing.table = *failing.inner;
+  failing.table.device_open = failing_device_open;
+  failing.table.device_message = failing_device_message;
+#define REPLACE(name, type) failing.table.name = failing_##name;
+  OPERATIONS(REPLACE)
+  *backend = &failing.table;
+  return GLM_OK;
+}

@@ -1,0 +1,135 @@
+"""One rank's device fails: the call ends with its reason, no rank waits, the engine can be freed.
+
+The device library is `failing/backend.c`: the CPU device, of which one operation of one rank
+fails at a chosen call.
+"""
+
+import ctypes
+from contextlib import contextmanager
+from functools import cache
+
+import pytest
+
+from glm_engine.engine import Engine, EngineOptions, Request
+from glm_engine.errors import EngineError, Status
+from tests.engine.probes import ROOT
+from tests.reference.capitals import CAPITALS, prompts
+
+FOLDER = ROOT / "build" / "tests" / "failing"
+INNER = ROOT / "build" / "libglm_cpu.so"
+NEVER = 2**31 - 1
+LAYERS = 4
+OPERATIONS = ("embed", "linear", "attention", "route", "experts", "all_reduce", "all_gather")
+CASES = [
+    *[(2, 1, operation) for operation in OPERATIONS],
+    (4, 0, "linear"),
+    (4, 2, "experts"),
+    (8, 7, "all_reduce"),
+    (2, 0, "sample"),
+    (2, 0, "logits"),
+]
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@cache
+def library() -> ctypes.CDLL:
+    loaded = ctypes.CDLL(str(FOLDER / "libglm_cpu.so"))
+    text, number = ctypes.c_char_p, ctypes.c_int32
+    loaded.failing_arm.argtypes = [text, number, text, number]
+    loaded.failing_arm.restype = None
+    return loaded
+
+
+def arm(rank: int = 0, operation: str = "", call: int = NEVER) -> None:
+    """Let the operation's call of that number, counted from now, fail on a rank."""
+    library().failing_arm(str(INNER).encode(), rank, operation.encode(), call)
+
+
+@contextmanager
+def engine_of(world_size: int):
+    arm()
+    options = EngineOptions(
+        model_dir=CAPITALS,
+        device="cpu",
+        library_dir=FOLDER,
+        world_size=world_size,
+        num_threads=world_size,
+        max_batch=4,
+        max_seq=64,
+    )
+    with Engine(options) as engine:
+        yield engine
+
+
+def all_events(engine: Engine, num_requests: int) -> list:
+    """Events until every request has ended."""
+    events = []
+    while sum(event.ends_request for event in events) < num_requests:
+        assert engine.wait(30), f"no event within 30 s, so far {events}"
+        events += engine.poll()
+    return events
+
+
+@pytest.mark.parametrize(("world_size", "rank", "operation"), CASES)
+def test_requests_fail_with_the_rank_and_the_reason(world_size, rank, operation):
+    with engine_of(world_size) as engine:
+        arm(rank, operation, 1 if operation in ("embed", "logits", "sample") else LAYERS + 1)
+        for prompt in prompts()[:3]:
+            engine.submit(Request(prompt, max_tokens=16, ignore_eos=True))
+        ends = [event for event in all_events(engine, 3) if event.ends_request]
+        assert library().failing_has_failed()
+        for event in ends:
+            assert (event.kind, event.status) == ("failed", Status.GLM_DEVICE_ERROR)
+            assert f"on rank {rank}" in event.message
+            assert f"{operation} failed" in event.message
+            assert "made to fail" in event.message
+
+
+@pytest.mark.parametrize("world_size", [2, 8])
+def test_a_lost_group_refuses_whatever_comes_next(world_size):
+    prompt = prompts()[0]
+    with engine_of(world_size) as engine:
+        state, _ = engine.prefill(prompt)
+        arm(world_size - 1, "attention", 1)
+        with pytest.raises(EngineError, match="attention failed") as caught:
+            engine.decode_step(state, 5)
+        assert caught.value.status == Status.GLM_DEVICE_ERROR
+        assert engine.info()["is_usable"] == 0
+        with pytest.raises(EngineError, match="not usable any more: attention failed"):
+            engine.decode_step(state, 5)
+        with pytest.raises(EngineError, match="not usable any more: attention failed"):
+            engine.prefill(prompt)
+
+
+def test_another_engine_works_after_a_lost_one():
+    with engine_of(2) as engine:
+        arm(1, "linear", 0)
+        with pytest.raises(EngineError, match="linear failed"):
+            engine.prefill(prompts()[0])
+    with engine_of(2) as engine:
+        state, logits = engine.prefill(prompts()[0])
+        assert logits.shape == (engine.vocab_size,)
+        state.close()
+
+
+@pytest.mark.parametrize(("world_size", "rank"), [(1, 0), (2, 0), (2, 1), (8, 5)])
+def test_a_rank_that_cannot_place_its_weights_is_named(world_size, rank):
+    arm(rank, "place_rows", 3)
+    options = EngineOptions(
+        model_dir=CAPITALS, device="cpu", library_dir=FOLDER, world_size=world_size, max_seq=64
+    )
+    with pytest.raises(EngineError, match="made to fail") as caught:
+        Engine(options)
+    assert caught.value.status == Status.GLM_DEVICE_ERROR
+    assert f"rank {rank}" in str(caught.value)
+
+
+def test_one_rank_alone_goes_on_after_a_failed_step():
+    with engine_of(1) as engine:
+        arm(0, "experts", 0)
+        with pytest.raises(EngineError, match="experts failed"):
+            engine.prefill(prompts()[0])
+        state, _ = engine.prefill(prompts()[0])
+        state.close()
+        assert engine.info()["is_usable"] == 1
