@@ -16,7 +16,15 @@ DEFINITION = re.compile(
     r"^(define [^\n]*?)((?: #\d+)?(?: personality [^\n]*?)?(?: !dbg !\d+)? \{)$", re.M
 )
 RUNS = 200_000
-LIMITS = ["-seed=1", "-max_len=65536", "-timeout=20", "-rss_limit_mb=4096", "-verbosity=1"]
+LIMITS = [
+    "-seed=1",
+    "-max_len=65536",
+    "-timeout=20",
+    "-rss_limit_mb=4096",
+    "-verbosity=0",
+    "-print_funcs=0",
+    "-print_final_stats=1",
+]
 SANITIZE = "-g -O1 -fno-omit-frame-pointer -fsanitize=address"
 COMPILE_IR = f"$CLANG {SANITIZE},fuzzer-no-link -fPIC -Wno-override-module -c -o $TARGET $SOURCE"
 LINK_IR = (
