@@ -7,15 +7,18 @@ Every call releases the interpreter's lock while C runs. Errors of the engine be
 import ctypes
 import json
 import os
+import threading
 
 from glm_engine import abi
-from glm_engine.errors import EngineError, Status
+from glm_engine.errors import BadInputError, EngineError, Status
 from glm_engine.libraries import load_engine_library
 from glm_engine.requests import (
     EngineOptions,
     Event,
     Request,
     Sampling,
+    check_logits_buffer,
+    checked_number,
     event_of,
     fill_options,
     fill_request,
@@ -105,6 +108,12 @@ class State:
         self.engine = engine
         self.pointer = pointer
 
+    @property
+    def handle(self):
+        if not self.pointer:
+            raise BadInputError("the state is closed")
+        return self.pointer
+
     def close(self):
         if self.pointer:
             self.engine.library.free_request_state(self.engine.pointer, self.pointer)
@@ -118,6 +127,8 @@ class Engine:
     def __init__(self, options):
         self.pointer = None
         self.states = set()
+        self.buffers = {}
+        self.events_lock = threading.Lock()
         self.library = load_engine_library()
         struct, self.alive = options_struct(self.library, options)
         pointer = abi.EnginePointer()
@@ -132,61 +143,80 @@ class Engine:
     def __exit__(self, *_):
         self.close()
 
+    @property
+    def handle(self):
+        if not self.pointer:
+            raise BadInputError("the engine is closed")
+        return self.pointer
+
     def close(self):
-        """Free the states that are left, then the engine."""
+        """Free the states that are left, then the engine; no other thread may be in a call."""
         for state in list(self.states):
             state.close()
         if self.pointer:
             self.library.free_engine(self.pointer)
             self.pointer = None
+            self.buffers.clear()
 
     def info(self):
         """Return `get_engine_info` as a dictionary."""
         struct = abi.InfoStruct(struct_size=ctypes.sizeof(abi.InfoStruct))
-        call_bare(self.library, "get_engine_info", self.pointer, ctypes.byref(struct))
+        call_bare(self.library, "get_engine_info", self.handle, ctypes.byref(struct))
         return abi.as_dict(struct)
 
     def submit(self, request):
-        """Queue a request and return its id; the engine copies what it needs."""
+        """Queue a request and return its id; the engine copies all but `logits`.
+
+        The buffer of `logits` is kept alive until the event that ends the request.
+        """
+        check_logits_buffer(request, self.vocab_size)
         struct = abi.RequestStruct(struct_size=ctypes.sizeof(abi.RequestStruct))
         self.library.engine_default_request(ctypes.byref(struct))
         alive = fill_request(struct, request)
         request_id = ctypes.c_uint64()
-        call(
-            self.library,
-            "engine_submit",
-            self.pointer,
-            ctypes.byref(struct),
-            ctypes.byref(request_id),
-        )
-        del alive
+        with self.events_lock:
+            call(
+                self.library,
+                "engine_submit",
+                self.handle,
+                ctypes.byref(struct),
+                ctypes.byref(request_id),
+            )
+            if "logits" in alive:
+                self.buffers[request_id.value] = alive["logits"]
         return request_id.value
 
     def cancel(self, request_id):
-        call(self.library, "engine_cancel", self.pointer, request_id)
+        call(self.library, "engine_cancel", self.handle, checked_id(request_id))
 
     def preempt(self, request_id):
-        call(self.library, "engine_preempt", self.pointer, request_id)
+        call(self.library, "engine_preempt", self.handle, checked_id(request_id))
 
     def resize_pool(self, num_pages):
-        call(self.library, "engine_resize_pool", self.pointer, num_pages)
+        number = checked_number("num_pages", num_pages)
+        call(self.library, "engine_resize_pool", self.handle, number)
 
     def poll(self):
         """Return the events that wait, in order; never blocks."""
         count = ctypes.c_int32()
-        call_bare(
-            self.library,
-            "engine_poll",
-            self.pointer,
-            self.events,
-            POLL_CAPACITY,
-            ctypes.byref(count),
-        )
-        return [event_of(self.events[index]) for index in range(count.value)]
+        with self.events_lock:
+            call_bare(
+                self.library,
+                "engine_poll",
+                self.handle,
+                self.events,
+                POLL_CAPACITY,
+                ctypes.byref(count),
+            )
+            events = [event_of(self.events[index]) for index in range(count.value)]
+            for event in events:
+                if event.ends_request:
+                    self.buffers.pop(event.request_id, None)
+        return events
 
     def wait(self, seconds):
         """Wait until an event is there; False when the time was over first."""
-        status = self.library.engine_wait(self.pointer, int(seconds * 1e9))
+        status = self.library.engine_wait(self.handle, int(seconds * 1e9))
         if status == Status.GLM_NOT_FOUND:
             return False
         if status != Status.GLM_OK:
@@ -194,7 +224,7 @@ class Engine:
         return True
 
     def event_fd(self):
-        return self.library.engine_event_fd(self.pointer)
+        return self.library.engine_event_fd(self.handle)
 
     def prefill(self, tokens, all_positions=False):
         """Run a prompt; returns its state and the logits, [vocab] or [tokens][vocab]."""
@@ -204,7 +234,7 @@ class Engine:
         call(
             self.library,
             "prefill",
-            self.pointer,
+            self.handle,
             array,
             len(array),
             int(all_positions),
@@ -221,9 +251,9 @@ class Engine:
         call(
             self.library,
             "decode_step",
-            self.pointer,
-            state.pointer,
-            token,
+            self.handle,
+            state.handle,
+            checked_number("token", token),
             float_pointer(logits),
         )
         return logits
@@ -232,13 +262,16 @@ class Engine:
         """Sample `num_steps` tokens for every state; returns int32 [steps][states]."""
         import numpy
 
-        tokens = numpy.empty((num_steps, len(states)), dtype=numpy.int32)
-        pointers = (abi.StatePointer * len(states))(*[state.pointer for state in states])
+        if len(samplings) != len(states):
+            raise BadInputError(f"{len(states)} states, but {len(samplings)} samplings")
+        num_steps = checked_number("num_steps", num_steps)
+        tokens = numpy.empty((max(num_steps, 0), len(states)), dtype=numpy.int32)
+        pointers = (abi.StatePointer * len(states))(*[state.handle for state in states])
         structs = (abi.SamplingStruct * len(states))(*[one.to_struct() for one in samplings])
         call(
             self.library,
             "run_batch_decode",
-            self.pointer,
+            self.handle,
             len(states),
             pointers,
             structs,
@@ -256,3 +289,7 @@ class Engine:
 
 def float_pointer(array):
     return array.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
+
+
+def checked_id(request_id):
+    return checked_number("request_id", request_id, "uint64_t")

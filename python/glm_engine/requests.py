@@ -1,14 +1,21 @@
 """What a caller asks of the engine, in Python's types, and the structs made of it."""
 
 import ctypes
+import operator
 import os
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from glm_engine import abi
 from glm_engine.errors import BadInputError
 
-INT32_RANGE = range(-(2**31), 2**31)
+INTEGER_RANGES = {
+    "int32_t": range(-(2**31), 2**31),
+    "int64_t": range(-(2**63), 2**63),
+    "uint64_t": range(2**64),
+}
+FLOAT_BYTES = 4
 
 
 @dataclass
@@ -43,7 +50,7 @@ class EngineOptions:
         values = {name: getattr(self, name) for name in names if name != "struct_size"}
         if self.expert_layout is not None:
             values["expert_layout"] = layout_number(self.expert_layout)
-        return {name: int(value) for name, value in values.items() if value is not None}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -62,7 +69,10 @@ class Sampling:
 
     def to_struct(self):
         return abi.SamplingStruct(
-            **{name: getattr(self, name) for name, *_ in abi.STRUCTS["engine_sampling"]}
+            **{
+                name: checked_number(name, getattr(self, name), c_type)
+                for name, c_type in abi.STRUCTS["engine_sampling"]
+            }
         )
 
 
@@ -123,11 +133,25 @@ def layout_number(name):
 
 def int32_array(name, values):
     """Copy ids into a C array; an id that 32 bits cannot hold is an error."""
-    values = [int(value) for value in values]
-    for index, value in enumerate(values):
-        if value not in INT32_RANGE:
-            raise BadInputError(f"{name}[{index}] is {value}, which does not fit 32 bits")
-    return (ctypes.c_int32 * len(values))(*values)
+    values = list(values)
+    try:
+        numbers = array("i", values)
+    except (OverflowError, TypeError):
+        numbers = [checked_number(f"{name}[{at}]", value) for at, value in enumerate(values)]
+    return (ctypes.c_int32 * len(numbers))(*numbers)
+
+
+def checked_number(name, value, c_type="int32_t"):
+    """Return a number that the C type can hold; ctypes alone would cut it off silently."""
+    if c_type == "float":
+        return value
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise BadInputError(f"{name} is {value!r}; it must be an integer") from None
+    if number not in INTEGER_RANGES[c_type]:
+        raise BadInputError(f"{name} is {number}, which {c_type} cannot hold")
+    return number
 
 
 def fill_options(struct, options):
@@ -143,15 +167,9 @@ def fill_options(struct, options):
             raise BadInputError(f"{name} is {value!r}, which holds a zero byte")
         setattr(struct, name, value)
     for name, value in options.numbers().items():
-        setattr(struct, name, checked_integer(name, value))
+        wide = name == "memory_limit_bytes"
+        setattr(struct, name, checked_number(name, value, "int64_t" if wide else "int32_t"))
     return texts
-
-
-def checked_integer(name, value):
-    limit = 2**63 if name == "memory_limit_bytes" else 2**31
-    if not -limit <= value < limit:
-        raise BadInputError(f"{name} is {value}, which is out of range")
-    return value
 
 
 def fill_request(struct, request):
@@ -166,21 +184,35 @@ def fill_request(struct, request):
         "bias_tokens": int32_array("biases", request.biases),
         "bias_values": (ctypes.c_float * len(request.biases))(*request.biases.values()),
     }
-    for name, array in arrays.items():
-        setattr(struct, name, ctypes.cast(array, type(getattr(struct, name))))
+    for name, numbers in arrays.items():
+        setattr(struct, name, ctypes.cast(numbers, type(getattr(struct, name))))
     struct.prompt_length = len(arrays["prompt"])
     struct.num_stop_tokens = len(arrays["stop_tokens"])
     struct.num_stop_sequences = len(begins) - 1
     struct.num_biases = len(arrays["bias_tokens"])
     struct.sampling = request.sampling.to_struct()
     struct.ignore_eos = int(request.ignore_eos)
-    for name in ("max_tokens", "min_tokens", "priority", "deadline_ns", "logits_capacity"):
-        setattr(struct, name, getattr(request, name))
+    for name in ("max_tokens", "min_tokens", "priority", "logits_capacity"):
+        setattr(struct, name, checked_number(name, getattr(request, name)))
+    struct.deadline_ns = checked_number("deadline_ns", request.deadline_ns, "int64_t")
     if request.logits is not None:
         buffer = (ctypes.c_float * 0).from_buffer(request.logits)
         arrays["logits"] = buffer
         struct.logits = ctypes.cast(buffer, type(struct.logits))
     return arrays
+
+
+def check_logits_buffer(request, vocab_size):
+    """Refuse a buffer that is smaller than the rows that the request asks for."""
+    if request.logits is None or request.logits_capacity <= 0:
+        return
+    view = memoryview(request.logits)
+    needed = request.logits_capacity * vocab_size * FLOAT_BYTES
+    if view.itemsize not in (1, FLOAT_BYTES) or view.nbytes < needed:
+        raise BadInputError(
+            f"logits holds {view.nbytes} bytes of {view.itemsize}-byte items, expected at least "
+            f"{needed}: {request.logits_capacity} rows of {vocab_size} float32"
+        )
 
 
 def flattened(sequences):

@@ -1,14 +1,16 @@
 """The engine as a Python object: both faces, errors, and what close leaves behind."""
 
+import gc
 import os
 import select
 import threading
+import weakref
 
 import numpy as np
 import pytest
 
 from glm_engine.engine import Engine, EngineOptions, Request, Sampling, inspect_checkpoint, plan
-from glm_engine.errors import EngineError, Status
+from glm_engine.errors import BadInputError, EngineError, Status
 from glm_engine.options import CAPITALS
 from glm_engine.tokenizer import GlmTokenizer
 
@@ -183,6 +185,70 @@ def test_closing_frees_states_threads_and_descriptors(prompt):
     assert engine.states == set()
     assert threading.active_count() == threads
     assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
+def test_calls_after_close_say_so(prompt):
+    engine = Engine(EngineOptions(CAPITALS, **OPTIONS))
+    state, _ = engine.prefill(prompt)
+    engine.close()
+    calls = [
+        engine.info,
+        engine.poll,
+        engine.event_fd,
+        lambda: engine.wait(0),
+        lambda: engine.submit(Request(prompt)),
+        lambda: engine.cancel(1),
+        lambda: engine.preempt(1),
+        lambda: engine.resize_pool(8),
+        lambda: engine.prefill(prompt),
+        lambda: engine.decode_step(state, 1),
+        lambda: engine.run_batch_decode([], [], 1),
+    ]
+    for call in calls:
+        with pytest.raises(BadInputError, match="the engine is closed"):
+            call()
+
+
+def test_closed_state_says_so(engine, prompt):
+    state, _ = engine.prefill(prompt)
+    state.close()
+    state.close()
+    with pytest.raises(BadInputError, match="the state is closed"):
+        engine.decode_step(state, 1)
+    with pytest.raises(BadInputError, match="the state is closed"):
+        engine.run_batch_decode([state], [Sampling()], 1)
+
+
+def test_numbers_of_the_synchronous_face_are_not_cut_off(engine, prompt):
+    state, _ = engine.prefill(prompt)
+    with pytest.raises(BadInputError, match="token is 4294967301"):
+        engine.decode_step(state, 2**32 + 5)
+    with pytest.raises(BadInputError, match="num_pages is 4294967304"):
+        engine.resize_pool(2**32 + 8)
+    with pytest.raises(BadInputError, match="1 states, but 0 samplings"):
+        engine.run_batch_decode([state], [], 1)
+    with pytest.raises(EngineError, match="num_steps is -1"):
+        engine.run_batch_decode([state], [Sampling()], -1)
+    state.close()
+
+
+def test_logits_buffer_lives_until_its_request_ends(engine, prompt):
+    buffer = np.zeros((4, engine.vocab_size), dtype=np.float32)
+    alive = weakref.ref(buffer)
+    request = Request(prompt, max_tokens=4, ignore_eos=True, logits=buffer, logits_capacity=4)
+    request_id = engine.submit(request)
+    del buffer, request
+    gc.collect()
+    assert alive() is not None
+    events_until_ended(engine, request_id)
+    gc.collect()
+    assert alive() is None
+
+
+def test_logits_buffer_too_small_is_refused(engine, prompt):
+    buffer = np.zeros((3, engine.vocab_size), dtype=np.float32)
+    with pytest.raises(BadInputError, match="4 rows"):
+        engine.submit(Request(prompt, logits=buffer, logits_capacity=4))
 
 
 def test_loading_errors_carry_their_status(tmp_path):

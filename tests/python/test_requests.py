@@ -10,6 +10,7 @@ from glm_engine.requests import (
     EngineOptions,
     Request,
     Sampling,
+    check_logits_buffer,
     event_of,
     fill_options,
     fill_request,
@@ -73,6 +74,37 @@ def test_id_beyond_32_bits_names_its_place(value):
         int32_array("prompt", [0, value])
 
 
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"prompt": [1, 2.5]}, r"prompt\[1\] is 2.5; it must be an integer"),
+        ({"max_tokens": 2**32 + 1}, "max_tokens is 4294967297"),
+        ({"min_tokens": 1.5}, "min_tokens is 1.5"),
+        ({"priority": -(2**31) - 1}, "priority is -2147483649"),
+        ({"deadline_ns": 2**63}, "deadline_ns is 9223372036854775808"),
+        ({"sampling": Sampling(top_k=2**32)}, "top_k is 4294967296"),
+        ({"sampling": Sampling(seed=-1)}, "seed is -1"),
+        ({"sampling": Sampling(seed=2**64)}, "seed is 18446744073709551616"),
+    ],
+)
+def test_numbers_that_c_would_cut_off(values, message):
+    with pytest.raises(BadInputError, match=message):
+        filled(Request(**{"prompt": [1], **values}))
+
+
+@pytest.mark.parametrize(
+    "buffer", [bytearray(31), bytearray(0), memoryview(bytearray(64)).cast("d")]
+)
+def test_logits_buffer_without_room(buffer):
+    with pytest.raises(BadInputError, match="expected at least 32: 2 rows of 4 float32"):
+        check_logits_buffer(Request([1], logits=buffer, logits_capacity=2), 4)
+
+
+def test_logits_buffer_with_room():
+    check_logits_buffer(Request([1], logits=bytearray(32), logits_capacity=2), 4)
+    check_logits_buffer(Request([1], logits=bytearray(0)), 4)
+
+
 def test_options_keep_the_defaults_that_nobody_set():
     struct = abi.OptionsStruct(max_batch=64, world_size=1, page_size=16)
     alive = fill_options(
@@ -96,6 +128,7 @@ def test_options_say_zero_and_false():
     ("values", "message"),
     [
         ({"max_batch": 2**31}, "max_batch is 2147483648"),
+        ({"max_batch": 1.5}, "max_batch is 1.5"),
         ({"expert_layout": "round"}, "expert_layout is 'round'"),
         ({"model_dir": "a\0b"}, "model_dir is .* zero byte"),
     ],
