@@ -62,6 +62,20 @@ def engine_of(world_size: int):
         yield engine
 
 
+def submitted_failures(engine: Engine, num_requests: int) -> list[tuple[int, str]]:
+    """Status and message of requests that all fail, before or after they are taken."""
+    refused, num_taken = [], 0
+    for prompt in prompts()[:num_requests]:
+        try:
+            engine.submit(Request(prompt, max_tokens=16, ignore_eos=True))
+            num_taken += 1
+        except EngineError as error:
+            refused.append((error.status, str(error)))
+    ends = [event for event in all_events(engine, num_taken) if event.ends_request]
+    assert {event.kind for event in ends} == {"failed"}
+    return refused + [(event.status, event.message) for event in ends]
+
+
 def all_events(engine: Engine, num_requests: int) -> list:
     """Events until every request has ended."""
     events = []
@@ -75,15 +89,12 @@ def all_events(engine: Engine, num_requests: int) -> list:
 def test_requests_fail_with_the_rank_and_the_reason(world_size, rank, operation):
     with engine_of(world_size) as engine:
         arm(rank, operation, 1 if operation in ("embed", "logits", "sample") else LAYERS + 1)
-        for prompt in prompts()[:3]:
-            engine.submit(Request(prompt, max_tokens=16, ignore_eos=True))
-        ends = [event for event in all_events(engine, 3) if event.ends_request]
-        assert library().failing_has_failed()
-        for event in ends:
-            assert (event.kind, event.status) == ("failed", Status.GLM_DEVICE_ERROR)
-            assert f"on rank {rank}" in event.message
-            assert f"{operation} failed" in event.message
-            assert "made to fail" in event.message
+        failures = submitted_failures(engine, 3)
+    assert library().failing_has_failed()
+    for status, message in failures:
+        assert status == Status.GLM_DEVICE_ERROR
+        for words in (f"on rank {rank}", f"{operation} failed", "made to fail"):
+            assert words in message
 
 
 @pytest.mark.parametrize("world_size", [2, 8])

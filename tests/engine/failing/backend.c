@@ -81,6 +81,15 @@ static glm_status failing_device_open(const glm_device_options* options,
   return status;
 }
 
+static void failing_device_close(glm_device* device) {
+  for (int32_t rank = 0; rank < MAX_RANKS; ++rank) {
+    if (failing.devices[rank] == device) {
+      failing.devices[rank] = NULL;
+    }
+  }
+  failing.inner->device_close(device);
+}
+
 static void failing_device_message(glm_device* device, glm_message* message) {
   if (device == failing.devices[failing.rank] &&
       atomic_load(&failing.has_failed)) {
@@ -114,6 +123,7 @@ __attribute__((visibility("default"))) glm_status glm_backend_open(
   }
   failing.table = *failing.inner;
   failing.table.device_open = failing_device_open;
+  failing.table.device_close = failing_device_close;
   failing.table.device_message = failing_device_message;
 #define REPLACE(name, type) failing.table.name = failing_##name;
   OPERATIONS(REPLACE)
