@@ -23,12 +23,13 @@ def philox (key: u64) (counter: (u32, u32, u32, u32)) : (u32, u32, u32, u32) =
   in words
 
 #[inline]
-def random_word (seed: u64) (position: i32) (token: i64) : u32 =
-  let (a, b, c, d) = philox seed (u32.i64 (token / 4), u32.i32 position, 0, 0)
-  let lane = token % 4
-  in if lane == 0 then a else if lane == 1 then b else if lane == 2 then c else d
+def random_words (seed: u64) (position: i32) (quad: i64) : (u32, u32, u32, u32) =
+  philox seed (u32.i64 quad, u32.i32 position, 0, 0)
 
 #[inline]
 def gumbel (word: u32) : f64 =
   let uniform = (f64.u32 word + 0.5) / 4294967296
   in -f64.log (-f64.log (1 - uniform))
+
+#[inline]
+def gumbel_bound (word: u32) : f32 = 0.6932 * f32.i32 (u32.clz word + 1)
