@@ -1,6 +1,7 @@
 local abi = require("terra.abi")
 local config = require("terra.config")
 local config_reader = require("terra.config_reader")
+local containers = require("terra.containers")
 local json = require("terra.json")
 local model = require("terra.model")
 local problems = require("terra.problems")
@@ -110,8 +111,77 @@ local terra loader_read_checkpoint(model_dir : rawstring, num_tensors : &int64, 
   return code
 end
 
+local terra key_of(arena : &text.Arena, number : int64) : Slice
+  var digits : int8[32]
+  C.snprintf(&digits[0], 32, "key %lld", number)
+  return text.slice(arena:copy(text.slice(&digits[0])))
+end
+
+local terra fill_map(map : &text.Map(int64), arena : &text.Arena, count : int64) : int64
+  var num_wrong : int64 = 0
+  for i = 0, count do
+    var key = key_of(arena, i)
+    if map:find(key) ~= nil or not map:insert(key, i) or not map:insert(key, 2 * i) then
+      num_wrong = num_wrong + 1
+    end
+  end
+  return num_wrong
+end
+
+local terra loader_exercise_map(count : int64) : int64
+  var arena : text.Arena
+  var map : text.Map(int64)
+  arena:init()
+  map:init()
+  var num_wrong = fill_map(&map, &arena, count)
+  for i = 0, count do
+    var found = map:find(key_of(&arena, i))
+    if found == nil or @found ~= 2 * i then
+      num_wrong = num_wrong + 1
+    end
+  end
+  if map.entries.size ~= count or map:find(key_of(&arena, count)) ~= nil then
+    num_wrong = num_wrong + 1
+  end
+  map:clear()
+  if count > 0 and map:find(key_of(&arena, 0)) ~= nil then
+    num_wrong = num_wrong + 1
+  end
+  map:free()
+  arena:free()
+  return num_wrong
+end
+
+local terra loader_exercise_arena(count : int64, size : int64) : int64
+  var arena : text.Arena
+  var blocks : containers.Vector(&uint8)
+  var num_wrong : int64 = 0
+  arena:init()
+  blocks:init()
+  for i = 0, count do
+    var block = arena:allocate(size)
+    if block == nil or [int64](block) % 8 ~= 0 or not blocks:push(block) then
+      num_wrong = num_wrong + 1
+    else
+      C.memset(block, [int32](i % 251), size)
+    end
+  end
+  for i = 0, blocks.size do
+    for j = 0, size do
+      if (@blocks:at(i))[j] ~= [uint8](i % 251) then
+        num_wrong = num_wrong + 1
+      end
+    end
+  end
+  blocks:free()
+  arena:free()
+  return num_wrong
+end
+
 return {
   probes = {
+    loader_exercise_arena = loader_exercise_arena,
+    loader_exercise_map = loader_exercise_map,
     loader_match_pattern = loader_match_pattern,
     loader_parse_config = loader_parse_config,
     loader_parse_header = loader_parse_header,

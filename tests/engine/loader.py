@@ -38,6 +38,10 @@ def library() -> ctypes.CDLL:
         message,
     ]
     loaded.loader_read_checkpoint.restype = ctypes.c_int32
+    loaded.loader_exercise_map.argtypes = [ctypes.c_int64]
+    loaded.loader_exercise_map.restype = ctypes.c_int64
+    loaded.loader_exercise_arena.argtypes = [ctypes.c_int64, ctypes.c_int64]
+    loaded.loader_exercise_arena.restype = ctypes.c_int64
     return loaded
 
 

@@ -162,6 +162,10 @@ INDEX_DAMAGE: dict[str, tuple[Damage, list[str]]] = {
         lambda d: tamper.rewrite_json(d / INDEX_NAME, lambda _: {"metadata": {}}),
         [INDEX_NAME, "weight_map"],
     ),
+    "a weight_map without tensors": (
+        lambda d: tamper.change_index(d, lambda m: m.clear()),
+        [INDEX_NAME, "model.embed_tokens.weight", "missing"],
+    ),
     "no JSON": (lambda d: (d / INDEX_NAME).write_text("{"), [INDEX_NAME, "not valid JSON"]),
     "nothing at all": (lambda d: (d / INDEX_NAME).write_text(""), [INDEX_NAME, "empty"]),
     "a folder for a shard": (

@@ -174,15 +174,20 @@ target triple = "x86_64-pc-linux-gnu"
 %168 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }
 %169 = type { i32, i32, i32, i32, i32, i32, i32 }
 %170 = type { i32, i32, i32, i32, i32 }
-%171 = type { ptr, i64 }
-%172 = type { ptr, i64 }
-%173 = type { ptr, i64 }
-%174 = type { ptr, ptr, ptr, ptr }
-%175 = type { ptr, i64 }
+%171 = type { ptr, i64, i64 }
+%172 = type { %173, %10 }
+%173 = type { ptr, i64, i64 }
+%174 = type { %83, i64, i64 }
+%175 = type { %83, i64, i64 }
 %176 = type { ptr, i64 }
 %177 = type { ptr, i64 }
-%178 = type { i32, i32, i32, i32, i32 }
-%179 = type { i32, i32, i32, i32, i32, i32, i8 }
+%178 = type { ptr, i64 }
+%179 = type { ptr, ptr, ptr, ptr }
+%180 = type { ptr, i64 }
+%181 = type { ptr, i64 }
+%182 = type { ptr, i64 }
+%183 = type { i32, i32, i32, i32, i32 }
+%184 = type { i32, i32, i32, i32, i32, i32, i8 }
 
 @"$string" = private unnamed_addr constant [54 x i8] c"%s is null: expected what init_engine or prefill gave\00", align 1
 @"$string.1" = private unnamed_addr constant [7 x i8] c"engine\00", align 1
@@ -715,10 +720,11 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.673" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
 @"$string.674" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
 @"$string.675" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.686" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
-@"$string.687" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
-@"$string.688" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
-@"$string.704" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
+@"$string.693" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
+@"$string.706" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
+@"$string.707" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
+@"$string.708" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
+@"$string.724" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
 
 define dso_local i32 @count_loop_iterations(i32 %0, i32 %1, ptr %2) {
 entry:
@@ -64619,16 +64625,16 @@ declare dso_local i32 @dprintf(i32, ptr, ...)
 
 define dso_local i32 @ledger_cancel(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$3448" = alloca ptr, align 8
-  %"$3447" = alloca i64, align 8
+  %"$3529" = alloca ptr, align 8
+  %"$3528" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$3447", align 8
-  store ptr %2, ptr %"$3448", align 8
+  store i64 %1, ptr %"$3528", align 8
+  store ptr %2, ptr %"$3529", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %165, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$3447", align 8
-  %6 = load ptr, ptr %"$3448", align 8
+  %5 = load i64, ptr %"$3528", align 8
+  %6 = load ptr, ptr %"$3529", align 8
   %7 = call i32 @"$Loop.cancel.615"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
@@ -65083,22 +65089,22 @@ entry:
 
 define dso_local i32 @ledger_decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
-  %"$3474" = alloca ptr, align 8
-  %"$3473" = alloca ptr, align 8
-  %"$3472" = alloca i32, align 4
-  %"$3471" = alloca ptr, align 8
+  %"$3555" = alloca ptr, align 8
+  %"$3554" = alloca ptr, align 8
+  %"$3553" = alloca i32, align 4
+  %"$3552" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3471", align 8
-  store i32 %2, ptr %"$3472", align 4
-  store ptr %3, ptr %"$3473", align 8
-  store ptr %4, ptr %"$3474", align 8
+  store ptr %1, ptr %"$3552", align 8
+  store i32 %2, ptr %"$3553", align 4
+  store ptr %3, ptr %"$3554", align 8
+  store ptr %4, ptr %"$3555", align 8
   %5 = load ptr, ptr %"$handle", align 8
   %6 = getelementptr %165, ptr %5, i32 0, i32 0
-  %7 = load ptr, ptr %"$3471", align 8
-  %8 = load i32, ptr %"$3472", align 4
-  %9 = load ptr, ptr %"$3473", align 8
-  %10 = load ptr, ptr %"$3474", align 8
+  %7 = load ptr, ptr %"$3552", align 8
+  %8 = load i32, ptr %"$3553", align 4
+  %9 = load ptr, ptr %"$3554", align 8
+  %10 = load ptr, ptr %"$3555", align 8
   %11 = call i32 @"$Loop.decode_step.622"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
   ret i32 %11
 
@@ -67487,13 +67493,13 @@ entry:
 define dso_local void @ledger_free_state(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
-  %"$3483" = alloca ptr, align 8
+  %"$3564" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3483", align 8
+  store ptr %1, ptr %"$3564", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %165, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$3483", align 8
+  %5 = load ptr, ptr %"$3564", align 8
   call void @"$Loop.free_state.642"(ptr %4, ptr %5)
   %6 = load %45, ptr %2, align 1
   ret void
@@ -67577,13 +67583,13 @@ entry:
 define dso_local void @ledger_info(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
-  %"$3459" = alloca ptr, align 8
+  %"$3540" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3459", align 8
+  store ptr %1, ptr %"$3540", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %165, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$3459", align 8
+  %5 = load ptr, ptr %"$3540", align 8
   call void @"$Loop.info.644"(ptr %4, ptr %5)
   %6 = load %45, ptr %2, align 1
   ret void
@@ -69823,19 +69829,19 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_poll(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$3455" = alloca ptr, align 8
-  %"$3454" = alloca i32, align 4
-  %"$3453" = alloca ptr, align 8
+  %"$3536" = alloca ptr, align 8
+  %"$3535" = alloca i32, align 4
+  %"$3534" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3453", align 8
-  store i32 %2, ptr %"$3454", align 4
-  store ptr %3, ptr %"$3455", align 8
+  store ptr %1, ptr %"$3534", align 8
+  store i32 %2, ptr %"$3535", align 4
+  store ptr %3, ptr %"$3536", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %165, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$3453", align 8
-  %7 = load i32, ptr %"$3454", align 4
-  %8 = load ptr, ptr %"$3455", align 8
+  %6 = load ptr, ptr %"$3534", align 8
+  %7 = load i32, ptr %"$3535", align 4
+  %8 = load ptr, ptr %"$3536", align 8
   %9 = call i32 @"$Loop.poll.658"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
@@ -69937,16 +69943,16 @@ dead5:                                            ; No predecessors!
 
 define dso_local i32 @ledger_preempt(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$3451" = alloca ptr, align 8
-  %"$3450" = alloca i64, align 8
+  %"$3532" = alloca ptr, align 8
+  %"$3531" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$3450", align 8
-  store ptr %2, ptr %"$3451", align 8
+  store i64 %1, ptr %"$3531", align 8
+  store ptr %2, ptr %"$3532", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %165, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$3450", align 8
-  %6 = load ptr, ptr %"$3451", align 8
+  %5 = load i64, ptr %"$3531", align 8
+  %6 = load ptr, ptr %"$3532", align 8
   %7 = call i32 @"$Loop.preempt.659"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
@@ -69974,29 +69980,29 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_prefill(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
-  %"$3469" = alloca ptr, align 8
-  %"$3468" = alloca ptr, align 8
-  %"$3467" = alloca ptr, align 8
-  %"$3466" = alloca i8, align 1
-  %"$3465" = alloca i32, align 4
-  %"$3464" = alloca ptr, align 8
+  %"$3550" = alloca ptr, align 8
+  %"$3549" = alloca ptr, align 8
+  %"$3548" = alloca ptr, align 8
+  %"$3547" = alloca i8, align 1
+  %"$3546" = alloca i32, align 4
+  %"$3545" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3464", align 8
-  store i32 %2, ptr %"$3465", align 4
+  store ptr %1, ptr %"$3545", align 8
+  store i32 %2, ptr %"$3546", align 4
   %7 = zext i1 %3 to i8
-  store i8 %7, ptr %"$3466", align 1
-  store ptr %4, ptr %"$3467", align 8
-  store ptr %5, ptr %"$3468", align 8
-  store ptr %6, ptr %"$3469", align 8
+  store i8 %7, ptr %"$3547", align 1
+  store ptr %4, ptr %"$3548", align 8
+  store ptr %5, ptr %"$3549", align 8
+  store ptr %6, ptr %"$3550", align 8
   %8 = load ptr, ptr %"$handle", align 8
   %9 = getelementptr %165, ptr %8, i32 0, i32 0
-  %10 = load ptr, ptr %"$3464", align 8
-  %11 = load i32, ptr %"$3465", align 4
-  %12 = load i8, ptr %"$3466", align 1
-  %13 = load ptr, ptr %"$3467", align 8
-  %14 = load ptr, ptr %"$3468", align 8
-  %15 = load ptr, ptr %"$3469", align 8
+  %10 = load ptr, ptr %"$3545", align 8
+  %11 = load i32, ptr %"$3546", align 4
+  %12 = load i8, ptr %"$3547", align 1
+  %13 = load ptr, ptr %"$3548", align 8
+  %14 = load ptr, ptr %"$3549", align 8
+  %15 = load ptr, ptr %"$3550", align 8
   %16 = icmp ne i8 %12, 0
   %17 = call i32 @"$Loop.prefill"(ptr %9, ptr %10, i32 %11, i1 zeroext %16, ptr %13, ptr %14, ptr %15)
   ret i32 %17
@@ -70869,16 +70875,16 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_resize_pool(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$3462" = alloca ptr, align 8
-  %"$3461" = alloca i32, align 4
+  %"$3543" = alloca ptr, align 8
+  %"$3542" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3461", align 4
-  store ptr %2, ptr %"$3462", align 8
+  store i32 %1, ptr %"$3542", align 4
+  store ptr %2, ptr %"$3543", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %165, ptr %3, i32 0, i32 0
-  %5 = load i32, ptr %"$3461", align 4
-  %6 = load ptr, ptr %"$3462", align 8
+  %5 = load i32, ptr %"$3542", align 4
+  %6 = load ptr, ptr %"$3543", align 8
   %7 = call i32 @"$Loop.resize_pool.665"(ptr %4, i32 %5, ptr %6)
   ret i32 %7
 
@@ -71515,28 +71521,28 @@ dead2:                                            ; No predecessors!
 
 define dso_local i32 @ledger_run_batch_decode(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
-  %"$3481" = alloca ptr, align 8
-  %"$3480" = alloca ptr, align 8
-  %"$3479" = alloca i32, align 4
-  %"$3478" = alloca ptr, align 8
-  %"$3477" = alloca ptr, align 8
-  %"$3476" = alloca i32, align 4
+  %"$3562" = alloca ptr, align 8
+  %"$3561" = alloca ptr, align 8
+  %"$3560" = alloca i32, align 4
+  %"$3559" = alloca ptr, align 8
+  %"$3558" = alloca ptr, align 8
+  %"$3557" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3476", align 4
-  store ptr %2, ptr %"$3477", align 8
-  store ptr %3, ptr %"$3478", align 8
-  store i32 %4, ptr %"$3479", align 4
-  store ptr %5, ptr %"$3480", align 8
-  store ptr %6, ptr %"$3481", align 8
+  store i32 %1, ptr %"$3557", align 4
+  store ptr %2, ptr %"$3558", align 8
+  store ptr %3, ptr %"$3559", align 8
+  store i32 %4, ptr %"$3560", align 4
+  store ptr %5, ptr %"$3561", align 8
+  store ptr %6, ptr %"$3562", align 8
   %7 = load ptr, ptr %"$handle", align 8
   %8 = getelementptr %165, ptr %7, i32 0, i32 0
-  %9 = load i32, ptr %"$3476", align 4
-  %10 = load ptr, ptr %"$3477", align 8
-  %11 = load ptr, ptr %"$3478", align 8
-  %12 = load i32, ptr %"$3479", align 4
-  %13 = load ptr, ptr %"$3480", align 8
-  %14 = load ptr, ptr %"$3481", align 8
+  %9 = load i32, ptr %"$3557", align 4
+  %10 = load ptr, ptr %"$3558", align 8
+  %11 = load ptr, ptr %"$3559", align 8
+  %12 = load i32, ptr %"$3560", align 4
+  %13 = load ptr, ptr %"$3561", align 8
+  %14 = load ptr, ptr %"$3562", align 8
   %15 = call i32 @"$Loop.run_batch_decode"(ptr %8, i32 %9, ptr %10, ptr %11, i32 %12, ptr %13, ptr %14)
   ret i32 %15
 
@@ -72755,19 +72761,19 @@ dead9:                                            ; No predecessors!
 
 define dso_local i32 @ledger_submit(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
-  %"$3445" = alloca ptr, align 8
-  %"$3444" = alloca ptr, align 8
-  %"$3443" = alloca ptr, align 8
+  %"$3526" = alloca ptr, align 8
+  %"$3525" = alloca ptr, align 8
+  %"$3524" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3443", align 8
-  store ptr %2, ptr %"$3444", align 8
-  store ptr %3, ptr %"$3445", align 8
+  store ptr %1, ptr %"$3524", align 8
+  store ptr %2, ptr %"$3525", align 8
+  store ptr %3, ptr %"$3526", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %165, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$3443", align 8
-  %7 = load ptr, ptr %"$3444", align 8
-  %8 = load ptr, ptr %"$3445", align 8
+  %6 = load ptr, ptr %"$3524", align 8
+  %7 = load ptr, ptr %"$3525", align 8
+  %8 = load ptr, ptr %"$3526", align 8
   %9 = call i32 @"$Loop.submit.676"(ptr %5, ptr %6, ptr %7, ptr %8)
   ret i32 %9
 
@@ -73532,13 +73538,13 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_wait(ptr %0, i64 %1) {
 entry:
-  %"$3457" = alloca i64, align 8
+  %"$3538" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$3457", align 8
+  store i64 %1, ptr %"$3538", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %165, ptr %2, i32 0, i32 0
-  %4 = load i64, ptr %"$3457", align 8
+  %4 = load i64, ptr %"$3538", align 8
   %5 = call i32 @"$Loop.wait.685"(ptr %3, i64 %4)
   ret i32 %5
 
@@ -73645,18 +73651,1514 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
+define dso_local i64 @loader_exercise_arena(i64 %0, i64 %1) {
+entry:
+  %2 = alloca %45, align 8
+  %3 = alloca %45, align 8
+  %j = alloca i64, align 8
+  %i3 = alloca i64, align 8
+  %block = alloca ptr, align 8
+  %i = alloca i64, align 8
+  %4 = alloca %45, align 8
+  %5 = alloca %45, align 8
+  %num_wrong = alloca i64, align 8
+  %blocks = alloca %171, align 8
+  %arena = alloca %4, align 8
+  %size = alloca i64, align 8
+  %count = alloca i64, align 8
+  store i64 %0, ptr %count, align 8
+  store i64 %1, ptr %size, align 8
+  store i64 0, ptr %num_wrong, align 8
+  call void @"$Arena.init"(ptr %arena)
+  %6 = load %45, ptr %5, align 1
+  call void @"$Vector.init.686"(ptr %blocks)
+  %7 = load %45, ptr %4, align 1
+  %8 = load i64, ptr %count, align 8
+  store i64 0, ptr %i, align 8
+  br label %forcond
+
+forcond:                                          ; preds = %merge1, %entry
+  %9 = load i64, ptr %i, align 8
+  %10 = icmp sgt i64 %9, %8
+  %11 = and i1 %10, false
+  %12 = icmp slt i64 %9, %8
+  %13 = and i1 %12, true
+  %14 = or i1 %13, %11
+  br i1 %14, label %forbody, label %merge
+
+forbody:                                          ; preds = %forcond
+  %15 = load i64, ptr %size, align 8
+  %16 = call ptr @"$Arena.allocate"(ptr %arena, i64 %15)
+  store ptr %16, ptr %block, align 8
+  %17 = load ptr, ptr %block, align 8
+  %18 = icmp eq ptr %17, null
+  %19 = zext i1 %18 to i8
+  %20 = trunc i8 %19 to i1
+  br i1 %20, label %then, label %or.lhs.false2
+
+then:                                             ; preds = %or.lhs.false, %or.lhs.false2, %forbody
+  %21 = load i64, ptr %num_wrong, align 8
+  %22 = add i64 %21, 1
+  store i64 %22, ptr %num_wrong, align 8
+  br label %merge1
+
+else:                                             ; preds = %or.lhs.false
+  %23 = load ptr, ptr %block, align 8
+  %24 = load i64, ptr %i, align 8
+  %25 = srem i64 %24, 251
+  %26 = trunc i64 %25 to i32
+  %27 = load i64, ptr %size, align 8
+  %28 = call ptr @memset(ptr %23, i32 %26, i64 %27)
+  br label %merge1
+
+merge1:                                           ; preds = %else, %then
+  %29 = add i64 %9, 1
+  store i64 %29, ptr %i, align 8
+  br label %forcond
+
+merge:                                            ; preds = %forcond
+  %30 = getelementptr %171, ptr %blocks, i32 0, i32 1
+  %31 = load i64, ptr %30, align 8
+  store i64 0, ptr %i3, align 8
+  br label %forcond4
+
+or.lhs.false:                                     ; preds = %or.lhs.false2
+  %32 = load ptr, ptr %block, align 8
+  %33 = call zeroext i1 @"$Vector.push.687"(ptr %blocks, ptr %32)
+  %34 = zext i1 %33 to i8
+  %35 = trunc i8 %34 to i1
+  br i1 %35, label %else, label %then
+
+or.lhs.false2:                                    ; preds = %forbody
+  %36 = load ptr, ptr %block, align 8
+  %37 = ptrtoint ptr %36 to i64
+  %38 = srem i64 %37, 8
+  %39 = icmp ne i64 %38, 0
+  %40 = zext i1 %39 to i8
+  %41 = trunc i8 %40 to i1
+  br i1 %41, label %then, label %or.lhs.false
+
+forcond4:                                         ; preds = %merge9, %merge
+  %42 = load i64, ptr %i3, align 8
+  %43 = icmp sgt i64 %42, %31
+  %44 = and i1 %43, false
+  %45 = icmp slt i64 %42, %31
+  %46 = and i1 %45, true
+  %47 = or i1 %46, %44
+  br i1 %47, label %forbody5, label %merge6
+
+forbody5:                                         ; preds = %forcond4
+  %48 = load i64, ptr %size, align 8
+  store i64 0, ptr %j, align 8
+  br label %forcond7
+
+forcond7:                                         ; preds = %merge10, %forbody5
+  %49 = load i64, ptr %j, align 8
+  %50 = icmp sgt i64 %49, %48
+  %51 = and i1 %50, false
+  %52 = icmp slt i64 %49, %48
+  %53 = and i1 %52, true
+  %54 = or i1 %53, %51
+  br i1 %54, label %forbody8, label %merge9
+
+forbody8:                                         ; preds = %forcond7
+  %55 = load i64, ptr %i3, align 8
+  %56 = call ptr @"$Vector.at.689"(ptr %blocks, i64 %55)
+  %57 = load ptr, ptr %56, align 8
+  %58 = load i64, ptr %j, align 8
+  %59 = getelementptr i8, ptr %57, i64 %58
+  %60 = load i8, ptr %59, align 1
+  %61 = load i64, ptr %i3, align 8
+  %62 = srem i64 %61, 251
+  %63 = trunc i64 %62 to i8
+  %64 = icmp ne i8 %60, %63
+  %65 = zext i1 %64 to i8
+  %66 = trunc i8 %65 to i1
+  br i1 %66, label %then11, label %else12
+
+then11:                                           ; preds = %forbody8
+  %67 = load i64, ptr %num_wrong, align 8
+  %68 = add i64 %67, 1
+  store i64 %68, ptr %num_wrong, align 8
+  br label %merge10
+
+else12:                                           ; preds = %forbody8
+  br label %merge10
+
+merge10:                                          ; preds = %else12, %then11
+  %69 = add i64 %49, 1
+  store i64 %69, ptr %j, align 8
+  br label %forcond7
+
+merge9:                                           ; preds = %forcond7
+  %70 = add i64 %42, 1
+  store i64 %70, ptr %i3, align 8
+  br label %forcond4
+
+merge6:                                           ; preds = %forcond4
+  call void @"$Vector.free.690"(ptr %blocks)
+  %71 = load %45, ptr %3, align 1
+  call void @"$Arena.free"(ptr %arena)
+  %72 = load %45, ptr %2, align 1
+  %73 = load i64, ptr %num_wrong, align 8
+  ret i64 %73
+
+dead:                                             ; No predecessors!
+  ret i64 undef
+}
+
+define internal void @"$Vector.init.686"(ptr %0) {
+entry:
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %1 = load ptr, ptr %self, align 8
+  %2 = getelementptr %171, ptr %1, i32 0, i32 0
+  store ptr null, ptr %2, align 8
+  %3 = load ptr, ptr %self, align 8
+  %4 = getelementptr %171, ptr %3, i32 0, i32 1
+  store i64 0, ptr %4, align 8
+  %5 = load ptr, ptr %self, align 8
+  %6 = getelementptr %171, ptr %5, i32 0, i32 2
+  store i64 0, ptr %6, align 8
+  ret void
+}
+
+define internal zeroext i1 @"$Vector.push.687"(ptr %0, ptr %1) {
+entry:
+  %value = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %value, align 8
+  %2 = load ptr, ptr %self, align 8
+  %3 = load ptr, ptr %self, align 8
+  %4 = getelementptr %171, ptr %3, i32 0, i32 1
+  %5 = load i64, ptr %4, align 8
+  %6 = add i64 %5, 1
+  %7 = call zeroext i1 @"$Vector.reserve.688"(ptr %2, i64 %6)
+  %8 = zext i1 %7 to i8
+  %9 = trunc i8 %8 to i1
+  br i1 %9, label %else, label %then
+
+then:                                             ; preds = %entry
+  ret i1 false
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %10 = load ptr, ptr %value, align 8
+  %11 = load ptr, ptr %self, align 8
+  %12 = getelementptr %171, ptr %11, i32 0, i32 0
+  %13 = load ptr, ptr %12, align 8
+  %14 = load ptr, ptr %self, align 8
+  %15 = getelementptr %171, ptr %14, i32 0, i32 1
+  %16 = load i64, ptr %15, align 8
+  %17 = getelementptr ptr, ptr %13, i64 %16
+  store ptr %10, ptr %17, align 8
+  %18 = load ptr, ptr %self, align 8
+  %19 = getelementptr %171, ptr %18, i32 0, i32 1
+  %20 = load i64, ptr %19, align 8
+  %21 = add i64 %20, 1
+  %22 = load ptr, ptr %self, align 8
+  %23 = getelementptr %171, ptr %22, i32 0, i32 1
+  store i64 %21, ptr %23, align 8
+  ret i1 true
+
+dead1:                                            ; No predecessors!
+  ret i1 undef
+}
+
+define internal zeroext i1 @"$Vector.reserve.688"(ptr %0, i64 %1) {
+entry:
+  %data = alloca ptr, align 8
+  %grown = alloca i64, align 8
+  %capacity = alloca i64, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store i64 %1, ptr %capacity, align 8
+  %2 = load i64, ptr %capacity, align 8
+  %3 = load ptr, ptr %self, align 8
+  %4 = getelementptr %171, ptr %3, i32 0, i32 2
+  %5 = load i64, ptr %4, align 8
+  %6 = icmp sle i64 %2, %5
+  %7 = zext i1 %6 to i8
+  %8 = trunc i8 %7 to i1
+  br i1 %8, label %then, label %else
+
+then:                                             ; preds = %entry
+  ret i1 true
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %9 = load ptr, ptr %self, align 8
+  %10 = getelementptr %171, ptr %9, i32 0, i32 2
+  %11 = load i64, ptr %10, align 8
+  %12 = mul i64 %11, 2
+  store i64 %12, ptr %grown, align 8
+  %13 = load i64, ptr %grown, align 8
+  %14 = load i64, ptr %capacity, align 8
+  %15 = icmp slt i64 %13, %14
+  %16 = zext i1 %15 to i8
+  %17 = trunc i8 %16 to i1
+  br i1 %17, label %then2, label %else3
+
+then2:                                            ; preds = %merge
+  %18 = load i64, ptr %capacity, align 8
+  store i64 %18, ptr %grown, align 8
+  br label %merge1
+
+else3:                                            ; preds = %merge
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %then2
+  %19 = load i64, ptr %grown, align 8
+  %20 = icmp slt i64 %19, 8
+  %21 = zext i1 %20 to i8
+  %22 = trunc i8 %21 to i1
+  br i1 %22, label %then5, label %else6
+
+then5:                                            ; preds = %merge1
+  store i64 8, ptr %grown, align 8
+  br label %merge4
+
+else6:                                            ; preds = %merge1
+  br label %merge4
+
+merge4:                                           ; preds = %else6, %then5
+  %23 = load ptr, ptr %self, align 8
+  %24 = getelementptr %171, ptr %23, i32 0, i32 0
+  %25 = load ptr, ptr %24, align 8
+  %26 = load i64, ptr %grown, align 8
+  %27 = mul i64 %26, 8
+  %28 = call ptr @realloc(ptr %25, i64 %27)
+  store ptr %28, ptr %data, align 8
+  %29 = load ptr, ptr %data, align 8
+  %30 = icmp eq ptr %29, null
+  %31 = zext i1 %30 to i8
+  %32 = trunc i8 %31 to i1
+  br i1 %32, label %then8, label %else9
+
+then8:                                            ; preds = %merge4
+  ret i1 false
+
+dead10:                                           ; No predecessors!
+  br label %merge7
+
+else9:                                            ; preds = %merge4
+  br label %merge7
+
+merge7:                                           ; preds = %else9, %dead10
+  %33 = load ptr, ptr %data, align 8
+  %34 = load ptr, ptr %self, align 8
+  %35 = getelementptr %171, ptr %34, i32 0, i32 0
+  store ptr %33, ptr %35, align 8
+  %36 = load i64, ptr %grown, align 8
+  %37 = load ptr, ptr %self, align 8
+  %38 = getelementptr %171, ptr %37, i32 0, i32 2
+  store i64 %36, ptr %38, align 8
+  ret i1 true
+
+dead11:                                           ; No predecessors!
+  ret i1 undef
+}
+
+define internal ptr @"$Vector.at.689"(ptr %0, i64 %1) {
+entry:
+  %2 = alloca %45, align 8
+  %index = alloca i64, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store i64 %1, ptr %index, align 8
+  %3 = load i64, ptr %index, align 8
+  %4 = icmp slt i64 %3, 0
+  %5 = zext i1 %4 to i8
+  %6 = trunc i8 %5 to i1
+  br i1 %6, label %then, label %or.lhs.false
+
+then:                                             ; preds = %or.lhs.false, %entry
+  call void @"$check.fail"(ptr @"$string.49", i32 70, ptr @"$string.15")
+  %7 = load %45, ptr %2, align 1
+  br label %merge
+
+else:                                             ; preds = %or.lhs.false
+  br label %merge
+
+merge:                                            ; preds = %else, %then
+  %8 = load ptr, ptr %self, align 8
+  %9 = getelementptr %171, ptr %8, i32 0, i32 0
+  %10 = load ptr, ptr %9, align 8
+  %11 = load i64, ptr %index, align 8
+  %12 = getelementptr ptr, ptr %10, i64 %11
+  ret ptr %12
+
+or.lhs.false:                                     ; preds = %entry
+  %13 = load i64, ptr %index, align 8
+  %14 = load ptr, ptr %self, align 8
+  %15 = getelementptr %171, ptr %14, i32 0, i32 1
+  %16 = load i64, ptr %15, align 8
+  %17 = icmp sge i64 %13, %16
+  %18 = zext i1 %17 to i8
+  %19 = trunc i8 %18 to i1
+  br i1 %19, label %then, label %else
+
+dead:                                             ; No predecessors!
+  ret ptr undef
+}
+
+define internal void @"$Vector.free.690"(ptr %0) {
+entry:
+  %1 = alloca %45, align 8
+  %2 = alloca %45, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %3 = load ptr, ptr %self, align 8
+  %4 = getelementptr %171, ptr %3, i32 0, i32 0
+  %5 = load ptr, ptr %4, align 8
+  call void @free(ptr %5)
+  %6 = load %45, ptr %2, align 1
+  %7 = load ptr, ptr %self, align 8
+  call void @"$Vector.init.686"(ptr %7)
+  %8 = load %45, ptr %1, align 1
+  ret void
+}
+
+define dso_local i64 @loader_exercise_map(i64 %0) {
+entry:
+  %1 = alloca %45, align 8
+  %2 = alloca %45, align 8
+  %3 = alloca %83, align 8
+  %4 = alloca %83, align 8
+  %5 = alloca %45, align 8
+  %6 = alloca %83, align 8
+  %7 = alloca %83, align 8
+  %found = alloca ptr, align 8
+  %8 = alloca %83, align 8
+  %9 = alloca %83, align 8
+  %i = alloca i64, align 8
+  %num_wrong = alloca i64, align 8
+  %10 = alloca %45, align 8
+  %11 = alloca %45, align 8
+  %map = alloca %172, align 8
+  %arena = alloca %4, align 8
+  %count = alloca i64, align 8
+  store i64 %0, ptr %count, align 8
+  call void @"$Arena.init"(ptr %arena)
+  %12 = load %45, ptr %11, align 1
+  call void @"$Map.init.691"(ptr %map)
+  %13 = load %45, ptr %10, align 1
+  %14 = load i64, ptr %count, align 8
+  %15 = call i64 @"$fill_map"(ptr %map, ptr %arena, i64 %14)
+  store i64 %15, ptr %num_wrong, align 8
+  %16 = load i64, ptr %count, align 8
+  store i64 0, ptr %i, align 8
+  br label %forcond
+
+forcond:                                          ; preds = %merge1, %entry
+  %17 = load i64, ptr %i, align 8
+  %18 = icmp sgt i64 %17, %16
+  %19 = and i1 %18, false
+  %20 = icmp slt i64 %17, %16
+  %21 = and i1 %20, true
+  %22 = or i1 %21, %19
+  br i1 %22, label %forbody, label %merge
+
+forbody:                                          ; preds = %forcond
+  %23 = load i64, ptr %i, align 8
+  %24 = call { i64, i64 } @"$key_of"(ptr %arena, i64 %23)
+  store { i64, i64 } %24, ptr %9, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %8, ptr align 8 %9, i64 16, i1 false)
+  %25 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 0
+  %26 = load i64, ptr %25, align 8
+  %27 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
+  %28 = load i64, ptr %27, align 8
+  %29 = call ptr @"$Map.find.694"(ptr %map, i64 %26, i64 %28)
+  store ptr %29, ptr %found, align 8
+  %30 = load ptr, ptr %found, align 8
+  %31 = icmp eq ptr %30, null
+  %32 = zext i1 %31 to i8
+  %33 = trunc i8 %32 to i1
+  br i1 %33, label %then, label %or.lhs.false
+
+then:                                             ; preds = %or.lhs.false, %forbody
+  %34 = load i64, ptr %num_wrong, align 8
+  %35 = add i64 %34, 1
+  store i64 %35, ptr %num_wrong, align 8
+  br label %merge1
+
+else:                                             ; preds = %or.lhs.false
+  br label %merge1
+
+merge1:                                           ; preds = %else, %then
+  %36 = add i64 %17, 1
+  store i64 %36, ptr %i, align 8
+  br label %forcond
+
+merge:                                            ; preds = %forcond
+  %37 = getelementptr %172, ptr %map, i32 0, i32 0
+  %38 = getelementptr %173, ptr %37, i32 0, i32 1
+  %39 = load i64, ptr %38, align 8
+  %40 = load i64, ptr %count, align 8
+  %41 = icmp ne i64 %39, %40
+  %42 = zext i1 %41 to i8
+  %43 = trunc i8 %42 to i1
+  br i1 %43, label %then3, label %or.lhs.false5
+
+or.lhs.false:                                     ; preds = %forbody
+  %44 = load ptr, ptr %found, align 8
+  %45 = load i64, ptr %44, align 8
+  %46 = load i64, ptr %i, align 8
+  %47 = mul i64 2, %46
+  %48 = icmp ne i64 %45, %47
+  %49 = zext i1 %48 to i8
+  %50 = trunc i8 %49 to i1
+  br i1 %50, label %then, label %else
+
+then3:                                            ; preds = %or.lhs.false5, %merge
+  %51 = load i64, ptr %num_wrong, align 8
+  %52 = add i64 %51, 1
+  store i64 %52, ptr %num_wrong, align 8
+  br label %merge2
+
+else4:                                            ; preds = %or.lhs.false5
+  br label %merge2
+
+merge2:                                           ; preds = %else4, %then3
+  call void @"$Map.clear.702"(ptr %map)
+  %53 = load %45, ptr %5, align 1
+  %54 = load i64, ptr %count, align 8
+  %55 = icmp sgt i64 %54, 0
+  %56 = zext i1 %55 to i8
+  %57 = trunc i8 %56 to i1
+  br i1 %57, label %and.lhs.true, label %else8
+
+or.lhs.false5:                                    ; preds = %merge
+  %58 = load i64, ptr %count, align 8
+  %59 = call { i64, i64 } @"$key_of"(ptr %arena, i64 %58)
+  store { i64, i64 } %59, ptr %7, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %6, ptr align 8 %7, i64 16, i1 false)
+  %60 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 0
+  %61 = load i64, ptr %60, align 8
+  %62 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 1
+  %63 = load i64, ptr %62, align 8
+  %64 = call ptr @"$Map.find.694"(ptr %map, i64 %61, i64 %63)
+  %65 = icmp ne ptr %64, null
+  %66 = zext i1 %65 to i8
+  %67 = trunc i8 %66 to i1
+  br i1 %67, label %then3, label %else4
+
+then7:                                            ; preds = %and.lhs.true
+  %68 = load i64, ptr %num_wrong, align 8
+  %69 = add i64 %68, 1
+  store i64 %69, ptr %num_wrong, align 8
+  br label %merge6
+
+else8:                                            ; preds = %and.lhs.true, %merge2
+  br label %merge6
+
+merge6:                                           ; preds = %else8, %then7
+  call void @"$Map.free.704"(ptr %map)
+  %70 = load %45, ptr %2, align 1
+  call void @"$Arena.free"(ptr %arena)
+  %71 = load %45, ptr %1, align 1
+  %72 = load i64, ptr %num_wrong, align 8
+  ret i64 %72
+
+and.lhs.true:                                     ; preds = %merge2
+  %73 = call { i64, i64 } @"$key_of"(ptr %arena, i64 0)
+  store { i64, i64 } %73, ptr %4, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %3, ptr align 8 %4, i64 16, i1 false)
+  %74 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 0
+  %75 = load i64, ptr %74, align 8
+  %76 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
+  %77 = load i64, ptr %76, align 8
+  %78 = call ptr @"$Map.find.694"(ptr %map, i64 %75, i64 %77)
+  %79 = icmp ne ptr %78, null
+  %80 = zext i1 %79 to i8
+  %81 = trunc i8 %80 to i1
+  br i1 %81, label %then7, label %else8
+
+dead:                                             ; No predecessors!
+  ret i64 undef
+}
+
+define internal void @"$Map.init.691"(ptr %0) {
+entry:
+  %1 = alloca %45, align 8
+  %2 = alloca %45, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %3 = load ptr, ptr %self, align 8
+  %4 = getelementptr %172, ptr %3, i32 0, i32 0
+  call void @"$Vector.init.692"(ptr %4)
+  %5 = load %45, ptr %2, align 1
+  %6 = load ptr, ptr %self, align 8
+  %7 = getelementptr %172, ptr %6, i32 0, i32 1
+  call void @"$Vector.init"(ptr %7)
+  %8 = load %45, ptr %1, align 1
+  ret void
+}
+
+define internal void @"$Vector.init.692"(ptr %0) {
+entry:
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %1 = load ptr, ptr %self, align 8
+  %2 = getelementptr %173, ptr %1, i32 0, i32 0
+  store ptr null, ptr %2, align 8
+  %3 = load ptr, ptr %self, align 8
+  %4 = getelementptr %173, ptr %3, i32 0, i32 1
+  store i64 0, ptr %4, align 8
+  %5 = load ptr, ptr %self, align 8
+  %6 = getelementptr %173, ptr %5, i32 0, i32 2
+  store i64 0, ptr %6, align 8
+  ret void
+}
+
+define internal i64 @"$fill_map"(ptr %0, ptr %1, i64 %2) {
+entry:
+  %3 = alloca %83, align 8
+  %4 = alloca %83, align 8
+  %5 = alloca %83, align 8
+  %key = alloca %83, align 8
+  %6 = alloca %83, align 8
+  %i = alloca i64, align 8
+  %num_wrong = alloca i64, align 8
+  %count = alloca i64, align 8
+  %arena = alloca ptr, align 8
+  %map = alloca ptr, align 8
+  store ptr %0, ptr %map, align 8
+  store ptr %1, ptr %arena, align 8
+  store i64 %2, ptr %count, align 8
+  store i64 0, ptr %num_wrong, align 8
+  %7 = load i64, ptr %count, align 8
+  store i64 0, ptr %i, align 8
+  br label %forcond
+
+forcond:                                          ; preds = %merge1, %entry
+  %8 = load i64, ptr %i, align 8
+  %9 = icmp sgt i64 %8, %7
+  %10 = and i1 %9, false
+  %11 = icmp slt i64 %8, %7
+  %12 = and i1 %11, true
+  %13 = or i1 %12, %10
+  br i1 %13, label %forbody, label %merge
+
+forbody:                                          ; preds = %forcond
+  %14 = load ptr, ptr %arena, align 8
+  %15 = load i64, ptr %i, align 8
+  %16 = call { i64, i64 } @"$key_of"(ptr %14, i64 %15)
+  store { i64, i64 } %16, ptr %6, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %key, ptr align 8 %6, i64 16, i1 false)
+  %17 = load ptr, ptr %map, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %5, ptr align 8 %key, i64 16, i1 false)
+  %18 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 0
+  %19 = load i64, ptr %18, align 8
+  %20 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 1
+  %21 = load i64, ptr %20, align 8
+  %22 = call ptr @"$Map.find.694"(ptr %17, i64 %19, i64 %21)
+  %23 = icmp ne ptr %22, null
+  %24 = zext i1 %23 to i8
+  %25 = trunc i8 %24 to i1
+  br i1 %25, label %then, label %or.lhs.false2
+
+then:                                             ; preds = %or.lhs.false, %or.lhs.false2, %forbody
+  %26 = load i64, ptr %num_wrong, align 8
+  %27 = add i64 %26, 1
+  store i64 %27, ptr %num_wrong, align 8
+  br label %merge1
+
+else:                                             ; preds = %or.lhs.false
+  br label %merge1
+
+merge1:                                           ; preds = %else, %then
+  %28 = add i64 %8, 1
+  store i64 %28, ptr %i, align 8
+  br label %forcond
+
+merge:                                            ; preds = %forcond
+  %29 = load i64, ptr %num_wrong, align 8
+  ret i64 %29
+
+or.lhs.false:                                     ; preds = %or.lhs.false2
+  %30 = load ptr, ptr %map, align 8
+  %31 = load i64, ptr %i, align 8
+  %32 = mul i64 2, %31
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %3, ptr align 8 %key, i64 16, i1 false)
+  %33 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 0
+  %34 = load i64, ptr %33, align 8
+  %35 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
+  %36 = load i64, ptr %35, align 8
+  %37 = call zeroext i1 @"$Map.insert.697"(ptr %30, i64 %34, i64 %36, i64 %32)
+  %38 = zext i1 %37 to i8
+  %39 = trunc i8 %38 to i1
+  br i1 %39, label %else, label %then
+
+or.lhs.false2:                                    ; preds = %forbody
+  %40 = load ptr, ptr %map, align 8
+  %41 = load i64, ptr %i, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %key, i64 16, i1 false)
+  %42 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 0
+  %43 = load i64, ptr %42, align 8
+  %44 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
+  %45 = load i64, ptr %44, align 8
+  %46 = call zeroext i1 @"$Map.insert.697"(ptr %40, i64 %43, i64 %45, i64 %41)
+  %47 = zext i1 %46 to i8
+  %48 = trunc i8 %47 to i1
+  br i1 %48, label %or.lhs.false, label %then
+
+dead:                                             ; No predecessors!
+  ret i64 undef
+}
+
+define internal { i64, i64 } @"$key_of"(ptr %0, i64 %1) {
+entry:
+  %2 = alloca %83, align 8
+  %3 = alloca %83, align 8
+  %4 = alloca %83, align 8
+  %5 = alloca %83, align 8
+  %digits = alloca [32 x i8], align 1
+  %number = alloca i64, align 8
+  %arena = alloca ptr, align 8
+  store ptr %0, ptr %arena, align 8
+  store i64 %1, ptr %number, align 8
+  %6 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
+  %7 = getelementptr i8, ptr %6, i64 0
+  %8 = load i64, ptr %number, align 8
+  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.693", i64 %8)
+  %10 = load ptr, ptr %arena, align 8
+  %11 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
+  %12 = getelementptr i8, ptr %11, i64 0
+  %13 = call { i64, i64 } @"$text.slice"(ptr %12)
+  store { i64, i64 } %13, ptr %5, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 16, i1 false)
+  %14 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 0
+  %15 = load i64, ptr %14, align 8
+  %16 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
+  %17 = load i64, ptr %16, align 8
+  %18 = call ptr @"$Arena.copy"(ptr %10, i64 %15, i64 %17)
+  %19 = call { i64, i64 } @"$text.slice"(ptr %18)
+  store { i64, i64 } %19, ptr %3, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %3, i64 16, i1 false)
+  %20 = load { i64, i64 }, ptr %2, align 8
+  ret { i64, i64 } %20
+
+dead:                                             ; No predecessors!
+  ret { i64, i64 } undef
+}
+
+define internal ptr @"$Map.find.694"(ptr %0, i64 %1, i64 %2) {
+entry:
+  %index = alloca i32, align 4
+  %"<aggcopy>" = alloca %83, align 8
+  %3 = alloca %83, align 8
+  %4 = alloca %83, align 8
+  %key = alloca %83, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %5 = getelementptr { i64, i64 }, ptr %key, i32 0, i32 0
+  store i64 %1, ptr %5, align 8
+  %6 = getelementptr { i64, i64 }, ptr %key, i32 0, i32 1
+  store i64 %2, ptr %6, align 8
+  %7 = load ptr, ptr %self, align 8
+  %8 = getelementptr %172, ptr %7, i32 0, i32 0
+  %9 = getelementptr %173, ptr %8, i32 0, i32 1
+  %10 = load i64, ptr %9, align 8
+  %11 = icmp eq i64 %10, 0
+  %12 = zext i1 %11 to i8
+  %13 = trunc i8 %12 to i1
+  br i1 %13, label %then, label %else
+
+then:                                             ; preds = %entry
+  ret ptr null
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %14 = load ptr, ptr %self, align 8
+  %15 = getelementptr %172, ptr %14, i32 0, i32 1
+  %16 = getelementptr %10, ptr %15, i32 0, i32 0
+  %17 = load ptr, ptr %16, align 8
+  %18 = load ptr, ptr %self, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %"<aggcopy>", ptr align 8 %key, i64 16, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %key, i64 16, i1 false)
+  %19 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 0
+  %20 = load i64, ptr %19, align 8
+  %21 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
+  %22 = load i64, ptr %21, align 8
+  %23 = call i64 @"$text.hash"(i64 %20, i64 %22)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %3, ptr align 8 %"<aggcopy>", i64 16, i1 false)
+  %24 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 0
+  %25 = load i64, ptr %24, align 8
+  %26 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
+  %27 = load i64, ptr %26, align 8
+  %28 = call i64 @"$Map.position.695"(ptr %18, i64 %25, i64 %27, i64 %23)
+  %29 = getelementptr i32, ptr %17, i64 %28
+  %30 = load i32, ptr %29, align 4
+  store i32 %30, ptr %index, align 4
+  %31 = load i32, ptr %index, align 4
+  %32 = icmp slt i32 %31, 0
+  %33 = zext i1 %32 to i8
+  %34 = trunc i8 %33 to i1
+  br i1 %34, label %then2, label %else3
+
+then2:                                            ; preds = %merge
+  ret ptr null
+
+dead4:                                            ; No predecessors!
+  br label %merge1
+
+else3:                                            ; preds = %merge
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %dead4
+  %35 = load ptr, ptr %self, align 8
+  %36 = getelementptr %172, ptr %35, i32 0, i32 0
+  %37 = load i32, ptr %index, align 4
+  %38 = sext i32 %37 to i64
+  %39 = call ptr @"$Vector.at.696"(ptr %36, i64 %38)
+  %40 = getelementptr %174, ptr %39, i32 0, i32 2
+  ret ptr %40
+
+dead5:                                            ; No predecessors!
+  ret ptr undef
+}
+
+define internal i64 @"$Map.position.695"(ptr %0, i64 %1, i64 %2, i64 %3) {
+entry:
+  %"<aggcopy>" = alloca %83, align 8
+  %4 = alloca %83, align 8
+  %5 = alloca %83, align 8
+  %entry1 = alloca ptr, align 8
+  %position = alloca i64, align 8
+  %mask = alloca i64, align 8
+  %hash = alloca i64, align 8
+  %key = alloca %83, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %6 = getelementptr { i64, i64 }, ptr %key, i32 0, i32 0
+  store i64 %1, ptr %6, align 8
+  %7 = getelementptr { i64, i64 }, ptr %key, i32 0, i32 1
+  store i64 %2, ptr %7, align 8
+  store i64 %3, ptr %hash, align 8
+  %8 = load ptr, ptr %self, align 8
+  %9 = getelementptr %172, ptr %8, i32 0, i32 1
+  %10 = getelementptr %10, ptr %9, i32 0, i32 1
+  %11 = load i64, ptr %10, align 8
+  %12 = sub i64 %11, 1
+  store i64 %12, ptr %mask, align 8
+  %13 = load i64, ptr %hash, align 8
+  %14 = load i64, ptr %mask, align 8
+  %15 = and i64 %13, %14
+  store i64 %15, ptr %position, align 8
+  br label %condition
+
+condition:                                        ; preds = %merge2, %entry
+  %16 = load ptr, ptr %self, align 8
+  %17 = getelementptr %172, ptr %16, i32 0, i32 1
+  %18 = getelementptr %10, ptr %17, i32 0, i32 0
+  %19 = load ptr, ptr %18, align 8
+  %20 = load i64, ptr %position, align 8
+  %21 = getelementptr i32, ptr %19, i64 %20
+  %22 = load i32, ptr %21, align 4
+  %23 = icmp sge i32 %22, 0
+  %24 = zext i1 %23 to i8
+  %25 = trunc i8 %24 to i1
+  br i1 %25, label %whilebody, label %merge
+
+whilebody:                                        ; preds = %condition
+  %26 = load ptr, ptr %self, align 8
+  %27 = getelementptr %172, ptr %26, i32 0, i32 0
+  %28 = load ptr, ptr %self, align 8
+  %29 = getelementptr %172, ptr %28, i32 0, i32 1
+  %30 = getelementptr %10, ptr %29, i32 0, i32 0
+  %31 = load ptr, ptr %30, align 8
+  %32 = load i64, ptr %position, align 8
+  %33 = getelementptr i32, ptr %31, i64 %32
+  %34 = load i32, ptr %33, align 4
+  %35 = sext i32 %34 to i64
+  %36 = call ptr @"$Vector.at.696"(ptr %27, i64 %35)
+  store ptr %36, ptr %entry1, align 8
+  %37 = load ptr, ptr %entry1, align 8
+  %38 = getelementptr %174, ptr %37, i32 0, i32 1
+  %39 = load i64, ptr %38, align 8
+  %40 = load i64, ptr %hash, align 8
+  %41 = icmp eq i64 %39, %40
+  %42 = zext i1 %41 to i8
+  %43 = trunc i8 %42 to i1
+  br i1 %43, label %and.lhs.true, label %else
+
+then:                                             ; preds = %and.lhs.true
+  %44 = load i64, ptr %position, align 8
+  ret i64 %44
+
+and.lhs.true:                                     ; preds = %whilebody
+  %45 = load ptr, ptr %entry1, align 8
+  %46 = getelementptr %174, ptr %45, i32 0, i32 0
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %"<aggcopy>", ptr align 8 %key, i64 16, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %5, ptr align 8 %46, i64 16, i1 false)
+  %47 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 0
+  %48 = load i64, ptr %47, align 8
+  %49 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 1
+  %50 = load i64, ptr %49, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %"<aggcopy>", i64 16, i1 false)
+  %51 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 0
+  %52 = load i64, ptr %51, align 8
+  %53 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
+  %54 = load i64, ptr %53, align 8
+  %55 = call zeroext i1 @"$text.equal"(i64 %48, i64 %50, i64 %52, i64 %54)
+  %56 = zext i1 %55 to i8
+  %57 = trunc i8 %56 to i1
+  br i1 %57, label %then, label %else
+
+dead:                                             ; No predecessors!
+  br label %merge2
+
+else:                                             ; preds = %and.lhs.true, %whilebody
+  br label %merge2
+
+merge2:                                           ; preds = %else, %dead
+  %58 = load i64, ptr %position, align 8
+  %59 = add i64 %58, 1
+  %60 = load i64, ptr %mask, align 8
+  %61 = and i64 %59, %60
+  store i64 %61, ptr %position, align 8
+  br label %condition
+
+merge:                                            ; preds = %condition
+  %62 = load i64, ptr %position, align 8
+  ret i64 %62
+
+dead3:                                            ; No predecessors!
+  ret i64 undef
+}
+
+define internal ptr @"$Vector.at.696"(ptr %0, i64 %1) {
+entry:
+  %2 = alloca %45, align 8
+  %index = alloca i64, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store i64 %1, ptr %index, align 8
+  %3 = load i64, ptr %index, align 8
+  %4 = icmp slt i64 %3, 0
+  %5 = zext i1 %4 to i8
+  %6 = trunc i8 %5 to i1
+  br i1 %6, label %then, label %or.lhs.false
+
+then:                                             ; preds = %or.lhs.false, %entry
+  call void @"$check.fail"(ptr @"$string.49", i32 70, ptr @"$string.15")
+  %7 = load %45, ptr %2, align 1
+  br label %merge
+
+else:                                             ; preds = %or.lhs.false
+  br label %merge
+
+merge:                                            ; preds = %else, %then
+  %8 = load ptr, ptr %self, align 8
+  %9 = getelementptr %173, ptr %8, i32 0, i32 0
+  %10 = load ptr, ptr %9, align 8
+  %11 = load i64, ptr %index, align 8
+  %12 = getelementptr %174, ptr %10, i64 %11
+  ret ptr %12
+
+or.lhs.false:                                     ; preds = %entry
+  %13 = load i64, ptr %index, align 8
+  %14 = load ptr, ptr %self, align 8
+  %15 = getelementptr %173, ptr %14, i32 0, i32 1
+  %16 = load i64, ptr %15, align 8
+  %17 = icmp sge i64 %13, %16
+  %18 = zext i1 %17 to i8
+  %19 = trunc i8 %18 to i1
+  br i1 %19, label %then, label %else
+
+dead:                                             ; No predecessors!
+  ret ptr undef
+}
+
+define internal zeroext i1 @"$Map.insert.697"(ptr %0, i64 %1, i64 %2, i64 %3) {
+entry:
+  %4 = alloca %174, align 8
+  %5 = alloca %174, align 8
+  %6 = alloca %175, align 8
+  %"<structcast>" = alloca %175, align 8
+  %position = alloca i64, align 8
+  %7 = alloca %83, align 8
+  %hash = alloca i64, align 8
+  %8 = alloca %83, align 8
+  %value = alloca i64, align 8
+  %key = alloca %83, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %9 = getelementptr { i64, i64 }, ptr %key, i32 0, i32 0
+  store i64 %1, ptr %9, align 8
+  %10 = getelementptr { i64, i64 }, ptr %key, i32 0, i32 1
+  store i64 %2, ptr %10, align 8
+  store i64 %3, ptr %value, align 8
+  %11 = load ptr, ptr %self, align 8
+  %12 = load ptr, ptr %self, align 8
+  %13 = getelementptr %172, ptr %12, i32 0, i32 0
+  %14 = getelementptr %173, ptr %13, i32 0, i32 1
+  %15 = load i64, ptr %14, align 8
+  %16 = add i64 %15, 1
+  %17 = call zeroext i1 @"$Map.reserve.698"(ptr %11, i64 %16)
+  %18 = zext i1 %17 to i8
+  %19 = trunc i8 %18 to i1
+  br i1 %19, label %else, label %then
+
+then:                                             ; preds = %entry
+  ret i1 false
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %8, ptr align 8 %key, i64 16, i1 false)
+  %20 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 0
+  %21 = load i64, ptr %20, align 8
+  %22 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
+  %23 = load i64, ptr %22, align 8
+  %24 = call i64 @"$text.hash"(i64 %21, i64 %23)
+  store i64 %24, ptr %hash, align 8
+  %25 = load ptr, ptr %self, align 8
+  %26 = load i64, ptr %hash, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %7, ptr align 8 %key, i64 16, i1 false)
+  %27 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 0
+  %28 = load i64, ptr %27, align 8
+  %29 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
+  %30 = load i64, ptr %29, align 8
+  %31 = call i64 @"$Map.position.695"(ptr %25, i64 %28, i64 %30, i64 %26)
+  store i64 %31, ptr %position, align 8
+  %32 = load ptr, ptr %self, align 8
+  %33 = getelementptr %172, ptr %32, i32 0, i32 1
+  %34 = getelementptr %10, ptr %33, i32 0, i32 0
+  %35 = load ptr, ptr %34, align 8
+  %36 = load i64, ptr %position, align 8
+  %37 = getelementptr i32, ptr %35, i64 %36
+  %38 = load i32, ptr %37, align 4
+  %39 = icmp sge i32 %38, 0
+  %40 = zext i1 %39 to i8
+  %41 = trunc i8 %40 to i1
+  br i1 %41, label %then2, label %else3
+
+then2:                                            ; preds = %merge
+  %42 = load i64, ptr %value, align 8
+  %43 = load ptr, ptr %self, align 8
+  %44 = getelementptr %172, ptr %43, i32 0, i32 0
+  %45 = load ptr, ptr %self, align 8
+  %46 = getelementptr %172, ptr %45, i32 0, i32 1
+  %47 = getelementptr %10, ptr %46, i32 0, i32 0
+  %48 = load ptr, ptr %47, align 8
+  %49 = load i64, ptr %position, align 8
+  %50 = getelementptr i32, ptr %48, i64 %49
+  %51 = load i32, ptr %50, align 4
+  %52 = sext i32 %51 to i64
+  %53 = call ptr @"$Vector.at.696"(ptr %44, i64 %52)
+  %54 = getelementptr %174, ptr %53, i32 0, i32 2
+  store i64 %42, ptr %54, align 8
+  ret i1 true
+
+dead4:                                            ; No predecessors!
+  br label %merge1
+
+else3:                                            ; preds = %merge
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %dead4
+  %55 = load ptr, ptr %self, align 8
+  %56 = getelementptr %172, ptr %55, i32 0, i32 0
+  %57 = load %83, ptr %key, align 8
+  %58 = load i64, ptr %hash, align 8
+  %59 = load i64, ptr %value, align 8
+  %60 = getelementptr %175, ptr %6, i32 0, i32 0
+  store %83 %57, ptr %60, align 8
+  %61 = getelementptr %175, ptr %6, i32 0, i32 1
+  store i64 %58, ptr %61, align 8
+  %62 = getelementptr %175, ptr %6, i32 0, i32 2
+  store i64 %59, ptr %62, align 8
+  %63 = load %175, ptr %6, align 8
+  store %175 %63, ptr %"<structcast>", align 8
+  %64 = getelementptr %174, ptr %5, i32 0, i32 0
+  %65 = getelementptr %175, ptr %"<structcast>", i32 0, i32 0
+  %66 = load %83, ptr %65, align 8
+  store %83 %66, ptr %64, align 8
+  %67 = getelementptr %174, ptr %5, i32 0, i32 1
+  %68 = getelementptr %175, ptr %"<structcast>", i32 0, i32 1
+  %69 = load i64, ptr %68, align 8
+  store i64 %69, ptr %67, align 8
+  %70 = getelementptr %174, ptr %5, i32 0, i32 2
+  %71 = getelementptr %175, ptr %"<structcast>", i32 0, i32 2
+  %72 = load i64, ptr %71, align 8
+  store i64 %72, ptr %70, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 32, i1 false)
+  %73 = call zeroext i1 @"$Vector.push.701"(ptr %56, ptr byval(%174) %4)
+  %74 = zext i1 %73 to i8
+  %75 = trunc i8 %74 to i1
+  br i1 %75, label %else7, label %then6
+
+then6:                                            ; preds = %merge1
+  ret i1 false
+
+dead8:                                            ; No predecessors!
+  br label %merge5
+
+else7:                                            ; preds = %merge1
+  br label %merge5
+
+merge5:                                           ; preds = %else7, %dead8
+  %76 = load ptr, ptr %self, align 8
+  %77 = getelementptr %172, ptr %76, i32 0, i32 0
+  %78 = getelementptr %173, ptr %77, i32 0, i32 1
+  %79 = load i64, ptr %78, align 8
+  %80 = sub i64 %79, 1
+  %81 = trunc i64 %80 to i32
+  %82 = load ptr, ptr %self, align 8
+  %83 = getelementptr %172, ptr %82, i32 0, i32 1
+  %84 = getelementptr %10, ptr %83, i32 0, i32 0
+  %85 = load ptr, ptr %84, align 8
+  %86 = load i64, ptr %position, align 8
+  %87 = getelementptr i32, ptr %85, i64 %86
+  store i32 %81, ptr %87, align 4
+  ret i1 true
+
+dead9:                                            ; No predecessors!
+  ret i1 undef
+}
+
+define internal zeroext i1 @"$Map.reserve.698"(ptr %0, i64 %1) {
+entry:
+  %size = alloca i64, align 8
+  %count = alloca i64, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store i64 %1, ptr %count, align 8
+  store i64 16, ptr %size, align 8
+  br label %condition
+
+condition:                                        ; preds = %whilebody, %entry
+  %2 = load i64, ptr %size, align 8
+  %3 = load i64, ptr %count, align 8
+  %4 = mul i64 %3, 2
+  %5 = icmp slt i64 %2, %4
+  %6 = zext i1 %5 to i8
+  %7 = trunc i8 %6 to i1
+  br i1 %7, label %whilebody, label %merge
+
+whilebody:                                        ; preds = %condition
+  %8 = load i64, ptr %size, align 8
+  %9 = mul i64 %8, 2
+  store i64 %9, ptr %size, align 8
+  br label %condition
+
+merge:                                            ; preds = %condition
+  %10 = load i64, ptr %size, align 8
+  %11 = load ptr, ptr %self, align 8
+  %12 = getelementptr %172, ptr %11, i32 0, i32 1
+  %13 = getelementptr %10, ptr %12, i32 0, i32 1
+  %14 = load i64, ptr %13, align 8
+  %15 = icmp sle i64 %10, %14
+  %16 = zext i1 %15 to i8
+  %17 = trunc i8 %16 to i1
+  br i1 %17, label %or.end, label %or.rhs
+
+or.rhs:                                           ; preds = %merge
+  %18 = load ptr, ptr %self, align 8
+  %19 = getelementptr %172, ptr %18, i32 0, i32 0
+  %20 = load i64, ptr %count, align 8
+  %21 = call zeroext i1 @"$Vector.reserve.699"(ptr %19, i64 %20)
+  %22 = zext i1 %21 to i8
+  %23 = trunc i8 %22 to i1
+  br i1 %23, label %and.rhs, label %and.end
+
+and.rhs:                                          ; preds = %or.rhs
+  %24 = load ptr, ptr %self, align 8
+  %25 = load i64, ptr %size, align 8
+  %26 = call zeroext i1 @"$Map.rebuild.700"(ptr %24, i64 %25)
+  %27 = zext i1 %26 to i8
+  %28 = trunc i8 %27 to i1
+  br label %and.end
+
+and.end:                                          ; preds = %and.rhs, %or.rhs
+  %29 = phi i1 [ false, %or.rhs ], [ %28, %and.rhs ]
+  %30 = zext i1 %29 to i8
+  %31 = trunc i8 %30 to i1
+  br label %or.end
+
+or.end:                                           ; preds = %and.end, %merge
+  %32 = phi i1 [ true, %merge ], [ %31, %and.end ]
+  %33 = zext i1 %32 to i8
+  %34 = icmp ne i8 %33, 0
+  ret i1 %34
+
+dead:                                             ; No predecessors!
+  ret i1 undef
+}
+
+define internal zeroext i1 @"$Vector.reserve.699"(ptr %0, i64 %1) {
+entry:
+  %data = alloca ptr, align 8
+  %grown = alloca i64, align 8
+  %capacity = alloca i64, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store i64 %1, ptr %capacity, align 8
+  %2 = load i64, ptr %capacity, align 8
+  %3 = load ptr, ptr %self, align 8
+  %4 = getelementptr %173, ptr %3, i32 0, i32 2
+  %5 = load i64, ptr %4, align 8
+  %6 = icmp sle i64 %2, %5
+  %7 = zext i1 %6 to i8
+  %8 = trunc i8 %7 to i1
+  br i1 %8, label %then, label %else
+
+then:                                             ; preds = %entry
+  ret i1 true
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %9 = load ptr, ptr %self, align 8
+  %10 = getelementptr %173, ptr %9, i32 0, i32 2
+  %11 = load i64, ptr %10, align 8
+  %12 = mul i64 %11, 2
+  store i64 %12, ptr %grown, align 8
+  %13 = load i64, ptr %grown, align 8
+  %14 = load i64, ptr %capacity, align 8
+  %15 = icmp slt i64 %13, %14
+  %16 = zext i1 %15 to i8
+  %17 = trunc i8 %16 to i1
+  br i1 %17, label %then2, label %else3
+
+then2:                                            ; preds = %merge
+  %18 = load i64, ptr %capacity, align 8
+  store i64 %18, ptr %grown, align 8
+  br label %merge1
+
+else3:                                            ; preds = %merge
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %then2
+  %19 = load i64, ptr %grown, align 8
+  %20 = icmp slt i64 %19, 8
+  %21 = zext i1 %20 to i8
+  %22 = trunc i8 %21 to i1
+  br i1 %22, label %then5, label %else6
+
+then5:                                            ; preds = %merge1
+  store i64 8, ptr %grown, align 8
+  br label %merge4
+
+else6:                                            ; preds = %merge1
+  br label %merge4
+
+merge4:                                           ; preds = %else6, %then5
+  %23 = load ptr, ptr %self, align 8
+  %24 = getelementptr %173, ptr %23, i32 0, i32 0
+  %25 = load ptr, ptr %24, align 8
+  %26 = load i64, ptr %grown, align 8
+  %27 = mul i64 %26, 32
+  %28 = call ptr @realloc(ptr %25, i64 %27)
+  store ptr %28, ptr %data, align 8
+  %29 = load ptr, ptr %data, align 8
+  %30 = icmp eq ptr %29, null
+  %31 = zext i1 %30 to i8
+  %32 = trunc i8 %31 to i1
+  br i1 %32, label %then8, label %else9
+
+then8:                                            ; preds = %merge4
+  ret i1 false
+
+dead10:                                           ; No predecessors!
+  br label %merge7
+
+else9:                                            ; preds = %merge4
+  br label %merge7
+
+merge7:                                           ; preds = %else9, %dead10
+  %33 = load ptr, ptr %data, align 8
+  %34 = load ptr, ptr %self, align 8
+  %35 = getelementptr %173, ptr %34, i32 0, i32 0
+  store ptr %33, ptr %35, align 8
+  %36 = load i64, ptr %grown, align 8
+  %37 = load ptr, ptr %self, align 8
+  %38 = getelementptr %173, ptr %37, i32 0, i32 2
+  store i64 %36, ptr %38, align 8
+  ret i1 true
+
+dead11:                                           ; No predecessors!
+  ret i1 undef
+}
+
+define internal zeroext i1 @"$Map.rebuild.700"(ptr %0, i64 %1) {
+entry:
+  %2 = alloca %83, align 8
+  %entry6 = alloca ptr, align 8
+  %i2 = alloca i64, align 8
+  %i = alloca i64, align 8
+  %size = alloca i64, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store i64 %1, ptr %size, align 8
+  %3 = load ptr, ptr %self, align 8
+  %4 = getelementptr %172, ptr %3, i32 0, i32 1
+  %5 = load i64, ptr %size, align 8
+  %6 = call zeroext i1 @"$Vector.resize"(ptr %4, i64 %5)
+  %7 = zext i1 %6 to i8
+  %8 = trunc i8 %7 to i1
+  br i1 %8, label %else, label %then
+
+then:                                             ; preds = %entry
+  ret i1 false
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %9 = load i64, ptr %size, align 8
+  store i64 0, ptr %i, align 8
+  br label %forcond
+
+forcond:                                          ; preds = %forbody, %merge
+  %10 = load i64, ptr %i, align 8
+  %11 = icmp sgt i64 %10, %9
+  %12 = and i1 %11, false
+  %13 = icmp slt i64 %10, %9
+  %14 = and i1 %13, true
+  %15 = or i1 %14, %12
+  br i1 %15, label %forbody, label %merge1
+
+forbody:                                          ; preds = %forcond
+  %16 = load ptr, ptr %self, align 8
+  %17 = getelementptr %172, ptr %16, i32 0, i32 1
+  %18 = getelementptr %10, ptr %17, i32 0, i32 0
+  %19 = load ptr, ptr %18, align 8
+  %20 = load i64, ptr %i, align 8
+  %21 = getelementptr i32, ptr %19, i64 %20
+  store i32 -1, ptr %21, align 4
+  %22 = add i64 %10, 1
+  store i64 %22, ptr %i, align 8
+  br label %forcond
+
+merge1:                                           ; preds = %forcond
+  %23 = load ptr, ptr %self, align 8
+  %24 = getelementptr %172, ptr %23, i32 0, i32 0
+  %25 = getelementptr %173, ptr %24, i32 0, i32 1
+  %26 = load i64, ptr %25, align 8
+  store i64 0, ptr %i2, align 8
+  br label %forcond3
+
+forcond3:                                         ; preds = %forbody4, %merge1
+  %27 = load i64, ptr %i2, align 8
+  %28 = icmp sgt i64 %27, %26
+  %29 = and i1 %28, false
+  %30 = icmp slt i64 %27, %26
+  %31 = and i1 %30, true
+  %32 = or i1 %31, %29
+  br i1 %32, label %forbody4, label %merge5
+
+forbody4:                                         ; preds = %forcond3
+  %33 = load ptr, ptr %self, align 8
+  %34 = getelementptr %172, ptr %33, i32 0, i32 0
+  %35 = load i64, ptr %i2, align 8
+  %36 = call ptr @"$Vector.at.696"(ptr %34, i64 %35)
+  store ptr %36, ptr %entry6, align 8
+  %37 = load i64, ptr %i2, align 8
+  %38 = trunc i64 %37 to i32
+  %39 = load ptr, ptr %self, align 8
+  %40 = getelementptr %172, ptr %39, i32 0, i32 1
+  %41 = getelementptr %10, ptr %40, i32 0, i32 0
+  %42 = load ptr, ptr %41, align 8
+  %43 = load ptr, ptr %self, align 8
+  %44 = load ptr, ptr %entry6, align 8
+  %45 = getelementptr %174, ptr %44, i32 0, i32 0
+  %46 = load ptr, ptr %entry6, align 8
+  %47 = getelementptr %174, ptr %46, i32 0, i32 1
+  %48 = load i64, ptr %47, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %45, i64 16, i1 false)
+  %49 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 0
+  %50 = load i64, ptr %49, align 8
+  %51 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
+  %52 = load i64, ptr %51, align 8
+  %53 = call i64 @"$Map.position.695"(ptr %43, i64 %50, i64 %52, i64 %48)
+  %54 = getelementptr i32, ptr %42, i64 %53
+  store i32 %38, ptr %54, align 4
+  %55 = add i64 %27, 1
+  store i64 %55, ptr %i2, align 8
+  br label %forcond3
+
+merge5:                                           ; preds = %forcond3
+  ret i1 true
+
+dead7:                                            ; No predecessors!
+  ret i1 undef
+}
+
+define internal zeroext i1 @"$Vector.push.701"(ptr %0, ptr byval(%174) %1) {
+entry:
+  %value = alloca %174, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %value, ptr align 8 %1, i64 32, i1 false)
+  %2 = load ptr, ptr %self, align 8
+  %3 = load ptr, ptr %self, align 8
+  %4 = getelementptr %173, ptr %3, i32 0, i32 1
+  %5 = load i64, ptr %4, align 8
+  %6 = add i64 %5, 1
+  %7 = call zeroext i1 @"$Vector.reserve.699"(ptr %2, i64 %6)
+  %8 = zext i1 %7 to i8
+  %9 = trunc i8 %8 to i1
+  br i1 %9, label %else, label %then
+
+then:                                             ; preds = %entry
+  ret i1 false
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %10 = load ptr, ptr %self, align 8
+  %11 = getelementptr %173, ptr %10, i32 0, i32 0
+  %12 = load ptr, ptr %11, align 8
+  %13 = load ptr, ptr %self, align 8
+  %14 = getelementptr %173, ptr %13, i32 0, i32 1
+  %15 = load i64, ptr %14, align 8
+  %16 = getelementptr %174, ptr %12, i64 %15
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %16, ptr align 8 %value, i64 32, i1 false)
+  %17 = load ptr, ptr %self, align 8
+  %18 = getelementptr %173, ptr %17, i32 0, i32 1
+  %19 = load i64, ptr %18, align 8
+  %20 = add i64 %19, 1
+  %21 = load ptr, ptr %self, align 8
+  %22 = getelementptr %173, ptr %21, i32 0, i32 1
+  store i64 %20, ptr %22, align 8
+  ret i1 true
+
+dead1:                                            ; No predecessors!
+  ret i1 undef
+}
+
+define internal void @"$Map.clear.702"(ptr %0) {
+entry:
+  %i = alloca i64, align 8
+  %1 = alloca %45, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %2 = load ptr, ptr %self, align 8
+  %3 = getelementptr %172, ptr %2, i32 0, i32 0
+  call void @"$Vector.clear.703"(ptr %3)
+  %4 = load %45, ptr %1, align 1
+  %5 = load ptr, ptr %self, align 8
+  %6 = getelementptr %172, ptr %5, i32 0, i32 1
+  %7 = getelementptr %10, ptr %6, i32 0, i32 1
+  %8 = load i64, ptr %7, align 8
+  store i64 0, ptr %i, align 8
+  br label %forcond
+
+forcond:                                          ; preds = %forbody, %entry
+  %9 = load i64, ptr %i, align 8
+  %10 = icmp sgt i64 %9, %8
+  %11 = and i1 %10, false
+  %12 = icmp slt i64 %9, %8
+  %13 = and i1 %12, true
+  %14 = or i1 %13, %11
+  br i1 %14, label %forbody, label %merge
+
+forbody:                                          ; preds = %forcond
+  %15 = load ptr, ptr %self, align 8
+  %16 = getelementptr %172, ptr %15, i32 0, i32 1
+  %17 = getelementptr %10, ptr %16, i32 0, i32 0
+  %18 = load ptr, ptr %17, align 8
+  %19 = load i64, ptr %i, align 8
+  %20 = getelementptr i32, ptr %18, i64 %19
+  store i32 -1, ptr %20, align 4
+  %21 = add i64 %9, 1
+  store i64 %21, ptr %i, align 8
+  br label %forcond
+
+merge:                                            ; preds = %forcond
+  ret void
+}
+
+define internal void @"$Vector.clear.703"(ptr %0) {
+entry:
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %1 = load ptr, ptr %self, align 8
+  %2 = getelementptr %173, ptr %1, i32 0, i32 1
+  store i64 0, ptr %2, align 8
+  ret void
+}
+
+define internal void @"$Map.free.704"(ptr %0) {
+entry:
+  %1 = alloca %45, align 8
+  %2 = alloca %45, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %3 = load ptr, ptr %self, align 8
+  %4 = getelementptr %172, ptr %3, i32 0, i32 0
+  call void @"$Vector.free.705"(ptr %4)
+  %5 = load %45, ptr %2, align 1
+  %6 = load ptr, ptr %self, align 8
+  %7 = getelementptr %172, ptr %6, i32 0, i32 1
+  call void @"$Vector.free"(ptr %7)
+  %8 = load %45, ptr %1, align 1
+  ret void
+}
+
+define internal void @"$Vector.free.705"(ptr %0) {
+entry:
+  %1 = alloca %45, align 8
+  %2 = alloca %45, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %3 = load ptr, ptr %self, align 8
+  %4 = getelementptr %173, ptr %3, i32 0, i32 0
+  %5 = load ptr, ptr %4, align 8
+  call void @free(ptr %5)
+  %6 = load %45, ptr %2, align 1
+  %7 = load ptr, ptr %self, align 8
+  call void @"$Vector.init.692"(ptr %7)
+  %8 = load %45, ptr %1, align 1
+  ret void
+}
+
 define dso_local i32 @loader_match_pattern(ptr %0, i64 %1, ptr %2, i64 %3, ptr %4, ptr %5) {
 entry:
   %6 = alloca %45, align 8
   %7 = alloca %83, align 8
   %8 = alloca %83, align 8
-  %9 = alloca %171, align 8
-  %"<structcast>4" = alloca %171, align 8
+  %9 = alloca %176, align 8
+  %"<structcast>4" = alloca %176, align 8
   %code = alloca i32, align 4
   %10 = alloca %83, align 8
   %11 = alloca %83, align 8
-  %12 = alloca %172, align 8
-  %"<structcast>" = alloca %172, align 8
+  %12 = alloca %177, align 8
+  %"<structcast>" = alloca %177, align 8
   %compiled = alloca %103, align 8
   %message = alloca ptr, align 8
   %is_match = alloca ptr, align 8
@@ -73674,18 +75176,18 @@ entry:
   store i32 0, ptr %13, align 4
   %14 = load ptr, ptr %pattern, align 8
   %15 = load i64, ptr %pattern_size, align 8
-  %16 = getelementptr %172, ptr %12, i32 0, i32 0
+  %16 = getelementptr %177, ptr %12, i32 0, i32 0
   store ptr %14, ptr %16, align 8
-  %17 = getelementptr %172, ptr %12, i32 0, i32 1
+  %17 = getelementptr %177, ptr %12, i32 0, i32 1
   store i64 %15, ptr %17, align 8
-  %18 = load %172, ptr %12, align 8
-  store %172 %18, ptr %"<structcast>", align 8
+  %18 = load %177, ptr %12, align 8
+  store %177 %18, ptr %"<structcast>", align 8
   %19 = getelementptr %83, ptr %11, i32 0, i32 0
-  %20 = getelementptr %172, ptr %"<structcast>", i32 0, i32 0
+  %20 = getelementptr %177, ptr %"<structcast>", i32 0, i32 0
   %21 = load ptr, ptr %20, align 8
   store ptr %21, ptr %19, align 8
   %22 = getelementptr %83, ptr %11, i32 0, i32 1
-  %23 = getelementptr %172, ptr %"<structcast>", i32 0, i32 1
+  %23 = getelementptr %177, ptr %"<structcast>", i32 0, i32 1
   %24 = load i64, ptr %23, align 8
   store i64 %24, ptr %22, align 8
   %25 = load ptr, ptr %message, align 8
@@ -73715,18 +75217,18 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %36 = load ptr, ptr %value, align 8
   %37 = load i64, ptr %value_size, align 8
-  %38 = getelementptr %171, ptr %9, i32 0, i32 0
+  %38 = getelementptr %176, ptr %9, i32 0, i32 0
   store ptr %36, ptr %38, align 8
-  %39 = getelementptr %171, ptr %9, i32 0, i32 1
+  %39 = getelementptr %176, ptr %9, i32 0, i32 1
   store i64 %37, ptr %39, align 8
-  %40 = load %171, ptr %9, align 8
-  store %171 %40, ptr %"<structcast>4", align 8
+  %40 = load %176, ptr %9, align 8
+  store %176 %40, ptr %"<structcast>4", align 8
   %41 = getelementptr %83, ptr %8, i32 0, i32 0
-  %42 = getelementptr %171, ptr %"<structcast>4", i32 0, i32 0
+  %42 = getelementptr %176, ptr %"<structcast>4", i32 0, i32 0
   %43 = load ptr, ptr %42, align 8
   store ptr %43, ptr %41, align 8
   %44 = getelementptr %83, ptr %8, i32 0, i32 1
-  %45 = getelementptr %171, ptr %"<structcast>4", i32 0, i32 1
+  %45 = getelementptr %176, ptr %"<structcast>4", i32 0, i32 1
   %46 = load i64, ptr %45, align 8
   store i64 %46, ptr %44, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %7, ptr align 8 %8, i64 16, i1 false)
@@ -73763,8 +75265,8 @@ entry:
   %code = alloca i32, align 4
   %5 = alloca %83, align 8
   %6 = alloca %83, align 8
-  %7 = alloca %173, align 8
-  %"<structcast>" = alloca %173, align 8
+  %7 = alloca %178, align 8
+  %"<structcast>" = alloca %178, align 8
   %8 = alloca %45, align 8
   %9 = alloca %45, align 8
   %rules = alloca %6, align 8
@@ -73781,18 +75283,18 @@ entry:
   %11 = load %45, ptr %8, align 1
   %12 = load ptr, ptr %data, align 8
   %13 = load i64, ptr %size, align 8
-  %14 = getelementptr %173, ptr %7, i32 0, i32 0
+  %14 = getelementptr %178, ptr %7, i32 0, i32 0
   store ptr %12, ptr %14, align 8
-  %15 = getelementptr %173, ptr %7, i32 0, i32 1
+  %15 = getelementptr %178, ptr %7, i32 0, i32 1
   store i64 %13, ptr %15, align 8
-  %16 = load %173, ptr %7, align 8
-  store %173 %16, ptr %"<structcast>", align 8
+  %16 = load %178, ptr %7, align 8
+  store %178 %16, ptr %"<structcast>", align 8
   %17 = getelementptr %83, ptr %6, i32 0, i32 0
-  %18 = getelementptr %173, ptr %"<structcast>", i32 0, i32 0
+  %18 = getelementptr %178, ptr %"<structcast>", i32 0, i32 0
   %19 = load ptr, ptr %18, align 8
   store ptr %19, ptr %17, align 8
   %20 = getelementptr %83, ptr %6, i32 0, i32 1
-  %21 = getelementptr %173, ptr %"<structcast>", i32 0, i32 1
+  %21 = getelementptr %178, ptr %"<structcast>", i32 0, i32 1
   %22 = load i64, ptr %21, align 8
   store i64 %22, ptr %20, align 8
   %23 = load ptr, ptr %message, align 8
@@ -73819,8 +75321,8 @@ entry:
   %code1 = alloca i32, align 4
   %from = alloca %91, align 8
   %5 = alloca %91, align 8
-  %6 = alloca %174, align 8
-  %"<structcast>" = alloca %174, align 8
+  %6 = alloca %179, align 8
+  %"<structcast>" = alloca %179, align 8
   %code = alloca i32, align 4
   %7 = alloca %83, align 8
   %parsed = alloca %5, align 8
@@ -73842,7 +75344,7 @@ entry:
   %13 = load i64, ptr %12, align 8
   %14 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
-  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.686", ptr %parsed, ptr %11)
+  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.706", ptr %parsed, ptr %11)
   store i32 %16, ptr %code, align 4
   %17 = load i32, ptr %code, align 4
   %18 = icmp ne i32 %17, 0
@@ -73865,30 +75367,30 @@ merge:                                            ; preds = %else, %dead
   %23 = load ptr, ptr %document, align 8
   %24 = call ptr @"$Document.root"(ptr %23)
   %25 = load ptr, ptr %message, align 8
-  %26 = getelementptr %174, ptr %6, i32 0, i32 0
+  %26 = getelementptr %179, ptr %6, i32 0, i32 0
   store ptr %22, ptr %26, align 8
-  %27 = getelementptr %174, ptr %6, i32 0, i32 1
+  %27 = getelementptr %179, ptr %6, i32 0, i32 1
   store ptr %24, ptr %27, align 8
-  %28 = getelementptr %174, ptr %6, i32 0, i32 2
-  store ptr @"$string.686", ptr %28, align 8
-  %29 = getelementptr %174, ptr %6, i32 0, i32 3
+  %28 = getelementptr %179, ptr %6, i32 0, i32 2
+  store ptr @"$string.706", ptr %28, align 8
+  %29 = getelementptr %179, ptr %6, i32 0, i32 3
   store ptr %25, ptr %29, align 8
-  %30 = load %174, ptr %6, align 8
-  store %174 %30, ptr %"<structcast>", align 8
+  %30 = load %179, ptr %6, align 8
+  store %179 %30, ptr %"<structcast>", align 8
   %31 = getelementptr %91, ptr %5, i32 0, i32 0
-  %32 = getelementptr %174, ptr %"<structcast>", i32 0, i32 0
+  %32 = getelementptr %179, ptr %"<structcast>", i32 0, i32 0
   %33 = load ptr, ptr %32, align 8
   store ptr %33, ptr %31, align 8
   %34 = getelementptr %91, ptr %5, i32 0, i32 1
-  %35 = getelementptr %174, ptr %"<structcast>", i32 0, i32 1
+  %35 = getelementptr %179, ptr %"<structcast>", i32 0, i32 1
   %36 = load ptr, ptr %35, align 8
   store ptr %36, ptr %34, align 8
   %37 = getelementptr %91, ptr %5, i32 0, i32 2
-  %38 = getelementptr %174, ptr %"<structcast>", i32 0, i32 2
+  %38 = getelementptr %179, ptr %"<structcast>", i32 0, i32 2
   %39 = load ptr, ptr %38, align 8
   store ptr %39, ptr %37, align 8
   %40 = getelementptr %91, ptr %5, i32 0, i32 3
-  %41 = getelementptr %174, ptr %"<structcast>", i32 0, i32 3
+  %41 = getelementptr %179, ptr %"<structcast>", i32 0, i32 3
   %42 = load ptr, ptr %41, align 8
   store ptr %42, ptr %40, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %from, ptr align 8 %5, i64 32, i1 false)
@@ -73913,7 +75415,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %50 = load ptr, ptr %rules, align 8
-  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.687")
+  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.707")
   %52 = zext i1 %51 to i8
   ret i32 0
 
@@ -73931,8 +75433,8 @@ entry:
   %code = alloca i32, align 4
   %is_sound = alloca i8, align 1
   %7 = alloca %83, align 8
-  %8 = alloca %175, align 8
-  %"<structcast>" = alloca %175, align 8
+  %8 = alloca %180, align 8
+  %"<structcast>" = alloca %180, align 8
   %reader = alloca %120, align 8
   %9 = alloca %45, align 8
   %10 = alloca %45, align 8
@@ -73965,21 +75467,21 @@ entry:
   %20 = getelementptr %120, ptr %reader, i32 0, i32 3
   store ptr %found, ptr %20, align 8
   %21 = getelementptr %120, ptr %reader, i32 0, i32 4
-  store ptr @"$string.686", ptr %21, align 8
+  store ptr @"$string.706", ptr %21, align 8
   %22 = load ptr, ptr %data, align 8
   %23 = load i64, ptr %size, align 8
-  %24 = getelementptr %175, ptr %8, i32 0, i32 0
+  %24 = getelementptr %180, ptr %8, i32 0, i32 0
   store ptr %22, ptr %24, align 8
-  %25 = getelementptr %175, ptr %8, i32 0, i32 1
+  %25 = getelementptr %180, ptr %8, i32 0, i32 1
   store i64 %23, ptr %25, align 8
-  %26 = load %175, ptr %8, align 8
-  store %175 %26, ptr %"<structcast>", align 8
+  %26 = load %180, ptr %8, align 8
+  store %180 %26, ptr %"<structcast>", align 8
   %27 = getelementptr %83, ptr %7, i32 0, i32 0
-  %28 = getelementptr %175, ptr %"<structcast>", i32 0, i32 0
+  %28 = getelementptr %180, ptr %"<structcast>", i32 0, i32 0
   %29 = load ptr, ptr %28, align 8
   store ptr %29, ptr %27, align 8
   %30 = getelementptr %83, ptr %7, i32 0, i32 1
-  %31 = getelementptr %175, ptr %"<structcast>", i32 0, i32 1
+  %31 = getelementptr %180, ptr %"<structcast>", i32 0, i32 1
   %32 = load i64, ptr %31, align 8
   store i64 %32, ptr %30, align 8
   %33 = getelementptr %120, ptr %reader, i32 0, i32 5
@@ -74015,7 +75517,7 @@ then2:                                            ; preds = %then
   %52 = getelementptr %41, ptr %51, i32 0, i32 0
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
-  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.688")
+  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.708")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -74049,8 +75551,8 @@ entry:
   %3 = alloca %45, align 8
   %4 = alloca %83, align 8
   %5 = alloca %83, align 8
-  %6 = alloca %176, align 8
-  %"<structcast>" = alloca %176, align 8
+  %6 = alloca %181, align 8
+  %"<structcast>" = alloca %181, align 8
   %code = alloca i32, align 4
   %7 = alloca %45, align 8
   %document = alloca %88, align 8
@@ -74065,18 +75567,18 @@ entry:
   store i32 0, ptr %code, align 4
   %9 = load ptr, ptr %data, align 8
   %10 = load i64, ptr %size, align 8
-  %11 = getelementptr %176, ptr %6, i32 0, i32 0
+  %11 = getelementptr %181, ptr %6, i32 0, i32 0
   store ptr %9, ptr %11, align 8
-  %12 = getelementptr %176, ptr %6, i32 0, i32 1
+  %12 = getelementptr %181, ptr %6, i32 0, i32 1
   store i64 %10, ptr %12, align 8
-  %13 = load %176, ptr %6, align 8
-  store %176 %13, ptr %"<structcast>", align 8
+  %13 = load %181, ptr %6, align 8
+  store %181 %13, ptr %"<structcast>", align 8
   %14 = getelementptr %83, ptr %5, i32 0, i32 0
-  %15 = getelementptr %176, ptr %"<structcast>", i32 0, i32 0
+  %15 = getelementptr %181, ptr %"<structcast>", i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   store ptr %16, ptr %14, align 8
   %17 = getelementptr %83, ptr %5, i32 0, i32 1
-  %18 = getelementptr %176, ptr %"<structcast>", i32 0, i32 1
+  %18 = getelementptr %181, ptr %"<structcast>", i32 0, i32 1
   %19 = load i64, ptr %18, align 8
   store i64 %19, ptr %17, align 8
   %20 = load ptr, ptr %message, align 8
@@ -74114,8 +75616,8 @@ entry:
   %code = alloca i32, align 4
   %4 = alloca %83, align 8
   %5 = alloca %83, align 8
-  %6 = alloca %177, align 8
-  %"<structcast>" = alloca %177, align 8
+  %6 = alloca %182, align 8
+  %"<structcast>" = alloca %182, align 8
   %7 = alloca %45, align 8
   %document = alloca %88, align 8
   %message = alloca ptr, align 8
@@ -74128,18 +75630,18 @@ entry:
   %8 = load %45, ptr %7, align 1
   %9 = load ptr, ptr %data, align 8
   %10 = load i64, ptr %size, align 8
-  %11 = getelementptr %177, ptr %6, i32 0, i32 0
+  %11 = getelementptr %182, ptr %6, i32 0, i32 0
   store ptr %9, ptr %11, align 8
-  %12 = getelementptr %177, ptr %6, i32 0, i32 1
+  %12 = getelementptr %182, ptr %6, i32 0, i32 1
   store i64 %10, ptr %12, align 8
-  %13 = load %177, ptr %6, align 8
-  store %177 %13, ptr %"<structcast>", align 8
+  %13 = load %182, ptr %6, align 8
+  store %182 %13, ptr %"<structcast>", align 8
   %14 = getelementptr %83, ptr %5, i32 0, i32 0
-  %15 = getelementptr %177, ptr %"<structcast>", i32 0, i32 0
+  %15 = getelementptr %182, ptr %"<structcast>", i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   store ptr %16, ptr %14, align 8
   %17 = getelementptr %83, ptr %5, i32 0, i32 1
-  %18 = getelementptr %177, ptr %"<structcast>", i32 0, i32 1
+  %18 = getelementptr %182, ptr %"<structcast>", i32 0, i32 1
   %19 = load i64, ptr %18, align 8
   store i64 %19, ptr %17, align 8
   %20 = load ptr, ptr %message, align 8
@@ -74148,7 +75650,7 @@ entry:
   %22 = load i64, ptr %21, align 8
   %23 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.686", ptr %20)
+  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.706", ptr %20)
   store i32 %25, ptr %code, align 4
   call void @"$Document.free"(ptr %document)
   %26 = load %45, ptr %3, align 1
@@ -74242,15 +75744,15 @@ entry:
 define dso_local void @page_pool_commit_resize(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %45, align 8
-  %"$3390" = alloca i32, align 4
-  %"$3389" = alloca i32, align 4
+  %"$3471" = alloca i32, align 4
+  %"$3470" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3389", align 4
-  store i32 %2, ptr %"$3390", align 4
+  store i32 %1, ptr %"$3470", align 4
+  store i32 %2, ptr %"$3471", align 4
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$3389", align 4
-  %6 = load i32, ptr %"$3390", align 4
+  %5 = load i32, ptr %"$3470", align 4
+  %6 = load i32, ptr %"$3471", align 4
   call void @"$PagePool.commit_resize"(ptr %4, i32 %5, i32 %6)
   %7 = load %45, ptr %3, align 1
   ret void
@@ -74347,15 +75849,15 @@ merge:                                            ; preds = %condition
 
 define dso_local i32 @page_pool_find(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$3380" = alloca ptr, align 8
-  %"$3379" = alloca i32, align 4
+  %"$3461" = alloca ptr, align 8
+  %"$3460" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3379", align 4
-  store ptr %2, ptr %"$3380", align 8
+  store i32 %1, ptr %"$3460", align 4
+  store ptr %2, ptr %"$3461", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$3379", align 4
-  %5 = load ptr, ptr %"$3380", align 8
+  %4 = load i32, ptr %"$3460", align 4
+  %5 = load ptr, ptr %"$3461", align 8
   %6 = call i32 @"$PagePool.find"(ptr %3, i32 %4, ptr %5)
   ret i32 %6
 
@@ -74365,12 +75867,12 @@ dead:                                             ; No predecessors!
 
 define dso_local zeroext i1 @page_pool_is_cached(ptr %0, i32 %1) {
 entry:
-  %"$3393" = alloca i32, align 4
+  %"$3474" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3393", align 4
+  store i32 %1, ptr %"$3474", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$3393", align 4
+  %3 = load i32, ptr %"$3474", align 4
   %4 = call zeroext i1 @"$PagePool.is_cached"(ptr %2, i32 %3)
   %5 = zext i1 %4 to i8
   %6 = icmp ne i8 %5, 0
@@ -74482,12 +75984,12 @@ dead1:                                            ; No predecessors!
 
 define dso_local i32 @page_pool_plan_resize(ptr %0, i32 %1) {
 entry:
-  %"$3387" = alloca i32, align 4
+  %"$3468" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3387", align 4
+  store i32 %1, ptr %"$3468", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$3387", align 4
+  %3 = load i32, ptr %"$3468", align 4
   %4 = call i32 @"$PagePool.plan_resize"(ptr %2, i32 %3)
   ret i32 %4
 
@@ -74497,18 +75999,18 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @page_pool_register(ptr %0, i32 %1, i32 %2, ptr %3) {
 entry:
-  %"$3384" = alloca ptr, align 8
-  %"$3383" = alloca i32, align 4
-  %"$3382" = alloca i32, align 4
+  %"$3465" = alloca ptr, align 8
+  %"$3464" = alloca i32, align 4
+  %"$3463" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3382", align 4
-  store i32 %2, ptr %"$3383", align 4
-  store ptr %3, ptr %"$3384", align 8
+  store i32 %1, ptr %"$3463", align 4
+  store i32 %2, ptr %"$3464", align 4
+  store ptr %3, ptr %"$3465", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$3382", align 4
-  %6 = load i32, ptr %"$3383", align 4
-  %7 = load ptr, ptr %"$3384", align 8
+  %5 = load i32, ptr %"$3463", align 4
+  %6 = load i32, ptr %"$3464", align 4
+  %7 = load ptr, ptr %"$3465", align 8
   %8 = call i32 @"$PagePool.register"(ptr %4, i32 %5, i32 %6, ptr %7)
   ret i32 %8
 
@@ -74519,12 +76021,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_release(ptr %0, i32 %1) {
 entry:
   %2 = alloca %45, align 8
-  %"$3377" = alloca i32, align 4
+  %"$3458" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3377", align 4
+  store i32 %1, ptr %"$3458", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$3377", align 4
+  %4 = load i32, ptr %"$3458", align 4
   call void @"$PagePool.release"(ptr %3, i32 %4)
   %5 = load %45, ptr %2, align 1
   ret void
@@ -74536,12 +76038,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_retain(ptr %0, i32 %1) {
 entry:
   %2 = alloca %45, align 8
-  %"$3375" = alloca i32, align 4
+  %"$3456" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3375", align 4
+  store i32 %1, ptr %"$3456", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$3375", align 4
+  %4 = load i32, ptr %"$3456", align 4
   call void @"$PagePool.retain"(ptr %3, i32 %4)
   %5 = load %45, ptr %2, align 1
   ret void
@@ -74613,14 +76115,14 @@ merge1:                                           ; preds = %else3, %dead4
   %27 = load ptr, ptr %state, align 8
   %28 = load ptr, ptr %message, align 8
   %29 = icmp ne i8 %25, 0
-  %30 = call i32 @"$Loop.prefill.689"(ptr %20, ptr %21, i32 %22, i1 zeroext %29, ptr %26, ptr %27, ptr %28)
+  %30 = call i32 @"$Loop.prefill.709"(ptr %20, ptr %21, i32 %22, i1 zeroext %29, ptr %26, ptr %27, ptr %28)
   ret i32 %30
 
 dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill.689"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill.709"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -74710,7 +76212,7 @@ merge1:                                           ; preds = %else3, %dead
   %40 = load ptr, ptr %result, align 8
   %41 = load ptr, ptr %message, align 8
   %42 = icmp ne i8 %38, 0
-  %43 = call i32 @"$Loop.prefill_in_turn.690"(ptr %35, ptr %36, i32 %37, i1 zeroext %42, ptr %39, ptr %40, ptr %41)
+  %43 = call i32 @"$Loop.prefill_in_turn.710"(ptr %35, ptr %36, i32 %37, i1 zeroext %42, ptr %39, ptr %40, ptr %41)
   store i32 %43, ptr %code, align 4
   %44 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %44)
@@ -74722,7 +76224,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_in_turn.690"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill_in_turn.710"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %45, align 8
   %code16 = alloca i32, align 4
@@ -74822,7 +76324,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = load ptr, ptr %tokens, align 8
   %41 = load i32, ptr %num_tokens, align 4
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.open_state.691"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
+  %43 = call i32 @"$Loop.open_state.711"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -74847,7 +76349,7 @@ merge12:                                          ; preds = %else14, %dead15
   %52 = load ptr, ptr %logits, align 8
   %53 = load ptr, ptr %message, align 8
   %54 = icmp ne i8 %51, 0
-  %55 = call i32 @"$Loop.prefill_state.692"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
+  %55 = call i32 @"$Loop.prefill_state.712"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
   store i32 %55, ptr %code16, align 4
   %56 = load i32, ptr %code16, align 4
   %57 = icmp ne i32 %56, 0
@@ -74879,7 +76381,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.open_state.691"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.open_state.711"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %45, align 8
   %6 = alloca %45, align 8
@@ -75048,7 +76550,7 @@ dead15:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_state.692"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_state.712"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %code2 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -75105,7 +76607,7 @@ whilebody:                                        ; preds = %condition
   %26 = load ptr, ptr %logits, align 8
   %27 = load ptr, ptr %message, align 8
   %28 = icmp ne i8 %25, 0
-  %29 = call i32 @"$Loop.prefill_one_chunk.693"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
+  %29 = call i32 @"$Loop.prefill_one_chunk.713"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
   store i32 %29, ptr %code2, align 4
   %30 = load i32, ptr %code2, align 4
   %31 = icmp ne i32 %30, 0
@@ -75133,7 +76635,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_one_chunk.693"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_one_chunk.713"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %num_rows = alloca i32, align 4
   %code = alloca i32, align 4
@@ -75160,7 +76662,7 @@ entry:
   %12 = load ptr, ptr %item, align 8
   %13 = load i8, ptr %all_positions, align 1
   %14 = icmp ne i8 %13, 0
-  %15 = call i32 @"$Loop.prefill_chunk_size.694"(ptr %11, ptr %12, i1 zeroext %14)
+  %15 = call i32 @"$Loop.prefill_chunk_size.714"(ptr %11, ptr %12, i1 zeroext %14)
   store i32 %10, ptr %begin, align 4
   store i32 %15, ptr %count, align 4
   %16 = load ptr, ptr %self, align 8
@@ -75326,7 +76828,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_chunk_size.694"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal i32 @"$Loop.prefill_chunk_size.714"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %count = alloca i32, align 4
   %all_positions = alloca i8, align 1
@@ -75463,14 +76965,14 @@ merge:                                            ; preds = %else, %dead
   %18 = load i32, ptr %num_steps, align 4
   %19 = load ptr, ptr %tokens, align 8
   %20 = load ptr, ptr %message, align 8
-  %21 = call i32 @"$Loop.run_batch_decode.695"(ptr %14, i32 %15, ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
+  %21 = call i32 @"$Loop.run_batch_decode.715"(ptr %14, i32 %15, ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
   ret i32 %21
 
 dead1:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.run_batch_decode.695"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.run_batch_decode.715"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -75519,7 +77021,7 @@ merge:                                            ; preds = %else, %then
   %23 = load i32, ptr %num_steps, align 4
   %24 = load ptr, ptr %tokens, align 8
   %25 = load ptr, ptr %message, align 8
-  %26 = call i32 @"$Loop.batch_in_turn.696"(ptr %19, i32 %20, ptr %21, ptr %22, i32 %23, ptr %24, ptr %25)
+  %26 = call i32 @"$Loop.batch_in_turn.716"(ptr %19, i32 %20, ptr %21, ptr %22, i32 %23, ptr %24, ptr %25)
   store i32 %26, ptr %code, align 4
   %27 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %27)
@@ -75531,7 +77033,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.batch_in_turn.696"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.batch_in_turn.716"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code33 = alloca i32, align 4
   %code28 = alloca i32, align 4
@@ -75586,7 +77088,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load i32, ptr %num_steps, align 4
   %21 = load ptr, ptr %tokens, align 8
   %22 = load ptr, ptr %message, align 8
-  %23 = call i32 @"$Loop.check_batch.697"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
+  %23 = call i32 @"$Loop.check_batch.717"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
   store i32 %23, ptr %code1, align 4
   %24 = load i32, ptr %code1, align 4
   %25 = icmp ne i32 %24, 0
@@ -75711,7 +77213,7 @@ forbody18:                                        ; preds = %forcond17
   %87 = getelementptr %47, ptr %84, i64 %86
   %88 = load i32, ptr %num_steps, align 4
   %89 = load ptr, ptr %message, align 8
-  %90 = call i32 @"$Loop.prepare_batch_state.699"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
+  %90 = call i32 @"$Loop.prepare_batch_state.719"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
   store i32 %90, ptr %code20, align 4
   %91 = load i32, ptr %code20, align 4
   %92 = icmp ne i32 %91, 0
@@ -75752,7 +77254,7 @@ forbody26:                                        ; preds = %forcond25
   %104 = load ptr, ptr %self, align 8
   %105 = load i32, ptr %num_states, align 4
   %106 = load ptr, ptr %states, align 8
-  call void @"$Loop.write_batch_step.700"(ptr %104, i32 %105, ptr %106)
+  call void @"$Loop.write_batch_step.720"(ptr %104, i32 %105, ptr %106)
   %107 = load %45, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
@@ -75786,7 +77288,7 @@ merge29:                                          ; preds = %else31, %dead32
   %124 = mul i64 %121, %123
   %125 = getelementptr i32, ptr %119, i64 %124
   %126 = load ptr, ptr %message, align 8
-  %127 = call i32 @"$Loop.take_batch_tokens.702"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
+  %127 = call i32 @"$Loop.take_batch_tokens.722"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
   store i32 %127, ptr %code33, align 4
   %128 = load i32, ptr %code33, align 4
   %129 = icmp ne i32 %128, 0
@@ -75816,7 +77318,7 @@ dead38:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch.697"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.check_batch.717"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code36 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -76060,7 +77562,7 @@ forbody:                                          ; preds = %forcond
   %113 = load i32, ptr %i, align 4
   %114 = load i32, ptr %num_steps, align 4
   %115 = load ptr, ptr %message, align 8
-  %116 = call i32 @"$Loop.check_batch_state.698"(ptr %110, i32 %111, ptr %112, i32 %113, i32 %114, ptr %115)
+  %116 = call i32 @"$Loop.check_batch_state.718"(ptr %110, i32 %111, ptr %112, i32 %113, i32 %114, ptr %115)
   store i32 %116, ptr %code, align 4
   %117 = load i32, ptr %code, align 4
   %118 = icmp ne i32 %117, 0
@@ -76114,7 +77616,7 @@ dead41:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch_state.698"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
+define internal i32 @"$Loop.check_batch_state.718"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
 entry:
   %target = alloca ptr, align 8
   %i = alloca i32, align 4
@@ -76230,7 +77732,7 @@ dead9:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_batch_state.699"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.prepare_batch_state.719"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -76307,7 +77809,7 @@ dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.write_batch_step.700"(ptr %0, i32 %1, ptr %2) {
+define internal void @"$Loop.write_batch_step.720"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %45, align 8
   %i2 = alloca i32, align 4
@@ -76355,7 +77857,7 @@ then:                                             ; preds = %forbody
   %27 = sext i32 %26 to i64
   %28 = getelementptr ptr, ptr %25, i64 %27
   %29 = load ptr, ptr %28, align 8
-  call void @"$Loop.add_batch_row.701"(ptr %24, ptr %29, i1 zeroext false)
+  call void @"$Loop.add_batch_row.721"(ptr %24, ptr %29, i1 zeroext false)
   %30 = load %45, ptr %4, align 1
   br label %merge1
 
@@ -76399,7 +77901,7 @@ then7:                                            ; preds = %forbody4
   %50 = sext i32 %49 to i64
   %51 = getelementptr ptr, ptr %48, i64 %50
   %52 = load ptr, ptr %51, align 8
-  call void @"$Loop.add_batch_row.701"(ptr %47, ptr %52, i1 zeroext true)
+  call void @"$Loop.add_batch_row.721"(ptr %47, ptr %52, i1 zeroext true)
   %53 = load %45, ptr %3, align 1
   br label %merge6
 
@@ -76415,7 +77917,7 @@ merge5:                                           ; preds = %forcond3
   ret void
 }
 
-define internal void @"$Loop.add_batch_row.701"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal void @"$Loop.add_batch_row.721"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %3 = alloca %45, align 8
   %4 = alloca %45, align 8
@@ -76491,7 +77993,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.take_batch_tokens.702"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.take_batch_tokens.722"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %i5 = alloca i32, align 4
   %target = alloca ptr, align 8
@@ -76806,12 +78308,12 @@ entry:
   %code = alloca i32, align 4
   %limits = alloca %143, align 8
   %7 = alloca %143, align 8
-  %8 = alloca %178, align 8
-  %"<structcast>1" = alloca %178, align 8
+  %8 = alloca %183, align 8
+  %"<structcast>1" = alloca %183, align 8
   %chosen = alloca %32, align 8
   %9 = alloca %32, align 8
-  %10 = alloca %179, align 8
-  %"<structcast>" = alloca %179, align 8
+  %10 = alloca %184, align 8
+  %"<structcast>" = alloca %184, align 8
   %num_pages = alloca i32, align 4
   %shape = alloca %25, align 8
   %message = alloca ptr, align 8
@@ -76853,48 +78355,48 @@ entry:
   %31 = load ptr, ptr %o, align 8
   %32 = getelementptr %168, ptr %31, i32 0, i32 3
   %33 = load i32, ptr %32, align 4
-  %34 = getelementptr %179, ptr %10, i32 0, i32 0
+  %34 = getelementptr %184, ptr %10, i32 0, i32 0
   store i32 %21, ptr %34, align 4
-  %35 = getelementptr %179, ptr %10, i32 0, i32 1
+  %35 = getelementptr %184, ptr %10, i32 0, i32 1
   store i32 %24, ptr %35, align 4
-  %36 = getelementptr %179, ptr %10, i32 0, i32 2
+  %36 = getelementptr %184, ptr %10, i32 0, i32 2
   store i32 %27, ptr %36, align 4
-  %37 = getelementptr %179, ptr %10, i32 0, i32 3
+  %37 = getelementptr %184, ptr %10, i32 0, i32 3
   store i32 %30, ptr %37, align 4
-  %38 = getelementptr %179, ptr %10, i32 0, i32 4
+  %38 = getelementptr %184, ptr %10, i32 0, i32 4
   store i32 0, ptr %38, align 4
-  %39 = getelementptr %179, ptr %10, i32 0, i32 5
+  %39 = getelementptr %184, ptr %10, i32 0, i32 5
   store i32 %33, ptr %39, align 4
-  %40 = getelementptr %179, ptr %10, i32 0, i32 6
+  %40 = getelementptr %184, ptr %10, i32 0, i32 6
   store i8 1, ptr %40, align 1
-  %41 = load %179, ptr %10, align 4
-  store %179 %41, ptr %"<structcast>", align 4
+  %41 = load %184, ptr %10, align 4
+  store %184 %41, ptr %"<structcast>", align 4
   %42 = getelementptr %32, ptr %9, i32 0, i32 0
-  %43 = getelementptr %179, ptr %"<structcast>", i32 0, i32 0
+  %43 = getelementptr %184, ptr %"<structcast>", i32 0, i32 0
   %44 = load i32, ptr %43, align 4
   store i32 %44, ptr %42, align 4
   %45 = getelementptr %32, ptr %9, i32 0, i32 1
-  %46 = getelementptr %179, ptr %"<structcast>", i32 0, i32 1
+  %46 = getelementptr %184, ptr %"<structcast>", i32 0, i32 1
   %47 = load i32, ptr %46, align 4
   store i32 %47, ptr %45, align 4
   %48 = getelementptr %32, ptr %9, i32 0, i32 2
-  %49 = getelementptr %179, ptr %"<structcast>", i32 0, i32 2
+  %49 = getelementptr %184, ptr %"<structcast>", i32 0, i32 2
   %50 = load i32, ptr %49, align 4
   store i32 %50, ptr %48, align 4
   %51 = getelementptr %32, ptr %9, i32 0, i32 3
-  %52 = getelementptr %179, ptr %"<structcast>", i32 0, i32 3
+  %52 = getelementptr %184, ptr %"<structcast>", i32 0, i32 3
   %53 = load i32, ptr %52, align 4
   store i32 %53, ptr %51, align 4
   %54 = getelementptr %32, ptr %9, i32 0, i32 4
-  %55 = getelementptr %179, ptr %"<structcast>", i32 0, i32 4
+  %55 = getelementptr %184, ptr %"<structcast>", i32 0, i32 4
   %56 = load i32, ptr %55, align 4
   store i32 %56, ptr %54, align 4
   %57 = getelementptr %32, ptr %9, i32 0, i32 5
-  %58 = getelementptr %179, ptr %"<structcast>", i32 0, i32 5
+  %58 = getelementptr %184, ptr %"<structcast>", i32 0, i32 5
   %59 = load i32, ptr %58, align 4
   store i32 %59, ptr %57, align 4
   %60 = getelementptr %32, ptr %9, i32 0, i32 6
-  %61 = getelementptr %179, ptr %"<structcast>", i32 0, i32 6
+  %61 = getelementptr %184, ptr %"<structcast>", i32 0, i32 6
   %62 = load i8, ptr %61, align 1
   store i8 %62, ptr %60, align 1
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %chosen, ptr align 4 %9, i64 28, i1 false)
@@ -76910,36 +78412,36 @@ entry:
   %72 = getelementptr %168, ptr %71, i32 0, i32 1
   %73 = load i32, ptr %72, align 4
   %74 = load i32, ptr %num_pages, align 4
-  %75 = getelementptr %178, ptr %8, i32 0, i32 0
+  %75 = getelementptr %183, ptr %8, i32 0, i32 0
   store i32 %65, ptr %75, align 4
-  %76 = getelementptr %178, ptr %8, i32 0, i32 1
+  %76 = getelementptr %183, ptr %8, i32 0, i32 1
   store i32 %68, ptr %76, align 4
-  %77 = getelementptr %178, ptr %8, i32 0, i32 2
+  %77 = getelementptr %183, ptr %8, i32 0, i32 2
   store i32 %70, ptr %77, align 4
-  %78 = getelementptr %178, ptr %8, i32 0, i32 3
+  %78 = getelementptr %183, ptr %8, i32 0, i32 3
   store i32 %73, ptr %78, align 4
-  %79 = getelementptr %178, ptr %8, i32 0, i32 4
+  %79 = getelementptr %183, ptr %8, i32 0, i32 4
   store i32 %74, ptr %79, align 4
-  %80 = load %178, ptr %8, align 4
-  store %178 %80, ptr %"<structcast>1", align 4
+  %80 = load %183, ptr %8, align 4
+  store %183 %80, ptr %"<structcast>1", align 4
   %81 = getelementptr %143, ptr %7, i32 0, i32 0
-  %82 = getelementptr %178, ptr %"<structcast>1", i32 0, i32 0
+  %82 = getelementptr %183, ptr %"<structcast>1", i32 0, i32 0
   %83 = load i32, ptr %82, align 4
   store i32 %83, ptr %81, align 4
   %84 = getelementptr %143, ptr %7, i32 0, i32 1
-  %85 = getelementptr %178, ptr %"<structcast>1", i32 0, i32 1
+  %85 = getelementptr %183, ptr %"<structcast>1", i32 0, i32 1
   %86 = load i32, ptr %85, align 4
   store i32 %86, ptr %84, align 4
   %87 = getelementptr %143, ptr %7, i32 0, i32 2
-  %88 = getelementptr %178, ptr %"<structcast>1", i32 0, i32 2
+  %88 = getelementptr %183, ptr %"<structcast>1", i32 0, i32 2
   %89 = load i32, ptr %88, align 4
   store i32 %89, ptr %87, align 4
   %90 = getelementptr %143, ptr %7, i32 0, i32 3
-  %91 = getelementptr %178, ptr %"<structcast>1", i32 0, i32 3
+  %91 = getelementptr %183, ptr %"<structcast>1", i32 0, i32 3
   %92 = load i32, ptr %91, align 4
   store i32 %92, ptr %90, align 4
   %93 = getelementptr %143, ptr %7, i32 0, i32 4
-  %94 = getelementptr %178, ptr %"<structcast>1", i32 0, i32 4
+  %94 = getelementptr %183, ptr %"<structcast>1", i32 0, i32 4
   %95 = load i32, ptr %94, align 4
   store i32 %95, ptr %93, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %7, i64 20, i1 false)
@@ -77274,7 +78776,7 @@ then4:                                            ; preds = %then
   %62 = getelementptr %37, ptr %61, i32 0, i32 1
   %63 = load i32, ptr %62, align 4
   %64 = load i32, ptr %num_sequences, align 4
-  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.704", i32 %58, i32 %63, i32 %64)
+  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.724", i32 %58, i32 %63, i32 %64)
   br label %merge3
 
 else5:                                            ; preds = %then
@@ -77359,12 +78861,12 @@ merge:                                            ; preds = %forcond
   %34 = load %45, ptr %2, align 1
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %31, ptr %35, i32 0, i32 7
-  call void @"$Vector.clear.703"(ptr %36)
+  call void @"$Vector.clear.723"(ptr %36)
   %37 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.clear.703"(ptr %0) {
+define internal void @"$Vector.clear.723"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
