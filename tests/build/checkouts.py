@@ -11,6 +11,7 @@ from pathlib import Path
 import lowering
 
 ROOT = Path(__file__).resolve().parents[2]
+NATIVE_FOLDERS = re.compile(r"NativeSources\(([^)]*)\)")
 EXPLAINED = re.compile(r"^scons: (?:re)?building `([^']+)' because", re.M)
 SMALL_SOURCES = {
     "futhark/entries.fut": (
@@ -30,7 +31,6 @@ SMALL_SOURCES = {
     "native/collectives/sum.c": (
         "int glm_sum(int a, int b);\nint glm_sum(int a, int b) { return a + b; }\n"
     ),
-    "tests/engine/main.c": "int main(void) { return 0; }\n",
     "terra/engine.t": "return {exports = {}}\n",
     "tests/test_passing.py": "def test_passing():\n    assert True\n",
 }
@@ -103,6 +103,14 @@ def build_files():
     return [path.relative_to(ROOT) for pattern in patterns for path in ROOT.glob(pattern)]
 
 
+def native_folders():
+    """Every folder whose C and C++ sources some SConscript asks for."""
+    for script in ROOT.glob("*/SConscript"):
+        for arguments in NATIVE_FOLDERS.findall(script.read_text()):
+            for folder in re.findall(r'"([^"]+)"', arguments):
+                yield f"{script.parent.name}/{folder}"
+
+
 def small_checkout(path, variables=None):
     """The real build over sources of a few lines each."""
     checkout = Checkout(path, variables or {})
@@ -111,6 +119,9 @@ def small_checkout(path, variables=None):
         shutil.copy2(ROOT / name, path / name)
     for name, text in SMALL_SOURCES.items():
         checkout.write(name, text)
+    for folder in native_folders():
+        if not any((path / folder).glob("*.c")):
+            checkout.write(f"{folder}/main.c", "int main(void) { return 0; }\n")
     for addend, name in enumerate(lowering.lowered_files()):
         checkout.write(name, IR.replace("{addend}", str(addend)))
     checkout.record_lowering()
