@@ -1,7 +1,7 @@
 import "weights"
 
 def panel_columns : i64 = 64
-def tile_depth : i64 = 64
+def tile_depth : i64 = 32
 def tile_size : i64 = tile_depth * panel_columns
 def block_rows : i64 = 32
 
