@@ -9,6 +9,7 @@ local json = {}
 
 json.max_depth = 64
 json.max_number_bytes = 256
+json.max_values = 2 ^ 22
 
 json.kinds = { "null", "false", "true", "number", "string", "array", "object" }
 for index, name in ipairs(json.kinds) do
@@ -110,7 +111,10 @@ terra Document:new_node(kind : int32) : int32
   node.first_child = failed
   node.last_child = failed
   node.next = failed
-  if self.nodes.size >= [2 ^ 31 - 1] or not self.nodes:push(node) then
+  if self.nodes.size >= json.max_values then
+    return self:fail([("more than %d values"):format(json.max_values)])
+  end
+  if not self.nodes:push(node) then
     return self:fail("out of memory")
   end
   return [int32](self.nodes.size - 1)

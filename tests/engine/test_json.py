@@ -22,6 +22,7 @@ VALUES = st.recursive(
     max_leaves=24,
 )
 MAX_DEPTH = 64
+MAX_VALUES = 2**22
 LONGEST_NUMBER = 255
 REFUSED = [
     "01",
@@ -183,6 +184,16 @@ def test_long_numbers():
     status, message = loader.parse("loader_parse_json", b"9" * (LONGEST_NUMBER + 1))
     assert status == Status.GLM_INVALID_CHECKPOINT
     assert "255 characters" in message
+
+
+def test_number_of_values():
+    def listed(count: int) -> bytes:
+        return b"[" + b",".join([b"0"] * (count - 1)) + b"]"
+
+    assert accepts(listed(MAX_VALUES))
+    status, message = loader.parse("loader_parse_json", listed(MAX_VALUES + 1))
+    assert status == Status.GLM_INVALID_CHECKPOINT
+    assert f"more than {MAX_VALUES} values" in message
 
 
 @pytest.mark.parametrize("count", [2, 8, 9, 10, 1000])

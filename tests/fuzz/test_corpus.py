@@ -6,6 +6,7 @@ import pytest
 
 from glm_engine.errors import Status
 from tests.engine import loader
+from tests.fuzz import seeds
 
 CORPUS = Path(__file__).resolve().parent / "corpus"
 KNOWN = {Status.GLM_OK, Status.GLM_INVALID_CHECKPOINT, Status.GLM_NOT_SUPPORTED}
@@ -79,6 +80,12 @@ def test_messages_of_seeds(harness, name, words):
     status, message = loader.parse(probe, whole_shard(data) if harness == "header" else data)
     assert status == Status.GLM_INVALID_CHECKPOINT
     assert words in message
+
+
+@pytest.mark.parametrize("harness", seeds.HARNESSES)
+def test_seeds_are_the_files(harness):
+    for name, data in seeds.HARNESSES[harness]():
+        assert (CORPUS / harness / f"{name}.bin").read_bytes() == data
 
 
 @pytest.mark.parametrize("name", ["sound", "scalar", "empty-tensor", "emoji-name"])

@@ -271,460 +271,461 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.89" = private unnamed_addr constant [5 x i8] c"mmap\00", align 1
 @"$string.92" = private unnamed_addr constant [36 x i8] c"%s: not valid JSON at byte %lld: %s\00", align 1
 @"$string.93" = private unnamed_addr constant [29 x i8] c"nested deeper than 64 levels\00", align 1
-@"$string.96" = private unnamed_addr constant [14 x i8] c"out of memory\00", align 1
-@"$string.97" = private unnamed_addr constant [33 x i8] c"expected a name in double quotes\00", align 1
-@"$string.98" = private unnamed_addr constant [32 x i8] c"a control character in a string\00", align 1
-@"$string.99" = private unnamed_addr constant [27 x i8] c"a string that is not UTF-8\00", align 1
-@"$string.100" = private unnamed_addr constant [24 x i8] c"a string without an end\00", align 1
-@"$string.101" = private unnamed_addr constant [27 x i8] c"a wrong escape in a string\00", align 1
-@"$string.102" = private unnamed_addr constant [30 x i8] c"expected a colon after a name\00", align 1
-@"$string.103" = private unnamed_addr constant [50 x i8] c"expected a comma or the end of an array or object\00", align 1
-@"$string.107" = private unnamed_addr constant [44 x i8] c"the name \22%.*s\22 appears twice in one object\00", align 1
-@"$string.109" = private unnamed_addr constant [41 x i8] c"a number with no digit or a leading zero\00", align 1
-@"$string.110" = private unnamed_addr constant [41 x i8] c"a number without a digit after its point\00", align 1
-@"$string.111" = private unnamed_addr constant [41 x i8] c"a number without a digit in its exponent\00", align 1
-@"$string.112" = private unnamed_addr constant [37 x i8] c"a number of more than 255 characters\00", align 1
-@"$string.113" = private unnamed_addr constant [2 x i8] c"C\00", align 1
-@"$string.114" = private unnamed_addr constant [17 x i8] c"expected a value\00", align 1
-@"$string.115" = private unnamed_addr constant [5 x i8] c"true\00", align 1
-@"$string.116" = private unnamed_addr constant [6 x i8] c"false\00", align 1
-@"$string.117" = private unnamed_addr constant [5 x i8] c"null\00", align 1
-@"$string.118" = private unnamed_addr constant [35 x i8] c"text after the end of the document\00", align 1
-@"$string.119" = private unnamed_addr constant [31 x i8] c"%s: expected an object, got %s\00", align 1
-@"$string.120" = private unnamed_addr constant [7 x i8] c"number\00", align 1
-@"$string.121" = private unnamed_addr constant [7 x i8] c"string\00", align 1
-@"$string.122" = private unnamed_addr constant [6 x i8] c"array\00", align 1
-@"$string.123" = private unnamed_addr constant [7 x i8] c"object\00", align 1
-@"$string.124" = private unnamed_addr constant [8 x i8] c"unknown\00", align 1
-@"$string.125" = private unnamed_addr constant [18 x i8] c"%s: %s is missing\00", align 1
-@"$string.126" = private unnamed_addr constant [33 x i8] c"%s: %s: expected %s, got %s %.*s\00", align 1
-@"$string.127" = private unnamed_addr constant [9 x i8] c"a string\00", align 1
-@"$string.128" = private unnamed_addr constant [41 x i8] c"%s: %s is \22%.*s\22; only \22%s\22 is supported\00", align 1
-@"$string.129" = private unnamed_addr constant [11 x i8] c"model_type\00", align 1
-@"$string.130" = private unnamed_addr constant [9 x i8] c"glm4_moe\00", align 1
-@"$string.131" = private unnamed_addr constant [19 x i8] c"Glm4MoeForCausalLM\00", align 1
-@"$string.132" = private unnamed_addr constant [14 x i8] c"architectures\00", align 1
-@"$string.133" = private unnamed_addr constant [16 x i8] c"a list of names\00", align 1
-@"$string.134" = private unnamed_addr constant [11 x i8] c"an integer\00", align 1
-@"$string.135" = private unnamed_addr constant [37 x i8] c"%s: %s is %lld, outside %lld to %lld\00", align 1
-@"$string.136" = private unnamed_addr constant [12 x i8] c"hidden_size\00", align 1
-@"$string.137" = private unnamed_addr constant [18 x i8] c"num_hidden_layers\00", align 1
-@"$string.138" = private unnamed_addr constant [11 x i8] c"vocab_size\00", align 1
-@"$string.139" = private unnamed_addr constant [20 x i8] c"num_attention_heads\00", align 1
-@"$string.140" = private unnamed_addr constant [20 x i8] c"num_key_value_heads\00", align 1
-@"$string.141" = private unnamed_addr constant [9 x i8] c"head_dim\00", align 1
-@"$string.142" = private unnamed_addr constant [24 x i8] c"max_position_embeddings\00", align 1
-@"$string.143" = private unnamed_addr constant [18 x i8] c"intermediate_size\00", align 1
-@"$string.144" = private unnamed_addr constant [22 x i8] c"first_k_dense_replace\00", align 1
-@"$string.145" = private unnamed_addr constant [17 x i8] c"n_routed_experts\00", align 1
-@"$string.146" = private unnamed_addr constant [20 x i8] c"num_experts_per_tok\00", align 1
-@"$string.147" = private unnamed_addr constant [17 x i8] c"n_shared_experts\00", align 1
-@"$string.148" = private unnamed_addr constant [22 x i8] c"moe_intermediate_size\00", align 1
-@"$string.149" = private unnamed_addr constant [25 x i8] c"num_nextn_predict_layers\00", align 1
-@"$string.150" = private unnamed_addr constant [14 x i8] c"true or false\00", align 1
-@"$string.151" = private unnamed_addr constant [15 x i8] c"attention_bias\00", align 1
-@"$string.152" = private unnamed_addr constant [12 x i8] c"use_qk_norm\00", align 1
-@"$string.153" = private unnamed_addr constant [20 x i8] c"tie_word_embeddings\00", align 1
-@"$string.154" = private unnamed_addr constant [15 x i8] c"norm_topk_prob\00", align 1
-@"$string.155" = private unnamed_addr constant [39 x i8] c"%s: %s is %lld; only %lld is supported\00", align 1
-@"$string.156" = private unnamed_addr constant [8 x i8] c"n_group\00", align 1
-@"$string.157" = private unnamed_addr constant [11 x i8] c"topk_group\00", align 1
-@"$string.158" = private unnamed_addr constant [9 x i8] c"a number\00", align 1
-@"$string.159" = private unnamed_addr constant [31 x i8] c"%s: %s is %g, outside %g to %g\00", align 1
-@"$string.160" = private unnamed_addr constant [13 x i8] c"rms_norm_eps\00", align 1
-@"$string.161" = private unnamed_addr constant [22 x i8] c"routed_scaling_factor\00", align 1
-@"$string.162" = private unnamed_addr constant [11 x i8] c"hidden_act\00", align 1
-@"$string.163" = private unnamed_addr constant [5 x i8] c"silu\00", align 1
-@"$string.164" = private unnamed_addr constant [85 x i8] c"%s: head_dim is missing, and hidden_size %d is no multiple of num_attention_heads %d\00", align 1
-@"$string.165" = private unnamed_addr constant [16 x i8] c"rope_parameters\00", align 1
-@"$string.166" = private unnamed_addr constant [10 x i8] c"an object\00", align 1
-@"$string.167" = private unnamed_addr constant [10 x i8] c"rope_type\00", align 1
-@"$string.168" = private unnamed_addr constant [8 x i8] c"default\00", align 1
-@"$string.169" = private unnamed_addr constant [13 x i8] c"rope_scaling\00", align 1
-@"$string.170" = private unnamed_addr constant [5 x i8] c"type\00", align 1
-@"$string.171" = private unnamed_addr constant [11 x i8] c"rope_theta\00", align 1
-@"$string.172" = private unnamed_addr constant [22 x i8] c"partial_rotary_factor\00", align 1
-@"$string.173" = private unnamed_addr constant [13 x i8] c"eos_token_id\00", align 1
-@"$string.174" = private unnamed_addr constant [43 x i8] c"%s: eos_token_id lists more than %d tokens\00", align 1
-@"$string.175" = private unnamed_addr constant [12 x i8] c"torch_dtype\00", align 1
-@"$string.176" = private unnamed_addr constant [6 x i8] c"dtype\00", align 1
-@"$string.177" = private unnamed_addr constant [8 x i8] c"float32\00", align 1
-@"$string.178" = private unnamed_addr constant [9 x i8] c"bfloat16\00", align 1
-@"$string.179" = private unnamed_addr constant [20 x i8] c"quantization_config\00", align 1
-@"$string.180" = private unnamed_addr constant [99 x i8] c"%s: num_hidden_layers %d with n_routed_experts %d come to %lld experts; at most %lld are supported\00", align 1
-@"$string.181" = private unnamed_addr constant [68 x i8] c"%s: num_attention_heads %d is no multiple of num_key_value_heads %d\00", align 1
-@"$string.182" = private unnamed_addr constant [101 x i8] c"%s: partial_rotary_factor turns %d of %d dimensions of a head; the count must be even and at least 2\00", align 1
-@"$string.183" = private unnamed_addr constant [60 x i8] c"%s: num_experts_per_tok %d is more than n_routed_experts %d\00", align 1
-@"$string.184" = private unnamed_addr constant [13 x i8] c"quant_method\00", align 1
-@"$string.185" = private unnamed_addr constant [19 x i8] c"compressed-tensors\00", align 1
-@"$string.186" = private unnamed_addr constant [7 x i8] c"format\00", align 1
-@"$string.187" = private unnamed_addr constant [16 x i8] c"float-quantized\00", align 1
-@"$string.188" = private unnamed_addr constant [38 x i8] c"%s: %s is set, which is not supported\00", align 1
-@"$string.189" = private unnamed_addr constant [16 x i8] c"kv_cache_scheme\00", align 1
-@"$string.190" = private unnamed_addr constant [14 x i8] c"config_groups\00", align 1
-@"$string.191" = private unnamed_addr constant [34 x i8] c"quantization_config.config_groups\00", align 1
-@"$string.192" = private unnamed_addr constant [23 x i8] c"an object with a group\00", align 1
-@"$string.193" = private unnamed_addr constant [8 x i8] c"weights\00", align 1
-@"$string.194" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups weights\00", align 1
-@"$string.195" = private unnamed_addr constant [6 x i8] c"float\00", align 1
-@"$string.196" = private unnamed_addr constant [9 x i8] c"num_bits\00", align 1
-@"$string.197" = private unnamed_addr constant [9 x i8] c"strategy\00", align 1
-@"$string.198" = private unnamed_addr constant [8 x i8] c"channel\00", align 1
-@"$string.199" = private unnamed_addr constant [35 x i8] c"%s: %s is %s; only %s is supported\00", align 1
-@"$string.200" = private unnamed_addr constant [10 x i8] c"symmetric\00", align 1
-@"$string.201" = private unnamed_addr constant [8 x i8] c"dynamic\00", align 1
-@"$string.202" = private unnamed_addr constant [18 x i8] c"input_activations\00", align 1
-@"$string.203" = private unnamed_addr constant [52 x i8] c"quantization_config.config_groups input_activations\00", align 1
-@"$string.204" = private unnamed_addr constant [19 x i8] c"output_activations\00", align 1
-@"$string.205" = private unnamed_addr constant [8 x i8] c"targets\00", align 1
-@"$string.206" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups targets\00", align 1
-@"$string.207" = private unnamed_addr constant [4 x i8] c"re:\00", align 1
-@"$string.213" = private unnamed_addr constant [56 x i8] c"the pattern \22%.*s\22 cannot be read at character %lld: %s\00", align 1
-@"$string.214" = private unnamed_addr constant [25 x i8] c"the pattern is too large\00", align 1
-@"$string.215" = private unnamed_addr constant [23 x i8] c"groups nested too deep\00", align 1
-@"$string.216" = private unnamed_addr constant [36 x i8] c"this kind of group is not supported\00", align 1
-@"$string.217" = private unnamed_addr constant [23 x i8] c"a group without an end\00", align 1
-@"$string.218" = private unnamed_addr constant [24 x i8] c"brackets without an end\00", align 1
-@"$string.219" = private unnamed_addr constant [23 x i8] c"a backslash at the end\00", align 1
-@"$string.220" = private unnamed_addr constant [29 x i8] c"this escape is not supported\00", align 1
-@"$string.221" = private unnamed_addr constant [52 x i8] c"only ASCII characters are supported inside brackets\00", align 1
-@"$string.222" = private unnamed_addr constant [42 x i8] c"a range of characters that runs backwards\00", align 1
-@"$string.223" = private unnamed_addr constant [33 x i8] c"a range that begins with a class\00", align 1
-@"$string.225" = private unnamed_addr constant [24 x i8] c"a repetition of nothing\00", align 1
-@"$string.226" = private unnamed_addr constant [30 x i8] c"a repetition of more than 255\00", align 1
-@"$string.227" = private unnamed_addr constant [29 x i8] c"a wrong repetition in braces\00", align 1
-@"$string.228" = private unnamed_addr constant [29 x i8] c"a repetition of a repetition\00", align 1
-@"$string.229" = private unnamed_addr constant [40 x i8] c"a closing parenthesis without its group\00", align 1
-@"$string.238" = private unnamed_addr constant [14 x i8] c"%s: %s.%s: %s\00", align 1
-@"$string.249" = private unnamed_addr constant [7 x i8] c"Linear\00", align 1
-@"$string.250" = private unnamed_addr constant [7 x i8] c"ignore\00", align 1
-@"$string.253" = private unnamed_addr constant [19 x i8] c"model.embed_tokens\00", align 1
-@"$string.258" = private unnamed_addr constant [11 x i8] c"model.norm\00", align 1
-@"$string.259" = private unnamed_addr constant [8 x i8] c"lm_head\00", align 1
-@"$string.261" = private unnamed_addr constant [32 x i8] c"model.layers.%d.input_layernorm\00", align 1
-@"$string.262" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_proj\00", align 1
-@"$string.263" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_proj\00", align 1
-@"$string.264" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.v_proj\00", align 1
-@"$string.265" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.o_proj\00", align 1
-@"$string.266" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_norm\00", align 1
-@"$string.267" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_norm\00", align 1
-@"$string.268" = private unnamed_addr constant [41 x i8] c"model.layers.%d.post_attention_layernorm\00", align 1
-@"$string.270" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.gate_proj\00", align 1
-@"$string.271" = private unnamed_addr constant [28 x i8] c"model.layers.%d.mlp.up_proj\00", align 1
-@"$string.272" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.down_proj\00", align 1
-@"$string.274" = private unnamed_addr constant [25 x i8] c"model.layers.%d.mlp.gate\00", align 1
-@"$string.276" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.gate_proj\00", align 1
-@"$string.277" = private unnamed_addr constant [39 x i8] c"model.layers.%d.mlp.experts.%d.up_proj\00", align 1
-@"$string.278" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.down_proj\00", align 1
-@"$string.280" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.gate_proj\00", align 1
-@"$string.281" = private unnamed_addr constant [43 x i8] c"model.layers.%d.mlp.shared_experts.up_proj\00", align 1
-@"$string.282" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.down_proj\00", align 1
-@"$string.284" = private unnamed_addr constant [22 x i8] c"model.layers.%d.enorm\00", align 1
-@"$string.285" = private unnamed_addr constant [22 x i8] c"model.layers.%d.hnorm\00", align 1
-@"$string.286" = private unnamed_addr constant [24 x i8] c"model.layers.%d.eh_proj\00", align 1
-@"$string.287" = private unnamed_addr constant [33 x i8] c"model.layers.%d.shared_head.norm\00", align 1
-@"$string.288" = private unnamed_addr constant [41 x i8] c"out of memory for the table of %d layers\00", align 1
-@"$string.294" = private unnamed_addr constant [59 x i8] c"%s: out of memory while the checkpoint's headers were read\00", align 1
-@"$string.295" = private unnamed_addr constant [11 x i8] c"weight_map\00", align 1
-@"$string.296" = private unnamed_addr constant [40 x i8] c"%s: expected an object named weight_map\00", align 1
-@"$string.297" = private unnamed_addr constant [3 x i8] c"..\00", align 1
-@"$string.298" = private unnamed_addr constant [2 x i8] c".\00", align 1
-@"$string.299" = private unnamed_addr constant [49 x i8] c"%s: weight_map gives no plain file name for %.*s\00", align 1
-@"$string.305" = private unnamed_addr constant [29 x i8] c"the shard cannot be read: %s\00", align 1
-@"$string.306" = private unnamed_addr constant [72 x i8] c"the file has %lld bytes, too few for the 8 bytes of the header's length\00", align 1
-@"$string.307" = private unnamed_addr constant [77 x i8] c"the header's length of %llu bytes is more than the %lld bytes that follow it\00", align 1
-@"$string.308" = private unnamed_addr constant [58 x i8] c"the header's length of %llu bytes is more than %lld bytes\00", align 1
-@"$string.309" = private unnamed_addr constant [7 x i8] c"header\00", align 1
-@"$string.310" = private unnamed_addr constant [39 x i8] c"the header is a JSON %s, not an object\00", align 1
-@"$string.311" = private unnamed_addr constant [13 x i8] c"__metadata__\00", align 1
-@"$string.312" = private unnamed_addr constant [31 x i8] c"the name holds a NUL character\00", align 1
-@"$string.313" = private unnamed_addr constant [47 x i8] c"the header's entry is a JSON %s, not an object\00", align 1
-@"$string.314" = private unnamed_addr constant [26 x i8] c"the header gives no dtype\00", align 1
-@"$string.315" = private unnamed_addr constant [4 x i8] c"F32\00", align 1
-@"$string.316" = private unnamed_addr constant [5 x i8] c"BF16\00", align 1
-@"$string.317" = private unnamed_addr constant [8 x i8] c"F8_E4M3\00", align 1
-@"$string.318" = private unnamed_addr constant [8 x i8] c"F8_E5M2\00", align 1
-@"$string.319" = private unnamed_addr constant [8 x i8] c"F8_E8M0\00", align 1
-@"$string.320" = private unnamed_addr constant [4 x i8] c"F16\00", align 1
-@"$string.321" = private unnamed_addr constant [4 x i8] c"F64\00", align 1
-@"$string.322" = private unnamed_addr constant [5 x i8] c"BOOL\00", align 1
-@"$string.323" = private unnamed_addr constant [3 x i8] c"I8\00", align 1
-@"$string.324" = private unnamed_addr constant [3 x i8] c"U8\00", align 1
-@"$string.325" = private unnamed_addr constant [4 x i8] c"I16\00", align 1
-@"$string.326" = private unnamed_addr constant [4 x i8] c"U16\00", align 1
-@"$string.327" = private unnamed_addr constant [4 x i8] c"I32\00", align 1
-@"$string.328" = private unnamed_addr constant [4 x i8] c"U32\00", align 1
-@"$string.329" = private unnamed_addr constant [4 x i8] c"I64\00", align 1
-@"$string.330" = private unnamed_addr constant [4 x i8] c"U64\00", align 1
-@"$string.331" = private unnamed_addr constant [28 x i8] c"the dtype \22%.*s\22 is unknown\00", align 1
-@"$string.332" = private unnamed_addr constant [6 x i8] c"shape\00", align 1
-@"$string.333" = private unnamed_addr constant [26 x i8] c"the header gives no shape\00", align 1
-@"$string.334" = private unnamed_addr constant [42 x i8] c"the shape has %d dimensions, more than %d\00", align 1
-@"$string.335" = private unnamed_addr constant [77 x i8] c"dimension %d of the shape is no integer from 0 on, or the shape is too large\00", align 1
-@"$string.336" = private unnamed_addr constant [13 x i8] c"data_offsets\00", align 1
-@"$string.337" = private unnamed_addr constant [41 x i8] c"the header gives no pair of data_offsets\00", align 1
-@"$string.338" = private unnamed_addr constant [30 x i8] c"data_offsets are not integers\00", align 1
-@"$string.339" = private unnamed_addr constant [40 x i8] c"data_offsets [%lld, %lld] run backwards\00", align 1
-@"$string.340" = private unnamed_addr constant [79 x i8] c"data_offsets [%lld, %lld] reach past the end of the data, which has %lld bytes\00", align 1
-@"$string.341" = private unnamed_addr constant [2 x i8] c"[\00", align 1
-@"$string.342" = private unnamed_addr constant [3 x i8] c", \00", align 1
-@"$string.343" = private unnamed_addr constant [7 x i8] c"%s%lld\00", align 1
-@"$string.344" = private unnamed_addr constant [2 x i8] c"]\00", align 1
-@"$string.345" = private unnamed_addr constant [64 x i8] c"data_offsets [%lld, %lld] hold %lld bytes, but %s %s takes %lld\00", align 1
-@"$string.346" = private unnamed_addr constant [70 x i8] c"the data begins at byte %lld of the file, which is not aligned for %s\00", align 1
-@"$string.350" = private unnamed_addr constant [46 x i8] c"data_offsets [%lld, %lld] overlap those of %s\00", align 1
-@"$string.351" = private unnamed_addr constant [47 x i8] c"%lld bytes before its data belong to no tensor\00", align 1
-@"$string.352" = private unnamed_addr constant [52 x i8] c"the last %lld bytes of the file belong to no tensor\00", align 1
-@"$string.353" = private unnamed_addr constant [24 x i8] c"the tensor is in %s too\00", align 1
-@"$string.354" = private unnamed_addr constant [43 x i8] c"the index says it is in %s, which lacks it\00", align 1
-@"$string.355" = private unnamed_addr constant [44 x i8] c"the index says it is in %s, but it is in %s\00", align 1
-@"$string.356" = private unnamed_addr constant [36 x i8] c"the index does not list this tensor\00", align 1
-@"$string.357" = private unnamed_addr constant [28 x i8] c"%s: holds neither %s nor %s\00", align 1
-@"$string.358" = private unnamed_addr constant [22 x i8] c"the tensor is missing\00", align 1
-@"$string.359" = private unnamed_addr constant [59 x i8] c"expected the shape [%lld] that config.json implies, got %s\00", align 1
-@"$string.360" = private unnamed_addr constant [65 x i8] c"expected the shape [%lld, %lld] that config.json implies, got %s\00", align 1
-@"$string.361" = private unnamed_addr constant [39 x i8] c"expected the dtype BF16 or F32, got %s\00", align 1
-@"$string.362" = private unnamed_addr constant [5 x i8] c"%s%s\00", align 1
-@"$string.363" = private unnamed_addr constant [8 x i8] c".weight\00", align 1
-@"$string.364" = private unnamed_addr constant [25 x i8] c".e_score_correction_bias\00", align 1
-@"$string.365" = private unnamed_addr constant [39 x i8] c"a head of FP8 weights is not supported\00", align 1
-@"$string.366" = private unnamed_addr constant [84 x i8] c"the weight is F8_E4M3, but quantization_config of config.json leaves %s unquantised\00", align 1
-@"$string.367" = private unnamed_addr constant [83 x i8] c"the weight is %s, but quantization_config of config.json says that %s is quantised\00", align 1
-@"$string.368" = private unnamed_addr constant [65 x i8] c"the weight is %s, but those it is joined with in layer %d are %s\00", align 1
-@"$string.369" = private unnamed_addr constant [14 x i8] c".weight_scale\00", align 1
-@"$string.370" = private unnamed_addr constant [6 x i8] c".bias\00", align 1
-@"$string.371" = private unnamed_addr constant [14 x i8] c"model.layers.\00", align 1
-@"$string.372" = private unnamed_addr constant [15 x i8] c"lm_head.weight\00", align 1
-@"$string.373" = private unnamed_addr constant [38 x i8] c"nothing in the model uses this tensor\00", align 1
-@"$string.374" = private unnamed_addr constant [7 x i8] c"_scale\00", align 1
-@"$string.376" = private unnamed_addr constant [18 x i8] c"greater than zero\00", align 1
-@"$string.377" = private unnamed_addr constant [7 x i8] c"finite\00", align 1
-@"$string.378" = private unnamed_addr constant [47 x i8] c"the scale of row %lld is %g; scales must be %s\00", align 1
-@"$string.383" = private unnamed_addr constant [7 x i8] c"\\ufffd\00", align 1
-@"$string.384" = private unnamed_addr constant [7 x i8] c"\\u%04x\00", align 1
-@"$string.385" = private unnamed_addr constant [10 x i8] c"model_dir\00", align 1
-@"$string.386" = private unnamed_addr constant [13 x i8] c"architecture\00", align 1
-@"$string.387" = private unnamed_addr constant [5 x i8] c"%lld\00", align 1
-@"$string.388" = private unnamed_addr constant [11 x i8] c"num_layers\00", align 1
-@"$string.389" = private unnamed_addr constant [15 x i8] c"num_parameters\00", align 1
-@"$string.390" = private unnamed_addr constant [23 x i8] c"num_parameters_skipped\00", align 1
-@"$string.391" = private unnamed_addr constant [17 x i8] c"checkpoint_bytes\00", align 1
-@"$string.392" = private unnamed_addr constant [25 x i8] c"checkpoint_bytes_skipped\00", align 1
-@"$string.393" = private unnamed_addr constant [7 x i8] c"shards\00", align 1
-@"$string.394" = private unnamed_addr constant [5 x i8] c"file\00", align 1
-@"$string.395" = private unnamed_addr constant [6 x i8] c"bytes\00", align 1
-@"$string.396" = private unnamed_addr constant [12 x i8] c"num_tensors\00", align 1
-@"$string.397" = private unnamed_addr constant [8 x i8] c"tensors\00", align 1
-@"$string.398" = private unnamed_addr constant [5 x i8] c"name\00", align 1
-@"$string.399" = private unnamed_addr constant [7 x i8] c"offset\00", align 1
-@"$string.400" = private unnamed_addr constant [8 x i8] c"skipped\00", align 1
-@"$string.401" = private unnamed_addr constant [13 x i8] c"num_problems\00", align 1
-@"$string.402" = private unnamed_addr constant [9 x i8] c"problems\00", align 1
-@"$string.404" = private unnamed_addr constant [7 x i8] c"tensor\00", align 1
-@"$string.405" = private unnamed_addr constant [8 x i8] c"message\00", align 1
-@"$string.407" = private unnamed_addr constant [29 x i8] c"out of memory for the report\00", align 1
-@"$string.412" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
-@"$string.413" = private unnamed_addr constant [69 x i8] c"options.struct_size is %u; this engine's engine_options has %u bytes\00", align 1
-@"$string.414" = private unnamed_addr constant [51 x i8] c"%s: out of memory while problems were written down\00", align 1
-@"$string.415" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
-@"$string.416" = private unnamed_addr constant [32 x i8] c" (%lld problems, the first are)\00", align 1
-@"$string.417" = private unnamed_addr constant [3 x i8] c": \00", align 1
-@"$string.418" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
-@"$string.419" = private unnamed_addr constant [3 x i8] c"; \00", align 1
-@"$string.420" = private unnamed_addr constant [4 x i8] c"cpu\00", align 1
-@"$string.421" = private unnamed_addr constant [28 x i8] c"/proc/driver/nvidia/version\00", align 1
-@"$string.422" = private unnamed_addr constant [15 x i8] c"/dev/nvidiactl\00", align 1
-@"$string.423" = private unnamed_addr constant [5 x i8] c"cuda\00", align 1
-@"$string.424" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
-@"$string.425" = private unnamed_addr constant [68 x i8] c"the folder of the engine's library cannot be found; set library_dir\00", align 1
-@"$string.426" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
-@"$string.427" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
-@"$string.428" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
-@"$string.429" = private unnamed_addr constant [105 x i8] c"an NVIDIA driver is present, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
-@"$string.430" = private unnamed_addr constant [52 x i8] c"%sthe library of device %s cannot be opened: %.700s\00", align 1
-@"$string.431" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
-@"$string.432" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
-@"$string.433" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
-@"$string.434" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
-@"$string.435" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
-@"$string.436" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
-@"$string.437" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
-@"$string.438" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
-@"$string.439" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
-@"$string.440" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
-@"$string.441" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
-@"$string.442" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
-@"$string.443" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
-@"$string.444" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
-@"$string.445" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
-@"$string.446" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
-@"$string.447" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
-@"$string.448" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
-@"$string.449" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
-@"$string.450" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
-@"$string.451" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
-@"$string.452" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
-@"$string.453" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
-@"$string.454" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
-@"$string.455" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
-@"$string.456" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
-@"$string.457" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
-@"$string.460" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
-@"$string.461" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
-@"$string.462" = private unnamed_addr constant [141 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available\00", align 1
-@"$string.463" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
-@"$string.464" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
-@"$string.465" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
-@"$string.466" = private unnamed_addr constant [7 x i8] c"device\00", align 1
-@"$string.467" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
-@"$string.468" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
-@"$string.469" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
-@"$string.470" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
-@"$string.471" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
-@"$string.472" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
-@"$string.473" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
-@"$string.474" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
-@"$string.475" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
-@"$string.476" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
-@"$string.477" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
-@"$string.478" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
-@"$string.479" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
-@"$string.480" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
-@"$string.481" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
-@"$string.482" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
-@"$string.483" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
-@"$string.484" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
-@"$string.485" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
-@"$string.486" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
-@"$string.487" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
-@"$string.488" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
-@"$string.489" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
-@"$string.490" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
-@"$string.491" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.492" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.493" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
-@"$string.494" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
-@"$string.495" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
-@"$string.496" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
-@"$string.497" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
-@"$string.498" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
-@"$string.499" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
-@"$string.500" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
-@"$string.501" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
-@"$string.502" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
-@"$string.503" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.504" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.505" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.506" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.507" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.508" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.509" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.510" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.511" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.512" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.513" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.514" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.515" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.516" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
-@"$string.517" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
-@"$string.518" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
-@"$string.519" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.520" = private unnamed_addr constant [42 x i8] c"a sequence that does not run is preempted\00", align 1
-@"$string.521" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
-@"$string.522" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
-@"$string.523" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.524" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.525" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.526" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
-@"$string.527" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
-@"$string.528" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
-@"$string.529" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.530" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.531" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
-@"$string.532" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.533" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
-@"$string.534" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
-@"$string.535" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
-@"$string.536" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
-@"$string.537" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.538" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
-@"$string.539" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.540" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
-@"$string.541" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
-@"$string.542" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
-@"$string.543" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
-@"$string.544" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.545" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.546" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
-@"$string.547" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
-@"$string.548" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.549" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.550" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.551" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
-@"$string.552" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.553" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
-@"$string.554" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
-@"$string.555" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
-@"$string.556" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
-@"$string.557" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
-@"$string.558" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.559" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.560" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.561" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.562" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.565" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
-@"$string.566" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.567" = private unnamed_addr constant [36 x i8] c"%lld requests wait, max_queue is %d\00", align 1
-@"$string.568" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.569" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
-@"$string.570" = private unnamed_addr constant [22 x i8] c"a free page is shared\00", align 1
-@"$string.572" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
-@"$string.573" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
-@"$string.574" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
-@"$string.575" = private unnamed_addr constant [45 x i8] c"a page without owner enters the prefix cache\00", align 1
-@"$string.576" = private unnamed_addr constant [37 x i8] c"a page enters the prefix cache twice\00", align 1
-@"$string.577" = private unnamed_addr constant [55 x i8] c"the parent of a cached page is not in the prefix cache\00", align 1
-@"$string.578" = private unnamed_addr constant [75 x i8] c"the logits after position %lld (for token %d of the output) are not finite\00", align 1
-@"$string.579" = private unnamed_addr constant [10 x i8] c"advance.t\00", align 1
-@"$string.580" = private unnamed_addr constant [39 x i8] c"a sequence outgrows its list of tokens\00", align 1
-@"$string.582" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.589" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.590" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.591" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.592" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.593" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.594" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.595" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.596" = private unnamed_addr constant [26 x i8] c"clearing of device memory\00", align 1
-@"$string.597" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.598" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.599" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.600" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.601" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.604" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.606" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.607" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.608" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.609" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.610" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.613" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.614" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.632" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
-@"$string.651" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
-@"$string.660" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
-@"$string.662" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.663" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.670" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.671" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.672" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.673" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.674" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.675" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.693" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
-@"$string.706" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
-@"$string.707" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
-@"$string.708" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
-@"$string.724" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
+@"$string.94" = private unnamed_addr constant [25 x i8] c"more than 4194304 values\00", align 1
+@"$string.97" = private unnamed_addr constant [14 x i8] c"out of memory\00", align 1
+@"$string.98" = private unnamed_addr constant [33 x i8] c"expected a name in double quotes\00", align 1
+@"$string.99" = private unnamed_addr constant [32 x i8] c"a control character in a string\00", align 1
+@"$string.100" = private unnamed_addr constant [27 x i8] c"a string that is not UTF-8\00", align 1
+@"$string.101" = private unnamed_addr constant [24 x i8] c"a string without an end\00", align 1
+@"$string.102" = private unnamed_addr constant [27 x i8] c"a wrong escape in a string\00", align 1
+@"$string.103" = private unnamed_addr constant [30 x i8] c"expected a colon after a name\00", align 1
+@"$string.104" = private unnamed_addr constant [50 x i8] c"expected a comma or the end of an array or object\00", align 1
+@"$string.108" = private unnamed_addr constant [44 x i8] c"the name \22%.*s\22 appears twice in one object\00", align 1
+@"$string.110" = private unnamed_addr constant [41 x i8] c"a number with no digit or a leading zero\00", align 1
+@"$string.111" = private unnamed_addr constant [41 x i8] c"a number without a digit after its point\00", align 1
+@"$string.112" = private unnamed_addr constant [41 x i8] c"a number without a digit in its exponent\00", align 1
+@"$string.113" = private unnamed_addr constant [37 x i8] c"a number of more than 255 characters\00", align 1
+@"$string.114" = private unnamed_addr constant [2 x i8] c"C\00", align 1
+@"$string.115" = private unnamed_addr constant [17 x i8] c"expected a value\00", align 1
+@"$string.116" = private unnamed_addr constant [5 x i8] c"true\00", align 1
+@"$string.117" = private unnamed_addr constant [6 x i8] c"false\00", align 1
+@"$string.118" = private unnamed_addr constant [5 x i8] c"null\00", align 1
+@"$string.119" = private unnamed_addr constant [35 x i8] c"text after the end of the document\00", align 1
+@"$string.120" = private unnamed_addr constant [31 x i8] c"%s: expected an object, got %s\00", align 1
+@"$string.121" = private unnamed_addr constant [7 x i8] c"number\00", align 1
+@"$string.122" = private unnamed_addr constant [7 x i8] c"string\00", align 1
+@"$string.123" = private unnamed_addr constant [6 x i8] c"array\00", align 1
+@"$string.124" = private unnamed_addr constant [7 x i8] c"object\00", align 1
+@"$string.125" = private unnamed_addr constant [8 x i8] c"unknown\00", align 1
+@"$string.126" = private unnamed_addr constant [18 x i8] c"%s: %s is missing\00", align 1
+@"$string.127" = private unnamed_addr constant [33 x i8] c"%s: %s: expected %s, got %s %.*s\00", align 1
+@"$string.128" = private unnamed_addr constant [9 x i8] c"a string\00", align 1
+@"$string.129" = private unnamed_addr constant [41 x i8] c"%s: %s is \22%.*s\22; only \22%s\22 is supported\00", align 1
+@"$string.130" = private unnamed_addr constant [11 x i8] c"model_type\00", align 1
+@"$string.131" = private unnamed_addr constant [9 x i8] c"glm4_moe\00", align 1
+@"$string.132" = private unnamed_addr constant [19 x i8] c"Glm4MoeForCausalLM\00", align 1
+@"$string.133" = private unnamed_addr constant [14 x i8] c"architectures\00", align 1
+@"$string.134" = private unnamed_addr constant [16 x i8] c"a list of names\00", align 1
+@"$string.135" = private unnamed_addr constant [11 x i8] c"an integer\00", align 1
+@"$string.136" = private unnamed_addr constant [37 x i8] c"%s: %s is %lld, outside %lld to %lld\00", align 1
+@"$string.137" = private unnamed_addr constant [12 x i8] c"hidden_size\00", align 1
+@"$string.138" = private unnamed_addr constant [18 x i8] c"num_hidden_layers\00", align 1
+@"$string.139" = private unnamed_addr constant [11 x i8] c"vocab_size\00", align 1
+@"$string.140" = private unnamed_addr constant [20 x i8] c"num_attention_heads\00", align 1
+@"$string.141" = private unnamed_addr constant [20 x i8] c"num_key_value_heads\00", align 1
+@"$string.142" = private unnamed_addr constant [9 x i8] c"head_dim\00", align 1
+@"$string.143" = private unnamed_addr constant [24 x i8] c"max_position_embeddings\00", align 1
+@"$string.144" = private unnamed_addr constant [18 x i8] c"intermediate_size\00", align 1
+@"$string.145" = private unnamed_addr constant [22 x i8] c"first_k_dense_replace\00", align 1
+@"$string.146" = private unnamed_addr constant [17 x i8] c"n_routed_experts\00", align 1
+@"$string.147" = private unnamed_addr constant [20 x i8] c"num_experts_per_tok\00", align 1
+@"$string.148" = private unnamed_addr constant [17 x i8] c"n_shared_experts\00", align 1
+@"$string.149" = private unnamed_addr constant [22 x i8] c"moe_intermediate_size\00", align 1
+@"$string.150" = private unnamed_addr constant [25 x i8] c"num_nextn_predict_layers\00", align 1
+@"$string.151" = private unnamed_addr constant [14 x i8] c"true or false\00", align 1
+@"$string.152" = private unnamed_addr constant [15 x i8] c"attention_bias\00", align 1
+@"$string.153" = private unnamed_addr constant [12 x i8] c"use_qk_norm\00", align 1
+@"$string.154" = private unnamed_addr constant [20 x i8] c"tie_word_embeddings\00", align 1
+@"$string.155" = private unnamed_addr constant [15 x i8] c"norm_topk_prob\00", align 1
+@"$string.156" = private unnamed_addr constant [39 x i8] c"%s: %s is %lld; only %lld is supported\00", align 1
+@"$string.157" = private unnamed_addr constant [8 x i8] c"n_group\00", align 1
+@"$string.158" = private unnamed_addr constant [11 x i8] c"topk_group\00", align 1
+@"$string.159" = private unnamed_addr constant [9 x i8] c"a number\00", align 1
+@"$string.160" = private unnamed_addr constant [31 x i8] c"%s: %s is %g, outside %g to %g\00", align 1
+@"$string.161" = private unnamed_addr constant [13 x i8] c"rms_norm_eps\00", align 1
+@"$string.162" = private unnamed_addr constant [22 x i8] c"routed_scaling_factor\00", align 1
+@"$string.163" = private unnamed_addr constant [11 x i8] c"hidden_act\00", align 1
+@"$string.164" = private unnamed_addr constant [5 x i8] c"silu\00", align 1
+@"$string.165" = private unnamed_addr constant [85 x i8] c"%s: head_dim is missing, and hidden_size %d is no multiple of num_attention_heads %d\00", align 1
+@"$string.166" = private unnamed_addr constant [16 x i8] c"rope_parameters\00", align 1
+@"$string.167" = private unnamed_addr constant [10 x i8] c"an object\00", align 1
+@"$string.168" = private unnamed_addr constant [10 x i8] c"rope_type\00", align 1
+@"$string.169" = private unnamed_addr constant [8 x i8] c"default\00", align 1
+@"$string.170" = private unnamed_addr constant [13 x i8] c"rope_scaling\00", align 1
+@"$string.171" = private unnamed_addr constant [5 x i8] c"type\00", align 1
+@"$string.172" = private unnamed_addr constant [11 x i8] c"rope_theta\00", align 1
+@"$string.173" = private unnamed_addr constant [22 x i8] c"partial_rotary_factor\00", align 1
+@"$string.174" = private unnamed_addr constant [13 x i8] c"eos_token_id\00", align 1
+@"$string.175" = private unnamed_addr constant [43 x i8] c"%s: eos_token_id lists more than %d tokens\00", align 1
+@"$string.176" = private unnamed_addr constant [12 x i8] c"torch_dtype\00", align 1
+@"$string.177" = private unnamed_addr constant [6 x i8] c"dtype\00", align 1
+@"$string.178" = private unnamed_addr constant [8 x i8] c"float32\00", align 1
+@"$string.179" = private unnamed_addr constant [9 x i8] c"bfloat16\00", align 1
+@"$string.180" = private unnamed_addr constant [20 x i8] c"quantization_config\00", align 1
+@"$string.181" = private unnamed_addr constant [99 x i8] c"%s: num_hidden_layers %d with n_routed_experts %d come to %lld experts; at most %lld are supported\00", align 1
+@"$string.182" = private unnamed_addr constant [68 x i8] c"%s: num_attention_heads %d is no multiple of num_key_value_heads %d\00", align 1
+@"$string.183" = private unnamed_addr constant [101 x i8] c"%s: partial_rotary_factor turns %d of %d dimensions of a head; the count must be even and at least 2\00", align 1
+@"$string.184" = private unnamed_addr constant [60 x i8] c"%s: num_experts_per_tok %d is more than n_routed_experts %d\00", align 1
+@"$string.185" = private unnamed_addr constant [13 x i8] c"quant_method\00", align 1
+@"$string.186" = private unnamed_addr constant [19 x i8] c"compressed-tensors\00", align 1
+@"$string.187" = private unnamed_addr constant [7 x i8] c"format\00", align 1
+@"$string.188" = private unnamed_addr constant [16 x i8] c"float-quantized\00", align 1
+@"$string.189" = private unnamed_addr constant [38 x i8] c"%s: %s is set, which is not supported\00", align 1
+@"$string.190" = private unnamed_addr constant [16 x i8] c"kv_cache_scheme\00", align 1
+@"$string.191" = private unnamed_addr constant [14 x i8] c"config_groups\00", align 1
+@"$string.192" = private unnamed_addr constant [34 x i8] c"quantization_config.config_groups\00", align 1
+@"$string.193" = private unnamed_addr constant [23 x i8] c"an object with a group\00", align 1
+@"$string.194" = private unnamed_addr constant [8 x i8] c"weights\00", align 1
+@"$string.195" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups weights\00", align 1
+@"$string.196" = private unnamed_addr constant [6 x i8] c"float\00", align 1
+@"$string.197" = private unnamed_addr constant [9 x i8] c"num_bits\00", align 1
+@"$string.198" = private unnamed_addr constant [9 x i8] c"strategy\00", align 1
+@"$string.199" = private unnamed_addr constant [8 x i8] c"channel\00", align 1
+@"$string.200" = private unnamed_addr constant [35 x i8] c"%s: %s is %s; only %s is supported\00", align 1
+@"$string.201" = private unnamed_addr constant [10 x i8] c"symmetric\00", align 1
+@"$string.202" = private unnamed_addr constant [8 x i8] c"dynamic\00", align 1
+@"$string.203" = private unnamed_addr constant [18 x i8] c"input_activations\00", align 1
+@"$string.204" = private unnamed_addr constant [52 x i8] c"quantization_config.config_groups input_activations\00", align 1
+@"$string.205" = private unnamed_addr constant [19 x i8] c"output_activations\00", align 1
+@"$string.206" = private unnamed_addr constant [8 x i8] c"targets\00", align 1
+@"$string.207" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups targets\00", align 1
+@"$string.208" = private unnamed_addr constant [4 x i8] c"re:\00", align 1
+@"$string.214" = private unnamed_addr constant [56 x i8] c"the pattern \22%.*s\22 cannot be read at character %lld: %s\00", align 1
+@"$string.215" = private unnamed_addr constant [25 x i8] c"the pattern is too large\00", align 1
+@"$string.216" = private unnamed_addr constant [23 x i8] c"groups nested too deep\00", align 1
+@"$string.217" = private unnamed_addr constant [36 x i8] c"this kind of group is not supported\00", align 1
+@"$string.218" = private unnamed_addr constant [23 x i8] c"a group without an end\00", align 1
+@"$string.219" = private unnamed_addr constant [24 x i8] c"brackets without an end\00", align 1
+@"$string.220" = private unnamed_addr constant [23 x i8] c"a backslash at the end\00", align 1
+@"$string.221" = private unnamed_addr constant [29 x i8] c"this escape is not supported\00", align 1
+@"$string.222" = private unnamed_addr constant [52 x i8] c"only ASCII characters are supported inside brackets\00", align 1
+@"$string.223" = private unnamed_addr constant [42 x i8] c"a range of characters that runs backwards\00", align 1
+@"$string.224" = private unnamed_addr constant [33 x i8] c"a range that begins with a class\00", align 1
+@"$string.226" = private unnamed_addr constant [24 x i8] c"a repetition of nothing\00", align 1
+@"$string.227" = private unnamed_addr constant [30 x i8] c"a repetition of more than 255\00", align 1
+@"$string.228" = private unnamed_addr constant [29 x i8] c"a wrong repetition in braces\00", align 1
+@"$string.229" = private unnamed_addr constant [29 x i8] c"a repetition of a repetition\00", align 1
+@"$string.230" = private unnamed_addr constant [40 x i8] c"a closing parenthesis without its group\00", align 1
+@"$string.239" = private unnamed_addr constant [14 x i8] c"%s: %s.%s: %s\00", align 1
+@"$string.250" = private unnamed_addr constant [7 x i8] c"Linear\00", align 1
+@"$string.251" = private unnamed_addr constant [7 x i8] c"ignore\00", align 1
+@"$string.254" = private unnamed_addr constant [19 x i8] c"model.embed_tokens\00", align 1
+@"$string.259" = private unnamed_addr constant [11 x i8] c"model.norm\00", align 1
+@"$string.260" = private unnamed_addr constant [8 x i8] c"lm_head\00", align 1
+@"$string.262" = private unnamed_addr constant [32 x i8] c"model.layers.%d.input_layernorm\00", align 1
+@"$string.263" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_proj\00", align 1
+@"$string.264" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_proj\00", align 1
+@"$string.265" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.v_proj\00", align 1
+@"$string.266" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.o_proj\00", align 1
+@"$string.267" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_norm\00", align 1
+@"$string.268" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_norm\00", align 1
+@"$string.269" = private unnamed_addr constant [41 x i8] c"model.layers.%d.post_attention_layernorm\00", align 1
+@"$string.271" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.gate_proj\00", align 1
+@"$string.272" = private unnamed_addr constant [28 x i8] c"model.layers.%d.mlp.up_proj\00", align 1
+@"$string.273" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.down_proj\00", align 1
+@"$string.275" = private unnamed_addr constant [25 x i8] c"model.layers.%d.mlp.gate\00", align 1
+@"$string.277" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.gate_proj\00", align 1
+@"$string.278" = private unnamed_addr constant [39 x i8] c"model.layers.%d.mlp.experts.%d.up_proj\00", align 1
+@"$string.279" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.down_proj\00", align 1
+@"$string.281" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.gate_proj\00", align 1
+@"$string.282" = private unnamed_addr constant [43 x i8] c"model.layers.%d.mlp.shared_experts.up_proj\00", align 1
+@"$string.283" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.down_proj\00", align 1
+@"$string.285" = private unnamed_addr constant [22 x i8] c"model.layers.%d.enorm\00", align 1
+@"$string.286" = private unnamed_addr constant [22 x i8] c"model.layers.%d.hnorm\00", align 1
+@"$string.287" = private unnamed_addr constant [24 x i8] c"model.layers.%d.eh_proj\00", align 1
+@"$string.288" = private unnamed_addr constant [33 x i8] c"model.layers.%d.shared_head.norm\00", align 1
+@"$string.289" = private unnamed_addr constant [41 x i8] c"out of memory for the table of %d layers\00", align 1
+@"$string.295" = private unnamed_addr constant [59 x i8] c"%s: out of memory while the checkpoint's headers were read\00", align 1
+@"$string.296" = private unnamed_addr constant [11 x i8] c"weight_map\00", align 1
+@"$string.297" = private unnamed_addr constant [40 x i8] c"%s: expected an object named weight_map\00", align 1
+@"$string.298" = private unnamed_addr constant [3 x i8] c"..\00", align 1
+@"$string.299" = private unnamed_addr constant [2 x i8] c".\00", align 1
+@"$string.300" = private unnamed_addr constant [49 x i8] c"%s: weight_map gives no plain file name for %.*s\00", align 1
+@"$string.306" = private unnamed_addr constant [29 x i8] c"the shard cannot be read: %s\00", align 1
+@"$string.307" = private unnamed_addr constant [72 x i8] c"the file has %lld bytes, too few for the 8 bytes of the header's length\00", align 1
+@"$string.308" = private unnamed_addr constant [77 x i8] c"the header's length of %llu bytes is more than the %lld bytes that follow it\00", align 1
+@"$string.309" = private unnamed_addr constant [58 x i8] c"the header's length of %llu bytes is more than %lld bytes\00", align 1
+@"$string.310" = private unnamed_addr constant [7 x i8] c"header\00", align 1
+@"$string.311" = private unnamed_addr constant [39 x i8] c"the header is a JSON %s, not an object\00", align 1
+@"$string.312" = private unnamed_addr constant [13 x i8] c"__metadata__\00", align 1
+@"$string.313" = private unnamed_addr constant [31 x i8] c"the name holds a NUL character\00", align 1
+@"$string.314" = private unnamed_addr constant [47 x i8] c"the header's entry is a JSON %s, not an object\00", align 1
+@"$string.315" = private unnamed_addr constant [26 x i8] c"the header gives no dtype\00", align 1
+@"$string.316" = private unnamed_addr constant [4 x i8] c"F32\00", align 1
+@"$string.317" = private unnamed_addr constant [5 x i8] c"BF16\00", align 1
+@"$string.318" = private unnamed_addr constant [8 x i8] c"F8_E4M3\00", align 1
+@"$string.319" = private unnamed_addr constant [8 x i8] c"F8_E5M2\00", align 1
+@"$string.320" = private unnamed_addr constant [8 x i8] c"F8_E8M0\00", align 1
+@"$string.321" = private unnamed_addr constant [4 x i8] c"F16\00", align 1
+@"$string.322" = private unnamed_addr constant [4 x i8] c"F64\00", align 1
+@"$string.323" = private unnamed_addr constant [5 x i8] c"BOOL\00", align 1
+@"$string.324" = private unnamed_addr constant [3 x i8] c"I8\00", align 1
+@"$string.325" = private unnamed_addr constant [3 x i8] c"U8\00", align 1
+@"$string.326" = private unnamed_addr constant [4 x i8] c"I16\00", align 1
+@"$string.327" = private unnamed_addr constant [4 x i8] c"U16\00", align 1
+@"$string.328" = private unnamed_addr constant [4 x i8] c"I32\00", align 1
+@"$string.329" = private unnamed_addr constant [4 x i8] c"U32\00", align 1
+@"$string.330" = private unnamed_addr constant [4 x i8] c"I64\00", align 1
+@"$string.331" = private unnamed_addr constant [4 x i8] c"U64\00", align 1
+@"$string.332" = private unnamed_addr constant [28 x i8] c"the dtype \22%.*s\22 is unknown\00", align 1
+@"$string.333" = private unnamed_addr constant [6 x i8] c"shape\00", align 1
+@"$string.334" = private unnamed_addr constant [26 x i8] c"the header gives no shape\00", align 1
+@"$string.335" = private unnamed_addr constant [42 x i8] c"the shape has %d dimensions, more than %d\00", align 1
+@"$string.336" = private unnamed_addr constant [77 x i8] c"dimension %d of the shape is no integer from 0 on, or the shape is too large\00", align 1
+@"$string.337" = private unnamed_addr constant [13 x i8] c"data_offsets\00", align 1
+@"$string.338" = private unnamed_addr constant [41 x i8] c"the header gives no pair of data_offsets\00", align 1
+@"$string.339" = private unnamed_addr constant [30 x i8] c"data_offsets are not integers\00", align 1
+@"$string.340" = private unnamed_addr constant [40 x i8] c"data_offsets [%lld, %lld] run backwards\00", align 1
+@"$string.341" = private unnamed_addr constant [79 x i8] c"data_offsets [%lld, %lld] reach past the end of the data, which has %lld bytes\00", align 1
+@"$string.342" = private unnamed_addr constant [2 x i8] c"[\00", align 1
+@"$string.343" = private unnamed_addr constant [3 x i8] c", \00", align 1
+@"$string.344" = private unnamed_addr constant [7 x i8] c"%s%lld\00", align 1
+@"$string.345" = private unnamed_addr constant [2 x i8] c"]\00", align 1
+@"$string.346" = private unnamed_addr constant [64 x i8] c"data_offsets [%lld, %lld] hold %lld bytes, but %s %s takes %lld\00", align 1
+@"$string.347" = private unnamed_addr constant [70 x i8] c"the data begins at byte %lld of the file, which is not aligned for %s\00", align 1
+@"$string.351" = private unnamed_addr constant [46 x i8] c"data_offsets [%lld, %lld] overlap those of %s\00", align 1
+@"$string.352" = private unnamed_addr constant [47 x i8] c"%lld bytes before its data belong to no tensor\00", align 1
+@"$string.353" = private unnamed_addr constant [52 x i8] c"the last %lld bytes of the file belong to no tensor\00", align 1
+@"$string.354" = private unnamed_addr constant [24 x i8] c"the tensor is in %s too\00", align 1
+@"$string.355" = private unnamed_addr constant [43 x i8] c"the index says it is in %s, which lacks it\00", align 1
+@"$string.356" = private unnamed_addr constant [44 x i8] c"the index says it is in %s, but it is in %s\00", align 1
+@"$string.357" = private unnamed_addr constant [36 x i8] c"the index does not list this tensor\00", align 1
+@"$string.358" = private unnamed_addr constant [28 x i8] c"%s: holds neither %s nor %s\00", align 1
+@"$string.359" = private unnamed_addr constant [22 x i8] c"the tensor is missing\00", align 1
+@"$string.360" = private unnamed_addr constant [59 x i8] c"expected the shape [%lld] that config.json implies, got %s\00", align 1
+@"$string.361" = private unnamed_addr constant [65 x i8] c"expected the shape [%lld, %lld] that config.json implies, got %s\00", align 1
+@"$string.362" = private unnamed_addr constant [39 x i8] c"expected the dtype BF16 or F32, got %s\00", align 1
+@"$string.363" = private unnamed_addr constant [5 x i8] c"%s%s\00", align 1
+@"$string.364" = private unnamed_addr constant [8 x i8] c".weight\00", align 1
+@"$string.365" = private unnamed_addr constant [25 x i8] c".e_score_correction_bias\00", align 1
+@"$string.366" = private unnamed_addr constant [39 x i8] c"a head of FP8 weights is not supported\00", align 1
+@"$string.367" = private unnamed_addr constant [84 x i8] c"the weight is F8_E4M3, but quantization_config of config.json leaves %s unquantised\00", align 1
+@"$string.368" = private unnamed_addr constant [83 x i8] c"the weight is %s, but quantization_config of config.json says that %s is quantised\00", align 1
+@"$string.369" = private unnamed_addr constant [65 x i8] c"the weight is %s, but those it is joined with in layer %d are %s\00", align 1
+@"$string.370" = private unnamed_addr constant [14 x i8] c".weight_scale\00", align 1
+@"$string.371" = private unnamed_addr constant [6 x i8] c".bias\00", align 1
+@"$string.372" = private unnamed_addr constant [14 x i8] c"model.layers.\00", align 1
+@"$string.373" = private unnamed_addr constant [15 x i8] c"lm_head.weight\00", align 1
+@"$string.374" = private unnamed_addr constant [38 x i8] c"nothing in the model uses this tensor\00", align 1
+@"$string.375" = private unnamed_addr constant [7 x i8] c"_scale\00", align 1
+@"$string.377" = private unnamed_addr constant [18 x i8] c"greater than zero\00", align 1
+@"$string.378" = private unnamed_addr constant [7 x i8] c"finite\00", align 1
+@"$string.379" = private unnamed_addr constant [47 x i8] c"the scale of row %lld is %g; scales must be %s\00", align 1
+@"$string.384" = private unnamed_addr constant [7 x i8] c"\\ufffd\00", align 1
+@"$string.385" = private unnamed_addr constant [7 x i8] c"\\u%04x\00", align 1
+@"$string.386" = private unnamed_addr constant [10 x i8] c"model_dir\00", align 1
+@"$string.387" = private unnamed_addr constant [13 x i8] c"architecture\00", align 1
+@"$string.388" = private unnamed_addr constant [5 x i8] c"%lld\00", align 1
+@"$string.389" = private unnamed_addr constant [11 x i8] c"num_layers\00", align 1
+@"$string.390" = private unnamed_addr constant [15 x i8] c"num_parameters\00", align 1
+@"$string.391" = private unnamed_addr constant [23 x i8] c"num_parameters_skipped\00", align 1
+@"$string.392" = private unnamed_addr constant [17 x i8] c"checkpoint_bytes\00", align 1
+@"$string.393" = private unnamed_addr constant [25 x i8] c"checkpoint_bytes_skipped\00", align 1
+@"$string.394" = private unnamed_addr constant [7 x i8] c"shards\00", align 1
+@"$string.395" = private unnamed_addr constant [5 x i8] c"file\00", align 1
+@"$string.396" = private unnamed_addr constant [6 x i8] c"bytes\00", align 1
+@"$string.397" = private unnamed_addr constant [12 x i8] c"num_tensors\00", align 1
+@"$string.398" = private unnamed_addr constant [8 x i8] c"tensors\00", align 1
+@"$string.399" = private unnamed_addr constant [5 x i8] c"name\00", align 1
+@"$string.400" = private unnamed_addr constant [7 x i8] c"offset\00", align 1
+@"$string.401" = private unnamed_addr constant [8 x i8] c"skipped\00", align 1
+@"$string.402" = private unnamed_addr constant [13 x i8] c"num_problems\00", align 1
+@"$string.403" = private unnamed_addr constant [9 x i8] c"problems\00", align 1
+@"$string.405" = private unnamed_addr constant [7 x i8] c"tensor\00", align 1
+@"$string.406" = private unnamed_addr constant [8 x i8] c"message\00", align 1
+@"$string.408" = private unnamed_addr constant [29 x i8] c"out of memory for the report\00", align 1
+@"$string.413" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
+@"$string.414" = private unnamed_addr constant [69 x i8] c"options.struct_size is %u; this engine's engine_options has %u bytes\00", align 1
+@"$string.415" = private unnamed_addr constant [51 x i8] c"%s: out of memory while problems were written down\00", align 1
+@"$string.416" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
+@"$string.417" = private unnamed_addr constant [32 x i8] c" (%lld problems, the first are)\00", align 1
+@"$string.418" = private unnamed_addr constant [3 x i8] c": \00", align 1
+@"$string.419" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
+@"$string.420" = private unnamed_addr constant [3 x i8] c"; \00", align 1
+@"$string.421" = private unnamed_addr constant [4 x i8] c"cpu\00", align 1
+@"$string.422" = private unnamed_addr constant [28 x i8] c"/proc/driver/nvidia/version\00", align 1
+@"$string.423" = private unnamed_addr constant [15 x i8] c"/dev/nvidiactl\00", align 1
+@"$string.424" = private unnamed_addr constant [5 x i8] c"cuda\00", align 1
+@"$string.425" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
+@"$string.426" = private unnamed_addr constant [68 x i8] c"the folder of the engine's library cannot be found; set library_dir\00", align 1
+@"$string.427" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
+@"$string.428" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
+@"$string.429" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
+@"$string.430" = private unnamed_addr constant [105 x i8] c"an NVIDIA driver is present, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
+@"$string.431" = private unnamed_addr constant [52 x i8] c"%sthe library of device %s cannot be opened: %.700s\00", align 1
+@"$string.432" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
+@"$string.433" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
+@"$string.434" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
+@"$string.435" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
+@"$string.436" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
+@"$string.437" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
+@"$string.438" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
+@"$string.439" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
+@"$string.440" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
+@"$string.441" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
+@"$string.442" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
+@"$string.443" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
+@"$string.444" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
+@"$string.445" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
+@"$string.446" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
+@"$string.447" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
+@"$string.448" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
+@"$string.449" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
+@"$string.450" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
+@"$string.451" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
+@"$string.452" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
+@"$string.453" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
+@"$string.454" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
+@"$string.455" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
+@"$string.456" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
+@"$string.457" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
+@"$string.458" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
+@"$string.461" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
+@"$string.462" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
+@"$string.463" = private unnamed_addr constant [141 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available\00", align 1
+@"$string.464" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
+@"$string.465" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
+@"$string.466" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
+@"$string.467" = private unnamed_addr constant [7 x i8] c"device\00", align 1
+@"$string.468" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
+@"$string.469" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
+@"$string.470" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
+@"$string.471" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
+@"$string.472" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
+@"$string.473" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
+@"$string.474" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
+@"$string.475" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
+@"$string.476" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
+@"$string.477" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
+@"$string.478" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
+@"$string.479" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
+@"$string.480" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
+@"$string.481" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
+@"$string.482" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
+@"$string.483" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
+@"$string.484" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
+@"$string.485" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
+@"$string.486" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
+@"$string.487" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
+@"$string.488" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
+@"$string.489" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
+@"$string.490" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
+@"$string.491" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
+@"$string.492" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.493" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.494" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.495" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
+@"$string.496" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
+@"$string.497" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
+@"$string.498" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
+@"$string.499" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
+@"$string.500" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
+@"$string.501" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
+@"$string.502" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
+@"$string.503" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
+@"$string.504" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
+@"$string.505" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.506" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.507" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.508" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.509" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.510" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.511" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.512" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.513" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.514" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.515" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.516" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.517" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
+@"$string.518" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
+@"$string.519" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
+@"$string.520" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.521" = private unnamed_addr constant [42 x i8] c"a sequence that does not run is preempted\00", align 1
+@"$string.522" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
+@"$string.523" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
+@"$string.524" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.525" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.526" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.527" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
+@"$string.528" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
+@"$string.529" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
+@"$string.530" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.531" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.532" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
+@"$string.533" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
+@"$string.534" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
+@"$string.535" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
+@"$string.536" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
+@"$string.537" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
+@"$string.538" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
+@"$string.539" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
+@"$string.540" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
+@"$string.541" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
+@"$string.542" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
+@"$string.543" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
+@"$string.544" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
+@"$string.545" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.546" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.547" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
+@"$string.548" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
+@"$string.549" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
+@"$string.550" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
+@"$string.551" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.552" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
+@"$string.553" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.554" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
+@"$string.555" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
+@"$string.556" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
+@"$string.557" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
+@"$string.558" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
+@"$string.559" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
+@"$string.560" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.561" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
+@"$string.562" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
+@"$string.563" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.566" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
+@"$string.567" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
+@"$string.568" = private unnamed_addr constant [36 x i8] c"%lld requests wait, max_queue is %d\00", align 1
+@"$string.569" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
+@"$string.570" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
+@"$string.571" = private unnamed_addr constant [22 x i8] c"a free page is shared\00", align 1
+@"$string.573" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
+@"$string.574" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
+@"$string.575" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
+@"$string.576" = private unnamed_addr constant [45 x i8] c"a page without owner enters the prefix cache\00", align 1
+@"$string.577" = private unnamed_addr constant [37 x i8] c"a page enters the prefix cache twice\00", align 1
+@"$string.578" = private unnamed_addr constant [55 x i8] c"the parent of a cached page is not in the prefix cache\00", align 1
+@"$string.579" = private unnamed_addr constant [75 x i8] c"the logits after position %lld (for token %d of the output) are not finite\00", align 1
+@"$string.580" = private unnamed_addr constant [10 x i8] c"advance.t\00", align 1
+@"$string.581" = private unnamed_addr constant [39 x i8] c"a sequence outgrows its list of tokens\00", align 1
+@"$string.583" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.590" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.591" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.592" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.593" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.594" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.595" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.596" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.597" = private unnamed_addr constant [26 x i8] c"clearing of device memory\00", align 1
+@"$string.598" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.599" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.600" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.601" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.602" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.605" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.607" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.608" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.609" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.610" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.611" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.614" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.615" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.633" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
+@"$string.652" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
+@"$string.661" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
+@"$string.663" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.664" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.671" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.672" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.673" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.674" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.675" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.676" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.694" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
+@"$string.707" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
+@"$string.708" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
+@"$string.709" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
+@"$string.725" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
 
 define dso_local i32 @count_loop_iterations(i32 %0, i32 %1, ptr %2) {
 entry:
@@ -12009,7 +12010,7 @@ then6:                                            ; preds = %then2
   %43 = getelementptr %94, ptr %42, i32 0, i32 0
   %44 = load i32, ptr %43, align 4
   %45 = call ptr @"$json.kind_name"(i32 %44)
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.119", ptr %40, ptr %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.120", ptr %40, ptr %45)
   br label %merge5
 
 else7:                                            ; preds = %then2
@@ -12130,7 +12131,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %37 = load ptr, ptr %self, align 8
-  %38 = call i32 @"$Document.fail"(ptr %37, ptr @"$string.118")
+  %38 = call i32 @"$Document.fail"(ptr %37, ptr @"$string.119")
   ret i32 2
 
 dead4:                                            ; No predecessors!
@@ -12254,7 +12255,7 @@ else8:                                            ; preds = %and.lhs.true, %or.l
 
 then10:                                           ; preds = %else8
   %45 = load ptr, ptr %self, align 8
-  %46 = call i32 @"$Document.parse_word"(ptr %45, ptr @"$string.115", i32 2)
+  %46 = call i32 @"$Document.parse_word"(ptr %45, ptr @"$string.116", i32 2)
   ret i32 %46
 
 dead12:                                           ; No predecessors!
@@ -12269,7 +12270,7 @@ else11:                                           ; preds = %else8
 
 then13:                                           ; preds = %else11
   %51 = load ptr, ptr %self, align 8
-  %52 = call i32 @"$Document.parse_word"(ptr %51, ptr @"$string.116", i32 1)
+  %52 = call i32 @"$Document.parse_word"(ptr %51, ptr @"$string.117", i32 1)
   ret i32 %52
 
 dead15:                                           ; No predecessors!
@@ -12284,7 +12285,7 @@ else14:                                           ; preds = %else11
 
 then16:                                           ; preds = %else14
   %57 = load ptr, ptr %self, align 8
-  %58 = call i32 @"$Document.parse_word"(ptr %57, ptr @"$string.117", i32 0)
+  %58 = call i32 @"$Document.parse_word"(ptr %57, ptr @"$string.118", i32 0)
   ret i32 %58
 
 dead18:                                           ; No predecessors!
@@ -12295,7 +12296,7 @@ else17:                                           ; preds = %else14
 
 merge:                                            ; preds = %else17, %dead18, %dead15, %dead12, %dead9, %dead6, %dead3, %dead
   %59 = load ptr, ptr %self, align 8
-  %60 = call i32 @"$Document.fail"(ptr %59, ptr @"$string.114")
+  %60 = call i32 @"$Document.fail"(ptr %59, ptr @"$string.115")
   ret i32 %60
 
 dead19:                                           ; No predecessors!
@@ -12601,45 +12602,56 @@ entry:
   %10 = getelementptr %88, ptr %9, i32 0, i32 0
   %11 = getelementptr %89, ptr %10, i32 0, i32 1
   %12 = load i64, ptr %11, align 8
-  %13 = icmp sge i64 %12, 2147483647
+  %13 = icmp sge i64 %12, 4194304
   %14 = zext i1 %13 to i8
   %15 = trunc i8 %14 to i1
-  br i1 %15, label %then, label %or.lhs.false
+  br i1 %15, label %then, label %else
 
-then:                                             ; preds = %or.lhs.false, %entry
+then:                                             ; preds = %entry
   %16 = load ptr, ptr %self, align 8
-  %17 = call i32 @"$Document.fail"(ptr %16, ptr @"$string.96")
+  %17 = call i32 @"$Document.fail"(ptr %16, ptr @"$string.94")
   ret i32 %17
-
-or.lhs.false:                                     ; preds = %entry
-  %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %88, ptr %18, i32 0, i32 0
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %node, i64 72, i1 false)
-  %20 = call zeroext i1 @"$Vector.push.94"(ptr %19, ptr byval(%94) %2)
-  %21 = zext i1 %20 to i8
-  %22 = trunc i8 %21 to i1
-  br i1 %22, label %else, label %then
 
 dead:                                             ; No predecessors!
   br label %merge
 
-else:                                             ; preds = %or.lhs.false
+else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %88, ptr %23, i32 0, i32 0
-  %25 = getelementptr %89, ptr %24, i32 0, i32 1
-  %26 = load i64, ptr %25, align 8
-  %27 = sub i64 %26, 1
-  %28 = trunc i64 %27 to i32
-  ret i32 %28
+  %18 = load ptr, ptr %self, align 8
+  %19 = getelementptr %88, ptr %18, i32 0, i32 0
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %node, i64 72, i1 false)
+  %20 = call zeroext i1 @"$Vector.push.95"(ptr %19, ptr byval(%94) %2)
+  %21 = zext i1 %20 to i8
+  %22 = trunc i8 %21 to i1
+  br i1 %22, label %else3, label %then2
 
-dead1:                                            ; No predecessors!
+then2:                                            ; preds = %merge
+  %23 = load ptr, ptr %self, align 8
+  %24 = call i32 @"$Document.fail"(ptr %23, ptr @"$string.97")
+  ret i32 %24
+
+dead4:                                            ; No predecessors!
+  br label %merge1
+
+else3:                                            ; preds = %merge
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %dead4
+  %25 = load ptr, ptr %self, align 8
+  %26 = getelementptr %88, ptr %25, i32 0, i32 0
+  %27 = getelementptr %89, ptr %26, i32 0, i32 1
+  %28 = load i64, ptr %27, align 8
+  %29 = sub i64 %28, 1
+  %30 = trunc i64 %29 to i32
+  ret i32 %30
+
+dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal zeroext i1 @"$Vector.push.94"(ptr %0, ptr byval(%94) %1) {
+define internal zeroext i1 @"$Vector.push.95"(ptr %0, ptr byval(%94) %1) {
 entry:
   %value = alloca %94, align 8
   %self = alloca ptr, align 8
@@ -12650,7 +12662,7 @@ entry:
   %4 = getelementptr %89, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.95"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.96"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -12686,7 +12698,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.95"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.96"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -12917,7 +12929,7 @@ else11:                                           ; preds = %merge5
 
 then13:                                           ; preds = %else11
   %63 = load ptr, ptr %self, align 8
-  %64 = call i32 @"$Document.fail"(ptr %63, ptr @"$string.103")
+  %64 = call i32 @"$Document.fail"(ptr %63, ptr @"$string.104")
   ret i32 %64
 
 dead15:                                           ; No predecessors!
@@ -12966,7 +12978,7 @@ entry:
 
 then:                                             ; preds = %entry
   %13 = load ptr, ptr %self, align 8
-  %14 = call i32 @"$Document.fail"(ptr %13, ptr @"$string.97")
+  %14 = call i32 @"$Document.fail"(ptr %13, ptr @"$string.98")
   ret i32 %14
 
 dead:                                             ; No predecessors!
@@ -13005,7 +13017,7 @@ merge1:                                           ; preds = %else3, %dead4
 
 then6:                                            ; preds = %merge1
   %27 = load ptr, ptr %self, align 8
-  %28 = call i32 @"$Document.fail"(ptr %27, ptr @"$string.102")
+  %28 = call i32 @"$Document.fail"(ptr %27, ptr @"$string.103")
   ret i32 %28
 
 dead8:                                            ; No predecessors!
@@ -13224,7 +13236,7 @@ else:                                             ; preds = %whilebody
 
 then2:                                            ; preds = %else
   %32 = load ptr, ptr %self, align 8
-  %33 = call i32 @"$Document.fail"(ptr %32, ptr @"$string.98")
+  %33 = call i32 @"$Document.fail"(ptr %32, ptr @"$string.99")
   ret i32 %33
 
 dead4:                                            ; No predecessors!
@@ -13295,7 +13307,7 @@ else8:                                            ; preds = %else6
 
 then10:                                           ; preds = %else8
   %78 = load ptr, ptr %self, align 8
-  %79 = call i32 @"$Document.fail"(ptr %78, ptr @"$string.99")
+  %79 = call i32 @"$Document.fail"(ptr %78, ptr @"$string.100")
   ret i32 %79
 
 dead12:                                           ; No predecessors!
@@ -13328,7 +13340,7 @@ merge:                                            ; preds = %condition
   %93 = getelementptr %88, ptr %92, i32 0, i32 4
   store i64 %91, ptr %93, align 8
   %94 = load ptr, ptr %self, align 8
-  %95 = call i32 @"$Document.fail"(ptr %94, ptr @"$string.100")
+  %95 = call i32 @"$Document.fail"(ptr %94, ptr @"$string.101")
   ret i32 %95
 
 dead13:                                           ; No predecessors!
@@ -13663,7 +13675,7 @@ entry:
 
 then:                                             ; preds = %entry
   %16 = load ptr, ptr %self, align 8
-  %17 = call i32 @"$Document.fail"(ptr %16, ptr @"$string.96")
+  %17 = call i32 @"$Document.fail"(ptr %16, ptr @"$string.97")
   ret i32 %17
 
 dead:                                             ; No predecessors!
@@ -13751,7 +13763,7 @@ then9:                                            ; preds = %merge5
   %63 = getelementptr %88, ptr %62, i32 0, i32 4
   store i64 %61, ptr %63, align 8
   %64 = load ptr, ptr %self, align 8
-  %65 = call i32 @"$Document.fail"(ptr %64, ptr @"$string.101")
+  %65 = call i32 @"$Document.fail"(ptr %64, ptr @"$string.102")
   ret i32 %65
 
 dead11:                                           ; No predecessors!
@@ -14603,7 +14615,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %30 = load ptr, ptr %self, align 8
-  %31 = call i32 @"$Document.fail"(ptr %30, ptr @"$string.96")
+  %31 = call i32 @"$Document.fail"(ptr %30, ptr @"$string.97")
   ret i32 %31
 
 dead4:                                            ; No predecessors!
@@ -14679,7 +14691,7 @@ merge6:                                           ; preds = %else8, %dead9
 
 then11:                                           ; preds = %merge6
   %71 = load ptr, ptr %self, align 8
-  %72 = call i32 @"$Document.fail"(ptr %71, ptr @"$string.96")
+  %72 = call i32 @"$Document.fail"(ptr %71, ptr @"$string.97")
   ret i32 %72
 
 dead13:                                           ; No predecessors!
@@ -14873,7 +14885,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %18, ptr %2, i32 0, i32 0
-  call void @"$Vector.clear.104"(ptr %3)
+  call void @"$Vector.clear.105"(ptr %3)
   %4 = load %45, ptr %1, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %18, ptr %5, i32 0, i32 1
@@ -14907,7 +14919,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Vector.clear.104"(ptr %0) {
+define internal void @"$Vector.clear.105"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -14957,7 +14969,7 @@ or.rhs:                                           ; preds = %merge
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %18, ptr %18, i32 0, i32 0
   %20 = load i64, ptr %count, align 8
-  %21 = call zeroext i1 @"$Vector.reserve.105"(ptr %19, i64 %20)
+  %21 = call zeroext i1 @"$Vector.reserve.106"(ptr %19, i64 %20)
   %22 = zext i1 %21 to i8
   %23 = trunc i8 %22 to i1
   br i1 %23, label %and.rhs, label %and.end
@@ -14986,7 +14998,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.105"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.106"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -15159,7 +15171,7 @@ forbody4:                                         ; preds = %forcond3
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %18, ptr %33, i32 0, i32 0
   %35 = load i64, ptr %i2, align 8
-  %36 = call ptr @"$Vector.at.106"(ptr %34, i64 %35)
+  %36 = call ptr @"$Vector.at.107"(ptr %34, i64 %35)
   store ptr %36, ptr %entry6, align 8
   %37 = load i64, ptr %i2, align 8
   %38 = trunc i64 %37 to i32
@@ -15225,7 +15237,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.at.106"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.107"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %45, align 8
   %index = alloca i64, align 8
@@ -15321,7 +15333,7 @@ whilebody:                                        ; preds = %condition
   %33 = getelementptr i32, ptr %31, i64 %32
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  %36 = call ptr @"$Vector.at.106"(ptr %27, i64 %35)
+  %36 = call ptr @"$Vector.at.107"(ptr %27, i64 %35)
   store ptr %36, ptr %entry1, align 8
   %37 = load ptr, ptr %entry1, align 8
   %38 = getelementptr %97, ptr %37, i32 0, i32 1
@@ -15450,7 +15462,7 @@ merge1:                                           ; preds = %else3, %dead4
   %36 = getelementptr %18, ptr %35, i32 0, i32 0
   %37 = load i32, ptr %index, align 4
   %38 = sext i32 %37 to i64
-  %39 = call ptr @"$Vector.at.106"(ptr %36, i64 %38)
+  %39 = call ptr @"$Vector.at.107"(ptr %36, i64 %38)
   %40 = getelementptr %97, ptr %39, i32 0, i32 2
   ret ptr %40
 
@@ -15559,7 +15571,7 @@ entry:
   %9 = trunc i64 %8 to i32
   %10 = getelementptr %83, ptr %key, i32 0, i32 0
   %11 = load ptr, ptr %10, align 8
-  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 256, ptr @"$string.107", i32 %9, ptr %11)
+  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 256, ptr @"$string.108", i32 %9, ptr %11)
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr [256 x i8], ptr %cause, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
@@ -15650,7 +15662,7 @@ then2:                                            ; preds = %merge
   %50 = getelementptr i32, ptr %48, i64 %49
   %51 = load i32, ptr %50, align 4
   %52 = sext i32 %51 to i64
-  %53 = call ptr @"$Vector.at.106"(ptr %44, i64 %52)
+  %53 = call ptr @"$Vector.at.107"(ptr %44, i64 %52)
   %54 = getelementptr %97, ptr %53, i32 0, i32 2
   store i32 %42, ptr %54, align 4
   ret i1 true
@@ -15688,7 +15700,7 @@ merge1:                                           ; preds = %else3, %dead4
   %72 = load i32, ptr %71, align 4
   store i32 %72, ptr %70, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 32, i1 false)
-  %73 = call zeroext i1 @"$Vector.push.108"(ptr %56, ptr byval(%97) %4)
+  %73 = call zeroext i1 @"$Vector.push.109"(ptr %56, ptr byval(%97) %4)
   %74 = zext i1 %73 to i8
   %75 = trunc i8 %74 to i1
   br i1 %75, label %else7, label %then6
@@ -15722,7 +15734,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.108"(ptr %0, ptr byval(%97) %1) {
+define internal zeroext i1 @"$Vector.push.109"(ptr %0, ptr byval(%97) %1) {
 entry:
   %value = alloca %97, align 8
   %self = alloca ptr, align 8
@@ -15733,7 +15745,7 @@ entry:
   %4 = getelementptr %19, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.105"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.106"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -15895,7 +15907,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %39 = load ptr, ptr %self, align 8
-  %40 = call i32 @"$Document.fail"(ptr %39, ptr @"$string.112")
+  %40 = call i32 @"$Document.fail"(ptr %39, ptr @"$string.113")
   ret i32 %40
 
 dead4:                                            ; No predecessors!
@@ -16045,7 +16057,7 @@ merge:                                            ; preds = %else, %then
 
 then2:                                            ; preds = %and.lhs.true, %merge
   %23 = load ptr, ptr %self, align 8
-  %24 = call i32 @"$Document.fail"(ptr %23, ptr @"$string.109")
+  %24 = call i32 @"$Document.fail"(ptr %23, ptr @"$string.110")
   ret i32 %24
 
 or.lhs.false:                                     ; preds = %merge
@@ -16095,7 +16107,7 @@ then5:                                            ; preds = %merge1
 
 then8:                                            ; preds = %then5
   %49 = load ptr, ptr %self, align 8
-  %50 = call i32 @"$Document.fail"(ptr %49, ptr @"$string.110")
+  %50 = call i32 @"$Document.fail"(ptr %49, ptr @"$string.111")
   ret i32 %50
 
 dead10:                                           ; No predecessors!
@@ -16174,7 +16186,7 @@ or.lhs.false18:                                   ; preds = %then12
 
 then20:                                           ; preds = %merge15
   %89 = load ptr, ptr %self, align 8
-  %90 = call i32 @"$Document.fail"(ptr %89, ptr @"$string.111")
+  %90 = call i32 @"$Document.fail"(ptr %89, ptr @"$string.112")
   ret i32 %90
 
 dead22:                                           ; No predecessors!
@@ -16358,7 +16370,7 @@ entry:
   %locale = alloca ptr, align 8
   %digits = alloca ptr, align 8
   store ptr %0, ptr %digits, align 8
-  %2 = call ptr @newlocale(i32 2, ptr @"$string.113", ptr null)
+  %2 = call ptr @newlocale(i32 2, ptr @"$string.114", ptr null)
   store ptr %2, ptr %locale, align 8
   %3 = load ptr, ptr %locale, align 8
   %4 = icmp eq ptr %3, null
@@ -16429,7 +16441,7 @@ entry:
 
 then:                                             ; preds = %or.lhs.false, %entry
   %17 = load ptr, ptr %self, align 8
-  %18 = call i32 @"$Document.fail"(ptr %17, ptr @"$string.114")
+  %18 = call i32 @"$Document.fail"(ptr %17, ptr @"$string.115")
   ret i32 %18
 
 or.lhs.false:                                     ; preds = %entry
@@ -16496,7 +16508,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.117"
+  ret ptr @"$string.118"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -16512,7 +16524,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.116"
+  ret ptr @"$string.117"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -16528,7 +16540,7 @@ merge1:                                           ; preds = %else3, %dead4
   br i1 %12, label %then6, label %else7
 
 then6:                                            ; preds = %merge1
-  ret ptr @"$string.115"
+  ret ptr @"$string.116"
 
 dead8:                                            ; No predecessors!
   br label %merge5
@@ -16544,7 +16556,7 @@ merge5:                                           ; preds = %else7, %dead8
   br i1 %16, label %then10, label %else11
 
 then10:                                           ; preds = %merge5
-  ret ptr @"$string.120"
+  ret ptr @"$string.121"
 
 dead12:                                           ; No predecessors!
   br label %merge9
@@ -16560,7 +16572,7 @@ merge9:                                           ; preds = %else11, %dead12
   br i1 %20, label %then14, label %else15
 
 then14:                                           ; preds = %merge9
-  ret ptr @"$string.121"
+  ret ptr @"$string.122"
 
 dead16:                                           ; No predecessors!
   br label %merge13
@@ -16576,7 +16588,7 @@ merge13:                                          ; preds = %else15, %dead16
   br i1 %24, label %then18, label %else19
 
 then18:                                           ; preds = %merge13
-  ret ptr @"$string.122"
+  ret ptr @"$string.123"
 
 dead20:                                           ; No predecessors!
   br label %merge17
@@ -16592,7 +16604,7 @@ merge17:                                          ; preds = %else19, %dead20
   br i1 %28, label %then22, label %else23
 
 then22:                                           ; preds = %merge17
-  ret ptr @"$string.123"
+  ret ptr @"$string.124"
 
 dead24:                                           ; No predecessors!
   br label %merge21
@@ -16601,7 +16613,7 @@ else23:                                           ; preds = %merge17
   br label %merge21
 
 merge21:                                          ; preds = %else23, %dead24
-  ret ptr @"$string.124"
+  ret ptr @"$string.125"
 
 dead25:                                           ; No predecessors!
   ret ptr undef
@@ -16710,7 +16722,7 @@ else14:                                           ; preds = %merge7
 
 merge12:                                          ; preds = %else14, %dead15
   %36 = load ptr, ptr %from, align 8
-  %37 = call ptr @"$ConfigReader.find"(ptr %36, ptr @"$string.162")
+  %37 = call ptr @"$ConfigReader.find"(ptr %36, ptr @"$string.163")
   %38 = icmp ne ptr %37, null
   %39 = zext i1 %38 to i8
   %40 = trunc i8 %39 to i1
@@ -16718,7 +16730,7 @@ merge12:                                          ; preds = %else14, %dead15
 
 then17:                                           ; preds = %merge12
   %41 = load ptr, ptr %from, align 8
-  %42 = call i32 @"$ConfigReader.expect_string"(ptr %41, ptr @"$string.162", ptr @"$string.163")
+  %42 = call i32 @"$ConfigReader.expect_string"(ptr %41, ptr @"$string.163", ptr @"$string.164")
   store i32 %42, ptr %code19, align 4
   %43 = load i32, ptr %code19, align 4
   %44 = icmp ne i32 %43, 0
@@ -16852,7 +16864,7 @@ else46:                                           ; preds = %merge40
 
 merge44:                                          ; preds = %else46, %then45
   %94 = load ptr, ptr %from, align 8
-  %95 = call ptr @"$ConfigReader.find"(ptr %94, ptr @"$string.179")
+  %95 = call ptr @"$ConfigReader.find"(ptr %94, ptr @"$string.180")
   %96 = icmp ne ptr %95, null
   %97 = zext i1 %96 to i8
   %98 = load ptr, ptr %self, align 8
@@ -16903,7 +16915,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %from, align 8
   %7 = load ptr, ptr %from, align 8
-  %8 = call i32 @"$ConfigReader.expect_string"(ptr %7, ptr @"$string.129", ptr @"$string.130")
+  %8 = call i32 @"$ConfigReader.expect_string"(ptr %7, ptr @"$string.130", ptr @"$string.131")
   store i32 %8, ptr %code, align 4
   %9 = load i32, ptr %code, align 4
   %10 = icmp ne i32 %9, 0
@@ -16926,7 +16938,7 @@ merge:                                            ; preds = %else, %dead
   %15 = getelementptr %5, ptr %14, i32 0, i32 0
   %16 = getelementptr [64 x i8], ptr %15, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call { i64, i64 } @"$text.slice"(ptr @"$string.131")
+  %18 = call { i64, i64 } @"$text.slice"(ptr @"$string.132")
   store { i64, i64 } %18, ptr %6, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %5, ptr align 8 %6, i64 16, i1 false)
   %19 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 0
@@ -16936,7 +16948,7 @@ merge:                                            ; preds = %else, %dead
   call void @"$text.copy_into"(ptr %17, i64 64, i64 %20, i64 %22)
   %23 = load %45, ptr %4, align 1
   %24 = load ptr, ptr %from, align 8
-  %25 = call ptr @"$ConfigReader.find"(ptr %24, ptr @"$string.132")
+  %25 = call ptr @"$ConfigReader.find"(ptr %24, ptr @"$string.133")
   store ptr %25, ptr %names, align 8
   %26 = load ptr, ptr %names, align 8
   %27 = icmp eq ptr %26, null
@@ -16971,7 +16983,7 @@ merge1:                                           ; preds = %else3, %dead4
 then6:                                            ; preds = %or.lhs.false, %or.lhs.false8, %merge1
   %41 = load ptr, ptr %from, align 8
   %42 = load ptr, ptr %names, align 8
-  %43 = call i32 @"$ConfigReader.wrong_kind"(ptr %41, ptr @"$string.132", ptr @"$string.133", ptr %42)
+  %43 = call i32 @"$ConfigReader.wrong_kind"(ptr %41, ptr @"$string.133", ptr @"$string.134", ptr %42)
   ret i32 %43
 
 or.lhs.false:                                     ; preds = %or.lhs.false8
@@ -17062,7 +17074,7 @@ then2:                                            ; preds = %merge
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %key, align 8
   %22 = load ptr, ptr %node, align 8
-  %23 = call i32 @"$ConfigReader.wrong_kind"(ptr %20, ptr %21, ptr @"$string.127", ptr %22)
+  %23 = call i32 @"$ConfigReader.wrong_kind"(ptr %20, ptr %21, ptr @"$string.128", ptr %22)
   ret i32 %23
 
 dead4:                                            ; No predecessors!
@@ -17115,7 +17127,7 @@ then9:                                            ; preds = %then6
   %56 = getelementptr %83, ptr %55, i32 0, i32 0
   %57 = load ptr, ptr %56, align 8
   %58 = load ptr, ptr %wanted, align 8
-  %59 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.128", ptr %47, ptr %48, i32 %53, ptr %57, ptr %58)
+  %59 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.129", ptr %47, ptr %48, i32 %53, ptr %57, ptr %58)
   br label %merge8
 
 else10:                                           ; preds = %then6
@@ -17380,7 +17392,7 @@ then:                                             ; preds = %entry
   %14 = getelementptr %91, ptr %13, i32 0, i32 2
   %15 = load ptr, ptr %14, align 8
   %16 = load ptr, ptr %key, align 8
-  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %12, i64 1024, ptr @"$string.125", ptr %15, ptr %16)
+  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %12, i64 1024, ptr @"$string.126", ptr %15, ptr %16)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -17437,7 +17449,7 @@ then:                                             ; preds = %entry
   %30 = getelementptr %94, ptr %29, i32 0, i32 7
   %31 = getelementptr %83, ptr %30, i32 0, i32 0
   %32 = load ptr, ptr %31, align 8
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.126", ptr %17, ptr %18, ptr %19, ptr %23, i32 %28, ptr %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.127", ptr %17, ptr %18, ptr %19, ptr %23, i32 %28, ptr %32)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -17511,7 +17523,7 @@ entry:
   %2 = load ptr, ptr %from, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %5, ptr %3, i32 0, i32 1
-  %5 = call i32 @"$ConfigReader.integer"(ptr %2, ptr @"$string.136", i64 1, i64 1048576, ptr %4)
+  %5 = call i32 @"$ConfigReader.integer"(ptr %2, ptr @"$string.137", i64 1, i64 1048576, ptr %4)
   store i32 %5, ptr %code, align 4
   %6 = load i32, ptr %code, align 4
   %7 = icmp ne i32 %6, 0
@@ -17533,7 +17545,7 @@ merge:                                            ; preds = %else, %dead
   %11 = load ptr, ptr %from, align 8
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %5, ptr %12, i32 0, i32 2
-  %14 = call i32 @"$ConfigReader.integer"(ptr %11, ptr @"$string.137", i64 1, i64 4096, ptr %13)
+  %14 = call i32 @"$ConfigReader.integer"(ptr %11, ptr @"$string.138", i64 1, i64 4096, ptr %13)
   store i32 %14, ptr %code1, align 4
   %15 = load i32, ptr %code1, align 4
   %16 = icmp ne i32 %15, 0
@@ -17555,7 +17567,7 @@ merge2:                                           ; preds = %else4, %dead5
   %20 = load ptr, ptr %from, align 8
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %5, ptr %21, i32 0, i32 3
-  %23 = call i32 @"$ConfigReader.integer"(ptr %20, ptr @"$string.138", i64 1, i64 16777216, ptr %22)
+  %23 = call i32 @"$ConfigReader.integer"(ptr %20, ptr @"$string.139", i64 1, i64 16777216, ptr %22)
   store i32 %23, ptr %code6, align 4
   %24 = load i32, ptr %code6, align 4
   %25 = icmp ne i32 %24, 0
@@ -17577,7 +17589,7 @@ merge7:                                           ; preds = %else9, %dead10
   %29 = load ptr, ptr %from, align 8
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 4
-  %32 = call i32 @"$ConfigReader.integer"(ptr %29, ptr @"$string.139", i64 1, i64 4096, ptr %31)
+  %32 = call i32 @"$ConfigReader.integer"(ptr %29, ptr @"$string.140", i64 1, i64 4096, ptr %31)
   store i32 %32, ptr %code11, align 4
   %33 = load i32, ptr %code11, align 4
   %34 = icmp ne i32 %33, 0
@@ -17599,7 +17611,7 @@ merge12:                                          ; preds = %else14, %dead15
   %38 = load ptr, ptr %from, align 8
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %5, ptr %39, i32 0, i32 5
-  %41 = call i32 @"$ConfigReader.integer"(ptr %38, ptr @"$string.140", i64 1, i64 4096, ptr %40)
+  %41 = call i32 @"$ConfigReader.integer"(ptr %38, ptr @"$string.141", i64 1, i64 4096, ptr %40)
   store i32 %41, ptr %code16, align 4
   %42 = load i32, ptr %code16, align 4
   %43 = icmp ne i32 %42, 0
@@ -17621,7 +17633,7 @@ merge17:                                          ; preds = %else19, %dead20
   %47 = load ptr, ptr %from, align 8
   %48 = load ptr, ptr %self, align 8
   %49 = getelementptr %5, ptr %48, i32 0, i32 6
-  %50 = call i32 @"$ConfigReader.optional_integer"(ptr %47, ptr @"$string.141", i64 2, i64 4096, i32 0, ptr %49)
+  %50 = call i32 @"$ConfigReader.optional_integer"(ptr %47, ptr @"$string.142", i64 2, i64 4096, i32 0, ptr %49)
   store i32 %50, ptr %code21, align 4
   %51 = load i32, ptr %code21, align 4
   %52 = icmp ne i32 %51, 0
@@ -17643,7 +17655,7 @@ merge22:                                          ; preds = %else24, %dead25
   %56 = load ptr, ptr %from, align 8
   %57 = load ptr, ptr %self, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 10
-  %59 = call i32 @"$ConfigReader.integer"(ptr %56, ptr @"$string.142", i64 1, i64 67108864, ptr %58)
+  %59 = call i32 @"$ConfigReader.integer"(ptr %56, ptr @"$string.143", i64 1, i64 67108864, ptr %58)
   store i32 %59, ptr %code26, align 4
   %60 = load i32, ptr %code26, align 4
   %61 = icmp ne i32 %60, 0
@@ -17665,7 +17677,7 @@ merge27:                                          ; preds = %else29, %dead30
   %65 = load ptr, ptr %from, align 8
   %66 = load ptr, ptr %self, align 8
   %67 = getelementptr %5, ptr %66, i32 0, i32 16
-  %68 = call i32 @"$ConfigReader.integer"(ptr %65, ptr @"$string.143", i64 1, i64 1048576, ptr %67)
+  %68 = call i32 @"$ConfigReader.integer"(ptr %65, ptr @"$string.144", i64 1, i64 1048576, ptr %67)
   store i32 %68, ptr %code31, align 4
   %69 = load i32, ptr %code31, align 4
   %70 = icmp ne i32 %69, 0
@@ -17687,7 +17699,7 @@ merge32:                                          ; preds = %else34, %dead35
   %74 = load ptr, ptr %from, align 8
   %75 = load ptr, ptr %self, align 8
   %76 = getelementptr %5, ptr %75, i32 0, i32 17
-  %77 = call i32 @"$ConfigReader.integer"(ptr %74, ptr @"$string.144", i64 0, i64 2147483647, ptr %76)
+  %77 = call i32 @"$ConfigReader.integer"(ptr %74, ptr @"$string.145", i64 0, i64 2147483647, ptr %76)
   store i32 %77, ptr %code36, align 4
   %78 = load i32, ptr %code36, align 4
   %79 = icmp ne i32 %78, 0
@@ -17709,7 +17721,7 @@ merge37:                                          ; preds = %else39, %dead40
   %83 = load ptr, ptr %from, align 8
   %84 = load ptr, ptr %self, align 8
   %85 = getelementptr %5, ptr %84, i32 0, i32 18
-  %86 = call i32 @"$ConfigReader.integer"(ptr %83, ptr @"$string.145", i64 1, i64 65536, ptr %85)
+  %86 = call i32 @"$ConfigReader.integer"(ptr %83, ptr @"$string.146", i64 1, i64 65536, ptr %85)
   store i32 %86, ptr %code41, align 4
   %87 = load i32, ptr %code41, align 4
   %88 = icmp ne i32 %87, 0
@@ -17731,7 +17743,7 @@ merge42:                                          ; preds = %else44, %dead45
   %92 = load ptr, ptr %from, align 8
   %93 = load ptr, ptr %self, align 8
   %94 = getelementptr %5, ptr %93, i32 0, i32 19
-  %95 = call i32 @"$ConfigReader.integer"(ptr %92, ptr @"$string.146", i64 1, i64 65536, ptr %94)
+  %95 = call i32 @"$ConfigReader.integer"(ptr %92, ptr @"$string.147", i64 1, i64 65536, ptr %94)
   store i32 %95, ptr %code46, align 4
   %96 = load i32, ptr %code46, align 4
   %97 = icmp ne i32 %96, 0
@@ -17753,7 +17765,7 @@ merge47:                                          ; preds = %else49, %dead50
   %101 = load ptr, ptr %from, align 8
   %102 = load ptr, ptr %self, align 8
   %103 = getelementptr %5, ptr %102, i32 0, i32 20
-  %104 = call i32 @"$ConfigReader.optional_integer"(ptr %101, ptr @"$string.147", i64 0, i64 64, i32 1, ptr %103)
+  %104 = call i32 @"$ConfigReader.optional_integer"(ptr %101, ptr @"$string.148", i64 0, i64 64, i32 1, ptr %103)
   store i32 %104, ptr %code51, align 4
   %105 = load i32, ptr %code51, align 4
   %106 = icmp ne i32 %105, 0
@@ -17775,7 +17787,7 @@ merge52:                                          ; preds = %else54, %dead55
   %110 = load ptr, ptr %from, align 8
   %111 = load ptr, ptr %self, align 8
   %112 = getelementptr %5, ptr %111, i32 0, i32 21
-  %113 = call i32 @"$ConfigReader.integer"(ptr %110, ptr @"$string.148", i64 1, i64 1048576, ptr %112)
+  %113 = call i32 @"$ConfigReader.integer"(ptr %110, ptr @"$string.149", i64 1, i64 1048576, ptr %112)
   store i32 %113, ptr %code56, align 4
   %114 = load i32, ptr %code56, align 4
   %115 = icmp ne i32 %114, 0
@@ -17797,7 +17809,7 @@ merge57:                                          ; preds = %else59, %dead60
   %119 = load ptr, ptr %from, align 8
   %120 = load ptr, ptr %self, align 8
   %121 = getelementptr %5, ptr %120, i32 0, i32 24
-  %122 = call i32 @"$ConfigReader.optional_integer"(ptr %119, ptr @"$string.149", i64 0, i64 64, i32 0, ptr %121)
+  %122 = call i32 @"$ConfigReader.optional_integer"(ptr %119, ptr @"$string.150", i64 0, i64 64, i32 0, ptr %121)
   store i32 %122, ptr %code61, align 4
   %123 = load i32, ptr %code61, align 4
   %124 = icmp ne i32 %123, 0
@@ -17920,7 +17932,7 @@ then:                                             ; preds = %or.lhs.false, %entr
   %11 = load ptr, ptr %self, align 8
   %12 = load ptr, ptr %key, align 8
   %13 = load ptr, ptr %node, align 8
-  %14 = call i32 @"$ConfigReader.wrong_kind"(ptr %11, ptr %12, ptr @"$string.134", ptr %13)
+  %14 = call i32 @"$ConfigReader.wrong_kind"(ptr %11, ptr %12, ptr @"$string.135", ptr %13)
   ret i32 %14
 
 or.lhs.false:                                     ; preds = %entry
@@ -17981,7 +17993,7 @@ then6:                                            ; preds = %then2
   %50 = load i64, ptr %49, align 8
   %51 = load i64, ptr %least, align 8
   %52 = load i64, ptr %most, align 8
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.135", ptr %46, ptr %47, i64 %50, i64 %51, i64 %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.136", ptr %46, ptr %47, i64 %50, i64 %51, i64 %52)
   br label %merge5
 
 else7:                                            ; preds = %then2
@@ -18065,7 +18077,7 @@ entry:
   %2 = load ptr, ptr %from, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %5, ptr %3, i32 0, i32 11
-  %5 = call i32 @"$ConfigReader.flag"(ptr %2, ptr @"$string.151", i1 zeroext false, ptr %4)
+  %5 = call i32 @"$ConfigReader.flag"(ptr %2, ptr @"$string.152", i1 zeroext false, ptr %4)
   store i32 %5, ptr %code, align 4
   %6 = load i32, ptr %code, align 4
   %7 = icmp ne i32 %6, 0
@@ -18087,7 +18099,7 @@ merge:                                            ; preds = %else, %dead
   %11 = load ptr, ptr %from, align 8
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %5, ptr %12, i32 0, i32 12
-  %14 = call i32 @"$ConfigReader.flag"(ptr %11, ptr @"$string.152", i1 zeroext false, ptr %13)
+  %14 = call i32 @"$ConfigReader.flag"(ptr %11, ptr @"$string.153", i1 zeroext false, ptr %13)
   store i32 %14, ptr %code1, align 4
   %15 = load i32, ptr %code1, align 4
   %16 = icmp ne i32 %15, 0
@@ -18109,7 +18121,7 @@ merge2:                                           ; preds = %else4, %dead5
   %20 = load ptr, ptr %from, align 8
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %5, ptr %21, i32 0, i32 13
-  %23 = call i32 @"$ConfigReader.flag"(ptr %20, ptr @"$string.153", i1 zeroext false, ptr %22)
+  %23 = call i32 @"$ConfigReader.flag"(ptr %20, ptr @"$string.154", i1 zeroext false, ptr %22)
   store i32 %23, ptr %code6, align 4
   %24 = load i32, ptr %code6, align 4
   %25 = icmp ne i32 %24, 0
@@ -18131,7 +18143,7 @@ merge7:                                           ; preds = %else9, %dead10
   %29 = load ptr, ptr %from, align 8
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 22
-  %32 = call i32 @"$ConfigReader.flag"(ptr %29, ptr @"$string.154", i1 zeroext true, ptr %31)
+  %32 = call i32 @"$ConfigReader.flag"(ptr %29, ptr @"$string.155", i1 zeroext true, ptr %31)
   store i32 %32, ptr %code11, align 4
   %33 = load i32, ptr %code11, align 4
   %34 = icmp ne i32 %33, 0
@@ -18151,7 +18163,7 @@ else14:                                           ; preds = %merge7
 
 merge12:                                          ; preds = %else14, %dead15
   %38 = load ptr, ptr %from, align 8
-  %39 = call i32 @"$ConfigReader.expect_integer"(ptr %38, ptr @"$string.156", i64 1)
+  %39 = call i32 @"$ConfigReader.expect_integer"(ptr %38, ptr @"$string.157", i64 1)
   store i32 %39, ptr %code16, align 4
   %40 = load i32, ptr %code16, align 4
   %41 = icmp ne i32 %40, 0
@@ -18171,7 +18183,7 @@ else19:                                           ; preds = %merge12
 
 merge17:                                          ; preds = %else19, %dead20
   %45 = load ptr, ptr %from, align 8
-  %46 = call i32 @"$ConfigReader.expect_integer"(ptr %45, ptr @"$string.157", i64 1)
+  %46 = call i32 @"$ConfigReader.expect_integer"(ptr %45, ptr @"$string.158", i64 1)
   store i32 %46, ptr %code21, align 4
   %47 = load i32, ptr %code21, align 4
   %48 = icmp ne i32 %47, 0
@@ -18243,7 +18255,7 @@ then2:                                            ; preds = %and.lhs.true
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %key, align 8
   %22 = load ptr, ptr %node, align 8
-  %23 = call i32 @"$ConfigReader.wrong_kind"(ptr %20, ptr %21, ptr @"$string.150", ptr %22)
+  %23 = call i32 @"$ConfigReader.wrong_kind"(ptr %20, ptr %21, ptr @"$string.151", ptr %22)
   ret i32 %23
 
 and.lhs.true:                                     ; preds = %merge
@@ -18317,7 +18329,7 @@ then2:                                            ; preds = %or.lhs.false, %merg
   %16 = load ptr, ptr %self, align 8
   %17 = load ptr, ptr %key, align 8
   %18 = load ptr, ptr %node, align 8
-  %19 = call i32 @"$ConfigReader.wrong_kind"(ptr %16, ptr %17, ptr @"$string.134", ptr %18)
+  %19 = call i32 @"$ConfigReader.wrong_kind"(ptr %16, ptr %17, ptr @"$string.135", ptr %18)
   ret i32 %19
 
 or.lhs.false:                                     ; preds = %merge
@@ -18367,7 +18379,7 @@ then9:                                            ; preds = %then6
   %47 = getelementptr %94, ptr %46, i32 0, i32 8
   %48 = load i64, ptr %47, align 8
   %49 = load i64, ptr %wanted, align 8
-  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.155", ptr %44, ptr %45, i64 %48, i64 %49)
+  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.156", ptr %44, ptr %45, i64 %48, i64 %49)
   br label %merge8
 
 else10:                                           ; preds = %then6
@@ -18402,7 +18414,7 @@ entry:
   store double 0.000000e+00, ptr %epsilon, align 8
   store double 0.000000e+00, ptr %scaling, align 8
   %2 = load ptr, ptr %from, align 8
-  %3 = call i32 @"$ConfigReader.real"(ptr %2, ptr @"$string.160", double 0x3D719799812DEA11, double 1.000000e-01, ptr %epsilon)
+  %3 = call i32 @"$ConfigReader.real"(ptr %2, ptr @"$string.161", double 0x3D719799812DEA11, double 1.000000e-01, ptr %epsilon)
   store i32 %3, ptr %code, align 4
   %4 = load i32, ptr %code, align 4
   %5 = icmp ne i32 %4, 0
@@ -18422,7 +18434,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %from, align 8
-  %10 = call i32 @"$ConfigReader.optional_real"(ptr %9, ptr @"$string.161", double 0x3EB0C6F7A0B5ED8D, double 1.000000e+06, double 1.000000e+00, ptr %scaling)
+  %10 = call i32 @"$ConfigReader.optional_real"(ptr %9, ptr @"$string.162", double 0x3EB0C6F7A0B5ED8D, double 1.000000e+06, double 1.000000e+00, ptr %scaling)
   store i32 %10, ptr %code1, align 4
   %11 = load i32, ptr %code1, align 4
   %12 = icmp ne i32 %11, 0
@@ -18506,7 +18518,7 @@ then2:                                            ; preds = %merge
   %21 = load ptr, ptr %self, align 8
   %22 = load ptr, ptr %key, align 8
   %23 = load ptr, ptr %node, align 8
-  %24 = call i32 @"$ConfigReader.wrong_kind"(ptr %21, ptr %22, ptr @"$string.158", ptr %23)
+  %24 = call i32 @"$ConfigReader.wrong_kind"(ptr %21, ptr %22, ptr @"$string.159", ptr %23)
   ret i32 %24
 
 dead4:                                            ; No predecessors!
@@ -18560,7 +18572,7 @@ then10:                                           ; preds = %then6
   %56 = load double, ptr %55, align 8
   %57 = load double, ptr %least, align 8
   %58 = load double, ptr %most, align 8
-  %59 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.159", ptr %52, ptr %53, double %56, double %57, double %58)
+  %59 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.160", ptr %52, ptr %53, double %56, double %57, double %58)
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -18709,7 +18721,7 @@ then5:                                            ; preds = %then2
   %45 = load ptr, ptr %self, align 8
   %46 = getelementptr %5, ptr %45, i32 0, i32 4
   %47 = load i32, ptr %46, align 4
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.164", ptr %41, i32 %44, i32 %47)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.165", ptr %41, i32 %44, i32 %47)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -18765,7 +18777,7 @@ entry:
   %4 = load ptr, ptr %from, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %source, ptr align 8 %4, i64 32, i1 false)
   %5 = load ptr, ptr %from, align 8
-  %6 = call ptr @"$ConfigReader.find"(ptr %5, ptr @"$string.165")
+  %6 = call ptr @"$ConfigReader.find"(ptr %5, ptr @"$string.166")
   store ptr %6, ptr %parameters, align 8
   %7 = load ptr, ptr %parameters, align 8
   %8 = icmp ne ptr %7, null
@@ -18785,7 +18797,7 @@ then:                                             ; preds = %entry
 then2:                                            ; preds = %then
   %17 = load ptr, ptr %from, align 8
   %18 = load ptr, ptr %parameters, align 8
-  %19 = call i32 @"$ConfigReader.wrong_kind"(ptr %17, ptr @"$string.165", ptr @"$string.166", ptr %18)
+  %19 = call i32 @"$ConfigReader.wrong_kind"(ptr %17, ptr @"$string.166", ptr @"$string.167", ptr %18)
   ret i32 %19
 
 dead:                                             ; No predecessors!
@@ -18799,14 +18811,14 @@ merge1:                                           ; preds = %else3, %dead
   %21 = load ptr, ptr %parameters, align 8
   call void @"$ConfigReader.inside"(ptr noalias sret(%91) %3, ptr %20, ptr %21)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %source, ptr align 8 %3, i64 32, i1 false)
-  %22 = call ptr @"$ConfigReader.find"(ptr %source, ptr @"$string.167")
+  %22 = call ptr @"$ConfigReader.find"(ptr %source, ptr @"$string.168")
   %23 = icmp ne ptr %22, null
   %24 = zext i1 %23 to i8
   %25 = trunc i8 %24 to i1
   br i1 %25, label %then5, label %else6
 
 then5:                                            ; preds = %merge1
-  %26 = call i32 @"$ConfigReader.expect_string"(ptr %source, ptr @"$string.167", ptr @"$string.168")
+  %26 = call i32 @"$ConfigReader.expect_string"(ptr %source, ptr @"$string.168", ptr @"$string.169")
   store i32 %26, ptr %code, align 4
   %27 = load i32, ptr %code, align 4
   %28 = icmp ne i32 %27, 0
@@ -18838,7 +18850,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %merge4
   %32 = load ptr, ptr %from, align 8
-  %33 = call ptr @"$ConfigReader.find"(ptr %32, ptr @"$string.169")
+  %33 = call ptr @"$ConfigReader.find"(ptr %32, ptr @"$string.170")
   store ptr %33, ptr %scaling, align 8
   %34 = load ptr, ptr %scaling, align 8
   %35 = icmp ne ptr %34, null
@@ -18851,7 +18863,7 @@ then12:                                           ; preds = %merge
   %39 = load ptr, ptr %scaling, align 8
   call void @"$ConfigReader.inside"(ptr noalias sret(%91) %2, ptr %38, ptr %39)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %inside, ptr align 8 %2, i64 32, i1 false)
-  store ptr @"$string.167", ptr %key, align 8
+  store ptr @"$string.168", ptr %key, align 8
   %40 = load ptr, ptr %key, align 8
   %41 = call ptr @"$ConfigReader.find"(ptr %inside, ptr %40)
   %42 = icmp eq ptr %41, null
@@ -18860,7 +18872,7 @@ then12:                                           ; preds = %merge
   br i1 %44, label %then15, label %else16
 
 then15:                                           ; preds = %then12
-  store ptr @"$string.170", ptr %key, align 8
+  store ptr @"$string.171", ptr %key, align 8
   br label %merge14
 
 else16:                                           ; preds = %then12
@@ -18868,7 +18880,7 @@ else16:                                           ; preds = %then12
 
 merge14:                                          ; preds = %else16, %then15
   %45 = load ptr, ptr %key, align 8
-  %46 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr %45, ptr @"$string.168")
+  %46 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr %45, ptr @"$string.169")
   store i32 %46, ptr %code17, align 4
   %47 = load i32, ptr %code17, align 4
   %48 = icmp ne i32 %47, 0
@@ -18897,7 +18909,7 @@ merge11:                                          ; preds = %else13, %merge18
   store ptr %52, ptr %plain, align 8
   store ptr %source, ptr %theta_source, align 8
   store ptr %source, ptr %factor_source, align 8
-  %53 = call ptr @"$ConfigReader.find"(ptr %source, ptr @"$string.171")
+  %53 = call ptr @"$ConfigReader.find"(ptr %source, ptr @"$string.172")
   %54 = icmp eq ptr %53, null
   %55 = zext i1 %54 to i8
   %56 = trunc i8 %55 to i1
@@ -18912,7 +18924,7 @@ else24:                                           ; preds = %merge11
   br label %merge22
 
 merge22:                                          ; preds = %else24, %then23
-  %58 = call ptr @"$ConfigReader.find"(ptr %source, ptr @"$string.172")
+  %58 = call ptr @"$ConfigReader.find"(ptr %source, ptr @"$string.173")
   %59 = icmp eq ptr %58, null
   %60 = zext i1 %59 to i8
   %61 = trunc i8 %60 to i1
@@ -18931,7 +18943,7 @@ merge25:                                          ; preds = %else27, %then26
   %63 = load ptr, ptr %theta_source, align 8
   %64 = load ptr, ptr %self, align 8
   %65 = getelementptr %5, ptr %64, i32 0, i32 8
-  %66 = call i32 @"$ConfigReader.real"(ptr %63, ptr @"$string.171", double 1.000000e+00, double 1.000000e+12, ptr %65)
+  %66 = call i32 @"$ConfigReader.real"(ptr %63, ptr @"$string.172", double 1.000000e+00, double 1.000000e+12, ptr %65)
   store i32 %66, ptr %code28, align 4
   %67 = load i32, ptr %code28, align 4
   %68 = icmp ne i32 %67, 0
@@ -18951,7 +18963,7 @@ else31:                                           ; preds = %merge25
 
 merge29:                                          ; preds = %else31, %dead32
   %72 = load ptr, ptr %factor_source, align 8
-  %73 = call i32 @"$ConfigReader.optional_real"(ptr %72, ptr @"$string.172", double 1.000000e-03, double 1.000000e+00, double 5.000000e-01, ptr %factor)
+  %73 = call i32 @"$ConfigReader.optional_real"(ptr %72, ptr @"$string.173", double 1.000000e-03, double 1.000000e+00, double 5.000000e-01, ptr %factor)
   store i32 %73, ptr %code33, align 4
   %74 = load i32, ptr %code33, align 4
   %75 = icmp ne i32 %74, 0
@@ -19018,7 +19030,7 @@ entry:
   %3 = getelementptr %5, ptr %2, i32 0, i32 25
   store i32 0, ptr %3, align 4
   %4 = load ptr, ptr %from, align 8
-  %5 = call ptr @"$ConfigReader.find"(ptr %4, ptr @"$string.173")
+  %5 = call ptr @"$ConfigReader.find"(ptr %4, ptr @"$string.174")
   store ptr %5, ptr %node, align 8
   %6 = load ptr, ptr %node, align 8
   %7 = icmp eq ptr %6, null
@@ -19128,7 +19140,7 @@ entry:
   %7 = load i32, ptr %6, align 4
   %8 = sub i32 %7, 1
   %9 = sext i32 %8 to i64
-  %10 = call i32 @"$ConfigReader.check_integer"(ptr %3, ptr @"$string.173", ptr %4, i64 0, i64 %9)
+  %10 = call i32 @"$ConfigReader.check_integer"(ptr %3, ptr @"$string.174", ptr %4, i64 0, i64 %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp ne i32 %11, 0
@@ -19174,7 +19186,7 @@ then5:                                            ; preds = %then2
   %33 = load ptr, ptr %from, align 8
   %34 = getelementptr %91, ptr %33, i32 0, i32 2
   %35 = load ptr, ptr %34, align 8
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.174", ptr %35, i32 16)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.175", ptr %35, i32 16)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -19228,7 +19240,7 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %5, ptr %3, i32 0, i32 15
   store i32 1, ptr %4, align 4
-  store ptr @"$string.175", ptr %key, align 8
+  store ptr @"$string.176", ptr %key, align 8
   %5 = load ptr, ptr %from, align 8
   %6 = load ptr, ptr %key, align 8
   %7 = call ptr @"$ConfigReader.find"(ptr %5, ptr %6)
@@ -19238,7 +19250,7 @@ entry:
   br i1 %10, label %then, label %else
 
 then:                                             ; preds = %entry
-  store ptr @"$string.176", ptr %key, align 8
+  store ptr @"$string.177", ptr %key, align 8
   br label %merge
 
 else:                                             ; preds = %entry
@@ -19276,7 +19288,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true4
   %27 = load i64, ptr %26, align 8
   %28 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %29 = load i64, ptr %28, align 8
-  %30 = call zeroext i1 @"$text.equals"(i64 %27, i64 %29, ptr @"$string.177")
+  %30 = call zeroext i1 @"$text.equals"(i64 %27, i64 %29, ptr @"$string.178")
   %31 = zext i1 %30 to i8
   %32 = trunc i8 %31 to i1
   br i1 %32, label %then2, label %else3
@@ -19293,7 +19305,7 @@ and.lhs.true4:                                    ; preds = %merge
 then5:                                            ; preds = %else3
   %39 = load ptr, ptr %from, align 8
   %40 = load ptr, ptr %key, align 8
-  %41 = call i32 @"$ConfigReader.expect_string"(ptr %39, ptr %40, ptr @"$string.178")
+  %41 = call i32 @"$ConfigReader.expect_string"(ptr %39, ptr %40, ptr @"$string.179")
   ret i32 %41
 
 dead:                                             ; No predecessors!
@@ -19363,7 +19375,7 @@ then2:                                            ; preds = %then
   %37 = getelementptr %5, ptr %36, i32 0, i32 18
   %38 = load i32, ptr %37, align 4
   %39 = load i64, ptr %num_experts, align 8
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.180", ptr %32, i32 %35, i32 %38, i64 %39, i64 1048576)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.181", ptr %32, i32 %35, i32 %38, i64 %39, i64 1048576)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -19431,7 +19443,7 @@ then2:                                            ; preds = %then
   %29 = load ptr, ptr %self, align 8
   %30 = getelementptr %5, ptr %29, i32 0, i32 5
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.181", ptr %25, i32 %28, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.182", ptr %25, i32 %28, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -19490,7 +19502,7 @@ then9:                                            ; preds = %then5
   %63 = load ptr, ptr %self, align 8
   %64 = getelementptr %5, ptr %63, i32 0, i32 6
   %65 = load i32, ptr %64, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.182", ptr %59, i32 %62, i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.183", ptr %59, i32 %62, i32 %65)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -19542,7 +19554,7 @@ then17:                                           ; preds = %then13
   %93 = load ptr, ptr %self, align 8
   %94 = getelementptr %5, ptr %93, i32 0, i32 18
   %95 = load i32, ptr %94, align 4
-  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %86, i64 1024, ptr @"$string.183", ptr %89, i32 %92, i32 %95)
+  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %86, i64 1024, ptr @"$string.184", ptr %89, i32 %92, i32 %95)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -19579,7 +19591,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %from, align 8
   %3 = load ptr, ptr %from, align 8
-  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.179")
+  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.180")
   store ptr %4, ptr %node, align 8
   %5 = load ptr, ptr %node, align 8
   %6 = icmp eq ptr %5, null
@@ -19608,7 +19620,7 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %merge
   %15 = load ptr, ptr %from, align 8
   %16 = load ptr, ptr %node, align 8
-  %17 = call i32 @"$ConfigReader.wrong_kind"(ptr %15, ptr @"$string.179", ptr @"$string.166", ptr %16)
+  %17 = call i32 @"$ConfigReader.wrong_kind"(ptr %15, ptr @"$string.180", ptr @"$string.167", ptr %16)
   ret i32 %17
 
 dead4:                                            ; No predecessors!
@@ -19625,7 +19637,7 @@ merge1:                                           ; preds = %else3, %dead4
   %21 = load ptr, ptr %node, align 8
   call void @"$ConfigReader.inside"(ptr noalias sret(%91) %2, ptr %20, ptr %21)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %inside, ptr align 8 %2, i64 32, i1 false)
-  %22 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.184", ptr @"$string.185")
+  %22 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.185", ptr @"$string.186")
   store i32 %22, ptr %code, align 4
   %23 = load i32, ptr %code, align 4
   %24 = icmp ne i32 %23, 0
@@ -19644,7 +19656,7 @@ else7:                                            ; preds = %merge1
   br label %merge5
 
 merge5:                                           ; preds = %else7, %dead8
-  %28 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.186", ptr @"$string.187")
+  %28 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.187", ptr @"$string.188")
   store i32 %28, ptr %code9, align 4
   %29 = load i32, ptr %code9, align 4
   %30 = icmp ne i32 %29, 0
@@ -19663,7 +19675,7 @@ else12:                                           ; preds = %merge5
   br label %merge10
 
 merge10:                                          ; preds = %else12, %dead13
-  %34 = call i32 @"$ConfigReader.expect_absent"(ptr %inside, ptr @"$string.189")
+  %34 = call i32 @"$ConfigReader.expect_absent"(ptr %inside, ptr @"$string.190")
   store i32 %34, ptr %code14, align 4
   %35 = load i32, ptr %code14, align 4
   %36 = icmp ne i32 %35, 0
@@ -19702,7 +19714,7 @@ else22:                                           ; preds = %merge15
   br label %merge20
 
 merge20:                                          ; preds = %else22, %dead23
-  %47 = call ptr @"$ConfigReader.find"(ptr %inside, ptr @"$string.250")
+  %47 = call ptr @"$ConfigReader.find"(ptr %inside, ptr @"$string.251")
   store ptr %47, ptr %ignore, align 8
   %48 = load ptr, ptr %ignore, align 8
   %49 = icmp ne ptr %48, null
@@ -19716,7 +19728,7 @@ then25:                                           ; preds = %merge20
   %54 = load ptr, ptr %ignore, align 8
   %55 = load ptr, ptr %self, align 8
   %56 = getelementptr %6, ptr %55, i32 0, i32 4
-  %57 = call i32 @"$NameMatcher.read"(ptr %53, ptr %54, ptr %56, ptr @"$string.250", ptr %inside)
+  %57 = call i32 @"$NameMatcher.read"(ptr %53, ptr %54, ptr %56, ptr @"$string.251", ptr %inside)
   ret i32 %57
 
 dead27:                                           ; No predecessors!
@@ -19767,7 +19779,7 @@ then2:                                            ; preds = %then
   %20 = getelementptr %91, ptr %19, i32 0, i32 2
   %21 = load ptr, ptr %20, align 8
   %22 = load ptr, ptr %key, align 8
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.188", ptr %21, ptr %22)
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.189", ptr %21, ptr %22)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -19802,7 +19814,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %from, align 8
   %3 = load ptr, ptr %from, align 8
-  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.190")
+  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.191")
   store ptr %4, ptr %groups, align 8
   %5 = load ptr, ptr %groups, align 8
   %6 = icmp eq ptr %5, null
@@ -19812,7 +19824,7 @@ entry:
 
 then:                                             ; preds = %entry
   %9 = load ptr, ptr %from, align 8
-  %10 = call i32 @"$ConfigReader.missing"(ptr %9, ptr @"$string.191")
+  %10 = call i32 @"$ConfigReader.missing"(ptr %9, ptr @"$string.192")
   ret i32 %10
 
 dead:                                             ; No predecessors!
@@ -19839,7 +19851,7 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %or.lhs.false, %merge
   %22 = load ptr, ptr %from, align 8
   %23 = load ptr, ptr %groups, align 8
-  %24 = call i32 @"$ConfigReader.wrong_kind"(ptr %22, ptr @"$string.191", ptr @"$string.192", ptr %23)
+  %24 = call i32 @"$ConfigReader.wrong_kind"(ptr %22, ptr @"$string.192", ptr @"$string.193", ptr %23)
   ret i32 %24
 
 or.lhs.false:                                     ; preds = %merge
@@ -19945,7 +19957,7 @@ entry:
   %from = alloca ptr, align 8
   store ptr %0, ptr %from, align 8
   %3 = load ptr, ptr %from, align 8
-  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.193")
+  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.194")
   store ptr %4, ptr %node, align 8
   %5 = load ptr, ptr %node, align 8
   %6 = icmp eq ptr %5, null
@@ -19955,7 +19967,7 @@ entry:
 
 then:                                             ; preds = %entry
   %9 = load ptr, ptr %from, align 8
-  %10 = call i32 @"$ConfigReader.missing"(ptr %9, ptr @"$string.194")
+  %10 = call i32 @"$ConfigReader.missing"(ptr %9, ptr @"$string.195")
   ret i32 %10
 
 dead:                                             ; No predecessors!
@@ -19969,7 +19981,7 @@ merge:                                            ; preds = %else, %dead
   %12 = load ptr, ptr %node, align 8
   call void @"$ConfigReader.inside"(ptr noalias sret(%91) %2, ptr %11, ptr %12)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %inside, ptr align 8 %2, i64 32, i1 false)
-  %13 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.170", ptr @"$string.195")
+  %13 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.171", ptr @"$string.196")
   store i32 %13, ptr %code, align 4
   %14 = load i32, ptr %code, align 4
   %15 = icmp ne i32 %14, 0
@@ -19988,7 +20000,7 @@ else3:                                            ; preds = %merge
   br label %merge1
 
 merge1:                                           ; preds = %else3, %dead4
-  %19 = call i32 @"$ConfigReader.expect_integer"(ptr %inside, ptr @"$string.196", i64 8)
+  %19 = call i32 @"$ConfigReader.expect_integer"(ptr %inside, ptr @"$string.197", i64 8)
   store i32 %19, ptr %code5, align 4
   %20 = load i32, ptr %code5, align 4
   %21 = icmp ne i32 %20, 0
@@ -20007,7 +20019,7 @@ else8:                                            ; preds = %merge1
   br label %merge6
 
 merge6:                                           ; preds = %else8, %dead9
-  %25 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.197", ptr @"$string.198")
+  %25 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.198", ptr @"$string.199")
   store i32 %25, ptr %code10, align 4
   %26 = load i32, ptr %code10, align 4
   %27 = icmp ne i32 %26, 0
@@ -20026,7 +20038,7 @@ else13:                                           ; preds = %merge6
   br label %merge11
 
 merge11:                                          ; preds = %else13, %dead14
-  %31 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.200", i1 zeroext true)
+  %31 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.201", i1 zeroext true)
   store i32 %31, ptr %code15, align 4
   %32 = load i32, ptr %code15, align 4
   %33 = icmp ne i32 %32, 0
@@ -20045,7 +20057,7 @@ else18:                                           ; preds = %merge11
   br label %merge16
 
 merge16:                                          ; preds = %else18, %dead19
-  %37 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.201", i1 zeroext false)
+  %37 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.202", i1 zeroext false)
   store i32 %37, ptr %code20, align 4
   %38 = load i32, ptr %code20, align 4
   %39 = icmp ne i32 %38, 0
@@ -20065,7 +20077,7 @@ else23:                                           ; preds = %merge16
 
 merge21:                                          ; preds = %else23, %dead24
   %43 = load ptr, ptr %from, align 8
-  %44 = call ptr @"$ConfigReader.find"(ptr %43, ptr @"$string.202")
+  %44 = call ptr @"$ConfigReader.find"(ptr %43, ptr @"$string.203")
   store ptr %44, ptr %node25, align 8
   %45 = load ptr, ptr %node25, align 8
   %46 = icmp eq ptr %45, null
@@ -20075,7 +20087,7 @@ merge21:                                          ; preds = %else23, %dead24
 
 then27:                                           ; preds = %merge21
   %49 = load ptr, ptr %from, align 8
-  %50 = call i32 @"$ConfigReader.missing"(ptr %49, ptr @"$string.203")
+  %50 = call i32 @"$ConfigReader.missing"(ptr %49, ptr @"$string.204")
   ret i32 %50
 
 dead29:                                           ; No predecessors!
@@ -20089,7 +20101,7 @@ merge26:                                          ; preds = %else28, %dead29
   %52 = load ptr, ptr %node25, align 8
   call void @"$ConfigReader.inside"(ptr noalias sret(%91) %1, ptr %51, ptr %52)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %inside30, ptr align 8 %1, i64 32, i1 false)
-  %53 = call i32 @"$ConfigReader.expect_string"(ptr %inside30, ptr @"$string.170", ptr @"$string.195")
+  %53 = call i32 @"$ConfigReader.expect_string"(ptr %inside30, ptr @"$string.171", ptr @"$string.196")
   store i32 %53, ptr %code31, align 4
   %54 = load i32, ptr %code31, align 4
   %55 = icmp ne i32 %54, 0
@@ -20108,7 +20120,7 @@ else34:                                           ; preds = %merge26
   br label %merge32
 
 merge32:                                          ; preds = %else34, %dead35
-  %59 = call i32 @"$ConfigReader.expect_integer"(ptr %inside30, ptr @"$string.196", i64 8)
+  %59 = call i32 @"$ConfigReader.expect_integer"(ptr %inside30, ptr @"$string.197", i64 8)
   store i32 %59, ptr %code36, align 4
   %60 = load i32, ptr %code36, align 4
   %61 = icmp ne i32 %60, 0
@@ -20127,7 +20139,7 @@ else39:                                           ; preds = %merge32
   br label %merge37
 
 merge37:                                          ; preds = %else39, %dead40
-  %65 = call i32 @"$ConfigReader.expect_string"(ptr %inside30, ptr @"$string.197", ptr @"$string.8")
+  %65 = call i32 @"$ConfigReader.expect_string"(ptr %inside30, ptr @"$string.198", ptr @"$string.8")
   store i32 %65, ptr %code41, align 4
   %66 = load i32, ptr %code41, align 4
   %67 = icmp ne i32 %66, 0
@@ -20146,7 +20158,7 @@ else44:                                           ; preds = %merge37
   br label %merge42
 
 merge42:                                          ; preds = %else44, %dead45
-  %71 = call i32 @"$ConfigReader.expect_flag"(ptr %inside30, ptr @"$string.200", i1 zeroext true)
+  %71 = call i32 @"$ConfigReader.expect_flag"(ptr %inside30, ptr @"$string.201", i1 zeroext true)
   store i32 %71, ptr %code46, align 4
   %72 = load i32, ptr %code46, align 4
   %73 = icmp ne i32 %72, 0
@@ -20165,7 +20177,7 @@ else49:                                           ; preds = %merge42
   br label %merge47
 
 merge47:                                          ; preds = %else49, %dead50
-  %77 = call i32 @"$ConfigReader.expect_flag"(ptr %inside30, ptr @"$string.201", i1 zeroext true)
+  %77 = call i32 @"$ConfigReader.expect_flag"(ptr %inside30, ptr @"$string.202", i1 zeroext true)
   store i32 %77, ptr %code51, align 4
   %78 = load i32, ptr %code51, align 4
   %79 = icmp ne i32 %78, 0
@@ -20185,7 +20197,7 @@ else54:                                           ; preds = %merge47
 
 merge52:                                          ; preds = %else54, %dead55
   %83 = load ptr, ptr %from, align 8
-  %84 = call i32 @"$ConfigReader.expect_absent"(ptr %83, ptr @"$string.204")
+  %84 = call i32 @"$ConfigReader.expect_absent"(ptr %83, ptr @"$string.205")
   ret i32 %84
 
 dead56:                                           ; No predecessors!
@@ -20240,9 +20252,9 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %21 = getelementptr [2 x ptr], ptr %3, i32 0, i32 0
-  store ptr @"$string.116", ptr %21, align 8
+  store ptr @"$string.117", ptr %21, align 8
   %22 = getelementptr [2 x ptr], ptr %3, i32 0, i32 1
-  store ptr @"$string.115", ptr %22, align 8
+  store ptr @"$string.116", ptr %22, align 8
   %23 = load [2 x ptr], ptr %3, align 8
   store [2 x ptr] %23, ptr %words, align 8
   %24 = load ptr, ptr %self, align 8
@@ -20278,7 +20290,7 @@ then5:                                            ; preds = %then2
   %50 = sext i32 %49 to i64
   %51 = getelementptr ptr, ptr %46, i64 %50
   %52 = load ptr, ptr %51, align 8
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.199", ptr %37, ptr %38, ptr %45, ptr %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.200", ptr %37, ptr %38, ptr %45, ptr %52)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -20311,7 +20323,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %from, align 8
   %4 = load ptr, ptr %from, align 8
-  %5 = call ptr @"$ConfigReader.find"(ptr %4, ptr @"$string.205")
+  %5 = call ptr @"$ConfigReader.find"(ptr %4, ptr @"$string.206")
   store ptr %5, ptr %targets, align 8
   %6 = load ptr, ptr %targets, align 8
   %7 = icmp eq ptr %6, null
@@ -20321,7 +20333,7 @@ entry:
 
 then:                                             ; preds = %entry
   %10 = load ptr, ptr %from, align 8
-  %11 = call i32 @"$ConfigReader.missing"(ptr %10, ptr @"$string.206")
+  %11 = call i32 @"$ConfigReader.missing"(ptr %10, ptr @"$string.207")
   ret i32 %11
 
 dead:                                             ; No predecessors!
@@ -20337,7 +20349,7 @@ merge:                                            ; preds = %else, %dead
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr %6, ptr %15, i32 0, i32 4
   %17 = load ptr, ptr %from, align 8
-  %18 = call i32 @"$NameMatcher.read"(ptr %13, ptr %14, ptr %16, ptr @"$string.205", ptr %17)
+  %18 = call i32 @"$NameMatcher.read"(ptr %13, ptr %14, ptr %16, ptr @"$string.206", ptr %17)
   store i32 %18, ptr %code, align 4
   %19 = load i32, ptr %code, align 4
   %20 = icmp ne i32 %19, 0
@@ -20359,14 +20371,14 @@ merge1:                                           ; preds = %else3, %dead4
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %6, ptr %24, i32 0, i32 3
   %26 = getelementptr %7, ptr %25, i32 0, i32 0
-  %27 = call { i64, i64 } @"$text.slice"(ptr @"$string.249")
+  %27 = call { i64, i64 } @"$text.slice"(ptr @"$string.250")
   store { i64, i64 } %27, ptr %3, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %3, i64 16, i1 false)
   %28 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 0
   %29 = load i64, ptr %28, align 8
   %30 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %31 = load i64, ptr %30, align 8
-  %32 = call ptr @"$Map.find.248"(ptr %26, i64 %29, i64 %31)
+  %32 = call ptr @"$Map.find.249"(ptr %26, i64 %29, i64 %31)
   %33 = icmp ne ptr %32, null
   %34 = zext i1 %33 to i8
   %35 = load ptr, ptr %self, align 8
@@ -20405,7 +20417,7 @@ then:                                             ; preds = %entry
   %12 = load ptr, ptr %from, align 8
   %13 = load ptr, ptr %key, align 8
   %14 = load ptr, ptr %list, align 8
-  %15 = call i32 @"$ConfigReader.wrong_kind"(ptr %12, ptr %13, ptr @"$string.133", ptr %14)
+  %15 = call i32 @"$ConfigReader.wrong_kind"(ptr %12, ptr %13, ptr @"$string.134", ptr %14)
   ret i32 %15
 
 dead:                                             ; No predecessors!
@@ -20443,7 +20455,7 @@ then3:                                            ; preds = %whilebody
   %31 = load ptr, ptr %from, align 8
   %32 = load ptr, ptr %key, align 8
   %33 = load ptr, ptr %child, align 8
-  %34 = call i32 @"$ConfigReader.wrong_kind"(ptr %31, ptr %32, ptr @"$string.133", ptr %33)
+  %34 = call i32 @"$ConfigReader.wrong_kind"(ptr %31, ptr %32, ptr @"$string.134", ptr %33)
   ret i32 %34
 
 dead5:                                            ; No predecessors!
@@ -20531,7 +20543,7 @@ entry:
   store ptr %3, ptr %arena, align 8
   store ptr %4, ptr %key, align 8
   store ptr %5, ptr %from, align 8
-  %20 = call { i64, i64 } @"$text.slice"(ptr @"$string.207")
+  %20 = call { i64, i64 } @"$text.slice"(ptr @"$string.208")
   store { i64, i64 } %20, ptr %17, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %prefix, ptr align 8 %17, i64 16, i1 false)
   %21 = getelementptr %83, ptr %value, i32 0, i32 1
@@ -20665,7 +20677,7 @@ or.lhs.false:                                     ; preds = %merge
   %106 = load i64, ptr %105, align 8
   %107 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 1
   %108 = load i64, ptr %107, align 8
-  %109 = call zeroext i1 @"$Map.insert.241"(ptr %92, i64 %106, i64 %108, i1 zeroext true)
+  %109 = call zeroext i1 @"$Map.insert.242"(ptr %92, i64 %106, i64 %108, i1 zeroext true)
   %110 = zext i1 %109 to i8
   %111 = trunc i8 %110 to i1
   br i1 %111, label %else4, label %then3
@@ -20743,7 +20755,7 @@ then2:                                            ; preds = %then
   %37 = getelementptr %41, ptr %cause, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
   %39 = getelementptr i8, ptr %38, i64 0
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.238", ptr %35, ptr @"$string.179", ptr %36, ptr %39)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.239", ptr %35, ptr @"$string.180", ptr %36, ptr %39)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -20763,7 +20775,7 @@ merge:                                            ; preds = %else, %dead
   %42 = load ptr, ptr %self, align 8
   %43 = getelementptr %7, ptr %42, i32 0, i32 1
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %6, ptr align 8 %compiled, i64 128, i1 false)
-  %44 = call zeroext i1 @"$Vector.push.239"(ptr %43, ptr byval(%103) %6)
+  %44 = call zeroext i1 @"$Vector.push.240"(ptr %43, ptr byval(%103) %6)
   %45 = zext i1 %44 to i8
   %46 = trunc i8 %45 to i1
   br i1 %46, label %else6, label %then5
@@ -20838,7 +20850,7 @@ entry:
   store ptr %30, ptr %28, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %parser, ptr align 8 %8, i64 56, i1 false)
   %31 = getelementptr %106, ptr %parser, i32 0, i32 2
-  call void @"$Vector.init.210"(ptr %31)
+  call void @"$Vector.init.211"(ptr %31)
   %32 = load %45, ptr %7, align 1
   %33 = call i32 @"$Parser.parse"(ptr %parser)
   store i32 %33, ptr %root, align 4
@@ -20882,7 +20894,7 @@ and.lhs.true:                                     ; preds = %then
   br i1 %56, label %and.rhs, label %and.end
 
 then2:                                            ; preds = %and.end
-  %57 = call i32 @"$Parser.fail"(ptr %parser, ptr @"$string.214")
+  %57 = call i32 @"$Parser.fail"(ptr %parser, ptr @"$string.215")
   br label %merge1
 
 else3:                                            ; preds = %and.end
@@ -20896,7 +20908,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %merge1
   %58 = getelementptr %106, ptr %parser, i32 0, i32 2
-  call void @"$Vector.free.235"(ptr %58)
+  call void @"$Vector.free.236"(ptr %58)
   %59 = load %45, ptr %6, align 1
   %60 = load i8, ptr %is_built, align 1
   %61 = trunc i8 %60 to i1
@@ -20935,7 +20947,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %103, ptr %6, i32 0, i32 0
-  call void @"$Vector.init.208"(ptr %7)
+  call void @"$Vector.init.209"(ptr %7)
   %8 = load %45, ptr %5, align 1
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %103, ptr %9, i32 0, i32 1
@@ -20951,7 +20963,7 @@ entry:
   %17 = load %45, ptr %2, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %103, ptr %18, i32 0, i32 4
-  call void @"$Vector.init.209"(ptr %19)
+  call void @"$Vector.init.210"(ptr %19)
   %20 = load %45, ptr %1, align 1
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %103, ptr %21, i32 0, i32 5
@@ -20959,7 +20971,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.208"(ptr %0) {
+define internal void @"$Vector.init.209"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -20975,7 +20987,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.209"(ptr %0) {
+define internal void @"$Vector.init.210"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -20991,7 +21003,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.210"(ptr %0) {
+define internal void @"$Vector.init.211"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -21023,7 +21035,7 @@ entry:
 
 then:                                             ; preds = %and.lhs.true
   %7 = load ptr, ptr %self, align 8
-  %8 = call i32 @"$Parser.fail"(ptr %7, ptr @"$string.229")
+  %8 = call i32 @"$Parser.fail"(ptr %7, ptr @"$string.230")
   ret i32 %8
 
 and.lhs.true:                                     ; preds = %entry
@@ -21245,14 +21257,14 @@ entry:
 
 then:                                             ; preds = %or.lhs.false, %entry
   %23 = load ptr, ptr %self, align 8
-  %24 = call i32 @"$Parser.fail"(ptr %23, ptr @"$string.214")
+  %24 = call i32 @"$Parser.fail"(ptr %23, ptr @"$string.215")
   ret i32 %24
 
 or.lhs.false:                                     ; preds = %entry
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %106, ptr %25, i32 0, i32 2
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %tree, i64 56, i1 false)
-  %27 = call zeroext i1 @"$Vector.push.211"(ptr %26, ptr byval(%109) %4)
+  %27 = call zeroext i1 @"$Vector.push.212"(ptr %26, ptr byval(%109) %4)
   %28 = zext i1 %27 to i8
   %29 = trunc i8 %28 to i1
   br i1 %29, label %else, label %then
@@ -21309,7 +21321,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.211"(ptr %0, ptr byval(%109) %1) {
+define internal zeroext i1 @"$Vector.push.212"(ptr %0, ptr byval(%109) %1) {
 entry:
   %value = alloca %109, align 8
   %self = alloca ptr, align 8
@@ -21320,7 +21332,7 @@ entry:
   %4 = getelementptr %107, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.212"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.213"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -21356,7 +21368,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.212"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.213"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -21490,7 +21502,7 @@ then:                                             ; preds = %entry
   %23 = getelementptr %106, ptr %22, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
   %25 = load ptr, ptr %cause, align 8
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %12, i64 1024, ptr @"$string.213", i32 %17, ptr %21, i64 %24, ptr %25)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %12, i64 1024, ptr @"$string.214", i32 %17, ptr %21, i64 %24, ptr %25)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -21630,7 +21642,7 @@ else7:                                            ; preds = %merge1
 
 then8:                                            ; preds = %or.lhs.false, %or.lhs.false10, %else7
   %37 = load ptr, ptr %self, align 8
-  %38 = call i32 @"$Parser.fail"(ptr %37, ptr @"$string.228")
+  %38 = call i32 @"$Parser.fail"(ptr %37, ptr @"$string.229")
   ret i32 %38
 
 or.lhs.false:                                     ; preds = %or.lhs.false10
@@ -21672,7 +21684,7 @@ then13:                                           ; preds = %merge5
   %58 = getelementptr %106, ptr %57, i32 0, i32 2
   %59 = load i32, ptr %tree, align 4
   %60 = sext i32 %59 to i64
-  %61 = call ptr @"$Vector.at.224"(ptr %58, i64 %60)
+  %61 = call ptr @"$Vector.at.225"(ptr %58, i64 %60)
   %62 = getelementptr %109, ptr %61, i32 0, i32 3
   store i32 %56, ptr %62, align 4
   %63 = load i32, ptr %most, align 4
@@ -21680,7 +21692,7 @@ then13:                                           ; preds = %merge5
   %65 = getelementptr %106, ptr %64, i32 0, i32 2
   %66 = load i32, ptr %tree, align 4
   %67 = sext i32 %66 to i64
-  %68 = call ptr @"$Vector.at.224"(ptr %65, i64 %67)
+  %68 = call ptr @"$Vector.at.225"(ptr %65, i64 %67)
   %69 = getelementptr %109, ptr %68, i32 0, i32 4
   store i32 %63, ptr %69, align 4
   br label %merge12
@@ -21807,7 +21819,7 @@ else8:                                            ; preds = %or.lhs.false
 
 then14:                                           ; preds = %or.lhs.false16, %or.lhs.false17, %or.lhs.false18, %else8
   %49 = load ptr, ptr %self, align 8
-  %50 = call i32 @"$Parser.fail"(ptr %49, ptr @"$string.225")
+  %50 = call i32 @"$Parser.fail"(ptr %49, ptr @"$string.226")
   ret i32 %50
 
 or.lhs.false16:                                   ; preds = %or.lhs.false17
@@ -21862,7 +21874,7 @@ entry:
 
 then:                                             ; preds = %entry
   %6 = load ptr, ptr %self, align 8
-  %7 = call i32 @"$Parser.fail"(ptr %6, ptr @"$string.215")
+  %7 = call i32 @"$Parser.fail"(ptr %6, ptr @"$string.216")
   ret i32 %7
 
 dead:                                             ; No predecessors!
@@ -21903,7 +21915,7 @@ then2:                                            ; preds = %merge
 
 then5:                                            ; preds = %then2
   %30 = load ptr, ptr %self, align 8
-  %31 = call i32 @"$Parser.fail"(ptr %30, ptr @"$string.216")
+  %31 = call i32 @"$Parser.fail"(ptr %30, ptr @"$string.217")
   ret i32 %31
 
 dead7:                                            ; No predecessors!
@@ -21956,7 +21968,7 @@ merge8:                                           ; preds = %else10, %dead11
 
 then13:                                           ; preds = %merge8
   %51 = load ptr, ptr %self, align 8
-  %52 = call i32 @"$Parser.fail"(ptr %51, ptr @"$string.217")
+  %52 = call i32 @"$Parser.fail"(ptr %51, ptr @"$string.218")
   ret i32 %52
 
 dead15:                                           ; No predecessors!
@@ -22067,7 +22079,7 @@ then8:                                            ; preds = %merge4
   %37 = getelementptr %106, ptr %36, i32 0, i32 2
   %38 = load i32, ptr %tree, align 4
   %39 = sext i32 %38 to i64
-  %40 = call ptr @"$Vector.at.224"(ptr %37, i64 %39)
+  %40 = call ptr @"$Vector.at.225"(ptr %37, i64 %39)
   %41 = getelementptr %109, ptr %40, i32 0, i32 5
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %41, ptr align 8 %"<aggcopy>", i64 32, i1 false)
   br label %merge7
@@ -22121,7 +22133,7 @@ or.lhs.false:                                     ; preds = %condition
 
 then:                                             ; preds = %whilebody
   %15 = load ptr, ptr %self, align 8
-  %16 = call i32 @"$Parser.fail"(ptr %15, ptr @"$string.218")
+  %16 = call i32 @"$Parser.fail"(ptr %15, ptr @"$string.219")
   ret i32 %16
 
 dead:                                             ; No predecessors!
@@ -22221,7 +22233,7 @@ or.lhs.false10:                                   ; preds = %and.lhs.true9
 
 then12:                                           ; preds = %then7
   %71 = load ptr, ptr %self, align 8
-  %72 = call i32 @"$Parser.fail"(ptr %71, ptr @"$string.223")
+  %72 = call i32 @"$Parser.fail"(ptr %71, ptr @"$string.224")
   ret i32 %72
 
 dead14:                                           ; No predecessors!
@@ -22321,7 +22333,7 @@ merge:                                            ; preds = %else, %dead4
 
 then6:                                            ; preds = %merge
   %27 = load ptr, ptr %self, align 8
-  %28 = call i32 @"$Parser.fail"(ptr %27, ptr @"$string.221")
+  %28 = call i32 @"$Parser.fail"(ptr %27, ptr @"$string.222")
   ret i32 -2
 
 dead8:                                            ; No predecessors!
@@ -22370,7 +22382,7 @@ entry:
 
 then:                                             ; preds = %entry
   %7 = load ptr, ptr %self, align 8
-  %8 = call i32 @"$Parser.fail"(ptr %7, ptr @"$string.219")
+  %8 = call i32 @"$Parser.fail"(ptr %7, ptr @"$string.220")
   ret i1 false
 
 dead:                                             ; No predecessors!
@@ -22557,7 +22569,7 @@ or.end20:                                         ; preds = %or.rhs19, %or.end18
 
 then22:                                           ; preds = %or.end20
   %104 = load ptr, ptr %self, align 8
-  %105 = call i32 @"$Parser.fail"(ptr %104, ptr @"$string.220")
+  %105 = call i32 @"$Parser.fail"(ptr %104, ptr @"$string.221")
   br label %merge21
 
 else23:                                           ; preds = %or.end20
@@ -23105,7 +23117,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %21 = load ptr, ptr %self, align 8
-  %22 = call i32 @"$Parser.fail"(ptr %21, ptr @"$string.222")
+  %22 = call i32 @"$Parser.fail"(ptr %21, ptr @"$string.223")
   ret i32 %22
 
 dead4:                                            ; No predecessors!
@@ -23176,7 +23188,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal ptr @"$Vector.at.224"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.225"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %45, align 8
   %index = alloca i64, align 8
@@ -23262,7 +23274,7 @@ then2:                                            ; preds = %merge
   %19 = getelementptr %106, ptr %18, i32 0, i32 2
   %20 = load i32, ptr %tree, align 4
   %21 = sext i32 %20 to i64
-  %22 = call ptr @"$Vector.at.224"(ptr %19, i64 %21)
+  %22 = call ptr @"$Vector.at.225"(ptr %19, i64 %21)
   %23 = getelementptr %109, ptr %22, i32 0, i32 5
   %24 = call i32 @"$Parser.escaped_set"(ptr %17, ptr %23)
   br label %merge1
@@ -23312,7 +23324,7 @@ merge:                                            ; preds = %else, %dead
   %12 = getelementptr %106, ptr %11, i32 0, i32 2
   %13 = load i32, ptr %tree, align 4
   %14 = sext i32 %13 to i64
-  %15 = call ptr @"$Vector.at.224"(ptr %12, i64 %14)
+  %15 = call ptr @"$Vector.at.225"(ptr %12, i64 %14)
   %16 = getelementptr %109, ptr %15, i32 0, i32 5
   store ptr %16, ptr %set, align 8
   %17 = load i32, ptr %byte, align 4
@@ -23532,7 +23544,7 @@ merge1:                                           ; preds = %else3, %dead
 
 then5:                                            ; preds = %and.lhs.true8, %merge1
   %49 = load ptr, ptr %self, align 8
-  %50 = call i32 @"$Parser.fail"(ptr %49, ptr @"$string.227")
+  %50 = call i32 @"$Parser.fail"(ptr %49, ptr @"$string.228")
   ret i32 %50
 
 or.lhs.false7:                                    ; preds = %merge1
@@ -23618,7 +23630,7 @@ and.lhs.true:                                     ; preds = %condition
 
 then:                                             ; preds = %whilebody
   %22 = load ptr, ptr %self, align 8
-  %23 = call i32 @"$Parser.fail"(ptr %22, ptr @"$string.226")
+  %23 = call i32 @"$Parser.fail"(ptr %22, ptr @"$string.227")
   ret i32 -2
 
 dead:                                             ; No predecessors!
@@ -23676,7 +23688,7 @@ entry:
   %4 = getelementptr %106, ptr %3, i32 0, i32 2
   %5 = load i32, ptr %index, align 4
   %6 = sext i32 %5 to i64
-  %7 = call ptr @"$Vector.at.224"(ptr %4, i64 %6)
+  %7 = call ptr @"$Vector.at.225"(ptr %4, i64 %6)
   store ptr %7, ptr %tree, align 8
   %8 = load ptr, ptr %tree, align 8
   %9 = getelementptr %109, ptr %8, i32 0, i32 0
@@ -23826,7 +23838,7 @@ then16:                                           ; preds = %merge10
   %85 = getelementptr %103, ptr %84, i32 0, i32 0
   %86 = load i32, ptr %instruction, align 4
   %87 = sext i32 %86 to i64
-  %88 = call ptr @"$Vector.at.232"(ptr %85, i64 %87)
+  %88 = call ptr @"$Vector.at.233"(ptr %85, i64 %87)
   %89 = getelementptr %111, ptr %88, i32 0, i32 3
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %89, ptr align 8 %"<aggcopy>", i64 32, i1 false)
   br label %merge15
@@ -23880,7 +23892,7 @@ merge:                                            ; preds = %else, %dead
   %12 = getelementptr %103, ptr %11, i32 0, i32 0
   %13 = load i32, ptr %split, align 4
   %14 = sext i32 %13 to i64
-  %15 = call ptr @"$Vector.at.232"(ptr %12, i64 %14)
+  %15 = call ptr @"$Vector.at.233"(ptr %12, i64 %14)
   %16 = getelementptr %111, ptr %15, i32 0, i32 1
   store i32 %10, ptr %16, align 4
   %17 = load ptr, ptr %self, align 8
@@ -23928,7 +23940,7 @@ merge5:                                           ; preds = %else7, %dead8
   %34 = getelementptr %103, ptr %33, i32 0, i32 0
   %35 = load i32, ptr %split, align 4
   %36 = sext i32 %35 to i64
-  %37 = call ptr @"$Vector.at.232"(ptr %34, i64 %36)
+  %37 = call ptr @"$Vector.at.233"(ptr %34, i64 %36)
   %38 = getelementptr %111, ptr %37, i32 0, i32 2
   store i32 %32, ptr %38, align 4
   %39 = load ptr, ptr %self, align 8
@@ -23957,7 +23969,7 @@ merge9:                                           ; preds = %else11, %dead12
   %50 = getelementptr %103, ptr %49, i32 0, i32 0
   %51 = load i32, ptr %jump, align 4
   %52 = sext i32 %51 to i64
-  %53 = call ptr @"$Vector.at.232"(ptr %50, i64 %52)
+  %53 = call ptr @"$Vector.at.233"(ptr %50, i64 %52)
   %54 = getelementptr %111, ptr %53, i32 0, i32 1
   store i32 %48, ptr %54, align 4
   ret i1 true
@@ -24001,7 +24013,7 @@ or.lhs.false:                                     ; preds = %entry
   %17 = load ptr, ptr %self, align 8
   %18 = getelementptr %103, ptr %17, i32 0, i32 0
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %instruction, i64 48, i1 false)
-  %19 = call zeroext i1 @"$Vector.push.230"(ptr %18, ptr byval(%111) %2)
+  %19 = call zeroext i1 @"$Vector.push.231"(ptr %18, ptr byval(%111) %2)
   %20 = zext i1 %19 to i8
   %21 = trunc i8 %20 to i1
   br i1 %21, label %else, label %then
@@ -24022,7 +24034,7 @@ dead1:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal zeroext i1 @"$Vector.push.230"(ptr %0, ptr byval(%111) %1) {
+define internal zeroext i1 @"$Vector.push.231"(ptr %0, ptr byval(%111) %1) {
 entry:
   %value = alloca %111, align 8
   %self = alloca ptr, align 8
@@ -24033,7 +24045,7 @@ entry:
   %4 = getelementptr %104, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.231"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.232"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -24069,7 +24081,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.231"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.232"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -24183,7 +24195,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$Vector.at.232"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.233"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %45, align 8
   %index = alloca i64, align 8
@@ -24391,7 +24403,7 @@ merge:                                            ; preds = %else, %dead
   %14 = getelementptr %103, ptr %13, i32 0, i32 0
   %15 = load i32, ptr %split, align 4
   %16 = sext i32 %15 to i64
-  %17 = call ptr @"$Vector.at.232"(ptr %14, i64 %16)
+  %17 = call ptr @"$Vector.at.233"(ptr %14, i64 %16)
   %18 = getelementptr %111, ptr %17, i32 0, i32 1
   store i32 %12, ptr %18, align 4
   %19 = load ptr, ptr %self, align 8
@@ -24441,7 +24453,7 @@ merge8:                                           ; preds = %else10, %dead11
   %35 = getelementptr %103, ptr %34, i32 0, i32 0
   %36 = load i32, ptr %jump, align 4
   %37 = sext i32 %36 to i64
-  %38 = call ptr @"$Vector.at.232"(ptr %35, i64 %37)
+  %38 = call ptr @"$Vector.at.233"(ptr %35, i64 %37)
   %39 = getelementptr %111, ptr %38, i32 0, i32 1
   store i32 %33, ptr %39, align 4
   br label %merge5
@@ -24456,7 +24468,7 @@ merge5:                                           ; preds = %else7, %merge8
   %43 = getelementptr %103, ptr %42, i32 0, i32 0
   %44 = load i32, ptr %split, align 4
   %45 = sext i32 %44 to i64
-  %46 = call ptr @"$Vector.at.232"(ptr %43, i64 %45)
+  %46 = call ptr @"$Vector.at.233"(ptr %43, i64 %45)
   %47 = getelementptr %111, ptr %46, i32 0, i32 2
   store i32 %41, ptr %47, align 4
   ret i1 true
@@ -24506,7 +24518,7 @@ and.rhs1:                                         ; preds = %and.lhs.true
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %103, ptr %21, i32 0, i32 4
   %23 = load i64, ptr %size, align 8
-  %24 = call zeroext i1 @"$Vector.resize.233"(ptr %22, i64 %23)
+  %24 = call zeroext i1 @"$Vector.resize.234"(ptr %22, i64 %23)
   %25 = zext i1 %24 to i8
   %26 = trunc i8 %25 to i1
   br label %and.end2
@@ -24571,7 +24583,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.resize.233"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.resize.234"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -24579,7 +24591,7 @@ entry:
   store i64 %1, ptr %size, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load i64, ptr %size, align 8
-  %4 = call zeroext i1 @"$Vector.reserve.234"(ptr %2, i64 %3)
+  %4 = call zeroext i1 @"$Vector.reserve.235"(ptr %2, i64 %3)
   %5 = zext i1 %4 to i8
   %6 = trunc i8 %5 to i1
   br i1 %6, label %else, label %then
@@ -24604,7 +24616,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.234"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.235"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -24703,7 +24715,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Vector.free.235"(ptr %0) {
+define internal void @"$Vector.free.236"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -24715,7 +24727,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.210"(ptr %7)
+  call void @"$Vector.init.211"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
@@ -24731,7 +24743,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %103, ptr %6, i32 0, i32 0
-  call void @"$Vector.free.236"(ptr %7)
+  call void @"$Vector.free.237"(ptr %7)
   %8 = load %45, ptr %5, align 1
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %103, ptr %9, i32 0, i32 1
@@ -24747,12 +24759,12 @@ entry:
   %17 = load %45, ptr %2, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %103, ptr %18, i32 0, i32 4
-  call void @"$Vector.free.237"(ptr %19)
+  call void @"$Vector.free.238"(ptr %19)
   %20 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.236"(ptr %0) {
+define internal void @"$Vector.free.237"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -24764,12 +24776,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.208"(ptr %7)
+  call void @"$Vector.init.209"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.237"(ptr %0) {
+define internal void @"$Vector.free.238"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -24781,12 +24793,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.209"(ptr %7)
+  call void @"$Vector.init.210"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.239"(ptr %0, ptr byval(%103) %1) {
+define internal zeroext i1 @"$Vector.push.240"(ptr %0, ptr byval(%103) %1) {
 entry:
   %value = alloca %103, align 8
   %self = alloca ptr, align 8
@@ -24797,7 +24809,7 @@ entry:
   %4 = getelementptr %11, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.240"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.241"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -24833,7 +24845,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.240"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.241"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -24968,7 +24980,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal zeroext i1 @"$Map.insert.241"(ptr %0, i64 %1, i64 %2, i1 zeroext %3) {
+define internal zeroext i1 @"$Map.insert.242"(ptr %0, i64 %1, i64 %2, i1 zeroext %3) {
 entry:
   %4 = alloca %112, align 8
   %5 = alloca %112, align 8
@@ -24994,7 +25006,7 @@ entry:
   %15 = getelementptr %9, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %15, align 8
   %17 = add i64 %16, 1
-  %18 = call zeroext i1 @"$Map.reserve.242"(ptr %12, i64 %17)
+  %18 = call zeroext i1 @"$Map.reserve.243"(ptr %12, i64 %17)
   %19 = zext i1 %18 to i8
   %20 = trunc i8 %19 to i1
   br i1 %20, label %else, label %then
@@ -25023,7 +25035,7 @@ merge:                                            ; preds = %else, %dead
   %29 = load i64, ptr %28, align 8
   %30 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %31 = load i64, ptr %30, align 8
-  %32 = call i64 @"$Map.position.246"(ptr %26, i64 %29, i64 %31, i64 %27)
+  %32 = call i64 @"$Map.position.247"(ptr %26, i64 %29, i64 %31, i64 %27)
   store i64 %32, ptr %position, align 8
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %8, ptr %33, i32 0, i32 1
@@ -25049,7 +25061,7 @@ then2:                                            ; preds = %merge
   %51 = getelementptr i32, ptr %49, i64 %50
   %52 = load i32, ptr %51, align 4
   %53 = sext i32 %52 to i64
-  %54 = call ptr @"$Vector.at.245"(ptr %45, i64 %53)
+  %54 = call ptr @"$Vector.at.246"(ptr %45, i64 %53)
   %55 = getelementptr %112, ptr %54, i32 0, i32 2
   store i8 %43, ptr %55, align 1
   ret i1 true
@@ -25087,7 +25099,7 @@ merge1:                                           ; preds = %else3, %dead4
   %73 = load i8, ptr %72, align 1
   store i8 %73, ptr %71, align 1
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 32, i1 false)
-  %74 = call zeroext i1 @"$Vector.push.247"(ptr %57, ptr byval(%112) %4)
+  %74 = call zeroext i1 @"$Vector.push.248"(ptr %57, ptr byval(%112) %4)
   %75 = zext i1 %74 to i8
   %76 = trunc i8 %75 to i1
   br i1 %76, label %else7, label %then6
@@ -25121,7 +25133,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.reserve.242"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.reserve.243"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %count = alloca i64, align 8
@@ -25161,7 +25173,7 @@ or.rhs:                                           ; preds = %merge
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %8, ptr %18, i32 0, i32 0
   %20 = load i64, ptr %count, align 8
-  %21 = call zeroext i1 @"$Vector.reserve.243"(ptr %19, i64 %20)
+  %21 = call zeroext i1 @"$Vector.reserve.244"(ptr %19, i64 %20)
   %22 = zext i1 %21 to i8
   %23 = trunc i8 %22 to i1
   br i1 %23, label %and.rhs, label %and.end
@@ -25169,7 +25181,7 @@ or.rhs:                                           ; preds = %merge
 and.rhs:                                          ; preds = %or.rhs
   %24 = load ptr, ptr %self, align 8
   %25 = load i64, ptr %size, align 8
-  %26 = call zeroext i1 @"$Map.rebuild.244"(ptr %24, i64 %25)
+  %26 = call zeroext i1 @"$Map.rebuild.245"(ptr %24, i64 %25)
   %27 = zext i1 %26 to i8
   %28 = trunc i8 %27 to i1
   br label %and.end
@@ -25190,7 +25202,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.243"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.244"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -25289,7 +25301,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.rebuild.244"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.rebuild.245"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %83, align 8
   %entry6 = alloca ptr, align 8
@@ -25363,7 +25375,7 @@ forbody4:                                         ; preds = %forcond3
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %8, ptr %33, i32 0, i32 0
   %35 = load i64, ptr %i2, align 8
-  %36 = call ptr @"$Vector.at.245"(ptr %34, i64 %35)
+  %36 = call ptr @"$Vector.at.246"(ptr %34, i64 %35)
   store ptr %36, ptr %entry6, align 8
   %37 = load i64, ptr %i2, align 8
   %38 = trunc i64 %37 to i32
@@ -25382,7 +25394,7 @@ forbody4:                                         ; preds = %forcond3
   %50 = load i64, ptr %49, align 8
   %51 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
-  %53 = call i64 @"$Map.position.246"(ptr %43, i64 %50, i64 %52, i64 %48)
+  %53 = call i64 @"$Map.position.247"(ptr %43, i64 %50, i64 %52, i64 %48)
   %54 = getelementptr i32, ptr %42, i64 %53
   store i32 %38, ptr %54, align 4
   %55 = add i64 %27, 1
@@ -25396,7 +25408,7 @@ dead7:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.at.245"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.246"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %45, align 8
   %index = alloca i64, align 8
@@ -25439,7 +25451,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i64 @"$Map.position.246"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal i64 @"$Map.position.247"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %"<aggcopy>" = alloca %83, align 8
   %4 = alloca %83, align 8
@@ -25492,7 +25504,7 @@ whilebody:                                        ; preds = %condition
   %33 = getelementptr i32, ptr %31, i64 %32
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  %36 = call ptr @"$Vector.at.245"(ptr %27, i64 %35)
+  %36 = call ptr @"$Vector.at.246"(ptr %27, i64 %35)
   store ptr %36, ptr %entry1, align 8
   %37 = load ptr, ptr %entry1, align 8
   %38 = getelementptr %112, ptr %37, i32 0, i32 1
@@ -25548,7 +25560,7 @@ dead3:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal zeroext i1 @"$Vector.push.247"(ptr %0, ptr byval(%112) %1) {
+define internal zeroext i1 @"$Vector.push.248"(ptr %0, ptr byval(%112) %1) {
 entry:
   %value = alloca %112, align 8
   %self = alloca ptr, align 8
@@ -25559,7 +25571,7 @@ entry:
   %4 = getelementptr %9, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.243"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.244"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -25595,7 +25607,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Map.find.248"(ptr %0, i64 %1, i64 %2) {
+define internal ptr @"$Map.find.249"(ptr %0, i64 %1, i64 %2) {
 entry:
   %index = alloca i32, align 4
   %"<aggcopy>" = alloca %83, align 8
@@ -25644,7 +25656,7 @@ merge:                                            ; preds = %else, %dead
   %25 = load i64, ptr %24, align 8
   %26 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %27 = load i64, ptr %26, align 8
-  %28 = call i64 @"$Map.position.246"(ptr %18, i64 %25, i64 %27, i64 %23)
+  %28 = call i64 @"$Map.position.247"(ptr %18, i64 %25, i64 %27, i64 %23)
   %29 = getelementptr i32, ptr %17, i64 %28
   %30 = load i32, ptr %29, align 4
   store i32 %30, ptr %index, align 4
@@ -25668,7 +25680,7 @@ merge1:                                           ; preds = %else3, %dead4
   %36 = getelementptr %8, ptr %35, i32 0, i32 0
   %37 = load i32, ptr %index, align 4
   %38 = sext i32 %37 to i64
-  %39 = call ptr @"$Vector.at.245"(ptr %36, i64 %38)
+  %39 = call ptr @"$Vector.at.246"(ptr %36, i64 %38)
   %40 = getelementptr %112, ptr %39, i32 0, i32 2
   ret ptr %40
 
@@ -25721,7 +25733,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
   %5 = getelementptr %88, ptr %4, i32 0, i32 0
-  call void @"$Vector.free.251"(ptr %5)
+  call void @"$Vector.free.252"(ptr %5)
   %6 = load %45, ptr %3, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %88, ptr %7, i32 0, i32 1
@@ -25734,7 +25746,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.251"(ptr %0) {
+define internal void @"$Vector.free.252"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -25798,7 +25810,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %18, ptr %3, i32 0, i32 0
-  call void @"$Vector.free.252"(ptr %4)
+  call void @"$Vector.free.253"(ptr %4)
   %5 = load %45, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %18, ptr %6, i32 0, i32 1
@@ -25807,7 +25819,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.252"(ptr %0) {
+define internal void @"$Vector.free.253"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -25950,7 +25962,7 @@ forbody2:                                         ; preds = %forcond1
   %53 = load i32, ptr %52, align 4
   %54 = load i32, ptr %extra, align 4
   %55 = add i32 %53, %54
-  call void @"$anon (./terra/modules.t:156).283"(ptr %50, i32 %55, i32 0)
+  call void @"$anon (./terra/modules.t:156).284"(ptr %50, i32 %55, i32 0)
   %56 = load %45, ptr %4, align 1
   %57 = add i32 %37, 1
   store i32 %57, ptr %extra, align 4
@@ -25980,7 +25992,7 @@ then6:                                            ; preds = %then
   %71 = load ptr, ptr %model, align 8
   %72 = getelementptr %5, ptr %71, i32 0, i32 2
   %73 = load i32, ptr %72, align 4
-  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.288", i32 %73)
+  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.289", i32 %73)
   br label %merge5
 
 else7:                                            ; preds = %then
@@ -26024,7 +26036,7 @@ entry:
 then:                                             ; preds = %entry
   %9 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %10 = getelementptr i8, ptr %9, i64 0
-  %11 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.46", ptr @"$string.253")
+  %11 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.46", ptr @"$string.254")
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %14 = getelementptr i8, ptr %13, i64 0
@@ -26048,7 +26060,7 @@ merge:                                            ; preds = %else, %then
 then2:                                            ; preds = %merge
   %23 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %24 = getelementptr i8, ptr %23, i64 0
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 128, ptr @"$string.46", ptr @"$string.258")
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 128, ptr @"$string.46", ptr @"$string.259")
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %28 = getelementptr i8, ptr %27, i64 0
@@ -26073,7 +26085,7 @@ merge1:                                           ; preds = %else3, %then2
 then5:                                            ; preds = %merge1
   %38 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %39 = getelementptr i8, ptr %38, i64 0
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 128, ptr @"$string.46", ptr @"$string.259")
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 128, ptr @"$string.46", ptr @"$string.260")
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %43 = getelementptr i8, ptr %42, i64 0
@@ -26198,7 +26210,7 @@ or.lhs.false:                                     ; preds = %and.end
   %59 = load ptr, ptr %self, align 8
   %60 = getelementptr %12, ptr %59, i32 0, i32 0
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %8, ptr align 8 %module, i64 32, i1 false)
-  %61 = call zeroext i1 @"$Vector.push.256"(ptr %60, ptr byval(%115) %8)
+  %61 = call zeroext i1 @"$Vector.push.257"(ptr %60, ptr byval(%115) %8)
   %62 = zext i1 %61 to i8
   %63 = trunc i8 %62 to i1
   br i1 %63, label %else, label %then
@@ -26297,7 +26309,7 @@ entry:
   %10 = load i64, ptr %9, align 8
   %11 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %12 = load i64, ptr %11, align 8
-  %13 = call ptr @"$Map.find.248"(ptr %8, i64 %10, i64 %12)
+  %13 = call ptr @"$Map.find.249"(ptr %8, i64 %10, i64 %12)
   %14 = icmp ne ptr %13, null
   %15 = zext i1 %14 to i8
   %16 = trunc i8 %15 to i1
@@ -26333,7 +26345,7 @@ forbody:                                          ; preds = %forcond
   %27 = load ptr, ptr %self, align 8
   %28 = getelementptr %7, ptr %27, i32 0, i32 1
   %29 = load i64, ptr %i, align 8
-  %30 = call ptr @"$Vector.at.255"(ptr %28, i64 %29)
+  %30 = call ptr @"$Vector.at.256"(ptr %28, i64 %29)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %3, ptr align 8 %name, i64 16, i1 false)
   %31 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 0
   %32 = load i64, ptr %31, align 8
@@ -26382,7 +26394,7 @@ entry:
   store i64 %2, ptr %6, align 8
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %103, ptr %7, i32 0, i32 1
-  call void @"$Vector.clear.254"(ptr %8)
+  call void @"$Vector.clear.255"(ptr %8)
   %9 = load %45, ptr %4, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %103, ptr %10, i32 0, i32 5
@@ -26428,7 +26440,7 @@ forcond:                                          ; preds = %merge12, %merge
 forbody:                                          ; preds = %forcond
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %103, ptr %32, i32 0, i32 2
-  call void @"$Vector.clear.254"(ptr %33)
+  call void @"$Vector.clear.255"(ptr %33)
   %34 = load %45, ptr %3, align 1
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %103, ptr %35, i32 0, i32 5
@@ -26466,7 +26478,7 @@ forbody3:                                         ; preds = %forcond2
   %59 = getelementptr %103, ptr %58, i32 0, i32 0
   %60 = load i32, ptr %index, align 4
   %61 = sext i32 %60 to i64
-  %62 = call ptr @"$Vector.at.232"(ptr %59, i64 %61)
+  %62 = call ptr @"$Vector.at.233"(ptr %59, i64 %61)
   %63 = getelementptr %111, ptr %62, i32 0, i32 3
   %64 = getelementptr %83, ptr %value, i32 0, i32 0
   %65 = load ptr, ptr %64, align 8
@@ -26556,7 +26568,7 @@ dead16:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Vector.clear.254"(ptr %0) {
+define internal void @"$Vector.clear.255"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -26583,7 +26595,7 @@ entry:
   store i64 %4, ptr %size, align 8
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %103, ptr %6, i32 0, i32 3
-  call void @"$Vector.clear.254"(ptr %7)
+  call void @"$Vector.clear.255"(ptr %7)
   %8 = load %45, ptr %5, align 1
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %103, ptr %9, i32 0, i32 3
@@ -26639,7 +26651,7 @@ then:                                             ; preds = %whilebody
   %49 = getelementptr %103, ptr %48, i32 0, i32 0
   %50 = load i32, ptr %index, align 4
   %51 = sext i32 %50 to i64
-  %52 = call ptr @"$Vector.at.232"(ptr %49, i64 %51)
+  %52 = call ptr @"$Vector.at.233"(ptr %49, i64 %51)
   store ptr %52, ptr %instruction, align 8
   %53 = load ptr, ptr %instruction, align 8
   %54 = getelementptr %111, ptr %53, i32 0, i32 0
@@ -26805,7 +26817,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.at.255"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.256"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %45, align 8
   %index = alloca i64, align 8
@@ -26848,7 +26860,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal zeroext i1 @"$Vector.push.256"(ptr %0, ptr byval(%115) %1) {
+define internal zeroext i1 @"$Vector.push.257"(ptr %0, ptr byval(%115) %1) {
 entry:
   %value = alloca %115, align 8
   %self = alloca ptr, align 8
@@ -26859,7 +26871,7 @@ entry:
   %4 = getelementptr %13, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.257"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.258"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -26895,7 +26907,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.257"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.258"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -27009,7 +27021,7 @@ entry:
   store i32 %1, ptr %layer, align 4
   %8 = load ptr, ptr %self, align 8
   %9 = load i32, ptr %layer, align 4
-  call void @"$anon (./terra/modules.t:156).260"(ptr %8, i32 %9, i32 0)
+  call void @"$anon (./terra/modules.t:156).261"(ptr %8, i32 %9, i32 0)
   %10 = load %45, ptr %7, align 1
   %11 = load i32, ptr %layer, align 4
   %12 = load ptr, ptr %self, align 8
@@ -27025,7 +27037,7 @@ entry:
 then:                                             ; preds = %entry
   %20 = load ptr, ptr %self, align 8
   %21 = load i32, ptr %layer, align 4
-  call void @"$anon (./terra/modules.t:156).269"(ptr %20, i32 %21, i32 0)
+  call void @"$anon (./terra/modules.t:156).270"(ptr %20, i32 %21, i32 0)
   %22 = load %45, ptr %6, align 1
   %23 = load %45, ptr %5, align 1
   ret void
@@ -27039,7 +27051,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %24 = load ptr, ptr %self, align 8
   %25 = load i32, ptr %layer, align 4
-  call void @"$anon (./terra/modules.t:156).273"(ptr %24, i32 %25, i32 0)
+  call void @"$anon (./terra/modules.t:156).274"(ptr %24, i32 %25, i32 0)
   %26 = load %45, ptr %4, align 1
   %27 = load ptr, ptr %self, align 8
   %28 = getelementptr %12, ptr %27, i32 0, i32 2
@@ -27062,7 +27074,7 @@ forbody:                                          ; preds = %forcond
   %38 = load ptr, ptr %self, align 8
   %39 = load i32, ptr %layer, align 4
   %40 = load i32, ptr %expert, align 4
-  call void @"$anon (./terra/modules.t:156).275"(ptr %38, i32 %39, i32 %40)
+  call void @"$anon (./terra/modules.t:156).276"(ptr %38, i32 %39, i32 %40)
   %41 = load %45, ptr %3, align 1
   %42 = add i32 %32, 1
   store i32 %42, ptr %expert, align 4
@@ -27071,12 +27083,12 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %43 = load ptr, ptr %self, align 8
   %44 = load i32, ptr %layer, align 4
-  call void @"$anon (./terra/modules.t:156).279"(ptr %43, i32 %44, i32 0)
+  call void @"$anon (./terra/modules.t:156).280"(ptr %43, i32 %44, i32 0)
   %45 = load %45, ptr %2, align 1
   ret void
 }
 
-define internal void @"$anon (./terra/modules.t:156).260"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/modules.t:156).261"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %45, align 8
   %4 = alloca %45, align 8
@@ -27105,7 +27117,7 @@ then:                                             ; preds = %entry
   %15 = getelementptr i8, ptr %14, i64 0
   %16 = load i32, ptr %layer, align 4
   %17 = load i32, ptr %expert, align 4
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 128, ptr @"$string.261", i32 %16, i32 %17)
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 128, ptr @"$string.262", i32 %16, i32 %17)
   %19 = load ptr, ptr %self, align 8
   %20 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %21 = getelementptr i8, ptr %20, i64 0
@@ -27128,7 +27140,7 @@ then2:                                            ; preds = %merge
   %28 = getelementptr i8, ptr %27, i64 0
   %29 = load i32, ptr %layer, align 4
   %30 = load i32, ptr %expert, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 128, ptr @"$string.262", i32 %29, i32 %30)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 128, ptr @"$string.263", i32 %29, i32 %30)
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %34 = getelementptr i8, ptr %33, i64 0
@@ -27162,7 +27174,7 @@ then5:                                            ; preds = %merge1
   %52 = getelementptr i8, ptr %51, i64 0
   %53 = load i32, ptr %layer, align 4
   %54 = load i32, ptr %expert, align 4
-  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %52, i64 128, ptr @"$string.263", i32 %53, i32 %54)
+  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %52, i64 128, ptr @"$string.264", i32 %53, i32 %54)
   %56 = load ptr, ptr %self, align 8
   %57 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %58 = getelementptr i8, ptr %57, i64 0
@@ -27196,7 +27208,7 @@ then8:                                            ; preds = %merge4
   %76 = getelementptr i8, ptr %75, i64 0
   %77 = load i32, ptr %layer, align 4
   %78 = load i32, ptr %expert, align 4
-  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 128, ptr @"$string.264", i32 %77, i32 %78)
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 128, ptr @"$string.265", i32 %77, i32 %78)
   %80 = load ptr, ptr %self, align 8
   %81 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %82 = getelementptr i8, ptr %81, i64 0
@@ -27230,7 +27242,7 @@ then11:                                           ; preds = %merge7
   %100 = getelementptr i8, ptr %99, i64 0
   %101 = load i32, ptr %layer, align 4
   %102 = load i32, ptr %expert, align 4
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 128, ptr @"$string.265", i32 %101, i32 %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 128, ptr @"$string.266", i32 %101, i32 %102)
   %104 = load ptr, ptr %self, align 8
   %105 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %106 = getelementptr i8, ptr %105, i64 0
@@ -27264,7 +27276,7 @@ then14:                                           ; preds = %merge10
   %124 = getelementptr i8, ptr %123, i64 0
   %125 = load i32, ptr %layer, align 4
   %126 = load i32, ptr %expert, align 4
-  %127 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %124, i64 128, ptr @"$string.266", i32 %125, i32 %126)
+  %127 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %124, i64 128, ptr @"$string.267", i32 %125, i32 %126)
   %128 = load ptr, ptr %self, align 8
   %129 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %130 = getelementptr i8, ptr %129, i64 0
@@ -27291,7 +27303,7 @@ then17:                                           ; preds = %merge13
   %141 = getelementptr i8, ptr %140, i64 0
   %142 = load i32, ptr %layer, align 4
   %143 = load i32, ptr %expert, align 4
-  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %141, i64 128, ptr @"$string.267", i32 %142, i32 %143)
+  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %141, i64 128, ptr @"$string.268", i32 %142, i32 %143)
   %145 = load ptr, ptr %self, align 8
   %146 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %147 = getelementptr i8, ptr %146, i64 0
@@ -27314,7 +27326,7 @@ then20:                                           ; preds = %merge16
   %154 = getelementptr i8, ptr %153, i64 0
   %155 = load i32, ptr %layer, align 4
   %156 = load i32, ptr %expert, align 4
-  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %154, i64 128, ptr @"$string.268", i32 %155, i32 %156)
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %154, i64 128, ptr @"$string.269", i32 %155, i32 %156)
   %158 = load ptr, ptr %self, align 8
   %159 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %160 = getelementptr i8, ptr %159, i64 0
@@ -27333,7 +27345,7 @@ merge19:                                          ; preds = %else21, %then20
   ret void
 }
 
-define internal void @"$anon (./terra/modules.t:156).269"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/modules.t:156).270"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %45, align 8
   %4 = alloca %45, align 8
@@ -27357,7 +27369,7 @@ then:                                             ; preds = %entry
   %10 = getelementptr i8, ptr %9, i64 0
   %11 = load i32, ptr %layer, align 4
   %12 = load i32, ptr %expert, align 4
-  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.270", i32 %11, i32 %12)
+  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.271", i32 %11, i32 %12)
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
@@ -27383,7 +27395,7 @@ then2:                                            ; preds = %merge
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load i32, ptr %layer, align 4
   %28 = load i32, ptr %expert, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 128, ptr @"$string.271", i32 %27, i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 128, ptr @"$string.272", i32 %27, i32 %28)
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %32 = getelementptr i8, ptr %31, i64 0
@@ -27409,7 +27421,7 @@ then5:                                            ; preds = %merge1
   %42 = getelementptr i8, ptr %41, i64 0
   %43 = load i32, ptr %layer, align 4
   %44 = load i32, ptr %expert, align 4
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 128, ptr @"$string.272", i32 %43, i32 %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 128, ptr @"$string.273", i32 %43, i32 %44)
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %48 = getelementptr i8, ptr %47, i64 0
@@ -27431,7 +27443,7 @@ merge4:                                           ; preds = %else6, %then5
   ret void
 }
 
-define internal void @"$anon (./terra/modules.t:156).273"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/modules.t:156).274"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %45, align 8
   %4 = alloca %45, align 8
@@ -27454,7 +27466,7 @@ then:                                             ; preds = %entry
   %9 = getelementptr i8, ptr %8, i64 0
   %10 = load i32, ptr %layer, align 4
   %11 = load i32, ptr %expert, align 4
-  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %9, i64 128, ptr @"$string.274", i32 %10, i32 %11)
+  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %9, i64 128, ptr @"$string.275", i32 %10, i32 %11)
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
@@ -27480,7 +27492,7 @@ then2:                                            ; preds = %merge
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %layer, align 4
   %27 = load i32, ptr %expert, align 4
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 128, ptr @"$string.274", i32 %26, i32 %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 128, ptr @"$string.275", i32 %26, i32 %27)
   %29 = load ptr, ptr %self, align 8
   %30 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %31 = getelementptr i8, ptr %30, i64 0
@@ -27499,7 +27511,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal void @"$anon (./terra/modules.t:156).275"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/modules.t:156).276"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %45, align 8
   %4 = alloca %45, align 8
@@ -27523,7 +27535,7 @@ then:                                             ; preds = %entry
   %10 = getelementptr i8, ptr %9, i64 0
   %11 = load i32, ptr %layer, align 4
   %12 = load i32, ptr %expert, align 4
-  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.276", i32 %11, i32 %12)
+  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.277", i32 %11, i32 %12)
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
@@ -27549,7 +27561,7 @@ then2:                                            ; preds = %merge
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load i32, ptr %layer, align 4
   %28 = load i32, ptr %expert, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 128, ptr @"$string.277", i32 %27, i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 128, ptr @"$string.278", i32 %27, i32 %28)
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %32 = getelementptr i8, ptr %31, i64 0
@@ -27575,7 +27587,7 @@ then5:                                            ; preds = %merge1
   %42 = getelementptr i8, ptr %41, i64 0
   %43 = load i32, ptr %layer, align 4
   %44 = load i32, ptr %expert, align 4
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 128, ptr @"$string.278", i32 %43, i32 %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 128, ptr @"$string.279", i32 %43, i32 %44)
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %48 = getelementptr i8, ptr %47, i64 0
@@ -27597,7 +27609,7 @@ merge4:                                           ; preds = %else6, %then5
   ret void
 }
 
-define internal void @"$anon (./terra/modules.t:156).279"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/modules.t:156).280"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %45, align 8
   %4 = alloca %45, align 8
@@ -27627,7 +27639,7 @@ then:                                             ; preds = %entry
   %16 = getelementptr i8, ptr %15, i64 0
   %17 = load i32, ptr %layer, align 4
   %18 = load i32, ptr %expert, align 4
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 128, ptr @"$string.280", i32 %17, i32 %18)
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 128, ptr @"$string.281", i32 %17, i32 %18)
   %20 = load ptr, ptr %self, align 8
   %21 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %22 = getelementptr i8, ptr %21, i64 0
@@ -27658,7 +27670,7 @@ then2:                                            ; preds = %merge
   %37 = getelementptr i8, ptr %36, i64 0
   %38 = load i32, ptr %layer, align 4
   %39 = load i32, ptr %expert, align 4
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 128, ptr @"$string.281", i32 %38, i32 %39)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 128, ptr @"$string.282", i32 %38, i32 %39)
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %43 = getelementptr i8, ptr %42, i64 0
@@ -27689,7 +27701,7 @@ then5:                                            ; preds = %merge1
   %58 = getelementptr i8, ptr %57, i64 0
   %59 = load i32, ptr %layer, align 4
   %60 = load i32, ptr %expert, align 4
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 128, ptr @"$string.282", i32 %59, i32 %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 128, ptr @"$string.283", i32 %59, i32 %60)
   %62 = load ptr, ptr %self, align 8
   %63 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %64 = getelementptr i8, ptr %63, i64 0
@@ -27727,7 +27739,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$anon (./terra/modules.t:156).283"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/modules.t:156).284"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %45, align 8
   %4 = alloca %45, align 8
@@ -27752,7 +27764,7 @@ then:                                             ; preds = %entry
   %11 = getelementptr i8, ptr %10, i64 0
   %12 = load i32, ptr %layer, align 4
   %13 = load i32, ptr %expert, align 4
-  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 128, ptr @"$string.284", i32 %12, i32 %13)
+  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 128, ptr @"$string.285", i32 %12, i32 %13)
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
@@ -27775,7 +27787,7 @@ then2:                                            ; preds = %merge
   %24 = getelementptr i8, ptr %23, i64 0
   %25 = load i32, ptr %layer, align 4
   %26 = load i32, ptr %expert, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 128, ptr @"$string.285", i32 %25, i32 %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 128, ptr @"$string.286", i32 %25, i32 %26)
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
@@ -27798,7 +27810,7 @@ then5:                                            ; preds = %merge1
   %37 = getelementptr i8, ptr %36, i64 0
   %38 = load i32, ptr %layer, align 4
   %39 = load i32, ptr %expert, align 4
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 128, ptr @"$string.286", i32 %38, i32 %39)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 128, ptr @"$string.287", i32 %38, i32 %39)
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %43 = getelementptr i8, ptr %42, i64 0
@@ -27825,7 +27837,7 @@ then8:                                            ; preds = %merge4
   %54 = getelementptr i8, ptr %53, i64 0
   %55 = load i32, ptr %layer, align 4
   %56 = load i32, ptr %expert, align 4
-  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 128, ptr @"$string.287", i32 %55, i32 %56)
+  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 128, ptr @"$string.288", i32 %55, i32 %56)
   %58 = load ptr, ptr %self, align 8
   %59 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %60 = getelementptr i8, ptr %59, i64 0
@@ -27978,7 +27990,7 @@ forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %list, align 8
   %13 = getelementptr %12, ptr %12, i32 0, i32 0
   %14 = load i64, ptr %i, align 8
-  %15 = call ptr @"$Vector.at.289"(ptr %13, i64 %14)
+  %15 = call ptr @"$Vector.at.290"(ptr %13, i64 %14)
   store ptr %15, ptr %module, align 8
   %16 = load ptr, ptr %module, align 8
   %17 = getelementptr %115, ptr %16, i32 0, i32 8
@@ -28041,7 +28053,7 @@ and.lhs.true2:                                    ; preds = %forbody
   br i1 %53, label %and.lhs.true, label %else
 }
 
-define internal ptr @"$Vector.at.289"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.290"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %45, align 8
   %index = alloca i64, align 8
@@ -28188,7 +28200,7 @@ forbody:                                          ; preds = %forcond
   %15 = getelementptr %3, ptr %14, i32 0, i32 5
   %16 = getelementptr %12, ptr %15, i32 0, i32 0
   %17 = load i64, ptr %i, align 8
-  %18 = call ptr @"$Vector.at.289"(ptr %16, i64 %17)
+  %18 = call ptr @"$Vector.at.290"(ptr %16, i64 %17)
   store ptr %18, ptr %module, align 8
   %19 = load ptr, ptr %module, align 8
   %20 = getelementptr %115, ptr %19, i32 0, i32 8
@@ -28295,7 +28307,7 @@ forbody:                                          ; preds = %forcond
   %15 = getelementptr %3, ptr %14, i32 0, i32 5
   %16 = getelementptr %12, ptr %15, i32 0, i32 0
   %17 = load i64, ptr %i, align 8
-  %18 = call ptr @"$Vector.at.289"(ptr %16, i64 %17)
+  %18 = call ptr @"$Vector.at.290"(ptr %16, i64 %17)
   store ptr %18, ptr %module, align 8
   %19 = load ptr, ptr %module, align 8
   %20 = getelementptr %115, ptr %19, i32 0, i32 8
@@ -28805,7 +28817,7 @@ forbody:                                          ; preds = %forcond
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %15, ptr %18, i32 0, i32 2
   %20 = load i64, ptr %i, align 8
-  %21 = call ptr @"$Vector.at.290"(ptr %19, i64 %20)
+  %21 = call ptr @"$Vector.at.291"(ptr %19, i64 %20)
   %22 = getelementptr %118, ptr %21, i32 0, i32 1
   call void @"$MappedFile.close"(ptr %22)
   %23 = load %45, ptr %7, align 1
@@ -28820,7 +28832,7 @@ merge:                                            ; preds = %forcond
   %27 = load %45, ptr %6, align 1
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %15, ptr %28, i32 0, i32 2
-  call void @"$Vector.free.291"(ptr %29)
+  call void @"$Vector.free.292"(ptr %29)
   %30 = load %45, ptr %5, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %15, ptr %31, i32 0, i32 3
@@ -28828,7 +28840,7 @@ merge:                                            ; preds = %forcond
   %33 = load %45, ptr %4, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = getelementptr %15, ptr %34, i32 0, i32 4
-  call void @"$Vector.free.292"(ptr %35)
+  call void @"$Vector.free.293"(ptr %35)
   %36 = load %45, ptr %3, align 1
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %15, ptr %37, i32 0, i32 5
@@ -28841,7 +28853,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal ptr @"$Vector.at.290"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.291"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %45, align 8
   %index = alloca i64, align 8
@@ -28884,7 +28896,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Vector.free.291"(ptr %0) {
+define internal void @"$Vector.free.292"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -28901,7 +28913,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.292"(ptr %0) {
+define internal void @"$Vector.free.293"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -28925,12 +28937,12 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %20, ptr %2, i32 0, i32 0
-  call void @"$Vector.free.293"(ptr %3)
+  call void @"$Vector.free.294"(ptr %3)
   %4 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.293"(ptr %0) {
+define internal void @"$Vector.free.294"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -29088,7 +29100,7 @@ then13:                                           ; preds = %merge5
   %71 = getelementptr [1024 x i8], ptr %70, i32 0, i32 0
   %72 = getelementptr i8, ptr %71, i64 0
   %73 = load ptr, ptr %directory, align 8
-  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.357", ptr %73, ptr @"$string.81", ptr @"$string.82")
+  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.358", ptr %73, ptr @"$string.81", ptr @"$string.82")
   br label %merge12
 
 else14:                                           ; preds = %merge5
@@ -29124,7 +29136,7 @@ then:                                             ; preds = %entry
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %15, ptr %11, i32 0, i32 0
   %13 = load ptr, ptr %12, align 8
-  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 1024, ptr @"$string.294", ptr %13)
+  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 1024, ptr @"$string.295", ptr %13)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -29344,7 +29356,7 @@ merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %document, align 8
   %19 = load ptr, ptr %document, align 8
   %20 = call ptr @"$Document.root"(ptr %19)
-  %21 = call ptr @"$Document.find"(ptr %18, ptr %20, ptr @"$string.295")
+  %21 = call ptr @"$Document.find"(ptr %18, ptr %20, ptr @"$string.296")
   store ptr %21, ptr %map, align 8
   %22 = load ptr, ptr %map, align 8
   %23 = icmp eq ptr %22, null
@@ -29375,7 +29387,7 @@ then5:                                            ; preds = %then2
   %38 = getelementptr %41, ptr %37, i32 0, i32 0
   %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.296", ptr @"$string.81")
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.297", ptr @"$string.81")
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -29449,7 +29461,7 @@ then16:                                           ; preds = %then11
   %79 = getelementptr %94, ptr %78, i32 0, i32 6
   %80 = getelementptr %83, ptr %79, i32 0, i32 0
   %81 = load ptr, ptr %80, align 8
-  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.299", ptr @"$string.81", i32 %77, ptr %81)
+  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.300", ptr @"$string.81", i32 %77, ptr %81)
   br label %merge15
 
 else17:                                           ; preds = %then11
@@ -29555,7 +29567,7 @@ and.rhs:                                          ; preds = %and.lhs.true
   %39 = load i64, ptr %38, align 8
   %40 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %41 = load i64, ptr %40, align 8
-  %42 = call zeroext i1 @"$text.equals"(i64 %39, i64 %41, ptr @"$string.298")
+  %42 = call zeroext i1 @"$text.equals"(i64 %39, i64 %41, ptr @"$string.299")
   %43 = zext i1 %42 to i8
   %44 = icmp eq i8 %43, 0
   %45 = zext i1 %44 to i8
@@ -29574,7 +29586,7 @@ and.lhs.true:                                     ; preds = %merge
   %51 = load i64, ptr %50, align 8
   %52 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %53 = load i64, ptr %52, align 8
-  %54 = call zeroext i1 @"$text.equals"(i64 %51, i64 %53, ptr @"$string.297")
+  %54 = call zeroext i1 @"$text.equals"(i64 %51, i64 %53, ptr @"$string.298")
   %55 = zext i1 %54 to i8
   %56 = trunc i8 %55 to i1
   br i1 %56, label %and.end, label %and.rhs
@@ -29721,7 +29733,7 @@ or.lhs.false:                                     ; preds = %merge
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %15, ptr %43, i32 0, i32 2
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %6, ptr align 8 %shard, i64 32, i1 false)
-  %45 = call zeroext i1 @"$Vector.push.300"(ptr %44, ptr byval(%118) %6)
+  %45 = call zeroext i1 @"$Vector.push.301"(ptr %44, ptr byval(%118) %6)
   %46 = zext i1 %45 to i8
   %47 = trunc i8 %46 to i1
   br i1 %47, label %else3, label %then2
@@ -29781,7 +29793,7 @@ dead9:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal zeroext i1 @"$Vector.push.300"(ptr %0, ptr byval(%118) %1) {
+define internal zeroext i1 @"$Vector.push.301"(ptr %0, ptr byval(%118) %1) {
 entry:
   %value = alloca %118, align 8
   %self = alloca ptr, align 8
@@ -29792,7 +29804,7 @@ entry:
   %4 = getelementptr %16, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.301"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.302"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -29828,7 +29840,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.301"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.302"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -29988,7 +30000,7 @@ forbody:                                          ; preds = %forcond
   %36 = load ptr, ptr %self, align 8
   %37 = getelementptr %15, ptr %36, i32 0, i32 2
   %38 = load i64, ptr %i, align 8
-  %39 = call ptr @"$Vector.at.290"(ptr %37, i64 %38)
+  %39 = call ptr @"$Vector.at.291"(ptr %37, i64 %38)
   %40 = getelementptr %118, ptr %39, i32 0, i32 0
   %41 = load ptr, ptr %40, align 8
   %42 = call { i64, i64 } @"$text.slice"(ptr %41)
@@ -30143,7 +30155,7 @@ entry:
   %5 = getelementptr %15, ptr %4, i32 0, i32 2
   %6 = load i32, ptr %index, align 4
   %7 = sext i32 %6 to i64
-  %8 = call ptr @"$Vector.at.290"(ptr %5, i64 %7)
+  %8 = call ptr @"$Vector.at.291"(ptr %5, i64 %7)
   store ptr %8, ptr %shard, align 8
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %15, ptr %9, i32 0, i32 4
@@ -30290,7 +30302,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr %121, ptr %28, i32 0, i32 3
   %30 = getelementptr [512 x i8], ptr %29, i32 0, i32 0
   %31 = getelementptr i8, ptr %30, i64 0
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 512, ptr @"$string.96")
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 512, ptr @"$string.97")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -30340,7 +30352,7 @@ then9:                                            ; preds = %then5
   %56 = getelementptr %41, ptr %message, i32 0, i32 0
   %57 = getelementptr [1024 x i8], ptr %56, i32 0, i32 0
   %58 = getelementptr i8, ptr %57, i64 0
-  %59 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 512, ptr @"$string.305", ptr %58)
+  %59 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 512, ptr @"$string.306", ptr %58)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -30411,7 +30423,7 @@ or.lhs.false:                                     ; preds = %entry
   %21 = getelementptr %21, ptr %20, i32 0, i32 1
   %22 = load i64, ptr %21, align 8
   %23 = add i64 %22, 1
-  %24 = call zeroext i1 @"$Vector.resize.302"(ptr %18, i64 %23)
+  %24 = call zeroext i1 @"$Vector.resize.303"(ptr %18, i64 %23)
   %25 = zext i1 %24 to i8
   %26 = trunc i8 %25 to i1
   br i1 %26, label %else, label %then
@@ -30425,7 +30437,7 @@ else:                                             ; preds = %or.lhs.false
 merge:                                            ; preds = %else, %dead
   %27 = load ptr, ptr %self, align 8
   %28 = getelementptr %20, ptr %27, i32 0, i32 0
-  %29 = call ptr @"$Vector.last.304"(ptr %28)
+  %29 = call ptr @"$Vector.last.305"(ptr %28)
   store ptr %29, ptr %problem, align 8
   %30 = load i32, ptr %code, align 4
   %31 = load ptr, ptr %problem, align 8
@@ -30455,7 +30467,7 @@ dead1:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal zeroext i1 @"$Vector.resize.302"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.resize.303"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -30463,7 +30475,7 @@ entry:
   store i64 %1, ptr %size, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load i64, ptr %size, align 8
-  %4 = call zeroext i1 @"$Vector.reserve.303"(ptr %2, i64 %3)
+  %4 = call zeroext i1 @"$Vector.reserve.304"(ptr %2, i64 %3)
   %5 = zext i1 %4 to i8
   %6 = trunc i8 %5 to i1
   br i1 %6, label %else, label %then
@@ -30488,7 +30500,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.303"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.304"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -30587,7 +30599,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.last.304"(ptr %0) {
+define internal ptr @"$Vector.last.305"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %self = alloca ptr, align 8
@@ -30691,7 +30703,7 @@ whilebody:                                        ; preds = %condition
   %33 = load i64, ptr %32, align 8
   %34 = getelementptr { i64, i64 }, ptr %1, i32 0, i32 1
   %35 = load i64, ptr %34, align 8
-  %36 = call zeroext i1 @"$text.equals"(i64 %33, i64 %35, ptr @"$string.311")
+  %36 = call zeroext i1 @"$text.equals"(i64 %33, i64 %35, ptr @"$string.312")
   %37 = zext i1 %36 to i8
   %38 = trunc i8 %37 to i1
   br i1 %38, label %else5, label %and.lhs.true
@@ -30790,7 +30802,7 @@ then2:                                            ; preds = %then
   %27 = getelementptr %120, ptr %26, i32 0, i32 5
   %28 = getelementptr %83, ptr %27, i32 0, i32 1
   %29 = load i64, ptr %28, align 8
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 512, ptr @"$string.306", i64 %29)
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 512, ptr @"$string.307", i64 %29)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -30870,7 +30882,7 @@ then10:                                           ; preds = %then6
   %72 = getelementptr i8, ptr %71, i64 0
   %73 = load i64, ptr %length, align 8
   %74 = load i64, ptr %available, align 8
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 512, ptr @"$string.307", i64 %73, i64 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 512, ptr @"$string.308", i64 %73, i64 %74)
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -30913,7 +30925,7 @@ then18:                                           ; preds = %then14
   %93 = getelementptr [512 x i8], ptr %92, i32 0, i32 0
   %94 = getelementptr i8, ptr %93, i64 0
   %95 = load i64, ptr %length, align 8
-  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %94, i64 512, ptr @"$string.308", i64 %95, i64 100000000)
+  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %94, i64 512, ptr @"$string.309", i64 %95, i64 100000000)
   br label %merge17
 
 else19:                                           ; preds = %then14
@@ -30985,7 +30997,7 @@ entry:
   %27 = load i64, ptr %26, align 8
   %28 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %29 = load i64, ptr %28, align 8
-  %30 = call i32 @"$Document.parse"(ptr %25, i64 %27, i64 %29, ptr @"$string.309", ptr %message)
+  %30 = call i32 @"$Document.parse"(ptr %25, i64 %27, i64 %29, ptr @"$string.310", ptr %message)
   %31 = icmp ne i32 %30, 0
   %32 = zext i1 %31 to i8
   %33 = trunc i8 %32 to i1
@@ -31068,7 +31080,7 @@ then9:                                            ; preds = %then5
   %81 = getelementptr %94, ptr %80, i32 0, i32 0
   %82 = load i32, ptr %81, align 4
   %83 = call ptr @"$json.kind_name"(i32 %82)
-  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 512, ptr @"$string.310", ptr %83)
+  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 512, ptr @"$string.311", ptr %83)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -31165,7 +31177,7 @@ then3:                                            ; preds = %then
   %37 = getelementptr %121, ptr %36, i32 0, i32 3
   %38 = getelementptr [512 x i8], ptr %37, i32 0, i32 0
   %39 = getelementptr i8, ptr %38, i64 0
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 512, ptr @"$string.96")
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 512, ptr @"$string.97")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -31215,7 +31227,7 @@ then10:                                           ; preds = %then6
   %65 = getelementptr %121, ptr %64, i32 0, i32 3
   %66 = getelementptr [512 x i8], ptr %65, i32 0, i32 0
   %67 = getelementptr i8, ptr %66, i64 0
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %67, i64 512, ptr @"$string.312")
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %67, i64 512, ptr @"$string.313")
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -31265,7 +31277,7 @@ then18:                                           ; preds = %then14
   %93 = getelementptr %94, ptr %92, i32 0, i32 0
   %94 = load i32, ptr %93, align 4
   %95 = call ptr @"$json.kind_name"(i32 %94)
-  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %91, i64 512, ptr @"$string.313", ptr %95)
+  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %91, i64 512, ptr @"$string.314", ptr %95)
   br label %merge17
 
 else19:                                           ; preds = %then14
@@ -31318,7 +31330,7 @@ merge21:                                          ; preds = %else23, %dead25
   %113 = getelementptr %120, ptr %112, i32 0, i32 2
   %114 = load ptr, ptr %113, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %view, i64 112, i1 false)
-  %115 = call zeroext i1 @"$Vector.push.347"(ptr %114, ptr byval(%123) %2)
+  %115 = call zeroext i1 @"$Vector.push.348"(ptr %114, ptr byval(%123) %2)
   %116 = zext i1 %115 to i8
   %117 = trunc i8 %116 to i1
   br i1 %117, label %else28, label %then27
@@ -31345,7 +31357,7 @@ then31:                                           ; preds = %then27
   %132 = getelementptr %121, ptr %131, i32 0, i32 3
   %133 = getelementptr [512 x i8], ptr %132, i32 0, i32 0
   %134 = getelementptr i8, ptr %133, i64 0
-  %135 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %134, i64 512, ptr @"$string.96")
+  %135 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %134, i64 512, ptr @"$string.97")
   br label %merge30
 
 else32:                                           ; preds = %then27
@@ -31383,7 +31395,7 @@ entry:
   %5 = getelementptr %120, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   %7 = load ptr, ptr %entry1, align 8
-  %8 = call ptr @"$Document.find"(ptr %6, ptr %7, ptr @"$string.176")
+  %8 = call ptr @"$Document.find"(ptr %6, ptr %7, ptr @"$string.177")
   store ptr %8, ptr %node, align 8
   %9 = load ptr, ptr %node, align 8
   %10 = icmp eq ptr %9, null
@@ -31423,7 +31435,7 @@ then3:                                            ; preds = %then
   %34 = getelementptr %121, ptr %33, i32 0, i32 3
   %35 = getelementptr [512 x i8], ptr %34, i32 0, i32 0
   %36 = getelementptr i8, ptr %35, i64 0
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 512, ptr @"$string.314")
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 512, ptr @"$string.315")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -31490,7 +31502,7 @@ then10:                                           ; preds = %then6
   %77 = getelementptr %94, ptr %76, i32 0, i32 7
   %78 = getelementptr %83, ptr %77, i32 0, i32 0
   %79 = load ptr, ptr %78, align 8
-  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 512, ptr @"$string.331", i32 %75, ptr %79)
+  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 512, ptr @"$string.332", i32 %75, ptr %79)
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -31540,7 +31552,7 @@ entry:
   %21 = load i64, ptr %20, align 8
   %22 = getelementptr { i64, i64 }, ptr %17, i32 0, i32 1
   %23 = load i64, ptr %22, align 8
-  %24 = call zeroext i1 @"$text.equals"(i64 %21, i64 %23, ptr @"$string.315")
+  %24 = call zeroext i1 @"$text.equals"(i64 %21, i64 %23, ptr @"$string.316")
   %25 = zext i1 %24 to i8
   %26 = trunc i8 %25 to i1
   br i1 %26, label %then, label %else
@@ -31560,7 +31572,7 @@ merge:                                            ; preds = %else, %dead
   %28 = load i64, ptr %27, align 8
   %29 = getelementptr { i64, i64 }, ptr %16, i32 0, i32 1
   %30 = load i64, ptr %29, align 8
-  %31 = call zeroext i1 @"$text.equals"(i64 %28, i64 %30, ptr @"$string.316")
+  %31 = call zeroext i1 @"$text.equals"(i64 %28, i64 %30, ptr @"$string.317")
   %32 = zext i1 %31 to i8
   %33 = trunc i8 %32 to i1
   br i1 %33, label %then2, label %else3
@@ -31580,7 +31592,7 @@ merge1:                                           ; preds = %else3, %dead4
   %35 = load i64, ptr %34, align 8
   %36 = getelementptr { i64, i64 }, ptr %15, i32 0, i32 1
   %37 = load i64, ptr %36, align 8
-  %38 = call zeroext i1 @"$text.equals"(i64 %35, i64 %37, ptr @"$string.317")
+  %38 = call zeroext i1 @"$text.equals"(i64 %35, i64 %37, ptr @"$string.318")
   %39 = zext i1 %38 to i8
   %40 = trunc i8 %39 to i1
   br i1 %40, label %then6, label %else7
@@ -31600,7 +31612,7 @@ merge5:                                           ; preds = %else7, %dead8
   %42 = load i64, ptr %41, align 8
   %43 = getelementptr { i64, i64 }, ptr %14, i32 0, i32 1
   %44 = load i64, ptr %43, align 8
-  %45 = call zeroext i1 @"$text.equals"(i64 %42, i64 %44, ptr @"$string.318")
+  %45 = call zeroext i1 @"$text.equals"(i64 %42, i64 %44, ptr @"$string.319")
   %46 = zext i1 %45 to i8
   %47 = trunc i8 %46 to i1
   br i1 %47, label %then10, label %else11
@@ -31620,7 +31632,7 @@ merge9:                                           ; preds = %else11, %dead12
   %49 = load i64, ptr %48, align 8
   %50 = getelementptr { i64, i64 }, ptr %13, i32 0, i32 1
   %51 = load i64, ptr %50, align 8
-  %52 = call zeroext i1 @"$text.equals"(i64 %49, i64 %51, ptr @"$string.319")
+  %52 = call zeroext i1 @"$text.equals"(i64 %49, i64 %51, ptr @"$string.320")
   %53 = zext i1 %52 to i8
   %54 = trunc i8 %53 to i1
   br i1 %54, label %then14, label %else15
@@ -31640,7 +31652,7 @@ merge13:                                          ; preds = %else15, %dead16
   %56 = load i64, ptr %55, align 8
   %57 = getelementptr { i64, i64 }, ptr %12, i32 0, i32 1
   %58 = load i64, ptr %57, align 8
-  %59 = call zeroext i1 @"$text.equals"(i64 %56, i64 %58, ptr @"$string.320")
+  %59 = call zeroext i1 @"$text.equals"(i64 %56, i64 %58, ptr @"$string.321")
   %60 = zext i1 %59 to i8
   %61 = trunc i8 %60 to i1
   br i1 %61, label %then18, label %else19
@@ -31660,7 +31672,7 @@ merge17:                                          ; preds = %else19, %dead20
   %63 = load i64, ptr %62, align 8
   %64 = getelementptr { i64, i64 }, ptr %11, i32 0, i32 1
   %65 = load i64, ptr %64, align 8
-  %66 = call zeroext i1 @"$text.equals"(i64 %63, i64 %65, ptr @"$string.321")
+  %66 = call zeroext i1 @"$text.equals"(i64 %63, i64 %65, ptr @"$string.322")
   %67 = zext i1 %66 to i8
   %68 = trunc i8 %67 to i1
   br i1 %68, label %then22, label %else23
@@ -31680,7 +31692,7 @@ merge21:                                          ; preds = %else23, %dead24
   %70 = load i64, ptr %69, align 8
   %71 = getelementptr { i64, i64 }, ptr %10, i32 0, i32 1
   %72 = load i64, ptr %71, align 8
-  %73 = call zeroext i1 @"$text.equals"(i64 %70, i64 %72, ptr @"$string.322")
+  %73 = call zeroext i1 @"$text.equals"(i64 %70, i64 %72, ptr @"$string.323")
   %74 = zext i1 %73 to i8
   %75 = trunc i8 %74 to i1
   br i1 %75, label %then26, label %else27
@@ -31700,7 +31712,7 @@ merge25:                                          ; preds = %else27, %dead28
   %77 = load i64, ptr %76, align 8
   %78 = getelementptr { i64, i64 }, ptr %9, i32 0, i32 1
   %79 = load i64, ptr %78, align 8
-  %80 = call zeroext i1 @"$text.equals"(i64 %77, i64 %79, ptr @"$string.323")
+  %80 = call zeroext i1 @"$text.equals"(i64 %77, i64 %79, ptr @"$string.324")
   %81 = zext i1 %80 to i8
   %82 = trunc i8 %81 to i1
   br i1 %82, label %then30, label %else31
@@ -31720,7 +31732,7 @@ merge29:                                          ; preds = %else31, %dead32
   %84 = load i64, ptr %83, align 8
   %85 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %86 = load i64, ptr %85, align 8
-  %87 = call zeroext i1 @"$text.equals"(i64 %84, i64 %86, ptr @"$string.324")
+  %87 = call zeroext i1 @"$text.equals"(i64 %84, i64 %86, ptr @"$string.325")
   %88 = zext i1 %87 to i8
   %89 = trunc i8 %88 to i1
   br i1 %89, label %then34, label %else35
@@ -31740,7 +31752,7 @@ merge33:                                          ; preds = %else35, %dead36
   %91 = load i64, ptr %90, align 8
   %92 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %93 = load i64, ptr %92, align 8
-  %94 = call zeroext i1 @"$text.equals"(i64 %91, i64 %93, ptr @"$string.325")
+  %94 = call zeroext i1 @"$text.equals"(i64 %91, i64 %93, ptr @"$string.326")
   %95 = zext i1 %94 to i8
   %96 = trunc i8 %95 to i1
   br i1 %96, label %then38, label %else39
@@ -31760,7 +31772,7 @@ merge37:                                          ; preds = %else39, %dead40
   %98 = load i64, ptr %97, align 8
   %99 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 1
   %100 = load i64, ptr %99, align 8
-  %101 = call zeroext i1 @"$text.equals"(i64 %98, i64 %100, ptr @"$string.326")
+  %101 = call zeroext i1 @"$text.equals"(i64 %98, i64 %100, ptr @"$string.327")
   %102 = zext i1 %101 to i8
   %103 = trunc i8 %102 to i1
   br i1 %103, label %then42, label %else43
@@ -31780,7 +31792,7 @@ merge41:                                          ; preds = %else43, %dead44
   %105 = load i64, ptr %104, align 8
   %106 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 1
   %107 = load i64, ptr %106, align 8
-  %108 = call zeroext i1 @"$text.equals"(i64 %105, i64 %107, ptr @"$string.327")
+  %108 = call zeroext i1 @"$text.equals"(i64 %105, i64 %107, ptr @"$string.328")
   %109 = zext i1 %108 to i8
   %110 = trunc i8 %109 to i1
   br i1 %110, label %then46, label %else47
@@ -31800,7 +31812,7 @@ merge45:                                          ; preds = %else47, %dead48
   %112 = load i64, ptr %111, align 8
   %113 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %114 = load i64, ptr %113, align 8
-  %115 = call zeroext i1 @"$text.equals"(i64 %112, i64 %114, ptr @"$string.328")
+  %115 = call zeroext i1 @"$text.equals"(i64 %112, i64 %114, ptr @"$string.329")
   %116 = zext i1 %115 to i8
   %117 = trunc i8 %116 to i1
   br i1 %117, label %then50, label %else51
@@ -31820,7 +31832,7 @@ merge49:                                          ; preds = %else51, %dead52
   %119 = load i64, ptr %118, align 8
   %120 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %121 = load i64, ptr %120, align 8
-  %122 = call zeroext i1 @"$text.equals"(i64 %119, i64 %121, ptr @"$string.329")
+  %122 = call zeroext i1 @"$text.equals"(i64 %119, i64 %121, ptr @"$string.330")
   %123 = zext i1 %122 to i8
   %124 = trunc i8 %123 to i1
   br i1 %124, label %then54, label %else55
@@ -31840,7 +31852,7 @@ merge53:                                          ; preds = %else55, %dead56
   %126 = load i64, ptr %125, align 8
   %127 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %128 = load i64, ptr %127, align 8
-  %129 = call zeroext i1 @"$text.equals"(i64 %126, i64 %128, ptr @"$string.330")
+  %129 = call zeroext i1 @"$text.equals"(i64 %126, i64 %128, ptr @"$string.331")
   %130 = zext i1 %129 to i8
   %131 = trunc i8 %130 to i1
   br i1 %131, label %then58, label %else59
@@ -31879,7 +31891,7 @@ entry:
   %4 = getelementptr %120, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %4, align 8
   %6 = load ptr, ptr %entry1, align 8
-  %7 = call ptr @"$Document.find"(ptr %5, ptr %6, ptr @"$string.332")
+  %7 = call ptr @"$Document.find"(ptr %5, ptr %6, ptr @"$string.333")
   store ptr %7, ptr %node, align 8
   %8 = load ptr, ptr %node, align 8
   %9 = icmp eq ptr %8, null
@@ -31919,7 +31931,7 @@ then3:                                            ; preds = %then
   %33 = getelementptr %121, ptr %32, i32 0, i32 3
   %34 = getelementptr [512 x i8], ptr %33, i32 0, i32 0
   %35 = getelementptr i8, ptr %34, i64 0
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 512, ptr @"$string.333")
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 512, ptr @"$string.334")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -31969,7 +31981,7 @@ then10:                                           ; preds = %then6
   %61 = load ptr, ptr %node, align 8
   %62 = getelementptr %94, ptr %61, i32 0, i32 2
   %63 = load i32, ptr %62, align 4
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %60, i64 512, ptr @"$string.334", i32 %63, i32 8)
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %60, i64 512, ptr @"$string.335", i32 %63, i32 8)
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -32072,7 +32084,7 @@ then22:                                           ; preds = %then15
   %122 = load ptr, ptr %view, align 8
   %123 = getelementptr %123, ptr %122, i32 0, i32 2
   %124 = load i32, ptr %123, align 4
-  %125 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %121, i64 512, ptr @"$string.335", i32 %124)
+  %125 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %121, i64 512, ptr @"$string.336", i32 %124)
   br label %merge21
 
 else23:                                           ; preds = %then15
@@ -32145,7 +32157,7 @@ entry:
   %4 = getelementptr %120, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %4, align 8
   %6 = load ptr, ptr %entry1, align 8
-  %7 = call ptr @"$Document.find"(ptr %5, ptr %6, ptr @"$string.336")
+  %7 = call ptr @"$Document.find"(ptr %5, ptr %6, ptr @"$string.337")
   store ptr %7, ptr %node, align 8
   %8 = load ptr, ptr %node, align 8
   %9 = icmp eq ptr %8, null
@@ -32194,7 +32206,7 @@ then4:                                            ; preds = %then
   %39 = getelementptr %121, ptr %38, i32 0, i32 3
   %40 = getelementptr [512 x i8], ptr %39, i32 0, i32 0
   %41 = getelementptr i8, ptr %40, i64 0
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 512, ptr @"$string.337")
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 512, ptr @"$string.338")
   br label %merge3
 
 else5:                                            ; preds = %then
@@ -32258,7 +32270,7 @@ then12:                                           ; preds = %then7
   %76 = getelementptr %121, ptr %75, i32 0, i32 3
   %77 = getelementptr [512 x i8], ptr %76, i32 0, i32 0
   %78 = getelementptr i8, ptr %77, i64 0
-  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %78, i64 512, ptr @"$string.338")
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %78, i64 512, ptr @"$string.339")
   br label %merge11
 
 else13:                                           ; preds = %then7
@@ -32390,7 +32402,7 @@ then2:                                            ; preds = %then
   %31 = getelementptr i8, ptr %30, i64 0
   %32 = load i64, ptr %first, align 8
   %33 = load i64, ptr %last, align 8
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 512, ptr @"$string.339", i64 %32, i64 %33)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 512, ptr @"$string.340", i64 %32, i64 %33)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -32443,7 +32455,7 @@ then9:                                            ; preds = %then5
   %62 = load ptr, ptr %self, align 8
   %63 = getelementptr %120, ptr %62, i32 0, i32 9
   %64 = load i64, ptr %63, align 8
-  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 512, ptr @"$string.340", i64 %60, i64 %61, i64 %64)
+  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 512, ptr @"$string.341", i64 %60, i64 %61, i64 %64)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -32516,7 +32528,7 @@ then17:                                           ; preds = %then13
   %111 = getelementptr [128 x i8], ptr %shape, i32 0, i32 0
   %112 = getelementptr i8, ptr %111, i64 0
   %113 = load i64, ptr %expected, align 8
-  %114 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 512, ptr @"$string.345", i64 %102, i64 %103, i64 %106, ptr %110, ptr %112, i64 %113)
+  %114 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 512, ptr @"$string.346", i64 %102, i64 %103, i64 %106, ptr %110, ptr %112, i64 %113)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -32579,7 +32591,7 @@ then25:                                           ; preds = %then21
   %152 = getelementptr %123, ptr %151, i32 0, i32 1
   %153 = load i32, ptr %152, align 4
   %154 = call ptr @"$dtypes.name"(i32 %153)
-  %155 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %145, i64 512, ptr @"$string.346", i64 %150, ptr %154)
+  %155 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %145, i64 512, ptr @"$string.347", i64 %150, ptr %154)
   br label %merge24
 
 else26:                                           ; preds = %then21
@@ -32659,7 +32671,7 @@ entry:
   store i64 %2, ptr %capacity, align 8
   %3 = load ptr, ptr %target, align 8
   %4 = load i64, ptr %capacity, align 8
-  %5 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 %4, ptr @"$string.341")
+  %5 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 %4, ptr @"$string.342")
   %6 = sext i32 %5 to i64
   store i64 %6, ptr %used, align 8
   %7 = load ptr, ptr %self, align 8
@@ -32678,7 +32690,7 @@ forcond:                                          ; preds = %merge2, %entry
   br i1 %15, label %forbody, label %merge
 
 forbody:                                          ; preds = %forcond
-  store ptr @"$string.342", ptr %separator, align 8
+  store ptr @"$string.343", ptr %separator, align 8
   %16 = load i32, ptr %i, align 4
   %17 = icmp eq i32 %16, 0
   %18 = zext i1 %17 to i8
@@ -32716,7 +32728,7 @@ then3:                                            ; preds = %merge1
   %37 = sext i32 %36 to i64
   %38 = getelementptr i64, ptr %35, i64 %37
   %39 = load i64, ptr %38, align 8
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 %31, ptr @"$string.343", ptr %32, i64 %39)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 %31, ptr @"$string.344", ptr %32, i64 %39)
   %41 = sext i32 %40 to i64
   %42 = add i64 %25, %41
   store i64 %42, ptr %used, align 8
@@ -32745,7 +32757,7 @@ then6:                                            ; preds = %merge
   %52 = load i64, ptr %capacity, align 8
   %53 = load i64, ptr %used, align 8
   %54 = sub i64 %52, %53
-  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %51, i64 %54, ptr @"$string.344")
+  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %51, i64 %54, ptr @"$string.345")
   br label %merge5
 
 else7:                                            ; preds = %merge
@@ -32766,7 +32778,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.315"
+  ret ptr @"$string.316"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -32782,7 +32794,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.316"
+  ret ptr @"$string.317"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -32798,7 +32810,7 @@ merge1:                                           ; preds = %else3, %dead4
   br i1 %12, label %then6, label %else7
 
 then6:                                            ; preds = %merge1
-  ret ptr @"$string.317"
+  ret ptr @"$string.318"
 
 dead8:                                            ; No predecessors!
   br label %merge5
@@ -32814,7 +32826,7 @@ merge5:                                           ; preds = %else7, %dead8
   br i1 %16, label %then10, label %else11
 
 then10:                                           ; preds = %merge5
-  ret ptr @"$string.318"
+  ret ptr @"$string.319"
 
 dead12:                                           ; No predecessors!
   br label %merge9
@@ -32830,7 +32842,7 @@ merge9:                                           ; preds = %else11, %dead12
   br i1 %20, label %then14, label %else15
 
 then14:                                           ; preds = %merge9
-  ret ptr @"$string.319"
+  ret ptr @"$string.320"
 
 dead16:                                           ; No predecessors!
   br label %merge13
@@ -32846,7 +32858,7 @@ merge13:                                          ; preds = %else15, %dead16
   br i1 %24, label %then18, label %else19
 
 then18:                                           ; preds = %merge13
-  ret ptr @"$string.320"
+  ret ptr @"$string.321"
 
 dead20:                                           ; No predecessors!
   br label %merge17
@@ -32862,7 +32874,7 @@ merge17:                                          ; preds = %else19, %dead20
   br i1 %28, label %then22, label %else23
 
 then22:                                           ; preds = %merge17
-  ret ptr @"$string.321"
+  ret ptr @"$string.322"
 
 dead24:                                           ; No predecessors!
   br label %merge21
@@ -32878,7 +32890,7 @@ merge21:                                          ; preds = %else23, %dead24
   br i1 %32, label %then26, label %else27
 
 then26:                                           ; preds = %merge21
-  ret ptr @"$string.322"
+  ret ptr @"$string.323"
 
 dead28:                                           ; No predecessors!
   br label %merge25
@@ -32894,7 +32906,7 @@ merge25:                                          ; preds = %else27, %dead28
   br i1 %36, label %then30, label %else31
 
 then30:                                           ; preds = %merge25
-  ret ptr @"$string.323"
+  ret ptr @"$string.324"
 
 dead32:                                           ; No predecessors!
   br label %merge29
@@ -32910,7 +32922,7 @@ merge29:                                          ; preds = %else31, %dead32
   br i1 %40, label %then34, label %else35
 
 then34:                                           ; preds = %merge29
-  ret ptr @"$string.324"
+  ret ptr @"$string.325"
 
 dead36:                                           ; No predecessors!
   br label %merge33
@@ -32926,7 +32938,7 @@ merge33:                                          ; preds = %else35, %dead36
   br i1 %44, label %then38, label %else39
 
 then38:                                           ; preds = %merge33
-  ret ptr @"$string.325"
+  ret ptr @"$string.326"
 
 dead40:                                           ; No predecessors!
   br label %merge37
@@ -32942,7 +32954,7 @@ merge37:                                          ; preds = %else39, %dead40
   br i1 %48, label %then42, label %else43
 
 then42:                                           ; preds = %merge37
-  ret ptr @"$string.326"
+  ret ptr @"$string.327"
 
 dead44:                                           ; No predecessors!
   br label %merge41
@@ -32958,7 +32970,7 @@ merge41:                                          ; preds = %else43, %dead44
   br i1 %52, label %then46, label %else47
 
 then46:                                           ; preds = %merge41
-  ret ptr @"$string.327"
+  ret ptr @"$string.328"
 
 dead48:                                           ; No predecessors!
   br label %merge45
@@ -32974,7 +32986,7 @@ merge45:                                          ; preds = %else47, %dead48
   br i1 %56, label %then50, label %else51
 
 then50:                                           ; preds = %merge45
-  ret ptr @"$string.328"
+  ret ptr @"$string.329"
 
 dead52:                                           ; No predecessors!
   br label %merge49
@@ -32990,7 +33002,7 @@ merge49:                                          ; preds = %else51, %dead52
   br i1 %60, label %then54, label %else55
 
 then54:                                           ; preds = %merge49
-  ret ptr @"$string.329"
+  ret ptr @"$string.330"
 
 dead56:                                           ; No predecessors!
   br label %merge53
@@ -33006,7 +33018,7 @@ merge53:                                          ; preds = %else55, %dead56
   br i1 %64, label %then58, label %else59
 
 then58:                                           ; preds = %merge53
-  ret ptr @"$string.330"
+  ret ptr @"$string.331"
 
 dead60:                                           ; No predecessors!
   br label %merge57
@@ -33015,13 +33027,13 @@ else59:                                           ; preds = %merge53
   br label %merge57
 
 merge57:                                          ; preds = %else59, %dead60
-  ret ptr @"$string.124"
+  ret ptr @"$string.125"
 
 dead61:                                           ; No predecessors!
   ret ptr undef
 }
 
-define internal zeroext i1 @"$Vector.push.347"(ptr %0, ptr byval(%123) %1) {
+define internal zeroext i1 @"$Vector.push.348"(ptr %0, ptr byval(%123) %1) {
 entry:
   %value = alloca %123, align 8
   %self = alloca ptr, align 8
@@ -33032,7 +33044,7 @@ entry:
   %4 = getelementptr %17, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.348"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.349"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -33068,7 +33080,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.348"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.349"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -33245,7 +33257,7 @@ forbody:                                          ; preds = %forcond
   %44 = getelementptr %120, ptr %43, i32 0, i32 2
   %45 = load ptr, ptr %44, align 8
   %46 = load i64, ptr %i, align 8
-  %47 = call ptr @"$Vector.at.349"(ptr %45, i64 %46)
+  %47 = call ptr @"$Vector.at.350"(ptr %45, i64 %46)
   store ptr %47, ptr %view, align 8
   %48 = load ptr, ptr %view, align 8
   %49 = getelementptr %123, ptr %48, i32 0, i32 6
@@ -33298,7 +33310,7 @@ then6:                                            ; preds = %then3
   %89 = load i64, ptr %88, align 8
   %90 = add i64 %86, %89
   %91 = load ptr, ptr %previous, align 8
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 512, ptr @"$string.350", i64 %79, i64 %90, ptr %91)
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 512, ptr @"$string.351", i64 %79, i64 %90, ptr %91)
   br label %merge5
 
 else7:                                            ; preds = %then3
@@ -33351,7 +33363,7 @@ then13:                                           ; preds = %then9
   %120 = load i64, ptr %119, align 8
   %121 = load i64, ptr %covered, align 8
   %122 = sub i64 %120, %121
-  %123 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %117, i64 512, ptr @"$string.351", i64 %122)
+  %123 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %117, i64 512, ptr @"$string.352", i64 %122)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -33420,7 +33432,7 @@ then21:                                           ; preds = %then17
   %161 = load i64, ptr %160, align 8
   %162 = load i64, ptr %covered, align 8
   %163 = sub i64 %161, %162
-  %164 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %157, i64 512, ptr @"$string.352", i64 %163)
+  %164 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %157, i64 512, ptr @"$string.353", i64 %163)
   br label %merge20
 
 else22:                                           ; preds = %then17
@@ -33530,7 +33542,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$Vector.at.349"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.350"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %45, align 8
   %index = alloca i64, align 8
@@ -33627,7 +33639,7 @@ forbody:                                          ; preds = %forcond
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %15, ptr %24, i32 0, i32 4
   %26 = load i64, ptr %i, align 8
-  %27 = call ptr @"$Vector.at.349"(ptr %25, i64 %26)
+  %27 = call ptr @"$Vector.at.350"(ptr %25, i64 %26)
   store ptr %27, ptr %view, align 8
   %28 = load ptr, ptr %self, align 8
   %29 = load ptr, ptr %view, align 8
@@ -33666,7 +33678,7 @@ then6:                                            ; preds = %then3
   %54 = load ptr, ptr %self, align 8
   %55 = load ptr, ptr %other, align 8
   %56 = call ptr @"$Checkpoint.file_of"(ptr %54, ptr %55)
-  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %53, i64 512, ptr @"$string.353", ptr %56)
+  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %53, i64 512, ptr @"$string.354", ptr %56)
   br label %merge5
 
 else7:                                            ; preds = %then3
@@ -33758,7 +33770,7 @@ merge:                                            ; preds = %else, %dead
   %19 = load ptr, ptr %index, align 8
   %20 = load i32, ptr %19, align 4
   %21 = sext i32 %20 to i64
-  %22 = call ptr @"$Vector.at.349"(ptr %18, i64 %21)
+  %22 = call ptr @"$Vector.at.350"(ptr %18, i64 %21)
   ret ptr %22
 
 dead1:                                            ; No predecessors!
@@ -33777,7 +33789,7 @@ entry:
   %5 = getelementptr %123, ptr %4, i32 0, i32 7
   %6 = load i32, ptr %5, align 4
   %7 = sext i32 %6 to i64
-  %8 = call ptr @"$Vector.at.290"(ptr %3, i64 %7)
+  %8 = call ptr @"$Vector.at.291"(ptr %3, i64 %7)
   %9 = getelementptr %118, ptr %8, i32 0, i32 0
   %10 = load ptr, ptr %9, align 8
   ret ptr %10
@@ -33844,7 +33856,7 @@ forbody:                                          ; preds = %forcond
   %27 = load ptr, ptr %self, align 8
   %28 = getelementptr %15, ptr %27, i32 0, i32 4
   %29 = load i64, ptr %i, align 8
-  %30 = call ptr @"$Vector.at.349"(ptr %28, i64 %29)
+  %30 = call ptr @"$Vector.at.350"(ptr %28, i64 %29)
   store ptr %30, ptr %view, align 8
   %31 = load ptr, ptr %view, align 8
   %32 = getelementptr %123, ptr %31, i32 0, i32 8
@@ -33874,7 +33886,7 @@ then5:                                            ; preds = %then
   %49 = getelementptr %121, ptr %48, i32 0, i32 3
   %50 = getelementptr [512 x i8], ptr %49, i32 0, i32 0
   %51 = getelementptr i8, ptr %50, i64 0
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %51, i64 512, ptr @"$string.356")
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %51, i64 512, ptr @"$string.357")
   br label %merge4
 
 else6:                                            ; preds = %then
@@ -33929,7 +33941,7 @@ entry:
   %18 = getelementptr %15, ptr %17, i32 0, i32 2
   %19 = load i32, ptr %shard_index, align 4
   %20 = sext i32 %19 to i64
-  %21 = call ptr @"$Vector.at.290"(ptr %18, i64 %20)
+  %21 = call ptr @"$Vector.at.291"(ptr %18, i64 %20)
   store ptr %21, ptr %shard, align 8
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %15, ptr %22, i32 0, i32 5
@@ -33987,7 +33999,7 @@ then6:                                            ; preds = %then3
   %61 = load ptr, ptr %shard, align 8
   %62 = getelementptr %118, ptr %61, i32 0, i32 0
   %63 = load ptr, ptr %62, align 8
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %60, i64 512, ptr @"$string.354", ptr %63)
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %60, i64 512, ptr @"$string.355", ptr %63)
   br label %merge5
 
 else7:                                            ; preds = %then3
@@ -34015,7 +34027,7 @@ merge:                                            ; preds = %else, %dead
   %68 = load ptr, ptr %index, align 8
   %69 = load i32, ptr %68, align 4
   %70 = sext i32 %69 to i64
-  %71 = call ptr @"$Vector.at.349"(ptr %67, i64 %70)
+  %71 = call ptr @"$Vector.at.350"(ptr %67, i64 %70)
   store ptr %71, ptr %view, align 8
   %72 = load ptr, ptr %view, align 8
   %73 = getelementptr %123, ptr %72, i32 0, i32 8
@@ -34053,7 +34065,7 @@ then13:                                           ; preds = %then9
   %97 = load ptr, ptr %self, align 8
   %98 = load ptr, ptr %view, align 8
   %99 = call ptr @"$Checkpoint.file_of"(ptr %97, ptr %98)
-  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %93, i64 512, ptr @"$string.355", ptr %96, ptr %99)
+  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %93, i64 512, ptr @"$string.356", ptr %96, ptr %99)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -34158,7 +34170,7 @@ forbody:                                          ; preds = %forcond
   %25 = load ptr, ptr %24, align 8
   %26 = getelementptr %12, ptr %25, i32 0, i32 0
   %27 = load i64, ptr %i, align 8
-  %28 = call ptr @"$Vector.at.289"(ptr %26, i64 %27)
+  %28 = call ptr @"$Vector.at.290"(ptr %26, i64 %27)
   store ptr %28, ptr %module, align 8
   %29 = load ptr, ptr %module, align 8
   %30 = getelementptr %115, ptr %29, i32 0, i32 8
@@ -34207,7 +34219,7 @@ forbody4:                                         ; preds = %forcond3
   %52 = load ptr, ptr %51, align 8
   %53 = getelementptr %15, ptr %52, i32 0, i32 4
   %54 = load i64, ptr %i2, align 8
-  %55 = call ptr @"$Vector.at.349"(ptr %53, i64 %54)
+  %55 = call ptr @"$Vector.at.350"(ptr %53, i64 %54)
   call void @"$Validator.account"(ptr %49, ptr %55)
   %56 = load %45, ptr %1, align 1
   %57 = add i64 %43, 1
@@ -34239,7 +34251,7 @@ then:                                             ; preds = %entry
   %10 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %11 = getelementptr i8, ptr %10, i64 0
   %12 = load ptr, ptr %module, align 8
-  %13 = call ptr @"$join"(ptr %11, ptr %12, ptr @"$string.363")
+  %13 = call ptr @"$join"(ptr %11, ptr %12, ptr @"$string.364")
   %14 = load ptr, ptr %module, align 8
   %15 = getelementptr %115, ptr %14, i32 0, i32 4
   %16 = load i32, ptr %15, align 4
@@ -34261,7 +34273,7 @@ then1:                                            ; preds = %else
   %26 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %27 = getelementptr i8, ptr %26, i64 0
   %28 = load ptr, ptr %module, align 8
-  %29 = call ptr @"$join"(ptr %27, ptr %28, ptr @"$string.364")
+  %29 = call ptr @"$join"(ptr %27, ptr %28, ptr @"$string.365")
   %30 = load ptr, ptr %module, align 8
   %31 = getelementptr %115, ptr %30, i32 0, i32 4
   %32 = load i32, ptr %31, align 4
@@ -34389,7 +34401,7 @@ then4:                                            ; preds = %then1
   %32 = getelementptr %121, ptr %31, i32 0, i32 3
   %33 = getelementptr [512 x i8], ptr %32, i32 0, i32 0
   %34 = getelementptr i8, ptr %33, i64 0
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 512, ptr @"$string.358")
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 512, ptr @"$string.359")
   br label %merge3
 
 else5:                                            ; preds = %then1
@@ -34429,7 +34441,7 @@ then:                                             ; preds = %entry
   %11 = getelementptr %116, ptr %10, i32 0, i32 2
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr %15, ptr %12, i32 0, i32 2
-  %14 = call ptr @"$Vector.at.290"(ptr %13, i64 0)
+  %14 = call ptr @"$Vector.at.291"(ptr %13, i64 0)
   %15 = getelementptr %118, ptr %14, i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   ret ptr %16
@@ -34582,7 +34594,7 @@ then11:                                           ; preds = %then8
   %82 = load i64, ptr %rows, align 8
   %83 = getelementptr [128 x i8], ptr %shape, i32 0, i32 0
   %84 = getelementptr i8, ptr %83, i64 0
-  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 512, ptr @"$string.359", i64 %82, ptr %84)
+  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 512, ptr @"$string.360", i64 %82, ptr %84)
   br label %merge10
 
 else12:                                           ; preds = %then8
@@ -34621,7 +34633,7 @@ then15:                                           ; preds = %else9
   %108 = load i64, ptr %columns, align 8
   %109 = getelementptr [128 x i8], ptr %shape, i32 0, i32 0
   %110 = getelementptr i8, ptr %109, i64 0
-  %111 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 512, ptr @"$string.360", i64 %107, i64 %108, ptr %110)
+  %111 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 512, ptr @"$string.361", i64 %107, i64 %108, ptr %110)
   br label %merge14
 
 else16:                                           ; preds = %else9
@@ -34700,7 +34712,7 @@ then2:                                            ; preds = %merge
   %36 = getelementptr %123, ptr %35, i32 0, i32 1
   %37 = load i32, ptr %36, align 4
   %38 = call ptr @"$dtypes.name"(i32 %37)
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 512, ptr @"$string.361", ptr %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 512, ptr @"$string.362", ptr %38)
   br label %merge1
 
 else3:                                            ; preds = %merge
@@ -34726,7 +34738,7 @@ entry:
   %5 = getelementptr %115, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   %7 = load ptr, ptr %suffix, align 8
-  %8 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 160, ptr @"$string.362", ptr %6, ptr %7)
+  %8 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 160, ptr @"$string.363", ptr %6, ptr %7)
   %9 = load ptr, ptr %target, align 8
   ret ptr %9
 
@@ -34748,7 +34760,7 @@ entry:
   %4 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %5 = getelementptr i8, ptr %4, i64 0
   %6 = load ptr, ptr %module, align 8
-  %7 = call ptr @"$join"(ptr %5, ptr %6, ptr @"$string.363")
+  %7 = call ptr @"$join"(ptr %5, ptr %6, ptr @"$string.364")
   %8 = call ptr @"$Validator.take"(ptr %3, ptr %7)
   store ptr %8, ptr %view, align 8
   %9 = load ptr, ptr %view, align 8
@@ -34845,7 +34857,7 @@ then6:                                            ; preds = %merge
   %62 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %63 = getelementptr i8, ptr %62, i64 0
   %64 = load ptr, ptr %module, align 8
-  %65 = call ptr @"$join"(ptr %63, ptr %64, ptr @"$string.369")
+  %65 = call ptr @"$join"(ptr %63, ptr %64, ptr @"$string.370")
   %66 = load ptr, ptr %module, align 8
   %67 = getelementptr %115, ptr %66, i32 0, i32 4
   %68 = load i32, ptr %67, align 4
@@ -34868,7 +34880,7 @@ then9:                                            ; preds = %merge5
   %76 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %77 = getelementptr i8, ptr %76, i64 0
   %78 = load ptr, ptr %module, align 8
-  %79 = call ptr @"$join"(ptr %77, ptr %78, ptr @"$string.370")
+  %79 = call ptr @"$join"(ptr %77, ptr %78, ptr @"$string.371")
   %80 = load ptr, ptr %module, align 8
   %81 = getelementptr %115, ptr %80, i32 0, i32 4
   %82 = load i32, ptr %81, align 4
@@ -34943,7 +34955,7 @@ then2:                                            ; preds = %then
   %35 = getelementptr %121, ptr %34, i32 0, i32 3
   %36 = getelementptr [512 x i8], ptr %35, i32 0, i32 0
   %37 = getelementptr i8, ptr %36, i64 0
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 512, ptr @"$string.365")
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 512, ptr @"$string.366")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -34995,7 +35007,7 @@ then10:                                           ; preds = %then5
   %62 = load ptr, ptr %module, align 8
   %63 = getelementptr %115, ptr %62, i32 0, i32 0
   %64 = load ptr, ptr %63, align 8
-  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %61, i64 512, ptr @"$string.366", ptr %64)
+  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %61, i64 512, ptr @"$string.367", ptr %64)
   br label %merge9
 
 else11:                                           ; preds = %then5
@@ -35051,7 +35063,7 @@ then19:                                           ; preds = %then14
   %93 = load ptr, ptr %module, align 8
   %94 = getelementptr %115, ptr %93, i32 0, i32 0
   %95 = load ptr, ptr %94, align 8
-  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %88, i64 512, ptr @"$string.367", ptr %92, ptr %95)
+  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %88, i64 512, ptr @"$string.368", ptr %92, ptr %95)
   br label %merge18
 
 else20:                                           ; preds = %then14
@@ -35156,7 +35168,7 @@ then4:                                            ; preds = %then1
   %58 = load ptr, ptr %known, align 8
   %59 = load i32, ptr %58, align 4
   %60 = call ptr @"$dtypes.name"(i32 %59)
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 512, ptr @"$string.368", ptr %54, i32 %57, ptr %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 512, ptr @"$string.369", ptr %54, i32 %57, ptr %60)
   br label %merge3
 
 else5:                                            ; preds = %then1
@@ -35226,7 +35238,7 @@ then5:                                            ; preds = %else3
   %31 = getelementptr %121, ptr %30, i32 0, i32 3
   %32 = getelementptr [512 x i8], ptr %31, i32 0, i32 0
   %33 = getelementptr i8, ptr %32, i64 0
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 512, ptr @"$string.373")
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 512, ptr @"$string.374")
   br label %merge4
 
 else6:                                            ; preds = %else3
@@ -35344,7 +35356,7 @@ and.rhs:                                          ; preds = %merge
   %20 = load ptr, ptr %view, align 8
   %21 = getelementptr %123, ptr %20, i32 0, i32 0
   %22 = load ptr, ptr %21, align 8
-  %23 = call i32 @strcmp(ptr %22, ptr @"$string.372")
+  %23 = call i32 @strcmp(ptr %22, ptr @"$string.373")
   %24 = icmp eq i32 %23, 0
   %25 = zext i1 %24 to i8
   %26 = trunc i8 %25 to i1
@@ -35371,7 +35383,7 @@ entry:
   %1 = load ptr, ptr %name, align 8
   %2 = load i32, ptr %size, align 4
   %3 = sext i32 %2 to i64
-  %4 = call i32 @strncmp(ptr %1, ptr @"$string.371", i64 %3)
+  %4 = call i32 @strncmp(ptr %1, ptr @"$string.372", i64 %3)
   %5 = icmp ne i32 %4, 0
   %6 = zext i1 %5 to i8
   %7 = trunc i8 %6 to i1
@@ -35478,7 +35490,7 @@ entry:
   %8 = load i64, ptr %7, align 8
   %9 = getelementptr { i64, i64 }, ptr %1, i32 0, i32 1
   %10 = load i64, ptr %9, align 8
-  %11 = call zeroext i1 @"$text.ends_with"(i64 %8, i64 %10, ptr @"$string.374")
+  %11 = call zeroext i1 @"$text.ends_with"(i64 %8, i64 %10, ptr @"$string.375")
   %12 = zext i1 %11 to i8
   %13 = icmp eq i8 %12, 0
   %14 = zext i1 %13 to i8
@@ -35603,7 +35615,7 @@ forbody:                                          ; preds = %forcond
   %16 = load ptr, ptr %15, align 8
   %17 = getelementptr %12, ptr %16, i32 0, i32 0
   %18 = load i64, ptr %i, align 8
-  %19 = call ptr @"$Vector.at.289"(ptr %17, i64 %18)
+  %19 = call ptr @"$Vector.at.290"(ptr %17, i64 %18)
   store ptr %19, ptr %module, align 8
   %20 = load ptr, ptr %module, align 8
   %21 = getelementptr %115, ptr %20, i32 0, i32 7
@@ -35618,7 +35630,7 @@ then:                                             ; preds = %and.lhs.true
   %27 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %28 = getelementptr i8, ptr %27, i64 0
   %29 = load ptr, ptr %module, align 8
-  %30 = call ptr @"$join"(ptr %28, ptr %29, ptr @"$string.369")
+  %30 = call ptr @"$join"(ptr %28, ptr %29, ptr @"$string.370")
   %31 = call ptr @"$Checkpoint.find"(ptr %26, ptr %30)
   store ptr %31, ptr %view, align 8
   %32 = load ptr, ptr %view, align 8
@@ -35705,7 +35717,7 @@ then1:                                            ; preds = %else
   %23 = load ptr, ptr %22, align 8
   %24 = load ptr, ptr %view, align 8
   %25 = call i64 @"$TensorView.num_elements"(ptr %24)
-  %26 = call i64 @"$anon (./terra/weights_validate.t:212).375"(ptr %23, i64 %25, ptr %is_finite)
+  %26 = call i64 @"$anon (./terra/weights_validate.t:212).376"(ptr %23, i64 %25, ptr %is_finite)
   store i64 %26, ptr %index, align 8
   br label %merge
 
@@ -35730,13 +35742,13 @@ else5:                                            ; preds = %merge
   br label %merge3
 
 merge3:                                           ; preds = %else5, %dead
-  store ptr @"$string.376", ptr %wanted, align 8
+  store ptr @"$string.377", ptr %wanted, align 8
   %32 = load i8, ptr %is_finite, align 1
   %33 = trunc i8 %32 to i1
   br i1 %33, label %else8, label %then7
 
 then7:                                            ; preds = %merge3
-  store ptr @"$string.377", ptr %wanted, align 8
+  store ptr @"$string.378", ptr %wanted, align 8
   br label %merge6
 
 else8:                                            ; preds = %merge3
@@ -35773,7 +35785,7 @@ then10:                                           ; preds = %merge6
   %57 = load i64, ptr %index, align 8
   %58 = call double @"$value_at"(ptr %56, i64 %57)
   %59 = load ptr, ptr %wanted, align 8
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 512, ptr @"$string.378", i64 %55, double %58, ptr %59)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 512, ptr @"$string.379", i64 %55, double %58, ptr %59)
   br label %merge9
 
 else11:                                           ; preds = %merge6
@@ -35876,7 +35888,7 @@ dead6:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal i64 @"$anon (./terra/weights_validate.t:212).375"(ptr %0, i64 %1, ptr %2) {
+define internal i64 @"$anon (./terra/weights_validate.t:212).376"(ptr %0, i64 %1, ptr %2) {
 entry:
   %i = alloca i64, align 8
   %words = alloca ptr, align 8
@@ -36040,7 +36052,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %81, ptr %2, i32 0, i32 0
-  call void @"$Vector.init.379"(ptr %3)
+  call void @"$Vector.init.380"(ptr %3)
   %4 = load %45, ptr %1, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %81, ptr %5, i32 0, i32 1
@@ -36048,7 +36060,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.379"(ptr %0) {
+define internal void @"$Vector.init.380"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -36089,7 +36101,7 @@ entry:
   %17 = load ptr, ptr %source, align 8
   %18 = getelementptr %3, ptr %17, i32 0, i32 1
   %19 = load ptr, ptr %18, align 8
-  call void @"$JsonWriter.string_field"(ptr %16, ptr @"$string.385", ptr %19)
+  call void @"$JsonWriter.string_field"(ptr %16, ptr @"$string.386", ptr %19)
   %20 = load %45, ptr %12, align 1
   %21 = load ptr, ptr %out, align 8
   %22 = load ptr, ptr %source, align 8
@@ -36097,7 +36109,7 @@ entry:
   %24 = getelementptr %5, ptr %23, i32 0, i32 0
   %25 = getelementptr [64 x i8], ptr %24, i32 0, i32 0
   %26 = getelementptr i8, ptr %25, i64 0
-  call void @"$JsonWriter.string_field"(ptr %21, ptr @"$string.386", ptr %26)
+  call void @"$JsonWriter.string_field"(ptr %21, ptr @"$string.387", ptr %26)
   %27 = load %45, ptr %11, align 1
   %28 = load ptr, ptr %out, align 8
   %29 = load ptr, ptr %source, align 8
@@ -36105,31 +36117,31 @@ entry:
   %31 = getelementptr %5, ptr %30, i32 0, i32 2
   %32 = load i32, ptr %31, align 4
   %33 = sext i32 %32 to i64
-  call void @"$JsonWriter.integer_field"(ptr %28, ptr @"$string.388", i64 %33)
+  call void @"$JsonWriter.integer_field"(ptr %28, ptr @"$string.389", i64 %33)
   %34 = load %45, ptr %10, align 1
   %35 = load ptr, ptr %out, align 8
   %36 = load ptr, ptr %source, align 8
   %37 = getelementptr %3, ptr %36, i32 0, i32 9
   %38 = load i64, ptr %37, align 8
-  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.389", i64 %38)
+  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.390", i64 %38)
   %39 = load %45, ptr %9, align 1
   %40 = load ptr, ptr %out, align 8
   %41 = load ptr, ptr %source, align 8
   %42 = getelementptr %3, ptr %41, i32 0, i32 10
   %43 = load i64, ptr %42, align 8
-  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.390", i64 %43)
+  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.391", i64 %43)
   %44 = load %45, ptr %8, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %source, align 8
   %47 = getelementptr %3, ptr %46, i32 0, i32 11
   %48 = load i64, ptr %47, align 8
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.391", i64 %48)
+  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.392", i64 %48)
   %49 = load %45, ptr %7, align 1
   %50 = load ptr, ptr %out, align 8
   %51 = load ptr, ptr %source, align 8
   %52 = getelementptr %3, ptr %51, i32 0, i32 12
   %53 = load i64, ptr %52, align 8
-  call void @"$JsonWriter.integer_field"(ptr %50, ptr @"$string.392", i64 %53)
+  call void @"$JsonWriter.integer_field"(ptr %50, ptr @"$string.393", i64 %53)
   %54 = load %45, ptr %6, align 1
   %55 = load ptr, ptr %out, align 8
   %56 = load ptr, ptr %source, align 8
@@ -36219,7 +36231,7 @@ entry:
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %81, ptr %2, i32 0, i32 0
   %4 = load i8, ptr %value, align 1
-  %5 = call zeroext i1 @"$Vector.push.380"(ptr %3, i8 zeroext %4)
+  %5 = call zeroext i1 @"$Vector.push.381"(ptr %3, i8 zeroext %4)
   %6 = zext i1 %5 to i8
   %7 = trunc i8 %6 to i1
   br i1 %7, label %else, label %then
@@ -36237,7 +36249,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.380"(ptr %0, i8 zeroext %1) {
+define internal zeroext i1 @"$Vector.push.381"(ptr %0, i8 zeroext %1) {
 entry:
   %value = alloca i8, align 1
   %self = alloca ptr, align 8
@@ -36248,7 +36260,7 @@ entry:
   %4 = getelementptr %82, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.381"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.382"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -36285,7 +36297,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.381"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.382"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -36543,7 +36555,7 @@ whilebody:                                        ; preds = %condition
 then:                                             ; preds = %whilebody
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %80, ptr %35, i32 0, i32 0
-  call void @"$StringBuilder.append_string"(ptr %36, ptr @"$string.383")
+  call void @"$StringBuilder.append_string"(ptr %36, ptr @"$string.384")
   %37 = load %45, ptr %8, align 1
   store i32 1, ptr %length, align 4
   br label %merge1
@@ -36676,7 +36688,7 @@ entry:
   %13 = getelementptr %83, ptr %value, i32 0, i32 1
   %14 = load i64, ptr %13, align 8
   %15 = add i64 %12, %14
-  %16 = call zeroext i1 @"$Vector.resize.382"(ptr %11, i64 %15)
+  %16 = call zeroext i1 @"$Vector.resize.383"(ptr %11, i64 %15)
   %17 = zext i1 %16 to i8
   %18 = trunc i8 %17 to i1
   br i1 %18, label %else, label %then
@@ -36723,7 +36735,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal zeroext i1 @"$Vector.resize.382"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.resize.383"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -36731,7 +36743,7 @@ entry:
   store i64 %1, ptr %size, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load i64, ptr %size, align 8
-  %4 = call zeroext i1 @"$Vector.reserve.381"(ptr %2, i64 %3)
+  %4 = call zeroext i1 @"$Vector.reserve.382"(ptr %2, i64 %3)
   %5 = zext i1 %4 to i8
   %6 = trunc i8 %5 to i1
   br i1 %6, label %else, label %then
@@ -36790,7 +36802,7 @@ else:                                             ; preds = %or.lhs.false
   %18 = getelementptr i8, ptr %17, i64 0
   %19 = load i8, ptr %byte, align 1
   %20 = zext i8 %19 to i32
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 8, ptr @"$string.384", i32 %20)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 8, ptr @"$string.385", i32 %20)
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %80, ptr %22, i32 0, i32 0
   %24 = getelementptr [8 x i8], ptr %escaped, i32 0, i32 0
@@ -36862,7 +36874,7 @@ entry:
   %3 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %4 = getelementptr i8, ptr %3, i64 0
   %5 = load i64, ptr %value, align 8
-  %6 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 32, ptr @"$string.387", i64 %5)
+  %6 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 32, ptr @"$string.388", i64 %5)
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %9 = getelementptr i8, ptr %8, i64 0
@@ -36888,7 +36900,7 @@ entry:
   store ptr %0, ptr %out, align 8
   store ptr %1, ptr %source, align 8
   %10 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %10, ptr @"$string.393")
+  call void @"$JsonWriter.key"(ptr %10, ptr @"$string.394")
   %11 = load %45, ptr %9, align 1
   %12 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %12)
@@ -36915,7 +36927,7 @@ forbody:                                          ; preds = %forcond
   %26 = getelementptr %3, ptr %25, i32 0, i32 7
   %27 = getelementptr %15, ptr %26, i32 0, i32 2
   %28 = load i64, ptr %i, align 8
-  %29 = call ptr @"$Vector.at.290"(ptr %27, i64 %28)
+  %29 = call ptr @"$Vector.at.291"(ptr %27, i64 %28)
   store ptr %29, ptr %shard, align 8
   %30 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_object"(ptr %30)
@@ -36924,21 +36936,21 @@ forbody:                                          ; preds = %forcond
   %33 = load ptr, ptr %shard, align 8
   %34 = getelementptr %118, ptr %33, i32 0, i32 0
   %35 = load ptr, ptr %34, align 8
-  call void @"$JsonWriter.string_field"(ptr %32, ptr @"$string.394", ptr %35)
+  call void @"$JsonWriter.string_field"(ptr %32, ptr @"$string.395", ptr %35)
   %36 = load %45, ptr %6, align 1
   %37 = load ptr, ptr %out, align 8
   %38 = load ptr, ptr %shard, align 8
   %39 = getelementptr %118, ptr %38, i32 0, i32 1
   %40 = getelementptr %90, ptr %39, i32 0, i32 1
   %41 = load i64, ptr %40, align 8
-  call void @"$JsonWriter.integer_field"(ptr %37, ptr @"$string.395", i64 %41)
+  call void @"$JsonWriter.integer_field"(ptr %37, ptr @"$string.396", i64 %41)
   %42 = load %45, ptr %5, align 1
   %43 = load ptr, ptr %out, align 8
   %44 = load ptr, ptr %shard, align 8
   %45 = getelementptr %118, ptr %44, i32 0, i32 2
   %46 = load i32, ptr %45, align 4
   %47 = sext i32 %46 to i64
-  call void @"$JsonWriter.integer_field"(ptr %43, ptr @"$string.396", i64 %47)
+  call void @"$JsonWriter.integer_field"(ptr %43, ptr @"$string.397", i64 %47)
   %48 = load %45, ptr %4, align 1
   %49 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %49)
@@ -37020,7 +37032,7 @@ entry:
   store ptr %0, ptr %out, align 8
   store ptr %1, ptr %source, align 8
   %7 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %7, ptr @"$string.397")
+  call void @"$JsonWriter.key"(ptr %7, ptr @"$string.398")
   %8 = load %45, ptr %6, align 1
   %9 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %9)
@@ -37047,7 +37059,7 @@ forbody:                                          ; preds = %forcond
   %23 = getelementptr %3, ptr %22, i32 0, i32 7
   %24 = getelementptr %15, ptr %23, i32 0, i32 4
   %25 = load i64, ptr %i, align 8
-  %26 = call ptr @"$Vector.at.349"(ptr %24, i64 %25)
+  %26 = call ptr @"$Vector.at.350"(ptr %24, i64 %25)
   store ptr %26, ptr %view, align 8
   %27 = load ptr, ptr %out, align 8
   %28 = load ptr, ptr %view, align 8
@@ -37092,7 +37104,7 @@ forbody4:                                         ; preds = %forcond3
   %52 = getelementptr %3, ptr %51, i32 0, i32 5
   %53 = getelementptr %12, ptr %52, i32 0, i32 0
   %54 = load i64, ptr %i2, align 8
-  %55 = call ptr @"$Vector.at.289"(ptr %53, i64 %54)
+  %55 = call ptr @"$Vector.at.290"(ptr %53, i64 %54)
   %56 = load ptr, ptr %source, align 8
   %57 = getelementptr %3, ptr %56, i32 0, i32 3
   %58 = getelementptr %5, ptr %57, i32 0, i32 15
@@ -37144,17 +37156,17 @@ entry:
   %18 = load ptr, ptr %view, align 8
   %19 = getelementptr %123, ptr %18, i32 0, i32 0
   %20 = load ptr, ptr %19, align 8
-  call void @"$JsonWriter.string_field"(ptr %17, ptr @"$string.398", ptr %20)
+  call void @"$JsonWriter.string_field"(ptr %17, ptr @"$string.399", ptr %20)
   %21 = load %45, ptr %13, align 1
   %22 = load ptr, ptr %out, align 8
   %23 = load ptr, ptr %view, align 8
   %24 = getelementptr %123, ptr %23, i32 0, i32 1
   %25 = load i32, ptr %24, align 4
   %26 = call ptr @"$dtypes.name"(i32 %25)
-  call void @"$JsonWriter.string_field"(ptr %22, ptr @"$string.176", ptr %26)
+  call void @"$JsonWriter.string_field"(ptr %22, ptr @"$string.177", ptr %26)
   %27 = load %45, ptr %12, align 1
   %28 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %28, ptr @"$string.332")
+  call void @"$JsonWriter.key"(ptr %28, ptr @"$string.333")
   %29 = load %45, ptr %11, align 1
   %30 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %30)
@@ -37197,24 +37209,24 @@ merge:                                            ; preds = %forcond
   %54 = load ptr, ptr %view, align 8
   %55 = getelementptr %123, ptr %54, i32 0, i32 5
   %56 = load i64, ptr %55, align 8
-  call void @"$JsonWriter.integer_field"(ptr %53, ptr @"$string.395", i64 %56)
+  call void @"$JsonWriter.integer_field"(ptr %53, ptr @"$string.396", i64 %56)
   %57 = load %45, ptr %7, align 1
   %58 = load ptr, ptr %out, align 8
   %59 = load ptr, ptr %file, align 8
-  call void @"$JsonWriter.string_field"(ptr %58, ptr @"$string.394", ptr %59)
+  call void @"$JsonWriter.string_field"(ptr %58, ptr @"$string.395", ptr %59)
   %60 = load %45, ptr %6, align 1
   %61 = load ptr, ptr %out, align 8
   %62 = load ptr, ptr %view, align 8
   %63 = getelementptr %123, ptr %62, i32 0, i32 6
   %64 = load i64, ptr %63, align 8
-  call void @"$JsonWriter.integer_field"(ptr %61, ptr @"$string.399", i64 %64)
+  call void @"$JsonWriter.integer_field"(ptr %61, ptr @"$string.400", i64 %64)
   %65 = load %45, ptr %5, align 1
   %66 = load ptr, ptr %out, align 8
   %67 = load ptr, ptr %view, align 8
   %68 = getelementptr %123, ptr %67, i32 0, i32 10
   %69 = load i8, ptr %68, align 1
   %70 = icmp ne i8 %69, 0
-  call void @"$JsonWriter.boolean_field"(ptr %66, ptr @"$string.400", i1 zeroext %70)
+  call void @"$JsonWriter.boolean_field"(ptr %66, ptr @"$string.401", i1 zeroext %70)
   %71 = load %45, ptr %4, align 1
   %72 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %72)
@@ -37265,14 +37277,14 @@ entry:
 then:                                             ; preds = %entry
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %80, ptr %10, i32 0, i32 0
-  call void @"$StringBuilder.append_string"(ptr %11, ptr @"$string.115")
+  call void @"$StringBuilder.append_string"(ptr %11, ptr @"$string.116")
   %12 = load %45, ptr %3, align 1
   br label %merge
 
 else:                                             ; preds = %entry
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %80, ptr %13, i32 0, i32 0
-  call void @"$StringBuilder.append_string"(ptr %14, ptr @"$string.116")
+  call void @"$StringBuilder.append_string"(ptr %14, ptr @"$string.117")
   %15 = load %45, ptr %2, align 1
   br label %merge
 
@@ -37305,7 +37317,7 @@ then:                                             ; preds = %entry
   %14 = load ptr, ptr %out, align 8
   %15 = load ptr, ptr %module, align 8
   %16 = load i32, ptr %plain_dtype, align 4
-  call void @"$write_expected"(ptr %14, ptr %15, ptr @"$string.363", i32 %16, i32 1, i64 1)
+  call void @"$write_expected"(ptr %14, ptr %15, ptr @"$string.364", i32 %16, i32 1, i64 1)
   %17 = load %45, ptr %7, align 1
   br label %merge
 
@@ -37321,7 +37333,7 @@ else:                                             ; preds = %entry
 then1:                                            ; preds = %else
   %24 = load ptr, ptr %out, align 8
   %25 = load ptr, ptr %module, align 8
-  call void @"$write_expected"(ptr %24, ptr %25, ptr @"$string.364", i32 0, i32 1, i64 1)
+  call void @"$write_expected"(ptr %24, ptr %25, ptr @"$string.365", i32 0, i32 1, i64 1)
   %26 = load %45, ptr %6, align 1
   br label %merge
 
@@ -37335,7 +37347,7 @@ else2:                                            ; preds = %else
   %33 = getelementptr %115, ptr %32, i32 0, i32 5
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  call void @"$write_expected"(ptr %27, ptr %28, ptr @"$string.363", i32 %31, i32 2, i64 %35)
+  call void @"$write_expected"(ptr %27, ptr %28, ptr @"$string.364", i32 %31, i32 2, i64 %35)
   %36 = load %45, ptr %5, align 1
   br label %merge
 
@@ -37349,7 +37361,7 @@ merge:                                            ; preds = %else2, %then1, %the
 then4:                                            ; preds = %merge
   %41 = load ptr, ptr %out, align 8
   %42 = load ptr, ptr %module, align 8
-  call void @"$write_expected"(ptr %41, ptr %42, ptr @"$string.369", i32 0, i32 2, i64 1)
+  call void @"$write_expected"(ptr %41, ptr %42, ptr @"$string.370", i32 0, i32 2, i64 1)
   %43 = load %45, ptr %4, align 1
   br label %merge3
 
@@ -37367,7 +37379,7 @@ then7:                                            ; preds = %merge3
   %48 = load ptr, ptr %out, align 8
   %49 = load ptr, ptr %module, align 8
   %50 = load i32, ptr %plain_dtype, align 4
-  call void @"$write_expected"(ptr %48, ptr %49, ptr @"$string.370", i32 %50, i32 1, i64 1)
+  call void @"$write_expected"(ptr %48, ptr %49, ptr @"$string.371", i32 %50, i32 1, i64 1)
   %51 = load %45, ptr %3, align 1
   br label %merge6
 
@@ -37402,7 +37414,7 @@ entry:
   %11 = getelementptr %115, ptr %10, i32 0, i32 0
   %12 = load ptr, ptr %11, align 8
   %13 = load ptr, ptr %suffix, align 8
-  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %9, i64 160, ptr @"$string.362", ptr %12, ptr %13)
+  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %9, i64 160, ptr @"$string.363", ptr %12, ptr %13)
   %15 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
   %17 = getelementptr %123, ptr %view, i32 0, i32 0
@@ -37471,10 +37483,10 @@ entry:
   %14 = getelementptr %15, ptr %13, i32 0, i32 6
   %15 = getelementptr %20, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %15, align 8
-  call void @"$JsonWriter.integer_field"(ptr %11, ptr @"$string.401", i64 %16)
+  call void @"$JsonWriter.integer_field"(ptr %11, ptr @"$string.402", i64 %16)
   %17 = load %45, ptr %10, align 1
   %18 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %18, ptr @"$string.402")
+  call void @"$JsonWriter.key"(ptr %18, ptr @"$string.403")
   %19 = load %45, ptr %9, align 1
   %20 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %20)
@@ -37503,7 +37515,7 @@ forbody:                                          ; preds = %forcond
   %36 = getelementptr %15, ptr %35, i32 0, i32 6
   %37 = getelementptr %20, ptr %36, i32 0, i32 0
   %38 = load i64, ptr %i, align 8
-  %39 = call ptr @"$Vector.at.403"(ptr %37, i64 %38)
+  %39 = call ptr @"$Vector.at.404"(ptr %37, i64 %38)
   store ptr %39, ptr %problem, align 8
   %40 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_object"(ptr %40)
@@ -37513,21 +37525,21 @@ forbody:                                          ; preds = %forcond
   %44 = getelementptr %121, ptr %43, i32 0, i32 1
   %45 = getelementptr [256 x i8], ptr %44, i32 0, i32 0
   %46 = getelementptr i8, ptr %45, i64 0
-  call void @"$JsonWriter.string_field"(ptr %42, ptr @"$string.394", ptr %46)
+  call void @"$JsonWriter.string_field"(ptr %42, ptr @"$string.395", ptr %46)
   %47 = load %45, ptr %6, align 1
   %48 = load ptr, ptr %out, align 8
   %49 = load ptr, ptr %problem, align 8
   %50 = getelementptr %121, ptr %49, i32 0, i32 2
   %51 = getelementptr [256 x i8], ptr %50, i32 0, i32 0
   %52 = getelementptr i8, ptr %51, i64 0
-  call void @"$JsonWriter.string_field"(ptr %48, ptr @"$string.404", ptr %52)
+  call void @"$JsonWriter.string_field"(ptr %48, ptr @"$string.405", ptr %52)
   %53 = load %45, ptr %5, align 1
   %54 = load ptr, ptr %out, align 8
   %55 = load ptr, ptr %problem, align 8
   %56 = getelementptr %121, ptr %55, i32 0, i32 3
   %57 = getelementptr [512 x i8], ptr %56, i32 0, i32 0
   %58 = getelementptr i8, ptr %57, i64 0
-  call void @"$JsonWriter.string_field"(ptr %54, ptr @"$string.405", ptr %58)
+  call void @"$JsonWriter.string_field"(ptr %54, ptr @"$string.406", ptr %58)
   %59 = load %45, ptr %4, align 1
   %60 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %60)
@@ -37543,7 +37555,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal ptr @"$Vector.at.403"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.404"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %45, align 8
   %index = alloca i64, align 8
@@ -37639,7 +37651,7 @@ then3:                                            ; preds = %then
   %29 = getelementptr %41, ptr %28, i32 0, i32 0
   %30 = getelementptr [1024 x i8], ptr %29, i32 0, i32 0
   %31 = getelementptr i8, ptr %30, i64 0
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.407")
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.408")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -37688,12 +37700,12 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %81, ptr %2, i32 0, i32 0
-  call void @"$Vector.free.406"(ptr %3)
+  call void @"$Vector.free.407"(ptr %3)
   %4 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.406"(ptr %0) {
+define internal void @"$Vector.free.407"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -37705,7 +37717,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.379"(ptr %7)
+  call void @"$Vector.init.380"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
@@ -37766,7 +37778,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %12, ptr %3, i32 0, i32 0
-  call void @"$Vector.free.408"(ptr %4)
+  call void @"$Vector.free.409"(ptr %4)
   %5 = load %45, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %12, ptr %6, i32 0, i32 1
@@ -37775,7 +37787,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.408"(ptr %0) {
+define internal void @"$Vector.free.409"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -37842,7 +37854,7 @@ forbody:                                          ; preds = %forcond
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %7, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %i, align 8
-  %17 = call ptr @"$Vector.at.255"(ptr %15, i64 %16)
+  %17 = call ptr @"$Vector.at.256"(ptr %15, i64 %16)
   call void @"$Regex.free"(ptr %17)
   %18 = load %45, ptr %3, align 1
   %19 = add i64 %8, 1
@@ -37852,16 +37864,16 @@ forbody:                                          ; preds = %forcond
 merge:                                            ; preds = %forcond
   %20 = load ptr, ptr %self, align 8
   %21 = getelementptr %7, ptr %20, i32 0, i32 1
-  call void @"$Vector.free.409"(ptr %21)
+  call void @"$Vector.free.410"(ptr %21)
   %22 = load %45, ptr %2, align 1
   %23 = load ptr, ptr %self, align 8
   %24 = getelementptr %7, ptr %23, i32 0, i32 0
-  call void @"$Map.free.410"(ptr %24)
+  call void @"$Map.free.411"(ptr %24)
   %25 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.409"(ptr %0) {
+define internal void @"$Vector.free.410"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -37878,7 +37890,7 @@ entry:
   ret void
 }
 
-define internal void @"$Map.free.410"(ptr %0) {
+define internal void @"$Map.free.411"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -37886,7 +37898,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %8, ptr %3, i32 0, i32 0
-  call void @"$Vector.free.411"(ptr %4)
+  call void @"$Vector.free.412"(ptr %4)
   %5 = load %45, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %8, ptr %6, i32 0, i32 1
@@ -37895,7 +37907,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.411"(ptr %0) {
+define internal void @"$Vector.free.412"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -38033,7 +38045,7 @@ then2:                                            ; preds = %then
   %12 = getelementptr %41, ptr %11, i32 0, i32 0
   %13 = getelementptr [1024 x i8], ptr %12, i32 0, i32 0
   %14 = getelementptr i8, ptr %13, i64 0
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.412")
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.413")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -38075,7 +38087,7 @@ then9:                                            ; preds = %then5
   %32 = load ptr, ptr %given, align 8
   %33 = getelementptr %23, ptr %32, i32 0, i32 0
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.413", i32 %34, i32 104)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.414", i32 %34, i32 104)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -38256,7 +38268,7 @@ then5:                                            ; preds = %then2
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load ptr, ptr %directory, align 8
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.414", ptr %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.415", ptr %26)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -38295,7 +38307,7 @@ else10:                                           ; preds = %merge1
 merge8:                                           ; preds = %else10, %then9
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %20, ptr %39, i32 0, i32 0
-  %41 = call ptr @"$Vector.at.403"(ptr %40, i64 0)
+  %41 = call ptr @"$Vector.at.404"(ptr %40, i64 0)
   %42 = getelementptr %121, ptr %41, i32 0, i32 0
   %43 = load i32, ptr %42, align 4
   ret i32 %43
@@ -38320,7 +38332,7 @@ entry:
   %4 = load ptr, ptr %target, align 8
   %5 = load i64, ptr %capacity, align 8
   %6 = load ptr, ptr %directory, align 8
-  %7 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 %5, ptr @"$string.415", ptr %6)
+  %7 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 %5, ptr @"$string.416", ptr %6)
   %8 = sext i32 %7 to i64
   store i64 %8, ptr %used, align 8
   %9 = load ptr, ptr %self, align 8
@@ -38342,7 +38354,7 @@ then:                                             ; preds = %entry
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %20, ptr %22, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 %21, ptr @"$string.416", i64 %24)
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 %21, ptr @"$string.417", i64 %24)
   %26 = sext i32 %25 to i64
   %27 = add i64 %15, %26
   store i64 %27, ptr %used, align 8
@@ -38352,7 +38364,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %then
-  store ptr @"$string.417", ptr %separator, align 8
+  store ptr @"$string.418", ptr %separator, align 8
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %20, ptr %28, i32 0, i32 0
   %30 = getelementptr %21, ptr %29, i32 0, i32 1
@@ -38380,14 +38392,14 @@ then3:                                            ; preds = %forbody
   %42 = load ptr, ptr %self, align 8
   %43 = getelementptr %20, ptr %42, i32 0, i32 0
   %44 = load i64, ptr %i, align 8
-  %45 = call ptr @"$Vector.at.403"(ptr %43, i64 %44)
+  %45 = call ptr @"$Vector.at.404"(ptr %43, i64 %44)
   %46 = load ptr, ptr %target, align 8
   %47 = load i64, ptr %capacity, align 8
   %48 = load i64, ptr %used, align 8
   %49 = load ptr, ptr %separator, align 8
   %50 = call i64 @"$Problem.append_to"(ptr %45, ptr %46, i64 %47, i64 %48, ptr %49)
   store i64 %50, ptr %used, align 8
-  store ptr @"$string.419", ptr %separator, align 8
+  store ptr @"$string.420", ptr %separator, align 8
   br label %merge2
 
 else4:                                            ; preds = %forbody
@@ -38433,7 +38445,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  store ptr @"$string.417", ptr %colon, align 8
+  store ptr @"$string.418", ptr %colon, align 8
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %121, ptr %11, i32 0, i32 2
   %13 = getelementptr [256 x i8], ptr %12, i32 0, i32 0
@@ -38474,7 +38486,7 @@ merge1:                                           ; preds = %else3, %then2
   %38 = getelementptr %121, ptr %37, i32 0, i32 3
   %39 = getelementptr [512 x i8], ptr %38, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %26, ptr @"$string.418", ptr %27, ptr %31, ptr %35, ptr %36, ptr %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %26, ptr @"$string.419", ptr %27, ptr %31, ptr %35, ptr %36, ptr %40)
   %42 = sext i32 %41 to i64
   %43 = add i64 %20, %42
   ret i64 %43
@@ -38607,14 +38619,14 @@ entry:
   br i1 %7, label %then, label %else
 
 then:                                             ; preds = %entry
-  store ptr @"$string.420", ptr %chosen, align 8
+  store ptr @"$string.421", ptr %chosen, align 8
   %8 = call zeroext i1 @"$has_driver"()
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %then2, label %else3
 
 then2:                                            ; preds = %then
-  store ptr @"$string.423", ptr %chosen, align 8
+  store ptr @"$string.424", ptr %chosen, align 8
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -38628,7 +38640,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %merge1
   %11 = load ptr, ptr %chosen, align 8
-  %12 = call i32 @strcmp(ptr %11, ptr @"$string.420")
+  %12 = call i32 @strcmp(ptr %11, ptr @"$string.421")
   %13 = icmp eq i32 %12, 0
   %14 = zext i1 %13 to i8
   %15 = trunc i8 %14 to i1
@@ -38636,7 +38648,7 @@ merge:                                            ; preds = %else, %merge1
 
 then5:                                            ; preds = %merge
   %16 = load ptr, ptr %kind, align 8
-  %17 = call ptr @strcpy(ptr %16, ptr @"$string.420")
+  %17 = call ptr @strcpy(ptr %16, ptr @"$string.421")
   ret i32 0
 
 dead:                                             ; No predecessors!
@@ -38647,7 +38659,7 @@ else6:                                            ; preds = %merge
 
 merge4:                                           ; preds = %else6, %dead
   %18 = load ptr, ptr %chosen, align 8
-  %19 = call i32 @strcmp(ptr %18, ptr @"$string.423")
+  %19 = call i32 @strcmp(ptr %18, ptr @"$string.424")
   %20 = icmp eq i32 %19, 0
   %21 = zext i1 %20 to i8
   %22 = trunc i8 %21 to i1
@@ -38655,7 +38667,7 @@ merge4:                                           ; preds = %else6, %dead
 
 then8:                                            ; preds = %merge4
   %23 = load ptr, ptr %kind, align 8
-  %24 = call ptr @strcpy(ptr %23, ptr @"$string.423")
+  %24 = call ptr @strcpy(ptr %23, ptr @"$string.424")
   ret i32 0
 
 dead10:                                           ; No predecessors!
@@ -38679,7 +38691,7 @@ then12:                                           ; preds = %merge7
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
   %33 = getelementptr i8, ptr %32, i64 0
   %34 = load ptr, ptr %wanted, align 8
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.424", ptr %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.425", ptr %34)
   br label %merge11
 
 else13:                                           ; preds = %merge7
@@ -38732,7 +38744,7 @@ dead:                                             ; No predecessors!
 
 define internal zeroext i1 @"$has_driver"() {
 entry:
-  %0 = call zeroext i1 @"$files.exists"(ptr @"$string.421")
+  %0 = call zeroext i1 @"$files.exists"(ptr @"$string.422")
   %1 = zext i1 %0 to i8
   %2 = trunc i8 %1 to i1
   br i1 %2, label %then, label %else
@@ -38747,7 +38759,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %3 = call zeroext i1 @"$files.exists"(ptr @"$string.422")
+  %3 = call zeroext i1 @"$files.exists"(ptr @"$string.423")
   %4 = zext i1 %3 to i8
   %5 = trunc i8 %4 to i1
   br i1 %5, label %then2, label %else3
@@ -38861,7 +38873,7 @@ merge:                                            ; preds = %else, %merge1
   %46 = getelementptr %1, ptr %45, i32 0, i32 2
   %47 = getelementptr [16 x i8], ptr %46, i32 0, i32 0
   %48 = getelementptr i8, ptr %47, i64 0
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 4096, ptr @"$string.426", ptr %44, ptr %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 4096, ptr @"$string.427", ptr %44, ptr %48)
   store i32 %49, ptr %written, align 4
   %50 = load i32, ptr %written, align 4
   %51 = icmp sge i32 %50, 4096
@@ -38883,7 +38895,7 @@ then8:                                            ; preds = %then5
   %60 = getelementptr %41, ptr %59, i32 0, i32 0
   %61 = getelementptr [1024 x i8], ptr %60, i32 0, i32 0
   %62 = getelementptr i8, ptr %61, i64 0
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 1024, ptr @"$string.427", i32 4064)
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 1024, ptr @"$string.428", i32 4064)
   br label %merge7
 
 else9:                                            ; preds = %then5
@@ -38912,7 +38924,7 @@ then12:                                           ; preds = %and.lhs.true
   %71 = getelementptr %1, ptr %70, i32 0, i32 2
   %72 = getelementptr [16 x i8], ptr %71, i32 0, i32 0
   %73 = getelementptr i8, ptr %72, i64 0
-  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 4096, ptr @"$string.428", ptr %73)
+  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 4096, ptr @"$string.429", ptr %73)
   br label %merge11
 
 else13:                                           ; preds = %and.lhs.true, %merge4
@@ -38980,7 +38992,7 @@ then3:                                            ; preds = %then
   %22 = getelementptr %41, ptr %21, i32 0, i32 0
   %23 = getelementptr [1024 x i8], ptr %22, i32 0, i32 0
   %24 = getelementptr i8, ptr %23, i64 0
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 1024, ptr @"$string.425")
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 1024, ptr @"$string.426")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -39008,7 +39020,7 @@ merge:                                            ; preds = %else, %dead
 
 then6:                                            ; preds = %merge
   %33 = load ptr, ptr %target, align 8
-  %34 = call ptr @strcpy(ptr %33, ptr @"$string.298")
+  %34 = call ptr @strcpy(ptr %33, ptr @"$string.299")
   ret i32 0
 
 dead8:                                            ; No predecessors!
@@ -39103,7 +39115,7 @@ then:                                             ; preds = %entry
   br i1 %18, label %and.lhs.true, label %else3
 
 then2:                                            ; preds = %and.lhs.true
-  store ptr @"$string.429", ptr %hint, align 8
+  store ptr @"$string.430", ptr %hint, align 8
   br label %merge1
 
 else3:                                            ; preds = %and.lhs.true, %then
@@ -39136,7 +39148,7 @@ then5:                                            ; preds = %merge1
   %35 = getelementptr [16 x i8], ptr %34, i32 0, i32 0
   %36 = getelementptr i8, ptr %35, i64 0
   %37 = call ptr @dlerror()
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.430", ptr %32, ptr %36, ptr %37)
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.431", ptr %32, ptr %36, ptr %37)
   br label %merge4
 
 else6:                                            ; preds = %merge1
@@ -39155,7 +39167,7 @@ merge:                                            ; preds = %else, %dead
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %1, ptr %39, i32 0, i32 0
   %41 = load ptr, ptr %40, align 8
-  %42 = call ptr @dlsym(ptr %41, ptr @"$string.431")
+  %42 = call ptr @dlsym(ptr %41, ptr @"$string.432")
   store ptr %42, ptr %symbol, align 8
   %43 = load ptr, ptr %symbol, align 8
   %44 = icmp eq ptr %43, null
@@ -39181,7 +39193,7 @@ then12:                                           ; preds = %then8
   %57 = getelementptr %1, ptr %56, i32 0, i32 3
   %58 = getelementptr [4096 x i8], ptr %57, i32 0, i32 0
   %59 = getelementptr i8, ptr %58, i64 0
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.432", ptr %59, ptr @"$string.431")
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.433", ptr %59, ptr @"$string.432")
   br label %merge11
 
 else13:                                           ; preds = %then8
@@ -39271,7 +39283,7 @@ then25:                                           ; preds = %then20
   %105 = getelementptr %1, ptr %104, i32 0, i32 3
   %106 = getelementptr [4096 x i8], ptr %105, i32 0, i32 0
   %107 = getelementptr i8, ptr %106, i64 0
-  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.433", ptr %107)
+  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.434", ptr %107)
   br label %merge24
 
 else26:                                           ; preds = %then20
@@ -39303,7 +39315,7 @@ entry:
   %2 = getelementptr %1, ptr %1, i32 0, i32 2
   %3 = getelementptr [16 x i8], ptr %2, i32 0, i32 0
   %4 = getelementptr i8, ptr %3, i64 0
-  %5 = call i32 @strcmp(ptr %4, ptr @"$string.420")
+  %5 = call i32 @strcmp(ptr %4, ptr @"$string.421")
   %6 = icmp eq i32 %5, 0
   %7 = zext i1 %6 to i8
   %8 = icmp ne i8 %7, 0
@@ -39837,7 +39849,7 @@ then10:                                           ; preds = %then7
   %47 = load ptr, ptr %model, align 8
   %48 = getelementptr %5, ptr %47, i32 0, i32 10
   %49 = load i32, ptr %48, align 4
-  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.448", i32 %46, i32 %49)
+  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.449", i32 %46, i32 %49)
   br label %merge9
 
 else11:                                           ; preds = %then7
@@ -40201,7 +40213,7 @@ then2:                                            ; preds = %then
   %24 = getelementptr %23, ptr %23, i32 0, i32 1
   %25 = load i32, ptr %24, align 4
   %26 = sext i32 %25 to i64
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.434", i64 %26, i64 1, i64 64)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.435", i64 %26, i64 1, i64 64)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -40252,7 +40264,7 @@ then10:                                           ; preds = %then5
   %50 = getelementptr %23, ptr %49, i32 0, i32 5
   %51 = load i32, ptr %50, align 4
   %52 = sext i32 %51 to i64
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.435", i64 %52, i64 1, i64 65536)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.436", i64 %52, i64 1, i64 65536)
   br label %merge9
 
 else11:                                           ; preds = %then5
@@ -40303,7 +40315,7 @@ then19:                                           ; preds = %then14
   %76 = getelementptr %23, ptr %75, i32 0, i32 6
   %77 = load i32, ptr %76, align 4
   %78 = sext i32 %77 to i64
-  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.436", i64 %78, i64 1, i64 67108864)
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.437", i64 %78, i64 1, i64 67108864)
   br label %merge18
 
 else20:                                           ; preds = %then14
@@ -40354,7 +40366,7 @@ then28:                                           ; preds = %then23
   %102 = getelementptr %23, ptr %101, i32 0, i32 7
   %103 = load i32, ptr %102, align 4
   %104 = sext i32 %103 to i64
-  %105 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.437", i64 %104, i64 1, i64 65536)
+  %105 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.438", i64 %104, i64 1, i64 65536)
   br label %merge27
 
 else29:                                           ; preds = %then23
@@ -40405,7 +40417,7 @@ then37:                                           ; preds = %then32
   %128 = getelementptr %23, ptr %127, i32 0, i32 8
   %129 = load i32, ptr %128, align 4
   %130 = sext i32 %129 to i64
-  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %126, i64 1024, ptr @"$string.438", i64 %130, i64 0, i64 1073741824)
+  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %126, i64 1024, ptr @"$string.439", i64 %130, i64 0, i64 1073741824)
   br label %merge36
 
 else38:                                           ; preds = %then32
@@ -40456,7 +40468,7 @@ then46:                                           ; preds = %then41
   %154 = getelementptr %23, ptr %153, i32 0, i32 9
   %155 = load i32, ptr %154, align 4
   %156 = sext i32 %155 to i64
-  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %152, i64 1024, ptr @"$string.439", i64 %156, i64 0, i64 2)
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %152, i64 1024, ptr @"$string.440", i64 %156, i64 0, i64 2)
   br label %merge45
 
 else47:                                           ; preds = %then41
@@ -40507,7 +40519,7 @@ then55:                                           ; preds = %then50
   %180 = getelementptr %23, ptr %179, i32 0, i32 10
   %181 = load i32, ptr %180, align 4
   %182 = sext i32 %181 to i64
-  %183 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %178, i64 1024, ptr @"$string.440", i64 %182, i64 0, i64 4096)
+  %183 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %178, i64 1024, ptr @"$string.441", i64 %182, i64 0, i64 4096)
   br label %merge54
 
 else56:                                           ; preds = %then50
@@ -40558,7 +40570,7 @@ then64:                                           ; preds = %then59
   %206 = getelementptr %23, ptr %205, i32 0, i32 11
   %207 = load i32, ptr %206, align 4
   %208 = sext i32 %207 to i64
-  %209 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %204, i64 1024, ptr @"$string.441", i64 %208, i64 1, i64 1048576)
+  %209 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %204, i64 1024, ptr @"$string.442", i64 %208, i64 1, i64 1048576)
   br label %merge63
 
 else65:                                           ; preds = %then59
@@ -40609,7 +40621,7 @@ then73:                                           ; preds = %then68
   %232 = getelementptr %23, ptr %231, i32 0, i32 12
   %233 = load i32, ptr %232, align 4
   %234 = sext i32 %233 to i64
-  %235 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %230, i64 1024, ptr @"$string.442", i64 %234, i64 0, i64 67108864)
+  %235 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %230, i64 1024, ptr @"$string.443", i64 %234, i64 0, i64 67108864)
   br label %merge72
 
 else74:                                           ; preds = %then68
@@ -40660,7 +40672,7 @@ then82:                                           ; preds = %then77
   %258 = getelementptr %23, ptr %257, i32 0, i32 13
   %259 = load i32, ptr %258, align 4
   %260 = sext i32 %259 to i64
-  %261 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %256, i64 1024, ptr @"$string.443", i64 %260, i64 1, i64 16777216)
+  %261 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %256, i64 1024, ptr @"$string.444", i64 %260, i64 1, i64 16777216)
   br label %merge81
 
 else83:                                           ; preds = %then77
@@ -40711,7 +40723,7 @@ then91:                                           ; preds = %then86
   %284 = getelementptr %23, ptr %283, i32 0, i32 14
   %285 = load i32, ptr %284, align 4
   %286 = sext i32 %285 to i64
-  %287 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %282, i64 1024, ptr @"$string.444", i64 %286, i64 0, i64 1)
+  %287 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %282, i64 1024, ptr @"$string.445", i64 %286, i64 0, i64 1)
   br label %merge90
 
 else92:                                           ; preds = %then86
@@ -40762,7 +40774,7 @@ then100:                                          ; preds = %then95
   %310 = getelementptr %23, ptr %309, i32 0, i32 15
   %311 = load i32, ptr %310, align 4
   %312 = sext i32 %311 to i64
-  %313 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %308, i64 1024, ptr @"$string.445", i64 %312, i64 -1, i64 2)
+  %313 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %308, i64 1024, ptr @"$string.446", i64 %312, i64 -1, i64 2)
   br label %merge99
 
 else101:                                          ; preds = %then95
@@ -40813,7 +40825,7 @@ then109:                                          ; preds = %then104
   %336 = getelementptr %23, ptr %335, i32 0, i32 16
   %337 = load i32, ptr %336, align 4
   %338 = sext i32 %337 to i64
-  %339 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %334, i64 1024, ptr @"$string.446", i64 %338, i64 0, i64 65536)
+  %339 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %334, i64 1024, ptr @"$string.447", i64 %338, i64 0, i64 65536)
   br label %merge108
 
 else110:                                          ; preds = %then104
@@ -40864,7 +40876,7 @@ then118:                                          ; preds = %then113
   %362 = load ptr, ptr %given, align 8
   %363 = getelementptr %23, ptr %362, i32 0, i32 17
   %364 = load i64, ptr %363, align 8
-  %365 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %361, i64 1024, ptr @"$string.447", i64 %364, i64 0, i64 1152921504606846976)
+  %365 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %361, i64 1024, ptr @"$string.448", i64 %364, i64 0, i64 1152921504606846976)
   br label %merge117
 
 else119:                                          ; preds = %then113
@@ -41034,7 +41046,7 @@ then2:                                            ; preds = %then
   %45 = load ptr, ptr %o, align 8
   %46 = getelementptr %23, ptr %45, i32 0, i32 7
   %47 = load i32, ptr %46, align 4
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.449", i32 %41, i32 %44, i32 %47, i64 2147483647)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.450", i32 %41, i32 %44, i32 %47, i64 2147483647)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -41290,7 +41302,7 @@ entry:
   %10 = load i32, ptr %9, align 4
   %11 = load i32, ptr %world_size, align 4
   %12 = load ptr, ptr %message, align 8
-  %13 = call i32 @"$check_split"(ptr @"$string.139", i32 %10, i32 %11, ptr %12)
+  %13 = call i32 @"$check_split"(ptr @"$string.140", i32 %10, i32 %11, ptr %12)
   store i32 %13, ptr %code, align 4
   %14 = load i32, ptr %code, align 4
   %15 = icmp ne i32 %14, 0
@@ -41314,7 +41326,7 @@ merge:                                            ; preds = %else, %dead
   %21 = load i32, ptr %20, align 4
   %22 = load i32, ptr %world_size, align 4
   %23 = load ptr, ptr %message, align 8
-  %24 = call i32 @"$check_split"(ptr @"$string.140", i32 %21, i32 %22, ptr %23)
+  %24 = call i32 @"$check_split"(ptr @"$string.141", i32 %21, i32 %22, ptr %23)
   store i32 %24, ptr %code1, align 4
   %25 = load i32, ptr %code1, align 4
   %26 = icmp ne i32 %25, 0
@@ -41345,7 +41357,7 @@ then7:                                            ; preds = %merge2
   %36 = load i32, ptr %35, align 4
   %37 = load i32, ptr %world_size, align 4
   %38 = load ptr, ptr %message, align 8
-  %39 = call i32 @"$check_split"(ptr @"$string.143", i32 %36, i32 %37, ptr %38)
+  %39 = call i32 @"$check_split"(ptr @"$string.144", i32 %36, i32 %37, ptr %38)
   store i32 %39, ptr %code9, align 4
   %40 = load i32, ptr %code9, align 4
   %41 = icmp ne i32 %40, 0
@@ -41390,7 +41402,7 @@ merge14:                                          ; preds = %else16, %dead17
   %50 = call i32 @"$ModelConfig.shared_width"(ptr %49)
   %51 = load i32, ptr %world_size, align 4
   %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$check_split"(ptr @"$string.451", i32 %50, i32 %51, ptr %52)
+  %53 = call i32 @"$check_split"(ptr @"$string.452", i32 %50, i32 %51, ptr %52)
   store i32 %53, ptr %code18, align 4
   %54 = load i32, ptr %code18, align 4
   %55 = icmp ne i32 %54, 0
@@ -41421,7 +41433,7 @@ then24:                                           ; preds = %merge19
   %65 = load i32, ptr %64, align 4
   %66 = load i32, ptr %world_size, align 4
   %67 = load ptr, ptr %message, align 8
-  %68 = call i32 @"$check_split"(ptr @"$string.452", i32 %65, i32 %66, ptr %67)
+  %68 = call i32 @"$check_split"(ptr @"$string.453", i32 %65, i32 %66, ptr %67)
   ret i32 %68
 
 dead26:                                           ; No predecessors!
@@ -41436,7 +41448,7 @@ merge23:                                          ; preds = %else25, %dead26
   %71 = load i32, ptr %70, align 4
   %72 = load i32, ptr %world_size, align 4
   %73 = load ptr, ptr %message, align 8
-  %74 = call i32 @"$check_split"(ptr @"$string.453", i32 %71, i32 %72, ptr %73)
+  %74 = call i32 @"$check_split"(ptr @"$string.454", i32 %71, i32 %72, ptr %73)
   ret i32 %74
 
 dead27:                                           ; No predecessors!
@@ -41479,7 +41491,7 @@ then2:                                            ; preds = %then
   %19 = load i32, ptr %world_size, align 4
   %20 = load ptr, ptr %name, align 8
   %21 = load i32, ptr %value, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.450", i32 %19, ptr %20, i32 %21)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.451", i32 %19, ptr %20, i32 %21)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -41644,7 +41656,7 @@ then2:                                            ; preds = %then
   %60 = load ptr, ptr %59, align 8
   %61 = getelementptr %5, ptr %60, i32 0, i32 2
   %62 = load i32, ptr %61, align 4
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.454", i32 %62)
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.455", i32 %62)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -42249,7 +42261,7 @@ then2:                                            ; preds = %then
   %35 = load ptr, ptr %matrix, align 8
   %36 = getelementptr %52, ptr %35, i32 0, i32 1
   %37 = load i32, ptr %36, align 4
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.455", i32 %28, i32 %31, i32 %34, i32 %37)
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.456", i32 %28, i32 %31, i32 %34, i32 %37)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -43089,7 +43101,7 @@ then2:                                            ; preds = %then
   %38 = load i32, ptr %37, align 4
   %39 = getelementptr %54, ptr %cache, i32 0, i32 5
   %40 = load i32, ptr %39, align 4
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.456", ptr %34, i32 %36, i32 %38, i32 %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.457", ptr %34, i32 %36, i32 %38, i32 %40)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -43301,7 +43313,7 @@ then2:                                            ; preds = %then
   %94 = load ptr, ptr %o, align 8
   %95 = getelementptr %23, ptr %94, i32 0, i32 6
   %96 = load i32, ptr %95, align 4
-  %97 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.457", i32 %93, i32 %96)
+  %97 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.458", i32 %93, i32 %96)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -43643,12 +43655,12 @@ entry:
   %21 = load ptr, ptr %base, align 8
   %22 = load i64, ptr %offset, align 8
   %23 = getelementptr i8, ptr %21, i64 %22
-  call void @"$anon (./terra/batch.t:97).458"(ptr %18, ptr %20, ptr %23)
+  call void @"$anon (./terra/batch.t:97).459"(ptr %18, ptr %20, ptr %23)
   %24 = load %45, ptr %3, align 1
   %25 = load i64, ptr %offset, align 8
   %26 = load ptr, ptr %shape, align 8
   %27 = getelementptr %130, ptr %26, i32 0, i32 16
-  %28 = call i64 @"$anon (./terra/batch.t:91).459"(ptr %27)
+  %28 = call i64 @"$anon (./terra/batch.t:91).460"(ptr %27)
   %29 = call i64 @"$aligned"(i64 %28)
   %30 = add i64 %25, %29
   store i64 %30, ptr %offset, align 8
@@ -45300,7 +45312,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$anon (./terra/batch.t:97).458"(ptr %0, ptr %1, ptr %2) {
+define internal void @"$anon (./terra/batch.t:97).459"(ptr %0, ptr %1, ptr %2) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$data" = alloca ptr, align 8
@@ -45413,7 +45425,7 @@ entry:
   ret void
 }
 
-define internal i64 @"$anon (./terra/batch.t:91).459"(ptr %0) {
+define internal i64 @"$anon (./terra/batch.t:91).460"(ptr %0) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$shape" = alloca ptr, align 8
@@ -45498,7 +45510,7 @@ entry:
   %4 = call i64 @"$aligned"(i64 %3)
   %5 = load ptr, ptr %shape, align 8
   %6 = getelementptr %130, ptr %5, i32 0, i32 16
-  %7 = call i64 @"$anon (./terra/batch.t:91).459"(ptr %6)
+  %7 = call i64 @"$anon (./terra/batch.t:91).460"(ptr %6)
   %8 = call i64 @"$aligned"(i64 %7)
   %9 = add i64 %4, %8
   ret i64 %9
@@ -45654,7 +45666,7 @@ and.lhs.true9:                                    ; preds = %merge3
 
 then10:                                           ; preds = %else8
   %93 = load ptr, ptr %self, align 8
-  call void @"$Plan.refuse"(ptr %93, ptr @"$string.461")
+  call void @"$Plan.refuse"(ptr %93, ptr @"$string.462")
   %94 = load %45, ptr %3, align 1
   br label %merge6
 
@@ -45804,7 +45816,7 @@ entry:
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %22, ptr %14, i32 0, i32 7
   %16 = load i32, ptr %15, align 4
-  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 512, ptr @"$string.460", i64 %7, i32 %10, i32 %13, i32 %16)
+  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 512, ptr @"$string.461", i64 %7, i32 %10, i32 %13, i32 %16)
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
@@ -45881,7 +45893,7 @@ entry:
   %42 = load ptr, ptr %self, align 8
   %43 = getelementptr %22, ptr %42, i32 0, i32 6
   %44 = load i64, ptr %43, align 8
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 512, ptr @"$string.462", i64 %10, i64 %16, i64 %17, i64 %23, i32 %27, i32 %30, i64 %41, i64 %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 512, ptr @"$string.463", i64 %10, i64 %16, i64 %17, i64 %23, i32 %27, i32 %30, i64 %41, i64 %44)
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %48 = getelementptr i8, ptr %47, i64 0
@@ -45928,7 +45940,7 @@ entry:
   %27 = load %45, ptr %19, align 1
   %28 = load ptr, ptr %out, align 8
   %29 = load ptr, ptr %kind, align 8
-  call void @"$JsonWriter.string_field"(ptr %28, ptr @"$string.466", ptr %29)
+  call void @"$JsonWriter.string_field"(ptr %28, ptr @"$string.467", ptr %29)
   %30 = load %45, ptr %18, align 1
   %31 = load ptr, ptr %out, align 8
   %32 = load ptr, ptr %made, align 8
@@ -45936,7 +45948,7 @@ entry:
   %34 = getelementptr %23, ptr %33, i32 0, i32 1
   %35 = load i32, ptr %34, align 4
   %36 = sext i32 %35 to i64
-  call void @"$JsonWriter.integer_field"(ptr %31, ptr @"$string.467", i64 %36)
+  call void @"$JsonWriter.integer_field"(ptr %31, ptr @"$string.468", i64 %36)
   %37 = load %45, ptr %17, align 1
   %38 = load ptr, ptr %out, align 8
   %39 = load ptr, ptr %made, align 8
@@ -45944,7 +45956,7 @@ entry:
   %41 = getelementptr %23, ptr %40, i32 0, i32 9
   %42 = load i32, ptr %41, align 4
   %43 = call ptr @"$layout_name"(i32 %42)
-  call void @"$JsonWriter.string_field"(ptr %38, ptr @"$string.468", ptr %43)
+  call void @"$JsonWriter.string_field"(ptr %38, ptr @"$string.469", ptr %43)
   %44 = load %45, ptr %16, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %made, align 8
@@ -45952,7 +45964,7 @@ entry:
   %48 = getelementptr %23, ptr %47, i32 0, i32 6
   %49 = load i32, ptr %48, align 4
   %50 = sext i32 %49 to i64
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.471", i64 %50)
+  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.472", i64 %50)
   %51 = load %45, ptr %15, align 1
   %52 = load ptr, ptr %out, align 8
   %53 = load ptr, ptr %made, align 8
@@ -45960,7 +45972,7 @@ entry:
   %55 = getelementptr %23, ptr %54, i32 0, i32 5
   %56 = load i32, ptr %55, align 4
   %57 = sext i32 %56 to i64
-  call void @"$JsonWriter.integer_field"(ptr %52, ptr @"$string.472", i64 %57)
+  call void @"$JsonWriter.integer_field"(ptr %52, ptr @"$string.473", i64 %57)
   %58 = load %45, ptr %14, align 1
   %59 = load ptr, ptr %out, align 8
   %60 = load ptr, ptr %made, align 8
@@ -45968,7 +45980,7 @@ entry:
   %62 = getelementptr %23, ptr %61, i32 0, i32 11
   %63 = load i32, ptr %62, align 4
   %64 = sext i32 %63 to i64
-  call void @"$JsonWriter.integer_field"(ptr %59, ptr @"$string.473", i64 %64)
+  call void @"$JsonWriter.integer_field"(ptr %59, ptr @"$string.474", i64 %64)
   %65 = load %45, ptr %13, align 1
   %66 = load ptr, ptr %out, align 8
   %67 = load ptr, ptr %made, align 8
@@ -45978,28 +45990,28 @@ entry:
   %70 = load ptr, ptr %made, align 8
   %71 = getelementptr %22, ptr %70, i32 0, i32 6
   %72 = load i64, ptr %71, align 8
-  call void @"$JsonWriter.integer_field"(ptr %69, ptr @"$string.482", i64 %72)
+  call void @"$JsonWriter.integer_field"(ptr %69, ptr @"$string.483", i64 %72)
   %73 = load %45, ptr %11, align 1
   %74 = load ptr, ptr %out, align 8
   %75 = load ptr, ptr %made, align 8
   %76 = getelementptr %22, ptr %75, i32 0, i32 17
   %77 = load i8, ptr %76, align 1
   %78 = icmp ne i8 %77, 0
-  call void @"$JsonWriter.boolean_field"(ptr %74, ptr @"$string.483", i1 zeroext %78)
+  call void @"$JsonWriter.boolean_field"(ptr %74, ptr @"$string.484", i1 zeroext %78)
   %79 = load %45, ptr %10, align 1
   %80 = load ptr, ptr %out, align 8
   %81 = load ptr, ptr %made, align 8
   %82 = getelementptr %22, ptr %81, i32 0, i32 18
   %83 = getelementptr [512 x i8], ptr %82, i32 0, i32 0
   %84 = getelementptr i8, ptr %83, i64 0
-  call void @"$JsonWriter.string_field"(ptr %80, ptr @"$string.484", ptr %84)
+  call void @"$JsonWriter.string_field"(ptr %80, ptr @"$string.485", ptr %84)
   %85 = load %45, ptr %9, align 1
   %86 = load ptr, ptr %out, align 8
   %87 = load ptr, ptr %made, align 8
   call void @"$write_buffers"(ptr %86, ptr %87)
   %88 = load %45, ptr %8, align 1
   %89 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %89, ptr @"$string.507")
+  call void @"$JsonWriter.key"(ptr %89, ptr @"$string.508")
   %90 = load %45, ptr %7, align 1
   %91 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %91)
@@ -46057,7 +46069,7 @@ entry:
   %10 = load ptr, ptr %source, align 8
   %11 = getelementptr %3, ptr %10, i32 0, i32 1
   %12 = load ptr, ptr %11, align 8
-  call void @"$JsonWriter.string_field"(ptr %9, ptr @"$string.385", ptr %12)
+  call void @"$JsonWriter.string_field"(ptr %9, ptr @"$string.386", ptr %12)
   %13 = load %45, ptr %8, align 1
   %14 = load ptr, ptr %out, align 8
   %15 = load ptr, ptr %source, align 8
@@ -46065,13 +46077,13 @@ entry:
   %17 = getelementptr %5, ptr %16, i32 0, i32 0
   %18 = getelementptr [64 x i8], ptr %17, i32 0, i32 0
   %19 = getelementptr i8, ptr %18, i64 0
-  call void @"$JsonWriter.string_field"(ptr %14, ptr @"$string.386", ptr %19)
+  call void @"$JsonWriter.string_field"(ptr %14, ptr @"$string.387", ptr %19)
   %20 = load %45, ptr %7, align 1
   %21 = load ptr, ptr %out, align 8
   %22 = load ptr, ptr %source, align 8
   %23 = getelementptr %3, ptr %22, i32 0, i32 9
   %24 = load i64, ptr %23, align 8
-  call void @"$JsonWriter.integer_field"(ptr %21, ptr @"$string.389", i64 %24)
+  call void @"$JsonWriter.integer_field"(ptr %21, ptr @"$string.390", i64 %24)
   %25 = load %45, ptr %6, align 1
   %26 = load ptr, ptr %out, align 8
   %27 = load ptr, ptr %source, align 8
@@ -46081,13 +46093,13 @@ entry:
   %31 = getelementptr %3, ptr %30, i32 0, i32 10
   %32 = load i64, ptr %31, align 8
   %33 = add i64 %29, %32
-  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.463", i64 %33)
+  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.464", i64 %33)
   %34 = load %45, ptr %5, align 1
   %35 = load ptr, ptr %out, align 8
   %36 = load ptr, ptr %source, align 8
   %37 = getelementptr %3, ptr %36, i32 0, i32 11
   %38 = load i64, ptr %37, align 8
-  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.391", i64 %38)
+  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.392", i64 %38)
   %39 = load %45, ptr %4, align 1
   %40 = load ptr, ptr %out, align 8
   %41 = load ptr, ptr %source, align 8
@@ -46097,14 +46109,14 @@ entry:
   %45 = getelementptr %3, ptr %44, i32 0, i32 12
   %46 = load i64, ptr %45, align 8
   %47 = add i64 %43, %46
-  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.464", i64 %47)
+  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.465", i64 %47)
   %48 = load %45, ptr %3, align 1
   %49 = load ptr, ptr %out, align 8
   %50 = load ptr, ptr %source, align 8
   %51 = getelementptr %3, ptr %50, i32 0, i32 8
   %52 = load i8, ptr %51, align 1
   %53 = icmp ne i8 %52, 0
-  call void @"$JsonWriter.boolean_field"(ptr %49, ptr @"$string.465", i1 zeroext %53)
+  call void @"$JsonWriter.boolean_field"(ptr %49, ptr @"$string.466", i1 zeroext %53)
   %54 = load %45, ptr %2, align 1
   ret void
 }
@@ -46120,7 +46132,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.469"
+  ret ptr @"$string.470"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -46136,7 +46148,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.470"
+  ret ptr @"$string.471"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -46145,7 +46157,7 @@ else3:                                            ; preds = %merge
   br label %merge1
 
 merge1:                                           ; preds = %else3, %dead4
-  ret ptr @"$string.168"
+  ret ptr @"$string.169"
 
 dead5:                                            ; No predecessors!
   ret ptr undef
@@ -46170,7 +46182,7 @@ entry:
   %12 = getelementptr %22, ptr %11, i32 0, i32 4
   %13 = load i32, ptr %12, align 4
   %14 = call ptr @"$kv_dtype_name"(i32 %13)
-  call void @"$JsonWriter.string_field"(ptr %10, ptr @"$string.474", ptr %14)
+  call void @"$JsonWriter.string_field"(ptr %10, ptr @"$string.475", ptr %14)
   %15 = load %45, ptr %9, align 1
   %16 = load ptr, ptr %out, align 8
   %17 = load ptr, ptr %made, align 8
@@ -46178,12 +46190,12 @@ entry:
   %19 = getelementptr %22, ptr %18, i32 0, i32 4
   %20 = load i32, ptr %19, align 4
   %21 = call i64 @"$Plan.kv_bytes_per_token"(ptr %17, i32 %20)
-  call void @"$JsonWriter.integer_field"(ptr %16, ptr @"$string.475", i64 %21)
+  call void @"$JsonWriter.integer_field"(ptr %16, ptr @"$string.476", i64 %21)
   %22 = load %45, ptr %8, align 1
   %23 = load ptr, ptr %out, align 8
   %24 = load ptr, ptr %made, align 8
   %25 = call i64 @"$Plan.kv_bytes_per_token"(ptr %24, i32 1)
-  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.476", i64 %25)
+  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.477", i64 %25)
   %26 = load %45, ptr %7, align 1
   %27 = load ptr, ptr %out, align 8
   %28 = load ptr, ptr %made, align 8
@@ -46191,20 +46203,20 @@ entry:
   %30 = getelementptr %23, ptr %29, i32 0, i32 7
   %31 = load i32, ptr %30, align 4
   %32 = sext i32 %31 to i64
-  call void @"$JsonWriter.integer_field"(ptr %27, ptr @"$string.477", i64 %32)
+  call void @"$JsonWriter.integer_field"(ptr %27, ptr @"$string.478", i64 %32)
   %33 = load %45, ptr %6, align 1
   %34 = load ptr, ptr %out, align 8
   %35 = load ptr, ptr %made, align 8
   %36 = getelementptr %22, ptr %35, i32 0, i32 10
   %37 = load i64, ptr %36, align 8
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.478", i64 %37)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.479", i64 %37)
   %38 = load %45, ptr %5, align 1
   %39 = load ptr, ptr %out, align 8
   %40 = load ptr, ptr %made, align 8
   %41 = getelementptr %22, ptr %40, i32 0, i32 9
   %42 = load i32, ptr %41, align 4
   %43 = sext i32 %42 to i64
-  call void @"$JsonWriter.integer_field"(ptr %39, ptr @"$string.479", i64 %43)
+  call void @"$JsonWriter.integer_field"(ptr %39, ptr @"$string.480", i64 %43)
   %44 = load %45, ptr %4, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %made, align 8
@@ -46217,13 +46229,13 @@ entry:
   %53 = load i32, ptr %52, align 4
   %54 = sext i32 %53 to i64
   %55 = mul i64 %49, %54
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.480", i64 %55)
+  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.481", i64 %55)
   %56 = load %45, ptr %3, align 1
   %57 = load ptr, ptr %out, align 8
   %58 = load ptr, ptr %made, align 8
   %59 = call i32 @"$Plan.concurrent_requests"(ptr %58)
   %60 = sext i32 %59 to i64
-  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.481", i64 %60)
+  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.482", i64 %60)
   %61 = load %45, ptr %2, align 1
   ret void
 }
@@ -46239,7 +46251,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.177"
+  ret ptr @"$string.178"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -46252,7 +46264,7 @@ else:                                             ; preds = %entry
   br i1 %8, label %then1, label %else2
 
 then1:                                            ; preds = %else
-  ret ptr @"$string.178"
+  ret ptr @"$string.179"
 
 dead3:                                            ; No predecessors!
   br label %merge
@@ -46384,7 +46396,7 @@ entry:
   call void @"$Plan.buffer_shape"(ptr noalias sret(%130) %27, ptr %28, i32 0)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %27, i64 160, i1 false)
   %29 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %29, ptr @"$string.485")
+  call void @"$JsonWriter.key"(ptr %29, ptr @"$string.486")
   %30 = load %45, ptr %26, align 1
   %31 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_object"(ptr %31)
@@ -46398,7 +46410,7 @@ entry:
   %39 = getelementptr %130, ptr %shape, i32 0, i32 2
   %40 = load i64, ptr %39, align 8
   %41 = mul i64 %38, %40
-  call void @"$JsonWriter.integer_field"(ptr %33, ptr @"$string.486", i64 %41)
+  call void @"$JsonWriter.integer_field"(ptr %33, ptr @"$string.487", i64 %41)
   %42 = load %45, ptr %24, align 1
   %43 = load ptr, ptr %out, align 8
   %44 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46409,7 +46421,7 @@ entry:
   %49 = getelementptr %130, ptr %shape, i32 0, i32 2
   %50 = load i64, ptr %49, align 8
   %51 = mul i64 %48, %50
-  call void @"$JsonWriter.integer_field"(ptr %43, ptr @"$string.487", i64 %51)
+  call void @"$JsonWriter.integer_field"(ptr %43, ptr @"$string.488", i64 %51)
   %52 = load %45, ptr %23, align 1
   %53 = load ptr, ptr %out, align 8
   %54 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46420,7 +46432,7 @@ entry:
   %59 = getelementptr %130, ptr %shape, i32 0, i32 2
   %60 = load i64, ptr %59, align 8
   %61 = mul i64 %58, %60
-  call void @"$JsonWriter.integer_field"(ptr %53, ptr @"$string.488", i64 %61)
+  call void @"$JsonWriter.integer_field"(ptr %53, ptr @"$string.489", i64 %61)
   %62 = load %45, ptr %22, align 1
   %63 = load ptr, ptr %out, align 8
   %64 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46444,13 +46456,13 @@ entry:
   %82 = trunc i8 %74 to i1
   %83 = select i1 %82, i64 %76, i64 %81
   %84 = mul i64 %65, %83
-  call void @"$JsonWriter.integer_field"(ptr %63, ptr @"$string.489", i64 %84)
+  call void @"$JsonWriter.integer_field"(ptr %63, ptr @"$string.490", i64 %84)
   %85 = load %45, ptr %21, align 1
   %86 = load ptr, ptr %out, align 8
   %87 = getelementptr %130, ptr %shape, i32 0, i32 1
   %88 = load i64, ptr %87, align 8
   %89 = mul i64 %88, 4
-  call void @"$JsonWriter.integer_field"(ptr %86, ptr @"$string.490", i64 %89)
+  call void @"$JsonWriter.integer_field"(ptr %86, ptr @"$string.491", i64 %89)
   %90 = load %45, ptr %20, align 1
   %91 = load ptr, ptr %out, align 8
   %92 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46468,7 +46480,7 @@ entry:
   %104 = getelementptr %130, ptr %shape, i32 0, i32 2
   %105 = load i64, ptr %104, align 8
   %106 = mul i64 %103, %105
-  call void @"$JsonWriter.integer_field"(ptr %91, ptr @"$string.491", i64 %106)
+  call void @"$JsonWriter.integer_field"(ptr %91, ptr @"$string.492", i64 %106)
   %107 = load %45, ptr %19, align 1
   %108 = load ptr, ptr %out, align 8
   %109 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46482,7 +46494,7 @@ entry:
   %117 = getelementptr %130, ptr %shape, i32 0, i32 2
   %118 = load i64, ptr %117, align 8
   %119 = mul i64 %116, %118
-  call void @"$JsonWriter.integer_field"(ptr %108, ptr @"$string.492", i64 %119)
+  call void @"$JsonWriter.integer_field"(ptr %108, ptr @"$string.493", i64 %119)
   %120 = load %45, ptr %18, align 1
   %121 = load ptr, ptr %out, align 8
   %122 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46496,7 +46508,7 @@ entry:
   %130 = getelementptr %130, ptr %shape, i32 0, i32 2
   %131 = load i64, ptr %130, align 8
   %132 = mul i64 %129, %131
-  call void @"$JsonWriter.integer_field"(ptr %121, ptr @"$string.493", i64 %132)
+  call void @"$JsonWriter.integer_field"(ptr %121, ptr @"$string.494", i64 %132)
   %133 = load %45, ptr %17, align 1
   %134 = load ptr, ptr %out, align 8
   %135 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46508,7 +46520,7 @@ entry:
   %141 = getelementptr %130, ptr %shape, i32 0, i32 2
   %142 = load i64, ptr %141, align 8
   %143 = mul i64 %140, %142
-  call void @"$JsonWriter.integer_field"(ptr %134, ptr @"$string.494", i64 %143)
+  call void @"$JsonWriter.integer_field"(ptr %134, ptr @"$string.495", i64 %143)
   %144 = load %45, ptr %16, align 1
   %145 = load ptr, ptr %out, align 8
   %146 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46519,7 +46531,7 @@ entry:
   %151 = getelementptr %130, ptr %shape, i32 0, i32 2
   %152 = load i64, ptr %151, align 8
   %153 = mul i64 %150, %152
-  call void @"$JsonWriter.integer_field"(ptr %145, ptr @"$string.495", i64 %153)
+  call void @"$JsonWriter.integer_field"(ptr %145, ptr @"$string.496", i64 %153)
   %154 = load %45, ptr %15, align 1
   %155 = load ptr, ptr %out, align 8
   %156 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46527,13 +46539,13 @@ entry:
   %158 = getelementptr %130, ptr %shape, i32 0, i32 7
   %159 = load i64, ptr %158, align 8
   %160 = mul i64 %157, %159
-  call void @"$JsonWriter.integer_field"(ptr %155, ptr @"$string.496", i64 %160)
+  call void @"$JsonWriter.integer_field"(ptr %155, ptr @"$string.497", i64 %160)
   %161 = load %45, ptr %14, align 1
   %162 = load ptr, ptr %out, align 8
   %163 = getelementptr %130, ptr %shape, i32 0, i32 1
   %164 = load i64, ptr %163, align 8
   %165 = mul i64 %164, 4
-  call void @"$JsonWriter.integer_field"(ptr %162, ptr @"$string.497", i64 %165)
+  call void @"$JsonWriter.integer_field"(ptr %162, ptr @"$string.498", i64 %165)
   %166 = load %45, ptr %13, align 1
   %167 = load ptr, ptr %out, align 8
   %168 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46544,7 +46556,7 @@ entry:
   %173 = getelementptr %130, ptr %shape, i32 0, i32 2
   %174 = load i64, ptr %173, align 8
   %175 = mul i64 %172, %174
-  call void @"$JsonWriter.integer_field"(ptr %167, ptr @"$string.498", i64 %175)
+  call void @"$JsonWriter.integer_field"(ptr %167, ptr @"$string.499", i64 %175)
   %176 = load %45, ptr %12, align 1
   %177 = load ptr, ptr %out, align 8
   %178 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46553,7 +46565,7 @@ entry:
   %181 = load i64, ptr %180, align 8
   %182 = mul i64 %179, %181
   %183 = mul i64 %182, 4
-  call void @"$JsonWriter.integer_field"(ptr %177, ptr @"$string.499", i64 %183)
+  call void @"$JsonWriter.integer_field"(ptr %177, ptr @"$string.500", i64 %183)
   %184 = load %45, ptr %11, align 1
   %185 = load ptr, ptr %out, align 8
   %186 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46562,7 +46574,7 @@ entry:
   %189 = load i64, ptr %188, align 8
   %190 = mul i64 %187, %189
   %191 = mul i64 %190, 4
-  call void @"$JsonWriter.integer_field"(ptr %185, ptr @"$string.500", i64 %191)
+  call void @"$JsonWriter.integer_field"(ptr %185, ptr @"$string.501", i64 %191)
   %192 = load %45, ptr %10, align 1
   %193 = load ptr, ptr %out, align 8
   %194 = getelementptr %130, ptr %shape, i32 0, i32 9
@@ -46571,7 +46583,7 @@ entry:
   %197 = load i64, ptr %196, align 8
   %198 = mul i64 %195, %197
   %199 = mul i64 %198, 4
-  call void @"$JsonWriter.integer_field"(ptr %193, ptr @"$string.501", i64 %199)
+  call void @"$JsonWriter.integer_field"(ptr %193, ptr @"$string.502", i64 %199)
   %200 = load %45, ptr %9, align 1
   %201 = load ptr, ptr %out, align 8
   %202 = getelementptr %130, ptr %shape, i32 0, i32 9
@@ -46595,13 +46607,13 @@ entry:
   %219 = mul i64 %218, 4
   %220 = trunc i8 %213 to i1
   %221 = select i1 %220, i64 %219, i64 0
-  call void @"$JsonWriter.integer_field"(ptr %209, ptr @"$string.502", i64 %221)
+  call void @"$JsonWriter.integer_field"(ptr %209, ptr @"$string.503", i64 %221)
   %222 = load %45, ptr %7, align 1
   %223 = load ptr, ptr %out, align 8
   %224 = getelementptr %130, ptr %shape, i32 0, i32 13
   %225 = load i64, ptr %224, align 8
   %226 = mul i64 %225, 4
-  call void @"$JsonWriter.integer_field"(ptr %223, ptr @"$string.503", i64 %226)
+  call void @"$JsonWriter.integer_field"(ptr %223, ptr @"$string.504", i64 %226)
   %227 = load %45, ptr %6, align 1
   %228 = load ptr, ptr %out, align 8
   %229 = getelementptr %130, ptr %shape, i32 0, i32 13
@@ -46611,7 +46623,7 @@ entry:
   %233 = sdiv i64 %232, 2
   %234 = mul i64 %230, %233
   %235 = mul i64 %234, 4
-  call void @"$JsonWriter.integer_field"(ptr %228, ptr @"$string.504", i64 %235)
+  call void @"$JsonWriter.integer_field"(ptr %228, ptr @"$string.505", i64 %235)
   %236 = load %45, ptr %5, align 1
   %237 = load ptr, ptr %out, align 8
   %238 = getelementptr %130, ptr %shape, i32 0, i32 13
@@ -46621,12 +46633,12 @@ entry:
   %242 = sdiv i64 %241, 2
   %243 = mul i64 %239, %242
   %244 = mul i64 %243, 4
-  call void @"$JsonWriter.integer_field"(ptr %237, ptr @"$string.505", i64 %244)
+  call void @"$JsonWriter.integer_field"(ptr %237, ptr @"$string.506", i64 %244)
   %245 = load %45, ptr %4, align 1
   %246 = load ptr, ptr %out, align 8
   %247 = getelementptr %130, ptr %shape, i32 0, i32 15
   %248 = load i64, ptr %247, align 8
-  call void @"$JsonWriter.integer_field"(ptr %246, ptr @"$string.506", i64 %248)
+  call void @"$JsonWriter.integer_field"(ptr %246, ptr @"$string.507", i64 %248)
   %249 = load %45, ptr %3, align 1
   %250 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %250)
@@ -46664,42 +46676,42 @@ entry:
   %18 = load ptr, ptr %out, align 8
   %19 = load i32, ptr %index, align 4
   %20 = sext i32 %19 to i64
-  call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.508", i64 %20)
+  call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.509", i64 %20)
   %21 = load %45, ptr %11, align 1
   %22 = load ptr, ptr %out, align 8
   %23 = getelementptr %136, ptr %rank, i32 0, i32 0
   %24 = load i64, ptr %23, align 8
-  call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.509", i64 %24)
+  call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.510", i64 %24)
   %25 = load %45, ptr %10, align 1
   %26 = load ptr, ptr %out, align 8
   %27 = getelementptr %136, ptr %rank, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.510", i64 %28)
+  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.511", i64 %28)
   %29 = load %45, ptr %9, align 1
   %30 = load ptr, ptr %out, align 8
   %31 = getelementptr %136, ptr %rank, i32 0, i32 2
   %32 = load i64, ptr %31, align 8
-  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.511", i64 %32)
+  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.512", i64 %32)
   %33 = load %45, ptr %8, align 1
   %34 = load ptr, ptr %out, align 8
   %35 = getelementptr %136, ptr %rank, i32 0, i32 3
   %36 = load i64, ptr %35, align 8
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.512", i64 %36)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.513", i64 %36)
   %37 = load %45, ptr %7, align 1
   %38 = load ptr, ptr %out, align 8
   %39 = getelementptr %136, ptr %rank, i32 0, i32 4
   %40 = load i64, ptr %39, align 8
-  call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.513", i64 %40)
+  call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.514", i64 %40)
   %41 = load %45, ptr %6, align 1
   %42 = load ptr, ptr %out, align 8
   %43 = getelementptr %136, ptr %rank, i32 0, i32 5
   %44 = load i64, ptr %43, align 8
-  call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.514", i64 %44)
+  call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.515", i64 %44)
   %45 = load %45, ptr %5, align 1
   %46 = load ptr, ptr %out, align 8
   %47 = getelementptr %136, ptr %rank, i32 0, i32 6
   %48 = load i64, ptr %47, align 8
-  call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.515", i64 %48)
+  call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.516", i64 %48)
   %49 = load %45, ptr %4, align 1
   %50 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %50)
@@ -47228,7 +47240,7 @@ then5:                                            ; preds = %then2
   %31 = getelementptr %33, ptr %30, i32 0, i32 4
   %32 = load i32, ptr %31, align 4
   %33 = load i32, ptr %num_pages, align 4
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.521", i32 %32, i32 %33)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.522", i32 %32, i32 %33)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -47416,7 +47428,7 @@ then2:                                            ; preds = %then
   %26 = getelementptr %29, ptr %25, i32 0, i32 2
   %27 = getelementptr %30, ptr %26, i32 0, i32 0
   %28 = load i32, ptr %27, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.516", i32 %24, i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.517", i32 %24, i32 %28)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -47463,7 +47475,7 @@ then9:                                            ; preds = %then5
   %50 = getelementptr i8, ptr %49, i64 0
   %51 = load i32, ptr %num_pages, align 4
   %52 = load i64, ptr %held, align 8
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.517", i32 %51, i64 %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.518", i32 %51, i64 %52)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -47509,7 +47521,7 @@ then17:                                           ; preds = %then13
   %74 = getelementptr %29, ptr %73, i32 0, i32 19
   %75 = getelementptr %43, ptr %74, i32 0, i32 4
   %76 = load i64, ptr %75, align 8
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.518", i64 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.519", i64 %76)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -47628,7 +47640,7 @@ then3:                                            ; preds = %then
   %44 = getelementptr %46, ptr %43, i32 0, i32 0
   %45 = load i64, ptr %44, align 8
   %46 = load i32, ptr %needed, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.519", i32 %42, i64 %45, i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.520", i32 %42, i64 %45, i32 %46)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -47771,7 +47783,7 @@ entry:
   br i1 %13, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.44", i32 78, ptr @"$string.520")
+  call void @"$check.fail"(ptr @"$string.44", i32 78, ptr @"$string.521")
   %14 = load %45, ptr %7, align 1
   br label %merge
 
@@ -47787,7 +47799,7 @@ merge:                                            ; preds = %else, %then
   store i32 %19, ptr %num_saved, align 4
   %20 = load ptr, ptr %item, align 8
   %21 = getelementptr %46, ptr %20, i32 0, i32 13
-  call void @"$Vector.clear.254"(ptr %21)
+  call void @"$Vector.clear.255"(ptr %21)
   %22 = load %45, ptr %6, align 1
   %23 = load i32, ptr %num_saved, align 4
   store i32 0, ptr %i, align 4
@@ -48352,7 +48364,7 @@ then2:                                            ; preds = %then
   %38 = getelementptr %46, ptr %37, i32 0, i32 13
   %39 = getelementptr %10, ptr %38, i32 0, i32 1
   %40 = load i64, ptr %39, align 8
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.522", i64 %36, i64 %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.523", i64 %36, i64 %40)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -48590,7 +48602,7 @@ then:                                             ; preds = %entry
 then2:                                            ; preds = %then
   %45 = load ptr, ptr %self, align 8
   %46 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %45, ptr @"$string.523", i32 -1, ptr %46)
+  call void @"$forward.describe_failure"(ptr %45, ptr @"$string.524", i32 -1, ptr %46)
   %47 = load %45, ptr %5, align 1
   %48 = load i32, ptr %code, align 4
   ret i32 %48
@@ -48624,7 +48636,7 @@ else:                                             ; preds = %entry
 then6:                                            ; preds = %else
   %62 = load ptr, ptr %self, align 8
   %63 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %62, ptr @"$string.524", i32 -1, ptr %63)
+  call void @"$forward.describe_failure"(ptr %62, ptr @"$string.525", i32 -1, ptr %63)
   %64 = load %45, ptr %4, align 1
   %65 = load i32, ptr %code4, align 4
   ret i32 %65
@@ -48658,7 +48670,7 @@ merge:                                            ; preds = %merge5, %merge1
 then11:                                           ; preds = %merge
   %79 = load ptr, ptr %self, align 8
   %80 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %79, ptr @"$string.525", i32 -1, ptr %80)
+  call void @"$forward.describe_failure"(ptr %79, ptr @"$string.526", i32 -1, ptr %80)
   %81 = load %45, ptr %3, align 1
   %82 = load i32, ptr %code9, align 4
   ret i32 %82
@@ -48975,7 +48987,7 @@ then2:                                            ; preds = %merge
 then5:                                            ; preds = %then2
   %51 = load ptr, ptr %self, align 8
   %52 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %51, ptr @"$string.526", i32 -1, ptr %52)
+  call void @"$forward.describe_failure"(ptr %51, ptr @"$string.527", i32 -1, ptr %52)
   %53 = load %45, ptr %4, align 1
   %54 = load i32, ptr %code, align 4
   ret i32 %54
@@ -49018,7 +49030,7 @@ merge1:                                           ; preds = %else3, %merge4
 then10:                                           ; preds = %merge1
   %73 = load ptr, ptr %self, align 8
   %74 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %73, ptr @"$string.503", i32 -1, ptr %74)
+  call void @"$forward.describe_failure"(ptr %73, ptr @"$string.504", i32 -1, ptr %74)
   %75 = load %45, ptr %3, align 1
   %76 = load i32, ptr %code8, align 4
   ret i32 %76
@@ -49078,7 +49090,7 @@ entry:
   br i1 %8, label %and.lhs.true, label %then
 
 then:                                             ; preds = %and.lhs.true, %entry
-  call void @"$check.fail"(ptr @"$string.54", i32 10, ptr @"$string.527")
+  call void @"$check.fail"(ptr @"$string.54", i32 10, ptr @"$string.528")
   %9 = load %45, ptr %4, align 1
   br label %merge
 
@@ -49106,7 +49118,7 @@ and.lhs.true:                                     ; preds = %entry
   br i1 %23, label %else, label %then
 
 then2:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.54", i32 11, ptr @"$string.528")
+  call void @"$check.fail"(ptr @"$string.54", i32 11, ptr @"$string.529")
   %24 = load %45, ptr %3, align 1
   br label %merge1
 
@@ -49342,7 +49354,7 @@ entry:
 then:                                             ; preds = %entry
   %21 = load ptr, ptr %self, align 8
   %22 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %21, ptr @"$string.529", i32 -1, ptr %22)
+  call void @"$forward.describe_failure"(ptr %21, ptr @"$string.530", i32 -1, ptr %22)
   %23 = load %45, ptr %3, align 1
   %24 = load i32, ptr %code, align 4
   ret i32 %24
@@ -50243,7 +50255,7 @@ then8:                                            ; preds = %merge4
   %44 = load ptr, ptr %r, align 8
   %45 = getelementptr %79, ptr %44, i32 0, i32 1
   %46 = load i32, ptr %45, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.565", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.566", i32 %46)
   br label %merge7
 
 else9:                                            ; preds = %merge4
@@ -50298,7 +50310,7 @@ then16:                                           ; preds = %then12
   %74 = getelementptr i8, ptr %73, i64 0
   %75 = load i64, ptr %count, align 8
   %76 = load i32, ptr %most, align 4
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.566", i64 %75, i32 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.567", i64 %75, i32 %76)
   br label %merge15
 
 else17:                                           ; preds = %then12
@@ -50358,7 +50370,7 @@ then2:                                            ; preds = %then
   %13 = getelementptr %41, ptr %12, i32 0, i32 0
   %14 = getelementptr [1024 x i8], ptr %13, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.530")
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.531")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -50400,7 +50412,7 @@ then9:                                            ; preds = %then5
   %33 = load ptr, ptr %r, align 8
   %34 = getelementptr %79, ptr %33, i32 0, i32 0
   %35 = load i32, ptr %34, align 4
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.531", i32 %35, i32 144)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.532", i32 %35, i32 144)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -50485,7 +50497,7 @@ then26:                                           ; preds = %then22
   %70 = load ptr, ptr %r, align 8
   %71 = getelementptr %79, ptr %70, i32 0, i32 7
   %72 = load i32, ptr %71, align 4
-  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.551", i32 %72)
+  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.552", i32 %72)
   br label %merge25
 
 else27:                                           ; preds = %then22
@@ -50511,7 +50523,7 @@ merge21:                                          ; preds = %else23, %dead28
   %81 = getelementptr %143, ptr %80, i32 0, i32 0
   %82 = load i32, ptr %81, align 4
   %83 = load ptr, ptr %message, align 8
-  %84 = call i32 @"$request.check_tokens"(ptr @"$string.552", ptr %76, i32 %79, i32 %82, ptr %83)
+  %84 = call i32 @"$request.check_tokens"(ptr @"$string.553", ptr %76, i32 %79, i32 %82, ptr %83)
   store i32 %84, ptr %code29, align 4
   %85 = load i32, ptr %code29, align 4
   %86 = icmp ne i32 %85, 0
@@ -50629,7 +50641,7 @@ then5:                                            ; preds = %then2
   %32 = load ptr, ptr %r, align 8
   %33 = getelementptr %79, ptr %32, i32 0, i32 3
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.535", i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.536", i32 %34)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -50685,7 +50697,7 @@ then13:                                           ; preds = %then9
   %63 = load ptr, ptr %r, align 8
   %64 = getelementptr %79, ptr %63, i32 0, i32 3
   %65 = load i32, ptr %64, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.536", i32 %62, i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.537", i32 %62, i32 %65)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -50726,7 +50738,7 @@ then21:                                           ; preds = %then17
   %82 = load ptr, ptr %r, align 8
   %83 = getelementptr %79, ptr %82, i32 0, i32 18
   %84 = load i64, ptr %83, align 8
-  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.537", i64 %84)
+  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.538", i64 %84)
   br label %merge20
 
 else22:                                           ; preds = %then17
@@ -50767,7 +50779,7 @@ then29:                                           ; preds = %then25
   %101 = load ptr, ptr %r, align 8
   %102 = getelementptr %79, ptr %101, i32 0, i32 16
   %103 = load i32, ptr %102, align 4
-  %104 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.538", i32 %103)
+  %104 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.539", i32 %103)
   br label %merge28
 
 else30:                                           ; preds = %then25
@@ -50820,7 +50832,7 @@ then37:                                           ; preds = %then33
   %129 = load ptr, ptr %limits, align 8
   %130 = getelementptr %143, ptr %129, i32 0, i32 0
   %131 = load i32, ptr %130, align 4
-  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %125, i64 1024, ptr @"$string.539", i32 %128, i32 %131)
+  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %125, i64 1024, ptr @"$string.540", i32 %128, i32 %131)
   br label %merge36
 
 else38:                                           ; preds = %then33
@@ -50897,7 +50909,7 @@ then2:                                            ; preds = %then
   %15 = getelementptr [1024 x i8], ptr %14, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
   %17 = load i32, ptr %num_tokens, align 4
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.532", i32 %17)
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.533", i32 %17)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -50940,7 +50952,7 @@ then9:                                            ; preds = %then5
   %36 = load ptr, ptr %limits, align 8
   %37 = getelementptr %143, ptr %36, i32 0, i32 1
   %38 = load i32, ptr %37, align 4
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.533", i32 %35, i32 %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.534", i32 %35, i32 %38)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -50962,7 +50974,7 @@ merge4:                                           ; preds = %else6, %dead11
   %43 = getelementptr %143, ptr %42, i32 0, i32 0
   %44 = load i32, ptr %43, align 4
   %45 = load ptr, ptr %message, align 8
-  %46 = call i32 @"$request.check_tokens"(ptr @"$string.534", ptr %40, i32 %41, i32 %44, ptr %45)
+  %46 = call i32 @"$request.check_tokens"(ptr @"$string.535", ptr %40, i32 %41, i32 %44, ptr %45)
   ret i32 %46
 
 dead12:                                           ; No predecessors!
@@ -51042,7 +51054,7 @@ then2:                                            ; preds = %then
   %23 = load ptr, ptr %limits, align 8
   %24 = getelementptr %143, ptr %23, i32 0, i32 4
   %25 = load i32, ptr %24, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.540", i32 %19, i32 %22, i32 %25)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.541", i32 %19, i32 %22, i32 %25)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -51113,7 +51125,7 @@ then2:                                            ; preds = %then
   %24 = getelementptr %47, ptr %23, i32 0, i32 0
   %25 = load float, ptr %24, align 4
   %26 = fpext float %25 to double
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.541", double %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.542", double %26)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -51133,7 +51145,7 @@ merge:                                            ; preds = %else, %dead
   %29 = getelementptr %47, ptr %28, i32 0, i32 1
   %30 = load float, ptr %29, align 4
   %31 = load ptr, ptr %message, align 8
-  %32 = call i32 @"$check_unit_range"(ptr @"$string.544", float %30, float 0.000000e+00, i1 zeroext true, ptr %31)
+  %32 = call i32 @"$check_unit_range"(ptr @"$string.545", float %30, float 0.000000e+00, i1 zeroext true, ptr %31)
   store i32 %32, ptr %code, align 4
   %33 = load i32, ptr %code, align 4
   %34 = icmp ne i32 %33, 0
@@ -51156,7 +51168,7 @@ merge4:                                           ; preds = %else6, %dead7
   %39 = getelementptr %47, ptr %38, i32 0, i32 2
   %40 = load float, ptr %39, align 4
   %41 = load ptr, ptr %message, align 8
-  %42 = call i32 @"$check_unit_range"(ptr @"$string.545", float %40, float 0.000000e+00, i1 zeroext false, ptr %41)
+  %42 = call i32 @"$check_unit_range"(ptr @"$string.546", float %40, float 0.000000e+00, i1 zeroext false, ptr %41)
   store i32 %42, ptr %code8, align 4
   %43 = load i32, ptr %code8, align 4
   %44 = icmp ne i32 %43, 0
@@ -51200,7 +51212,7 @@ then18:                                           ; preds = %then14
   %63 = load ptr, ptr %s, align 8
   %64 = getelementptr %47, ptr %63, i32 0, i32 3
   %65 = load i32, ptr %64, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 1024, ptr @"$string.546", i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 1024, ptr @"$string.547", i32 %65)
   br label %merge17
 
 else19:                                           ; preds = %then14
@@ -51251,7 +51263,7 @@ then27:                                           ; preds = %then22
   %89 = getelementptr %47, ptr %88, i32 0, i32 4
   %90 = load float, ptr %89, align 4
   %91 = fpext float %90 to double
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %87, i64 1024, ptr @"$string.547", double %91)
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %87, i64 1024, ptr @"$string.548", double %91)
   br label %merge26
 
 else28:                                           ; preds = %then22
@@ -51293,7 +51305,7 @@ then35:                                           ; preds = %then31
   %109 = getelementptr %47, ptr %108, i32 0, i32 5
   %110 = load float, ptr %109, align 4
   %111 = fpext float %110 to double
-  %112 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %107, i64 1024, ptr @"$string.548", double %111)
+  %112 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %107, i64 1024, ptr @"$string.549", double %111)
   br label %merge34
 
 else36:                                           ; preds = %then31
@@ -51335,7 +51347,7 @@ then43:                                           ; preds = %then39
   %129 = getelementptr %47, ptr %128, i32 0, i32 6
   %130 = load float, ptr %129, align 4
   %131 = fpext float %130 to double
-  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %127, i64 1024, ptr @"$string.549", double %131)
+  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %127, i64 1024, ptr @"$string.550", double %131)
   br label %merge42
 
 else44:                                           ; preds = %then39
@@ -51385,7 +51397,7 @@ then51:                                           ; preds = %then47
   %154 = load ptr, ptr %s, align 8
   %155 = getelementptr %47, ptr %154, i32 0, i32 7
   %156 = load i32, ptr %155, align 4
-  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.550", i32 %156, i32 20)
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.551", i32 %156, i32 20)
   br label %merge50
 
 else52:                                           ; preds = %then47
@@ -51517,7 +51529,7 @@ then5:                                            ; preds = %then2
   %44 = fpext float %43 to double
   %45 = load float, ptr %lowest, align 4
   %46 = fpext float %45 to double
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.542", ptr %42, double %44, double %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.543", ptr %42, double %44, double %46)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -51551,7 +51563,7 @@ then9:                                            ; preds = %merge1
   %59 = fpext float %58 to double
   %60 = load float, ptr %lowest, align 4
   %61 = fpext float %60 to double
-  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.543", ptr %57, double %59, double %61)
+  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.544", ptr %57, double %59, double %61)
   br label %merge8
 
 else10:                                           ; preds = %merge1
@@ -51621,7 +51633,7 @@ then2:                                            ; preds = %then
   %24 = load ptr, ptr %r, align 8
   %25 = getelementptr %79, ptr %24, i32 0, i32 9
   %26 = load i32, ptr %25, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.553", i32 %26, i32 1024)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.554", i32 %26, i32 1024)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -51681,7 +51693,7 @@ then13:                                           ; preds = %then9
   %50 = getelementptr %79, ptr %49, i32 0, i32 9
   %51 = load i32, ptr %50, align 4
   %52 = add i32 %51, 1
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.554", i32 %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.555", i32 %52)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -51726,7 +51738,7 @@ then21:                                           ; preds = %then17
   %73 = load ptr, ptr %72, align 8
   %74 = getelementptr i32, ptr %73, i64 0
   %75 = load i32, ptr %74, align 4
-  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.555", i32 %75)
+  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.556", i32 %75)
   br label %merge20
 
 else22:                                           ; preds = %then17
@@ -51797,7 +51809,7 @@ then30:                                           ; preds = %then26
   %114 = getelementptr i8, ptr %113, i64 0
   %115 = load i32, ptr %i, align 4
   %116 = load i32, ptr %length, align 4
-  %117 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %114, i64 1024, ptr @"$string.556", i32 %115, i32 %116)
+  %117 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %114, i64 1024, ptr @"$string.557", i32 %115, i32 %116)
   br label %merge29
 
 else31:                                           ; preds = %then26
@@ -51834,7 +51846,7 @@ merge24:                                          ; preds = %forcond
   %132 = getelementptr %143, ptr %131, i32 0, i32 0
   %133 = load i32, ptr %132, align 4
   %134 = load ptr, ptr %message, align 8
-  %135 = call i32 @"$request.check_tokens"(ptr @"$string.557", ptr %121, i32 %130, i32 %133, ptr %134)
+  %135 = call i32 @"$request.check_tokens"(ptr @"$string.558", ptr %121, i32 %130, i32 %133, ptr %134)
   ret i32 %135
 
 dead33:                                           ; No predecessors!
@@ -51904,7 +51916,7 @@ then2:                                            ; preds = %then
   %36 = getelementptr %79, ptr %35, i32 0, i32 10
   %37 = load i32, ptr %36, align 4
   %38 = load i32, ptr %most, align 4
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.558", i32 %37, i32 %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.559", i32 %37, i32 %38)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -51930,7 +51942,7 @@ merge:                                            ; preds = %else, %dead
   %47 = getelementptr %143, ptr %46, i32 0, i32 0
   %48 = load i32, ptr %47, align 4
   %49 = load ptr, ptr %message, align 8
-  %50 = call i32 @"$request.check_tokens"(ptr @"$string.559", ptr %42, i32 %45, i32 %48, ptr %49)
+  %50 = call i32 @"$request.check_tokens"(ptr @"$string.560", ptr %42, i32 %45, i32 %48, ptr %49)
   store i32 %50, ptr %code, align 4
   %51 = load i32, ptr %code, align 4
   %52 = icmp ne i32 %51, 0
@@ -51983,7 +51995,7 @@ then13:                                           ; preds = %then9
   %77 = load ptr, ptr %r, align 8
   %78 = getelementptr %79, ptr %77, i32 0, i32 10
   %79 = load i32, ptr %78, align 4
-  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 1024, ptr @"$string.560", i32 %79)
+  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 1024, ptr @"$string.561", i32 %79)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -52050,7 +52062,7 @@ then22:                                           ; preds = %then18
   %115 = getelementptr float, ptr %112, i64 %114
   %116 = load float, ptr %115, align 4
   %117 = fpext float %116 to double
-  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %108, i64 1024, ptr @"$string.561", i32 %109, double %117)
+  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %108, i64 1024, ptr @"$string.562", i32 %109, double %117)
   br label %merge21
 
 else23:                                           ; preds = %then18
@@ -52121,7 +52133,7 @@ then33:                                           ; preds = %then29
   %157 = sext i32 %156 to i64
   %158 = getelementptr i32, ptr %155, i64 %157
   %159 = load i32, ptr %158, align 4
-  %160 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %151, i64 1024, ptr @"$string.562", i32 %152, i32 %159)
+  %160 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %151, i64 1024, ptr @"$string.563", i32 %152, i32 %159)
   br label %merge32
 
 else34:                                           ; preds = %then29
@@ -52775,7 +52787,7 @@ forbody:                                          ; preds = %forcond
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %2, ptr align 4 %3, i64 8, i1 false)
   %39 = getelementptr { i64 }, ptr %2, i32 0, i32 0
   %40 = load i64, ptr %39, align 8
-  %41 = call zeroext i1 @"$Vector.push.563"(ptr %15, i64 %40)
+  %41 = call zeroext i1 @"$Vector.push.564"(ptr %15, i64 %40)
   %42 = zext i1 %41 to i8
   %43 = trunc i8 %42 to i1
   br i1 %43, label %else, label %then
@@ -52820,7 +52832,7 @@ dead2:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.563"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.push.564"(ptr %0, i64 %1) {
 entry:
   %value = alloca %145, align 8
   %self = alloca ptr, align 8
@@ -52832,7 +52844,7 @@ entry:
   %5 = getelementptr %48, ptr %4, i32 0, i32 1
   %6 = load i64, ptr %5, align 8
   %7 = add i64 %6, 1
-  %8 = call zeroext i1 @"$Vector.reserve.564"(ptr %3, i64 %7)
+  %8 = call zeroext i1 @"$Vector.reserve.565"(ptr %3, i64 %7)
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %else, label %then
@@ -52868,7 +52880,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.564"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.565"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -53020,7 +53032,7 @@ and.lhs.true:                                     ; preds = %forbody
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %4, ptr align 4 %bias, i64 8, i1 false)
   %29 = getelementptr { i64 }, ptr %4, i32 0, i32 0
   %30 = load i64, ptr %29, align 8
-  %31 = call zeroext i1 @"$Vector.push.563"(ptr %28, i64 %30)
+  %31 = call zeroext i1 @"$Vector.push.564"(ptr %28, i64 %30)
   %32 = zext i1 %31 to i8
   %33 = trunc i8 %32 to i1
   br i1 %33, label %else, label %then
@@ -53080,7 +53092,7 @@ forbody4:                                         ; preds = %forcond3
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %1, ptr align 4 %2, i64 8, i1 false)
   %63 = getelementptr { i64 }, ptr %1, i32 0, i32 0
   %64 = load i64, ptr %63, align 8
-  %65 = call zeroext i1 @"$Vector.push.563"(ptr %46, i64 %64)
+  %65 = call zeroext i1 @"$Vector.push.564"(ptr %46, i64 %64)
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
   br i1 %67, label %else8, label %then7
@@ -53349,7 +53361,7 @@ then2:                                            ; preds = %then
   %43 = getelementptr %29, ptr %42, i32 0, i32 2
   %44 = getelementptr %30, ptr %43, i32 0, i32 5
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.567", i64 %41, i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.568", i64 %41, i32 %45)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -53444,7 +53456,7 @@ then5:                                            ; preds = %then2
   %43 = getelementptr %30, ptr %42, i32 0, i32 7
   %44 = getelementptr %25, ptr %43, i32 0, i32 3
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.568", i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.569", i32 %45)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -53522,7 +53534,7 @@ then5:                                            ; preds = %then2
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %code, align 4
   %27 = call ptr @strerror(i32 %26)
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.582", ptr %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.583", ptr %27)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -54052,7 +54064,7 @@ entry:
   br i1 %12, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.12", i32 194, ptr @"$string.569")
+  call void @"$check.fail"(ptr @"$string.12", i32 194, ptr @"$string.570")
   %13 = load %45, ptr %3, align 1
   br label %merge
 
@@ -55326,7 +55338,7 @@ forbody:                                          ; preds = %forcond
 merge:                                            ; preds = %forcond
   %23 = load ptr, ptr %item, align 8
   %24 = getelementptr %46, ptr %23, i32 0, i32 11
-  call void @"$Vector.clear.254"(ptr %24)
+  call void @"$Vector.clear.255"(ptr %24)
   %25 = load %45, ptr %5, align 1
   %26 = load i32, ptr %num_found, align 4
   store i32 0, ptr %i1, align 4
@@ -55433,7 +55445,7 @@ then:                                             ; preds = %entry
   br i1 %16, label %else4, label %then3
 
 then3:                                            ; preds = %then
-  call void @"$check.fail"(ptr @"$string.16", i32 204, ptr @"$string.570")
+  call void @"$check.fail"(ptr @"$string.16", i32 204, ptr @"$string.571")
   %17 = load %45, ptr %3, align 1
   br label %merge2
 
@@ -55486,7 +55498,7 @@ entry:
   %9 = load %45, ptr %5, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %31, ptr %10, i32 0, i32 12
-  call void @"$Vector.clear.571"(ptr %11)
+  call void @"$Vector.clear.572"(ptr %11)
   %12 = load %45, ptr %4, align 1
   %13 = load ptr, ptr %self, align 8
   call void @"$Scheduler.write_decode_rows"(ptr %13)
@@ -55554,7 +55566,7 @@ and.lhs.true:                                     ; preds = %forbody
   br i1 %48, label %then, label %else
 }
 
-define internal void @"$Vector.clear.571"(ptr %0) {
+define internal void @"$Vector.clear.572"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -55640,7 +55652,7 @@ and.lhs.true2:                                    ; preds = %forbody
   br i1 %46, label %and.lhs.true, label %else
 
 then4:                                            ; preds = %then
-  call void @"$check.fail"(ptr @"$string.572", i32 186, ptr @"$string.573")
+  call void @"$check.fail"(ptr @"$string.573", i32 186, ptr @"$string.574")
   %47 = load %45, ptr %3, align 1
   br label %merge3
 
@@ -55963,7 +55975,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.14", i32 174, ptr @"$string.574")
+  call void @"$check.fail"(ptr @"$string.14", i32 174, ptr @"$string.575")
   %15 = load %45, ptr %5, align 1
   br label %merge
 
@@ -56602,7 +56614,7 @@ merge1:                                           ; preds = %else, %then
 merge:                                            ; preds = %forcond
   %67 = load ptr, ptr %self, align 8
   %68 = getelementptr %31, ptr %67, i32 0, i32 12
-  call void @"$Vector.clear.571"(ptr %68)
+  call void @"$Vector.clear.572"(ptr %68)
   %69 = load %45, ptr %2, align 1
   ret void
 }
@@ -56849,7 +56861,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %29, label %else4, label %then3
 
 then3:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.16", i32 263, ptr @"$string.575")
+  call void @"$check.fail"(ptr @"$string.16", i32 263, ptr @"$string.576")
   %30 = load %45, ptr %6, align 1
   br label %merge2
 
@@ -56864,7 +56876,7 @@ merge2:                                           ; preds = %else4, %then3
   br i1 %34, label %then6, label %else7
 
 then6:                                            ; preds = %merge2
-  call void @"$check.fail"(ptr @"$string.16", i32 264, ptr @"$string.576")
+  call void @"$check.fail"(ptr @"$string.16", i32 264, ptr @"$string.577")
   %35 = load %45, ptr %5, align 1
   br label %merge5
 
@@ -56914,7 +56926,7 @@ then9:                                            ; preds = %merge5
   br i1 %64, label %else13, label %then12
 
 then12:                                           ; preds = %then9
-  call void @"$check.fail"(ptr @"$string.16", i32 273, ptr @"$string.577")
+  call void @"$check.fail"(ptr @"$string.16", i32 273, ptr @"$string.578")
   %65 = load %45, ptr %4, align 1
   br label %merge11
 
@@ -57099,7 +57111,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %45, label %then2, label %or.lhs.false
 
 then2:                                            ; preds = %or.lhs.false, %merge
-  call void @"$check.fail"(ptr @"$string.579", i32 87, ptr @"$string.15")
+  call void @"$check.fail"(ptr @"$string.580", i32 87, ptr @"$string.15")
   %46 = load %45, ptr %6, align 1
   br label %merge1
 
@@ -57136,7 +57148,7 @@ or.lhs.false:                                     ; preds = %merge
   br i1 %69, label %then2, label %else3
 
 then5:                                            ; preds = %merge1
-  call void @"$check.fail"(ptr @"$string.579", i32 88, ptr @"$string.580")
+  call void @"$check.fail"(ptr @"$string.580", i32 88, ptr @"$string.581")
   %70 = load %45, ptr %5, align 1
   br label %merge4
 
@@ -57283,7 +57295,7 @@ entry:
   %9 = sub i64 %8, 1
   %10 = load ptr, ptr %item, align 8
   %11 = call i32 @"$Sequence.num_outputs"(ptr %10)
-  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 256, ptr @"$string.578", i64 %9, i32 %11)
+  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 256, ptr @"$string.579", i64 %9, i32 %11)
   %13 = load ptr, ptr %self, align 8
   %14 = load ptr, ptr %item, align 8
   %15 = getelementptr [256 x i8], ptr %text, i32 0, i32 0
@@ -57429,7 +57441,7 @@ then:                                             ; preds = %entry
   %9 = load ptr, ptr %self, align 8
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %46, ptr %10, i32 0, i32 3
-  %12 = call ptr @"$Vector.last.581"(ptr %11)
+  %12 = call ptr @"$Vector.last.582"(ptr %11)
   %13 = load i32, ptr %12, align 4
   %14 = call zeroext i1 @"$Sequence.is_stop_token"(ptr %9, i32 %13)
   %15 = zext i1 %14 to i8
@@ -57494,7 +57506,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$Vector.last.581"(ptr %0) {
+define internal ptr @"$Vector.last.582"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %self = alloca ptr, align 8
@@ -57709,7 +57721,7 @@ forbody:                                          ; preds = %forcond
 merge:                                            ; preds = %forcond
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %31, ptr %28, i32 0, i32 12
-  call void @"$Vector.clear.571"(ptr %29)
+  call void @"$Vector.clear.572"(ptr %29)
   %30 = load %45, ptr %3, align 1
   ret void
 }
@@ -58121,11 +58133,11 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %38 = load ptr, ptr %self, align 8
   %39 = getelementptr %29, ptr %38, i32 0, i32 16
-  call void @"$Vector.free.583"(ptr %39)
+  call void @"$Vector.free.584"(ptr %39)
   %40 = load %45, ptr %6, align 1
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr %29, ptr %41, i32 0, i32 17
-  call void @"$Vector.free.583"(ptr %42)
+  call void @"$Vector.free.584"(ptr %42)
   %43 = load %45, ptr %5, align 1
   %44 = load ptr, ptr %self, align 8
   %45 = getelementptr %29, ptr %44, i32 0, i32 3
@@ -58223,7 +58235,7 @@ merge:                                            ; preds = %else, %dead
 
 declare dso_local i32 @pthread_join(i64, ptr)
 
-define internal void @"$Vector.free.583"(ptr %0) {
+define internal void @"$Vector.free.584"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -58235,12 +58247,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.584"(ptr %7)
+  call void @"$Vector.init.585"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.584"(ptr %0) {
+define internal void @"$Vector.init.585"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -58289,19 +58301,19 @@ entry:
   %23 = load %45, ptr %8, align 1
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %31, ptr %24, i32 0, i32 7
-  call void @"$Vector.free.585"(ptr %25)
+  call void @"$Vector.free.586"(ptr %25)
   %26 = load %45, ptr %7, align 1
   %27 = load ptr, ptr %self, align 8
   %28 = getelementptr %31, ptr %27, i32 0, i32 8
-  call void @"$Vector.free.583"(ptr %28)
+  call void @"$Vector.free.584"(ptr %28)
   %29 = load %45, ptr %6, align 1
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr %31, ptr %30, i32 0, i32 9
-  call void @"$Vector.free.583"(ptr %31)
+  call void @"$Vector.free.584"(ptr %31)
   %32 = load %45, ptr %5, align 1
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %31, ptr %33, i32 0, i32 10
-  call void @"$Vector.free.583"(ptr %34)
+  call void @"$Vector.free.584"(ptr %34)
   %35 = load %45, ptr %4, align 1
   %36 = load ptr, ptr %self, align 8
   %37 = getelementptr %31, ptr %36, i32 0, i32 11
@@ -58309,7 +58321,7 @@ entry:
   %38 = load %45, ptr %3, align 1
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %31, ptr %39, i32 0, i32 12
-  call void @"$Vector.free.587"(ptr %40)
+  call void @"$Vector.free.588"(ptr %40)
   %41 = load %45, ptr %2, align 1
   %42 = load ptr, ptr %self, align 8
   %43 = getelementptr %31, ptr %42, i32 0, i32 1
@@ -58364,12 +58376,12 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %28 = load ptr, ptr %list, align 8
-  call void @"$Vector.free.583"(ptr %28)
+  call void @"$Vector.free.584"(ptr %28)
   %29 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.585"(ptr %0) {
+define internal void @"$Vector.free.586"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -58381,12 +58393,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.586"(ptr %7)
+  call void @"$Vector.init.587"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.586"(ptr %0) {
+define internal void @"$Vector.init.587"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -58402,7 +58414,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.587"(ptr %0) {
+define internal void @"$Vector.free.588"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -58414,12 +58426,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.588"(ptr %7)
+  call void @"$Vector.init.589"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.588"(ptr %0) {
+define internal void @"$Vector.init.589"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -59288,7 +59300,7 @@ then:                                             ; preds = %entry
   %18 = getelementptr %41, ptr %message, i32 0, i32 0
   %19 = getelementptr [1024 x i8], ptr %18, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
-  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.614", ptr %20)
+  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.615", ptr %20)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -59337,7 +59349,7 @@ then2:                                            ; preds = %then
   %15 = getelementptr %41, ptr %14, i32 0, i32 0
   %16 = getelementptr [1024 x i8], ptr %15, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.589")
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.590")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -59379,7 +59391,7 @@ then9:                                            ; preds = %then5
   %32 = getelementptr %41, ptr %31, i32 0, i32 0
   %33 = getelementptr [1024 x i8], ptr %32, i32 0, i32 0
   %34 = getelementptr i8, ptr %33, i64 0
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.590")
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.591")
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -59676,7 +59688,7 @@ then5:                                            ; preds = %then2
   %23 = getelementptr [1024 x i8], ptr %22, i32 0, i32 0
   %24 = getelementptr i8, ptr %23, i64 0
   %25 = load ptr, ptr %path, align 8
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 1024, ptr @"$string.357", ptr %25, ptr @"$string.81", ptr @"$string.82")
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 1024, ptr @"$string.358", ptr %25, ptr @"$string.81", ptr @"$string.82")
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -59834,7 +59846,7 @@ then2:                                            ; preds = %merge
   %21 = getelementptr %22, ptr %20, i32 0, i32 18
   %22 = getelementptr [512 x i8], ptr %21, i32 0, i32 0
   %23 = getelementptr i8, ptr %22, i64 0
-  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.591", ptr %19, ptr %23)
+  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.592", ptr %19, ptr %23)
   br label %merge1
 
 else3:                                            ; preds = %merge
@@ -59956,7 +59968,7 @@ then4:                                            ; preds = %then
   %74 = getelementptr [1024 x i8], ptr %73, i32 0, i32 0
   %75 = getelementptr i8, ptr %74, i64 0
   %76 = load i32, ptr %world_size, align 4
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.592", i32 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.593", i32 %76)
   br label %merge3
 
 else5:                                            ; preds = %then
@@ -60124,7 +60136,7 @@ then3:                                            ; preds = %then
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %i, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.593", i32 %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.594", i32 %26)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -60183,7 +60195,7 @@ then10:                                           ; preds = %then6
   %57 = load i32, ptr %i, align 4
   %58 = load i32, ptr %code, align 4
   %59 = call ptr @strerror(i32 %58)
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.594", i32 %57, ptr %59)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.595", i32 %57, ptr %59)
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -60718,7 +60730,7 @@ merge:                                            ; preds = %else, %dead
 then3:                                            ; preds = %merge
   %55 = load ptr, ptr %self, align 8
   %56 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %55, ptr @"$string.597", i32 -1, ptr %56)
+  call void @"$forward.describe_failure"(ptr %55, ptr @"$string.598", i32 -1, ptr %56)
   %57 = load %45, ptr %6, align 1
   %58 = load i32, ptr %code1, align 4
   ret i32 %58
@@ -60763,7 +60775,7 @@ then7:                                            ; preds = %merge2
 then11:                                           ; preds = %then7
   %83 = load ptr, ptr %self, align 8
   %84 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %83, ptr @"$string.598", i32 -1, ptr %84)
+  call void @"$forward.describe_failure"(ptr %83, ptr @"$string.599", i32 -1, ptr %84)
   %85 = load %45, ptr %5, align 1
   %86 = load i32, ptr %code9, align 4
   ret i32 %86
@@ -60858,7 +60870,7 @@ entry:
 then:                                             ; preds = %entry
   %21 = load ptr, ptr %self, align 8
   %22 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %21, ptr @"$string.595", i32 -1, ptr %22)
+  call void @"$forward.describe_failure"(ptr %21, ptr @"$string.596", i32 -1, ptr %22)
   %23 = load %45, ptr %5, align 1
   %24 = load i32, ptr %code, align 4
   ret i32 %24
@@ -60892,7 +60904,7 @@ merge:                                            ; preds = %else, %dead
 then3:                                            ; preds = %merge
   %41 = load ptr, ptr %self, align 8
   %42 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %41, ptr @"$string.596", i32 -1, ptr %42)
+  call void @"$forward.describe_failure"(ptr %41, ptr @"$string.597", i32 -1, ptr %42)
   %43 = load %45, ptr %4, align 1
   %44 = load i32, ptr %code1, align 4
   ret i32 %44
@@ -60937,7 +60949,7 @@ entry:
   %18 = call i64 @"$anon (./terra/batch.t:91)"(ptr %17)
   %19 = call i64 @"$aligned"(i64 %18)
   %20 = getelementptr i8, ptr %15, i64 %19
-  call void @"$anon (./terra/batch.t:97).458"(ptr %12, ptr %14, ptr %20)
+  call void @"$anon (./terra/batch.t:97).459"(ptr %12, ptr %14, ptr %20)
   %21 = load %45, ptr %3, align 1
   ret void
 }
@@ -61004,7 +61016,7 @@ entry:
 then:                                             ; preds = %entry
   %44 = load ptr, ptr %self, align 8
   %45 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %44, ptr @"$string.599", i32 -1, ptr %45)
+  call void @"$forward.describe_failure"(ptr %44, ptr @"$string.600", i32 -1, ptr %45)
   %46 = load %45, ptr %3, align 1
   %47 = load i32, ptr %code, align 4
   ret i32 %47
@@ -61231,7 +61243,7 @@ merge15:                                          ; preds = %else17, %dead18
 then21:                                           ; preds = %merge15
   %112 = load ptr, ptr %self, align 8
   %113 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %112, ptr @"$string.604", i32 -1, ptr %113)
+  call void @"$forward.describe_failure"(ptr %112, ptr @"$string.605", i32 -1, ptr %113)
   %114 = load %45, ptr %4, align 1
   %115 = load i32, ptr %code19, align 4
   ret i32 %115
@@ -61364,7 +61376,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %then
-  store ptr @"$string.259", ptr %head_name, align 8
+  store ptr @"$string.260", ptr %head_name, align 8
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %157, ptr %11, i32 0, i32 0
   %13 = load ptr, ptr %12, align 8
@@ -61376,7 +61388,7 @@ merge:                                            ; preds = %else, %then
   br i1 %18, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  store ptr @"$string.253", ptr %head_name, align 8
+  store ptr @"$string.254", ptr %head_name, align 8
   br label %merge1
 
 else3:                                            ; preds = %merge
@@ -61390,7 +61402,7 @@ merge1:                                           ; preds = %else3, %then2
   %23 = getelementptr %51, ptr %22, i32 0, i32 1
   %24 = getelementptr %52, ptr %23, i32 0, i32 2
   %25 = load i32, ptr %24, align 4
-  %26 = call i32 @"$Placer.row_slice"(ptr %19, ptr @"$string.253", ptr %21, i32 0, i32 %25, i32 0)
+  %26 = call i32 @"$Placer.row_slice"(ptr %19, ptr @"$string.254", ptr %21, i32 0, i32 %25, i32 0)
   store i32 %26, ptr %code, align 4
   %27 = load i32, ptr %code, align 4
   %28 = icmp ne i32 %27, 0
@@ -61413,7 +61425,7 @@ merge4:                                           ; preds = %else6, %dead
   %33 = load ptr, ptr %model, align 8
   %34 = getelementptr %51, ptr %33, i32 0, i32 2
   %35 = load ptr, ptr %34, align 8
-  %36 = call i32 @"$Placer.vector"(ptr %32, ptr @"$string.258", ptr @"$string.363", ptr %35)
+  %36 = call i32 @"$Placer.vector"(ptr %32, ptr @"$string.259", ptr @"$string.364", ptr %35)
   store i32 %36, ptr %code7, align 4
   %37 = load i32, ptr %code7, align 4
   %38 = icmp ne i32 %37, 0
@@ -61607,7 +61619,7 @@ entry:
   store ptr %2, ptr %part, align 8
   %4 = load ptr, ptr %self, align 8
   %5 = load ptr, ptr %format, align 8
-  %6 = call i32 @"$Placer.find"(ptr %4, ptr %5, ptr @"$string.363", ptr %view)
+  %6 = call i32 @"$Placer.find"(ptr %4, ptr %5, ptr @"$string.364", ptr %view)
   store i32 %6, ptr %code, align 4
   %7 = load i32, ptr %code, align 4
   %8 = icmp ne i32 %7, 0
@@ -61802,7 +61814,7 @@ then2:                                            ; preds = %then
   %38 = load ptr, ptr %37, align 8
   %39 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.600", ptr %38, ptr %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.601", ptr %38, ptr %40)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -61943,7 +61955,7 @@ entry:
 then:                                             ; preds = %entry
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %format, align 8
-  %22 = call i32 @"$Placer.find"(ptr %20, ptr %21, ptr @"$string.369", ptr %view)
+  %22 = call i32 @"$Placer.find"(ptr %20, ptr %21, ptr @"$string.370", ptr %view)
   store i32 %22, ptr %code, align 4
   %23 = load i32, ptr %code, align 4
   %24 = icmp ne i32 %23, 0
@@ -61995,7 +62007,7 @@ merge:                                            ; preds = %else, %merge1
 then5:                                            ; preds = %merge
   %48 = load ptr, ptr %self, align 8
   %49 = load ptr, ptr %format, align 8
-  %50 = call i32 @"$Placer.find"(ptr %48, ptr %49, ptr @"$string.370", ptr %view)
+  %50 = call i32 @"$Placer.find"(ptr %48, ptr %49, ptr @"$string.371", ptr %view)
   store i32 %50, ptr %code7, align 4
   %51 = load i32, ptr %code7, align 4
   %52 = icmp ne i32 %51, 0
@@ -62098,7 +62110,7 @@ then:                                             ; preds = %entry
   %42 = getelementptr %41, ptr %cause, i32 0, i32 0
   %43 = getelementptr [1024 x i8], ptr %42, i32 0, i32 0
   %44 = getelementptr i8, ptr %43, i64 0
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.601", ptr %33, ptr %36, i32 %41, ptr %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.602", ptr %33, ptr %36, i32 %41, ptr %44)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -62148,7 +62160,7 @@ then:                                             ; preds = %entry
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %155, ptr %25, i32 0, i32 3
   %27 = load i64, ptr %26, align 8
-  call void %18(ptr %21, i64 %24, i64 %27, ptr @"$string.193")
+  call void %18(ptr %21, i64 %24, i64 %27, ptr @"$string.194")
   %28 = load %45, ptr %2, align 1
   br label %merge
 
@@ -62369,7 +62381,7 @@ merge10:                                          ; preds = %else12, %dead13
   %50 = load ptr, ptr %49, align 8
   %51 = getelementptr %131, ptr %50, i32 0, i32 4
   %52 = load i32, ptr %51, align 4
-  %53 = call i32 @"$anon (./terra/weights_place.t:164).603"(ptr %43, ptr %45, ptr %47, i32 %52)
+  %53 = call i32 @"$anon (./terra/weights_place.t:164).604"(ptr %43, ptr %45, ptr %47, i32 %52)
   ret i32 %53
 
 dead14:                                           ; No predecessors!
@@ -62425,7 +62437,7 @@ entry:
   %27 = load ptr, ptr %weights, align 8
   %28 = getelementptr %56, ptr %27, i32 0, i32 1
   %29 = load ptr, ptr %28, align 8
-  %30 = call i32 @"$Placer.vector"(ptr %26, ptr @"$string.261", ptr @"$string.363", ptr %29)
+  %30 = call i32 @"$Placer.vector"(ptr %26, ptr @"$string.262", ptr @"$string.364", ptr %29)
   store i32 %30, ptr %code, align 4
   %31 = load i32, ptr %code, align 4
   %32 = icmp ne i32 %31, 0
@@ -62448,7 +62460,7 @@ merge:                                            ; preds = %else, %dead
   %37 = load ptr, ptr %weights, align 8
   %38 = getelementptr %56, ptr %37, i32 0, i32 2
   %39 = load ptr, ptr %38, align 8
-  %40 = call i32 @"$Placer.vector"(ptr %36, ptr @"$string.268", ptr @"$string.363", ptr %39)
+  %40 = call i32 @"$Placer.vector"(ptr %36, ptr @"$string.269", ptr @"$string.364", ptr %39)
   store i32 %40, ptr %code1, align 4
   %41 = load i32, ptr %code1, align 4
   %42 = icmp ne i32 %41, 0
@@ -62482,7 +62494,7 @@ then7:                                            ; preds = %merge2
   %55 = load ptr, ptr %weights, align 8
   %56 = getelementptr %56, ptr %55, i32 0, i32 3
   %57 = load ptr, ptr %56, align 8
-  %58 = call i32 @"$Placer.vector"(ptr %54, ptr @"$string.266", ptr @"$string.363", ptr %57)
+  %58 = call i32 @"$Placer.vector"(ptr %54, ptr @"$string.267", ptr @"$string.364", ptr %57)
   store i32 %58, ptr %code9, align 4
   %59 = load i32, ptr %code9, align 4
   %60 = icmp ne i32 %59, 0
@@ -62505,7 +62517,7 @@ merge10:                                          ; preds = %else12, %dead13
   %65 = load ptr, ptr %weights, align 8
   %66 = getelementptr %56, ptr %65, i32 0, i32 4
   %67 = load ptr, ptr %66, align 8
-  %68 = call i32 @"$Placer.vector"(ptr %64, ptr @"$string.267", ptr @"$string.363", ptr %67)
+  %68 = call i32 @"$Placer.vector"(ptr %64, ptr @"$string.268", ptr @"$string.364", ptr %67)
   store i32 %68, ptr %code14, align 4
   %69 = load i32, ptr %code14, align 4
   %70 = icmp ne i32 %69, 0
@@ -62535,7 +62547,7 @@ merge6:                                           ; preds = %else8, %merge15
   %76 = getelementptr %56, ptr %75, i32 0, i32 5
   %77 = load i32, ptr %query_rows, align 4
   %78 = load i32, ptr %rank, align 4
-  %79 = call i32 @"$Placer.row_slice"(ptr %74, ptr @"$string.262", ptr %76, i32 0, i32 %77, i32 %78)
+  %79 = call i32 @"$Placer.row_slice"(ptr %74, ptr @"$string.263", ptr %76, i32 0, i32 %77, i32 %78)
   store i32 %79, ptr %code19, align 4
   %80 = load i32, ptr %code19, align 4
   %81 = icmp ne i32 %80, 0
@@ -62560,7 +62572,7 @@ merge20:                                          ; preds = %else22, %dead23
   %88 = load i32, ptr %query_rows, align 4
   %89 = load i32, ptr %key_rows, align 4
   %90 = load i32, ptr %rank, align 4
-  %91 = call i32 @"$Placer.row_slice"(ptr %85, ptr @"$string.263", ptr %87, i32 %88, i32 %89, i32 %90)
+  %91 = call i32 @"$Placer.row_slice"(ptr %85, ptr @"$string.264", ptr %87, i32 %88, i32 %89, i32 %90)
   store i32 %91, ptr %code24, align 4
   %92 = load i32, ptr %code24, align 4
   %93 = icmp ne i32 %92, 0
@@ -62587,7 +62599,7 @@ merge25:                                          ; preds = %else27, %dead28
   %102 = add i32 %100, %101
   %103 = load i32, ptr %key_rows, align 4
   %104 = load i32, ptr %rank, align 4
-  %105 = call i32 @"$Placer.row_slice"(ptr %97, ptr @"$string.264", ptr %99, i32 %102, i32 %103, i32 %104)
+  %105 = call i32 @"$Placer.row_slice"(ptr %97, ptr @"$string.265", ptr %99, i32 %102, i32 %103, i32 %104)
   store i32 %105, ptr %code29, align 4
   %106 = load i32, ptr %code29, align 4
   %107 = icmp ne i32 %106, 0
@@ -62610,7 +62622,7 @@ merge30:                                          ; preds = %else32, %dead33
   %112 = load ptr, ptr %weights, align 8
   %113 = getelementptr %56, ptr %112, i32 0, i32 6
   %114 = load i32, ptr %rank, align 4
-  %115 = call i32 @"$Placer.column_slice"(ptr %111, ptr @"$string.265", ptr %113, i32 %114)
+  %115 = call i32 @"$Placer.column_slice"(ptr %111, ptr @"$string.266", ptr %113, i32 %114)
   ret i32 %115
 
 dead34:                                           ; No predecessors!
@@ -62707,7 +62719,7 @@ entry:
   %9 = load ptr, ptr %gate_up, align 8
   %10 = load i32, ptr %width, align 4
   %11 = load i32, ptr %part_rank, align 4
-  %12 = call i32 @"$Placer.row_slice"(ptr %8, ptr @"$string.270", ptr %9, i32 0, i32 %10, i32 %11)
+  %12 = call i32 @"$Placer.row_slice"(ptr %8, ptr @"$string.271", ptr %9, i32 0, i32 %10, i32 %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -62731,7 +62743,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load i32, ptr %width, align 4
   %21 = load i32, ptr %width, align 4
   %22 = load i32, ptr %part_rank, align 4
-  %23 = call i32 @"$Placer.row_slice"(ptr %18, ptr @"$string.271", ptr %19, i32 %20, i32 %21, i32 %22)
+  %23 = call i32 @"$Placer.row_slice"(ptr %18, ptr @"$string.272", ptr %19, i32 %20, i32 %21, i32 %22)
   store i32 %23, ptr %code1, align 4
   %24 = load i32, ptr %code1, align 4
   %25 = icmp ne i32 %24, 0
@@ -62753,7 +62765,7 @@ merge2:                                           ; preds = %else4, %dead5
   %29 = load ptr, ptr %self, align 8
   %30 = load ptr, ptr %down, align 8
   %31 = load i32, ptr %part_rank, align 4
-  %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.272", ptr %30, i32 %31)
+  %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.273", ptr %30, i32 %31)
   ret i32 %32
 
 dead6:                                            ; No predecessors!
@@ -62806,7 +62818,7 @@ merge:                                            ; preds = %else, %then
   %21 = getelementptr %56, ptr %20, i32 0, i32 9
   %22 = getelementptr %52, ptr %21, i32 0, i32 2
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$Placer.row_slice"(ptr %17, ptr @"$string.274", ptr %19, i32 0, i32 %23, i32 0)
+  %24 = call i32 @"$Placer.row_slice"(ptr %17, ptr @"$string.275", ptr %19, i32 0, i32 %23, i32 0)
   store i32 %24, ptr %code, align 4
   %25 = load i32, ptr %code, align 4
   %26 = icmp ne i32 %25, 0
@@ -62829,7 +62841,7 @@ merge1:                                           ; preds = %else3, %dead
   %31 = load ptr, ptr %weights, align 8
   %32 = getelementptr %56, ptr %31, i32 0, i32 10
   %33 = load ptr, ptr %32, align 8
-  %34 = call i32 @"$Placer.vector"(ptr %30, ptr @"$string.274", ptr @"$string.364", ptr %33)
+  %34 = call i32 @"$Placer.vector"(ptr %30, ptr @"$string.275", ptr @"$string.365", ptr %33)
   store i32 %34, ptr %code4, align 4
   %35 = load i32, ptr %code4, align 4
   %36 = icmp ne i32 %35, 0
@@ -62902,7 +62914,7 @@ forbody:                                          ; preds = %forcond
   store i32 %75, ptr %77, align 4
   %78 = load ptr, ptr %self, align 8
   %79 = load i32, ptr %part_rank, align 4
-  %80 = call i32 @"$anon (./terra/weights_place.t:164).602"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
+  %80 = call i32 @"$anon (./terra/weights_place.t:164).603"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
   store i32 %80, ptr %code10, align 4
   %81 = load i32, ptr %code10, align 4
   %82 = icmp ne i32 %81, 0
@@ -62979,81 +62991,6 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal i32 @"$anon (./terra/weights_place.t:164).602"(ptr %0, ptr %1, ptr %2, i32 %3) {
-entry:
-  %code1 = alloca i32, align 4
-  %code = alloca i32, align 4
-  %width = alloca i32, align 4
-  %part_rank = alloca i32, align 4
-  %down = alloca ptr, align 8
-  %gate_up = alloca ptr, align 8
-  %self = alloca ptr, align 8
-  store ptr %0, ptr %self, align 8
-  store ptr %1, ptr %gate_up, align 8
-  store ptr %2, ptr %down, align 8
-  store i32 %3, ptr %part_rank, align 4
-  %4 = load ptr, ptr %gate_up, align 8
-  %5 = getelementptr %52, ptr %4, i32 0, i32 2
-  %6 = load i32, ptr %5, align 4
-  %7 = sdiv i32 %6, 2
-  store i32 %7, ptr %width, align 4
-  %8 = load ptr, ptr %self, align 8
-  %9 = load ptr, ptr %gate_up, align 8
-  %10 = load i32, ptr %width, align 4
-  %11 = load i32, ptr %part_rank, align 4
-  %12 = call i32 @"$Placer.row_slice"(ptr %8, ptr @"$string.276", ptr %9, i32 0, i32 %10, i32 %11)
-  store i32 %12, ptr %code, align 4
-  %13 = load i32, ptr %code, align 4
-  %14 = icmp ne i32 %13, 0
-  %15 = zext i1 %14 to i8
-  %16 = trunc i8 %15 to i1
-  br i1 %16, label %then, label %else
-
-then:                                             ; preds = %entry
-  %17 = load i32, ptr %code, align 4
-  ret i32 %17
-
-dead:                                             ; No predecessors!
-  br label %merge
-
-else:                                             ; preds = %entry
-  br label %merge
-
-merge:                                            ; preds = %else, %dead
-  %18 = load ptr, ptr %self, align 8
-  %19 = load ptr, ptr %gate_up, align 8
-  %20 = load i32, ptr %width, align 4
-  %21 = load i32, ptr %width, align 4
-  %22 = load i32, ptr %part_rank, align 4
-  %23 = call i32 @"$Placer.row_slice"(ptr %18, ptr @"$string.277", ptr %19, i32 %20, i32 %21, i32 %22)
-  store i32 %23, ptr %code1, align 4
-  %24 = load i32, ptr %code1, align 4
-  %25 = icmp ne i32 %24, 0
-  %26 = zext i1 %25 to i8
-  %27 = trunc i8 %26 to i1
-  br i1 %27, label %then3, label %else4
-
-then3:                                            ; preds = %merge
-  %28 = load i32, ptr %code1, align 4
-  ret i32 %28
-
-dead5:                                            ; No predecessors!
-  br label %merge2
-
-else4:                                            ; preds = %merge
-  br label %merge2
-
-merge2:                                           ; preds = %else4, %dead5
-  %29 = load ptr, ptr %self, align 8
-  %30 = load ptr, ptr %down, align 8
-  %31 = load i32, ptr %part_rank, align 4
-  %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.278", ptr %30, i32 %31)
-  ret i32 %32
-
-dead6:                                            ; No predecessors!
-  ret i32 undef
-}
-
 define internal i32 @"$anon (./terra/weights_place.t:164).603"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
@@ -63076,7 +63013,7 @@ entry:
   %9 = load ptr, ptr %gate_up, align 8
   %10 = load i32, ptr %width, align 4
   %11 = load i32, ptr %part_rank, align 4
-  %12 = call i32 @"$Placer.row_slice"(ptr %8, ptr @"$string.280", ptr %9, i32 0, i32 %10, i32 %11)
+  %12 = call i32 @"$Placer.row_slice"(ptr %8, ptr @"$string.277", ptr %9, i32 0, i32 %10, i32 %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -63100,7 +63037,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load i32, ptr %width, align 4
   %21 = load i32, ptr %width, align 4
   %22 = load i32, ptr %part_rank, align 4
-  %23 = call i32 @"$Placer.row_slice"(ptr %18, ptr @"$string.281", ptr %19, i32 %20, i32 %21, i32 %22)
+  %23 = call i32 @"$Placer.row_slice"(ptr %18, ptr @"$string.278", ptr %19, i32 %20, i32 %21, i32 %22)
   store i32 %23, ptr %code1, align 4
   %24 = load i32, ptr %code1, align 4
   %25 = icmp ne i32 %24, 0
@@ -63122,7 +63059,82 @@ merge2:                                           ; preds = %else4, %dead5
   %29 = load ptr, ptr %self, align 8
   %30 = load ptr, ptr %down, align 8
   %31 = load i32, ptr %part_rank, align 4
-  %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.282", ptr %30, i32 %31)
+  %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.279", ptr %30, i32 %31)
+  ret i32 %32
+
+dead6:                                            ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$anon (./terra/weights_place.t:164).604"(ptr %0, ptr %1, ptr %2, i32 %3) {
+entry:
+  %code1 = alloca i32, align 4
+  %code = alloca i32, align 4
+  %width = alloca i32, align 4
+  %part_rank = alloca i32, align 4
+  %down = alloca ptr, align 8
+  %gate_up = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %gate_up, align 8
+  store ptr %2, ptr %down, align 8
+  store i32 %3, ptr %part_rank, align 4
+  %4 = load ptr, ptr %gate_up, align 8
+  %5 = getelementptr %52, ptr %4, i32 0, i32 2
+  %6 = load i32, ptr %5, align 4
+  %7 = sdiv i32 %6, 2
+  store i32 %7, ptr %width, align 4
+  %8 = load ptr, ptr %self, align 8
+  %9 = load ptr, ptr %gate_up, align 8
+  %10 = load i32, ptr %width, align 4
+  %11 = load i32, ptr %part_rank, align 4
+  %12 = call i32 @"$Placer.row_slice"(ptr %8, ptr @"$string.281", ptr %9, i32 0, i32 %10, i32 %11)
+  store i32 %12, ptr %code, align 4
+  %13 = load i32, ptr %code, align 4
+  %14 = icmp ne i32 %13, 0
+  %15 = zext i1 %14 to i8
+  %16 = trunc i8 %15 to i1
+  br i1 %16, label %then, label %else
+
+then:                                             ; preds = %entry
+  %17 = load i32, ptr %code, align 4
+  ret i32 %17
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %18 = load ptr, ptr %self, align 8
+  %19 = load ptr, ptr %gate_up, align 8
+  %20 = load i32, ptr %width, align 4
+  %21 = load i32, ptr %width, align 4
+  %22 = load i32, ptr %part_rank, align 4
+  %23 = call i32 @"$Placer.row_slice"(ptr %18, ptr @"$string.282", ptr %19, i32 %20, i32 %21, i32 %22)
+  store i32 %23, ptr %code1, align 4
+  %24 = load i32, ptr %code1, align 4
+  %25 = icmp ne i32 %24, 0
+  %26 = zext i1 %25 to i8
+  %27 = trunc i8 %26 to i1
+  br i1 %27, label %then3, label %else4
+
+then3:                                            ; preds = %merge
+  %28 = load i32, ptr %code1, align 4
+  ret i32 %28
+
+dead5:                                            ; No predecessors!
+  br label %merge2
+
+else4:                                            ; preds = %merge
+  br label %merge2
+
+merge2:                                           ; preds = %else4, %dead5
+  %29 = load ptr, ptr %self, align 8
+  %30 = load ptr, ptr %down, align 8
+  %31 = load i32, ptr %part_rank, align 4
+  %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.283", ptr %30, i32 %31)
   ret i32 %32
 
 dead6:                                            ; No predecessors!
@@ -63400,7 +63412,7 @@ entry:
   %20 = getelementptr %29, ptr %19, i32 0, i32 18
   %21 = load i32, ptr %20, align 4
   %22 = sext i32 %21 to i64
-  %23 = call zeroext i1 @"$Vector.reserve.605"(ptr %18, i64 %22)
+  %23 = call zeroext i1 @"$Vector.reserve.606"(ptr %18, i64 %22)
   %24 = zext i1 %23 to i8
   %25 = trunc i8 %24 to i1
   br i1 %25, label %and.lhs.true, label %and.end
@@ -63439,7 +63451,7 @@ and.lhs.true:                                     ; preds = %entry
   %49 = getelementptr %29, ptr %48, i32 0, i32 18
   %50 = load i32, ptr %49, align 4
   %51 = sext i32 %50 to i64
-  %52 = call zeroext i1 @"$Vector.reserve.605"(ptr %47, i64 %51)
+  %52 = call zeroext i1 @"$Vector.reserve.606"(ptr %47, i64 %51)
   %53 = zext i1 %52 to i8
   %54 = trunc i8 %53 to i1
   br i1 %54, label %and.rhs, label %and.end
@@ -63461,7 +63473,7 @@ then2:                                            ; preds = %then
   %64 = load ptr, ptr %self, align 8
   %65 = getelementptr %29, ptr %64, i32 0, i32 18
   %66 = load i32, ptr %65, align 4
-  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.606", i32 %66)
+  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.607", i32 %66)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -63506,7 +63518,7 @@ then9:                                            ; preds = %then5
   %86 = call ptr @__errno_location()
   %87 = load i32, ptr %86, align 4
   %88 = call ptr @strerror(i32 %87)
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.607", ptr %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.608", ptr %88)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -63528,7 +63540,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.605"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.606"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -63723,7 +63735,7 @@ entry:
   %28 = load ptr, ptr %o, align 8
   %29 = getelementptr %30, ptr %28, i32 0, i32 9
   %30 = load ptr, ptr %29, align 8
-  call void @"$anon (./terra/batch.t:97).458"(ptr %24, ptr %27, ptr %30)
+  call void @"$anon (./terra/batch.t:97).459"(ptr %24, ptr %27, ptr %30)
   %31 = load %45, ptr %3, align 1
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %29, ptr %32, i32 0, i32 4
@@ -63838,7 +63850,7 @@ then2:                                            ; preds = %then
   %40 = getelementptr %37, ptr %39, i32 0, i32 10
   %41 = getelementptr %25, ptr %40, i32 0, i32 1
   %42 = load i32, ptr %41, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.608", i32 %38, i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.609", i32 %38, i32 %42)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -63905,7 +63917,7 @@ then13:                                           ; preds = %then9
   %72 = load ptr, ptr %options, align 8
   %73 = getelementptr %32, ptr %72, i32 0, i32 5
   %74 = load i32, ptr %73, align 4
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %71, i64 1024, ptr @"$string.613", i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %71, i64 1024, ptr @"$string.614", i32 %74)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -63972,7 +63984,7 @@ then2:                                            ; preds = %then
   %23 = getelementptr i8, ptr %22, i64 0
   %24 = load i32, ptr %capacity, align 4
   %25 = load i32, ptr %page_size, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.609", i32 %24, i32 %25)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.610", i32 %24, i32 %25)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -64144,7 +64156,7 @@ then15:                                           ; preds = %then5
   %141 = getelementptr i8, ptr %140, i64 0
   %142 = load i32, ptr %capacity, align 4
   %143 = load i32, ptr %page_size, align 4
-  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %141, i64 1024, ptr @"$string.610", i32 %142, i32 %143)
+  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %141, i64 1024, ptr @"$string.611", i32 %142, i32 %143)
   br label %merge14
 
 else16:                                           ; preds = %then5
@@ -64311,7 +64323,7 @@ merge:                                            ; preds = %forcond
   %27 = getelementptr %32, ptr %26, i32 0, i32 5
   %28 = load i32, ptr %27, align 4
   %29 = sext i32 %28 to i64
-  %30 = call zeroext i1 @"$Vector.reserve.605"(ptr %25, i64 %29)
+  %30 = call zeroext i1 @"$Vector.reserve.606"(ptr %25, i64 %29)
   %31 = zext i1 %30 to i8
   %32 = trunc i8 %31 to i1
   br i1 %32, label %and.lhs.true7, label %and.end
@@ -64323,7 +64335,7 @@ and.rhs:                                          ; preds = %and.lhs.true
   %36 = getelementptr %32, ptr %35, i32 0, i32 3
   %37 = load i32, ptr %36, align 4
   %38 = sext i32 %37 to i64
-  %39 = call zeroext i1 @"$Vector.reserve.612"(ptr %34, i64 %38)
+  %39 = call zeroext i1 @"$Vector.reserve.613"(ptr %34, i64 %38)
   %40 = zext i1 %39 to i8
   %41 = trunc i8 %40 to i1
   br label %and.end
@@ -64341,7 +64353,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true2
   %48 = getelementptr %32, ptr %47, i32 0, i32 3
   %49 = load i32, ptr %48, align 4
   %50 = sext i32 %49 to i64
-  %51 = call zeroext i1 @"$Vector.reserve.605"(ptr %46, i64 %50)
+  %51 = call zeroext i1 @"$Vector.reserve.606"(ptr %46, i64 %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %and.rhs, label %and.end
@@ -64353,7 +64365,7 @@ and.lhs.true2:                                    ; preds = %and.lhs.true3
   %57 = getelementptr %32, ptr %56, i32 0, i32 3
   %58 = load i32, ptr %57, align 4
   %59 = sext i32 %58 to i64
-  %60 = call zeroext i1 @"$Vector.reserve.605"(ptr %55, i64 %59)
+  %60 = call zeroext i1 @"$Vector.reserve.606"(ptr %55, i64 %59)
   %61 = zext i1 %60 to i8
   %62 = trunc i8 %61 to i1
   br i1 %62, label %and.lhs.true, label %and.end
@@ -64365,7 +64377,7 @@ and.lhs.true3:                                    ; preds = %and.lhs.true4
   %66 = getelementptr %32, ptr %65, i32 0, i32 5
   %67 = load i32, ptr %66, align 4
   %68 = sext i32 %67 to i64
-  %69 = call zeroext i1 @"$Vector.reserve.605"(ptr %64, i64 %68)
+  %69 = call zeroext i1 @"$Vector.reserve.606"(ptr %64, i64 %68)
   %70 = zext i1 %69 to i8
   %71 = trunc i8 %70 to i1
   br i1 %71, label %and.lhs.true2, label %and.end
@@ -64378,7 +64390,7 @@ and.lhs.true4:                                    ; preds = %and.lhs.true5
   %76 = load i32, ptr %75, align 4
   %77 = mul i32 4, %76
   %78 = sext i32 %77 to i64
-  %79 = call zeroext i1 @"$Vector.reserve.611"(ptr %73, i64 %78)
+  %79 = call zeroext i1 @"$Vector.reserve.612"(ptr %73, i64 %78)
   %80 = zext i1 %79 to i8
   %81 = trunc i8 %80 to i1
   br i1 %81, label %and.lhs.true3, label %and.end
@@ -64390,7 +64402,7 @@ and.lhs.true5:                                    ; preds = %and.lhs.true6
   %85 = getelementptr %32, ptr %84, i32 0, i32 5
   %86 = load i32, ptr %85, align 4
   %87 = sext i32 %86 to i64
-  %88 = call zeroext i1 @"$Vector.reserve.605"(ptr %83, i64 %87)
+  %88 = call zeroext i1 @"$Vector.reserve.606"(ptr %83, i64 %87)
   %89 = zext i1 %88 to i8
   %90 = trunc i8 %89 to i1
   br i1 %90, label %and.lhs.true4, label %and.end
@@ -64402,7 +64414,7 @@ and.lhs.true6:                                    ; preds = %and.lhs.true7
   %94 = getelementptr %32, ptr %93, i32 0, i32 3
   %95 = load i32, ptr %94, align 4
   %96 = sext i32 %95 to i64
-  %97 = call zeroext i1 @"$Vector.reserve.605"(ptr %92, i64 %96)
+  %97 = call zeroext i1 @"$Vector.reserve.606"(ptr %92, i64 %96)
   %98 = zext i1 %97 to i8
   %99 = trunc i8 %98 to i1
   br i1 %99, label %and.lhs.true5, label %and.end
@@ -64414,7 +64426,7 @@ and.lhs.true7:                                    ; preds = %merge
   %103 = getelementptr %32, ptr %102, i32 0, i32 3
   %104 = load i32, ptr %103, align 4
   %105 = sext i32 %104 to i64
-  %106 = call zeroext i1 @"$Vector.reserve.605"(ptr %101, i64 %105)
+  %106 = call zeroext i1 @"$Vector.reserve.606"(ptr %101, i64 %105)
   %107 = zext i1 %106 to i8
   %108 = trunc i8 %107 to i1
   br i1 %108, label %and.lhs.true6, label %and.end
@@ -64423,7 +64435,7 @@ dead8:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.611"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.612"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -64522,7 +64534,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.612"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.613"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -64635,14 +64647,14 @@ entry:
   %4 = getelementptr %165, ptr %3, i32 0, i32 0
   %5 = load i64, ptr %"$3528", align 8
   %6 = load ptr, ptr %"$3529", align 8
-  %7 = call i32 @"$Loop.cancel.615"(ptr %4, i64 %5, ptr %6)
+  %7 = call i32 @"$Loop.cancel.616"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.cancel.615"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.cancel.616"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -64653,14 +64665,14 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.616"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
+  %6 = call i32 @"$Loop.order.617"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.order.616"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
+define internal i32 @"$Loop.order.617"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
 entry:
   %4 = alloca %45, align 8
   %target = alloca ptr, align 8
@@ -64681,11 +64693,11 @@ entry:
   call void @"$status.clear"(ptr %9)
   %10 = load %45, ptr %7, align 1
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.617"(ptr %11)
+  call void @"$Loop.lock.618"(ptr %11)
   %12 = load %45, ptr %6, align 1
   %13 = load ptr, ptr %self, align 8
   %14 = load i64, ptr %request_id, align 8
-  %15 = call ptr @"$Loop.find_live.618"(ptr %13, i64 %14)
+  %15 = call ptr @"$Loop.find_live.619"(ptr %13, i64 %14)
   store ptr %15, ptr %item, align 8
   %16 = load ptr, ptr %item, align 8
   %17 = icmp eq ptr %16, null
@@ -64695,7 +64707,7 @@ entry:
 
 then:                                             ; preds = %entry
   %20 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.619"(ptr %20)
+  call void @"$Loop.unlock.620"(ptr %20)
   %21 = load %45, ptr %5, align 1
   %22 = load ptr, ptr %message, align 8
   store ptr %22, ptr %target, align 8
@@ -64751,7 +64763,7 @@ merge4:                                           ; preds = %else6, %then5
   %42 = getelementptr %166, ptr %41, i32 0, i32 7
   %43 = call i32 @pthread_cond_signal(ptr %42)
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.619"(ptr %44)
+  call void @"$Loop.unlock.620"(ptr %44)
   %45 = load %45, ptr %4, align 1
   ret i32 0
 
@@ -64759,7 +64771,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.lock.617"(ptr %0) {
+define internal void @"$Loop.lock.618"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -64769,7 +64781,7 @@ entry:
   ret void
 }
 
-define internal ptr @"$Loop.find_live.618"(ptr %0, i64 %1) {
+define internal ptr @"$Loop.find_live.619"(ptr %0, i64 %1) {
 entry:
   %i = alloca i64, align 8
   %request_id = alloca i64, align 8
@@ -64836,7 +64848,7 @@ dead2:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.unlock.619"(ptr %0) {
+define internal void @"$Loop.unlock.620"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -64876,7 +64888,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %165, ptr %13, i32 0, i32 0
-  call void @"$Loop.free.620"(ptr %14)
+  call void @"$Loop.free.621"(ptr %14)
   %15 = load %45, ptr %4, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = getelementptr %165, ptr %16, i32 0, i32 1
@@ -64893,7 +64905,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.free.620"(ptr %0) {
+define internal void @"$Loop.free.621"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -64927,7 +64939,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %17 = load ptr, ptr %self, align 8
-  call void @"$Loop.stop.621"(ptr %17)
+  call void @"$Loop.stop.622"(ptr %17)
   %18 = load %45, ptr %8, align 1
   %19 = load ptr, ptr %self, align 8
   %20 = getelementptr %166, ptr %19, i32 0, i32 16
@@ -64962,11 +64974,11 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %38 = load ptr, ptr %self, align 8
   %39 = getelementptr %166, ptr %38, i32 0, i32 16
-  call void @"$Vector.free.583"(ptr %39)
+  call void @"$Vector.free.584"(ptr %39)
   %40 = load %45, ptr %6, align 1
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr %166, ptr %41, i32 0, i32 17
-  call void @"$Vector.free.583"(ptr %42)
+  call void @"$Vector.free.584"(ptr %42)
   %43 = load %45, ptr %5, align 1
   %44 = load ptr, ptr %self, align 8
   %45 = getelementptr %166, ptr %44, i32 0, i32 3
@@ -65016,7 +65028,7 @@ merge2:                                           ; preds = %else4, %then3
   ret void
 }
 
-define internal void @"$Loop.stop.621"(ptr %0) {
+define internal void @"$Loop.stop.622"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -65041,7 +65053,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.617"(ptr %9)
+  call void @"$Loop.lock.618"(ptr %9)
   %10 = load %45, ptr %2, align 1
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %166, ptr %11, i32 0, i32 11
@@ -65050,7 +65062,7 @@ merge:                                            ; preds = %else, %dead
   %14 = getelementptr %166, ptr %13, i32 0, i32 7
   %15 = call i32 @pthread_cond_broadcast(ptr %14)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.619"(ptr %16)
+  call void @"$Loop.unlock.620"(ptr %16)
   %17 = load %45, ptr %1, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %166, ptr %18, i32 0, i32 9
@@ -65105,14 +65117,14 @@ entry:
   %8 = load i32, ptr %"$3553", align 4
   %9 = load ptr, ptr %"$3554", align 8
   %10 = load ptr, ptr %"$3555", align 8
-  %11 = call i32 @"$Loop.decode_step.622"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
+  %11 = call i32 @"$Loop.decode_step.623"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
   ret i32 %11
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_step.622"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_step.623"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -65155,10 +65167,10 @@ merge:                                            ; preds = %else, %then
   %19 = load i32, ptr %token, align 4
   %20 = load ptr, ptr %logits, align 8
   %21 = load ptr, ptr %message, align 8
-  %22 = call i32 @"$Loop.decode_in_turn.623"(ptr %17, ptr %18, i32 %19, ptr %20, ptr %21)
+  %22 = call i32 @"$Loop.decode_in_turn.624"(ptr %17, ptr %18, i32 %19, ptr %20, ptr %21)
   store i32 %22, ptr %code, align 4
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.635"(ptr %23)
+  call void @"$Loop.leave_turn.636"(ptr %23)
   %24 = load %45, ptr %5, align 1
   %25 = load i32, ptr %code, align 4
   ret i32 %25
@@ -65167,7 +65179,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_in_turn.623"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_in_turn.624"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %code24 = alloca i32, align 4
   %code19 = alloca i32, align 4
@@ -65187,7 +65199,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$Loop.check_usable_locked.624"(ptr %5, ptr %6)
+  %7 = call i32 @"$Loop.check_usable_locked.625"(ptr %5, ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -65209,7 +65221,7 @@ merge:                                            ; preds = %else, %dead
   %13 = load ptr, ptr %self, align 8
   %14 = load ptr, ptr %item, align 8
   %15 = load ptr, ptr %message, align 8
-  %16 = call i32 @"$Loop.check_state.626"(ptr %13, ptr %14, i32 1, ptr %15)
+  %16 = call i32 @"$Loop.check_state.627"(ptr %13, ptr %14, i32 1, ptr %15)
   store i32 %16, ptr %code1, align 4
   %17 = load i32, ptr %code1, align 4
   %18 = icmp ne i32 %17, 0
@@ -65262,7 +65274,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = add i64 %39, 1
   %41 = trunc i64 %40 to i32
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.grow_state.627"(ptr %34, ptr %35, i32 %41, ptr %42)
+  %43 = call i32 @"$Loop.grow_state.628"(ptr %34, ptr %35, i32 %41, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -65292,7 +65304,7 @@ then17:                                           ; preds = %merge12
   %54 = load ptr, ptr %self, align 8
   %55 = load ptr, ptr %item, align 8
   %56 = load ptr, ptr %message, align 8
-  %57 = call i32 @"$Loop.decode_last_token.630"(ptr %54, ptr %55, ptr null, ptr %56)
+  %57 = call i32 @"$Loop.decode_last_token.631"(ptr %54, ptr %55, ptr null, ptr %56)
   store i32 %57, ptr %code19, align 4
   %58 = load i32, ptr %code19, align 4
   %59 = icmp ne i32 %58, 0
@@ -65326,7 +65338,7 @@ merge16:                                          ; preds = %else18, %merge20
   %69 = load ptr, ptr %item, align 8
   %70 = load ptr, ptr %logits, align 8
   %71 = load ptr, ptr %message, align 8
-  %72 = call i32 @"$Loop.decode_last_token.630"(ptr %68, ptr %69, ptr %70, ptr %71)
+  %72 = call i32 @"$Loop.decode_last_token.631"(ptr %68, ptr %69, ptr %70, ptr %71)
   store i32 %72, ptr %code24, align 4
   %73 = load ptr, ptr %item, align 8
   %74 = call i32 @"$Sequence.num_uncomputed"(ptr %73)
@@ -65352,7 +65364,7 @@ dead28:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable_locked.624"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable_locked.625"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -65362,14 +65374,14 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.617"(ptr %4)
+  call void @"$Loop.lock.618"(ptr %4)
   %5 = load %45, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.check_usable.625"(ptr %6, ptr %7)
+  %8 = call i32 @"$Loop.check_usable.626"(ptr %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.619"(ptr %9)
+  call void @"$Loop.unlock.620"(ptr %9)
   %10 = load %45, ptr %2, align 1
   %11 = load i32, ptr %code, align 4
   ret i32 %11
@@ -65378,7 +65390,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable.625"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable.626"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %message = alloca ptr, align 8
@@ -65432,7 +65444,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_state.626"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.check_state.627"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %target7 = alloca ptr, align 8
   %target = alloca ptr, align 8
@@ -65552,7 +65564,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.grow_state.627"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.grow_state.628"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %45, align 8
   %i = alloca i32, align 4
@@ -65569,12 +65581,12 @@ entry:
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %item, align 8
   %7 = load i32, ptr %num_tokens, align 4
-  %8 = call i32 @"$Loop.missing_pages.628"(ptr %5, ptr %6, i32 %7)
+  %8 = call i32 @"$Loop.missing_pages.629"(ptr %5, ptr %6, i32 %7)
   store i32 %8, ptr %missing, align 4
   %9 = load ptr, ptr %self, align 8
   %10 = load i32, ptr %missing, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_room.629"(ptr %9, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.check_room.630"(ptr %9, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -65627,7 +65639,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.missing_pages.628"(ptr %0, ptr %1, i32 %2) {
+define internal i32 @"$Loop.missing_pages.629"(ptr %0, ptr %1, i32 %2) {
 entry:
   %missing = alloca i32, align 4
   %num_tokens = alloca i32, align 4
@@ -65659,7 +65671,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_room.629"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_room.630"(ptr %0, i32 %1, ptr %2) {
 entry:
   %target = alloca ptr, align 8
   %pool = alloca ptr, align 8
@@ -65723,7 +65735,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_last_token.630"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.decode_last_token.631"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %4 = alloca %45, align 8
@@ -65781,7 +65793,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %37 = load ptr, ptr %self, align 8
   %38 = load ptr, ptr %message, align 8
-  %39 = call i32 @"$Loop.run_step.631"(ptr %37, ptr %38)
+  %39 = call i32 @"$Loop.run_step.632"(ptr %37, ptr %38)
   store i32 %39, ptr %code, align 4
   %40 = load i32, ptr %code, align 4
   %41 = icmp ne i32 %40, 0
@@ -65821,14 +65833,14 @@ merge1:                                           ; preds = %else3, %dead
   %61 = load i32, ptr %60, align 4
   %62 = sub i32 %61, 1
   %63 = load ptr, ptr %message, align 8
-  %64 = call i32 @"$Loop.check_logits.634"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
+  %64 = call i32 @"$Loop.check_logits.635"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
   ret i32 %64
 
 dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.run_step.631"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.run_step.632"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
   %counters = alloca ptr, align 8
@@ -65876,7 +65888,7 @@ else3:                                            ; preds = %then
 
 merge1:                                           ; preds = %else3, %then2
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.633"(ptr %26)
+  call void @"$Loop.check_ranks.634"(ptr %26)
   %27 = load %45, ptr %3, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -65998,7 +66010,7 @@ then2:                                            ; preds = %then
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %167, ptr %39, i32 0, i32 8
   %41 = load i32, ptr %40, align 4
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.632", i32 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.633", i32 %41)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -66929,7 +66941,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Loop.check_ranks.633"(ptr %0) {
+define internal void @"$Loop.check_ranks.634"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -66973,13 +66985,13 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.617"(ptr %24)
+  call void @"$Loop.lock.618"(ptr %24)
   %25 = load %45, ptr %2, align 1
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr %166, ptr %26, i32 0, i32 14
   store i8 0, ptr %27, align 1
   %28 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.619"(ptr %28)
+  call void @"$Loop.unlock.620"(ptr %28)
   %29 = load %45, ptr %1, align 1
   br label %merge1
 
@@ -66990,7 +67002,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal i32 @"$Loop.check_logits.634"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.check_logits.635"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
 entry:
   %target = alloca ptr, align 8
   %row = alloca i32, align 4
@@ -67058,7 +67070,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.leave_turn.635"(ptr %0) {
+define internal void @"$Loop.leave_turn.636"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -67066,10 +67078,10 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.636"(ptr %4)
+  call void @"$Loop.publish.637"(ptr %4)
   %5 = load %45, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.wake.641"(ptr %6)
+  call void @"$Loop.wake.642"(ptr %6)
   %7 = load %45, ptr %2, align 1
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %166, ptr %8, i32 0, i32 5
@@ -67078,7 +67090,7 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.publish.636"(ptr %0) {
+define internal void @"$Loop.publish.637"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -67111,16 +67123,16 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.617"(ptr %16)
+  call void @"$Loop.lock.618"(ptr %16)
   %17 = load %45, ptr %7, align 1
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_events.637"(ptr %18)
+  call void @"$Loop.publish_events.638"(ptr %18)
   %19 = load %45, ptr %6, align 1
   %20 = load ptr, ptr %self, align 8
-  call void @"$Loop.remove_ended.639"(ptr %20)
+  call void @"$Loop.remove_ended.640"(ptr %20)
   %21 = load %45, ptr %5, align 1
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.640"(ptr %22)
+  call void @"$Loop.publish_counters.641"(ptr %22)
   %23 = load %45, ptr %4, align 1
   %24 = load ptr, ptr %s, align 8
   %25 = call i64 @"$Scheduler.nearest_deadline"(ptr %24)
@@ -67128,7 +67140,7 @@ merge:                                            ; preds = %else, %then
   %27 = getelementptr %166, ptr %26, i32 0, i32 22
   store i64 %25, ptr %27, align 8
   %28 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.619"(ptr %28)
+  call void @"$Loop.unlock.620"(ptr %28)
   %29 = load %45, ptr %3, align 1
   %30 = load ptr, ptr %s, align 8
   %31 = getelementptr %31, ptr %30, i32 0, i32 6
@@ -67168,7 +67180,7 @@ merge1:                                           ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_events.637"(ptr %0) {
+define internal void @"$Loop.publish_events.638"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -67248,7 +67260,7 @@ and.lhs.true:                                     ; preds = %condition
 
 then:                                             ; preds = %merge
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.announce.638"(ptr %54)
+  call void @"$Loop.announce.639"(ptr %54)
   %55 = load %45, ptr %1, align 1
   br label %merge1
 
@@ -67259,7 +67271,7 @@ merge1:                                           ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.announce.638"(ptr %0) {
+define internal void @"$Loop.announce.639"(ptr %0) {
 entry:
   %one = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -67275,7 +67287,7 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.remove_ended.639"(ptr %0) {
+define internal void @"$Loop.remove_ended.640"(ptr %0) {
 entry:
   %i = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -67318,7 +67330,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_counters.640"(ptr %0) {
+define internal void @"$Loop.publish_counters.641"(ptr %0) {
 entry:
   %p = alloca ptr, align 8
   %s = alloca ptr, align 8
@@ -67407,14 +67419,14 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.wake.641"(ptr %0) {
+define internal void @"$Loop.wake.642"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.617"(ptr %3)
+  call void @"$Loop.lock.618"(ptr %3)
   %4 = load %45, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %166, ptr %5, i32 0, i32 13
@@ -67423,7 +67435,7 @@ entry:
   %8 = getelementptr %166, ptr %7, i32 0, i32 7
   %9 = call i32 @pthread_cond_signal(ptr %8)
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.619"(ptr %10)
+  call void @"$Loop.unlock.620"(ptr %10)
   %11 = load %45, ptr %1, align 1
   ret void
 }
@@ -67500,7 +67512,7 @@ entry:
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %165, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %"$3564", align 8
-  call void @"$Loop.free_state.642"(ptr %4, ptr %5)
+  call void @"$Loop.free_state.643"(ptr %4, ptr %5)
   %6 = load %45, ptr %2, align 1
   ret void
 
@@ -67508,7 +67520,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.free_state.642"(ptr %0, ptr %1) {
+define internal void @"$Loop.free_state.643"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
   %3 = alloca %45, align 8
@@ -67541,15 +67553,15 @@ merge:                                            ; preds = %else, %dead
   %13 = load %45, ptr %4, align 1
   %14 = load ptr, ptr %self, align 8
   %15 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.643"(ptr %14, ptr %15)
+  call void @"$Loop.close_state.644"(ptr %14, ptr %15)
   %16 = load %45, ptr %3, align 1
   %17 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.635"(ptr %17)
+  call void @"$Loop.leave_turn.636"(ptr %17)
   %18 = load %45, ptr %2, align 1
   ret void
 }
 
-define internal void @"$Loop.close_state.643"(ptr %0, ptr %1) {
+define internal void @"$Loop.close_state.644"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
   %3 = alloca %45, align 8
@@ -67590,7 +67602,7 @@ entry:
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %165, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %"$3540", align 8
-  call void @"$Loop.info.644"(ptr %4, ptr %5)
+  call void @"$Loop.info.645"(ptr %4, ptr %5)
   %6 = load %45, ptr %2, align 1
   ret void
 
@@ -67598,7 +67610,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.info.644"(ptr %0, ptr %1) {
+define internal void @"$Loop.info.645"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
   %p = alloca ptr, align 8
@@ -67608,7 +67620,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %target, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.617"(ptr %4)
+  call void @"$Loop.lock.618"(ptr %4)
   %5 = load %45, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %166, ptr %6, i32 0, i32 24
@@ -67744,7 +67756,7 @@ merge:                                            ; preds = %else, %then
   %110 = getelementptr %150, ptr %109, i32 0, i32 37
   store i64 %108, ptr %110, align 8
   %111 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.619"(ptr %111)
+  call void @"$Loop.unlock.620"(ptr %111)
   %112 = load %45, ptr %2, align 1
   ret void
 }
@@ -67790,7 +67802,7 @@ entry:
   store ptr %0, ptr %"$handle", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %165, ptr %2, i32 0, i32 0
-  call void @"$Loop.iterate.645"(ptr %3)
+  call void @"$Loop.iterate.646"(ptr %3)
   %4 = load %45, ptr %1, align 1
   ret void
 
@@ -67798,7 +67810,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.iterate.645"(ptr %0) {
+define internal void @"$Loop.iterate.646"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -67810,10 +67822,10 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_orders.646"(ptr %6)
+  call void @"$Loop.take_orders.647"(ptr %6)
   %7 = load %45, ptr %5, align 1
   %8 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.633"(ptr %8)
+  call void @"$Loop.check_ranks.634"(ptr %8)
   %9 = load %45, ptr %4, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %166, ptr %10, i32 0, i32 3
@@ -67822,7 +67834,7 @@ entry:
   %14 = load i64, ptr %13, align 8
   store i64 %14, ptr %num_preemptions, align 8
   %15 = load ptr, ptr %self, align 8
-  %16 = call zeroext i1 @"$Loop.plan.648"(ptr %15)
+  %16 = call zeroext i1 @"$Loop.plan.649"(ptr %15)
   %17 = zext i1 %16 to i8
   store i8 %17, ptr %has_step, align 1
   %18 = load i8, ptr %has_step, align 1
@@ -67848,7 +67860,7 @@ or.end:                                           ; preds = %or.rhs, %or.lhs.fal
   %32 = getelementptr %166, ptr %31, i32 0, i32 12
   store i8 %30, ptr %32, align 1
   %33 = load ptr, ptr %self, align 8
-  %34 = call i32 @"$Loop.perform_transfers.649"(ptr %33)
+  %34 = call i32 @"$Loop.perform_transfers.650"(ptr %33)
   %35 = icmp eq i32 %34, 0
   %36 = zext i1 %35 to i8
   %37 = trunc i8 %36 to i1
@@ -67864,7 +67876,7 @@ or.lhs.false:                                     ; preds = %entry
 
 then:                                             ; preds = %and.lhs.true
   %43 = load ptr, ptr %self, align 8
-  call void @"$Loop.execute.654"(ptr %43)
+  call void @"$Loop.execute.655"(ptr %43)
   %44 = load %45, ptr %3, align 1
   br label %merge
 
@@ -67873,10 +67885,10 @@ else:                                             ; preds = %and.lhs.true, %or.e
 
 merge:                                            ; preds = %else, %then
   %45 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.633"(ptr %45)
+  call void @"$Loop.check_ranks.634"(ptr %45)
   %46 = load %45, ptr %2, align 1
   %47 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.636"(ptr %47)
+  call void @"$Loop.publish.637"(ptr %47)
   %48 = load %45, ptr %1, align 1
   ret void
 
@@ -67886,7 +67898,7 @@ and.lhs.true:                                     ; preds = %or.end
   br i1 %50, label %then, label %else
 }
 
-define internal void @"$Loop.take_orders.646"(ptr %0) {
+define internal void @"$Loop.take_orders.647"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -67903,7 +67915,7 @@ entry:
   %9 = getelementptr %31, ptr %8, i32 0, i32 17
   store i64 %6, ptr %9, align 8
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.617"(ptr %10)
+  call void @"$Loop.lock.618"(ptr %10)
   %11 = load %45, ptr %5, align 1
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %166, ptr %12, i32 0, i32 16
@@ -67989,7 +68001,7 @@ forbody4:                                         ; preds = %forcond3
   %69 = load i64, ptr %i2, align 8
   %70 = getelementptr ptr, ptr %68, i64 %69
   %71 = load ptr, ptr %70, align 8
-  call void @"$Loop.obey.647"(ptr %64, ptr %71)
+  call void @"$Loop.obey.648"(ptr %64, ptr %71)
   %72 = load %45, ptr %2, align 1
   %73 = add i64 %58, 1
   store i64 %73, ptr %i2, align 8
@@ -68006,12 +68018,12 @@ merge1:                                           ; preds = %else, %merge5
   %75 = getelementptr %166, ptr %74, i32 0, i32 13
   store i8 0, ptr %75, align 1
   %76 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.619"(ptr %76)
+  call void @"$Loop.unlock.620"(ptr %76)
   %77 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Loop.obey.647"(ptr %0, ptr %1) {
+define internal void @"$Loop.obey.648"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
   %3 = alloca %45, align 8
@@ -68085,7 +68097,7 @@ and.lhs.true:                                     ; preds = %else3
   br i1 %33, label %then4, label %else5
 }
 
-define internal zeroext i1 @"$Loop.plan.648"(ptr %0) {
+define internal zeroext i1 @"$Loop.plan.649"(ptr %0) {
 entry:
   %has_step = alloca i8, align 1
   %1 = alloca %45, align 8
@@ -68122,7 +68134,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal i32 @"$Loop.perform_transfers.649"(ptr %0) {
+define internal i32 @"$Loop.perform_transfers.650"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -68184,7 +68196,7 @@ forbody:                                          ; preds = %forcond
 then:                                             ; preds = %forbody
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
-  %33 = call i32 @"$Loop.save.650"(ptr %31, ptr %32, ptr %message)
+  %33 = call i32 @"$Loop.save.651"(ptr %31, ptr %32, ptr %message)
   store i32 %33, ptr %code, align 4
   %34 = load i32, ptr %code, align 4
   %35 = icmp ne i32 %34, 0
@@ -68265,7 +68277,7 @@ forbody7:                                         ; preds = %forcond6
 then12:                                           ; preds = %forbody7
   %77 = load ptr, ptr %self, align 8
   %78 = load ptr, ptr %item9, align 8
-  %79 = call i32 @"$Loop.restore.652"(ptr %77, ptr %78, ptr %message10)
+  %79 = call i32 @"$Loop.restore.653"(ptr %77, ptr %78, ptr %message10)
   store i32 %79, ptr %code14, align 4
   %80 = load i32, ptr %code14, align 4
   %81 = icmp ne i32 %80, 0
@@ -68346,7 +68358,7 @@ forbody20:                                        ; preds = %forcond19
 then25:                                           ; preds = %forbody20
   %123 = load ptr, ptr %self, align 8
   %124 = load ptr, ptr %item22, align 8
-  %125 = call i32 @"$Loop.recount.653"(ptr %123, ptr %124, ptr %message23)
+  %125 = call i32 @"$Loop.recount.654"(ptr %123, ptr %124, ptr %message23)
   store i32 %125, ptr %code27, align 4
   %126 = load i32, ptr %code27, align 4
   %127 = icmp ne i32 %126, 0
@@ -68398,7 +68410,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.save.650"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.save.651"(ptr %0, ptr %1, ptr %2) {
 entry:
   %target = alloca ptr, align 8
   %3 = alloca %45, align 8
@@ -68456,7 +68468,7 @@ then2:                                            ; preds = %then
   %38 = getelementptr %46, ptr %37, i32 0, i32 13
   %39 = getelementptr %10, ptr %38, i32 0, i32 1
   %40 = load i64, ptr %39, align 8
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.522", i64 %36, i64 %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.523", i64 %36, i64 %40)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -68526,7 +68538,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.524", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.525", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -68634,7 +68646,7 @@ then2:                                            ; preds = %then
   %29 = load ptr, ptr %self, align 8
   %30 = getelementptr %167, ptr %29, i32 0, i32 9
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.651", ptr %28, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.652", ptr %28, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -68679,7 +68691,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.restore.652"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.restore.653"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -68738,7 +68750,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.523", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.524", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -68800,7 +68812,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.recount.653"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.recount.654"(ptr %0, ptr %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -68992,7 +69004,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.execute.654"(ptr %0) {
+define internal void @"$Loop.execute.655"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -69208,7 +69220,7 @@ merge:                                            ; preds = %else, %then
   %83 = load ptr, ptr %self, align 8
   %84 = getelementptr %165, ptr %83, i32 0, i32 1
   %85 = load ptr, ptr %message, align 8
-  %86 = call i32 @"$Loop.init.655"(ptr %80, ptr %82, ptr %chosen, ptr %84, ptr %85)
+  %86 = call i32 @"$Loop.init.656"(ptr %80, ptr %82, ptr %chosen, ptr %84, ptr %85)
   store i32 %86, ptr %code, align 4
   %87 = load ptr, ptr %self, align 8
   %88 = getelementptr %165, ptr %87, i32 0, i32 4
@@ -69441,7 +69453,7 @@ entry:
   store i64 %3, ptr %input_bytes, align 8
   %4 = load i64, ptr %input_bytes, align 8
   %5 = load ptr, ptr %shape, align 8
-  %6 = call i64 @"$anon (./terra/batch.t:91).459"(ptr %5)
+  %6 = call i64 @"$anon (./terra/batch.t:91).460"(ptr %5)
   %7 = add i64 %4, %6
   %8 = call ptr @calloc(i64 1, i64 %7)
   store ptr %8, ptr %memory, align 8
@@ -69466,7 +69478,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.init.655"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.init.656"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %45, align 8
   %code1 = alloca i32, align 4
@@ -69524,7 +69536,7 @@ entry:
   %37 = load %45, ptr %6, align 1
   %38 = load ptr, ptr %self, align 8
   %39 = load ptr, ptr %message, align 8
-  %40 = call i32 @"$Loop.init_lists.656"(ptr %38, ptr %39)
+  %40 = call i32 @"$Loop.init_lists.657"(ptr %38, ptr %39)
   store i32 %40, ptr %code, align 4
   %41 = load i32, ptr %code, align 4
   %42 = icmp ne i32 %41, 0
@@ -69545,7 +69557,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %46 = load ptr, ptr %self, align 8
   %47 = load ptr, ptr %message, align 8
-  %48 = call i32 @"$Loop.init_scheduler.657"(ptr %46, ptr %47)
+  %48 = call i32 @"$Loop.init_scheduler.658"(ptr %46, ptr %47)
   store i32 %48, ptr %code1, align 4
   %49 = load i32, ptr %code1, align 4
   %50 = icmp ne i32 %49, 0
@@ -69565,7 +69577,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.640"(ptr %54)
+  call void @"$Loop.publish_counters.641"(ptr %54)
   %55 = load %45, ptr %5, align 1
   ret i32 0
 
@@ -69573,7 +69585,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_lists.656"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_lists.657"(ptr %0, ptr %1) {
 entry:
   %target7 = alloca ptr, align 8
   %target = alloca ptr, align 8
@@ -69606,7 +69618,7 @@ entry:
   %20 = getelementptr %166, ptr %19, i32 0, i32 18
   %21 = load i32, ptr %20, align 4
   %22 = sext i32 %21 to i64
-  %23 = call zeroext i1 @"$Vector.reserve.605"(ptr %18, i64 %22)
+  %23 = call zeroext i1 @"$Vector.reserve.606"(ptr %18, i64 %22)
   %24 = zext i1 %23 to i8
   %25 = trunc i8 %24 to i1
   br i1 %25, label %and.lhs.true, label %and.end
@@ -69645,7 +69657,7 @@ and.lhs.true:                                     ; preds = %entry
   %49 = getelementptr %166, ptr %48, i32 0, i32 18
   %50 = load i32, ptr %49, align 4
   %51 = sext i32 %50 to i64
-  %52 = call zeroext i1 @"$Vector.reserve.605"(ptr %47, i64 %51)
+  %52 = call zeroext i1 @"$Vector.reserve.606"(ptr %47, i64 %51)
   %53 = zext i1 %52 to i8
   %54 = trunc i8 %53 to i1
   br i1 %54, label %and.rhs, label %and.end
@@ -69667,7 +69679,7 @@ then2:                                            ; preds = %then
   %64 = load ptr, ptr %self, align 8
   %65 = getelementptr %166, ptr %64, i32 0, i32 18
   %66 = load i32, ptr %65, align 4
-  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.606", i32 %66)
+  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.607", i32 %66)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -69712,7 +69724,7 @@ then9:                                            ; preds = %then5
   %86 = call ptr @__errno_location()
   %87 = load i32, ptr %86, align 4
   %88 = call ptr @strerror(i32 %87)
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.607", ptr %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.608", ptr %88)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -69734,7 +69746,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_scheduler.657"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_scheduler.658"(ptr %0, ptr %1) {
 entry:
   %chosen = alloca %32, align 8
   %2 = alloca %45, align 8
@@ -69774,7 +69786,7 @@ entry:
   %28 = load ptr, ptr %o, align 8
   %29 = getelementptr %30, ptr %28, i32 0, i32 9
   %30 = load ptr, ptr %29, align 8
-  call void @"$anon (./terra/batch.t:97).458"(ptr %24, ptr %27, ptr %30)
+  call void @"$anon (./terra/batch.t:97).459"(ptr %24, ptr %27, ptr %30)
   %31 = load %45, ptr %3, align 1
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %166, ptr %32, i32 0, i32 4
@@ -69842,14 +69854,14 @@ entry:
   %6 = load ptr, ptr %"$3534", align 8
   %7 = load i32, ptr %"$3535", align 4
   %8 = load ptr, ptr %"$3536", align 8
-  %9 = call i32 @"$Loop.poll.658"(ptr %5, ptr %6, i32 %7, ptr %8)
+  %9 = call i32 @"$Loop.poll.659"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.poll.658"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.poll.659"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %45, align 8
   %value = alloca i64, align 8
@@ -69900,7 +69912,7 @@ else:                                             ; preds = %and.lhs.true, %or.l
 
 merge:                                            ; preds = %else, %dead
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.617"(ptr %22)
+  call void @"$Loop.lock.618"(ptr %22)
   %23 = load %45, ptr %5, align 1
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %166, ptr %24, i32 0, i32 19
@@ -69933,7 +69945,7 @@ merge2:                                           ; preds = %else4, %then3
   %42 = getelementptr %166, ptr %41, i32 0, i32 7
   %43 = call i32 @pthread_cond_signal(ptr %42)
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.619"(ptr %44)
+  call void @"$Loop.unlock.620"(ptr %44)
   %45 = load %45, ptr %4, align 1
   ret i32 0
 
@@ -69953,14 +69965,14 @@ entry:
   %4 = getelementptr %165, ptr %3, i32 0, i32 0
   %5 = load i64, ptr %"$3531", align 8
   %6 = load ptr, ptr %"$3532", align 8
-  %7 = call i32 @"$Loop.preempt.659"(ptr %4, i64 %5, ptr %6)
+  %7 = call i32 @"$Loop.preempt.660"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.preempt.659"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.preempt.660"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -69971,7 +69983,7 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.616"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
+  %6 = call i32 @"$Loop.order.617"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
@@ -70071,7 +70083,7 @@ then5:                                            ; preds = %then2
   %27 = getelementptr %41, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.660")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.661")
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -70104,7 +70116,7 @@ merge1:                                           ; preds = %else3, %dead
   %43 = call i32 @"$Loop.prefill_in_turn"(ptr %35, ptr %36, i32 %37, i1 zeroext %42, ptr %39, ptr %40, ptr %41)
   store i32 %43, ptr %code, align 4
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.635"(ptr %44)
+  call void @"$Loop.leave_turn.636"(ptr %44)
   %45 = load %45, ptr %7, align 1
   %46 = load i32, ptr %code, align 4
   ret i32 %46
@@ -70141,7 +70153,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %10 = load ptr, ptr %self, align 8
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_usable_locked.624"(ptr %10, ptr %11)
+  %12 = call i32 @"$Loop.check_usable_locked.625"(ptr %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -70161,7 +70173,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.661"(ptr noalias sret(%143) %8, ptr %18)
+  call void @"$Loop.limits.662"(ptr noalias sret(%143) %8, ptr %18)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %19 = load ptr, ptr %tokens, align 8
   %20 = load i32, ptr %num_tokens, align 4
@@ -70249,7 +70261,7 @@ merge12:                                          ; preds = %else14, %dead15
 then18:                                           ; preds = %merge12
   %60 = load ptr, ptr %self, align 8
   %61 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.643"(ptr %60, ptr %61)
+  call void @"$Loop.close_state.644"(ptr %60, ptr %61)
   %62 = load %45, ptr %7, align 1
   %63 = load i32, ptr %code16, align 4
   ret i32 %63
@@ -70270,7 +70282,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.limits.661"(ptr noalias sret(%143) %0, ptr %1) {
+define internal void @"$Loop.limits.662"(ptr noalias sret(%143) %0, ptr %1) {
 entry:
   %2 = alloca %143, align 8
   %3 = alloca %170, align 8
@@ -70388,7 +70400,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %166, ptr %27, i32 0, i32 2
   %29 = getelementptr %30, ptr %28, i32 0, i32 3
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.662", i32 %30)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.663", i32 %30)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -70461,7 +70473,7 @@ then12:                                           ; preds = %merge7
   %65 = getelementptr %166, ptr %64, i32 0, i32 2
   %66 = getelementptr %30, ptr %65, i32 0, i32 2
   %67 = load i32, ptr %66, align 4
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.663", i32 %67)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.664", i32 %67)
   br label %merge11
 
 else13:                                           ; preds = %merge7
@@ -70528,7 +70540,7 @@ entry:
   %9 = getelementptr %46, ptr %8, i32 0, i32 4
   %10 = load i32, ptr %9, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.grow_state.627"(ptr %6, ptr %7, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.grow_state.628"(ptr %6, ptr %7, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -70721,7 +70733,7 @@ else3:                                            ; preds = %and.lhs.true4, %els
 merge:                                            ; preds = %else3, %then2, %merge1
   %80 = load ptr, ptr %self, align 8
   %81 = load ptr, ptr %message, align 8
-  %82 = call i32 @"$Loop.run_step.631"(ptr %80, ptr %81)
+  %82 = call i32 @"$Loop.run_step.632"(ptr %80, ptr %81)
   store i32 %82, ptr %code, align 4
   %83 = load i32, ptr %code, align 4
   %84 = icmp ne i32 %83, 0
@@ -70778,7 +70790,7 @@ merge5:                                           ; preds = %else7, %dead
   %117 = load i32, ptr %num_rows, align 4
   %118 = sub i32 %116, %117
   %119 = load ptr, ptr %message, align 8
-  %120 = call i32 @"$Loop.check_logits.634"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
+  %120 = call i32 @"$Loop.check_logits.635"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
   ret i32 %120
 
 dead8:                                            ; No predecessors!
@@ -70802,7 +70814,7 @@ entry:
   %8 = getelementptr %37, ptr %7, i32 0, i32 10
   %9 = getelementptr %25, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.664"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.665"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %166, ptr %12, i32 0, i32 2
@@ -70819,7 +70831,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %166, ptr %20, i32 0, i32 2
   %22 = getelementptr %30, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.664"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.665"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -70838,7 +70850,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %37, ptr %29, i32 0, i32 10
   %31 = getelementptr %25, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.664"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.665"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -70853,7 +70865,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$smaller.664"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.665"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -70885,14 +70897,14 @@ entry:
   %4 = getelementptr %165, ptr %3, i32 0, i32 0
   %5 = load i32, ptr %"$3542", align 4
   %6 = load ptr, ptr %"$3543", align 8
-  %7 = call i32 @"$Loop.resize_pool.665"(ptr %4, i32 %5, ptr %6)
+  %7 = call i32 @"$Loop.resize_pool.666"(ptr %4, i32 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_pool.665"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_pool.666"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -70929,10 +70941,10 @@ merge:                                            ; preds = %else, %then
   %15 = load ptr, ptr %self, align 8
   %16 = load i32, ptr %num_pages, align 4
   %17 = load ptr, ptr %message, align 8
-  %18 = call i32 @"$Loop.resize_in_turn.666"(ptr %15, i32 %16, ptr %17)
+  %18 = call i32 @"$Loop.resize_in_turn.667"(ptr %15, i32 %16, ptr %17)
   store i32 %18, ptr %code, align 4
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.635"(ptr %19)
+  call void @"$Loop.leave_turn.636"(ptr %19)
   %20 = load %45, ptr %3, align 1
   %21 = load i32, ptr %code, align 4
   ret i32 %21
@@ -70941,7 +70953,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_in_turn.666"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_in_turn.667"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %45, align 8
   %code11 = alloca i32, align 4
@@ -70958,7 +70970,7 @@ entry:
   %4 = load ptr, ptr %self, align 8
   %5 = load i32, ptr %num_pages, align 4
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$Loop.begin_resize.667"(ptr %4, i32 %5, ptr %6)
+  %7 = call i32 @"$Loop.begin_resize.668"(ptr %4, i32 %5, ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -71005,7 +71017,7 @@ then5:                                            ; preds = %then2
   %31 = getelementptr %33, ptr %30, i32 0, i32 4
   %32 = load i32, ptr %31, align 4
   %33 = load i32, ptr %num_pages, align 4
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.521", i32 %32, i32 %33)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.522", i32 %32, i32 %33)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -71022,7 +71034,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead7
   %35 = load ptr, ptr %self, align 8
-  %36 = call i32 @"$Loop.perform_transfers.649"(ptr %35)
+  %36 = call i32 @"$Loop.perform_transfers.650"(ptr %35)
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %166, ptr %37, i32 0, i32 3
   %39 = getelementptr %31, ptr %38, i32 0, i32 1
@@ -71086,7 +71098,7 @@ dead16:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.begin_resize.667"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.begin_resize.668"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -71098,12 +71110,12 @@ entry:
   store i32 %1, ptr %num_pages, align 4
   store ptr %2, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.617"(ptr %5)
+  call void @"$Loop.lock.618"(ptr %5)
   %6 = load %45, ptr %4, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = load i32, ptr %num_pages, align 4
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_resize.668"(ptr %7, i32 %8, ptr %9)
+  %10 = call i32 @"$Loop.check_resize.669"(ptr %7, i32 %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp eq i32 %11, 0
@@ -71124,7 +71136,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.619"(ptr %19)
+  call void @"$Loop.unlock.620"(ptr %19)
   %20 = load %45, ptr %3, align 1
   %21 = load i32, ptr %code, align 4
   ret i32 %21
@@ -71144,7 +71156,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_resize.668"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_resize.669"(ptr %0, i32 %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %target15 = alloca ptr, align 8
@@ -71193,7 +71205,7 @@ then2:                                            ; preds = %then
   %26 = getelementptr %166, ptr %25, i32 0, i32 2
   %27 = getelementptr %30, ptr %26, i32 0, i32 0
   %28 = load i32, ptr %27, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.516", i32 %24, i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.517", i32 %24, i32 %28)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -71240,7 +71252,7 @@ then9:                                            ; preds = %then5
   %50 = getelementptr i8, ptr %49, i64 0
   %51 = load i32, ptr %num_pages, align 4
   %52 = load i64, ptr %held, align 8
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.517", i32 %51, i64 %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.518", i32 %51, i64 %52)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -71286,7 +71298,7 @@ then17:                                           ; preds = %then13
   %74 = getelementptr %166, ptr %73, i32 0, i32 19
   %75 = getelementptr %43, ptr %74, i32 0, i32 4
   %76 = load i64, ptr %75, align 8
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.518", i64 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.519", i64 %76)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -71304,7 +71316,7 @@ else14:                                           ; preds = %merge4
 merge12:                                          ; preds = %else14, %dead19
   %78 = load ptr, ptr %self, align 8
   %79 = load ptr, ptr %message, align 8
-  %80 = call i32 @"$Loop.check_usable.625"(ptr %78, ptr %79)
+  %80 = call i32 @"$Loop.check_usable.626"(ptr %78, ptr %79)
   store i32 %80, ptr %code, align 4
   %81 = load i32, ptr %code, align 4
   %82 = icmp ne i32 %81, 0
@@ -71326,14 +71338,14 @@ merge20:                                          ; preds = %else22, %dead23
   %86 = load ptr, ptr %self, align 8
   %87 = load i32, ptr %num_pages, align 4
   %88 = load ptr, ptr %message, align 8
-  %89 = call i32 @"$Loop.check_live_fit.669"(ptr %86, i32 %87, ptr %88)
+  %89 = call i32 @"$Loop.check_live_fit.670"(ptr %86, i32 %87, ptr %88)
   ret i32 %89
 
 dead24:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_live_fit.669"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_live_fit.670"(ptr %0, i32 %1, ptr %2) {
 entry:
   %target = alloca ptr, align 8
   %needed = alloca i32, align 4
@@ -71405,7 +71417,7 @@ then3:                                            ; preds = %then
   %44 = getelementptr %46, ptr %43, i32 0, i32 0
   %45 = load i64, ptr %44, align 8
   %46 = load i32, ptr %needed, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.519", i32 %42, i64 %45, i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.520", i32 %42, i64 %45, i32 %46)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -71448,7 +71460,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.529", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.530", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -71602,7 +71614,7 @@ merge:                                            ; preds = %else, %then
   %26 = call i32 @"$Loop.batch_in_turn"(ptr %19, i32 %20, ptr %21, ptr %22, i32 %23, ptr %24, ptr %25)
   store i32 %26, ptr %code, align 4
   %27 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.635"(ptr %27)
+  call void @"$Loop.leave_turn.636"(ptr %27)
   %28 = load %45, ptr %7, align 1
   %29 = load i32, ptr %code, align 4
   ret i32 %29
@@ -71640,7 +71652,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %8 = load ptr, ptr %self, align 8
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_usable_locked.624"(ptr %8, ptr %9)
+  %10 = call i32 @"$Loop.check_usable_locked.625"(ptr %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp ne i32 %11, 0
@@ -71735,7 +71747,7 @@ forbody:                                          ; preds = %forcond
   %56 = sext i32 %55 to i64
   %57 = add i64 %54, %56
   %58 = trunc i64 %57 to i32
-  %59 = call i32 @"$Loop.missing_pages.628"(ptr %41, ptr %46, i32 %58)
+  %59 = call i32 @"$Loop.missing_pages.629"(ptr %41, ptr %46, i32 %58)
   %60 = add i32 %40, %59
   store i32 %60, ptr %missing, align 4
   %61 = add i32 %34, 1
@@ -71746,7 +71758,7 @@ merge10:                                          ; preds = %forcond
   %62 = load ptr, ptr %self, align 8
   %63 = load i32, ptr %missing, align 4
   %64 = load ptr, ptr %message, align 8
-  %65 = call i32 @"$Loop.check_room.629"(ptr %62, i32 %63, ptr %64)
+  %65 = call i32 @"$Loop.check_room.630"(ptr %62, i32 %63, ptr %64)
   store i32 %65, ptr %code11, align 4
   %66 = load i32, ptr %code11, align 4
   %67 = icmp ne i32 %66, 0
@@ -71836,7 +71848,7 @@ forbody26:                                        ; preds = %forcond25
   %107 = load %45, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
-  %110 = call i32 @"$Loop.run_step.631"(ptr %108, ptr %109)
+  %110 = call i32 @"$Loop.run_step.632"(ptr %108, ptr %109)
   store i32 %110, ptr %code28, align 4
   %111 = load i32, ptr %code28, align 4
   %112 = icmp ne i32 %111, 0
@@ -71956,7 +71968,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr i8, ptr %28, i64 0
   %30 = load i32, ptr %num_states, align 4
   %31 = load i32, ptr %most, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.670", i32 %30, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.671", i32 %30, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -71993,7 +72005,7 @@ then9:                                            ; preds = %then5
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
   %45 = getelementptr i8, ptr %44, i64 0
   %46 = load i32, ptr %num_steps, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.671", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.672", i32 %46)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -72040,7 +72052,7 @@ then17:                                           ; preds = %then13
   %69 = getelementptr %37, ptr %68, i32 0, i32 10
   %70 = getelementptr %25, ptr %69, i32 0, i32 0
   %71 = load i32, ptr %70, align 4
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.672", i32 %66, i32 %71)
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.673", i32 %66, i32 %71)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -72104,7 +72116,7 @@ then28:                                           ; preds = %then21
   %99 = getelementptr %41, ptr %98, i32 0, i32 0
   %100 = getelementptr [1024 x i8], ptr %99, i32 0, i32 0
   %101 = getelementptr i8, ptr %100, i64 0
-  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.673")
+  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.674")
   br label %merge27
 
 else29:                                           ; preds = %then21
@@ -72219,7 +72231,7 @@ entry:
   %11 = load ptr, ptr %10, align 8
   %12 = load i32, ptr %num_steps, align 4
   %13 = load ptr, ptr %message, align 8
-  %14 = call i32 @"$Loop.check_state.626"(ptr %6, ptr %11, i32 %12, ptr %13)
+  %14 = call i32 @"$Loop.check_state.627"(ptr %6, ptr %11, i32 %12, ptr %13)
   store i32 %14, ptr %code, align 4
   %15 = load i32, ptr %code, align 4
   %16 = icmp ne i32 %15, 0
@@ -72283,7 +72295,7 @@ then6:                                            ; preds = %then3
   %48 = getelementptr i8, ptr %47, i64 0
   %49 = load i32, ptr %index, align 4
   %50 = load i32, ptr %i, align 4
-  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.674", i32 %49, i32 %50)
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.675", i32 %49, i32 %50)
   br label %merge5
 
 else7:                                            ; preds = %then3
@@ -72342,7 +72354,7 @@ entry:
   %19 = add i64 %16, %18
   %20 = trunc i64 %19 to i32
   %21 = load ptr, ptr %message, align 8
-  %22 = call i32 @"$Loop.grow_state.627"(ptr %11, ptr %12, i32 %20, ptr %21)
+  %22 = call i32 @"$Loop.grow_state.628"(ptr %11, ptr %12, i32 %20, ptr %21)
   store i32 %22, ptr %code, align 4
   %23 = load i32, ptr %code, align 4
   %24 = icmp ne i32 %23, 0
@@ -72371,7 +72383,7 @@ then2:                                            ; preds = %merge
   %32 = load ptr, ptr %self, align 8
   %33 = load ptr, ptr %item, align 8
   %34 = load ptr, ptr %message, align 8
-  %35 = call i32 @"$Loop.recount.653"(ptr %32, ptr %33, ptr %34)
+  %35 = call i32 @"$Loop.recount.654"(ptr %32, ptr %33, ptr %34)
   ret i32 %35
 
 dead4:                                            ; No predecessors!
@@ -72682,7 +72694,7 @@ then3:                                            ; preds = %then
   %51 = getelementptr %10, ptr %50, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
   %53 = sub i64 %52, 1
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.675", i32 %48, i64 %53)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.676", i32 %48, i64 %53)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -72774,14 +72786,14 @@ entry:
   %6 = load ptr, ptr %"$3524", align 8
   %7 = load ptr, ptr %"$3525", align 8
   %8 = load ptr, ptr %"$3526", align 8
-  %9 = call i32 @"$Loop.submit.676"(ptr %5, ptr %6, ptr %7, ptr %8)
+  %9 = call i32 @"$Loop.submit.677"(ptr %5, ptr %6, ptr %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.submit.676"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.submit.677"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %4 = alloca %45, align 8
   %5 = alloca %45, align 8
@@ -72806,13 +72818,13 @@ entry:
   call void @"$status.clear"(ptr %11)
   %12 = load %45, ptr %10, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.617"(ptr %13)
+  call void @"$Loop.lock.618"(ptr %13)
   %14 = load %45, ptr %9, align 1
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.661"(ptr noalias sret(%143) %8, ptr %15)
+  call void @"$Loop.limits.662"(ptr noalias sret(%143) %8, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.619"(ptr %16)
+  call void @"$Loop.unlock.620"(ptr %16)
   %17 = load %45, ptr %7, align 1
   %18 = load ptr, ptr %wanted, align 8
   %19 = load ptr, ptr %self, align 8
@@ -72839,12 +72851,12 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %29 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.617"(ptr %29)
+  call void @"$Loop.lock.618"(ptr %29)
   %30 = load %45, ptr %6, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
   %33 = load ptr, ptr %message, align 8
-  %34 = call i32 @"$Loop.enqueue.677"(ptr %31, ptr %32, ptr %33)
+  %34 = call i32 @"$Loop.enqueue.678"(ptr %31, ptr %32, ptr %33)
   store i32 %34, ptr %code1, align 4
   %35 = load i32, ptr %code1, align 4
   %36 = icmp eq i32 %35, 0
@@ -72865,7 +72877,7 @@ else4:                                            ; preds = %and.lhs.true, %merg
 
 merge2:                                           ; preds = %else4, %then3
   %43 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.619"(ptr %43)
+  call void @"$Loop.unlock.620"(ptr %43)
   %44 = load %45, ptr %5, align 1
   %45 = load i32, ptr %code1, align 4
   %46 = icmp ne i32 %45, 0
@@ -72897,7 +72909,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.enqueue.677"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.enqueue.678"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %45, align 8
   %4 = alloca %45, align 8
@@ -72917,7 +72929,7 @@ entry:
   store ptr %2, ptr %message, align 8
   %6 = load ptr, ptr %self, align 8
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.check_usable.625"(ptr %6, ptr %7)
+  %8 = call i32 @"$Loop.check_usable.626"(ptr %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load i32, ptr %code, align 4
   %10 = icmp ne i32 %9, 0
@@ -72937,7 +72949,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %14 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.661"(ptr noalias sret(%143) %5, ptr %14)
+  call void @"$Loop.limits.662"(ptr noalias sret(%143) %5, ptr %14)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %5, i64 20, i1 false)
   %15 = load ptr, ptr %item, align 8
   %16 = load ptr, ptr %item, align 8
@@ -72969,7 +72981,7 @@ else4:                                            ; preds = %merge
 merge2:                                           ; preds = %else4, %dead5
   %29 = load ptr, ptr %self, align 8
   %30 = load ptr, ptr %message, align 8
-  %31 = call i32 @"$Loop.check_queue.678"(ptr %29, ptr %30)
+  %31 = call i32 @"$Loop.check_queue.679"(ptr %29, ptr %30)
   store i32 %31, ptr %code6, align 4
   %32 = load i32, ptr %code6, align 4
   %33 = icmp ne i32 %32, 0
@@ -72999,7 +73011,7 @@ merge7:                                           ; preds = %else9, %dead10
 then12:                                           ; preds = %merge7
   %43 = load ptr, ptr %self, align 8
   %44 = load ptr, ptr %message, align 8
-  %45 = call i32 @"$Loop.prepare_capture.679"(ptr %43, ptr %44)
+  %45 = call i32 @"$Loop.prepare_capture.680"(ptr %43, ptr %44)
   store i32 %45, ptr %code14, align 4
   %46 = load i32, ptr %code14, align 4
   %47 = icmp ne i32 %46, 0
@@ -73026,7 +73038,7 @@ else13:                                           ; preds = %merge7
 merge11:                                          ; preds = %else13, %merge15
   %51 = load ptr, ptr %self, align 8
   %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$Loop.start.680"(ptr %51, ptr %52)
+  %53 = call i32 @"$Loop.start.681"(ptr %51, ptr %52)
   store i32 %53, ptr %code19, align 4
   %54 = load i32, ptr %code19, align 4
   %55 = icmp ne i32 %54, 0
@@ -73077,7 +73089,7 @@ dead24:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_queue.678"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_queue.679"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %num_waiting = alloca i64, align 8
@@ -73140,7 +73152,7 @@ then2:                                            ; preds = %then
   %43 = getelementptr %166, ptr %42, i32 0, i32 2
   %44 = getelementptr %30, ptr %43, i32 0, i32 5
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.567", i64 %41, i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.568", i64 %41, i32 %45)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -73162,7 +73174,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_capture.679"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.prepare_capture.680"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %count = alloca i64, align 8
@@ -73235,7 +73247,7 @@ then5:                                            ; preds = %then2
   %43 = getelementptr %30, ptr %42, i32 0, i32 7
   %44 = getelementptr %25, ptr %43, i32 0, i32 3
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.568", i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.569", i32 %45)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -73257,7 +73269,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.start.680"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.start.681"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %code = alloca i32, align 4
@@ -73288,7 +73300,7 @@ merge:                                            ; preds = %else, %dead
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %166, ptr %8, i32 0, i32 9
   %10 = load ptr, ptr %self, align 8
-  %11 = call i32 @pthread_create(ptr %9, ptr null, ptr @"$engine_thread.681", ptr %10)
+  %11 = call i32 @pthread_create(ptr %9, ptr null, ptr @"$engine_thread.682", ptr %10)
   store i32 %11, ptr %code, align 4
   %12 = call i32 @pthread_sigmask(i32 2, ptr %previous, ptr null)
   %13 = load i32, ptr %code, align 4
@@ -73313,7 +73325,7 @@ then5:                                            ; preds = %then2
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %code, align 4
   %27 = call ptr @strerror(i32 %26)
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.582", ptr %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.583", ptr %27)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -73338,7 +73350,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$engine_thread.681"(ptr %0) {
+define internal ptr @"$engine_thread.682"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %loop = alloca ptr, align 8
@@ -73347,7 +73359,7 @@ entry:
   %2 = load ptr, ptr %argument, align 8
   store ptr %2, ptr %loop, align 8
   %3 = load ptr, ptr %loop, align 8
-  call void @"$Loop.run.682"(ptr %3)
+  call void @"$Loop.run.683"(ptr %3)
   %4 = load %45, ptr %1, align 1
   ret ptr null
 
@@ -73355,7 +73367,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.run.682"(ptr %0) {
+define internal void @"$Loop.run.683"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -73366,7 +73378,7 @@ entry:
 
 condition:                                        ; preds = %whilebody, %entry
   %4 = load ptr, ptr %self, align 8
-  %5 = call zeroext i1 @"$Loop.await_work.683"(ptr %4)
+  %5 = call zeroext i1 @"$Loop.await_work.684"(ptr %4)
   %6 = zext i1 %5 to i8
   %7 = trunc i8 %6 to i1
   br i1 %7, label %whilebody, label %merge
@@ -73377,7 +73389,7 @@ whilebody:                                        ; preds = %condition
   call void @"$Turnstile.enter"(ptr %9)
   %10 = load %45, ptr %3, align 1
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.iterate.645"(ptr %11)
+  call void @"$Loop.iterate.646"(ptr %11)
   %12 = load %45, ptr %2, align 1
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %166, ptr %13, i32 0, i32 5
@@ -73389,7 +73401,7 @@ merge:                                            ; preds = %condition
   ret void
 }
 
-define internal zeroext i1 @"$Loop.await_work.683"(ptr %0) {
+define internal zeroext i1 @"$Loop.await_work.684"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %stopping = alloca i8, align 1
@@ -73398,7 +73410,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.617"(ptr %3)
+  call void @"$Loop.lock.618"(ptr %3)
   %4 = load %45, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %166, ptr %5, i32 0, i32 19
@@ -73450,7 +73462,7 @@ merge:                                            ; preds = %and.lhs.true1, %con
   %41 = load i8, ptr %40, align 1
   store i8 %41, ptr %stopping, align 1
   %42 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.619"(ptr %42)
+  call void @"$Loop.unlock.620"(ptr %42)
   %43 = load %45, ptr %1, align 1
   %44 = load i8, ptr %stopping, align 1
   %45 = icmp eq i8 %44, 0
@@ -73465,7 +73477,7 @@ and.lhs.true:                                     ; preds = %condition
 
 and.lhs.true1:                                    ; preds = %and.lhs.true
   %50 = load ptr, ptr %self, align 8
-  %51 = call zeroext i1 @"$Loop.has_work.684"(ptr %50)
+  %51 = call zeroext i1 @"$Loop.has_work.685"(ptr %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %merge, label %whilebody
@@ -73474,7 +73486,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Loop.has_work.684"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_work.685"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -73545,14 +73557,14 @@ entry:
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %165, ptr %2, i32 0, i32 0
   %4 = load i64, ptr %"$3538", align 8
-  %5 = call i32 @"$Loop.wait.685"(ptr %3, i64 %4)
+  %5 = call i32 @"$Loop.wait.686"(ptr %3, i64 %4)
   ret i32 %5
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.wait.685"(ptr %0, i64 %1) {
+define internal i32 @"$Loop.wait.686"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %45, align 8
   %has_events = alloca i8, align 1
@@ -73582,7 +73594,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.617"(ptr %11)
+  call void @"$Loop.lock.618"(ptr %11)
   %12 = load %45, ptr %3, align 1
   store i8 1, ptr %is_in_time, align 1
   br label %condition
@@ -73624,7 +73636,7 @@ merge1:                                           ; preds = %and.lhs.true2, %con
   %36 = zext i1 %35 to i8
   store i8 %36, ptr %has_events, align 1
   %37 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.619"(ptr %37)
+  call void @"$Loop.unlock.620"(ptr %37)
   %38 = load %45, ptr %2, align 1
   %39 = load i8, ptr %has_events, align 1
   %40 = trunc i8 %39 to i1
@@ -73671,7 +73683,7 @@ entry:
   store i64 0, ptr %num_wrong, align 8
   call void @"$Arena.init"(ptr %arena)
   %6 = load %45, ptr %5, align 1
-  call void @"$Vector.init.686"(ptr %blocks)
+  call void @"$Vector.init.687"(ptr %blocks)
   %7 = load %45, ptr %4, align 1
   %8 = load i64, ptr %count, align 8
   store i64 0, ptr %i, align 8
@@ -73724,7 +73736,7 @@ merge:                                            ; preds = %forcond
 
 or.lhs.false:                                     ; preds = %or.lhs.false2
   %32 = load ptr, ptr %block, align 8
-  %33 = call zeroext i1 @"$Vector.push.687"(ptr %blocks, ptr %32)
+  %33 = call zeroext i1 @"$Vector.push.688"(ptr %blocks, ptr %32)
   %34 = zext i1 %33 to i8
   %35 = trunc i8 %34 to i1
   br i1 %35, label %else, label %then
@@ -73763,7 +73775,7 @@ forcond7:                                         ; preds = %merge10, %forbody5
 
 forbody8:                                         ; preds = %forcond7
   %55 = load i64, ptr %i3, align 8
-  %56 = call ptr @"$Vector.at.689"(ptr %blocks, i64 %55)
+  %56 = call ptr @"$Vector.at.690"(ptr %blocks, i64 %55)
   %57 = load ptr, ptr %56, align 8
   %58 = load i64, ptr %j, align 8
   %59 = getelementptr i8, ptr %57, i64 %58
@@ -73796,7 +73808,7 @@ merge9:                                           ; preds = %forcond7
   br label %forcond4
 
 merge6:                                           ; preds = %forcond4
-  call void @"$Vector.free.690"(ptr %blocks)
+  call void @"$Vector.free.691"(ptr %blocks)
   %71 = load %45, ptr %3, align 1
   call void @"$Arena.free"(ptr %arena)
   %72 = load %45, ptr %2, align 1
@@ -73807,7 +73819,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Vector.init.686"(ptr %0) {
+define internal void @"$Vector.init.687"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -73823,7 +73835,7 @@ entry:
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.687"(ptr %0, ptr %1) {
+define internal zeroext i1 @"$Vector.push.688"(ptr %0, ptr %1) {
 entry:
   %value = alloca ptr, align 8
   %self = alloca ptr, align 8
@@ -73834,7 +73846,7 @@ entry:
   %4 = getelementptr %171, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.688"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.689"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -73871,7 +73883,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.688"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.689"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -73970,7 +73982,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.at.689"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.690"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %45, align 8
   %index = alloca i64, align 8
@@ -74013,7 +74025,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Vector.free.690"(ptr %0) {
+define internal void @"$Vector.free.691"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -74025,7 +74037,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.686"(ptr %7)
+  call void @"$Vector.init.687"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
@@ -74052,7 +74064,7 @@ entry:
   store i64 %0, ptr %count, align 8
   call void @"$Arena.init"(ptr %arena)
   %12 = load %45, ptr %11, align 1
-  call void @"$Map.init.691"(ptr %map)
+  call void @"$Map.init.692"(ptr %map)
   %13 = load %45, ptr %10, align 1
   %14 = load i64, ptr %count, align 8
   %15 = call i64 @"$fill_map"(ptr %map, ptr %arena, i64 %14)
@@ -74079,7 +74091,7 @@ forbody:                                          ; preds = %forcond
   %26 = load i64, ptr %25, align 8
   %27 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  %29 = call ptr @"$Map.find.694"(ptr %map, i64 %26, i64 %28)
+  %29 = call ptr @"$Map.find.695"(ptr %map, i64 %26, i64 %28)
   store ptr %29, ptr %found, align 8
   %30 = load ptr, ptr %found, align 8
   %31 = icmp eq ptr %30, null
@@ -74131,7 +74143,7 @@ else4:                                            ; preds = %or.lhs.false5
   br label %merge2
 
 merge2:                                           ; preds = %else4, %then3
-  call void @"$Map.clear.702"(ptr %map)
+  call void @"$Map.clear.703"(ptr %map)
   %53 = load %45, ptr %5, align 1
   %54 = load i64, ptr %count, align 8
   %55 = icmp sgt i64 %54, 0
@@ -74148,7 +74160,7 @@ or.lhs.false5:                                    ; preds = %merge
   %61 = load i64, ptr %60, align 8
   %62 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 1
   %63 = load i64, ptr %62, align 8
-  %64 = call ptr @"$Map.find.694"(ptr %map, i64 %61, i64 %63)
+  %64 = call ptr @"$Map.find.695"(ptr %map, i64 %61, i64 %63)
   %65 = icmp ne ptr %64, null
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
@@ -74164,7 +74176,7 @@ else8:                                            ; preds = %and.lhs.true, %merg
   br label %merge6
 
 merge6:                                           ; preds = %else8, %then7
-  call void @"$Map.free.704"(ptr %map)
+  call void @"$Map.free.705"(ptr %map)
   %70 = load %45, ptr %2, align 1
   call void @"$Arena.free"(ptr %arena)
   %71 = load %45, ptr %1, align 1
@@ -74179,7 +74191,7 @@ and.lhs.true:                                     ; preds = %merge2
   %75 = load i64, ptr %74, align 8
   %76 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %77 = load i64, ptr %76, align 8
-  %78 = call ptr @"$Map.find.694"(ptr %map, i64 %75, i64 %77)
+  %78 = call ptr @"$Map.find.695"(ptr %map, i64 %75, i64 %77)
   %79 = icmp ne ptr %78, null
   %80 = zext i1 %79 to i8
   %81 = trunc i8 %80 to i1
@@ -74189,7 +74201,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Map.init.691"(ptr %0) {
+define internal void @"$Map.init.692"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -74197,7 +74209,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %172, ptr %3, i32 0, i32 0
-  call void @"$Vector.init.692"(ptr %4)
+  call void @"$Vector.init.693"(ptr %4)
   %5 = load %45, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %172, ptr %6, i32 0, i32 1
@@ -74206,7 +74218,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.692"(ptr %0) {
+define internal void @"$Vector.init.693"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -74263,7 +74275,7 @@ forbody:                                          ; preds = %forcond
   %19 = load i64, ptr %18, align 8
   %20 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 1
   %21 = load i64, ptr %20, align 8
-  %22 = call ptr @"$Map.find.694"(ptr %17, i64 %19, i64 %21)
+  %22 = call ptr @"$Map.find.695"(ptr %17, i64 %19, i64 %21)
   %23 = icmp ne ptr %22, null
   %24 = zext i1 %23 to i8
   %25 = trunc i8 %24 to i1
@@ -74296,7 +74308,7 @@ or.lhs.false:                                     ; preds = %or.lhs.false2
   %34 = load i64, ptr %33, align 8
   %35 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %36 = load i64, ptr %35, align 8
-  %37 = call zeroext i1 @"$Map.insert.697"(ptr %30, i64 %34, i64 %36, i64 %32)
+  %37 = call zeroext i1 @"$Map.insert.698"(ptr %30, i64 %34, i64 %36, i64 %32)
   %38 = zext i1 %37 to i8
   %39 = trunc i8 %38 to i1
   br i1 %39, label %else, label %then
@@ -74309,7 +74321,7 @@ or.lhs.false2:                                    ; preds = %forbody
   %43 = load i64, ptr %42, align 8
   %44 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %45 = load i64, ptr %44, align 8
-  %46 = call zeroext i1 @"$Map.insert.697"(ptr %40, i64 %43, i64 %45, i64 %41)
+  %46 = call zeroext i1 @"$Map.insert.698"(ptr %40, i64 %43, i64 %45, i64 %41)
   %47 = zext i1 %46 to i8
   %48 = trunc i8 %47 to i1
   br i1 %48, label %or.lhs.false, label %then
@@ -74332,7 +74344,7 @@ entry:
   %6 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %7 = getelementptr i8, ptr %6, i64 0
   %8 = load i64, ptr %number, align 8
-  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.693", i64 %8)
+  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.694", i64 %8)
   %10 = load ptr, ptr %arena, align 8
   %11 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %12 = getelementptr i8, ptr %11, i64 0
@@ -74354,7 +74366,7 @@ dead:                                             ; No predecessors!
   ret { i64, i64 } undef
 }
 
-define internal ptr @"$Map.find.694"(ptr %0, i64 %1, i64 %2) {
+define internal ptr @"$Map.find.695"(ptr %0, i64 %1, i64 %2) {
 entry:
   %index = alloca i32, align 4
   %"<aggcopy>" = alloca %83, align 8
@@ -74403,7 +74415,7 @@ merge:                                            ; preds = %else, %dead
   %25 = load i64, ptr %24, align 8
   %26 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %27 = load i64, ptr %26, align 8
-  %28 = call i64 @"$Map.position.695"(ptr %18, i64 %25, i64 %27, i64 %23)
+  %28 = call i64 @"$Map.position.696"(ptr %18, i64 %25, i64 %27, i64 %23)
   %29 = getelementptr i32, ptr %17, i64 %28
   %30 = load i32, ptr %29, align 4
   store i32 %30, ptr %index, align 4
@@ -74427,7 +74439,7 @@ merge1:                                           ; preds = %else3, %dead4
   %36 = getelementptr %172, ptr %35, i32 0, i32 0
   %37 = load i32, ptr %index, align 4
   %38 = sext i32 %37 to i64
-  %39 = call ptr @"$Vector.at.696"(ptr %36, i64 %38)
+  %39 = call ptr @"$Vector.at.697"(ptr %36, i64 %38)
   %40 = getelementptr %174, ptr %39, i32 0, i32 2
   ret ptr %40
 
@@ -74435,7 +74447,7 @@ dead5:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal i64 @"$Map.position.695"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal i64 @"$Map.position.696"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %"<aggcopy>" = alloca %83, align 8
   %4 = alloca %83, align 8
@@ -74488,7 +74500,7 @@ whilebody:                                        ; preds = %condition
   %33 = getelementptr i32, ptr %31, i64 %32
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  %36 = call ptr @"$Vector.at.696"(ptr %27, i64 %35)
+  %36 = call ptr @"$Vector.at.697"(ptr %27, i64 %35)
   store ptr %36, ptr %entry1, align 8
   %37 = load ptr, ptr %entry1, align 8
   %38 = getelementptr %174, ptr %37, i32 0, i32 1
@@ -74544,7 +74556,7 @@ dead3:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal ptr @"$Vector.at.696"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.697"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %45, align 8
   %index = alloca i64, align 8
@@ -74587,7 +74599,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal zeroext i1 @"$Map.insert.697"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal zeroext i1 @"$Map.insert.698"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %4 = alloca %174, align 8
   %5 = alloca %174, align 8
@@ -74612,7 +74624,7 @@ entry:
   %14 = getelementptr %173, ptr %13, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
   %16 = add i64 %15, 1
-  %17 = call zeroext i1 @"$Map.reserve.698"(ptr %11, i64 %16)
+  %17 = call zeroext i1 @"$Map.reserve.699"(ptr %11, i64 %16)
   %18 = zext i1 %17 to i8
   %19 = trunc i8 %18 to i1
   br i1 %19, label %else, label %then
@@ -74641,7 +74653,7 @@ merge:                                            ; preds = %else, %dead
   %28 = load i64, ptr %27, align 8
   %29 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %30 = load i64, ptr %29, align 8
-  %31 = call i64 @"$Map.position.695"(ptr %25, i64 %28, i64 %30, i64 %26)
+  %31 = call i64 @"$Map.position.696"(ptr %25, i64 %28, i64 %30, i64 %26)
   store i64 %31, ptr %position, align 8
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %172, ptr %32, i32 0, i32 1
@@ -74667,7 +74679,7 @@ then2:                                            ; preds = %merge
   %50 = getelementptr i32, ptr %48, i64 %49
   %51 = load i32, ptr %50, align 4
   %52 = sext i32 %51 to i64
-  %53 = call ptr @"$Vector.at.696"(ptr %44, i64 %52)
+  %53 = call ptr @"$Vector.at.697"(ptr %44, i64 %52)
   %54 = getelementptr %174, ptr %53, i32 0, i32 2
   store i64 %42, ptr %54, align 8
   ret i1 true
@@ -74705,7 +74717,7 @@ merge1:                                           ; preds = %else3, %dead4
   %72 = load i64, ptr %71, align 8
   store i64 %72, ptr %70, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 32, i1 false)
-  %73 = call zeroext i1 @"$Vector.push.701"(ptr %56, ptr byval(%174) %4)
+  %73 = call zeroext i1 @"$Vector.push.702"(ptr %56, ptr byval(%174) %4)
   %74 = zext i1 %73 to i8
   %75 = trunc i8 %74 to i1
   br i1 %75, label %else7, label %then6
@@ -74739,7 +74751,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.reserve.698"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.reserve.699"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %count = alloca i64, align 8
@@ -74779,7 +74791,7 @@ or.rhs:                                           ; preds = %merge
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %172, ptr %18, i32 0, i32 0
   %20 = load i64, ptr %count, align 8
-  %21 = call zeroext i1 @"$Vector.reserve.699"(ptr %19, i64 %20)
+  %21 = call zeroext i1 @"$Vector.reserve.700"(ptr %19, i64 %20)
   %22 = zext i1 %21 to i8
   %23 = trunc i8 %22 to i1
   br i1 %23, label %and.rhs, label %and.end
@@ -74787,7 +74799,7 @@ or.rhs:                                           ; preds = %merge
 and.rhs:                                          ; preds = %or.rhs
   %24 = load ptr, ptr %self, align 8
   %25 = load i64, ptr %size, align 8
-  %26 = call zeroext i1 @"$Map.rebuild.700"(ptr %24, i64 %25)
+  %26 = call zeroext i1 @"$Map.rebuild.701"(ptr %24, i64 %25)
   %27 = zext i1 %26 to i8
   %28 = trunc i8 %27 to i1
   br label %and.end
@@ -74808,7 +74820,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.699"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.700"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -74907,7 +74919,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.rebuild.700"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.rebuild.701"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %83, align 8
   %entry6 = alloca ptr, align 8
@@ -74981,7 +74993,7 @@ forbody4:                                         ; preds = %forcond3
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %172, ptr %33, i32 0, i32 0
   %35 = load i64, ptr %i2, align 8
-  %36 = call ptr @"$Vector.at.696"(ptr %34, i64 %35)
+  %36 = call ptr @"$Vector.at.697"(ptr %34, i64 %35)
   store ptr %36, ptr %entry6, align 8
   %37 = load i64, ptr %i2, align 8
   %38 = trunc i64 %37 to i32
@@ -75000,7 +75012,7 @@ forbody4:                                         ; preds = %forcond3
   %50 = load i64, ptr %49, align 8
   %51 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
-  %53 = call i64 @"$Map.position.695"(ptr %43, i64 %50, i64 %52, i64 %48)
+  %53 = call i64 @"$Map.position.696"(ptr %43, i64 %50, i64 %52, i64 %48)
   %54 = getelementptr i32, ptr %42, i64 %53
   store i32 %38, ptr %54, align 4
   %55 = add i64 %27, 1
@@ -75014,7 +75026,7 @@ dead7:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.701"(ptr %0, ptr byval(%174) %1) {
+define internal zeroext i1 @"$Vector.push.702"(ptr %0, ptr byval(%174) %1) {
 entry:
   %value = alloca %174, align 8
   %self = alloca ptr, align 8
@@ -75025,7 +75037,7 @@ entry:
   %4 = getelementptr %173, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.699"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.700"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -75061,7 +75073,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Map.clear.702"(ptr %0) {
+define internal void @"$Map.clear.703"(ptr %0) {
 entry:
   %i = alloca i64, align 8
   %1 = alloca %45, align 8
@@ -75069,7 +75081,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %172, ptr %2, i32 0, i32 0
-  call void @"$Vector.clear.703"(ptr %3)
+  call void @"$Vector.clear.704"(ptr %3)
   %4 = load %45, ptr %1, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %172, ptr %5, i32 0, i32 1
@@ -75103,7 +75115,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Vector.clear.703"(ptr %0) {
+define internal void @"$Vector.clear.704"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -75113,7 +75125,7 @@ entry:
   ret void
 }
 
-define internal void @"$Map.free.704"(ptr %0) {
+define internal void @"$Map.free.705"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -75121,7 +75133,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %172, ptr %3, i32 0, i32 0
-  call void @"$Vector.free.705"(ptr %4)
+  call void @"$Vector.free.706"(ptr %4)
   %5 = load %45, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %172, ptr %6, i32 0, i32 1
@@ -75130,7 +75142,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.705"(ptr %0) {
+define internal void @"$Vector.free.706"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -75142,7 +75154,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.692"(ptr %7)
+  call void @"$Vector.init.693"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
@@ -75344,7 +75356,7 @@ entry:
   %13 = load i64, ptr %12, align 8
   %14 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
-  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.706", ptr %parsed, ptr %11)
+  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.707", ptr %parsed, ptr %11)
   store i32 %16, ptr %code, align 4
   %17 = load i32, ptr %code, align 4
   %18 = icmp ne i32 %17, 0
@@ -75372,7 +75384,7 @@ merge:                                            ; preds = %else, %dead
   %27 = getelementptr %179, ptr %6, i32 0, i32 1
   store ptr %24, ptr %27, align 8
   %28 = getelementptr %179, ptr %6, i32 0, i32 2
-  store ptr @"$string.706", ptr %28, align 8
+  store ptr @"$string.707", ptr %28, align 8
   %29 = getelementptr %179, ptr %6, i32 0, i32 3
   store ptr %25, ptr %29, align 8
   %30 = load %179, ptr %6, align 8
@@ -75415,7 +75427,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %50 = load ptr, ptr %rules, align 8
-  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.707")
+  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.708")
   %52 = zext i1 %51 to i8
   ret i32 0
 
@@ -75467,7 +75479,7 @@ entry:
   %20 = getelementptr %120, ptr %reader, i32 0, i32 3
   store ptr %found, ptr %20, align 8
   %21 = getelementptr %120, ptr %reader, i32 0, i32 4
-  store ptr @"$string.706", ptr %21, align 8
+  store ptr @"$string.707", ptr %21, align 8
   %22 = load ptr, ptr %data, align 8
   %23 = load i64, ptr %size, align 8
   %24 = getelementptr %180, ptr %8, i32 0, i32 0
@@ -75492,7 +75504,7 @@ entry:
   %36 = zext i1 %35 to i8
   store i8 %36, ptr %is_sound, align 1
   %37 = load ptr, ptr %message, align 8
-  %38 = call i32 @"$Problems.report"(ptr %found, ptr @"$string.298", ptr %37)
+  %38 = call i32 @"$Problems.report"(ptr %found, ptr @"$string.299", ptr %37)
   store i32 %38, ptr %code, align 4
   %39 = load i8, ptr %is_sound, align 1
   %40 = load i32, ptr %code, align 4
@@ -75517,7 +75529,7 @@ then2:                                            ; preds = %then
   %52 = getelementptr %41, ptr %51, i32 0, i32 0
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
-  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.708")
+  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.709")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -75533,7 +75545,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %merge1
   call void @"$Problems.free"(ptr %found)
   %56 = load %45, ptr %6, align 1
-  call void @"$Vector.free.292"(ptr %tensors)
+  call void @"$Vector.free.293"(ptr %tensors)
   %57 = load %45, ptr %5, align 1
   call void @"$Arena.free"(ptr %arena)
   %58 = load %45, ptr %4, align 1
@@ -75650,7 +75662,7 @@ entry:
   %22 = load i64, ptr %21, align 8
   %23 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.706", ptr %20)
+  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.707", ptr %20)
   store i32 %25, ptr %code, align 4
   call void @"$Document.free"(ptr %document)
   %26 = load %45, ptr %3, align 1
@@ -76115,14 +76127,14 @@ merge1:                                           ; preds = %else3, %dead4
   %27 = load ptr, ptr %state, align 8
   %28 = load ptr, ptr %message, align 8
   %29 = icmp ne i8 %25, 0
-  %30 = call i32 @"$Loop.prefill.709"(ptr %20, ptr %21, i32 %22, i1 zeroext %29, ptr %26, ptr %27, ptr %28)
+  %30 = call i32 @"$Loop.prefill.710"(ptr %20, ptr %21, i32 %22, i1 zeroext %29, ptr %26, ptr %27, ptr %28)
   ret i32 %30
 
 dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill.709"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill.710"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -76182,7 +76194,7 @@ then5:                                            ; preds = %then2
   %27 = getelementptr %41, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.660")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.661")
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -76212,7 +76224,7 @@ merge1:                                           ; preds = %else3, %dead
   %40 = load ptr, ptr %result, align 8
   %41 = load ptr, ptr %message, align 8
   %42 = icmp ne i8 %38, 0
-  %43 = call i32 @"$Loop.prefill_in_turn.710"(ptr %35, ptr %36, i32 %37, i1 zeroext %42, ptr %39, ptr %40, ptr %41)
+  %43 = call i32 @"$Loop.prefill_in_turn.711"(ptr %35, ptr %36, i32 %37, i1 zeroext %42, ptr %39, ptr %40, ptr %41)
   store i32 %43, ptr %code, align 4
   %44 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %44)
@@ -76224,7 +76236,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_in_turn.710"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill_in_turn.711"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %45, align 8
   %code16 = alloca i32, align 4
@@ -76324,7 +76336,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = load ptr, ptr %tokens, align 8
   %41 = load i32, ptr %num_tokens, align 4
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.open_state.711"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
+  %43 = call i32 @"$Loop.open_state.712"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -76349,7 +76361,7 @@ merge12:                                          ; preds = %else14, %dead15
   %52 = load ptr, ptr %logits, align 8
   %53 = load ptr, ptr %message, align 8
   %54 = icmp ne i8 %51, 0
-  %55 = call i32 @"$Loop.prefill_state.712"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
+  %55 = call i32 @"$Loop.prefill_state.713"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
   store i32 %55, ptr %code16, align 4
   %56 = load i32, ptr %code16, align 4
   %57 = icmp ne i32 %56, 0
@@ -76381,7 +76393,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.open_state.711"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.open_state.712"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %45, align 8
   %6 = alloca %45, align 8
@@ -76431,7 +76443,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %29, ptr %27, i32 0, i32 2
   %29 = getelementptr %30, ptr %28, i32 0, i32 3
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.662", i32 %30)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.663", i32 %30)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -76504,7 +76516,7 @@ then12:                                           ; preds = %merge7
   %65 = getelementptr %29, ptr %64, i32 0, i32 2
   %66 = getelementptr %30, ptr %65, i32 0, i32 2
   %67 = load i32, ptr %66, align 4
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.663", i32 %67)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.664", i32 %67)
   br label %merge11
 
 else13:                                           ; preds = %merge7
@@ -76550,7 +76562,7 @@ dead15:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_state.712"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_state.713"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %code2 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -76607,7 +76619,7 @@ whilebody:                                        ; preds = %condition
   %26 = load ptr, ptr %logits, align 8
   %27 = load ptr, ptr %message, align 8
   %28 = icmp ne i8 %25, 0
-  %29 = call i32 @"$Loop.prefill_one_chunk.713"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
+  %29 = call i32 @"$Loop.prefill_one_chunk.714"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
   store i32 %29, ptr %code2, align 4
   %30 = load i32, ptr %code2, align 4
   %31 = icmp ne i32 %30, 0
@@ -76635,7 +76647,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_one_chunk.713"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_one_chunk.714"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %num_rows = alloca i32, align 4
   %code = alloca i32, align 4
@@ -76662,7 +76674,7 @@ entry:
   %12 = load ptr, ptr %item, align 8
   %13 = load i8, ptr %all_positions, align 1
   %14 = icmp ne i8 %13, 0
-  %15 = call i32 @"$Loop.prefill_chunk_size.714"(ptr %11, ptr %12, i1 zeroext %14)
+  %15 = call i32 @"$Loop.prefill_chunk_size.715"(ptr %11, ptr %12, i1 zeroext %14)
   store i32 %10, ptr %begin, align 4
   store i32 %15, ptr %count, align 4
   %16 = load ptr, ptr %self, align 8
@@ -76828,7 +76840,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_chunk_size.714"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal i32 @"$Loop.prefill_chunk_size.715"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %count = alloca i32, align 4
   %all_positions = alloca i8, align 1
@@ -76845,7 +76857,7 @@ entry:
   %8 = getelementptr %37, ptr %7, i32 0, i32 10
   %9 = getelementptr %25, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.664"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.665"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %29, ptr %12, i32 0, i32 2
@@ -76862,7 +76874,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %29, ptr %20, i32 0, i32 2
   %22 = getelementptr %30, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.664"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.665"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -76881,7 +76893,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %37, ptr %29, i32 0, i32 10
   %31 = getelementptr %25, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.664"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.665"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -76965,14 +76977,14 @@ merge:                                            ; preds = %else, %dead
   %18 = load i32, ptr %num_steps, align 4
   %19 = load ptr, ptr %tokens, align 8
   %20 = load ptr, ptr %message, align 8
-  %21 = call i32 @"$Loop.run_batch_decode.715"(ptr %14, i32 %15, ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
+  %21 = call i32 @"$Loop.run_batch_decode.716"(ptr %14, i32 %15, ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
   ret i32 %21
 
 dead1:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.run_batch_decode.715"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.run_batch_decode.716"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -77021,7 +77033,7 @@ merge:                                            ; preds = %else, %then
   %23 = load i32, ptr %num_steps, align 4
   %24 = load ptr, ptr %tokens, align 8
   %25 = load ptr, ptr %message, align 8
-  %26 = call i32 @"$Loop.batch_in_turn.716"(ptr %19, i32 %20, ptr %21, ptr %22, i32 %23, ptr %24, ptr %25)
+  %26 = call i32 @"$Loop.batch_in_turn.717"(ptr %19, i32 %20, ptr %21, ptr %22, i32 %23, ptr %24, ptr %25)
   store i32 %26, ptr %code, align 4
   %27 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %27)
@@ -77033,7 +77045,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.batch_in_turn.716"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.batch_in_turn.717"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code33 = alloca i32, align 4
   %code28 = alloca i32, align 4
@@ -77088,7 +77100,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load i32, ptr %num_steps, align 4
   %21 = load ptr, ptr %tokens, align 8
   %22 = load ptr, ptr %message, align 8
-  %23 = call i32 @"$Loop.check_batch.717"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
+  %23 = call i32 @"$Loop.check_batch.718"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
   store i32 %23, ptr %code1, align 4
   %24 = load i32, ptr %code1, align 4
   %25 = icmp ne i32 %24, 0
@@ -77213,7 +77225,7 @@ forbody18:                                        ; preds = %forcond17
   %87 = getelementptr %47, ptr %84, i64 %86
   %88 = load i32, ptr %num_steps, align 4
   %89 = load ptr, ptr %message, align 8
-  %90 = call i32 @"$Loop.prepare_batch_state.719"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
+  %90 = call i32 @"$Loop.prepare_batch_state.720"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
   store i32 %90, ptr %code20, align 4
   %91 = load i32, ptr %code20, align 4
   %92 = icmp ne i32 %91, 0
@@ -77254,7 +77266,7 @@ forbody26:                                        ; preds = %forcond25
   %104 = load ptr, ptr %self, align 8
   %105 = load i32, ptr %num_states, align 4
   %106 = load ptr, ptr %states, align 8
-  call void @"$Loop.write_batch_step.720"(ptr %104, i32 %105, ptr %106)
+  call void @"$Loop.write_batch_step.721"(ptr %104, i32 %105, ptr %106)
   %107 = load %45, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
@@ -77288,7 +77300,7 @@ merge29:                                          ; preds = %else31, %dead32
   %124 = mul i64 %121, %123
   %125 = getelementptr i32, ptr %119, i64 %124
   %126 = load ptr, ptr %message, align 8
-  %127 = call i32 @"$Loop.take_batch_tokens.722"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
+  %127 = call i32 @"$Loop.take_batch_tokens.723"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
   store i32 %127, ptr %code33, align 4
   %128 = load i32, ptr %code33, align 4
   %129 = icmp ne i32 %128, 0
@@ -77318,7 +77330,7 @@ dead38:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch.717"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.check_batch.718"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code36 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -77378,7 +77390,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr i8, ptr %28, i64 0
   %30 = load i32, ptr %num_states, align 4
   %31 = load i32, ptr %most, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.670", i32 %30, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.671", i32 %30, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -77415,7 +77427,7 @@ then9:                                            ; preds = %then5
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
   %45 = getelementptr i8, ptr %44, i64 0
   %46 = load i32, ptr %num_steps, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.671", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.672", i32 %46)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -77462,7 +77474,7 @@ then17:                                           ; preds = %then13
   %69 = getelementptr %37, ptr %68, i32 0, i32 10
   %70 = getelementptr %25, ptr %69, i32 0, i32 0
   %71 = load i32, ptr %70, align 4
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.672", i32 %66, i32 %71)
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.673", i32 %66, i32 %71)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -77526,7 +77538,7 @@ then28:                                           ; preds = %then21
   %99 = getelementptr %41, ptr %98, i32 0, i32 0
   %100 = getelementptr [1024 x i8], ptr %99, i32 0, i32 0
   %101 = getelementptr i8, ptr %100, i64 0
-  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.673")
+  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.674")
   br label %merge27
 
 else29:                                           ; preds = %then21
@@ -77562,7 +77574,7 @@ forbody:                                          ; preds = %forcond
   %113 = load i32, ptr %i, align 4
   %114 = load i32, ptr %num_steps, align 4
   %115 = load ptr, ptr %message, align 8
-  %116 = call i32 @"$Loop.check_batch_state.718"(ptr %110, i32 %111, ptr %112, i32 %113, i32 %114, ptr %115)
+  %116 = call i32 @"$Loop.check_batch_state.719"(ptr %110, i32 %111, ptr %112, i32 %113, i32 %114, ptr %115)
   store i32 %116, ptr %code, align 4
   %117 = load i32, ptr %code, align 4
   %118 = icmp ne i32 %117, 0
@@ -77616,7 +77628,7 @@ dead41:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch_state.718"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
+define internal i32 @"$Loop.check_batch_state.719"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
 entry:
   %target = alloca ptr, align 8
   %i = alloca i32, align 4
@@ -77705,7 +77717,7 @@ then6:                                            ; preds = %then3
   %48 = getelementptr i8, ptr %47, i64 0
   %49 = load i32, ptr %index, align 4
   %50 = load i32, ptr %i, align 4
-  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.674", i32 %49, i32 %50)
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.675", i32 %49, i32 %50)
   br label %merge5
 
 else7:                                            ; preds = %then3
@@ -77732,7 +77744,7 @@ dead9:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_batch_state.719"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.prepare_batch_state.720"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -77809,7 +77821,7 @@ dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.write_batch_step.720"(ptr %0, i32 %1, ptr %2) {
+define internal void @"$Loop.write_batch_step.721"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %45, align 8
   %i2 = alloca i32, align 4
@@ -77857,7 +77869,7 @@ then:                                             ; preds = %forbody
   %27 = sext i32 %26 to i64
   %28 = getelementptr ptr, ptr %25, i64 %27
   %29 = load ptr, ptr %28, align 8
-  call void @"$Loop.add_batch_row.721"(ptr %24, ptr %29, i1 zeroext false)
+  call void @"$Loop.add_batch_row.722"(ptr %24, ptr %29, i1 zeroext false)
   %30 = load %45, ptr %4, align 1
   br label %merge1
 
@@ -77901,7 +77913,7 @@ then7:                                            ; preds = %forbody4
   %50 = sext i32 %49 to i64
   %51 = getelementptr ptr, ptr %48, i64 %50
   %52 = load ptr, ptr %51, align 8
-  call void @"$Loop.add_batch_row.721"(ptr %47, ptr %52, i1 zeroext true)
+  call void @"$Loop.add_batch_row.722"(ptr %47, ptr %52, i1 zeroext true)
   %53 = load %45, ptr %3, align 1
   br label %merge6
 
@@ -77917,7 +77929,7 @@ merge5:                                           ; preds = %forcond3
   ret void
 }
 
-define internal void @"$Loop.add_batch_row.721"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal void @"$Loop.add_batch_row.722"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %3 = alloca %45, align 8
   %4 = alloca %45, align 8
@@ -77993,7 +78005,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.take_batch_tokens.722"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.take_batch_tokens.723"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %i5 = alloca i32, align 4
   %target = alloca ptr, align 8
@@ -78076,7 +78088,7 @@ then3:                                            ; preds = %then
   %51 = getelementptr %10, ptr %50, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
   %53 = sub i64 %52, 1
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.675", i32 %48, i64 %53)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.676", i32 %48, i64 %53)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -78290,7 +78302,7 @@ entry:
   %14 = getelementptr %37, ptr %13, i32 0, i32 12
   %15 = getelementptr %30, ptr %bound, i32 0, i32 9
   %16 = load ptr, ptr %15, align 8
-  call void @"$anon (./terra/batch.t:97).458"(ptr %14, ptr %shape, ptr %16)
+  call void @"$anon (./terra/batch.t:97).459"(ptr %14, ptr %shape, ptr %16)
   %17 = load %45, ptr %3, align 1
   %18 = load ptr, ptr %step, align 8
   call void @"$StepPlan.begin"(ptr %18)
@@ -78776,7 +78788,7 @@ then4:                                            ; preds = %then
   %62 = getelementptr %37, ptr %61, i32 0, i32 1
   %63 = load i32, ptr %62, align 4
   %64 = load i32, ptr %num_sequences, align 4
-  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.724", i32 %58, i32 %63, i32 %64)
+  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.725", i32 %58, i32 %63, i32 %64)
   br label %merge3
 
 else5:                                            ; preds = %then
@@ -78861,12 +78873,12 @@ merge:                                            ; preds = %forcond
   %34 = load %45, ptr %2, align 1
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %31, ptr %35, i32 0, i32 7
-  call void @"$Vector.clear.723"(ptr %36)
+  call void @"$Vector.clear.724"(ptr %36)
   %37 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.clear.723"(ptr %0) {
+define internal void @"$Vector.clear.724"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
