@@ -136,6 +136,9 @@ local terra unload_rank(self : &Rank)
 end
 
 terra load.free_ranks(group : &RankGroup)
+  if group.ranks == nil then
+    return
+  end
   for i = 0, group.world_size do
     unload_rank(&group.ranks[i])
   end

@@ -140,7 +140,7 @@ terra Sequence:ends_with_stop_sequence() : bool
 end
 
 terra Sequence:finish_reason() : int32
-  if self:num_outputs() > self.min_outputs then
+  if self:num_outputs() >= self.min_outputs then
     if self:is_stop_token(@self.tokens:last()) then
       return C.ENGINE_FINISH_STOP_TOKEN
     end

@@ -120,6 +120,16 @@ terra Validator:unify(module : &Module, view : &TensorView)
   end
 end
 
+terra Validator:check_expert_types(module : &Module, view : &TensorView)
+  var inner = @self.types:at(module.layer, modules.slot.experts_gate_up)
+  if module.slot == modules.slot.experts_down and inner ~= layout.unset and inner ~= view.dtype then
+    complain(
+      self, self.checkpoint:file_of(view), view.name, "the weight is %s, but gate_proj and up_proj of the experts of layer %d are %s",
+      dtypes.name(view.dtype), module.layer, dtypes.name(inner)
+    )
+  end
+end
+
 terra Validator:check_matrix(module : &Module)
   var name : int8[160]
   var view = self:take(join(&name[0], module, ".weight"))
@@ -127,6 +137,7 @@ terra Validator:check_matrix(module : &Module)
     var may_be_quantised = module.kind == modules.linear and view.dtype == C.GLM_DTYPE_F8_E4M3
     if (may_be_quantised or self:check_plain(view)) and self:check_quantisation(module, view) then
       self:unify(module, view)
+      self:check_expert_types(module, view)
     end
   end
   if module.is_quantised then

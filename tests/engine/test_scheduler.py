@@ -246,6 +246,20 @@ def test_stop_tokens_stop_sequences_and_the_least_length():
         assert len(next(iter(outputs_of(events).values()))) == 12
 
 
+@pytest.mark.parametrize("min_tokens", [0, 1, 2, 3, 4])
+def test_a_stop_sequence_ends_once_the_least_length_is_there(min_tokens):
+    whole = expected_tokens(Request(prompt=prompt_of(6), max_tokens=12))
+    request = Request(
+        prompt=prompt_of(6), max_tokens=12, min_tokens=min_tokens, stop_sequences=[whole[1:3]]
+    )
+    with Ledger() as ledger:
+        events = submitted_and_run(ledger, request)
+        [output] = outputs_of(events).values()
+    ends_at_three = min_tokens <= 3
+    assert events[-1].finish_reason == ("stop_sequence" if ends_at_three else "length")
+    assert output == whole[: 3 if ends_at_three else 12]
+
+
 def test_a_stop_sequence_does_not_reach_into_the_prompt():
     request = Request(prompt=prompt_of(6), max_tokens=8)
     whole = expected_tokens(request)

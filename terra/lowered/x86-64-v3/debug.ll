@@ -492,240 +492,241 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.367" = private unnamed_addr constant [84 x i8] c"the weight is F8_E4M3, but quantization_config of config.json leaves %s unquantised\00", align 1
 @"$string.368" = private unnamed_addr constant [83 x i8] c"the weight is %s, but quantization_config of config.json says that %s is quantised\00", align 1
 @"$string.369" = private unnamed_addr constant [65 x i8] c"the weight is %s, but those it is joined with in layer %d are %s\00", align 1
-@"$string.370" = private unnamed_addr constant [14 x i8] c".weight_scale\00", align 1
-@"$string.371" = private unnamed_addr constant [6 x i8] c".bias\00", align 1
-@"$string.372" = private unnamed_addr constant [14 x i8] c"model.layers.\00", align 1
-@"$string.373" = private unnamed_addr constant [15 x i8] c"lm_head.weight\00", align 1
-@"$string.374" = private unnamed_addr constant [38 x i8] c"nothing in the model uses this tensor\00", align 1
-@"$string.375" = private unnamed_addr constant [7 x i8] c"_scale\00", align 1
-@"$string.377" = private unnamed_addr constant [18 x i8] c"greater than zero\00", align 1
-@"$string.378" = private unnamed_addr constant [7 x i8] c"finite\00", align 1
-@"$string.379" = private unnamed_addr constant [47 x i8] c"the scale of row %lld is %g; scales must be %s\00", align 1
-@"$string.384" = private unnamed_addr constant [7 x i8] c"\\ufffd\00", align 1
-@"$string.385" = private unnamed_addr constant [7 x i8] c"\\u%04x\00", align 1
-@"$string.386" = private unnamed_addr constant [10 x i8] c"model_dir\00", align 1
-@"$string.387" = private unnamed_addr constant [13 x i8] c"architecture\00", align 1
-@"$string.388" = private unnamed_addr constant [5 x i8] c"%lld\00", align 1
-@"$string.389" = private unnamed_addr constant [11 x i8] c"num_layers\00", align 1
-@"$string.390" = private unnamed_addr constant [15 x i8] c"num_parameters\00", align 1
-@"$string.391" = private unnamed_addr constant [23 x i8] c"num_parameters_skipped\00", align 1
-@"$string.392" = private unnamed_addr constant [17 x i8] c"checkpoint_bytes\00", align 1
-@"$string.393" = private unnamed_addr constant [25 x i8] c"checkpoint_bytes_skipped\00", align 1
-@"$string.394" = private unnamed_addr constant [7 x i8] c"shards\00", align 1
-@"$string.395" = private unnamed_addr constant [5 x i8] c"file\00", align 1
-@"$string.396" = private unnamed_addr constant [6 x i8] c"bytes\00", align 1
-@"$string.397" = private unnamed_addr constant [12 x i8] c"num_tensors\00", align 1
-@"$string.398" = private unnamed_addr constant [8 x i8] c"tensors\00", align 1
-@"$string.399" = private unnamed_addr constant [5 x i8] c"name\00", align 1
-@"$string.400" = private unnamed_addr constant [7 x i8] c"offset\00", align 1
-@"$string.401" = private unnamed_addr constant [8 x i8] c"skipped\00", align 1
-@"$string.402" = private unnamed_addr constant [13 x i8] c"num_problems\00", align 1
-@"$string.403" = private unnamed_addr constant [9 x i8] c"problems\00", align 1
-@"$string.405" = private unnamed_addr constant [7 x i8] c"tensor\00", align 1
-@"$string.406" = private unnamed_addr constant [8 x i8] c"message\00", align 1
-@"$string.408" = private unnamed_addr constant [29 x i8] c"out of memory for the report\00", align 1
-@"$string.413" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
-@"$string.414" = private unnamed_addr constant [69 x i8] c"options.struct_size is %u; this engine's engine_options has %u bytes\00", align 1
-@"$string.415" = private unnamed_addr constant [51 x i8] c"%s: out of memory while problems were written down\00", align 1
-@"$string.416" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
-@"$string.417" = private unnamed_addr constant [32 x i8] c" (%lld problems, the first are)\00", align 1
-@"$string.418" = private unnamed_addr constant [3 x i8] c": \00", align 1
-@"$string.419" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
-@"$string.420" = private unnamed_addr constant [3 x i8] c"; \00", align 1
-@"$string.421" = private unnamed_addr constant [4 x i8] c"cpu\00", align 1
-@"$string.422" = private unnamed_addr constant [28 x i8] c"/proc/driver/nvidia/version\00", align 1
-@"$string.423" = private unnamed_addr constant [15 x i8] c"/dev/nvidiactl\00", align 1
-@"$string.424" = private unnamed_addr constant [5 x i8] c"cuda\00", align 1
-@"$string.425" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
-@"$string.426" = private unnamed_addr constant [68 x i8] c"the folder of the engine's library cannot be found; set library_dir\00", align 1
-@"$string.427" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
-@"$string.428" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
-@"$string.429" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
-@"$string.430" = private unnamed_addr constant [105 x i8] c"an NVIDIA driver is present, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
-@"$string.431" = private unnamed_addr constant [52 x i8] c"%sthe library of device %s cannot be opened: %.700s\00", align 1
-@"$string.432" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
-@"$string.433" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
-@"$string.434" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
-@"$string.435" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
-@"$string.436" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
-@"$string.437" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
-@"$string.438" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
-@"$string.439" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
-@"$string.440" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
-@"$string.441" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
-@"$string.442" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
-@"$string.443" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
-@"$string.444" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
-@"$string.445" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
-@"$string.446" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
-@"$string.447" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
-@"$string.448" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
-@"$string.449" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
-@"$string.450" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
-@"$string.451" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
-@"$string.452" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
-@"$string.453" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
-@"$string.454" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
-@"$string.455" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
-@"$string.456" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
-@"$string.457" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
-@"$string.458" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
-@"$string.461" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
-@"$string.462" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
-@"$string.463" = private unnamed_addr constant [141 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available\00", align 1
-@"$string.464" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
-@"$string.465" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
-@"$string.466" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
-@"$string.467" = private unnamed_addr constant [7 x i8] c"device\00", align 1
-@"$string.468" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
-@"$string.469" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
-@"$string.470" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
-@"$string.471" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
-@"$string.472" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
-@"$string.473" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
-@"$string.474" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
-@"$string.475" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
-@"$string.476" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
-@"$string.477" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
-@"$string.478" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
-@"$string.479" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
-@"$string.480" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
-@"$string.481" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
-@"$string.482" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
-@"$string.483" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
-@"$string.484" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
-@"$string.485" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
-@"$string.486" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
-@"$string.487" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
-@"$string.488" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
-@"$string.489" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
-@"$string.490" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
-@"$string.491" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
-@"$string.492" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.493" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.494" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
-@"$string.495" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
-@"$string.496" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
-@"$string.497" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
-@"$string.498" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
-@"$string.499" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
-@"$string.500" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
-@"$string.501" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
-@"$string.502" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
-@"$string.503" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
-@"$string.504" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.505" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.506" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.507" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.508" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.509" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.510" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.511" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.512" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.513" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.514" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.515" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.516" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.517" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
-@"$string.518" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
-@"$string.519" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
-@"$string.520" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.521" = private unnamed_addr constant [42 x i8] c"a sequence that does not run is preempted\00", align 1
-@"$string.522" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
-@"$string.523" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
-@"$string.524" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.525" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.526" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.527" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
-@"$string.528" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
-@"$string.529" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
-@"$string.530" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.531" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.532" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
-@"$string.533" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.534" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
-@"$string.535" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
-@"$string.536" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
-@"$string.537" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
-@"$string.538" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.539" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
-@"$string.540" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.541" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
-@"$string.542" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
-@"$string.543" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
-@"$string.544" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
-@"$string.545" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.546" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.547" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
-@"$string.548" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
-@"$string.549" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.550" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.551" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.552" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
-@"$string.553" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.554" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
-@"$string.555" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
-@"$string.556" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
-@"$string.557" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
-@"$string.558" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
-@"$string.559" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.560" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.561" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.562" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.563" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.566" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
-@"$string.567" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.568" = private unnamed_addr constant [36 x i8] c"%lld requests wait, max_queue is %d\00", align 1
-@"$string.569" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.570" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
-@"$string.571" = private unnamed_addr constant [22 x i8] c"a free page is shared\00", align 1
-@"$string.573" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
-@"$string.574" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
-@"$string.575" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
-@"$string.576" = private unnamed_addr constant [45 x i8] c"a page without owner enters the prefix cache\00", align 1
-@"$string.577" = private unnamed_addr constant [37 x i8] c"a page enters the prefix cache twice\00", align 1
-@"$string.578" = private unnamed_addr constant [55 x i8] c"the parent of a cached page is not in the prefix cache\00", align 1
-@"$string.579" = private unnamed_addr constant [75 x i8] c"the logits after position %lld (for token %d of the output) are not finite\00", align 1
-@"$string.580" = private unnamed_addr constant [10 x i8] c"advance.t\00", align 1
-@"$string.581" = private unnamed_addr constant [39 x i8] c"a sequence outgrows its list of tokens\00", align 1
-@"$string.583" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.590" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.591" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.592" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.593" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.594" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.595" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.596" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.597" = private unnamed_addr constant [26 x i8] c"clearing of device memory\00", align 1
-@"$string.598" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.599" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.600" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.601" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.602" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.605" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.607" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.608" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.609" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.610" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.611" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.614" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.615" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.633" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
-@"$string.652" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
-@"$string.661" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
-@"$string.663" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.664" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.671" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.672" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.673" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.674" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.675" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.676" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.694" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
-@"$string.707" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
-@"$string.708" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
-@"$string.709" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
-@"$string.725" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
+@"$string.370" = private unnamed_addr constant [78 x i8] c"the weight is %s, but gate_proj and up_proj of the experts of layer %d are %s\00", align 1
+@"$string.371" = private unnamed_addr constant [14 x i8] c".weight_scale\00", align 1
+@"$string.372" = private unnamed_addr constant [6 x i8] c".bias\00", align 1
+@"$string.373" = private unnamed_addr constant [14 x i8] c"model.layers.\00", align 1
+@"$string.374" = private unnamed_addr constant [15 x i8] c"lm_head.weight\00", align 1
+@"$string.375" = private unnamed_addr constant [38 x i8] c"nothing in the model uses this tensor\00", align 1
+@"$string.376" = private unnamed_addr constant [7 x i8] c"_scale\00", align 1
+@"$string.378" = private unnamed_addr constant [18 x i8] c"greater than zero\00", align 1
+@"$string.379" = private unnamed_addr constant [7 x i8] c"finite\00", align 1
+@"$string.380" = private unnamed_addr constant [47 x i8] c"the scale of row %lld is %g; scales must be %s\00", align 1
+@"$string.385" = private unnamed_addr constant [7 x i8] c"\\ufffd\00", align 1
+@"$string.386" = private unnamed_addr constant [7 x i8] c"\\u%04x\00", align 1
+@"$string.387" = private unnamed_addr constant [10 x i8] c"model_dir\00", align 1
+@"$string.388" = private unnamed_addr constant [13 x i8] c"architecture\00", align 1
+@"$string.389" = private unnamed_addr constant [5 x i8] c"%lld\00", align 1
+@"$string.390" = private unnamed_addr constant [11 x i8] c"num_layers\00", align 1
+@"$string.391" = private unnamed_addr constant [15 x i8] c"num_parameters\00", align 1
+@"$string.392" = private unnamed_addr constant [23 x i8] c"num_parameters_skipped\00", align 1
+@"$string.393" = private unnamed_addr constant [17 x i8] c"checkpoint_bytes\00", align 1
+@"$string.394" = private unnamed_addr constant [25 x i8] c"checkpoint_bytes_skipped\00", align 1
+@"$string.395" = private unnamed_addr constant [7 x i8] c"shards\00", align 1
+@"$string.396" = private unnamed_addr constant [5 x i8] c"file\00", align 1
+@"$string.397" = private unnamed_addr constant [6 x i8] c"bytes\00", align 1
+@"$string.398" = private unnamed_addr constant [12 x i8] c"num_tensors\00", align 1
+@"$string.399" = private unnamed_addr constant [8 x i8] c"tensors\00", align 1
+@"$string.400" = private unnamed_addr constant [5 x i8] c"name\00", align 1
+@"$string.401" = private unnamed_addr constant [7 x i8] c"offset\00", align 1
+@"$string.402" = private unnamed_addr constant [8 x i8] c"skipped\00", align 1
+@"$string.403" = private unnamed_addr constant [13 x i8] c"num_problems\00", align 1
+@"$string.404" = private unnamed_addr constant [9 x i8] c"problems\00", align 1
+@"$string.406" = private unnamed_addr constant [7 x i8] c"tensor\00", align 1
+@"$string.407" = private unnamed_addr constant [8 x i8] c"message\00", align 1
+@"$string.409" = private unnamed_addr constant [29 x i8] c"out of memory for the report\00", align 1
+@"$string.414" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
+@"$string.415" = private unnamed_addr constant [69 x i8] c"options.struct_size is %u; this engine's engine_options has %u bytes\00", align 1
+@"$string.416" = private unnamed_addr constant [51 x i8] c"%s: out of memory while problems were written down\00", align 1
+@"$string.417" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
+@"$string.418" = private unnamed_addr constant [32 x i8] c" (%lld problems, the first are)\00", align 1
+@"$string.419" = private unnamed_addr constant [3 x i8] c": \00", align 1
+@"$string.420" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
+@"$string.421" = private unnamed_addr constant [3 x i8] c"; \00", align 1
+@"$string.422" = private unnamed_addr constant [4 x i8] c"cpu\00", align 1
+@"$string.423" = private unnamed_addr constant [28 x i8] c"/proc/driver/nvidia/version\00", align 1
+@"$string.424" = private unnamed_addr constant [15 x i8] c"/dev/nvidiactl\00", align 1
+@"$string.425" = private unnamed_addr constant [5 x i8] c"cuda\00", align 1
+@"$string.426" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
+@"$string.427" = private unnamed_addr constant [68 x i8] c"the folder of the engine's library cannot be found; set library_dir\00", align 1
+@"$string.428" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
+@"$string.429" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
+@"$string.430" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
+@"$string.431" = private unnamed_addr constant [105 x i8] c"an NVIDIA driver is present, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
+@"$string.432" = private unnamed_addr constant [52 x i8] c"%sthe library of device %s cannot be opened: %.700s\00", align 1
+@"$string.433" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
+@"$string.434" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
+@"$string.435" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
+@"$string.436" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
+@"$string.437" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
+@"$string.438" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
+@"$string.439" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
+@"$string.440" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
+@"$string.441" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
+@"$string.442" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
+@"$string.443" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
+@"$string.444" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
+@"$string.445" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
+@"$string.446" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
+@"$string.447" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
+@"$string.448" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
+@"$string.449" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
+@"$string.450" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
+@"$string.451" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
+@"$string.452" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
+@"$string.453" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
+@"$string.454" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
+@"$string.455" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
+@"$string.456" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
+@"$string.457" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
+@"$string.458" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
+@"$string.459" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
+@"$string.462" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
+@"$string.463" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
+@"$string.464" = private unnamed_addr constant [141 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available\00", align 1
+@"$string.465" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
+@"$string.466" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
+@"$string.467" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
+@"$string.468" = private unnamed_addr constant [7 x i8] c"device\00", align 1
+@"$string.469" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
+@"$string.470" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
+@"$string.471" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
+@"$string.472" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
+@"$string.473" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
+@"$string.474" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
+@"$string.475" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
+@"$string.476" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
+@"$string.477" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
+@"$string.478" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
+@"$string.479" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
+@"$string.480" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
+@"$string.481" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
+@"$string.482" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
+@"$string.483" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
+@"$string.484" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
+@"$string.485" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
+@"$string.486" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
+@"$string.487" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
+@"$string.488" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
+@"$string.489" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
+@"$string.490" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
+@"$string.491" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
+@"$string.492" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
+@"$string.493" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.494" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.495" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.496" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
+@"$string.497" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
+@"$string.498" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
+@"$string.499" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
+@"$string.500" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
+@"$string.501" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
+@"$string.502" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
+@"$string.503" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
+@"$string.504" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
+@"$string.505" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
+@"$string.506" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.507" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.508" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.509" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.510" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.511" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.512" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.513" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.514" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.515" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.516" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.517" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.518" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
+@"$string.519" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
+@"$string.520" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
+@"$string.521" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.522" = private unnamed_addr constant [42 x i8] c"a sequence that does not run is preempted\00", align 1
+@"$string.523" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
+@"$string.524" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
+@"$string.525" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.526" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.527" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.528" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
+@"$string.529" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
+@"$string.530" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
+@"$string.531" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.532" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.533" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
+@"$string.534" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
+@"$string.535" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
+@"$string.536" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
+@"$string.537" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
+@"$string.538" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
+@"$string.539" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
+@"$string.540" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
+@"$string.541" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
+@"$string.542" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
+@"$string.543" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
+@"$string.544" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
+@"$string.545" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
+@"$string.546" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.547" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.548" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
+@"$string.549" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
+@"$string.550" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
+@"$string.551" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
+@"$string.552" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.553" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
+@"$string.554" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.555" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
+@"$string.556" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
+@"$string.557" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
+@"$string.558" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
+@"$string.559" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
+@"$string.560" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
+@"$string.561" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.562" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
+@"$string.563" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
+@"$string.564" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.567" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
+@"$string.568" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
+@"$string.569" = private unnamed_addr constant [36 x i8] c"%lld requests wait, max_queue is %d\00", align 1
+@"$string.570" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
+@"$string.571" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
+@"$string.572" = private unnamed_addr constant [22 x i8] c"a free page is shared\00", align 1
+@"$string.574" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
+@"$string.575" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
+@"$string.576" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
+@"$string.577" = private unnamed_addr constant [45 x i8] c"a page without owner enters the prefix cache\00", align 1
+@"$string.578" = private unnamed_addr constant [37 x i8] c"a page enters the prefix cache twice\00", align 1
+@"$string.579" = private unnamed_addr constant [55 x i8] c"the parent of a cached page is not in the prefix cache\00", align 1
+@"$string.580" = private unnamed_addr constant [75 x i8] c"the logits after position %lld (for token %d of the output) are not finite\00", align 1
+@"$string.581" = private unnamed_addr constant [10 x i8] c"advance.t\00", align 1
+@"$string.582" = private unnamed_addr constant [39 x i8] c"a sequence outgrows its list of tokens\00", align 1
+@"$string.584" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.591" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.592" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.593" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.594" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.595" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.596" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.597" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.598" = private unnamed_addr constant [26 x i8] c"clearing of device memory\00", align 1
+@"$string.599" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.600" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.601" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.602" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.603" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.606" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.608" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.609" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.610" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.611" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.612" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.615" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.616" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.634" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
+@"$string.653" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
+@"$string.662" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
+@"$string.664" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.665" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.672" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.673" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.674" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.675" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.676" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.677" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.695" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
+@"$string.708" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
+@"$string.709" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
+@"$string.710" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
+@"$string.726" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
 
 define dso_local i32 @count_loop_iterations(i32 %0, i32 %1, ptr %2) {
 entry:
@@ -34749,6 +34750,7 @@ dead:                                             ; No predecessors!
 define internal void @"$Validator.check_matrix"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
+  %3 = alloca %45, align 8
   %may_be_quantised = alloca i8, align 1
   %view = alloca ptr, align 8
   %name = alloca [160 x i8], align 1
@@ -34756,67 +34758,72 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %module, align 8
-  %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
-  %5 = getelementptr i8, ptr %4, i64 0
-  %6 = load ptr, ptr %module, align 8
-  %7 = call ptr @"$join"(ptr %5, ptr %6, ptr @"$string.364")
-  %8 = call ptr @"$Validator.take"(ptr %3, ptr %7)
-  store ptr %8, ptr %view, align 8
-  %9 = load ptr, ptr %view, align 8
-  %10 = icmp ne ptr %9, null
-  %11 = zext i1 %10 to i8
-  %12 = trunc i8 %11 to i1
-  br i1 %12, label %and.lhs.true, label %else
+  %4 = load ptr, ptr %self, align 8
+  %5 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
+  %6 = getelementptr i8, ptr %5, i64 0
+  %7 = load ptr, ptr %module, align 8
+  %8 = call ptr @"$join"(ptr %6, ptr %7, ptr @"$string.364")
+  %9 = call ptr @"$Validator.take"(ptr %4, ptr %8)
+  store ptr %9, ptr %view, align 8
+  %10 = load ptr, ptr %view, align 8
+  %11 = icmp ne ptr %10, null
+  %12 = zext i1 %11 to i8
+  %13 = trunc i8 %12 to i1
+  br i1 %13, label %and.lhs.true, label %else
 
 then:                                             ; preds = %and.lhs.true
-  %13 = load ptr, ptr %module, align 8
-  %14 = getelementptr %115, ptr %13, i32 0, i32 1
-  %15 = load i32, ptr %14, align 4
-  %16 = icmp eq i32 %15, 1
-  %17 = zext i1 %16 to i8
-  %18 = trunc i8 %17 to i1
-  br i1 %18, label %and.rhs, label %and.end
+  %14 = load ptr, ptr %module, align 8
+  %15 = getelementptr %115, ptr %14, i32 0, i32 1
+  %16 = load i32, ptr %15, align 4
+  %17 = icmp eq i32 %16, 1
+  %18 = zext i1 %17 to i8
+  %19 = trunc i8 %18 to i1
+  br i1 %19, label %and.rhs, label %and.end
 
 and.lhs.true:                                     ; preds = %entry
-  %19 = load ptr, ptr %self, align 8
-  %20 = load ptr, ptr %view, align 8
-  %21 = load ptr, ptr %module, align 8
-  %22 = getelementptr %115, ptr %21, i32 0, i32 4
-  %23 = load i32, ptr %22, align 4
-  %24 = sext i32 %23 to i64
-  %25 = load ptr, ptr %module, align 8
-  %26 = getelementptr %115, ptr %25, i32 0, i32 5
-  %27 = load i32, ptr %26, align 4
-  %28 = sext i32 %27 to i64
-  %29 = call zeroext i1 @"$Validator.check_shape"(ptr %19, ptr %20, i64 %24, i64 %28)
-  %30 = zext i1 %29 to i8
-  %31 = trunc i8 %30 to i1
-  br i1 %31, label %then, label %else
+  %20 = load ptr, ptr %self, align 8
+  %21 = load ptr, ptr %view, align 8
+  %22 = load ptr, ptr %module, align 8
+  %23 = getelementptr %115, ptr %22, i32 0, i32 4
+  %24 = load i32, ptr %23, align 4
+  %25 = sext i32 %24 to i64
+  %26 = load ptr, ptr %module, align 8
+  %27 = getelementptr %115, ptr %26, i32 0, i32 5
+  %28 = load i32, ptr %27, align 4
+  %29 = sext i32 %28 to i64
+  %30 = call zeroext i1 @"$Validator.check_shape"(ptr %20, ptr %21, i64 %25, i64 %29)
+  %31 = zext i1 %30 to i8
+  %32 = trunc i8 %31 to i1
+  br i1 %32, label %then, label %else
 
 and.rhs:                                          ; preds = %then
-  %32 = load ptr, ptr %view, align 8
-  %33 = getelementptr %123, ptr %32, i32 0, i32 1
-  %34 = load i32, ptr %33, align 4
-  %35 = icmp eq i32 %34, 2
-  %36 = zext i1 %35 to i8
-  %37 = trunc i8 %36 to i1
+  %33 = load ptr, ptr %view, align 8
+  %34 = getelementptr %123, ptr %33, i32 0, i32 1
+  %35 = load i32, ptr %34, align 4
+  %36 = icmp eq i32 %35, 2
+  %37 = zext i1 %36 to i8
+  %38 = trunc i8 %37 to i1
   br label %and.end
 
 and.end:                                          ; preds = %and.rhs, %then
-  %38 = phi i1 [ false, %then ], [ %37, %and.rhs ]
-  %39 = zext i1 %38 to i8
-  store i8 %39, ptr %may_be_quantised, align 1
-  %40 = load i8, ptr %may_be_quantised, align 1
-  %41 = trunc i8 %40 to i1
-  br i1 %41, label %and.lhs.true4, label %or.lhs.false
+  %39 = phi i1 [ false, %then ], [ %38, %and.rhs ]
+  %40 = zext i1 %39 to i8
+  store i8 %40, ptr %may_be_quantised, align 1
+  %41 = load i8, ptr %may_be_quantised, align 1
+  %42 = trunc i8 %41 to i1
+  br i1 %42, label %and.lhs.true4, label %or.lhs.false
 
 then2:                                            ; preds = %and.lhs.true4
-  %42 = load ptr, ptr %self, align 8
-  %43 = load ptr, ptr %module, align 8
-  %44 = load ptr, ptr %view, align 8
-  call void @"$Validator.unify"(ptr %42, ptr %43, ptr %44)
-  %45 = load %45, ptr %2, align 1
+  %43 = load ptr, ptr %self, align 8
+  %44 = load ptr, ptr %module, align 8
+  %45 = load ptr, ptr %view, align 8
+  call void @"$Validator.unify"(ptr %43, ptr %44, ptr %45)
+  %46 = load %45, ptr %3, align 1
+  %47 = load ptr, ptr %self, align 8
+  %48 = load ptr, ptr %module, align 8
+  %49 = load ptr, ptr %view, align 8
+  call void @"$Validator.check_expert_types"(ptr %47, ptr %48, ptr %49)
+  %50 = load %45, ptr %2, align 1
   br label %merge1
 
 else3:                                            ; preds = %and.lhs.true4, %or.lhs.false
@@ -34829,63 +34836,63 @@ else:                                             ; preds = %and.lhs.true, %entr
   br label %merge
 
 merge:                                            ; preds = %else, %merge1
-  %46 = load ptr, ptr %module, align 8
-  %47 = getelementptr %115, ptr %46, i32 0, i32 7
-  %48 = load i8, ptr %47, align 1
-  %49 = trunc i8 %48 to i1
-  br i1 %49, label %then6, label %else7
+  %51 = load ptr, ptr %module, align 8
+  %52 = getelementptr %115, ptr %51, i32 0, i32 7
+  %53 = load i8, ptr %52, align 1
+  %54 = trunc i8 %53 to i1
+  br i1 %54, label %then6, label %else7
 
 and.lhs.true4:                                    ; preds = %or.lhs.false, %and.end
-  %50 = load ptr, ptr %self, align 8
-  %51 = load ptr, ptr %module, align 8
-  %52 = load ptr, ptr %view, align 8
-  %53 = call zeroext i1 @"$Validator.check_quantisation"(ptr %50, ptr %51, ptr %52)
-  %54 = zext i1 %53 to i8
-  %55 = trunc i8 %54 to i1
-  br i1 %55, label %then2, label %else3
-
-or.lhs.false:                                     ; preds = %and.end
-  %56 = load ptr, ptr %self, align 8
+  %55 = load ptr, ptr %self, align 8
+  %56 = load ptr, ptr %module, align 8
   %57 = load ptr, ptr %view, align 8
-  %58 = call zeroext i1 @"$Validator.check_plain"(ptr %56, ptr %57)
+  %58 = call zeroext i1 @"$Validator.check_quantisation"(ptr %55, ptr %56, ptr %57)
   %59 = zext i1 %58 to i8
   %60 = trunc i8 %59 to i1
-  br i1 %60, label %and.lhs.true4, label %else3
+  br i1 %60, label %then2, label %else3
+
+or.lhs.false:                                     ; preds = %and.end
+  %61 = load ptr, ptr %self, align 8
+  %62 = load ptr, ptr %view, align 8
+  %63 = call zeroext i1 @"$Validator.check_plain"(ptr %61, ptr %62)
+  %64 = zext i1 %63 to i8
+  %65 = trunc i8 %64 to i1
+  br i1 %65, label %and.lhs.true4, label %else3
 
 then6:                                            ; preds = %merge
-  %61 = load ptr, ptr %self, align 8
-  %62 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
-  %63 = getelementptr i8, ptr %62, i64 0
-  %64 = load ptr, ptr %module, align 8
-  %65 = call ptr @"$join"(ptr %63, ptr %64, ptr @"$string.370")
-  %66 = load ptr, ptr %module, align 8
-  %67 = getelementptr %115, ptr %66, i32 0, i32 4
-  %68 = load i32, ptr %67, align 4
-  %69 = sext i32 %68 to i64
-  %70 = call ptr @"$Validator.check_vector"(ptr %61, ptr %65, i64 %69)
+  %66 = load ptr, ptr %self, align 8
+  %67 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
+  %68 = getelementptr i8, ptr %67, i64 0
+  %69 = load ptr, ptr %module, align 8
+  %70 = call ptr @"$join"(ptr %68, ptr %69, ptr @"$string.371")
+  %71 = load ptr, ptr %module, align 8
+  %72 = getelementptr %115, ptr %71, i32 0, i32 4
+  %73 = load i32, ptr %72, align 4
+  %74 = sext i32 %73 to i64
+  %75 = call ptr @"$Validator.check_vector"(ptr %66, ptr %70, i64 %74)
   br label %merge5
 
 else7:                                            ; preds = %merge
   br label %merge5
 
 merge5:                                           ; preds = %else7, %then6
-  %71 = load ptr, ptr %module, align 8
-  %72 = getelementptr %115, ptr %71, i32 0, i32 6
-  %73 = load i8, ptr %72, align 1
-  %74 = trunc i8 %73 to i1
-  br i1 %74, label %then9, label %else10
+  %76 = load ptr, ptr %module, align 8
+  %77 = getelementptr %115, ptr %76, i32 0, i32 6
+  %78 = load i8, ptr %77, align 1
+  %79 = trunc i8 %78 to i1
+  br i1 %79, label %then9, label %else10
 
 then9:                                            ; preds = %merge5
-  %75 = load ptr, ptr %self, align 8
-  %76 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
-  %77 = getelementptr i8, ptr %76, i64 0
-  %78 = load ptr, ptr %module, align 8
-  %79 = call ptr @"$join"(ptr %77, ptr %78, ptr @"$string.371")
-  %80 = load ptr, ptr %module, align 8
-  %81 = getelementptr %115, ptr %80, i32 0, i32 4
-  %82 = load i32, ptr %81, align 4
-  %83 = sext i32 %82 to i64
-  %84 = call ptr @"$Validator.check_vector"(ptr %75, ptr %79, i64 %83)
+  %80 = load ptr, ptr %self, align 8
+  %81 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
+  %82 = getelementptr i8, ptr %81, i64 0
+  %83 = load ptr, ptr %module, align 8
+  %84 = call ptr @"$join"(ptr %82, ptr %83, ptr @"$string.372")
+  %85 = load ptr, ptr %module, align 8
+  %86 = getelementptr %115, ptr %85, i32 0, i32 4
+  %87 = load i32, ptr %86, align 4
+  %88 = sext i32 %87 to i64
+  %89 = call ptr @"$Validator.check_vector"(ptr %80, ptr %84, i64 %88)
   br label %merge8
 
 else10:                                           ; preds = %merge5
@@ -35184,6 +35191,101 @@ merge:                                            ; preds = %else2, %merge3, %th
   ret void
 }
 
+define internal void @"$Validator.check_expert_types"(ptr %0, ptr %1, ptr %2) {
+entry:
+  %problem = alloca ptr, align 8
+  %inner = alloca i32, align 4
+  %view = alloca ptr, align 8
+  %module = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %module, align 8
+  store ptr %2, ptr %view, align 8
+  %3 = load ptr, ptr %self, align 8
+  %4 = getelementptr %116, ptr %3, i32 0, i32 3
+  %5 = load ptr, ptr %4, align 8
+  %6 = load ptr, ptr %module, align 8
+  %7 = getelementptr %115, ptr %6, i32 0, i32 2
+  %8 = load i32, ptr %7, align 4
+  %9 = call ptr @"$WeightTypes.at"(ptr %5, i32 %8, i32 5)
+  %10 = load i32, ptr %9, align 4
+  store i32 %10, ptr %inner, align 4
+  %11 = load ptr, ptr %module, align 8
+  %12 = getelementptr %115, ptr %11, i32 0, i32 3
+  %13 = load i32, ptr %12, align 4
+  %14 = icmp eq i32 %13, 6
+  %15 = zext i1 %14 to i8
+  %16 = trunc i8 %15 to i1
+  br i1 %16, label %and.lhs.true1, label %else
+
+then:                                             ; preds = %and.lhs.true
+  %17 = load ptr, ptr %self, align 8
+  %18 = getelementptr %116, ptr %17, i32 0, i32 2
+  %19 = load ptr, ptr %18, align 8
+  %20 = getelementptr %15, ptr %19, i32 0, i32 6
+  %21 = load ptr, ptr %self, align 8
+  %22 = getelementptr %116, ptr %21, i32 0, i32 2
+  %23 = load ptr, ptr %22, align 8
+  %24 = load ptr, ptr %view, align 8
+  %25 = call ptr @"$Checkpoint.file_of"(ptr %23, ptr %24)
+  %26 = load ptr, ptr %view, align 8
+  %27 = getelementptr %123, ptr %26, i32 0, i32 0
+  %28 = load ptr, ptr %27, align 8
+  %29 = call ptr @"$Problems.next"(ptr %20, i32 2, ptr %25, ptr %28)
+  store ptr %29, ptr %problem, align 8
+  %30 = load ptr, ptr %problem, align 8
+  %31 = icmp ne ptr %30, null
+  %32 = zext i1 %31 to i8
+  %33 = trunc i8 %32 to i1
+  br i1 %33, label %then3, label %else4
+
+and.lhs.true:                                     ; preds = %and.lhs.true1
+  %34 = load i32, ptr %inner, align 4
+  %35 = load ptr, ptr %view, align 8
+  %36 = getelementptr %123, ptr %35, i32 0, i32 1
+  %37 = load i32, ptr %36, align 4
+  %38 = icmp ne i32 %34, %37
+  %39 = zext i1 %38 to i8
+  %40 = trunc i8 %39 to i1
+  br i1 %40, label %then, label %else
+
+and.lhs.true1:                                    ; preds = %entry
+  %41 = load i32, ptr %inner, align 4
+  %42 = icmp ne i32 %41, -1
+  %43 = zext i1 %42 to i8
+  %44 = trunc i8 %43 to i1
+  br i1 %44, label %and.lhs.true, label %else
+
+then3:                                            ; preds = %then
+  %45 = load ptr, ptr %problem, align 8
+  %46 = getelementptr %121, ptr %45, i32 0, i32 3
+  %47 = getelementptr [512 x i8], ptr %46, i32 0, i32 0
+  %48 = getelementptr i8, ptr %47, i64 0
+  %49 = load ptr, ptr %view, align 8
+  %50 = getelementptr %123, ptr %49, i32 0, i32 1
+  %51 = load i32, ptr %50, align 4
+  %52 = call ptr @"$dtypes.name"(i32 %51)
+  %53 = load ptr, ptr %module, align 8
+  %54 = getelementptr %115, ptr %53, i32 0, i32 2
+  %55 = load i32, ptr %54, align 4
+  %56 = load i32, ptr %inner, align 4
+  %57 = call ptr @"$dtypes.name"(i32 %56)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 512, ptr @"$string.370", ptr %52, i32 %55, ptr %57)
+  br label %merge2
+
+else4:                                            ; preds = %then
+  br label %merge2
+
+merge2:                                           ; preds = %else4, %then3
+  br label %merge
+
+else:                                             ; preds = %and.lhs.true, %and.lhs.true1, %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %merge2
+  ret void
+}
+
 define internal void @"$Validator.account"(ptr %0, ptr %1) {
 entry:
   %num_elements = alloca i64, align 8
@@ -35238,7 +35340,7 @@ then5:                                            ; preds = %else3
   %31 = getelementptr %121, ptr %30, i32 0, i32 3
   %32 = getelementptr [512 x i8], ptr %31, i32 0, i32 0
   %33 = getelementptr i8, ptr %32, i64 0
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 512, ptr @"$string.374")
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 512, ptr @"$string.375")
   br label %merge4
 
 else6:                                            ; preds = %else3
@@ -35356,7 +35458,7 @@ and.rhs:                                          ; preds = %merge
   %20 = load ptr, ptr %view, align 8
   %21 = getelementptr %123, ptr %20, i32 0, i32 0
   %22 = load ptr, ptr %21, align 8
-  %23 = call i32 @strcmp(ptr %22, ptr @"$string.373")
+  %23 = call i32 @strcmp(ptr %22, ptr @"$string.374")
   %24 = icmp eq i32 %23, 0
   %25 = zext i1 %24 to i8
   %26 = trunc i8 %25 to i1
@@ -35383,7 +35485,7 @@ entry:
   %1 = load ptr, ptr %name, align 8
   %2 = load i32, ptr %size, align 4
   %3 = sext i32 %2 to i64
-  %4 = call i32 @strncmp(ptr %1, ptr @"$string.372", i64 %3)
+  %4 = call i32 @strncmp(ptr %1, ptr @"$string.373", i64 %3)
   %5 = icmp ne i32 %4, 0
   %6 = zext i1 %5 to i8
   %7 = trunc i8 %6 to i1
@@ -35490,7 +35592,7 @@ entry:
   %8 = load i64, ptr %7, align 8
   %9 = getelementptr { i64, i64 }, ptr %1, i32 0, i32 1
   %10 = load i64, ptr %9, align 8
-  %11 = call zeroext i1 @"$text.ends_with"(i64 %8, i64 %10, ptr @"$string.375")
+  %11 = call zeroext i1 @"$text.ends_with"(i64 %8, i64 %10, ptr @"$string.376")
   %12 = zext i1 %11 to i8
   %13 = icmp eq i8 %12, 0
   %14 = zext i1 %13 to i8
@@ -35630,7 +35732,7 @@ then:                                             ; preds = %and.lhs.true
   %27 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %28 = getelementptr i8, ptr %27, i64 0
   %29 = load ptr, ptr %module, align 8
-  %30 = call ptr @"$join"(ptr %28, ptr %29, ptr @"$string.370")
+  %30 = call ptr @"$join"(ptr %28, ptr %29, ptr @"$string.371")
   %31 = call ptr @"$Checkpoint.find"(ptr %26, ptr %30)
   store ptr %31, ptr %view, align 8
   %32 = load ptr, ptr %view, align 8
@@ -35698,7 +35800,7 @@ then:                                             ; preds = %entry
   %11 = load ptr, ptr %10, align 8
   %12 = load ptr, ptr %view, align 8
   %13 = call i64 @"$TensorView.num_elements"(ptr %12)
-  %14 = call i64 @"$anon (./terra/weights_validate.t:212)"(ptr %11, i64 %13, ptr %is_finite)
+  %14 = call i64 @"$anon (./terra/weights_validate.t:223)"(ptr %11, i64 %13, ptr %is_finite)
   store i64 %14, ptr %index, align 8
   br label %merge
 
@@ -35717,7 +35819,7 @@ then1:                                            ; preds = %else
   %23 = load ptr, ptr %22, align 8
   %24 = load ptr, ptr %view, align 8
   %25 = call i64 @"$TensorView.num_elements"(ptr %24)
-  %26 = call i64 @"$anon (./terra/weights_validate.t:212).376"(ptr %23, i64 %25, ptr %is_finite)
+  %26 = call i64 @"$anon (./terra/weights_validate.t:223).377"(ptr %23, i64 %25, ptr %is_finite)
   store i64 %26, ptr %index, align 8
   br label %merge
 
@@ -35742,13 +35844,13 @@ else5:                                            ; preds = %merge
   br label %merge3
 
 merge3:                                           ; preds = %else5, %dead
-  store ptr @"$string.377", ptr %wanted, align 8
+  store ptr @"$string.378", ptr %wanted, align 8
   %32 = load i8, ptr %is_finite, align 1
   %33 = trunc i8 %32 to i1
   br i1 %33, label %else8, label %then7
 
 then7:                                            ; preds = %merge3
-  store ptr @"$string.378", ptr %wanted, align 8
+  store ptr @"$string.379", ptr %wanted, align 8
   br label %merge6
 
 else8:                                            ; preds = %merge3
@@ -35785,7 +35887,7 @@ then10:                                           ; preds = %merge6
   %57 = load i64, ptr %index, align 8
   %58 = call double @"$value_at"(ptr %56, i64 %57)
   %59 = load ptr, ptr %wanted, align 8
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 512, ptr @"$string.379", i64 %55, double %58, ptr %59)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 512, ptr @"$string.380", i64 %55, double %58, ptr %59)
   br label %merge9
 
 else11:                                           ; preds = %merge6
@@ -35795,7 +35897,7 @@ merge9:                                           ; preds = %else11, %then10
   ret void
 }
 
-define internal i64 @"$anon (./terra/weights_validate.t:212)"(ptr %0, i64 %1, ptr %2) {
+define internal i64 @"$anon (./terra/weights_validate.t:223)"(ptr %0, i64 %1, ptr %2) {
 entry:
   %i = alloca i64, align 8
   %words = alloca ptr, align 8
@@ -35888,7 +35990,7 @@ dead6:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal i64 @"$anon (./terra/weights_validate.t:212).376"(ptr %0, i64 %1, ptr %2) {
+define internal i64 @"$anon (./terra/weights_validate.t:223).377"(ptr %0, i64 %1, ptr %2) {
 entry:
   %i = alloca i64, align 8
   %words = alloca ptr, align 8
@@ -36052,7 +36154,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %81, ptr %2, i32 0, i32 0
-  call void @"$Vector.init.380"(ptr %3)
+  call void @"$Vector.init.381"(ptr %3)
   %4 = load %45, ptr %1, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %81, ptr %5, i32 0, i32 1
@@ -36060,7 +36162,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.380"(ptr %0) {
+define internal void @"$Vector.init.381"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -36101,7 +36203,7 @@ entry:
   %17 = load ptr, ptr %source, align 8
   %18 = getelementptr %3, ptr %17, i32 0, i32 1
   %19 = load ptr, ptr %18, align 8
-  call void @"$JsonWriter.string_field"(ptr %16, ptr @"$string.386", ptr %19)
+  call void @"$JsonWriter.string_field"(ptr %16, ptr @"$string.387", ptr %19)
   %20 = load %45, ptr %12, align 1
   %21 = load ptr, ptr %out, align 8
   %22 = load ptr, ptr %source, align 8
@@ -36109,7 +36211,7 @@ entry:
   %24 = getelementptr %5, ptr %23, i32 0, i32 0
   %25 = getelementptr [64 x i8], ptr %24, i32 0, i32 0
   %26 = getelementptr i8, ptr %25, i64 0
-  call void @"$JsonWriter.string_field"(ptr %21, ptr @"$string.387", ptr %26)
+  call void @"$JsonWriter.string_field"(ptr %21, ptr @"$string.388", ptr %26)
   %27 = load %45, ptr %11, align 1
   %28 = load ptr, ptr %out, align 8
   %29 = load ptr, ptr %source, align 8
@@ -36117,31 +36219,31 @@ entry:
   %31 = getelementptr %5, ptr %30, i32 0, i32 2
   %32 = load i32, ptr %31, align 4
   %33 = sext i32 %32 to i64
-  call void @"$JsonWriter.integer_field"(ptr %28, ptr @"$string.389", i64 %33)
+  call void @"$JsonWriter.integer_field"(ptr %28, ptr @"$string.390", i64 %33)
   %34 = load %45, ptr %10, align 1
   %35 = load ptr, ptr %out, align 8
   %36 = load ptr, ptr %source, align 8
   %37 = getelementptr %3, ptr %36, i32 0, i32 9
   %38 = load i64, ptr %37, align 8
-  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.390", i64 %38)
+  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.391", i64 %38)
   %39 = load %45, ptr %9, align 1
   %40 = load ptr, ptr %out, align 8
   %41 = load ptr, ptr %source, align 8
   %42 = getelementptr %3, ptr %41, i32 0, i32 10
   %43 = load i64, ptr %42, align 8
-  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.391", i64 %43)
+  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.392", i64 %43)
   %44 = load %45, ptr %8, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %source, align 8
   %47 = getelementptr %3, ptr %46, i32 0, i32 11
   %48 = load i64, ptr %47, align 8
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.392", i64 %48)
+  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.393", i64 %48)
   %49 = load %45, ptr %7, align 1
   %50 = load ptr, ptr %out, align 8
   %51 = load ptr, ptr %source, align 8
   %52 = getelementptr %3, ptr %51, i32 0, i32 12
   %53 = load i64, ptr %52, align 8
-  call void @"$JsonWriter.integer_field"(ptr %50, ptr @"$string.393", i64 %53)
+  call void @"$JsonWriter.integer_field"(ptr %50, ptr @"$string.394", i64 %53)
   %54 = load %45, ptr %6, align 1
   %55 = load ptr, ptr %out, align 8
   %56 = load ptr, ptr %source, align 8
@@ -36231,7 +36333,7 @@ entry:
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %81, ptr %2, i32 0, i32 0
   %4 = load i8, ptr %value, align 1
-  %5 = call zeroext i1 @"$Vector.push.381"(ptr %3, i8 zeroext %4)
+  %5 = call zeroext i1 @"$Vector.push.382"(ptr %3, i8 zeroext %4)
   %6 = zext i1 %5 to i8
   %7 = trunc i8 %6 to i1
   br i1 %7, label %else, label %then
@@ -36249,7 +36351,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.381"(ptr %0, i8 zeroext %1) {
+define internal zeroext i1 @"$Vector.push.382"(ptr %0, i8 zeroext %1) {
 entry:
   %value = alloca i8, align 1
   %self = alloca ptr, align 8
@@ -36260,7 +36362,7 @@ entry:
   %4 = getelementptr %82, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.382"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.383"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -36297,7 +36399,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.382"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.383"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -36555,7 +36657,7 @@ whilebody:                                        ; preds = %condition
 then:                                             ; preds = %whilebody
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %80, ptr %35, i32 0, i32 0
-  call void @"$StringBuilder.append_string"(ptr %36, ptr @"$string.384")
+  call void @"$StringBuilder.append_string"(ptr %36, ptr @"$string.385")
   %37 = load %45, ptr %8, align 1
   store i32 1, ptr %length, align 4
   br label %merge1
@@ -36688,7 +36790,7 @@ entry:
   %13 = getelementptr %83, ptr %value, i32 0, i32 1
   %14 = load i64, ptr %13, align 8
   %15 = add i64 %12, %14
-  %16 = call zeroext i1 @"$Vector.resize.383"(ptr %11, i64 %15)
+  %16 = call zeroext i1 @"$Vector.resize.384"(ptr %11, i64 %15)
   %17 = zext i1 %16 to i8
   %18 = trunc i8 %17 to i1
   br i1 %18, label %else, label %then
@@ -36735,7 +36837,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal zeroext i1 @"$Vector.resize.383"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.resize.384"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -36743,7 +36845,7 @@ entry:
   store i64 %1, ptr %size, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load i64, ptr %size, align 8
-  %4 = call zeroext i1 @"$Vector.reserve.382"(ptr %2, i64 %3)
+  %4 = call zeroext i1 @"$Vector.reserve.383"(ptr %2, i64 %3)
   %5 = zext i1 %4 to i8
   %6 = trunc i8 %5 to i1
   br i1 %6, label %else, label %then
@@ -36802,7 +36904,7 @@ else:                                             ; preds = %or.lhs.false
   %18 = getelementptr i8, ptr %17, i64 0
   %19 = load i8, ptr %byte, align 1
   %20 = zext i8 %19 to i32
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 8, ptr @"$string.385", i32 %20)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 8, ptr @"$string.386", i32 %20)
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %80, ptr %22, i32 0, i32 0
   %24 = getelementptr [8 x i8], ptr %escaped, i32 0, i32 0
@@ -36874,7 +36976,7 @@ entry:
   %3 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %4 = getelementptr i8, ptr %3, i64 0
   %5 = load i64, ptr %value, align 8
-  %6 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 32, ptr @"$string.388", i64 %5)
+  %6 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 32, ptr @"$string.389", i64 %5)
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %9 = getelementptr i8, ptr %8, i64 0
@@ -36900,7 +37002,7 @@ entry:
   store ptr %0, ptr %out, align 8
   store ptr %1, ptr %source, align 8
   %10 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %10, ptr @"$string.394")
+  call void @"$JsonWriter.key"(ptr %10, ptr @"$string.395")
   %11 = load %45, ptr %9, align 1
   %12 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %12)
@@ -36936,21 +37038,21 @@ forbody:                                          ; preds = %forcond
   %33 = load ptr, ptr %shard, align 8
   %34 = getelementptr %118, ptr %33, i32 0, i32 0
   %35 = load ptr, ptr %34, align 8
-  call void @"$JsonWriter.string_field"(ptr %32, ptr @"$string.395", ptr %35)
+  call void @"$JsonWriter.string_field"(ptr %32, ptr @"$string.396", ptr %35)
   %36 = load %45, ptr %6, align 1
   %37 = load ptr, ptr %out, align 8
   %38 = load ptr, ptr %shard, align 8
   %39 = getelementptr %118, ptr %38, i32 0, i32 1
   %40 = getelementptr %90, ptr %39, i32 0, i32 1
   %41 = load i64, ptr %40, align 8
-  call void @"$JsonWriter.integer_field"(ptr %37, ptr @"$string.396", i64 %41)
+  call void @"$JsonWriter.integer_field"(ptr %37, ptr @"$string.397", i64 %41)
   %42 = load %45, ptr %5, align 1
   %43 = load ptr, ptr %out, align 8
   %44 = load ptr, ptr %shard, align 8
   %45 = getelementptr %118, ptr %44, i32 0, i32 2
   %46 = load i32, ptr %45, align 4
   %47 = sext i32 %46 to i64
-  call void @"$JsonWriter.integer_field"(ptr %43, ptr @"$string.397", i64 %47)
+  call void @"$JsonWriter.integer_field"(ptr %43, ptr @"$string.398", i64 %47)
   %48 = load %45, ptr %4, align 1
   %49 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %49)
@@ -37032,7 +37134,7 @@ entry:
   store ptr %0, ptr %out, align 8
   store ptr %1, ptr %source, align 8
   %7 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %7, ptr @"$string.398")
+  call void @"$JsonWriter.key"(ptr %7, ptr @"$string.399")
   %8 = load %45, ptr %6, align 1
   %9 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %9)
@@ -37156,7 +37258,7 @@ entry:
   %18 = load ptr, ptr %view, align 8
   %19 = getelementptr %123, ptr %18, i32 0, i32 0
   %20 = load ptr, ptr %19, align 8
-  call void @"$JsonWriter.string_field"(ptr %17, ptr @"$string.399", ptr %20)
+  call void @"$JsonWriter.string_field"(ptr %17, ptr @"$string.400", ptr %20)
   %21 = load %45, ptr %13, align 1
   %22 = load ptr, ptr %out, align 8
   %23 = load ptr, ptr %view, align 8
@@ -37209,24 +37311,24 @@ merge:                                            ; preds = %forcond
   %54 = load ptr, ptr %view, align 8
   %55 = getelementptr %123, ptr %54, i32 0, i32 5
   %56 = load i64, ptr %55, align 8
-  call void @"$JsonWriter.integer_field"(ptr %53, ptr @"$string.396", i64 %56)
+  call void @"$JsonWriter.integer_field"(ptr %53, ptr @"$string.397", i64 %56)
   %57 = load %45, ptr %7, align 1
   %58 = load ptr, ptr %out, align 8
   %59 = load ptr, ptr %file, align 8
-  call void @"$JsonWriter.string_field"(ptr %58, ptr @"$string.395", ptr %59)
+  call void @"$JsonWriter.string_field"(ptr %58, ptr @"$string.396", ptr %59)
   %60 = load %45, ptr %6, align 1
   %61 = load ptr, ptr %out, align 8
   %62 = load ptr, ptr %view, align 8
   %63 = getelementptr %123, ptr %62, i32 0, i32 6
   %64 = load i64, ptr %63, align 8
-  call void @"$JsonWriter.integer_field"(ptr %61, ptr @"$string.400", i64 %64)
+  call void @"$JsonWriter.integer_field"(ptr %61, ptr @"$string.401", i64 %64)
   %65 = load %45, ptr %5, align 1
   %66 = load ptr, ptr %out, align 8
   %67 = load ptr, ptr %view, align 8
   %68 = getelementptr %123, ptr %67, i32 0, i32 10
   %69 = load i8, ptr %68, align 1
   %70 = icmp ne i8 %69, 0
-  call void @"$JsonWriter.boolean_field"(ptr %66, ptr @"$string.401", i1 zeroext %70)
+  call void @"$JsonWriter.boolean_field"(ptr %66, ptr @"$string.402", i1 zeroext %70)
   %71 = load %45, ptr %4, align 1
   %72 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %72)
@@ -37361,7 +37463,7 @@ merge:                                            ; preds = %else2, %then1, %the
 then4:                                            ; preds = %merge
   %41 = load ptr, ptr %out, align 8
   %42 = load ptr, ptr %module, align 8
-  call void @"$write_expected"(ptr %41, ptr %42, ptr @"$string.370", i32 0, i32 2, i64 1)
+  call void @"$write_expected"(ptr %41, ptr %42, ptr @"$string.371", i32 0, i32 2, i64 1)
   %43 = load %45, ptr %4, align 1
   br label %merge3
 
@@ -37379,7 +37481,7 @@ then7:                                            ; preds = %merge3
   %48 = load ptr, ptr %out, align 8
   %49 = load ptr, ptr %module, align 8
   %50 = load i32, ptr %plain_dtype, align 4
-  call void @"$write_expected"(ptr %48, ptr %49, ptr @"$string.371", i32 %50, i32 1, i64 1)
+  call void @"$write_expected"(ptr %48, ptr %49, ptr @"$string.372", i32 %50, i32 1, i64 1)
   %51 = load %45, ptr %3, align 1
   br label %merge6
 
@@ -37483,10 +37585,10 @@ entry:
   %14 = getelementptr %15, ptr %13, i32 0, i32 6
   %15 = getelementptr %20, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %15, align 8
-  call void @"$JsonWriter.integer_field"(ptr %11, ptr @"$string.402", i64 %16)
+  call void @"$JsonWriter.integer_field"(ptr %11, ptr @"$string.403", i64 %16)
   %17 = load %45, ptr %10, align 1
   %18 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %18, ptr @"$string.403")
+  call void @"$JsonWriter.key"(ptr %18, ptr @"$string.404")
   %19 = load %45, ptr %9, align 1
   %20 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %20)
@@ -37515,7 +37617,7 @@ forbody:                                          ; preds = %forcond
   %36 = getelementptr %15, ptr %35, i32 0, i32 6
   %37 = getelementptr %20, ptr %36, i32 0, i32 0
   %38 = load i64, ptr %i, align 8
-  %39 = call ptr @"$Vector.at.404"(ptr %37, i64 %38)
+  %39 = call ptr @"$Vector.at.405"(ptr %37, i64 %38)
   store ptr %39, ptr %problem, align 8
   %40 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_object"(ptr %40)
@@ -37525,21 +37627,21 @@ forbody:                                          ; preds = %forcond
   %44 = getelementptr %121, ptr %43, i32 0, i32 1
   %45 = getelementptr [256 x i8], ptr %44, i32 0, i32 0
   %46 = getelementptr i8, ptr %45, i64 0
-  call void @"$JsonWriter.string_field"(ptr %42, ptr @"$string.395", ptr %46)
+  call void @"$JsonWriter.string_field"(ptr %42, ptr @"$string.396", ptr %46)
   %47 = load %45, ptr %6, align 1
   %48 = load ptr, ptr %out, align 8
   %49 = load ptr, ptr %problem, align 8
   %50 = getelementptr %121, ptr %49, i32 0, i32 2
   %51 = getelementptr [256 x i8], ptr %50, i32 0, i32 0
   %52 = getelementptr i8, ptr %51, i64 0
-  call void @"$JsonWriter.string_field"(ptr %48, ptr @"$string.405", ptr %52)
+  call void @"$JsonWriter.string_field"(ptr %48, ptr @"$string.406", ptr %52)
   %53 = load %45, ptr %5, align 1
   %54 = load ptr, ptr %out, align 8
   %55 = load ptr, ptr %problem, align 8
   %56 = getelementptr %121, ptr %55, i32 0, i32 3
   %57 = getelementptr [512 x i8], ptr %56, i32 0, i32 0
   %58 = getelementptr i8, ptr %57, i64 0
-  call void @"$JsonWriter.string_field"(ptr %54, ptr @"$string.406", ptr %58)
+  call void @"$JsonWriter.string_field"(ptr %54, ptr @"$string.407", ptr %58)
   %59 = load %45, ptr %4, align 1
   %60 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %60)
@@ -37555,7 +37657,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal ptr @"$Vector.at.404"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.405"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %45, align 8
   %index = alloca i64, align 8
@@ -37651,7 +37753,7 @@ then3:                                            ; preds = %then
   %29 = getelementptr %41, ptr %28, i32 0, i32 0
   %30 = getelementptr [1024 x i8], ptr %29, i32 0, i32 0
   %31 = getelementptr i8, ptr %30, i64 0
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.408")
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.409")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -37700,12 +37802,12 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %81, ptr %2, i32 0, i32 0
-  call void @"$Vector.free.407"(ptr %3)
+  call void @"$Vector.free.408"(ptr %3)
   %4 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.407"(ptr %0) {
+define internal void @"$Vector.free.408"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -37717,7 +37819,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.380"(ptr %7)
+  call void @"$Vector.init.381"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
@@ -37778,7 +37880,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %12, ptr %3, i32 0, i32 0
-  call void @"$Vector.free.409"(ptr %4)
+  call void @"$Vector.free.410"(ptr %4)
   %5 = load %45, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %12, ptr %6, i32 0, i32 1
@@ -37787,7 +37889,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.409"(ptr %0) {
+define internal void @"$Vector.free.410"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -37864,16 +37966,16 @@ forbody:                                          ; preds = %forcond
 merge:                                            ; preds = %forcond
   %20 = load ptr, ptr %self, align 8
   %21 = getelementptr %7, ptr %20, i32 0, i32 1
-  call void @"$Vector.free.410"(ptr %21)
+  call void @"$Vector.free.411"(ptr %21)
   %22 = load %45, ptr %2, align 1
   %23 = load ptr, ptr %self, align 8
   %24 = getelementptr %7, ptr %23, i32 0, i32 0
-  call void @"$Map.free.411"(ptr %24)
+  call void @"$Map.free.412"(ptr %24)
   %25 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.410"(ptr %0) {
+define internal void @"$Vector.free.411"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -37890,7 +37992,7 @@ entry:
   ret void
 }
 
-define internal void @"$Map.free.411"(ptr %0) {
+define internal void @"$Map.free.412"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -37898,7 +38000,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %8, ptr %3, i32 0, i32 0
-  call void @"$Vector.free.412"(ptr %4)
+  call void @"$Vector.free.413"(ptr %4)
   %5 = load %45, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %8, ptr %6, i32 0, i32 1
@@ -37907,7 +38009,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.412"(ptr %0) {
+define internal void @"$Vector.free.413"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -38045,7 +38147,7 @@ then2:                                            ; preds = %then
   %12 = getelementptr %41, ptr %11, i32 0, i32 0
   %13 = getelementptr [1024 x i8], ptr %12, i32 0, i32 0
   %14 = getelementptr i8, ptr %13, i64 0
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.413")
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.414")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -38087,7 +38189,7 @@ then9:                                            ; preds = %then5
   %32 = load ptr, ptr %given, align 8
   %33 = getelementptr %23, ptr %32, i32 0, i32 0
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.414", i32 %34, i32 104)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.415", i32 %34, i32 104)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -38268,7 +38370,7 @@ then5:                                            ; preds = %then2
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load ptr, ptr %directory, align 8
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.415", ptr %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.416", ptr %26)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -38307,7 +38409,7 @@ else10:                                           ; preds = %merge1
 merge8:                                           ; preds = %else10, %then9
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %20, ptr %39, i32 0, i32 0
-  %41 = call ptr @"$Vector.at.404"(ptr %40, i64 0)
+  %41 = call ptr @"$Vector.at.405"(ptr %40, i64 0)
   %42 = getelementptr %121, ptr %41, i32 0, i32 0
   %43 = load i32, ptr %42, align 4
   ret i32 %43
@@ -38332,7 +38434,7 @@ entry:
   %4 = load ptr, ptr %target, align 8
   %5 = load i64, ptr %capacity, align 8
   %6 = load ptr, ptr %directory, align 8
-  %7 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 %5, ptr @"$string.416", ptr %6)
+  %7 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 %5, ptr @"$string.417", ptr %6)
   %8 = sext i32 %7 to i64
   store i64 %8, ptr %used, align 8
   %9 = load ptr, ptr %self, align 8
@@ -38354,7 +38456,7 @@ then:                                             ; preds = %entry
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %20, ptr %22, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 %21, ptr @"$string.417", i64 %24)
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 %21, ptr @"$string.418", i64 %24)
   %26 = sext i32 %25 to i64
   %27 = add i64 %15, %26
   store i64 %27, ptr %used, align 8
@@ -38364,7 +38466,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %then
-  store ptr @"$string.418", ptr %separator, align 8
+  store ptr @"$string.419", ptr %separator, align 8
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %20, ptr %28, i32 0, i32 0
   %30 = getelementptr %21, ptr %29, i32 0, i32 1
@@ -38392,14 +38494,14 @@ then3:                                            ; preds = %forbody
   %42 = load ptr, ptr %self, align 8
   %43 = getelementptr %20, ptr %42, i32 0, i32 0
   %44 = load i64, ptr %i, align 8
-  %45 = call ptr @"$Vector.at.404"(ptr %43, i64 %44)
+  %45 = call ptr @"$Vector.at.405"(ptr %43, i64 %44)
   %46 = load ptr, ptr %target, align 8
   %47 = load i64, ptr %capacity, align 8
   %48 = load i64, ptr %used, align 8
   %49 = load ptr, ptr %separator, align 8
   %50 = call i64 @"$Problem.append_to"(ptr %45, ptr %46, i64 %47, i64 %48, ptr %49)
   store i64 %50, ptr %used, align 8
-  store ptr @"$string.420", ptr %separator, align 8
+  store ptr @"$string.421", ptr %separator, align 8
   br label %merge2
 
 else4:                                            ; preds = %forbody
@@ -38445,7 +38547,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  store ptr @"$string.418", ptr %colon, align 8
+  store ptr @"$string.419", ptr %colon, align 8
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %121, ptr %11, i32 0, i32 2
   %13 = getelementptr [256 x i8], ptr %12, i32 0, i32 0
@@ -38486,7 +38588,7 @@ merge1:                                           ; preds = %else3, %then2
   %38 = getelementptr %121, ptr %37, i32 0, i32 3
   %39 = getelementptr [512 x i8], ptr %38, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %26, ptr @"$string.419", ptr %27, ptr %31, ptr %35, ptr %36, ptr %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %26, ptr @"$string.420", ptr %27, ptr %31, ptr %35, ptr %36, ptr %40)
   %42 = sext i32 %41 to i64
   %43 = add i64 %20, %42
   ret i64 %43
@@ -38619,14 +38721,14 @@ entry:
   br i1 %7, label %then, label %else
 
 then:                                             ; preds = %entry
-  store ptr @"$string.421", ptr %chosen, align 8
+  store ptr @"$string.422", ptr %chosen, align 8
   %8 = call zeroext i1 @"$has_driver"()
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %then2, label %else3
 
 then2:                                            ; preds = %then
-  store ptr @"$string.424", ptr %chosen, align 8
+  store ptr @"$string.425", ptr %chosen, align 8
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -38640,7 +38742,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %merge1
   %11 = load ptr, ptr %chosen, align 8
-  %12 = call i32 @strcmp(ptr %11, ptr @"$string.421")
+  %12 = call i32 @strcmp(ptr %11, ptr @"$string.422")
   %13 = icmp eq i32 %12, 0
   %14 = zext i1 %13 to i8
   %15 = trunc i8 %14 to i1
@@ -38648,7 +38750,7 @@ merge:                                            ; preds = %else, %merge1
 
 then5:                                            ; preds = %merge
   %16 = load ptr, ptr %kind, align 8
-  %17 = call ptr @strcpy(ptr %16, ptr @"$string.421")
+  %17 = call ptr @strcpy(ptr %16, ptr @"$string.422")
   ret i32 0
 
 dead:                                             ; No predecessors!
@@ -38659,7 +38761,7 @@ else6:                                            ; preds = %merge
 
 merge4:                                           ; preds = %else6, %dead
   %18 = load ptr, ptr %chosen, align 8
-  %19 = call i32 @strcmp(ptr %18, ptr @"$string.424")
+  %19 = call i32 @strcmp(ptr %18, ptr @"$string.425")
   %20 = icmp eq i32 %19, 0
   %21 = zext i1 %20 to i8
   %22 = trunc i8 %21 to i1
@@ -38667,7 +38769,7 @@ merge4:                                           ; preds = %else6, %dead
 
 then8:                                            ; preds = %merge4
   %23 = load ptr, ptr %kind, align 8
-  %24 = call ptr @strcpy(ptr %23, ptr @"$string.424")
+  %24 = call ptr @strcpy(ptr %23, ptr @"$string.425")
   ret i32 0
 
 dead10:                                           ; No predecessors!
@@ -38691,7 +38793,7 @@ then12:                                           ; preds = %merge7
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
   %33 = getelementptr i8, ptr %32, i64 0
   %34 = load ptr, ptr %wanted, align 8
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.425", ptr %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.426", ptr %34)
   br label %merge11
 
 else13:                                           ; preds = %merge7
@@ -38744,7 +38846,7 @@ dead:                                             ; No predecessors!
 
 define internal zeroext i1 @"$has_driver"() {
 entry:
-  %0 = call zeroext i1 @"$files.exists"(ptr @"$string.422")
+  %0 = call zeroext i1 @"$files.exists"(ptr @"$string.423")
   %1 = zext i1 %0 to i8
   %2 = trunc i8 %1 to i1
   br i1 %2, label %then, label %else
@@ -38759,7 +38861,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %3 = call zeroext i1 @"$files.exists"(ptr @"$string.423")
+  %3 = call zeroext i1 @"$files.exists"(ptr @"$string.424")
   %4 = zext i1 %3 to i8
   %5 = trunc i8 %4 to i1
   br i1 %5, label %then2, label %else3
@@ -38873,7 +38975,7 @@ merge:                                            ; preds = %else, %merge1
   %46 = getelementptr %1, ptr %45, i32 0, i32 2
   %47 = getelementptr [16 x i8], ptr %46, i32 0, i32 0
   %48 = getelementptr i8, ptr %47, i64 0
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 4096, ptr @"$string.427", ptr %44, ptr %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 4096, ptr @"$string.428", ptr %44, ptr %48)
   store i32 %49, ptr %written, align 4
   %50 = load i32, ptr %written, align 4
   %51 = icmp sge i32 %50, 4096
@@ -38895,7 +38997,7 @@ then8:                                            ; preds = %then5
   %60 = getelementptr %41, ptr %59, i32 0, i32 0
   %61 = getelementptr [1024 x i8], ptr %60, i32 0, i32 0
   %62 = getelementptr i8, ptr %61, i64 0
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 1024, ptr @"$string.428", i32 4064)
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 1024, ptr @"$string.429", i32 4064)
   br label %merge7
 
 else9:                                            ; preds = %then5
@@ -38924,7 +39026,7 @@ then12:                                           ; preds = %and.lhs.true
   %71 = getelementptr %1, ptr %70, i32 0, i32 2
   %72 = getelementptr [16 x i8], ptr %71, i32 0, i32 0
   %73 = getelementptr i8, ptr %72, i64 0
-  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 4096, ptr @"$string.429", ptr %73)
+  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 4096, ptr @"$string.430", ptr %73)
   br label %merge11
 
 else13:                                           ; preds = %and.lhs.true, %merge4
@@ -38992,7 +39094,7 @@ then3:                                            ; preds = %then
   %22 = getelementptr %41, ptr %21, i32 0, i32 0
   %23 = getelementptr [1024 x i8], ptr %22, i32 0, i32 0
   %24 = getelementptr i8, ptr %23, i64 0
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 1024, ptr @"$string.426")
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 1024, ptr @"$string.427")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -39115,7 +39217,7 @@ then:                                             ; preds = %entry
   br i1 %18, label %and.lhs.true, label %else3
 
 then2:                                            ; preds = %and.lhs.true
-  store ptr @"$string.430", ptr %hint, align 8
+  store ptr @"$string.431", ptr %hint, align 8
   br label %merge1
 
 else3:                                            ; preds = %and.lhs.true, %then
@@ -39148,7 +39250,7 @@ then5:                                            ; preds = %merge1
   %35 = getelementptr [16 x i8], ptr %34, i32 0, i32 0
   %36 = getelementptr i8, ptr %35, i64 0
   %37 = call ptr @dlerror()
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.431", ptr %32, ptr %36, ptr %37)
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.432", ptr %32, ptr %36, ptr %37)
   br label %merge4
 
 else6:                                            ; preds = %merge1
@@ -39167,7 +39269,7 @@ merge:                                            ; preds = %else, %dead
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %1, ptr %39, i32 0, i32 0
   %41 = load ptr, ptr %40, align 8
-  %42 = call ptr @dlsym(ptr %41, ptr @"$string.432")
+  %42 = call ptr @dlsym(ptr %41, ptr @"$string.433")
   store ptr %42, ptr %symbol, align 8
   %43 = load ptr, ptr %symbol, align 8
   %44 = icmp eq ptr %43, null
@@ -39193,7 +39295,7 @@ then12:                                           ; preds = %then8
   %57 = getelementptr %1, ptr %56, i32 0, i32 3
   %58 = getelementptr [4096 x i8], ptr %57, i32 0, i32 0
   %59 = getelementptr i8, ptr %58, i64 0
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.433", ptr %59, ptr @"$string.432")
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.434", ptr %59, ptr @"$string.433")
   br label %merge11
 
 else13:                                           ; preds = %then8
@@ -39283,7 +39385,7 @@ then25:                                           ; preds = %then20
   %105 = getelementptr %1, ptr %104, i32 0, i32 3
   %106 = getelementptr [4096 x i8], ptr %105, i32 0, i32 0
   %107 = getelementptr i8, ptr %106, i64 0
-  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.434", ptr %107)
+  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.435", ptr %107)
   br label %merge24
 
 else26:                                           ; preds = %then20
@@ -39315,7 +39417,7 @@ entry:
   %2 = getelementptr %1, ptr %1, i32 0, i32 2
   %3 = getelementptr [16 x i8], ptr %2, i32 0, i32 0
   %4 = getelementptr i8, ptr %3, i64 0
-  %5 = call i32 @strcmp(ptr %4, ptr @"$string.421")
+  %5 = call i32 @strcmp(ptr %4, ptr @"$string.422")
   %6 = icmp eq i32 %5, 0
   %7 = zext i1 %6 to i8
   %8 = icmp ne i8 %7, 0
@@ -39849,7 +39951,7 @@ then10:                                           ; preds = %then7
   %47 = load ptr, ptr %model, align 8
   %48 = getelementptr %5, ptr %47, i32 0, i32 10
   %49 = load i32, ptr %48, align 4
-  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.449", i32 %46, i32 %49)
+  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.450", i32 %46, i32 %49)
   br label %merge9
 
 else11:                                           ; preds = %then7
@@ -40213,7 +40315,7 @@ then2:                                            ; preds = %then
   %24 = getelementptr %23, ptr %23, i32 0, i32 1
   %25 = load i32, ptr %24, align 4
   %26 = sext i32 %25 to i64
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.435", i64 %26, i64 1, i64 64)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.436", i64 %26, i64 1, i64 64)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -40264,7 +40366,7 @@ then10:                                           ; preds = %then5
   %50 = getelementptr %23, ptr %49, i32 0, i32 5
   %51 = load i32, ptr %50, align 4
   %52 = sext i32 %51 to i64
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.436", i64 %52, i64 1, i64 65536)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.437", i64 %52, i64 1, i64 65536)
   br label %merge9
 
 else11:                                           ; preds = %then5
@@ -40315,7 +40417,7 @@ then19:                                           ; preds = %then14
   %76 = getelementptr %23, ptr %75, i32 0, i32 6
   %77 = load i32, ptr %76, align 4
   %78 = sext i32 %77 to i64
-  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.437", i64 %78, i64 1, i64 67108864)
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.438", i64 %78, i64 1, i64 67108864)
   br label %merge18
 
 else20:                                           ; preds = %then14
@@ -40366,7 +40468,7 @@ then28:                                           ; preds = %then23
   %102 = getelementptr %23, ptr %101, i32 0, i32 7
   %103 = load i32, ptr %102, align 4
   %104 = sext i32 %103 to i64
-  %105 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.438", i64 %104, i64 1, i64 65536)
+  %105 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.439", i64 %104, i64 1, i64 65536)
   br label %merge27
 
 else29:                                           ; preds = %then23
@@ -40417,7 +40519,7 @@ then37:                                           ; preds = %then32
   %128 = getelementptr %23, ptr %127, i32 0, i32 8
   %129 = load i32, ptr %128, align 4
   %130 = sext i32 %129 to i64
-  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %126, i64 1024, ptr @"$string.439", i64 %130, i64 0, i64 1073741824)
+  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %126, i64 1024, ptr @"$string.440", i64 %130, i64 0, i64 1073741824)
   br label %merge36
 
 else38:                                           ; preds = %then32
@@ -40468,7 +40570,7 @@ then46:                                           ; preds = %then41
   %154 = getelementptr %23, ptr %153, i32 0, i32 9
   %155 = load i32, ptr %154, align 4
   %156 = sext i32 %155 to i64
-  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %152, i64 1024, ptr @"$string.440", i64 %156, i64 0, i64 2)
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %152, i64 1024, ptr @"$string.441", i64 %156, i64 0, i64 2)
   br label %merge45
 
 else47:                                           ; preds = %then41
@@ -40519,7 +40621,7 @@ then55:                                           ; preds = %then50
   %180 = getelementptr %23, ptr %179, i32 0, i32 10
   %181 = load i32, ptr %180, align 4
   %182 = sext i32 %181 to i64
-  %183 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %178, i64 1024, ptr @"$string.441", i64 %182, i64 0, i64 4096)
+  %183 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %178, i64 1024, ptr @"$string.442", i64 %182, i64 0, i64 4096)
   br label %merge54
 
 else56:                                           ; preds = %then50
@@ -40570,7 +40672,7 @@ then64:                                           ; preds = %then59
   %206 = getelementptr %23, ptr %205, i32 0, i32 11
   %207 = load i32, ptr %206, align 4
   %208 = sext i32 %207 to i64
-  %209 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %204, i64 1024, ptr @"$string.442", i64 %208, i64 1, i64 1048576)
+  %209 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %204, i64 1024, ptr @"$string.443", i64 %208, i64 1, i64 1048576)
   br label %merge63
 
 else65:                                           ; preds = %then59
@@ -40621,7 +40723,7 @@ then73:                                           ; preds = %then68
   %232 = getelementptr %23, ptr %231, i32 0, i32 12
   %233 = load i32, ptr %232, align 4
   %234 = sext i32 %233 to i64
-  %235 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %230, i64 1024, ptr @"$string.443", i64 %234, i64 0, i64 67108864)
+  %235 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %230, i64 1024, ptr @"$string.444", i64 %234, i64 0, i64 67108864)
   br label %merge72
 
 else74:                                           ; preds = %then68
@@ -40672,7 +40774,7 @@ then82:                                           ; preds = %then77
   %258 = getelementptr %23, ptr %257, i32 0, i32 13
   %259 = load i32, ptr %258, align 4
   %260 = sext i32 %259 to i64
-  %261 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %256, i64 1024, ptr @"$string.444", i64 %260, i64 1, i64 16777216)
+  %261 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %256, i64 1024, ptr @"$string.445", i64 %260, i64 1, i64 16777216)
   br label %merge81
 
 else83:                                           ; preds = %then77
@@ -40723,7 +40825,7 @@ then91:                                           ; preds = %then86
   %284 = getelementptr %23, ptr %283, i32 0, i32 14
   %285 = load i32, ptr %284, align 4
   %286 = sext i32 %285 to i64
-  %287 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %282, i64 1024, ptr @"$string.445", i64 %286, i64 0, i64 1)
+  %287 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %282, i64 1024, ptr @"$string.446", i64 %286, i64 0, i64 1)
   br label %merge90
 
 else92:                                           ; preds = %then86
@@ -40774,7 +40876,7 @@ then100:                                          ; preds = %then95
   %310 = getelementptr %23, ptr %309, i32 0, i32 15
   %311 = load i32, ptr %310, align 4
   %312 = sext i32 %311 to i64
-  %313 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %308, i64 1024, ptr @"$string.446", i64 %312, i64 -1, i64 2)
+  %313 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %308, i64 1024, ptr @"$string.447", i64 %312, i64 -1, i64 2)
   br label %merge99
 
 else101:                                          ; preds = %then95
@@ -40825,7 +40927,7 @@ then109:                                          ; preds = %then104
   %336 = getelementptr %23, ptr %335, i32 0, i32 16
   %337 = load i32, ptr %336, align 4
   %338 = sext i32 %337 to i64
-  %339 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %334, i64 1024, ptr @"$string.447", i64 %338, i64 0, i64 65536)
+  %339 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %334, i64 1024, ptr @"$string.448", i64 %338, i64 0, i64 65536)
   br label %merge108
 
 else110:                                          ; preds = %then104
@@ -40876,7 +40978,7 @@ then118:                                          ; preds = %then113
   %362 = load ptr, ptr %given, align 8
   %363 = getelementptr %23, ptr %362, i32 0, i32 17
   %364 = load i64, ptr %363, align 8
-  %365 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %361, i64 1024, ptr @"$string.448", i64 %364, i64 0, i64 1152921504606846976)
+  %365 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %361, i64 1024, ptr @"$string.449", i64 %364, i64 0, i64 1152921504606846976)
   br label %merge117
 
 else119:                                          ; preds = %then113
@@ -41046,7 +41148,7 @@ then2:                                            ; preds = %then
   %45 = load ptr, ptr %o, align 8
   %46 = getelementptr %23, ptr %45, i32 0, i32 7
   %47 = load i32, ptr %46, align 4
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.450", i32 %41, i32 %44, i32 %47, i64 2147483647)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.451", i32 %41, i32 %44, i32 %47, i64 2147483647)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -41402,7 +41504,7 @@ merge14:                                          ; preds = %else16, %dead17
   %50 = call i32 @"$ModelConfig.shared_width"(ptr %49)
   %51 = load i32, ptr %world_size, align 4
   %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$check_split"(ptr @"$string.452", i32 %50, i32 %51, ptr %52)
+  %53 = call i32 @"$check_split"(ptr @"$string.453", i32 %50, i32 %51, ptr %52)
   store i32 %53, ptr %code18, align 4
   %54 = load i32, ptr %code18, align 4
   %55 = icmp ne i32 %54, 0
@@ -41433,7 +41535,7 @@ then24:                                           ; preds = %merge19
   %65 = load i32, ptr %64, align 4
   %66 = load i32, ptr %world_size, align 4
   %67 = load ptr, ptr %message, align 8
-  %68 = call i32 @"$check_split"(ptr @"$string.453", i32 %65, i32 %66, ptr %67)
+  %68 = call i32 @"$check_split"(ptr @"$string.454", i32 %65, i32 %66, ptr %67)
   ret i32 %68
 
 dead26:                                           ; No predecessors!
@@ -41448,7 +41550,7 @@ merge23:                                          ; preds = %else25, %dead26
   %71 = load i32, ptr %70, align 4
   %72 = load i32, ptr %world_size, align 4
   %73 = load ptr, ptr %message, align 8
-  %74 = call i32 @"$check_split"(ptr @"$string.454", i32 %71, i32 %72, ptr %73)
+  %74 = call i32 @"$check_split"(ptr @"$string.455", i32 %71, i32 %72, ptr %73)
   ret i32 %74
 
 dead27:                                           ; No predecessors!
@@ -41491,7 +41593,7 @@ then2:                                            ; preds = %then
   %19 = load i32, ptr %world_size, align 4
   %20 = load ptr, ptr %name, align 8
   %21 = load i32, ptr %value, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.451", i32 %19, ptr %20, i32 %21)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.452", i32 %19, ptr %20, i32 %21)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -41656,7 +41758,7 @@ then2:                                            ; preds = %then
   %60 = load ptr, ptr %59, align 8
   %61 = getelementptr %5, ptr %60, i32 0, i32 2
   %62 = load i32, ptr %61, align 4
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.455", i32 %62)
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.456", i32 %62)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -42261,7 +42363,7 @@ then2:                                            ; preds = %then
   %35 = load ptr, ptr %matrix, align 8
   %36 = getelementptr %52, ptr %35, i32 0, i32 1
   %37 = load i32, ptr %36, align 4
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.456", i32 %28, i32 %31, i32 %34, i32 %37)
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.457", i32 %28, i32 %31, i32 %34, i32 %37)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -43101,7 +43203,7 @@ then2:                                            ; preds = %then
   %38 = load i32, ptr %37, align 4
   %39 = getelementptr %54, ptr %cache, i32 0, i32 5
   %40 = load i32, ptr %39, align 4
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.457", ptr %34, i32 %36, i32 %38, i32 %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.458", ptr %34, i32 %36, i32 %38, i32 %40)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -43313,7 +43415,7 @@ then2:                                            ; preds = %then
   %94 = load ptr, ptr %o, align 8
   %95 = getelementptr %23, ptr %94, i32 0, i32 6
   %96 = load i32, ptr %95, align 4
-  %97 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.458", i32 %93, i32 %96)
+  %97 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.459", i32 %93, i32 %96)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -43655,12 +43757,12 @@ entry:
   %21 = load ptr, ptr %base, align 8
   %22 = load i64, ptr %offset, align 8
   %23 = getelementptr i8, ptr %21, i64 %22
-  call void @"$anon (./terra/batch.t:97).459"(ptr %18, ptr %20, ptr %23)
+  call void @"$anon (./terra/batch.t:97).460"(ptr %18, ptr %20, ptr %23)
   %24 = load %45, ptr %3, align 1
   %25 = load i64, ptr %offset, align 8
   %26 = load ptr, ptr %shape, align 8
   %27 = getelementptr %130, ptr %26, i32 0, i32 16
-  %28 = call i64 @"$anon (./terra/batch.t:91).460"(ptr %27)
+  %28 = call i64 @"$anon (./terra/batch.t:91).461"(ptr %27)
   %29 = call i64 @"$aligned"(i64 %28)
   %30 = add i64 %25, %29
   store i64 %30, ptr %offset, align 8
@@ -45312,7 +45414,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$anon (./terra/batch.t:97).459"(ptr %0, ptr %1, ptr %2) {
+define internal void @"$anon (./terra/batch.t:97).460"(ptr %0, ptr %1, ptr %2) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$data" = alloca ptr, align 8
@@ -45425,7 +45527,7 @@ entry:
   ret void
 }
 
-define internal i64 @"$anon (./terra/batch.t:91).460"(ptr %0) {
+define internal i64 @"$anon (./terra/batch.t:91).461"(ptr %0) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$shape" = alloca ptr, align 8
@@ -45510,7 +45612,7 @@ entry:
   %4 = call i64 @"$aligned"(i64 %3)
   %5 = load ptr, ptr %shape, align 8
   %6 = getelementptr %130, ptr %5, i32 0, i32 16
-  %7 = call i64 @"$anon (./terra/batch.t:91).460"(ptr %6)
+  %7 = call i64 @"$anon (./terra/batch.t:91).461"(ptr %6)
   %8 = call i64 @"$aligned"(i64 %7)
   %9 = add i64 %4, %8
   ret i64 %9
@@ -45666,7 +45768,7 @@ and.lhs.true9:                                    ; preds = %merge3
 
 then10:                                           ; preds = %else8
   %93 = load ptr, ptr %self, align 8
-  call void @"$Plan.refuse"(ptr %93, ptr @"$string.462")
+  call void @"$Plan.refuse"(ptr %93, ptr @"$string.463")
   %94 = load %45, ptr %3, align 1
   br label %merge6
 
@@ -45816,7 +45918,7 @@ entry:
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %22, ptr %14, i32 0, i32 7
   %16 = load i32, ptr %15, align 4
-  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 512, ptr @"$string.461", i64 %7, i32 %10, i32 %13, i32 %16)
+  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 512, ptr @"$string.462", i64 %7, i32 %10, i32 %13, i32 %16)
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
@@ -45893,7 +45995,7 @@ entry:
   %42 = load ptr, ptr %self, align 8
   %43 = getelementptr %22, ptr %42, i32 0, i32 6
   %44 = load i64, ptr %43, align 8
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 512, ptr @"$string.463", i64 %10, i64 %16, i64 %17, i64 %23, i32 %27, i32 %30, i64 %41, i64 %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 512, ptr @"$string.464", i64 %10, i64 %16, i64 %17, i64 %23, i32 %27, i32 %30, i64 %41, i64 %44)
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %48 = getelementptr i8, ptr %47, i64 0
@@ -45940,7 +46042,7 @@ entry:
   %27 = load %45, ptr %19, align 1
   %28 = load ptr, ptr %out, align 8
   %29 = load ptr, ptr %kind, align 8
-  call void @"$JsonWriter.string_field"(ptr %28, ptr @"$string.467", ptr %29)
+  call void @"$JsonWriter.string_field"(ptr %28, ptr @"$string.468", ptr %29)
   %30 = load %45, ptr %18, align 1
   %31 = load ptr, ptr %out, align 8
   %32 = load ptr, ptr %made, align 8
@@ -45948,7 +46050,7 @@ entry:
   %34 = getelementptr %23, ptr %33, i32 0, i32 1
   %35 = load i32, ptr %34, align 4
   %36 = sext i32 %35 to i64
-  call void @"$JsonWriter.integer_field"(ptr %31, ptr @"$string.468", i64 %36)
+  call void @"$JsonWriter.integer_field"(ptr %31, ptr @"$string.469", i64 %36)
   %37 = load %45, ptr %17, align 1
   %38 = load ptr, ptr %out, align 8
   %39 = load ptr, ptr %made, align 8
@@ -45956,7 +46058,7 @@ entry:
   %41 = getelementptr %23, ptr %40, i32 0, i32 9
   %42 = load i32, ptr %41, align 4
   %43 = call ptr @"$layout_name"(i32 %42)
-  call void @"$JsonWriter.string_field"(ptr %38, ptr @"$string.469", ptr %43)
+  call void @"$JsonWriter.string_field"(ptr %38, ptr @"$string.470", ptr %43)
   %44 = load %45, ptr %16, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %made, align 8
@@ -45964,7 +46066,7 @@ entry:
   %48 = getelementptr %23, ptr %47, i32 0, i32 6
   %49 = load i32, ptr %48, align 4
   %50 = sext i32 %49 to i64
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.472", i64 %50)
+  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.473", i64 %50)
   %51 = load %45, ptr %15, align 1
   %52 = load ptr, ptr %out, align 8
   %53 = load ptr, ptr %made, align 8
@@ -45972,7 +46074,7 @@ entry:
   %55 = getelementptr %23, ptr %54, i32 0, i32 5
   %56 = load i32, ptr %55, align 4
   %57 = sext i32 %56 to i64
-  call void @"$JsonWriter.integer_field"(ptr %52, ptr @"$string.473", i64 %57)
+  call void @"$JsonWriter.integer_field"(ptr %52, ptr @"$string.474", i64 %57)
   %58 = load %45, ptr %14, align 1
   %59 = load ptr, ptr %out, align 8
   %60 = load ptr, ptr %made, align 8
@@ -45980,7 +46082,7 @@ entry:
   %62 = getelementptr %23, ptr %61, i32 0, i32 11
   %63 = load i32, ptr %62, align 4
   %64 = sext i32 %63 to i64
-  call void @"$JsonWriter.integer_field"(ptr %59, ptr @"$string.474", i64 %64)
+  call void @"$JsonWriter.integer_field"(ptr %59, ptr @"$string.475", i64 %64)
   %65 = load %45, ptr %13, align 1
   %66 = load ptr, ptr %out, align 8
   %67 = load ptr, ptr %made, align 8
@@ -45990,28 +46092,28 @@ entry:
   %70 = load ptr, ptr %made, align 8
   %71 = getelementptr %22, ptr %70, i32 0, i32 6
   %72 = load i64, ptr %71, align 8
-  call void @"$JsonWriter.integer_field"(ptr %69, ptr @"$string.483", i64 %72)
+  call void @"$JsonWriter.integer_field"(ptr %69, ptr @"$string.484", i64 %72)
   %73 = load %45, ptr %11, align 1
   %74 = load ptr, ptr %out, align 8
   %75 = load ptr, ptr %made, align 8
   %76 = getelementptr %22, ptr %75, i32 0, i32 17
   %77 = load i8, ptr %76, align 1
   %78 = icmp ne i8 %77, 0
-  call void @"$JsonWriter.boolean_field"(ptr %74, ptr @"$string.484", i1 zeroext %78)
+  call void @"$JsonWriter.boolean_field"(ptr %74, ptr @"$string.485", i1 zeroext %78)
   %79 = load %45, ptr %10, align 1
   %80 = load ptr, ptr %out, align 8
   %81 = load ptr, ptr %made, align 8
   %82 = getelementptr %22, ptr %81, i32 0, i32 18
   %83 = getelementptr [512 x i8], ptr %82, i32 0, i32 0
   %84 = getelementptr i8, ptr %83, i64 0
-  call void @"$JsonWriter.string_field"(ptr %80, ptr @"$string.485", ptr %84)
+  call void @"$JsonWriter.string_field"(ptr %80, ptr @"$string.486", ptr %84)
   %85 = load %45, ptr %9, align 1
   %86 = load ptr, ptr %out, align 8
   %87 = load ptr, ptr %made, align 8
   call void @"$write_buffers"(ptr %86, ptr %87)
   %88 = load %45, ptr %8, align 1
   %89 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %89, ptr @"$string.508")
+  call void @"$JsonWriter.key"(ptr %89, ptr @"$string.509")
   %90 = load %45, ptr %7, align 1
   %91 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %91)
@@ -46069,7 +46171,7 @@ entry:
   %10 = load ptr, ptr %source, align 8
   %11 = getelementptr %3, ptr %10, i32 0, i32 1
   %12 = load ptr, ptr %11, align 8
-  call void @"$JsonWriter.string_field"(ptr %9, ptr @"$string.386", ptr %12)
+  call void @"$JsonWriter.string_field"(ptr %9, ptr @"$string.387", ptr %12)
   %13 = load %45, ptr %8, align 1
   %14 = load ptr, ptr %out, align 8
   %15 = load ptr, ptr %source, align 8
@@ -46077,13 +46179,13 @@ entry:
   %17 = getelementptr %5, ptr %16, i32 0, i32 0
   %18 = getelementptr [64 x i8], ptr %17, i32 0, i32 0
   %19 = getelementptr i8, ptr %18, i64 0
-  call void @"$JsonWriter.string_field"(ptr %14, ptr @"$string.387", ptr %19)
+  call void @"$JsonWriter.string_field"(ptr %14, ptr @"$string.388", ptr %19)
   %20 = load %45, ptr %7, align 1
   %21 = load ptr, ptr %out, align 8
   %22 = load ptr, ptr %source, align 8
   %23 = getelementptr %3, ptr %22, i32 0, i32 9
   %24 = load i64, ptr %23, align 8
-  call void @"$JsonWriter.integer_field"(ptr %21, ptr @"$string.390", i64 %24)
+  call void @"$JsonWriter.integer_field"(ptr %21, ptr @"$string.391", i64 %24)
   %25 = load %45, ptr %6, align 1
   %26 = load ptr, ptr %out, align 8
   %27 = load ptr, ptr %source, align 8
@@ -46093,13 +46195,13 @@ entry:
   %31 = getelementptr %3, ptr %30, i32 0, i32 10
   %32 = load i64, ptr %31, align 8
   %33 = add i64 %29, %32
-  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.464", i64 %33)
+  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.465", i64 %33)
   %34 = load %45, ptr %5, align 1
   %35 = load ptr, ptr %out, align 8
   %36 = load ptr, ptr %source, align 8
   %37 = getelementptr %3, ptr %36, i32 0, i32 11
   %38 = load i64, ptr %37, align 8
-  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.392", i64 %38)
+  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.393", i64 %38)
   %39 = load %45, ptr %4, align 1
   %40 = load ptr, ptr %out, align 8
   %41 = load ptr, ptr %source, align 8
@@ -46109,14 +46211,14 @@ entry:
   %45 = getelementptr %3, ptr %44, i32 0, i32 12
   %46 = load i64, ptr %45, align 8
   %47 = add i64 %43, %46
-  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.465", i64 %47)
+  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.466", i64 %47)
   %48 = load %45, ptr %3, align 1
   %49 = load ptr, ptr %out, align 8
   %50 = load ptr, ptr %source, align 8
   %51 = getelementptr %3, ptr %50, i32 0, i32 8
   %52 = load i8, ptr %51, align 1
   %53 = icmp ne i8 %52, 0
-  call void @"$JsonWriter.boolean_field"(ptr %49, ptr @"$string.466", i1 zeroext %53)
+  call void @"$JsonWriter.boolean_field"(ptr %49, ptr @"$string.467", i1 zeroext %53)
   %54 = load %45, ptr %2, align 1
   ret void
 }
@@ -46132,7 +46234,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.470"
+  ret ptr @"$string.471"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -46148,7 +46250,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.471"
+  ret ptr @"$string.472"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -46182,7 +46284,7 @@ entry:
   %12 = getelementptr %22, ptr %11, i32 0, i32 4
   %13 = load i32, ptr %12, align 4
   %14 = call ptr @"$kv_dtype_name"(i32 %13)
-  call void @"$JsonWriter.string_field"(ptr %10, ptr @"$string.475", ptr %14)
+  call void @"$JsonWriter.string_field"(ptr %10, ptr @"$string.476", ptr %14)
   %15 = load %45, ptr %9, align 1
   %16 = load ptr, ptr %out, align 8
   %17 = load ptr, ptr %made, align 8
@@ -46190,12 +46292,12 @@ entry:
   %19 = getelementptr %22, ptr %18, i32 0, i32 4
   %20 = load i32, ptr %19, align 4
   %21 = call i64 @"$Plan.kv_bytes_per_token"(ptr %17, i32 %20)
-  call void @"$JsonWriter.integer_field"(ptr %16, ptr @"$string.476", i64 %21)
+  call void @"$JsonWriter.integer_field"(ptr %16, ptr @"$string.477", i64 %21)
   %22 = load %45, ptr %8, align 1
   %23 = load ptr, ptr %out, align 8
   %24 = load ptr, ptr %made, align 8
   %25 = call i64 @"$Plan.kv_bytes_per_token"(ptr %24, i32 1)
-  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.477", i64 %25)
+  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.478", i64 %25)
   %26 = load %45, ptr %7, align 1
   %27 = load ptr, ptr %out, align 8
   %28 = load ptr, ptr %made, align 8
@@ -46203,20 +46305,20 @@ entry:
   %30 = getelementptr %23, ptr %29, i32 0, i32 7
   %31 = load i32, ptr %30, align 4
   %32 = sext i32 %31 to i64
-  call void @"$JsonWriter.integer_field"(ptr %27, ptr @"$string.478", i64 %32)
+  call void @"$JsonWriter.integer_field"(ptr %27, ptr @"$string.479", i64 %32)
   %33 = load %45, ptr %6, align 1
   %34 = load ptr, ptr %out, align 8
   %35 = load ptr, ptr %made, align 8
   %36 = getelementptr %22, ptr %35, i32 0, i32 10
   %37 = load i64, ptr %36, align 8
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.479", i64 %37)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.480", i64 %37)
   %38 = load %45, ptr %5, align 1
   %39 = load ptr, ptr %out, align 8
   %40 = load ptr, ptr %made, align 8
   %41 = getelementptr %22, ptr %40, i32 0, i32 9
   %42 = load i32, ptr %41, align 4
   %43 = sext i32 %42 to i64
-  call void @"$JsonWriter.integer_field"(ptr %39, ptr @"$string.480", i64 %43)
+  call void @"$JsonWriter.integer_field"(ptr %39, ptr @"$string.481", i64 %43)
   %44 = load %45, ptr %4, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %made, align 8
@@ -46229,13 +46331,13 @@ entry:
   %53 = load i32, ptr %52, align 4
   %54 = sext i32 %53 to i64
   %55 = mul i64 %49, %54
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.481", i64 %55)
+  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.482", i64 %55)
   %56 = load %45, ptr %3, align 1
   %57 = load ptr, ptr %out, align 8
   %58 = load ptr, ptr %made, align 8
   %59 = call i32 @"$Plan.concurrent_requests"(ptr %58)
   %60 = sext i32 %59 to i64
-  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.482", i64 %60)
+  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.483", i64 %60)
   %61 = load %45, ptr %2, align 1
   ret void
 }
@@ -46396,7 +46498,7 @@ entry:
   call void @"$Plan.buffer_shape"(ptr noalias sret(%130) %27, ptr %28, i32 0)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %27, i64 160, i1 false)
   %29 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %29, ptr @"$string.486")
+  call void @"$JsonWriter.key"(ptr %29, ptr @"$string.487")
   %30 = load %45, ptr %26, align 1
   %31 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_object"(ptr %31)
@@ -46410,7 +46512,7 @@ entry:
   %39 = getelementptr %130, ptr %shape, i32 0, i32 2
   %40 = load i64, ptr %39, align 8
   %41 = mul i64 %38, %40
-  call void @"$JsonWriter.integer_field"(ptr %33, ptr @"$string.487", i64 %41)
+  call void @"$JsonWriter.integer_field"(ptr %33, ptr @"$string.488", i64 %41)
   %42 = load %45, ptr %24, align 1
   %43 = load ptr, ptr %out, align 8
   %44 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46421,7 +46523,7 @@ entry:
   %49 = getelementptr %130, ptr %shape, i32 0, i32 2
   %50 = load i64, ptr %49, align 8
   %51 = mul i64 %48, %50
-  call void @"$JsonWriter.integer_field"(ptr %43, ptr @"$string.488", i64 %51)
+  call void @"$JsonWriter.integer_field"(ptr %43, ptr @"$string.489", i64 %51)
   %52 = load %45, ptr %23, align 1
   %53 = load ptr, ptr %out, align 8
   %54 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46432,7 +46534,7 @@ entry:
   %59 = getelementptr %130, ptr %shape, i32 0, i32 2
   %60 = load i64, ptr %59, align 8
   %61 = mul i64 %58, %60
-  call void @"$JsonWriter.integer_field"(ptr %53, ptr @"$string.489", i64 %61)
+  call void @"$JsonWriter.integer_field"(ptr %53, ptr @"$string.490", i64 %61)
   %62 = load %45, ptr %22, align 1
   %63 = load ptr, ptr %out, align 8
   %64 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46456,13 +46558,13 @@ entry:
   %82 = trunc i8 %74 to i1
   %83 = select i1 %82, i64 %76, i64 %81
   %84 = mul i64 %65, %83
-  call void @"$JsonWriter.integer_field"(ptr %63, ptr @"$string.490", i64 %84)
+  call void @"$JsonWriter.integer_field"(ptr %63, ptr @"$string.491", i64 %84)
   %85 = load %45, ptr %21, align 1
   %86 = load ptr, ptr %out, align 8
   %87 = getelementptr %130, ptr %shape, i32 0, i32 1
   %88 = load i64, ptr %87, align 8
   %89 = mul i64 %88, 4
-  call void @"$JsonWriter.integer_field"(ptr %86, ptr @"$string.491", i64 %89)
+  call void @"$JsonWriter.integer_field"(ptr %86, ptr @"$string.492", i64 %89)
   %90 = load %45, ptr %20, align 1
   %91 = load ptr, ptr %out, align 8
   %92 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46480,7 +46582,7 @@ entry:
   %104 = getelementptr %130, ptr %shape, i32 0, i32 2
   %105 = load i64, ptr %104, align 8
   %106 = mul i64 %103, %105
-  call void @"$JsonWriter.integer_field"(ptr %91, ptr @"$string.492", i64 %106)
+  call void @"$JsonWriter.integer_field"(ptr %91, ptr @"$string.493", i64 %106)
   %107 = load %45, ptr %19, align 1
   %108 = load ptr, ptr %out, align 8
   %109 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46494,7 +46596,7 @@ entry:
   %117 = getelementptr %130, ptr %shape, i32 0, i32 2
   %118 = load i64, ptr %117, align 8
   %119 = mul i64 %116, %118
-  call void @"$JsonWriter.integer_field"(ptr %108, ptr @"$string.493", i64 %119)
+  call void @"$JsonWriter.integer_field"(ptr %108, ptr @"$string.494", i64 %119)
   %120 = load %45, ptr %18, align 1
   %121 = load ptr, ptr %out, align 8
   %122 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46508,7 +46610,7 @@ entry:
   %130 = getelementptr %130, ptr %shape, i32 0, i32 2
   %131 = load i64, ptr %130, align 8
   %132 = mul i64 %129, %131
-  call void @"$JsonWriter.integer_field"(ptr %121, ptr @"$string.494", i64 %132)
+  call void @"$JsonWriter.integer_field"(ptr %121, ptr @"$string.495", i64 %132)
   %133 = load %45, ptr %17, align 1
   %134 = load ptr, ptr %out, align 8
   %135 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46520,7 +46622,7 @@ entry:
   %141 = getelementptr %130, ptr %shape, i32 0, i32 2
   %142 = load i64, ptr %141, align 8
   %143 = mul i64 %140, %142
-  call void @"$JsonWriter.integer_field"(ptr %134, ptr @"$string.495", i64 %143)
+  call void @"$JsonWriter.integer_field"(ptr %134, ptr @"$string.496", i64 %143)
   %144 = load %45, ptr %16, align 1
   %145 = load ptr, ptr %out, align 8
   %146 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46531,7 +46633,7 @@ entry:
   %151 = getelementptr %130, ptr %shape, i32 0, i32 2
   %152 = load i64, ptr %151, align 8
   %153 = mul i64 %150, %152
-  call void @"$JsonWriter.integer_field"(ptr %145, ptr @"$string.496", i64 %153)
+  call void @"$JsonWriter.integer_field"(ptr %145, ptr @"$string.497", i64 %153)
   %154 = load %45, ptr %15, align 1
   %155 = load ptr, ptr %out, align 8
   %156 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46539,13 +46641,13 @@ entry:
   %158 = getelementptr %130, ptr %shape, i32 0, i32 7
   %159 = load i64, ptr %158, align 8
   %160 = mul i64 %157, %159
-  call void @"$JsonWriter.integer_field"(ptr %155, ptr @"$string.497", i64 %160)
+  call void @"$JsonWriter.integer_field"(ptr %155, ptr @"$string.498", i64 %160)
   %161 = load %45, ptr %14, align 1
   %162 = load ptr, ptr %out, align 8
   %163 = getelementptr %130, ptr %shape, i32 0, i32 1
   %164 = load i64, ptr %163, align 8
   %165 = mul i64 %164, 4
-  call void @"$JsonWriter.integer_field"(ptr %162, ptr @"$string.498", i64 %165)
+  call void @"$JsonWriter.integer_field"(ptr %162, ptr @"$string.499", i64 %165)
   %166 = load %45, ptr %13, align 1
   %167 = load ptr, ptr %out, align 8
   %168 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46556,7 +46658,7 @@ entry:
   %173 = getelementptr %130, ptr %shape, i32 0, i32 2
   %174 = load i64, ptr %173, align 8
   %175 = mul i64 %172, %174
-  call void @"$JsonWriter.integer_field"(ptr %167, ptr @"$string.499", i64 %175)
+  call void @"$JsonWriter.integer_field"(ptr %167, ptr @"$string.500", i64 %175)
   %176 = load %45, ptr %12, align 1
   %177 = load ptr, ptr %out, align 8
   %178 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46565,7 +46667,7 @@ entry:
   %181 = load i64, ptr %180, align 8
   %182 = mul i64 %179, %181
   %183 = mul i64 %182, 4
-  call void @"$JsonWriter.integer_field"(ptr %177, ptr @"$string.500", i64 %183)
+  call void @"$JsonWriter.integer_field"(ptr %177, ptr @"$string.501", i64 %183)
   %184 = load %45, ptr %11, align 1
   %185 = load ptr, ptr %out, align 8
   %186 = getelementptr %130, ptr %shape, i32 0, i32 1
@@ -46574,7 +46676,7 @@ entry:
   %189 = load i64, ptr %188, align 8
   %190 = mul i64 %187, %189
   %191 = mul i64 %190, 4
-  call void @"$JsonWriter.integer_field"(ptr %185, ptr @"$string.501", i64 %191)
+  call void @"$JsonWriter.integer_field"(ptr %185, ptr @"$string.502", i64 %191)
   %192 = load %45, ptr %10, align 1
   %193 = load ptr, ptr %out, align 8
   %194 = getelementptr %130, ptr %shape, i32 0, i32 9
@@ -46583,7 +46685,7 @@ entry:
   %197 = load i64, ptr %196, align 8
   %198 = mul i64 %195, %197
   %199 = mul i64 %198, 4
-  call void @"$JsonWriter.integer_field"(ptr %193, ptr @"$string.502", i64 %199)
+  call void @"$JsonWriter.integer_field"(ptr %193, ptr @"$string.503", i64 %199)
   %200 = load %45, ptr %9, align 1
   %201 = load ptr, ptr %out, align 8
   %202 = getelementptr %130, ptr %shape, i32 0, i32 9
@@ -46607,13 +46709,13 @@ entry:
   %219 = mul i64 %218, 4
   %220 = trunc i8 %213 to i1
   %221 = select i1 %220, i64 %219, i64 0
-  call void @"$JsonWriter.integer_field"(ptr %209, ptr @"$string.503", i64 %221)
+  call void @"$JsonWriter.integer_field"(ptr %209, ptr @"$string.504", i64 %221)
   %222 = load %45, ptr %7, align 1
   %223 = load ptr, ptr %out, align 8
   %224 = getelementptr %130, ptr %shape, i32 0, i32 13
   %225 = load i64, ptr %224, align 8
   %226 = mul i64 %225, 4
-  call void @"$JsonWriter.integer_field"(ptr %223, ptr @"$string.504", i64 %226)
+  call void @"$JsonWriter.integer_field"(ptr %223, ptr @"$string.505", i64 %226)
   %227 = load %45, ptr %6, align 1
   %228 = load ptr, ptr %out, align 8
   %229 = getelementptr %130, ptr %shape, i32 0, i32 13
@@ -46623,7 +46725,7 @@ entry:
   %233 = sdiv i64 %232, 2
   %234 = mul i64 %230, %233
   %235 = mul i64 %234, 4
-  call void @"$JsonWriter.integer_field"(ptr %228, ptr @"$string.505", i64 %235)
+  call void @"$JsonWriter.integer_field"(ptr %228, ptr @"$string.506", i64 %235)
   %236 = load %45, ptr %5, align 1
   %237 = load ptr, ptr %out, align 8
   %238 = getelementptr %130, ptr %shape, i32 0, i32 13
@@ -46633,12 +46735,12 @@ entry:
   %242 = sdiv i64 %241, 2
   %243 = mul i64 %239, %242
   %244 = mul i64 %243, 4
-  call void @"$JsonWriter.integer_field"(ptr %237, ptr @"$string.506", i64 %244)
+  call void @"$JsonWriter.integer_field"(ptr %237, ptr @"$string.507", i64 %244)
   %245 = load %45, ptr %4, align 1
   %246 = load ptr, ptr %out, align 8
   %247 = getelementptr %130, ptr %shape, i32 0, i32 15
   %248 = load i64, ptr %247, align 8
-  call void @"$JsonWriter.integer_field"(ptr %246, ptr @"$string.507", i64 %248)
+  call void @"$JsonWriter.integer_field"(ptr %246, ptr @"$string.508", i64 %248)
   %249 = load %45, ptr %3, align 1
   %250 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %250)
@@ -46676,42 +46778,42 @@ entry:
   %18 = load ptr, ptr %out, align 8
   %19 = load i32, ptr %index, align 4
   %20 = sext i32 %19 to i64
-  call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.509", i64 %20)
+  call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.510", i64 %20)
   %21 = load %45, ptr %11, align 1
   %22 = load ptr, ptr %out, align 8
   %23 = getelementptr %136, ptr %rank, i32 0, i32 0
   %24 = load i64, ptr %23, align 8
-  call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.510", i64 %24)
+  call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.511", i64 %24)
   %25 = load %45, ptr %10, align 1
   %26 = load ptr, ptr %out, align 8
   %27 = getelementptr %136, ptr %rank, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.511", i64 %28)
+  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.512", i64 %28)
   %29 = load %45, ptr %9, align 1
   %30 = load ptr, ptr %out, align 8
   %31 = getelementptr %136, ptr %rank, i32 0, i32 2
   %32 = load i64, ptr %31, align 8
-  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.512", i64 %32)
+  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.513", i64 %32)
   %33 = load %45, ptr %8, align 1
   %34 = load ptr, ptr %out, align 8
   %35 = getelementptr %136, ptr %rank, i32 0, i32 3
   %36 = load i64, ptr %35, align 8
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.513", i64 %36)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.514", i64 %36)
   %37 = load %45, ptr %7, align 1
   %38 = load ptr, ptr %out, align 8
   %39 = getelementptr %136, ptr %rank, i32 0, i32 4
   %40 = load i64, ptr %39, align 8
-  call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.514", i64 %40)
+  call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.515", i64 %40)
   %41 = load %45, ptr %6, align 1
   %42 = load ptr, ptr %out, align 8
   %43 = getelementptr %136, ptr %rank, i32 0, i32 5
   %44 = load i64, ptr %43, align 8
-  call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.515", i64 %44)
+  call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.516", i64 %44)
   %45 = load %45, ptr %5, align 1
   %46 = load ptr, ptr %out, align 8
   %47 = getelementptr %136, ptr %rank, i32 0, i32 6
   %48 = load i64, ptr %47, align 8
-  call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.516", i64 %48)
+  call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.517", i64 %48)
   %49 = load %45, ptr %4, align 1
   %50 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %50)
@@ -47240,7 +47342,7 @@ then5:                                            ; preds = %then2
   %31 = getelementptr %33, ptr %30, i32 0, i32 4
   %32 = load i32, ptr %31, align 4
   %33 = load i32, ptr %num_pages, align 4
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.522", i32 %32, i32 %33)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.523", i32 %32, i32 %33)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -47428,7 +47530,7 @@ then2:                                            ; preds = %then
   %26 = getelementptr %29, ptr %25, i32 0, i32 2
   %27 = getelementptr %30, ptr %26, i32 0, i32 0
   %28 = load i32, ptr %27, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.517", i32 %24, i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.518", i32 %24, i32 %28)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -47475,7 +47577,7 @@ then9:                                            ; preds = %then5
   %50 = getelementptr i8, ptr %49, i64 0
   %51 = load i32, ptr %num_pages, align 4
   %52 = load i64, ptr %held, align 8
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.518", i32 %51, i64 %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.519", i32 %51, i64 %52)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -47521,7 +47623,7 @@ then17:                                           ; preds = %then13
   %74 = getelementptr %29, ptr %73, i32 0, i32 19
   %75 = getelementptr %43, ptr %74, i32 0, i32 4
   %76 = load i64, ptr %75, align 8
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.519", i64 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.520", i64 %76)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -47640,7 +47742,7 @@ then3:                                            ; preds = %then
   %44 = getelementptr %46, ptr %43, i32 0, i32 0
   %45 = load i64, ptr %44, align 8
   %46 = load i32, ptr %needed, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.520", i32 %42, i64 %45, i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.521", i32 %42, i64 %45, i32 %46)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -47783,7 +47885,7 @@ entry:
   br i1 %13, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.44", i32 78, ptr @"$string.521")
+  call void @"$check.fail"(ptr @"$string.44", i32 78, ptr @"$string.522")
   %14 = load %45, ptr %7, align 1
   br label %merge
 
@@ -48364,7 +48466,7 @@ then2:                                            ; preds = %then
   %38 = getelementptr %46, ptr %37, i32 0, i32 13
   %39 = getelementptr %10, ptr %38, i32 0, i32 1
   %40 = load i64, ptr %39, align 8
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.523", i64 %36, i64 %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.524", i64 %36, i64 %40)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -48602,7 +48704,7 @@ then:                                             ; preds = %entry
 then2:                                            ; preds = %then
   %45 = load ptr, ptr %self, align 8
   %46 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %45, ptr @"$string.524", i32 -1, ptr %46)
+  call void @"$forward.describe_failure"(ptr %45, ptr @"$string.525", i32 -1, ptr %46)
   %47 = load %45, ptr %5, align 1
   %48 = load i32, ptr %code, align 4
   ret i32 %48
@@ -48636,7 +48738,7 @@ else:                                             ; preds = %entry
 then6:                                            ; preds = %else
   %62 = load ptr, ptr %self, align 8
   %63 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %62, ptr @"$string.525", i32 -1, ptr %63)
+  call void @"$forward.describe_failure"(ptr %62, ptr @"$string.526", i32 -1, ptr %63)
   %64 = load %45, ptr %4, align 1
   %65 = load i32, ptr %code4, align 4
   ret i32 %65
@@ -48670,7 +48772,7 @@ merge:                                            ; preds = %merge5, %merge1
 then11:                                           ; preds = %merge
   %79 = load ptr, ptr %self, align 8
   %80 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %79, ptr @"$string.526", i32 -1, ptr %80)
+  call void @"$forward.describe_failure"(ptr %79, ptr @"$string.527", i32 -1, ptr %80)
   %81 = load %45, ptr %3, align 1
   %82 = load i32, ptr %code9, align 4
   ret i32 %82
@@ -48987,7 +49089,7 @@ then2:                                            ; preds = %merge
 then5:                                            ; preds = %then2
   %51 = load ptr, ptr %self, align 8
   %52 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %51, ptr @"$string.527", i32 -1, ptr %52)
+  call void @"$forward.describe_failure"(ptr %51, ptr @"$string.528", i32 -1, ptr %52)
   %53 = load %45, ptr %4, align 1
   %54 = load i32, ptr %code, align 4
   ret i32 %54
@@ -49030,7 +49132,7 @@ merge1:                                           ; preds = %else3, %merge4
 then10:                                           ; preds = %merge1
   %73 = load ptr, ptr %self, align 8
   %74 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %73, ptr @"$string.504", i32 -1, ptr %74)
+  call void @"$forward.describe_failure"(ptr %73, ptr @"$string.505", i32 -1, ptr %74)
   %75 = load %45, ptr %3, align 1
   %76 = load i32, ptr %code8, align 4
   ret i32 %76
@@ -49090,7 +49192,7 @@ entry:
   br i1 %8, label %and.lhs.true, label %then
 
 then:                                             ; preds = %and.lhs.true, %entry
-  call void @"$check.fail"(ptr @"$string.54", i32 10, ptr @"$string.528")
+  call void @"$check.fail"(ptr @"$string.54", i32 10, ptr @"$string.529")
   %9 = load %45, ptr %4, align 1
   br label %merge
 
@@ -49118,7 +49220,7 @@ and.lhs.true:                                     ; preds = %entry
   br i1 %23, label %else, label %then
 
 then2:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.54", i32 11, ptr @"$string.529")
+  call void @"$check.fail"(ptr @"$string.54", i32 11, ptr @"$string.530")
   %24 = load %45, ptr %3, align 1
   br label %merge1
 
@@ -49354,7 +49456,7 @@ entry:
 then:                                             ; preds = %entry
   %21 = load ptr, ptr %self, align 8
   %22 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %21, ptr @"$string.530", i32 -1, ptr %22)
+  call void @"$forward.describe_failure"(ptr %21, ptr @"$string.531", i32 -1, ptr %22)
   %23 = load %45, ptr %3, align 1
   %24 = load i32, ptr %code, align 4
   ret i32 %24
@@ -50255,7 +50357,7 @@ then8:                                            ; preds = %merge4
   %44 = load ptr, ptr %r, align 8
   %45 = getelementptr %79, ptr %44, i32 0, i32 1
   %46 = load i32, ptr %45, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.566", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.567", i32 %46)
   br label %merge7
 
 else9:                                            ; preds = %merge4
@@ -50310,7 +50412,7 @@ then16:                                           ; preds = %then12
   %74 = getelementptr i8, ptr %73, i64 0
   %75 = load i64, ptr %count, align 8
   %76 = load i32, ptr %most, align 4
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.567", i64 %75, i32 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.568", i64 %75, i32 %76)
   br label %merge15
 
 else17:                                           ; preds = %then12
@@ -50370,7 +50472,7 @@ then2:                                            ; preds = %then
   %13 = getelementptr %41, ptr %12, i32 0, i32 0
   %14 = getelementptr [1024 x i8], ptr %13, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.531")
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.532")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -50412,7 +50514,7 @@ then9:                                            ; preds = %then5
   %33 = load ptr, ptr %r, align 8
   %34 = getelementptr %79, ptr %33, i32 0, i32 0
   %35 = load i32, ptr %34, align 4
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.532", i32 %35, i32 144)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.533", i32 %35, i32 144)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -50497,7 +50599,7 @@ then26:                                           ; preds = %then22
   %70 = load ptr, ptr %r, align 8
   %71 = getelementptr %79, ptr %70, i32 0, i32 7
   %72 = load i32, ptr %71, align 4
-  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.552", i32 %72)
+  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.553", i32 %72)
   br label %merge25
 
 else27:                                           ; preds = %then22
@@ -50523,7 +50625,7 @@ merge21:                                          ; preds = %else23, %dead28
   %81 = getelementptr %143, ptr %80, i32 0, i32 0
   %82 = load i32, ptr %81, align 4
   %83 = load ptr, ptr %message, align 8
-  %84 = call i32 @"$request.check_tokens"(ptr @"$string.553", ptr %76, i32 %79, i32 %82, ptr %83)
+  %84 = call i32 @"$request.check_tokens"(ptr @"$string.554", ptr %76, i32 %79, i32 %82, ptr %83)
   store i32 %84, ptr %code29, align 4
   %85 = load i32, ptr %code29, align 4
   %86 = icmp ne i32 %85, 0
@@ -50641,7 +50743,7 @@ then5:                                            ; preds = %then2
   %32 = load ptr, ptr %r, align 8
   %33 = getelementptr %79, ptr %32, i32 0, i32 3
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.536", i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.537", i32 %34)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -50697,7 +50799,7 @@ then13:                                           ; preds = %then9
   %63 = load ptr, ptr %r, align 8
   %64 = getelementptr %79, ptr %63, i32 0, i32 3
   %65 = load i32, ptr %64, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.537", i32 %62, i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.538", i32 %62, i32 %65)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -50738,7 +50840,7 @@ then21:                                           ; preds = %then17
   %82 = load ptr, ptr %r, align 8
   %83 = getelementptr %79, ptr %82, i32 0, i32 18
   %84 = load i64, ptr %83, align 8
-  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.538", i64 %84)
+  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.539", i64 %84)
   br label %merge20
 
 else22:                                           ; preds = %then17
@@ -50779,7 +50881,7 @@ then29:                                           ; preds = %then25
   %101 = load ptr, ptr %r, align 8
   %102 = getelementptr %79, ptr %101, i32 0, i32 16
   %103 = load i32, ptr %102, align 4
-  %104 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.539", i32 %103)
+  %104 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.540", i32 %103)
   br label %merge28
 
 else30:                                           ; preds = %then25
@@ -50832,7 +50934,7 @@ then37:                                           ; preds = %then33
   %129 = load ptr, ptr %limits, align 8
   %130 = getelementptr %143, ptr %129, i32 0, i32 0
   %131 = load i32, ptr %130, align 4
-  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %125, i64 1024, ptr @"$string.540", i32 %128, i32 %131)
+  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %125, i64 1024, ptr @"$string.541", i32 %128, i32 %131)
   br label %merge36
 
 else38:                                           ; preds = %then33
@@ -50909,7 +51011,7 @@ then2:                                            ; preds = %then
   %15 = getelementptr [1024 x i8], ptr %14, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
   %17 = load i32, ptr %num_tokens, align 4
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.533", i32 %17)
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.534", i32 %17)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -50952,7 +51054,7 @@ then9:                                            ; preds = %then5
   %36 = load ptr, ptr %limits, align 8
   %37 = getelementptr %143, ptr %36, i32 0, i32 1
   %38 = load i32, ptr %37, align 4
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.534", i32 %35, i32 %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.535", i32 %35, i32 %38)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -50974,7 +51076,7 @@ merge4:                                           ; preds = %else6, %dead11
   %43 = getelementptr %143, ptr %42, i32 0, i32 0
   %44 = load i32, ptr %43, align 4
   %45 = load ptr, ptr %message, align 8
-  %46 = call i32 @"$request.check_tokens"(ptr @"$string.535", ptr %40, i32 %41, i32 %44, ptr %45)
+  %46 = call i32 @"$request.check_tokens"(ptr @"$string.536", ptr %40, i32 %41, i32 %44, ptr %45)
   ret i32 %46
 
 dead12:                                           ; No predecessors!
@@ -51054,7 +51156,7 @@ then2:                                            ; preds = %then
   %23 = load ptr, ptr %limits, align 8
   %24 = getelementptr %143, ptr %23, i32 0, i32 4
   %25 = load i32, ptr %24, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.541", i32 %19, i32 %22, i32 %25)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.542", i32 %19, i32 %22, i32 %25)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -51125,7 +51227,7 @@ then2:                                            ; preds = %then
   %24 = getelementptr %47, ptr %23, i32 0, i32 0
   %25 = load float, ptr %24, align 4
   %26 = fpext float %25 to double
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.542", double %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.543", double %26)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -51145,7 +51247,7 @@ merge:                                            ; preds = %else, %dead
   %29 = getelementptr %47, ptr %28, i32 0, i32 1
   %30 = load float, ptr %29, align 4
   %31 = load ptr, ptr %message, align 8
-  %32 = call i32 @"$check_unit_range"(ptr @"$string.545", float %30, float 0.000000e+00, i1 zeroext true, ptr %31)
+  %32 = call i32 @"$check_unit_range"(ptr @"$string.546", float %30, float 0.000000e+00, i1 zeroext true, ptr %31)
   store i32 %32, ptr %code, align 4
   %33 = load i32, ptr %code, align 4
   %34 = icmp ne i32 %33, 0
@@ -51168,7 +51270,7 @@ merge4:                                           ; preds = %else6, %dead7
   %39 = getelementptr %47, ptr %38, i32 0, i32 2
   %40 = load float, ptr %39, align 4
   %41 = load ptr, ptr %message, align 8
-  %42 = call i32 @"$check_unit_range"(ptr @"$string.546", float %40, float 0.000000e+00, i1 zeroext false, ptr %41)
+  %42 = call i32 @"$check_unit_range"(ptr @"$string.547", float %40, float 0.000000e+00, i1 zeroext false, ptr %41)
   store i32 %42, ptr %code8, align 4
   %43 = load i32, ptr %code8, align 4
   %44 = icmp ne i32 %43, 0
@@ -51212,7 +51314,7 @@ then18:                                           ; preds = %then14
   %63 = load ptr, ptr %s, align 8
   %64 = getelementptr %47, ptr %63, i32 0, i32 3
   %65 = load i32, ptr %64, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 1024, ptr @"$string.547", i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 1024, ptr @"$string.548", i32 %65)
   br label %merge17
 
 else19:                                           ; preds = %then14
@@ -51263,7 +51365,7 @@ then27:                                           ; preds = %then22
   %89 = getelementptr %47, ptr %88, i32 0, i32 4
   %90 = load float, ptr %89, align 4
   %91 = fpext float %90 to double
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %87, i64 1024, ptr @"$string.548", double %91)
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %87, i64 1024, ptr @"$string.549", double %91)
   br label %merge26
 
 else28:                                           ; preds = %then22
@@ -51305,7 +51407,7 @@ then35:                                           ; preds = %then31
   %109 = getelementptr %47, ptr %108, i32 0, i32 5
   %110 = load float, ptr %109, align 4
   %111 = fpext float %110 to double
-  %112 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %107, i64 1024, ptr @"$string.549", double %111)
+  %112 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %107, i64 1024, ptr @"$string.550", double %111)
   br label %merge34
 
 else36:                                           ; preds = %then31
@@ -51347,7 +51449,7 @@ then43:                                           ; preds = %then39
   %129 = getelementptr %47, ptr %128, i32 0, i32 6
   %130 = load float, ptr %129, align 4
   %131 = fpext float %130 to double
-  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %127, i64 1024, ptr @"$string.550", double %131)
+  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %127, i64 1024, ptr @"$string.551", double %131)
   br label %merge42
 
 else44:                                           ; preds = %then39
@@ -51397,7 +51499,7 @@ then51:                                           ; preds = %then47
   %154 = load ptr, ptr %s, align 8
   %155 = getelementptr %47, ptr %154, i32 0, i32 7
   %156 = load i32, ptr %155, align 4
-  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.551", i32 %156, i32 20)
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.552", i32 %156, i32 20)
   br label %merge50
 
 else52:                                           ; preds = %then47
@@ -51529,7 +51631,7 @@ then5:                                            ; preds = %then2
   %44 = fpext float %43 to double
   %45 = load float, ptr %lowest, align 4
   %46 = fpext float %45 to double
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.543", ptr %42, double %44, double %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.544", ptr %42, double %44, double %46)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -51563,7 +51665,7 @@ then9:                                            ; preds = %merge1
   %59 = fpext float %58 to double
   %60 = load float, ptr %lowest, align 4
   %61 = fpext float %60 to double
-  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.544", ptr %57, double %59, double %61)
+  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.545", ptr %57, double %59, double %61)
   br label %merge8
 
 else10:                                           ; preds = %merge1
@@ -51633,7 +51735,7 @@ then2:                                            ; preds = %then
   %24 = load ptr, ptr %r, align 8
   %25 = getelementptr %79, ptr %24, i32 0, i32 9
   %26 = load i32, ptr %25, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.554", i32 %26, i32 1024)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.555", i32 %26, i32 1024)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -51693,7 +51795,7 @@ then13:                                           ; preds = %then9
   %50 = getelementptr %79, ptr %49, i32 0, i32 9
   %51 = load i32, ptr %50, align 4
   %52 = add i32 %51, 1
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.555", i32 %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.556", i32 %52)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -51738,7 +51840,7 @@ then21:                                           ; preds = %then17
   %73 = load ptr, ptr %72, align 8
   %74 = getelementptr i32, ptr %73, i64 0
   %75 = load i32, ptr %74, align 4
-  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.556", i32 %75)
+  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.557", i32 %75)
   br label %merge20
 
 else22:                                           ; preds = %then17
@@ -51809,7 +51911,7 @@ then30:                                           ; preds = %then26
   %114 = getelementptr i8, ptr %113, i64 0
   %115 = load i32, ptr %i, align 4
   %116 = load i32, ptr %length, align 4
-  %117 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %114, i64 1024, ptr @"$string.557", i32 %115, i32 %116)
+  %117 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %114, i64 1024, ptr @"$string.558", i32 %115, i32 %116)
   br label %merge29
 
 else31:                                           ; preds = %then26
@@ -51846,7 +51948,7 @@ merge24:                                          ; preds = %forcond
   %132 = getelementptr %143, ptr %131, i32 0, i32 0
   %133 = load i32, ptr %132, align 4
   %134 = load ptr, ptr %message, align 8
-  %135 = call i32 @"$request.check_tokens"(ptr @"$string.558", ptr %121, i32 %130, i32 %133, ptr %134)
+  %135 = call i32 @"$request.check_tokens"(ptr @"$string.559", ptr %121, i32 %130, i32 %133, ptr %134)
   ret i32 %135
 
 dead33:                                           ; No predecessors!
@@ -51916,7 +52018,7 @@ then2:                                            ; preds = %then
   %36 = getelementptr %79, ptr %35, i32 0, i32 10
   %37 = load i32, ptr %36, align 4
   %38 = load i32, ptr %most, align 4
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.559", i32 %37, i32 %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.560", i32 %37, i32 %38)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -51942,7 +52044,7 @@ merge:                                            ; preds = %else, %dead
   %47 = getelementptr %143, ptr %46, i32 0, i32 0
   %48 = load i32, ptr %47, align 4
   %49 = load ptr, ptr %message, align 8
-  %50 = call i32 @"$request.check_tokens"(ptr @"$string.560", ptr %42, i32 %45, i32 %48, ptr %49)
+  %50 = call i32 @"$request.check_tokens"(ptr @"$string.561", ptr %42, i32 %45, i32 %48, ptr %49)
   store i32 %50, ptr %code, align 4
   %51 = load i32, ptr %code, align 4
   %52 = icmp ne i32 %51, 0
@@ -51995,7 +52097,7 @@ then13:                                           ; preds = %then9
   %77 = load ptr, ptr %r, align 8
   %78 = getelementptr %79, ptr %77, i32 0, i32 10
   %79 = load i32, ptr %78, align 4
-  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 1024, ptr @"$string.561", i32 %79)
+  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 1024, ptr @"$string.562", i32 %79)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -52062,7 +52164,7 @@ then22:                                           ; preds = %then18
   %115 = getelementptr float, ptr %112, i64 %114
   %116 = load float, ptr %115, align 4
   %117 = fpext float %116 to double
-  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %108, i64 1024, ptr @"$string.562", i32 %109, double %117)
+  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %108, i64 1024, ptr @"$string.563", i32 %109, double %117)
   br label %merge21
 
 else23:                                           ; preds = %then18
@@ -52133,7 +52235,7 @@ then33:                                           ; preds = %then29
   %157 = sext i32 %156 to i64
   %158 = getelementptr i32, ptr %155, i64 %157
   %159 = load i32, ptr %158, align 4
-  %160 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %151, i64 1024, ptr @"$string.563", i32 %152, i32 %159)
+  %160 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %151, i64 1024, ptr @"$string.564", i32 %152, i32 %159)
   br label %merge32
 
 else34:                                           ; preds = %then29
@@ -52787,7 +52889,7 @@ forbody:                                          ; preds = %forcond
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %2, ptr align 4 %3, i64 8, i1 false)
   %39 = getelementptr { i64 }, ptr %2, i32 0, i32 0
   %40 = load i64, ptr %39, align 8
-  %41 = call zeroext i1 @"$Vector.push.564"(ptr %15, i64 %40)
+  %41 = call zeroext i1 @"$Vector.push.565"(ptr %15, i64 %40)
   %42 = zext i1 %41 to i8
   %43 = trunc i8 %42 to i1
   br i1 %43, label %else, label %then
@@ -52832,7 +52934,7 @@ dead2:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.564"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.push.565"(ptr %0, i64 %1) {
 entry:
   %value = alloca %145, align 8
   %self = alloca ptr, align 8
@@ -52844,7 +52946,7 @@ entry:
   %5 = getelementptr %48, ptr %4, i32 0, i32 1
   %6 = load i64, ptr %5, align 8
   %7 = add i64 %6, 1
-  %8 = call zeroext i1 @"$Vector.reserve.565"(ptr %3, i64 %7)
+  %8 = call zeroext i1 @"$Vector.reserve.566"(ptr %3, i64 %7)
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %else, label %then
@@ -52880,7 +52982,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.565"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.566"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -53032,7 +53134,7 @@ and.lhs.true:                                     ; preds = %forbody
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %4, ptr align 4 %bias, i64 8, i1 false)
   %29 = getelementptr { i64 }, ptr %4, i32 0, i32 0
   %30 = load i64, ptr %29, align 8
-  %31 = call zeroext i1 @"$Vector.push.564"(ptr %28, i64 %30)
+  %31 = call zeroext i1 @"$Vector.push.565"(ptr %28, i64 %30)
   %32 = zext i1 %31 to i8
   %33 = trunc i8 %32 to i1
   br i1 %33, label %else, label %then
@@ -53092,7 +53194,7 @@ forbody4:                                         ; preds = %forcond3
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %1, ptr align 4 %2, i64 8, i1 false)
   %63 = getelementptr { i64 }, ptr %1, i32 0, i32 0
   %64 = load i64, ptr %63, align 8
-  %65 = call zeroext i1 @"$Vector.push.564"(ptr %46, i64 %64)
+  %65 = call zeroext i1 @"$Vector.push.565"(ptr %46, i64 %64)
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
   br i1 %67, label %else8, label %then7
@@ -53361,7 +53463,7 @@ then2:                                            ; preds = %then
   %43 = getelementptr %29, ptr %42, i32 0, i32 2
   %44 = getelementptr %30, ptr %43, i32 0, i32 5
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.568", i64 %41, i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.569", i64 %41, i32 %45)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -53456,7 +53558,7 @@ then5:                                            ; preds = %then2
   %43 = getelementptr %30, ptr %42, i32 0, i32 7
   %44 = getelementptr %25, ptr %43, i32 0, i32 3
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.569", i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.570", i32 %45)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -53534,7 +53636,7 @@ then5:                                            ; preds = %then2
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %code, align 4
   %27 = call ptr @strerror(i32 %26)
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.583", ptr %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.584", ptr %27)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -54064,7 +54166,7 @@ entry:
   br i1 %12, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.12", i32 194, ptr @"$string.570")
+  call void @"$check.fail"(ptr @"$string.12", i32 194, ptr @"$string.571")
   %13 = load %45, ptr %3, align 1
   br label %merge
 
@@ -55445,7 +55547,7 @@ then:                                             ; preds = %entry
   br i1 %16, label %else4, label %then3
 
 then3:                                            ; preds = %then
-  call void @"$check.fail"(ptr @"$string.16", i32 204, ptr @"$string.571")
+  call void @"$check.fail"(ptr @"$string.16", i32 204, ptr @"$string.572")
   %17 = load %45, ptr %3, align 1
   br label %merge2
 
@@ -55498,7 +55600,7 @@ entry:
   %9 = load %45, ptr %5, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %31, ptr %10, i32 0, i32 12
-  call void @"$Vector.clear.572"(ptr %11)
+  call void @"$Vector.clear.573"(ptr %11)
   %12 = load %45, ptr %4, align 1
   %13 = load ptr, ptr %self, align 8
   call void @"$Scheduler.write_decode_rows"(ptr %13)
@@ -55566,7 +55668,7 @@ and.lhs.true:                                     ; preds = %forbody
   br i1 %48, label %then, label %else
 }
 
-define internal void @"$Vector.clear.572"(ptr %0) {
+define internal void @"$Vector.clear.573"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -55652,7 +55754,7 @@ and.lhs.true2:                                    ; preds = %forbody
   br i1 %46, label %and.lhs.true, label %else
 
 then4:                                            ; preds = %then
-  call void @"$check.fail"(ptr @"$string.573", i32 186, ptr @"$string.574")
+  call void @"$check.fail"(ptr @"$string.574", i32 186, ptr @"$string.575")
   %47 = load %45, ptr %3, align 1
   br label %merge3
 
@@ -55975,7 +56077,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.14", i32 174, ptr @"$string.575")
+  call void @"$check.fail"(ptr @"$string.14", i32 174, ptr @"$string.576")
   %15 = load %45, ptr %5, align 1
   br label %merge
 
@@ -56614,7 +56716,7 @@ merge1:                                           ; preds = %else, %then
 merge:                                            ; preds = %forcond
   %67 = load ptr, ptr %self, align 8
   %68 = getelementptr %31, ptr %67, i32 0, i32 12
-  call void @"$Vector.clear.572"(ptr %68)
+  call void @"$Vector.clear.573"(ptr %68)
   %69 = load %45, ptr %2, align 1
   ret void
 }
@@ -56861,7 +56963,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %29, label %else4, label %then3
 
 then3:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.16", i32 263, ptr @"$string.576")
+  call void @"$check.fail"(ptr @"$string.16", i32 263, ptr @"$string.577")
   %30 = load %45, ptr %6, align 1
   br label %merge2
 
@@ -56876,7 +56978,7 @@ merge2:                                           ; preds = %else4, %then3
   br i1 %34, label %then6, label %else7
 
 then6:                                            ; preds = %merge2
-  call void @"$check.fail"(ptr @"$string.16", i32 264, ptr @"$string.577")
+  call void @"$check.fail"(ptr @"$string.16", i32 264, ptr @"$string.578")
   %35 = load %45, ptr %5, align 1
   br label %merge5
 
@@ -56926,7 +57028,7 @@ then9:                                            ; preds = %merge5
   br i1 %64, label %else13, label %then12
 
 then12:                                           ; preds = %then9
-  call void @"$check.fail"(ptr @"$string.16", i32 273, ptr @"$string.578")
+  call void @"$check.fail"(ptr @"$string.16", i32 273, ptr @"$string.579")
   %65 = load %45, ptr %4, align 1
   br label %merge11
 
@@ -57111,7 +57213,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %45, label %then2, label %or.lhs.false
 
 then2:                                            ; preds = %or.lhs.false, %merge
-  call void @"$check.fail"(ptr @"$string.580", i32 87, ptr @"$string.15")
+  call void @"$check.fail"(ptr @"$string.581", i32 87, ptr @"$string.15")
   %46 = load %45, ptr %6, align 1
   br label %merge1
 
@@ -57148,7 +57250,7 @@ or.lhs.false:                                     ; preds = %merge
   br i1 %69, label %then2, label %else3
 
 then5:                                            ; preds = %merge1
-  call void @"$check.fail"(ptr @"$string.580", i32 88, ptr @"$string.581")
+  call void @"$check.fail"(ptr @"$string.581", i32 88, ptr @"$string.582")
   %70 = load %45, ptr %5, align 1
   br label %merge4
 
@@ -57295,7 +57397,7 @@ entry:
   %9 = sub i64 %8, 1
   %10 = load ptr, ptr %item, align 8
   %11 = call i32 @"$Sequence.num_outputs"(ptr %10)
-  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 256, ptr @"$string.579", i64 %9, i32 %11)
+  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 256, ptr @"$string.580", i64 %9, i32 %11)
   %13 = load ptr, ptr %self, align 8
   %14 = load ptr, ptr %item, align 8
   %15 = getelementptr [256 x i8], ptr %text, i32 0, i32 0
@@ -57432,7 +57534,7 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %46, ptr %3, i32 0, i32 6
   %5 = load i32, ptr %4, align 4
-  %6 = icmp sgt i32 %2, %5
+  %6 = icmp sge i32 %2, %5
   %7 = zext i1 %6 to i8
   %8 = trunc i8 %7 to i1
   br i1 %8, label %then, label %else
@@ -57441,7 +57543,7 @@ then:                                             ; preds = %entry
   %9 = load ptr, ptr %self, align 8
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %46, ptr %10, i32 0, i32 3
-  %12 = call ptr @"$Vector.last.582"(ptr %11)
+  %12 = call ptr @"$Vector.last.583"(ptr %11)
   %13 = load i32, ptr %12, align 4
   %14 = call zeroext i1 @"$Sequence.is_stop_token"(ptr %9, i32 %13)
   %15 = zext i1 %14 to i8
@@ -57506,7 +57608,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$Vector.last.582"(ptr %0) {
+define internal ptr @"$Vector.last.583"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %self = alloca ptr, align 8
@@ -57721,7 +57823,7 @@ forbody:                                          ; preds = %forcond
 merge:                                            ; preds = %forcond
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %31, ptr %28, i32 0, i32 12
-  call void @"$Vector.clear.572"(ptr %29)
+  call void @"$Vector.clear.573"(ptr %29)
   %30 = load %45, ptr %3, align 1
   ret void
 }
@@ -58133,11 +58235,11 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %38 = load ptr, ptr %self, align 8
   %39 = getelementptr %29, ptr %38, i32 0, i32 16
-  call void @"$Vector.free.584"(ptr %39)
+  call void @"$Vector.free.585"(ptr %39)
   %40 = load %45, ptr %6, align 1
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr %29, ptr %41, i32 0, i32 17
-  call void @"$Vector.free.584"(ptr %42)
+  call void @"$Vector.free.585"(ptr %42)
   %43 = load %45, ptr %5, align 1
   %44 = load ptr, ptr %self, align 8
   %45 = getelementptr %29, ptr %44, i32 0, i32 3
@@ -58235,7 +58337,7 @@ merge:                                            ; preds = %else, %dead
 
 declare dso_local i32 @pthread_join(i64, ptr)
 
-define internal void @"$Vector.free.584"(ptr %0) {
+define internal void @"$Vector.free.585"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -58247,12 +58349,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.585"(ptr %7)
+  call void @"$Vector.init.586"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.585"(ptr %0) {
+define internal void @"$Vector.init.586"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -58301,19 +58403,19 @@ entry:
   %23 = load %45, ptr %8, align 1
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %31, ptr %24, i32 0, i32 7
-  call void @"$Vector.free.586"(ptr %25)
+  call void @"$Vector.free.587"(ptr %25)
   %26 = load %45, ptr %7, align 1
   %27 = load ptr, ptr %self, align 8
   %28 = getelementptr %31, ptr %27, i32 0, i32 8
-  call void @"$Vector.free.584"(ptr %28)
+  call void @"$Vector.free.585"(ptr %28)
   %29 = load %45, ptr %6, align 1
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr %31, ptr %30, i32 0, i32 9
-  call void @"$Vector.free.584"(ptr %31)
+  call void @"$Vector.free.585"(ptr %31)
   %32 = load %45, ptr %5, align 1
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %31, ptr %33, i32 0, i32 10
-  call void @"$Vector.free.584"(ptr %34)
+  call void @"$Vector.free.585"(ptr %34)
   %35 = load %45, ptr %4, align 1
   %36 = load ptr, ptr %self, align 8
   %37 = getelementptr %31, ptr %36, i32 0, i32 11
@@ -58321,7 +58423,7 @@ entry:
   %38 = load %45, ptr %3, align 1
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %31, ptr %39, i32 0, i32 12
-  call void @"$Vector.free.588"(ptr %40)
+  call void @"$Vector.free.589"(ptr %40)
   %41 = load %45, ptr %2, align 1
   %42 = load ptr, ptr %self, align 8
   %43 = getelementptr %31, ptr %42, i32 0, i32 1
@@ -58376,12 +58478,12 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %28 = load ptr, ptr %list, align 8
-  call void @"$Vector.free.584"(ptr %28)
+  call void @"$Vector.free.585"(ptr %28)
   %29 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.586"(ptr %0) {
+define internal void @"$Vector.free.587"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -58393,12 +58495,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.587"(ptr %7)
+  call void @"$Vector.init.588"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.587"(ptr %0) {
+define internal void @"$Vector.init.588"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -58414,7 +58516,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.588"(ptr %0) {
+define internal void @"$Vector.free.589"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -58426,12 +58528,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.589"(ptr %7)
+  call void @"$Vector.init.590"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.589"(ptr %0) {
+define internal void @"$Vector.init.590"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -58535,37 +58637,57 @@ define internal void @"$load.free_ranks"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %i = alloca i32, align 4
+  %2 = alloca %45, align 8
   %group = alloca ptr, align 8
   store ptr %0, ptr %group, align 8
-  %2 = load ptr, ptr %group, align 8
-  %3 = getelementptr %26, ptr %2, i32 0, i32 0
-  %4 = load i32, ptr %3, align 4
+  %3 = load ptr, ptr %group, align 8
+  %4 = getelementptr %26, ptr %3, i32 0, i32 1
+  %5 = load ptr, ptr %4, align 8
+  %6 = icmp eq ptr %5, null
+  %7 = zext i1 %6 to i8
+  %8 = trunc i8 %7 to i1
+  br i1 %8, label %then, label %else
+
+then:                                             ; preds = %entry
+  %9 = load %45, ptr %2, align 1
+  ret void
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %10 = load ptr, ptr %group, align 8
+  %11 = getelementptr %26, ptr %10, i32 0, i32 0
+  %12 = load i32, ptr %11, align 4
   store i32 0, ptr %i, align 4
   br label %forcond
 
-forcond:                                          ; preds = %forbody, %entry
-  %5 = load i32, ptr %i, align 4
-  %6 = icmp sgt i32 %5, %4
-  %7 = and i1 %6, false
-  %8 = icmp slt i32 %5, %4
-  %9 = and i1 %8, true
-  %10 = or i1 %9, %7
-  br i1 %10, label %forbody, label %merge
+forcond:                                          ; preds = %forbody, %merge
+  %13 = load i32, ptr %i, align 4
+  %14 = icmp sgt i32 %13, %12
+  %15 = and i1 %14, false
+  %16 = icmp slt i32 %13, %12
+  %17 = and i1 %16, true
+  %18 = or i1 %17, %15
+  br i1 %18, label %forbody, label %merge1
 
 forbody:                                          ; preds = %forcond
-  %11 = load ptr, ptr %group, align 8
-  %12 = getelementptr %26, ptr %11, i32 0, i32 1
-  %13 = load ptr, ptr %12, align 8
-  %14 = load i32, ptr %i, align 4
-  %15 = sext i32 %14 to i64
-  %16 = getelementptr %50, ptr %13, i64 %15
-  call void @"$unload_rank"(ptr %16)
-  %17 = load %45, ptr %1, align 1
-  %18 = add i32 %5, 1
-  store i32 %18, ptr %i, align 4
+  %19 = load ptr, ptr %group, align 8
+  %20 = getelementptr %26, ptr %19, i32 0, i32 1
+  %21 = load ptr, ptr %20, align 8
+  %22 = load i32, ptr %i, align 4
+  %23 = sext i32 %22 to i64
+  %24 = getelementptr %50, ptr %21, i64 %23
+  call void @"$unload_rank"(ptr %24)
+  %25 = load %45, ptr %1, align 1
+  %26 = add i32 %13, 1
+  store i32 %26, ptr %i, align 4
   br label %forcond
 
-merge:                                            ; preds = %forcond
+merge1:                                           ; preds = %forcond
   ret void
 }
 
@@ -59300,7 +59422,7 @@ then:                                             ; preds = %entry
   %18 = getelementptr %41, ptr %message, i32 0, i32 0
   %19 = getelementptr [1024 x i8], ptr %18, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
-  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.615", ptr %20)
+  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.616", ptr %20)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -59349,7 +59471,7 @@ then2:                                            ; preds = %then
   %15 = getelementptr %41, ptr %14, i32 0, i32 0
   %16 = getelementptr [1024 x i8], ptr %15, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.590")
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.591")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -59391,7 +59513,7 @@ then9:                                            ; preds = %then5
   %32 = getelementptr %41, ptr %31, i32 0, i32 0
   %33 = getelementptr [1024 x i8], ptr %32, i32 0, i32 0
   %34 = getelementptr i8, ptr %33, i64 0
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.591")
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.592")
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -59846,7 +59968,7 @@ then2:                                            ; preds = %merge
   %21 = getelementptr %22, ptr %20, i32 0, i32 18
   %22 = getelementptr [512 x i8], ptr %21, i32 0, i32 0
   %23 = getelementptr i8, ptr %22, i64 0
-  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.592", ptr %19, ptr %23)
+  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.593", ptr %19, ptr %23)
   br label %merge1
 
 else3:                                            ; preds = %merge
@@ -59968,7 +60090,7 @@ then4:                                            ; preds = %then
   %74 = getelementptr [1024 x i8], ptr %73, i32 0, i32 0
   %75 = getelementptr i8, ptr %74, i64 0
   %76 = load i32, ptr %world_size, align 4
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.593", i32 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.594", i32 %76)
   br label %merge3
 
 else5:                                            ; preds = %then
@@ -60136,7 +60258,7 @@ then3:                                            ; preds = %then
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %i, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.594", i32 %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.595", i32 %26)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -60195,7 +60317,7 @@ then10:                                           ; preds = %then6
   %57 = load i32, ptr %i, align 4
   %58 = load i32, ptr %code, align 4
   %59 = call ptr @strerror(i32 %58)
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.595", i32 %57, ptr %59)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.596", i32 %57, ptr %59)
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -60730,7 +60852,7 @@ merge:                                            ; preds = %else, %dead
 then3:                                            ; preds = %merge
   %55 = load ptr, ptr %self, align 8
   %56 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %55, ptr @"$string.598", i32 -1, ptr %56)
+  call void @"$forward.describe_failure"(ptr %55, ptr @"$string.599", i32 -1, ptr %56)
   %57 = load %45, ptr %6, align 1
   %58 = load i32, ptr %code1, align 4
   ret i32 %58
@@ -60775,7 +60897,7 @@ then7:                                            ; preds = %merge2
 then11:                                           ; preds = %then7
   %83 = load ptr, ptr %self, align 8
   %84 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %83, ptr @"$string.599", i32 -1, ptr %84)
+  call void @"$forward.describe_failure"(ptr %83, ptr @"$string.600", i32 -1, ptr %84)
   %85 = load %45, ptr %5, align 1
   %86 = load i32, ptr %code9, align 4
   ret i32 %86
@@ -60870,7 +60992,7 @@ entry:
 then:                                             ; preds = %entry
   %21 = load ptr, ptr %self, align 8
   %22 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %21, ptr @"$string.596", i32 -1, ptr %22)
+  call void @"$forward.describe_failure"(ptr %21, ptr @"$string.597", i32 -1, ptr %22)
   %23 = load %45, ptr %5, align 1
   %24 = load i32, ptr %code, align 4
   ret i32 %24
@@ -60904,7 +61026,7 @@ merge:                                            ; preds = %else, %dead
 then3:                                            ; preds = %merge
   %41 = load ptr, ptr %self, align 8
   %42 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %41, ptr @"$string.597", i32 -1, ptr %42)
+  call void @"$forward.describe_failure"(ptr %41, ptr @"$string.598", i32 -1, ptr %42)
   %43 = load %45, ptr %4, align 1
   %44 = load i32, ptr %code1, align 4
   ret i32 %44
@@ -60949,7 +61071,7 @@ entry:
   %18 = call i64 @"$anon (./terra/batch.t:91)"(ptr %17)
   %19 = call i64 @"$aligned"(i64 %18)
   %20 = getelementptr i8, ptr %15, i64 %19
-  call void @"$anon (./terra/batch.t:97).459"(ptr %12, ptr %14, ptr %20)
+  call void @"$anon (./terra/batch.t:97).460"(ptr %12, ptr %14, ptr %20)
   %21 = load %45, ptr %3, align 1
   ret void
 }
@@ -61016,7 +61138,7 @@ entry:
 then:                                             ; preds = %entry
   %44 = load ptr, ptr %self, align 8
   %45 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %44, ptr @"$string.600", i32 -1, ptr %45)
+  call void @"$forward.describe_failure"(ptr %44, ptr @"$string.601", i32 -1, ptr %45)
   %46 = load %45, ptr %3, align 1
   %47 = load i32, ptr %code, align 4
   ret i32 %47
@@ -61243,7 +61365,7 @@ merge15:                                          ; preds = %else17, %dead18
 then21:                                           ; preds = %merge15
   %112 = load ptr, ptr %self, align 8
   %113 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %112, ptr @"$string.605", i32 -1, ptr %113)
+  call void @"$forward.describe_failure"(ptr %112, ptr @"$string.606", i32 -1, ptr %113)
   %114 = load %45, ptr %4, align 1
   %115 = load i32, ptr %code19, align 4
   ret i32 %115
@@ -61814,7 +61936,7 @@ then2:                                            ; preds = %then
   %38 = load ptr, ptr %37, align 8
   %39 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.601", ptr %38, ptr %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.602", ptr %38, ptr %40)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -61955,7 +62077,7 @@ entry:
 then:                                             ; preds = %entry
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %format, align 8
-  %22 = call i32 @"$Placer.find"(ptr %20, ptr %21, ptr @"$string.370", ptr %view)
+  %22 = call i32 @"$Placer.find"(ptr %20, ptr %21, ptr @"$string.371", ptr %view)
   store i32 %22, ptr %code, align 4
   %23 = load i32, ptr %code, align 4
   %24 = icmp ne i32 %23, 0
@@ -62007,7 +62129,7 @@ merge:                                            ; preds = %else, %merge1
 then5:                                            ; preds = %merge
   %48 = load ptr, ptr %self, align 8
   %49 = load ptr, ptr %format, align 8
-  %50 = call i32 @"$Placer.find"(ptr %48, ptr %49, ptr @"$string.371", ptr %view)
+  %50 = call i32 @"$Placer.find"(ptr %48, ptr %49, ptr @"$string.372", ptr %view)
   store i32 %50, ptr %code7, align 4
   %51 = load i32, ptr %code7, align 4
   %52 = icmp ne i32 %51, 0
@@ -62110,7 +62232,7 @@ then:                                             ; preds = %entry
   %42 = getelementptr %41, ptr %cause, i32 0, i32 0
   %43 = getelementptr [1024 x i8], ptr %42, i32 0, i32 0
   %44 = getelementptr i8, ptr %43, i64 0
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.602", ptr %33, ptr %36, i32 %41, ptr %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.603", ptr %33, ptr %36, i32 %41, ptr %44)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -62381,7 +62503,7 @@ merge10:                                          ; preds = %else12, %dead13
   %50 = load ptr, ptr %49, align 8
   %51 = getelementptr %131, ptr %50, i32 0, i32 4
   %52 = load i32, ptr %51, align 4
-  %53 = call i32 @"$anon (./terra/weights_place.t:164).604"(ptr %43, ptr %45, ptr %47, i32 %52)
+  %53 = call i32 @"$anon (./terra/weights_place.t:164).605"(ptr %43, ptr %45, ptr %47, i32 %52)
   ret i32 %53
 
 dead14:                                           ; No predecessors!
@@ -62914,7 +63036,7 @@ forbody:                                          ; preds = %forcond
   store i32 %75, ptr %77, align 4
   %78 = load ptr, ptr %self, align 8
   %79 = load i32, ptr %part_rank, align 4
-  %80 = call i32 @"$anon (./terra/weights_place.t:164).603"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
+  %80 = call i32 @"$anon (./terra/weights_place.t:164).604"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
   store i32 %80, ptr %code10, align 4
   %81 = load i32, ptr %code10, align 4
   %82 = icmp ne i32 %81, 0
@@ -62991,7 +63113,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal i32 @"$anon (./terra/weights_place.t:164).603"(ptr %0, ptr %1, ptr %2, i32 %3) {
+define internal i32 @"$anon (./terra/weights_place.t:164).604"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -63066,7 +63188,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$anon (./terra/weights_place.t:164).604"(ptr %0, ptr %1, ptr %2, i32 %3) {
+define internal i32 @"$anon (./terra/weights_place.t:164).605"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -63412,7 +63534,7 @@ entry:
   %20 = getelementptr %29, ptr %19, i32 0, i32 18
   %21 = load i32, ptr %20, align 4
   %22 = sext i32 %21 to i64
-  %23 = call zeroext i1 @"$Vector.reserve.606"(ptr %18, i64 %22)
+  %23 = call zeroext i1 @"$Vector.reserve.607"(ptr %18, i64 %22)
   %24 = zext i1 %23 to i8
   %25 = trunc i8 %24 to i1
   br i1 %25, label %and.lhs.true, label %and.end
@@ -63451,7 +63573,7 @@ and.lhs.true:                                     ; preds = %entry
   %49 = getelementptr %29, ptr %48, i32 0, i32 18
   %50 = load i32, ptr %49, align 4
   %51 = sext i32 %50 to i64
-  %52 = call zeroext i1 @"$Vector.reserve.606"(ptr %47, i64 %51)
+  %52 = call zeroext i1 @"$Vector.reserve.607"(ptr %47, i64 %51)
   %53 = zext i1 %52 to i8
   %54 = trunc i8 %53 to i1
   br i1 %54, label %and.rhs, label %and.end
@@ -63473,7 +63595,7 @@ then2:                                            ; preds = %then
   %64 = load ptr, ptr %self, align 8
   %65 = getelementptr %29, ptr %64, i32 0, i32 18
   %66 = load i32, ptr %65, align 4
-  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.607", i32 %66)
+  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.608", i32 %66)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -63518,7 +63640,7 @@ then9:                                            ; preds = %then5
   %86 = call ptr @__errno_location()
   %87 = load i32, ptr %86, align 4
   %88 = call ptr @strerror(i32 %87)
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.608", ptr %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.609", ptr %88)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -63540,7 +63662,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.606"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.607"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -63735,7 +63857,7 @@ entry:
   %28 = load ptr, ptr %o, align 8
   %29 = getelementptr %30, ptr %28, i32 0, i32 9
   %30 = load ptr, ptr %29, align 8
-  call void @"$anon (./terra/batch.t:97).459"(ptr %24, ptr %27, ptr %30)
+  call void @"$anon (./terra/batch.t:97).460"(ptr %24, ptr %27, ptr %30)
   %31 = load %45, ptr %3, align 1
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %29, ptr %32, i32 0, i32 4
@@ -63850,7 +63972,7 @@ then2:                                            ; preds = %then
   %40 = getelementptr %37, ptr %39, i32 0, i32 10
   %41 = getelementptr %25, ptr %40, i32 0, i32 1
   %42 = load i32, ptr %41, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.609", i32 %38, i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.610", i32 %38, i32 %42)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -63917,7 +64039,7 @@ then13:                                           ; preds = %then9
   %72 = load ptr, ptr %options, align 8
   %73 = getelementptr %32, ptr %72, i32 0, i32 5
   %74 = load i32, ptr %73, align 4
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %71, i64 1024, ptr @"$string.614", i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %71, i64 1024, ptr @"$string.615", i32 %74)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -63984,7 +64106,7 @@ then2:                                            ; preds = %then
   %23 = getelementptr i8, ptr %22, i64 0
   %24 = load i32, ptr %capacity, align 4
   %25 = load i32, ptr %page_size, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.610", i32 %24, i32 %25)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.611", i32 %24, i32 %25)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -64156,7 +64278,7 @@ then15:                                           ; preds = %then5
   %141 = getelementptr i8, ptr %140, i64 0
   %142 = load i32, ptr %capacity, align 4
   %143 = load i32, ptr %page_size, align 4
-  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %141, i64 1024, ptr @"$string.611", i32 %142, i32 %143)
+  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %141, i64 1024, ptr @"$string.612", i32 %142, i32 %143)
   br label %merge14
 
 else16:                                           ; preds = %then5
@@ -64323,7 +64445,7 @@ merge:                                            ; preds = %forcond
   %27 = getelementptr %32, ptr %26, i32 0, i32 5
   %28 = load i32, ptr %27, align 4
   %29 = sext i32 %28 to i64
-  %30 = call zeroext i1 @"$Vector.reserve.606"(ptr %25, i64 %29)
+  %30 = call zeroext i1 @"$Vector.reserve.607"(ptr %25, i64 %29)
   %31 = zext i1 %30 to i8
   %32 = trunc i8 %31 to i1
   br i1 %32, label %and.lhs.true7, label %and.end
@@ -64335,7 +64457,7 @@ and.rhs:                                          ; preds = %and.lhs.true
   %36 = getelementptr %32, ptr %35, i32 0, i32 3
   %37 = load i32, ptr %36, align 4
   %38 = sext i32 %37 to i64
-  %39 = call zeroext i1 @"$Vector.reserve.613"(ptr %34, i64 %38)
+  %39 = call zeroext i1 @"$Vector.reserve.614"(ptr %34, i64 %38)
   %40 = zext i1 %39 to i8
   %41 = trunc i8 %40 to i1
   br label %and.end
@@ -64353,7 +64475,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true2
   %48 = getelementptr %32, ptr %47, i32 0, i32 3
   %49 = load i32, ptr %48, align 4
   %50 = sext i32 %49 to i64
-  %51 = call zeroext i1 @"$Vector.reserve.606"(ptr %46, i64 %50)
+  %51 = call zeroext i1 @"$Vector.reserve.607"(ptr %46, i64 %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %and.rhs, label %and.end
@@ -64365,7 +64487,7 @@ and.lhs.true2:                                    ; preds = %and.lhs.true3
   %57 = getelementptr %32, ptr %56, i32 0, i32 3
   %58 = load i32, ptr %57, align 4
   %59 = sext i32 %58 to i64
-  %60 = call zeroext i1 @"$Vector.reserve.606"(ptr %55, i64 %59)
+  %60 = call zeroext i1 @"$Vector.reserve.607"(ptr %55, i64 %59)
   %61 = zext i1 %60 to i8
   %62 = trunc i8 %61 to i1
   br i1 %62, label %and.lhs.true, label %and.end
@@ -64377,7 +64499,7 @@ and.lhs.true3:                                    ; preds = %and.lhs.true4
   %66 = getelementptr %32, ptr %65, i32 0, i32 5
   %67 = load i32, ptr %66, align 4
   %68 = sext i32 %67 to i64
-  %69 = call zeroext i1 @"$Vector.reserve.606"(ptr %64, i64 %68)
+  %69 = call zeroext i1 @"$Vector.reserve.607"(ptr %64, i64 %68)
   %70 = zext i1 %69 to i8
   %71 = trunc i8 %70 to i1
   br i1 %71, label %and.lhs.true2, label %and.end
@@ -64390,7 +64512,7 @@ and.lhs.true4:                                    ; preds = %and.lhs.true5
   %76 = load i32, ptr %75, align 4
   %77 = mul i32 4, %76
   %78 = sext i32 %77 to i64
-  %79 = call zeroext i1 @"$Vector.reserve.612"(ptr %73, i64 %78)
+  %79 = call zeroext i1 @"$Vector.reserve.613"(ptr %73, i64 %78)
   %80 = zext i1 %79 to i8
   %81 = trunc i8 %80 to i1
   br i1 %81, label %and.lhs.true3, label %and.end
@@ -64402,7 +64524,7 @@ and.lhs.true5:                                    ; preds = %and.lhs.true6
   %85 = getelementptr %32, ptr %84, i32 0, i32 5
   %86 = load i32, ptr %85, align 4
   %87 = sext i32 %86 to i64
-  %88 = call zeroext i1 @"$Vector.reserve.606"(ptr %83, i64 %87)
+  %88 = call zeroext i1 @"$Vector.reserve.607"(ptr %83, i64 %87)
   %89 = zext i1 %88 to i8
   %90 = trunc i8 %89 to i1
   br i1 %90, label %and.lhs.true4, label %and.end
@@ -64414,7 +64536,7 @@ and.lhs.true6:                                    ; preds = %and.lhs.true7
   %94 = getelementptr %32, ptr %93, i32 0, i32 3
   %95 = load i32, ptr %94, align 4
   %96 = sext i32 %95 to i64
-  %97 = call zeroext i1 @"$Vector.reserve.606"(ptr %92, i64 %96)
+  %97 = call zeroext i1 @"$Vector.reserve.607"(ptr %92, i64 %96)
   %98 = zext i1 %97 to i8
   %99 = trunc i8 %98 to i1
   br i1 %99, label %and.lhs.true5, label %and.end
@@ -64426,7 +64548,7 @@ and.lhs.true7:                                    ; preds = %merge
   %103 = getelementptr %32, ptr %102, i32 0, i32 3
   %104 = load i32, ptr %103, align 4
   %105 = sext i32 %104 to i64
-  %106 = call zeroext i1 @"$Vector.reserve.606"(ptr %101, i64 %105)
+  %106 = call zeroext i1 @"$Vector.reserve.607"(ptr %101, i64 %105)
   %107 = zext i1 %106 to i8
   %108 = trunc i8 %107 to i1
   br i1 %108, label %and.lhs.true6, label %and.end
@@ -64435,7 +64557,7 @@ dead8:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.612"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.613"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -64534,7 +64656,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.613"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.614"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -64637,24 +64759,24 @@ declare dso_local i32 @dprintf(i32, ptr, ...)
 
 define dso_local i32 @ledger_cancel(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$3529" = alloca ptr, align 8
-  %"$3528" = alloca i64, align 8
+  %"$3534" = alloca ptr, align 8
+  %"$3533" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$3528", align 8
-  store ptr %2, ptr %"$3529", align 8
+  store i64 %1, ptr %"$3533", align 8
+  store ptr %2, ptr %"$3534", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %165, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$3528", align 8
-  %6 = load ptr, ptr %"$3529", align 8
-  %7 = call i32 @"$Loop.cancel.616"(ptr %4, i64 %5, ptr %6)
+  %5 = load i64, ptr %"$3533", align 8
+  %6 = load ptr, ptr %"$3534", align 8
+  %7 = call i32 @"$Loop.cancel.617"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.cancel.616"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.cancel.617"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -64665,14 +64787,14 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.617"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
+  %6 = call i32 @"$Loop.order.618"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.order.617"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
+define internal i32 @"$Loop.order.618"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
 entry:
   %4 = alloca %45, align 8
   %target = alloca ptr, align 8
@@ -64693,11 +64815,11 @@ entry:
   call void @"$status.clear"(ptr %9)
   %10 = load %45, ptr %7, align 1
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.618"(ptr %11)
+  call void @"$Loop.lock.619"(ptr %11)
   %12 = load %45, ptr %6, align 1
   %13 = load ptr, ptr %self, align 8
   %14 = load i64, ptr %request_id, align 8
-  %15 = call ptr @"$Loop.find_live.619"(ptr %13, i64 %14)
+  %15 = call ptr @"$Loop.find_live.620"(ptr %13, i64 %14)
   store ptr %15, ptr %item, align 8
   %16 = load ptr, ptr %item, align 8
   %17 = icmp eq ptr %16, null
@@ -64707,7 +64829,7 @@ entry:
 
 then:                                             ; preds = %entry
   %20 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.620"(ptr %20)
+  call void @"$Loop.unlock.621"(ptr %20)
   %21 = load %45, ptr %5, align 1
   %22 = load ptr, ptr %message, align 8
   store ptr %22, ptr %target, align 8
@@ -64763,7 +64885,7 @@ merge4:                                           ; preds = %else6, %then5
   %42 = getelementptr %166, ptr %41, i32 0, i32 7
   %43 = call i32 @pthread_cond_signal(ptr %42)
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.620"(ptr %44)
+  call void @"$Loop.unlock.621"(ptr %44)
   %45 = load %45, ptr %4, align 1
   ret i32 0
 
@@ -64771,7 +64893,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.lock.618"(ptr %0) {
+define internal void @"$Loop.lock.619"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -64781,7 +64903,7 @@ entry:
   ret void
 }
 
-define internal ptr @"$Loop.find_live.619"(ptr %0, i64 %1) {
+define internal ptr @"$Loop.find_live.620"(ptr %0, i64 %1) {
 entry:
   %i = alloca i64, align 8
   %request_id = alloca i64, align 8
@@ -64848,7 +64970,7 @@ dead2:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.unlock.620"(ptr %0) {
+define internal void @"$Loop.unlock.621"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -64888,7 +65010,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %165, ptr %13, i32 0, i32 0
-  call void @"$Loop.free.621"(ptr %14)
+  call void @"$Loop.free.622"(ptr %14)
   %15 = load %45, ptr %4, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = getelementptr %165, ptr %16, i32 0, i32 1
@@ -64905,7 +65027,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.free.621"(ptr %0) {
+define internal void @"$Loop.free.622"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -64939,7 +65061,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %17 = load ptr, ptr %self, align 8
-  call void @"$Loop.stop.622"(ptr %17)
+  call void @"$Loop.stop.623"(ptr %17)
   %18 = load %45, ptr %8, align 1
   %19 = load ptr, ptr %self, align 8
   %20 = getelementptr %166, ptr %19, i32 0, i32 16
@@ -64974,11 +65096,11 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %38 = load ptr, ptr %self, align 8
   %39 = getelementptr %166, ptr %38, i32 0, i32 16
-  call void @"$Vector.free.584"(ptr %39)
+  call void @"$Vector.free.585"(ptr %39)
   %40 = load %45, ptr %6, align 1
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr %166, ptr %41, i32 0, i32 17
-  call void @"$Vector.free.584"(ptr %42)
+  call void @"$Vector.free.585"(ptr %42)
   %43 = load %45, ptr %5, align 1
   %44 = load ptr, ptr %self, align 8
   %45 = getelementptr %166, ptr %44, i32 0, i32 3
@@ -65028,7 +65150,7 @@ merge2:                                           ; preds = %else4, %then3
   ret void
 }
 
-define internal void @"$Loop.stop.622"(ptr %0) {
+define internal void @"$Loop.stop.623"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -65053,7 +65175,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.618"(ptr %9)
+  call void @"$Loop.lock.619"(ptr %9)
   %10 = load %45, ptr %2, align 1
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %166, ptr %11, i32 0, i32 11
@@ -65062,7 +65184,7 @@ merge:                                            ; preds = %else, %dead
   %14 = getelementptr %166, ptr %13, i32 0, i32 7
   %15 = call i32 @pthread_cond_broadcast(ptr %14)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.620"(ptr %16)
+  call void @"$Loop.unlock.621"(ptr %16)
   %17 = load %45, ptr %1, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %166, ptr %18, i32 0, i32 9
@@ -65101,30 +65223,30 @@ entry:
 
 define dso_local i32 @ledger_decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
-  %"$3555" = alloca ptr, align 8
-  %"$3554" = alloca ptr, align 8
-  %"$3553" = alloca i32, align 4
-  %"$3552" = alloca ptr, align 8
+  %"$3560" = alloca ptr, align 8
+  %"$3559" = alloca ptr, align 8
+  %"$3558" = alloca i32, align 4
+  %"$3557" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3552", align 8
-  store i32 %2, ptr %"$3553", align 4
-  store ptr %3, ptr %"$3554", align 8
-  store ptr %4, ptr %"$3555", align 8
+  store ptr %1, ptr %"$3557", align 8
+  store i32 %2, ptr %"$3558", align 4
+  store ptr %3, ptr %"$3559", align 8
+  store ptr %4, ptr %"$3560", align 8
   %5 = load ptr, ptr %"$handle", align 8
   %6 = getelementptr %165, ptr %5, i32 0, i32 0
-  %7 = load ptr, ptr %"$3552", align 8
-  %8 = load i32, ptr %"$3553", align 4
-  %9 = load ptr, ptr %"$3554", align 8
-  %10 = load ptr, ptr %"$3555", align 8
-  %11 = call i32 @"$Loop.decode_step.623"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
+  %7 = load ptr, ptr %"$3557", align 8
+  %8 = load i32, ptr %"$3558", align 4
+  %9 = load ptr, ptr %"$3559", align 8
+  %10 = load ptr, ptr %"$3560", align 8
+  %11 = call i32 @"$Loop.decode_step.624"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
   ret i32 %11
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_step.623"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_step.624"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -65167,10 +65289,10 @@ merge:                                            ; preds = %else, %then
   %19 = load i32, ptr %token, align 4
   %20 = load ptr, ptr %logits, align 8
   %21 = load ptr, ptr %message, align 8
-  %22 = call i32 @"$Loop.decode_in_turn.624"(ptr %17, ptr %18, i32 %19, ptr %20, ptr %21)
+  %22 = call i32 @"$Loop.decode_in_turn.625"(ptr %17, ptr %18, i32 %19, ptr %20, ptr %21)
   store i32 %22, ptr %code, align 4
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.636"(ptr %23)
+  call void @"$Loop.leave_turn.637"(ptr %23)
   %24 = load %45, ptr %5, align 1
   %25 = load i32, ptr %code, align 4
   ret i32 %25
@@ -65179,7 +65301,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_in_turn.624"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_in_turn.625"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %code24 = alloca i32, align 4
   %code19 = alloca i32, align 4
@@ -65199,7 +65321,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$Loop.check_usable_locked.625"(ptr %5, ptr %6)
+  %7 = call i32 @"$Loop.check_usable_locked.626"(ptr %5, ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -65221,7 +65343,7 @@ merge:                                            ; preds = %else, %dead
   %13 = load ptr, ptr %self, align 8
   %14 = load ptr, ptr %item, align 8
   %15 = load ptr, ptr %message, align 8
-  %16 = call i32 @"$Loop.check_state.627"(ptr %13, ptr %14, i32 1, ptr %15)
+  %16 = call i32 @"$Loop.check_state.628"(ptr %13, ptr %14, i32 1, ptr %15)
   store i32 %16, ptr %code1, align 4
   %17 = load i32, ptr %code1, align 4
   %18 = icmp ne i32 %17, 0
@@ -65274,7 +65396,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = add i64 %39, 1
   %41 = trunc i64 %40 to i32
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.grow_state.628"(ptr %34, ptr %35, i32 %41, ptr %42)
+  %43 = call i32 @"$Loop.grow_state.629"(ptr %34, ptr %35, i32 %41, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -65304,7 +65426,7 @@ then17:                                           ; preds = %merge12
   %54 = load ptr, ptr %self, align 8
   %55 = load ptr, ptr %item, align 8
   %56 = load ptr, ptr %message, align 8
-  %57 = call i32 @"$Loop.decode_last_token.631"(ptr %54, ptr %55, ptr null, ptr %56)
+  %57 = call i32 @"$Loop.decode_last_token.632"(ptr %54, ptr %55, ptr null, ptr %56)
   store i32 %57, ptr %code19, align 4
   %58 = load i32, ptr %code19, align 4
   %59 = icmp ne i32 %58, 0
@@ -65338,7 +65460,7 @@ merge16:                                          ; preds = %else18, %merge20
   %69 = load ptr, ptr %item, align 8
   %70 = load ptr, ptr %logits, align 8
   %71 = load ptr, ptr %message, align 8
-  %72 = call i32 @"$Loop.decode_last_token.631"(ptr %68, ptr %69, ptr %70, ptr %71)
+  %72 = call i32 @"$Loop.decode_last_token.632"(ptr %68, ptr %69, ptr %70, ptr %71)
   store i32 %72, ptr %code24, align 4
   %73 = load ptr, ptr %item, align 8
   %74 = call i32 @"$Sequence.num_uncomputed"(ptr %73)
@@ -65364,7 +65486,7 @@ dead28:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable_locked.625"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable_locked.626"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -65374,14 +65496,14 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.618"(ptr %4)
+  call void @"$Loop.lock.619"(ptr %4)
   %5 = load %45, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.check_usable.626"(ptr %6, ptr %7)
+  %8 = call i32 @"$Loop.check_usable.627"(ptr %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.620"(ptr %9)
+  call void @"$Loop.unlock.621"(ptr %9)
   %10 = load %45, ptr %2, align 1
   %11 = load i32, ptr %code, align 4
   ret i32 %11
@@ -65390,7 +65512,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable.626"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable.627"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %message = alloca ptr, align 8
@@ -65444,7 +65566,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_state.627"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.check_state.628"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %target7 = alloca ptr, align 8
   %target = alloca ptr, align 8
@@ -65564,7 +65686,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.grow_state.628"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.grow_state.629"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %45, align 8
   %i = alloca i32, align 4
@@ -65581,12 +65703,12 @@ entry:
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %item, align 8
   %7 = load i32, ptr %num_tokens, align 4
-  %8 = call i32 @"$Loop.missing_pages.629"(ptr %5, ptr %6, i32 %7)
+  %8 = call i32 @"$Loop.missing_pages.630"(ptr %5, ptr %6, i32 %7)
   store i32 %8, ptr %missing, align 4
   %9 = load ptr, ptr %self, align 8
   %10 = load i32, ptr %missing, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_room.630"(ptr %9, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.check_room.631"(ptr %9, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -65639,7 +65761,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.missing_pages.629"(ptr %0, ptr %1, i32 %2) {
+define internal i32 @"$Loop.missing_pages.630"(ptr %0, ptr %1, i32 %2) {
 entry:
   %missing = alloca i32, align 4
   %num_tokens = alloca i32, align 4
@@ -65671,7 +65793,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_room.630"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_room.631"(ptr %0, i32 %1, ptr %2) {
 entry:
   %target = alloca ptr, align 8
   %pool = alloca ptr, align 8
@@ -65735,7 +65857,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_last_token.631"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.decode_last_token.632"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %4 = alloca %45, align 8
@@ -65793,7 +65915,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %37 = load ptr, ptr %self, align 8
   %38 = load ptr, ptr %message, align 8
-  %39 = call i32 @"$Loop.run_step.632"(ptr %37, ptr %38)
+  %39 = call i32 @"$Loop.run_step.633"(ptr %37, ptr %38)
   store i32 %39, ptr %code, align 4
   %40 = load i32, ptr %code, align 4
   %41 = icmp ne i32 %40, 0
@@ -65833,14 +65955,14 @@ merge1:                                           ; preds = %else3, %dead
   %61 = load i32, ptr %60, align 4
   %62 = sub i32 %61, 1
   %63 = load ptr, ptr %message, align 8
-  %64 = call i32 @"$Loop.check_logits.635"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
+  %64 = call i32 @"$Loop.check_logits.636"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
   ret i32 %64
 
 dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.run_step.632"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.run_step.633"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
   %counters = alloca ptr, align 8
@@ -65888,7 +66010,7 @@ else3:                                            ; preds = %then
 
 merge1:                                           ; preds = %else3, %then2
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.634"(ptr %26)
+  call void @"$Loop.check_ranks.635"(ptr %26)
   %27 = load %45, ptr %3, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -66010,7 +66132,7 @@ then2:                                            ; preds = %then
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %167, ptr %39, i32 0, i32 8
   %41 = load i32, ptr %40, align 4
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.633", i32 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.634", i32 %41)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -66941,7 +67063,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Loop.check_ranks.634"(ptr %0) {
+define internal void @"$Loop.check_ranks.635"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -66985,13 +67107,13 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.618"(ptr %24)
+  call void @"$Loop.lock.619"(ptr %24)
   %25 = load %45, ptr %2, align 1
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr %166, ptr %26, i32 0, i32 14
   store i8 0, ptr %27, align 1
   %28 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.620"(ptr %28)
+  call void @"$Loop.unlock.621"(ptr %28)
   %29 = load %45, ptr %1, align 1
   br label %merge1
 
@@ -67002,7 +67124,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal i32 @"$Loop.check_logits.635"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.check_logits.636"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
 entry:
   %target = alloca ptr, align 8
   %row = alloca i32, align 4
@@ -67070,7 +67192,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.leave_turn.636"(ptr %0) {
+define internal void @"$Loop.leave_turn.637"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -67078,10 +67200,10 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.637"(ptr %4)
+  call void @"$Loop.publish.638"(ptr %4)
   %5 = load %45, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.wake.642"(ptr %6)
+  call void @"$Loop.wake.643"(ptr %6)
   %7 = load %45, ptr %2, align 1
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %166, ptr %8, i32 0, i32 5
@@ -67090,7 +67212,7 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.publish.637"(ptr %0) {
+define internal void @"$Loop.publish.638"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -67123,16 +67245,16 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.618"(ptr %16)
+  call void @"$Loop.lock.619"(ptr %16)
   %17 = load %45, ptr %7, align 1
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_events.638"(ptr %18)
+  call void @"$Loop.publish_events.639"(ptr %18)
   %19 = load %45, ptr %6, align 1
   %20 = load ptr, ptr %self, align 8
-  call void @"$Loop.remove_ended.640"(ptr %20)
+  call void @"$Loop.remove_ended.641"(ptr %20)
   %21 = load %45, ptr %5, align 1
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.641"(ptr %22)
+  call void @"$Loop.publish_counters.642"(ptr %22)
   %23 = load %45, ptr %4, align 1
   %24 = load ptr, ptr %s, align 8
   %25 = call i64 @"$Scheduler.nearest_deadline"(ptr %24)
@@ -67140,7 +67262,7 @@ merge:                                            ; preds = %else, %then
   %27 = getelementptr %166, ptr %26, i32 0, i32 22
   store i64 %25, ptr %27, align 8
   %28 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.620"(ptr %28)
+  call void @"$Loop.unlock.621"(ptr %28)
   %29 = load %45, ptr %3, align 1
   %30 = load ptr, ptr %s, align 8
   %31 = getelementptr %31, ptr %30, i32 0, i32 6
@@ -67180,7 +67302,7 @@ merge1:                                           ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_events.638"(ptr %0) {
+define internal void @"$Loop.publish_events.639"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -67260,7 +67382,7 @@ and.lhs.true:                                     ; preds = %condition
 
 then:                                             ; preds = %merge
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.announce.639"(ptr %54)
+  call void @"$Loop.announce.640"(ptr %54)
   %55 = load %45, ptr %1, align 1
   br label %merge1
 
@@ -67271,7 +67393,7 @@ merge1:                                           ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.announce.639"(ptr %0) {
+define internal void @"$Loop.announce.640"(ptr %0) {
 entry:
   %one = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -67287,7 +67409,7 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.remove_ended.640"(ptr %0) {
+define internal void @"$Loop.remove_ended.641"(ptr %0) {
 entry:
   %i = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -67330,7 +67452,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_counters.641"(ptr %0) {
+define internal void @"$Loop.publish_counters.642"(ptr %0) {
 entry:
   %p = alloca ptr, align 8
   %s = alloca ptr, align 8
@@ -67419,14 +67541,14 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.wake.642"(ptr %0) {
+define internal void @"$Loop.wake.643"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.618"(ptr %3)
+  call void @"$Loop.lock.619"(ptr %3)
   %4 = load %45, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %166, ptr %5, i32 0, i32 13
@@ -67435,7 +67557,7 @@ entry:
   %8 = getelementptr %166, ptr %7, i32 0, i32 7
   %9 = call i32 @pthread_cond_signal(ptr %8)
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.620"(ptr %10)
+  call void @"$Loop.unlock.621"(ptr %10)
   %11 = load %45, ptr %1, align 1
   ret void
 }
@@ -67505,14 +67627,14 @@ entry:
 define dso_local void @ledger_free_state(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
-  %"$3564" = alloca ptr, align 8
+  %"$3569" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3564", align 8
+  store ptr %1, ptr %"$3569", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %165, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$3564", align 8
-  call void @"$Loop.free_state.643"(ptr %4, ptr %5)
+  %5 = load ptr, ptr %"$3569", align 8
+  call void @"$Loop.free_state.644"(ptr %4, ptr %5)
   %6 = load %45, ptr %2, align 1
   ret void
 
@@ -67520,7 +67642,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.free_state.643"(ptr %0, ptr %1) {
+define internal void @"$Loop.free_state.644"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
   %3 = alloca %45, align 8
@@ -67553,15 +67675,15 @@ merge:                                            ; preds = %else, %dead
   %13 = load %45, ptr %4, align 1
   %14 = load ptr, ptr %self, align 8
   %15 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.644"(ptr %14, ptr %15)
+  call void @"$Loop.close_state.645"(ptr %14, ptr %15)
   %16 = load %45, ptr %3, align 1
   %17 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.636"(ptr %17)
+  call void @"$Loop.leave_turn.637"(ptr %17)
   %18 = load %45, ptr %2, align 1
   ret void
 }
 
-define internal void @"$Loop.close_state.644"(ptr %0, ptr %1) {
+define internal void @"$Loop.close_state.645"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
   %3 = alloca %45, align 8
@@ -67595,14 +67717,14 @@ entry:
 define dso_local void @ledger_info(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
-  %"$3540" = alloca ptr, align 8
+  %"$3545" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3540", align 8
+  store ptr %1, ptr %"$3545", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %165, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$3540", align 8
-  call void @"$Loop.info.645"(ptr %4, ptr %5)
+  %5 = load ptr, ptr %"$3545", align 8
+  call void @"$Loop.info.646"(ptr %4, ptr %5)
   %6 = load %45, ptr %2, align 1
   ret void
 
@@ -67610,7 +67732,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.info.645"(ptr %0, ptr %1) {
+define internal void @"$Loop.info.646"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
   %p = alloca ptr, align 8
@@ -67620,7 +67742,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %target, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.618"(ptr %4)
+  call void @"$Loop.lock.619"(ptr %4)
   %5 = load %45, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %166, ptr %6, i32 0, i32 24
@@ -67756,7 +67878,7 @@ merge:                                            ; preds = %else, %then
   %110 = getelementptr %150, ptr %109, i32 0, i32 37
   store i64 %108, ptr %110, align 8
   %111 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.620"(ptr %111)
+  call void @"$Loop.unlock.621"(ptr %111)
   %112 = load %45, ptr %2, align 1
   ret void
 }
@@ -67802,7 +67924,7 @@ entry:
   store ptr %0, ptr %"$handle", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %165, ptr %2, i32 0, i32 0
-  call void @"$Loop.iterate.646"(ptr %3)
+  call void @"$Loop.iterate.647"(ptr %3)
   %4 = load %45, ptr %1, align 1
   ret void
 
@@ -67810,7 +67932,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.iterate.646"(ptr %0) {
+define internal void @"$Loop.iterate.647"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -67822,10 +67944,10 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_orders.647"(ptr %6)
+  call void @"$Loop.take_orders.648"(ptr %6)
   %7 = load %45, ptr %5, align 1
   %8 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.634"(ptr %8)
+  call void @"$Loop.check_ranks.635"(ptr %8)
   %9 = load %45, ptr %4, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %166, ptr %10, i32 0, i32 3
@@ -67834,7 +67956,7 @@ entry:
   %14 = load i64, ptr %13, align 8
   store i64 %14, ptr %num_preemptions, align 8
   %15 = load ptr, ptr %self, align 8
-  %16 = call zeroext i1 @"$Loop.plan.649"(ptr %15)
+  %16 = call zeroext i1 @"$Loop.plan.650"(ptr %15)
   %17 = zext i1 %16 to i8
   store i8 %17, ptr %has_step, align 1
   %18 = load i8, ptr %has_step, align 1
@@ -67860,7 +67982,7 @@ or.end:                                           ; preds = %or.rhs, %or.lhs.fal
   %32 = getelementptr %166, ptr %31, i32 0, i32 12
   store i8 %30, ptr %32, align 1
   %33 = load ptr, ptr %self, align 8
-  %34 = call i32 @"$Loop.perform_transfers.650"(ptr %33)
+  %34 = call i32 @"$Loop.perform_transfers.651"(ptr %33)
   %35 = icmp eq i32 %34, 0
   %36 = zext i1 %35 to i8
   %37 = trunc i8 %36 to i1
@@ -67876,7 +67998,7 @@ or.lhs.false:                                     ; preds = %entry
 
 then:                                             ; preds = %and.lhs.true
   %43 = load ptr, ptr %self, align 8
-  call void @"$Loop.execute.655"(ptr %43)
+  call void @"$Loop.execute.656"(ptr %43)
   %44 = load %45, ptr %3, align 1
   br label %merge
 
@@ -67885,10 +68007,10 @@ else:                                             ; preds = %and.lhs.true, %or.e
 
 merge:                                            ; preds = %else, %then
   %45 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.634"(ptr %45)
+  call void @"$Loop.check_ranks.635"(ptr %45)
   %46 = load %45, ptr %2, align 1
   %47 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.637"(ptr %47)
+  call void @"$Loop.publish.638"(ptr %47)
   %48 = load %45, ptr %1, align 1
   ret void
 
@@ -67898,7 +68020,7 @@ and.lhs.true:                                     ; preds = %or.end
   br i1 %50, label %then, label %else
 }
 
-define internal void @"$Loop.take_orders.647"(ptr %0) {
+define internal void @"$Loop.take_orders.648"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -67915,7 +68037,7 @@ entry:
   %9 = getelementptr %31, ptr %8, i32 0, i32 17
   store i64 %6, ptr %9, align 8
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.618"(ptr %10)
+  call void @"$Loop.lock.619"(ptr %10)
   %11 = load %45, ptr %5, align 1
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %166, ptr %12, i32 0, i32 16
@@ -68001,7 +68123,7 @@ forbody4:                                         ; preds = %forcond3
   %69 = load i64, ptr %i2, align 8
   %70 = getelementptr ptr, ptr %68, i64 %69
   %71 = load ptr, ptr %70, align 8
-  call void @"$Loop.obey.648"(ptr %64, ptr %71)
+  call void @"$Loop.obey.649"(ptr %64, ptr %71)
   %72 = load %45, ptr %2, align 1
   %73 = add i64 %58, 1
   store i64 %73, ptr %i2, align 8
@@ -68018,12 +68140,12 @@ merge1:                                           ; preds = %else, %merge5
   %75 = getelementptr %166, ptr %74, i32 0, i32 13
   store i8 0, ptr %75, align 1
   %76 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.620"(ptr %76)
+  call void @"$Loop.unlock.621"(ptr %76)
   %77 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Loop.obey.648"(ptr %0, ptr %1) {
+define internal void @"$Loop.obey.649"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
   %3 = alloca %45, align 8
@@ -68097,7 +68219,7 @@ and.lhs.true:                                     ; preds = %else3
   br i1 %33, label %then4, label %else5
 }
 
-define internal zeroext i1 @"$Loop.plan.649"(ptr %0) {
+define internal zeroext i1 @"$Loop.plan.650"(ptr %0) {
 entry:
   %has_step = alloca i8, align 1
   %1 = alloca %45, align 8
@@ -68134,7 +68256,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal i32 @"$Loop.perform_transfers.650"(ptr %0) {
+define internal i32 @"$Loop.perform_transfers.651"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -68196,7 +68318,7 @@ forbody:                                          ; preds = %forcond
 then:                                             ; preds = %forbody
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
-  %33 = call i32 @"$Loop.save.651"(ptr %31, ptr %32, ptr %message)
+  %33 = call i32 @"$Loop.save.652"(ptr %31, ptr %32, ptr %message)
   store i32 %33, ptr %code, align 4
   %34 = load i32, ptr %code, align 4
   %35 = icmp ne i32 %34, 0
@@ -68277,7 +68399,7 @@ forbody7:                                         ; preds = %forcond6
 then12:                                           ; preds = %forbody7
   %77 = load ptr, ptr %self, align 8
   %78 = load ptr, ptr %item9, align 8
-  %79 = call i32 @"$Loop.restore.653"(ptr %77, ptr %78, ptr %message10)
+  %79 = call i32 @"$Loop.restore.654"(ptr %77, ptr %78, ptr %message10)
   store i32 %79, ptr %code14, align 4
   %80 = load i32, ptr %code14, align 4
   %81 = icmp ne i32 %80, 0
@@ -68358,7 +68480,7 @@ forbody20:                                        ; preds = %forcond19
 then25:                                           ; preds = %forbody20
   %123 = load ptr, ptr %self, align 8
   %124 = load ptr, ptr %item22, align 8
-  %125 = call i32 @"$Loop.recount.654"(ptr %123, ptr %124, ptr %message23)
+  %125 = call i32 @"$Loop.recount.655"(ptr %123, ptr %124, ptr %message23)
   store i32 %125, ptr %code27, align 4
   %126 = load i32, ptr %code27, align 4
   %127 = icmp ne i32 %126, 0
@@ -68410,7 +68532,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.save.651"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.save.652"(ptr %0, ptr %1, ptr %2) {
 entry:
   %target = alloca ptr, align 8
   %3 = alloca %45, align 8
@@ -68468,7 +68590,7 @@ then2:                                            ; preds = %then
   %38 = getelementptr %46, ptr %37, i32 0, i32 13
   %39 = getelementptr %10, ptr %38, i32 0, i32 1
   %40 = load i64, ptr %39, align 8
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.523", i64 %36, i64 %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.524", i64 %36, i64 %40)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -68538,7 +68660,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.525", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.526", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -68646,7 +68768,7 @@ then2:                                            ; preds = %then
   %29 = load ptr, ptr %self, align 8
   %30 = getelementptr %167, ptr %29, i32 0, i32 9
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.652", ptr %28, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.653", ptr %28, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -68691,7 +68813,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.restore.653"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.restore.654"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -68750,7 +68872,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.524", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.525", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -68812,7 +68934,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.recount.654"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.recount.655"(ptr %0, ptr %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -69004,7 +69126,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.execute.655"(ptr %0) {
+define internal void @"$Loop.execute.656"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -69220,7 +69342,7 @@ merge:                                            ; preds = %else, %then
   %83 = load ptr, ptr %self, align 8
   %84 = getelementptr %165, ptr %83, i32 0, i32 1
   %85 = load ptr, ptr %message, align 8
-  %86 = call i32 @"$Loop.init.656"(ptr %80, ptr %82, ptr %chosen, ptr %84, ptr %85)
+  %86 = call i32 @"$Loop.init.657"(ptr %80, ptr %82, ptr %chosen, ptr %84, ptr %85)
   store i32 %86, ptr %code, align 4
   %87 = load ptr, ptr %self, align 8
   %88 = getelementptr %165, ptr %87, i32 0, i32 4
@@ -69453,7 +69575,7 @@ entry:
   store i64 %3, ptr %input_bytes, align 8
   %4 = load i64, ptr %input_bytes, align 8
   %5 = load ptr, ptr %shape, align 8
-  %6 = call i64 @"$anon (./terra/batch.t:91).460"(ptr %5)
+  %6 = call i64 @"$anon (./terra/batch.t:91).461"(ptr %5)
   %7 = add i64 %4, %6
   %8 = call ptr @calloc(i64 1, i64 %7)
   store ptr %8, ptr %memory, align 8
@@ -69478,7 +69600,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.init.656"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.init.657"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %45, align 8
   %code1 = alloca i32, align 4
@@ -69536,7 +69658,7 @@ entry:
   %37 = load %45, ptr %6, align 1
   %38 = load ptr, ptr %self, align 8
   %39 = load ptr, ptr %message, align 8
-  %40 = call i32 @"$Loop.init_lists.657"(ptr %38, ptr %39)
+  %40 = call i32 @"$Loop.init_lists.658"(ptr %38, ptr %39)
   store i32 %40, ptr %code, align 4
   %41 = load i32, ptr %code, align 4
   %42 = icmp ne i32 %41, 0
@@ -69557,7 +69679,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %46 = load ptr, ptr %self, align 8
   %47 = load ptr, ptr %message, align 8
-  %48 = call i32 @"$Loop.init_scheduler.658"(ptr %46, ptr %47)
+  %48 = call i32 @"$Loop.init_scheduler.659"(ptr %46, ptr %47)
   store i32 %48, ptr %code1, align 4
   %49 = load i32, ptr %code1, align 4
   %50 = icmp ne i32 %49, 0
@@ -69577,7 +69699,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.641"(ptr %54)
+  call void @"$Loop.publish_counters.642"(ptr %54)
   %55 = load %45, ptr %5, align 1
   ret i32 0
 
@@ -69585,7 +69707,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_lists.657"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_lists.658"(ptr %0, ptr %1) {
 entry:
   %target7 = alloca ptr, align 8
   %target = alloca ptr, align 8
@@ -69618,7 +69740,7 @@ entry:
   %20 = getelementptr %166, ptr %19, i32 0, i32 18
   %21 = load i32, ptr %20, align 4
   %22 = sext i32 %21 to i64
-  %23 = call zeroext i1 @"$Vector.reserve.606"(ptr %18, i64 %22)
+  %23 = call zeroext i1 @"$Vector.reserve.607"(ptr %18, i64 %22)
   %24 = zext i1 %23 to i8
   %25 = trunc i8 %24 to i1
   br i1 %25, label %and.lhs.true, label %and.end
@@ -69657,7 +69779,7 @@ and.lhs.true:                                     ; preds = %entry
   %49 = getelementptr %166, ptr %48, i32 0, i32 18
   %50 = load i32, ptr %49, align 4
   %51 = sext i32 %50 to i64
-  %52 = call zeroext i1 @"$Vector.reserve.606"(ptr %47, i64 %51)
+  %52 = call zeroext i1 @"$Vector.reserve.607"(ptr %47, i64 %51)
   %53 = zext i1 %52 to i8
   %54 = trunc i8 %53 to i1
   br i1 %54, label %and.rhs, label %and.end
@@ -69679,7 +69801,7 @@ then2:                                            ; preds = %then
   %64 = load ptr, ptr %self, align 8
   %65 = getelementptr %166, ptr %64, i32 0, i32 18
   %66 = load i32, ptr %65, align 4
-  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.607", i32 %66)
+  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.608", i32 %66)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -69724,7 +69846,7 @@ then9:                                            ; preds = %then5
   %86 = call ptr @__errno_location()
   %87 = load i32, ptr %86, align 4
   %88 = call ptr @strerror(i32 %87)
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.608", ptr %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.609", ptr %88)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -69746,7 +69868,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_scheduler.658"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_scheduler.659"(ptr %0, ptr %1) {
 entry:
   %chosen = alloca %32, align 8
   %2 = alloca %45, align 8
@@ -69786,7 +69908,7 @@ entry:
   %28 = load ptr, ptr %o, align 8
   %29 = getelementptr %30, ptr %28, i32 0, i32 9
   %30 = load ptr, ptr %29, align 8
-  call void @"$anon (./terra/batch.t:97).459"(ptr %24, ptr %27, ptr %30)
+  call void @"$anon (./terra/batch.t:97).460"(ptr %24, ptr %27, ptr %30)
   %31 = load %45, ptr %3, align 1
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %166, ptr %32, i32 0, i32 4
@@ -69841,27 +69963,27 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_poll(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$3536" = alloca ptr, align 8
-  %"$3535" = alloca i32, align 4
-  %"$3534" = alloca ptr, align 8
+  %"$3541" = alloca ptr, align 8
+  %"$3540" = alloca i32, align 4
+  %"$3539" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3534", align 8
-  store i32 %2, ptr %"$3535", align 4
-  store ptr %3, ptr %"$3536", align 8
+  store ptr %1, ptr %"$3539", align 8
+  store i32 %2, ptr %"$3540", align 4
+  store ptr %3, ptr %"$3541", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %165, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$3534", align 8
-  %7 = load i32, ptr %"$3535", align 4
-  %8 = load ptr, ptr %"$3536", align 8
-  %9 = call i32 @"$Loop.poll.659"(ptr %5, ptr %6, i32 %7, ptr %8)
+  %6 = load ptr, ptr %"$3539", align 8
+  %7 = load i32, ptr %"$3540", align 4
+  %8 = load ptr, ptr %"$3541", align 8
+  %9 = call i32 @"$Loop.poll.660"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.poll.659"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.poll.660"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %45, align 8
   %value = alloca i64, align 8
@@ -69912,7 +70034,7 @@ else:                                             ; preds = %and.lhs.true, %or.l
 
 merge:                                            ; preds = %else, %dead
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.618"(ptr %22)
+  call void @"$Loop.lock.619"(ptr %22)
   %23 = load %45, ptr %5, align 1
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %166, ptr %24, i32 0, i32 19
@@ -69945,7 +70067,7 @@ merge2:                                           ; preds = %else4, %then3
   %42 = getelementptr %166, ptr %41, i32 0, i32 7
   %43 = call i32 @pthread_cond_signal(ptr %42)
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.620"(ptr %44)
+  call void @"$Loop.unlock.621"(ptr %44)
   %45 = load %45, ptr %4, align 1
   ret i32 0
 
@@ -69955,24 +70077,24 @@ dead5:                                            ; No predecessors!
 
 define dso_local i32 @ledger_preempt(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$3532" = alloca ptr, align 8
-  %"$3531" = alloca i64, align 8
+  %"$3537" = alloca ptr, align 8
+  %"$3536" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$3531", align 8
-  store ptr %2, ptr %"$3532", align 8
+  store i64 %1, ptr %"$3536", align 8
+  store ptr %2, ptr %"$3537", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %165, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$3531", align 8
-  %6 = load ptr, ptr %"$3532", align 8
-  %7 = call i32 @"$Loop.preempt.660"(ptr %4, i64 %5, ptr %6)
+  %5 = load i64, ptr %"$3536", align 8
+  %6 = load ptr, ptr %"$3537", align 8
+  %7 = call i32 @"$Loop.preempt.661"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.preempt.660"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.preempt.661"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -69983,7 +70105,7 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.617"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
+  %6 = call i32 @"$Loop.order.618"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
@@ -69992,29 +70114,29 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_prefill(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
+  %"$3555" = alloca ptr, align 8
+  %"$3554" = alloca ptr, align 8
+  %"$3553" = alloca ptr, align 8
+  %"$3552" = alloca i8, align 1
+  %"$3551" = alloca i32, align 4
   %"$3550" = alloca ptr, align 8
-  %"$3549" = alloca ptr, align 8
-  %"$3548" = alloca ptr, align 8
-  %"$3547" = alloca i8, align 1
-  %"$3546" = alloca i32, align 4
-  %"$3545" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3545", align 8
-  store i32 %2, ptr %"$3546", align 4
+  store ptr %1, ptr %"$3550", align 8
+  store i32 %2, ptr %"$3551", align 4
   %7 = zext i1 %3 to i8
-  store i8 %7, ptr %"$3547", align 1
-  store ptr %4, ptr %"$3548", align 8
-  store ptr %5, ptr %"$3549", align 8
-  store ptr %6, ptr %"$3550", align 8
+  store i8 %7, ptr %"$3552", align 1
+  store ptr %4, ptr %"$3553", align 8
+  store ptr %5, ptr %"$3554", align 8
+  store ptr %6, ptr %"$3555", align 8
   %8 = load ptr, ptr %"$handle", align 8
   %9 = getelementptr %165, ptr %8, i32 0, i32 0
-  %10 = load ptr, ptr %"$3545", align 8
-  %11 = load i32, ptr %"$3546", align 4
-  %12 = load i8, ptr %"$3547", align 1
-  %13 = load ptr, ptr %"$3548", align 8
-  %14 = load ptr, ptr %"$3549", align 8
-  %15 = load ptr, ptr %"$3550", align 8
+  %10 = load ptr, ptr %"$3550", align 8
+  %11 = load i32, ptr %"$3551", align 4
+  %12 = load i8, ptr %"$3552", align 1
+  %13 = load ptr, ptr %"$3553", align 8
+  %14 = load ptr, ptr %"$3554", align 8
+  %15 = load ptr, ptr %"$3555", align 8
   %16 = icmp ne i8 %12, 0
   %17 = call i32 @"$Loop.prefill"(ptr %9, ptr %10, i32 %11, i1 zeroext %16, ptr %13, ptr %14, ptr %15)
   ret i32 %17
@@ -70083,7 +70205,7 @@ then5:                                            ; preds = %then2
   %27 = getelementptr %41, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.661")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.662")
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -70116,7 +70238,7 @@ merge1:                                           ; preds = %else3, %dead
   %43 = call i32 @"$Loop.prefill_in_turn"(ptr %35, ptr %36, i32 %37, i1 zeroext %42, ptr %39, ptr %40, ptr %41)
   store i32 %43, ptr %code, align 4
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.636"(ptr %44)
+  call void @"$Loop.leave_turn.637"(ptr %44)
   %45 = load %45, ptr %7, align 1
   %46 = load i32, ptr %code, align 4
   ret i32 %46
@@ -70153,7 +70275,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %10 = load ptr, ptr %self, align 8
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_usable_locked.625"(ptr %10, ptr %11)
+  %12 = call i32 @"$Loop.check_usable_locked.626"(ptr %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -70173,7 +70295,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.662"(ptr noalias sret(%143) %8, ptr %18)
+  call void @"$Loop.limits.663"(ptr noalias sret(%143) %8, ptr %18)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %19 = load ptr, ptr %tokens, align 8
   %20 = load i32, ptr %num_tokens, align 4
@@ -70261,7 +70383,7 @@ merge12:                                          ; preds = %else14, %dead15
 then18:                                           ; preds = %merge12
   %60 = load ptr, ptr %self, align 8
   %61 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.644"(ptr %60, ptr %61)
+  call void @"$Loop.close_state.645"(ptr %60, ptr %61)
   %62 = load %45, ptr %7, align 1
   %63 = load i32, ptr %code16, align 4
   ret i32 %63
@@ -70282,7 +70404,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.limits.662"(ptr noalias sret(%143) %0, ptr %1) {
+define internal void @"$Loop.limits.663"(ptr noalias sret(%143) %0, ptr %1) {
 entry:
   %2 = alloca %143, align 8
   %3 = alloca %170, align 8
@@ -70400,7 +70522,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %166, ptr %27, i32 0, i32 2
   %29 = getelementptr %30, ptr %28, i32 0, i32 3
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.663", i32 %30)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.664", i32 %30)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -70473,7 +70595,7 @@ then12:                                           ; preds = %merge7
   %65 = getelementptr %166, ptr %64, i32 0, i32 2
   %66 = getelementptr %30, ptr %65, i32 0, i32 2
   %67 = load i32, ptr %66, align 4
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.664", i32 %67)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.665", i32 %67)
   br label %merge11
 
 else13:                                           ; preds = %merge7
@@ -70540,7 +70662,7 @@ entry:
   %9 = getelementptr %46, ptr %8, i32 0, i32 4
   %10 = load i32, ptr %9, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.grow_state.628"(ptr %6, ptr %7, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.grow_state.629"(ptr %6, ptr %7, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -70733,7 +70855,7 @@ else3:                                            ; preds = %and.lhs.true4, %els
 merge:                                            ; preds = %else3, %then2, %merge1
   %80 = load ptr, ptr %self, align 8
   %81 = load ptr, ptr %message, align 8
-  %82 = call i32 @"$Loop.run_step.632"(ptr %80, ptr %81)
+  %82 = call i32 @"$Loop.run_step.633"(ptr %80, ptr %81)
   store i32 %82, ptr %code, align 4
   %83 = load i32, ptr %code, align 4
   %84 = icmp ne i32 %83, 0
@@ -70790,7 +70912,7 @@ merge5:                                           ; preds = %else7, %dead
   %117 = load i32, ptr %num_rows, align 4
   %118 = sub i32 %116, %117
   %119 = load ptr, ptr %message, align 8
-  %120 = call i32 @"$Loop.check_logits.635"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
+  %120 = call i32 @"$Loop.check_logits.636"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
   ret i32 %120
 
 dead8:                                            ; No predecessors!
@@ -70814,7 +70936,7 @@ entry:
   %8 = getelementptr %37, ptr %7, i32 0, i32 10
   %9 = getelementptr %25, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.665"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.666"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %166, ptr %12, i32 0, i32 2
@@ -70831,7 +70953,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %166, ptr %20, i32 0, i32 2
   %22 = getelementptr %30, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.665"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.666"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -70850,7 +70972,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %37, ptr %29, i32 0, i32 10
   %31 = getelementptr %25, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.665"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.666"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -70865,7 +70987,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$smaller.665"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.666"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -70887,24 +71009,24 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_resize_pool(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$3543" = alloca ptr, align 8
-  %"$3542" = alloca i32, align 4
+  %"$3548" = alloca ptr, align 8
+  %"$3547" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3542", align 4
-  store ptr %2, ptr %"$3543", align 8
+  store i32 %1, ptr %"$3547", align 4
+  store ptr %2, ptr %"$3548", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %165, ptr %3, i32 0, i32 0
-  %5 = load i32, ptr %"$3542", align 4
-  %6 = load ptr, ptr %"$3543", align 8
-  %7 = call i32 @"$Loop.resize_pool.666"(ptr %4, i32 %5, ptr %6)
+  %5 = load i32, ptr %"$3547", align 4
+  %6 = load ptr, ptr %"$3548", align 8
+  %7 = call i32 @"$Loop.resize_pool.667"(ptr %4, i32 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_pool.666"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_pool.667"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -70941,10 +71063,10 @@ merge:                                            ; preds = %else, %then
   %15 = load ptr, ptr %self, align 8
   %16 = load i32, ptr %num_pages, align 4
   %17 = load ptr, ptr %message, align 8
-  %18 = call i32 @"$Loop.resize_in_turn.667"(ptr %15, i32 %16, ptr %17)
+  %18 = call i32 @"$Loop.resize_in_turn.668"(ptr %15, i32 %16, ptr %17)
   store i32 %18, ptr %code, align 4
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.636"(ptr %19)
+  call void @"$Loop.leave_turn.637"(ptr %19)
   %20 = load %45, ptr %3, align 1
   %21 = load i32, ptr %code, align 4
   ret i32 %21
@@ -70953,7 +71075,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_in_turn.667"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_in_turn.668"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %45, align 8
   %code11 = alloca i32, align 4
@@ -70970,7 +71092,7 @@ entry:
   %4 = load ptr, ptr %self, align 8
   %5 = load i32, ptr %num_pages, align 4
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$Loop.begin_resize.668"(ptr %4, i32 %5, ptr %6)
+  %7 = call i32 @"$Loop.begin_resize.669"(ptr %4, i32 %5, ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -71017,7 +71139,7 @@ then5:                                            ; preds = %then2
   %31 = getelementptr %33, ptr %30, i32 0, i32 4
   %32 = load i32, ptr %31, align 4
   %33 = load i32, ptr %num_pages, align 4
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.522", i32 %32, i32 %33)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.523", i32 %32, i32 %33)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -71034,7 +71156,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead7
   %35 = load ptr, ptr %self, align 8
-  %36 = call i32 @"$Loop.perform_transfers.650"(ptr %35)
+  %36 = call i32 @"$Loop.perform_transfers.651"(ptr %35)
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %166, ptr %37, i32 0, i32 3
   %39 = getelementptr %31, ptr %38, i32 0, i32 1
@@ -71098,7 +71220,7 @@ dead16:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.begin_resize.668"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.begin_resize.669"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -71110,12 +71232,12 @@ entry:
   store i32 %1, ptr %num_pages, align 4
   store ptr %2, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.618"(ptr %5)
+  call void @"$Loop.lock.619"(ptr %5)
   %6 = load %45, ptr %4, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = load i32, ptr %num_pages, align 4
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_resize.669"(ptr %7, i32 %8, ptr %9)
+  %10 = call i32 @"$Loop.check_resize.670"(ptr %7, i32 %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp eq i32 %11, 0
@@ -71136,7 +71258,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.620"(ptr %19)
+  call void @"$Loop.unlock.621"(ptr %19)
   %20 = load %45, ptr %3, align 1
   %21 = load i32, ptr %code, align 4
   ret i32 %21
@@ -71156,7 +71278,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_resize.669"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_resize.670"(ptr %0, i32 %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %target15 = alloca ptr, align 8
@@ -71205,7 +71327,7 @@ then2:                                            ; preds = %then
   %26 = getelementptr %166, ptr %25, i32 0, i32 2
   %27 = getelementptr %30, ptr %26, i32 0, i32 0
   %28 = load i32, ptr %27, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.517", i32 %24, i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.518", i32 %24, i32 %28)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -71252,7 +71374,7 @@ then9:                                            ; preds = %then5
   %50 = getelementptr i8, ptr %49, i64 0
   %51 = load i32, ptr %num_pages, align 4
   %52 = load i64, ptr %held, align 8
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.518", i32 %51, i64 %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.519", i32 %51, i64 %52)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -71298,7 +71420,7 @@ then17:                                           ; preds = %then13
   %74 = getelementptr %166, ptr %73, i32 0, i32 19
   %75 = getelementptr %43, ptr %74, i32 0, i32 4
   %76 = load i64, ptr %75, align 8
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.519", i64 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.520", i64 %76)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -71316,7 +71438,7 @@ else14:                                           ; preds = %merge4
 merge12:                                          ; preds = %else14, %dead19
   %78 = load ptr, ptr %self, align 8
   %79 = load ptr, ptr %message, align 8
-  %80 = call i32 @"$Loop.check_usable.626"(ptr %78, ptr %79)
+  %80 = call i32 @"$Loop.check_usable.627"(ptr %78, ptr %79)
   store i32 %80, ptr %code, align 4
   %81 = load i32, ptr %code, align 4
   %82 = icmp ne i32 %81, 0
@@ -71338,14 +71460,14 @@ merge20:                                          ; preds = %else22, %dead23
   %86 = load ptr, ptr %self, align 8
   %87 = load i32, ptr %num_pages, align 4
   %88 = load ptr, ptr %message, align 8
-  %89 = call i32 @"$Loop.check_live_fit.670"(ptr %86, i32 %87, ptr %88)
+  %89 = call i32 @"$Loop.check_live_fit.671"(ptr %86, i32 %87, ptr %88)
   ret i32 %89
 
 dead24:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_live_fit.670"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_live_fit.671"(ptr %0, i32 %1, ptr %2) {
 entry:
   %target = alloca ptr, align 8
   %needed = alloca i32, align 4
@@ -71417,7 +71539,7 @@ then3:                                            ; preds = %then
   %44 = getelementptr %46, ptr %43, i32 0, i32 0
   %45 = load i64, ptr %44, align 8
   %46 = load i32, ptr %needed, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.520", i32 %42, i64 %45, i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.521", i32 %42, i64 %45, i32 %46)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -71460,7 +71582,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.530", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.531", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -71533,28 +71655,28 @@ dead2:                                            ; No predecessors!
 
 define dso_local i32 @ledger_run_batch_decode(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
-  %"$3562" = alloca ptr, align 8
-  %"$3561" = alloca ptr, align 8
-  %"$3560" = alloca i32, align 4
-  %"$3559" = alloca ptr, align 8
-  %"$3558" = alloca ptr, align 8
-  %"$3557" = alloca i32, align 4
+  %"$3567" = alloca ptr, align 8
+  %"$3566" = alloca ptr, align 8
+  %"$3565" = alloca i32, align 4
+  %"$3564" = alloca ptr, align 8
+  %"$3563" = alloca ptr, align 8
+  %"$3562" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3557", align 4
-  store ptr %2, ptr %"$3558", align 8
-  store ptr %3, ptr %"$3559", align 8
-  store i32 %4, ptr %"$3560", align 4
-  store ptr %5, ptr %"$3561", align 8
-  store ptr %6, ptr %"$3562", align 8
+  store i32 %1, ptr %"$3562", align 4
+  store ptr %2, ptr %"$3563", align 8
+  store ptr %3, ptr %"$3564", align 8
+  store i32 %4, ptr %"$3565", align 4
+  store ptr %5, ptr %"$3566", align 8
+  store ptr %6, ptr %"$3567", align 8
   %7 = load ptr, ptr %"$handle", align 8
   %8 = getelementptr %165, ptr %7, i32 0, i32 0
-  %9 = load i32, ptr %"$3557", align 4
-  %10 = load ptr, ptr %"$3558", align 8
-  %11 = load ptr, ptr %"$3559", align 8
-  %12 = load i32, ptr %"$3560", align 4
-  %13 = load ptr, ptr %"$3561", align 8
-  %14 = load ptr, ptr %"$3562", align 8
+  %9 = load i32, ptr %"$3562", align 4
+  %10 = load ptr, ptr %"$3563", align 8
+  %11 = load ptr, ptr %"$3564", align 8
+  %12 = load i32, ptr %"$3565", align 4
+  %13 = load ptr, ptr %"$3566", align 8
+  %14 = load ptr, ptr %"$3567", align 8
   %15 = call i32 @"$Loop.run_batch_decode"(ptr %8, i32 %9, ptr %10, ptr %11, i32 %12, ptr %13, ptr %14)
   ret i32 %15
 
@@ -71614,7 +71736,7 @@ merge:                                            ; preds = %else, %then
   %26 = call i32 @"$Loop.batch_in_turn"(ptr %19, i32 %20, ptr %21, ptr %22, i32 %23, ptr %24, ptr %25)
   store i32 %26, ptr %code, align 4
   %27 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.636"(ptr %27)
+  call void @"$Loop.leave_turn.637"(ptr %27)
   %28 = load %45, ptr %7, align 1
   %29 = load i32, ptr %code, align 4
   ret i32 %29
@@ -71652,7 +71774,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %8 = load ptr, ptr %self, align 8
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_usable_locked.625"(ptr %8, ptr %9)
+  %10 = call i32 @"$Loop.check_usable_locked.626"(ptr %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp ne i32 %11, 0
@@ -71747,7 +71869,7 @@ forbody:                                          ; preds = %forcond
   %56 = sext i32 %55 to i64
   %57 = add i64 %54, %56
   %58 = trunc i64 %57 to i32
-  %59 = call i32 @"$Loop.missing_pages.629"(ptr %41, ptr %46, i32 %58)
+  %59 = call i32 @"$Loop.missing_pages.630"(ptr %41, ptr %46, i32 %58)
   %60 = add i32 %40, %59
   store i32 %60, ptr %missing, align 4
   %61 = add i32 %34, 1
@@ -71758,7 +71880,7 @@ merge10:                                          ; preds = %forcond
   %62 = load ptr, ptr %self, align 8
   %63 = load i32, ptr %missing, align 4
   %64 = load ptr, ptr %message, align 8
-  %65 = call i32 @"$Loop.check_room.630"(ptr %62, i32 %63, ptr %64)
+  %65 = call i32 @"$Loop.check_room.631"(ptr %62, i32 %63, ptr %64)
   store i32 %65, ptr %code11, align 4
   %66 = load i32, ptr %code11, align 4
   %67 = icmp ne i32 %66, 0
@@ -71848,7 +71970,7 @@ forbody26:                                        ; preds = %forcond25
   %107 = load %45, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
-  %110 = call i32 @"$Loop.run_step.632"(ptr %108, ptr %109)
+  %110 = call i32 @"$Loop.run_step.633"(ptr %108, ptr %109)
   store i32 %110, ptr %code28, align 4
   %111 = load i32, ptr %code28, align 4
   %112 = icmp ne i32 %111, 0
@@ -71968,7 +72090,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr i8, ptr %28, i64 0
   %30 = load i32, ptr %num_states, align 4
   %31 = load i32, ptr %most, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.671", i32 %30, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.672", i32 %30, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -72005,7 +72127,7 @@ then9:                                            ; preds = %then5
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
   %45 = getelementptr i8, ptr %44, i64 0
   %46 = load i32, ptr %num_steps, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.672", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.673", i32 %46)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -72052,7 +72174,7 @@ then17:                                           ; preds = %then13
   %69 = getelementptr %37, ptr %68, i32 0, i32 10
   %70 = getelementptr %25, ptr %69, i32 0, i32 0
   %71 = load i32, ptr %70, align 4
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.673", i32 %66, i32 %71)
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.674", i32 %66, i32 %71)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -72116,7 +72238,7 @@ then28:                                           ; preds = %then21
   %99 = getelementptr %41, ptr %98, i32 0, i32 0
   %100 = getelementptr [1024 x i8], ptr %99, i32 0, i32 0
   %101 = getelementptr i8, ptr %100, i64 0
-  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.674")
+  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.675")
   br label %merge27
 
 else29:                                           ; preds = %then21
@@ -72231,7 +72353,7 @@ entry:
   %11 = load ptr, ptr %10, align 8
   %12 = load i32, ptr %num_steps, align 4
   %13 = load ptr, ptr %message, align 8
-  %14 = call i32 @"$Loop.check_state.627"(ptr %6, ptr %11, i32 %12, ptr %13)
+  %14 = call i32 @"$Loop.check_state.628"(ptr %6, ptr %11, i32 %12, ptr %13)
   store i32 %14, ptr %code, align 4
   %15 = load i32, ptr %code, align 4
   %16 = icmp ne i32 %15, 0
@@ -72295,7 +72417,7 @@ then6:                                            ; preds = %then3
   %48 = getelementptr i8, ptr %47, i64 0
   %49 = load i32, ptr %index, align 4
   %50 = load i32, ptr %i, align 4
-  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.675", i32 %49, i32 %50)
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.676", i32 %49, i32 %50)
   br label %merge5
 
 else7:                                            ; preds = %then3
@@ -72354,7 +72476,7 @@ entry:
   %19 = add i64 %16, %18
   %20 = trunc i64 %19 to i32
   %21 = load ptr, ptr %message, align 8
-  %22 = call i32 @"$Loop.grow_state.628"(ptr %11, ptr %12, i32 %20, ptr %21)
+  %22 = call i32 @"$Loop.grow_state.629"(ptr %11, ptr %12, i32 %20, ptr %21)
   store i32 %22, ptr %code, align 4
   %23 = load i32, ptr %code, align 4
   %24 = icmp ne i32 %23, 0
@@ -72383,7 +72505,7 @@ then2:                                            ; preds = %merge
   %32 = load ptr, ptr %self, align 8
   %33 = load ptr, ptr %item, align 8
   %34 = load ptr, ptr %message, align 8
-  %35 = call i32 @"$Loop.recount.654"(ptr %32, ptr %33, ptr %34)
+  %35 = call i32 @"$Loop.recount.655"(ptr %32, ptr %33, ptr %34)
   ret i32 %35
 
 dead4:                                            ; No predecessors!
@@ -72694,7 +72816,7 @@ then3:                                            ; preds = %then
   %51 = getelementptr %10, ptr %50, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
   %53 = sub i64 %52, 1
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.676", i32 %48, i64 %53)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.677", i32 %48, i64 %53)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -72773,27 +72895,27 @@ dead9:                                            ; No predecessors!
 
 define dso_local i32 @ledger_submit(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
-  %"$3526" = alloca ptr, align 8
-  %"$3525" = alloca ptr, align 8
-  %"$3524" = alloca ptr, align 8
+  %"$3531" = alloca ptr, align 8
+  %"$3530" = alloca ptr, align 8
+  %"$3529" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3524", align 8
-  store ptr %2, ptr %"$3525", align 8
-  store ptr %3, ptr %"$3526", align 8
+  store ptr %1, ptr %"$3529", align 8
+  store ptr %2, ptr %"$3530", align 8
+  store ptr %3, ptr %"$3531", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %165, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$3524", align 8
-  %7 = load ptr, ptr %"$3525", align 8
-  %8 = load ptr, ptr %"$3526", align 8
-  %9 = call i32 @"$Loop.submit.677"(ptr %5, ptr %6, ptr %7, ptr %8)
+  %6 = load ptr, ptr %"$3529", align 8
+  %7 = load ptr, ptr %"$3530", align 8
+  %8 = load ptr, ptr %"$3531", align 8
+  %9 = call i32 @"$Loop.submit.678"(ptr %5, ptr %6, ptr %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.submit.677"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.submit.678"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %4 = alloca %45, align 8
   %5 = alloca %45, align 8
@@ -72818,13 +72940,13 @@ entry:
   call void @"$status.clear"(ptr %11)
   %12 = load %45, ptr %10, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.618"(ptr %13)
+  call void @"$Loop.lock.619"(ptr %13)
   %14 = load %45, ptr %9, align 1
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.662"(ptr noalias sret(%143) %8, ptr %15)
+  call void @"$Loop.limits.663"(ptr noalias sret(%143) %8, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.620"(ptr %16)
+  call void @"$Loop.unlock.621"(ptr %16)
   %17 = load %45, ptr %7, align 1
   %18 = load ptr, ptr %wanted, align 8
   %19 = load ptr, ptr %self, align 8
@@ -72851,12 +72973,12 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %29 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.618"(ptr %29)
+  call void @"$Loop.lock.619"(ptr %29)
   %30 = load %45, ptr %6, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
   %33 = load ptr, ptr %message, align 8
-  %34 = call i32 @"$Loop.enqueue.678"(ptr %31, ptr %32, ptr %33)
+  %34 = call i32 @"$Loop.enqueue.679"(ptr %31, ptr %32, ptr %33)
   store i32 %34, ptr %code1, align 4
   %35 = load i32, ptr %code1, align 4
   %36 = icmp eq i32 %35, 0
@@ -72877,7 +72999,7 @@ else4:                                            ; preds = %and.lhs.true, %merg
 
 merge2:                                           ; preds = %else4, %then3
   %43 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.620"(ptr %43)
+  call void @"$Loop.unlock.621"(ptr %43)
   %44 = load %45, ptr %5, align 1
   %45 = load i32, ptr %code1, align 4
   %46 = icmp ne i32 %45, 0
@@ -72909,7 +73031,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.enqueue.678"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.enqueue.679"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %45, align 8
   %4 = alloca %45, align 8
@@ -72929,7 +73051,7 @@ entry:
   store ptr %2, ptr %message, align 8
   %6 = load ptr, ptr %self, align 8
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.check_usable.626"(ptr %6, ptr %7)
+  %8 = call i32 @"$Loop.check_usable.627"(ptr %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load i32, ptr %code, align 4
   %10 = icmp ne i32 %9, 0
@@ -72949,7 +73071,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %14 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.662"(ptr noalias sret(%143) %5, ptr %14)
+  call void @"$Loop.limits.663"(ptr noalias sret(%143) %5, ptr %14)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %5, i64 20, i1 false)
   %15 = load ptr, ptr %item, align 8
   %16 = load ptr, ptr %item, align 8
@@ -72981,7 +73103,7 @@ else4:                                            ; preds = %merge
 merge2:                                           ; preds = %else4, %dead5
   %29 = load ptr, ptr %self, align 8
   %30 = load ptr, ptr %message, align 8
-  %31 = call i32 @"$Loop.check_queue.679"(ptr %29, ptr %30)
+  %31 = call i32 @"$Loop.check_queue.680"(ptr %29, ptr %30)
   store i32 %31, ptr %code6, align 4
   %32 = load i32, ptr %code6, align 4
   %33 = icmp ne i32 %32, 0
@@ -73011,7 +73133,7 @@ merge7:                                           ; preds = %else9, %dead10
 then12:                                           ; preds = %merge7
   %43 = load ptr, ptr %self, align 8
   %44 = load ptr, ptr %message, align 8
-  %45 = call i32 @"$Loop.prepare_capture.680"(ptr %43, ptr %44)
+  %45 = call i32 @"$Loop.prepare_capture.681"(ptr %43, ptr %44)
   store i32 %45, ptr %code14, align 4
   %46 = load i32, ptr %code14, align 4
   %47 = icmp ne i32 %46, 0
@@ -73038,7 +73160,7 @@ else13:                                           ; preds = %merge7
 merge11:                                          ; preds = %else13, %merge15
   %51 = load ptr, ptr %self, align 8
   %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$Loop.start.681"(ptr %51, ptr %52)
+  %53 = call i32 @"$Loop.start.682"(ptr %51, ptr %52)
   store i32 %53, ptr %code19, align 4
   %54 = load i32, ptr %code19, align 4
   %55 = icmp ne i32 %54, 0
@@ -73089,7 +73211,7 @@ dead24:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_queue.679"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_queue.680"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %num_waiting = alloca i64, align 8
@@ -73152,7 +73274,7 @@ then2:                                            ; preds = %then
   %43 = getelementptr %166, ptr %42, i32 0, i32 2
   %44 = getelementptr %30, ptr %43, i32 0, i32 5
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.568", i64 %41, i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.569", i64 %41, i32 %45)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -73174,7 +73296,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_capture.680"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.prepare_capture.681"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %count = alloca i64, align 8
@@ -73247,7 +73369,7 @@ then5:                                            ; preds = %then2
   %43 = getelementptr %30, ptr %42, i32 0, i32 7
   %44 = getelementptr %25, ptr %43, i32 0, i32 3
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.569", i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.570", i32 %45)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -73269,7 +73391,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.start.681"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.start.682"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %code = alloca i32, align 4
@@ -73300,7 +73422,7 @@ merge:                                            ; preds = %else, %dead
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %166, ptr %8, i32 0, i32 9
   %10 = load ptr, ptr %self, align 8
-  %11 = call i32 @pthread_create(ptr %9, ptr null, ptr @"$engine_thread.682", ptr %10)
+  %11 = call i32 @pthread_create(ptr %9, ptr null, ptr @"$engine_thread.683", ptr %10)
   store i32 %11, ptr %code, align 4
   %12 = call i32 @pthread_sigmask(i32 2, ptr %previous, ptr null)
   %13 = load i32, ptr %code, align 4
@@ -73325,7 +73447,7 @@ then5:                                            ; preds = %then2
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %code, align 4
   %27 = call ptr @strerror(i32 %26)
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.583", ptr %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.584", ptr %27)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -73350,7 +73472,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$engine_thread.682"(ptr %0) {
+define internal ptr @"$engine_thread.683"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %loop = alloca ptr, align 8
@@ -73359,7 +73481,7 @@ entry:
   %2 = load ptr, ptr %argument, align 8
   store ptr %2, ptr %loop, align 8
   %3 = load ptr, ptr %loop, align 8
-  call void @"$Loop.run.683"(ptr %3)
+  call void @"$Loop.run.684"(ptr %3)
   %4 = load %45, ptr %1, align 1
   ret ptr null
 
@@ -73367,7 +73489,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.run.683"(ptr %0) {
+define internal void @"$Loop.run.684"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -73378,7 +73500,7 @@ entry:
 
 condition:                                        ; preds = %whilebody, %entry
   %4 = load ptr, ptr %self, align 8
-  %5 = call zeroext i1 @"$Loop.await_work.684"(ptr %4)
+  %5 = call zeroext i1 @"$Loop.await_work.685"(ptr %4)
   %6 = zext i1 %5 to i8
   %7 = trunc i8 %6 to i1
   br i1 %7, label %whilebody, label %merge
@@ -73389,7 +73511,7 @@ whilebody:                                        ; preds = %condition
   call void @"$Turnstile.enter"(ptr %9)
   %10 = load %45, ptr %3, align 1
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.iterate.646"(ptr %11)
+  call void @"$Loop.iterate.647"(ptr %11)
   %12 = load %45, ptr %2, align 1
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %166, ptr %13, i32 0, i32 5
@@ -73401,7 +73523,7 @@ merge:                                            ; preds = %condition
   ret void
 }
 
-define internal zeroext i1 @"$Loop.await_work.684"(ptr %0) {
+define internal zeroext i1 @"$Loop.await_work.685"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %stopping = alloca i8, align 1
@@ -73410,7 +73532,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.618"(ptr %3)
+  call void @"$Loop.lock.619"(ptr %3)
   %4 = load %45, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %166, ptr %5, i32 0, i32 19
@@ -73462,7 +73584,7 @@ merge:                                            ; preds = %and.lhs.true1, %con
   %41 = load i8, ptr %40, align 1
   store i8 %41, ptr %stopping, align 1
   %42 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.620"(ptr %42)
+  call void @"$Loop.unlock.621"(ptr %42)
   %43 = load %45, ptr %1, align 1
   %44 = load i8, ptr %stopping, align 1
   %45 = icmp eq i8 %44, 0
@@ -73477,7 +73599,7 @@ and.lhs.true:                                     ; preds = %condition
 
 and.lhs.true1:                                    ; preds = %and.lhs.true
   %50 = load ptr, ptr %self, align 8
-  %51 = call zeroext i1 @"$Loop.has_work.685"(ptr %50)
+  %51 = call zeroext i1 @"$Loop.has_work.686"(ptr %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %merge, label %whilebody
@@ -73486,7 +73608,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Loop.has_work.685"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_work.686"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -73550,21 +73672,21 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_wait(ptr %0, i64 %1) {
 entry:
-  %"$3538" = alloca i64, align 8
+  %"$3543" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$3538", align 8
+  store i64 %1, ptr %"$3543", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %165, ptr %2, i32 0, i32 0
-  %4 = load i64, ptr %"$3538", align 8
-  %5 = call i32 @"$Loop.wait.686"(ptr %3, i64 %4)
+  %4 = load i64, ptr %"$3543", align 8
+  %5 = call i32 @"$Loop.wait.687"(ptr %3, i64 %4)
   ret i32 %5
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.wait.686"(ptr %0, i64 %1) {
+define internal i32 @"$Loop.wait.687"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %45, align 8
   %has_events = alloca i8, align 1
@@ -73594,7 +73716,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.618"(ptr %11)
+  call void @"$Loop.lock.619"(ptr %11)
   %12 = load %45, ptr %3, align 1
   store i8 1, ptr %is_in_time, align 1
   br label %condition
@@ -73636,7 +73758,7 @@ merge1:                                           ; preds = %and.lhs.true2, %con
   %36 = zext i1 %35 to i8
   store i8 %36, ptr %has_events, align 1
   %37 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.620"(ptr %37)
+  call void @"$Loop.unlock.621"(ptr %37)
   %38 = load %45, ptr %2, align 1
   %39 = load i8, ptr %has_events, align 1
   %40 = trunc i8 %39 to i1
@@ -73683,7 +73805,7 @@ entry:
   store i64 0, ptr %num_wrong, align 8
   call void @"$Arena.init"(ptr %arena)
   %6 = load %45, ptr %5, align 1
-  call void @"$Vector.init.687"(ptr %blocks)
+  call void @"$Vector.init.688"(ptr %blocks)
   %7 = load %45, ptr %4, align 1
   %8 = load i64, ptr %count, align 8
   store i64 0, ptr %i, align 8
@@ -73736,7 +73858,7 @@ merge:                                            ; preds = %forcond
 
 or.lhs.false:                                     ; preds = %or.lhs.false2
   %32 = load ptr, ptr %block, align 8
-  %33 = call zeroext i1 @"$Vector.push.688"(ptr %blocks, ptr %32)
+  %33 = call zeroext i1 @"$Vector.push.689"(ptr %blocks, ptr %32)
   %34 = zext i1 %33 to i8
   %35 = trunc i8 %34 to i1
   br i1 %35, label %else, label %then
@@ -73775,7 +73897,7 @@ forcond7:                                         ; preds = %merge10, %forbody5
 
 forbody8:                                         ; preds = %forcond7
   %55 = load i64, ptr %i3, align 8
-  %56 = call ptr @"$Vector.at.690"(ptr %blocks, i64 %55)
+  %56 = call ptr @"$Vector.at.691"(ptr %blocks, i64 %55)
   %57 = load ptr, ptr %56, align 8
   %58 = load i64, ptr %j, align 8
   %59 = getelementptr i8, ptr %57, i64 %58
@@ -73808,7 +73930,7 @@ merge9:                                           ; preds = %forcond7
   br label %forcond4
 
 merge6:                                           ; preds = %forcond4
-  call void @"$Vector.free.691"(ptr %blocks)
+  call void @"$Vector.free.692"(ptr %blocks)
   %71 = load %45, ptr %3, align 1
   call void @"$Arena.free"(ptr %arena)
   %72 = load %45, ptr %2, align 1
@@ -73819,7 +73941,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Vector.init.687"(ptr %0) {
+define internal void @"$Vector.init.688"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -73835,7 +73957,7 @@ entry:
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.688"(ptr %0, ptr %1) {
+define internal zeroext i1 @"$Vector.push.689"(ptr %0, ptr %1) {
 entry:
   %value = alloca ptr, align 8
   %self = alloca ptr, align 8
@@ -73846,7 +73968,7 @@ entry:
   %4 = getelementptr %171, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.689"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.690"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -73883,7 +74005,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.689"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.690"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -73982,7 +74104,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.at.690"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.691"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %45, align 8
   %index = alloca i64, align 8
@@ -74025,7 +74147,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Vector.free.691"(ptr %0) {
+define internal void @"$Vector.free.692"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -74037,7 +74159,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.687"(ptr %7)
+  call void @"$Vector.init.688"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
@@ -74064,7 +74186,7 @@ entry:
   store i64 %0, ptr %count, align 8
   call void @"$Arena.init"(ptr %arena)
   %12 = load %45, ptr %11, align 1
-  call void @"$Map.init.692"(ptr %map)
+  call void @"$Map.init.693"(ptr %map)
   %13 = load %45, ptr %10, align 1
   %14 = load i64, ptr %count, align 8
   %15 = call i64 @"$fill_map"(ptr %map, ptr %arena, i64 %14)
@@ -74091,7 +74213,7 @@ forbody:                                          ; preds = %forcond
   %26 = load i64, ptr %25, align 8
   %27 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  %29 = call ptr @"$Map.find.695"(ptr %map, i64 %26, i64 %28)
+  %29 = call ptr @"$Map.find.696"(ptr %map, i64 %26, i64 %28)
   store ptr %29, ptr %found, align 8
   %30 = load ptr, ptr %found, align 8
   %31 = icmp eq ptr %30, null
@@ -74143,7 +74265,7 @@ else4:                                            ; preds = %or.lhs.false5
   br label %merge2
 
 merge2:                                           ; preds = %else4, %then3
-  call void @"$Map.clear.703"(ptr %map)
+  call void @"$Map.clear.704"(ptr %map)
   %53 = load %45, ptr %5, align 1
   %54 = load i64, ptr %count, align 8
   %55 = icmp sgt i64 %54, 0
@@ -74160,7 +74282,7 @@ or.lhs.false5:                                    ; preds = %merge
   %61 = load i64, ptr %60, align 8
   %62 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 1
   %63 = load i64, ptr %62, align 8
-  %64 = call ptr @"$Map.find.695"(ptr %map, i64 %61, i64 %63)
+  %64 = call ptr @"$Map.find.696"(ptr %map, i64 %61, i64 %63)
   %65 = icmp ne ptr %64, null
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
@@ -74176,7 +74298,7 @@ else8:                                            ; preds = %and.lhs.true, %merg
   br label %merge6
 
 merge6:                                           ; preds = %else8, %then7
-  call void @"$Map.free.705"(ptr %map)
+  call void @"$Map.free.706"(ptr %map)
   %70 = load %45, ptr %2, align 1
   call void @"$Arena.free"(ptr %arena)
   %71 = load %45, ptr %1, align 1
@@ -74191,7 +74313,7 @@ and.lhs.true:                                     ; preds = %merge2
   %75 = load i64, ptr %74, align 8
   %76 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %77 = load i64, ptr %76, align 8
-  %78 = call ptr @"$Map.find.695"(ptr %map, i64 %75, i64 %77)
+  %78 = call ptr @"$Map.find.696"(ptr %map, i64 %75, i64 %77)
   %79 = icmp ne ptr %78, null
   %80 = zext i1 %79 to i8
   %81 = trunc i8 %80 to i1
@@ -74201,7 +74323,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Map.init.692"(ptr %0) {
+define internal void @"$Map.init.693"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -74209,7 +74331,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %172, ptr %3, i32 0, i32 0
-  call void @"$Vector.init.693"(ptr %4)
+  call void @"$Vector.init.694"(ptr %4)
   %5 = load %45, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %172, ptr %6, i32 0, i32 1
@@ -74218,7 +74340,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.693"(ptr %0) {
+define internal void @"$Vector.init.694"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -74275,7 +74397,7 @@ forbody:                                          ; preds = %forcond
   %19 = load i64, ptr %18, align 8
   %20 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 1
   %21 = load i64, ptr %20, align 8
-  %22 = call ptr @"$Map.find.695"(ptr %17, i64 %19, i64 %21)
+  %22 = call ptr @"$Map.find.696"(ptr %17, i64 %19, i64 %21)
   %23 = icmp ne ptr %22, null
   %24 = zext i1 %23 to i8
   %25 = trunc i8 %24 to i1
@@ -74308,7 +74430,7 @@ or.lhs.false:                                     ; preds = %or.lhs.false2
   %34 = load i64, ptr %33, align 8
   %35 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %36 = load i64, ptr %35, align 8
-  %37 = call zeroext i1 @"$Map.insert.698"(ptr %30, i64 %34, i64 %36, i64 %32)
+  %37 = call zeroext i1 @"$Map.insert.699"(ptr %30, i64 %34, i64 %36, i64 %32)
   %38 = zext i1 %37 to i8
   %39 = trunc i8 %38 to i1
   br i1 %39, label %else, label %then
@@ -74321,7 +74443,7 @@ or.lhs.false2:                                    ; preds = %forbody
   %43 = load i64, ptr %42, align 8
   %44 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %45 = load i64, ptr %44, align 8
-  %46 = call zeroext i1 @"$Map.insert.698"(ptr %40, i64 %43, i64 %45, i64 %41)
+  %46 = call zeroext i1 @"$Map.insert.699"(ptr %40, i64 %43, i64 %45, i64 %41)
   %47 = zext i1 %46 to i8
   %48 = trunc i8 %47 to i1
   br i1 %48, label %or.lhs.false, label %then
@@ -74344,7 +74466,7 @@ entry:
   %6 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %7 = getelementptr i8, ptr %6, i64 0
   %8 = load i64, ptr %number, align 8
-  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.694", i64 %8)
+  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.695", i64 %8)
   %10 = load ptr, ptr %arena, align 8
   %11 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %12 = getelementptr i8, ptr %11, i64 0
@@ -74366,7 +74488,7 @@ dead:                                             ; No predecessors!
   ret { i64, i64 } undef
 }
 
-define internal ptr @"$Map.find.695"(ptr %0, i64 %1, i64 %2) {
+define internal ptr @"$Map.find.696"(ptr %0, i64 %1, i64 %2) {
 entry:
   %index = alloca i32, align 4
   %"<aggcopy>" = alloca %83, align 8
@@ -74415,7 +74537,7 @@ merge:                                            ; preds = %else, %dead
   %25 = load i64, ptr %24, align 8
   %26 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %27 = load i64, ptr %26, align 8
-  %28 = call i64 @"$Map.position.696"(ptr %18, i64 %25, i64 %27, i64 %23)
+  %28 = call i64 @"$Map.position.697"(ptr %18, i64 %25, i64 %27, i64 %23)
   %29 = getelementptr i32, ptr %17, i64 %28
   %30 = load i32, ptr %29, align 4
   store i32 %30, ptr %index, align 4
@@ -74439,7 +74561,7 @@ merge1:                                           ; preds = %else3, %dead4
   %36 = getelementptr %172, ptr %35, i32 0, i32 0
   %37 = load i32, ptr %index, align 4
   %38 = sext i32 %37 to i64
-  %39 = call ptr @"$Vector.at.697"(ptr %36, i64 %38)
+  %39 = call ptr @"$Vector.at.698"(ptr %36, i64 %38)
   %40 = getelementptr %174, ptr %39, i32 0, i32 2
   ret ptr %40
 
@@ -74447,7 +74569,7 @@ dead5:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal i64 @"$Map.position.696"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal i64 @"$Map.position.697"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %"<aggcopy>" = alloca %83, align 8
   %4 = alloca %83, align 8
@@ -74500,7 +74622,7 @@ whilebody:                                        ; preds = %condition
   %33 = getelementptr i32, ptr %31, i64 %32
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  %36 = call ptr @"$Vector.at.697"(ptr %27, i64 %35)
+  %36 = call ptr @"$Vector.at.698"(ptr %27, i64 %35)
   store ptr %36, ptr %entry1, align 8
   %37 = load ptr, ptr %entry1, align 8
   %38 = getelementptr %174, ptr %37, i32 0, i32 1
@@ -74556,7 +74678,7 @@ dead3:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal ptr @"$Vector.at.697"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.698"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %45, align 8
   %index = alloca i64, align 8
@@ -74599,7 +74721,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal zeroext i1 @"$Map.insert.698"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal zeroext i1 @"$Map.insert.699"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %4 = alloca %174, align 8
   %5 = alloca %174, align 8
@@ -74624,7 +74746,7 @@ entry:
   %14 = getelementptr %173, ptr %13, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
   %16 = add i64 %15, 1
-  %17 = call zeroext i1 @"$Map.reserve.699"(ptr %11, i64 %16)
+  %17 = call zeroext i1 @"$Map.reserve.700"(ptr %11, i64 %16)
   %18 = zext i1 %17 to i8
   %19 = trunc i8 %18 to i1
   br i1 %19, label %else, label %then
@@ -74653,7 +74775,7 @@ merge:                                            ; preds = %else, %dead
   %28 = load i64, ptr %27, align 8
   %29 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %30 = load i64, ptr %29, align 8
-  %31 = call i64 @"$Map.position.696"(ptr %25, i64 %28, i64 %30, i64 %26)
+  %31 = call i64 @"$Map.position.697"(ptr %25, i64 %28, i64 %30, i64 %26)
   store i64 %31, ptr %position, align 8
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %172, ptr %32, i32 0, i32 1
@@ -74679,7 +74801,7 @@ then2:                                            ; preds = %merge
   %50 = getelementptr i32, ptr %48, i64 %49
   %51 = load i32, ptr %50, align 4
   %52 = sext i32 %51 to i64
-  %53 = call ptr @"$Vector.at.697"(ptr %44, i64 %52)
+  %53 = call ptr @"$Vector.at.698"(ptr %44, i64 %52)
   %54 = getelementptr %174, ptr %53, i32 0, i32 2
   store i64 %42, ptr %54, align 8
   ret i1 true
@@ -74717,7 +74839,7 @@ merge1:                                           ; preds = %else3, %dead4
   %72 = load i64, ptr %71, align 8
   store i64 %72, ptr %70, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 32, i1 false)
-  %73 = call zeroext i1 @"$Vector.push.702"(ptr %56, ptr byval(%174) %4)
+  %73 = call zeroext i1 @"$Vector.push.703"(ptr %56, ptr byval(%174) %4)
   %74 = zext i1 %73 to i8
   %75 = trunc i8 %74 to i1
   br i1 %75, label %else7, label %then6
@@ -74751,7 +74873,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.reserve.699"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.reserve.700"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %count = alloca i64, align 8
@@ -74791,7 +74913,7 @@ or.rhs:                                           ; preds = %merge
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %172, ptr %18, i32 0, i32 0
   %20 = load i64, ptr %count, align 8
-  %21 = call zeroext i1 @"$Vector.reserve.700"(ptr %19, i64 %20)
+  %21 = call zeroext i1 @"$Vector.reserve.701"(ptr %19, i64 %20)
   %22 = zext i1 %21 to i8
   %23 = trunc i8 %22 to i1
   br i1 %23, label %and.rhs, label %and.end
@@ -74799,7 +74921,7 @@ or.rhs:                                           ; preds = %merge
 and.rhs:                                          ; preds = %or.rhs
   %24 = load ptr, ptr %self, align 8
   %25 = load i64, ptr %size, align 8
-  %26 = call zeroext i1 @"$Map.rebuild.701"(ptr %24, i64 %25)
+  %26 = call zeroext i1 @"$Map.rebuild.702"(ptr %24, i64 %25)
   %27 = zext i1 %26 to i8
   %28 = trunc i8 %27 to i1
   br label %and.end
@@ -74820,7 +74942,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.700"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.701"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -74919,7 +75041,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.rebuild.701"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.rebuild.702"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %83, align 8
   %entry6 = alloca ptr, align 8
@@ -74993,7 +75115,7 @@ forbody4:                                         ; preds = %forcond3
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %172, ptr %33, i32 0, i32 0
   %35 = load i64, ptr %i2, align 8
-  %36 = call ptr @"$Vector.at.697"(ptr %34, i64 %35)
+  %36 = call ptr @"$Vector.at.698"(ptr %34, i64 %35)
   store ptr %36, ptr %entry6, align 8
   %37 = load i64, ptr %i2, align 8
   %38 = trunc i64 %37 to i32
@@ -75012,7 +75134,7 @@ forbody4:                                         ; preds = %forcond3
   %50 = load i64, ptr %49, align 8
   %51 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
-  %53 = call i64 @"$Map.position.696"(ptr %43, i64 %50, i64 %52, i64 %48)
+  %53 = call i64 @"$Map.position.697"(ptr %43, i64 %50, i64 %52, i64 %48)
   %54 = getelementptr i32, ptr %42, i64 %53
   store i32 %38, ptr %54, align 4
   %55 = add i64 %27, 1
@@ -75026,7 +75148,7 @@ dead7:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.702"(ptr %0, ptr byval(%174) %1) {
+define internal zeroext i1 @"$Vector.push.703"(ptr %0, ptr byval(%174) %1) {
 entry:
   %value = alloca %174, align 8
   %self = alloca ptr, align 8
@@ -75037,7 +75159,7 @@ entry:
   %4 = getelementptr %173, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.700"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.701"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -75073,7 +75195,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Map.clear.703"(ptr %0) {
+define internal void @"$Map.clear.704"(ptr %0) {
 entry:
   %i = alloca i64, align 8
   %1 = alloca %45, align 8
@@ -75081,7 +75203,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %172, ptr %2, i32 0, i32 0
-  call void @"$Vector.clear.704"(ptr %3)
+  call void @"$Vector.clear.705"(ptr %3)
   %4 = load %45, ptr %1, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %172, ptr %5, i32 0, i32 1
@@ -75115,7 +75237,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Vector.clear.704"(ptr %0) {
+define internal void @"$Vector.clear.705"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -75125,7 +75247,7 @@ entry:
   ret void
 }
 
-define internal void @"$Map.free.705"(ptr %0) {
+define internal void @"$Map.free.706"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -75133,7 +75255,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %172, ptr %3, i32 0, i32 0
-  call void @"$Vector.free.706"(ptr %4)
+  call void @"$Vector.free.707"(ptr %4)
   %5 = load %45, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %172, ptr %6, i32 0, i32 1
@@ -75142,7 +75264,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.706"(ptr %0) {
+define internal void @"$Vector.free.707"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -75154,7 +75276,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.693"(ptr %7)
+  call void @"$Vector.init.694"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
@@ -75356,7 +75478,7 @@ entry:
   %13 = load i64, ptr %12, align 8
   %14 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
-  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.707", ptr %parsed, ptr %11)
+  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.708", ptr %parsed, ptr %11)
   store i32 %16, ptr %code, align 4
   %17 = load i32, ptr %code, align 4
   %18 = icmp ne i32 %17, 0
@@ -75384,7 +75506,7 @@ merge:                                            ; preds = %else, %dead
   %27 = getelementptr %179, ptr %6, i32 0, i32 1
   store ptr %24, ptr %27, align 8
   %28 = getelementptr %179, ptr %6, i32 0, i32 2
-  store ptr @"$string.707", ptr %28, align 8
+  store ptr @"$string.708", ptr %28, align 8
   %29 = getelementptr %179, ptr %6, i32 0, i32 3
   store ptr %25, ptr %29, align 8
   %30 = load %179, ptr %6, align 8
@@ -75427,7 +75549,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %50 = load ptr, ptr %rules, align 8
-  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.708")
+  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.709")
   %52 = zext i1 %51 to i8
   ret i32 0
 
@@ -75479,7 +75601,7 @@ entry:
   %20 = getelementptr %120, ptr %reader, i32 0, i32 3
   store ptr %found, ptr %20, align 8
   %21 = getelementptr %120, ptr %reader, i32 0, i32 4
-  store ptr @"$string.707", ptr %21, align 8
+  store ptr @"$string.708", ptr %21, align 8
   %22 = load ptr, ptr %data, align 8
   %23 = load i64, ptr %size, align 8
   %24 = getelementptr %180, ptr %8, i32 0, i32 0
@@ -75529,7 +75651,7 @@ then2:                                            ; preds = %then
   %52 = getelementptr %41, ptr %51, i32 0, i32 0
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
-  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.709")
+  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.710")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -75662,7 +75784,7 @@ entry:
   %22 = load i64, ptr %21, align 8
   %23 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.707", ptr %20)
+  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.708", ptr %20)
   store i32 %25, ptr %code, align 4
   call void @"$Document.free"(ptr %document)
   %26 = load %45, ptr %3, align 1
@@ -75756,15 +75878,15 @@ entry:
 define dso_local void @page_pool_commit_resize(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %45, align 8
-  %"$3471" = alloca i32, align 4
-  %"$3470" = alloca i32, align 4
+  %"$3476" = alloca i32, align 4
+  %"$3475" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3470", align 4
-  store i32 %2, ptr %"$3471", align 4
+  store i32 %1, ptr %"$3475", align 4
+  store i32 %2, ptr %"$3476", align 4
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$3470", align 4
-  %6 = load i32, ptr %"$3471", align 4
+  %5 = load i32, ptr %"$3475", align 4
+  %6 = load i32, ptr %"$3476", align 4
   call void @"$PagePool.commit_resize"(ptr %4, i32 %5, i32 %6)
   %7 = load %45, ptr %3, align 1
   ret void
@@ -75861,15 +75983,15 @@ merge:                                            ; preds = %condition
 
 define dso_local i32 @page_pool_find(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$3461" = alloca ptr, align 8
-  %"$3460" = alloca i32, align 4
+  %"$3466" = alloca ptr, align 8
+  %"$3465" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3460", align 4
-  store ptr %2, ptr %"$3461", align 8
+  store i32 %1, ptr %"$3465", align 4
+  store ptr %2, ptr %"$3466", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$3460", align 4
-  %5 = load ptr, ptr %"$3461", align 8
+  %4 = load i32, ptr %"$3465", align 4
+  %5 = load ptr, ptr %"$3466", align 8
   %6 = call i32 @"$PagePool.find"(ptr %3, i32 %4, ptr %5)
   ret i32 %6
 
@@ -75879,12 +76001,12 @@ dead:                                             ; No predecessors!
 
 define dso_local zeroext i1 @page_pool_is_cached(ptr %0, i32 %1) {
 entry:
-  %"$3474" = alloca i32, align 4
+  %"$3479" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3474", align 4
+  store i32 %1, ptr %"$3479", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$3474", align 4
+  %3 = load i32, ptr %"$3479", align 4
   %4 = call zeroext i1 @"$PagePool.is_cached"(ptr %2, i32 %3)
   %5 = zext i1 %4 to i8
   %6 = icmp ne i8 %5, 0
@@ -75996,12 +76118,12 @@ dead1:                                            ; No predecessors!
 
 define dso_local i32 @page_pool_plan_resize(ptr %0, i32 %1) {
 entry:
-  %"$3468" = alloca i32, align 4
+  %"$3473" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3468", align 4
+  store i32 %1, ptr %"$3473", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$3468", align 4
+  %3 = load i32, ptr %"$3473", align 4
   %4 = call i32 @"$PagePool.plan_resize"(ptr %2, i32 %3)
   ret i32 %4
 
@@ -76011,18 +76133,18 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @page_pool_register(ptr %0, i32 %1, i32 %2, ptr %3) {
 entry:
-  %"$3465" = alloca ptr, align 8
-  %"$3464" = alloca i32, align 4
-  %"$3463" = alloca i32, align 4
+  %"$3470" = alloca ptr, align 8
+  %"$3469" = alloca i32, align 4
+  %"$3468" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3463", align 4
-  store i32 %2, ptr %"$3464", align 4
-  store ptr %3, ptr %"$3465", align 8
+  store i32 %1, ptr %"$3468", align 4
+  store i32 %2, ptr %"$3469", align 4
+  store ptr %3, ptr %"$3470", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$3463", align 4
-  %6 = load i32, ptr %"$3464", align 4
-  %7 = load ptr, ptr %"$3465", align 8
+  %5 = load i32, ptr %"$3468", align 4
+  %6 = load i32, ptr %"$3469", align 4
+  %7 = load ptr, ptr %"$3470", align 8
   %8 = call i32 @"$PagePool.register"(ptr %4, i32 %5, i32 %6, ptr %7)
   ret i32 %8
 
@@ -76033,12 +76155,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_release(ptr %0, i32 %1) {
 entry:
   %2 = alloca %45, align 8
-  %"$3458" = alloca i32, align 4
+  %"$3463" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3458", align 4
+  store i32 %1, ptr %"$3463", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$3458", align 4
+  %4 = load i32, ptr %"$3463", align 4
   call void @"$PagePool.release"(ptr %3, i32 %4)
   %5 = load %45, ptr %2, align 1
   ret void
@@ -76050,12 +76172,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_retain(ptr %0, i32 %1) {
 entry:
   %2 = alloca %45, align 8
-  %"$3456" = alloca i32, align 4
+  %"$3461" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3456", align 4
+  store i32 %1, ptr %"$3461", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$3456", align 4
+  %4 = load i32, ptr %"$3461", align 4
   call void @"$PagePool.retain"(ptr %3, i32 %4)
   %5 = load %45, ptr %2, align 1
   ret void
@@ -76127,14 +76249,14 @@ merge1:                                           ; preds = %else3, %dead4
   %27 = load ptr, ptr %state, align 8
   %28 = load ptr, ptr %message, align 8
   %29 = icmp ne i8 %25, 0
-  %30 = call i32 @"$Loop.prefill.710"(ptr %20, ptr %21, i32 %22, i1 zeroext %29, ptr %26, ptr %27, ptr %28)
+  %30 = call i32 @"$Loop.prefill.711"(ptr %20, ptr %21, i32 %22, i1 zeroext %29, ptr %26, ptr %27, ptr %28)
   ret i32 %30
 
 dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill.710"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill.711"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -76194,7 +76316,7 @@ then5:                                            ; preds = %then2
   %27 = getelementptr %41, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.661")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.662")
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -76224,7 +76346,7 @@ merge1:                                           ; preds = %else3, %dead
   %40 = load ptr, ptr %result, align 8
   %41 = load ptr, ptr %message, align 8
   %42 = icmp ne i8 %38, 0
-  %43 = call i32 @"$Loop.prefill_in_turn.711"(ptr %35, ptr %36, i32 %37, i1 zeroext %42, ptr %39, ptr %40, ptr %41)
+  %43 = call i32 @"$Loop.prefill_in_turn.712"(ptr %35, ptr %36, i32 %37, i1 zeroext %42, ptr %39, ptr %40, ptr %41)
   store i32 %43, ptr %code, align 4
   %44 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %44)
@@ -76236,7 +76358,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_in_turn.711"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill_in_turn.712"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %45, align 8
   %code16 = alloca i32, align 4
@@ -76336,7 +76458,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = load ptr, ptr %tokens, align 8
   %41 = load i32, ptr %num_tokens, align 4
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.open_state.712"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
+  %43 = call i32 @"$Loop.open_state.713"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -76361,7 +76483,7 @@ merge12:                                          ; preds = %else14, %dead15
   %52 = load ptr, ptr %logits, align 8
   %53 = load ptr, ptr %message, align 8
   %54 = icmp ne i8 %51, 0
-  %55 = call i32 @"$Loop.prefill_state.713"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
+  %55 = call i32 @"$Loop.prefill_state.714"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
   store i32 %55, ptr %code16, align 4
   %56 = load i32, ptr %code16, align 4
   %57 = icmp ne i32 %56, 0
@@ -76393,7 +76515,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.open_state.712"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.open_state.713"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %45, align 8
   %6 = alloca %45, align 8
@@ -76443,7 +76565,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %29, ptr %27, i32 0, i32 2
   %29 = getelementptr %30, ptr %28, i32 0, i32 3
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.663", i32 %30)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.664", i32 %30)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -76516,7 +76638,7 @@ then12:                                           ; preds = %merge7
   %65 = getelementptr %29, ptr %64, i32 0, i32 2
   %66 = getelementptr %30, ptr %65, i32 0, i32 2
   %67 = load i32, ptr %66, align 4
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.664", i32 %67)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.665", i32 %67)
   br label %merge11
 
 else13:                                           ; preds = %merge7
@@ -76562,7 +76684,7 @@ dead15:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_state.713"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_state.714"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %code2 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -76619,7 +76741,7 @@ whilebody:                                        ; preds = %condition
   %26 = load ptr, ptr %logits, align 8
   %27 = load ptr, ptr %message, align 8
   %28 = icmp ne i8 %25, 0
-  %29 = call i32 @"$Loop.prefill_one_chunk.714"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
+  %29 = call i32 @"$Loop.prefill_one_chunk.715"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
   store i32 %29, ptr %code2, align 4
   %30 = load i32, ptr %code2, align 4
   %31 = icmp ne i32 %30, 0
@@ -76647,7 +76769,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_one_chunk.714"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_one_chunk.715"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %num_rows = alloca i32, align 4
   %code = alloca i32, align 4
@@ -76674,7 +76796,7 @@ entry:
   %12 = load ptr, ptr %item, align 8
   %13 = load i8, ptr %all_positions, align 1
   %14 = icmp ne i8 %13, 0
-  %15 = call i32 @"$Loop.prefill_chunk_size.715"(ptr %11, ptr %12, i1 zeroext %14)
+  %15 = call i32 @"$Loop.prefill_chunk_size.716"(ptr %11, ptr %12, i1 zeroext %14)
   store i32 %10, ptr %begin, align 4
   store i32 %15, ptr %count, align 4
   %16 = load ptr, ptr %self, align 8
@@ -76840,7 +76962,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_chunk_size.715"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal i32 @"$Loop.prefill_chunk_size.716"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %count = alloca i32, align 4
   %all_positions = alloca i8, align 1
@@ -76857,7 +76979,7 @@ entry:
   %8 = getelementptr %37, ptr %7, i32 0, i32 10
   %9 = getelementptr %25, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.665"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.666"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %29, ptr %12, i32 0, i32 2
@@ -76874,7 +76996,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %29, ptr %20, i32 0, i32 2
   %22 = getelementptr %30, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.665"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.666"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -76893,7 +77015,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %37, ptr %29, i32 0, i32 10
   %31 = getelementptr %25, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.665"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.666"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -76977,14 +77099,14 @@ merge:                                            ; preds = %else, %dead
   %18 = load i32, ptr %num_steps, align 4
   %19 = load ptr, ptr %tokens, align 8
   %20 = load ptr, ptr %message, align 8
-  %21 = call i32 @"$Loop.run_batch_decode.716"(ptr %14, i32 %15, ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
+  %21 = call i32 @"$Loop.run_batch_decode.717"(ptr %14, i32 %15, ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
   ret i32 %21
 
 dead1:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.run_batch_decode.716"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.run_batch_decode.717"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -77033,7 +77155,7 @@ merge:                                            ; preds = %else, %then
   %23 = load i32, ptr %num_steps, align 4
   %24 = load ptr, ptr %tokens, align 8
   %25 = load ptr, ptr %message, align 8
-  %26 = call i32 @"$Loop.batch_in_turn.717"(ptr %19, i32 %20, ptr %21, ptr %22, i32 %23, ptr %24, ptr %25)
+  %26 = call i32 @"$Loop.batch_in_turn.718"(ptr %19, i32 %20, ptr %21, ptr %22, i32 %23, ptr %24, ptr %25)
   store i32 %26, ptr %code, align 4
   %27 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %27)
@@ -77045,7 +77167,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.batch_in_turn.717"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.batch_in_turn.718"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code33 = alloca i32, align 4
   %code28 = alloca i32, align 4
@@ -77100,7 +77222,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load i32, ptr %num_steps, align 4
   %21 = load ptr, ptr %tokens, align 8
   %22 = load ptr, ptr %message, align 8
-  %23 = call i32 @"$Loop.check_batch.718"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
+  %23 = call i32 @"$Loop.check_batch.719"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
   store i32 %23, ptr %code1, align 4
   %24 = load i32, ptr %code1, align 4
   %25 = icmp ne i32 %24, 0
@@ -77225,7 +77347,7 @@ forbody18:                                        ; preds = %forcond17
   %87 = getelementptr %47, ptr %84, i64 %86
   %88 = load i32, ptr %num_steps, align 4
   %89 = load ptr, ptr %message, align 8
-  %90 = call i32 @"$Loop.prepare_batch_state.720"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
+  %90 = call i32 @"$Loop.prepare_batch_state.721"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
   store i32 %90, ptr %code20, align 4
   %91 = load i32, ptr %code20, align 4
   %92 = icmp ne i32 %91, 0
@@ -77266,7 +77388,7 @@ forbody26:                                        ; preds = %forcond25
   %104 = load ptr, ptr %self, align 8
   %105 = load i32, ptr %num_states, align 4
   %106 = load ptr, ptr %states, align 8
-  call void @"$Loop.write_batch_step.721"(ptr %104, i32 %105, ptr %106)
+  call void @"$Loop.write_batch_step.722"(ptr %104, i32 %105, ptr %106)
   %107 = load %45, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
@@ -77300,7 +77422,7 @@ merge29:                                          ; preds = %else31, %dead32
   %124 = mul i64 %121, %123
   %125 = getelementptr i32, ptr %119, i64 %124
   %126 = load ptr, ptr %message, align 8
-  %127 = call i32 @"$Loop.take_batch_tokens.723"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
+  %127 = call i32 @"$Loop.take_batch_tokens.724"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
   store i32 %127, ptr %code33, align 4
   %128 = load i32, ptr %code33, align 4
   %129 = icmp ne i32 %128, 0
@@ -77330,7 +77452,7 @@ dead38:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch.718"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.check_batch.719"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code36 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -77390,7 +77512,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr i8, ptr %28, i64 0
   %30 = load i32, ptr %num_states, align 4
   %31 = load i32, ptr %most, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.671", i32 %30, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.672", i32 %30, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -77427,7 +77549,7 @@ then9:                                            ; preds = %then5
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
   %45 = getelementptr i8, ptr %44, i64 0
   %46 = load i32, ptr %num_steps, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.672", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.673", i32 %46)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -77474,7 +77596,7 @@ then17:                                           ; preds = %then13
   %69 = getelementptr %37, ptr %68, i32 0, i32 10
   %70 = getelementptr %25, ptr %69, i32 0, i32 0
   %71 = load i32, ptr %70, align 4
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.673", i32 %66, i32 %71)
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.674", i32 %66, i32 %71)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -77538,7 +77660,7 @@ then28:                                           ; preds = %then21
   %99 = getelementptr %41, ptr %98, i32 0, i32 0
   %100 = getelementptr [1024 x i8], ptr %99, i32 0, i32 0
   %101 = getelementptr i8, ptr %100, i64 0
-  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.674")
+  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.675")
   br label %merge27
 
 else29:                                           ; preds = %then21
@@ -77574,7 +77696,7 @@ forbody:                                          ; preds = %forcond
   %113 = load i32, ptr %i, align 4
   %114 = load i32, ptr %num_steps, align 4
   %115 = load ptr, ptr %message, align 8
-  %116 = call i32 @"$Loop.check_batch_state.719"(ptr %110, i32 %111, ptr %112, i32 %113, i32 %114, ptr %115)
+  %116 = call i32 @"$Loop.check_batch_state.720"(ptr %110, i32 %111, ptr %112, i32 %113, i32 %114, ptr %115)
   store i32 %116, ptr %code, align 4
   %117 = load i32, ptr %code, align 4
   %118 = icmp ne i32 %117, 0
@@ -77628,7 +77750,7 @@ dead41:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch_state.719"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
+define internal i32 @"$Loop.check_batch_state.720"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
 entry:
   %target = alloca ptr, align 8
   %i = alloca i32, align 4
@@ -77717,7 +77839,7 @@ then6:                                            ; preds = %then3
   %48 = getelementptr i8, ptr %47, i64 0
   %49 = load i32, ptr %index, align 4
   %50 = load i32, ptr %i, align 4
-  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.675", i32 %49, i32 %50)
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.676", i32 %49, i32 %50)
   br label %merge5
 
 else7:                                            ; preds = %then3
@@ -77744,7 +77866,7 @@ dead9:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_batch_state.720"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.prepare_batch_state.721"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -77821,7 +77943,7 @@ dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.write_batch_step.721"(ptr %0, i32 %1, ptr %2) {
+define internal void @"$Loop.write_batch_step.722"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %45, align 8
   %i2 = alloca i32, align 4
@@ -77869,7 +77991,7 @@ then:                                             ; preds = %forbody
   %27 = sext i32 %26 to i64
   %28 = getelementptr ptr, ptr %25, i64 %27
   %29 = load ptr, ptr %28, align 8
-  call void @"$Loop.add_batch_row.722"(ptr %24, ptr %29, i1 zeroext false)
+  call void @"$Loop.add_batch_row.723"(ptr %24, ptr %29, i1 zeroext false)
   %30 = load %45, ptr %4, align 1
   br label %merge1
 
@@ -77913,7 +78035,7 @@ then7:                                            ; preds = %forbody4
   %50 = sext i32 %49 to i64
   %51 = getelementptr ptr, ptr %48, i64 %50
   %52 = load ptr, ptr %51, align 8
-  call void @"$Loop.add_batch_row.722"(ptr %47, ptr %52, i1 zeroext true)
+  call void @"$Loop.add_batch_row.723"(ptr %47, ptr %52, i1 zeroext true)
   %53 = load %45, ptr %3, align 1
   br label %merge6
 
@@ -77929,7 +78051,7 @@ merge5:                                           ; preds = %forcond3
   ret void
 }
 
-define internal void @"$Loop.add_batch_row.722"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal void @"$Loop.add_batch_row.723"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %3 = alloca %45, align 8
   %4 = alloca %45, align 8
@@ -78005,7 +78127,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.take_batch_tokens.723"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.take_batch_tokens.724"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %i5 = alloca i32, align 4
   %target = alloca ptr, align 8
@@ -78088,7 +78210,7 @@ then3:                                            ; preds = %then
   %51 = getelementptr %10, ptr %50, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
   %53 = sub i64 %52, 1
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.676", i32 %48, i64 %53)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.677", i32 %48, i64 %53)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -78302,7 +78424,7 @@ entry:
   %14 = getelementptr %37, ptr %13, i32 0, i32 12
   %15 = getelementptr %30, ptr %bound, i32 0, i32 9
   %16 = load ptr, ptr %15, align 8
-  call void @"$anon (./terra/batch.t:97).459"(ptr %14, ptr %shape, ptr %16)
+  call void @"$anon (./terra/batch.t:97).460"(ptr %14, ptr %shape, ptr %16)
   %17 = load %45, ptr %3, align 1
   %18 = load ptr, ptr %step, align 8
   call void @"$StepPlan.begin"(ptr %18)
@@ -78788,7 +78910,7 @@ then4:                                            ; preds = %then
   %62 = getelementptr %37, ptr %61, i32 0, i32 1
   %63 = load i32, ptr %62, align 4
   %64 = load i32, ptr %num_sequences, align 4
-  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.725", i32 %58, i32 %63, i32 %64)
+  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.726", i32 %58, i32 %63, i32 %64)
   br label %merge3
 
 else5:                                            ; preds = %then
@@ -78873,12 +78995,12 @@ merge:                                            ; preds = %forcond
   %34 = load %45, ptr %2, align 1
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %31, ptr %35, i32 0, i32 7
-  call void @"$Vector.clear.724"(ptr %36)
+  call void @"$Vector.clear.725"(ptr %36)
   %37 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.clear.724"(ptr %0) {
+define internal void @"$Vector.clear.725"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8

@@ -374,230 +374,231 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.336" = private unnamed_addr constant [84 x i8] c"the weight is F8_E4M3, but quantization_config of config.json leaves %s unquantised\00", align 1
 @"$string.337" = private unnamed_addr constant [83 x i8] c"the weight is %s, but quantization_config of config.json says that %s is quantised\00", align 1
 @"$string.338" = private unnamed_addr constant [65 x i8] c"the weight is %s, but those it is joined with in layer %d are %s\00", align 1
-@"$string.339" = private unnamed_addr constant [14 x i8] c".weight_scale\00", align 1
-@"$string.340" = private unnamed_addr constant [6 x i8] c".bias\00", align 1
-@"$string.341" = private unnamed_addr constant [14 x i8] c"model.layers.\00", align 1
-@"$string.342" = private unnamed_addr constant [15 x i8] c"lm_head.weight\00", align 1
-@"$string.343" = private unnamed_addr constant [38 x i8] c"nothing in the model uses this tensor\00", align 1
-@"$string.344" = private unnamed_addr constant [7 x i8] c"_scale\00", align 1
-@"$string.346" = private unnamed_addr constant [18 x i8] c"greater than zero\00", align 1
-@"$string.347" = private unnamed_addr constant [7 x i8] c"finite\00", align 1
-@"$string.348" = private unnamed_addr constant [47 x i8] c"the scale of row %lld is %g; scales must be %s\00", align 1
-@"$string.353" = private unnamed_addr constant [7 x i8] c"\\ufffd\00", align 1
-@"$string.354" = private unnamed_addr constant [7 x i8] c"\\u%04x\00", align 1
-@"$string.355" = private unnamed_addr constant [10 x i8] c"model_dir\00", align 1
-@"$string.356" = private unnamed_addr constant [13 x i8] c"architecture\00", align 1
-@"$string.357" = private unnamed_addr constant [5 x i8] c"%lld\00", align 1
-@"$string.358" = private unnamed_addr constant [11 x i8] c"num_layers\00", align 1
-@"$string.359" = private unnamed_addr constant [15 x i8] c"num_parameters\00", align 1
-@"$string.360" = private unnamed_addr constant [23 x i8] c"num_parameters_skipped\00", align 1
-@"$string.361" = private unnamed_addr constant [17 x i8] c"checkpoint_bytes\00", align 1
-@"$string.362" = private unnamed_addr constant [25 x i8] c"checkpoint_bytes_skipped\00", align 1
-@"$string.363" = private unnamed_addr constant [7 x i8] c"shards\00", align 1
-@"$string.364" = private unnamed_addr constant [5 x i8] c"file\00", align 1
-@"$string.365" = private unnamed_addr constant [6 x i8] c"bytes\00", align 1
-@"$string.366" = private unnamed_addr constant [12 x i8] c"num_tensors\00", align 1
-@"$string.367" = private unnamed_addr constant [8 x i8] c"tensors\00", align 1
-@"$string.368" = private unnamed_addr constant [5 x i8] c"name\00", align 1
-@"$string.369" = private unnamed_addr constant [7 x i8] c"offset\00", align 1
-@"$string.370" = private unnamed_addr constant [8 x i8] c"skipped\00", align 1
-@"$string.371" = private unnamed_addr constant [13 x i8] c"num_problems\00", align 1
-@"$string.372" = private unnamed_addr constant [9 x i8] c"problems\00", align 1
-@"$string.374" = private unnamed_addr constant [7 x i8] c"tensor\00", align 1
-@"$string.375" = private unnamed_addr constant [8 x i8] c"message\00", align 1
-@"$string.377" = private unnamed_addr constant [29 x i8] c"out of memory for the report\00", align 1
-@"$string.382" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
-@"$string.383" = private unnamed_addr constant [69 x i8] c"options.struct_size is %u; this engine's engine_options has %u bytes\00", align 1
-@"$string.384" = private unnamed_addr constant [51 x i8] c"%s: out of memory while problems were written down\00", align 1
-@"$string.385" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
-@"$string.386" = private unnamed_addr constant [32 x i8] c" (%lld problems, the first are)\00", align 1
-@"$string.387" = private unnamed_addr constant [3 x i8] c": \00", align 1
-@"$string.388" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
-@"$string.389" = private unnamed_addr constant [3 x i8] c"; \00", align 1
-@"$string.390" = private unnamed_addr constant [4 x i8] c"cpu\00", align 1
-@"$string.391" = private unnamed_addr constant [28 x i8] c"/proc/driver/nvidia/version\00", align 1
-@"$string.392" = private unnamed_addr constant [15 x i8] c"/dev/nvidiactl\00", align 1
-@"$string.393" = private unnamed_addr constant [5 x i8] c"cuda\00", align 1
-@"$string.394" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
-@"$string.395" = private unnamed_addr constant [68 x i8] c"the folder of the engine's library cannot be found; set library_dir\00", align 1
-@"$string.396" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
-@"$string.397" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
-@"$string.398" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
-@"$string.399" = private unnamed_addr constant [105 x i8] c"an NVIDIA driver is present, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
-@"$string.400" = private unnamed_addr constant [52 x i8] c"%sthe library of device %s cannot be opened: %.700s\00", align 1
-@"$string.401" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
-@"$string.402" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
-@"$string.403" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
-@"$string.404" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
-@"$string.405" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
-@"$string.406" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
-@"$string.407" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
-@"$string.408" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
-@"$string.409" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
-@"$string.410" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
-@"$string.411" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
-@"$string.412" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
-@"$string.413" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
-@"$string.414" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
-@"$string.415" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
-@"$string.416" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
-@"$string.417" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
-@"$string.418" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
-@"$string.419" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
-@"$string.420" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
-@"$string.421" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
-@"$string.422" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
-@"$string.423" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
-@"$string.424" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
-@"$string.425" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
-@"$string.426" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
-@"$string.427" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
-@"$string.430" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
-@"$string.431" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
-@"$string.432" = private unnamed_addr constant [141 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available\00", align 1
-@"$string.433" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
-@"$string.434" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
-@"$string.435" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
-@"$string.436" = private unnamed_addr constant [7 x i8] c"device\00", align 1
-@"$string.437" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
-@"$string.438" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
-@"$string.439" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
-@"$string.440" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
-@"$string.441" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
-@"$string.442" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
-@"$string.443" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
-@"$string.444" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
-@"$string.445" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
-@"$string.446" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
-@"$string.447" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
-@"$string.448" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
-@"$string.449" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
-@"$string.450" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
-@"$string.451" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
-@"$string.452" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
-@"$string.453" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
-@"$string.454" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
-@"$string.455" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
-@"$string.456" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
-@"$string.457" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
-@"$string.458" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
-@"$string.459" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
-@"$string.460" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
-@"$string.461" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.462" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.463" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
-@"$string.464" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
-@"$string.465" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
-@"$string.466" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
-@"$string.467" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
-@"$string.468" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
-@"$string.469" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
-@"$string.470" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
-@"$string.471" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
-@"$string.472" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
-@"$string.473" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.474" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.475" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.476" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.477" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.478" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.479" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.480" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.481" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.482" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.483" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.484" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.485" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.486" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
-@"$string.487" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
-@"$string.488" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
-@"$string.489" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.490" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
-@"$string.491" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
-@"$string.492" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.493" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.494" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.495" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
-@"$string.496" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.497" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.498" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
-@"$string.499" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.500" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
-@"$string.501" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
-@"$string.502" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
-@"$string.503" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
-@"$string.504" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.505" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
-@"$string.506" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.507" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
-@"$string.508" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
-@"$string.509" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
-@"$string.510" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
-@"$string.511" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.512" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.513" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
-@"$string.514" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
-@"$string.515" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.516" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.517" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.518" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
-@"$string.519" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.520" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
-@"$string.521" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
-@"$string.522" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
-@"$string.523" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
-@"$string.524" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
-@"$string.525" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.526" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.527" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.528" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.529" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.532" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
-@"$string.533" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.534" = private unnamed_addr constant [36 x i8] c"%lld requests wait, max_queue is %d\00", align 1
-@"$string.535" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.537" = private unnamed_addr constant [75 x i8] c"the logits after position %lld (for token %d of the output) are not finite\00", align 1
-@"$string.539" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.546" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.547" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.548" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.549" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.550" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.551" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.552" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.553" = private unnamed_addr constant [26 x i8] c"clearing of device memory\00", align 1
-@"$string.554" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.555" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.556" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.557" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.558" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.561" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.563" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.564" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.565" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.566" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.567" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.570" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.571" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.573" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.574" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.576" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.577" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.578" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.579" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.580" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.581" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.339" = private unnamed_addr constant [78 x i8] c"the weight is %s, but gate_proj and up_proj of the experts of layer %d are %s\00", align 1
+@"$string.340" = private unnamed_addr constant [14 x i8] c".weight_scale\00", align 1
+@"$string.341" = private unnamed_addr constant [6 x i8] c".bias\00", align 1
+@"$string.342" = private unnamed_addr constant [14 x i8] c"model.layers.\00", align 1
+@"$string.343" = private unnamed_addr constant [15 x i8] c"lm_head.weight\00", align 1
+@"$string.344" = private unnamed_addr constant [38 x i8] c"nothing in the model uses this tensor\00", align 1
+@"$string.345" = private unnamed_addr constant [7 x i8] c"_scale\00", align 1
+@"$string.347" = private unnamed_addr constant [18 x i8] c"greater than zero\00", align 1
+@"$string.348" = private unnamed_addr constant [7 x i8] c"finite\00", align 1
+@"$string.349" = private unnamed_addr constant [47 x i8] c"the scale of row %lld is %g; scales must be %s\00", align 1
+@"$string.354" = private unnamed_addr constant [7 x i8] c"\\ufffd\00", align 1
+@"$string.355" = private unnamed_addr constant [7 x i8] c"\\u%04x\00", align 1
+@"$string.356" = private unnamed_addr constant [10 x i8] c"model_dir\00", align 1
+@"$string.357" = private unnamed_addr constant [13 x i8] c"architecture\00", align 1
+@"$string.358" = private unnamed_addr constant [5 x i8] c"%lld\00", align 1
+@"$string.359" = private unnamed_addr constant [11 x i8] c"num_layers\00", align 1
+@"$string.360" = private unnamed_addr constant [15 x i8] c"num_parameters\00", align 1
+@"$string.361" = private unnamed_addr constant [23 x i8] c"num_parameters_skipped\00", align 1
+@"$string.362" = private unnamed_addr constant [17 x i8] c"checkpoint_bytes\00", align 1
+@"$string.363" = private unnamed_addr constant [25 x i8] c"checkpoint_bytes_skipped\00", align 1
+@"$string.364" = private unnamed_addr constant [7 x i8] c"shards\00", align 1
+@"$string.365" = private unnamed_addr constant [5 x i8] c"file\00", align 1
+@"$string.366" = private unnamed_addr constant [6 x i8] c"bytes\00", align 1
+@"$string.367" = private unnamed_addr constant [12 x i8] c"num_tensors\00", align 1
+@"$string.368" = private unnamed_addr constant [8 x i8] c"tensors\00", align 1
+@"$string.369" = private unnamed_addr constant [5 x i8] c"name\00", align 1
+@"$string.370" = private unnamed_addr constant [7 x i8] c"offset\00", align 1
+@"$string.371" = private unnamed_addr constant [8 x i8] c"skipped\00", align 1
+@"$string.372" = private unnamed_addr constant [13 x i8] c"num_problems\00", align 1
+@"$string.373" = private unnamed_addr constant [9 x i8] c"problems\00", align 1
+@"$string.375" = private unnamed_addr constant [7 x i8] c"tensor\00", align 1
+@"$string.376" = private unnamed_addr constant [8 x i8] c"message\00", align 1
+@"$string.378" = private unnamed_addr constant [29 x i8] c"out of memory for the report\00", align 1
+@"$string.383" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
+@"$string.384" = private unnamed_addr constant [69 x i8] c"options.struct_size is %u; this engine's engine_options has %u bytes\00", align 1
+@"$string.385" = private unnamed_addr constant [51 x i8] c"%s: out of memory while problems were written down\00", align 1
+@"$string.386" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
+@"$string.387" = private unnamed_addr constant [32 x i8] c" (%lld problems, the first are)\00", align 1
+@"$string.388" = private unnamed_addr constant [3 x i8] c": \00", align 1
+@"$string.389" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
+@"$string.390" = private unnamed_addr constant [3 x i8] c"; \00", align 1
+@"$string.391" = private unnamed_addr constant [4 x i8] c"cpu\00", align 1
+@"$string.392" = private unnamed_addr constant [28 x i8] c"/proc/driver/nvidia/version\00", align 1
+@"$string.393" = private unnamed_addr constant [15 x i8] c"/dev/nvidiactl\00", align 1
+@"$string.394" = private unnamed_addr constant [5 x i8] c"cuda\00", align 1
+@"$string.395" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
+@"$string.396" = private unnamed_addr constant [68 x i8] c"the folder of the engine's library cannot be found; set library_dir\00", align 1
+@"$string.397" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
+@"$string.398" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
+@"$string.399" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
+@"$string.400" = private unnamed_addr constant [105 x i8] c"an NVIDIA driver is present, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
+@"$string.401" = private unnamed_addr constant [52 x i8] c"%sthe library of device %s cannot be opened: %.700s\00", align 1
+@"$string.402" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
+@"$string.403" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
+@"$string.404" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
+@"$string.405" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
+@"$string.406" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
+@"$string.407" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
+@"$string.408" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
+@"$string.409" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
+@"$string.410" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
+@"$string.411" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
+@"$string.412" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
+@"$string.413" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
+@"$string.414" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
+@"$string.415" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
+@"$string.416" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
+@"$string.417" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
+@"$string.418" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
+@"$string.419" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
+@"$string.420" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
+@"$string.421" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
+@"$string.422" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
+@"$string.423" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
+@"$string.424" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
+@"$string.425" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
+@"$string.426" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
+@"$string.427" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
+@"$string.428" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
+@"$string.431" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
+@"$string.432" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
+@"$string.433" = private unnamed_addr constant [141 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available\00", align 1
+@"$string.434" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
+@"$string.435" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
+@"$string.436" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
+@"$string.437" = private unnamed_addr constant [7 x i8] c"device\00", align 1
+@"$string.438" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
+@"$string.439" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
+@"$string.440" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
+@"$string.441" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
+@"$string.442" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
+@"$string.443" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
+@"$string.444" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
+@"$string.445" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
+@"$string.446" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
+@"$string.447" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
+@"$string.448" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
+@"$string.449" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
+@"$string.450" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
+@"$string.451" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
+@"$string.452" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
+@"$string.453" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
+@"$string.454" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
+@"$string.455" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
+@"$string.456" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
+@"$string.457" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
+@"$string.458" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
+@"$string.459" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
+@"$string.460" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
+@"$string.461" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
+@"$string.462" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.463" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.464" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.465" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
+@"$string.466" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
+@"$string.467" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
+@"$string.468" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
+@"$string.469" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
+@"$string.470" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
+@"$string.471" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
+@"$string.472" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
+@"$string.473" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
+@"$string.474" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
+@"$string.475" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.476" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.477" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.478" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.479" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.480" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.481" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.482" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.483" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.484" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.485" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.486" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.487" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
+@"$string.488" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
+@"$string.489" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
+@"$string.490" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.491" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
+@"$string.492" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
+@"$string.493" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.494" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.495" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.496" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
+@"$string.497" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.498" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.499" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
+@"$string.500" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
+@"$string.501" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
+@"$string.502" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
+@"$string.503" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
+@"$string.504" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
+@"$string.505" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
+@"$string.506" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
+@"$string.507" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
+@"$string.508" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
+@"$string.509" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
+@"$string.510" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
+@"$string.511" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
+@"$string.512" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.513" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.514" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
+@"$string.515" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
+@"$string.516" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
+@"$string.517" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
+@"$string.518" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.519" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
+@"$string.520" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.521" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
+@"$string.522" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
+@"$string.523" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
+@"$string.524" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
+@"$string.525" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
+@"$string.526" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
+@"$string.527" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.528" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
+@"$string.529" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
+@"$string.530" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.533" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
+@"$string.534" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
+@"$string.535" = private unnamed_addr constant [36 x i8] c"%lld requests wait, max_queue is %d\00", align 1
+@"$string.536" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
+@"$string.538" = private unnamed_addr constant [75 x i8] c"the logits after position %lld (for token %d of the output) are not finite\00", align 1
+@"$string.540" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.547" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.548" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.549" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.550" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.551" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.552" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.553" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.554" = private unnamed_addr constant [26 x i8] c"clearing of device memory\00", align 1
+@"$string.555" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.556" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.557" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.558" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.559" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.562" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.564" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.565" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.566" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.567" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.568" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.571" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.572" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.574" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.575" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.577" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.578" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.579" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.580" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.581" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.582" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
 @"switch.table.$ConfigReader.expect_string.rel" = private unnamed_addr constant [5 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.86" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.85" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.90" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.92" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.92" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32)], align 4
 @"switch.table.$ConfigReader.flag.rel" = private unnamed_addr constant [3 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.90" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.flag.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.91" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.flag.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.92" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.flag.rel" to i64)) to i32)], align 4
 @"switch.table.$ConfigReader.real.rel" = private unnamed_addr constant [5 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.86" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.85" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.91" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.91" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.92" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32)], align 4
 @"switch.table.$Quantisation.read_groups" = private unnamed_addr constant [5 x ptr] [ptr @"$string.86", ptr @"$string.85", ptr @"$string.90", ptr @"$string.91", ptr @"$string.92"], align 8
 @"switch.table.$NameMatcher.read.rel" = private unnamed_addr constant [5 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.87" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.86" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.85" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.90" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.91" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32)], align 4
-@"switch.table.$NameMatcher.read.675.rel" = private unnamed_addr constant [6 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.87" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.675.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.86" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.675.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.85" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.675.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.90" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.675.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.87" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.675.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.92" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.675.rel" to i64)) to i32)], align 4
-@"switch.table.$Checkpoint.read_shards.677" = private unnamed_addr constant [6 x ptr] [ptr @"$string.87", ptr @"$string.86", ptr @"$string.85", ptr @"$string.90", ptr @"$string.91", ptr @"$string.92"], align 8
-@"switch.table.$Checkpoint.read_shards.680" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
+@"switch.table.$NameMatcher.read.678.rel" = private unnamed_addr constant [6 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.87" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.678.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.86" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.678.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.85" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.678.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.90" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.678.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.87" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.678.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.92" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.678.rel" to i64)) to i32)], align 4
+@"switch.table.$Checkpoint.read_shards.680" = private unnamed_addr constant [6 x ptr] [ptr @"$string.87", ptr @"$string.86", ptr @"$string.85", ptr @"$string.90", ptr @"$string.91", ptr @"$string.92"], align 8
+@"switch.table.$Checkpoint.read_shards.683" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
 @"switch.table.$plan_on.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.148" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.287" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.288" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.289" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.290" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.291" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.292" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.293" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.294" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.295" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.296" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.297" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.298" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.299" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32)], align 4
 @"switch.table.$Plan.make" = private unnamed_addr constant [32 x ptr] [ptr @"$string.285", ptr @"$string.286", ptr @"$string.287", ptr @"$string.285", ptr @"$string.285", ptr @"$string.285", ptr @"$string.285", ptr @"$string.285", ptr @"$string.285", ptr @"$string.285", ptr @"$string.285", ptr @"$string.285", ptr @"$string.285", ptr @"$string.285", ptr @"$string.285", ptr @"$string.285", ptr @"$string.285", ptr @"$string.285", ptr @"$string.285", ptr @"$string.285", ptr @"$string.288", ptr @"$string.289", ptr @"$string.290", ptr @"$string.291", ptr @"$string.292", ptr @"$string.293", ptr @"$string.294", ptr @"$string.295", ptr @"$string.296", ptr @"$string.297", ptr @"$string.298", ptr @"$string.299"], align 8
-@"switch.table.$Placer.rows.685" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
+@"switch.table.$Placer.rows.688" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
 
 define dso_local i32 @decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) local_unnamed_addr {
 entry:
@@ -4306,9 +4307,9 @@ merge.i.i.i.i290:                                 ; preds = %"$status.clear.exit
   %8 = getelementptr inbounds i8, ptr %out, i64 16
   %malloc = call dereferenceable_or_null(8) ptr @malloc(i64 8)
   %9 = icmp eq ptr %malloc, null
-  br i1 %9, label %then.i3.i295, label %"$Vector.push.350.exit.thread.i.i288"
+  br i1 %9, label %then.i3.i295, label %"$Vector.push.351.exit.thread.i.i288"
 
-"$Vector.push.350.exit.thread.i.i288":            ; preds = %merge.i.i.i.i290
+"$Vector.push.351.exit.thread.i.i288":            ; preds = %merge.i.i.i.i290
   store ptr %malloc, ptr %out, align 8
   store i64 8, ptr %8, align 8
   store i8 123, ptr %malloc, align 1
@@ -4320,17 +4321,17 @@ then.i3.i295:                                     ; preds = %merge.i.i.i.i290
   store i8 1, ptr %10, align 8
   br label %"$JsonWriter.open.exit306"
 
-"$JsonWriter.open.exit306":                       ; preds = %"$Vector.push.350.exit.thread.i.i288", %then.i3.i295
+"$JsonWriter.open.exit306":                       ; preds = %"$Vector.push.351.exit.thread.i.i288", %then.i3.i295
   store i8 0, ptr %6, align 8
   %11 = getelementptr inbounds i8, ptr %source, i64 8
   %12 = load ptr, ptr %11, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.355")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.356")
   %13 = load i64, ptr %7, align 8
   %14 = add i64 %13, 1
   %15 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i.i = icmp slt i64 %15, %14
   %.pre.i.i.i.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %"$Vector.push.350.exit.thread.i.i.i.i"
+  br i1 %.not.i.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %"$Vector.push.351.exit.thread.i.i.i.i"
 
 merge.i.i.i.i.i.i:                                ; preds = %"$JsonWriter.open.exit306"
   %16 = shl i64 %15, 1
@@ -4344,9 +4345,9 @@ merge7.i.i.i.i.i.i:                               ; preds = %merge.i.i.i.i.i.i
   store ptr %17, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i, ptr %8, align 8
   %.pre10.i.i.i.i.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i.i":           ; preds = %merge7.i.i.i.i.i.i, %"$JsonWriter.open.exit306"
+"$Vector.push.351.exit.thread.i.i.i.i":           ; preds = %merge7.i.i.i.i.i.i, %"$JsonWriter.open.exit306"
   %19 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i.i.i ], [ %13, %"$JsonWriter.open.exit306" ]
   %20 = phi ptr [ %17, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %"$JsonWriter.open.exit306" ]
   %21 = getelementptr i8, ptr %20, i64 %19
@@ -4361,17 +4362,17 @@ then.i.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i
   store i8 1, ptr %24, align 8
   br label %"$JsonWriter.string_field.exit.i"
 
-"$JsonWriter.string_field.exit.i":                ; preds = %then.i.i.i.i, %"$Vector.push.350.exit.thread.i.i.i.i"
+"$JsonWriter.string_field.exit.i":                ; preds = %then.i.i.i.i, %"$Vector.push.351.exit.thread.i.i.i.i"
   store i8 0, ptr %6, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %12)
   %25 = getelementptr inbounds i8, ptr %source, i64 24
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.356")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.357")
   %26 = load i64, ptr %7, align 8
   %27 = add i64 %26, 1
   %28 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i21.i = icmp slt i64 %28, %27
   %.pre.i.i.i.i22.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i21.i, label %merge.i.i.i.i.i24.i, label %"$Vector.push.350.exit.thread.i.i.i23.i"
+  br i1 %.not.i.i.i.i.i21.i, label %merge.i.i.i.i.i24.i, label %"$Vector.push.351.exit.thread.i.i.i23.i"
 
 merge.i.i.i.i.i24.i:                              ; preds = %"$JsonWriter.string_field.exit.i"
   %29 = shl i64 %28, 1
@@ -4385,9 +4386,9 @@ merge7.i.i.i.i.i27.i:                             ; preds = %merge.i.i.i.i.i24.i
   store ptr %30, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i26.i, ptr %8, align 8
   %.pre10.i.i.i.i28.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i23.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i23.i"
 
-"$Vector.push.350.exit.thread.i.i.i23.i":         ; preds = %merge7.i.i.i.i.i27.i, %"$JsonWriter.string_field.exit.i"
+"$Vector.push.351.exit.thread.i.i.i23.i":         ; preds = %merge7.i.i.i.i.i27.i, %"$JsonWriter.string_field.exit.i"
   %32 = phi i64 [ %.pre10.i.i.i.i28.i, %merge7.i.i.i.i.i27.i ], [ %26, %"$JsonWriter.string_field.exit.i" ]
   %33 = phi ptr [ %30, %merge7.i.i.i.i.i27.i ], [ %.pre.i.i.i.i22.i, %"$JsonWriter.string_field.exit.i" ]
   %34 = getelementptr i8, ptr %33, i64 %32
@@ -4402,19 +4403,19 @@ then.i.i.i29.i:                                   ; preds = %merge.i.i.i.i.i24.i
   store i8 1, ptr %37, align 8
   br label %"$JsonWriter.string_field.exit30.i"
 
-"$JsonWriter.string_field.exit30.i":              ; preds = %then.i.i.i29.i, %"$Vector.push.350.exit.thread.i.i.i23.i"
+"$JsonWriter.string_field.exit30.i":              ; preds = %then.i.i.i29.i, %"$Vector.push.351.exit.thread.i.i.i23.i"
   store i8 0, ptr %6, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly %25)
   %38 = getelementptr inbounds i8, ptr %source, i64 92
   %39 = load i32, ptr %38, align 4
   %40 = sext i32 %39 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.358")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.359")
   %41 = load i64, ptr %7, align 8
   %42 = add i64 %41, 1
   %43 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i31.i = icmp slt i64 %43, %42
   %.pre.i.i.i.i32.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i31.i, label %merge.i.i.i.i.i34.i, label %"$Vector.push.350.exit.thread.i.i.i33.i"
+  br i1 %.not.i.i.i.i.i31.i, label %merge.i.i.i.i.i34.i, label %"$Vector.push.351.exit.thread.i.i.i33.i"
 
 merge.i.i.i.i.i34.i:                              ; preds = %"$JsonWriter.string_field.exit30.i"
   %44 = shl i64 %43, 1
@@ -4428,9 +4429,9 @@ merge7.i.i.i.i.i37.i:                             ; preds = %merge.i.i.i.i.i34.i
   store ptr %45, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i36.i, ptr %8, align 8
   %.pre10.i.i.i.i38.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i33.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i33.i"
 
-"$Vector.push.350.exit.thread.i.i.i33.i":         ; preds = %merge7.i.i.i.i.i37.i, %"$JsonWriter.string_field.exit30.i"
+"$Vector.push.351.exit.thread.i.i.i33.i":         ; preds = %merge7.i.i.i.i.i37.i, %"$JsonWriter.string_field.exit30.i"
   %47 = phi i64 [ %.pre10.i.i.i.i38.i, %merge7.i.i.i.i.i37.i ], [ %41, %"$JsonWriter.string_field.exit30.i" ]
   %48 = phi ptr [ %45, %merge7.i.i.i.i.i37.i ], [ %.pre.i.i.i.i32.i, %"$JsonWriter.string_field.exit30.i" ]
   %49 = getelementptr i8, ptr %48, i64 %47
@@ -4445,10 +4446,10 @@ then.i.i.i39.i:                                   ; preds = %merge.i.i.i.i.i34.i
   store i8 1, ptr %52, align 8
   br label %"$JsonWriter.separate.exit.i265"
 
-"$JsonWriter.separate.exit.i265":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i33.i", %then.i.i.i39.i
+"$JsonWriter.separate.exit.i265":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i33.i", %then.i.i.i39.i
   store i8 1, ptr %6, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i264)
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i264, i64 32, ptr nonnull @"$string.357", i64 %40)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i264, i64 32, ptr nonnull @"$string.358", i64 %40)
   %54 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i264)
   %55 = load i64, ptr %7, align 8
   %56 = add i64 %55, %54
@@ -4490,13 +4491,13 @@ then2.i.i.i.i268:                                 ; preds = %merge.i.i.i.i267
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i264)
   %66 = getelementptr inbounds i8, ptr %source, i64 696
   %67 = load i64, ptr %66, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.359")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.360")
   %68 = load i64, ptr %7, align 8
   %69 = add i64 %68, 1
   %70 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i40.i = icmp slt i64 %70, %69
   %.pre.i.i.i.i41.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i40.i, label %merge.i.i.i.i.i43.i, label %"$Vector.push.350.exit.thread.i.i.i42.i"
+  br i1 %.not.i.i.i.i.i40.i, label %merge.i.i.i.i.i43.i, label %"$Vector.push.351.exit.thread.i.i.i42.i"
 
 merge.i.i.i.i.i43.i:                              ; preds = %"$JsonWriter.integer.exit284"
   %71 = shl i64 %70, 1
@@ -4510,9 +4511,9 @@ merge7.i.i.i.i.i46.i:                             ; preds = %merge.i.i.i.i.i43.i
   store ptr %72, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i45.i, ptr %8, align 8
   %.pre10.i.i.i.i47.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i42.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i42.i"
 
-"$Vector.push.350.exit.thread.i.i.i42.i":         ; preds = %merge7.i.i.i.i.i46.i, %"$JsonWriter.integer.exit284"
+"$Vector.push.351.exit.thread.i.i.i42.i":         ; preds = %merge7.i.i.i.i.i46.i, %"$JsonWriter.integer.exit284"
   %74 = phi i64 [ %.pre10.i.i.i.i47.i, %merge7.i.i.i.i.i46.i ], [ %68, %"$JsonWriter.integer.exit284" ]
   %75 = phi ptr [ %72, %merge7.i.i.i.i.i46.i ], [ %.pre.i.i.i.i41.i, %"$JsonWriter.integer.exit284" ]
   %76 = getelementptr i8, ptr %75, i64 %74
@@ -4527,10 +4528,10 @@ then.i.i.i48.i:                                   ; preds = %merge.i.i.i.i.i43.i
   store i8 1, ptr %79, align 8
   br label %"$JsonWriter.separate.exit.i244"
 
-"$JsonWriter.separate.exit.i244":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i42.i", %then.i.i.i48.i
+"$JsonWriter.separate.exit.i244":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i42.i", %then.i.i.i48.i
   store i8 1, ptr %6, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i243)
-  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i243, i64 32, ptr nonnull @"$string.357", i64 %67)
+  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i243, i64 32, ptr nonnull @"$string.358", i64 %67)
   %81 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i243)
   %82 = load i64, ptr %7, align 8
   %83 = add i64 %82, %81
@@ -4572,13 +4573,13 @@ then2.i.i.i.i247:                                 ; preds = %merge.i.i.i.i246
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i243)
   %93 = getelementptr inbounds i8, ptr %source, i64 704
   %94 = load i64, ptr %93, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.360")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.361")
   %95 = load i64, ptr %7, align 8
   %96 = add i64 %95, 1
   %97 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i50.i = icmp slt i64 %97, %96
   %.pre.i.i.i.i51.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i50.i, label %merge.i.i.i.i.i53.i, label %"$Vector.push.350.exit.thread.i.i.i52.i"
+  br i1 %.not.i.i.i.i.i50.i, label %merge.i.i.i.i.i53.i, label %"$Vector.push.351.exit.thread.i.i.i52.i"
 
 merge.i.i.i.i.i53.i:                              ; preds = %"$JsonWriter.integer.exit263"
   %98 = shl i64 %97, 1
@@ -4592,9 +4593,9 @@ merge7.i.i.i.i.i56.i:                             ; preds = %merge.i.i.i.i.i53.i
   store ptr %99, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i55.i, ptr %8, align 8
   %.pre10.i.i.i.i57.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i52.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i52.i"
 
-"$Vector.push.350.exit.thread.i.i.i52.i":         ; preds = %merge7.i.i.i.i.i56.i, %"$JsonWriter.integer.exit263"
+"$Vector.push.351.exit.thread.i.i.i52.i":         ; preds = %merge7.i.i.i.i.i56.i, %"$JsonWriter.integer.exit263"
   %101 = phi i64 [ %.pre10.i.i.i.i57.i, %merge7.i.i.i.i.i56.i ], [ %95, %"$JsonWriter.integer.exit263" ]
   %102 = phi ptr [ %99, %merge7.i.i.i.i.i56.i ], [ %.pre.i.i.i.i51.i, %"$JsonWriter.integer.exit263" ]
   %103 = getelementptr i8, ptr %102, i64 %101
@@ -4609,10 +4610,10 @@ then.i.i.i58.i:                                   ; preds = %merge.i.i.i.i.i53.i
   store i8 1, ptr %106, align 8
   br label %"$JsonWriter.separate.exit.i223"
 
-"$JsonWriter.separate.exit.i223":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i52.i", %then.i.i.i58.i
+"$JsonWriter.separate.exit.i223":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i52.i", %then.i.i.i58.i
   store i8 1, ptr %6, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i222)
-  %107 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i222, i64 32, ptr nonnull @"$string.357", i64 %94)
+  %107 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i222, i64 32, ptr nonnull @"$string.358", i64 %94)
   %108 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i222)
   %109 = load i64, ptr %7, align 8
   %110 = add i64 %109, %108
@@ -4654,13 +4655,13 @@ then2.i.i.i.i226:                                 ; preds = %merge.i.i.i.i225
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i222)
   %120 = getelementptr inbounds i8, ptr %source, i64 712
   %121 = load i64, ptr %120, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.361")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.362")
   %122 = load i64, ptr %7, align 8
   %123 = add i64 %122, 1
   %124 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i60.i = icmp slt i64 %124, %123
   %.pre.i.i.i.i61.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i60.i, label %merge.i.i.i.i.i63.i, label %"$Vector.push.350.exit.thread.i.i.i62.i"
+  br i1 %.not.i.i.i.i.i60.i, label %merge.i.i.i.i.i63.i, label %"$Vector.push.351.exit.thread.i.i.i62.i"
 
 merge.i.i.i.i.i63.i:                              ; preds = %"$JsonWriter.integer.exit242"
   %125 = shl i64 %124, 1
@@ -4674,9 +4675,9 @@ merge7.i.i.i.i.i66.i:                             ; preds = %merge.i.i.i.i.i63.i
   store ptr %126, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i65.i, ptr %8, align 8
   %.pre10.i.i.i.i67.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i62.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i62.i"
 
-"$Vector.push.350.exit.thread.i.i.i62.i":         ; preds = %merge7.i.i.i.i.i66.i, %"$JsonWriter.integer.exit242"
+"$Vector.push.351.exit.thread.i.i.i62.i":         ; preds = %merge7.i.i.i.i.i66.i, %"$JsonWriter.integer.exit242"
   %128 = phi i64 [ %.pre10.i.i.i.i67.i, %merge7.i.i.i.i.i66.i ], [ %122, %"$JsonWriter.integer.exit242" ]
   %129 = phi ptr [ %126, %merge7.i.i.i.i.i66.i ], [ %.pre.i.i.i.i61.i, %"$JsonWriter.integer.exit242" ]
   %130 = getelementptr i8, ptr %129, i64 %128
@@ -4691,10 +4692,10 @@ then.i.i.i68.i:                                   ; preds = %merge.i.i.i.i.i63.i
   store i8 1, ptr %133, align 8
   br label %"$JsonWriter.separate.exit.i202"
 
-"$JsonWriter.separate.exit.i202":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i62.i", %then.i.i.i68.i
+"$JsonWriter.separate.exit.i202":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i62.i", %then.i.i.i68.i
   store i8 1, ptr %6, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i201)
-  %134 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i201, i64 32, ptr nonnull @"$string.357", i64 %121)
+  %134 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i201, i64 32, ptr nonnull @"$string.358", i64 %121)
   %135 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i201)
   %136 = load i64, ptr %7, align 8
   %137 = add i64 %136, %135
@@ -4736,13 +4737,13 @@ then2.i.i.i.i205:                                 ; preds = %merge.i.i.i.i204
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i201)
   %147 = getelementptr inbounds i8, ptr %source, i64 720
   %148 = load i64, ptr %147, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.362")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.363")
   %149 = load i64, ptr %7, align 8
   %150 = add i64 %149, 1
   %151 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i70.i = icmp slt i64 %151, %150
   %.pre.i.i.i.i71.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i70.i, label %merge.i.i.i.i.i73.i, label %"$Vector.push.350.exit.thread.i.i.i72.i"
+  br i1 %.not.i.i.i.i.i70.i, label %merge.i.i.i.i.i73.i, label %"$Vector.push.351.exit.thread.i.i.i72.i"
 
 merge.i.i.i.i.i73.i:                              ; preds = %"$JsonWriter.integer.exit221"
   %152 = shl i64 %151, 1
@@ -4756,9 +4757,9 @@ merge7.i.i.i.i.i76.i:                             ; preds = %merge.i.i.i.i.i73.i
   store ptr %153, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i75.i, ptr %8, align 8
   %.pre10.i.i.i.i77.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i72.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i72.i"
 
-"$Vector.push.350.exit.thread.i.i.i72.i":         ; preds = %merge7.i.i.i.i.i76.i, %"$JsonWriter.integer.exit221"
+"$Vector.push.351.exit.thread.i.i.i72.i":         ; preds = %merge7.i.i.i.i.i76.i, %"$JsonWriter.integer.exit221"
   %155 = phi i64 [ %.pre10.i.i.i.i77.i, %merge7.i.i.i.i.i76.i ], [ %149, %"$JsonWriter.integer.exit221" ]
   %156 = phi ptr [ %153, %merge7.i.i.i.i.i76.i ], [ %.pre.i.i.i.i71.i, %"$JsonWriter.integer.exit221" ]
   %157 = getelementptr i8, ptr %156, i64 %155
@@ -4773,10 +4774,10 @@ then.i.i.i78.i:                                   ; preds = %merge.i.i.i.i.i73.i
   store i8 1, ptr %160, align 8
   br label %"$JsonWriter.separate.exit.i181"
 
-"$JsonWriter.separate.exit.i181":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i72.i", %then.i.i.i78.i
+"$JsonWriter.separate.exit.i181":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i72.i", %then.i.i.i78.i
   store i8 1, ptr %6, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i180)
-  %161 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i180, i64 32, ptr nonnull @"$string.357", i64 %148)
+  %161 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i180, i64 32, ptr nonnull @"$string.358", i64 %148)
   %162 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i180)
   %163 = load i64, ptr %7, align 8
   %164 = add i64 %163, %162
@@ -4816,13 +4817,13 @@ then2.i.i.i.i184:                                 ; preds = %merge.i.i.i.i183
 
 "$JsonWriter.integer.exit200":                    ; preds = %then.i.i.i.i189, %merge.i.i.i.i183, %then2.i.i.i.i184
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i180)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.363")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.364")
   %174 = load i64, ptr %7, align 8
   %175 = add i64 %174, 1
   %176 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i80.i = icmp slt i64 %176, %175
   %.pre.i.i.i.i81.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i80.i, label %merge.i.i.i.i.i83.i, label %"$Vector.push.350.exit.thread.i.i.i82.i"
+  br i1 %.not.i.i.i.i.i80.i, label %merge.i.i.i.i.i83.i, label %"$Vector.push.351.exit.thread.i.i.i82.i"
 
 merge.i.i.i.i.i83.i:                              ; preds = %"$JsonWriter.integer.exit200"
   %177 = shl i64 %176, 1
@@ -4836,9 +4837,9 @@ merge7.i.i.i.i.i86.i:                             ; preds = %merge.i.i.i.i.i83.i
   store ptr %178, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i85.i, ptr %8, align 8
   %.pre10.i.i.i.i87.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i82.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i82.i"
 
-"$Vector.push.350.exit.thread.i.i.i82.i":         ; preds = %merge7.i.i.i.i.i86.i, %"$JsonWriter.integer.exit200"
+"$Vector.push.351.exit.thread.i.i.i82.i":         ; preds = %merge7.i.i.i.i.i86.i, %"$JsonWriter.integer.exit200"
   %180 = phi i64 [ %.pre10.i.i.i.i87.i, %merge7.i.i.i.i.i86.i ], [ %174, %"$JsonWriter.integer.exit200" ]
   %181 = phi ptr [ %178, %merge7.i.i.i.i.i86.i ], [ %.pre.i.i.i.i81.i, %"$JsonWriter.integer.exit200" ]
   %182 = getelementptr i8, ptr %181, i64 %180
@@ -4854,14 +4855,14 @@ then.i.i.i88.i:                                   ; preds = %merge.i.i.i.i.i83.i
   %.pre = load i64, ptr %7, align 8
   br label %"$JsonWriter.separate.exit.i158"
 
-"$JsonWriter.separate.exit.i158":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i82.i", %then.i.i.i88.i
-  %186 = phi i64 [ %184, %"$Vector.push.350.exit.thread.i.i.i82.i" ], [ %.pre, %then.i.i.i88.i ]
+"$JsonWriter.separate.exit.i158":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i82.i", %then.i.i.i88.i
+  %186 = phi i64 [ %184, %"$Vector.push.351.exit.thread.i.i.i82.i" ], [ %.pre, %then.i.i.i88.i ]
   store i8 1, ptr %6, align 8
   %187 = add i64 %186, 1
   %188 = load i64, ptr %8, align 8
   %.not.i.i.i.i159 = icmp slt i64 %188, %187
   %.pre.i.i.i160 = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i159, label %merge.i.i.i.i163, label %"$Vector.push.350.exit.thread.i.i161"
+  br i1 %.not.i.i.i.i159, label %merge.i.i.i.i163, label %"$Vector.push.351.exit.thread.i.i161"
 
 merge.i.i.i.i163:                                 ; preds = %"$JsonWriter.separate.exit.i158"
   %189 = shl i64 %188, 1
@@ -4875,9 +4876,9 @@ merge7.i.i.i.i166:                                ; preds = %merge.i.i.i.i163
   store ptr %190, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i165, ptr %8, align 8
   %.pre10.i.i.i167 = load i64, ptr %7, align 8
-  br label %"$Vector.push.350.exit.thread.i.i161"
+  br label %"$Vector.push.351.exit.thread.i.i161"
 
-"$Vector.push.350.exit.thread.i.i161":            ; preds = %merge7.i.i.i.i166, %"$JsonWriter.separate.exit.i158"
+"$Vector.push.351.exit.thread.i.i161":            ; preds = %merge7.i.i.i.i166, %"$JsonWriter.separate.exit.i158"
   %192 = phi i64 [ %.pre10.i.i.i167, %merge7.i.i.i.i166 ], [ %186, %"$JsonWriter.separate.exit.i158" ]
   %193 = phi ptr [ %190, %merge7.i.i.i.i166 ], [ %.pre.i.i.i160, %"$JsonWriter.separate.exit.i158" ]
   %194 = getelementptr i8, ptr %193, i64 %192
@@ -4892,7 +4893,7 @@ then.i3.i168:                                     ; preds = %merge.i.i.i.i163
   store i8 1, ptr %197, align 8
   br label %"$JsonWriter.open.exit179"
 
-"$JsonWriter.open.exit179":                       ; preds = %"$Vector.push.350.exit.thread.i.i161", %then.i3.i168
+"$JsonWriter.open.exit179":                       ; preds = %"$Vector.push.351.exit.thread.i.i161", %then.i3.i168
   store i8 0, ptr %6, align 8
   %198 = getelementptr inbounds i8, ptr %source, i64 496
   %199 = getelementptr inbounds i8, ptr %source, i64 504
@@ -4917,7 +4918,7 @@ then.i.i147:                                      ; preds = %forbody.i.i
   %206 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i148 = icmp slt i64 %206, %205
   %.pre.i.i.i.i149 = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i148, label %merge.i.i.i.i.i151, label %"$Vector.push.350.exit.thread.i.i.i150"
+  br i1 %.not.i.i.i.i.i148, label %merge.i.i.i.i.i151, label %"$Vector.push.351.exit.thread.i.i.i150"
 
 merge.i.i.i.i.i151:                               ; preds = %then.i.i147
   %207 = shl i64 %206, 1
@@ -4931,9 +4932,9 @@ merge7.i.i.i.i.i154:                              ; preds = %merge.i.i.i.i.i151
   store ptr %208, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i153, ptr %8, align 8
   %.pre10.i.i.i.i155 = load i64, ptr %7, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i150"
+  br label %"$Vector.push.351.exit.thread.i.i.i150"
 
-"$Vector.push.350.exit.thread.i.i.i150":          ; preds = %merge7.i.i.i.i.i154, %then.i.i147
+"$Vector.push.351.exit.thread.i.i.i150":          ; preds = %merge7.i.i.i.i.i154, %then.i.i147
   %210 = phi i64 [ %.pre10.i.i.i.i155, %merge7.i.i.i.i.i154 ], [ %.pre308, %then.i.i147 ]
   %211 = phi ptr [ %208, %merge7.i.i.i.i.i154 ], [ %.pre.i.i.i.i149, %then.i.i147 ]
   %212 = getelementptr i8, ptr %211, i64 %210
@@ -4948,14 +4949,14 @@ then.i.i.i156:                                    ; preds = %merge.i.i.i.i.i151
   %.pre307 = load i64, ptr %7, align 8
   br label %"$JsonWriter.separate.exit.i136"
 
-"$JsonWriter.separate.exit.i136":                 ; preds = %then.i.i.i156, %"$Vector.push.350.exit.thread.i.i.i150", %forbody.i.i
-  %215 = phi i64 [ %.pre307, %then.i.i.i156 ], [ %214, %"$Vector.push.350.exit.thread.i.i.i150" ], [ %.pre308, %forbody.i.i ]
+"$JsonWriter.separate.exit.i136":                 ; preds = %then.i.i.i156, %"$Vector.push.351.exit.thread.i.i.i150", %forbody.i.i
+  %215 = phi i64 [ %.pre307, %then.i.i.i156 ], [ %214, %"$Vector.push.351.exit.thread.i.i.i150" ], [ %.pre308, %forbody.i.i ]
   store i8 1, ptr %6, align 8
   %216 = add i64 %215, 1
   %217 = load i64, ptr %8, align 8
   %.not.i.i.i.i137 = icmp slt i64 %217, %216
   %.pre.i.i.i138 = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i137, label %merge.i.i.i.i141, label %"$Vector.push.350.exit.thread.i.i139"
+  br i1 %.not.i.i.i.i137, label %merge.i.i.i.i141, label %"$Vector.push.351.exit.thread.i.i139"
 
 merge.i.i.i.i141:                                 ; preds = %"$JsonWriter.separate.exit.i136"
   %218 = shl i64 %217, 1
@@ -4969,9 +4970,9 @@ merge7.i.i.i.i144:                                ; preds = %merge.i.i.i.i141
   store ptr %219, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i143, ptr %8, align 8
   %.pre10.i.i.i145 = load i64, ptr %7, align 8
-  br label %"$Vector.push.350.exit.thread.i.i139"
+  br label %"$Vector.push.351.exit.thread.i.i139"
 
-"$Vector.push.350.exit.thread.i.i139":            ; preds = %merge7.i.i.i.i144, %"$JsonWriter.separate.exit.i136"
+"$Vector.push.351.exit.thread.i.i139":            ; preds = %merge7.i.i.i.i144, %"$JsonWriter.separate.exit.i136"
   %221 = phi i64 [ %.pre10.i.i.i145, %merge7.i.i.i.i144 ], [ %215, %"$JsonWriter.separate.exit.i136" ]
   %222 = phi ptr [ %219, %merge7.i.i.i.i144 ], [ %.pre.i.i.i138, %"$JsonWriter.separate.exit.i136" ]
   %223 = getelementptr i8, ptr %222, i64 %221
@@ -4985,16 +4986,16 @@ then.i3.i146:                                     ; preds = %merge.i.i.i.i141
   store i8 1, ptr %202, align 8
   br label %"$JsonWriter.open.exit157"
 
-"$JsonWriter.open.exit157":                       ; preds = %"$Vector.push.350.exit.thread.i.i139", %then.i3.i146
+"$JsonWriter.open.exit157":                       ; preds = %"$Vector.push.351.exit.thread.i.i139", %then.i3.i146
   store i8 0, ptr %6, align 8
   %226 = load ptr, ptr %204, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.364")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.365")
   %227 = load i64, ptr %7, align 8
   %228 = add i64 %227, 1
   %229 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i.i.i = icmp slt i64 %229, %228
   %.pre.i.i.i.i.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i, label %"$Vector.push.350.exit.thread.i.i.i.i.i"
+  br i1 %.not.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i, label %"$Vector.push.351.exit.thread.i.i.i.i.i"
 
 merge.i.i.i.i.i.i.i:                              ; preds = %"$JsonWriter.open.exit157"
   %230 = shl i64 %229, 1
@@ -5008,9 +5009,9 @@ merge7.i.i.i.i.i.i.i:                             ; preds = %merge.i.i.i.i.i.i.i
   store ptr %231, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i.i, ptr %8, align 8
   %.pre10.i.i.i.i.i.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i.i.i.i, %"$JsonWriter.open.exit157"
+"$Vector.push.351.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i.i.i.i, %"$JsonWriter.open.exit157"
   %233 = phi i64 [ %.pre10.i.i.i.i.i.i, %merge7.i.i.i.i.i.i.i ], [ %227, %"$JsonWriter.open.exit157" ]
   %234 = phi ptr [ %231, %merge7.i.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i.i, %"$JsonWriter.open.exit157" ]
   %235 = getelementptr i8, ptr %234, i64 %233
@@ -5024,18 +5025,18 @@ then.i.i.i.i.i:                                   ; preds = %merge.i.i.i.i.i.i.i
   store i8 1, ptr %202, align 8
   br label %"$JsonWriter.string_field.exit.i.i"
 
-"$JsonWriter.string_field.exit.i.i":              ; preds = %then.i.i.i.i.i, %"$Vector.push.350.exit.thread.i.i.i.i.i"
+"$JsonWriter.string_field.exit.i.i":              ; preds = %then.i.i.i.i.i, %"$Vector.push.351.exit.thread.i.i.i.i.i"
   store i8 0, ptr %6, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %226)
   %238 = getelementptr i8, ptr %204, i64 16
   %239 = load i64, ptr %238, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.365")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.366")
   %240 = load i64, ptr %7, align 8
   %241 = add i64 %240, 1
   %242 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i12.i.i = icmp slt i64 %242, %241
   %.pre.i.i.i.i13.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i12.i.i, label %merge.i.i.i.i.i15.i.i, label %"$Vector.push.350.exit.thread.i.i.i14.i.i"
+  br i1 %.not.i.i.i.i.i12.i.i, label %merge.i.i.i.i.i15.i.i, label %"$Vector.push.351.exit.thread.i.i.i14.i.i"
 
 merge.i.i.i.i.i15.i.i:                            ; preds = %"$JsonWriter.string_field.exit.i.i"
   %243 = shl i64 %242, 1
@@ -5049,9 +5050,9 @@ merge7.i.i.i.i.i18.i.i:                           ; preds = %merge.i.i.i.i.i15.i
   store ptr %244, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i17.i.i, ptr %8, align 8
   %.pre10.i.i.i.i19.i.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i14.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i14.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i14.i.i":       ; preds = %merge7.i.i.i.i.i18.i.i, %"$JsonWriter.string_field.exit.i.i"
+"$Vector.push.351.exit.thread.i.i.i14.i.i":       ; preds = %merge7.i.i.i.i.i18.i.i, %"$JsonWriter.string_field.exit.i.i"
   %246 = phi i64 [ %.pre10.i.i.i.i19.i.i, %merge7.i.i.i.i.i18.i.i ], [ %240, %"$JsonWriter.string_field.exit.i.i" ]
   %247 = phi ptr [ %244, %merge7.i.i.i.i.i18.i.i ], [ %.pre.i.i.i.i13.i.i, %"$JsonWriter.string_field.exit.i.i" ]
   %248 = getelementptr i8, ptr %247, i64 %246
@@ -5065,10 +5066,10 @@ then.i.i.i20.i.i:                                 ; preds = %merge.i.i.i.i.i15.i
   store i8 1, ptr %202, align 8
   br label %"$JsonWriter.separate.exit.i116"
 
-"$JsonWriter.separate.exit.i116":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i14.i.i", %then.i.i.i20.i.i
+"$JsonWriter.separate.exit.i116":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i14.i.i", %then.i.i.i20.i.i
   store i8 1, ptr %6, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i115)
-  %251 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i115, i64 32, ptr nonnull @"$string.357", i64 %239)
+  %251 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i115, i64 32, ptr nonnull @"$string.358", i64 %239)
   %252 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i115)
   %253 = load i64, ptr %7, align 8
   %254 = add i64 %253, %252
@@ -5110,13 +5111,13 @@ then2.i.i.i.i119:                                 ; preds = %merge.i.i.i.i118
   %263 = getelementptr i8, ptr %204, i64 24
   %264 = load i32, ptr %263, align 4
   %265 = sext i32 %264 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.366")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.367")
   %266 = load i64, ptr %7, align 8
   %267 = add i64 %266, 1
   %268 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i21.i.i = icmp slt i64 %268, %267
   %.pre.i.i.i.i22.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i21.i.i, label %merge.i.i.i.i.i24.i.i, label %"$Vector.push.350.exit.thread.i.i.i23.i.i"
+  br i1 %.not.i.i.i.i.i21.i.i, label %merge.i.i.i.i.i24.i.i, label %"$Vector.push.351.exit.thread.i.i.i23.i.i"
 
 merge.i.i.i.i.i24.i.i:                            ; preds = %"$JsonWriter.integer.exit135"
   %269 = shl i64 %268, 1
@@ -5130,9 +5131,9 @@ merge7.i.i.i.i.i27.i.i:                           ; preds = %merge.i.i.i.i.i24.i
   store ptr %270, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i26.i.i, ptr %8, align 8
   %.pre10.i.i.i.i28.i.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i23.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i23.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i23.i.i":       ; preds = %merge7.i.i.i.i.i27.i.i, %"$JsonWriter.integer.exit135"
+"$Vector.push.351.exit.thread.i.i.i23.i.i":       ; preds = %merge7.i.i.i.i.i27.i.i, %"$JsonWriter.integer.exit135"
   %272 = phi i64 [ %.pre10.i.i.i.i28.i.i, %merge7.i.i.i.i.i27.i.i ], [ %266, %"$JsonWriter.integer.exit135" ]
   %273 = phi ptr [ %270, %merge7.i.i.i.i.i27.i.i ], [ %.pre.i.i.i.i22.i.i, %"$JsonWriter.integer.exit135" ]
   %274 = getelementptr i8, ptr %273, i64 %272
@@ -5146,10 +5147,10 @@ then.i.i.i29.i.i:                                 ; preds = %merge.i.i.i.i.i24.i
   store i8 1, ptr %202, align 8
   br label %"$JsonWriter.separate.exit.i95"
 
-"$JsonWriter.separate.exit.i95":                  ; preds = %"$Vector.push.350.exit.thread.i.i.i23.i.i", %then.i.i.i29.i.i
+"$JsonWriter.separate.exit.i95":                  ; preds = %"$Vector.push.351.exit.thread.i.i.i23.i.i", %then.i.i.i29.i.i
   store i8 1, ptr %6, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i94)
-  %277 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i94, i64 32, ptr nonnull @"$string.357", i64 %265)
+  %277 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i94, i64 32, ptr nonnull @"$string.358", i64 %265)
   %278 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i94)
   %279 = load i64, ptr %7, align 8
   %280 = add i64 %279, %278
@@ -5193,7 +5194,7 @@ then2.i.i.i.i98:                                  ; preds = %merge.i.i.i.i97
   %291 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i31.i.i = icmp slt i64 %291, %290
   %.pre.i.i.i.i32.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i31.i.i, label %merge.i.i.i.i.i34.i.i, label %"$Vector.push.350.exit.thread.i.i.i33.i.i"
+  br i1 %.not.i.i.i.i.i31.i.i, label %merge.i.i.i.i.i34.i.i, label %"$Vector.push.351.exit.thread.i.i.i33.i.i"
 
 merge.i.i.i.i.i34.i.i:                            ; preds = %"$JsonWriter.integer.exit114"
   %292 = shl i64 %291, 1
@@ -5207,9 +5208,9 @@ merge7.i.i.i.i.i37.i.i:                           ; preds = %merge.i.i.i.i.i34.i
   store ptr %293, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i36.i.i, ptr %8, align 8
   %.pre10.i.i.i.i38.i.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i33.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i33.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i33.i.i":       ; preds = %merge7.i.i.i.i.i37.i.i, %"$JsonWriter.integer.exit114"
+"$Vector.push.351.exit.thread.i.i.i33.i.i":       ; preds = %merge7.i.i.i.i.i37.i.i, %"$JsonWriter.integer.exit114"
   %295 = phi i64 [ %.pre10.i.i.i.i38.i.i, %merge7.i.i.i.i.i37.i.i ], [ %289, %"$JsonWriter.integer.exit114" ]
   %296 = phi ptr [ %293, %merge7.i.i.i.i.i37.i.i ], [ %.pre.i.i.i.i32.i.i, %"$JsonWriter.integer.exit114" ]
   %297 = getelementptr i8, ptr %296, i64 %295
@@ -5223,7 +5224,7 @@ then.i.i.i39.i.i:                                 ; preds = %merge.i.i.i.i.i34.i
   store i8 1, ptr %202, align 8
   br label %"$JsonWriter.end_object.exit.i.i"
 
-"$JsonWriter.end_object.exit.i.i":                ; preds = %then.i.i.i39.i.i, %"$Vector.push.350.exit.thread.i.i.i33.i.i"
+"$JsonWriter.end_object.exit.i.i":                ; preds = %then.i.i.i39.i.i, %"$Vector.push.351.exit.thread.i.i.i33.i.i"
   store i8 1, ptr %6, align 8
   %300 = add nuw nsw i64 %i.049.i.i, 1
   %exitcond.not.i.i = icmp eq i64 %300, %200
@@ -5235,7 +5236,7 @@ merge.i.i:                                        ; preds = %"$JsonWriter.end_ob
   %303 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i40.i.i = icmp slt i64 %303, %302
   %.pre.i.i.i.i41.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i40.i.i, label %merge.i.i.i.i.i43.i.i, label %"$Vector.push.350.exit.thread.i.i.i42.i.i"
+  br i1 %.not.i.i.i.i.i40.i.i, label %merge.i.i.i.i.i43.i.i, label %"$Vector.push.351.exit.thread.i.i.i42.i.i"
 
 merge.i.i.i.i.i43.i.i:                            ; preds = %merge.i.i
   %304 = shl i64 %303, 1
@@ -5249,9 +5250,9 @@ merge7.i.i.i.i.i46.i.i:                           ; preds = %merge.i.i.i.i.i43.i
   store ptr %305, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i45.i.i, ptr %8, align 8
   %.pre10.i.i.i.i47.i.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i42.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i42.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i42.i.i":       ; preds = %merge7.i.i.i.i.i46.i.i, %merge.i.i
+"$Vector.push.351.exit.thread.i.i.i42.i.i":       ; preds = %merge7.i.i.i.i.i46.i.i, %merge.i.i
   %307 = phi i64 [ %.pre10.i.i.i.i47.i.i, %merge7.i.i.i.i.i46.i.i ], [ %301, %merge.i.i ]
   %308 = phi ptr [ %305, %merge7.i.i.i.i.i46.i.i ], [ %.pre.i.i.i.i41.i.i, %merge.i.i ]
   %309 = getelementptr i8, ptr %308, i64 %307
@@ -5266,15 +5267,15 @@ then.i.i.i48.i.i:                                 ; preds = %merge.i.i.i.i.i43.i
   store i8 1, ptr %312, align 8
   br label %"$write_shards.exit.i"
 
-"$write_shards.exit.i":                           ; preds = %then.i.i.i48.i.i, %"$Vector.push.350.exit.thread.i.i.i42.i.i"
+"$write_shards.exit.i":                           ; preds = %then.i.i.i48.i.i, %"$Vector.push.351.exit.thread.i.i.i42.i.i"
   store i8 1, ptr %6, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.367")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.368")
   %313 = load i64, ptr %7, align 8
   %314 = add i64 %313, 1
   %315 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i89.i = icmp slt i64 %315, %314
   %.pre.i.i.i.i90.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i89.i, label %merge.i.i.i.i.i107.i, label %"$Vector.push.350.exit.thread.i.i.i91.i"
+  br i1 %.not.i.i.i.i.i89.i, label %merge.i.i.i.i.i107.i, label %"$Vector.push.351.exit.thread.i.i.i91.i"
 
 merge.i.i.i.i.i107.i:                             ; preds = %"$write_shards.exit.i"
   %316 = shl i64 %315, 1
@@ -5288,9 +5289,9 @@ merge7.i.i.i.i.i110.i:                            ; preds = %merge.i.i.i.i.i107.
   store ptr %317, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i109.i, ptr %8, align 8
   %.pre10.i.i.i.i111.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i91.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i91.i"
 
-"$Vector.push.350.exit.thread.i.i.i91.i":         ; preds = %merge7.i.i.i.i.i110.i, %"$write_shards.exit.i"
+"$Vector.push.351.exit.thread.i.i.i91.i":         ; preds = %merge7.i.i.i.i.i110.i, %"$write_shards.exit.i"
   %319 = phi i64 [ %.pre10.i.i.i.i111.i, %merge7.i.i.i.i.i110.i ], [ %313, %"$write_shards.exit.i" ]
   %320 = phi ptr [ %317, %merge7.i.i.i.i.i110.i ], [ %.pre.i.i.i.i90.i, %"$write_shards.exit.i" ]
   %321 = getelementptr i8, ptr %320, i64 %319
@@ -5306,14 +5307,14 @@ then.i.i.i112.i:                                  ; preds = %merge.i.i.i.i.i107.
   %.pre309 = load i64, ptr %7, align 8
   br label %"$JsonWriter.separate.exit.i72"
 
-"$JsonWriter.separate.exit.i72":                  ; preds = %"$Vector.push.350.exit.thread.i.i.i91.i", %then.i.i.i112.i
-  %325 = phi i64 [ %323, %"$Vector.push.350.exit.thread.i.i.i91.i" ], [ %.pre309, %then.i.i.i112.i ]
+"$JsonWriter.separate.exit.i72":                  ; preds = %"$Vector.push.351.exit.thread.i.i.i91.i", %then.i.i.i112.i
+  %325 = phi i64 [ %323, %"$Vector.push.351.exit.thread.i.i.i91.i" ], [ %.pre309, %then.i.i.i112.i ]
   store i8 1, ptr %6, align 8
   %326 = add i64 %325, 1
   %327 = load i64, ptr %8, align 8
   %.not.i.i.i.i73 = icmp slt i64 %327, %326
   %.pre.i.i.i74 = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i73, label %merge.i.i.i.i77, label %"$Vector.push.350.exit.thread.i.i75"
+  br i1 %.not.i.i.i.i73, label %merge.i.i.i.i77, label %"$Vector.push.351.exit.thread.i.i75"
 
 merge.i.i.i.i77:                                  ; preds = %"$JsonWriter.separate.exit.i72"
   %328 = shl i64 %327, 1
@@ -5327,9 +5328,9 @@ merge7.i.i.i.i80:                                 ; preds = %merge.i.i.i.i77
   store ptr %329, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i79, ptr %8, align 8
   %.pre10.i.i.i81 = load i64, ptr %7, align 8
-  br label %"$Vector.push.350.exit.thread.i.i75"
+  br label %"$Vector.push.351.exit.thread.i.i75"
 
-"$Vector.push.350.exit.thread.i.i75":             ; preds = %merge7.i.i.i.i80, %"$JsonWriter.separate.exit.i72"
+"$Vector.push.351.exit.thread.i.i75":             ; preds = %merge7.i.i.i.i80, %"$JsonWriter.separate.exit.i72"
   %331 = phi i64 [ %.pre10.i.i.i81, %merge7.i.i.i.i80 ], [ %325, %"$JsonWriter.separate.exit.i72" ]
   %332 = phi ptr [ %329, %merge7.i.i.i.i80 ], [ %.pre.i.i.i74, %"$JsonWriter.separate.exit.i72" ]
   %333 = getelementptr i8, ptr %332, i64 %331
@@ -5344,7 +5345,7 @@ then.i3.i82:                                      ; preds = %merge.i.i.i.i77
   store i8 1, ptr %336, align 8
   br label %"$JsonWriter.open.exit93"
 
-"$JsonWriter.open.exit93":                        ; preds = %"$Vector.push.350.exit.thread.i.i75", %then.i3.i82
+"$JsonWriter.open.exit93":                        ; preds = %"$Vector.push.351.exit.thread.i.i75", %then.i3.i82
   store i8 0, ptr %6, align 8
   %337 = getelementptr inbounds i8, ptr %source, i64 568
   %338 = getelementptr inbounds i8, ptr %source, i64 576
@@ -5460,7 +5461,7 @@ then4.i.i.i:                                      ; preds = %merge.i.i.i
   call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i26.i.i.i)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(112) %362, i8 0, i64 80, i1 false)
   %390 = load ptr, ptr %369, align 8
-  %391 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i26.i.i.i, i64 160, ptr nonnull @"$string.332", ptr %390, ptr nonnull @"$string.339")
+  %391 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i26.i.i.i, i64 160, ptr nonnull @"$string.332", ptr %390, ptr nonnull @"$string.340")
   store ptr %name.i26.i.i.i, ptr %view.i25.i.i.i, align 8
   store i32 0, ptr %363, align 8
   store i32 2, ptr %364, align 4
@@ -5486,7 +5487,7 @@ merge3.i.i.i:                                     ; preds = %then4.i.i.i, %merge
   br i1 %400, label %then7.i.i.i, label %"$write_module.exit.i.i"
 
 then7.i.i.i:                                      ; preds = %merge3.i.i.i
-  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %369, ptr nonnull @"$string.340", i32 %370, i32 1, i64 1)
+  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %369, ptr nonnull @"$string.341", i32 %370, i32 1, i64 1)
   br label %"$write_module.exit.i.i"
 
 "$write_module.exit.i.i":                         ; preds = %then7.i.i.i, %merge3.i.i.i
@@ -5500,7 +5501,7 @@ merge1.i.i:                                       ; preds = %"$write_module.exit
   %404 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i.i94.i = icmp slt i64 %404, %403
   %.pre.i.i.i.i.i95.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i.i94.i, label %merge.i.i.i.i.i.i97.i, label %"$Vector.push.350.exit.thread.i.i.i.i96.i"
+  br i1 %.not.i.i.i.i.i.i94.i, label %merge.i.i.i.i.i.i97.i, label %"$Vector.push.351.exit.thread.i.i.i.i96.i"
 
 merge.i.i.i.i.i.i97.i:                            ; preds = %merge1.i.i
   %405 = shl i64 %404, 1
@@ -5514,9 +5515,9 @@ merge7.i.i.i.i.i.i100.i:                          ; preds = %merge.i.i.i.i.i.i97
   store ptr %406, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i99.i, ptr %8, align 8
   %.pre10.i.i.i.i.i101.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i.i96.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i.i96.i"
 
-"$Vector.push.350.exit.thread.i.i.i.i96.i":       ; preds = %merge7.i.i.i.i.i.i100.i, %merge1.i.i
+"$Vector.push.351.exit.thread.i.i.i.i96.i":       ; preds = %merge7.i.i.i.i.i.i100.i, %merge1.i.i
   %408 = phi i64 [ %.pre10.i.i.i.i.i101.i, %merge7.i.i.i.i.i.i100.i ], [ %402, %merge1.i.i ]
   %409 = phi ptr [ %406, %merge7.i.i.i.i.i.i100.i ], [ %.pre.i.i.i.i.i95.i, %merge1.i.i ]
   %410 = getelementptr i8, ptr %409, i64 %408
@@ -5531,18 +5532,18 @@ then.i.i.i.i102.i:                                ; preds = %merge.i.i.i.i.i.i97
   store i8 1, ptr %413, align 8
   br label %"$write_tensors.exit.i"
 
-"$write_tensors.exit.i":                          ; preds = %then.i.i.i.i102.i, %"$Vector.push.350.exit.thread.i.i.i.i96.i"
+"$write_tensors.exit.i":                          ; preds = %then.i.i.i.i102.i, %"$Vector.push.351.exit.thread.i.i.i.i96.i"
   store i8 1, ptr %6, align 8
   %414 = getelementptr inbounds i8, ptr %source, i64 640
   %415 = getelementptr inbounds i8, ptr %source, i64 664
   %416 = load i64, ptr %415, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.371")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.372")
   %417 = load i64, ptr %7, align 8
   %418 = add i64 %417, 1
   %419 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i.i113.i = icmp slt i64 %419, %418
   %.pre.i.i.i.i.i114.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i.i113.i, label %merge.i.i.i.i.i.i134.i, label %"$Vector.push.350.exit.thread.i.i.i.i115.i"
+  br i1 %.not.i.i.i.i.i.i113.i, label %merge.i.i.i.i.i.i134.i, label %"$Vector.push.351.exit.thread.i.i.i.i115.i"
 
 merge.i.i.i.i.i.i134.i:                           ; preds = %"$write_tensors.exit.i"
   %420 = shl i64 %419, 1
@@ -5556,9 +5557,9 @@ merge7.i.i.i.i.i.i137.i:                          ; preds = %merge.i.i.i.i.i.i13
   store ptr %421, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i136.i, ptr %8, align 8
   %.pre10.i.i.i.i.i138.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i.i115.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i.i115.i"
 
-"$Vector.push.350.exit.thread.i.i.i.i115.i":      ; preds = %merge7.i.i.i.i.i.i137.i, %"$write_tensors.exit.i"
+"$Vector.push.351.exit.thread.i.i.i.i115.i":      ; preds = %merge7.i.i.i.i.i.i137.i, %"$write_tensors.exit.i"
   %423 = phi i64 [ %.pre10.i.i.i.i.i138.i, %merge7.i.i.i.i.i.i137.i ], [ %417, %"$write_tensors.exit.i" ]
   %424 = phi ptr [ %421, %merge7.i.i.i.i.i.i137.i ], [ %.pre.i.i.i.i.i114.i, %"$write_tensors.exit.i" ]
   %425 = getelementptr i8, ptr %424, i64 %423
@@ -5573,10 +5574,10 @@ then.i.i.i.i139.i:                                ; preds = %merge.i.i.i.i.i.i13
   store i8 1, ptr %428, align 8
   br label %"$JsonWriter.separate.exit.i54"
 
-"$JsonWriter.separate.exit.i54":                  ; preds = %"$Vector.push.350.exit.thread.i.i.i.i115.i", %then.i.i.i.i139.i
+"$JsonWriter.separate.exit.i54":                  ; preds = %"$Vector.push.351.exit.thread.i.i.i.i115.i", %then.i.i.i.i139.i
   store i8 1, ptr %6, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i)
-  %429 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i, i64 32, ptr nonnull @"$string.357", i64 %416)
+  %429 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i, i64 32, ptr nonnull @"$string.358", i64 %416)
   %430 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i)
   %431 = load i64, ptr %7, align 8
   %432 = add i64 %431, %430
@@ -5616,13 +5617,13 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i56
 
 "$JsonWriter.integer.exit":                       ; preds = %then.i.i.i.i61, %merge.i.i.i.i56, %then2.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.372")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.373")
   %442 = load i64, ptr %7, align 8
   %443 = add i64 %442, 1
   %444 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i117.i = icmp slt i64 %444, %443
   %.pre.i.i.i.i118.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i117.i, label %merge.i.i.i.i.i128.i, label %"$Vector.push.350.exit.thread.i.i.i119.i"
+  br i1 %.not.i.i.i.i.i117.i, label %merge.i.i.i.i.i128.i, label %"$Vector.push.351.exit.thread.i.i.i119.i"
 
 merge.i.i.i.i.i128.i:                             ; preds = %"$JsonWriter.integer.exit"
   %445 = shl i64 %444, 1
@@ -5636,9 +5637,9 @@ merge7.i.i.i.i.i131.i:                            ; preds = %merge.i.i.i.i.i128.
   store ptr %446, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i130.i, ptr %8, align 8
   %.pre10.i.i.i.i132.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i119.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i119.i"
 
-"$Vector.push.350.exit.thread.i.i.i119.i":        ; preds = %merge7.i.i.i.i.i131.i, %"$JsonWriter.integer.exit"
+"$Vector.push.351.exit.thread.i.i.i119.i":        ; preds = %merge7.i.i.i.i.i131.i, %"$JsonWriter.integer.exit"
   %448 = phi i64 [ %.pre10.i.i.i.i132.i, %merge7.i.i.i.i.i131.i ], [ %442, %"$JsonWriter.integer.exit" ]
   %449 = phi ptr [ %446, %merge7.i.i.i.i.i131.i ], [ %.pre.i.i.i.i118.i, %"$JsonWriter.integer.exit" ]
   %450 = getelementptr i8, ptr %449, i64 %448
@@ -5654,14 +5655,14 @@ then.i.i.i133.i:                                  ; preds = %merge.i.i.i.i.i128.
   %.pre310 = load i64, ptr %7, align 8
   br label %"$JsonWriter.separate.exit.i32"
 
-"$JsonWriter.separate.exit.i32":                  ; preds = %"$Vector.push.350.exit.thread.i.i.i119.i", %then.i.i.i133.i
-  %454 = phi i64 [ %452, %"$Vector.push.350.exit.thread.i.i.i119.i" ], [ %.pre310, %then.i.i.i133.i ]
+"$JsonWriter.separate.exit.i32":                  ; preds = %"$Vector.push.351.exit.thread.i.i.i119.i", %then.i.i.i133.i
+  %454 = phi i64 [ %452, %"$Vector.push.351.exit.thread.i.i.i119.i" ], [ %.pre310, %then.i.i.i133.i ]
   store i8 1, ptr %6, align 8
   %455 = add i64 %454, 1
   %456 = load i64, ptr %8, align 8
   %.not.i.i.i.i33 = icmp slt i64 %456, %455
   %.pre.i.i.i34 = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i33, label %merge.i.i.i.i37, label %"$Vector.push.350.exit.thread.i.i35"
+  br i1 %.not.i.i.i.i33, label %merge.i.i.i.i37, label %"$Vector.push.351.exit.thread.i.i35"
 
 merge.i.i.i.i37:                                  ; preds = %"$JsonWriter.separate.exit.i32"
   %457 = shl i64 %456, 1
@@ -5675,9 +5676,9 @@ merge7.i.i.i.i40:                                 ; preds = %merge.i.i.i.i37
   store ptr %458, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i39, ptr %8, align 8
   %.pre10.i.i.i41 = load i64, ptr %7, align 8
-  br label %"$Vector.push.350.exit.thread.i.i35"
+  br label %"$Vector.push.351.exit.thread.i.i35"
 
-"$Vector.push.350.exit.thread.i.i35":             ; preds = %merge7.i.i.i.i40, %"$JsonWriter.separate.exit.i32"
+"$Vector.push.351.exit.thread.i.i35":             ; preds = %merge7.i.i.i.i40, %"$JsonWriter.separate.exit.i32"
   %460 = phi i64 [ %.pre10.i.i.i41, %merge7.i.i.i.i40 ], [ %454, %"$JsonWriter.separate.exit.i32" ]
   %461 = phi ptr [ %458, %merge7.i.i.i.i40 ], [ %.pre.i.i.i34, %"$JsonWriter.separate.exit.i32" ]
   %462 = getelementptr i8, ptr %461, i64 %460
@@ -5692,7 +5693,7 @@ then.i3.i42:                                      ; preds = %merge.i.i.i.i37
   store i8 1, ptr %465, align 8
   br label %"$JsonWriter.open.exit53"
 
-"$JsonWriter.open.exit53":                        ; preds = %"$Vector.push.350.exit.thread.i.i35", %then.i3.i42
+"$JsonWriter.open.exit53":                        ; preds = %"$Vector.push.351.exit.thread.i.i35", %then.i3.i42
   store i8 0, ptr %6, align 8
   %466 = getelementptr inbounds i8, ptr %source, i64 648
   %467 = load i64, ptr %466, align 8
@@ -5716,7 +5717,7 @@ then.i.i30:                                       ; preds = %forbody.i123.i
   %473 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i = icmp slt i64 %473, %472
   %.pre.i.i.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$Vector.push.350.exit.thread.i.i.i"
+  br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$Vector.push.351.exit.thread.i.i.i"
 
 merge.i.i.i.i.i:                                  ; preds = %then.i.i30
   %474 = shl i64 %473, 1
@@ -5730,9 +5731,9 @@ merge7.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i
   store ptr %475, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i, ptr %8, align 8
   %.pre10.i.i.i.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i":             ; preds = %merge7.i.i.i.i.i, %then.i.i30
+"$Vector.push.351.exit.thread.i.i.i":             ; preds = %merge7.i.i.i.i.i, %then.i.i30
   %477 = phi i64 [ %.pre10.i.i.i.i, %merge7.i.i.i.i.i ], [ %.pre312, %then.i.i30 ]
   %478 = phi ptr [ %475, %merge7.i.i.i.i.i ], [ %.pre.i.i.i.i, %then.i.i30 ]
   %479 = getelementptr i8, ptr %478, i64 %477
@@ -5747,14 +5748,14 @@ then.i.i.i31:                                     ; preds = %merge.i.i.i.i.i
   %.pre311 = load i64, ptr %7, align 8
   br label %"$JsonWriter.separate.exit.i"
 
-"$JsonWriter.separate.exit.i":                    ; preds = %then.i.i.i31, %"$Vector.push.350.exit.thread.i.i.i", %forbody.i123.i
-  %482 = phi i64 [ %.pre311, %then.i.i.i31 ], [ %481, %"$Vector.push.350.exit.thread.i.i.i" ], [ %.pre312, %forbody.i123.i ]
+"$JsonWriter.separate.exit.i":                    ; preds = %then.i.i.i31, %"$Vector.push.351.exit.thread.i.i.i", %forbody.i123.i
+  %482 = phi i64 [ %.pre311, %then.i.i.i31 ], [ %481, %"$Vector.push.351.exit.thread.i.i.i" ], [ %.pre312, %forbody.i123.i ]
   store i8 1, ptr %6, align 8
   %483 = add i64 %482, 1
   %484 = load i64, ptr %8, align 8
   %.not.i.i.i.i21 = icmp slt i64 %484, %483
   %.pre.i.i.i22 = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i21, label %merge.i.i.i.i25, label %"$Vector.push.350.exit.thread.i.i23"
+  br i1 %.not.i.i.i.i21, label %merge.i.i.i.i25, label %"$Vector.push.351.exit.thread.i.i23"
 
 merge.i.i.i.i25:                                  ; preds = %"$JsonWriter.separate.exit.i"
   %485 = shl i64 %484, 1
@@ -5768,9 +5769,9 @@ merge7.i.i.i.i28:                                 ; preds = %merge.i.i.i.i25
   store ptr %486, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i27, ptr %8, align 8
   %.pre10.i.i.i29 = load i64, ptr %7, align 8
-  br label %"$Vector.push.350.exit.thread.i.i23"
+  br label %"$Vector.push.351.exit.thread.i.i23"
 
-"$Vector.push.350.exit.thread.i.i23":             ; preds = %merge7.i.i.i.i28, %"$JsonWriter.separate.exit.i"
+"$Vector.push.351.exit.thread.i.i23":             ; preds = %merge7.i.i.i.i28, %"$JsonWriter.separate.exit.i"
   %488 = phi i64 [ %.pre10.i.i.i29, %merge7.i.i.i.i28 ], [ %482, %"$JsonWriter.separate.exit.i" ]
   %489 = phi ptr [ %486, %merge7.i.i.i.i28 ], [ %.pre.i.i.i22, %"$JsonWriter.separate.exit.i" ]
   %490 = getelementptr i8, ptr %489, i64 %488
@@ -5784,16 +5785,16 @@ then.i3.i:                                        ; preds = %merge.i.i.i.i25
   store i8 1, ptr %469, align 8
   br label %"$JsonWriter.open.exit"
 
-"$JsonWriter.open.exit":                          ; preds = %"$Vector.push.350.exit.thread.i.i23", %then.i3.i
+"$JsonWriter.open.exit":                          ; preds = %"$Vector.push.351.exit.thread.i.i23", %then.i3.i
   store i8 0, ptr %6, align 8
   %493 = getelementptr i8, ptr %471, i64 4
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.364")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.365")
   %494 = load i64, ptr %7, align 8
   %495 = add i64 %494, 1
   %496 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i14.i.i = icmp slt i64 %496, %495
   %.pre.i.i.i.i15.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i14.i.i, label %merge.i.i.i.i.i17.i.i, label %"$Vector.push.350.exit.thread.i.i.i16.i.i"
+  br i1 %.not.i.i.i.i.i14.i.i, label %merge.i.i.i.i.i17.i.i, label %"$Vector.push.351.exit.thread.i.i.i16.i.i"
 
 merge.i.i.i.i.i17.i.i:                            ; preds = %"$JsonWriter.open.exit"
   %497 = shl i64 %496, 1
@@ -5807,9 +5808,9 @@ merge7.i.i.i.i.i20.i.i:                           ; preds = %merge.i.i.i.i.i17.i
   store ptr %498, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i19.i.i, ptr %8, align 8
   %.pre10.i.i.i.i21.i.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i16.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i16.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i16.i.i":       ; preds = %merge7.i.i.i.i.i20.i.i, %"$JsonWriter.open.exit"
+"$Vector.push.351.exit.thread.i.i.i16.i.i":       ; preds = %merge7.i.i.i.i.i20.i.i, %"$JsonWriter.open.exit"
   %500 = phi i64 [ %.pre10.i.i.i.i21.i.i, %merge7.i.i.i.i.i20.i.i ], [ %494, %"$JsonWriter.open.exit" ]
   %501 = phi ptr [ %498, %merge7.i.i.i.i.i20.i.i ], [ %.pre.i.i.i.i15.i.i, %"$JsonWriter.open.exit" ]
   %502 = getelementptr i8, ptr %501, i64 %500
@@ -5823,17 +5824,17 @@ then.i.i.i22.i.i:                                 ; preds = %merge.i.i.i.i.i17.i
   store i8 1, ptr %469, align 8
   br label %"$JsonWriter.string_field.exit.i125.i"
 
-"$JsonWriter.string_field.exit.i125.i":           ; preds = %then.i.i.i22.i.i, %"$Vector.push.350.exit.thread.i.i.i16.i.i"
+"$JsonWriter.string_field.exit.i125.i":           ; preds = %then.i.i.i22.i.i, %"$Vector.push.351.exit.thread.i.i.i16.i.i"
   store i8 0, ptr %6, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %493)
   %505 = getelementptr i8, ptr %471, i64 260
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.374")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.375")
   %506 = load i64, ptr %7, align 8
   %507 = add i64 %506, 1
   %508 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i23.i.i = icmp slt i64 %508, %507
   %.pre.i.i.i.i24.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i23.i.i, label %merge.i.i.i.i.i26.i.i, label %"$Vector.push.350.exit.thread.i.i.i25.i.i"
+  br i1 %.not.i.i.i.i.i23.i.i, label %merge.i.i.i.i.i26.i.i, label %"$Vector.push.351.exit.thread.i.i.i25.i.i"
 
 merge.i.i.i.i.i26.i.i:                            ; preds = %"$JsonWriter.string_field.exit.i125.i"
   %509 = shl i64 %508, 1
@@ -5847,9 +5848,9 @@ merge7.i.i.i.i.i29.i.i:                           ; preds = %merge.i.i.i.i.i26.i
   store ptr %510, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i28.i.i, ptr %8, align 8
   %.pre10.i.i.i.i30.i.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i25.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i25.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i25.i.i":       ; preds = %merge7.i.i.i.i.i29.i.i, %"$JsonWriter.string_field.exit.i125.i"
+"$Vector.push.351.exit.thread.i.i.i25.i.i":       ; preds = %merge7.i.i.i.i.i29.i.i, %"$JsonWriter.string_field.exit.i125.i"
   %512 = phi i64 [ %.pre10.i.i.i.i30.i.i, %merge7.i.i.i.i.i29.i.i ], [ %506, %"$JsonWriter.string_field.exit.i125.i" ]
   %513 = phi ptr [ %510, %merge7.i.i.i.i.i29.i.i ], [ %.pre.i.i.i.i24.i.i, %"$JsonWriter.string_field.exit.i125.i" ]
   %514 = getelementptr i8, ptr %513, i64 %512
@@ -5863,17 +5864,17 @@ then.i.i.i31.i.i:                                 ; preds = %merge.i.i.i.i.i26.i
   store i8 1, ptr %469, align 8
   br label %"$JsonWriter.string_field.exit32.i.i"
 
-"$JsonWriter.string_field.exit32.i.i":            ; preds = %then.i.i.i31.i.i, %"$Vector.push.350.exit.thread.i.i.i25.i.i"
+"$JsonWriter.string_field.exit32.i.i":            ; preds = %then.i.i.i31.i.i, %"$Vector.push.351.exit.thread.i.i.i25.i.i"
   store i8 0, ptr %6, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %505)
   %517 = getelementptr i8, ptr %471, i64 516
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.375")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.376")
   %518 = load i64, ptr %7, align 8
   %519 = add i64 %518, 1
   %520 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i33.i.i = icmp slt i64 %520, %519
   %.pre.i.i.i.i34.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i33.i.i, label %merge.i.i.i.i.i36.i.i, label %"$Vector.push.350.exit.thread.i.i.i35.i.i"
+  br i1 %.not.i.i.i.i.i33.i.i, label %merge.i.i.i.i.i36.i.i, label %"$Vector.push.351.exit.thread.i.i.i35.i.i"
 
 merge.i.i.i.i.i36.i.i:                            ; preds = %"$JsonWriter.string_field.exit32.i.i"
   %521 = shl i64 %520, 1
@@ -5887,9 +5888,9 @@ merge7.i.i.i.i.i39.i.i:                           ; preds = %merge.i.i.i.i.i36.i
   store ptr %522, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i38.i.i, ptr %8, align 8
   %.pre10.i.i.i.i40.i.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i35.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i35.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i35.i.i":       ; preds = %merge7.i.i.i.i.i39.i.i, %"$JsonWriter.string_field.exit32.i.i"
+"$Vector.push.351.exit.thread.i.i.i35.i.i":       ; preds = %merge7.i.i.i.i.i39.i.i, %"$JsonWriter.string_field.exit32.i.i"
   %524 = phi i64 [ %.pre10.i.i.i.i40.i.i, %merge7.i.i.i.i.i39.i.i ], [ %518, %"$JsonWriter.string_field.exit32.i.i" ]
   %525 = phi ptr [ %522, %merge7.i.i.i.i.i39.i.i ], [ %.pre.i.i.i.i34.i.i, %"$JsonWriter.string_field.exit32.i.i" ]
   %526 = getelementptr i8, ptr %525, i64 %524
@@ -5903,7 +5904,7 @@ then.i.i.i41.i.i:                                 ; preds = %merge.i.i.i.i.i36.i
   store i8 1, ptr %469, align 8
   br label %"$JsonWriter.string_field.exit42.i.i"
 
-"$JsonWriter.string_field.exit42.i.i":            ; preds = %then.i.i.i41.i.i, %"$Vector.push.350.exit.thread.i.i.i35.i.i"
+"$JsonWriter.string_field.exit42.i.i":            ; preds = %then.i.i.i41.i.i, %"$Vector.push.351.exit.thread.i.i.i35.i.i"
   store i8 0, ptr %6, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %517)
   %529 = load i64, ptr %7, align 8
@@ -5911,7 +5912,7 @@ then.i.i.i41.i.i:                                 ; preds = %merge.i.i.i.i.i36.i
   %531 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i43.i.i = icmp slt i64 %531, %530
   %.pre.i.i.i.i44.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i43.i.i, label %merge.i.i.i.i.i46.i.i, label %"$Vector.push.350.exit.thread.i.i.i45.i.i"
+  br i1 %.not.i.i.i.i.i43.i.i, label %merge.i.i.i.i.i46.i.i, label %"$Vector.push.351.exit.thread.i.i.i45.i.i"
 
 merge.i.i.i.i.i46.i.i:                            ; preds = %"$JsonWriter.string_field.exit42.i.i"
   %532 = shl i64 %531, 1
@@ -5925,9 +5926,9 @@ merge7.i.i.i.i.i49.i.i:                           ; preds = %merge.i.i.i.i.i46.i
   store ptr %533, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i48.i.i, ptr %8, align 8
   %.pre10.i.i.i.i50.i.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i45.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i45.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i45.i.i":       ; preds = %merge7.i.i.i.i.i49.i.i, %"$JsonWriter.string_field.exit42.i.i"
+"$Vector.push.351.exit.thread.i.i.i45.i.i":       ; preds = %merge7.i.i.i.i.i49.i.i, %"$JsonWriter.string_field.exit42.i.i"
   %535 = phi i64 [ %.pre10.i.i.i.i50.i.i, %merge7.i.i.i.i.i49.i.i ], [ %529, %"$JsonWriter.string_field.exit42.i.i" ]
   %536 = phi ptr [ %533, %merge7.i.i.i.i.i49.i.i ], [ %.pre.i.i.i.i44.i.i, %"$JsonWriter.string_field.exit42.i.i" ]
   %537 = getelementptr i8, ptr %536, i64 %535
@@ -5941,7 +5942,7 @@ then.i.i.i51.i.i:                                 ; preds = %merge.i.i.i.i.i46.i
   store i8 1, ptr %469, align 8
   br label %"$JsonWriter.end_object.exit.i126.i"
 
-"$JsonWriter.end_object.exit.i126.i":             ; preds = %then.i.i.i51.i.i, %"$Vector.push.350.exit.thread.i.i.i45.i.i"
+"$JsonWriter.end_object.exit.i126.i":             ; preds = %then.i.i.i51.i.i, %"$Vector.push.351.exit.thread.i.i.i45.i.i"
   store i8 1, ptr %6, align 8
   %540 = add nuw nsw i64 %i.061.i.i, 1
   %exitcond.not.i127.i = icmp eq i64 %540, %467
@@ -5953,7 +5954,7 @@ merge.i121.i:                                     ; preds = %"$JsonWriter.end_ob
   %543 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i52.i.i = icmp slt i64 %543, %542
   %.pre.i.i.i.i53.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i52.i.i, label %merge.i.i.i.i.i55.i.i, label %"$Vector.push.350.exit.thread.i.i.i54.i.i"
+  br i1 %.not.i.i.i.i.i52.i.i, label %merge.i.i.i.i.i55.i.i, label %"$Vector.push.351.exit.thread.i.i.i54.i.i"
 
 merge.i.i.i.i.i55.i.i:                            ; preds = %merge.i121.i
   %544 = shl i64 %543, 1
@@ -5967,9 +5968,9 @@ merge7.i.i.i.i.i58.i.i:                           ; preds = %merge.i.i.i.i.i55.i
   store ptr %545, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i57.i.i, ptr %8, align 8
   %.pre10.i.i.i.i59.i.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i54.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i54.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i54.i.i":       ; preds = %merge7.i.i.i.i.i58.i.i, %merge.i121.i
+"$Vector.push.351.exit.thread.i.i.i54.i.i":       ; preds = %merge7.i.i.i.i.i58.i.i, %merge.i121.i
   %547 = phi i64 [ %.pre10.i.i.i.i59.i.i, %merge7.i.i.i.i.i58.i.i ], [ %541, %merge.i121.i ]
   %548 = phi ptr [ %545, %merge7.i.i.i.i.i58.i.i ], [ %.pre.i.i.i.i53.i.i, %merge.i121.i ]
   %549 = getelementptr i8, ptr %548, i64 %547
@@ -5985,14 +5986,14 @@ then.i.i.i60.i.i:                                 ; preds = %merge.i.i.i.i.i55.i
   %.pre.i = load i64, ptr %7, align 8
   br label %"$write_problems.exit.i"
 
-"$write_problems.exit.i":                         ; preds = %then.i.i.i60.i.i, %"$Vector.push.350.exit.thread.i.i.i54.i.i"
-  %553 = phi i64 [ %551, %"$Vector.push.350.exit.thread.i.i.i54.i.i" ], [ %.pre.i, %then.i.i.i60.i.i ]
+"$write_problems.exit.i":                         ; preds = %then.i.i.i60.i.i, %"$Vector.push.351.exit.thread.i.i.i54.i.i"
+  %553 = phi i64 [ %551, %"$Vector.push.351.exit.thread.i.i.i54.i.i" ], [ %.pre.i, %then.i.i.i60.i.i ]
   store i8 1, ptr %6, align 8
   %554 = add i64 %553, 1
   %555 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i140.i = icmp slt i64 %555, %554
   %.pre.i.i.i.i141.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i140.i, label %merge.i.i.i.i.i143.i, label %"$Vector.push.350.exit.thread.i.i.i142.i"
+  br i1 %.not.i.i.i.i.i140.i, label %merge.i.i.i.i.i143.i, label %"$Vector.push.351.exit.thread.i.i.i142.i"
 
 merge.i.i.i.i.i143.i:                             ; preds = %"$write_problems.exit.i"
   %556 = shl i64 %555, 1
@@ -6006,9 +6007,9 @@ merge7.i.i.i.i.i146.i:                            ; preds = %merge.i.i.i.i.i143.
   store ptr %557, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i145.i, ptr %8, align 8
   %.pre10.i.i.i.i147.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i142.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i142.i"
 
-"$Vector.push.350.exit.thread.i.i.i142.i":        ; preds = %merge7.i.i.i.i.i146.i, %"$write_problems.exit.i"
+"$Vector.push.351.exit.thread.i.i.i142.i":        ; preds = %merge7.i.i.i.i.i146.i, %"$write_problems.exit.i"
   %559 = phi i64 [ %.pre10.i.i.i.i147.i, %merge7.i.i.i.i.i146.i ], [ %553, %"$write_problems.exit.i" ]
   %560 = phi ptr [ %557, %merge7.i.i.i.i.i146.i ], [ %.pre.i.i.i.i141.i, %"$write_problems.exit.i" ]
   %561 = getelementptr i8, ptr %560, i64 %559
@@ -6024,14 +6025,14 @@ then.i.i.i148.i:                                  ; preds = %merge.i.i.i.i.i143.
   %.pre313 = load i64, ptr %7, align 8
   br label %"$inspect.write.exit"
 
-"$inspect.write.exit":                            ; preds = %"$Vector.push.350.exit.thread.i.i.i142.i", %then.i.i.i148.i
-  %565 = phi i64 [ %563, %"$Vector.push.350.exit.thread.i.i.i142.i" ], [ %.pre313, %then.i.i.i148.i ]
+"$inspect.write.exit":                            ; preds = %"$Vector.push.351.exit.thread.i.i.i142.i", %then.i.i.i148.i
+  %565 = phi i64 [ %563, %"$Vector.push.351.exit.thread.i.i.i142.i" ], [ %.pre313, %then.i.i.i148.i ]
   store i8 1, ptr %6, align 8
   %566 = add i64 %565, 1
   %567 = load i64, ptr %8, align 8
   %.not.i.i.i.i = icmp slt i64 %567, %566
   %.pre.i.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.350.exit.thread.i.i"
+  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.351.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$inspect.write.exit"
   %568 = shl i64 %567, 1
@@ -6045,9 +6046,9 @@ merge7.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   store ptr %569, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i, ptr %8, align 8
   %.pre10.i.i.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.350.exit.thread.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i"
 
-"$Vector.push.350.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %"$inspect.write.exit"
+"$Vector.push.351.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %"$inspect.write.exit"
   %571 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %565, %"$inspect.write.exit" ]
   %572 = phi ptr [ %569, %merge7.i.i.i.i ], [ %.pre.i.i.i, %"$inspect.write.exit" ]
   %573 = getelementptr i8, ptr %572, i64 %571
@@ -6062,7 +6063,7 @@ then.i.i20:                                       ; preds = %merge.i.i.i.i
   store i8 1, ptr %576, align 8
   br label %"$StringBuilder.append_byte.exit.i"
 
-"$StringBuilder.append_byte.exit.i":              ; preds = %then.i.i20, %"$Vector.push.350.exit.thread.i.i"
+"$StringBuilder.append_byte.exit.i":              ; preds = %then.i.i20, %"$Vector.push.351.exit.thread.i.i"
   %577 = call dereferenceable_or_null(32) ptr @malloc(i64 32)
   %578 = icmp eq ptr %577, null
   br i1 %578, label %then.i18, label %or.lhs.false.i
@@ -6081,7 +6082,7 @@ or.lhs.false.i:                                   ; preds = %"$StringBuilder.app
   br i1 %582, label %then.i18, label %merge.i
 
 then3.i:                                          ; preds = %then.i18
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %2, ptr noundef nonnull align 1 dereferenceable(29) @"$string.377", i64 29, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %2, ptr noundef nonnull align 1 dereferenceable(29) @"$string.378", i64 29, i1 false)
   br label %merge5
 
 merge.i:                                          ; preds = %or.lhs.false.i
@@ -6470,7 +6471,7 @@ then6.i.i.i.i:                                    ; preds = %then2.i.i.i46.i
 
 switch.lookup:                                    ; preds = %then6.i.i.i.i
   %130 = zext nneg i32 %128 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.677", i64 0, i64 %130
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.680", i64 0, i64 %130
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i.i.i.i"
 
@@ -7245,18 +7246,18 @@ and.lhs.true2.i.i:                                ; preds = %forbody.i.i12
 forbody.lr.ph.i10.i:                              ; preds = %"$WeightTypes.fill.exit.i"
   %.val.i11.i = load ptr, ptr %269, align 8
   %378 = add nsw i64 %.pre.i, -1
-  %xtraiter258 = and i64 %.pre.i, 1
+  %xtraiter272 = and i64 %.pre.i, 1
   %379 = icmp eq i64 %378, 0
   br i1 %379, label %"$Model.count_expected.exit.i.unr-lcssa", label %forbody.lr.ph.i10.i.new
 
 forbody.lr.ph.i10.i.new:                          ; preds = %forbody.lr.ph.i10.i
-  %unroll_iter262 = and i64 %.pre.i, 9223372036854775806
+  %unroll_iter276 = and i64 %.pre.i, 9223372036854775806
   br label %forbody.i12.i
 
 forbody.i12.i:                                    ; preds = %merge1.i13.i.1, %forbody.lr.ph.i10.i.new
   %i.015.i.i = phi i64 [ 0, %forbody.lr.ph.i10.i.new ], [ %409, %merge1.i13.i.1 ]
   %total.014.i.i = phi i64 [ 0, %forbody.lr.ph.i10.i.new ], [ %total.1.i.i.1, %merge1.i13.i.1 ]
-  %niter263 = phi i64 [ 0, %forbody.lr.ph.i10.i.new ], [ %niter263.next.1, %merge1.i13.i.1 ]
+  %niter277 = phi i64 [ 0, %forbody.lr.ph.i10.i.new ], [ %niter277.next.1, %merge1.i13.i.1 ]
   %380 = getelementptr %47, ptr %.val.i11.i, i64 %i.015.i.i
   %381 = getelementptr i8, ptr %380, i64 30
   %382 = load i8, ptr %381, align 1
@@ -7307,16 +7308,16 @@ then.i15.i.1:                                     ; preds = %merge1.i13.i
 merge1.i13.i.1:                                   ; preds = %then.i15.i.1, %merge1.i13.i
   %total.1.i.i.1 = phi i64 [ %total.1.i.i, %merge1.i13.i ], [ %spec.select.i.i.1, %then.i15.i.1 ]
   %409 = add nuw nsw i64 %i.015.i.i, 2
-  %niter263.next.1 = add i64 %niter263, 2
-  %niter263.ncmp.1 = icmp eq i64 %niter263.next.1, %unroll_iter262
-  br i1 %niter263.ncmp.1, label %"$Model.count_expected.exit.i.unr-lcssa", label %forbody.i12.i
+  %niter277.next.1 = add i64 %niter277, 2
+  %niter277.ncmp.1 = icmp eq i64 %niter277.next.1, %unroll_iter276
+  br i1 %niter277.ncmp.1, label %"$Model.count_expected.exit.i.unr-lcssa", label %forbody.i12.i
 
 "$Model.count_expected.exit.i.unr-lcssa":         ; preds = %merge1.i13.i.1, %forbody.lr.ph.i10.i
   %total.1.i.i.lcssa.ph = phi i64 [ poison, %forbody.lr.ph.i10.i ], [ %total.1.i.i.1, %merge1.i13.i.1 ]
   %i.015.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i10.i ], [ %409, %merge1.i13.i.1 ]
   %total.014.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i10.i ], [ %total.1.i.i.1, %merge1.i13.i.1 ]
-  %lcmp.mod260.not = icmp eq i64 %xtraiter258, 0
-  br i1 %lcmp.mod260.not, label %"$Model.count_expected.exit.i", label %forbody.i12.i.epil
+  %lcmp.mod274.not = icmp eq i64 %xtraiter272, 0
+  br i1 %lcmp.mod274.not, label %"$Model.count_expected.exit.i", label %forbody.i12.i.epil
 
 forbody.i12.i.epil:                               ; preds = %"$Model.count_expected.exit.i.unr-lcssa"
   %410 = getelementptr %47, ptr %.val.i11.i, i64 %i.015.i.i.unr
@@ -7344,18 +7345,18 @@ then.i15.i.epil:                                  ; preds = %forbody.i12.i.epil
 "$Model.count_expected.exit.i":                   ; preds = %forbody.i12.i.epil, %then.i15.i.epil, %"$Model.count_expected.exit.i.unr-lcssa"
   %total.1.i.i.lcssa = phi i64 [ %total.1.i.i.lcssa.ph, %"$Model.count_expected.exit.i.unr-lcssa" ], [ %total.014.i.i.unr, %forbody.i12.i.epil ], [ %spec.select.i.i.epil, %then.i15.i.epil ]
   store i64 %total.1.i.i.lcssa, ptr %13, align 8
-  %xtraiter264 = and i64 %.pre.i, 1
+  %xtraiter278 = and i64 %.pre.i, 1
   %424 = icmp eq i64 %378, 0
   br i1 %424, label %"$Model.assume_weights.exit.loopexit.unr-lcssa", label %"$Model.count_expected.exit.i.new"
 
 "$Model.count_expected.exit.i.new":               ; preds = %"$Model.count_expected.exit.i"
-  %unroll_iter268 = and i64 %.pre.i, 9223372036854775806
+  %unroll_iter282 = and i64 %.pre.i, 9223372036854775806
   br label %forbody.i19.i
 
 forbody.i19.i:                                    ; preds = %merge1.i22.i.1, %"$Model.count_expected.exit.i.new"
   %i.015.i20.i = phi i64 [ 0, %"$Model.count_expected.exit.i.new" ], [ %454, %merge1.i22.i.1 ]
   %total.014.i21.i = phi i64 [ 0, %"$Model.count_expected.exit.i.new" ], [ %total.1.i23.i.1, %merge1.i22.i.1 ]
-  %niter269 = phi i64 [ 0, %"$Model.count_expected.exit.i.new" ], [ %niter269.next.1, %merge1.i22.i.1 ]
+  %niter283 = phi i64 [ 0, %"$Model.count_expected.exit.i.new" ], [ %niter283.next.1, %merge1.i22.i.1 ]
   %425 = getelementptr %47, ptr %.val.i11.i, i64 %i.015.i20.i
   %426 = getelementptr i8, ptr %425, i64 30
   %427 = load i8, ptr %426, align 1
@@ -7406,16 +7407,16 @@ then.i25.i.1:                                     ; preds = %merge1.i22.i
 merge1.i22.i.1:                                   ; preds = %then.i25.i.1, %merge1.i22.i
   %total.1.i23.i.1 = phi i64 [ %total.1.i23.i, %merge1.i22.i ], [ %spec.select.i28.i.1, %then.i25.i.1 ]
   %454 = add nuw nsw i64 %i.015.i20.i, 2
-  %niter269.next.1 = add i64 %niter269, 2
-  %niter269.ncmp.1 = icmp eq i64 %niter269.next.1, %unroll_iter268
-  br i1 %niter269.ncmp.1, label %"$Model.assume_weights.exit.loopexit.unr-lcssa", label %forbody.i19.i
+  %niter283.next.1 = add i64 %niter283, 2
+  %niter283.ncmp.1 = icmp eq i64 %niter283.next.1, %unroll_iter282
+  br i1 %niter283.ncmp.1, label %"$Model.assume_weights.exit.loopexit.unr-lcssa", label %forbody.i19.i
 
 "$Model.assume_weights.exit.loopexit.unr-lcssa":  ; preds = %merge1.i22.i.1, %"$Model.count_expected.exit.i"
   %total.1.i23.i.lcssa.ph = phi i64 [ poison, %"$Model.count_expected.exit.i" ], [ %total.1.i23.i.1, %merge1.i22.i.1 ]
   %i.015.i20.i.unr = phi i64 [ 0, %"$Model.count_expected.exit.i" ], [ %454, %merge1.i22.i.1 ]
   %total.014.i21.i.unr = phi i64 [ 0, %"$Model.count_expected.exit.i" ], [ %total.1.i23.i.1, %merge1.i22.i.1 ]
-  %lcmp.mod266.not = icmp eq i64 %xtraiter264, 0
-  br i1 %lcmp.mod266.not, label %"$Model.assume_weights.exit", label %forbody.i19.i.epil
+  %lcmp.mod280.not = icmp eq i64 %xtraiter278, 0
+  br i1 %lcmp.mod280.not, label %"$Model.assume_weights.exit", label %forbody.i19.i.epil
 
 forbody.i19.i.epil:                               ; preds = %"$Model.assume_weights.exit.loopexit.unr-lcssa"
   %455 = getelementptr %47, ptr %.val.i11.i, i64 %i.015.i20.i.unr
@@ -7877,17 +7878,17 @@ merge.i28.i.i.i.i:                                ; preds = %then.i32.i.i.i.i, %
   br i1 %617, label %forbody.i.i30.i.i.i.i.preheader, label %"$Map.clear.exit.i.i.i.i.i"
 
 forbody.i.i30.i.i.i.i.preheader:                  ; preds = %merge.i28.i.i.i.i
-  %xtraiter270 = and i64 %616, 7
+  %xtraiter284 = and i64 %616, 7
   %618 = icmp ult i64 %616, 8
   br i1 %618, label %"$Map.clear.exit.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.i.i30.i.i.i.i.preheader.new
 
 forbody.i.i30.i.i.i.i.preheader.new:              ; preds = %forbody.i.i30.i.i.i.i.preheader
-  %unroll_iter273 = and i64 %616, 9223372036854775800
+  %unroll_iter287 = and i64 %616, 9223372036854775800
   br label %forbody.i.i30.i.i.i.i
 
 forbody.i.i30.i.i.i.i:                            ; preds = %forbody.i.i30.i.i.i.i, %forbody.i.i30.i.i.i.i.preheader.new
   %i.04.i.i.i.i.i.i = phi i64 [ 0, %forbody.i.i30.i.i.i.i.preheader.new ], [ %642, %forbody.i.i30.i.i.i.i ]
-  %niter274 = phi i64 [ 0, %forbody.i.i30.i.i.i.i.preheader.new ], [ %niter274.next.7, %forbody.i.i30.i.i.i.i ]
+  %niter288 = phi i64 [ 0, %forbody.i.i30.i.i.i.i.preheader.new ], [ %niter288.next.7, %forbody.i.i30.i.i.i.i ]
   %619 = load ptr, ptr %614, align 8
   %620 = getelementptr i32, ptr %619, i64 %i.04.i.i.i.i.i.i
   store i32 -1, ptr %620, align 4
@@ -7920,25 +7921,25 @@ forbody.i.i30.i.i.i.i:                            ; preds = %forbody.i.i30.i.i.i
   %641 = getelementptr i32, ptr %640, i64 %639
   store i32 -1, ptr %641, align 4
   %642 = add nuw nsw i64 %i.04.i.i.i.i.i.i, 8
-  %niter274.next.7 = add i64 %niter274, 8
-  %niter274.ncmp.7 = icmp eq i64 %niter274.next.7, %unroll_iter273
-  br i1 %niter274.ncmp.7, label %"$Map.clear.exit.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.i.i30.i.i.i.i
+  %niter288.next.7 = add i64 %niter288, 8
+  %niter288.ncmp.7 = icmp eq i64 %niter288.next.7, %unroll_iter287
+  br i1 %niter288.ncmp.7, label %"$Map.clear.exit.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.i.i30.i.i.i.i
 
 "$Map.clear.exit.i.i.i.i.i.loopexit.unr-lcssa":   ; preds = %forbody.i.i30.i.i.i.i, %forbody.i.i30.i.i.i.i.preheader
   %i.04.i.i.i.i.i.i.unr = phi i64 [ 0, %forbody.i.i30.i.i.i.i.preheader ], [ %642, %forbody.i.i30.i.i.i.i ]
-  %lcmp.mod272.not = icmp eq i64 %xtraiter270, 0
-  br i1 %lcmp.mod272.not, label %"$Map.clear.exit.i.i.i.i.i", label %forbody.i.i30.i.i.i.i.epil
+  %lcmp.mod286.not = icmp eq i64 %xtraiter284, 0
+  br i1 %lcmp.mod286.not, label %"$Map.clear.exit.i.i.i.i.i", label %forbody.i.i30.i.i.i.i.epil
 
 forbody.i.i30.i.i.i.i.epil:                       ; preds = %"$Map.clear.exit.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i30.i.i.i.i.epil
   %i.04.i.i.i.i.i.i.epil = phi i64 [ %645, %forbody.i.i30.i.i.i.i.epil ], [ %i.04.i.i.i.i.i.i.unr, %"$Map.clear.exit.i.i.i.i.i.loopexit.unr-lcssa" ]
-  %epil.iter271 = phi i64 [ %epil.iter271.next, %forbody.i.i30.i.i.i.i.epil ], [ 0, %"$Map.clear.exit.i.i.i.i.i.loopexit.unr-lcssa" ]
+  %epil.iter285 = phi i64 [ %epil.iter285.next, %forbody.i.i30.i.i.i.i.epil ], [ 0, %"$Map.clear.exit.i.i.i.i.i.loopexit.unr-lcssa" ]
   %643 = load ptr, ptr %614, align 8
   %644 = getelementptr i32, ptr %643, i64 %i.04.i.i.i.i.i.i.epil
   store i32 -1, ptr %644, align 4
   %645 = add nuw nsw i64 %i.04.i.i.i.i.i.i.epil, 1
-  %epil.iter271.next = add i64 %epil.iter271, 1
-  %epil.iter271.cmp.not = icmp eq i64 %epil.iter271.next, %xtraiter270
-  br i1 %epil.iter271.cmp.not, label %"$Map.clear.exit.i.i.i.i.i", label %forbody.i.i30.i.i.i.i.epil, !llvm.loop !25
+  %epil.iter285.next = add i64 %epil.iter285, 1
+  %epil.iter285.cmp.not = icmp eq i64 %epil.iter285.next, %xtraiter284
+  br i1 %epil.iter285.cmp.not, label %"$Map.clear.exit.i.i.i.i.i", label %forbody.i.i30.i.i.i.i.epil, !llvm.loop !25
 
 "$Map.clear.exit.i.i.i.i.i":                      ; preds = %"$Map.clear.exit.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i30.i.i.i.i.epil, %merge.i28.i.i.i.i
   %646 = load i64, ptr %608, align 8
@@ -8333,26 +8334,26 @@ merge.i30:                                        ; preds = %"$Checkpoint.read.e
   %792 = icmp sgt i64 %791, 0
   br i1 %792, label %forbody.i.i36, label %merge.i.i31
 
-forbody.i.i36:                                    ; preds = %merge.i30, %merge1.i25.i
-  %i.028.i.i = phi i64 [ %994, %merge1.i25.i ], [ 0, %merge.i30 ]
+forbody.i.i36:                                    ; preds = %merge.i30, %merge1.i24.i
+  %i.029.i.i = phi i64 [ %1043, %merge1.i24.i ], [ 0, %merge.i30 ]
   %793 = load ptr, ptr %.sroa.217.0.validator.sroa_idx.i, align 8
   %.val.i.i37 = load ptr, ptr %793, align 8
-  %794 = getelementptr %47, ptr %.val.i.i37, i64 %i.028.i.i
+  %794 = getelementptr %47, ptr %.val.i.i37, i64 %i.029.i.i
   %795 = getelementptr i8, ptr %794, i64 30
   %796 = load i8, ptr %795, align 1
   %797 = trunc i8 %796 to i1
-  br i1 %797, label %merge1.i25.i, label %then.i24.i
+  br i1 %797, label %merge1.i24.i, label %then.i23.i
 
-then.i24.i:                                       ; preds = %forbody.i.i36
+then.i23.i:                                       ; preds = %forbody.i.i36
   call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i.i.i17)
   %798 = getelementptr i8, ptr %794, i64 8
   %799 = load i32, ptr %798, align 4
   switch i32 %799, label %else2.i.i.i [
-    i32 0, label %then.i.i26.i
+    i32 0, label %then.i.i25.i
     i32 3, label %then1.i.i.i
   ]
 
-then.i.i26.i:                                     ; preds = %then.i24.i
+then.i.i25.i:                                     ; preds = %then.i23.i
   %.val11.i.i.i = load ptr, ptr %794, align 8
   %800 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i17, i64 160, ptr nonnull @"$string.332", ptr %.val11.i.i.i, ptr nonnull @"$string.333")
   %801 = getelementptr i8, ptr %794, i64 20
@@ -8365,12 +8366,12 @@ or.lhs.false.i.i.i.i41:                           ; preds = %or.lhs.false1.i.i.i
   %805 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %803)
   br label %"$Validator.check_module.exit.i.i"
 
-or.lhs.false1.i.i.i.i:                            ; preds = %then.i.i26.i
+or.lhs.false1.i.i.i.i:                            ; preds = %then.i.i25.i
   %806 = sext i32 %802 to i64
   %807 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %803, i64 %806, i64 0)
   br i1 %807, label %or.lhs.false.i.i.i.i41, label %"$Validator.check_module.exit.i.i"
 
-then1.i.i.i:                                      ; preds = %then.i24.i
+then1.i.i.i:                                      ; preds = %then.i23.i
   %.val.i.i.i38 = load ptr, ptr %794, align 8
   %808 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i17, i64 160, ptr nonnull @"$string.332", ptr %.val.i.i.i38, ptr nonnull @"$string.334")
   %809 = getelementptr i8, ptr %794, i64 20
@@ -8388,13 +8389,13 @@ or.lhs.false1.i12.i.i.i:                          ; preds = %then1.i.i.i
   %815 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %811, i64 %814, i64 0)
   br i1 %815, label %or.lhs.false.i14.i.i.i, label %"$Validator.check_module.exit.i.i"
 
-else2.i.i.i:                                      ; preds = %then.i24.i
+else2.i.i.i:                                      ; preds = %then.i23.i
   call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i.i.i.i)
-  %.val34.i.i.i.i = load ptr, ptr %794, align 8
-  %816 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.332", ptr %.val34.i.i.i.i, ptr nonnull @"$string.333")
+  %.val37.i.i.i.i = load ptr, ptr %794, align 8
+  %816 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.332", ptr %.val37.i.i.i.i, ptr nonnull @"$string.333")
   %817 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
-  %.not.i.i.i27.i = icmp eq ptr %817, null
-  br i1 %.not.i.i.i27.i, label %merge.i.i.i.i42, label %and.lhs.true.i.i.i.i
+  %.not.i.i.i26.i = icmp eq ptr %817, null
+  br i1 %.not.i.i.i26.i, label %merge.i.i.i.i42, label %and.lhs.true.i.i.i.i
 
 then.i.i.i.i44:                                   ; preds = %and.lhs.true.i.i.i.i
   %818 = load i32, ptr %798, align 4
@@ -8418,572 +8419,696 @@ and.rhs.i.i.i.i:                                  ; preds = %then.i.i.i.i44
   br i1 %829, label %and.lhs.true4.thread.i.i.i.i, label %or.lhs.false.i17.i.i.i
 
 and.lhs.true4.thread.i.i.i.i:                     ; preds = %and.rhs.i.i.i.i
-  %.val3574.i.i.i.i = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
-  %830 = getelementptr i8, ptr %.val3574.i.i.i.i, i64 16
-  %.val.i3675.i.i.i.i = load ptr, ptr %830, align 8
+  %.val38109.i.i.i.i = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
+  %830 = getelementptr i8, ptr %.val38109.i.i.i.i, i64 16
+  %.val.i70110.i.i.i.i = load ptr, ptr %830, align 8
   %831 = getelementptr i8, ptr %817, i64 104
-  %.val47.i76.i.i.i.i = load i32, ptr %831, align 4
-  %832 = sext i32 %.val47.i76.i.i.i.i to i64
-  %833 = getelementptr %45, ptr %.val.i3675.i.i.i.i, i64 %832
+  %.val47.i111.i.i.i.i = load i32, ptr %831, align 4
+  %832 = sext i32 %.val47.i111.i.i.i.i to i64
+  %833 = getelementptr %45, ptr %.val.i70110.i.i.i.i, i64 %832
   %834 = load ptr, ptr %833, align 8
-  br label %and.lhs.true.i.i.i.i.i45
+  br label %and.lhs.true.i89.i.i.i.i
 
-then2.i.i.i30.i:                                  ; preds = %merge4.i.then2_crit_edge.i.i.i.i, %and.lhs.true7.i.i.i.i.i
-  %835 = phi ptr [ %.phi.trans.insert.i.i.i.i, %merge4.i.then2_crit_edge.i.i.i.i ], [ %911, %and.lhs.true7.i.i.i.i.i ]
-  %836 = phi ptr [ %888, %merge4.i.then2_crit_edge.i.i.i.i ], [ %912, %and.lhs.true7.i.i.i.i.i ]
-  %.val3579.i.i.i.i = phi ptr [ %.val35.i.i.i.i, %merge4.i.then2_crit_edge.i.i.i.i ], [ %.val3578.i.i.i.i, %and.lhs.true7.i.i.i.i.i ]
-  %837 = phi i32 [ %.pre.i.i.i.i, %merge4.i.then2_crit_edge.i.i.i.i ], [ 2, %and.lhs.true7.i.i.i.i.i ]
-  %838 = phi i32 [ %.pre73.i.i.i.i, %merge4.i.then2_crit_edge.i.i.i.i ], [ %914, %and.lhs.true7.i.i.i.i.i ]
-  %839 = load ptr, ptr %.sroa.418.0.validator.sroa_idx.i, align 8
-  %840 = getelementptr i8, ptr %794, i64 12
-  %841 = load i32, ptr %840, align 4
-  %842 = getelementptr i8, ptr %839, i64 8
-  %.val.i.i.i.i31.i = load ptr, ptr %842, align 8
-  %843 = sext i32 %841 to i64
-  %844 = sext i32 %838 to i64
-  %.idx.i.i.i.i.i.i = mul nsw i64 %843, 40
-  %845 = getelementptr i8, ptr %.val.i.i.i.i31.i, i64 %.idx.i.i.i.i.i.i
-  %846 = getelementptr i32, ptr %845, i64 %844
-  %847 = load i32, ptr %846, align 4
-  %848 = icmp eq i32 %847, -1
-  br i1 %848, label %then.i.i.i.i42.i, label %else.i.i.i.i.i
+then2.i.i.i29.i:                                  ; preds = %merge4.i.then2_crit_edge.i.i.i.i, %and.lhs.true7.i.i.i.i.i
+  %835 = phi ptr [ %.phi.trans.insert.i.i.i.i, %merge4.i.then2_crit_edge.i.i.i.i ], [ %959, %and.lhs.true7.i.i.i.i.i ]
+  %836 = phi ptr [ %936, %merge4.i.then2_crit_edge.i.i.i.i ], [ %960, %and.lhs.true7.i.i.i.i.i ]
+  %837 = phi ptr [ %933, %merge4.i.then2_crit_edge.i.i.i.i ], [ %961, %and.lhs.true7.i.i.i.i.i ]
+  %.val38114.i.i.i.i = phi ptr [ %.val38.i.i.i.i, %merge4.i.then2_crit_edge.i.i.i.i ], [ %.val38113.i.i.i.i, %and.lhs.true7.i.i.i.i.i ]
+  %838 = phi i32 [ %.pre.i.i.i.i, %merge4.i.then2_crit_edge.i.i.i.i ], [ 2, %and.lhs.true7.i.i.i.i.i ]
+  %839 = phi i32 [ %.pre108.i.i.i.i, %merge4.i.then2_crit_edge.i.i.i.i ], [ %963, %and.lhs.true7.i.i.i.i.i ]
+  %840 = load ptr, ptr %.sroa.418.0.validator.sroa_idx.i, align 8
+  %841 = getelementptr i8, ptr %794, i64 12
+  %842 = load i32, ptr %841, align 4
+  %843 = getelementptr i8, ptr %794, i64 16
+  %844 = getelementptr i8, ptr %840, i64 8
+  %.val.i.i.i.i30.i = load ptr, ptr %844, align 8
+  %845 = sext i32 %842 to i64
+  %846 = sext i32 %839 to i64
+  %.idx.i.i.i.i.i.i = mul nsw i64 %845, 40
+  %847 = getelementptr i8, ptr %.val.i.i.i.i30.i, i64 %.idx.i.i.i.i.i.i
+  %848 = getelementptr i32, ptr %847, i64 %846
+  %849 = load i32, ptr %848, align 4
+  %850 = icmp eq i32 %849, -1
+  br i1 %850, label %then.i.i.i.i43.i, label %else.i.i.i.i.i
 
-then.i.i.i.i42.i:                                 ; preds = %then2.i.i.i30.i
-  store i32 %837, ptr %846, align 4
-  br label %merge.i.i.i.i42
+then.i.i.i.i43.i:                                 ; preds = %then2.i.i.i29.i
+  store i32 %838, ptr %848, align 4
+  br label %"$Validator.unify.exit.i.i.i.i"
 
-else.i.i.i.i.i:                                   ; preds = %then2.i.i.i30.i
-  %.not.i.i.i.i32.i = icmp eq i32 %847, %837
-  br i1 %.not.i.i.i.i32.i, label %merge.i.i.i.i42, label %then1.i.i.i.i.i
+else.i.i.i.i.i:                                   ; preds = %then2.i.i.i29.i
+  %.not.i.i.i.i31.i = icmp eq i32 %849, %838
+  br i1 %.not.i.i.i.i31.i, label %"$Validator.unify.exit.i.i.i.i", label %then1.i.i.i.i.i
 
 then1.i.i.i.i.i:                                  ; preds = %else.i.i.i.i.i
-  %849 = getelementptr i8, ptr %.val3579.i.i.i.i, i64 160
-  %850 = load ptr, ptr %817, align 8
-  %851 = getelementptr i8, ptr %.val3579.i.i.i.i, i64 184
-  %852 = load i64, ptr %851, align 8
-  %853 = add i64 %852, 1
-  store i64 %853, ptr %851, align 8
-  %854 = getelementptr i8, ptr %.val3579.i.i.i.i, i64 168
-  %855 = load i64, ptr %854, align 8
-  %856 = icmp sgt i64 %855, 999
-  br i1 %856, label %merge.i.i.i.i42, label %or.lhs.false.i.i.i.i.i33.i
+  %851 = getelementptr i8, ptr %.val38114.i.i.i.i, i64 160
+  %852 = load ptr, ptr %817, align 8
+  %853 = getelementptr i8, ptr %.val38114.i.i.i.i, i64 184
+  %854 = load i64, ptr %853, align 8
+  %855 = add i64 %854, 1
+  store i64 %855, ptr %853, align 8
+  %856 = getelementptr i8, ptr %.val38114.i.i.i.i, i64 168
+  %857 = load i64, ptr %856, align 8
+  %858 = icmp sgt i64 %857, 999
+  br i1 %858, label %"$Validator.unify.exit.i.i.i.i", label %or.lhs.false.i.i.i.i.i32.i
 
-or.lhs.false.i.i.i.i.i33.i:                       ; preds = %then1.i.i.i.i.i
-  %857 = add nsw i64 %855, 1
-  %858 = getelementptr i8, ptr %.val3579.i.i.i.i, i64 176
-  %859 = load i64, ptr %858, align 8
-  %.not.i.i.not.i.i.i.i.i34.i = icmp sgt i64 %859, %855
-  %.val.pre.i.i.i.i.i35.i = load ptr, ptr %849, align 8
-  br i1 %.not.i.i.not.i.i.i.i.i34.i, label %"$Problems.next.exit.i.i.i.i40.i", label %merge.i.i.i.i.i.i.i36.i
+or.lhs.false.i.i.i.i.i32.i:                       ; preds = %then1.i.i.i.i.i
+  %859 = add nsw i64 %857, 1
+  %860 = getelementptr i8, ptr %.val38114.i.i.i.i, i64 176
+  %861 = load i64, ptr %860, align 8
+  %.not.i.i.not.i.i.i.i.i33.i = icmp sgt i64 %861, %857
+  %.val.pre.i.i.i.i.i34.i = load ptr, ptr %851, align 8
+  br i1 %.not.i.i.not.i.i.i.i.i33.i, label %"$Problems.next.exit.i.i.i.i39.i", label %merge.i.i.i.i.i.i.i35.i
 
-merge.i.i.i.i.i.i.i36.i:                          ; preds = %or.lhs.false.i.i.i.i.i33.i
-  %860 = shl i64 %859, 1
-  %spec.select.i.i.i.i.i.i.i37.i = call i64 @llvm.smax.i64(i64 %860, i64 %857)
-  %spec.store.select.i.i.i.i.i.i.i38.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i.i37.i, i64 8)
-  %861 = mul i64 %spec.store.select.i.i.i.i.i.i.i38.i, 1028
-  %862 = call ptr @realloc(ptr %.val.pre.i.i.i.i.i35.i, i64 %861)
-  %863 = icmp eq ptr %862, null
-  br i1 %863, label %merge.i.i.i.i42, label %merge7.i.i.i.i.i.i.i39.i
+merge.i.i.i.i.i.i.i35.i:                          ; preds = %or.lhs.false.i.i.i.i.i32.i
+  %862 = shl i64 %861, 1
+  %spec.select.i.i.i.i.i.i.i36.i = call i64 @llvm.smax.i64(i64 %862, i64 %859)
+  %spec.store.select.i.i.i.i.i.i.i37.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i.i36.i, i64 8)
+  %863 = mul i64 %spec.store.select.i.i.i.i.i.i.i37.i, 1028
+  %864 = call ptr @realloc(ptr %.val.pre.i.i.i.i.i34.i, i64 %863)
+  %865 = icmp eq ptr %864, null
+  br i1 %865, label %"$Validator.unify.exit.i.i.i.i", label %merge7.i.i.i.i.i.i.i38.i
 
-merge7.i.i.i.i.i.i.i39.i:                         ; preds = %merge.i.i.i.i.i.i.i36.i
-  store ptr %862, ptr %849, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i.i38.i, ptr %858, align 8
-  br label %"$Problems.next.exit.i.i.i.i40.i"
+merge7.i.i.i.i.i.i.i38.i:                         ; preds = %merge.i.i.i.i.i.i.i35.i
+  store ptr %864, ptr %851, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i.i37.i, ptr %860, align 8
+  br label %"$Problems.next.exit.i.i.i.i39.i"
 
-"$Problems.next.exit.i.i.i.i40.i":                ; preds = %merge7.i.i.i.i.i.i.i39.i, %or.lhs.false.i.i.i.i.i33.i
-  %.val.i.i.i.i.i41.i = phi ptr [ %.val.pre.i.i.i.i.i35.i, %or.lhs.false.i.i.i.i.i33.i ], [ %862, %merge7.i.i.i.i.i.i.i39.i ]
-  store i64 %857, ptr %854, align 8
-  %864 = getelementptr %48, ptr %.val.i.i.i.i.i41.i, i64 %857
-  %865 = getelementptr i8, ptr %864, i64 -1028
-  store i32 2, ptr %865, align 4
-  %866 = getelementptr i8, ptr %864, i64 -1024
-  %867 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %866, i64 256, ptr nonnull @"$string.31", ptr %836)
-  %868 = getelementptr i8, ptr %864, i64 -768
-  %869 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %868, i64 256, ptr nonnull @"$string.31", ptr %850)
-  %870 = getelementptr i8, ptr %864, i64 -512
-  store i8 0, ptr %870, align 1
-  %871 = load i32, ptr %835, align 4
-  %872 = icmp ult i32 %871, 32
-  br i1 %872, label %switch.hole_check, label %merge53.i.i.i.i.i.i
+"$Problems.next.exit.i.i.i.i39.i":                ; preds = %merge7.i.i.i.i.i.i.i38.i, %or.lhs.false.i.i.i.i.i32.i
+  %.val.i.i.i.i.i40.i = phi ptr [ %.val.pre.i.i.i.i.i34.i, %or.lhs.false.i.i.i.i.i32.i ], [ %864, %merge7.i.i.i.i.i.i.i38.i ]
+  store i64 %859, ptr %856, align 8
+  %866 = getelementptr %48, ptr %.val.i.i.i.i.i40.i, i64 %859
+  %867 = getelementptr i8, ptr %866, i64 -1028
+  store i32 2, ptr %867, align 4
+  %868 = getelementptr i8, ptr %866, i64 -1024
+  %869 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %868, i64 256, ptr nonnull @"$string.31", ptr %836)
+  %870 = getelementptr i8, ptr %866, i64 -768
+  %871 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %870, i64 256, ptr nonnull @"$string.31", ptr %852)
+  %872 = getelementptr i8, ptr %866, i64 -512
+  store i8 0, ptr %872, align 1
+  %873 = load i32, ptr %835, align 4
+  %874 = icmp ult i32 %873, 32
+  br i1 %874, label %switch.hole_check, label %merge53.i.i.i.i.i.i
 
-merge53.i.i.i.i.i.i:                              ; preds = %switch.hole_check, %"$Problems.next.exit.i.i.i.i40.i"
-  %873 = icmp eq i32 %871, 32
-  %spec.select.i.i.i.i.i.i = select i1 %873, ptr @"$string.300", ptr @"$string.94"
+merge53.i.i.i.i.i.i:                              ; preds = %switch.hole_check, %"$Problems.next.exit.i.i.i.i39.i"
+  %875 = icmp eq i32 %873, 32
+  %spec.select.i.i.i.i.i.i = select i1 %875, ptr @"$string.300", ptr @"$string.94"
   br label %"$dtypes.name.exit.i.i.i.i.i"
 
-switch.hole_check:                                ; preds = %"$Problems.next.exit.i.i.i.i40.i"
-  %switch.shifted = lshr i32 -1048569, %871
+switch.hole_check:                                ; preds = %"$Problems.next.exit.i.i.i.i39.i"
+  %switch.shifted = lshr i32 -1048569, %873
   %switch.lobit = trunc i32 %switch.shifted to i1
   br i1 %switch.lobit, label %switch.lookup212, label %merge53.i.i.i.i.i.i
 
 switch.lookup212:                                 ; preds = %switch.hole_check
-  %874 = zext nneg i32 %871 to i64
-  %switch.gep213 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.make", i64 0, i64 %874
+  %876 = zext nneg i32 %873 to i64
+  %switch.gep213 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.make", i64 0, i64 %876
   %switch.load214 = load ptr, ptr %switch.gep213, align 8
   br label %"$dtypes.name.exit.i.i.i.i.i"
 
 "$dtypes.name.exit.i.i.i.i.i":                    ; preds = %switch.lookup212, %merge53.i.i.i.i.i.i
   %common.ret.op.i22.i.i.i.i.i = phi ptr [ %spec.select.i.i.i.i.i.i, %merge53.i.i.i.i.i.i ], [ %switch.load214, %switch.lookup212 ]
-  %875 = load i32, ptr %840, align 4
-  %876 = load i32, ptr %846, align 4
-  %877 = icmp ult i32 %876, 32
-  br i1 %877, label %switch.hole_check216, label %merge53.i38.i.i.i.i.i
+  %877 = load i32, ptr %841, align 4
+  %878 = load i32, ptr %848, align 4
+  %879 = icmp ult i32 %878, 32
+  br i1 %879, label %switch.hole_check216, label %merge53.i38.i.i.i.i.i
 
 merge53.i38.i.i.i.i.i:                            ; preds = %switch.hole_check216, %"$dtypes.name.exit.i.i.i.i.i"
-  %878 = icmp eq i32 %876, 32
-  %spec.select.i39.i.i.i.i.i = select i1 %878, ptr @"$string.300", ptr @"$string.94"
+  %880 = icmp eq i32 %878, 32
+  %spec.select.i39.i.i.i.i.i = select i1 %880, ptr @"$string.300", ptr @"$string.94"
   br label %"$dtypes.name.exit40.i.i.i.i.i"
 
 switch.hole_check216:                             ; preds = %"$dtypes.name.exit.i.i.i.i.i"
-  %switch.shifted218 = lshr i32 -1048569, %876
+  %switch.shifted218 = lshr i32 -1048569, %878
   %switch.lobit219 = trunc i32 %switch.shifted218 to i1
   br i1 %switch.lobit219, label %switch.lookup217, label %merge53.i38.i.i.i.i.i
 
 switch.lookup217:                                 ; preds = %switch.hole_check216
-  %879 = zext nneg i32 %876 to i64
-  %switch.gep220 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.make", i64 0, i64 %879
+  %881 = zext nneg i32 %878 to i64
+  %switch.gep220 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.make", i64 0, i64 %881
   %switch.load221 = load ptr, ptr %switch.gep220, align 8
   br label %"$dtypes.name.exit40.i.i.i.i.i"
 
 "$dtypes.name.exit40.i.i.i.i.i":                  ; preds = %switch.lookup217, %merge53.i38.i.i.i.i.i
   %common.ret.op.i24.i.i.i.i.i = phi ptr [ %spec.select.i39.i.i.i.i.i, %merge53.i38.i.i.i.i.i ], [ %switch.load221, %switch.lookup217 ]
-  %880 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %870, i64 512, ptr nonnull @"$string.338", ptr nonnull %common.ret.op.i22.i.i.i.i.i, i32 %875, ptr nonnull %common.ret.op.i24.i.i.i.i.i)
+  %882 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %872, i64 512, ptr nonnull @"$string.338", ptr nonnull %common.ret.op.i22.i.i.i.i.i, i32 %877, ptr nonnull %common.ret.op.i24.i.i.i.i.i)
+  br label %"$Validator.unify.exit.i.i.i.i"
+
+"$Validator.unify.exit.i.i.i.i":                  ; preds = %"$dtypes.name.exit40.i.i.i.i.i", %merge.i.i.i.i.i.i.i35.i, %then1.i.i.i.i.i, %else.i.i.i.i.i, %then.i.i.i.i43.i
+  %883 = load ptr, ptr %.sroa.418.0.validator.sroa_idx.i, align 8
+  %884 = load i32, ptr %841, align 4
+  %885 = getelementptr i8, ptr %883, i64 8
+  %.val.i39.i.i.i.i = load ptr, ptr %885, align 8
+  %886 = sext i32 %884 to i64
+  %.idx.i.i40.i.i.i.i = mul nsw i64 %886, 40
+  %887 = getelementptr i8, ptr %.val.i39.i.i.i.i, i64 %.idx.i.i40.i.i.i.i
+  %888 = getelementptr i8, ptr %887, i64 20
+  %889 = load i32, ptr %888, align 4
+  %890 = load i32, ptr %843, align 4
+  %891 = icmp ne i32 %890, 6
+  %.not.i41.i.i.i.i = icmp eq i32 %889, -1
+  %or.cond.i.i.i.i41.i = select i1 %891, i1 true, i1 %.not.i41.i.i.i.i
+  br i1 %or.cond.i.i.i.i41.i, label %merge.i.i.i.i42, label %and.lhs.true.i.i.i.i.i45
+
+then.i42.i.i.i.i:                                 ; preds = %and.lhs.true.i.i.i.i.i45
+  %892 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
+  %893 = getelementptr i8, ptr %892, i64 160
+  %894 = getelementptr i8, ptr %892, i64 16
+  %.val18.i.i.i.i.i = load ptr, ptr %894, align 8
+  %.val19.i.i.i.i42.i = load i32, ptr %837, align 4
+  %895 = sext i32 %.val19.i.i.i.i42.i to i64
+  %896 = getelementptr %45, ptr %.val18.i.i.i.i.i, i64 %895
+  %897 = load ptr, ptr %896, align 8
+  %898 = load ptr, ptr %817, align 8
+  %899 = getelementptr i8, ptr %892, i64 184
+  %900 = load i64, ptr %899, align 8
+  %901 = add i64 %900, 1
+  store i64 %901, ptr %899, align 8
+  %902 = getelementptr i8, ptr %892, i64 168
+  %903 = load i64, ptr %902, align 8
+  %904 = icmp sgt i64 %903, 999
+  br i1 %904, label %merge.i.i.i.i42, label %or.lhs.false.i.i43.i.i.i.i
+
+or.lhs.false.i.i43.i.i.i.i:                       ; preds = %then.i42.i.i.i.i
+  %905 = add nsw i64 %903, 1
+  %906 = getelementptr i8, ptr %892, i64 176
+  %907 = load i64, ptr %906, align 8
+  %.not.i.i.not.i.i44.i.i.i.i = icmp sgt i64 %907, %903
+  %.val.pre.i.i45.i.i.i.i = load ptr, ptr %893, align 8
+  br i1 %.not.i.i.not.i.i44.i.i.i.i, label %"$Problems.next.exit.i50.i.i.i.i", label %merge.i.i.i.i46.i.i.i.i
+
+merge.i.i.i.i46.i.i.i.i:                          ; preds = %or.lhs.false.i.i43.i.i.i.i
+  %908 = shl i64 %907, 1
+  %spec.select.i.i.i.i47.i.i.i.i = call i64 @llvm.smax.i64(i64 %908, i64 %905)
+  %spec.store.select.i.i.i.i48.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i47.i.i.i.i, i64 8)
+  %909 = mul i64 %spec.store.select.i.i.i.i48.i.i.i.i, 1028
+  %910 = call ptr @realloc(ptr %.val.pre.i.i45.i.i.i.i, i64 %909)
+  %911 = icmp eq ptr %910, null
+  br i1 %911, label %merge.i.i.i.i42, label %merge7.i.i.i.i49.i.i.i.i
+
+merge7.i.i.i.i49.i.i.i.i:                         ; preds = %merge.i.i.i.i46.i.i.i.i
+  store ptr %910, ptr %893, align 8
+  store i64 %spec.store.select.i.i.i.i48.i.i.i.i, ptr %906, align 8
+  br label %"$Problems.next.exit.i50.i.i.i.i"
+
+"$Problems.next.exit.i50.i.i.i.i":                ; preds = %merge7.i.i.i.i49.i.i.i.i, %or.lhs.false.i.i43.i.i.i.i
+  %.val.i.i51.i.i.i.i = phi ptr [ %.val.pre.i.i45.i.i.i.i, %or.lhs.false.i.i43.i.i.i.i ], [ %910, %merge7.i.i.i.i49.i.i.i.i ]
+  store i64 %905, ptr %902, align 8
+  %912 = getelementptr %48, ptr %.val.i.i51.i.i.i.i, i64 %905
+  %913 = getelementptr i8, ptr %912, i64 -1028
+  store i32 2, ptr %913, align 4
+  %914 = getelementptr i8, ptr %912, i64 -1024
+  %915 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %914, i64 256, ptr nonnull @"$string.31", ptr %897)
+  %916 = getelementptr i8, ptr %912, i64 -768
+  %917 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %916, i64 256, ptr nonnull @"$string.31", ptr %898)
+  %918 = getelementptr i8, ptr %912, i64 -512
+  store i8 0, ptr %918, align 1
+  %919 = load i32, ptr %835, align 4
+  %920 = icmp ult i32 %919, 32
+  br i1 %920, label %switch.hole_check223, label %merge53.i.i68.i.i.i.i
+
+and.lhs.true.i.i.i.i.i45:                         ; preds = %"$Validator.unify.exit.i.i.i.i"
+  %921 = load i32, ptr %835, align 4
+  %.not16.i.i.i.i.i = icmp eq i32 %889, %921
+  br i1 %.not16.i.i.i.i.i, label %merge.i.i.i.i42, label %then.i42.i.i.i.i
+
+merge53.i.i68.i.i.i.i:                            ; preds = %switch.hole_check223, %"$Problems.next.exit.i50.i.i.i.i"
+  %922 = icmp eq i32 %919, 32
+  %spec.select.i.i69.i.i.i.i = select i1 %922, ptr @"$string.300", ptr @"$string.94"
+  br label %"$dtypes.name.exit.i53.i.i.i.i"
+
+switch.hole_check223:                             ; preds = %"$Problems.next.exit.i50.i.i.i.i"
+  %switch.shifted225 = lshr i32 -1048569, %919
+  %switch.lobit226 = trunc i32 %switch.shifted225 to i1
+  br i1 %switch.lobit226, label %switch.lookup224, label %merge53.i.i68.i.i.i.i
+
+switch.lookup224:                                 ; preds = %switch.hole_check223
+  %923 = zext nneg i32 %919 to i64
+  %switch.gep227 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.make", i64 0, i64 %923
+  %switch.load228 = load ptr, ptr %switch.gep227, align 8
+  br label %"$dtypes.name.exit.i53.i.i.i.i"
+
+"$dtypes.name.exit.i53.i.i.i.i":                  ; preds = %switch.lookup224, %merge53.i.i68.i.i.i.i
+  %common.ret.op.i20.i.i.i.i.i = phi ptr [ %spec.select.i.i69.i.i.i.i, %merge53.i.i68.i.i.i.i ], [ %switch.load228, %switch.lookup224 ]
+  %924 = load i32, ptr %841, align 4
+  %925 = icmp ult i32 %889, 32
+  br i1 %925, label %switch.hole_check230, label %merge53.i36.i.i.i.i.i
+
+merge53.i36.i.i.i.i.i:                            ; preds = %switch.hole_check230, %"$dtypes.name.exit.i53.i.i.i.i"
+  %926 = icmp eq i32 %889, 32
+  %spec.select.i37.i.i.i.i.i = select i1 %926, ptr @"$string.300", ptr @"$string.94"
+  br label %"$dtypes.name.exit38.i.i.i.i.i"
+
+switch.hole_check230:                             ; preds = %"$dtypes.name.exit.i53.i.i.i.i"
+  %switch.shifted232 = lshr i32 -1048569, %889
+  %switch.lobit233 = trunc i32 %switch.shifted232 to i1
+  br i1 %switch.lobit233, label %switch.lookup231, label %merge53.i36.i.i.i.i.i
+
+switch.lookup231:                                 ; preds = %switch.hole_check230
+  %927 = zext nneg i32 %889 to i64
+  %switch.gep234 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.make", i64 0, i64 %927
+  %switch.load235 = load ptr, ptr %switch.gep234, align 8
+  br label %"$dtypes.name.exit38.i.i.i.i.i"
+
+"$dtypes.name.exit38.i.i.i.i.i":                  ; preds = %switch.lookup231, %merge53.i36.i.i.i.i.i
+  %common.ret.op.i22.i54.i.i.i.i = phi ptr [ %spec.select.i37.i.i.i.i.i, %merge53.i36.i.i.i.i.i ], [ %switch.load235, %switch.lookup231 ]
+  %928 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %918, i64 512, ptr nonnull @"$string.339", ptr nonnull %common.ret.op.i20.i.i.i.i.i, i32 %924, ptr nonnull %common.ret.op.i22.i54.i.i.i.i)
   br label %merge.i.i.i.i42
 
-merge.i.i.i.i42:                                  ; preds = %or.lhs.false.i17.i.i.i, %"$dtypes.name.exit.i39.i.i.i.i", %merge.i.i.i62.i.i.i.i.i, %then14.i.i.i.i.i, %"$Problems.next.exit58.i.i.i.i.i", %merge.i.i.i51.i.i.i.i.i, %then5.i.i.i.i43.i, %"$Problems.next.exit.i63.i.i.i.i", %merge.i.i.i.i59.i.i.i.i, %then.i55.i.i.i.i, %"$dtypes.name.exit40.i.i.i.i.i", %merge.i.i.i.i.i.i.i36.i, %then1.i.i.i.i.i, %else.i.i.i.i.i, %then.i.i.i.i42.i, %and.lhs.true.i.i.i.i, %else2.i.i.i
-  %881 = getelementptr i8, ptr %794, i64 29
-  %882 = load i8, ptr %881, align 1
-  %883 = trunc i8 %882 to i1
-  br i1 %883, label %then6.i.i.i.i43, label %merge5.i.i.i28.i
+merge.i.i.i.i42:                                  ; preds = %or.lhs.false.i17.i.i.i, %"$dtypes.name.exit.i73.i.i.i.i", %merge.i.i.i62.i.i.i.i.i, %then14.i.i.i.i.i, %"$Problems.next.exit58.i.i.i.i.i", %merge.i.i.i51.i.i.i.i.i, %then5.i.i.i.i44.i, %"$Problems.next.exit.i98.i.i.i.i", %merge.i.i.i.i94.i.i.i.i, %then.i90.i.i.i.i, %"$dtypes.name.exit38.i.i.i.i.i", %and.lhs.true.i.i.i.i.i45, %merge.i.i.i.i46.i.i.i.i, %then.i42.i.i.i.i, %"$Validator.unify.exit.i.i.i.i", %and.lhs.true.i.i.i.i, %else2.i.i.i
+  %929 = getelementptr i8, ptr %794, i64 29
+  %930 = load i8, ptr %929, align 1
+  %931 = trunc i8 %930 to i1
+  br i1 %931, label %then6.i.i.i.i43, label %merge5.i.i.i27.i
 
 and.lhs.true4.i.i.i.i:                            ; preds = %or.lhs.false.i17.i.i.i
   %.phi.trans.insert.i.i.i.i = getelementptr i8, ptr %817, i64 8
   %.pre.i.i.i.i = load i32, ptr %.phi.trans.insert.i.i.i.i, align 4
-  %.val35.i.i.i.i = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
-  %884 = getelementptr i8, ptr %.val35.i.i.i.i, i64 16
-  %.val.i36.i.i.i.i = load ptr, ptr %884, align 8
-  %885 = getelementptr i8, ptr %817, i64 104
-  %.val47.i.i.i.i.i = load i32, ptr %885, align 4
-  %886 = sext i32 %.val47.i.i.i.i.i to i64
-  %887 = getelementptr %45, ptr %.val.i36.i.i.i.i, i64 %886
-  %888 = load ptr, ptr %887, align 8
-  %.not.i37.i.i.i.i = icmp eq i32 %.pre.i.i.i.i, 2
-  br i1 %.not.i37.i.i.i.i, label %and.lhs.true.i.i.i.i.i45, label %merge4.i.i.i.i.i
+  %.val38.i.i.i.i = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
+  %932 = getelementptr i8, ptr %.val38.i.i.i.i, i64 16
+  %.val.i70.i.i.i.i = load ptr, ptr %932, align 8
+  %933 = getelementptr i8, ptr %817, i64 104
+  %.val47.i.i.i.i.i = load i32, ptr %933, align 4
+  %934 = sext i32 %.val47.i.i.i.i.i to i64
+  %935 = getelementptr %45, ptr %.val.i70.i.i.i.i, i64 %934
+  %936 = load ptr, ptr %935, align 8
+  %.not.i71.i.i.i.i = icmp eq i32 %.pre.i.i.i.i, 2
+  br i1 %.not.i71.i.i.i.i, label %and.lhs.true.i89.i.i.i.i, label %merge4.i.i.i.i.i
 
-then.i55.i.i.i.i:                                 ; preds = %and.lhs.true.i.i.i.i.i45
-  %889 = getelementptr i8, ptr %.val3578.i.i.i.i, i64 160
-  %890 = load ptr, ptr %817, align 8
-  %891 = getelementptr i8, ptr %.val3578.i.i.i.i, i64 184
-  %892 = load i64, ptr %891, align 8
-  %893 = add i64 %892, 1
-  store i64 %893, ptr %891, align 8
-  %894 = getelementptr i8, ptr %.val3578.i.i.i.i, i64 168
-  %895 = load i64, ptr %894, align 8
-  %896 = icmp sgt i64 %895, 999
-  br i1 %896, label %merge.i.i.i.i42, label %or.lhs.false.i.i56.i.i.i.i
+then.i90.i.i.i.i:                                 ; preds = %and.lhs.true.i89.i.i.i.i
+  %937 = getelementptr i8, ptr %.val38113.i.i.i.i, i64 160
+  %938 = load ptr, ptr %817, align 8
+  %939 = getelementptr i8, ptr %.val38113.i.i.i.i, i64 184
+  %940 = load i64, ptr %939, align 8
+  %941 = add i64 %940, 1
+  store i64 %941, ptr %939, align 8
+  %942 = getelementptr i8, ptr %.val38113.i.i.i.i, i64 168
+  %943 = load i64, ptr %942, align 8
+  %944 = icmp sgt i64 %943, 999
+  br i1 %944, label %merge.i.i.i.i42, label %or.lhs.false.i.i91.i.i.i.i
 
-or.lhs.false.i.i56.i.i.i.i:                       ; preds = %then.i55.i.i.i.i
-  %897 = add nsw i64 %895, 1
-  %898 = getelementptr i8, ptr %.val3578.i.i.i.i, i64 176
-  %899 = load i64, ptr %898, align 8
-  %.not.i.i.not.i.i57.i.i.i.i = icmp sgt i64 %899, %895
-  %.val.pre.i.i58.i.i.i.i = load ptr, ptr %889, align 8
-  br i1 %.not.i.i.not.i.i57.i.i.i.i, label %"$Problems.next.exit.i63.i.i.i.i", label %merge.i.i.i.i59.i.i.i.i
+or.lhs.false.i.i91.i.i.i.i:                       ; preds = %then.i90.i.i.i.i
+  %945 = add nsw i64 %943, 1
+  %946 = getelementptr i8, ptr %.val38113.i.i.i.i, i64 176
+  %947 = load i64, ptr %946, align 8
+  %.not.i.i.not.i.i92.i.i.i.i = icmp sgt i64 %947, %943
+  %.val.pre.i.i93.i.i.i.i = load ptr, ptr %937, align 8
+  br i1 %.not.i.i.not.i.i92.i.i.i.i, label %"$Problems.next.exit.i98.i.i.i.i", label %merge.i.i.i.i94.i.i.i.i
 
-merge.i.i.i.i59.i.i.i.i:                          ; preds = %or.lhs.false.i.i56.i.i.i.i
-  %900 = shl i64 %899, 1
-  %spec.select.i.i.i.i60.i.i.i.i = call i64 @llvm.smax.i64(i64 %900, i64 %897)
-  %spec.store.select.i.i.i.i61.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i60.i.i.i.i, i64 8)
-  %901 = mul i64 %spec.store.select.i.i.i.i61.i.i.i.i, 1028
-  %902 = call ptr @realloc(ptr %.val.pre.i.i58.i.i.i.i, i64 %901)
-  %903 = icmp eq ptr %902, null
-  br i1 %903, label %merge.i.i.i.i42, label %merge7.i.i.i.i62.i.i.i.i
+merge.i.i.i.i94.i.i.i.i:                          ; preds = %or.lhs.false.i.i91.i.i.i.i
+  %948 = shl i64 %947, 1
+  %spec.select.i.i.i.i95.i.i.i.i = call i64 @llvm.smax.i64(i64 %948, i64 %945)
+  %spec.store.select.i.i.i.i96.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i95.i.i.i.i, i64 8)
+  %949 = mul i64 %spec.store.select.i.i.i.i96.i.i.i.i, 1028
+  %950 = call ptr @realloc(ptr %.val.pre.i.i93.i.i.i.i, i64 %949)
+  %951 = icmp eq ptr %950, null
+  br i1 %951, label %merge.i.i.i.i42, label %merge7.i.i.i.i97.i.i.i.i
 
-merge7.i.i.i.i62.i.i.i.i:                         ; preds = %merge.i.i.i.i59.i.i.i.i
-  store ptr %902, ptr %889, align 8
-  store i64 %spec.store.select.i.i.i.i61.i.i.i.i, ptr %898, align 8
-  br label %"$Problems.next.exit.i63.i.i.i.i"
+merge7.i.i.i.i97.i.i.i.i:                         ; preds = %merge.i.i.i.i94.i.i.i.i
+  store ptr %950, ptr %937, align 8
+  store i64 %spec.store.select.i.i.i.i96.i.i.i.i, ptr %946, align 8
+  br label %"$Problems.next.exit.i98.i.i.i.i"
 
-"$Problems.next.exit.i63.i.i.i.i":                ; preds = %merge7.i.i.i.i62.i.i.i.i, %or.lhs.false.i.i56.i.i.i.i
-  %.val.i.i64.i.i.i.i = phi ptr [ %.val.pre.i.i58.i.i.i.i, %or.lhs.false.i.i56.i.i.i.i ], [ %902, %merge7.i.i.i.i62.i.i.i.i ]
-  store i64 %897, ptr %894, align 8
-  %904 = getelementptr %48, ptr %.val.i.i64.i.i.i.i, i64 %897
-  %905 = getelementptr i8, ptr %904, i64 -1028
-  store i32 2, ptr %905, align 4
-  %906 = getelementptr i8, ptr %904, i64 -1024
-  %907 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %906, i64 256, ptr nonnull @"$string.31", ptr %912)
-  %908 = getelementptr i8, ptr %904, i64 -768
-  %909 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %908, i64 256, ptr nonnull @"$string.31", ptr %890)
-  %910 = getelementptr i8, ptr %904, i64 -512
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %910, ptr noundef nonnull align 1 dereferenceable(39) @"$string.335", i64 39, i1 false)
+"$Problems.next.exit.i98.i.i.i.i":                ; preds = %merge7.i.i.i.i97.i.i.i.i, %or.lhs.false.i.i91.i.i.i.i
+  %.val.i.i99.i.i.i.i = phi ptr [ %.val.pre.i.i93.i.i.i.i, %or.lhs.false.i.i91.i.i.i.i ], [ %950, %merge7.i.i.i.i97.i.i.i.i ]
+  store i64 %945, ptr %942, align 8
+  %952 = getelementptr %48, ptr %.val.i.i99.i.i.i.i, i64 %945
+  %953 = getelementptr i8, ptr %952, i64 -1028
+  store i32 2, ptr %953, align 4
+  %954 = getelementptr i8, ptr %952, i64 -1024
+  %955 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %954, i64 256, ptr nonnull @"$string.31", ptr %960)
+  %956 = getelementptr i8, ptr %952, i64 -768
+  %957 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %956, i64 256, ptr nonnull @"$string.31", ptr %938)
+  %958 = getelementptr i8, ptr %952, i64 -512
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %958, ptr noundef nonnull align 1 dereferenceable(39) @"$string.335", i64 39, i1 false)
   br label %merge.i.i.i.i42
 
-and.lhs.true.i.i.i.i.i45:                         ; preds = %and.lhs.true4.i.i.i.i, %and.lhs.true4.thread.i.i.i.i
-  %911 = phi ptr [ %827, %and.lhs.true4.thread.i.i.i.i ], [ %.phi.trans.insert.i.i.i.i, %and.lhs.true4.i.i.i.i ]
-  %912 = phi ptr [ %834, %and.lhs.true4.thread.i.i.i.i ], [ %888, %and.lhs.true4.i.i.i.i ]
-  %.val3578.i.i.i.i = phi ptr [ %.val3574.i.i.i.i, %and.lhs.true4.thread.i.i.i.i ], [ %.val35.i.i.i.i, %and.lhs.true4.i.i.i.i ]
-  %913 = getelementptr i8, ptr %794, i64 16
-  %914 = load i32, ptr %913, align 4
-  %915 = icmp eq i32 %914, 8
-  br i1 %915, label %then.i55.i.i.i.i, label %and.lhs.true7.i.i.i.i.i
+and.lhs.true.i89.i.i.i.i:                         ; preds = %and.lhs.true4.i.i.i.i, %and.lhs.true4.thread.i.i.i.i
+  %959 = phi ptr [ %827, %and.lhs.true4.thread.i.i.i.i ], [ %.phi.trans.insert.i.i.i.i, %and.lhs.true4.i.i.i.i ]
+  %960 = phi ptr [ %834, %and.lhs.true4.thread.i.i.i.i ], [ %936, %and.lhs.true4.i.i.i.i ]
+  %961 = phi ptr [ %831, %and.lhs.true4.thread.i.i.i.i ], [ %933, %and.lhs.true4.i.i.i.i ]
+  %.val38113.i.i.i.i = phi ptr [ %.val38109.i.i.i.i, %and.lhs.true4.thread.i.i.i.i ], [ %.val38.i.i.i.i, %and.lhs.true4.i.i.i.i ]
+  %962 = getelementptr i8, ptr %794, i64 16
+  %963 = load i32, ptr %962, align 4
+  %964 = icmp eq i32 %963, 8
+  br i1 %964, label %then.i90.i.i.i.i, label %and.lhs.true7.i.i.i.i.i
 
-then5.i.i.i.i43.i:                                ; preds = %and.lhs.true7.i.i.i.i.i
-  %916 = getelementptr i8, ptr %.val3578.i.i.i.i, i64 160
-  %917 = load ptr, ptr %817, align 8
-  %918 = getelementptr i8, ptr %.val3578.i.i.i.i, i64 184
-  %919 = load i64, ptr %918, align 8
-  %920 = add i64 %919, 1
-  store i64 %920, ptr %918, align 8
-  %921 = getelementptr i8, ptr %.val3578.i.i.i.i, i64 168
-  %922 = load i64, ptr %921, align 8
-  %923 = icmp sgt i64 %922, 999
-  br i1 %923, label %merge.i.i.i.i42, label %or.lhs.false.i48.i.i.i.i.i
+then5.i.i.i.i44.i:                                ; preds = %and.lhs.true7.i.i.i.i.i
+  %965 = getelementptr i8, ptr %.val38113.i.i.i.i, i64 160
+  %966 = load ptr, ptr %817, align 8
+  %967 = getelementptr i8, ptr %.val38113.i.i.i.i, i64 184
+  %968 = load i64, ptr %967, align 8
+  %969 = add i64 %968, 1
+  store i64 %969, ptr %967, align 8
+  %970 = getelementptr i8, ptr %.val38113.i.i.i.i, i64 168
+  %971 = load i64, ptr %970, align 8
+  %972 = icmp sgt i64 %971, 999
+  br i1 %972, label %merge.i.i.i.i42, label %or.lhs.false.i48.i.i.i.i.i
 
-or.lhs.false.i48.i.i.i.i.i:                       ; preds = %then5.i.i.i.i43.i
-  %924 = add nsw i64 %922, 1
-  %925 = getelementptr i8, ptr %.val3578.i.i.i.i, i64 176
-  %926 = load i64, ptr %925, align 8
-  %.not.i.i.not.i49.i.i.i.i.i = icmp sgt i64 %926, %922
-  %.val.pre.i50.i.i.i.i.i = load ptr, ptr %916, align 8
+or.lhs.false.i48.i.i.i.i.i:                       ; preds = %then5.i.i.i.i44.i
+  %973 = add nsw i64 %971, 1
+  %974 = getelementptr i8, ptr %.val38113.i.i.i.i, i64 176
+  %975 = load i64, ptr %974, align 8
+  %.not.i.i.not.i49.i.i.i.i.i = icmp sgt i64 %975, %971
+  %.val.pre.i50.i.i.i.i.i = load ptr, ptr %965, align 8
   br i1 %.not.i.i.not.i49.i.i.i.i.i, label %"$Problems.next.exit58.i.i.i.i.i", label %merge.i.i.i51.i.i.i.i.i
 
 merge.i.i.i51.i.i.i.i.i:                          ; preds = %or.lhs.false.i48.i.i.i.i.i
-  %927 = shl i64 %926, 1
-  %spec.select.i.i.i52.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %927, i64 %924)
+  %976 = shl i64 %975, 1
+  %spec.select.i.i.i52.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %976, i64 %973)
   %spec.store.select.i.i.i53.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i52.i.i.i.i.i, i64 8)
-  %928 = mul i64 %spec.store.select.i.i.i53.i.i.i.i.i, 1028
-  %929 = call ptr @realloc(ptr %.val.pre.i50.i.i.i.i.i, i64 %928)
-  %930 = icmp eq ptr %929, null
-  br i1 %930, label %merge.i.i.i.i42, label %merge7.i.i.i54.i.i.i.i.i
+  %977 = mul i64 %spec.store.select.i.i.i53.i.i.i.i.i, 1028
+  %978 = call ptr @realloc(ptr %.val.pre.i50.i.i.i.i.i, i64 %977)
+  %979 = icmp eq ptr %978, null
+  br i1 %979, label %merge.i.i.i.i42, label %merge7.i.i.i54.i.i.i.i.i
 
 merge7.i.i.i54.i.i.i.i.i:                         ; preds = %merge.i.i.i51.i.i.i.i.i
-  store ptr %929, ptr %916, align 8
-  store i64 %spec.store.select.i.i.i53.i.i.i.i.i, ptr %925, align 8
+  store ptr %978, ptr %965, align 8
+  store i64 %spec.store.select.i.i.i53.i.i.i.i.i, ptr %974, align 8
   br label %"$Problems.next.exit58.i.i.i.i.i"
 
 "$Problems.next.exit58.i.i.i.i.i":                ; preds = %merge7.i.i.i54.i.i.i.i.i, %or.lhs.false.i48.i.i.i.i.i
-  %.val.i56.i.i.i.i.i = phi ptr [ %.val.pre.i50.i.i.i.i.i, %or.lhs.false.i48.i.i.i.i.i ], [ %929, %merge7.i.i.i54.i.i.i.i.i ]
-  store i64 %924, ptr %921, align 8
-  %931 = getelementptr %48, ptr %.val.i56.i.i.i.i.i, i64 %924
-  %932 = getelementptr i8, ptr %931, i64 -1028
-  store i32 2, ptr %932, align 4
-  %933 = getelementptr i8, ptr %931, i64 -1024
-  %934 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %933, i64 256, ptr nonnull @"$string.31", ptr %912)
-  %935 = getelementptr i8, ptr %931, i64 -768
-  %936 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %935, i64 256, ptr nonnull @"$string.31", ptr %917)
-  %937 = getelementptr i8, ptr %931, i64 -512
-  store i8 0, ptr %937, align 1
-  %938 = load ptr, ptr %794, align 8
-  %939 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %937, i64 512, ptr nonnull @"$string.336", ptr %938)
+  %.val.i56.i.i.i.i.i = phi ptr [ %.val.pre.i50.i.i.i.i.i, %or.lhs.false.i48.i.i.i.i.i ], [ %978, %merge7.i.i.i54.i.i.i.i.i ]
+  store i64 %973, ptr %970, align 8
+  %980 = getelementptr %48, ptr %.val.i56.i.i.i.i.i, i64 %973
+  %981 = getelementptr i8, ptr %980, i64 -1028
+  store i32 2, ptr %981, align 4
+  %982 = getelementptr i8, ptr %980, i64 -1024
+  %983 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %982, i64 256, ptr nonnull @"$string.31", ptr %960)
+  %984 = getelementptr i8, ptr %980, i64 -768
+  %985 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %984, i64 256, ptr nonnull @"$string.31", ptr %966)
+  %986 = getelementptr i8, ptr %980, i64 -512
+  store i8 0, ptr %986, align 1
+  %987 = load ptr, ptr %794, align 8
+  %988 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %986, i64 512, ptr nonnull @"$string.336", ptr %987)
   br label %merge.i.i.i.i42
 
-and.lhs.true7.i.i.i.i.i:                          ; preds = %and.lhs.true.i.i.i.i.i45
-  %940 = getelementptr i8, ptr %794, i64 29
-  %941 = load i8, ptr %940, align 1
-  %942 = trunc i8 %941 to i1
-  br i1 %942, label %then2.i.i.i30.i, label %then5.i.i.i.i43.i
+and.lhs.true7.i.i.i.i.i:                          ; preds = %and.lhs.true.i89.i.i.i.i
+  %989 = getelementptr i8, ptr %794, i64 29
+  %990 = load i8, ptr %989, align 1
+  %991 = trunc i8 %990 to i1
+  br i1 %991, label %then2.i.i.i29.i, label %then5.i.i.i.i44.i
 
 merge4.i.i.i.i.i:                                 ; preds = %and.lhs.true4.i.i.i.i
-  %943 = getelementptr i8, ptr %794, i64 29
-  %944 = load i8, ptr %943, align 1
-  %945 = trunc i8 %944 to i1
-  br i1 %945, label %then14.i.i.i.i.i, label %merge4.i.then2_crit_edge.i.i.i.i
+  %992 = getelementptr i8, ptr %794, i64 29
+  %993 = load i8, ptr %992, align 1
+  %994 = trunc i8 %993 to i1
+  br i1 %994, label %then14.i.i.i.i.i, label %merge4.i.then2_crit_edge.i.i.i.i
 
 merge4.i.then2_crit_edge.i.i.i.i:                 ; preds = %merge4.i.i.i.i.i
-  %.phi.trans.insert72.i.i.i.i = getelementptr i8, ptr %794, i64 16
-  %.pre73.i.i.i.i = load i32, ptr %.phi.trans.insert72.i.i.i.i, align 4
-  br label %then2.i.i.i30.i
+  %.phi.trans.insert107.i.i.i.i = getelementptr i8, ptr %794, i64 16
+  %.pre108.i.i.i.i = load i32, ptr %.phi.trans.insert107.i.i.i.i, align 4
+  br label %then2.i.i.i29.i
 
 then14.i.i.i.i.i:                                 ; preds = %merge4.i.i.i.i.i
-  %946 = getelementptr i8, ptr %.val35.i.i.i.i, i64 160
-  %947 = load ptr, ptr %817, align 8
-  %948 = getelementptr i8, ptr %.val35.i.i.i.i, i64 184
-  %949 = load i64, ptr %948, align 8
-  %950 = add i64 %949, 1
-  store i64 %950, ptr %948, align 8
-  %951 = getelementptr i8, ptr %.val35.i.i.i.i, i64 168
-  %952 = load i64, ptr %951, align 8
-  %953 = icmp sgt i64 %952, 999
-  br i1 %953, label %merge.i.i.i.i42, label %or.lhs.false.i59.i.i.i.i.i
+  %995 = getelementptr i8, ptr %.val38.i.i.i.i, i64 160
+  %996 = load ptr, ptr %817, align 8
+  %997 = getelementptr i8, ptr %.val38.i.i.i.i, i64 184
+  %998 = load i64, ptr %997, align 8
+  %999 = add i64 %998, 1
+  store i64 %999, ptr %997, align 8
+  %1000 = getelementptr i8, ptr %.val38.i.i.i.i, i64 168
+  %1001 = load i64, ptr %1000, align 8
+  %1002 = icmp sgt i64 %1001, 999
+  br i1 %1002, label %merge.i.i.i.i42, label %or.lhs.false.i59.i.i.i.i.i
 
 or.lhs.false.i59.i.i.i.i.i:                       ; preds = %then14.i.i.i.i.i
-  %954 = add nsw i64 %952, 1
-  %955 = getelementptr i8, ptr %.val35.i.i.i.i, i64 176
-  %956 = load i64, ptr %955, align 8
-  %.not.i.i.not.i60.i.i.i.i.i = icmp sgt i64 %956, %952
-  %.val.pre.i61.i.i.i.i.i = load ptr, ptr %946, align 8
+  %1003 = add nsw i64 %1001, 1
+  %1004 = getelementptr i8, ptr %.val38.i.i.i.i, i64 176
+  %1005 = load i64, ptr %1004, align 8
+  %.not.i.i.not.i60.i.i.i.i.i = icmp sgt i64 %1005, %1001
+  %.val.pre.i61.i.i.i.i.i = load ptr, ptr %995, align 8
   br i1 %.not.i.i.not.i60.i.i.i.i.i, label %"$Problems.next.exit69.i.i.i.i.i", label %merge.i.i.i62.i.i.i.i.i
 
 merge.i.i.i62.i.i.i.i.i:                          ; preds = %or.lhs.false.i59.i.i.i.i.i
-  %957 = shl i64 %956, 1
-  %spec.select.i.i.i63.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %957, i64 %954)
+  %1006 = shl i64 %1005, 1
+  %spec.select.i.i.i63.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %1006, i64 %1003)
   %spec.store.select.i.i.i64.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i63.i.i.i.i.i, i64 8)
-  %958 = mul i64 %spec.store.select.i.i.i64.i.i.i.i.i, 1028
-  %959 = call ptr @realloc(ptr %.val.pre.i61.i.i.i.i.i, i64 %958)
-  %960 = icmp eq ptr %959, null
-  br i1 %960, label %merge.i.i.i.i42, label %merge7.i.i.i65.i.i.i.i.i
+  %1007 = mul i64 %spec.store.select.i.i.i64.i.i.i.i.i, 1028
+  %1008 = call ptr @realloc(ptr %.val.pre.i61.i.i.i.i.i, i64 %1007)
+  %1009 = icmp eq ptr %1008, null
+  br i1 %1009, label %merge.i.i.i.i42, label %merge7.i.i.i65.i.i.i.i.i
 
 merge7.i.i.i65.i.i.i.i.i:                         ; preds = %merge.i.i.i62.i.i.i.i.i
-  store ptr %959, ptr %946, align 8
-  store i64 %spec.store.select.i.i.i64.i.i.i.i.i, ptr %955, align 8
+  store ptr %1008, ptr %995, align 8
+  store i64 %spec.store.select.i.i.i64.i.i.i.i.i, ptr %1004, align 8
   br label %"$Problems.next.exit69.i.i.i.i.i"
 
 "$Problems.next.exit69.i.i.i.i.i":                ; preds = %merge7.i.i.i65.i.i.i.i.i, %or.lhs.false.i59.i.i.i.i.i
-  %.val.i67.i.i.i.i.i = phi ptr [ %.val.pre.i61.i.i.i.i.i, %or.lhs.false.i59.i.i.i.i.i ], [ %959, %merge7.i.i.i65.i.i.i.i.i ]
-  store i64 %954, ptr %951, align 8
-  %961 = getelementptr %48, ptr %.val.i67.i.i.i.i.i, i64 %954
-  %962 = getelementptr i8, ptr %961, i64 -1028
-  store i32 2, ptr %962, align 4
-  %963 = getelementptr i8, ptr %961, i64 -1024
-  %964 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %963, i64 256, ptr nonnull @"$string.31", ptr %888)
-  %965 = getelementptr i8, ptr %961, i64 -768
-  %966 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %965, i64 256, ptr nonnull @"$string.31", ptr %947)
-  %967 = getelementptr i8, ptr %961, i64 -512
-  store i8 0, ptr %967, align 1
-  %968 = load i32, ptr %.phi.trans.insert.i.i.i.i, align 4
-  %969 = icmp ult i32 %968, 32
-  br i1 %969, label %switch.hole_check223, label %merge53.i.i53.i.i.i.i
+  %.val.i67.i.i.i.i.i = phi ptr [ %.val.pre.i61.i.i.i.i.i, %or.lhs.false.i59.i.i.i.i.i ], [ %1008, %merge7.i.i.i65.i.i.i.i.i ]
+  store i64 %1003, ptr %1000, align 8
+  %1010 = getelementptr %48, ptr %.val.i67.i.i.i.i.i, i64 %1003
+  %1011 = getelementptr i8, ptr %1010, i64 -1028
+  store i32 2, ptr %1011, align 4
+  %1012 = getelementptr i8, ptr %1010, i64 -1024
+  %1013 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1012, i64 256, ptr nonnull @"$string.31", ptr %936)
+  %1014 = getelementptr i8, ptr %1010, i64 -768
+  %1015 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1014, i64 256, ptr nonnull @"$string.31", ptr %996)
+  %1016 = getelementptr i8, ptr %1010, i64 -512
+  store i8 0, ptr %1016, align 1
+  %1017 = load i32, ptr %.phi.trans.insert.i.i.i.i, align 4
+  %1018 = icmp ult i32 %1017, 32
+  br i1 %1018, label %switch.hole_check237, label %merge53.i.i87.i.i.i.i
 
-merge53.i.i53.i.i.i.i:                            ; preds = %switch.hole_check223, %"$Problems.next.exit69.i.i.i.i.i"
-  %970 = icmp eq i32 %968, 32
-  %spec.select.i.i54.i.i.i.i = select i1 %970, ptr @"$string.300", ptr @"$string.94"
-  br label %"$dtypes.name.exit.i39.i.i.i.i"
+merge53.i.i87.i.i.i.i:                            ; preds = %switch.hole_check237, %"$Problems.next.exit69.i.i.i.i.i"
+  %1019 = icmp eq i32 %1017, 32
+  %spec.select.i.i88.i.i.i.i = select i1 %1019, ptr @"$string.300", ptr @"$string.94"
+  br label %"$dtypes.name.exit.i73.i.i.i.i"
 
-switch.hole_check223:                             ; preds = %"$Problems.next.exit69.i.i.i.i.i"
-  %switch.shifted225 = lshr i32 -1048569, %968
-  %switch.lobit226 = trunc i32 %switch.shifted225 to i1
-  br i1 %switch.lobit226, label %switch.lookup224, label %merge53.i.i53.i.i.i.i
+switch.hole_check237:                             ; preds = %"$Problems.next.exit69.i.i.i.i.i"
+  %switch.shifted239 = lshr i32 -1048569, %1017
+  %switch.lobit240 = trunc i32 %switch.shifted239 to i1
+  br i1 %switch.lobit240, label %switch.lookup238, label %merge53.i.i87.i.i.i.i
 
-switch.lookup224:                                 ; preds = %switch.hole_check223
-  %971 = zext nneg i32 %968 to i64
-  %switch.gep227 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.make", i64 0, i64 %971
-  %switch.load228 = load ptr, ptr %switch.gep227, align 8
-  br label %"$dtypes.name.exit.i39.i.i.i.i"
+switch.lookup238:                                 ; preds = %switch.hole_check237
+  %1020 = zext nneg i32 %1017 to i64
+  %switch.gep241 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.make", i64 0, i64 %1020
+  %switch.load242 = load ptr, ptr %switch.gep241, align 8
+  br label %"$dtypes.name.exit.i73.i.i.i.i"
 
-"$dtypes.name.exit.i39.i.i.i.i":                  ; preds = %switch.lookup224, %merge53.i.i53.i.i.i.i
-  %common.ret.op.i70.i.i.i.i.i = phi ptr [ %spec.select.i.i54.i.i.i.i, %merge53.i.i53.i.i.i.i ], [ %switch.load228, %switch.lookup224 ]
-  %972 = load ptr, ptr %794, align 8
-  %973 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %967, i64 512, ptr nonnull @"$string.337", ptr nonnull %common.ret.op.i70.i.i.i.i.i, ptr %972)
+"$dtypes.name.exit.i73.i.i.i.i":                  ; preds = %switch.lookup238, %merge53.i.i87.i.i.i.i
+  %common.ret.op.i70.i.i.i.i.i = phi ptr [ %spec.select.i.i88.i.i.i.i, %merge53.i.i87.i.i.i.i ], [ %switch.load242, %switch.lookup238 ]
+  %1021 = load ptr, ptr %794, align 8
+  %1022 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1016, i64 512, ptr nonnull @"$string.337", ptr nonnull %common.ret.op.i70.i.i.i.i.i, ptr %1021)
   br label %merge.i.i.i.i42
 
 or.lhs.false.i17.i.i.i:                           ; preds = %and.rhs.i.i.i.i, %then.i.i.i.i44
-  %974 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %817)
-  br i1 %974, label %and.lhs.true4.i.i.i.i, label %merge.i.i.i.i42
+  %1023 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %817)
+  br i1 %1023, label %and.lhs.true4.i.i.i.i, label %merge.i.i.i.i42
 
 then6.i.i.i.i43:                                  ; preds = %merge.i.i.i.i42
-  %.val33.i.i.i.i = load ptr, ptr %794, align 8
-  %975 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.332", ptr %.val33.i.i.i.i, ptr nonnull @"$string.339")
-  %976 = getelementptr i8, ptr %794, i64 20
-  %977 = load i32, ptr %976, align 4
-  %978 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
-  %979 = icmp eq ptr %978, null
-  br i1 %979, label %merge5.i.i.i28.i, label %or.lhs.false1.i.i.i.i.i
+  %.val36.i.i.i.i = load ptr, ptr %794, align 8
+  %1024 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.332", ptr %.val36.i.i.i.i, ptr nonnull @"$string.340")
+  %1025 = getelementptr i8, ptr %794, i64 20
+  %1026 = load i32, ptr %1025, align 4
+  %1027 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
+  %1028 = icmp eq ptr %1027, null
+  br i1 %1028, label %merge5.i.i.i27.i, label %or.lhs.false1.i.i.i.i.i
 
-or.lhs.false.i.i.i.i29.i:                         ; preds = %or.lhs.false1.i.i.i.i.i
-  %980 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %978)
-  br label %merge5.i.i.i28.i
+or.lhs.false.i.i.i.i28.i:                         ; preds = %or.lhs.false1.i.i.i.i.i
+  %1029 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %1027)
+  br label %merge5.i.i.i27.i
 
 or.lhs.false1.i.i.i.i.i:                          ; preds = %then6.i.i.i.i43
-  %981 = sext i32 %977 to i64
-  %982 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %978, i64 %981, i64 0)
-  br i1 %982, label %or.lhs.false.i.i.i.i29.i, label %merge5.i.i.i28.i
+  %1030 = sext i32 %1026 to i64
+  %1031 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %1027, i64 %1030, i64 0)
+  br i1 %1031, label %or.lhs.false.i.i.i.i28.i, label %merge5.i.i.i27.i
 
-merge5.i.i.i28.i:                                 ; preds = %or.lhs.false1.i.i.i.i.i, %or.lhs.false.i.i.i.i29.i, %then6.i.i.i.i43, %merge.i.i.i.i42
-  %983 = getelementptr i8, ptr %794, i64 28
-  %984 = load i8, ptr %983, align 1
-  %985 = trunc i8 %984 to i1
-  br i1 %985, label %then9.i.i.i.i, label %"$Validator.check_matrix.exit.i.i.i"
+merge5.i.i.i27.i:                                 ; preds = %or.lhs.false1.i.i.i.i.i, %or.lhs.false.i.i.i.i28.i, %then6.i.i.i.i43, %merge.i.i.i.i42
+  %1032 = getelementptr i8, ptr %794, i64 28
+  %1033 = load i8, ptr %1032, align 1
+  %1034 = trunc i8 %1033 to i1
+  br i1 %1034, label %then9.i.i.i.i, label %"$Validator.check_matrix.exit.i.i.i"
 
-then9.i.i.i.i:                                    ; preds = %merge5.i.i.i28.i
+then9.i.i.i.i:                                    ; preds = %merge5.i.i.i27.i
   %.val.i.i.i.i = load ptr, ptr %794, align 8
-  %986 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.332", ptr %.val.i.i.i.i, ptr nonnull @"$string.340")
-  %987 = getelementptr i8, ptr %794, i64 20
-  %988 = load i32, ptr %987, align 4
-  %989 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
-  %990 = icmp eq ptr %989, null
-  br i1 %990, label %"$Validator.check_matrix.exit.i.i.i", label %or.lhs.false1.i66.i.i.i.i
+  %1035 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.332", ptr %.val.i.i.i.i, ptr nonnull @"$string.341")
+  %1036 = getelementptr i8, ptr %794, i64 20
+  %1037 = load i32, ptr %1036, align 4
+  %1038 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
+  %1039 = icmp eq ptr %1038, null
+  br i1 %1039, label %"$Validator.check_matrix.exit.i.i.i", label %or.lhs.false1.i101.i.i.i.i
 
-or.lhs.false.i68.i.i.i.i:                         ; preds = %or.lhs.false1.i66.i.i.i.i
-  %991 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %989)
+or.lhs.false.i103.i.i.i.i:                        ; preds = %or.lhs.false1.i101.i.i.i.i
+  %1040 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %1038)
   br label %"$Validator.check_matrix.exit.i.i.i"
 
-or.lhs.false1.i66.i.i.i.i:                        ; preds = %then9.i.i.i.i
-  %992 = sext i32 %988 to i64
-  %993 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %989, i64 %992, i64 0)
-  br i1 %993, label %or.lhs.false.i68.i.i.i.i, label %"$Validator.check_matrix.exit.i.i.i"
+or.lhs.false1.i101.i.i.i.i:                       ; preds = %then9.i.i.i.i
+  %1041 = sext i32 %1037 to i64
+  %1042 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %1038, i64 %1041, i64 0)
+  br i1 %1042, label %or.lhs.false.i103.i.i.i.i, label %"$Validator.check_matrix.exit.i.i.i"
 
-"$Validator.check_matrix.exit.i.i.i":             ; preds = %or.lhs.false1.i66.i.i.i.i, %or.lhs.false.i68.i.i.i.i, %then9.i.i.i.i, %merge5.i.i.i28.i
+"$Validator.check_matrix.exit.i.i.i":             ; preds = %or.lhs.false1.i101.i.i.i.i, %or.lhs.false.i103.i.i.i.i, %then9.i.i.i.i, %merge5.i.i.i27.i
   call void @llvm.lifetime.end.p0(i64 160, ptr nonnull %name.i.i.i.i)
   br label %"$Validator.check_module.exit.i.i"
 
-"$Validator.check_module.exit.i.i":               ; preds = %"$Validator.check_matrix.exit.i.i.i", %or.lhs.false1.i12.i.i.i, %or.lhs.false.i14.i.i.i, %then1.i.i.i, %or.lhs.false1.i.i.i.i, %or.lhs.false.i.i.i.i41, %then.i.i26.i
+"$Validator.check_module.exit.i.i":               ; preds = %"$Validator.check_matrix.exit.i.i.i", %or.lhs.false1.i12.i.i.i, %or.lhs.false.i14.i.i.i, %then1.i.i.i, %or.lhs.false1.i.i.i.i, %or.lhs.false.i.i.i.i41, %then.i.i25.i
   call void @llvm.lifetime.end.p0(i64 160, ptr nonnull %name.i.i.i17)
-  br label %merge1.i25.i
+  br label %merge1.i24.i
 
-merge1.i25.i:                                     ; preds = %"$Validator.check_module.exit.i.i", %forbody.i.i36
-  %994 = add nuw nsw i64 %i.028.i.i, 1
-  %exitcond.not.i.i39 = icmp eq i64 %994, %791
+merge1.i24.i:                                     ; preds = %"$Validator.check_module.exit.i.i", %forbody.i.i36
+  %1043 = add nuw nsw i64 %i.029.i.i, 1
+  %exitcond.not.i.i39 = icmp eq i64 %1043, %791
   br i1 %exitcond.not.i.i39, label %merge.i.loopexit.i, label %forbody.i.i36
 
-merge.i.loopexit.i:                               ; preds = %merge1.i25.i
+merge.i.loopexit.i:                               ; preds = %merge1.i24.i
   %.pre.i40 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
   br label %merge.i.i31
 
 merge.i.i31:                                      ; preds = %merge.i.loopexit.i, %merge.i30
-  %995 = phi ptr [ %.pre.i40, %merge.i.loopexit.i ], [ %10, %merge.i30 ]
-  %996 = getelementptr i8, ptr %995, i64 96
-  %997 = load i64, ptr %996, align 8
-  %998 = icmp sgt i64 %997, 0
-  br i1 %998, label %forbody4.i.preheader.i, label %"$Validator.check_all.exit.i"
+  %1044 = phi ptr [ %.pre.i40, %merge.i.loopexit.i ], [ %10, %merge.i30 ]
+  %1045 = getelementptr i8, ptr %1044, i64 96
+  %1046 = load i64, ptr %1045, align 8
+  %1047 = icmp sgt i64 %1046, 0
+  br i1 %1047, label %forbody4.i.preheader.i, label %"$Validator.check_all.exit.i"
 
 forbody4.i.preheader.i:                           ; preds = %merge.i.i31
   %.sroa.gep.i = getelementptr inbounds i8, ptr %validator.i, i64 40
   br label %forbody4.i.i
 
 forbody4.i.i:                                     ; preds = %"$Validator.account.exit.i.i", %forbody4.i.preheader.i
-  %i2.029.i.i = phi i64 [ %1083, %"$Validator.account.exit.i.i" ], [ 0, %forbody4.i.preheader.i ]
-  %999 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
-  %1000 = getelementptr i8, ptr %999, i64 88
-  %.val18.i.i = load ptr, ptr %1000, align 8
-  %1001 = getelementptr %22, ptr %.val18.i.i, i64 %i2.029.i.i
-  %1002 = getelementptr i8, ptr %1001, i64 109
-  %1003 = load i8, ptr %1002, align 1
-  %1004 = trunc i8 %1003 to i1
-  br i1 %1004, label %merge.i.i20.i, label %then.i19.i.i
+  %i2.030.i.i = phi i64 [ %1132, %"$Validator.account.exit.i.i" ], [ 0, %forbody4.i.preheader.i ]
+  %1048 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
+  %1049 = getelementptr i8, ptr %1048, i64 88
+  %.val18.i.i = load ptr, ptr %1049, align 8
+  %1050 = getelementptr %22, ptr %.val18.i.i, i64 %i2.030.i.i
+  %1051 = getelementptr i8, ptr %1050, i64 109
+  %1052 = load i8, ptr %1051, align 1
+  %1053 = trunc i8 %1052 to i1
+  br i1 %1053, label %merge.i.i20.i, label %then.i19.i.i
 
 then.i19.i.i:                                     ; preds = %forbody4.i.i
-  %1005 = load ptr, ptr %1001, align 8
+  %1054 = load ptr, ptr %1050, align 8
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %last.i.i.i.i.i)
-  %1006 = call i32 @strncmp(ptr noundef nonnull dereferenceable(1) %1005, ptr noundef nonnull dereferenceable(14) @"$string.341", i64 13)
-  %.not.i.i.i20.i.i = icmp eq i32 %1006, 0
+  %1055 = call i32 @strncmp(ptr noundef nonnull dereferenceable(1) %1054, ptr noundef nonnull dereferenceable(14) @"$string.342", i64 13)
+  %.not.i.i.i20.i.i = icmp eq i32 %1055, 0
   br i1 %.not.i.i.i20.i.i, label %or.lhs.false1.i.i.i27.i.i, label %"$validate.layer_of.exit.i.i.i.i"
 
 or.lhs.false1.i.i.i27.i.i:                        ; preds = %then.i19.i.i
-  %1007 = getelementptr i8, ptr %1005, i64 13
-  %1008 = load i8, ptr %1007, align 1
-  %1009 = add i8 %1008, -58
-  %or.cond.i.i.i.i22.i = icmp ult i8 %1009, -10
-  br i1 %or.cond.i.i.i.i22.i, label %"$validate.layer_of.exit.i.i.i.i", label %merge.i.i.i.i23.i
+  %1056 = getelementptr i8, ptr %1054, i64 13
+  %1057 = load i8, ptr %1056, align 1
+  %1058 = add i8 %1057, -58
+  %or.cond.i.i.i28.i.i = icmp ult i8 %1058, -10
+  br i1 %or.cond.i.i.i28.i.i, label %"$validate.layer_of.exit.i.i.i.i", label %merge.i.i.i.i22.i
 
-merge.i.i.i.i23.i:                                ; preds = %or.lhs.false1.i.i.i27.i.i
-  %1010 = call i64 @strtol(ptr nonnull %1007, ptr nonnull %last.i.i.i.i.i, i32 10)
-  %1011 = load ptr, ptr %last.i.i.i.i.i, align 8
-  %1012 = load i8, ptr %1011, align 1
-  %.not18.i.i.i.i.i = icmp eq i8 %1012, 46
+merge.i.i.i.i22.i:                                ; preds = %or.lhs.false1.i.i.i27.i.i
+  %1059 = call i64 @strtol(ptr nonnull %1056, ptr nonnull %last.i.i.i.i.i, i32 10)
+  %1060 = load ptr, ptr %last.i.i.i.i.i, align 8
+  %1061 = load i8, ptr %1060, align 1
+  %.not18.i.i.i.i.i = icmp eq i8 %1061, 46
   br i1 %.not18.i.i.i.i.i, label %or.lhs.false6.i.i.i.i.i, label %"$validate.layer_of.exit.i.i.i.i"
 
-or.lhs.false6.i.i.i.i.i:                          ; preds = %merge.i.i.i.i23.i
-  %or.cond19.i.i.i.i.i = icmp ugt i64 %1010, 1000000
-  %1013 = trunc nuw nsw i64 %1010 to i32
-  %spec.select.i.i.i.i.i = select i1 %or.cond19.i.i.i.i.i, i32 -1, i32 %1013
+or.lhs.false6.i.i.i.i.i:                          ; preds = %merge.i.i.i.i22.i
+  %or.cond19.i.i.i.i.i = icmp ugt i64 %1059, 1000000
+  %1062 = trunc nuw nsw i64 %1059 to i32
+  %spec.select.i.i.i.i.i = select i1 %or.cond19.i.i.i.i.i, i32 -1, i32 %1062
   br label %"$validate.layer_of.exit.i.i.i.i"
 
-"$validate.layer_of.exit.i.i.i.i":                ; preds = %or.lhs.false6.i.i.i.i.i, %merge.i.i.i.i23.i, %or.lhs.false1.i.i.i27.i.i, %then.i19.i.i
-  %common.ret.op.i.i.i.i.i = phi i32 [ -1, %or.lhs.false1.i.i.i27.i.i ], [ -1, %then.i19.i.i ], [ -1, %merge.i.i.i.i23.i ], [ %spec.select.i.i.i.i.i, %or.lhs.false6.i.i.i.i.i ]
+"$validate.layer_of.exit.i.i.i.i":                ; preds = %or.lhs.false6.i.i.i.i.i, %merge.i.i.i.i22.i, %or.lhs.false1.i.i.i27.i.i, %then.i19.i.i
+  %common.ret.op.i.i.i.i.i = phi i32 [ -1, %or.lhs.false1.i.i.i27.i.i ], [ -1, %then.i19.i.i ], [ -1, %merge.i.i.i.i22.i ], [ %spec.select.i.i.i.i.i, %or.lhs.false6.i.i.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %last.i.i.i.i.i)
-  %1014 = load ptr, ptr %validator.i, align 8
-  %1015 = getelementptr i8, ptr %1014, i64 68
-  %1016 = load i32, ptr %1015, align 4
-  %.not.i.i21.i.i = icmp slt i32 %common.ret.op.i.i.i.i.i, %1016
+  %1063 = load ptr, ptr %validator.i, align 8
+  %1064 = getelementptr i8, ptr %1063, i64 68
+  %1065 = load i32, ptr %1064, align 4
+  %.not.i.i21.i.i = icmp slt i32 %common.ret.op.i.i.i.i.i, %1065
   br i1 %.not.i.i21.i.i, label %merge.i.i22.i.i, label %then2.i.i.i
 
 merge.i.i22.i.i:                                  ; preds = %"$validate.layer_of.exit.i.i.i.i"
-  %1017 = getelementptr i8, ptr %1014, i64 114
-  %1018 = load i8, ptr %1017, align 1
-  %1019 = trunc i8 %1018 to i1
-  %.pre.i.i.i = load ptr, ptr %1001, align 8
-  br i1 %1019, label %"$Validator.may_skip.exit.i.i.i", label %else3.i.i.i
+  %1066 = getelementptr i8, ptr %1063, i64 114
+  %1067 = load i8, ptr %1066, align 1
+  %1068 = trunc i8 %1067 to i1
+  %.pre.i.i.i = load ptr, ptr %1050, align 8
+  br i1 %1068, label %"$Validator.may_skip.exit.i.i.i", label %else3.i.i.i
 
 "$Validator.may_skip.exit.i.i.i":                 ; preds = %merge.i.i22.i.i
-  %1020 = call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %.pre.i.i.i, ptr noundef nonnull dereferenceable(15) @"$string.342")
-  %1021 = icmp eq i32 %1020, 0
-  br i1 %1021, label %then2.i.i.i, label %else3.i.i.i
+  %1069 = call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %.pre.i.i.i, ptr noundef nonnull dereferenceable(15) @"$string.343")
+  %1070 = icmp eq i32 %1069, 0
+  br i1 %1070, label %then2.i.i.i, label %else3.i.i.i
 
 then2.i.i.i:                                      ; preds = %"$Validator.may_skip.exit.i.i.i", %"$validate.layer_of.exit.i.i.i.i"
-  %1022 = getelementptr i8, ptr %1001, i64 110
-  store i8 1, ptr %1022, align 1
+  %1071 = getelementptr i8, ptr %1050, i64 110
+  store i8 1, ptr %1071, align 1
   br label %merge.i.i20.i
 
 else3.i.i.i:                                      ; preds = %"$Validator.may_skip.exit.i.i.i", %merge.i.i22.i.i
-  %1023 = getelementptr i8, ptr %999, i64 160
-  %1024 = getelementptr i8, ptr %999, i64 16
-  %.val.i23.i.i = load ptr, ptr %1024, align 8
-  %1025 = getelementptr i8, ptr %1001, i64 104
-  %.val31.i.i.i = load i32, ptr %1025, align 4
-  %1026 = sext i32 %.val31.i.i.i to i64
-  %1027 = getelementptr %45, ptr %.val.i23.i.i, i64 %1026
-  %1028 = load ptr, ptr %1027, align 8
-  %1029 = getelementptr i8, ptr %999, i64 184
-  %1030 = load i64, ptr %1029, align 8
-  %1031 = add i64 %1030, 1
-  store i64 %1031, ptr %1029, align 8
-  %1032 = getelementptr i8, ptr %999, i64 168
-  %1033 = load i64, ptr %1032, align 8
-  %1034 = icmp sgt i64 %1033, 999
-  br i1 %1034, label %merge.i.i20.i, label %or.lhs.false.i.i24.i.i
+  %1072 = getelementptr i8, ptr %1048, i64 160
+  %1073 = getelementptr i8, ptr %1048, i64 16
+  %.val.i23.i.i = load ptr, ptr %1073, align 8
+  %1074 = getelementptr i8, ptr %1050, i64 104
+  %.val31.i.i.i = load i32, ptr %1074, align 4
+  %1075 = sext i32 %.val31.i.i.i to i64
+  %1076 = getelementptr %45, ptr %.val.i23.i.i, i64 %1075
+  %1077 = load ptr, ptr %1076, align 8
+  %1078 = getelementptr i8, ptr %1048, i64 184
+  %1079 = load i64, ptr %1078, align 8
+  %1080 = add i64 %1079, 1
+  store i64 %1080, ptr %1078, align 8
+  %1081 = getelementptr i8, ptr %1048, i64 168
+  %1082 = load i64, ptr %1081, align 8
+  %1083 = icmp sgt i64 %1082, 999
+  br i1 %1083, label %merge.i.i20.i, label %or.lhs.false.i.i24.i.i
 
 or.lhs.false.i.i24.i.i:                           ; preds = %else3.i.i.i
-  %1035 = add nsw i64 %1033, 1
-  %1036 = getelementptr i8, ptr %999, i64 176
-  %1037 = load i64, ptr %1036, align 8
-  %.not.i.i.not.i.i.i.i = icmp sgt i64 %1037, %1033
-  %.val.pre.i.i.i.i = load ptr, ptr %1023, align 8
+  %1084 = add nsw i64 %1082, 1
+  %1085 = getelementptr i8, ptr %1048, i64 176
+  %1086 = load i64, ptr %1085, align 8
+  %.not.i.i.not.i.i.i.i = icmp sgt i64 %1086, %1082
+  %.val.pre.i.i.i.i = load ptr, ptr %1072, align 8
   br i1 %.not.i.i.not.i.i.i.i, label %"$Problems.next.exit.i.i.i", label %merge.i.i.i.i.i21.i
 
 merge.i.i.i.i.i21.i:                              ; preds = %or.lhs.false.i.i24.i.i
-  %1038 = shl i64 %1037, 1
-  %spec.select.i.i.i.i25.i.i = call i64 @llvm.smax.i64(i64 %1038, i64 %1035)
+  %1087 = shl i64 %1086, 1
+  %spec.select.i.i.i.i25.i.i = call i64 @llvm.smax.i64(i64 %1087, i64 %1084)
   %spec.store.select.i.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i25.i.i, i64 8)
-  %1039 = mul i64 %spec.store.select.i.i.i.i.i.i, 1028
-  %1040 = call ptr @realloc(ptr %.val.pre.i.i.i.i, i64 %1039)
-  %1041 = icmp eq ptr %1040, null
-  br i1 %1041, label %merge.i.i20.i, label %merge7.i.i.i.i.i.i35
+  %1088 = mul i64 %spec.store.select.i.i.i.i.i.i, 1028
+  %1089 = call ptr @realloc(ptr %.val.pre.i.i.i.i, i64 %1088)
+  %1090 = icmp eq ptr %1089, null
+  br i1 %1090, label %merge.i.i20.i, label %merge7.i.i.i.i.i.i35
 
 merge7.i.i.i.i.i.i35:                             ; preds = %merge.i.i.i.i.i21.i
-  store ptr %1040, ptr %1023, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i, ptr %1036, align 8
+  store ptr %1089, ptr %1072, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i, ptr %1085, align 8
   br label %"$Problems.next.exit.i.i.i"
 
 "$Problems.next.exit.i.i.i":                      ; preds = %merge7.i.i.i.i.i.i35, %or.lhs.false.i.i24.i.i
-  %.val.i.i26.i.i = phi ptr [ %.val.pre.i.i.i.i, %or.lhs.false.i.i24.i.i ], [ %1040, %merge7.i.i.i.i.i.i35 ]
-  store i64 %1035, ptr %1032, align 8
-  %1042 = getelementptr %48, ptr %.val.i.i26.i.i, i64 %1035
-  %1043 = getelementptr i8, ptr %1042, i64 -1028
-  store i32 2, ptr %1043, align 4
-  %1044 = getelementptr i8, ptr %1042, i64 -1024
-  %1045 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1044, i64 256, ptr nonnull @"$string.31", ptr %1028)
-  %1046 = getelementptr i8, ptr %1042, i64 -768
-  %1047 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1046, i64 256, ptr nonnull @"$string.31", ptr %.pre.i.i.i)
-  %1048 = getelementptr i8, ptr %1042, i64 -512
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1048, ptr noundef nonnull align 1 dereferenceable(38) @"$string.343", i64 38, i1 false)
+  %.val.i.i26.i.i = phi ptr [ %.val.pre.i.i.i.i, %or.lhs.false.i.i24.i.i ], [ %1089, %merge7.i.i.i.i.i.i35 ]
+  store i64 %1084, ptr %1081, align 8
+  %1091 = getelementptr %48, ptr %.val.i.i26.i.i, i64 %1084
+  %1092 = getelementptr i8, ptr %1091, i64 -1028
+  store i32 2, ptr %1092, align 4
+  %1093 = getelementptr i8, ptr %1091, i64 -1024
+  %1094 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1093, i64 256, ptr nonnull @"$string.31", ptr %1077)
+  %1095 = getelementptr i8, ptr %1091, i64 -768
+  %1096 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1095, i64 256, ptr nonnull @"$string.31", ptr %.pre.i.i.i)
+  %1097 = getelementptr i8, ptr %1091, i64 -512
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1097, ptr noundef nonnull align 1 dereferenceable(38) @"$string.344", i64 38, i1 false)
   br label %merge.i.i20.i
 
 merge.i.i20.i:                                    ; preds = %"$Problems.next.exit.i.i.i", %merge.i.i.i.i.i21.i, %else3.i.i.i, %then2.i.i.i, %forbody4.i.i
-  %.val32.i.i.i = load ptr, ptr %1001, align 8
-  %1049 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %.val32.i.i.i)
-  %.not.i.i35.i.i.i = icmp slt i64 %1049, 6
+  %.val32.i.i.i = load ptr, ptr %1050, align 8
+  %1098 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %.val32.i.i.i)
+  %.not.i.i35.i.i.i = icmp slt i64 %1098, 6
   br i1 %.not.i.i35.i.i.i, label %"$is_parameter.exit.i.i.i", label %or.rhs.i.i.i.i.i.i
 
 or.rhs.i.i.i.i.i.i:                               ; preds = %merge.i.i20.i
-  %1050 = ptrtoint ptr %.val32.i.i.i to i64
-  %1051 = add i64 %1050, -6
-  %1052 = add i64 %1051, %1049
-  %1053 = inttoptr i64 %1052 to ptr
-  %bcmp.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(6) %1053, ptr noundef nonnull dereferenceable(6) @"$string.344", i64 6)
-  %1054 = icmp ne i32 %bcmp.i.i.i.i.i.i, 0
+  %1099 = ptrtoint ptr %.val32.i.i.i to i64
+  %1100 = add i64 %1099, -6
+  %1101 = add i64 %1100, %1098
+  %1102 = inttoptr i64 %1101 to ptr
+  %bcmp.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(6) %1102, ptr noundef nonnull dereferenceable(6) @"$string.345", i64 6)
+  %1103 = icmp ne i32 %bcmp.i.i.i.i.i.i, 0
   br label %"$is_parameter.exit.i.i.i"
 
 "$is_parameter.exit.i.i.i":                       ; preds = %or.rhs.i.i.i.i.i.i, %merge.i.i20.i
-  %1055 = phi i1 [ true, %merge.i.i20.i ], [ %1054, %or.rhs.i.i.i.i.i.i ]
-  %1056 = getelementptr i8, ptr %1001, i64 12
-  %1057 = load i32, ptr %1056, align 4
-  %1058 = icmp sgt i32 %1057, 0
-  br i1 %1058, label %forbody.lr.ph.i.i.i.i, label %"$Validator.account.exit.i.i"
+  %1104 = phi i1 [ true, %merge.i.i20.i ], [ %1103, %or.rhs.i.i.i.i.i.i ]
+  %1105 = getelementptr i8, ptr %1050, i64 12
+  %1106 = load i32, ptr %1105, align 4
+  %1107 = icmp sgt i32 %1106, 0
+  br i1 %1107, label %forbody.lr.ph.i.i.i.i, label %"$Validator.account.exit.i.i"
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %"$is_parameter.exit.i.i.i"
-  %1059 = getelementptr i8, ptr %1001, i64 16
-  %wide.trip.count.i.i.i.i = zext nneg i32 %1057 to i64
-  %min.iters.check = icmp ult i32 %1057, 16
+  %1108 = getelementptr i8, ptr %1050, i64 16
+  %wide.trip.count.i.i.i.i = zext nneg i32 %1106 to i64
+  %min.iters.check = icmp ult i32 %1106, 16
   br i1 %min.iters.check, label %forbody.i.i.i.i.preheader, label %vector.ph
 
 vector.ph:                                        ; preds = %forbody.lr.ph.i.i.i.i
@@ -8992,232 +9117,232 @@ vector.ph:                                        ; preds = %forbody.lr.ph.i.i.i
 
 vector.body:                                      ; preds = %vector.body, %vector.ph
   %index = phi i64 [ 0, %vector.ph ], [ %index.next, %vector.body ]
-  %vec.phi = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %1064, %vector.body ]
-  %vec.phi150 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %1065, %vector.body ]
-  %vec.phi151 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %1066, %vector.body ]
-  %vec.phi152 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %1067, %vector.body ]
-  %1060 = getelementptr i64, ptr %1059, i64 %index
-  %1061 = getelementptr i8, ptr %1060, i64 32
-  %1062 = getelementptr i8, ptr %1060, i64 64
-  %1063 = getelementptr i8, ptr %1060, i64 96
-  %wide.load = load <4 x i64>, ptr %1060, align 8
-  %wide.load153 = load <4 x i64>, ptr %1061, align 8
-  %wide.load154 = load <4 x i64>, ptr %1062, align 8
-  %wide.load155 = load <4 x i64>, ptr %1063, align 8
-  %1064 = mul <4 x i64> %wide.load, %vec.phi
-  %1065 = mul <4 x i64> %wide.load153, %vec.phi150
-  %1066 = mul <4 x i64> %wide.load154, %vec.phi151
-  %1067 = mul <4 x i64> %wide.load155, %vec.phi152
+  %vec.phi = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %1113, %vector.body ]
+  %vec.phi150 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %1114, %vector.body ]
+  %vec.phi151 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %1115, %vector.body ]
+  %vec.phi152 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %1116, %vector.body ]
+  %1109 = getelementptr i64, ptr %1108, i64 %index
+  %1110 = getelementptr i8, ptr %1109, i64 32
+  %1111 = getelementptr i8, ptr %1109, i64 64
+  %1112 = getelementptr i8, ptr %1109, i64 96
+  %wide.load = load <4 x i64>, ptr %1109, align 8
+  %wide.load153 = load <4 x i64>, ptr %1110, align 8
+  %wide.load154 = load <4 x i64>, ptr %1111, align 8
+  %wide.load155 = load <4 x i64>, ptr %1112, align 8
+  %1113 = mul <4 x i64> %wide.load, %vec.phi
+  %1114 = mul <4 x i64> %wide.load153, %vec.phi150
+  %1115 = mul <4 x i64> %wide.load154, %vec.phi151
+  %1116 = mul <4 x i64> %wide.load155, %vec.phi152
   %index.next = add nuw i64 %index, 16
-  %1068 = icmp eq i64 %index.next, %n.vec
-  br i1 %1068, label %middle.block, label %vector.body, !llvm.loop !26
+  %1117 = icmp eq i64 %index.next, %n.vec
+  br i1 %1117, label %middle.block, label %vector.body, !llvm.loop !26
 
 middle.block:                                     ; preds = %vector.body
-  %bin.rdx = mul <4 x i64> %1065, %1064
-  %bin.rdx156 = mul <4 x i64> %1066, %bin.rdx
-  %bin.rdx157 = mul <4 x i64> %1067, %bin.rdx156
-  %1069 = call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx157)
+  %bin.rdx = mul <4 x i64> %1114, %1113
+  %bin.rdx156 = mul <4 x i64> %1115, %bin.rdx
+  %bin.rdx157 = mul <4 x i64> %1116, %bin.rdx156
+  %1118 = call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx157)
   %cmp.n = icmp eq i64 %n.vec, %wide.trip.count.i.i.i.i
   br i1 %cmp.n, label %"$Validator.account.exit.i.i", label %forbody.i.i.i.i.preheader
 
 forbody.i.i.i.i.preheader:                        ; preds = %middle.block, %forbody.lr.ph.i.i.i.i
   %indvars.iv.i.i.i.i.ph = phi i64 [ 0, %forbody.lr.ph.i.i.i.i ], [ %n.vec, %middle.block ]
-  %count.04.i.i.i.i.ph = phi i64 [ 1, %forbody.lr.ph.i.i.i.i ], [ %1069, %middle.block ]
+  %count.04.i.i.i.i.ph = phi i64 [ 1, %forbody.lr.ph.i.i.i.i ], [ %1118, %middle.block ]
   br label %forbody.i.i.i.i
 
 forbody.i.i.i.i:                                  ; preds = %forbody.i.i.i.i.preheader, %forbody.i.i.i.i
   %indvars.iv.i.i.i.i = phi i64 [ %indvars.iv.next.i.i.i.i, %forbody.i.i.i.i ], [ %indvars.iv.i.i.i.i.ph, %forbody.i.i.i.i.preheader ]
-  %count.04.i.i.i.i = phi i64 [ %1072, %forbody.i.i.i.i ], [ %count.04.i.i.i.i.ph, %forbody.i.i.i.i.preheader ]
-  %1070 = getelementptr i64, ptr %1059, i64 %indvars.iv.i.i.i.i
-  %1071 = load i64, ptr %1070, align 8
-  %1072 = mul i64 %1071, %count.04.i.i.i.i
+  %count.04.i.i.i.i = phi i64 [ %1121, %forbody.i.i.i.i ], [ %count.04.i.i.i.i.ph, %forbody.i.i.i.i.preheader ]
+  %1119 = getelementptr i64, ptr %1108, i64 %indvars.iv.i.i.i.i
+  %1120 = load i64, ptr %1119, align 8
+  %1121 = mul i64 %1120, %count.04.i.i.i.i
   %indvars.iv.next.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i, 1
   %exitcond.not.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i, %wide.trip.count.i.i.i.i
   br i1 %exitcond.not.i.i.i.i, label %"$Validator.account.exit.i.i", label %forbody.i.i.i.i, !llvm.loop !29
 
 "$Validator.account.exit.i.i":                    ; preds = %forbody.i.i.i.i, %middle.block, %"$is_parameter.exit.i.i.i"
-  %count.0.lcssa.i.i.i.i = phi i64 [ 1, %"$is_parameter.exit.i.i.i" ], [ %1069, %middle.block ], [ %1072, %forbody.i.i.i.i ]
-  %1073 = select i1 %1055, i64 %count.0.lcssa.i.i.i.i, i64 0
-  %1074 = getelementptr i8, ptr %1001, i64 110
-  %1075 = load i8, ptr %1074, align 1
-  %1076 = trunc i8 %1075 to i1
-  %1077 = getelementptr i8, ptr %1001, i64 88
-  %..i.i.sroa.sel.i = select i1 %1076, ptr %.sroa.gep.i, ptr %.sroa.5.0.validator.sroa_idx.i
-  %1078 = load i64, ptr %..i.i.sroa.sel.i, align 8
-  %1079 = add i64 %1078, %1073
-  store i64 %1079, ptr %..i.i.sroa.sel.i, align 8
-  %.49.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel.v = select i1 %1076, i64 56, i64 48
+  %count.0.lcssa.i.i.i.i = phi i64 [ 1, %"$is_parameter.exit.i.i.i" ], [ %1118, %middle.block ], [ %1121, %forbody.i.i.i.i ]
+  %1122 = select i1 %1104, i64 %count.0.lcssa.i.i.i.i, i64 0
+  %1123 = getelementptr i8, ptr %1050, i64 110
+  %1124 = load i8, ptr %1123, align 1
+  %1125 = trunc i8 %1124 to i1
+  %1126 = getelementptr i8, ptr %1050, i64 88
+  %..i.i.sroa.sel.i = select i1 %1125, ptr %.sroa.gep.i, ptr %.sroa.5.0.validator.sroa_idx.i
+  %1127 = load i64, ptr %..i.i.sroa.sel.i, align 8
+  %1128 = add i64 %1127, %1122
+  store i64 %1128, ptr %..i.i.sroa.sel.i, align 8
+  %.49.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel.v = select i1 %1125, i64 56, i64 48
   %.49.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel = getelementptr inbounds i8, ptr %validator.i, i64 %.49.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel.v
-  %1080 = load i64, ptr %.49.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel, align 8
-  %1081 = load i64, ptr %1077, align 8
-  %1082 = add i64 %1081, %1080
-  store i64 %1082, ptr %.49.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel, align 8
-  %1083 = add nuw nsw i64 %i2.029.i.i, 1
-  %exitcond30.not.i.i = icmp eq i64 %1083, %997
-  br i1 %exitcond30.not.i.i, label %"$Validator.check_all.exit.i", label %forbody4.i.i
+  %1129 = load i64, ptr %.49.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel, align 8
+  %1130 = load i64, ptr %1126, align 8
+  %1131 = add i64 %1130, %1129
+  store i64 %1131, ptr %.49.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel, align 8
+  %1132 = add nuw nsw i64 %i2.030.i.i, 1
+  %exitcond31.not.i.i = icmp eq i64 %1132, %1046
+  br i1 %exitcond31.not.i.i, label %"$Validator.check_all.exit.i", label %forbody4.i.i
 
 "$Validator.check_all.exit.i":                    ; preds = %"$Validator.account.exit.i.i", %merge.i.i31
   br i1 %2, label %then2.i, label %merge1.i
 
 then2.i:                                          ; preds = %"$Validator.check_all.exit.i"
   call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i.i)
-  %1084 = load ptr, ptr %.sroa.217.0.validator.sroa_idx.i, align 8
-  %1085 = getelementptr i8, ptr %1084, i64 8
-  %1086 = load i64, ptr %1085, align 8
-  %1087 = icmp sgt i64 %1086, 0
-  br i1 %1087, label %forbody.lr.ph.i45.i, label %"$Validator.check_scales.exit.i"
+  %1133 = load ptr, ptr %.sroa.217.0.validator.sroa_idx.i, align 8
+  %1134 = getelementptr i8, ptr %1133, i64 8
+  %1135 = load i64, ptr %1134, align 8
+  %1136 = icmp sgt i64 %1135, 0
+  br i1 %1136, label %forbody.lr.ph.i46.i, label %"$Validator.check_scales.exit.i"
 
-forbody.lr.ph.i45.i:                              ; preds = %then2.i
-  %1088 = ptrtoint ptr %name.i.i to i64
-  br label %forbody.i46.i
+forbody.lr.ph.i46.i:                              ; preds = %then2.i
+  %1137 = ptrtoint ptr %name.i.i to i64
+  br label %forbody.i47.i
 
-forbody.i46.i:                                    ; preds = %merge1.i48.i, %forbody.lr.ph.i45.i
-  %i.022.i.i = phi i64 [ 0, %forbody.lr.ph.i45.i ], [ %1206, %merge1.i48.i ]
-  %1089 = load ptr, ptr %.sroa.217.0.validator.sroa_idx.i, align 8
-  %.val.i47.i = load ptr, ptr %1089, align 8
-  %1090 = getelementptr %47, ptr %.val.i47.i, i64 %i.022.i.i
-  %1091 = getelementptr i8, ptr %1090, i64 29
-  %1092 = load i8, ptr %1091, align 1
-  %1093 = trunc i8 %1092 to i1
-  br i1 %1093, label %and.lhs.true.i.i32, label %merge1.i48.i
+forbody.i47.i:                                    ; preds = %merge1.i49.i, %forbody.lr.ph.i46.i
+  %i.022.i.i = phi i64 [ 0, %forbody.lr.ph.i46.i ], [ %1255, %merge1.i49.i ]
+  %1138 = load ptr, ptr %.sroa.217.0.validator.sroa_idx.i, align 8
+  %.val.i48.i = load ptr, ptr %1138, align 8
+  %1139 = getelementptr %47, ptr %.val.i48.i, i64 %i.022.i.i
+  %1140 = getelementptr i8, ptr %1139, i64 29
+  %1141 = load i8, ptr %1140, align 1
+  %1142 = trunc i8 %1141 to i1
+  br i1 %1142, label %and.lhs.true.i.i32, label %merge1.i49.i
 
-then.i50.i:                                       ; preds = %and.lhs.true.i.i32
-  %1094 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
-  %.val12.i.i33 = load ptr, ptr %1090, align 8
-  %1095 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i, i64 160, ptr nonnull @"$string.332", ptr %.val12.i.i33, ptr nonnull @"$string.339")
-  %1096 = getelementptr i8, ptr %1094, i64 112
-  %1097 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name.i.i)
-  %1098 = call fastcc ptr @"$Map.find"(ptr readonly %1096, i64 %1088, i64 %1097)
-  %1099 = icmp eq ptr %1098, null
-  br i1 %1099, label %merge1.i48.i, label %"$Checkpoint.find.exit.i.i"
+then.i51.i33:                                     ; preds = %and.lhs.true.i.i32
+  %1143 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
+  %.val12.i.i34 = load ptr, ptr %1139, align 8
+  %1144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i, i64 160, ptr nonnull @"$string.332", ptr %.val12.i.i34, ptr nonnull @"$string.340")
+  %1145 = getelementptr i8, ptr %1143, i64 112
+  %1146 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name.i.i)
+  %1147 = call fastcc ptr @"$Map.find"(ptr readonly %1145, i64 %1137, i64 %1146)
+  %1148 = icmp eq ptr %1147, null
+  br i1 %1148, label %merge1.i49.i, label %"$Checkpoint.find.exit.i.i"
 
-"$Checkpoint.find.exit.i.i":                      ; preds = %then.i50.i
-  %1100 = getelementptr i8, ptr %1094, i64 88
-  %1101 = load i32, ptr %1098, align 4
-  %1102 = sext i32 %1101 to i64
-  %.val.i.i51.i = load ptr, ptr %1100, align 8
-  %1103 = getelementptr %22, ptr %.val.i.i51.i, i64 %1102
-  %.not.i52.i34 = icmp eq ptr %1103, null
-  br i1 %.not.i52.i34, label %merge1.i48.i, label %then3.i.i
+"$Checkpoint.find.exit.i.i":                      ; preds = %then.i51.i33
+  %1149 = getelementptr i8, ptr %1143, i64 88
+  %1150 = load i32, ptr %1147, align 4
+  %1151 = sext i32 %1150 to i64
+  %.val.i.i52.i = load ptr, ptr %1149, align 8
+  %1152 = getelementptr %22, ptr %.val.i.i52.i, i64 %1151
+  %.not.i53.i = icmp eq ptr %1152, null
+  br i1 %.not.i53.i, label %merge1.i49.i, label %then3.i.i
 
-and.lhs.true.i.i32:                               ; preds = %forbody.i46.i
-  %1104 = getelementptr i8, ptr %1090, i64 30
-  %1105 = load i8, ptr %1104, align 1
-  %1106 = trunc i8 %1105 to i1
-  br i1 %1106, label %merge1.i48.i, label %then.i50.i
+and.lhs.true.i.i32:                               ; preds = %forbody.i47.i
+  %1153 = getelementptr i8, ptr %1139, i64 30
+  %1154 = load i8, ptr %1153, align 1
+  %1155 = trunc i8 %1154 to i1
+  br i1 %1155, label %merge1.i49.i, label %then.i51.i33
 
 then3.i.i:                                        ; preds = %"$Checkpoint.find.exit.i.i"
-  %1107 = getelementptr i8, ptr %1103, i64 8
-  %1108 = load i32, ptr %1107, align 4
-  switch i32 %1108, label %merge1.i48.i [
-    i32 0, label %then.i.i64.i
-    i32 1, label %then1.i.i53.i
+  %1156 = getelementptr i8, ptr %1152, i64 8
+  %1157 = load i32, ptr %1156, align 4
+  switch i32 %1157, label %merge1.i49.i [
+    i32 0, label %then.i.i65.i
+    i32 1, label %then1.i.i54.i
   ]
 
-then.i.i64.i:                                     ; preds = %then3.i.i
-  %1109 = getelementptr i8, ptr %1103, i64 80
-  %1110 = load ptr, ptr %1109, align 8
-  %1111 = getelementptr i8, ptr %1103, i64 12
-  %1112 = load i32, ptr %1111, align 4
-  %1113 = icmp sgt i32 %1112, 0
-  br i1 %1113, label %forbody.lr.ph.i.i.i66.i, label %forbody.i26.preheader.i.i.i
+then.i.i65.i:                                     ; preds = %then3.i.i
+  %1158 = getelementptr i8, ptr %1152, i64 80
+  %1159 = load ptr, ptr %1158, align 8
+  %1160 = getelementptr i8, ptr %1152, i64 12
+  %1161 = load i32, ptr %1160, align 4
+  %1162 = icmp sgt i32 %1161, 0
+  br i1 %1162, label %forbody.lr.ph.i.i.i67.i, label %forbody.i26.preheader.i.i.i
 
-forbody.lr.ph.i.i.i66.i:                          ; preds = %then.i.i64.i
-  %1114 = getelementptr i8, ptr %1103, i64 16
-  %wide.trip.count.i.i.i67.i = zext nneg i32 %1112 to i64
-  %min.iters.check160 = icmp ult i32 %1112, 16
-  br i1 %min.iters.check160, label %forbody.i.i.i68.i.preheader, label %vector.ph161
+forbody.lr.ph.i.i.i67.i:                          ; preds = %then.i.i65.i
+  %1163 = getelementptr i8, ptr %1152, i64 16
+  %wide.trip.count.i.i.i68.i = zext nneg i32 %1161 to i64
+  %min.iters.check160 = icmp ult i32 %1161, 16
+  br i1 %min.iters.check160, label %forbody.i.i.i69.i.preheader, label %vector.ph161
 
-vector.ph161:                                     ; preds = %forbody.lr.ph.i.i.i66.i
-  %n.vec163 = and i64 %wide.trip.count.i.i.i67.i, 2147483632
+vector.ph161:                                     ; preds = %forbody.lr.ph.i.i.i67.i
+  %n.vec163 = and i64 %wide.trip.count.i.i.i68.i, 2147483632
   br label %vector.body165
 
 vector.body165:                                   ; preds = %vector.body165, %vector.ph161
   %index166 = phi i64 [ 0, %vector.ph161 ], [ %index.next175, %vector.body165 ]
-  %vec.phi167 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph161 ], [ %1119, %vector.body165 ]
-  %vec.phi168 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph161 ], [ %1120, %vector.body165 ]
-  %vec.phi169 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph161 ], [ %1121, %vector.body165 ]
-  %vec.phi170 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph161 ], [ %1122, %vector.body165 ]
-  %1115 = getelementptr i64, ptr %1114, i64 %index166
-  %1116 = getelementptr i8, ptr %1115, i64 32
-  %1117 = getelementptr i8, ptr %1115, i64 64
-  %1118 = getelementptr i8, ptr %1115, i64 96
-  %wide.load171 = load <4 x i64>, ptr %1115, align 8
-  %wide.load172 = load <4 x i64>, ptr %1116, align 8
-  %wide.load173 = load <4 x i64>, ptr %1117, align 8
-  %wide.load174 = load <4 x i64>, ptr %1118, align 8
-  %1119 = mul <4 x i64> %wide.load171, %vec.phi167
-  %1120 = mul <4 x i64> %wide.load172, %vec.phi168
-  %1121 = mul <4 x i64> %wide.load173, %vec.phi169
-  %1122 = mul <4 x i64> %wide.load174, %vec.phi170
+  %vec.phi167 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph161 ], [ %1168, %vector.body165 ]
+  %vec.phi168 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph161 ], [ %1169, %vector.body165 ]
+  %vec.phi169 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph161 ], [ %1170, %vector.body165 ]
+  %vec.phi170 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph161 ], [ %1171, %vector.body165 ]
+  %1164 = getelementptr i64, ptr %1163, i64 %index166
+  %1165 = getelementptr i8, ptr %1164, i64 32
+  %1166 = getelementptr i8, ptr %1164, i64 64
+  %1167 = getelementptr i8, ptr %1164, i64 96
+  %wide.load171 = load <4 x i64>, ptr %1164, align 8
+  %wide.load172 = load <4 x i64>, ptr %1165, align 8
+  %wide.load173 = load <4 x i64>, ptr %1166, align 8
+  %wide.load174 = load <4 x i64>, ptr %1167, align 8
+  %1168 = mul <4 x i64> %wide.load171, %vec.phi167
+  %1169 = mul <4 x i64> %wide.load172, %vec.phi168
+  %1170 = mul <4 x i64> %wide.load173, %vec.phi169
+  %1171 = mul <4 x i64> %wide.load174, %vec.phi170
   %index.next175 = add nuw i64 %index166, 16
-  %1123 = icmp eq i64 %index.next175, %n.vec163
-  br i1 %1123, label %middle.block158, label %vector.body165, !llvm.loop !30
+  %1172 = icmp eq i64 %index.next175, %n.vec163
+  br i1 %1172, label %middle.block158, label %vector.body165, !llvm.loop !30
 
 middle.block158:                                  ; preds = %vector.body165
-  %bin.rdx176 = mul <4 x i64> %1120, %1119
-  %bin.rdx177 = mul <4 x i64> %1121, %bin.rdx176
-  %bin.rdx178 = mul <4 x i64> %1122, %bin.rdx177
-  %1124 = call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx178)
-  %cmp.n179 = icmp eq i64 %n.vec163, %wide.trip.count.i.i.i67.i
-  br i1 %cmp.n179, label %"$TensorView.num_elements.exit.i.i.i", label %forbody.i.i.i68.i.preheader
+  %bin.rdx176 = mul <4 x i64> %1169, %1168
+  %bin.rdx177 = mul <4 x i64> %1170, %bin.rdx176
+  %bin.rdx178 = mul <4 x i64> %1171, %bin.rdx177
+  %1173 = call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx178)
+  %cmp.n179 = icmp eq i64 %n.vec163, %wide.trip.count.i.i.i68.i
+  br i1 %cmp.n179, label %"$TensorView.num_elements.exit.i.i.i", label %forbody.i.i.i69.i.preheader
 
-forbody.i.i.i68.i.preheader:                      ; preds = %middle.block158, %forbody.lr.ph.i.i.i66.i
-  %indvars.iv.i.i.i69.i.ph = phi i64 [ 0, %forbody.lr.ph.i.i.i66.i ], [ %n.vec163, %middle.block158 ]
-  %count.04.i.i.i70.i.ph = phi i64 [ 1, %forbody.lr.ph.i.i.i66.i ], [ %1124, %middle.block158 ]
-  br label %forbody.i.i.i68.i
+forbody.i.i.i69.i.preheader:                      ; preds = %middle.block158, %forbody.lr.ph.i.i.i67.i
+  %indvars.iv.i.i.i70.i.ph = phi i64 [ 0, %forbody.lr.ph.i.i.i67.i ], [ %n.vec163, %middle.block158 ]
+  %count.04.i.i.i71.i.ph = phi i64 [ 1, %forbody.lr.ph.i.i.i67.i ], [ %1173, %middle.block158 ]
+  br label %forbody.i.i.i69.i
 
-forbody.i.i.i68.i:                                ; preds = %forbody.i.i.i68.i.preheader, %forbody.i.i.i68.i
-  %indvars.iv.i.i.i69.i = phi i64 [ %indvars.iv.next.i.i.i71.i, %forbody.i.i.i68.i ], [ %indvars.iv.i.i.i69.i.ph, %forbody.i.i.i68.i.preheader ]
-  %count.04.i.i.i70.i = phi i64 [ %1127, %forbody.i.i.i68.i ], [ %count.04.i.i.i70.i.ph, %forbody.i.i.i68.i.preheader ]
-  %1125 = getelementptr i64, ptr %1114, i64 %indvars.iv.i.i.i69.i
-  %1126 = load i64, ptr %1125, align 8
-  %1127 = mul i64 %1126, %count.04.i.i.i70.i
-  %indvars.iv.next.i.i.i71.i = add nuw nsw i64 %indvars.iv.i.i.i69.i, 1
-  %exitcond.not.i.i.i72.i = icmp eq i64 %indvars.iv.next.i.i.i71.i, %wide.trip.count.i.i.i67.i
-  br i1 %exitcond.not.i.i.i72.i, label %"$TensorView.num_elements.exit.i.i.i", label %forbody.i.i.i68.i, !llvm.loop !31
+forbody.i.i.i69.i:                                ; preds = %forbody.i.i.i69.i.preheader, %forbody.i.i.i69.i
+  %indvars.iv.i.i.i70.i = phi i64 [ %indvars.iv.next.i.i.i72.i, %forbody.i.i.i69.i ], [ %indvars.iv.i.i.i70.i.ph, %forbody.i.i.i69.i.preheader ]
+  %count.04.i.i.i71.i = phi i64 [ %1176, %forbody.i.i.i69.i ], [ %count.04.i.i.i71.i.ph, %forbody.i.i.i69.i.preheader ]
+  %1174 = getelementptr i64, ptr %1163, i64 %indvars.iv.i.i.i70.i
+  %1175 = load i64, ptr %1174, align 8
+  %1176 = mul i64 %1175, %count.04.i.i.i71.i
+  %indvars.iv.next.i.i.i72.i = add nuw nsw i64 %indvars.iv.i.i.i70.i, 1
+  %exitcond.not.i.i.i73.i = icmp eq i64 %indvars.iv.next.i.i.i72.i, %wide.trip.count.i.i.i68.i
+  br i1 %exitcond.not.i.i.i73.i, label %"$TensorView.num_elements.exit.i.i.i", label %forbody.i.i.i69.i, !llvm.loop !31
 
-"$TensorView.num_elements.exit.i.i.i":            ; preds = %forbody.i.i.i68.i, %middle.block158
-  %.lcssa139 = phi i64 [ %1124, %middle.block158 ], [ %1127, %forbody.i.i.i68.i ]
-  %1128 = icmp sgt i64 %.lcssa139, 0
-  br i1 %1128, label %forbody.i26.preheader.i.i.i, label %merge1.i48.i
+"$TensorView.num_elements.exit.i.i.i":            ; preds = %forbody.i.i.i69.i, %middle.block158
+  %.lcssa139 = phi i64 [ %1173, %middle.block158 ], [ %1176, %forbody.i.i.i69.i ]
+  %1177 = icmp sgt i64 %.lcssa139, 0
+  br i1 %1177, label %forbody.i26.preheader.i.i.i, label %merge1.i49.i
 
-forbody.i26.preheader.i.i.i:                      ; preds = %"$TensorView.num_elements.exit.i.i.i", %then.i.i64.i
-  %count.0.lcssa.i65.i.i.i = phi i64 [ %.lcssa139, %"$TensorView.num_elements.exit.i.i.i" ], [ 1, %then.i.i64.i ]
+forbody.i26.preheader.i.i.i:                      ; preds = %"$TensorView.num_elements.exit.i.i.i", %then.i.i65.i
+  %count.0.lcssa.i65.i.i.i = phi i64 [ %.lcssa139, %"$TensorView.num_elements.exit.i.i.i" ], [ 1, %then.i.i65.i ]
   br label %forbody.i26.i.i.i
 
 forbody.i26.i.i.i:                                ; preds = %merge2.i.i.i.i, %forbody.i26.preheader.i.i.i
-  %i.017.i.i.i.i = phi i64 [ %1136, %merge2.i.i.i.i ], [ 0, %forbody.i26.preheader.i.i.i ]
-  %1129 = getelementptr i32, ptr %1110, i64 %i.017.i.i.i.i
-  %1130 = load i32, ptr %1129, align 4
-  %1131 = and i32 %1130, 2139095040
-  %1132 = icmp eq i32 %1131, 2139095040
-  br i1 %1132, label %merge3.i.i.i, label %merge1.i.i.i65.i
+  %i.017.i.i.i.i = phi i64 [ %1185, %merge2.i.i.i.i ], [ 0, %forbody.i26.preheader.i.i.i ]
+  %1178 = getelementptr i32, ptr %1159, i64 %i.017.i.i.i.i
+  %1179 = load i32, ptr %1178, align 4
+  %1180 = and i32 %1179, 2139095040
+  %1181 = icmp eq i32 %1180, 2139095040
+  br i1 %1181, label %merge3.i.i.i, label %merge1.i.i.i66.i
 
-merge1.i.i.i65.i:                                 ; preds = %forbody.i26.i.i.i
-  %1133 = and i32 %1130, 2147483647
-  %1134 = icmp eq i32 %1133, 0
-  %1135 = icmp slt i32 %1130, 0
-  %or.cond.i.i.i.i = or i1 %1135, %1134
+merge1.i.i.i66.i:                                 ; preds = %forbody.i26.i.i.i
+  %1182 = and i32 %1179, 2147483647
+  %1183 = icmp eq i32 %1182, 0
+  %1184 = icmp slt i32 %1179, 0
+  %or.cond.i.i.i.i = or i1 %1184, %1183
   br i1 %or.cond.i.i.i.i, label %merge3.i.i.i, label %merge2.i.i.i.i
 
-merge2.i.i.i.i:                                   ; preds = %merge1.i.i.i65.i
-  %1136 = add nuw nsw i64 %i.017.i.i.i.i, 1
-  %exitcond.not.i27.i.i.i = icmp eq i64 %1136, %count.0.lcssa.i65.i.i.i
-  br i1 %exitcond.not.i27.i.i.i, label %merge1.i48.i, label %forbody.i26.i.i.i
+merge2.i.i.i.i:                                   ; preds = %merge1.i.i.i66.i
+  %1185 = add nuw nsw i64 %i.017.i.i.i.i, 1
+  %exitcond.not.i27.i.i.i = icmp eq i64 %1185, %count.0.lcssa.i65.i.i.i
+  br i1 %exitcond.not.i27.i.i.i, label %merge1.i49.i, label %forbody.i26.i.i.i
 
-then1.i.i53.i:                                    ; preds = %then3.i.i
-  %1137 = getelementptr i8, ptr %1103, i64 80
-  %1138 = load ptr, ptr %1137, align 8
-  %1139 = getelementptr i8, ptr %1103, i64 12
-  %1140 = load i32, ptr %1139, align 4
-  %1141 = icmp sgt i32 %1140, 0
-  br i1 %1141, label %forbody.lr.ph.i29.i.i.i, label %forbody.i38.preheader.i.i.i
+then1.i.i54.i:                                    ; preds = %then3.i.i
+  %1186 = getelementptr i8, ptr %1152, i64 80
+  %1187 = load ptr, ptr %1186, align 8
+  %1188 = getelementptr i8, ptr %1152, i64 12
+  %1189 = load i32, ptr %1188, align 4
+  %1190 = icmp sgt i32 %1189, 0
+  br i1 %1190, label %forbody.lr.ph.i29.i.i.i, label %forbody.i38.preheader.i.i.i
 
-forbody.lr.ph.i29.i.i.i:                          ; preds = %then1.i.i53.i
-  %1142 = getelementptr i8, ptr %1103, i64 16
-  %wide.trip.count.i30.i.i.i = zext nneg i32 %1140 to i64
-  %min.iters.check183 = icmp ult i32 %1140, 16
+forbody.lr.ph.i29.i.i.i:                          ; preds = %then1.i.i54.i
+  %1191 = getelementptr i8, ptr %1152, i64 16
+  %wide.trip.count.i30.i.i.i = zext nneg i32 %1189 to i64
+  %min.iters.check183 = icmp ult i32 %1189, 16
   br i1 %min.iters.check183, label %forbody.i31.i.i.i.preheader, label %vector.ph184
 
 vector.ph184:                                     ; preds = %forbody.lr.ph.i29.i.i.i
@@ -9226,171 +9351,171 @@ vector.ph184:                                     ; preds = %forbody.lr.ph.i29.i
 
 vector.body188:                                   ; preds = %vector.body188, %vector.ph184
   %index189 = phi i64 [ 0, %vector.ph184 ], [ %index.next198, %vector.body188 ]
-  %vec.phi190 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph184 ], [ %1147, %vector.body188 ]
-  %vec.phi191 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph184 ], [ %1148, %vector.body188 ]
-  %vec.phi192 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph184 ], [ %1149, %vector.body188 ]
-  %vec.phi193 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph184 ], [ %1150, %vector.body188 ]
-  %1143 = getelementptr i64, ptr %1142, i64 %index189
-  %1144 = getelementptr i8, ptr %1143, i64 32
-  %1145 = getelementptr i8, ptr %1143, i64 64
-  %1146 = getelementptr i8, ptr %1143, i64 96
-  %wide.load194 = load <4 x i64>, ptr %1143, align 8
-  %wide.load195 = load <4 x i64>, ptr %1144, align 8
-  %wide.load196 = load <4 x i64>, ptr %1145, align 8
-  %wide.load197 = load <4 x i64>, ptr %1146, align 8
-  %1147 = mul <4 x i64> %wide.load194, %vec.phi190
-  %1148 = mul <4 x i64> %wide.load195, %vec.phi191
-  %1149 = mul <4 x i64> %wide.load196, %vec.phi192
-  %1150 = mul <4 x i64> %wide.load197, %vec.phi193
+  %vec.phi190 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph184 ], [ %1196, %vector.body188 ]
+  %vec.phi191 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph184 ], [ %1197, %vector.body188 ]
+  %vec.phi192 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph184 ], [ %1198, %vector.body188 ]
+  %vec.phi193 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph184 ], [ %1199, %vector.body188 ]
+  %1192 = getelementptr i64, ptr %1191, i64 %index189
+  %1193 = getelementptr i8, ptr %1192, i64 32
+  %1194 = getelementptr i8, ptr %1192, i64 64
+  %1195 = getelementptr i8, ptr %1192, i64 96
+  %wide.load194 = load <4 x i64>, ptr %1192, align 8
+  %wide.load195 = load <4 x i64>, ptr %1193, align 8
+  %wide.load196 = load <4 x i64>, ptr %1194, align 8
+  %wide.load197 = load <4 x i64>, ptr %1195, align 8
+  %1196 = mul <4 x i64> %wide.load194, %vec.phi190
+  %1197 = mul <4 x i64> %wide.load195, %vec.phi191
+  %1198 = mul <4 x i64> %wide.load196, %vec.phi192
+  %1199 = mul <4 x i64> %wide.load197, %vec.phi193
   %index.next198 = add nuw i64 %index189, 16
-  %1151 = icmp eq i64 %index.next198, %n.vec186
-  br i1 %1151, label %middle.block181, label %vector.body188, !llvm.loop !32
+  %1200 = icmp eq i64 %index.next198, %n.vec186
+  br i1 %1200, label %middle.block181, label %vector.body188, !llvm.loop !32
 
 middle.block181:                                  ; preds = %vector.body188
-  %bin.rdx199 = mul <4 x i64> %1148, %1147
-  %bin.rdx200 = mul <4 x i64> %1149, %bin.rdx199
-  %bin.rdx201 = mul <4 x i64> %1150, %bin.rdx200
-  %1152 = call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx201)
+  %bin.rdx199 = mul <4 x i64> %1197, %1196
+  %bin.rdx200 = mul <4 x i64> %1198, %bin.rdx199
+  %bin.rdx201 = mul <4 x i64> %1199, %bin.rdx200
+  %1201 = call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx201)
   %cmp.n202 = icmp eq i64 %n.vec186, %wide.trip.count.i30.i.i.i
   br i1 %cmp.n202, label %"$TensorView.num_elements.exit36.i.i.i", label %forbody.i31.i.i.i.preheader
 
 forbody.i31.i.i.i.preheader:                      ; preds = %middle.block181, %forbody.lr.ph.i29.i.i.i
   %indvars.iv.i32.i.i.i.ph = phi i64 [ 0, %forbody.lr.ph.i29.i.i.i ], [ %n.vec186, %middle.block181 ]
-  %count.04.i33.i.i.i.ph = phi i64 [ 1, %forbody.lr.ph.i29.i.i.i ], [ %1152, %middle.block181 ]
+  %count.04.i33.i.i.i.ph = phi i64 [ 1, %forbody.lr.ph.i29.i.i.i ], [ %1201, %middle.block181 ]
   br label %forbody.i31.i.i.i
 
 forbody.i31.i.i.i:                                ; preds = %forbody.i31.i.i.i.preheader, %forbody.i31.i.i.i
   %indvars.iv.i32.i.i.i = phi i64 [ %indvars.iv.next.i34.i.i.i, %forbody.i31.i.i.i ], [ %indvars.iv.i32.i.i.i.ph, %forbody.i31.i.i.i.preheader ]
-  %count.04.i33.i.i.i = phi i64 [ %1155, %forbody.i31.i.i.i ], [ %count.04.i33.i.i.i.ph, %forbody.i31.i.i.i.preheader ]
-  %1153 = getelementptr i64, ptr %1142, i64 %indvars.iv.i32.i.i.i
-  %1154 = load i64, ptr %1153, align 8
-  %1155 = mul i64 %1154, %count.04.i33.i.i.i
+  %count.04.i33.i.i.i = phi i64 [ %1204, %forbody.i31.i.i.i ], [ %count.04.i33.i.i.i.ph, %forbody.i31.i.i.i.preheader ]
+  %1202 = getelementptr i64, ptr %1191, i64 %indvars.iv.i32.i.i.i
+  %1203 = load i64, ptr %1202, align 8
+  %1204 = mul i64 %1203, %count.04.i33.i.i.i
   %indvars.iv.next.i34.i.i.i = add nuw nsw i64 %indvars.iv.i32.i.i.i, 1
   %exitcond.not.i35.i.i.i = icmp eq i64 %indvars.iv.next.i34.i.i.i, %wide.trip.count.i30.i.i.i
   br i1 %exitcond.not.i35.i.i.i, label %"$TensorView.num_elements.exit36.i.i.i", label %forbody.i31.i.i.i, !llvm.loop !33
 
 "$TensorView.num_elements.exit36.i.i.i":          ; preds = %forbody.i31.i.i.i, %middle.block181
-  %.lcssa = phi i64 [ %1152, %middle.block181 ], [ %1155, %forbody.i31.i.i.i ]
-  %1156 = icmp sgt i64 %.lcssa, 0
-  br i1 %1156, label %forbody.i38.preheader.i.i.i, label %merge1.i48.i
+  %.lcssa = phi i64 [ %1201, %middle.block181 ], [ %1204, %forbody.i31.i.i.i ]
+  %1205 = icmp sgt i64 %.lcssa, 0
+  br i1 %1205, label %forbody.i38.preheader.i.i.i, label %merge1.i49.i
 
-forbody.i38.preheader.i.i.i:                      ; preds = %"$TensorView.num_elements.exit36.i.i.i", %then1.i.i53.i
-  %count.0.lcssa.i2867.i.i.i = phi i64 [ %.lcssa, %"$TensorView.num_elements.exit36.i.i.i" ], [ 1, %then1.i.i53.i ]
+forbody.i38.preheader.i.i.i:                      ; preds = %"$TensorView.num_elements.exit36.i.i.i", %then1.i.i54.i
+  %count.0.lcssa.i2867.i.i.i = phi i64 [ %.lcssa, %"$TensorView.num_elements.exit36.i.i.i" ], [ 1, %then1.i.i54.i ]
   br label %forbody.i38.i.i.i
 
 forbody.i38.i.i.i:                                ; preds = %merge2.i42.i.i.i, %forbody.i38.preheader.i.i.i
-  %i.017.i39.i.i.i = phi i64 [ %1165, %merge2.i42.i.i.i ], [ 0, %forbody.i38.preheader.i.i.i ]
-  %1157 = getelementptr i16, ptr %1138, i64 %i.017.i39.i.i.i
-  %1158 = load i16, ptr %1157, align 2
-  %1159 = zext i16 %1158 to i32
-  %1160 = and i32 %1159, 32640
-  %1161 = icmp eq i32 %1160, 32640
-  br i1 %1161, label %merge3.i.i.i, label %merge1.i40.i.i.i
+  %i.017.i39.i.i.i = phi i64 [ %1214, %merge2.i42.i.i.i ], [ 0, %forbody.i38.preheader.i.i.i ]
+  %1206 = getelementptr i16, ptr %1187, i64 %i.017.i39.i.i.i
+  %1207 = load i16, ptr %1206, align 2
+  %1208 = zext i16 %1207 to i32
+  %1209 = and i32 %1208, 32640
+  %1210 = icmp eq i32 %1209, 32640
+  br i1 %1210, label %merge3.i.i.i, label %merge1.i40.i.i.i
 
 merge1.i40.i.i.i:                                 ; preds = %forbody.i38.i.i.i
-  %1162 = and i32 %1159, 32767
-  %1163 = icmp eq i32 %1162, 0
-  %1164 = icmp slt i16 %1158, 0
-  %or.cond.i41.i.i.i = or i1 %1164, %1163
+  %1211 = and i32 %1208, 32767
+  %1212 = icmp eq i32 %1211, 0
+  %1213 = icmp slt i16 %1207, 0
+  %or.cond.i41.i.i.i = or i1 %1213, %1212
   br i1 %or.cond.i41.i.i.i, label %merge3.i.i.i, label %merge2.i42.i.i.i
 
 merge2.i42.i.i.i:                                 ; preds = %merge1.i40.i.i.i
-  %1165 = add nuw nsw i64 %i.017.i39.i.i.i, 1
-  %exitcond.not.i43.i.i.i = icmp eq i64 %1165, %count.0.lcssa.i2867.i.i.i
-  br i1 %exitcond.not.i43.i.i.i, label %merge1.i48.i, label %forbody.i38.i.i.i
+  %1214 = add nuw nsw i64 %i.017.i39.i.i.i, 1
+  %exitcond.not.i43.i.i.i = icmp eq i64 %1214, %count.0.lcssa.i2867.i.i.i
+  br i1 %exitcond.not.i43.i.i.i, label %merge1.i49.i, label %forbody.i38.i.i.i
 
-merge3.i.i.i:                                     ; preds = %merge1.i40.i.i.i, %forbody.i38.i.i.i, %merge1.i.i.i65.i, %forbody.i26.i.i.i
-  %is_finite.2.i.i.i = phi ptr [ @"$string.347", %forbody.i26.i.i.i ], [ @"$string.346", %merge1.i.i.i65.i ], [ @"$string.347", %forbody.i38.i.i.i ], [ @"$string.346", %merge1.i40.i.i.i ]
-  %index.0.i.i.i = phi i64 [ %i.017.i.i.i.i, %forbody.i26.i.i.i ], [ %i.017.i.i.i.i, %merge1.i.i.i65.i ], [ %i.017.i39.i.i.i, %forbody.i38.i.i.i ], [ %i.017.i39.i.i.i, %merge1.i40.i.i.i ]
-  %1166 = getelementptr i8, ptr %1094, i64 160
-  %1167 = getelementptr i8, ptr %1094, i64 16
-  %.val.i13.i.i = load ptr, ptr %1167, align 8
-  %1168 = getelementptr i8, ptr %1103, i64 104
-  %.val25.i.i.i = load i32, ptr %1168, align 4
-  %1169 = sext i32 %.val25.i.i.i to i64
-  %1170 = getelementptr %45, ptr %.val.i13.i.i, i64 %1169
-  %1171 = load ptr, ptr %1170, align 8
-  %1172 = load ptr, ptr %1103, align 8
-  %1173 = getelementptr i8, ptr %1094, i64 184
-  %1174 = load i64, ptr %1173, align 8
-  %1175 = add i64 %1174, 1
-  store i64 %1175, ptr %1173, align 8
-  %1176 = getelementptr i8, ptr %1094, i64 168
-  %1177 = load i64, ptr %1176, align 8
-  %1178 = icmp sgt i64 %1177, 999
-  br i1 %1178, label %merge1.i48.i, label %or.lhs.false.i.i.i54.i
+merge3.i.i.i:                                     ; preds = %merge1.i40.i.i.i, %forbody.i38.i.i.i, %merge1.i.i.i66.i, %forbody.i26.i.i.i
+  %is_finite.2.i.i.i = phi ptr [ @"$string.348", %forbody.i26.i.i.i ], [ @"$string.347", %merge1.i.i.i66.i ], [ @"$string.348", %forbody.i38.i.i.i ], [ @"$string.347", %merge1.i40.i.i.i ]
+  %index.0.i.i.i = phi i64 [ %i.017.i.i.i.i, %forbody.i26.i.i.i ], [ %i.017.i.i.i.i, %merge1.i.i.i66.i ], [ %i.017.i39.i.i.i, %forbody.i38.i.i.i ], [ %i.017.i39.i.i.i, %merge1.i40.i.i.i ]
+  %1215 = getelementptr i8, ptr %1143, i64 160
+  %1216 = getelementptr i8, ptr %1143, i64 16
+  %.val.i13.i.i = load ptr, ptr %1216, align 8
+  %1217 = getelementptr i8, ptr %1152, i64 104
+  %.val25.i.i.i = load i32, ptr %1217, align 4
+  %1218 = sext i32 %.val25.i.i.i to i64
+  %1219 = getelementptr %45, ptr %.val.i13.i.i, i64 %1218
+  %1220 = load ptr, ptr %1219, align 8
+  %1221 = load ptr, ptr %1152, align 8
+  %1222 = getelementptr i8, ptr %1143, i64 184
+  %1223 = load i64, ptr %1222, align 8
+  %1224 = add i64 %1223, 1
+  store i64 %1224, ptr %1222, align 8
+  %1225 = getelementptr i8, ptr %1143, i64 168
+  %1226 = load i64, ptr %1225, align 8
+  %1227 = icmp sgt i64 %1226, 999
+  br i1 %1227, label %merge1.i49.i, label %or.lhs.false.i.i.i55.i
 
-or.lhs.false.i.i.i54.i:                           ; preds = %merge3.i.i.i
-  %1179 = add nsw i64 %1177, 1
-  %1180 = getelementptr i8, ptr %1094, i64 176
-  %1181 = load i64, ptr %1180, align 8
-  %.not.i.i.not.i.i.i55.i = icmp sgt i64 %1181, %1177
-  %.val.pre.i.i.i56.i = load ptr, ptr %1166, align 8
-  br i1 %.not.i.i.not.i.i.i55.i, label %"$Problems.next.exit.i.i61.i", label %merge.i.i.i.i.i57.i
+or.lhs.false.i.i.i55.i:                           ; preds = %merge3.i.i.i
+  %1228 = add nsw i64 %1226, 1
+  %1229 = getelementptr i8, ptr %1143, i64 176
+  %1230 = load i64, ptr %1229, align 8
+  %.not.i.i.not.i.i.i56.i = icmp sgt i64 %1230, %1226
+  %.val.pre.i.i.i57.i = load ptr, ptr %1215, align 8
+  br i1 %.not.i.i.not.i.i.i56.i, label %"$Problems.next.exit.i.i62.i", label %merge.i.i.i.i.i58.i
 
-merge.i.i.i.i.i57.i:                              ; preds = %or.lhs.false.i.i.i54.i
-  %1182 = shl i64 %1181, 1
-  %spec.select.i.i.i.i.i58.i = call i64 @llvm.smax.i64(i64 %1182, i64 %1179)
-  %spec.store.select.i.i.i.i.i59.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i58.i, i64 8)
-  %1183 = mul i64 %spec.store.select.i.i.i.i.i59.i, 1028
-  %1184 = call ptr @realloc(ptr %.val.pre.i.i.i56.i, i64 %1183)
-  %1185 = icmp eq ptr %1184, null
-  br i1 %1185, label %merge1.i48.i, label %merge7.i.i.i.i.i60.i
+merge.i.i.i.i.i58.i:                              ; preds = %or.lhs.false.i.i.i55.i
+  %1231 = shl i64 %1230, 1
+  %spec.select.i.i.i.i.i59.i = call i64 @llvm.smax.i64(i64 %1231, i64 %1228)
+  %spec.store.select.i.i.i.i.i60.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i59.i, i64 8)
+  %1232 = mul i64 %spec.store.select.i.i.i.i.i60.i, 1028
+  %1233 = call ptr @realloc(ptr %.val.pre.i.i.i57.i, i64 %1232)
+  %1234 = icmp eq ptr %1233, null
+  br i1 %1234, label %merge1.i49.i, label %merge7.i.i.i.i.i61.i
 
-merge7.i.i.i.i.i60.i:                             ; preds = %merge.i.i.i.i.i57.i
-  store ptr %1184, ptr %1166, align 8
-  store i64 %spec.store.select.i.i.i.i.i59.i, ptr %1180, align 8
-  br label %"$Problems.next.exit.i.i61.i"
+merge7.i.i.i.i.i61.i:                             ; preds = %merge.i.i.i.i.i58.i
+  store ptr %1233, ptr %1215, align 8
+  store i64 %spec.store.select.i.i.i.i.i60.i, ptr %1229, align 8
+  br label %"$Problems.next.exit.i.i62.i"
 
-"$Problems.next.exit.i.i61.i":                    ; preds = %merge7.i.i.i.i.i60.i, %or.lhs.false.i.i.i54.i
-  %.val.i.i.i62.i = phi ptr [ %.val.pre.i.i.i56.i, %or.lhs.false.i.i.i54.i ], [ %1184, %merge7.i.i.i.i.i60.i ]
-  store i64 %1179, ptr %1176, align 8
-  %1186 = getelementptr %48, ptr %.val.i.i.i62.i, i64 %1179
-  %1187 = getelementptr i8, ptr %1186, i64 -1028
-  store i32 2, ptr %1187, align 4
-  %1188 = getelementptr i8, ptr %1186, i64 -1024
-  %1189 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1188, i64 256, ptr nonnull @"$string.31", ptr %1171)
-  %1190 = getelementptr i8, ptr %1186, i64 -768
-  %1191 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1190, i64 256, ptr nonnull @"$string.31", ptr %1172)
-  %1192 = getelementptr i8, ptr %1186, i64 -512
-  store i8 0, ptr %1192, align 1
-  %1193 = load i32, ptr %1107, align 4
-  %1194 = icmp eq i32 %1193, 0
-  %1195 = getelementptr i8, ptr %1103, i64 80
-  %1196 = load ptr, ptr %1195, align 8
-  br i1 %1194, label %then.i.i.i63.i, label %else.i.i.i.i
+"$Problems.next.exit.i.i62.i":                    ; preds = %merge7.i.i.i.i.i61.i, %or.lhs.false.i.i.i55.i
+  %.val.i.i.i63.i = phi ptr [ %.val.pre.i.i.i57.i, %or.lhs.false.i.i.i55.i ], [ %1233, %merge7.i.i.i.i.i61.i ]
+  store i64 %1228, ptr %1225, align 8
+  %1235 = getelementptr %48, ptr %.val.i.i.i63.i, i64 %1228
+  %1236 = getelementptr i8, ptr %1235, i64 -1028
+  store i32 2, ptr %1236, align 4
+  %1237 = getelementptr i8, ptr %1235, i64 -1024
+  %1238 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1237, i64 256, ptr nonnull @"$string.31", ptr %1220)
+  %1239 = getelementptr i8, ptr %1235, i64 -768
+  %1240 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1239, i64 256, ptr nonnull @"$string.31", ptr %1221)
+  %1241 = getelementptr i8, ptr %1235, i64 -512
+  store i8 0, ptr %1241, align 1
+  %1242 = load i32, ptr %1156, align 4
+  %1243 = icmp eq i32 %1242, 0
+  %1244 = getelementptr i8, ptr %1152, i64 80
+  %1245 = load ptr, ptr %1244, align 8
+  br i1 %1243, label %then.i.i.i64.i, label %else.i.i.i.i
 
-then.i.i.i63.i:                                   ; preds = %"$Problems.next.exit.i.i61.i"
-  %1197 = getelementptr i32, ptr %1196, i64 %index.0.i.i.i
-  %1198 = load i32, ptr %1197, align 4
+then.i.i.i64.i:                                   ; preds = %"$Problems.next.exit.i.i62.i"
+  %1246 = getelementptr i32, ptr %1245, i64 %index.0.i.i.i
+  %1247 = load i32, ptr %1246, align 4
   br label %"$value_at.exit.i.i.i"
 
-else.i.i.i.i:                                     ; preds = %"$Problems.next.exit.i.i61.i"
-  %1199 = getelementptr i16, ptr %1196, i64 %index.0.i.i.i
-  %1200 = load i16, ptr %1199, align 2
-  %1201 = zext i16 %1200 to i32
-  %1202 = shl nuw i32 %1201, 16
+else.i.i.i.i:                                     ; preds = %"$Problems.next.exit.i.i62.i"
+  %1248 = getelementptr i16, ptr %1245, i64 %index.0.i.i.i
+  %1249 = load i16, ptr %1248, align 2
+  %1250 = zext i16 %1249 to i32
+  %1251 = shl nuw i32 %1250, 16
   br label %"$value_at.exit.i.i.i"
 
-"$value_at.exit.i.i.i":                           ; preds = %else.i.i.i.i, %then.i.i.i63.i
-  %bits.0.i.i.i.i = phi i32 [ %1198, %then.i.i.i63.i ], [ %1202, %else.i.i.i.i ]
-  %1203 = bitcast i32 %bits.0.i.i.i.i to float
-  %1204 = fpext float %1203 to double
-  %1205 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1192, i64 512, ptr nonnull @"$string.348", i64 %index.0.i.i.i, double %1204, ptr nonnull %is_finite.2.i.i.i)
-  br label %merge1.i48.i
+"$value_at.exit.i.i.i":                           ; preds = %else.i.i.i.i, %then.i.i.i64.i
+  %bits.0.i.i.i.i = phi i32 [ %1247, %then.i.i.i64.i ], [ %1251, %else.i.i.i.i ]
+  %1252 = bitcast i32 %bits.0.i.i.i.i to float
+  %1253 = fpext float %1252 to double
+  %1254 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1241, i64 512, ptr nonnull @"$string.349", i64 %index.0.i.i.i, double %1253, ptr nonnull %is_finite.2.i.i.i)
+  br label %merge1.i49.i
 
-merge1.i48.i:                                     ; preds = %merge2.i42.i.i.i, %merge2.i.i.i.i, %"$value_at.exit.i.i.i", %merge.i.i.i.i.i57.i, %merge3.i.i.i, %"$TensorView.num_elements.exit36.i.i.i", %"$TensorView.num_elements.exit.i.i.i", %then3.i.i, %and.lhs.true.i.i32, %"$Checkpoint.find.exit.i.i", %then.i50.i, %forbody.i46.i
-  %1206 = add nuw nsw i64 %i.022.i.i, 1
-  %exitcond.not.i49.i = icmp eq i64 %1206, %1086
-  br i1 %exitcond.not.i49.i, label %"$Validator.check_scales.exit.i", label %forbody.i46.i
+merge1.i49.i:                                     ; preds = %merge2.i42.i.i.i, %merge2.i.i.i.i, %"$value_at.exit.i.i.i", %merge.i.i.i.i.i58.i, %merge3.i.i.i, %"$TensorView.num_elements.exit36.i.i.i", %"$TensorView.num_elements.exit.i.i.i", %then3.i.i, %and.lhs.true.i.i32, %"$Checkpoint.find.exit.i.i", %then.i51.i33, %forbody.i47.i
+  %1255 = add nuw nsw i64 %i.022.i.i, 1
+  %exitcond.not.i50.i = icmp eq i64 %1255, %1135
+  br i1 %exitcond.not.i50.i, label %"$Validator.check_scales.exit.i", label %forbody.i47.i
 
-"$Validator.check_scales.exit.i":                 ; preds = %merge1.i48.i, %then2.i
+"$Validator.check_scales.exit.i":                 ; preds = %merge1.i49.i, %then2.i
   call void @llvm.lifetime.end.p0(i64 160, ptr nonnull %name.i.i)
   br label %merge1.i
 
 merge1.i:                                         ; preds = %"$Validator.check_scales.exit.i", %"$Validator.check_all.exit.i"
-  %1207 = load <4 x i64>, ptr %.sroa.5.0.validator.sroa_idx.i, align 8
-  store <4 x i64> %1207, ptr %13, align 8
+  %1256 = load <4 x i64>, ptr %.sroa.5.0.validator.sroa_idx.i, align 8
+  store <4 x i64> %1256, ptr %13, align 8
   br label %"$Model.read_weights.exit"
 
 "$Model.read_weights.exit":                       ; preds = %then.i.i81, %then.i42.i.i, %then2.i.i79, %then.i62.i.i, %then.i74.i.i, %then.i.i76.i.i, %merge5.i.i, %then13.i.i28, %"$Checkpoint.read.exit.i", %merge1.i
@@ -12367,7 +12492,7 @@ merge17.i.i:                                      ; preds = %then.i
 
 switch.lookup:                                    ; preds = %then.i
   %12 = zext nneg i32 %5 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.677", i64 0, i64 %12
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.680", i64 0, i64 %12
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i"
 
@@ -14579,7 +14704,7 @@ switch.hole_check:                                ; preds = %then.i28
 switch.lookup200:                                 ; preds = %switch.hole_check
   %51 = zext nneg i32 %44 to i64
   %reltable.shift259 = shl i64 %51, 2
-  %reltable.intrinsic260 = call ptr @llvm.load.relative.i64(ptr @"switch.table.$NameMatcher.read.675.rel", i64 %reltable.shift259)
+  %reltable.intrinsic260 = call ptr @llvm.load.relative.i64(ptr @"switch.table.$NameMatcher.read.678.rel", i64 %reltable.shift259)
   br label %"$json.kind_name.exit.i30"
 
 "$json.kind_name.exit.i30":                       ; preds = %switch.lookup200, %merge17.i.i37
@@ -18446,7 +18571,7 @@ switch.hole_check:                                ; preds = %"$Module.weight_dty
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %26 = zext nneg i32 %17 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.685", i64 0, i64 %26
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.688", i64 0, i64 %26
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$dtypes.bytes.exit"
 
@@ -18475,7 +18600,7 @@ switch.hole_check47:                              ; preds = %then3
 
 switch.lookup48:                                  ; preds = %switch.hole_check47
   %34 = zext nneg i32 %17 to i64
-  %switch.gep51 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.685", i64 0, i64 %34
+  %switch.gep51 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.688", i64 0, i64 %34
   %switch.load52 = load i64, ptr %switch.gep51, align 8
   br label %"$dtypes.bytes.exit40"
 
@@ -19263,7 +19388,7 @@ merge17.i.i.i.i:                                  ; preds = %"$Problems.next.exi
 
 switch.lookup:                                    ; preds = %"$Problems.next.exit48.i.i.i"
   %238 = zext nneg i32 %235 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.677", i64 0, i64 %238
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.680", i64 0, i64 %238
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i.i.i"
 
@@ -19532,7 +19657,7 @@ merge17.i.i48.i.i:                                ; preds = %"$Problems.next.exi
 
 switch.lookup106:                                 ; preds = %"$Problems.next.exit89.i.i.i"
   %334 = zext nneg i32 %331 to i64
-  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.677", i64 0, i64 %334
+  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.680", i64 0, i64 %334
   %switch.load108 = load ptr, ptr %switch.gep107, align 8
   br label %"$json.kind_name.exit.i43.i.i"
 
@@ -20093,7 +20218,7 @@ switch.hole_check:                                ; preds = %"$TensorView.num_el
 
 switch.lookup110:                                 ; preds = %switch.hole_check
   %529 = zext nneg i32 %526 to i64
-  %switch.gep111 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.685", i64 0, i64 %529
+  %switch.gep111 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.688", i64 0, i64 %529
   %switch.load112 = load i64, ptr %switch.gep111, align 8
   br label %"$dtypes.bytes.exit.i.i.i.i.i"
 
@@ -20234,7 +20359,7 @@ switch.hole_check121:                             ; preds = %merge12.i.i.i.i.i
 
 switch.lookup122:                                 ; preds = %switch.hole_check121
   %574 = zext nneg i32 %526 to i64
-  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.680", i64 0, i64 %574
+  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.683", i64 0, i64 %574
   %switch.load126 = load i64, ptr %switch.gep125, align 8
   br label %"$dtypes.bytes.exit140.i.i.i.i.i"
 
@@ -21591,7 +21716,7 @@ then.i:                                           ; preds = %entry
   %9 = load i64, ptr %8, align 8
   %.not.i.i.i.i = icmp slt i64 %9, %7
   %.pre.i.i.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.350.exit.thread.i.i"
+  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.351.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %then.i
   %10 = shl i64 %9, 1
@@ -21605,9 +21730,9 @@ merge7.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   store ptr %11, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i, ptr %8, align 8
   %.pre10.i.i.i = load i64, ptr %5, align 8
-  br label %"$Vector.push.350.exit.thread.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i"
 
-"$Vector.push.350.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %then.i
+"$Vector.push.351.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %then.i
   %13 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %6, %then.i ]
   %14 = phi ptr [ %11, %merge7.i.i.i.i ], [ %.pre.i.i.i, %then.i ]
   %15 = getelementptr i8, ptr %14, i64 %13
@@ -21622,7 +21747,7 @@ then.i.i:                                         ; preds = %merge.i.i.i.i
   store i8 1, ptr %18, align 1
   br label %"$JsonWriter.separate.exit"
 
-"$JsonWriter.separate.exit":                      ; preds = %entry, %"$Vector.push.350.exit.thread.i.i", %then.i.i
+"$JsonWriter.separate.exit":                      ; preds = %entry, %"$Vector.push.351.exit.thread.i.i", %then.i.i
   store i8 1, ptr %2, align 1
   %19 = getelementptr i8, ptr %0, i64 8
   %20 = load i64, ptr %19, align 8
@@ -21631,7 +21756,7 @@ then.i.i:                                         ; preds = %merge.i.i.i.i
   %23 = load i64, ptr %22, align 8
   %.not.i.i.i = icmp slt i64 %23, %21
   %.pre.i.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i, label %merge.i.i.i, label %"$Vector.push.350.exit.thread.i"
+  br i1 %.not.i.i.i, label %merge.i.i.i, label %"$Vector.push.351.exit.thread.i"
 
 merge.i.i.i:                                      ; preds = %"$JsonWriter.separate.exit"
   %24 = shl i64 %23, 1
@@ -21645,9 +21770,9 @@ merge7.i.i.i:                                     ; preds = %merge.i.i.i
   store ptr %25, ptr %0, align 8
   store i64 %spec.store.select.i.i.i, ptr %22, align 8
   %.pre10.i.i = load i64, ptr %19, align 8
-  br label %"$Vector.push.350.exit.thread.i"
+  br label %"$Vector.push.351.exit.thread.i"
 
-"$Vector.push.350.exit.thread.i":                 ; preds = %merge7.i.i.i, %"$JsonWriter.separate.exit"
+"$Vector.push.351.exit.thread.i":                 ; preds = %merge7.i.i.i, %"$JsonWriter.separate.exit"
   %27 = phi i64 [ %.pre10.i.i, %merge7.i.i.i ], [ %20, %"$JsonWriter.separate.exit" ]
   %28 = phi ptr [ %25, %merge7.i.i.i ], [ %.pre.i.i, %"$JsonWriter.separate.exit" ]
   %29 = getelementptr i8, ptr %28, i64 %27
@@ -21662,7 +21787,7 @@ then.i3:                                          ; preds = %merge.i.i.i
   store i8 1, ptr %32, align 1
   br label %"$StringBuilder.append_byte.exit"
 
-"$StringBuilder.append_byte.exit":                ; preds = %"$Vector.push.350.exit.thread.i", %then.i3
+"$StringBuilder.append_byte.exit":                ; preds = %"$Vector.push.351.exit.thread.i", %then.i3
   store i8 0, ptr %2, align 1
   ret void
 }
@@ -21685,7 +21810,7 @@ then.i.i:                                         ; preds = %entry
   %10 = load i64, ptr %9, align 8
   %.not.i.i.i.i.i = icmp slt i64 %10, %8
   %.pre.i.i.i.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$Vector.push.350.exit.thread.i.i.i"
+  br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$Vector.push.351.exit.thread.i.i.i"
 
 merge.i.i.i.i.i:                                  ; preds = %then.i.i
   %11 = shl i64 %10, 1
@@ -21699,9 +21824,9 @@ merge7.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i
   store ptr %12, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i, ptr %9, align 8
   %.pre10.i.i.i.i = load i64, ptr %6, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i":             ; preds = %merge7.i.i.i.i.i, %then.i.i
+"$Vector.push.351.exit.thread.i.i.i":             ; preds = %merge7.i.i.i.i.i, %then.i.i
   %14 = phi i64 [ %.pre10.i.i.i.i, %merge7.i.i.i.i.i ], [ %7, %then.i.i ]
   %15 = phi ptr [ %12, %merge7.i.i.i.i.i ], [ %.pre.i.i.i.i, %then.i.i ]
   %16 = getelementptr i8, ptr %15, i64 %14
@@ -21716,7 +21841,7 @@ then.i.i.i:                                       ; preds = %merge.i.i.i.i.i
   store i8 1, ptr %19, align 1
   br label %"$JsonWriter.separate.exit.i"
 
-"$JsonWriter.separate.exit.i":                    ; preds = %then.i.i.i, %"$Vector.push.350.exit.thread.i.i.i", %entry
+"$JsonWriter.separate.exit.i":                    ; preds = %then.i.i.i, %"$Vector.push.351.exit.thread.i.i.i", %entry
   store i8 1, ptr %3, align 1
   %20 = getelementptr i8, ptr %0, i64 8
   %21 = load i64, ptr %20, align 8
@@ -21725,7 +21850,7 @@ then.i.i.i:                                       ; preds = %merge.i.i.i.i.i
   %24 = load i64, ptr %23, align 8
   %.not.i.i.i.i = icmp slt i64 %24, %22
   %.pre.i.i.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.350.exit.thread.i.i"
+  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.351.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$JsonWriter.separate.exit.i"
   %25 = shl i64 %24, 1
@@ -21739,9 +21864,9 @@ merge7.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   store ptr %26, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i, ptr %23, align 8
   %.pre10.i.i.i = load i64, ptr %20, align 8
-  br label %"$Vector.push.350.exit.thread.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i"
 
-"$Vector.push.350.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %"$JsonWriter.separate.exit.i"
+"$Vector.push.351.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %"$JsonWriter.separate.exit.i"
   %28 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %21, %"$JsonWriter.separate.exit.i" ]
   %29 = phi ptr [ %26, %merge7.i.i.i.i ], [ %.pre.i.i.i, %"$JsonWriter.separate.exit.i" ]
   %30 = getelementptr i8, ptr %29, i64 %28
@@ -21756,7 +21881,7 @@ then.i4.i:                                        ; preds = %merge.i.i.i.i
   store i8 1, ptr %33, align 1
   br label %"$StringBuilder.append_byte.exit.i"
 
-"$StringBuilder.append_byte.exit.i":              ; preds = %then.i4.i, %"$Vector.push.350.exit.thread.i.i"
+"$StringBuilder.append_byte.exit.i":              ; preds = %then.i4.i, %"$Vector.push.351.exit.thread.i.i"
   %34 = icmp sgt i64 %2, 0
   br i1 %34, label %whilebody.lr.ph.i.i, label %"$JsonWriter.append_escaped.exit.i"
 
@@ -21863,7 +21988,7 @@ merge.i.i28.i.i:                                  ; preds = %merge7.i.i.i.i.i.i,
   %63 = phi ptr [ %61, %merge7.i.i.i.i.i.i ], [ %.pre.i.i, %then.i7.i ]
   store i64 %58, ptr %20, align 8
   %64 = getelementptr i8, ptr %63, i64 %57
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(6) %64, ptr noundef nonnull readonly align 1 dereferenceable(6) @"$string.353", i64 6, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(6) %64, ptr noundef nonnull readonly align 1 dereferenceable(6) @"$string.354", i64 6, i1 false)
   br label %merge1.i.i
 
 else.i.i:                                         ; preds = %forcond.i.i.i.i, %forbody.i.i.i.i.1, %whilebody.i.i
@@ -21885,7 +22010,7 @@ then.i.i10.i:                                     ; preds = %then2.i.i, %then2.i
   %68 = load i64, ptr %23, align 8
   %.not.i.i.i.i29.i.i = icmp slt i64 %68, %67
   %.pre.i.i.i.i.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i29.i.i, label %merge.i.i.i.i31.i.i, label %"$Vector.push.350.exit.thread.i.i.i.i"
+  br i1 %.not.i.i.i.i29.i.i, label %merge.i.i.i.i31.i.i, label %"$Vector.push.351.exit.thread.i.i.i.i"
 
 merge.i.i.i.i31.i.i:                              ; preds = %then.i.i10.i
   %69 = shl i64 %68, 1
@@ -21899,9 +22024,9 @@ merge7.i.i.i.i34.i.i:                             ; preds = %merge.i.i.i.i31.i.i
   store ptr %70, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i33.i.i, ptr %23, align 8
   %.pre10.i.i.i.i.i = load i64, ptr %20, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i.i":           ; preds = %merge7.i.i.i.i34.i.i, %then.i.i10.i
+"$Vector.push.351.exit.thread.i.i.i.i":           ; preds = %merge7.i.i.i.i34.i.i, %then.i.i10.i
   %72 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i34.i.i ], [ %66, %then.i.i10.i ]
   %73 = phi ptr [ %70, %merge7.i.i.i.i34.i.i ], [ %.pre.i.i.i.i.i, %then.i.i10.i ]
   %74 = getelementptr i8, ptr %73, i64 %72
@@ -21916,13 +22041,13 @@ then.i.i35.i.i:                                   ; preds = %merge.i.i.i.i31.i.i
   %.pre.i36.i.i = load i64, ptr %20, align 8
   br label %"$StringBuilder.append_byte.exit.i.i.i"
 
-"$StringBuilder.append_byte.exit.i.i.i":          ; preds = %then.i.i35.i.i, %"$Vector.push.350.exit.thread.i.i.i.i"
-  %77 = phi i64 [ %76, %"$Vector.push.350.exit.thread.i.i.i.i" ], [ %.pre.i36.i.i, %then.i.i35.i.i ]
+"$StringBuilder.append_byte.exit.i.i.i":          ; preds = %then.i.i35.i.i, %"$Vector.push.351.exit.thread.i.i.i.i"
+  %77 = phi i64 [ %76, %"$Vector.push.351.exit.thread.i.i.i.i" ], [ %.pre.i36.i.i, %then.i.i35.i.i ]
   %78 = add i64 %77, 1
   %79 = load i64, ptr %23, align 8
   %.not.i.i.i6.i.i.i = icmp slt i64 %79, %78
   %.pre.i.i7.i.i.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i6.i.i.i, label %merge.i.i.i9.i.i.i, label %"$Vector.push.350.exit.thread.i8.i.i.i"
+  br i1 %.not.i.i.i6.i.i.i, label %merge.i.i.i9.i.i.i, label %"$Vector.push.351.exit.thread.i8.i.i.i"
 
 merge.i.i.i9.i.i.i:                               ; preds = %"$StringBuilder.append_byte.exit.i.i.i"
   %80 = shl i64 %79, 1
@@ -21936,9 +22061,9 @@ merge7.i.i.i12.i.i.i:                             ; preds = %merge.i.i.i9.i.i.i
   store ptr %81, ptr %0, align 8
   store i64 %spec.store.select.i.i.i11.i.i.i, ptr %23, align 8
   %.pre10.i.i13.i.i.i = load i64, ptr %20, align 8
-  br label %"$Vector.push.350.exit.thread.i8.i.i.i"
+  br label %"$Vector.push.351.exit.thread.i8.i.i.i"
 
-"$Vector.push.350.exit.thread.i8.i.i.i":          ; preds = %merge7.i.i.i12.i.i.i, %"$StringBuilder.append_byte.exit.i.i.i"
+"$Vector.push.351.exit.thread.i8.i.i.i":          ; preds = %merge7.i.i.i12.i.i.i, %"$StringBuilder.append_byte.exit.i.i.i"
   %83 = phi i64 [ %.pre10.i.i13.i.i.i, %merge7.i.i.i12.i.i.i ], [ %77, %"$StringBuilder.append_byte.exit.i.i.i" ]
   %84 = phi ptr [ %81, %merge7.i.i.i12.i.i.i ], [ %.pre.i.i7.i.i.i, %"$StringBuilder.append_byte.exit.i.i.i" ]
   %85 = getelementptr i8, ptr %84, i64 %83
@@ -21954,7 +22079,7 @@ then.i14.i.i.i:                                   ; preds = %merge.i.i.i9.i.i.i
 
 else.i.i.i:                                       ; preds = %then2.i.i
   %88 = zext nneg i8 %37 to i32
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %escaped.i.i.i, i64 8, ptr nonnull @"$string.354", i32 %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %escaped.i.i.i, i64 8, ptr nonnull @"$string.355", i32 %88)
   %90 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %escaped.i.i.i)
   %91 = load i64, ptr %20, align 8
   %92 = add i64 %91, %90
@@ -21991,7 +22116,7 @@ then2.i.i.i.i.i:                                  ; preds = %merge.i.i.i.i11.i
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %100, ptr nonnull readonly align 1 %escaped.i.i.i, i64 %90, i1 false)
   br label %"$JsonWriter.escape_byte.exit.i.i"
 
-"$JsonWriter.escape_byte.exit.i.i":               ; preds = %then2.i.i.i.i.i, %merge.i.i.i.i11.i, %then.i.i.i.i.i, %then.i14.i.i.i, %"$Vector.push.350.exit.thread.i8.i.i.i"
+"$JsonWriter.escape_byte.exit.i.i":               ; preds = %then2.i.i.i.i.i, %merge.i.i.i.i11.i, %then.i.i.i.i.i, %then.i14.i.i.i, %"$Vector.push.351.exit.thread.i8.i.i.i"
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %escaped.i.i.i)
   br label %merge1.i.i
 
@@ -22049,7 +22174,7 @@ or.lhs.false5.i.i:                                ; preds = %else.i.i, %forcond.
   %115 = load i64, ptr %23, align 8
   %.not.i.i.i16.i = icmp slt i64 %115, %114
   %.pre.i.i17.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i16.i, label %merge.i.i.i19.i, label %"$Vector.push.350.exit.thread.i18.i"
+  br i1 %.not.i.i.i16.i, label %merge.i.i.i19.i, label %"$Vector.push.351.exit.thread.i18.i"
 
 merge.i.i.i19.i:                                  ; preds = %"$JsonWriter.append_escaped.exit.i"
   %116 = shl i64 %115, 1
@@ -22063,9 +22188,9 @@ merge7.i.i.i22.i:                                 ; preds = %merge.i.i.i19.i
   store ptr %117, ptr %0, align 8
   store i64 %spec.store.select.i.i.i21.i, ptr %23, align 8
   %.pre10.i.i23.i = load i64, ptr %20, align 8
-  br label %"$Vector.push.350.exit.thread.i18.i"
+  br label %"$Vector.push.351.exit.thread.i18.i"
 
-"$Vector.push.350.exit.thread.i18.i":             ; preds = %merge7.i.i.i22.i, %"$JsonWriter.append_escaped.exit.i"
+"$Vector.push.351.exit.thread.i18.i":             ; preds = %merge7.i.i.i22.i, %"$JsonWriter.append_escaped.exit.i"
   %119 = phi i64 [ %.pre10.i.i23.i, %merge7.i.i.i22.i ], [ %113, %"$JsonWriter.append_escaped.exit.i" ]
   %120 = phi ptr [ %117, %merge7.i.i.i22.i ], [ %.pre.i.i17.i, %"$JsonWriter.append_escaped.exit.i" ]
   %121 = getelementptr i8, ptr %120, i64 %119
@@ -22080,7 +22205,7 @@ then.i24.i:                                       ; preds = %merge.i.i.i19.i
   store i8 1, ptr %124, align 1
   br label %"$JsonWriter.slice.exit"
 
-"$JsonWriter.slice.exit":                         ; preds = %"$Vector.push.350.exit.thread.i18.i", %then.i24.i
+"$JsonWriter.slice.exit":                         ; preds = %"$Vector.push.351.exit.thread.i18.i", %then.i24.i
   ret void
 }
 
@@ -22101,7 +22226,7 @@ then.i:                                           ; preds = %entry
   %9 = load i64, ptr %8, align 8
   %.not.i.i.i.i = icmp slt i64 %9, %7
   %.pre.i.i.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.350.exit.thread.i.i"
+  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.351.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %then.i
   %10 = shl i64 %9, 1
@@ -22115,9 +22240,9 @@ merge7.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   store ptr %11, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i, ptr %8, align 8
   %.pre10.i.i.i = load i64, ptr %5, align 8
-  br label %"$Vector.push.350.exit.thread.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i"
 
-"$Vector.push.350.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %then.i
+"$Vector.push.351.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %then.i
   %13 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %6, %then.i ]
   %14 = phi ptr [ %11, %merge7.i.i.i.i ], [ %.pre.i.i.i, %then.i ]
   %15 = getelementptr i8, ptr %14, i64 %13
@@ -22132,10 +22257,10 @@ then.i.i:                                         ; preds = %merge.i.i.i.i
   store i8 1, ptr %18, align 1
   br label %"$JsonWriter.separate.exit"
 
-"$JsonWriter.separate.exit":                      ; preds = %entry, %"$Vector.push.350.exit.thread.i.i", %then.i.i
+"$JsonWriter.separate.exit":                      ; preds = %entry, %"$Vector.push.351.exit.thread.i.i", %then.i.i
   store i8 1, ptr %2, align 1
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i)
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i, i64 32, ptr nonnull @"$string.357", i64 %1)
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i, i64 32, ptr nonnull @"$string.358", i64 %1)
   %20 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i)
   %21 = getelementptr i8, ptr %0, i64 8
   %22 = load i64, ptr %21, align 8
@@ -22185,7 +22310,7 @@ define internal fastcc void @"$write_tensor"(ptr %0, ptr nocapture readonly %1, 
 entry:
   tail call fastcc void @"$JsonWriter.open"(ptr %0, i8 zeroext 123)
   %3 = load ptr, ptr %1, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr %0, ptr nonnull readonly @"$string.368")
+  tail call fastcc void @"$JsonWriter.string"(ptr %0, ptr nonnull readonly @"$string.369")
   %4 = getelementptr i8, ptr %0, i64 8
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
@@ -22193,7 +22318,7 @@ entry:
   %8 = load i64, ptr %7, align 8
   %.not.i.i.i.i.i = icmp slt i64 %8, %6
   %.pre.i.i.i.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$Vector.push.350.exit.thread.i.i.i"
+  br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$Vector.push.351.exit.thread.i.i.i"
 
 merge.i.i.i.i.i:                                  ; preds = %entry
   %9 = shl i64 %8, 1
@@ -22207,9 +22332,9 @@ merge7.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i
   store ptr %10, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i, ptr %7, align 8
   %.pre10.i.i.i.i = load i64, ptr %4, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i":             ; preds = %merge7.i.i.i.i.i, %entry
+"$Vector.push.351.exit.thread.i.i.i":             ; preds = %merge7.i.i.i.i.i, %entry
   %12 = phi i64 [ %.pre10.i.i.i.i, %merge7.i.i.i.i.i ], [ %5, %entry ]
   %13 = phi ptr [ %10, %merge7.i.i.i.i.i ], [ %.pre.i.i.i.i, %entry ]
   %14 = getelementptr i8, ptr %13, i64 %12
@@ -22224,7 +22349,7 @@ then.i.i.i:                                       ; preds = %merge.i.i.i.i.i
   store i8 1, ptr %17, align 1
   br label %"$JsonWriter.string_field.exit"
 
-"$JsonWriter.string_field.exit":                  ; preds = %"$Vector.push.350.exit.thread.i.i.i", %then.i.i.i
+"$JsonWriter.string_field.exit":                  ; preds = %"$Vector.push.351.exit.thread.i.i.i", %then.i.i.i
   %18 = getelementptr i8, ptr %0, i64 32
   store i8 0, ptr %18, align 1
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %3)
@@ -22257,7 +22382,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %26 = load i64, ptr %7, align 8
   %.not.i.i.i.i.i19 = icmp slt i64 %26, %25
   %.pre.i.i.i.i20 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i19, label %merge.i.i.i.i.i22, label %"$Vector.push.350.exit.thread.i.i.i21"
+  br i1 %.not.i.i.i.i.i19, label %merge.i.i.i.i.i22, label %"$Vector.push.351.exit.thread.i.i.i21"
 
 merge.i.i.i.i.i22:                                ; preds = %"$dtypes.name.exit"
   %27 = shl i64 %26, 1
@@ -22271,9 +22396,9 @@ merge7.i.i.i.i.i25:                               ; preds = %merge.i.i.i.i.i22
   store ptr %28, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i24, ptr %7, align 8
   %.pre10.i.i.i.i26 = load i64, ptr %4, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i21"
+  br label %"$Vector.push.351.exit.thread.i.i.i21"
 
-"$Vector.push.350.exit.thread.i.i.i21":           ; preds = %merge7.i.i.i.i.i25, %"$dtypes.name.exit"
+"$Vector.push.351.exit.thread.i.i.i21":           ; preds = %merge7.i.i.i.i.i25, %"$dtypes.name.exit"
   %30 = phi i64 [ %.pre10.i.i.i.i26, %merge7.i.i.i.i.i25 ], [ %24, %"$dtypes.name.exit" ]
   %31 = phi ptr [ %28, %merge7.i.i.i.i.i25 ], [ %.pre.i.i.i.i20, %"$dtypes.name.exit" ]
   %32 = getelementptr i8, ptr %31, i64 %30
@@ -22288,7 +22413,7 @@ then.i.i.i27:                                     ; preds = %merge.i.i.i.i.i22
   store i8 1, ptr %35, align 1
   br label %"$JsonWriter.string_field.exit28"
 
-"$JsonWriter.string_field.exit28":                ; preds = %"$Vector.push.350.exit.thread.i.i.i21", %then.i.i.i27
+"$JsonWriter.string_field.exit28":                ; preds = %"$Vector.push.351.exit.thread.i.i.i21", %then.i.i.i27
   store i8 0, ptr %18, align 1
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly %common.ret.op.i)
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.302")
@@ -22297,7 +22422,7 @@ then.i.i.i27:                                     ; preds = %merge.i.i.i.i.i22
   %38 = load i64, ptr %7, align 8
   %.not.i.i.i.i = icmp slt i64 %38, %37
   %.pre.i.i.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.350.exit.thread.i.i"
+  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.351.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$JsonWriter.string_field.exit28"
   %39 = shl i64 %38, 1
@@ -22311,9 +22436,9 @@ merge7.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   store ptr %40, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i, ptr %7, align 8
   %.pre10.i.i.i = load i64, ptr %4, align 8
-  br label %"$Vector.push.350.exit.thread.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i"
 
-"$Vector.push.350.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %"$JsonWriter.string_field.exit28"
+"$Vector.push.351.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %"$JsonWriter.string_field.exit28"
   %42 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %36, %"$JsonWriter.string_field.exit28" ]
   %43 = phi ptr [ %40, %merge7.i.i.i.i ], [ %.pre.i.i.i, %"$JsonWriter.string_field.exit28" ]
   %44 = getelementptr i8, ptr %43, i64 %42
@@ -22328,7 +22453,7 @@ then.i.i:                                         ; preds = %merge.i.i.i.i
   store i8 1, ptr %47, align 1
   br label %"$JsonWriter.key.exit"
 
-"$JsonWriter.key.exit":                           ; preds = %"$Vector.push.350.exit.thread.i.i", %then.i.i
+"$JsonWriter.key.exit":                           ; preds = %"$Vector.push.351.exit.thread.i.i", %then.i.i
   store i8 0, ptr %18, align 1
   tail call fastcc void @"$JsonWriter.open"(ptr nonnull %0, i8 zeroext 91)
   %48 = getelementptr i8, ptr %1, i64 12
@@ -22356,7 +22481,7 @@ merge:                                            ; preds = %forbody, %"$JsonWri
   %56 = load i64, ptr %7, align 8
   %.not.i.i.i.i.i29 = icmp slt i64 %56, %55
   %.pre.i.i.i.i30 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i29, label %merge.i.i.i.i.i32, label %"$Vector.push.350.exit.thread.i.i.i31"
+  br i1 %.not.i.i.i.i.i29, label %merge.i.i.i.i.i32, label %"$Vector.push.351.exit.thread.i.i.i31"
 
 merge.i.i.i.i.i32:                                ; preds = %merge
   %57 = shl i64 %56, 1
@@ -22370,9 +22495,9 @@ merge7.i.i.i.i.i35:                               ; preds = %merge.i.i.i.i.i32
   store ptr %58, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i34, ptr %7, align 8
   %.pre10.i.i.i.i36 = load i64, ptr %4, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i31"
+  br label %"$Vector.push.351.exit.thread.i.i.i31"
 
-"$Vector.push.350.exit.thread.i.i.i31":           ; preds = %merge7.i.i.i.i.i35, %merge
+"$Vector.push.351.exit.thread.i.i.i31":           ; preds = %merge7.i.i.i.i.i35, %merge
   %60 = phi i64 [ %.pre10.i.i.i.i36, %merge7.i.i.i.i.i35 ], [ %54, %merge ]
   %61 = phi ptr [ %58, %merge7.i.i.i.i.i35 ], [ %.pre.i.i.i.i30, %merge ]
   %62 = getelementptr i8, ptr %61, i64 %60
@@ -22387,17 +22512,17 @@ then.i.i.i37:                                     ; preds = %merge.i.i.i.i.i32
   store i8 1, ptr %65, align 1
   br label %"$JsonWriter.end_array.exit"
 
-"$JsonWriter.end_array.exit":                     ; preds = %"$Vector.push.350.exit.thread.i.i.i31", %then.i.i.i37
+"$JsonWriter.end_array.exit":                     ; preds = %"$Vector.push.351.exit.thread.i.i.i31", %then.i.i.i37
   store i8 1, ptr %18, align 1
   %66 = getelementptr i8, ptr %1, i64 88
   %67 = load i64, ptr %66, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.365")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.366")
   %68 = load i64, ptr %4, align 8
   %69 = add i64 %68, 1
   %70 = load i64, ptr %7, align 8
   %.not.i.i.i.i.i38 = icmp slt i64 %70, %69
   %.pre.i.i.i.i39 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i38, label %merge.i.i.i.i.i41, label %"$Vector.push.350.exit.thread.i.i.i40"
+  br i1 %.not.i.i.i.i.i38, label %merge.i.i.i.i.i41, label %"$Vector.push.351.exit.thread.i.i.i40"
 
 merge.i.i.i.i.i41:                                ; preds = %"$JsonWriter.end_array.exit"
   %71 = shl i64 %70, 1
@@ -22411,9 +22536,9 @@ merge7.i.i.i.i.i44:                               ; preds = %merge.i.i.i.i.i41
   store ptr %72, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i43, ptr %7, align 8
   %.pre10.i.i.i.i45 = load i64, ptr %4, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i40"
+  br label %"$Vector.push.351.exit.thread.i.i.i40"
 
-"$Vector.push.350.exit.thread.i.i.i40":           ; preds = %merge7.i.i.i.i.i44, %"$JsonWriter.end_array.exit"
+"$Vector.push.351.exit.thread.i.i.i40":           ; preds = %merge7.i.i.i.i.i44, %"$JsonWriter.end_array.exit"
   %74 = phi i64 [ %.pre10.i.i.i.i45, %merge7.i.i.i.i.i44 ], [ %68, %"$JsonWriter.end_array.exit" ]
   %75 = phi ptr [ %72, %merge7.i.i.i.i.i44 ], [ %.pre.i.i.i.i39, %"$JsonWriter.end_array.exit" ]
   %76 = getelementptr i8, ptr %75, i64 %74
@@ -22428,16 +22553,16 @@ then.i.i.i46:                                     ; preds = %merge.i.i.i.i.i41
   store i8 1, ptr %79, align 1
   br label %"$JsonWriter.integer_field.exit"
 
-"$JsonWriter.integer_field.exit":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i40", %then.i.i.i46
+"$JsonWriter.integer_field.exit":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i40", %then.i.i.i46
   store i8 0, ptr %18, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %67)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.364")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.365")
   %80 = load i64, ptr %4, align 8
   %81 = add i64 %80, 1
   %82 = load i64, ptr %7, align 8
   %.not.i.i.i.i.i47 = icmp slt i64 %82, %81
   %.pre.i.i.i.i48 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i47, label %merge.i.i.i.i.i50, label %"$Vector.push.350.exit.thread.i.i.i49"
+  br i1 %.not.i.i.i.i.i47, label %merge.i.i.i.i.i50, label %"$Vector.push.351.exit.thread.i.i.i49"
 
 merge.i.i.i.i.i50:                                ; preds = %"$JsonWriter.integer_field.exit"
   %83 = shl i64 %82, 1
@@ -22451,9 +22576,9 @@ merge7.i.i.i.i.i53:                               ; preds = %merge.i.i.i.i.i50
   store ptr %84, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i52, ptr %7, align 8
   %.pre10.i.i.i.i54 = load i64, ptr %4, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i49"
+  br label %"$Vector.push.351.exit.thread.i.i.i49"
 
-"$Vector.push.350.exit.thread.i.i.i49":           ; preds = %merge7.i.i.i.i.i53, %"$JsonWriter.integer_field.exit"
+"$Vector.push.351.exit.thread.i.i.i49":           ; preds = %merge7.i.i.i.i.i53, %"$JsonWriter.integer_field.exit"
   %86 = phi i64 [ %.pre10.i.i.i.i54, %merge7.i.i.i.i.i53 ], [ %80, %"$JsonWriter.integer_field.exit" ]
   %87 = phi ptr [ %84, %merge7.i.i.i.i.i53 ], [ %.pre.i.i.i.i48, %"$JsonWriter.integer_field.exit" ]
   %88 = getelementptr i8, ptr %87, i64 %86
@@ -22468,18 +22593,18 @@ then.i.i.i55:                                     ; preds = %merge.i.i.i.i.i50
   store i8 1, ptr %91, align 1
   br label %"$JsonWriter.string_field.exit56"
 
-"$JsonWriter.string_field.exit56":                ; preds = %"$Vector.push.350.exit.thread.i.i.i49", %then.i.i.i55
+"$JsonWriter.string_field.exit56":                ; preds = %"$Vector.push.351.exit.thread.i.i.i49", %then.i.i.i55
   store i8 0, ptr %18, align 1
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %2)
   %92 = getelementptr i8, ptr %1, i64 96
   %93 = load i64, ptr %92, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.369")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.370")
   %94 = load i64, ptr %4, align 8
   %95 = add i64 %94, 1
   %96 = load i64, ptr %7, align 8
   %.not.i.i.i.i.i57 = icmp slt i64 %96, %95
   %.pre.i.i.i.i58 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i57, label %merge.i.i.i.i.i60, label %"$Vector.push.350.exit.thread.i.i.i59"
+  br i1 %.not.i.i.i.i.i57, label %merge.i.i.i.i.i60, label %"$Vector.push.351.exit.thread.i.i.i59"
 
 merge.i.i.i.i.i60:                                ; preds = %"$JsonWriter.string_field.exit56"
   %97 = shl i64 %96, 1
@@ -22493,9 +22618,9 @@ merge7.i.i.i.i.i63:                               ; preds = %merge.i.i.i.i.i60
   store ptr %98, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i62, ptr %7, align 8
   %.pre10.i.i.i.i64 = load i64, ptr %4, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i59"
+  br label %"$Vector.push.351.exit.thread.i.i.i59"
 
-"$Vector.push.350.exit.thread.i.i.i59":           ; preds = %merge7.i.i.i.i.i63, %"$JsonWriter.string_field.exit56"
+"$Vector.push.351.exit.thread.i.i.i59":           ; preds = %merge7.i.i.i.i.i63, %"$JsonWriter.string_field.exit56"
   %100 = phi i64 [ %.pre10.i.i.i.i64, %merge7.i.i.i.i.i63 ], [ %94, %"$JsonWriter.string_field.exit56" ]
   %101 = phi ptr [ %98, %merge7.i.i.i.i.i63 ], [ %.pre.i.i.i.i58, %"$JsonWriter.string_field.exit56" ]
   %102 = getelementptr i8, ptr %101, i64 %100
@@ -22510,19 +22635,19 @@ then.i.i.i65:                                     ; preds = %merge.i.i.i.i.i60
   store i8 1, ptr %105, align 1
   br label %"$JsonWriter.integer_field.exit66"
 
-"$JsonWriter.integer_field.exit66":               ; preds = %"$Vector.push.350.exit.thread.i.i.i59", %then.i.i.i65
+"$JsonWriter.integer_field.exit66":               ; preds = %"$Vector.push.351.exit.thread.i.i.i59", %then.i.i.i65
   store i8 0, ptr %18, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %93)
   %106 = getelementptr i8, ptr %1, i64 110
   %107 = load i8, ptr %106, align 1
   %108 = icmp ne i8 %107, 0
-  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.370", i1 zeroext %108)
+  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.371", i1 zeroext %108)
   %109 = load i64, ptr %4, align 8
   %110 = add i64 %109, 1
   %111 = load i64, ptr %7, align 8
   %.not.i.i.i.i.i67 = icmp slt i64 %111, %110
   %.pre.i.i.i.i68 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i67, label %merge.i.i.i.i.i70, label %"$Vector.push.350.exit.thread.i.i.i69"
+  br i1 %.not.i.i.i.i.i67, label %merge.i.i.i.i.i70, label %"$Vector.push.351.exit.thread.i.i.i69"
 
 merge.i.i.i.i.i70:                                ; preds = %"$JsonWriter.integer_field.exit66"
   %112 = shl i64 %111, 1
@@ -22536,9 +22661,9 @@ merge7.i.i.i.i.i73:                               ; preds = %merge.i.i.i.i.i70
   store ptr %113, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i72, ptr %7, align 8
   %.pre10.i.i.i.i74 = load i64, ptr %4, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i69"
+  br label %"$Vector.push.351.exit.thread.i.i.i69"
 
-"$Vector.push.350.exit.thread.i.i.i69":           ; preds = %merge7.i.i.i.i.i73, %"$JsonWriter.integer_field.exit66"
+"$Vector.push.351.exit.thread.i.i.i69":           ; preds = %merge7.i.i.i.i.i73, %"$JsonWriter.integer_field.exit66"
   %115 = phi i64 [ %.pre10.i.i.i.i74, %merge7.i.i.i.i.i73 ], [ %109, %"$JsonWriter.integer_field.exit66" ]
   %116 = phi ptr [ %113, %merge7.i.i.i.i.i73 ], [ %.pre.i.i.i.i68, %"$JsonWriter.integer_field.exit66" ]
   %117 = getelementptr i8, ptr %116, i64 %115
@@ -22553,7 +22678,7 @@ then.i.i.i75:                                     ; preds = %merge.i.i.i.i.i70
   store i8 1, ptr %120, align 1
   br label %"$JsonWriter.end_object.exit"
 
-"$JsonWriter.end_object.exit":                    ; preds = %"$Vector.push.350.exit.thread.i.i.i69", %then.i.i.i75
+"$JsonWriter.end_object.exit":                    ; preds = %"$Vector.push.351.exit.thread.i.i.i69", %then.i.i.i75
   store i8 1, ptr %18, align 1
   ret void
 }
@@ -22569,7 +22694,7 @@ entry:
   %7 = load i64, ptr %6, align 8
   %.not.i.i.i.i = icmp slt i64 %7, %5
   %.pre.i.i.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.350.exit.thread.i.i"
+  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.351.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %entry
   %8 = shl i64 %7, 1
@@ -22583,9 +22708,9 @@ merge7.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   store ptr %9, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i, ptr %6, align 8
   %.pre10.i.i.i = load i64, ptr %3, align 8
-  br label %"$Vector.push.350.exit.thread.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i"
 
-"$Vector.push.350.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %entry
+"$Vector.push.351.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %entry
   %11 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %4, %entry ]
   %12 = phi ptr [ %9, %merge7.i.i.i.i ], [ %.pre.i.i.i, %entry ]
   %13 = getelementptr i8, ptr %12, i64 %11
@@ -22601,8 +22726,8 @@ then.i.i:                                         ; preds = %merge.i.i.i.i
   %.pre = load i64, ptr %3, align 8
   br label %"$JsonWriter.separate.exit.i"
 
-"$JsonWriter.separate.exit.i":                    ; preds = %then.i.i, %"$Vector.push.350.exit.thread.i.i"
-  %17 = phi i64 [ %.pre, %then.i.i ], [ %15, %"$Vector.push.350.exit.thread.i.i" ]
+"$JsonWriter.separate.exit.i":                    ; preds = %then.i.i, %"$Vector.push.351.exit.thread.i.i"
+  %17 = phi i64 [ %.pre, %then.i.i ], [ %15, %"$Vector.push.351.exit.thread.i.i" ]
   %18 = getelementptr i8, ptr %0, i64 32
   store i8 1, ptr %18, align 1
   %19 = load i64, ptr %6, align 8
@@ -22709,7 +22834,7 @@ switch.hole_check:                                ; preds = %entry
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %18 = zext nneg i32 %3 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.685", i64 0, i64 %18
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.688", i64 0, i64 %18
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$dtypes.bytes.exit"
 
@@ -22871,7 +22996,7 @@ merge:                                            ; preds = %entry
   br i1 %5, label %then2.i, label %merge.i.thread
 
 then2.i:                                          ; preds = %"$status.clear.exit.thread"
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(16) %2, ptr noundef nonnull align 1 dereferenceable(16) @"$string.382", i64 16, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(16) %2, ptr noundef nonnull align 1 dereferenceable(16) @"$string.383", i64 16, i1 false)
   br label %common.ret
 
 merge.i:                                          ; preds = %"$status.clear.exit"
@@ -22885,7 +23010,7 @@ merge.i.thread:                                   ; preds = %"$status.clear.exit
   br i1 %.not.i2227, label %merge5, label %then9.i
 
 then9.i:                                          ; preds = %merge.i.thread
-  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.383", i32 %7, i32 104)
+  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.384", i32 %7, i32 104)
   br label %common.ret
 
 merge5:                                           ; preds = %merge.i, %merge.i.thread
@@ -22974,14 +23099,14 @@ then2:                                            ; preds = %merge
   br i1 %.not19, label %common.ret, label %then5
 
 then5:                                            ; preds = %then2
-  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.384", ptr %1)
+  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.385", ptr %1)
   br label %common.ret
 
 merge1:                                           ; preds = %merge
   br i1 %.not19, label %merge8, label %then9
 
 then9:                                            ; preds = %merge1
-  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.385", ptr %1)
+  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.386", ptr %1)
   %11 = sext i32 %10 to i64
   %12 = load i64, ptr %3, align 8
   %13 = icmp sgt i64 %12, 3
@@ -22990,7 +23115,7 @@ then9:                                            ; preds = %merge1
 then.i:                                           ; preds = %then9
   %14 = getelementptr i8, ptr %2, i64 %11
   %15 = sub nsw i64 1024, %11
-  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 %15, ptr nonnull @"$string.386", i64 %12)
+  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 %15, ptr nonnull @"$string.387", i64 %12)
   %17 = sext i32 %16 to i64
   %18 = add nsw i64 %17, %11
   br label %merge.i
@@ -23010,12 +23135,12 @@ merge.i.peel.i:                                   ; preds = %then3.peel.i
   %22 = getelementptr i8, ptr %.val.peel.i, i64 260
   %23 = load i8, ptr %22, align 1
   %24 = icmp eq i8 %23, 0
-  %spec.select.i.peel.i = select i1 %24, ptr @"$string.41", ptr @"$string.387"
+  %spec.select.i.peel.i = select i1 %24, ptr @"$string.41", ptr @"$string.388"
   %25 = getelementptr i8, ptr %2, i64 %used.0.i
   %26 = sub nsw i64 1024, %used.0.i
   %27 = getelementptr i8, ptr %.val.peel.i, i64 4
   %28 = getelementptr i8, ptr %.val.peel.i, i64 516
-  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 %26, ptr nonnull @"$string.388", ptr nonnull @"$string.387", ptr %27, ptr nonnull %22, ptr nonnull %spec.select.i.peel.i, ptr %28)
+  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 %26, ptr nonnull @"$string.389", ptr nonnull @"$string.388", ptr %27, ptr nonnull %22, ptr nonnull %spec.select.i.peel.i, ptr %28)
   %30 = sext i32 %29 to i64
   %31 = add nsw i64 %used.0.i, %30
   br label %merge2.peel.i
@@ -23034,12 +23159,12 @@ merge.i.peel23.i:                                 ; preds = %then3.peel22.i
   %33 = getelementptr i8, ptr %.val.peel24.i, i64 1288
   %34 = load i8, ptr %33, align 1
   %35 = icmp eq i8 %34, 0
-  %spec.select.i.peel25.i = select i1 %35, ptr @"$string.41", ptr @"$string.387"
+  %spec.select.i.peel25.i = select i1 %35, ptr @"$string.41", ptr @"$string.388"
   %36 = getelementptr i8, ptr %2, i64 %used.2.peel.i
   %37 = sub nsw i64 1024, %used.2.peel.i
   %38 = getelementptr i8, ptr %.val.peel24.i, i64 1032
   %39 = getelementptr i8, ptr %.val.peel24.i, i64 1544
-  %40 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 %37, ptr nonnull @"$string.388", ptr nonnull @"$string.389", ptr %38, ptr nonnull %33, ptr nonnull %spec.select.i.peel25.i, ptr %39)
+  %40 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 %37, ptr nonnull @"$string.389", ptr nonnull @"$string.390", ptr %38, ptr nonnull %33, ptr nonnull %spec.select.i.peel25.i, ptr %39)
   %41 = sext i32 %40 to i64
   %42 = add nsw i64 %used.2.peel.i, %41
   br label %merge2.peel26.i
@@ -23056,12 +23181,12 @@ merge.i.peel33.i:                                 ; preds = %merge2.peel26.i
   %44 = getelementptr i8, ptr %.val.peel34.i, i64 2316
   %45 = load i8, ptr %44, align 1
   %46 = icmp eq i8 %45, 0
-  %spec.select.i.peel35.i = select i1 %46, ptr @"$string.41", ptr @"$string.387"
+  %spec.select.i.peel35.i = select i1 %46, ptr @"$string.41", ptr @"$string.388"
   %47 = getelementptr i8, ptr %2, i64 %used.2.peel27.i
   %48 = sub nsw i64 1024, %used.2.peel27.i
   %49 = getelementptr i8, ptr %.val.peel34.i, i64 2060
   %50 = getelementptr i8, ptr %.val.peel34.i, i64 2572
-  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 %48, ptr nonnull @"$string.388", ptr nonnull @"$string.389", ptr %49, ptr nonnull %44, ptr nonnull %spec.select.i.peel35.i, ptr %50)
+  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 %48, ptr nonnull @"$string.389", ptr nonnull @"$string.390", ptr %49, ptr nonnull %44, ptr nonnull %spec.select.i.peel35.i, ptr %50)
   br label %merge8
 
 merge8:                                           ; preds = %merge.i.peel33.i, %merge2.peel26.i, %merge2.peel.i, %merge.i, %merge1
@@ -23094,7 +23219,7 @@ or.lhs.false.i.i:                                 ; preds = %entry
 
 then.i:                                           ; preds = %"$device.is_automatic.exit.i", %or.lhs.false.i.i, %entry
   call void @llvm.lifetime.start.p0(i64 144, ptr nonnull %info.i.i.i.i)
-  %10 = call i32 @stat(ptr nonnull readonly @"$string.391", ptr nonnull %info.i.i.i.i)
+  %10 = call i32 @stat(ptr nonnull readonly @"$string.392", ptr nonnull %info.i.i.i.i)
   %.not.i.i.i.i = icmp eq i32 %10, 0
   %11 = getelementptr inbounds i8, ptr %info.i.i.i.i, i64 24
   %12 = load i32, ptr %11, align 8
@@ -23106,7 +23231,7 @@ then.i:                                           ; preds = %"$device.is_automat
 
 "$has_driver.exit.i":                             ; preds = %then.i
   call void @llvm.lifetime.start.p0(i64 144, ptr nonnull %info.i.i6.i.i)
-  %16 = call i32 @stat(ptr nonnull readonly @"$string.392", ptr nonnull %info.i.i6.i.i)
+  %16 = call i32 @stat(ptr nonnull readonly @"$string.393", ptr nonnull %info.i.i6.i.i)
   %.not.i.i7.i.i = icmp eq i32 %16, 0
   %17 = getelementptr inbounds i8, ptr %info.i.i6.i.i, i64 24
   %18 = load i32, ptr %17, align 8
@@ -23121,8 +23246,8 @@ then.i:                                           ; preds = %"$device.is_automat
   br label %merge.i
 
 merge.i:                                          ; preds = %"$has_driver.exit.thread.i", %"$has_driver.exit.i", %"$device.is_automatic.exit.i"
-  %chosen.0.i = phi ptr [ %1, %"$device.is_automatic.exit.i" ], [ @"$string.393", %"$has_driver.exit.thread.i" ], [ @"$string.390", %"$has_driver.exit.i" ]
-  %22 = tail call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %chosen.0.i, ptr noundef nonnull dereferenceable(4) @"$string.390")
+  %chosen.0.i = phi ptr [ %1, %"$device.is_automatic.exit.i" ], [ @"$string.394", %"$has_driver.exit.thread.i" ], [ @"$string.391", %"$has_driver.exit.i" ]
+  %22 = tail call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %chosen.0.i, ptr noundef nonnull dereferenceable(4) @"$string.391")
   %23 = icmp eq i32 %22, 0
   br i1 %23, label %then5.i, label %merge4.i
 
@@ -23131,12 +23256,12 @@ then5.i:                                          ; preds = %merge.i
   br label %merge
 
 merge4.i:                                         ; preds = %merge.i
-  %24 = tail call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %chosen.0.i, ptr noundef nonnull dereferenceable(5) @"$string.393")
+  %24 = tail call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %chosen.0.i, ptr noundef nonnull dereferenceable(5) @"$string.394")
   %25 = icmp eq i32 %24, 0
   br i1 %25, label %then8.i, label %merge7.i
 
 then8.i:                                          ; preds = %merge4.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(5) %4, ptr noundef nonnull align 1 dereferenceable(5) @"$string.393", i64 5, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(5) %4, ptr noundef nonnull align 1 dereferenceable(5) @"$string.394", i64 5, i1 false)
   br label %merge
 
 merge7.i:                                         ; preds = %merge4.i
@@ -23144,7 +23269,7 @@ merge7.i:                                         ; preds = %merge4.i
   br i1 %.not.i, label %common.ret, label %then12.i
 
 then12.i:                                         ; preds = %merge7.i
-  %26 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.394", ptr %1)
+  %26 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.395", ptr %1)
   br label %common.ret
 
 common.ret:                                       ; preds = %or.lhs.false.i36, %"$Library.locate.exit", %then12.i, %merge7.i, %"$Library.close.exit"
@@ -23177,7 +23302,7 @@ or.lhs.false.i.i28:                               ; preds = %then.i27
   br i1 %33, label %then.i.i, label %merge.i.i
 
 then3.i.i:                                        ; preds = %then.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(68) %3, ptr noundef nonnull align 1 dereferenceable(68) @"$string.395", i64 68, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(68) %3, ptr noundef nonnull align 1 dereferenceable(68) @"$string.396", i64 68, i1 false)
   br label %"$own_folder.exit.i"
 
 merge.i.i:                                        ; preds = %or.lhs.false.i.i28
@@ -23223,7 +23348,7 @@ then2.i.i:                                        ; preds = %else.i
 merge.i29:                                        ; preds = %"$text.copy_into.exit.i.i", %then6.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %info.i.i)
   %43 = getelementptr i8, ptr %0, i64 32
-  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %43, i64 4096, ptr nonnull @"$string.396", ptr nonnull %folder.i, ptr %4)
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %43, i64 4096, ptr nonnull @"$string.397", ptr nonnull %folder.i, ptr %4)
   %45 = icmp sgt i32 %44, 4095
   br i1 %45, label %then5.i25, label %and.lhs.true.i
 
@@ -23231,7 +23356,7 @@ merge.thread.i:                                   ; preds = %then2.i.i, %else.i
   %46 = getelementptr i8, ptr %folder.i, i64 %spec.select.i.i
   store i8 0, ptr %46, align 1
   %47 = getelementptr i8, ptr %0, i64 32
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %47, i64 4096, ptr nonnull @"$string.396", ptr nonnull %folder.i, ptr %4)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %47, i64 4096, ptr nonnull @"$string.397", ptr nonnull %folder.i, ptr %4)
   %49 = icmp sgt i32 %48, 4095
   br i1 %49, label %then5.i25, label %merge2
 
@@ -23240,11 +23365,11 @@ then5.i25:                                        ; preds = %merge.thread.i, %me
   br i1 %.not29.i, label %"$Library.locate.exit", label %then8.i26
 
 then8.i26:                                        ; preds = %then5.i25
-  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.397", i32 4064)
+  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.398", i32 4064)
   br label %"$Library.locate.exit"
 
 then12.i30:                                       ; preds = %and.lhs.true.i
-  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %43, i64 4096, ptr nonnull @"$string.398", ptr %4)
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %43, i64 4096, ptr nonnull @"$string.399", ptr %4)
   br label %merge2
 
 and.lhs.true.i:                                   ; preds = %merge.i29
@@ -23295,18 +23420,18 @@ merge1.i:                                         ; preds = %and.lhs.true.i41, %
   br i1 %.not56.i, label %then8, label %then5.i40
 
 and.lhs.true.i41:                                 ; preds = %then.i39
-  %66 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %4, ptr noundef nonnull dereferenceable(4) @"$string.390")
+  %66 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %4, ptr noundef nonnull dereferenceable(4) @"$string.391")
   %67 = icmp eq i32 %66, 0
-  %spec.select.i = select i1 %67, ptr @"$string.41", ptr @"$string.399"
+  %spec.select.i = select i1 %67, ptr @"$string.41", ptr @"$string.400"
   br label %merge1.i
 
 then5.i40:                                        ; preds = %merge1.i
   %68 = call ptr @dlerror()
-  %69 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.400", ptr nonnull %hint.0.i, ptr %4, ptr %68)
+  %69 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.401", ptr nonnull %hint.0.i, ptr %4, ptr %68)
   br label %then8
 
 merge.i32:                                        ; preds = %"$device.is_automatic.exit"
-  %70 = call ptr @dlsym(ptr nonnull %64, ptr nonnull @"$string.401")
+  %70 = call ptr @dlsym(ptr nonnull %64, ptr nonnull @"$string.402")
   %71 = icmp eq ptr %70, null
   br i1 %71, label %then8.i37, label %merge7.i33
 
@@ -23315,7 +23440,7 @@ then8.i37:                                        ; preds = %merge.i32
   br i1 %.not55.i, label %then8, label %then12.i38
 
 then12.i38:                                       ; preds = %then8.i37
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.402", ptr %63, ptr nonnull @"$string.401")
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.403", ptr %63, ptr nonnull @"$string.402")
   br label %then8
 
 merge7.i33:                                       ; preds = %merge.i32
@@ -23345,7 +23470,7 @@ or.lhs.false22.i:                                 ; preds = %merge15.i
   br i1 %.not52.i, label %or.lhs.false.i36, label %then20.i
 
 then25.i:                                         ; preds = %then20.i
-  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.403", ptr %63)
+  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.404", ptr %63)
   br label %then8
 
 then8:                                            ; preds = %merge1.i, %then5.i40, %then8.i37, %then12.i38, %then20.i, %then25.i, %merge7.i33
@@ -23499,7 +23624,7 @@ merge.critedge:                                   ; preds = %merge.i
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i)
   %29 = load ptr, ptr %8, align 8
   %30 = getelementptr i8, ptr %1, i64 16
-  %31 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %30, ptr noundef nonnull dereferenceable(4) @"$string.390")
+  %31 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %30, ptr noundef nonnull dereferenceable(4) @"$string.391")
   %32 = icmp eq i32 %31, 0
   %33 = call fastcc i32 @"$Plan.make"(ptr nonnull %made, ptr %0, ptr %29, ptr nonnull %info, i1 zeroext %32, ptr %2, ptr %4)
   %.not15 = icmp eq i32 %33, 0
@@ -23512,9 +23637,9 @@ merge.i.i.i.i1053:                                ; preds = %merge.critedge
   %36 = getelementptr inbounds i8, ptr %out, i64 16
   %malloc = call dereferenceable_or_null(8) ptr @malloc(i64 8)
   %37 = icmp eq ptr %malloc, null
-  br i1 %37, label %then.i3.i1058, label %"$Vector.push.350.exit.thread.i.i1051"
+  br i1 %37, label %then.i3.i1058, label %"$Vector.push.351.exit.thread.i.i1051"
 
-"$Vector.push.350.exit.thread.i.i1051":           ; preds = %merge.i.i.i.i1053
+"$Vector.push.351.exit.thread.i.i1051":           ; preds = %merge.i.i.i.i1053
   store ptr %malloc, ptr %out, align 8
   store i64 8, ptr %36, align 8
   store i8 123, ptr %malloc, align 1
@@ -23526,18 +23651,18 @@ then.i3.i1058:                                    ; preds = %merge.i.i.i.i1053
   store i8 1, ptr %38, align 8
   br label %"$JsonWriter.open.exit1069"
 
-"$JsonWriter.open.exit1069":                      ; preds = %"$Vector.push.350.exit.thread.i.i1051", %then.i3.i1058
+"$JsonWriter.open.exit1069":                      ; preds = %"$Vector.push.351.exit.thread.i.i1051", %then.i3.i1058
   store i8 0, ptr %34, align 8
   %39 = load ptr, ptr %made, align 8
   %40 = getelementptr i8, ptr %39, i64 8
   %41 = load ptr, ptr %40, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.355")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.356")
   %42 = load i64, ptr %35, align 8
   %43 = add i64 %42, 1
   %44 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i.i.i = icmp slt i64 %44, %43
   %.pre.i.i.i.i.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i, label %"$Vector.push.350.exit.thread.i.i.i.i.i"
+  br i1 %.not.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i, label %"$Vector.push.351.exit.thread.i.i.i.i.i"
 
 merge.i.i.i.i.i.i.i:                              ; preds = %"$JsonWriter.open.exit1069"
   %45 = shl i64 %44, 1
@@ -23551,9 +23676,9 @@ merge7.i.i.i.i.i.i.i:                             ; preds = %merge.i.i.i.i.i.i.i
   store ptr %46, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i.i, ptr %36, align 8
   %.pre10.i.i.i.i.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i.i.i.i, %"$JsonWriter.open.exit1069"
+"$Vector.push.351.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i.i.i.i, %"$JsonWriter.open.exit1069"
   %48 = phi i64 [ %.pre10.i.i.i.i.i.i, %merge7.i.i.i.i.i.i.i ], [ %42, %"$JsonWriter.open.exit1069" ]
   %49 = phi ptr [ %46, %merge7.i.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i.i, %"$JsonWriter.open.exit1069" ]
   %50 = getelementptr i8, ptr %49, i64 %48
@@ -23568,17 +23693,17 @@ then.i.i.i.i.i:                                   ; preds = %merge.i.i.i.i.i.i.i
   store i8 1, ptr %53, align 8
   br label %"$JsonWriter.string_field.exit.i.i"
 
-"$JsonWriter.string_field.exit.i.i":              ; preds = %then.i.i.i.i.i, %"$Vector.push.350.exit.thread.i.i.i.i.i"
+"$JsonWriter.string_field.exit.i.i":              ; preds = %then.i.i.i.i.i, %"$Vector.push.351.exit.thread.i.i.i.i.i"
   store i8 0, ptr %34, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %41)
   %54 = getelementptr i8, ptr %39, i64 24
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.356")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.357")
   %55 = load i64, ptr %35, align 8
   %56 = add i64 %55, 1
   %57 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i15.i.i = icmp slt i64 %57, %56
   %.pre.i.i.i.i16.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i15.i.i, label %merge.i.i.i.i.i18.i.i, label %"$Vector.push.350.exit.thread.i.i.i17.i.i"
+  br i1 %.not.i.i.i.i.i15.i.i, label %merge.i.i.i.i.i18.i.i, label %"$Vector.push.351.exit.thread.i.i.i17.i.i"
 
 merge.i.i.i.i.i18.i.i:                            ; preds = %"$JsonWriter.string_field.exit.i.i"
   %58 = shl i64 %57, 1
@@ -23592,9 +23717,9 @@ merge7.i.i.i.i.i21.i.i:                           ; preds = %merge.i.i.i.i.i18.i
   store ptr %59, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i20.i.i, ptr %36, align 8
   %.pre10.i.i.i.i22.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i17.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i17.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i17.i.i":       ; preds = %merge7.i.i.i.i.i21.i.i, %"$JsonWriter.string_field.exit.i.i"
+"$Vector.push.351.exit.thread.i.i.i17.i.i":       ; preds = %merge7.i.i.i.i.i21.i.i, %"$JsonWriter.string_field.exit.i.i"
   %61 = phi i64 [ %.pre10.i.i.i.i22.i.i, %merge7.i.i.i.i.i21.i.i ], [ %55, %"$JsonWriter.string_field.exit.i.i" ]
   %62 = phi ptr [ %59, %merge7.i.i.i.i.i21.i.i ], [ %.pre.i.i.i.i16.i.i, %"$JsonWriter.string_field.exit.i.i" ]
   %63 = getelementptr i8, ptr %62, i64 %61
@@ -23609,18 +23734,18 @@ then.i.i.i23.i.i:                                 ; preds = %merge.i.i.i.i.i18.i
   store i8 1, ptr %66, align 8
   br label %"$JsonWriter.string_field.exit24.i.i"
 
-"$JsonWriter.string_field.exit24.i.i":            ; preds = %then.i.i.i23.i.i, %"$Vector.push.350.exit.thread.i.i.i17.i.i"
+"$JsonWriter.string_field.exit24.i.i":            ; preds = %then.i.i.i23.i.i, %"$Vector.push.351.exit.thread.i.i.i17.i.i"
   store i8 0, ptr %34, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %54)
   %67 = getelementptr i8, ptr %39, i64 696
   %68 = load i64, ptr %67, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.359")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.360")
   %69 = load i64, ptr %35, align 8
   %70 = add i64 %69, 1
   %71 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i25.i.i = icmp slt i64 %71, %70
   %.pre.i.i.i.i26.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i25.i.i, label %merge.i.i.i.i.i28.i.i, label %"$Vector.push.350.exit.thread.i.i.i27.i.i"
+  br i1 %.not.i.i.i.i.i25.i.i, label %merge.i.i.i.i.i28.i.i, label %"$Vector.push.351.exit.thread.i.i.i27.i.i"
 
 merge.i.i.i.i.i28.i.i:                            ; preds = %"$JsonWriter.string_field.exit24.i.i"
   %72 = shl i64 %71, 1
@@ -23634,9 +23759,9 @@ merge7.i.i.i.i.i31.i.i:                           ; preds = %merge.i.i.i.i.i28.i
   store ptr %73, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i30.i.i, ptr %36, align 8
   %.pre10.i.i.i.i32.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i27.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i27.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i27.i.i":       ; preds = %merge7.i.i.i.i.i31.i.i, %"$JsonWriter.string_field.exit24.i.i"
+"$Vector.push.351.exit.thread.i.i.i27.i.i":       ; preds = %merge7.i.i.i.i.i31.i.i, %"$JsonWriter.string_field.exit24.i.i"
   %75 = phi i64 [ %.pre10.i.i.i.i32.i.i, %merge7.i.i.i.i.i31.i.i ], [ %69, %"$JsonWriter.string_field.exit24.i.i" ]
   %76 = phi ptr [ %73, %merge7.i.i.i.i.i31.i.i ], [ %.pre.i.i.i.i26.i.i, %"$JsonWriter.string_field.exit24.i.i" ]
   %77 = getelementptr i8, ptr %76, i64 %75
@@ -23651,10 +23776,10 @@ then.i.i.i33.i.i:                                 ; preds = %merge.i.i.i.i.i28.i
   store i8 1, ptr %80, align 8
   br label %"$JsonWriter.separate.exit.i1028"
 
-"$JsonWriter.separate.exit.i1028":                ; preds = %"$Vector.push.350.exit.thread.i.i.i27.i.i", %then.i.i.i33.i.i
+"$JsonWriter.separate.exit.i1028":                ; preds = %"$Vector.push.351.exit.thread.i.i.i27.i.i", %then.i.i.i33.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i1027)
-  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i1027, i64 32, ptr nonnull @"$string.357", i64 %68)
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i1027, i64 32, ptr nonnull @"$string.358", i64 %68)
   %82 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i1027)
   %83 = load i64, ptr %35, align 8
   %84 = add i64 %83, %82
@@ -23698,13 +23823,13 @@ then2.i.i.i.i1031:                                ; preds = %merge.i.i.i.i1030
   %95 = getelementptr i8, ptr %39, i64 704
   %96 = load i64, ptr %95, align 8
   %97 = add i64 %96, %94
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.433")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.434")
   %98 = load i64, ptr %35, align 8
   %99 = add i64 %98, 1
   %100 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i34.i.i = icmp slt i64 %100, %99
   %.pre.i.i.i.i35.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i34.i.i, label %merge.i.i.i.i.i37.i.i, label %"$Vector.push.350.exit.thread.i.i.i36.i.i"
+  br i1 %.not.i.i.i.i.i34.i.i, label %merge.i.i.i.i.i37.i.i, label %"$Vector.push.351.exit.thread.i.i.i36.i.i"
 
 merge.i.i.i.i.i37.i.i:                            ; preds = %"$JsonWriter.integer.exit1047"
   %101 = shl i64 %100, 1
@@ -23718,9 +23843,9 @@ merge7.i.i.i.i.i40.i.i:                           ; preds = %merge.i.i.i.i.i37.i
   store ptr %102, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i39.i.i, ptr %36, align 8
   %.pre10.i.i.i.i41.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i36.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i36.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i36.i.i":       ; preds = %merge7.i.i.i.i.i40.i.i, %"$JsonWriter.integer.exit1047"
+"$Vector.push.351.exit.thread.i.i.i36.i.i":       ; preds = %merge7.i.i.i.i.i40.i.i, %"$JsonWriter.integer.exit1047"
   %104 = phi i64 [ %.pre10.i.i.i.i41.i.i, %merge7.i.i.i.i.i40.i.i ], [ %98, %"$JsonWriter.integer.exit1047" ]
   %105 = phi ptr [ %102, %merge7.i.i.i.i.i40.i.i ], [ %.pre.i.i.i.i35.i.i, %"$JsonWriter.integer.exit1047" ]
   %106 = getelementptr i8, ptr %105, i64 %104
@@ -23735,10 +23860,10 @@ then.i.i.i42.i.i:                                 ; preds = %merge.i.i.i.i.i37.i
   store i8 1, ptr %109, align 8
   br label %"$JsonWriter.separate.exit.i1007"
 
-"$JsonWriter.separate.exit.i1007":                ; preds = %"$Vector.push.350.exit.thread.i.i.i36.i.i", %then.i.i.i42.i.i
+"$JsonWriter.separate.exit.i1007":                ; preds = %"$Vector.push.351.exit.thread.i.i.i36.i.i", %then.i.i.i42.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i1006)
-  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i1006, i64 32, ptr nonnull @"$string.357", i64 %97)
+  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i1006, i64 32, ptr nonnull @"$string.358", i64 %97)
   %111 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i1006)
   %112 = load i64, ptr %35, align 8
   %113 = add i64 %112, %111
@@ -23780,13 +23905,13 @@ then2.i.i.i.i1010:                                ; preds = %merge.i.i.i.i1009
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i1006)
   %123 = getelementptr i8, ptr %39, i64 712
   %124 = load i64, ptr %123, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.361")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.362")
   %125 = load i64, ptr %35, align 8
   %126 = add i64 %125, 1
   %127 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i44.i.i = icmp slt i64 %127, %126
   %.pre.i.i.i.i45.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i44.i.i, label %merge.i.i.i.i.i47.i.i, label %"$Vector.push.350.exit.thread.i.i.i46.i.i"
+  br i1 %.not.i.i.i.i.i44.i.i, label %merge.i.i.i.i.i47.i.i, label %"$Vector.push.351.exit.thread.i.i.i46.i.i"
 
 merge.i.i.i.i.i47.i.i:                            ; preds = %"$JsonWriter.integer.exit1026"
   %128 = shl i64 %127, 1
@@ -23800,9 +23925,9 @@ merge7.i.i.i.i.i50.i.i:                           ; preds = %merge.i.i.i.i.i47.i
   store ptr %129, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i49.i.i, ptr %36, align 8
   %.pre10.i.i.i.i51.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i46.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i46.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i46.i.i":       ; preds = %merge7.i.i.i.i.i50.i.i, %"$JsonWriter.integer.exit1026"
+"$Vector.push.351.exit.thread.i.i.i46.i.i":       ; preds = %merge7.i.i.i.i.i50.i.i, %"$JsonWriter.integer.exit1026"
   %131 = phi i64 [ %.pre10.i.i.i.i51.i.i, %merge7.i.i.i.i.i50.i.i ], [ %125, %"$JsonWriter.integer.exit1026" ]
   %132 = phi ptr [ %129, %merge7.i.i.i.i.i50.i.i ], [ %.pre.i.i.i.i45.i.i, %"$JsonWriter.integer.exit1026" ]
   %133 = getelementptr i8, ptr %132, i64 %131
@@ -23817,10 +23942,10 @@ then.i.i.i52.i.i:                                 ; preds = %merge.i.i.i.i.i47.i
   store i8 1, ptr %136, align 8
   br label %"$JsonWriter.separate.exit.i986"
 
-"$JsonWriter.separate.exit.i986":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i46.i.i", %then.i.i.i52.i.i
+"$JsonWriter.separate.exit.i986":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i46.i.i", %then.i.i.i52.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i985)
-  %137 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i985, i64 32, ptr nonnull @"$string.357", i64 %124)
+  %137 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i985, i64 32, ptr nonnull @"$string.358", i64 %124)
   %138 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i985)
   %139 = load i64, ptr %35, align 8
   %140 = add i64 %139, %138
@@ -23863,13 +23988,13 @@ then2.i.i.i.i989:                                 ; preds = %merge.i.i.i.i988
   %150 = load i64, ptr %123, align 8
   %151 = getelementptr i8, ptr %39, i64 720
   %152 = load i64, ptr %151, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.434")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.435")
   %153 = load i64, ptr %35, align 8
   %154 = add i64 %153, 1
   %155 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i54.i.i = icmp slt i64 %155, %154
   %.pre.i.i.i.i55.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i54.i.i, label %merge.i.i.i.i.i57.i.i, label %"$Vector.push.350.exit.thread.i.i.i56.i.i"
+  br i1 %.not.i.i.i.i.i54.i.i, label %merge.i.i.i.i.i57.i.i, label %"$Vector.push.351.exit.thread.i.i.i56.i.i"
 
 merge.i.i.i.i.i57.i.i:                            ; preds = %"$JsonWriter.integer.exit1005"
   %156 = shl i64 %155, 1
@@ -23883,9 +24008,9 @@ merge7.i.i.i.i.i60.i.i:                           ; preds = %merge.i.i.i.i.i57.i
   store ptr %157, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i59.i.i, ptr %36, align 8
   %.pre10.i.i.i.i61.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i56.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i56.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i56.i.i":       ; preds = %merge7.i.i.i.i.i60.i.i, %"$JsonWriter.integer.exit1005"
+"$Vector.push.351.exit.thread.i.i.i56.i.i":       ; preds = %merge7.i.i.i.i.i60.i.i, %"$JsonWriter.integer.exit1005"
   %159 = phi i64 [ %.pre10.i.i.i.i61.i.i, %merge7.i.i.i.i.i60.i.i ], [ %153, %"$JsonWriter.integer.exit1005" ]
   %160 = phi ptr [ %157, %merge7.i.i.i.i.i60.i.i ], [ %.pre.i.i.i.i55.i.i, %"$JsonWriter.integer.exit1005" ]
   %161 = getelementptr i8, ptr %160, i64 %159
@@ -23900,11 +24025,11 @@ then.i.i.i62.i.i:                                 ; preds = %merge.i.i.i.i.i57.i
   store i8 1, ptr %164, align 8
   br label %"$JsonWriter.separate.exit.i965"
 
-"$JsonWriter.separate.exit.i965":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i56.i.i", %then.i.i.i62.i.i
+"$JsonWriter.separate.exit.i965":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i56.i.i", %then.i.i.i62.i.i
   %165 = add i64 %152, %150
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i964)
-  %166 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i964, i64 32, ptr nonnull @"$string.357", i64 %165)
+  %166 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i964, i64 32, ptr nonnull @"$string.358", i64 %165)
   %167 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i964)
   %168 = load i64, ptr %35, align 8
   %169 = add i64 %168, %167
@@ -23947,14 +24072,14 @@ then2.i.i.i.i968:                                 ; preds = %merge.i.i.i.i967
   %179 = getelementptr i8, ptr %39, i64 688
   %180 = load i8, ptr %179, align 1
   %181 = icmp ne i8 %180, 0
-  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.435", i1 zeroext %181)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.436")
+  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.436", i1 zeroext %181)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.437")
   %182 = load i64, ptr %35, align 8
   %183 = add i64 %182, 1
   %184 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i.i = icmp slt i64 %184, %183
   %.pre.i.i.i.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %"$Vector.push.350.exit.thread.i.i.i.i"
+  br i1 %.not.i.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %"$Vector.push.351.exit.thread.i.i.i.i"
 
 merge.i.i.i.i.i.i:                                ; preds = %"$JsonWriter.integer.exit984"
   %185 = shl i64 %184, 1
@@ -23968,9 +24093,9 @@ merge7.i.i.i.i.i.i:                               ; preds = %merge.i.i.i.i.i.i
   store ptr %186, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i, ptr %36, align 8
   %.pre10.i.i.i.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i.i":           ; preds = %merge7.i.i.i.i.i.i, %"$JsonWriter.integer.exit984"
+"$Vector.push.351.exit.thread.i.i.i.i":           ; preds = %merge7.i.i.i.i.i.i, %"$JsonWriter.integer.exit984"
   %188 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i.i.i ], [ %182, %"$JsonWriter.integer.exit984" ]
   %189 = phi ptr [ %186, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %"$JsonWriter.integer.exit984" ]
   %190 = getelementptr i8, ptr %189, i64 %188
@@ -23985,19 +24110,19 @@ then.i.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i
   store i8 1, ptr %193, align 8
   br label %"$JsonWriter.string_field.exit.i"
 
-"$JsonWriter.string_field.exit.i":                ; preds = %then.i.i.i.i, %"$Vector.push.350.exit.thread.i.i.i.i"
+"$JsonWriter.string_field.exit.i":                ; preds = %then.i.i.i.i, %"$Vector.push.351.exit.thread.i.i.i.i"
   store i8 0, ptr %34, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %30)
   %194 = getelementptr inbounds i8, ptr %made, i64 20
   %195 = load i32, ptr %194, align 4
   %196 = sext i32 %195 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.437")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.438")
   %197 = load i64, ptr %35, align 8
   %198 = add i64 %197, 1
   %199 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i31.i = icmp slt i64 %199, %198
   %.pre.i.i.i.i32.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i31.i, label %merge.i.i.i.i.i34.i, label %"$Vector.push.350.exit.thread.i.i.i33.i"
+  br i1 %.not.i.i.i.i.i31.i, label %merge.i.i.i.i.i34.i, label %"$Vector.push.351.exit.thread.i.i.i33.i"
 
 merge.i.i.i.i.i34.i:                              ; preds = %"$JsonWriter.string_field.exit.i"
   %200 = shl i64 %199, 1
@@ -24011,9 +24136,9 @@ merge7.i.i.i.i.i37.i:                             ; preds = %merge.i.i.i.i.i34.i
   store ptr %201, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i36.i, ptr %36, align 8
   %.pre10.i.i.i.i38.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i33.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i33.i"
 
-"$Vector.push.350.exit.thread.i.i.i33.i":         ; preds = %merge7.i.i.i.i.i37.i, %"$JsonWriter.string_field.exit.i"
+"$Vector.push.351.exit.thread.i.i.i33.i":         ; preds = %merge7.i.i.i.i.i37.i, %"$JsonWriter.string_field.exit.i"
   %203 = phi i64 [ %.pre10.i.i.i.i38.i, %merge7.i.i.i.i.i37.i ], [ %197, %"$JsonWriter.string_field.exit.i" ]
   %204 = phi ptr [ %201, %merge7.i.i.i.i.i37.i ], [ %.pre.i.i.i.i32.i, %"$JsonWriter.string_field.exit.i" ]
   %205 = getelementptr i8, ptr %204, i64 %203
@@ -24028,10 +24153,10 @@ then.i.i.i39.i:                                   ; preds = %merge.i.i.i.i.i34.i
   store i8 1, ptr %208, align 8
   br label %"$JsonWriter.separate.exit.i944"
 
-"$JsonWriter.separate.exit.i944":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i33.i", %then.i.i.i39.i
+"$JsonWriter.separate.exit.i944":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i33.i", %then.i.i.i39.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i943)
-  %209 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i943, i64 32, ptr nonnull @"$string.357", i64 %196)
+  %209 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i943, i64 32, ptr nonnull @"$string.358", i64 %196)
   %210 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i943)
   %211 = load i64, ptr %35, align 8
   %212 = add i64 %211, %210
@@ -24075,15 +24200,15 @@ then2.i.i.i.i947:                                 ; preds = %merge.i.i.i.i946
   %223 = load i32, ptr %222, align 8
   %224 = icmp eq i32 %223, 1
   %225 = icmp eq i32 %223, 2
-  %spec.select.i.i = select i1 %225, ptr @"$string.440", ptr @"$string.138"
-  %common.ret.op.i.i = select i1 %224, ptr @"$string.439", ptr %spec.select.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.438")
+  %spec.select.i.i = select i1 %225, ptr @"$string.441", ptr @"$string.138"
+  %common.ret.op.i.i = select i1 %224, ptr @"$string.440", ptr %spec.select.i.i
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.439")
   %226 = load i64, ptr %35, align 8
   %227 = add i64 %226, 1
   %228 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i40.i = icmp slt i64 %228, %227
   %.pre.i.i.i.i41.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i40.i, label %merge.i.i.i.i.i43.i, label %"$Vector.push.350.exit.thread.i.i.i42.i"
+  br i1 %.not.i.i.i.i.i40.i, label %merge.i.i.i.i.i43.i, label %"$Vector.push.351.exit.thread.i.i.i42.i"
 
 merge.i.i.i.i.i43.i:                              ; preds = %"$JsonWriter.integer.exit963"
   %229 = shl i64 %228, 1
@@ -24097,9 +24222,9 @@ merge7.i.i.i.i.i46.i:                             ; preds = %merge.i.i.i.i.i43.i
   store ptr %230, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i45.i, ptr %36, align 8
   %.pre10.i.i.i.i47.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i42.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i42.i"
 
-"$Vector.push.350.exit.thread.i.i.i42.i":         ; preds = %merge7.i.i.i.i.i46.i, %"$JsonWriter.integer.exit963"
+"$Vector.push.351.exit.thread.i.i.i42.i":         ; preds = %merge7.i.i.i.i.i46.i, %"$JsonWriter.integer.exit963"
   %232 = phi i64 [ %.pre10.i.i.i.i47.i, %merge7.i.i.i.i.i46.i ], [ %226, %"$JsonWriter.integer.exit963" ]
   %233 = phi ptr [ %230, %merge7.i.i.i.i.i46.i ], [ %.pre.i.i.i.i41.i, %"$JsonWriter.integer.exit963" ]
   %234 = getelementptr i8, ptr %233, i64 %232
@@ -24114,19 +24239,19 @@ then.i.i.i48.i:                                   ; preds = %merge.i.i.i.i.i43.i
   store i8 1, ptr %237, align 8
   br label %"$JsonWriter.string_field.exit49.i"
 
-"$JsonWriter.string_field.exit49.i":              ; preds = %then.i.i.i48.i, %"$Vector.push.350.exit.thread.i.i.i42.i"
+"$JsonWriter.string_field.exit49.i":              ; preds = %then.i.i.i48.i, %"$Vector.push.351.exit.thread.i.i.i42.i"
   store i8 0, ptr %34, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly %common.ret.op.i.i)
   %238 = getelementptr inbounds i8, ptr %made, i64 52
   %239 = load i32, ptr %238, align 4
   %240 = sext i32 %239 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.441")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.442")
   %241 = load i64, ptr %35, align 8
   %242 = add i64 %241, 1
   %243 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i50.i = icmp slt i64 %243, %242
   %.pre.i.i.i.i51.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i50.i, label %merge.i.i.i.i.i53.i, label %"$Vector.push.350.exit.thread.i.i.i52.i"
+  br i1 %.not.i.i.i.i.i50.i, label %merge.i.i.i.i.i53.i, label %"$Vector.push.351.exit.thread.i.i.i52.i"
 
 merge.i.i.i.i.i53.i:                              ; preds = %"$JsonWriter.string_field.exit49.i"
   %244 = shl i64 %243, 1
@@ -24140,9 +24265,9 @@ merge7.i.i.i.i.i56.i:                             ; preds = %merge.i.i.i.i.i53.i
   store ptr %245, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i55.i, ptr %36, align 8
   %.pre10.i.i.i.i57.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i52.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i52.i"
 
-"$Vector.push.350.exit.thread.i.i.i52.i":         ; preds = %merge7.i.i.i.i.i56.i, %"$JsonWriter.string_field.exit49.i"
+"$Vector.push.351.exit.thread.i.i.i52.i":         ; preds = %merge7.i.i.i.i.i56.i, %"$JsonWriter.string_field.exit49.i"
   %247 = phi i64 [ %.pre10.i.i.i.i57.i, %merge7.i.i.i.i.i56.i ], [ %241, %"$JsonWriter.string_field.exit49.i" ]
   %248 = phi ptr [ %245, %merge7.i.i.i.i.i56.i ], [ %.pre.i.i.i.i51.i, %"$JsonWriter.string_field.exit49.i" ]
   %249 = getelementptr i8, ptr %248, i64 %247
@@ -24157,10 +24282,10 @@ then.i.i.i58.i:                                   ; preds = %merge.i.i.i.i.i53.i
   store i8 1, ptr %252, align 8
   br label %"$JsonWriter.separate.exit.i923"
 
-"$JsonWriter.separate.exit.i923":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i52.i", %then.i.i.i58.i
+"$JsonWriter.separate.exit.i923":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i52.i", %then.i.i.i58.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i922)
-  %253 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i922, i64 32, ptr nonnull @"$string.357", i64 %240)
+  %253 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i922, i64 32, ptr nonnull @"$string.358", i64 %240)
   %254 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i922)
   %255 = load i64, ptr %35, align 8
   %256 = add i64 %255, %254
@@ -24203,13 +24328,13 @@ then2.i.i.i.i926:                                 ; preds = %merge.i.i.i.i925
   %266 = getelementptr inbounds i8, ptr %made, i64 48
   %267 = load i32, ptr %266, align 8
   %268 = sext i32 %267 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.442")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.443")
   %269 = load i64, ptr %35, align 8
   %270 = add i64 %269, 1
   %271 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i60.i = icmp slt i64 %271, %270
   %.pre.i.i.i.i61.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i60.i, label %merge.i.i.i.i.i63.i, label %"$Vector.push.350.exit.thread.i.i.i62.i"
+  br i1 %.not.i.i.i.i.i60.i, label %merge.i.i.i.i.i63.i, label %"$Vector.push.351.exit.thread.i.i.i62.i"
 
 merge.i.i.i.i.i63.i:                              ; preds = %"$JsonWriter.integer.exit942"
   %272 = shl i64 %271, 1
@@ -24223,9 +24348,9 @@ merge7.i.i.i.i.i66.i:                             ; preds = %merge.i.i.i.i.i63.i
   store ptr %273, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i65.i, ptr %36, align 8
   %.pre10.i.i.i.i67.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i62.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i62.i"
 
-"$Vector.push.350.exit.thread.i.i.i62.i":         ; preds = %merge7.i.i.i.i.i66.i, %"$JsonWriter.integer.exit942"
+"$Vector.push.351.exit.thread.i.i.i62.i":         ; preds = %merge7.i.i.i.i.i66.i, %"$JsonWriter.integer.exit942"
   %275 = phi i64 [ %.pre10.i.i.i.i67.i, %merge7.i.i.i.i.i66.i ], [ %269, %"$JsonWriter.integer.exit942" ]
   %276 = phi ptr [ %273, %merge7.i.i.i.i.i66.i ], [ %.pre.i.i.i.i61.i, %"$JsonWriter.integer.exit942" ]
   %277 = getelementptr i8, ptr %276, i64 %275
@@ -24240,10 +24365,10 @@ then.i.i.i68.i:                                   ; preds = %merge.i.i.i.i.i63.i
   store i8 1, ptr %280, align 8
   br label %"$JsonWriter.separate.exit.i902"
 
-"$JsonWriter.separate.exit.i902":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i62.i", %then.i.i.i68.i
+"$JsonWriter.separate.exit.i902":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i62.i", %then.i.i.i68.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i901)
-  %281 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i901, i64 32, ptr nonnull @"$string.357", i64 %268)
+  %281 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i901, i64 32, ptr nonnull @"$string.358", i64 %268)
   %282 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i901)
   %283 = load i64, ptr %35, align 8
   %284 = add i64 %283, %282
@@ -24286,13 +24411,13 @@ then2.i.i.i.i905:                                 ; preds = %merge.i.i.i.i904
   %294 = getelementptr inbounds i8, ptr %made, i64 72
   %295 = load i32, ptr %294, align 8
   %296 = sext i32 %295 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.443")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.444")
   %297 = load i64, ptr %35, align 8
   %298 = add i64 %297, 1
   %299 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i70.i = icmp slt i64 %299, %298
   %.pre.i.i.i.i71.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i70.i, label %merge.i.i.i.i.i73.i, label %"$Vector.push.350.exit.thread.i.i.i72.i"
+  br i1 %.not.i.i.i.i.i70.i, label %merge.i.i.i.i.i73.i, label %"$Vector.push.351.exit.thread.i.i.i72.i"
 
 merge.i.i.i.i.i73.i:                              ; preds = %"$JsonWriter.integer.exit921"
   %300 = shl i64 %299, 1
@@ -24306,9 +24431,9 @@ merge7.i.i.i.i.i76.i:                             ; preds = %merge.i.i.i.i.i73.i
   store ptr %301, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i75.i, ptr %36, align 8
   %.pre10.i.i.i.i77.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i72.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i72.i"
 
-"$Vector.push.350.exit.thread.i.i.i72.i":         ; preds = %merge7.i.i.i.i.i76.i, %"$JsonWriter.integer.exit921"
+"$Vector.push.351.exit.thread.i.i.i72.i":         ; preds = %merge7.i.i.i.i.i76.i, %"$JsonWriter.integer.exit921"
   %303 = phi i64 [ %.pre10.i.i.i.i77.i, %merge7.i.i.i.i.i76.i ], [ %297, %"$JsonWriter.integer.exit921" ]
   %304 = phi ptr [ %301, %merge7.i.i.i.i.i76.i ], [ %.pre.i.i.i.i71.i, %"$JsonWriter.integer.exit921" ]
   %305 = getelementptr i8, ptr %304, i64 %303
@@ -24323,10 +24448,10 @@ then.i.i.i78.i:                                   ; preds = %merge.i.i.i.i.i73.i
   store i8 1, ptr %308, align 8
   br label %"$JsonWriter.separate.exit.i881"
 
-"$JsonWriter.separate.exit.i881":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i72.i", %then.i.i.i78.i
+"$JsonWriter.separate.exit.i881":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i72.i", %then.i.i.i78.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i880)
-  %309 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i880, i64 32, ptr nonnull @"$string.357", i64 %296)
+  %309 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i880, i64 32, ptr nonnull @"$string.358", i64 %296)
   %310 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i880)
   %311 = load i64, ptr %35, align 8
   %312 = add i64 %311, %310
@@ -24389,13 +24514,13 @@ switch.lookup:                                    ; preds = %switch.hole_check
 
 "$kv_dtype_name.exit.i.i":                        ; preds = %switch.lookup, %merge53.i.i.i.i
   %common.ret.op.i.i.i = phi ptr [ %spec.select.i.i.i.i, %merge53.i.i.i.i ], [ %reltable.intrinsic, %switch.lookup ]
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.444")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.445")
   %327 = load i64, ptr %35, align 8
   %328 = add i64 %327, 1
   %329 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i.i80.i = icmp slt i64 %329, %328
   %.pre.i.i.i.i.i81.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i.i80.i, label %merge.i.i.i.i.i.i85.i, label %"$Vector.push.350.exit.thread.i.i.i.i82.i"
+  br i1 %.not.i.i.i.i.i.i80.i, label %merge.i.i.i.i.i.i85.i, label %"$Vector.push.351.exit.thread.i.i.i.i82.i"
 
 merge.i.i.i.i.i.i85.i:                            ; preds = %"$kv_dtype_name.exit.i.i"
   %330 = shl i64 %329, 1
@@ -24409,9 +24534,9 @@ merge7.i.i.i.i.i.i88.i:                           ; preds = %merge.i.i.i.i.i.i85
   store ptr %331, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i87.i, ptr %36, align 8
   %.pre10.i.i.i.i.i89.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i.i82.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i.i82.i"
 
-"$Vector.push.350.exit.thread.i.i.i.i82.i":       ; preds = %merge7.i.i.i.i.i.i88.i, %"$kv_dtype_name.exit.i.i"
+"$Vector.push.351.exit.thread.i.i.i.i82.i":       ; preds = %merge7.i.i.i.i.i.i88.i, %"$kv_dtype_name.exit.i.i"
   %333 = phi i64 [ %.pre10.i.i.i.i.i89.i, %merge7.i.i.i.i.i.i88.i ], [ %327, %"$kv_dtype_name.exit.i.i" ]
   %334 = phi ptr [ %331, %merge7.i.i.i.i.i.i88.i ], [ %.pre.i.i.i.i.i81.i, %"$kv_dtype_name.exit.i.i" ]
   %335 = getelementptr i8, ptr %334, i64 %333
@@ -24426,7 +24551,7 @@ then.i.i.i.i90.i:                                 ; preds = %merge.i.i.i.i.i.i85
   store i8 1, ptr %338, align 8
   br label %"$JsonWriter.string_field.exit.i83.i"
 
-"$JsonWriter.string_field.exit.i83.i":            ; preds = %then.i.i.i.i90.i, %"$Vector.push.350.exit.thread.i.i.i.i82.i"
+"$JsonWriter.string_field.exit.i83.i":            ; preds = %then.i.i.i.i90.i, %"$Vector.push.351.exit.thread.i.i.i.i82.i"
   store i8 0, ptr %34, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly %common.ret.op.i.i.i)
   %339 = load i32, ptr %322, align 4
@@ -24452,7 +24577,7 @@ switch.hole_check1077:                            ; preds = %"$JsonWriter.string
 
 switch.lookup1078:                                ; preds = %switch.hole_check1077
   %348 = zext nneg i32 %339 to i64
-  %switch.gep1081 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.685", i64 0, i64 %348
+  %switch.gep1081 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.688", i64 0, i64 %348
   %switch.load1082 = load i64, ptr %switch.gep1081, align 8
   br label %"$Plan.kv_bytes_per_token.exit.i.i"
 
@@ -24465,13 +24590,13 @@ switch.lookup1078:                                ; preds = %switch.hole_check10
   %353 = sext i32 %345 to i64
   %354 = mul i64 %352, %353
   %355 = mul i64 %354, %common.ret.op.i.i.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.445")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.446")
   %356 = load i64, ptr %35, align 8
   %357 = add i64 %356, 1
   %358 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i31.i.i = icmp slt i64 %358, %357
   %.pre.i.i.i.i32.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i31.i.i, label %merge.i.i.i.i.i34.i.i, label %"$Vector.push.350.exit.thread.i.i.i33.i.i"
+  br i1 %.not.i.i.i.i.i31.i.i, label %merge.i.i.i.i.i34.i.i, label %"$Vector.push.351.exit.thread.i.i.i33.i.i"
 
 merge.i.i.i.i.i34.i.i:                            ; preds = %"$Plan.kv_bytes_per_token.exit.i.i"
   %359 = shl i64 %358, 1
@@ -24485,9 +24610,9 @@ merge7.i.i.i.i.i37.i.i:                           ; preds = %merge.i.i.i.i.i34.i
   store ptr %360, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i36.i.i, ptr %36, align 8
   %.pre10.i.i.i.i38.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i33.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i33.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i33.i.i":       ; preds = %merge7.i.i.i.i.i37.i.i, %"$Plan.kv_bytes_per_token.exit.i.i"
+"$Vector.push.351.exit.thread.i.i.i33.i.i":       ; preds = %merge7.i.i.i.i.i37.i.i, %"$Plan.kv_bytes_per_token.exit.i.i"
   %362 = phi i64 [ %.pre10.i.i.i.i38.i.i, %merge7.i.i.i.i.i37.i.i ], [ %356, %"$Plan.kv_bytes_per_token.exit.i.i" ]
   %363 = phi ptr [ %360, %merge7.i.i.i.i.i37.i.i ], [ %.pre.i.i.i.i32.i.i, %"$Plan.kv_bytes_per_token.exit.i.i" ]
   %364 = getelementptr i8, ptr %363, i64 %362
@@ -24502,10 +24627,10 @@ then.i.i.i39.i.i:                                 ; preds = %merge.i.i.i.i.i34.i
   store i8 1, ptr %367, align 8
   br label %"$JsonWriter.separate.exit.i860"
 
-"$JsonWriter.separate.exit.i860":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i33.i.i", %then.i.i.i39.i.i
+"$JsonWriter.separate.exit.i860":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i33.i.i", %then.i.i.i39.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i859)
-  %368 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i859, i64 32, ptr nonnull @"$string.357", i64 %355)
+  %368 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i859, i64 32, ptr nonnull @"$string.358", i64 %355)
   %369 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i859)
   %370 = load i64, ptr %35, align 8
   %371 = add i64 %370, %369
@@ -24558,13 +24683,13 @@ then2.i.i.i.i863:                                 ; preds = %merge.i.i.i.i862
   %390 = shl nsw i64 %387, 2
   %391 = mul i64 %390, %388
   %392 = mul i64 %391, %389
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.446")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.447")
   %393 = load i64, ptr %35, align 8
   %394 = add i64 %393, 1
   %395 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i42.i.i = icmp slt i64 %395, %394
   %.pre.i.i.i.i43.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i42.i.i, label %merge.i.i.i.i.i45.i.i, label %"$Vector.push.350.exit.thread.i.i.i44.i.i"
+  br i1 %.not.i.i.i.i.i42.i.i, label %merge.i.i.i.i.i45.i.i, label %"$Vector.push.351.exit.thread.i.i.i44.i.i"
 
 merge.i.i.i.i.i45.i.i:                            ; preds = %"$JsonWriter.integer.exit879"
   %396 = shl i64 %395, 1
@@ -24578,9 +24703,9 @@ merge7.i.i.i.i.i48.i.i:                           ; preds = %merge.i.i.i.i.i45.i
   store ptr %397, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i47.i.i, ptr %36, align 8
   %.pre10.i.i.i.i49.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i44.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i44.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i44.i.i":       ; preds = %merge7.i.i.i.i.i48.i.i, %"$JsonWriter.integer.exit879"
+"$Vector.push.351.exit.thread.i.i.i44.i.i":       ; preds = %merge7.i.i.i.i.i48.i.i, %"$JsonWriter.integer.exit879"
   %399 = phi i64 [ %.pre10.i.i.i.i49.i.i, %merge7.i.i.i.i.i48.i.i ], [ %393, %"$JsonWriter.integer.exit879" ]
   %400 = phi ptr [ %397, %merge7.i.i.i.i.i48.i.i ], [ %.pre.i.i.i.i43.i.i, %"$JsonWriter.integer.exit879" ]
   %401 = getelementptr i8, ptr %400, i64 %399
@@ -24595,10 +24720,10 @@ then.i.i.i50.i.i:                                 ; preds = %merge.i.i.i.i.i45.i
   store i8 1, ptr %404, align 8
   br label %"$JsonWriter.separate.exit.i839"
 
-"$JsonWriter.separate.exit.i839":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i44.i.i", %then.i.i.i50.i.i
+"$JsonWriter.separate.exit.i839":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i44.i.i", %then.i.i.i50.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i838)
-  %405 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i838, i64 32, ptr nonnull @"$string.357", i64 %392)
+  %405 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i838, i64 32, ptr nonnull @"$string.358", i64 %392)
   %406 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i838)
   %407 = load i64, ptr %35, align 8
   %408 = add i64 %407, %406
@@ -24641,13 +24766,13 @@ then2.i.i.i.i842:                                 ; preds = %merge.i.i.i.i841
   %418 = getelementptr inbounds i8, ptr %made, i64 56
   %419 = load i32, ptr %418, align 8
   %420 = sext i32 %419 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.447")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.448")
   %421 = load i64, ptr %35, align 8
   %422 = add i64 %421, 1
   %423 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i52.i.i = icmp slt i64 %423, %422
   %.pre.i.i.i.i53.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i52.i.i, label %merge.i.i.i.i.i55.i.i, label %"$Vector.push.350.exit.thread.i.i.i54.i.i"
+  br i1 %.not.i.i.i.i.i52.i.i, label %merge.i.i.i.i.i55.i.i, label %"$Vector.push.351.exit.thread.i.i.i54.i.i"
 
 merge.i.i.i.i.i55.i.i:                            ; preds = %"$JsonWriter.integer.exit858"
   %424 = shl i64 %423, 1
@@ -24661,9 +24786,9 @@ merge7.i.i.i.i.i58.i.i:                           ; preds = %merge.i.i.i.i.i55.i
   store ptr %425, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i57.i.i, ptr %36, align 8
   %.pre10.i.i.i.i59.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i54.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i54.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i54.i.i":       ; preds = %merge7.i.i.i.i.i58.i.i, %"$JsonWriter.integer.exit858"
+"$Vector.push.351.exit.thread.i.i.i54.i.i":       ; preds = %merge7.i.i.i.i.i58.i.i, %"$JsonWriter.integer.exit858"
   %427 = phi i64 [ %.pre10.i.i.i.i59.i.i, %merge7.i.i.i.i.i58.i.i ], [ %421, %"$JsonWriter.integer.exit858" ]
   %428 = phi ptr [ %425, %merge7.i.i.i.i.i58.i.i ], [ %.pre.i.i.i.i53.i.i, %"$JsonWriter.integer.exit858" ]
   %429 = getelementptr i8, ptr %428, i64 %427
@@ -24678,10 +24803,10 @@ then.i.i.i60.i.i:                                 ; preds = %merge.i.i.i.i.i55.i
   store i8 1, ptr %432, align 8
   br label %"$JsonWriter.separate.exit.i818"
 
-"$JsonWriter.separate.exit.i818":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i54.i.i", %then.i.i.i60.i.i
+"$JsonWriter.separate.exit.i818":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i54.i.i", %then.i.i.i60.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i817)
-  %433 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i817, i64 32, ptr nonnull @"$string.357", i64 %420)
+  %433 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i817, i64 32, ptr nonnull @"$string.358", i64 %420)
   %434 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i817)
   %435 = load i64, ptr %35, align 8
   %436 = add i64 %435, %434
@@ -24723,13 +24848,13 @@ then2.i.i.i.i821:                                 ; preds = %merge.i.i.i.i820
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i817)
   %446 = getelementptr inbounds i8, ptr %made, i64 168
   %447 = load i64, ptr %446, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.448")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.449")
   %448 = load i64, ptr %35, align 8
   %449 = add i64 %448, 1
   %450 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i62.i.i = icmp slt i64 %450, %449
   %.pre.i.i.i.i63.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i62.i.i, label %merge.i.i.i.i.i65.i.i, label %"$Vector.push.350.exit.thread.i.i.i64.i.i"
+  br i1 %.not.i.i.i.i.i62.i.i, label %merge.i.i.i.i.i65.i.i, label %"$Vector.push.351.exit.thread.i.i.i64.i.i"
 
 merge.i.i.i.i.i65.i.i:                            ; preds = %"$JsonWriter.integer.exit837"
   %451 = shl i64 %450, 1
@@ -24743,9 +24868,9 @@ merge7.i.i.i.i.i68.i.i:                           ; preds = %merge.i.i.i.i.i65.i
   store ptr %452, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i67.i.i, ptr %36, align 8
   %.pre10.i.i.i.i69.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i64.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i64.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i64.i.i":       ; preds = %merge7.i.i.i.i.i68.i.i, %"$JsonWriter.integer.exit837"
+"$Vector.push.351.exit.thread.i.i.i64.i.i":       ; preds = %merge7.i.i.i.i.i68.i.i, %"$JsonWriter.integer.exit837"
   %454 = phi i64 [ %.pre10.i.i.i.i69.i.i, %merge7.i.i.i.i.i68.i.i ], [ %448, %"$JsonWriter.integer.exit837" ]
   %455 = phi ptr [ %452, %merge7.i.i.i.i.i68.i.i ], [ %.pre.i.i.i.i63.i.i, %"$JsonWriter.integer.exit837" ]
   %456 = getelementptr i8, ptr %455, i64 %454
@@ -24760,10 +24885,10 @@ then.i.i.i70.i.i:                                 ; preds = %merge.i.i.i.i.i65.i
   store i8 1, ptr %459, align 8
   br label %"$JsonWriter.separate.exit.i797"
 
-"$JsonWriter.separate.exit.i797":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i64.i.i", %then.i.i.i70.i.i
+"$JsonWriter.separate.exit.i797":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i64.i.i", %then.i.i.i70.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i796)
-  %460 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i796, i64 32, ptr nonnull @"$string.357", i64 %447)
+  %460 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i796, i64 32, ptr nonnull @"$string.358", i64 %447)
   %461 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i796)
   %462 = load i64, ptr %35, align 8
   %463 = add i64 %462, %461
@@ -24806,13 +24931,13 @@ then2.i.i.i.i800:                                 ; preds = %merge.i.i.i.i799
   %473 = getelementptr inbounds i8, ptr %made, i64 160
   %474 = load i32, ptr %473, align 8
   %475 = sext i32 %474 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.449")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.450")
   %476 = load i64, ptr %35, align 8
   %477 = add i64 %476, 1
   %478 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i72.i.i = icmp slt i64 %478, %477
   %.pre.i.i.i.i73.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i72.i.i, label %merge.i.i.i.i.i75.i.i, label %"$Vector.push.350.exit.thread.i.i.i74.i.i"
+  br i1 %.not.i.i.i.i.i72.i.i, label %merge.i.i.i.i.i75.i.i, label %"$Vector.push.351.exit.thread.i.i.i74.i.i"
 
 merge.i.i.i.i.i75.i.i:                            ; preds = %"$JsonWriter.integer.exit816"
   %479 = shl i64 %478, 1
@@ -24826,9 +24951,9 @@ merge7.i.i.i.i.i78.i.i:                           ; preds = %merge.i.i.i.i.i75.i
   store ptr %480, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i77.i.i, ptr %36, align 8
   %.pre10.i.i.i.i79.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i74.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i74.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i74.i.i":       ; preds = %merge7.i.i.i.i.i78.i.i, %"$JsonWriter.integer.exit816"
+"$Vector.push.351.exit.thread.i.i.i74.i.i":       ; preds = %merge7.i.i.i.i.i78.i.i, %"$JsonWriter.integer.exit816"
   %482 = phi i64 [ %.pre10.i.i.i.i79.i.i, %merge7.i.i.i.i.i78.i.i ], [ %476, %"$JsonWriter.integer.exit816" ]
   %483 = phi ptr [ %480, %merge7.i.i.i.i.i78.i.i ], [ %.pre.i.i.i.i73.i.i, %"$JsonWriter.integer.exit816" ]
   %484 = getelementptr i8, ptr %483, i64 %482
@@ -24843,10 +24968,10 @@ then.i.i.i80.i.i:                                 ; preds = %merge.i.i.i.i.i75.i
   store i8 1, ptr %487, align 8
   br label %"$JsonWriter.separate.exit.i776"
 
-"$JsonWriter.separate.exit.i776":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i74.i.i", %then.i.i.i80.i.i
+"$JsonWriter.separate.exit.i776":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i74.i.i", %then.i.i.i80.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i775)
-  %488 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i775, i64 32, ptr nonnull @"$string.357", i64 %475)
+  %488 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i775, i64 32, ptr nonnull @"$string.358", i64 %475)
   %489 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i775)
   %490 = load i64, ptr %35, align 8
   %491 = add i64 %490, %489
@@ -24891,13 +25016,13 @@ then2.i.i.i.i779:                                 ; preds = %merge.i.i.i.i778
   %503 = load i32, ptr %418, align 8
   %504 = sext i32 %503 to i64
   %505 = mul nsw i64 %504, %502
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.450")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.451")
   %506 = load i64, ptr %35, align 8
   %507 = add i64 %506, 1
   %508 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i82.i.i = icmp slt i64 %508, %507
   %.pre.i.i.i.i83.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i82.i.i, label %merge.i.i.i.i.i85.i.i, label %"$Vector.push.350.exit.thread.i.i.i84.i.i"
+  br i1 %.not.i.i.i.i.i82.i.i, label %merge.i.i.i.i.i85.i.i, label %"$Vector.push.351.exit.thread.i.i.i84.i.i"
 
 merge.i.i.i.i.i85.i.i:                            ; preds = %"$JsonWriter.integer.exit795"
   %509 = shl i64 %508, 1
@@ -24911,9 +25036,9 @@ merge7.i.i.i.i.i88.i.i:                           ; preds = %merge.i.i.i.i.i85.i
   store ptr %510, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i87.i.i, ptr %36, align 8
   %.pre10.i.i.i.i89.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i84.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i84.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i84.i.i":       ; preds = %merge7.i.i.i.i.i88.i.i, %"$JsonWriter.integer.exit795"
+"$Vector.push.351.exit.thread.i.i.i84.i.i":       ; preds = %merge7.i.i.i.i.i88.i.i, %"$JsonWriter.integer.exit795"
   %512 = phi i64 [ %.pre10.i.i.i.i89.i.i, %merge7.i.i.i.i.i88.i.i ], [ %506, %"$JsonWriter.integer.exit795" ]
   %513 = phi ptr [ %510, %merge7.i.i.i.i.i88.i.i ], [ %.pre.i.i.i.i83.i.i, %"$JsonWriter.integer.exit795" ]
   %514 = getelementptr i8, ptr %513, i64 %512
@@ -24928,10 +25053,10 @@ then.i.i.i90.i.i:                                 ; preds = %merge.i.i.i.i.i85.i
   store i8 1, ptr %517, align 8
   br label %"$JsonWriter.separate.exit.i755"
 
-"$JsonWriter.separate.exit.i755":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i84.i.i", %then.i.i.i90.i.i
+"$JsonWriter.separate.exit.i755":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i84.i.i", %then.i.i.i90.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i754)
-  %518 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i754, i64 32, ptr nonnull @"$string.357", i64 %505)
+  %518 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i754, i64 32, ptr nonnull @"$string.358", i64 %505)
   %519 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i754)
   %520 = load i64, ptr %35, align 8
   %521 = add i64 %520, %519
@@ -24975,13 +25100,13 @@ then2.i.i.i.i758:                                 ; preds = %merge.i.i.i.i757
   %532 = getelementptr inbounds i8, ptr %made, i64 144
   %533 = load i32, ptr %532, align 8
   %534 = load i32, ptr %266, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.451")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.452")
   %535 = load i64, ptr %35, align 8
   %536 = add i64 %535, 1
   %537 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i92.i.i = icmp slt i64 %537, %536
   %.pre.i.i.i.i93.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i92.i.i, label %merge.i.i.i.i.i95.i.i, label %"$Vector.push.350.exit.thread.i.i.i94.i.i"
+  br i1 %.not.i.i.i.i.i92.i.i, label %merge.i.i.i.i.i95.i.i, label %"$Vector.push.351.exit.thread.i.i.i94.i.i"
 
 merge.i.i.i.i.i95.i.i:                            ; preds = %"$JsonWriter.integer.exit774"
   %538 = shl i64 %537, 1
@@ -24995,9 +25120,9 @@ merge7.i.i.i.i.i98.i.i:                           ; preds = %merge.i.i.i.i.i95.i
   store ptr %539, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i97.i.i, ptr %36, align 8
   %.pre10.i.i.i.i99.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i94.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i94.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i94.i.i":       ; preds = %merge7.i.i.i.i.i98.i.i, %"$JsonWriter.integer.exit774"
+"$Vector.push.351.exit.thread.i.i.i94.i.i":       ; preds = %merge7.i.i.i.i.i98.i.i, %"$JsonWriter.integer.exit774"
   %541 = phi i64 [ %.pre10.i.i.i.i99.i.i, %merge7.i.i.i.i.i98.i.i ], [ %535, %"$JsonWriter.integer.exit774" ]
   %542 = phi ptr [ %539, %merge7.i.i.i.i.i98.i.i ], [ %.pre.i.i.i.i93.i.i, %"$JsonWriter.integer.exit774" ]
   %543 = getelementptr i8, ptr %542, i64 %541
@@ -25012,13 +25137,13 @@ then.i.i.i100.i.i:                                ; preds = %merge.i.i.i.i.i95.i
   store i8 1, ptr %546, align 8
   br label %"$JsonWriter.separate.exit.i734"
 
-"$JsonWriter.separate.exit.i734":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i94.i.i", %then.i.i.i100.i.i
+"$JsonWriter.separate.exit.i734":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i94.i.i", %then.i.i.i100.i.i
   %547 = sdiv i32 %531, %533
   %spec.select.i.i.i = call i32 @llvm.smin.i32(i32 %547, i32 %534)
   %548 = sext i32 %spec.select.i.i.i to i64
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i733)
-  %549 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i733, i64 32, ptr nonnull @"$string.357", i64 %548)
+  %549 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i733, i64 32, ptr nonnull @"$string.358", i64 %548)
   %550 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i733)
   %551 = load i64, ptr %35, align 8
   %552 = add i64 %551, %550
@@ -25060,13 +25185,13 @@ then2.i.i.i.i737:                                 ; preds = %merge.i.i.i.i736
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i733)
   %562 = getelementptr inbounds i8, ptr %made, i64 136
   %563 = load i64, ptr %562, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.452")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.453")
   %564 = load i64, ptr %35, align 8
   %565 = add i64 %564, 1
   %566 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i91.i = icmp slt i64 %566, %565
   %.pre.i.i.i.i92.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i91.i, label %merge.i.i.i.i.i94.i, label %"$Vector.push.350.exit.thread.i.i.i93.i"
+  br i1 %.not.i.i.i.i.i91.i, label %merge.i.i.i.i.i94.i, label %"$Vector.push.351.exit.thread.i.i.i93.i"
 
 merge.i.i.i.i.i94.i:                              ; preds = %"$JsonWriter.integer.exit753"
   %567 = shl i64 %566, 1
@@ -25080,9 +25205,9 @@ merge7.i.i.i.i.i97.i:                             ; preds = %merge.i.i.i.i.i94.i
   store ptr %568, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i96.i, ptr %36, align 8
   %.pre10.i.i.i.i98.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i93.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i93.i"
 
-"$Vector.push.350.exit.thread.i.i.i93.i":         ; preds = %merge7.i.i.i.i.i97.i, %"$JsonWriter.integer.exit753"
+"$Vector.push.351.exit.thread.i.i.i93.i":         ; preds = %merge7.i.i.i.i.i97.i, %"$JsonWriter.integer.exit753"
   %570 = phi i64 [ %.pre10.i.i.i.i98.i, %merge7.i.i.i.i.i97.i ], [ %564, %"$JsonWriter.integer.exit753" ]
   %571 = phi ptr [ %568, %merge7.i.i.i.i.i97.i ], [ %.pre.i.i.i.i92.i, %"$JsonWriter.integer.exit753" ]
   %572 = getelementptr i8, ptr %571, i64 %570
@@ -25097,10 +25222,10 @@ then.i.i.i99.i:                                   ; preds = %merge.i.i.i.i.i94.i
   store i8 1, ptr %575, align 8
   br label %"$JsonWriter.separate.exit.i713"
 
-"$JsonWriter.separate.exit.i713":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i93.i", %then.i.i.i99.i
+"$JsonWriter.separate.exit.i713":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i93.i", %then.i.i.i99.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i712)
-  %576 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i712, i64 32, ptr nonnull @"$string.357", i64 %563)
+  %576 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i712, i64 32, ptr nonnull @"$string.358", i64 %563)
   %577 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i712)
   %578 = load i64, ptr %35, align 8
   %579 = add i64 %578, %577
@@ -25143,15 +25268,15 @@ then2.i.i.i.i716:                                 ; preds = %merge.i.i.i.i715
   %589 = getelementptr inbounds i8, ptr %made, i64 292
   %590 = load i8, ptr %589, align 4
   %591 = icmp ne i8 %590, 0
-  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.453", i1 zeroext %591)
+  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.454", i1 zeroext %591)
   %592 = getelementptr inbounds i8, ptr %made, i64 293
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.454")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.455")
   %593 = load i64, ptr %35, align 8
   %594 = add i64 %593, 1
   %595 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i101.i = icmp slt i64 %595, %594
   %.pre.i.i.i.i102.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i101.i, label %merge.i.i.i.i.i104.i, label %"$Vector.push.350.exit.thread.i.i.i103.i"
+  br i1 %.not.i.i.i.i.i101.i, label %merge.i.i.i.i.i104.i, label %"$Vector.push.351.exit.thread.i.i.i103.i"
 
 merge.i.i.i.i.i104.i:                             ; preds = %"$JsonWriter.integer.exit732"
   %596 = shl i64 %595, 1
@@ -25165,9 +25290,9 @@ merge7.i.i.i.i.i107.i:                            ; preds = %merge.i.i.i.i.i104.
   store ptr %597, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i106.i, ptr %36, align 8
   %.pre10.i.i.i.i108.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i103.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i103.i"
 
-"$Vector.push.350.exit.thread.i.i.i103.i":        ; preds = %merge7.i.i.i.i.i107.i, %"$JsonWriter.integer.exit732"
+"$Vector.push.351.exit.thread.i.i.i103.i":        ; preds = %merge7.i.i.i.i.i107.i, %"$JsonWriter.integer.exit732"
   %599 = phi i64 [ %.pre10.i.i.i.i108.i, %merge7.i.i.i.i.i107.i ], [ %593, %"$JsonWriter.integer.exit732" ]
   %600 = phi ptr [ %597, %merge7.i.i.i.i.i107.i ], [ %.pre.i.i.i.i102.i, %"$JsonWriter.integer.exit732" ]
   %601 = getelementptr i8, ptr %600, i64 %599
@@ -25182,7 +25307,7 @@ then.i.i.i109.i:                                  ; preds = %merge.i.i.i.i.i104.
   store i8 1, ptr %604, align 8
   br label %"$JsonWriter.string_field.exit110.i"
 
-"$JsonWriter.string_field.exit110.i":             ; preds = %then.i.i.i109.i, %"$Vector.push.350.exit.thread.i.i.i103.i"
+"$JsonWriter.string_field.exit110.i":             ; preds = %then.i.i.i109.i, %"$Vector.push.351.exit.thread.i.i.i103.i"
   store i8 0, ptr %34, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly %592)
   call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %5)
@@ -25218,13 +25343,13 @@ then.i.i.i109.i:                                  ; preds = %merge.i.i.i.i.i104.
   %shape.sroa.57.0.copyload.i.i = load i64, ptr %shape.sroa.57.0..sroa_idx.i.i, align 8
   %shape.sroa.59.0..sroa_idx.i.i = getelementptr inbounds i8, ptr %5, i64 120
   %shape.sroa.59.0.copyload.i.i = load i64, ptr %shape.sroa.59.0..sroa_idx.i.i, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.455")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.456")
   %605 = load i64, ptr %35, align 8
   %606 = add i64 %605, 1
   %607 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i111.i = icmp slt i64 %607, %606
   %.pre.i.i.i.i112.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i111.i, label %merge.i.i.i.i.i124.i, label %"$Vector.push.350.exit.thread.i.i.i113.i"
+  br i1 %.not.i.i.i.i.i111.i, label %merge.i.i.i.i.i124.i, label %"$Vector.push.351.exit.thread.i.i.i113.i"
 
 merge.i.i.i.i.i124.i:                             ; preds = %"$JsonWriter.string_field.exit110.i"
   %608 = shl i64 %607, 1
@@ -25238,9 +25363,9 @@ merge7.i.i.i.i.i127.i:                            ; preds = %merge.i.i.i.i.i124.
   store ptr %609, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i126.i, ptr %36, align 8
   %.pre10.i.i.i.i128.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i113.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i113.i"
 
-"$Vector.push.350.exit.thread.i.i.i113.i":        ; preds = %merge7.i.i.i.i.i127.i, %"$JsonWriter.string_field.exit110.i"
+"$Vector.push.351.exit.thread.i.i.i113.i":        ; preds = %merge7.i.i.i.i.i127.i, %"$JsonWriter.string_field.exit110.i"
   %611 = phi i64 [ %.pre10.i.i.i.i128.i, %merge7.i.i.i.i.i127.i ], [ %605, %"$JsonWriter.string_field.exit110.i" ]
   %612 = phi ptr [ %609, %merge7.i.i.i.i.i127.i ], [ %.pre.i.i.i.i112.i, %"$JsonWriter.string_field.exit110.i" ]
   %613 = getelementptr i8, ptr %612, i64 %611
@@ -25256,14 +25381,14 @@ then.i.i.i129.i:                                  ; preds = %merge.i.i.i.i.i124.
   %.pre = load i64, ptr %35, align 8
   br label %"$JsonWriter.separate.exit.i690"
 
-"$JsonWriter.separate.exit.i690":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i113.i", %then.i.i.i129.i
-  %617 = phi i64 [ %615, %"$Vector.push.350.exit.thread.i.i.i113.i" ], [ %.pre, %then.i.i.i129.i ]
+"$JsonWriter.separate.exit.i690":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i113.i", %then.i.i.i129.i
+  %617 = phi i64 [ %615, %"$Vector.push.351.exit.thread.i.i.i113.i" ], [ %.pre, %then.i.i.i129.i ]
   store i8 1, ptr %34, align 8
   %618 = add i64 %617, 1
   %619 = load i64, ptr %36, align 8
   %.not.i.i.i.i691 = icmp slt i64 %619, %618
   %.pre.i.i.i692 = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i691, label %merge.i.i.i.i695, label %"$Vector.push.350.exit.thread.i.i693"
+  br i1 %.not.i.i.i.i691, label %merge.i.i.i.i695, label %"$Vector.push.351.exit.thread.i.i693"
 
 merge.i.i.i.i695:                                 ; preds = %"$JsonWriter.separate.exit.i690"
   %620 = shl i64 %619, 1
@@ -25277,9 +25402,9 @@ merge7.i.i.i.i698:                                ; preds = %merge.i.i.i.i695
   store ptr %621, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i697, ptr %36, align 8
   %.pre10.i.i.i699 = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i693"
+  br label %"$Vector.push.351.exit.thread.i.i693"
 
-"$Vector.push.350.exit.thread.i.i693":            ; preds = %merge7.i.i.i.i698, %"$JsonWriter.separate.exit.i690"
+"$Vector.push.351.exit.thread.i.i693":            ; preds = %merge7.i.i.i.i698, %"$JsonWriter.separate.exit.i690"
   %623 = phi i64 [ %.pre10.i.i.i699, %merge7.i.i.i.i698 ], [ %617, %"$JsonWriter.separate.exit.i690" ]
   %624 = phi ptr [ %621, %merge7.i.i.i.i698 ], [ %.pre.i.i.i692, %"$JsonWriter.separate.exit.i690" ]
   %625 = getelementptr i8, ptr %624, i64 %623
@@ -25294,17 +25419,17 @@ then.i3.i700:                                     ; preds = %merge.i.i.i.i695
   store i8 1, ptr %628, align 8
   br label %"$JsonWriter.open.exit711"
 
-"$JsonWriter.open.exit711":                       ; preds = %"$Vector.push.350.exit.thread.i.i693", %then.i3.i700
+"$JsonWriter.open.exit711":                       ; preds = %"$Vector.push.351.exit.thread.i.i693", %then.i3.i700
   store i8 0, ptr %34, align 8
   %629 = mul i64 %shape.sroa.17.0.copyload.i.i, %shape.sroa.225.0.copyload.i.i
   %630 = mul i64 %629, %shape.sroa.26.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.456")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.457")
   %631 = load i64, ptr %35, align 8
   %632 = add i64 %631, 1
   %633 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i.i114.i = icmp slt i64 %633, %632
   %.pre.i.i.i.i.i115.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i.i114.i, label %merge.i.i.i.i.i.i118.i, label %"$Vector.push.350.exit.thread.i.i.i.i116.i"
+  br i1 %.not.i.i.i.i.i.i114.i, label %merge.i.i.i.i.i.i118.i, label %"$Vector.push.351.exit.thread.i.i.i.i116.i"
 
 merge.i.i.i.i.i.i118.i:                           ; preds = %"$JsonWriter.open.exit711"
   %634 = shl i64 %633, 1
@@ -25318,9 +25443,9 @@ merge7.i.i.i.i.i.i121.i:                          ; preds = %merge.i.i.i.i.i.i11
   store ptr %635, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i120.i, ptr %36, align 8
   %.pre10.i.i.i.i.i122.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i.i116.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i.i116.i"
 
-"$Vector.push.350.exit.thread.i.i.i.i116.i":      ; preds = %merge7.i.i.i.i.i.i121.i, %"$JsonWriter.open.exit711"
+"$Vector.push.351.exit.thread.i.i.i.i116.i":      ; preds = %merge7.i.i.i.i.i.i121.i, %"$JsonWriter.open.exit711"
   %637 = phi i64 [ %.pre10.i.i.i.i.i122.i, %merge7.i.i.i.i.i.i121.i ], [ %631, %"$JsonWriter.open.exit711" ]
   %638 = phi ptr [ %635, %merge7.i.i.i.i.i.i121.i ], [ %.pre.i.i.i.i.i115.i, %"$JsonWriter.open.exit711" ]
   %639 = getelementptr i8, ptr %638, i64 %637
@@ -25335,10 +25460,10 @@ then.i.i.i.i123.i:                                ; preds = %merge.i.i.i.i.i.i11
   store i8 1, ptr %642, align 8
   br label %"$JsonWriter.separate.exit.i670"
 
-"$JsonWriter.separate.exit.i670":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i.i116.i", %then.i.i.i.i123.i
+"$JsonWriter.separate.exit.i670":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i.i116.i", %then.i.i.i.i123.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i669)
-  %643 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i669, i64 32, ptr nonnull @"$string.357", i64 %630)
+  %643 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i669, i64 32, ptr nonnull @"$string.358", i64 %630)
   %644 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i669)
   %645 = load i64, ptr %35, align 8
   %646 = add i64 %645, %644
@@ -25378,13 +25503,13 @@ then2.i.i.i.i673:                                 ; preds = %merge.i.i.i.i672
 
 "$JsonWriter.integer.exit689":                    ; preds = %then.i.i.i.i678, %merge.i.i.i.i672, %then2.i.i.i.i673
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i669)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.457")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.458")
   %656 = load i64, ptr %35, align 8
   %657 = add i64 %656, 1
   %658 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i69.i.i = icmp slt i64 %658, %657
   %.pre.i.i.i.i70.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i69.i.i, label %merge.i.i.i.i.i72.i.i, label %"$Vector.push.350.exit.thread.i.i.i71.i.i"
+  br i1 %.not.i.i.i.i.i69.i.i, label %merge.i.i.i.i.i72.i.i, label %"$Vector.push.351.exit.thread.i.i.i71.i.i"
 
 merge.i.i.i.i.i72.i.i:                            ; preds = %"$JsonWriter.integer.exit689"
   %659 = shl i64 %658, 1
@@ -25398,9 +25523,9 @@ merge7.i.i.i.i.i75.i.i:                           ; preds = %merge.i.i.i.i.i72.i
   store ptr %660, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i74.i.i, ptr %36, align 8
   %.pre10.i.i.i.i76.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i71.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i71.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i71.i.i":       ; preds = %merge7.i.i.i.i.i75.i.i, %"$JsonWriter.integer.exit689"
+"$Vector.push.351.exit.thread.i.i.i71.i.i":       ; preds = %merge7.i.i.i.i.i75.i.i, %"$JsonWriter.integer.exit689"
   %662 = phi i64 [ %.pre10.i.i.i.i76.i.i, %merge7.i.i.i.i.i75.i.i ], [ %656, %"$JsonWriter.integer.exit689" ]
   %663 = phi ptr [ %660, %merge7.i.i.i.i.i75.i.i ], [ %.pre.i.i.i.i70.i.i, %"$JsonWriter.integer.exit689" ]
   %664 = getelementptr i8, ptr %663, i64 %662
@@ -25415,10 +25540,10 @@ then.i.i.i77.i.i:                                 ; preds = %merge.i.i.i.i.i72.i
   store i8 1, ptr %667, align 8
   br label %"$JsonWriter.separate.exit.i649"
 
-"$JsonWriter.separate.exit.i649":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i71.i.i", %then.i.i.i77.i.i
+"$JsonWriter.separate.exit.i649":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i71.i.i", %then.i.i.i77.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i648)
-  %668 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i648, i64 32, ptr nonnull @"$string.357", i64 %630)
+  %668 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i648, i64 32, ptr nonnull @"$string.358", i64 %630)
   %669 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i648)
   %670 = load i64, ptr %35, align 8
   %671 = add i64 %670, %669
@@ -25458,13 +25583,13 @@ then2.i.i.i.i652:                                 ; preds = %merge.i.i.i.i651
 
 "$JsonWriter.integer.exit668":                    ; preds = %then.i.i.i.i657, %merge.i.i.i.i651, %then2.i.i.i.i652
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i648)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.458")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.459")
   %681 = load i64, ptr %35, align 8
   %682 = add i64 %681, 1
   %683 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i79.i.i = icmp slt i64 %683, %682
   %.pre.i.i.i.i80.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i79.i.i, label %merge.i.i.i.i.i82.i.i, label %"$Vector.push.350.exit.thread.i.i.i81.i.i"
+  br i1 %.not.i.i.i.i.i79.i.i, label %merge.i.i.i.i.i82.i.i, label %"$Vector.push.351.exit.thread.i.i.i81.i.i"
 
 merge.i.i.i.i.i82.i.i:                            ; preds = %"$JsonWriter.integer.exit668"
   %684 = shl i64 %683, 1
@@ -25478,9 +25603,9 @@ merge7.i.i.i.i.i85.i.i:                           ; preds = %merge.i.i.i.i.i82.i
   store ptr %685, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i84.i.i, ptr %36, align 8
   %.pre10.i.i.i.i86.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i81.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i81.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i81.i.i":       ; preds = %merge7.i.i.i.i.i85.i.i, %"$JsonWriter.integer.exit668"
+"$Vector.push.351.exit.thread.i.i.i81.i.i":       ; preds = %merge7.i.i.i.i.i85.i.i, %"$JsonWriter.integer.exit668"
   %687 = phi i64 [ %.pre10.i.i.i.i86.i.i, %merge7.i.i.i.i.i85.i.i ], [ %681, %"$JsonWriter.integer.exit668" ]
   %688 = phi ptr [ %685, %merge7.i.i.i.i.i85.i.i ], [ %.pre.i.i.i.i80.i.i, %"$JsonWriter.integer.exit668" ]
   %689 = getelementptr i8, ptr %688, i64 %687
@@ -25495,10 +25620,10 @@ then.i.i.i87.i.i:                                 ; preds = %merge.i.i.i.i.i82.i
   store i8 1, ptr %692, align 8
   br label %"$JsonWriter.separate.exit.i628"
 
-"$JsonWriter.separate.exit.i628":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i81.i.i", %then.i.i.i87.i.i
+"$JsonWriter.separate.exit.i628":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i81.i.i", %then.i.i.i87.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i627)
-  %693 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i627, i64 32, ptr nonnull @"$string.357", i64 %630)
+  %693 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i627, i64 32, ptr nonnull @"$string.358", i64 %630)
   %694 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i627)
   %695 = load i64, ptr %35, align 8
   %696 = add i64 %695, %694
@@ -25541,13 +25666,13 @@ then2.i.i.i.i631:                                 ; preds = %merge.i.i.i.i630
   %706 = mul i64 %shape.sroa.37.0.copyload.i.i, %shape.sroa.32.0.copyload.i.i
   %707 = call i64 @llvm.smax.i64(i64 %shape.sroa.26.0.copyload.i.i, i64 %706)
   %708 = mul i64 %707, %shape.sroa.225.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.459")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.460")
   %709 = load i64, ptr %35, align 8
   %710 = add i64 %709, 1
   %711 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i89.i.i = icmp slt i64 %711, %710
   %.pre.i.i.i.i90.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i89.i.i, label %merge.i.i.i.i.i92.i.i, label %"$Vector.push.350.exit.thread.i.i.i91.i.i"
+  br i1 %.not.i.i.i.i.i89.i.i, label %merge.i.i.i.i.i92.i.i, label %"$Vector.push.351.exit.thread.i.i.i91.i.i"
 
 merge.i.i.i.i.i92.i.i:                            ; preds = %"$JsonWriter.integer.exit647"
   %712 = shl i64 %711, 1
@@ -25561,9 +25686,9 @@ merge7.i.i.i.i.i95.i.i:                           ; preds = %merge.i.i.i.i.i92.i
   store ptr %713, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i94.i.i, ptr %36, align 8
   %.pre10.i.i.i.i96.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i91.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i91.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i91.i.i":       ; preds = %merge7.i.i.i.i.i95.i.i, %"$JsonWriter.integer.exit647"
+"$Vector.push.351.exit.thread.i.i.i91.i.i":       ; preds = %merge7.i.i.i.i.i95.i.i, %"$JsonWriter.integer.exit647"
   %715 = phi i64 [ %.pre10.i.i.i.i96.i.i, %merge7.i.i.i.i.i95.i.i ], [ %709, %"$JsonWriter.integer.exit647" ]
   %716 = phi ptr [ %713, %merge7.i.i.i.i.i95.i.i ], [ %.pre.i.i.i.i90.i.i, %"$JsonWriter.integer.exit647" ]
   %717 = getelementptr i8, ptr %716, i64 %715
@@ -25578,10 +25703,10 @@ then.i.i.i97.i.i:                                 ; preds = %merge.i.i.i.i.i92.i
   store i8 1, ptr %720, align 8
   br label %"$JsonWriter.separate.exit.i607"
 
-"$JsonWriter.separate.exit.i607":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i91.i.i", %then.i.i.i97.i.i
+"$JsonWriter.separate.exit.i607":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i91.i.i", %then.i.i.i97.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i606)
-  %721 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i606, i64 32, ptr nonnull @"$string.357", i64 %708)
+  %721 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i606, i64 32, ptr nonnull @"$string.358", i64 %708)
   %722 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i606)
   %723 = load i64, ptr %35, align 8
   %724 = add i64 %723, %722
@@ -25622,13 +25747,13 @@ then2.i.i.i.i610:                                 ; preds = %merge.i.i.i.i609
 "$JsonWriter.integer.exit626":                    ; preds = %then.i.i.i.i615, %merge.i.i.i.i609, %then2.i.i.i.i610
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i606)
   %734 = shl i64 %shape.sroa.225.0.copyload.i.i, 2
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.460")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.461")
   %735 = load i64, ptr %35, align 8
   %736 = add i64 %735, 1
   %737 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i99.i.i = icmp slt i64 %737, %736
   %.pre.i.i.i.i100.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i99.i.i, label %merge.i.i.i.i.i102.i.i, label %"$Vector.push.350.exit.thread.i.i.i101.i.i"
+  br i1 %.not.i.i.i.i.i99.i.i, label %merge.i.i.i.i.i102.i.i, label %"$Vector.push.351.exit.thread.i.i.i101.i.i"
 
 merge.i.i.i.i.i102.i.i:                           ; preds = %"$JsonWriter.integer.exit626"
   %738 = shl i64 %737, 1
@@ -25642,9 +25767,9 @@ merge7.i.i.i.i.i105.i.i:                          ; preds = %merge.i.i.i.i.i102.
   store ptr %739, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i104.i.i, ptr %36, align 8
   %.pre10.i.i.i.i106.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i101.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i101.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i101.i.i":      ; preds = %merge7.i.i.i.i.i105.i.i, %"$JsonWriter.integer.exit626"
+"$Vector.push.351.exit.thread.i.i.i101.i.i":      ; preds = %merge7.i.i.i.i.i105.i.i, %"$JsonWriter.integer.exit626"
   %741 = phi i64 [ %.pre10.i.i.i.i106.i.i, %merge7.i.i.i.i.i105.i.i ], [ %735, %"$JsonWriter.integer.exit626" ]
   %742 = phi ptr [ %739, %merge7.i.i.i.i.i105.i.i ], [ %.pre.i.i.i.i100.i.i, %"$JsonWriter.integer.exit626" ]
   %743 = getelementptr i8, ptr %742, i64 %741
@@ -25659,10 +25784,10 @@ then.i.i.i107.i.i:                                ; preds = %merge.i.i.i.i.i102.
   store i8 1, ptr %746, align 8
   br label %"$JsonWriter.separate.exit.i586"
 
-"$JsonWriter.separate.exit.i586":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i101.i.i", %then.i.i.i107.i.i
+"$JsonWriter.separate.exit.i586":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i101.i.i", %then.i.i.i107.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i585)
-  %747 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i585, i64 32, ptr nonnull @"$string.357", i64 %734)
+  %747 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i585, i64 32, ptr nonnull @"$string.358", i64 %734)
   %748 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i585)
   %749 = load i64, ptr %35, align 8
   %750 = add i64 %749, %748
@@ -25706,13 +25831,13 @@ then2.i.i.i.i589:                                 ; preds = %merge.i.i.i.i588
   %761 = add i64 %760, %shape.sroa.37.0.copyload.i.i
   %762 = mul i64 %shape.sroa.32.0.copyload.i.i, %629
   %763 = mul i64 %762, %761
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.461")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.462")
   %764 = load i64, ptr %35, align 8
   %765 = add i64 %764, 1
   %766 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i109.i.i = icmp slt i64 %766, %765
   %.pre.i.i.i.i110.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i109.i.i, label %merge.i.i.i.i.i112.i.i, label %"$Vector.push.350.exit.thread.i.i.i111.i.i"
+  br i1 %.not.i.i.i.i.i109.i.i, label %merge.i.i.i.i.i112.i.i, label %"$Vector.push.351.exit.thread.i.i.i111.i.i"
 
 merge.i.i.i.i.i112.i.i:                           ; preds = %"$JsonWriter.integer.exit605"
   %767 = shl i64 %766, 1
@@ -25726,9 +25851,9 @@ merge7.i.i.i.i.i115.i.i:                          ; preds = %merge.i.i.i.i.i112.
   store ptr %768, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i114.i.i, ptr %36, align 8
   %.pre10.i.i.i.i116.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i111.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i111.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i111.i.i":      ; preds = %merge7.i.i.i.i.i115.i.i, %"$JsonWriter.integer.exit605"
+"$Vector.push.351.exit.thread.i.i.i111.i.i":      ; preds = %merge7.i.i.i.i.i115.i.i, %"$JsonWriter.integer.exit605"
   %770 = phi i64 [ %.pre10.i.i.i.i116.i.i, %merge7.i.i.i.i.i115.i.i ], [ %764, %"$JsonWriter.integer.exit605" ]
   %771 = phi ptr [ %768, %merge7.i.i.i.i.i115.i.i ], [ %.pre.i.i.i.i110.i.i, %"$JsonWriter.integer.exit605" ]
   %772 = getelementptr i8, ptr %771, i64 %770
@@ -25743,10 +25868,10 @@ then.i.i.i117.i.i:                                ; preds = %merge.i.i.i.i.i112.
   store i8 1, ptr %775, align 8
   br label %"$JsonWriter.separate.exit.i565"
 
-"$JsonWriter.separate.exit.i565":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i111.i.i", %then.i.i.i117.i.i
+"$JsonWriter.separate.exit.i565":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i111.i.i", %then.i.i.i117.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i564)
-  %776 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i564, i64 32, ptr nonnull @"$string.357", i64 %763)
+  %776 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i564, i64 32, ptr nonnull @"$string.358", i64 %763)
   %777 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i564)
   %778 = load i64, ptr %35, align 8
   %779 = add i64 %778, %777
@@ -25787,13 +25912,13 @@ then2.i.i.i.i568:                                 ; preds = %merge.i.i.i.i567
 "$JsonWriter.integer.exit584":                    ; preds = %then.i.i.i.i573, %merge.i.i.i.i567, %then2.i.i.i.i568
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i564)
   %789 = mul i64 %706, %629
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.462")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.463")
   %790 = load i64, ptr %35, align 8
   %791 = add i64 %790, 1
   %792 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i119.i.i = icmp slt i64 %792, %791
   %.pre.i.i.i.i120.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i119.i.i, label %merge.i.i.i.i.i122.i.i, label %"$Vector.push.350.exit.thread.i.i.i121.i.i"
+  br i1 %.not.i.i.i.i.i119.i.i, label %merge.i.i.i.i.i122.i.i, label %"$Vector.push.351.exit.thread.i.i.i121.i.i"
 
 merge.i.i.i.i.i122.i.i:                           ; preds = %"$JsonWriter.integer.exit584"
   %793 = shl i64 %792, 1
@@ -25807,9 +25932,9 @@ merge7.i.i.i.i.i125.i.i:                          ; preds = %merge.i.i.i.i.i122.
   store ptr %794, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i124.i.i, ptr %36, align 8
   %.pre10.i.i.i.i126.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i121.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i121.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i121.i.i":      ; preds = %merge7.i.i.i.i.i125.i.i, %"$JsonWriter.integer.exit584"
+"$Vector.push.351.exit.thread.i.i.i121.i.i":      ; preds = %merge7.i.i.i.i.i125.i.i, %"$JsonWriter.integer.exit584"
   %796 = phi i64 [ %.pre10.i.i.i.i126.i.i, %merge7.i.i.i.i.i125.i.i ], [ %790, %"$JsonWriter.integer.exit584" ]
   %797 = phi ptr [ %794, %merge7.i.i.i.i.i125.i.i ], [ %.pre.i.i.i.i120.i.i, %"$JsonWriter.integer.exit584" ]
   %798 = getelementptr i8, ptr %797, i64 %796
@@ -25824,10 +25949,10 @@ then.i.i.i127.i.i:                                ; preds = %merge.i.i.i.i.i122.
   store i8 1, ptr %801, align 8
   br label %"$JsonWriter.separate.exit.i544"
 
-"$JsonWriter.separate.exit.i544":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i121.i.i", %then.i.i.i127.i.i
+"$JsonWriter.separate.exit.i544":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i121.i.i", %then.i.i.i127.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i543)
-  %802 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i543, i64 32, ptr nonnull @"$string.357", i64 %789)
+  %802 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i543, i64 32, ptr nonnull @"$string.358", i64 %789)
   %803 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i543)
   %804 = load i64, ptr %35, align 8
   %805 = add i64 %804, %803
@@ -25867,13 +25992,13 @@ then2.i.i.i.i547:                                 ; preds = %merge.i.i.i.i546
 
 "$JsonWriter.integer.exit563":                    ; preds = %then.i.i.i.i552, %merge.i.i.i.i546, %then2.i.i.i.i547
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i543)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.463")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.464")
   %815 = load i64, ptr %35, align 8
   %816 = add i64 %815, 1
   %817 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i129.i.i = icmp slt i64 %817, %816
   %.pre.i.i.i.i130.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i129.i.i, label %merge.i.i.i.i.i132.i.i, label %"$Vector.push.350.exit.thread.i.i.i131.i.i"
+  br i1 %.not.i.i.i.i.i129.i.i, label %merge.i.i.i.i.i132.i.i, label %"$Vector.push.351.exit.thread.i.i.i131.i.i"
 
 merge.i.i.i.i.i132.i.i:                           ; preds = %"$JsonWriter.integer.exit563"
   %818 = shl i64 %817, 1
@@ -25887,9 +26012,9 @@ merge7.i.i.i.i.i135.i.i:                          ; preds = %merge.i.i.i.i.i132.
   store ptr %819, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i134.i.i, ptr %36, align 8
   %.pre10.i.i.i.i136.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i131.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i131.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i131.i.i":      ; preds = %merge7.i.i.i.i.i135.i.i, %"$JsonWriter.integer.exit563"
+"$Vector.push.351.exit.thread.i.i.i131.i.i":      ; preds = %merge7.i.i.i.i.i135.i.i, %"$JsonWriter.integer.exit563"
   %821 = phi i64 [ %.pre10.i.i.i.i136.i.i, %merge7.i.i.i.i.i135.i.i ], [ %815, %"$JsonWriter.integer.exit563" ]
   %822 = phi ptr [ %819, %merge7.i.i.i.i.i135.i.i ], [ %.pre.i.i.i.i130.i.i, %"$JsonWriter.integer.exit563" ]
   %823 = getelementptr i8, ptr %822, i64 %821
@@ -25904,10 +26029,10 @@ then.i.i.i137.i.i:                                ; preds = %merge.i.i.i.i.i132.
   store i8 1, ptr %826, align 8
   br label %"$JsonWriter.separate.exit.i523"
 
-"$JsonWriter.separate.exit.i523":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i131.i.i", %then.i.i.i137.i.i
+"$JsonWriter.separate.exit.i523":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i131.i.i", %then.i.i.i137.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i522)
-  %827 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i522, i64 32, ptr nonnull @"$string.357", i64 %789)
+  %827 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i522, i64 32, ptr nonnull @"$string.358", i64 %789)
   %828 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i522)
   %829 = load i64, ptr %35, align 8
   %830 = add i64 %829, %828
@@ -25949,13 +26074,13 @@ then2.i.i.i.i526:                                 ; preds = %merge.i.i.i.i525
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i522)
   %840 = shl i64 %629, 1
   %841 = mul i64 %840, %shape.sroa.43.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.464")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.465")
   %842 = load i64, ptr %35, align 8
   %843 = add i64 %842, 1
   %844 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i139.i.i = icmp slt i64 %844, %843
   %.pre.i.i.i.i140.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i139.i.i, label %merge.i.i.i.i.i142.i.i, label %"$Vector.push.350.exit.thread.i.i.i141.i.i"
+  br i1 %.not.i.i.i.i.i139.i.i, label %merge.i.i.i.i.i142.i.i, label %"$Vector.push.351.exit.thread.i.i.i141.i.i"
 
 merge.i.i.i.i.i142.i.i:                           ; preds = %"$JsonWriter.integer.exit542"
   %845 = shl i64 %844, 1
@@ -25969,9 +26094,9 @@ merge7.i.i.i.i.i145.i.i:                          ; preds = %merge.i.i.i.i.i142.
   store ptr %846, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i144.i.i, ptr %36, align 8
   %.pre10.i.i.i.i146.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i141.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i141.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i141.i.i":      ; preds = %merge7.i.i.i.i.i145.i.i, %"$JsonWriter.integer.exit542"
+"$Vector.push.351.exit.thread.i.i.i141.i.i":      ; preds = %merge7.i.i.i.i.i145.i.i, %"$JsonWriter.integer.exit542"
   %848 = phi i64 [ %.pre10.i.i.i.i146.i.i, %merge7.i.i.i.i.i145.i.i ], [ %842, %"$JsonWriter.integer.exit542" ]
   %849 = phi ptr [ %846, %merge7.i.i.i.i.i145.i.i ], [ %.pre.i.i.i.i140.i.i, %"$JsonWriter.integer.exit542" ]
   %850 = getelementptr i8, ptr %849, i64 %848
@@ -25986,10 +26111,10 @@ then.i.i.i147.i.i:                                ; preds = %merge.i.i.i.i.i142.
   store i8 1, ptr %853, align 8
   br label %"$JsonWriter.separate.exit.i502"
 
-"$JsonWriter.separate.exit.i502":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i141.i.i", %then.i.i.i147.i.i
+"$JsonWriter.separate.exit.i502":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i141.i.i", %then.i.i.i147.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i501)
-  %854 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i501, i64 32, ptr nonnull @"$string.357", i64 %841)
+  %854 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i501, i64 32, ptr nonnull @"$string.358", i64 %841)
   %855 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i501)
   %856 = load i64, ptr %35, align 8
   %857 = add i64 %856, %855
@@ -26031,13 +26156,13 @@ then2.i.i.i.i505:                                 ; preds = %merge.i.i.i.i504
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i501)
   %867 = mul i64 %shape.sroa.43.0.copyload.i.i, %shape.sroa.225.0.copyload.i.i
   %868 = mul i64 %867, %shape.sroa.17.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.465")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.466")
   %869 = load i64, ptr %35, align 8
   %870 = add i64 %869, 1
   %871 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i149.i.i = icmp slt i64 %871, %870
   %.pre.i.i.i.i150.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i149.i.i, label %merge.i.i.i.i.i152.i.i, label %"$Vector.push.350.exit.thread.i.i.i151.i.i"
+  br i1 %.not.i.i.i.i.i149.i.i, label %merge.i.i.i.i.i152.i.i, label %"$Vector.push.351.exit.thread.i.i.i151.i.i"
 
 merge.i.i.i.i.i152.i.i:                           ; preds = %"$JsonWriter.integer.exit521"
   %872 = shl i64 %871, 1
@@ -26051,9 +26176,9 @@ merge7.i.i.i.i.i155.i.i:                          ; preds = %merge.i.i.i.i.i152.
   store ptr %873, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i154.i.i, ptr %36, align 8
   %.pre10.i.i.i.i156.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i151.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i151.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i151.i.i":      ; preds = %merge7.i.i.i.i.i155.i.i, %"$JsonWriter.integer.exit521"
+"$Vector.push.351.exit.thread.i.i.i151.i.i":      ; preds = %merge7.i.i.i.i.i155.i.i, %"$JsonWriter.integer.exit521"
   %875 = phi i64 [ %.pre10.i.i.i.i156.i.i, %merge7.i.i.i.i.i155.i.i ], [ %869, %"$JsonWriter.integer.exit521" ]
   %876 = phi ptr [ %873, %merge7.i.i.i.i.i155.i.i ], [ %.pre.i.i.i.i150.i.i, %"$JsonWriter.integer.exit521" ]
   %877 = getelementptr i8, ptr %876, i64 %875
@@ -26068,10 +26193,10 @@ then.i.i.i157.i.i:                                ; preds = %merge.i.i.i.i.i152.
   store i8 1, ptr %880, align 8
   br label %"$JsonWriter.separate.exit.i481"
 
-"$JsonWriter.separate.exit.i481":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i151.i.i", %then.i.i.i157.i.i
+"$JsonWriter.separate.exit.i481":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i151.i.i", %then.i.i.i157.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i480)
-  %881 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i480, i64 32, ptr nonnull @"$string.357", i64 %868)
+  %881 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i480, i64 32, ptr nonnull @"$string.358", i64 %868)
   %882 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i480)
   %883 = load i64, ptr %35, align 8
   %884 = add i64 %883, %882
@@ -26111,13 +26236,13 @@ then2.i.i.i.i484:                                 ; preds = %merge.i.i.i.i483
 
 "$JsonWriter.integer.exit500":                    ; preds = %then.i.i.i.i489, %merge.i.i.i.i483, %then2.i.i.i.i484
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i480)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.466")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.467")
   %894 = load i64, ptr %35, align 8
   %895 = add i64 %894, 1
   %896 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i159.i.i = icmp slt i64 %896, %895
   %.pre.i.i.i.i160.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i159.i.i, label %merge.i.i.i.i.i162.i.i, label %"$Vector.push.350.exit.thread.i.i.i161.i.i"
+  br i1 %.not.i.i.i.i.i159.i.i, label %merge.i.i.i.i.i162.i.i, label %"$Vector.push.351.exit.thread.i.i.i161.i.i"
 
 merge.i.i.i.i.i162.i.i:                           ; preds = %"$JsonWriter.integer.exit500"
   %897 = shl i64 %896, 1
@@ -26131,9 +26256,9 @@ merge7.i.i.i.i.i165.i.i:                          ; preds = %merge.i.i.i.i.i162.
   store ptr %898, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i164.i.i, ptr %36, align 8
   %.pre10.i.i.i.i166.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i161.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i161.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i161.i.i":      ; preds = %merge7.i.i.i.i.i165.i.i, %"$JsonWriter.integer.exit500"
+"$Vector.push.351.exit.thread.i.i.i161.i.i":      ; preds = %merge7.i.i.i.i.i165.i.i, %"$JsonWriter.integer.exit500"
   %900 = phi i64 [ %.pre10.i.i.i.i166.i.i, %merge7.i.i.i.i.i165.i.i ], [ %894, %"$JsonWriter.integer.exit500" ]
   %901 = phi ptr [ %898, %merge7.i.i.i.i.i165.i.i ], [ %.pre.i.i.i.i160.i.i, %"$JsonWriter.integer.exit500" ]
   %902 = getelementptr i8, ptr %901, i64 %900
@@ -26148,10 +26273,10 @@ then.i.i.i167.i.i:                                ; preds = %merge.i.i.i.i.i162.
   store i8 1, ptr %905, align 8
   br label %"$JsonWriter.separate.exit.i460"
 
-"$JsonWriter.separate.exit.i460":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i161.i.i", %then.i.i.i167.i.i
+"$JsonWriter.separate.exit.i460":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i161.i.i", %then.i.i.i167.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i459)
-  %906 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i459, i64 32, ptr nonnull @"$string.357", i64 %867)
+  %906 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i459, i64 32, ptr nonnull @"$string.358", i64 %867)
   %907 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i459)
   %908 = load i64, ptr %35, align 8
   %909 = add i64 %908, %907
@@ -26191,13 +26316,13 @@ then2.i.i.i.i463:                                 ; preds = %merge.i.i.i.i462
 
 "$JsonWriter.integer.exit479":                    ; preds = %then.i.i.i.i468, %merge.i.i.i.i462, %then2.i.i.i.i463
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i459)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.467")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.468")
   %919 = load i64, ptr %35, align 8
   %920 = add i64 %919, 1
   %921 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i169.i.i = icmp slt i64 %921, %920
   %.pre.i.i.i.i170.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i169.i.i, label %merge.i.i.i.i.i172.i.i, label %"$Vector.push.350.exit.thread.i.i.i171.i.i"
+  br i1 %.not.i.i.i.i.i169.i.i, label %merge.i.i.i.i.i172.i.i, label %"$Vector.push.351.exit.thread.i.i.i171.i.i"
 
 merge.i.i.i.i.i172.i.i:                           ; preds = %"$JsonWriter.integer.exit479"
   %922 = shl i64 %921, 1
@@ -26211,9 +26336,9 @@ merge7.i.i.i.i.i175.i.i:                          ; preds = %merge.i.i.i.i.i172.
   store ptr %923, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i174.i.i, ptr %36, align 8
   %.pre10.i.i.i.i176.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i171.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i171.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i171.i.i":      ; preds = %merge7.i.i.i.i.i175.i.i, %"$JsonWriter.integer.exit479"
+"$Vector.push.351.exit.thread.i.i.i171.i.i":      ; preds = %merge7.i.i.i.i.i175.i.i, %"$JsonWriter.integer.exit479"
   %925 = phi i64 [ %.pre10.i.i.i.i176.i.i, %merge7.i.i.i.i.i175.i.i ], [ %919, %"$JsonWriter.integer.exit479" ]
   %926 = phi ptr [ %923, %merge7.i.i.i.i.i175.i.i ], [ %.pre.i.i.i.i170.i.i, %"$JsonWriter.integer.exit479" ]
   %927 = getelementptr i8, ptr %926, i64 %925
@@ -26228,10 +26353,10 @@ then.i.i.i177.i.i:                                ; preds = %merge.i.i.i.i.i172.
   store i8 1, ptr %930, align 8
   br label %"$JsonWriter.separate.exit.i439"
 
-"$JsonWriter.separate.exit.i439":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i171.i.i", %then.i.i.i177.i.i
+"$JsonWriter.separate.exit.i439":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i171.i.i", %then.i.i.i177.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i438)
-  %931 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i438, i64 32, ptr nonnull @"$string.357", i64 %734)
+  %931 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i438, i64 32, ptr nonnull @"$string.358", i64 %734)
   %932 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i438)
   %933 = load i64, ptr %35, align 8
   %934 = add i64 %933, %932
@@ -26271,13 +26396,13 @@ then2.i.i.i.i442:                                 ; preds = %merge.i.i.i.i441
 
 "$JsonWriter.integer.exit458":                    ; preds = %then.i.i.i.i447, %merge.i.i.i.i441, %then2.i.i.i.i442
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i438)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.468")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.469")
   %944 = load i64, ptr %35, align 8
   %945 = add i64 %944, 1
   %946 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i179.i.i = icmp slt i64 %946, %945
   %.pre.i.i.i.i180.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i179.i.i, label %merge.i.i.i.i.i182.i.i, label %"$Vector.push.350.exit.thread.i.i.i181.i.i"
+  br i1 %.not.i.i.i.i.i179.i.i, label %merge.i.i.i.i.i182.i.i, label %"$Vector.push.351.exit.thread.i.i.i181.i.i"
 
 merge.i.i.i.i.i182.i.i:                           ; preds = %"$JsonWriter.integer.exit458"
   %947 = shl i64 %946, 1
@@ -26291,9 +26416,9 @@ merge7.i.i.i.i.i185.i.i:                          ; preds = %merge.i.i.i.i.i182.
   store ptr %948, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i184.i.i, ptr %36, align 8
   %.pre10.i.i.i.i186.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i181.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i181.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i181.i.i":      ; preds = %merge7.i.i.i.i.i185.i.i, %"$JsonWriter.integer.exit458"
+"$Vector.push.351.exit.thread.i.i.i181.i.i":      ; preds = %merge7.i.i.i.i.i185.i.i, %"$JsonWriter.integer.exit458"
   %950 = phi i64 [ %.pre10.i.i.i.i186.i.i, %merge7.i.i.i.i.i185.i.i ], [ %944, %"$JsonWriter.integer.exit458" ]
   %951 = phi ptr [ %948, %merge7.i.i.i.i.i185.i.i ], [ %.pre.i.i.i.i180.i.i, %"$JsonWriter.integer.exit458" ]
   %952 = getelementptr i8, ptr %951, i64 %950
@@ -26308,10 +26433,10 @@ then.i.i.i187.i.i:                                ; preds = %merge.i.i.i.i.i182.
   store i8 1, ptr %955, align 8
   br label %"$JsonWriter.separate.exit.i418"
 
-"$JsonWriter.separate.exit.i418":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i181.i.i", %then.i.i.i187.i.i
+"$JsonWriter.separate.exit.i418":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i181.i.i", %then.i.i.i187.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i417)
-  %956 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i417, i64 32, ptr nonnull @"$string.357", i64 %630)
+  %956 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i417, i64 32, ptr nonnull @"$string.358", i64 %630)
   %957 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i417)
   %958 = load i64, ptr %35, align 8
   %959 = add i64 %958, %957
@@ -26352,13 +26477,13 @@ then2.i.i.i.i421:                                 ; preds = %merge.i.i.i.i420
 "$JsonWriter.integer.exit437":                    ; preds = %then.i.i.i.i426, %merge.i.i.i.i420, %then2.i.i.i.i421
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i417)
   %969 = mul i64 %shape.sroa.46.0.copyload.i.i, %734
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.469")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.470")
   %970 = load i64, ptr %35, align 8
   %971 = add i64 %970, 1
   %972 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i189.i.i = icmp slt i64 %972, %971
   %.pre.i.i.i.i190.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i189.i.i, label %merge.i.i.i.i.i192.i.i, label %"$Vector.push.350.exit.thread.i.i.i191.i.i"
+  br i1 %.not.i.i.i.i.i189.i.i, label %merge.i.i.i.i.i192.i.i, label %"$Vector.push.351.exit.thread.i.i.i191.i.i"
 
 merge.i.i.i.i.i192.i.i:                           ; preds = %"$JsonWriter.integer.exit437"
   %973 = shl i64 %972, 1
@@ -26372,9 +26497,9 @@ merge7.i.i.i.i.i195.i.i:                          ; preds = %merge.i.i.i.i.i192.
   store ptr %974, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i194.i.i, ptr %36, align 8
   %.pre10.i.i.i.i196.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i191.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i191.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i191.i.i":      ; preds = %merge7.i.i.i.i.i195.i.i, %"$JsonWriter.integer.exit437"
+"$Vector.push.351.exit.thread.i.i.i191.i.i":      ; preds = %merge7.i.i.i.i.i195.i.i, %"$JsonWriter.integer.exit437"
   %976 = phi i64 [ %.pre10.i.i.i.i196.i.i, %merge7.i.i.i.i.i195.i.i ], [ %970, %"$JsonWriter.integer.exit437" ]
   %977 = phi ptr [ %974, %merge7.i.i.i.i.i195.i.i ], [ %.pre.i.i.i.i190.i.i, %"$JsonWriter.integer.exit437" ]
   %978 = getelementptr i8, ptr %977, i64 %976
@@ -26389,10 +26514,10 @@ then.i.i.i197.i.i:                                ; preds = %merge.i.i.i.i.i192.
   store i8 1, ptr %981, align 8
   br label %"$JsonWriter.separate.exit.i397"
 
-"$JsonWriter.separate.exit.i397":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i191.i.i", %then.i.i.i197.i.i
+"$JsonWriter.separate.exit.i397":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i191.i.i", %then.i.i.i197.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i396)
-  %982 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i396, i64 32, ptr nonnull @"$string.357", i64 %969)
+  %982 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i396, i64 32, ptr nonnull @"$string.358", i64 %969)
   %983 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i396)
   %984 = load i64, ptr %35, align 8
   %985 = add i64 %984, %983
@@ -26432,13 +26557,13 @@ then2.i.i.i.i400:                                 ; preds = %merge.i.i.i.i399
 
 "$JsonWriter.integer.exit416":                    ; preds = %then.i.i.i.i405, %merge.i.i.i.i399, %then2.i.i.i.i400
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i396)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.470")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.471")
   %995 = load i64, ptr %35, align 8
   %996 = add i64 %995, 1
   %997 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i199.i.i = icmp slt i64 %997, %996
   %.pre.i.i.i.i200.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i199.i.i, label %merge.i.i.i.i.i202.i.i, label %"$Vector.push.350.exit.thread.i.i.i201.i.i"
+  br i1 %.not.i.i.i.i.i199.i.i, label %merge.i.i.i.i.i202.i.i, label %"$Vector.push.351.exit.thread.i.i.i201.i.i"
 
 merge.i.i.i.i.i202.i.i:                           ; preds = %"$JsonWriter.integer.exit416"
   %998 = shl i64 %997, 1
@@ -26452,9 +26577,9 @@ merge7.i.i.i.i.i205.i.i:                          ; preds = %merge.i.i.i.i.i202.
   store ptr %999, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i204.i.i, ptr %36, align 8
   %.pre10.i.i.i.i206.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i201.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i201.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i201.i.i":      ; preds = %merge7.i.i.i.i.i205.i.i, %"$JsonWriter.integer.exit416"
+"$Vector.push.351.exit.thread.i.i.i201.i.i":      ; preds = %merge7.i.i.i.i.i205.i.i, %"$JsonWriter.integer.exit416"
   %1001 = phi i64 [ %.pre10.i.i.i.i206.i.i, %merge7.i.i.i.i.i205.i.i ], [ %995, %"$JsonWriter.integer.exit416" ]
   %1002 = phi ptr [ %999, %merge7.i.i.i.i.i205.i.i ], [ %.pre.i.i.i.i200.i.i, %"$JsonWriter.integer.exit416" ]
   %1003 = getelementptr i8, ptr %1002, i64 %1001
@@ -26469,10 +26594,10 @@ then.i.i.i207.i.i:                                ; preds = %merge.i.i.i.i.i202.
   store i8 1, ptr %1006, align 8
   br label %"$JsonWriter.separate.exit.i376"
 
-"$JsonWriter.separate.exit.i376":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i201.i.i", %then.i.i.i207.i.i
+"$JsonWriter.separate.exit.i376":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i201.i.i", %then.i.i.i207.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i375)
-  %1007 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i375, i64 32, ptr nonnull @"$string.357", i64 %969)
+  %1007 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i375, i64 32, ptr nonnull @"$string.358", i64 %969)
   %1008 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i375)
   %1009 = load i64, ptr %35, align 8
   %1010 = add i64 %1009, %1008
@@ -26514,13 +26639,13 @@ then2.i.i.i.i379:                                 ; preds = %merge.i.i.i.i378
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i375)
   %1020 = shl i64 %shape.sroa.48.0.copyload.i.i, 2
   %1021 = mul i64 %1020, %shape.sroa.50.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.471")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.472")
   %1022 = load i64, ptr %35, align 8
   %1023 = add i64 %1022, 1
   %1024 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i209.i.i = icmp slt i64 %1024, %1023
   %.pre.i.i.i.i210.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i209.i.i, label %merge.i.i.i.i.i212.i.i, label %"$Vector.push.350.exit.thread.i.i.i211.i.i"
+  br i1 %.not.i.i.i.i.i209.i.i, label %merge.i.i.i.i.i212.i.i, label %"$Vector.push.351.exit.thread.i.i.i211.i.i"
 
 merge.i.i.i.i.i212.i.i:                           ; preds = %"$JsonWriter.integer.exit395"
   %1025 = shl i64 %1024, 1
@@ -26534,9 +26659,9 @@ merge7.i.i.i.i.i215.i.i:                          ; preds = %merge.i.i.i.i.i212.
   store ptr %1026, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i214.i.i, ptr %36, align 8
   %.pre10.i.i.i.i216.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i211.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i211.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i211.i.i":      ; preds = %merge7.i.i.i.i.i215.i.i, %"$JsonWriter.integer.exit395"
+"$Vector.push.351.exit.thread.i.i.i211.i.i":      ; preds = %merge7.i.i.i.i.i215.i.i, %"$JsonWriter.integer.exit395"
   %1028 = phi i64 [ %.pre10.i.i.i.i216.i.i, %merge7.i.i.i.i.i215.i.i ], [ %1022, %"$JsonWriter.integer.exit395" ]
   %1029 = phi ptr [ %1026, %merge7.i.i.i.i.i215.i.i ], [ %.pre.i.i.i.i210.i.i, %"$JsonWriter.integer.exit395" ]
   %1030 = getelementptr i8, ptr %1029, i64 %1028
@@ -26551,10 +26676,10 @@ then.i.i.i217.i.i:                                ; preds = %merge.i.i.i.i.i212.
   store i8 1, ptr %1033, align 8
   br label %"$JsonWriter.separate.exit.i355"
 
-"$JsonWriter.separate.exit.i355":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i211.i.i", %then.i.i.i217.i.i
+"$JsonWriter.separate.exit.i355":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i211.i.i", %then.i.i.i217.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i354)
-  %1034 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i354, i64 32, ptr nonnull @"$string.357", i64 %1021)
+  %1034 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i354, i64 32, ptr nonnull @"$string.358", i64 %1021)
   %1035 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i354)
   %1036 = load i64, ptr %35, align 8
   %1037 = add i64 %1036, %1035
@@ -26601,7 +26726,7 @@ then2.i.i.i.i358:                                 ; preds = %merge.i.i.i.i357
   %1050 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i219.i.i = icmp slt i64 %1050, %1049
   %.pre.i.i.i.i220.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i219.i.i, label %merge.i.i.i.i.i222.i.i, label %"$Vector.push.350.exit.thread.i.i.i221.i.i"
+  br i1 %.not.i.i.i.i.i219.i.i, label %merge.i.i.i.i.i222.i.i, label %"$Vector.push.351.exit.thread.i.i.i221.i.i"
 
 merge.i.i.i.i.i222.i.i:                           ; preds = %"$JsonWriter.integer.exit374"
   %1051 = shl i64 %1050, 1
@@ -26615,9 +26740,9 @@ merge7.i.i.i.i.i225.i.i:                          ; preds = %merge.i.i.i.i.i222.
   store ptr %1052, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i224.i.i, ptr %36, align 8
   %.pre10.i.i.i.i226.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i221.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i221.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i221.i.i":      ; preds = %merge7.i.i.i.i.i225.i.i, %"$JsonWriter.integer.exit374"
+"$Vector.push.351.exit.thread.i.i.i221.i.i":      ; preds = %merge7.i.i.i.i.i225.i.i, %"$JsonWriter.integer.exit374"
   %1054 = phi i64 [ %.pre10.i.i.i.i226.i.i, %merge7.i.i.i.i.i225.i.i ], [ %1048, %"$JsonWriter.integer.exit374" ]
   %1055 = phi ptr [ %1052, %merge7.i.i.i.i.i225.i.i ], [ %.pre.i.i.i.i220.i.i, %"$JsonWriter.integer.exit374" ]
   %1056 = getelementptr i8, ptr %1055, i64 %1054
@@ -26632,10 +26757,10 @@ then.i.i.i227.i.i:                                ; preds = %merge.i.i.i.i.i222.
   store i8 1, ptr %1059, align 8
   br label %"$JsonWriter.separate.exit.i334"
 
-"$JsonWriter.separate.exit.i334":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i221.i.i", %then.i.i.i227.i.i
+"$JsonWriter.separate.exit.i334":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i221.i.i", %then.i.i.i227.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i333)
-  %1060 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i333, i64 32, ptr nonnull @"$string.357", i64 %1047)
+  %1060 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i333, i64 32, ptr nonnull @"$string.358", i64 %1047)
   %1061 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i333)
   %1062 = load i64, ptr %35, align 8
   %1063 = add i64 %1062, %1061
@@ -26679,13 +26804,13 @@ then2.i.i.i.i337:                                 ; preds = %merge.i.i.i.i336
   %1074 = shl i64 %shape.sroa.51.0.copyload.i.i, 2
   %1075 = mul i64 %1074, %shape.sroa.53.0.copyload.i.i
   %1076 = select i1 %1073, i64 %1075, i64 0
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.472")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.473")
   %1077 = load i64, ptr %35, align 8
   %1078 = add i64 %1077, 1
   %1079 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i229.i.i = icmp slt i64 %1079, %1078
   %.pre.i.i.i.i230.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i229.i.i, label %merge.i.i.i.i.i232.i.i, label %"$Vector.push.350.exit.thread.i.i.i231.i.i"
+  br i1 %.not.i.i.i.i.i229.i.i, label %merge.i.i.i.i.i232.i.i, label %"$Vector.push.351.exit.thread.i.i.i231.i.i"
 
 merge.i.i.i.i.i232.i.i:                           ; preds = %"$JsonWriter.integer.exit353"
   %1080 = shl i64 %1079, 1
@@ -26699,9 +26824,9 @@ merge7.i.i.i.i.i235.i.i:                          ; preds = %merge.i.i.i.i.i232.
   store ptr %1081, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i234.i.i, ptr %36, align 8
   %.pre10.i.i.i.i236.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i231.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i231.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i231.i.i":      ; preds = %merge7.i.i.i.i.i235.i.i, %"$JsonWriter.integer.exit353"
+"$Vector.push.351.exit.thread.i.i.i231.i.i":      ; preds = %merge7.i.i.i.i.i235.i.i, %"$JsonWriter.integer.exit353"
   %1083 = phi i64 [ %.pre10.i.i.i.i236.i.i, %merge7.i.i.i.i.i235.i.i ], [ %1077, %"$JsonWriter.integer.exit353" ]
   %1084 = phi ptr [ %1081, %merge7.i.i.i.i.i235.i.i ], [ %.pre.i.i.i.i230.i.i, %"$JsonWriter.integer.exit353" ]
   %1085 = getelementptr i8, ptr %1084, i64 %1083
@@ -26716,10 +26841,10 @@ then.i.i.i237.i.i:                                ; preds = %merge.i.i.i.i.i232.
   store i8 1, ptr %1088, align 8
   br label %"$JsonWriter.separate.exit.i313"
 
-"$JsonWriter.separate.exit.i313":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i231.i.i", %then.i.i.i237.i.i
+"$JsonWriter.separate.exit.i313":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i231.i.i", %then.i.i.i237.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i312)
-  %1089 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i312, i64 32, ptr nonnull @"$string.357", i64 %1076)
+  %1089 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i312, i64 32, ptr nonnull @"$string.358", i64 %1076)
   %1090 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i312)
   %1091 = load i64, ptr %35, align 8
   %1092 = add i64 %1091, %1090
@@ -26760,13 +26885,13 @@ then2.i.i.i.i316:                                 ; preds = %merge.i.i.i.i315
 "$JsonWriter.integer.exit332":                    ; preds = %then.i.i.i.i321, %merge.i.i.i.i315, %then2.i.i.i.i316
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i312)
   %1102 = shl i64 %shape.sroa.54.0.copyload.i.i, 2
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.473")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.474")
   %1103 = load i64, ptr %35, align 8
   %1104 = add i64 %1103, 1
   %1105 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i239.i.i = icmp slt i64 %1105, %1104
   %.pre.i.i.i.i240.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i239.i.i, label %merge.i.i.i.i.i242.i.i, label %"$Vector.push.350.exit.thread.i.i.i241.i.i"
+  br i1 %.not.i.i.i.i.i239.i.i, label %merge.i.i.i.i.i242.i.i, label %"$Vector.push.351.exit.thread.i.i.i241.i.i"
 
 merge.i.i.i.i.i242.i.i:                           ; preds = %"$JsonWriter.integer.exit332"
   %1106 = shl i64 %1105, 1
@@ -26780,9 +26905,9 @@ merge7.i.i.i.i.i245.i.i:                          ; preds = %merge.i.i.i.i.i242.
   store ptr %1107, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i244.i.i, ptr %36, align 8
   %.pre10.i.i.i.i246.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i241.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i241.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i241.i.i":      ; preds = %merge7.i.i.i.i.i245.i.i, %"$JsonWriter.integer.exit332"
+"$Vector.push.351.exit.thread.i.i.i241.i.i":      ; preds = %merge7.i.i.i.i.i245.i.i, %"$JsonWriter.integer.exit332"
   %1109 = phi i64 [ %.pre10.i.i.i.i246.i.i, %merge7.i.i.i.i.i245.i.i ], [ %1103, %"$JsonWriter.integer.exit332" ]
   %1110 = phi ptr [ %1107, %merge7.i.i.i.i.i245.i.i ], [ %.pre.i.i.i.i240.i.i, %"$JsonWriter.integer.exit332" ]
   %1111 = getelementptr i8, ptr %1110, i64 %1109
@@ -26797,10 +26922,10 @@ then.i.i.i247.i.i:                                ; preds = %merge.i.i.i.i.i242.
   store i8 1, ptr %1114, align 8
   br label %"$JsonWriter.separate.exit.i292"
 
-"$JsonWriter.separate.exit.i292":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i241.i.i", %then.i.i.i247.i.i
+"$JsonWriter.separate.exit.i292":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i241.i.i", %then.i.i.i247.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i291)
-  %1115 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i291, i64 32, ptr nonnull @"$string.357", i64 %1102)
+  %1115 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i291, i64 32, ptr nonnull @"$string.358", i64 %1102)
   %1116 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i291)
   %1117 = load i64, ptr %35, align 8
   %1118 = add i64 %1117, %1116
@@ -26842,13 +26967,13 @@ then2.i.i.i.i295:                                 ; preds = %merge.i.i.i.i294
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i291)
   %1128 = sdiv i64 %shape.sroa.57.0.copyload.i.i, 2
   %1129 = mul i64 %1128, %1102
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.474")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.475")
   %1130 = load i64, ptr %35, align 8
   %1131 = add i64 %1130, 1
   %1132 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i249.i.i = icmp slt i64 %1132, %1131
   %.pre.i.i.i.i250.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i249.i.i, label %merge.i.i.i.i.i252.i.i, label %"$Vector.push.350.exit.thread.i.i.i251.i.i"
+  br i1 %.not.i.i.i.i.i249.i.i, label %merge.i.i.i.i.i252.i.i, label %"$Vector.push.351.exit.thread.i.i.i251.i.i"
 
 merge.i.i.i.i.i252.i.i:                           ; preds = %"$JsonWriter.integer.exit311"
   %1133 = shl i64 %1132, 1
@@ -26862,9 +26987,9 @@ merge7.i.i.i.i.i255.i.i:                          ; preds = %merge.i.i.i.i.i252.
   store ptr %1134, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i254.i.i, ptr %36, align 8
   %.pre10.i.i.i.i256.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i251.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i251.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i251.i.i":      ; preds = %merge7.i.i.i.i.i255.i.i, %"$JsonWriter.integer.exit311"
+"$Vector.push.351.exit.thread.i.i.i251.i.i":      ; preds = %merge7.i.i.i.i.i255.i.i, %"$JsonWriter.integer.exit311"
   %1136 = phi i64 [ %.pre10.i.i.i.i256.i.i, %merge7.i.i.i.i.i255.i.i ], [ %1130, %"$JsonWriter.integer.exit311" ]
   %1137 = phi ptr [ %1134, %merge7.i.i.i.i.i255.i.i ], [ %.pre.i.i.i.i250.i.i, %"$JsonWriter.integer.exit311" ]
   %1138 = getelementptr i8, ptr %1137, i64 %1136
@@ -26879,10 +27004,10 @@ then.i.i.i257.i.i:                                ; preds = %merge.i.i.i.i.i252.
   store i8 1, ptr %1141, align 8
   br label %"$JsonWriter.separate.exit.i271"
 
-"$JsonWriter.separate.exit.i271":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i251.i.i", %then.i.i.i257.i.i
+"$JsonWriter.separate.exit.i271":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i251.i.i", %then.i.i.i257.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i270)
-  %1142 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i270, i64 32, ptr nonnull @"$string.357", i64 %1129)
+  %1142 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i270, i64 32, ptr nonnull @"$string.358", i64 %1129)
   %1143 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i270)
   %1144 = load i64, ptr %35, align 8
   %1145 = add i64 %1144, %1143
@@ -26922,13 +27047,13 @@ then2.i.i.i.i274:                                 ; preds = %merge.i.i.i.i273
 
 "$JsonWriter.integer.exit290":                    ; preds = %then.i.i.i.i279, %merge.i.i.i.i273, %then2.i.i.i.i274
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i270)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.475")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.476")
   %1155 = load i64, ptr %35, align 8
   %1156 = add i64 %1155, 1
   %1157 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i259.i.i = icmp slt i64 %1157, %1156
   %.pre.i.i.i.i260.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i259.i.i, label %merge.i.i.i.i.i262.i.i, label %"$Vector.push.350.exit.thread.i.i.i261.i.i"
+  br i1 %.not.i.i.i.i.i259.i.i, label %merge.i.i.i.i.i262.i.i, label %"$Vector.push.351.exit.thread.i.i.i261.i.i"
 
 merge.i.i.i.i.i262.i.i:                           ; preds = %"$JsonWriter.integer.exit290"
   %1158 = shl i64 %1157, 1
@@ -26942,9 +27067,9 @@ merge7.i.i.i.i.i265.i.i:                          ; preds = %merge.i.i.i.i.i262.
   store ptr %1159, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i264.i.i, ptr %36, align 8
   %.pre10.i.i.i.i266.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i261.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i261.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i261.i.i":      ; preds = %merge7.i.i.i.i.i265.i.i, %"$JsonWriter.integer.exit290"
+"$Vector.push.351.exit.thread.i.i.i261.i.i":      ; preds = %merge7.i.i.i.i.i265.i.i, %"$JsonWriter.integer.exit290"
   %1161 = phi i64 [ %.pre10.i.i.i.i266.i.i, %merge7.i.i.i.i.i265.i.i ], [ %1155, %"$JsonWriter.integer.exit290" ]
   %1162 = phi ptr [ %1159, %merge7.i.i.i.i.i265.i.i ], [ %.pre.i.i.i.i260.i.i, %"$JsonWriter.integer.exit290" ]
   %1163 = getelementptr i8, ptr %1162, i64 %1161
@@ -26959,10 +27084,10 @@ then.i.i.i267.i.i:                                ; preds = %merge.i.i.i.i.i262.
   store i8 1, ptr %1166, align 8
   br label %"$JsonWriter.separate.exit.i250"
 
-"$JsonWriter.separate.exit.i250":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i261.i.i", %then.i.i.i267.i.i
+"$JsonWriter.separate.exit.i250":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i261.i.i", %then.i.i.i267.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i249)
-  %1167 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i249, i64 32, ptr nonnull @"$string.357", i64 %1129)
+  %1167 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i249, i64 32, ptr nonnull @"$string.358", i64 %1129)
   %1168 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i249)
   %1169 = load i64, ptr %35, align 8
   %1170 = add i64 %1169, %1168
@@ -27002,13 +27127,13 @@ then2.i.i.i.i253:                                 ; preds = %merge.i.i.i.i252
 
 "$JsonWriter.integer.exit269":                    ; preds = %then.i.i.i.i258, %merge.i.i.i.i252, %then2.i.i.i.i253
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i249)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.476")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.477")
   %1180 = load i64, ptr %35, align 8
   %1181 = add i64 %1180, 1
   %1182 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i269.i.i = icmp slt i64 %1182, %1181
   %.pre.i.i.i.i270.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i269.i.i, label %merge.i.i.i.i.i272.i.i, label %"$Vector.push.350.exit.thread.i.i.i271.i.i"
+  br i1 %.not.i.i.i.i.i269.i.i, label %merge.i.i.i.i.i272.i.i, label %"$Vector.push.351.exit.thread.i.i.i271.i.i"
 
 merge.i.i.i.i.i272.i.i:                           ; preds = %"$JsonWriter.integer.exit269"
   %1183 = shl i64 %1182, 1
@@ -27022,9 +27147,9 @@ merge7.i.i.i.i.i275.i.i:                          ; preds = %merge.i.i.i.i.i272.
   store ptr %1184, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i274.i.i, ptr %36, align 8
   %.pre10.i.i.i.i276.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i271.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i271.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i271.i.i":      ; preds = %merge7.i.i.i.i.i275.i.i, %"$JsonWriter.integer.exit269"
+"$Vector.push.351.exit.thread.i.i.i271.i.i":      ; preds = %merge7.i.i.i.i.i275.i.i, %"$JsonWriter.integer.exit269"
   %1186 = phi i64 [ %.pre10.i.i.i.i276.i.i, %merge7.i.i.i.i.i275.i.i ], [ %1180, %"$JsonWriter.integer.exit269" ]
   %1187 = phi ptr [ %1184, %merge7.i.i.i.i.i275.i.i ], [ %.pre.i.i.i.i270.i.i, %"$JsonWriter.integer.exit269" ]
   %1188 = getelementptr i8, ptr %1187, i64 %1186
@@ -27039,10 +27164,10 @@ then.i.i.i277.i.i:                                ; preds = %merge.i.i.i.i.i272.
   store i8 1, ptr %1191, align 8
   br label %"$JsonWriter.separate.exit.i229"
 
-"$JsonWriter.separate.exit.i229":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i271.i.i", %then.i.i.i277.i.i
+"$JsonWriter.separate.exit.i229":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i271.i.i", %then.i.i.i277.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i228)
-  %1192 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i228, i64 32, ptr nonnull @"$string.357", i64 %shape.sroa.59.0.copyload.i.i)
+  %1192 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i228, i64 32, ptr nonnull @"$string.358", i64 %shape.sroa.59.0.copyload.i.i)
   %1193 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i228)
   %1194 = load i64, ptr %35, align 8
   %1195 = add i64 %1194, %1193
@@ -27087,7 +27212,7 @@ then2.i.i.i.i232:                                 ; preds = %merge.i.i.i.i231
   %1207 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i279.i.i = icmp slt i64 %1207, %1206
   %.pre.i.i.i.i280.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i279.i.i, label %merge.i.i.i.i.i282.i.i, label %"$Vector.push.350.exit.thread.i.i.i281.i.i"
+  br i1 %.not.i.i.i.i.i279.i.i, label %merge.i.i.i.i.i282.i.i, label %"$Vector.push.351.exit.thread.i.i.i281.i.i"
 
 merge.i.i.i.i.i282.i.i:                           ; preds = %"$JsonWriter.integer.exit248"
   %1208 = shl i64 %1207, 1
@@ -27101,9 +27226,9 @@ merge7.i.i.i.i.i285.i.i:                          ; preds = %merge.i.i.i.i.i282.
   store ptr %1209, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i284.i.i, ptr %36, align 8
   %.pre10.i.i.i.i286.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i281.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i281.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i281.i.i":      ; preds = %merge7.i.i.i.i.i285.i.i, %"$JsonWriter.integer.exit248"
+"$Vector.push.351.exit.thread.i.i.i281.i.i":      ; preds = %merge7.i.i.i.i.i285.i.i, %"$JsonWriter.integer.exit248"
   %1211 = phi i64 [ %.pre10.i.i.i.i286.i.i, %merge7.i.i.i.i.i285.i.i ], [ %1205, %"$JsonWriter.integer.exit248" ]
   %1212 = phi ptr [ %1209, %merge7.i.i.i.i.i285.i.i ], [ %.pre.i.i.i.i280.i.i, %"$JsonWriter.integer.exit248" ]
   %1213 = getelementptr i8, ptr %1212, i64 %1211
@@ -27118,16 +27243,16 @@ then.i.i.i287.i.i:                                ; preds = %merge.i.i.i.i.i282.
   store i8 1, ptr %1216, align 8
   br label %"$write_buffers.exit.i"
 
-"$write_buffers.exit.i":                          ; preds = %then.i.i.i287.i.i, %"$Vector.push.350.exit.thread.i.i.i281.i.i"
+"$write_buffers.exit.i":                          ; preds = %then.i.i.i287.i.i, %"$Vector.push.351.exit.thread.i.i.i281.i.i"
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.end.p0(i64 160, ptr nonnull %5)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.477")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.478")
   %1217 = load i64, ptr %35, align 8
   %1218 = add i64 %1217, 1
   %1219 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i = icmp slt i64 %1219, %1218
   %.pre.i.i.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$Vector.push.350.exit.thread.i.i.i"
+  br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$Vector.push.351.exit.thread.i.i.i"
 
 merge.i.i.i.i.i:                                  ; preds = %"$write_buffers.exit.i"
   %1220 = shl i64 %1219, 1
@@ -27141,9 +27266,9 @@ merge7.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i
   store ptr %1221, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i, ptr %36, align 8
   %.pre10.i.i.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i":             ; preds = %merge7.i.i.i.i.i, %"$write_buffers.exit.i"
+"$Vector.push.351.exit.thread.i.i.i":             ; preds = %merge7.i.i.i.i.i, %"$write_buffers.exit.i"
   %1223 = phi i64 [ %.pre10.i.i.i.i, %merge7.i.i.i.i.i ], [ %1217, %"$write_buffers.exit.i" ]
   %1224 = phi ptr [ %1221, %merge7.i.i.i.i.i ], [ %.pre.i.i.i.i, %"$write_buffers.exit.i" ]
   %1225 = getelementptr i8, ptr %1224, i64 %1223
@@ -27159,14 +27284,14 @@ then.i.i.i:                                       ; preds = %merge.i.i.i.i.i
   %.pre1072 = load i64, ptr %35, align 8
   br label %"$JsonWriter.separate.exit.i206"
 
-"$JsonWriter.separate.exit.i206":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i", %then.i.i.i
-  %1229 = phi i64 [ %1227, %"$Vector.push.350.exit.thread.i.i.i" ], [ %.pre1072, %then.i.i.i ]
+"$JsonWriter.separate.exit.i206":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i", %then.i.i.i
+  %1229 = phi i64 [ %1227, %"$Vector.push.351.exit.thread.i.i.i" ], [ %.pre1072, %then.i.i.i ]
   store i8 1, ptr %34, align 8
   %1230 = add i64 %1229, 1
   %1231 = load i64, ptr %36, align 8
   %.not.i.i.i.i207 = icmp slt i64 %1231, %1230
   %.pre.i.i.i208 = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i207, label %merge.i.i.i.i211, label %"$Vector.push.350.exit.thread.i.i209"
+  br i1 %.not.i.i.i.i207, label %merge.i.i.i.i211, label %"$Vector.push.351.exit.thread.i.i209"
 
 merge.i.i.i.i211:                                 ; preds = %"$JsonWriter.separate.exit.i206"
   %1232 = shl i64 %1231, 1
@@ -27180,9 +27305,9 @@ merge7.i.i.i.i214:                                ; preds = %merge.i.i.i.i211
   store ptr %1233, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i213, ptr %36, align 8
   %.pre10.i.i.i215 = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i209"
+  br label %"$Vector.push.351.exit.thread.i.i209"
 
-"$Vector.push.350.exit.thread.i.i209":            ; preds = %merge7.i.i.i.i214, %"$JsonWriter.separate.exit.i206"
+"$Vector.push.351.exit.thread.i.i209":            ; preds = %merge7.i.i.i.i214, %"$JsonWriter.separate.exit.i206"
   %1235 = phi i64 [ %.pre10.i.i.i215, %merge7.i.i.i.i214 ], [ %1229, %"$JsonWriter.separate.exit.i206" ]
   %1236 = phi ptr [ %1233, %merge7.i.i.i.i214 ], [ %.pre.i.i.i208, %"$JsonWriter.separate.exit.i206" ]
   %1237 = getelementptr i8, ptr %1236, i64 %1235
@@ -27197,7 +27322,7 @@ then.i3.i216:                                     ; preds = %merge.i.i.i.i211
   store i8 1, ptr %1240, align 8
   br label %"$JsonWriter.open.exit227"
 
-"$JsonWriter.open.exit227":                       ; preds = %"$Vector.push.350.exit.thread.i.i209", %then.i3.i216
+"$JsonWriter.open.exit227":                       ; preds = %"$Vector.push.351.exit.thread.i.i209", %then.i3.i216
   store i8 0, ptr %34, align 8
   %1241 = load i32, ptr %194, align 4
   %1242 = icmp sgt i32 %1241, 0
@@ -27248,7 +27373,7 @@ then.i.i196:                                      ; preds = %forbody.i
   %1268 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i197 = icmp slt i64 %1268, %1267
   %.pre.i.i.i.i198 = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i197, label %merge.i.i.i.i.i200, label %"$Vector.push.350.exit.thread.i.i.i199"
+  br i1 %.not.i.i.i.i.i197, label %merge.i.i.i.i.i200, label %"$Vector.push.351.exit.thread.i.i.i199"
 
 merge.i.i.i.i.i200:                               ; preds = %then.i.i196
   %1269 = shl i64 %1268, 1
@@ -27262,9 +27387,9 @@ merge7.i.i.i.i.i203:                              ; preds = %merge.i.i.i.i.i200
   store ptr %1270, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i202, ptr %36, align 8
   %.pre10.i.i.i.i204 = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i199"
+  br label %"$Vector.push.351.exit.thread.i.i.i199"
 
-"$Vector.push.350.exit.thread.i.i.i199":          ; preds = %merge7.i.i.i.i.i203, %then.i.i196
+"$Vector.push.351.exit.thread.i.i.i199":          ; preds = %merge7.i.i.i.i.i203, %then.i.i196
   %1272 = phi i64 [ %.pre10.i.i.i.i204, %merge7.i.i.i.i.i203 ], [ %.pre1074, %then.i.i196 ]
   %1273 = phi ptr [ %1270, %merge7.i.i.i.i.i203 ], [ %.pre.i.i.i.i198, %then.i.i196 ]
   %1274 = getelementptr i8, ptr %1273, i64 %1272
@@ -27279,14 +27404,14 @@ then.i.i.i205:                                    ; preds = %merge.i.i.i.i.i200
   %.pre1073 = load i64, ptr %35, align 8
   br label %"$JsonWriter.separate.exit.i186"
 
-"$JsonWriter.separate.exit.i186":                 ; preds = %then.i.i.i205, %"$Vector.push.350.exit.thread.i.i.i199", %forbody.i
-  %1277 = phi i64 [ %.pre1073, %then.i.i.i205 ], [ %1276, %"$Vector.push.350.exit.thread.i.i.i199" ], [ %.pre1074, %forbody.i ]
+"$JsonWriter.separate.exit.i186":                 ; preds = %then.i.i.i205, %"$Vector.push.351.exit.thread.i.i.i199", %forbody.i
+  %1277 = phi i64 [ %.pre1073, %then.i.i.i205 ], [ %1276, %"$Vector.push.351.exit.thread.i.i.i199" ], [ %.pre1074, %forbody.i ]
   store i8 1, ptr %34, align 8
   %1278 = add i64 %1277, 1
   %1279 = load i64, ptr %36, align 8
   %.not.i.i.i.i187 = icmp slt i64 %1279, %1278
   %.pre.i.i.i188 = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i187, label %merge.i.i.i.i191, label %"$Vector.push.350.exit.thread.i.i189"
+  br i1 %.not.i.i.i.i187, label %merge.i.i.i.i191, label %"$Vector.push.351.exit.thread.i.i189"
 
 merge.i.i.i.i191:                                 ; preds = %"$JsonWriter.separate.exit.i186"
   %1280 = shl i64 %1279, 1
@@ -27300,9 +27425,9 @@ merge7.i.i.i.i194:                                ; preds = %merge.i.i.i.i191
   store ptr %1281, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i193, ptr %36, align 8
   %.pre10.i.i.i195 = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i189"
+  br label %"$Vector.push.351.exit.thread.i.i189"
 
-"$Vector.push.350.exit.thread.i.i189":            ; preds = %merge7.i.i.i.i194, %"$JsonWriter.separate.exit.i186"
+"$Vector.push.351.exit.thread.i.i189":            ; preds = %merge7.i.i.i.i194, %"$JsonWriter.separate.exit.i186"
   %1283 = phi i64 [ %.pre10.i.i.i195, %merge7.i.i.i.i194 ], [ %1277, %"$JsonWriter.separate.exit.i186" ]
   %1284 = phi ptr [ %1281, %merge7.i.i.i.i194 ], [ %.pre.i.i.i188, %"$JsonWriter.separate.exit.i186" ]
   %1285 = getelementptr i8, ptr %1284, i64 %1283
@@ -27316,15 +27441,15 @@ then.i3.i:                                        ; preds = %merge.i.i.i.i191
   store i8 1, ptr %1247, align 8
   br label %"$JsonWriter.open.exit"
 
-"$JsonWriter.open.exit":                          ; preds = %"$Vector.push.350.exit.thread.i.i189", %then.i3.i
+"$JsonWriter.open.exit":                          ; preds = %"$Vector.push.351.exit.thread.i.i189", %then.i3.i
   store i8 0, ptr %34, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.478")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.479")
   %1288 = load i64, ptr %35, align 8
   %1289 = add i64 %1288, 1
   %1290 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i.i131.i = icmp slt i64 %1290, %1289
   %.pre.i.i.i.i.i132.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i.i131.i, label %merge.i.i.i.i.i.i144.i, label %"$Vector.push.350.exit.thread.i.i.i.i133.i"
+  br i1 %.not.i.i.i.i.i.i131.i, label %merge.i.i.i.i.i.i144.i, label %"$Vector.push.351.exit.thread.i.i.i.i133.i"
 
 merge.i.i.i.i.i.i144.i:                           ; preds = %"$JsonWriter.open.exit"
   %1291 = shl i64 %1290, 1
@@ -27338,9 +27463,9 @@ merge7.i.i.i.i.i.i147.i:                          ; preds = %merge.i.i.i.i.i.i14
   store ptr %1292, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i146.i, ptr %36, align 8
   %.pre10.i.i.i.i.i148.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i.i133.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i.i133.i"
 
-"$Vector.push.350.exit.thread.i.i.i.i133.i":      ; preds = %merge7.i.i.i.i.i.i147.i, %"$JsonWriter.open.exit"
+"$Vector.push.351.exit.thread.i.i.i.i133.i":      ; preds = %merge7.i.i.i.i.i.i147.i, %"$JsonWriter.open.exit"
   %1294 = phi i64 [ %.pre10.i.i.i.i.i148.i, %merge7.i.i.i.i.i.i147.i ], [ %1288, %"$JsonWriter.open.exit" ]
   %1295 = phi ptr [ %1292, %merge7.i.i.i.i.i.i147.i ], [ %.pre.i.i.i.i.i132.i, %"$JsonWriter.open.exit" ]
   %1296 = getelementptr i8, ptr %1295, i64 %1294
@@ -27354,10 +27479,10 @@ then.i.i.i.i149.i:                                ; preds = %merge.i.i.i.i.i.i14
   store i8 1, ptr %1247, align 8
   br label %"$JsonWriter.separate.exit.i166"
 
-"$JsonWriter.separate.exit.i166":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i.i133.i", %then.i.i.i.i149.i
+"$JsonWriter.separate.exit.i166":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i.i133.i", %then.i.i.i.i149.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i165)
-  %1299 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i165, i64 32, ptr nonnull @"$string.357", i64 %indvars.iv.i)
+  %1299 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i165, i64 32, ptr nonnull @"$string.358", i64 %indvars.iv.i)
   %1300 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i165)
   %1301 = load i64, ptr %35, align 8
   %1302 = add i64 %1301, %1300
@@ -27396,13 +27521,13 @@ then2.i.i.i.i169:                                 ; preds = %merge.i.i.i.i168
 
 "$JsonWriter.integer.exit185":                    ; preds = %then.i.i.i.i174, %merge.i.i.i.i168, %then2.i.i.i.i169
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i165)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.479")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.480")
   %1311 = load i64, ptr %35, align 8
   %1312 = add i64 %1311, 1
   %1313 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i11.i.i = icmp slt i64 %1313, %1312
   %.pre.i.i.i.i12.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i11.i.i, label %merge.i.i.i.i.i14.i.i, label %"$Vector.push.350.exit.thread.i.i.i13.i.i"
+  br i1 %.not.i.i.i.i.i11.i.i, label %merge.i.i.i.i.i14.i.i, label %"$Vector.push.351.exit.thread.i.i.i13.i.i"
 
 merge.i.i.i.i.i14.i.i:                            ; preds = %"$JsonWriter.integer.exit185"
   %1314 = shl i64 %1313, 1
@@ -27416,9 +27541,9 @@ merge7.i.i.i.i.i17.i.i:                           ; preds = %merge.i.i.i.i.i14.i
   store ptr %1315, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i16.i.i, ptr %36, align 8
   %.pre10.i.i.i.i18.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i13.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i13.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i13.i.i":       ; preds = %merge7.i.i.i.i.i17.i.i, %"$JsonWriter.integer.exit185"
+"$Vector.push.351.exit.thread.i.i.i13.i.i":       ; preds = %merge7.i.i.i.i.i17.i.i, %"$JsonWriter.integer.exit185"
   %1317 = phi i64 [ %.pre10.i.i.i.i18.i.i, %merge7.i.i.i.i.i17.i.i ], [ %1311, %"$JsonWriter.integer.exit185" ]
   %1318 = phi ptr [ %1315, %merge7.i.i.i.i.i17.i.i ], [ %.pre.i.i.i.i12.i.i, %"$JsonWriter.integer.exit185" ]
   %1319 = getelementptr i8, ptr %1318, i64 %1317
@@ -27432,10 +27557,10 @@ then.i.i.i19.i.i:                                 ; preds = %merge.i.i.i.i.i14.i
   store i8 1, ptr %1247, align 8
   br label %"$JsonWriter.separate.exit.i145"
 
-"$JsonWriter.separate.exit.i145":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i13.i.i", %then.i.i.i19.i.i
+"$JsonWriter.separate.exit.i145":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i13.i.i", %then.i.i.i19.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i144)
-  %1322 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i144, i64 32, ptr nonnull @"$string.357", i64 %1250)
+  %1322 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i144, i64 32, ptr nonnull @"$string.358", i64 %1250)
   %1323 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i144)
   %1324 = load i64, ptr %35, align 8
   %1325 = add i64 %1324, %1323
@@ -27474,13 +27599,13 @@ then2.i.i.i.i148:                                 ; preds = %merge.i.i.i.i147
 
 "$JsonWriter.integer.exit164":                    ; preds = %then.i.i.i.i153, %merge.i.i.i.i147, %then2.i.i.i.i148
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i144)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.480")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.481")
   %1334 = load i64, ptr %35, align 8
   %1335 = add i64 %1334, 1
   %1336 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i21.i.i = icmp slt i64 %1336, %1335
   %.pre.i.i.i.i22.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i21.i.i, label %merge.i.i.i.i.i24.i.i, label %"$Vector.push.350.exit.thread.i.i.i23.i.i"
+  br i1 %.not.i.i.i.i.i21.i.i, label %merge.i.i.i.i.i24.i.i, label %"$Vector.push.351.exit.thread.i.i.i23.i.i"
 
 merge.i.i.i.i.i24.i.i:                            ; preds = %"$JsonWriter.integer.exit164"
   %1337 = shl i64 %1336, 1
@@ -27494,9 +27619,9 @@ merge7.i.i.i.i.i27.i.i:                           ; preds = %merge.i.i.i.i.i24.i
   store ptr %1338, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i26.i.i, ptr %36, align 8
   %.pre10.i.i.i.i28.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i23.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i23.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i23.i.i":       ; preds = %merge7.i.i.i.i.i27.i.i, %"$JsonWriter.integer.exit164"
+"$Vector.push.351.exit.thread.i.i.i23.i.i":       ; preds = %merge7.i.i.i.i.i27.i.i, %"$JsonWriter.integer.exit164"
   %1340 = phi i64 [ %.pre10.i.i.i.i28.i.i, %merge7.i.i.i.i.i27.i.i ], [ %1334, %"$JsonWriter.integer.exit164" ]
   %1341 = phi ptr [ %1338, %merge7.i.i.i.i.i27.i.i ], [ %.pre.i.i.i.i22.i.i, %"$JsonWriter.integer.exit164" ]
   %1342 = getelementptr i8, ptr %1341, i64 %1340
@@ -27510,10 +27635,10 @@ then.i.i.i29.i.i:                                 ; preds = %merge.i.i.i.i.i24.i
   store i8 1, ptr %1247, align 8
   br label %"$JsonWriter.separate.exit.i124"
 
-"$JsonWriter.separate.exit.i124":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i23.i.i", %then.i.i.i29.i.i
+"$JsonWriter.separate.exit.i124":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i23.i.i", %then.i.i.i29.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i123)
-  %1345 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i123, i64 32, ptr nonnull @"$string.357", i64 %1263)
+  %1345 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i123, i64 32, ptr nonnull @"$string.358", i64 %1263)
   %1346 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i123)
   %1347 = load i64, ptr %35, align 8
   %1348 = add i64 %1347, %1346
@@ -27552,13 +27677,13 @@ then2.i.i.i.i127:                                 ; preds = %merge.i.i.i.i126
 
 "$JsonWriter.integer.exit143":                    ; preds = %then.i.i.i.i132, %merge.i.i.i.i126, %then2.i.i.i.i127
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i123)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.481")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.482")
   %1357 = load i64, ptr %35, align 8
   %1358 = add i64 %1357, 1
   %1359 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i31.i135.i = icmp slt i64 %1359, %1358
   %.pre.i.i.i.i32.i136.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i31.i135.i, label %merge.i.i.i.i.i34.i138.i, label %"$Vector.push.350.exit.thread.i.i.i33.i137.i"
+  br i1 %.not.i.i.i.i.i31.i135.i, label %merge.i.i.i.i.i34.i138.i, label %"$Vector.push.351.exit.thread.i.i.i33.i137.i"
 
 merge.i.i.i.i.i34.i138.i:                         ; preds = %"$JsonWriter.integer.exit143"
   %1360 = shl i64 %1359, 1
@@ -27572,9 +27697,9 @@ merge7.i.i.i.i.i37.i141.i:                        ; preds = %merge.i.i.i.i.i34.i
   store ptr %1361, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i36.i140.i, ptr %36, align 8
   %.pre10.i.i.i.i38.i142.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i33.i137.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i33.i137.i"
 
-"$Vector.push.350.exit.thread.i.i.i33.i137.i":    ; preds = %merge7.i.i.i.i.i37.i141.i, %"$JsonWriter.integer.exit143"
+"$Vector.push.351.exit.thread.i.i.i33.i137.i":    ; preds = %merge7.i.i.i.i.i37.i141.i, %"$JsonWriter.integer.exit143"
   %1363 = phi i64 [ %.pre10.i.i.i.i38.i142.i, %merge7.i.i.i.i.i37.i141.i ], [ %1357, %"$JsonWriter.integer.exit143" ]
   %1364 = phi ptr [ %1361, %merge7.i.i.i.i.i37.i141.i ], [ %.pre.i.i.i.i32.i136.i, %"$JsonWriter.integer.exit143" ]
   %1365 = getelementptr i8, ptr %1364, i64 %1363
@@ -27588,10 +27713,10 @@ then.i.i.i39.i143.i:                              ; preds = %merge.i.i.i.i.i34.i
   store i8 1, ptr %1247, align 8
   br label %"$JsonWriter.separate.exit.i103"
 
-"$JsonWriter.separate.exit.i103":                 ; preds = %"$Vector.push.350.exit.thread.i.i.i33.i137.i", %then.i.i.i39.i143.i
+"$JsonWriter.separate.exit.i103":                 ; preds = %"$Vector.push.351.exit.thread.i.i.i33.i137.i", %then.i.i.i39.i143.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i102)
-  %1368 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i102, i64 32, ptr nonnull @"$string.357", i64 %1253)
+  %1368 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i102, i64 32, ptr nonnull @"$string.358", i64 %1253)
   %1369 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i102)
   %1370 = load i64, ptr %35, align 8
   %1371 = add i64 %1370, %1369
@@ -27630,13 +27755,13 @@ then2.i.i.i.i106:                                 ; preds = %merge.i.i.i.i105
 
 "$JsonWriter.integer.exit122":                    ; preds = %then.i.i.i.i111, %merge.i.i.i.i105, %then2.i.i.i.i106
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i102)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.482")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.483")
   %1380 = load i64, ptr %35, align 8
   %1381 = add i64 %1380, 1
   %1382 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i41.i.i = icmp slt i64 %1382, %1381
   %.pre.i.i.i.i42.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i41.i.i, label %merge.i.i.i.i.i44.i.i, label %"$Vector.push.350.exit.thread.i.i.i43.i.i"
+  br i1 %.not.i.i.i.i.i41.i.i, label %merge.i.i.i.i.i44.i.i, label %"$Vector.push.351.exit.thread.i.i.i43.i.i"
 
 merge.i.i.i.i.i44.i.i:                            ; preds = %"$JsonWriter.integer.exit122"
   %1383 = shl i64 %1382, 1
@@ -27650,9 +27775,9 @@ merge7.i.i.i.i.i47.i.i:                           ; preds = %merge.i.i.i.i.i44.i
   store ptr %1384, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i46.i.i, ptr %36, align 8
   %.pre10.i.i.i.i48.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i43.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i43.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i43.i.i":       ; preds = %merge7.i.i.i.i.i47.i.i, %"$JsonWriter.integer.exit122"
+"$Vector.push.351.exit.thread.i.i.i43.i.i":       ; preds = %merge7.i.i.i.i.i47.i.i, %"$JsonWriter.integer.exit122"
   %1386 = phi i64 [ %.pre10.i.i.i.i48.i.i, %merge7.i.i.i.i.i47.i.i ], [ %1380, %"$JsonWriter.integer.exit122" ]
   %1387 = phi ptr [ %1384, %merge7.i.i.i.i.i47.i.i ], [ %.pre.i.i.i.i42.i.i, %"$JsonWriter.integer.exit122" ]
   %1388 = getelementptr i8, ptr %1387, i64 %1386
@@ -27666,10 +27791,10 @@ then.i.i.i49.i.i:                                 ; preds = %merge.i.i.i.i.i44.i
   store i8 1, ptr %1247, align 8
   br label %"$JsonWriter.separate.exit.i82"
 
-"$JsonWriter.separate.exit.i82":                  ; preds = %"$Vector.push.350.exit.thread.i.i.i43.i.i", %then.i.i.i49.i.i
+"$JsonWriter.separate.exit.i82":                  ; preds = %"$Vector.push.351.exit.thread.i.i.i43.i.i", %then.i.i.i49.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i81)
-  %1391 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i81, i64 32, ptr nonnull @"$string.357", i64 %1254)
+  %1391 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i81, i64 32, ptr nonnull @"$string.358", i64 %1254)
   %1392 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i81)
   %1393 = load i64, ptr %35, align 8
   %1394 = add i64 %1393, %1392
@@ -27708,13 +27833,13 @@ then2.i.i.i.i85:                                  ; preds = %merge.i.i.i.i84
 
 "$JsonWriter.integer.exit101":                    ; preds = %then.i.i.i.i90, %merge.i.i.i.i84, %then2.i.i.i.i85
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i81)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.483")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.484")
   %1403 = load i64, ptr %35, align 8
   %1404 = add i64 %1403, 1
   %1405 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i51.i.i = icmp slt i64 %1405, %1404
   %.pre.i.i.i.i52.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i51.i.i, label %merge.i.i.i.i.i54.i.i, label %"$Vector.push.350.exit.thread.i.i.i53.i.i"
+  br i1 %.not.i.i.i.i.i51.i.i, label %merge.i.i.i.i.i54.i.i, label %"$Vector.push.351.exit.thread.i.i.i53.i.i"
 
 merge.i.i.i.i.i54.i.i:                            ; preds = %"$JsonWriter.integer.exit101"
   %1406 = shl i64 %1405, 1
@@ -27728,9 +27853,9 @@ merge7.i.i.i.i.i57.i.i:                           ; preds = %merge.i.i.i.i.i54.i
   store ptr %1407, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i56.i.i, ptr %36, align 8
   %.pre10.i.i.i.i58.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i53.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i53.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i53.i.i":       ; preds = %merge7.i.i.i.i.i57.i.i, %"$JsonWriter.integer.exit101"
+"$Vector.push.351.exit.thread.i.i.i53.i.i":       ; preds = %merge7.i.i.i.i.i57.i.i, %"$JsonWriter.integer.exit101"
   %1409 = phi i64 [ %.pre10.i.i.i.i58.i.i, %merge7.i.i.i.i.i57.i.i ], [ %1403, %"$JsonWriter.integer.exit101" ]
   %1410 = phi ptr [ %1407, %merge7.i.i.i.i.i57.i.i ], [ %.pre.i.i.i.i52.i.i, %"$JsonWriter.integer.exit101" ]
   %1411 = getelementptr i8, ptr %1410, i64 %1409
@@ -27744,10 +27869,10 @@ then.i.i.i59.i.i:                                 ; preds = %merge.i.i.i.i.i54.i
   store i8 1, ptr %1247, align 8
   br label %"$JsonWriter.separate.exit.i61"
 
-"$JsonWriter.separate.exit.i61":                  ; preds = %"$Vector.push.350.exit.thread.i.i.i53.i.i", %then.i.i.i59.i.i
+"$JsonWriter.separate.exit.i61":                  ; preds = %"$Vector.push.351.exit.thread.i.i.i53.i.i", %then.i.i.i59.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i60)
-  %1414 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i60, i64 32, ptr nonnull @"$string.357", i64 %spec.select)
+  %1414 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i60, i64 32, ptr nonnull @"$string.358", i64 %spec.select)
   %1415 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i60)
   %1416 = load i64, ptr %35, align 8
   %1417 = add i64 %1416, %1415
@@ -27786,13 +27911,13 @@ then2.i.i.i.i64:                                  ; preds = %merge.i.i.i.i63
 
 "$JsonWriter.integer.exit80":                     ; preds = %then.i.i.i.i69, %merge.i.i.i.i63, %then2.i.i.i.i64
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i60)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.484")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.485")
   %1426 = load i64, ptr %35, align 8
   %1427 = add i64 %1426, 1
   %1428 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i61.i.i = icmp slt i64 %1428, %1427
   %.pre.i.i.i.i62.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i61.i.i, label %merge.i.i.i.i.i64.i.i, label %"$Vector.push.350.exit.thread.i.i.i63.i.i"
+  br i1 %.not.i.i.i.i.i61.i.i, label %merge.i.i.i.i.i64.i.i, label %"$Vector.push.351.exit.thread.i.i.i63.i.i"
 
 merge.i.i.i.i.i64.i.i:                            ; preds = %"$JsonWriter.integer.exit80"
   %1429 = shl i64 %1428, 1
@@ -27806,9 +27931,9 @@ merge7.i.i.i.i.i67.i.i:                           ; preds = %merge.i.i.i.i.i64.i
   store ptr %1430, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i66.i.i, ptr %36, align 8
   %.pre10.i.i.i.i68.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i63.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i63.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i63.i.i":       ; preds = %merge7.i.i.i.i.i67.i.i, %"$JsonWriter.integer.exit80"
+"$Vector.push.351.exit.thread.i.i.i63.i.i":       ; preds = %merge7.i.i.i.i.i67.i.i, %"$JsonWriter.integer.exit80"
   %1432 = phi i64 [ %.pre10.i.i.i.i68.i.i, %merge7.i.i.i.i.i67.i.i ], [ %1426, %"$JsonWriter.integer.exit80" ]
   %1433 = phi ptr [ %1430, %merge7.i.i.i.i.i67.i.i ], [ %.pre.i.i.i.i62.i.i, %"$JsonWriter.integer.exit80" ]
   %1434 = getelementptr i8, ptr %1433, i64 %1432
@@ -27822,10 +27947,10 @@ then.i.i.i69.i.i:                                 ; preds = %merge.i.i.i.i.i64.i
   store i8 1, ptr %1247, align 8
   br label %"$JsonWriter.separate.exit.i40"
 
-"$JsonWriter.separate.exit.i40":                  ; preds = %"$Vector.push.350.exit.thread.i.i.i63.i.i", %then.i.i.i69.i.i
+"$JsonWriter.separate.exit.i40":                  ; preds = %"$Vector.push.351.exit.thread.i.i.i63.i.i", %then.i.i.i69.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i39)
-  %1437 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i39, i64 32, ptr nonnull @"$string.357", i64 %1265)
+  %1437 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i39, i64 32, ptr nonnull @"$string.358", i64 %1265)
   %1438 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i39)
   %1439 = load i64, ptr %35, align 8
   %1440 = add i64 %1439, %1438
@@ -27864,13 +27989,13 @@ then2.i.i.i.i43:                                  ; preds = %merge.i.i.i.i42
 
 "$JsonWriter.integer.exit59":                     ; preds = %then.i.i.i.i48, %merge.i.i.i.i42, %then2.i.i.i.i43
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i39)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.485")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.486")
   %1449 = load i64, ptr %35, align 8
   %1450 = add i64 %1449, 1
   %1451 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i71.i.i = icmp slt i64 %1451, %1450
   %.pre.i.i.i.i72.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i71.i.i, label %merge.i.i.i.i.i74.i.i, label %"$Vector.push.350.exit.thread.i.i.i73.i.i"
+  br i1 %.not.i.i.i.i.i71.i.i, label %merge.i.i.i.i.i74.i.i, label %"$Vector.push.351.exit.thread.i.i.i73.i.i"
 
 merge.i.i.i.i.i74.i.i:                            ; preds = %"$JsonWriter.integer.exit59"
   %1452 = shl i64 %1451, 1
@@ -27884,9 +28009,9 @@ merge7.i.i.i.i.i77.i.i:                           ; preds = %merge.i.i.i.i.i74.i
   store ptr %1453, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i76.i.i, ptr %36, align 8
   %.pre10.i.i.i.i78.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i73.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i73.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i73.i.i":       ; preds = %merge7.i.i.i.i.i77.i.i, %"$JsonWriter.integer.exit59"
+"$Vector.push.351.exit.thread.i.i.i73.i.i":       ; preds = %merge7.i.i.i.i.i77.i.i, %"$JsonWriter.integer.exit59"
   %1455 = phi i64 [ %.pre10.i.i.i.i78.i.i, %merge7.i.i.i.i.i77.i.i ], [ %1449, %"$JsonWriter.integer.exit59" ]
   %1456 = phi ptr [ %1453, %merge7.i.i.i.i.i77.i.i ], [ %.pre.i.i.i.i72.i.i, %"$JsonWriter.integer.exit59" ]
   %1457 = getelementptr i8, ptr %1456, i64 %1455
@@ -27900,10 +28025,10 @@ then.i.i.i79.i.i:                                 ; preds = %merge.i.i.i.i.i74.i
   store i8 1, ptr %1247, align 8
   br label %"$JsonWriter.separate.exit.i"
 
-"$JsonWriter.separate.exit.i":                    ; preds = %"$Vector.push.350.exit.thread.i.i.i73.i.i", %then.i.i.i79.i.i
+"$JsonWriter.separate.exit.i":                    ; preds = %"$Vector.push.351.exit.thread.i.i.i73.i.i", %then.i.i.i79.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i)
-  %1460 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i, i64 32, ptr nonnull @"$string.357", i64 %1266)
+  %1460 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i, i64 32, ptr nonnull @"$string.358", i64 %1266)
   %1461 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i)
   %1462 = load i64, ptr %35, align 8
   %1463 = add i64 %1462, %1461
@@ -27947,7 +28072,7 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i23
   %1474 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i81.i.i = icmp slt i64 %1474, %1473
   %.pre.i.i.i.i82.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i81.i.i, label %merge.i.i.i.i.i84.i.i, label %"$Vector.push.350.exit.thread.i.i.i83.i.i"
+  br i1 %.not.i.i.i.i.i81.i.i, label %merge.i.i.i.i.i84.i.i, label %"$Vector.push.351.exit.thread.i.i.i83.i.i"
 
 merge.i.i.i.i.i84.i.i:                            ; preds = %"$JsonWriter.integer.exit"
   %1475 = shl i64 %1474, 1
@@ -27961,9 +28086,9 @@ merge7.i.i.i.i.i87.i.i:                           ; preds = %merge.i.i.i.i.i84.i
   store ptr %1476, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i86.i.i, ptr %36, align 8
   %.pre10.i.i.i.i88.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i83.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i83.i.i"
 
-"$Vector.push.350.exit.thread.i.i.i83.i.i":       ; preds = %merge7.i.i.i.i.i87.i.i, %"$JsonWriter.integer.exit"
+"$Vector.push.351.exit.thread.i.i.i83.i.i":       ; preds = %merge7.i.i.i.i.i87.i.i, %"$JsonWriter.integer.exit"
   %1478 = phi i64 [ %.pre10.i.i.i.i88.i.i, %merge7.i.i.i.i.i87.i.i ], [ %1472, %"$JsonWriter.integer.exit" ]
   %1479 = phi ptr [ %1476, %merge7.i.i.i.i.i87.i.i ], [ %.pre.i.i.i.i82.i.i, %"$JsonWriter.integer.exit" ]
   %1480 = getelementptr i8, ptr %1479, i64 %1478
@@ -27977,7 +28102,7 @@ then.i.i.i89.i.i:                                 ; preds = %merge.i.i.i.i.i84.i
   store i8 1, ptr %1247, align 8
   br label %"$write_rank.exit.i"
 
-"$write_rank.exit.i":                             ; preds = %then.i.i.i89.i.i, %"$Vector.push.350.exit.thread.i.i.i83.i.i"
+"$write_rank.exit.i":                             ; preds = %then.i.i.i89.i.i, %"$Vector.push.351.exit.thread.i.i.i83.i.i"
   store i8 1, ptr %34, align 8
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
@@ -27989,7 +28114,7 @@ merge.i16:                                        ; preds = %"$write_rank.exit.i
   %1485 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i152.i = icmp slt i64 %1485, %1484
   %.pre.i.i.i.i153.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i152.i, label %merge.i.i.i.i.i155.i, label %"$Vector.push.350.exit.thread.i.i.i154.i"
+  br i1 %.not.i.i.i.i.i152.i, label %merge.i.i.i.i.i155.i, label %"$Vector.push.351.exit.thread.i.i.i154.i"
 
 merge.i.i.i.i.i155.i:                             ; preds = %merge.i16
   %1486 = shl i64 %1485, 1
@@ -28003,9 +28128,9 @@ merge7.i.i.i.i.i158.i:                            ; preds = %merge.i.i.i.i.i155.
   store ptr %1487, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i157.i, ptr %36, align 8
   %.pre10.i.i.i.i159.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i154.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i154.i"
 
-"$Vector.push.350.exit.thread.i.i.i154.i":        ; preds = %merge7.i.i.i.i.i158.i, %merge.i16
+"$Vector.push.351.exit.thread.i.i.i154.i":        ; preds = %merge7.i.i.i.i.i158.i, %merge.i16
   %1489 = phi i64 [ %.pre10.i.i.i.i159.i, %merge7.i.i.i.i.i158.i ], [ %1483, %merge.i16 ]
   %1490 = phi ptr [ %1487, %merge7.i.i.i.i.i158.i ], [ %.pre.i.i.i.i153.i, %merge.i16 ]
   %1491 = getelementptr i8, ptr %1490, i64 %1489
@@ -28021,14 +28146,14 @@ then.i.i.i160.i:                                  ; preds = %merge.i.i.i.i.i155.
   %.pre.i = load i64, ptr %35, align 8
   br label %"$JsonWriter.end_array.exit.i"
 
-"$JsonWriter.end_array.exit.i":                   ; preds = %then.i.i.i160.i, %"$Vector.push.350.exit.thread.i.i.i154.i"
-  %1495 = phi i64 [ %1493, %"$Vector.push.350.exit.thread.i.i.i154.i" ], [ %.pre.i, %then.i.i.i160.i ]
+"$JsonWriter.end_array.exit.i":                   ; preds = %then.i.i.i160.i, %"$Vector.push.351.exit.thread.i.i.i154.i"
+  %1495 = phi i64 [ %1493, %"$Vector.push.351.exit.thread.i.i.i154.i" ], [ %.pre.i, %then.i.i.i160.i ]
   store i8 1, ptr %34, align 8
   %1496 = add i64 %1495, 1
   %1497 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i161.i = icmp slt i64 %1497, %1496
   %.pre.i.i.i.i162.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i161.i, label %merge.i.i.i.i.i164.i, label %"$Vector.push.350.exit.thread.i.i.i163.i"
+  br i1 %.not.i.i.i.i.i161.i, label %merge.i.i.i.i.i164.i, label %"$Vector.push.351.exit.thread.i.i.i163.i"
 
 merge.i.i.i.i.i164.i:                             ; preds = %"$JsonWriter.end_array.exit.i"
   %1498 = shl i64 %1497, 1
@@ -28042,9 +28167,9 @@ merge7.i.i.i.i.i167.i:                            ; preds = %merge.i.i.i.i.i164.
   store ptr %1499, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i166.i, ptr %36, align 8
   %.pre10.i.i.i.i168.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i.i163.i"
+  br label %"$Vector.push.351.exit.thread.i.i.i163.i"
 
-"$Vector.push.350.exit.thread.i.i.i163.i":        ; preds = %merge7.i.i.i.i.i167.i, %"$JsonWriter.end_array.exit.i"
+"$Vector.push.351.exit.thread.i.i.i163.i":        ; preds = %merge7.i.i.i.i.i167.i, %"$JsonWriter.end_array.exit.i"
   %1501 = phi i64 [ %.pre10.i.i.i.i168.i, %merge7.i.i.i.i.i167.i ], [ %1495, %"$JsonWriter.end_array.exit.i" ]
   %1502 = phi ptr [ %1499, %merge7.i.i.i.i.i167.i ], [ %.pre.i.i.i.i162.i, %"$JsonWriter.end_array.exit.i" ]
   %1503 = getelementptr i8, ptr %1502, i64 %1501
@@ -28060,14 +28185,14 @@ then.i.i.i169.i:                                  ; preds = %merge.i.i.i.i.i164.
   %.pre1075 = load i64, ptr %35, align 8
   br label %"$write_plan.exit"
 
-"$write_plan.exit":                               ; preds = %"$Vector.push.350.exit.thread.i.i.i163.i", %then.i.i.i169.i
-  %1507 = phi i64 [ %1505, %"$Vector.push.350.exit.thread.i.i.i163.i" ], [ %.pre1075, %then.i.i.i169.i ]
+"$write_plan.exit":                               ; preds = %"$Vector.push.351.exit.thread.i.i.i163.i", %then.i.i.i169.i
+  %1507 = phi i64 [ %1505, %"$Vector.push.351.exit.thread.i.i.i163.i" ], [ %.pre1075, %then.i.i.i169.i ]
   store i8 1, ptr %34, align 8
   %1508 = add i64 %1507, 1
   %1509 = load i64, ptr %36, align 8
   %.not.i.i.i.i = icmp slt i64 %1509, %1508
   %.pre.i.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.350.exit.thread.i.i"
+  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.351.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$write_plan.exit"
   %1510 = shl i64 %1509, 1
@@ -28081,9 +28206,9 @@ merge7.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   store ptr %1511, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i, ptr %36, align 8
   %.pre10.i.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.350.exit.thread.i.i"
+  br label %"$Vector.push.351.exit.thread.i.i"
 
-"$Vector.push.350.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %"$write_plan.exit"
+"$Vector.push.351.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %"$write_plan.exit"
   %1513 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %1507, %"$write_plan.exit" ]
   %1514 = phi ptr [ %1511, %merge7.i.i.i.i ], [ %.pre.i.i.i, %"$write_plan.exit" ]
   %1515 = getelementptr i8, ptr %1514, i64 %1513
@@ -28098,7 +28223,7 @@ then.i.i:                                         ; preds = %merge.i.i.i.i
   store i8 1, ptr %1518, align 8
   br label %"$StringBuilder.append_byte.exit.i"
 
-"$StringBuilder.append_byte.exit.i":              ; preds = %then.i.i, %"$Vector.push.350.exit.thread.i.i"
+"$StringBuilder.append_byte.exit.i":              ; preds = %then.i.i, %"$Vector.push.351.exit.thread.i.i"
   %1519 = call dereferenceable_or_null(32) ptr @malloc(i64 32)
   %1520 = icmp eq ptr %1519, null
   br i1 %1520, label %then.i, label %or.lhs.false.i
@@ -28117,7 +28242,7 @@ or.lhs.false.i:                                   ; preds = %"$StringBuilder.app
   br i1 %1524, label %then.i, label %merge.i17
 
 then3.i20:                                        ; preds = %then.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %4, ptr noundef nonnull align 1 dereferenceable(29) @"$string.377", i64 29, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %4, ptr noundef nonnull align 1 dereferenceable(29) @"$string.378", i64 29, i1 false)
   br label %common.ret
 
 merge.i17:                                        ; preds = %or.lhs.false.i
@@ -28152,7 +28277,7 @@ then.i.i:                                         ; preds = %entry
   br i1 %.not20.i.i, label %common.ret, label %then2.i.i
 
 then2.i.i:                                        ; preds = %then.i.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(16) %6, ptr noundef nonnull align 1 dereferenceable(16) @"$string.382", i64 16, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(16) %6, ptr noundef nonnull align 1 dereferenceable(16) @"$string.383", i64 16, i1 false)
   br label %common.ret
 
 merge.i.i:                                        ; preds = %entry
@@ -28165,7 +28290,7 @@ then5.i.i:                                        ; preds = %merge.i.i
   br i1 %.not19.i.i, label %common.ret, label %then9.i.i
 
 then9.i.i:                                        ; preds = %then5.i.i
-  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.383", i32 %14, i32 104)
+  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.384", i32 %14, i32 104)
   br label %common.ret
 
 merge.i:                                          ; preds = %merge.i.i
@@ -28273,7 +28398,7 @@ then.i47.i:                                       ; preds = %"$options.fill_defa
 
 then2.i48.i:                                      ; preds = %then.i47.i
   %51 = sext i32 %28 to i64
-  %52 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.404", i64 %51, i64 1, i64 64)
+  %52 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.405", i64 %51, i64 1, i64 64)
   br label %common.ret
 
 merge.i40.i:                                      ; preds = %"$options.fill_defaults.exit.i"
@@ -28287,7 +28412,7 @@ then5.i46.i:                                      ; preds = %merge.i40.i
 
 then10.i.i:                                       ; preds = %then5.i46.i
   %54 = sext i32 %32 to i64
-  %55 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.405", i64 %54, i64 1, i64 65536)
+  %55 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.406", i64 %54, i64 1, i64 65536)
   br label %common.ret
 
 merge4.i41.i:                                     ; preds = %merge.i40.i
@@ -28301,7 +28426,7 @@ then14.i.i:                                       ; preds = %merge4.i41.i
 
 then19.i.i:                                       ; preds = %then14.i.i
   %57 = sext i32 %33 to i64
-  %58 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.406", i64 %57, i64 1, i64 67108864)
+  %58 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.407", i64 %57, i64 1, i64 67108864)
   br label %common.ret
 
 merge13.i.i:                                      ; preds = %merge4.i41.i
@@ -28315,7 +28440,7 @@ then23.i45.i:                                     ; preds = %merge13.i.i
 
 then28.i.i:                                       ; preds = %then23.i45.i
   %60 = sext i32 %37 to i64
-  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.407", i64 %60, i64 1, i64 65536)
+  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.408", i64 %60, i64 1, i64 65536)
   br label %common.ret
 
 merge22.i42.i:                                    ; preds = %merge13.i.i
@@ -28330,7 +28455,7 @@ then32.i.i:                                       ; preds = %merge22.i42.i
 
 then37.i.i:                                       ; preds = %then32.i.i
   %64 = sext i32 %63 to i64
-  %65 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.408", i64 %64, i64 0, i64 1073741824)
+  %65 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.409", i64 %64, i64 0, i64 1073741824)
   br label %common.ret
 
 merge31.i.i:                                      ; preds = %merge22.i42.i
@@ -28345,7 +28470,7 @@ then41.i.i:                                       ; preds = %merge31.i.i
 
 then46.i.i:                                       ; preds = %then41.i.i
   %68 = sext i32 %67 to i64
-  %69 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.409", i64 %68, i64 0, i64 2)
+  %69 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.410", i64 %68, i64 0, i64 2)
   br label %common.ret
 
 merge40.i.i:                                      ; preds = %merge31.i.i
@@ -28360,7 +28485,7 @@ then50.i.i:                                       ; preds = %merge40.i.i
 
 then55.i.i:                                       ; preds = %then50.i.i
   %72 = sext i32 %71 to i64
-  %73 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.410", i64 %72, i64 0, i64 4096)
+  %73 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.411", i64 %72, i64 0, i64 4096)
   br label %common.ret
 
 merge49.i.i:                                      ; preds = %merge40.i.i
@@ -28374,7 +28499,7 @@ then59.i.i:                                       ; preds = %merge49.i.i
 
 then64.i.i:                                       ; preds = %then59.i.i
   %75 = sext i32 %41 to i64
-  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.411", i64 %75, i64 1, i64 1048576)
+  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.412", i64 %75, i64 1, i64 1048576)
   br label %common.ret
 
 merge58.i.i:                                      ; preds = %merge49.i.i
@@ -28389,7 +28514,7 @@ then68.i.i:                                       ; preds = %merge58.i.i
 
 then73.i.i:                                       ; preds = %then68.i.i
   %79 = sext i32 %78 to i64
-  %80 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.412", i64 %79, i64 0, i64 67108864)
+  %80 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.413", i64 %79, i64 0, i64 67108864)
   br label %common.ret
 
 merge67.i.i:                                      ; preds = %merge58.i.i
@@ -28403,7 +28528,7 @@ then77.i.i:                                       ; preds = %merge67.i.i
 
 then82.i.i:                                       ; preds = %then77.i.i
   %82 = sext i32 %45 to i64
-  %83 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.413", i64 %82, i64 1, i64 16777216)
+  %83 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.414", i64 %82, i64 1, i64 16777216)
   br label %common.ret
 
 merge76.i.i:                                      ; preds = %merge67.i.i
@@ -28418,7 +28543,7 @@ then86.i.i:                                       ; preds = %merge76.i.i
 
 then91.i.i:                                       ; preds = %then86.i.i
   %86 = sext i32 %85 to i64
-  %87 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.414", i64 %86, i64 0, i64 1)
+  %87 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.415", i64 %86, i64 0, i64 1)
   br label %common.ret
 
 merge85.i.i:                                      ; preds = %merge76.i.i
@@ -28434,7 +28559,7 @@ then95.i.i:                                       ; preds = %merge85.i.i
 
 then100.i.i:                                      ; preds = %then95.i.i
   %91 = sext i32 %89 to i64
-  %92 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.415", i64 %91, i64 -1, i64 2)
+  %92 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.416", i64 %91, i64 -1, i64 2)
   br label %common.ret
 
 merge94.i.i:                                      ; preds = %merge85.i.i
@@ -28447,7 +28572,7 @@ then104.i.i:                                      ; preds = %merge94.i.i
 
 then109.i.i:                                      ; preds = %then104.i.i
   %93 = sext i32 %49 to i64
-  %94 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.416", i64 %93, i64 0, i64 65536)
+  %94 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.417", i64 %93, i64 0, i64 65536)
   br label %common.ret
 
 merge103.i.i:                                     ; preds = %merge94.i.i
@@ -28464,7 +28589,7 @@ then113.i.i:                                      ; preds = %merge103.i.i
   br i1 %.not.i44.i, label %common.ret, label %then118.i.i
 
 then118.i.i:                                      ; preds = %then113.i.i
-  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.417", i64 %96, i64 0, i64 1152921504606846976)
+  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.418", i64 %96, i64 0, i64 1152921504606846976)
   br label %common.ret
 
 merge2.i:                                         ; preds = %merge103.i.i
@@ -28478,7 +28603,7 @@ then7.i:                                          ; preds = %merge2.i
   br i1 %.not35.i, label %common.ret, label %then10.i
 
 then10.i:                                         ; preds = %then7.i
-  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.418", i32 %33, i32 %102)
+  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.419", i32 %33, i32 %102)
   br label %common.ret
 
 merge6.i:                                         ; preds = %merge2.i
@@ -28544,7 +28669,7 @@ then.i67:                                         ; preds = %"$Plan.choose_memor
   br i1 %.not.i, label %common.ret, label %then2.i
 
 then2.i:                                          ; preds = %then.i67
-  %129 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.419", i32 %32, i32 %33, i32 %37, i64 2147483647)
+  %129 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.420", i32 %32, i32 %33, i32 %37, i64 2147483647)
   br label %common.ret
 
 merge5:                                           ; preds = %"$Plan.choose_memory.exit"
@@ -28592,7 +28717,7 @@ then.i.i.i:                                       ; preds = %merge5
   br i1 %.not8.i.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %146 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.420", i32 %28, ptr nonnull @"$string.109", i32 %144)
+  %146 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.421", i32 %28, ptr nonnull @"$string.109", i32 %144)
   br label %"$Plan.measure_weights.exit.thread"
 
 merge.i.i69:                                      ; preds = %merge5
@@ -28607,7 +28732,7 @@ then.i63.i.i:                                     ; preds = %merge.i.i69
   br i1 %.not8.i64.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i65.i.i
 
 then2.i65.i.i:                                    ; preds = %then.i63.i.i
-  %150 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.420", i32 %28, ptr nonnull @"$string.110", i32 %148)
+  %150 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.421", i32 %28, ptr nonnull @"$string.110", i32 %148)
   br label %"$Plan.measure_weights.exit.thread"
 
 merge2.i.i:                                       ; preds = %merge.i.i69
@@ -28628,7 +28753,7 @@ then.i69.i.i:                                     ; preds = %then7.i.i
   br i1 %.not8.i70.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i71.i.i
 
 then2.i71.i.i:                                    ; preds = %then.i69.i.i
-  %156 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.420", i32 %28, ptr nonnull @"$string.113", i32 %154)
+  %156 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.421", i32 %28, ptr nonnull @"$string.113", i32 %154)
   br label %"$Plan.measure_weights.exit.thread"
 
 merge6.i.i:                                       ; preds = %then7.i.i, %merge2.i.i
@@ -28652,7 +28777,7 @@ then.i75.i.i:                                     ; preds = %merge14.i.i
   br i1 %.not8.i76.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i77.i.i
 
 then2.i77.i.i:                                    ; preds = %then.i75.i.i
-  %163 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.420", i32 %28, ptr nonnull @"$string.421", i32 %161)
+  %163 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.421", i32 %28, ptr nonnull @"$string.422", i32 %161)
   br label %"$Plan.measure_weights.exit.thread"
 
 merge19.i.i:                                      ; preds = %merge14.i.i
@@ -28671,7 +28796,7 @@ then.i81.i.i:                                     ; preds = %then24.i.i
   br i1 %.not8.i82.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i83.i.i
 
 then2.i83.i.i:                                    ; preds = %then.i81.i.i
-  %168 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.420", i32 %28, ptr nonnull @"$string.422", i32 %166)
+  %168 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.421", i32 %28, ptr nonnull @"$string.423", i32 %166)
   br label %"$Plan.measure_weights.exit.thread"
 
 merge23.i.i:                                      ; preds = %merge19.i.i
@@ -28684,7 +28809,7 @@ then.i87.i.i:                                     ; preds = %merge23.i.i
   br i1 %.not8.i88.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i89.i.i
 
 then2.i89.i.i:                                    ; preds = %then.i87.i.i
-  %170 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.420", i32 %28, ptr nonnull @"$string.423", i32 %.val57.i.i)
+  %170 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.421", i32 %28, ptr nonnull @"$string.424", i32 %.val57.i.i)
   br label %"$Plan.measure_weights.exit.thread"
 
 merge.i70:                                        ; preds = %merge23.i.i, %then24.i.i, %merge6.i.i
@@ -28772,7 +28897,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %195 = load i32, ptr %.sroa.4.0.cache.sroa_idx.i, align 4
   %196 = load i32, ptr %.sroa.5.0.cache.sroa_idx.i, align 8
   %197 = load i32, ptr %.sroa.6.0.cache.sroa_idx.i, align 4
-  %198 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.426", ptr nonnull %common.ret.op.i.i, i32 %195, i32 %196, i32 %197)
+  %198 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.427", ptr nonnull %common.ret.op.i.i, i32 %195, i32 %196, i32 %197)
   br label %"$Plan.measure_page.exit.thread"
 
 "$Plan.measure_page.exit.thread":                 ; preds = %then.i73, %"$dtypes.name.exit.i"
@@ -28829,7 +28954,7 @@ then2:                                            ; preds = %then
   %14 = load ptr, ptr %0, align 8
   %15 = getelementptr i8, ptr %14, i64 68
   %16 = load i32, ptr %15, align 4
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.424", i32 %16)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.425", i32 %16)
   br label %common.ret
 
 common.ret:                                       ; preds = %"$assign_model.exit", %then5, %then2, %then
@@ -28970,7 +29095,7 @@ then2.i.i.i:                                      ; preds = %then.i.i.i
   %86 = load i32, ptr %81, align 4
   %87 = load i32, ptr %66, align 4
   %88 = load i32, ptr %79, align 4
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.425", i32 %85, i32 %86, i32 %87, i32 %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.426", i32 %85, i32 %86, i32 %87, i32 %88)
   br label %"$Cursor.matrix.exit.i"
 
 merge.i.i:                                        ; preds = %"$Layout.local_vocab_size.exit.i"
@@ -29058,7 +29183,7 @@ then2.i.i68.i:                                    ; preds = %then.i.i66.i
   %131 = load i32, ptr %127, align 4
   %132 = load i32, ptr %112, align 4
   %133 = load i32, ptr %125, align 4
-  %134 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.425", i32 %130, i32 %131, i32 %132, i32 %133)
+  %134 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.426", i32 %130, i32 %131, i32 %132, i32 %133)
   br label %"$Cursor.matrix.exit72.i"
 
 merge.i69.i:                                      ; preds = %"$WeightTypes.head.exit.i"
@@ -29217,7 +29342,7 @@ then2.i.i83.i:                                    ; preds = %then.i.i81.i
   %230 = load i32, ptr %226, align 4
   %231 = load i32, ptr %212, align 4
   %232 = load i32, ptr %228, align 4
-  %233 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.425", i32 %229, i32 %230, i32 %231, i32 %232)
+  %233 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.426", i32 %229, i32 %230, i32 %231, i32 %232)
   br label %"$Cursor.matrix.exit87.i"
 
 merge.i84.i:                                      ; preds = %merge.i.i.i
@@ -29302,7 +29427,7 @@ then2.i.i.i.i.i:                                  ; preds = %then.i.i.i.i.i
   %274 = load i32, ptr %270, align 4
   %275 = load i32, ptr %257, align 4
   %276 = load i32, ptr %272, align 4
-  %277 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.425", i32 %273, i32 %274, i32 %275, i32 %276)
+  %277 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.426", i32 %273, i32 %274, i32 %275, i32 %276)
   br label %"$assign_attention.exit.i.i"
 
 merge.i.i.i.i:                                    ; preds = %merge1.i.i.i
@@ -29409,7 +29534,7 @@ then2.i.i.i48.i.i:                                ; preds = %then.i.i.i46.i.i
   %328 = load i32, ptr %324, align 4
   %329 = load i32, ptr %312, align 4
   %330 = load i32, ptr %326, align 4
-  %331 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.425", i32 %327, i32 %328, i32 %329, i32 %330)
+  %331 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.426", i32 %327, i32 %328, i32 %329, i32 %330)
   br label %"$Cursor.matrix.exit.i49.i.i"
 
 merge.i38.i.i.i:                                  ; preds = %"$Layout.num_local_experts.exit.i.i.i"
@@ -29490,7 +29615,7 @@ then2.i.i43.i.i.i:                                ; preds = %then.i.i41.i.i.i
   %377 = load i32, ptr %373, align 4
   %378 = load i32, ptr %358, align 4
   %379 = load i32, ptr %375, align 4
-  %380 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.425", i32 %376, i32 %377, i32 %378, i32 %379)
+  %380 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.426", i32 %376, i32 %377, i32 %378, i32 %379)
   br label %then5
 
 merge.i44.i.i.i:                                  ; preds = %merge.i51.i.i
@@ -29558,7 +29683,7 @@ then2.i.i50.i.i.i:                                ; preds = %then.i.i48.i.i.i
   %417 = load i32, ptr %413, align 4
   %418 = load i32, ptr %399, align 4
   %419 = load i32, ptr %415, align 4
-  %420 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.425", i32 %416, i32 %417, i32 %418, i32 %419)
+  %420 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.426", i32 %416, i32 %417, i32 %418, i32 %419)
   br label %then5
 
 merge.i51.i.i.i:                                  ; preds = %merge2.i.i.i
@@ -29649,7 +29774,7 @@ then2.i.i.i27:                                    ; preds = %then.i.i.i25
   %466 = load i32, ptr %462, align 4
   %467 = load i32, ptr %448, align 4
   %468 = load i32, ptr %464, align 4
-  %469 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.425", i32 %465, i32 %466, i32 %467, i32 %468)
+  %469 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.426", i32 %465, i32 %466, i32 %467, i32 %468)
   br label %"$assign_mlp.exit.thread"
 
 merge.i.i30:                                      ; preds = %"$assign_layer.exit.i"
@@ -29717,7 +29842,7 @@ then2.i.i16.i:                                    ; preds = %then.i.i14.i
   %501 = load i32, ptr %497, align 4
   %502 = load i32, ptr %485, align 4
   %503 = load i32, ptr %499, align 4
-  %504 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.425", i32 %500, i32 %501, i32 %502, i32 %503)
+  %504 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.426", i32 %500, i32 %501, i32 %502, i32 %503)
   br label %"$assign_mlp.exit"
 
 merge.i17.i:                                      ; preds = %merge.i31
@@ -29892,7 +30017,7 @@ then.i45:                                         ; preds = %"$Layout.local_mlp_
 then2:                                            ; preds = %"$Layout.num_local_experts.exit"
   %65 = load i32, ptr %9, align 4
   %66 = load i32, ptr %14, align 4
-  %67 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.427", i32 %65, i32 %66)
+  %67 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.428", i32 %65, i32 %66)
   br label %common.ret
 
 common.ret:                                       ; preds = %then2, %"$Layout.num_local_experts.exit"
@@ -29924,7 +30049,7 @@ switch.hole_check:                                ; preds = %entry
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %12 = zext nneg i32 %9 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.685", i64 0, i64 %12
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.688", i64 0, i64 %12
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$dtypes.bytes.exit"
 
@@ -30915,7 +31040,7 @@ then7:                                            ; preds = %"$Plan.num_sharing.
   call void @llvm.lifetime.start.p0(i64 512, ptr nonnull %reason.i)
   %40 = getelementptr i8, ptr %0, i64 52
   %41 = load i32, ptr %40, align 4
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.430", i64 %num_pages.0, i32 %35, i32 %41, i32 %26)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.431", i64 %num_pages.0, i32 %35, i32 %41, i32 %26)
   %43 = getelementptr i8, ptr %0, i64 292
   store i8 0, ptr %43, align 1
   %44 = getelementptr i8, ptr %0, i64 293
@@ -30931,7 +31056,7 @@ then10:                                           ; preds = %else8
   %47 = getelementptr i8, ptr %0, i64 292
   store i8 0, ptr %47, align 1
   %48 = getelementptr i8, ptr %0, i64 293
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %48, ptr noundef nonnull align 1 dereferenceable(52) @"$string.431", i64 52, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %48, ptr noundef nonnull align 1 dereferenceable(52) @"$string.432", i64 52, i1 false)
   br label %merge6
 
 else11:                                           ; preds = %else8
@@ -30965,7 +31090,7 @@ then.i22.i:                                       ; preds = %then12
   %63 = mul i64 %19, %27
   %64 = mul i64 %63, %common.ret.op.i21.i
   %65 = add i64 %64, %fixed.0.i28.i
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i53, i64 512, ptr nonnull @"$string.432", i64 %60, i64 %59, i64 %27, i64 %61, i32 %62, i32 %26, i64 %65, i64 %2)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i53, i64 512, ptr nonnull @"$string.433", i64 %60, i64 %59, i64 %27, i64 %61, i32 %62, i32 %26, i64 %65, i64 %2)
   %67 = getelementptr i8, ptr %0, i64 292
   store i8 0, ptr %67, align 1
   %68 = getelementptr i8, ptr %0, i64 293
@@ -31005,7 +31130,7 @@ then.i22.i61:                                     ; preds = %then14
   %85 = mul i64 %num_pages.1, %19
   %86 = mul i64 %85, %common.ret.op.i21.i58
   %87 = add i64 %86, %fixed.0.i28.i57
-  %88 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i54, i64 512, ptr nonnull @"$string.432", i64 %82, i64 %81, i64 %num_pages.1, i64 %83, i32 %84, i32 %26, i64 %87, i64 %2)
+  %88 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i54, i64 512, ptr nonnull @"$string.433", i64 %82, i64 %81, i64 %num_pages.1, i64 %83, i32 %84, i32 %26, i64 %87, i64 %2)
   %89 = getelementptr i8, ptr %0, i64 292
   store i8 0, ptr %89, align 1
   %90 = getelementptr i8, ptr %0, i64 293
@@ -31275,7 +31400,7 @@ whilebody.i.i:                                    ; preds = %whilebody.i.i, %whi
   br i1 %or.cond.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %"$Turnstile.enter.exit.i"
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.486", i32 %1, i32 %.pre.i)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.487", i32 %1, i32 %.pre.i)
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$Turnstile.enter.exit.i"
@@ -31435,7 +31560,7 @@ forbody.i.i.i.i.i:                                ; preds = %forbody.i.i.i.i.i.p
   br i1 %136, label %then5.i.i.i.i, label %merge4.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %"$Scheduler.count_references.exit.i.i.i.i"
-  %137 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.487", i32 %1, i64 %.lcssa27)
+  %137 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.488", i32 %1, i64 %.lcssa27)
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge4.i.i.i.i:                                   ; preds = %"$Scheduler.count_references.exit.i.i.i.i", %merge.i.i.i.i
@@ -31545,7 +31670,7 @@ merge1.i.i.i.i.i.i:                               ; preds = %merge1.i.i.i.i.i.i.
   br label %merge12.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %and.rhs.i.i.i.i.i, %"$power_above.exit.i.i.i.i.i"
-  %185 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.488", i64 %144)
+  %185 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.489", i64 %144)
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge12.i.i.i.i:                                  ; preds = %merge1.i.i.i.i.i.i, %merge4.i.i.i.i
@@ -31594,7 +31719,7 @@ forbody.i57.i.i.i.i:                              ; preds = %forcond.i.i.i.i.i, 
 
 then.i59.i.i.i.i:                                 ; preds = %forbody.i57.i.i.i.i
   %208 = load i64, ptr %201, align 8
-  %209 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.489", i32 %1, i64 %208, i32 %206)
+  %209 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.490", i32 %1, i64 %208, i32 %206)
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 then.i.i.i:                                       ; preds = %and.lhs.true.i.i.i
@@ -31649,7 +31774,7 @@ and.lhs.true.i41.i.i:                             ; preds = %whilebody.i.i.i
   br i1 %.not.i5.i, label %then2.i.i, label %merge1.i.i
 
 then2.i.i:                                        ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
-  %232 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.490", i32 %231, i32 %1)
+  %232 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.491", i32 %231, i32 %1)
   br label %"$Loop.resize_pool.exit"
 
 merge1.i.i:                                       ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
@@ -32919,7 +33044,7 @@ then:                                             ; preds = %forbody
 
 "$Loop.save.exit.thread":                         ; preds = %then
   %34 = load i64, ptr %27, align 8
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.491", i64 %29, i64 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.492", i64 %29, i64 %34)
   br label %then3
 
 "$Loop.save.exit":                                ; preds = %then
@@ -33318,7 +33443,7 @@ then2:                                            ; preds = %then
   %29 = load ptr, ptr %21, align 8
   call void %28(ptr %29, ptr nonnull %cause.i)
   %30 = load i32, ptr %0, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.492", i32 %30, ptr nonnull %cause.i)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.493", i32 %30, ptr nonnull %cause.i)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i)
   br label %common.ret
 
@@ -33338,7 +33463,7 @@ then6:                                            ; preds = %else
   %38 = load ptr, ptr %21, align 8
   call void %37(ptr %38, ptr nonnull %cause.i36)
   %39 = load i32, ptr %0, align 4
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.493", i32 %39, ptr nonnull %cause.i36)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.494", i32 %39, ptr nonnull %cause.i36)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i36)
   br label %common.ret
 
@@ -33362,7 +33487,7 @@ then11:                                           ; preds = %merge
   %51 = load ptr, ptr %45, align 8
   call void %50(ptr %51, ptr nonnull %cause.i37)
   %52 = load i32, ptr %0, align 4
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.494", i32 %52, ptr nonnull %cause.i37)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.495", i32 %52, ptr nonnull %cause.i37)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i37)
   br label %common.ret
 }
@@ -33422,7 +33547,7 @@ then5:                                            ; preds = %then2
   %30 = load ptr, ptr %18, align 8
   call void %29(ptr %30, ptr nonnull %cause.i)
   %31 = load i32, ptr %0, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.495", i32 %31, ptr nonnull %cause.i)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.496", i32 %31, ptr nonnull %cause.i)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i)
   br label %common.ret
 
@@ -33450,7 +33575,7 @@ then10:                                           ; preds = %merge1
   %46 = load ptr, ptr %40, align 8
   call void %45(ptr %46, ptr nonnull %cause.i31)
   %47 = load i32, ptr %0, align 4
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.473", i32 %47, ptr nonnull %cause.i31)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.474", i32 %47, ptr nonnull %cause.i31)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i31)
   br label %common.ret
 }
@@ -33484,7 +33609,7 @@ then:                                             ; preds = %entry
   %14 = load ptr, ptr %8, align 8
   call void %13(ptr %14, ptr nonnull %cause.i)
   %15 = load i32, ptr %0, align 4
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.496", i32 %15, ptr nonnull %cause.i)
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.497", i32 %15, ptr nonnull %cause.i)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i)
   br label %common.ret
 }
@@ -33552,7 +33677,7 @@ then.i.i.i:                                       ; preds = %"$status.clear.exit
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.497", i64 20, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.498", i64 20, i1 false)
   br label %"$Loop.submit.exit"
 
 merge.i.i.i:                                      ; preds = %"$status.clear.exit.i"
@@ -33564,7 +33689,7 @@ then5.i.i.i:                                      ; preds = %merge.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then9.i.i.i
 
 then9.i.i.i:                                      ; preds = %then5.i.i.i
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.498", i32 %24, i32 144)
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.499", i32 %24, i32 144)
   br label %"$Loop.submit.exit"
 
 merge4.i.i.i:                                     ; preds = %merge.i.i.i
@@ -33586,7 +33711,7 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %then2.i.i.i.i
-  %34 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.502", i32 %32)
+  %34 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.503", i32 %32)
   br label %"$Loop.submit.exit"
 
 merge1.i.i.i.i:                                   ; preds = %merge.i.i.i.i
@@ -33599,7 +33724,7 @@ then9.i.i.i.i:                                    ; preds = %merge1.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then13.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %then9.i.i.i.i
-  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.503", i32 %36, i32 %32)
+  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.504", i32 %36, i32 %32)
   br label %"$Loop.submit.exit"
 
 merge8.i.i.i.i:                                   ; preds = %merge1.i.i.i.i
@@ -33612,7 +33737,7 @@ then17.i.i.i.i:                                   ; preds = %merge8.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then21.i.i.i.i
 
 then21.i.i.i.i:                                   ; preds = %then17.i.i.i.i
-  %41 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.504", i64 %39)
+  %41 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.505", i64 %39)
   br label %"$Loop.submit.exit"
 
 merge16.i.i.i.i:                                  ; preds = %merge8.i.i.i.i
@@ -33625,7 +33750,7 @@ then25.i.i.i.i:                                   ; preds = %merge16.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then29.i.i.i.i
 
 then29.i.i.i.i:                                   ; preds = %then25.i.i.i.i
-  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.505", i32 %43)
+  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.506", i32 %43)
   br label %"$Loop.submit.exit"
 
 merge24.i.i.i.i:                                  ; preds = %merge16.i.i.i.i
@@ -33642,7 +33767,7 @@ and.lhs.true.i.i.i.i:                             ; preds = %merge24.i.i.i.i
   br i1 %48, label %then33.i.i.i.i, label %merge32.i.i.i.i
 
 then37.i.i.i.i:                                   ; preds = %then33.i.i.i.i
-  %49 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.506", i32 %43, i32 %12)
+  %49 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.507", i32 %43, i32 %12)
   br label %"$Loop.submit.exit"
 
 merge32.i.i.i.i:                                  ; preds = %and.lhs.true.i.i.i.i, %merge24.i.i.i.i
@@ -33661,7 +33786,7 @@ then.i.i.i.i.i:                                   ; preds = %merge32.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i.i.i.i
 
 then2.i.i.i.i.i:                                  ; preds = %then.i.i.i.i.i
-  %58 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.507", i32 %56, i32 %18, i32 %20)
+  %58 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.508", i32 %56, i32 %18, i32 %20)
   br label %"$Loop.submit.exit"
 
 merge12.i.i.i:                                    ; preds = %merge32.i.i.i.i
@@ -33680,7 +33805,7 @@ then22.i.i.i:                                     ; preds = %merge17.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then26.i.i.i
 
 then26.i.i.i:                                     ; preds = %then22.i.i.i
-  %64 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.518", i32 %62)
+  %64 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.519", i32 %62)
   br label %"$Loop.submit.exit"
 
 merge21.i.i.i:                                    ; preds = %merge17.i.i.i
@@ -33702,7 +33827,7 @@ then.i.i.i.i:                                     ; preds = %merge21.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i84.i.i.i
 
 then2.i84.i.i.i:                                  ; preds = %then.i.i.i.i
-  %69 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.6", ptr nonnull @"$string.519", i32 %62)
+  %69 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.6", ptr nonnull @"$string.520", i32 %62)
   br label %"$Loop.submit.exit"
 
 forbody.i.i.i.i:                                  ; preds = %merge5.i.i.i.i, %forbody.preheader.i.i.i.i
@@ -33719,7 +33844,7 @@ then6.i.i.i.i:                                    ; preds = %forbody.i.i.i.i
 
 then10.i.i.i.i:                                   ; preds = %then6.i.i.i.i
   %73 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
-  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.7", ptr nonnull @"$string.519", i32 %73, i32 %71, i32 %12)
+  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.7", ptr nonnull @"$string.520", i32 %73, i32 %71, i32 %12)
   br label %"$Loop.submit.exit"
 
 merge5.i.i.i.i:                                   ; preds = %forbody.i.i.i.i
@@ -34076,7 +34201,7 @@ and.lhs.true.i.i.i.i.i:                           ; preds = %forcond.i.i.i38.i.i
   %220 = load i64, ptr %204, align 8
   %.not.i.i.i.i31.i.i.i = icmp slt i64 %220, %219
   %.pre.i.i.i.i.i.i = load ptr, ptr %202, align 8
-  br i1 %.not.i.i.i.i31.i.i.i, label %merge.i.i.i.i32.i.i.i, label %"$Vector.push.530.exit.thread.i.i.i.i.i"
+  br i1 %.not.i.i.i.i31.i.i.i, label %merge.i.i.i.i32.i.i.i, label %"$Vector.push.531.exit.thread.i.i.i.i.i"
 
 merge.i.i.i.i32.i.i.i:                            ; preds = %and.lhs.true.i.i.i.i.i
   %221 = shl i64 %220, 1
@@ -34091,9 +34216,9 @@ merge7.i.i.i.i35.i.i.i:                           ; preds = %merge.i.i.i.i32.i.i
   store ptr %223, ptr %202, align 8
   store i64 %spec.store.select.i.i.i.i34.i.i.i, ptr %204, align 8
   %.pre10.i.i.i36.i.i.i = load i64, ptr %203, align 8
-  br label %"$Vector.push.530.exit.thread.i.i.i.i.i"
+  br label %"$Vector.push.531.exit.thread.i.i.i.i.i"
 
-"$Vector.push.530.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i35.i.i.i, %and.lhs.true.i.i.i.i.i
+"$Vector.push.531.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i35.i.i.i, %and.lhs.true.i.i.i.i.i
   %225 = phi i64 [ %.pre10.i.i.i36.i.i.i, %merge7.i.i.i.i35.i.i.i ], [ %218, %and.lhs.true.i.i.i.i.i ]
   %226 = phi ptr [ %223, %merge7.i.i.i.i35.i.i.i ], [ %.pre.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i ]
   %227 = getelementptr %88, ptr %226, i64 %225
@@ -34103,7 +34228,7 @@ merge7.i.i.i.i35.i.i.i:                           ; preds = %merge.i.i.i.i32.i.i
   store i64 %229, ptr %203, align 8
   br label %merge1.i.i.i.i.i
 
-merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.530.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i41.i.i.i", %forbody.lr.ph.i.i.i37.i.i.i
+merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.531.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i41.i.i.i", %forbody.lr.ph.i.i.i37.i.i.i
   %230 = add nuw nsw i64 %i.045.i.i.i.i.i, 1
   %exitcond.not.i.i.i.i.i = icmp eq i64 %230, %198
   br i1 %exitcond.not.i.i.i.i.i, label %merge.i13.i.i.i.i, label %forbody.i.i.i.i.i
@@ -34249,7 +34374,7 @@ merge4.i.i:                                       ; preds = %then5.i.i, %merge.i
 
 then8.i.i:                                        ; preds = %merge4.i.i
   %293 = load i32, ptr %28, align 4
-  %294 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.532", i32 %293)
+  %294 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.533", i32 %293)
   br label %"$Loop.submit.exit"
 
 merge1.i.i:                                       ; preds = %merge6.i.i.i.i.i, %merge.i13.i.i.i.i, %merge.i29.i.i.i
@@ -34264,7 +34389,7 @@ then12.i.i:                                       ; preds = %merge1.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then16.i.i
 
 then16.i.i:                                       ; preds = %then12.i.i
-  %299 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.533", i64 %296, i32 %16)
+  %299 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.534", i64 %296, i32 %16)
   br label %"$Loop.submit.exit"
 
 merge.i:                                          ; preds = %merge1.i.i
@@ -34298,7 +34423,7 @@ then.i59.i.i:                                     ; preds = %merge.i29.i
   br i1 %.not.i.i, label %then6.i, label %then2.i61.i.i
 
 then2.i61.i.i:                                    ; preds = %then.i59.i.i
-  %313 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.507", i32 %311, i32 %306, i32 %307)
+  %313 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.508", i32 %311, i32 %306, i32 %307)
   br label %then6.i
 
 merge2.i.i:                                       ; preds = %merge.i29.i
@@ -34327,7 +34452,7 @@ or.lhs.false.i.i.i:                               ; preds = %merge2.i.i
   br i1 %.not12.i.i.i, label %merge7.i.i, label %then.i63.i.i
 
 then2.i64.i.i:                                    ; preds = %then.i63.i.i
-  %328 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.534", i64 %319, i32 %321)
+  %328 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.535", i64 %319, i32 %321)
   br label %then6.i
 
 merge7.i.i:                                       ; preds = %or.lhs.false.i.i.i
@@ -34359,7 +34484,7 @@ then2.i68.i.i:                                    ; preds = %merge.i.i32.i
   br i1 %.not.i.i, label %then6.i, label %then5.i.i33.i
 
 then5.i.i33.i:                                    ; preds = %then2.i68.i.i
-  %343 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.535", i32 %334)
+  %343 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.536", i32 %334)
   br label %then6.i
 
 merge11.i30.i:                                    ; preds = %merge.i.i32.i, %then12.i31.i, %merge7.i.i
@@ -34384,7 +34509,7 @@ then2.i71.i.i:                                    ; preds = %merge.i69.i.i
 
 then5.i73.i.i:                                    ; preds = %then2.i71.i.i
   %352 = call ptr @strerror(i32 %350)
-  %353 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.539", ptr %352)
+  %353 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.540", ptr %352)
   br label %"$Loop.start.exit.i.i"
 
 merge1.i.i.i:                                     ; preds = %merge.i69.i.i
@@ -34458,7 +34583,7 @@ then:                                             ; preds = %entry
   br i1 %.not26, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.499", i32 %1)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.500", i32 %1)
   br label %common.ret
 
 common.ret:                                       ; preds = %merge5.i, %then10.i, %then6.i, %then2.i, %then.i, %then9, %then5, %then2, %then
@@ -34476,7 +34601,7 @@ then5:                                            ; preds = %merge
   br i1 %.not, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.500", i32 %1, i32 %7)
+  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.501", i32 %1, i32 %7)
   br label %common.ret
 
 merge4:                                           ; preds = %merge
@@ -34493,7 +34618,7 @@ then.i:                                           ; preds = %merge4
   br i1 %.not31.i, label %common.ret, label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.6", ptr nonnull @"$string.501", i32 %1)
+  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.6", ptr nonnull @"$string.502", i32 %1)
   br label %common.ret
 
 forbody.i:                                        ; preds = %merge5.i, %forbody.preheader.i
@@ -34511,7 +34636,7 @@ then6.i:                                          ; preds = %forbody.i
 
 then10.i:                                         ; preds = %then6.i
   %16 = trunc nuw nsw i64 %indvars.iv.i to i32
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.7", ptr nonnull @"$string.501", i32 %16, i32 %14, i32 %10)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.7", ptr nonnull @"$string.502", i32 %16, i32 %14, i32 %10)
   br label %common.ret
 
 merge5.i:                                         ; preds = %forbody.i
@@ -34536,7 +34661,7 @@ then:                                             ; preds = %entry
 
 then2:                                            ; preds = %then
   %6 = fpext float %2 to double
-  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.508", double %6)
+  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.509", double %6)
   br label %common.ret
 
 common.ret:                                       ; preds = %then.i, %common.ret.sink.split.i, %common.ret.sink.split.i103, %then.i101, %merge38, %then51, %then47, %then43, %then39, %then35, %then31, %then27, %then22, %then18, %then14, %then2, %then
@@ -34557,7 +34682,7 @@ then.i:                                           ; preds = %merge
 
 common.ret.sink.split.i:                          ; preds = %then.i
   %11 = fpext float %9 to double
-  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.509", ptr nonnull @"$string.511", double %11, double 0.000000e+00)
+  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.510", ptr nonnull @"$string.512", double %11, double 0.000000e+00)
   br label %common.ret
 
 merge4:                                           ; preds = %merge
@@ -34582,7 +34707,7 @@ and.lhs.true.i104:                                ; preds = %merge4
 
 common.ret.sink.split.i103:                       ; preds = %then.i101
   %18 = fpext float %14 to double
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.510", ptr nonnull @"$string.512", double %18, double 0.000000e+00)
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.511", ptr nonnull @"$string.513", double %18, double 0.000000e+00)
   br label %common.ret
 
 merge9:                                           ; preds = %and.lhs.true.i104, %or.rhs.i99
@@ -34596,7 +34721,7 @@ then14:                                           ; preds = %merge9
   br i1 %.not98, label %common.ret, label %then18
 
 then18:                                           ; preds = %then14
-  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.513", i32 %21)
+  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.514", i32 %21)
   br label %common.ret
 
 merge13:                                          ; preds = %merge9
@@ -34614,7 +34739,7 @@ then22:                                           ; preds = %merge13
 
 then27:                                           ; preds = %then22
   %29 = fpext float %25 to double
-  %30 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.514", double %29)
+  %30 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.515", double %29)
   br label %common.ret
 
 merge21:                                          ; preds = %merge13
@@ -34630,7 +34755,7 @@ then31:                                           ; preds = %merge21
 
 then35:                                           ; preds = %then31
   %35 = fpext float %32 to double
-  %36 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.515", double %35)
+  %36 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.516", double %35)
   br label %common.ret
 
 merge30:                                          ; preds = %merge21
@@ -34646,7 +34771,7 @@ then39:                                           ; preds = %merge30
 
 then43:                                           ; preds = %then39
   %41 = fpext float %38 to double
-  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.516", double %41)
+  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.517", double %41)
   br label %common.ret
 
 merge38:                                          ; preds = %merge30
@@ -34661,7 +34786,7 @@ then47:                                           ; preds = %merge38
   br i1 %.not97, label %common.ret, label %then51
 
 then51:                                           ; preds = %then47
-  %46 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.517", i32 %44, i32 20)
+  %46 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.518", i32 %44, i32 20)
   br label %common.ret
 }
 
@@ -34678,7 +34803,7 @@ then:                                             ; preds = %entry
   br i1 %.not66, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.520", i32 %4, i32 1024)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.521", i32 %4, i32 1024)
   br label %common.ret
 
 common.ret:                                       ; preds = %merge5.i, %then10.i, %then6.i, %then2.i, %then.i, %forcond.preheader.i, %then30, %then26, %then21, %then17, %then13, %then9, %merge, %then2, %then
@@ -34701,7 +34826,7 @@ then9:                                            ; preds = %merge4
 
 then13:                                           ; preds = %then9
   %10 = add nuw nsw i32 %4, 1
-  %11 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.521", i32 %10)
+  %11 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.522", i32 %10)
   br label %common.ret
 
 merge8:                                           ; preds = %merge4
@@ -34718,7 +34843,7 @@ then17:                                           ; preds = %merge8
   br i1 %.not64, label %common.ret, label %then21
 
 then21:                                           ; preds = %then17
-  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.522", i32 %12)
+  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.523", i32 %12)
   br label %common.ret
 
 forcond:                                          ; preds = %forcond.preheader, %forbody
@@ -34741,7 +34866,7 @@ then26:                                           ; preds = %forbody
 
 then30:                                           ; preds = %then26
   %19 = trunc nuw nsw i64 %indvars.iv to i32
-  %20 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.523", i32 %19, i32 %17)
+  %20 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.524", i32 %19, i32 %17)
   br label %common.ret
 
 merge24:                                          ; preds = %forcond
@@ -34767,7 +34892,7 @@ then.i:                                           ; preds = %merge24
   br i1 %.not31.i, label %common.ret, label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.6", ptr nonnull @"$string.524", i32 %24)
+  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.6", ptr nonnull @"$string.525", i32 %24)
   br label %common.ret
 
 forbody.i:                                        ; preds = %merge5.i, %forbody.preheader.i
@@ -34785,7 +34910,7 @@ then6.i:                                          ; preds = %forbody.i
 
 then10.i:                                         ; preds = %then6.i
   %32 = trunc nuw nsw i64 %indvars.iv.i to i32
-  %33 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.7", ptr nonnull @"$string.524", i32 %32, i32 %30, i32 %25)
+  %33 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.7", ptr nonnull @"$string.525", i32 %32, i32 %30, i32 %25)
   br label %common.ret
 
 merge5.i:                                         ; preds = %forbody.i
@@ -34812,7 +34937,7 @@ then:                                             ; preds = %entry
   br i1 %.not77, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.525", i32 %7, i32 %5)
+  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.526", i32 %7, i32 %5)
   br label %common.ret
 
 common.ret:                                       ; preds = %merge27, %forcond.preheader.i, %then10.i, %then6.i, %then2.i, %then.i, %then33, %then29, %then22, %then18, %then13, %then9, %then2, %then
@@ -34840,7 +34965,7 @@ then.i:                                           ; preds = %merge
   br i1 %.not31.i, label %common.ret, label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.6", ptr nonnull @"$string.526", i32 %7)
+  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.6", ptr nonnull @"$string.527", i32 %7)
   br label %common.ret
 
 forbody.i:                                        ; preds = %merge5.i, %forbody.preheader.i
@@ -34858,7 +34983,7 @@ then6.i:                                          ; preds = %forbody.i
 
 then10.i:                                         ; preds = %then6.i
   %20 = trunc nuw nsw i64 %indvars.iv.i to i32
-  %21 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.7", ptr nonnull @"$string.526", i32 %20, i32 %18, i32 %13)
+  %21 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.7", ptr nonnull @"$string.527", i32 %20, i32 %18, i32 %13)
   br label %common.ret
 
 merge5.i:                                         ; preds = %forbody.i
@@ -34877,7 +35002,7 @@ and.lhs.true:                                     ; preds = %merge5.i
   br i1 %24, label %then9, label %forbody.lr.ph
 
 then13:                                           ; preds = %then9
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.527", i32 %7)
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.528", i32 %7)
   br label %common.ret
 
 forbody.lr.ph:                                    ; preds = %and.lhs.true
@@ -34910,7 +35035,7 @@ then18:                                           ; preds = %forbody
 then22:                                           ; preds = %then18
   %34 = trunc nuw nsw i64 %indvars.iv98 to i32
   %35 = fpext float %29 to double
-  %36 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.528", i32 %34, double %35)
+  %36 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.529", i32 %34, double %35)
   br label %common.ret
 
 forcond25:                                        ; preds = %forbody26
@@ -34931,7 +35056,7 @@ then29:                                           ; preds = %forbody26
 
 then33:                                           ; preds = %then29
   %40 = trunc nuw nsw i64 %indvars.iv98 to i32
-  %41 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.529", i32 %40, i32 %33)
+  %41 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.530", i32 %40, i32 %33)
   br label %common.ret
 
 merge27:                                          ; preds = %forcond25, %forcond25.preheader
@@ -37424,14 +37549,14 @@ forbody.lr.ph.i.i.i8.i:                           ; preds = %then.i.i
   %1213 = load ptr, ptr %65, align 8
   br label %forbody.i.i.i9.i
 
-forbody.i.i.i9.i:                                 ; preds = %merge1.i.i65.i.i, %forbody.lr.ph.i.i.i8.i
-  %1214 = phi i1 [ true, %forbody.lr.ph.i.i.i8.i ], [ %1225, %merge1.i.i65.i.i ]
-  %i.08.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i8.i ], [ %1224, %merge1.i.i65.i.i ]
+forbody.i.i.i9.i:                                 ; preds = %merge1.i.i66.i.i, %forbody.lr.ph.i.i.i8.i
+  %1214 = phi i1 [ true, %forbody.lr.ph.i.i.i8.i ], [ %1225, %merge1.i.i66.i.i ]
+  %i.08.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i8.i ], [ %1224, %merge1.i.i66.i.i ]
   %1215 = getelementptr %89, ptr %1213, i64 %i.08.i.i.i.i
   %segment.sroa.36.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %1215, i64 12
   %segment.sroa.36.0.copyload.i.i.i.i = load i32, ptr %segment.sroa.36.0..sroa_idx.i.i.i.i, align 4
   %1216 = icmp sgt i32 %segment.sroa.36.0.copyload.i.i.i.i, -1
-  br i1 %1216, label %and.lhs.true.i.i.i.i, label %merge1.i.i65.i.i
+  br i1 %1216, label %and.lhs.true.i.i.i.i, label %merge1.i.i66.i.i
 
 and.lhs.true.i.i.i.i:                             ; preds = %forbody.i.i.i9.i
   %segment.sroa.0.0.copyload.i.i.i.i = load ptr, ptr %1215, align 8
@@ -37444,24 +37569,24 @@ and.lhs.true.i.i.i.i:                             ; preds = %forbody.i.i.i9.i
   %1221 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i.i.i.i, i64 312
   %1222 = load i32, ptr %1221, align 4
   %1223 = icmp slt i32 %1220, %1222
-  br i1 %1223, label %"$Scheduler.wants_logits.exit.i.i.i", label %merge1.i.i65.i.i
+  br i1 %1223, label %"$Scheduler.wants_logits.exit.i.i.i", label %merge1.i.i66.i.i
 
-merge1.i.i65.i.i:                                 ; preds = %and.lhs.true.i.i.i.i, %forbody.i.i.i9.i
+merge1.i.i66.i.i:                                 ; preds = %and.lhs.true.i.i.i.i, %forbody.i.i.i9.i
   %1224 = add nuw nsw i64 %i.08.i.i.i.i, 1
   %1225 = icmp slt i64 %1224, %1211
   %exitcond.not.i.i.i10.i = icmp eq i64 %1224, %1211
   br i1 %exitcond.not.i.i.i10.i, label %"$Scheduler.wants_logits.exit.i.i.i", label %forbody.i.i.i9.i
 
-"$Scheduler.wants_logits.exit.i.i.i":             ; preds = %merge1.i.i65.i.i, %and.lhs.true.i.i.i.i
-  %.lcssa.i.i.i.i = phi i1 [ %1225, %merge1.i.i65.i.i ], [ %1214, %and.lhs.true.i.i.i.i ]
-  br i1 %.lcssa.i.i.i.i, label %then.i66.i.i, label %merge.i25.i.i
+"$Scheduler.wants_logits.exit.i.i.i":             ; preds = %merge1.i.i66.i.i, %and.lhs.true.i.i.i.i
+  %.lcssa.i.i.i.i = phi i1 [ %1225, %merge1.i.i66.i.i ], [ %1214, %and.lhs.true.i.i.i.i ]
+  br i1 %.lcssa.i.i.i.i, label %then.i67.i.i, label %merge.i25.i.i
 
-then.i66.i.i:                                     ; preds = %"$Scheduler.wants_logits.exit.i.i.i"
+then.i67.i.i:                                     ; preds = %"$Scheduler.wants_logits.exit.i.i.i"
   %1226 = load ptr, ptr %72, align 8
   store ptr %1226, ptr %71, align 8
   br label %merge.i25.i.i
 
-merge.i25.i.i:                                    ; preds = %then.i66.i.i, %"$Scheduler.wants_logits.exit.i.i.i", %then.i.i
+merge.i25.i.i:                                    ; preds = %then.i67.i.i, %"$Scheduler.wants_logits.exit.i.i.i", %then.i.i
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i24.i.i)
   %1227 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i24.i.i)
   %1228 = load i64, ptr %time.i.i24.i.i, align 8
@@ -37498,7 +37623,7 @@ then2.i.i.i:                                      ; preds = %merge.i25.i.i
   br i1 %1245, label %forbody.i20.i.i.i, label %"$Loop.execute.exit.i.i"
 
 forbody.i20.i.i.i:                                ; preds = %then2.i.i.i, %merge1.i21.i.i.i
-  %i.032.i.i.i.i = phi i64 [ %1697, %merge1.i21.i.i.i ], [ 0, %then2.i.i.i ]
+  %i.032.i.i.i.i = phi i64 [ %1696, %merge1.i21.i.i.i ], [ 0, %then2.i.i.i ]
   %1246 = load ptr, ptr %65, align 8
   %1247 = getelementptr %89, ptr %1246, i64 %i.032.i.i.i.i
   %1248 = load ptr, ptr %1247, align 8
@@ -37520,9 +37645,9 @@ forbody.i20.i.i.i:                                ; preds = %then2.i.i.i, %merge
   store i64 %1261, ptr %1259, align 8
   %1262 = load i8, ptr %54, align 1
   %1263 = trunc i8 %1262 to i1
-  br i1 %1263, label %merge.i.i.i39.i.i, label %"$Scheduler.register_prompt_pages.exit.i.i.i.i"
+  br i1 %1263, label %merge.i.i.i40.i.i, label %"$Scheduler.register_prompt_pages.exit.i.i.i.i"
 
-merge.i.i.i39.i.i:                                ; preds = %forbody.i20.i.i.i
+merge.i.i.i40.i.i:                                ; preds = %forbody.i20.i.i.i
   %1264 = load i32, ptr %37, align 4
   %1265 = load i32, ptr %1249, align 4
   %1266 = getelementptr i8, ptr %1248, i64 40
@@ -37533,22 +37658,22 @@ merge.i.i.i39.i.i:                                ; preds = %forbody.i20.i.i.i
   %1271 = add i32 %1270, 1
   %1272 = mul i32 %1271, %1264
   %.not33.i.i.i.i.i = icmp sgt i32 %1272, %1268
-  br i1 %.not33.i.i.i.i.i, label %"$Scheduler.register_prompt_pages.exit.i.i.i.i", label %whilebody.lr.ph.i.i.i40.i.i
+  br i1 %.not33.i.i.i.i.i, label %"$Scheduler.register_prompt_pages.exit.i.i.i.i", label %whilebody.lr.ph.i.i.i41.i.i
 
-whilebody.lr.ph.i.i.i40.i.i:                      ; preds = %merge.i.i.i39.i.i
+whilebody.lr.ph.i.i.i41.i.i:                      ; preds = %merge.i.i.i40.i.i
   %1273 = getelementptr i8, ptr %1248, i64 72
   %1274 = getelementptr i8, ptr %1248, i64 16
   %1275 = getelementptr i8, ptr %1248, i64 64
-  br label %whilebody.i.i.i41.i.i
+  br label %whilebody.i.i.i42.i.i
 
-whilebody.i.i.i41.i.i:                            ; preds = %"$Scheduler.share_page.exit.i.i.i.i.i", %whilebody.lr.ph.i.i.i40.i.i
-  %1276 = phi i32 [ %1271, %whilebody.lr.ph.i.i.i40.i.i ], [ %1473, %"$Scheduler.share_page.exit.i.i.i.i.i" ]
-  %1277 = phi i32 [ %1270, %whilebody.lr.ph.i.i.i40.i.i ], [ %1276, %"$Scheduler.share_page.exit.i.i.i.i.i" ]
+whilebody.i.i.i42.i.i:                            ; preds = %"$Scheduler.share_page.exit.i.i.i.i.i", %whilebody.lr.ph.i.i.i41.i.i
+  %1276 = phi i32 [ %1271, %whilebody.lr.ph.i.i.i41.i.i ], [ %1473, %"$Scheduler.share_page.exit.i.i.i.i.i" ]
+  %1277 = phi i32 [ %1270, %whilebody.lr.ph.i.i.i41.i.i ], [ %1276, %"$Scheduler.share_page.exit.i.i.i.i.i" ]
   %1278 = icmp sgt i32 %1277, 0
   %1279 = load ptr, ptr %1273, align 8
-  br i1 %1278, label %merge2.i.i.i61.i.i, label %merge2.thread.i.i.i.i.i
+  br i1 %1278, label %merge2.i.i.i62.i.i, label %merge2.thread.i.i.i.i.i
 
-merge2.thread.i.i.i.i.i:                          ; preds = %whilebody.i.i.i41.i.i
+merge2.thread.i.i.i.i.i:                          ; preds = %whilebody.i.i.i42.i.i
   %1280 = sext i32 %1277 to i64
   %1281 = getelementptr i32, ptr %1279, i64 %1280
   %1282 = load i32, ptr %1281, align 4
@@ -37556,9 +37681,9 @@ merge2.thread.i.i.i.i.i:                          ; preds = %whilebody.i.i.i41.i
   %1284 = mul i32 %1277, %1264
   %1285 = sext i32 %1284 to i64
   %1286 = getelementptr i32, ptr %1283, i64 %1285
-  br label %merge.i.i.i.i.i42.i.i
+  br label %merge.i.i.i.i.i43.i.i
 
-merge2.i.i.i61.i.i:                               ; preds = %whilebody.i.i.i41.i.i
+merge2.i.i.i62.i.i:                               ; preds = %whilebody.i.i.i42.i.i
   %1287 = zext nneg i32 %1277 to i64
   %1288 = getelementptr i32, ptr %1279, i64 %1287
   %1289 = getelementptr i8, ptr %1288, i64 -4
@@ -37568,97 +37693,97 @@ merge2.i.i.i61.i.i:                               ; preds = %whilebody.i.i.i41.i
   %1293 = mul i32 %1277, %1264
   %1294 = sext i32 %1293 to i64
   %1295 = getelementptr i32, ptr %1292, i64 %1294
-  %.not.i.i.i.i.i62.i.i = icmp eq i32 %1290, -1
-  br i1 %.not.i.i.i.i.i62.i.i, label %merge.i.i.i.i.i42.i.i, label %then.i.i.i.i.i63.i.i
+  %.not.i.i.i.i.i63.i.i = icmp eq i32 %1290, -1
+  br i1 %.not.i.i.i.i.i63.i.i, label %merge.i.i.i.i.i43.i.i, label %then.i.i.i.i.i64.i.i
 
-then.i.i.i.i.i63.i.i:                             ; preds = %merge2.i.i.i61.i.i
-  %.val.i.i.i.i.i64.i.i = load ptr, ptr %44, align 8
+then.i.i.i.i.i64.i.i:                             ; preds = %merge2.i.i.i62.i.i
+  %.val.i.i.i.i.i65.i.i = load ptr, ptr %44, align 8
   %1296 = sext i32 %1290 to i64
-  %1297 = getelementptr %1, ptr %.val.i.i.i.i.i64.i.i, i64 %1296, i32 7
+  %1297 = getelementptr %1, ptr %.val.i.i.i.i.i65.i.i, i64 %1296, i32 7
   %1298 = load i64, ptr %1297, align 8
-  br label %merge.i.i.i.i.i42.i.i
+  br label %merge.i.i.i.i.i43.i.i
 
-merge.i.i.i.i.i42.i.i:                            ; preds = %then.i.i.i.i.i63.i.i, %merge2.i.i.i61.i.i, %merge2.thread.i.i.i.i.i
-  %.not.i.i31.i.i.i.i.i = phi i1 [ false, %then.i.i.i.i.i63.i.i ], [ true, %merge2.i.i.i61.i.i ], [ true, %merge2.thread.i.i.i.i.i ]
-  %1299 = phi ptr [ %1295, %then.i.i.i.i.i63.i.i ], [ %1295, %merge2.i.i.i61.i.i ], [ %1286, %merge2.thread.i.i.i.i.i ]
-  %1300 = phi i32 [ %1291, %then.i.i.i.i.i63.i.i ], [ %1291, %merge2.i.i.i61.i.i ], [ %1282, %merge2.thread.i.i.i.i.i ]
-  %1301 = phi i64 [ %1287, %then.i.i.i.i.i63.i.i ], [ %1287, %merge2.i.i.i61.i.i ], [ %1280, %merge2.thread.i.i.i.i.i ]
-  %parent.030.i.i.i.i.i = phi i32 [ %1290, %then.i.i.i.i.i63.i.i ], [ -1, %merge2.i.i.i61.i.i ], [ -1, %merge2.thread.i.i.i.i.i ]
-  %hash.0.i.i.i.i.i.i.i = phi i64 [ %1298, %then.i.i.i.i.i63.i.i ], [ 2611923443488327891, %merge2.i.i.i61.i.i ], [ 2611923443488327891, %merge2.thread.i.i.i.i.i ]
+merge.i.i.i.i.i43.i.i:                            ; preds = %then.i.i.i.i.i64.i.i, %merge2.i.i.i62.i.i, %merge2.thread.i.i.i.i.i
+  %.not.i.i31.i.i.i.i.i = phi i1 [ false, %then.i.i.i.i.i64.i.i ], [ true, %merge2.i.i.i62.i.i ], [ true, %merge2.thread.i.i.i.i.i ]
+  %1299 = phi ptr [ %1295, %then.i.i.i.i.i64.i.i ], [ %1295, %merge2.i.i.i62.i.i ], [ %1286, %merge2.thread.i.i.i.i.i ]
+  %1300 = phi i32 [ %1291, %then.i.i.i.i.i64.i.i ], [ %1291, %merge2.i.i.i62.i.i ], [ %1282, %merge2.thread.i.i.i.i.i ]
+  %1301 = phi i64 [ %1287, %then.i.i.i.i.i64.i.i ], [ %1287, %merge2.i.i.i62.i.i ], [ %1280, %merge2.thread.i.i.i.i.i ]
+  %parent.030.i.i.i.i.i = phi i32 [ %1290, %then.i.i.i.i.i64.i.i ], [ -1, %merge2.i.i.i62.i.i ], [ -1, %merge2.thread.i.i.i.i.i ]
+  %hash.0.i.i.i.i.i.i.i = phi i64 [ %1298, %then.i.i.i.i.i64.i.i ], [ 2611923443488327891, %merge2.i.i.i62.i.i ], [ 2611923443488327891, %merge2.thread.i.i.i.i.i ]
   %1302 = load i32, ptr %55, align 4
   %1303 = icmp sgt i32 %1302, 0
   br i1 %1303, label %forbody.preheader.i.i.i.i.i.i.i, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i"
 
-forbody.preheader.i.i.i.i.i.i.i:                  ; preds = %merge.i.i.i.i.i42.i.i
-  %wide.trip.count.i.i.i.i.i56.i.i = zext nneg i32 %1302 to i64
-  %xtraiter118 = and i64 %wide.trip.count.i.i.i.i.i56.i.i, 7
+forbody.preheader.i.i.i.i.i.i.i:                  ; preds = %merge.i.i.i.i.i43.i.i
+  %wide.trip.count.i.i.i.i.i57.i.i = zext nneg i32 %1302 to i64
+  %xtraiter118 = and i64 %wide.trip.count.i.i.i.i.i57.i.i, 7
   %1304 = icmp ult i32 %1302, 8
   br i1 %1304, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.preheader.i.i.i.i.i.i.i.new
 
 forbody.preheader.i.i.i.i.i.i.i.new:              ; preds = %forbody.preheader.i.i.i.i.i.i.i
-  %unroll_iter122 = and i64 %wide.trip.count.i.i.i.i.i56.i.i, 2147483640
-  br label %forbody.i.i.i.i.i57.i.i
+  %unroll_iter122 = and i64 %wide.trip.count.i.i.i.i.i57.i.i, 2147483640
+  br label %forbody.i.i.i.i.i58.i.i
 
-forbody.i.i.i.i.i57.i.i:                          ; preds = %forbody.i.i.i.i.i57.i.i, %forbody.preheader.i.i.i.i.i.i.i.new
-  %indvars.iv.i.i.i.i.i58.i.i = phi i64 [ 0, %forbody.preheader.i.i.i.i.i.i.i.new ], [ %indvars.iv.next.i.i.i.i.i59.i.i.7, %forbody.i.i.i.i.i57.i.i ]
-  %hash.19.i.i.i.i.i.i.i = phi i64 [ %hash.0.i.i.i.i.i.i.i, %forbody.preheader.i.i.i.i.i.i.i.new ], [ %1360, %forbody.i.i.i.i.i57.i.i ]
-  %niter123 = phi i64 [ 0, %forbody.preheader.i.i.i.i.i.i.i.new ], [ %niter123.next.7, %forbody.i.i.i.i.i57.i.i ]
-  %1305 = getelementptr i32, ptr %1299, i64 %indvars.iv.i.i.i.i.i58.i.i
+forbody.i.i.i.i.i58.i.i:                          ; preds = %forbody.i.i.i.i.i58.i.i, %forbody.preheader.i.i.i.i.i.i.i.new
+  %indvars.iv.i.i.i.i.i59.i.i = phi i64 [ 0, %forbody.preheader.i.i.i.i.i.i.i.new ], [ %indvars.iv.next.i.i.i.i.i60.i.i.7, %forbody.i.i.i.i.i58.i.i ]
+  %hash.19.i.i.i.i.i.i.i = phi i64 [ %hash.0.i.i.i.i.i.i.i, %forbody.preheader.i.i.i.i.i.i.i.new ], [ %1360, %forbody.i.i.i.i.i58.i.i ]
+  %niter123 = phi i64 [ 0, %forbody.preheader.i.i.i.i.i.i.i.new ], [ %niter123.next.7, %forbody.i.i.i.i.i58.i.i ]
+  %1305 = getelementptr i32, ptr %1299, i64 %indvars.iv.i.i.i.i.i59.i.i
   %1306 = load i32, ptr %1305, align 4
   %1307 = zext i32 %1306 to i64
   %1308 = xor i64 %hash.19.i.i.i.i.i.i.i, %1307
   %1309 = mul i64 %1308, -7046029254386353131
   %1310 = lshr i64 %1309, 32
-  %indvars.iv.next.i.i.i.i.i59.i.i = or disjoint i64 %indvars.iv.i.i.i.i.i58.i.i, 1
-  %1311 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i59.i.i
+  %indvars.iv.next.i.i.i.i.i60.i.i = or disjoint i64 %indvars.iv.i.i.i.i.i59.i.i, 1
+  %1311 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i60.i.i
   %1312 = load i32, ptr %1311, align 4
   %1313 = zext i32 %1312 to i64
   %1314 = xor i64 %1310, %1313
   %1315 = xor i64 %1314, %1309
   %1316 = mul i64 %1315, -7046029254386353131
   %1317 = lshr i64 %1316, 32
-  %indvars.iv.next.i.i.i.i.i59.i.i.1 = or disjoint i64 %indvars.iv.i.i.i.i.i58.i.i, 2
-  %1318 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i59.i.i.1
+  %indvars.iv.next.i.i.i.i.i60.i.i.1 = or disjoint i64 %indvars.iv.i.i.i.i.i59.i.i, 2
+  %1318 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i60.i.i.1
   %1319 = load i32, ptr %1318, align 4
   %1320 = zext i32 %1319 to i64
   %1321 = xor i64 %1317, %1320
   %1322 = xor i64 %1321, %1316
   %1323 = mul i64 %1322, -7046029254386353131
   %1324 = lshr i64 %1323, 32
-  %indvars.iv.next.i.i.i.i.i59.i.i.2 = or disjoint i64 %indvars.iv.i.i.i.i.i58.i.i, 3
-  %1325 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i59.i.i.2
+  %indvars.iv.next.i.i.i.i.i60.i.i.2 = or disjoint i64 %indvars.iv.i.i.i.i.i59.i.i, 3
+  %1325 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i60.i.i.2
   %1326 = load i32, ptr %1325, align 4
   %1327 = zext i32 %1326 to i64
   %1328 = xor i64 %1324, %1327
   %1329 = xor i64 %1328, %1323
   %1330 = mul i64 %1329, -7046029254386353131
   %1331 = lshr i64 %1330, 32
-  %indvars.iv.next.i.i.i.i.i59.i.i.3 = or disjoint i64 %indvars.iv.i.i.i.i.i58.i.i, 4
-  %1332 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i59.i.i.3
+  %indvars.iv.next.i.i.i.i.i60.i.i.3 = or disjoint i64 %indvars.iv.i.i.i.i.i59.i.i, 4
+  %1332 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i60.i.i.3
   %1333 = load i32, ptr %1332, align 4
   %1334 = zext i32 %1333 to i64
   %1335 = xor i64 %1331, %1334
   %1336 = xor i64 %1335, %1330
   %1337 = mul i64 %1336, -7046029254386353131
   %1338 = lshr i64 %1337, 32
-  %indvars.iv.next.i.i.i.i.i59.i.i.4 = or disjoint i64 %indvars.iv.i.i.i.i.i58.i.i, 5
-  %1339 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i59.i.i.4
+  %indvars.iv.next.i.i.i.i.i60.i.i.4 = or disjoint i64 %indvars.iv.i.i.i.i.i59.i.i, 5
+  %1339 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i60.i.i.4
   %1340 = load i32, ptr %1339, align 4
   %1341 = zext i32 %1340 to i64
   %1342 = xor i64 %1338, %1341
   %1343 = xor i64 %1342, %1337
   %1344 = mul i64 %1343, -7046029254386353131
   %1345 = lshr i64 %1344, 32
-  %indvars.iv.next.i.i.i.i.i59.i.i.5 = or disjoint i64 %indvars.iv.i.i.i.i.i58.i.i, 6
-  %1346 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i59.i.i.5
+  %indvars.iv.next.i.i.i.i.i60.i.i.5 = or disjoint i64 %indvars.iv.i.i.i.i.i59.i.i, 6
+  %1346 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i60.i.i.5
   %1347 = load i32, ptr %1346, align 4
   %1348 = zext i32 %1347 to i64
   %1349 = xor i64 %1345, %1348
   %1350 = xor i64 %1349, %1344
   %1351 = mul i64 %1350, -7046029254386353131
   %1352 = lshr i64 %1351, 32
-  %indvars.iv.next.i.i.i.i.i59.i.i.6 = or disjoint i64 %indvars.iv.i.i.i.i.i58.i.i, 7
-  %1353 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i59.i.i.6
+  %indvars.iv.next.i.i.i.i.i60.i.i.6 = or disjoint i64 %indvars.iv.i.i.i.i.i59.i.i, 7
+  %1353 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i60.i.i.6
   %1354 = load i32, ptr %1353, align 4
   %1355 = zext i32 %1354 to i64
   %1356 = xor i64 %1352, %1355
@@ -37666,36 +37791,36 @@ forbody.i.i.i.i.i57.i.i:                          ; preds = %forbody.i.i.i.i.i57
   %1358 = mul i64 %1357, -7046029254386353131
   %1359 = lshr i64 %1358, 32
   %1360 = xor i64 %1359, %1358
-  %indvars.iv.next.i.i.i.i.i59.i.i.7 = add nuw nsw i64 %indvars.iv.i.i.i.i.i58.i.i, 8
+  %indvars.iv.next.i.i.i.i.i60.i.i.7 = add nuw nsw i64 %indvars.iv.i.i.i.i.i59.i.i, 8
   %niter123.next.7 = add i64 %niter123, 8
   %niter123.ncmp.7 = icmp eq i64 %niter123.next.7, %unroll_iter122
-  br i1 %niter123.ncmp.7, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.i.i.i.i.i57.i.i
+  br i1 %niter123.ncmp.7, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.i.i.i.i.i58.i.i
 
-"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa": ; preds = %forbody.i.i.i.i.i57.i.i, %forbody.preheader.i.i.i.i.i.i.i
-  %.lcssa91.ph = phi i64 [ poison, %forbody.preheader.i.i.i.i.i.i.i ], [ %1360, %forbody.i.i.i.i.i57.i.i ]
-  %indvars.iv.i.i.i.i.i58.i.i.unr = phi i64 [ 0, %forbody.preheader.i.i.i.i.i.i.i ], [ %indvars.iv.next.i.i.i.i.i59.i.i.7, %forbody.i.i.i.i.i57.i.i ]
-  %hash.19.i.i.i.i.i.i.i.unr = phi i64 [ %hash.0.i.i.i.i.i.i.i, %forbody.preheader.i.i.i.i.i.i.i ], [ %1360, %forbody.i.i.i.i.i57.i.i ]
+"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa": ; preds = %forbody.i.i.i.i.i58.i.i, %forbody.preheader.i.i.i.i.i.i.i
+  %.lcssa91.ph = phi i64 [ poison, %forbody.preheader.i.i.i.i.i.i.i ], [ %1360, %forbody.i.i.i.i.i58.i.i ]
+  %indvars.iv.i.i.i.i.i59.i.i.unr = phi i64 [ 0, %forbody.preheader.i.i.i.i.i.i.i ], [ %indvars.iv.next.i.i.i.i.i60.i.i.7, %forbody.i.i.i.i.i58.i.i ]
+  %hash.19.i.i.i.i.i.i.i.unr = phi i64 [ %hash.0.i.i.i.i.i.i.i, %forbody.preheader.i.i.i.i.i.i.i ], [ %1360, %forbody.i.i.i.i.i58.i.i ]
   %lcmp.mod120.not = icmp eq i64 %xtraiter118, 0
-  br i1 %lcmp.mod120.not, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i", label %forbody.i.i.i.i.i57.i.i.epil
+  br i1 %lcmp.mod120.not, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i", label %forbody.i.i.i.i.i58.i.i.epil
 
-forbody.i.i.i.i.i57.i.i.epil:                     ; preds = %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i.i57.i.i.epil
-  %indvars.iv.i.i.i.i.i58.i.i.epil = phi i64 [ %indvars.iv.next.i.i.i.i.i59.i.i.epil, %forbody.i.i.i.i.i57.i.i.epil ], [ %indvars.iv.i.i.i.i.i58.i.i.unr, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ]
-  %hash.19.i.i.i.i.i.i.i.epil = phi i64 [ %1367, %forbody.i.i.i.i.i57.i.i.epil ], [ %hash.19.i.i.i.i.i.i.i.unr, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ]
-  %epil.iter119 = phi i64 [ %epil.iter119.next, %forbody.i.i.i.i.i57.i.i.epil ], [ 0, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ]
-  %1361 = getelementptr i32, ptr %1299, i64 %indvars.iv.i.i.i.i.i58.i.i.epil
+forbody.i.i.i.i.i58.i.i.epil:                     ; preds = %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i.i58.i.i.epil
+  %indvars.iv.i.i.i.i.i59.i.i.epil = phi i64 [ %indvars.iv.next.i.i.i.i.i60.i.i.epil, %forbody.i.i.i.i.i58.i.i.epil ], [ %indvars.iv.i.i.i.i.i59.i.i.unr, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ]
+  %hash.19.i.i.i.i.i.i.i.epil = phi i64 [ %1367, %forbody.i.i.i.i.i58.i.i.epil ], [ %hash.19.i.i.i.i.i.i.i.unr, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ]
+  %epil.iter119 = phi i64 [ %epil.iter119.next, %forbody.i.i.i.i.i58.i.i.epil ], [ 0, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ]
+  %1361 = getelementptr i32, ptr %1299, i64 %indvars.iv.i.i.i.i.i59.i.i.epil
   %1362 = load i32, ptr %1361, align 4
   %1363 = zext i32 %1362 to i64
   %1364 = xor i64 %hash.19.i.i.i.i.i.i.i.epil, %1363
   %1365 = mul i64 %1364, -7046029254386353131
   %1366 = lshr i64 %1365, 32
   %1367 = xor i64 %1366, %1365
-  %indvars.iv.next.i.i.i.i.i59.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.i.i.i58.i.i.epil, 1
+  %indvars.iv.next.i.i.i.i.i60.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.i.i.i59.i.i.epil, 1
   %epil.iter119.next = add i64 %epil.iter119, 1
   %epil.iter119.cmp.not = icmp eq i64 %epil.iter119.next, %xtraiter118
-  br i1 %epil.iter119.cmp.not, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i", label %forbody.i.i.i.i.i57.i.i.epil, !llvm.loop !74
+  br i1 %epil.iter119.cmp.not, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i", label %forbody.i.i.i.i.i58.i.i.epil, !llvm.loop !74
 
-"$PagePool.prefix_hash.exit.i.i.i.i.i.i":         ; preds = %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i.i57.i.i.epil, %merge.i.i.i.i.i42.i.i
-  %hash.1.lcssa.i.i.i.i.i.i.i = phi i64 [ %hash.0.i.i.i.i.i.i.i, %merge.i.i.i.i.i42.i.i ], [ %.lcssa91.ph, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ], [ %1367, %forbody.i.i.i.i.i57.i.i.epil ]
+"$PagePool.prefix_hash.exit.i.i.i.i.i.i":         ; preds = %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i.i58.i.i.epil, %merge.i.i.i.i.i43.i.i
+  %hash.1.lcssa.i.i.i.i.i.i.i = phi i64 [ %hash.0.i.i.i.i.i.i.i, %merge.i.i.i.i.i43.i.i ], [ %.lcssa91.ph, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ], [ %1367, %forbody.i.i.i.i.i58.i.i.epil ]
   %1368 = load i64, ptr %56, align 8
   %1369 = and i64 %1368, %hash.1.lcssa.i.i.i.i.i.i.i
   %.val14.i.i.i.i.i.i.i = load i32, ptr %46, align 4
@@ -37707,43 +37832,43 @@ forbody.i.i.i.i.i57.i.i.epil:                     ; preds = %"$PagePool.prefix_h
   %page.018.i.i.i.i.i.i.i = load i32, ptr %1373, align 4
   %.not19.i.i.i.i.i.i.i = icmp eq i32 %page.018.i.i.i.i.i.i.i, -1
   %.val36.pre.i.i.i.i.i.i = load ptr, ptr %44, align 8
-  br i1 %.not19.i.i.i.i.i.i.i, label %merge.i.i.i.i44.i.i, label %whilebody.lr.ph.i.i.i.i.i.i.i
+  br i1 %.not19.i.i.i.i.i.i.i, label %merge.i.i.i.i45.i.i, label %whilebody.lr.ph.i.i.i.i.i.i.i
 
 whilebody.lr.ph.i.i.i.i.i.i.i:                    ; preds = %"$PagePool.prefix_hash.exit.i.i.i.i.i.i"
   %1374 = sext i32 %1302 to i64
   %1375 = shl nsw i64 %1374, 2
   br label %whilebody.i.i.i.i.i.i.i
 
-whilebody.i.i.i.i.i.i.i:                          ; preds = %merge2.i.i.i.i.i43.i.i, %whilebody.lr.ph.i.i.i.i.i.i.i
-  %page.020.i.i.i.i.i.i.i = phi i32 [ %page.018.i.i.i.i.i.i.i, %whilebody.lr.ph.i.i.i.i.i.i.i ], [ %page.0.i.i.i.i.i.i.i, %merge2.i.i.i.i.i43.i.i ]
+whilebody.i.i.i.i.i.i.i:                          ; preds = %merge2.i.i.i.i.i44.i.i, %whilebody.lr.ph.i.i.i.i.i.i.i
+  %page.020.i.i.i.i.i.i.i = phi i32 [ %page.018.i.i.i.i.i.i.i, %whilebody.lr.ph.i.i.i.i.i.i.i ], [ %page.0.i.i.i.i.i.i.i, %merge2.i.i.i.i.i44.i.i ]
   %1376 = sext i32 %page.020.i.i.i.i.i.i.i to i64
   %1377 = getelementptr %1, ptr %.val36.pre.i.i.i.i.i.i, i64 %1376
   %1378 = getelementptr i8, ptr %1377, i64 32
   %1379 = load i64, ptr %1378, align 8
   %1380 = icmp eq i64 %1379, %1369
-  br i1 %1380, label %and.lhs.true3.i.i.i.i.i.i.i, label %merge2.i.i.i.i.i43.i.i
+  br i1 %1380, label %and.lhs.true3.i.i.i.i.i.i.i, label %merge2.i.i.i.i.i44.i.i
 
-and.lhs.true.i.i.i.i.i54.i.i:                     ; preds = %and.lhs.true3.i.i.i.i.i.i.i
-  %.val17.i.i.i.i.i55.i.i = load ptr, ptr %57, align 8
+and.lhs.true.i.i.i.i.i55.i.i:                     ; preds = %and.lhs.true3.i.i.i.i.i.i.i
+  %.val17.i.i.i.i.i56.i.i = load ptr, ptr %57, align 8
   %1381 = mul nsw i64 %1376, %1374
-  %1382 = getelementptr i32, ptr %.val17.i.i.i.i.i55.i.i, i64 %1381
+  %1382 = getelementptr i32, ptr %.val17.i.i.i.i.i56.i.i, i64 %1381
   %bcmp.i.i.i.i.i.i.i = call i32 @bcmp(ptr %1382, ptr readonly %1299, i64 %1375)
   %1383 = icmp eq i32 %bcmp.i.i.i.i.i.i.i, 0
-  br i1 %1383, label %"$PagePool.register.exit.i.i.i.i.i", label %merge2.i.i.i.i.i43.i.i
+  br i1 %1383, label %"$PagePool.register.exit.i.i.i.i.i", label %merge2.i.i.i.i.i44.i.i
 
 and.lhs.true3.i.i.i.i.i.i.i:                      ; preds = %whilebody.i.i.i.i.i.i.i
   %1384 = getelementptr i8, ptr %1377, i64 8
   %1385 = load i32, ptr %1384, align 4
   %1386 = icmp eq i32 %1385, %parent.030.i.i.i.i.i
-  br i1 %1386, label %and.lhs.true.i.i.i.i.i54.i.i, label %merge2.i.i.i.i.i43.i.i
+  br i1 %1386, label %and.lhs.true.i.i.i.i.i55.i.i, label %merge2.i.i.i.i.i44.i.i
 
-merge2.i.i.i.i.i43.i.i:                           ; preds = %and.lhs.true3.i.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i54.i.i, %whilebody.i.i.i.i.i.i.i
+merge2.i.i.i.i.i44.i.i:                           ; preds = %and.lhs.true3.i.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i55.i.i, %whilebody.i.i.i.i.i.i.i
   %1387 = getelementptr i8, ptr %1377, i64 24
   %page.0.i.i.i.i.i.i.i = load i32, ptr %1387, align 4
   %.not.i42.i.i.i.i.i.i = icmp eq i32 %page.0.i.i.i.i.i.i.i, -1
-  br i1 %.not.i42.i.i.i.i.i.i, label %merge.i.i.i.i44.i.i, label %whilebody.i.i.i.i.i.i.i
+  br i1 %.not.i42.i.i.i.i.i.i, label %merge.i.i.i.i45.i.i, label %whilebody.i.i.i.i.i.i.i
 
-merge.i.i.i.i44.i.i:                              ; preds = %merge2.i.i.i.i.i43.i.i, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i"
+merge.i.i.i.i45.i.i:                              ; preds = %merge2.i.i.i.i.i44.i.i, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i"
   %1388 = sext i32 %1300 to i64
   %1389 = getelementptr %1, ptr %.val36.pre.i.i.i.i.i.i, i64 %1388
   %1390 = getelementptr i8, ptr %1389, i64 32
@@ -37760,7 +37885,7 @@ merge.i.i.i.i44.i.i:                              ; preds = %merge2.i.i.i.i.i43.
   store i32 %1300, ptr %1373, align 4
   br i1 %.not.i.i31.i.i.i.i.i, label %merge2.i.i.i.i.i.i, label %then3.i.i.i.i.i.i
 
-then3.i.i.i.i.i.i:                                ; preds = %merge.i.i.i.i44.i.i
+then3.i.i.i.i.i.i:                                ; preds = %merge.i.i.i.i45.i.i
   %.val35.i.i.i.i.i.i = load ptr, ptr %44, align 8
   %1396 = sext i32 %parent.030.i.i.i.i.i to i64
   %1397 = getelementptr %1, ptr %.val35.i.i.i.i.i.i, i64 %1396, i32 3
@@ -37769,7 +37894,7 @@ then3.i.i.i.i.i.i:                                ; preds = %merge.i.i.i.i44.i.i
   store i32 %1399, ptr %1397, align 4
   br label %merge2.i.i.i.i.i.i
 
-merge2.i.i.i.i.i.i:                               ; preds = %then3.i.i.i.i.i.i, %merge.i.i.i.i44.i.i
+merge2.i.i.i.i.i.i:                               ; preds = %then3.i.i.i.i.i.i, %merge.i.i.i.i45.i.i
   %.val39.i.i.i.i.i.i = load i32, ptr %55, align 4
   %.val40.i.i.i.i.i.i = load ptr, ptr %57, align 8
   %1400 = sext i32 %.val39.i.i.i.i.i.i to i64
@@ -37780,18 +37905,18 @@ merge2.i.i.i.i.i.i:                               ; preds = %then3.i.i.i.i.i.i, 
   %1404 = load i64, ptr %53, align 8
   %1405 = add i64 %1404, 1
   store i64 %1405, ptr %53, align 8
-  %.pre.i.i.i45.i.i = load ptr, ptr %1273, align 8
+  %.pre.i.i.i46.i.i = load ptr, ptr %1273, align 8
   br label %"$PagePool.register.exit.i.i.i.i.i"
 
-"$PagePool.register.exit.i.i.i.i.i":              ; preds = %and.lhs.true.i.i.i.i.i54.i.i, %merge2.i.i.i.i.i.i
-  %1406 = phi ptr [ %.pre.i.i.i45.i.i, %merge2.i.i.i.i.i.i ], [ %1279, %and.lhs.true.i.i.i.i.i54.i.i ]
-  %common.ret.op.i.i.i.i.i.i = phi i32 [ %1300, %merge2.i.i.i.i.i.i ], [ %page.020.i.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i54.i.i ]
+"$PagePool.register.exit.i.i.i.i.i":              ; preds = %and.lhs.true.i.i.i.i.i55.i.i, %merge2.i.i.i.i.i.i
+  %1406 = phi ptr [ %.pre.i.i.i46.i.i, %merge2.i.i.i.i.i.i ], [ %1279, %and.lhs.true.i.i.i.i.i55.i.i ]
+  %common.ret.op.i.i.i.i.i.i = phi i32 [ %1300, %merge2.i.i.i.i.i.i ], [ %page.020.i.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i55.i.i ]
   %1407 = getelementptr i32, ptr %1406, i64 %1301
   %1408 = load i32, ptr %1407, align 4
-  %.not.i.i.i.i46.i.i = icmp eq i32 %1408, %common.ret.op.i.i.i.i.i.i
-  br i1 %.not.i.i.i.i46.i.i, label %"$Scheduler.share_page.exit.i.i.i.i.i", label %then.i.i.i.i47.i.i
+  %.not.i.i.i.i47.i.i = icmp eq i32 %1408, %common.ret.op.i.i.i.i.i.i
+  br i1 %.not.i.i.i.i47.i.i, label %"$Scheduler.share_page.exit.i.i.i.i.i", label %then.i.i.i.i48.i.i
 
-then.i.i.i.i47.i.i:                               ; preds = %"$PagePool.register.exit.i.i.i.i.i"
+then.i.i.i.i48.i.i:                               ; preds = %"$PagePool.register.exit.i.i.i.i.i"
   %.val.i.i24.i.i.i.i.i = load ptr, ptr %44, align 8
   %1409 = sext i32 %common.ret.op.i.i.i.i.i.i to i64
   %1410 = getelementptr %1, ptr %.val.i.i24.i.i.i.i.i, i64 %1409
@@ -37799,7 +37924,7 @@ then.i.i.i.i47.i.i:                               ; preds = %"$PagePool.register
   %1412 = icmp eq i32 %1411, 0
   br i1 %1412, label %then.i.i27.i.i.i.i.i, label %"$PagePool.retain.exit.i.i.i.i.i.i"
 
-then.i.i27.i.i.i.i.i:                             ; preds = %then.i.i.i.i47.i.i
+then.i.i27.i.i.i.i.i:                             ; preds = %then.i.i.i.i48.i.i
   %1413 = getelementptr i8, ptr %1410, i64 16
   %1414 = load i32, ptr %1413, align 4
   %1415 = icmp eq i32 %1414, -1
@@ -37807,29 +37932,29 @@ then.i.i27.i.i.i.i.i:                             ; preds = %then.i.i.i.i47.i.i
   %1417 = load i32, ptr %1416, align 4
   %1418 = sext i32 %1414 to i64
   %1419 = getelementptr %1, ptr %.val.i.i24.i.i.i.i.i, i64 %1418, i32 5
-  %.sink.i.i.i.i.i.i50.i.i = select i1 %1415, ptr %45, ptr %1419
-  store i32 %1417, ptr %.sink.i.i.i.i.i.i50.i.i, align 4
+  %.sink.i.i.i.i.i.i51.i.i = select i1 %1415, ptr %45, ptr %1419
+  store i32 %1417, ptr %.sink.i.i.i.i.i.i51.i.i, align 4
   %1420 = icmp eq i32 %1417, -1
   %1421 = load i32, ptr %1413, align 4
-  br i1 %1420, label %"$PagePool.remove_cached.exit.i.i.i.i.i52.i.i", label %else4.i.i.i.i.i.i51.i.i
+  br i1 %1420, label %"$PagePool.remove_cached.exit.i.i.i.i.i53.i.i", label %else4.i.i.i.i.i.i52.i.i
 
-else4.i.i.i.i.i.i51.i.i:                          ; preds = %then.i.i27.i.i.i.i.i
+else4.i.i.i.i.i.i52.i.i:                          ; preds = %then.i.i27.i.i.i.i.i
   %1422 = load ptr, ptr %44, align 8
   %1423 = sext i32 %1417 to i64
   %1424 = getelementptr %1, ptr %1422, i64 %1423, i32 4
-  br label %"$PagePool.remove_cached.exit.i.i.i.i.i52.i.i"
+  br label %"$PagePool.remove_cached.exit.i.i.i.i.i53.i.i"
 
-"$PagePool.remove_cached.exit.i.i.i.i.i52.i.i":   ; preds = %else4.i.i.i.i.i.i51.i.i, %then.i.i27.i.i.i.i.i
-  %.sink19.i.i.i.i.i.i53.i.i = phi ptr [ %1424, %else4.i.i.i.i.i.i51.i.i ], [ %43, %then.i.i27.i.i.i.i.i ]
-  store i32 %1421, ptr %.sink19.i.i.i.i.i.i53.i.i, align 4
+"$PagePool.remove_cached.exit.i.i.i.i.i53.i.i":   ; preds = %else4.i.i.i.i.i.i52.i.i, %then.i.i27.i.i.i.i.i
+  %.sink19.i.i.i.i.i.i54.i.i = phi ptr [ %1424, %else4.i.i.i.i.i.i52.i.i ], [ %43, %then.i.i27.i.i.i.i.i ]
+  store i32 %1421, ptr %.sink19.i.i.i.i.i.i54.i.i, align 4
   %1425 = load <2 x i32>, ptr %50, align 4
   %1426 = add <2 x i32> %1425, <i32 1, i32 -1>
   store <2 x i32> %1426, ptr %50, align 4
   %.pre.i.i.i.i.i.i.i = load i32, ptr %1410, align 4
   br label %"$PagePool.retain.exit.i.i.i.i.i.i"
 
-"$PagePool.retain.exit.i.i.i.i.i.i":              ; preds = %"$PagePool.remove_cached.exit.i.i.i.i.i52.i.i", %then.i.i.i.i47.i.i
-  %1427 = phi i32 [ %1411, %then.i.i.i.i47.i.i ], [ %.pre.i.i.i.i.i.i.i, %"$PagePool.remove_cached.exit.i.i.i.i.i52.i.i" ]
+"$PagePool.retain.exit.i.i.i.i.i.i":              ; preds = %"$PagePool.remove_cached.exit.i.i.i.i.i53.i.i", %then.i.i.i.i48.i.i
+  %1427 = phi i32 [ %1411, %then.i.i.i.i48.i.i ], [ %.pre.i.i.i.i.i.i.i, %"$PagePool.remove_cached.exit.i.i.i.i.i53.i.i" ]
   %1428 = add i32 %1427, 1
   store i32 %1428, ptr %1410, align 4
   %.val.i12.i.i.i.i.i.i = load ptr, ptr %44, align 8
@@ -37864,8 +37989,8 @@ merge.i.i25.i.i.i.i.i:                            ; preds = %"$PagePool.retain.e
   br i1 %1443, label %then3.i.i.i.i.i.i.i, label %else4.i.i.i.i.i.i.i
 
 then3.i.i.i.i.i.i.i:                              ; preds = %merge.i.i25.i.i.i.i.i
-  %.val.i.i.i.i.i.i49.i.i = load ptr, ptr %44, align 8
-  %1444 = getelementptr %1, ptr %.val.i.i.i.i.i.i49.i.i, i64 %1429
+  %.val.i.i.i.i.i.i50.i.i = load ptr, ptr %44, align 8
+  %1444 = getelementptr %1, ptr %.val.i.i.i.i.i.i50.i.i, i64 %1429
   %1445 = getelementptr i8, ptr %1444, i64 16
   store i32 -1, ptr %1445, align 4
   %1446 = load i32, ptr %45, align 4
@@ -37922,10 +38047,10 @@ else4.i.i.i.i.i.i.i:                              ; preds = %merge.i.i25.i.i.i.i
   store i32 %1276, ptr %1269, align 4
   %1473 = add i32 %1276, 1
   %1474 = mul i32 %1473, %1264
-  %.not.i.i.i48.i.i = icmp sgt i32 %1474, %1268
-  br i1 %.not.i.i.i48.i.i, label %"$Scheduler.register_prompt_pages.exit.i.i.i.i", label %whilebody.i.i.i41.i.i
+  %.not.i.i.i49.i.i = icmp sgt i32 %1474, %1268
+  br i1 %.not.i.i.i49.i.i, label %"$Scheduler.register_prompt_pages.exit.i.i.i.i", label %whilebody.i.i.i42.i.i
 
-"$Scheduler.register_prompt_pages.exit.i.i.i.i":  ; preds = %"$Scheduler.share_page.exit.i.i.i.i.i", %merge.i.i.i39.i.i, %forbody.i20.i.i.i
+"$Scheduler.register_prompt_pages.exit.i.i.i.i":  ; preds = %"$Scheduler.share_page.exit.i.i.i.i.i", %merge.i.i.i40.i.i, %forbody.i20.i.i.i
   %1475 = getelementptr i8, ptr %1247, i64 12
   %1476 = load i32, ptr %1475, align 4
   %1477 = icmp sgt i32 %1476, -1
@@ -37942,9 +38067,9 @@ then.i.i27.i.i:                                   ; preds = %"$Scheduler.registe
   %1483 = load i32, ptr %1482, align 4
   %1484 = icmp slt i32 %1481, %1483
   %.pre36.i.i.i.i = load ptr, ptr %38, align 8
-  br i1 %1484, label %and.lhs.true.i.i.i.i37.i.i, label %"$Scheduler.capture_logits.exit.i.i.i.i.i"
+  br i1 %1484, label %and.lhs.true.i.i.i.i38.i.i, label %"$Scheduler.capture_logits.exit.i.i.i.i.i"
 
-then.i.i28.i.i.i.i:                               ; preds = %and.lhs.true.i.i.i.i37.i.i
+then.i.i28.i.i.i.i:                               ; preds = %and.lhs.true.i.i.i.i38.i.i
   %1485 = getelementptr i8, ptr %.pre36.i.i.i.i, i64 64
   %1486 = load i32, ptr %1485, align 4
   %1487 = sext i32 %1486 to i64
@@ -37958,33 +38083,33 @@ then.i.i28.i.i.i.i:                               ; preds = %and.lhs.true.i.i.i.
   %1495 = getelementptr float, ptr %1498, i64 %1494
   %1496 = shl nsw i64 %1487, 2
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1492, ptr align 1 %1495, i64 %1496, i1 false)
-  %.pre.i.i38.i.i = load ptr, ptr %38, align 8
+  %.pre.i.i39.i.i = load ptr, ptr %38, align 8
   br label %"$Scheduler.capture_logits.exit.i.i.i.i.i"
 
-and.lhs.true.i.i.i.i37.i.i:                       ; preds = %then.i.i27.i.i
+and.lhs.true.i.i.i.i38.i.i:                       ; preds = %then.i.i27.i.i
   %1497 = getelementptr i8, ptr %.pre36.i.i.i.i, i64 336
   %1498 = load ptr, ptr %1497, align 8
   %.not.i.i27.i.i.i.i = icmp eq ptr %1498, null
   br i1 %.not.i.i27.i.i.i.i, label %"$Scheduler.capture_logits.exit.i.i.i.i.i", label %then.i.i28.i.i.i.i
 
-"$Scheduler.capture_logits.exit.i.i.i.i.i":       ; preds = %and.lhs.true.i.i.i.i37.i.i, %then.i.i28.i.i.i.i, %then.i.i27.i.i
-  %1499 = phi ptr [ %.pre36.i.i.i.i, %and.lhs.true.i.i.i.i37.i.i ], [ %.pre.i.i38.i.i, %then.i.i28.i.i.i.i ], [ %.pre36.i.i.i.i, %then.i.i27.i.i ]
+"$Scheduler.capture_logits.exit.i.i.i.i.i":       ; preds = %and.lhs.true.i.i.i.i38.i.i, %then.i.i28.i.i.i.i, %then.i.i27.i.i
+  %1499 = phi ptr [ %.pre36.i.i.i.i, %and.lhs.true.i.i.i.i38.i.i ], [ %.pre.i.i39.i.i, %then.i.i28.i.i.i.i ], [ %.pre36.i.i.i.i, %then.i.i27.i.i ]
   %1500 = zext nneg i32 %1476 to i64
   %1501 = getelementptr i8, ptr %1499, i64 304
   %1502 = load ptr, ptr %1501, align 8
   %1503 = getelementptr i32, ptr %1502, i64 %1500
   %1504 = load i32, ptr %1503, align 4
   %1505 = icmp eq i32 %1504, 0
-  br i1 %1505, label %then.i.i.i35.i.i, label %merge.i19.i.i.i.i
+  br i1 %1505, label %then.i.i.i36.i.i, label %merge.i19.i.i.i.i
 
-then.i.i.i35.i.i:                                 ; preds = %"$Scheduler.capture_logits.exit.i.i.i.i.i"
+then.i.i.i36.i.i:                                 ; preds = %"$Scheduler.capture_logits.exit.i.i.i.i.i"
   call void @llvm.lifetime.start.p0(i64 256, ptr nonnull %text.i.i.i.i.i.i)
   %1506 = load i64, ptr %1478, align 8
   %1507 = add i64 %1506, -1
   %.val3.i.i.i.i.i.i = load i32, ptr %1479, align 4
   %1508 = trunc i64 %1506 to i32
   %1509 = sub i32 %1508, %.val3.i.i.i.i.i.i
-  %1510 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %text.i.i.i.i.i.i, i64 256, ptr nonnull @"$string.537", i64 %1507, i32 %1509)
+  %1510 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %text.i.i.i.i.i.i, i64 256, ptr nonnull @"$string.538", i64 %1507, i32 %1509)
   %1511 = load ptr, ptr %30, align 8
   %1512 = load i64, ptr %31, align 8
   %1513 = getelementptr %21, ptr %1511, i64 %1512
@@ -37998,9 +38123,9 @@ then.i.i.i35.i.i:                                 ; preds = %"$Scheduler.capture
   %1517 = getelementptr i8, ptr %1513, i64 20
   store i32 -1, ptr %1517, align 4
   %.val.i.i.i.i26.i.i.i.i = load i64, ptr %1478, align 8
-  %.val17.i.i.i.i.i.i36.i.i = load i32, ptr %1479, align 4
+  %.val17.i.i.i.i.i.i37.i.i = load i32, ptr %1479, align 4
   %1518 = trunc i64 %.val.i.i.i.i26.i.i.i.i to i32
-  %1519 = sub i32 %1518, %.val17.i.i.i.i.i.i36.i.i
+  %1519 = sub i32 %1518, %.val17.i.i.i.i.i.i37.i.i
   %1520 = getelementptr i8, ptr %1513, i64 24
   store i32 %1519, ptr %1520, align 4
   %1521 = load i32, ptr %1479, align 4
@@ -38076,9 +38201,9 @@ then.i22.i.i.i.i.i:                               ; preds = %merge.i19.i.i.i.i
   store float %1561, ptr %1562, align 4
   %1563 = load i32, ptr %1555, align 4
   %1564 = icmp sgt i32 %1563, 0
-  br i1 %1564, label %forbody.lr.ph.i.i.i.i32.i.i, label %"$Scheduler.post_token.exit.i.i.i.i.i"
+  br i1 %1564, label %forbody.lr.ph.i.i.i.i33.i.i, label %"$Scheduler.post_token.exit.i.i.i.i.i"
 
-forbody.lr.ph.i.i.i.i32.i.i:                      ; preds = %then.i22.i.i.i.i.i
+forbody.lr.ph.i.i.i.i33.i.i:                      ; preds = %then.i22.i.i.i.i.i
   %1565 = getelementptr i8, ptr %1499, i64 320
   %1566 = mul i32 %1476, 20
   %1567 = getelementptr i8, ptr %1539, i64 44
@@ -38087,15 +38212,15 @@ forbody.lr.ph.i.i.i.i32.i.i:                      ; preds = %then.i22.i.i.i.i.i
   %wide.trip.count.i.i.i.i.i.i = zext nneg i32 %1563 to i64
   %xtraiter124 = and i64 %wide.trip.count.i.i.i.i.i.i, 3
   %1570 = icmp ult i32 %1563, 4
-  br i1 %1570, label %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.i.i32.i.i.new
+  br i1 %1570, label %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.i.i33.i.i.new
 
-forbody.lr.ph.i.i.i.i32.i.i.new:                  ; preds = %forbody.lr.ph.i.i.i.i32.i.i
+forbody.lr.ph.i.i.i.i33.i.i.new:                  ; preds = %forbody.lr.ph.i.i.i.i33.i.i
   %unroll_iter127 = and i64 %wide.trip.count.i.i.i.i.i.i, 2147483644
-  br label %forbody.i.i.i.i33.i.i
+  br label %forbody.i.i.i.i34.i.i
 
-forbody.i.i.i.i33.i.i:                            ; preds = %forbody.i.i.i.i33.i.i, %forbody.lr.ph.i.i.i.i32.i.i.new
-  %indvars.iv.i.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i32.i.i.new ], [ %indvars.iv.next.i.i.i.i.i.i.3, %forbody.i.i.i.i33.i.i ]
-  %niter128 = phi i64 [ 0, %forbody.lr.ph.i.i.i.i32.i.i.new ], [ %niter128.next.3, %forbody.i.i.i.i33.i.i ]
+forbody.i.i.i.i34.i.i:                            ; preds = %forbody.i.i.i.i34.i.i, %forbody.lr.ph.i.i.i.i33.i.i.new
+  %indvars.iv.i.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i33.i.i.new ], [ %indvars.iv.next.i.i.i.i.i.i.3, %forbody.i.i.i.i34.i.i ]
+  %niter128 = phi i64 [ 0, %forbody.lr.ph.i.i.i.i33.i.i.new ], [ %niter128.next.3, %forbody.i.i.i.i34.i.i ]
   %1571 = load ptr, ptr %1565, align 8
   %1572 = trunc nuw nsw i64 %indvars.iv.i.i.i.i.i.i to i32
   %1573 = add i32 %1566, %1572
@@ -38154,16 +38279,16 @@ forbody.i.i.i.i33.i.i:                            ; preds = %forbody.i.i.i.i33.i
   %indvars.iv.next.i.i.i.i.i.i.3 = add nuw nsw i64 %indvars.iv.i.i.i.i.i.i, 4
   %niter128.next.3 = add i64 %niter128, 4
   %niter128.ncmp.3 = icmp eq i64 %niter128.next.3, %unroll_iter127
-  br i1 %niter128.ncmp.3, label %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.i.i.i.i33.i.i
+  br i1 %niter128.ncmp.3, label %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.i.i.i.i34.i.i
 
-"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa": ; preds = %forbody.i.i.i.i33.i.i, %forbody.lr.ph.i.i.i.i32.i.i
-  %indvars.iv.i.i.i.i.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i.i.i.i32.i.i ], [ %indvars.iv.next.i.i.i.i.i.i.3, %forbody.i.i.i.i33.i.i ]
+"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa": ; preds = %forbody.i.i.i.i34.i.i, %forbody.lr.ph.i.i.i.i33.i.i
+  %indvars.iv.i.i.i.i.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i.i.i.i33.i.i ], [ %indvars.iv.next.i.i.i.i.i.i.3, %forbody.i.i.i.i34.i.i ]
   %lcmp.mod126.not = icmp eq i64 %xtraiter124, 0
-  br i1 %lcmp.mod126.not, label %"$Scheduler.post_token.exit.i.i.i.i.i", label %forbody.i.i.i.i33.i.i.epil
+  br i1 %lcmp.mod126.not, label %"$Scheduler.post_token.exit.i.i.i.i.i", label %forbody.i.i.i.i34.i.i.epil
 
-forbody.i.i.i.i33.i.i.epil:                       ; preds = %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i33.i.i.epil
-  %indvars.iv.i.i.i.i.i.i.epil = phi i64 [ %indvars.iv.next.i.i.i.i.i.i.epil, %forbody.i.i.i.i33.i.i.epil ], [ %indvars.iv.i.i.i.i.i.i.unr, %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa" ]
-  %epil.iter125 = phi i64 [ %epil.iter125.next, %forbody.i.i.i.i33.i.i.epil ], [ 0, %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa" ]
+forbody.i.i.i.i34.i.i.epil:                       ; preds = %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i34.i.i.epil
+  %indvars.iv.i.i.i.i.i.i.epil = phi i64 [ %indvars.iv.next.i.i.i.i.i.i.epil, %forbody.i.i.i.i34.i.i.epil ], [ %indvars.iv.i.i.i.i.i.i.unr, %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa" ]
+  %epil.iter125 = phi i64 [ %epil.iter125.next, %forbody.i.i.i.i34.i.i.epil ], [ 0, %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa" ]
   %1615 = load ptr, ptr %1565, align 8
   %1616 = trunc nuw nsw i64 %indvars.iv.i.i.i.i.i.i.epil to i32
   %1617 = add i32 %1566, %1616
@@ -38180,9 +38305,9 @@ forbody.i.i.i.i33.i.i.epil:                       ; preds = %"$Scheduler.post_to
   %indvars.iv.next.i.i.i.i.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.i.i.i.i.epil, 1
   %epil.iter125.next = add i64 %epil.iter125, 1
   %epil.iter125.cmp.not = icmp eq i64 %epil.iter125.next, %xtraiter124
-  br i1 %epil.iter125.cmp.not, label %"$Scheduler.post_token.exit.i.i.i.i.i", label %forbody.i.i.i.i33.i.i.epil, !llvm.loop !75
+  br i1 %epil.iter125.cmp.not, label %"$Scheduler.post_token.exit.i.i.i.i.i", label %forbody.i.i.i.i34.i.i.epil, !llvm.loop !75
 
-"$Scheduler.post_token.exit.i.i.i.i.i":           ; preds = %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i33.i.i.epil, %then.i22.i.i.i.i.i, %merge.i19.i.i.i.i
+"$Scheduler.post_token.exit.i.i.i.i.i":           ; preds = %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i34.i.i.epil, %then.i22.i.i.i.i.i, %merge.i19.i.i.i.i
   %1626 = getelementptr i8, ptr %1248, i64 16
   %1627 = load ptr, ptr %1626, align 8
   %1628 = load i64, ptr %1478, align 8
@@ -38191,195 +38316,195 @@ forbody.i.i.i.i33.i.i.epil:                       ; preds = %"$Scheduler.post_to
   %1630 = load i64, ptr %1478, align 8
   %1631 = add i64 %1630, 1
   store i64 %1631, ptr %1478, align 8
-  %.val21.i.i.i.i.i.i = load i32, ptr %1479, align 4
+  %.val22.i.i.i.i.i.i = load i32, ptr %1479, align 4
   %1632 = trunc i64 %1631 to i32
-  %1633 = sub i32 %1632, %.val21.i.i.i.i.i.i
+  %1633 = sub i32 %1632, %.val22.i.i.i.i.i.i
   %1634 = getelementptr i8, ptr %1248, i64 48
   %1635 = load i32, ptr %1634, align 4
-  %1636 = icmp sgt i32 %1633, %1635
-  br i1 %1636, label %then.i24.i.i.i.i.i, label %merge.i.i22.i.i.i.i
+  %.not.i23.i.i.i.i.i = icmp slt i32 %1633, %1635
+  br i1 %.not.i23.i.i.i.i.i, label %merge.i.i22.i.i.i.i, label %then.i24.i.i.i.i.i
 
 then.i24.i.i.i.i.i:                               ; preds = %"$Scheduler.post_token.exit.i.i.i.i.i"
-  %.val22.i.i.i.i.i.i = load ptr, ptr %1626, align 8
-  %1637 = getelementptr i32, ptr %.val22.i.i.i.i.i.i, i64 %1631
-  %1638 = getelementptr i8, ptr %1637, i64 -4
-  %1639 = load i32, ptr %1638, align 4
-  %1640 = getelementptr i8, ptr %1248, i64 184
-  %1641 = load i64, ptr %1640, align 8
-  %1642 = icmp sgt i64 %1641, 0
-  br i1 %1642, label %forbody.lr.ph.i.i.i.i.i31.i.i, label %merge1.i.i.i.i29.i.i
+  %.val23.i.i.i.i.i.i = load ptr, ptr %1626, align 8
+  %1636 = getelementptr i32, ptr %.val23.i.i.i.i.i.i, i64 %1631
+  %1637 = getelementptr i8, ptr %1636, i64 -4
+  %1638 = load i32, ptr %1637, align 4
+  %1639 = getelementptr i8, ptr %1248, i64 184
+  %1640 = load i64, ptr %1639, align 8
+  %1641 = icmp sgt i64 %1640, 0
+  br i1 %1641, label %forbody.lr.ph.i.i.i.i.i32.i.i, label %merge1.i.i.i.i29.i.i
 
-forbody.lr.ph.i.i.i.i.i31.i.i:                    ; preds = %then.i24.i.i.i.i.i
-  %1643 = getelementptr i8, ptr %1248, i64 176
-  %1644 = load ptr, ptr %1643, align 8
-  %1645 = load i32, ptr %1644, align 4
-  %1646 = icmp eq i32 %1645, %1639
-  br i1 %1646, label %then2.i.i.i.i.i, label %forcond.i.i.i.i.i.i.i
+forbody.lr.ph.i.i.i.i.i32.i.i:                    ; preds = %then.i24.i.i.i.i.i
+  %1642 = getelementptr i8, ptr %1248, i64 176
+  %1643 = load ptr, ptr %1642, align 8
+  %1644 = load i32, ptr %1643, align 4
+  %1645 = icmp eq i32 %1644, %1638
+  br i1 %1645, label %then2.i.i.i.i.i, label %forcond.i.i.i.i.i.i.i
 
-forcond.i.i.i.i.i.i.i:                            ; preds = %forbody.lr.ph.i.i.i.i.i31.i.i, %forbody.i.i.i25.i.i.i.i
-  %i.05.i30.i.i.i.i.i.i = phi i64 [ %1647, %forbody.i.i.i25.i.i.i.i ], [ 0, %forbody.lr.ph.i.i.i.i.i31.i.i ]
-  %1647 = add nuw nsw i64 %i.05.i30.i.i.i.i.i.i, 1
-  %exitcond.not.i.i.i24.i.i.i.i = icmp eq i64 %1647, %1641
+forcond.i.i.i.i.i.i.i:                            ; preds = %forbody.lr.ph.i.i.i.i.i32.i.i, %forbody.i.i.i25.i.i.i.i
+  %i.05.i31.i.i.i.i.i.i = phi i64 [ %1646, %forbody.i.i.i25.i.i.i.i ], [ 0, %forbody.lr.ph.i.i.i.i.i32.i.i ]
+  %1646 = add nuw nsw i64 %i.05.i31.i.i.i.i.i.i, 1
+  %exitcond.not.i.i.i24.i.i.i.i = icmp eq i64 %1646, %1640
   br i1 %exitcond.not.i.i.i24.i.i.i.i, label %merge1.i.i.i.i29.i.i, label %forbody.i.i.i25.i.i.i.i
 
 forbody.i.i.i25.i.i.i.i:                          ; preds = %forcond.i.i.i.i.i.i.i
-  %1648 = getelementptr i32, ptr %1644, i64 %1647
-  %1649 = load i32, ptr %1648, align 4
-  %1650 = icmp eq i32 %1649, %1639
-  br i1 %1650, label %"$Sequence.is_stop_token.exit.i.i.i.i.i.i", label %forcond.i.i.i.i.i.i.i
+  %1647 = getelementptr i32, ptr %1643, i64 %1646
+  %1648 = load i32, ptr %1647, align 4
+  %1649 = icmp eq i32 %1648, %1638
+  br i1 %1649, label %"$Sequence.is_stop_token.exit.i.i.i.i.i.i", label %forcond.i.i.i.i.i.i.i
 
 "$Sequence.is_stop_token.exit.i.i.i.i.i.i":       ; preds = %forbody.i.i.i25.i.i.i.i
-  %1651 = icmp slt i64 %1647, %1641
-  br i1 %1651, label %then2.i.i.i.i.i, label %merge1.i.i.i.i29.i.i
+  %1650 = icmp slt i64 %1646, %1640
+  br i1 %1650, label %then2.i.i.i.i.i, label %merge1.i.i.i.i29.i.i
 
 merge1.i.i.i.i29.i.i:                             ; preds = %forcond.i.i.i.i.i.i.i, %"$Sequence.is_stop_token.exit.i.i.i.i.i.i", %then.i24.i.i.i.i.i
-  %1652 = getelementptr i8, ptr %1248, i64 208
-  %1653 = load i64, ptr %1652, align 8
-  %1654 = add i64 %1653, -1
-  %1655 = icmp sgt i64 %1654, 0
-  br i1 %1655, label %forbody.lr.ph.i25.i.i.i.i.i.i, label %merge.i.i22.i.i.i.i
+  %1651 = getelementptr i8, ptr %1248, i64 208
+  %1652 = load i64, ptr %1651, align 8
+  %1653 = add i64 %1652, -1
+  %1654 = icmp sgt i64 %1653, 0
+  br i1 %1654, label %forbody.lr.ph.i26.i.i.i.i.i.i, label %merge.i.i22.i.i.i.i
 
-forbody.lr.ph.i25.i.i.i.i.i.i:                    ; preds = %merge1.i.i.i.i29.i.i
-  %1656 = getelementptr i8, ptr %1248, i64 200
-  %1657 = load ptr, ptr %1656, align 8
-  %1658 = getelementptr i8, ptr %1248, i64 224
-  %.pre.i.i.i23.i.i.i.i = load i32, ptr %1657, align 4
-  br label %forbody.i26.i.i.i.i.i.i
+forbody.lr.ph.i26.i.i.i.i.i.i:                    ; preds = %merge1.i.i.i.i29.i.i
+  %1655 = getelementptr i8, ptr %1248, i64 200
+  %1656 = load ptr, ptr %1655, align 8
+  %1657 = getelementptr i8, ptr %1248, i64 224
+  %.pre.i.i.i23.i.i.i.i = load i32, ptr %1656, align 4
+  br label %forbody.i27.i.i.i.i.i.i
 
-forbody.i26.i.i.i.i.i.i:                          ; preds = %forcond.backedge.i.i.i.i.i.i.i, %forbody.lr.ph.i25.i.i.i.i.i.i
-  %1659 = phi i32 [ %.pre.i.i.i23.i.i.i.i, %forbody.lr.ph.i25.i.i.i.i.i.i ], [ %1663, %forcond.backedge.i.i.i.i.i.i.i ]
-  %1660 = phi i1 [ true, %forbody.lr.ph.i25.i.i.i.i.i.i ], [ %1674, %forcond.backedge.i.i.i.i.i.i.i ]
-  %i.08.i.i.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i25.i.i.i.i.i.i ], [ %1661, %forcond.backedge.i.i.i.i.i.i.i ]
-  %1661 = add nuw nsw i64 %i.08.i.i.i.i.i.i.i, 1
-  %1662 = getelementptr i32, ptr %1657, i64 %1661
-  %1663 = load i32, ptr %1662, align 4
-  %1664 = sub i32 %1663, %1659
-  %1665 = icmp sgt i32 %1664, %1633
-  br i1 %1665, label %forcond.backedge.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i30.i.i
+forbody.i27.i.i.i.i.i.i:                          ; preds = %forcond.backedge.i.i.i.i.i.i.i, %forbody.lr.ph.i26.i.i.i.i.i.i
+  %1658 = phi i32 [ %.pre.i.i.i23.i.i.i.i, %forbody.lr.ph.i26.i.i.i.i.i.i ], [ %1662, %forcond.backedge.i.i.i.i.i.i.i ]
+  %1659 = phi i1 [ true, %forbody.lr.ph.i26.i.i.i.i.i.i ], [ %1673, %forcond.backedge.i.i.i.i.i.i.i ]
+  %i.08.i.i.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i26.i.i.i.i.i.i ], [ %1660, %forcond.backedge.i.i.i.i.i.i.i ]
+  %1660 = add nuw nsw i64 %i.08.i.i.i.i.i.i.i, 1
+  %1661 = getelementptr i32, ptr %1656, i64 %1660
+  %1662 = load i32, ptr %1661, align 4
+  %1663 = sub i32 %1662, %1658
+  %1664 = icmp sgt i32 %1663, %1633
+  br i1 %1664, label %forcond.backedge.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i31.i.i
 
-merge.i.i.i.i.i.i30.i.i:                          ; preds = %forbody.i26.i.i.i.i.i.i
-  %1666 = sext i32 %1664 to i64
-  %1667 = sub i64 %1631, %1666
-  %1668 = getelementptr i32, ptr %.val22.i.i.i.i.i.i, i64 %1667
-  %1669 = load ptr, ptr %1658, align 8
-  %1670 = sext i32 %1659 to i64
-  %1671 = getelementptr i32, ptr %1669, i64 %1670
-  %1672 = shl nsw i64 %1666, 2
-  %bcmp.i.i.i.i.i.i.i.i = call i32 @bcmp(ptr %1668, ptr %1671, i64 %1672)
-  %1673 = icmp eq i32 %bcmp.i.i.i.i.i.i.i.i, 0
-  br i1 %1673, label %"$Sequence.ends_with_stop_sequence.exit.i.i.i.i.i.i", label %forcond.backedge.i.i.i.i.i.i.i
+merge.i.i.i.i.i.i31.i.i:                          ; preds = %forbody.i27.i.i.i.i.i.i
+  %1665 = sext i32 %1663 to i64
+  %1666 = sub i64 %1631, %1665
+  %1667 = getelementptr i32, ptr %.val23.i.i.i.i.i.i, i64 %1666
+  %1668 = load ptr, ptr %1657, align 8
+  %1669 = sext i32 %1658 to i64
+  %1670 = getelementptr i32, ptr %1668, i64 %1669
+  %1671 = shl nsw i64 %1665, 2
+  %bcmp.i.i.i.i.i.i.i.i = call i32 @bcmp(ptr %1667, ptr %1670, i64 %1671)
+  %1672 = icmp eq i32 %bcmp.i.i.i.i.i.i.i.i, 0
+  br i1 %1672, label %"$Sequence.ends_with_stop_sequence.exit.i.i.i.i.i.i", label %forcond.backedge.i.i.i.i.i.i.i
 
-forcond.backedge.i.i.i.i.i.i.i:                   ; preds = %merge.i.i.i.i.i.i30.i.i, %forbody.i26.i.i.i.i.i.i
-  %1674 = icmp slt i64 %1661, %1654
-  %exitcond.not.i27.i.i.i.i.i.i = icmp eq i64 %1661, %1654
-  br i1 %exitcond.not.i27.i.i.i.i.i.i, label %"$Sequence.ends_with_stop_sequence.exit.i.i.i.i.i.i", label %forbody.i26.i.i.i.i.i.i
+forcond.backedge.i.i.i.i.i.i.i:                   ; preds = %merge.i.i.i.i.i.i31.i.i, %forbody.i27.i.i.i.i.i.i
+  %1673 = icmp slt i64 %1660, %1653
+  %exitcond.not.i28.i.i.i.i.i.i = icmp eq i64 %1660, %1653
+  br i1 %exitcond.not.i28.i.i.i.i.i.i, label %"$Sequence.ends_with_stop_sequence.exit.i.i.i.i.i.i", label %forbody.i27.i.i.i.i.i.i
 
-"$Sequence.ends_with_stop_sequence.exit.i.i.i.i.i.i": ; preds = %forcond.backedge.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i30.i.i
-  %.lcssa.i24.i.i.i.i.i.i = phi i1 [ %1660, %merge.i.i.i.i.i.i30.i.i ], [ %1674, %forcond.backedge.i.i.i.i.i.i.i ]
-  br i1 %.lcssa.i24.i.i.i.i.i.i, label %then2.i.i.i.i.i, label %merge.i.i22.i.i.i.i
+"$Sequence.ends_with_stop_sequence.exit.i.i.i.i.i.i": ; preds = %forcond.backedge.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i31.i.i
+  %.lcssa.i25.i.i.i.i.i.i = phi i1 [ %1659, %merge.i.i.i.i.i.i31.i.i ], [ %1673, %forcond.backedge.i.i.i.i.i.i.i ]
+  br i1 %.lcssa.i25.i.i.i.i.i.i, label %then2.i.i.i.i.i, label %merge.i.i22.i.i.i.i
 
 merge.i.i22.i.i.i.i:                              ; preds = %"$Sequence.ends_with_stop_sequence.exit.i.i.i.i.i.i", %merge1.i.i.i.i29.i.i, %"$Scheduler.post_token.exit.i.i.i.i.i"
-  %1675 = getelementptr i8, ptr %1248, i64 44
-  %1676 = load i32, ptr %1675, align 4
-  %.not.i23.i.i.i.i.i = icmp slt i32 %1633, %1676
-  br i1 %.not.i23.i.i.i.i.i, label %merge1.i21.i.i.i, label %then2.i.i.i.i.i
+  %1674 = getelementptr i8, ptr %1248, i64 44
+  %1675 = load i32, ptr %1674, align 4
+  %.not19.i.i.i.i30.i.i = icmp slt i32 %1633, %1675
+  br i1 %.not19.i.i.i.i30.i.i, label %merge1.i21.i.i.i, label %then2.i.i.i.i.i
 
-then2.i.i.i.i.i:                                  ; preds = %merge.i.i22.i.i.i.i, %"$Sequence.ends_with_stop_sequence.exit.i.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i.i.i.i.i", %forbody.lr.ph.i.i.i.i.i31.i.i
-  %common.ret.op.i.ph.i.i.i.i.i = phi i32 [ 1, %forbody.lr.ph.i.i.i.i.i31.i.i ], [ 3, %merge.i.i22.i.i.i.i ], [ 2, %"$Sequence.ends_with_stop_sequence.exit.i.i.i.i.i.i" ], [ 1, %"$Sequence.is_stop_token.exit.i.i.i.i.i.i" ]
-  %1677 = load ptr, ptr %30, align 8
-  %1678 = load i64, ptr %31, align 8
-  %1679 = getelementptr %21, ptr %1677, i64 %1678
-  %1680 = add i64 %1678, 1
-  store i64 %1680, ptr %31, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %1679, i8 0, i64 472, i1 false)
-  %1681 = load i64, ptr %1248, align 8
-  store i64 %1681, ptr %1679, align 8
-  %1682 = getelementptr i8, ptr %1679, i64 8
-  store i32 2, ptr %1682, align 4
-  %1683 = getelementptr i8, ptr %1679, i64 20
-  store i32 -1, ptr %1683, align 4
+then2.i.i.i.i.i:                                  ; preds = %merge.i.i22.i.i.i.i, %"$Sequence.ends_with_stop_sequence.exit.i.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i.i.i.i.i", %forbody.lr.ph.i.i.i.i.i32.i.i
+  %common.ret.op.i.ph.i.i.i.i.i = phi i32 [ 1, %forbody.lr.ph.i.i.i.i.i32.i.i ], [ 3, %merge.i.i22.i.i.i.i ], [ 2, %"$Sequence.ends_with_stop_sequence.exit.i.i.i.i.i.i" ], [ 1, %"$Sequence.is_stop_token.exit.i.i.i.i.i.i" ]
+  %1676 = load ptr, ptr %30, align 8
+  %1677 = load i64, ptr %31, align 8
+  %1678 = getelementptr %21, ptr %1676, i64 %1677
+  %1679 = add i64 %1677, 1
+  store i64 %1679, ptr %31, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %1678, i8 0, i64 472, i1 false)
+  %1680 = load i64, ptr %1248, align 8
+  store i64 %1680, ptr %1678, align 8
+  %1681 = getelementptr i8, ptr %1678, i64 8
+  store i32 2, ptr %1681, align 4
+  %1682 = getelementptr i8, ptr %1678, i64 20
+  store i32 -1, ptr %1682, align 4
   %.val.i.i25.i.i.i.i.i = load i64, ptr %1478, align 8
   %.val17.i.i26.i.i.i.i.i = load i32, ptr %1479, align 4
-  %1684 = trunc i64 %.val.i.i25.i.i.i.i.i to i32
-  %1685 = sub i32 %1684, %.val17.i.i26.i.i.i.i.i
-  %1686 = getelementptr i8, ptr %1679, i64 24
-  store i32 %1685, ptr %1686, align 4
-  %1687 = load i32, ptr %1479, align 4
-  %1688 = getelementptr i8, ptr %1679, i64 28
-  store i32 %1687, ptr %1688, align 4
-  %1689 = load i32, ptr %1549, align 4
-  %1690 = getelementptr i8, ptr %1679, i64 32
-  store i32 %1689, ptr %1690, align 4
-  %1691 = getelementptr i8, ptr %1679, i64 36
-  store i32 -1, ptr %1691, align 4
-  %1692 = load i64, ptr %22, align 8
-  %1693 = getelementptr i8, ptr %1679, i64 208
-  store i64 %1692, ptr %1693, align 8
-  %1694 = getelementptr i8, ptr %1679, i64 12
-  store i32 %common.ret.op.i.ph.i.i.i.i.i, ptr %1694, align 4
-  %1695 = load i64, ptr %32, align 8
-  %1696 = add i64 %1695, 1
-  store i64 %1696, ptr %32, align 8
+  %1683 = trunc i64 %.val.i.i25.i.i.i.i.i to i32
+  %1684 = sub i32 %1683, %.val17.i.i26.i.i.i.i.i
+  %1685 = getelementptr i8, ptr %1678, i64 24
+  store i32 %1684, ptr %1685, align 4
+  %1686 = load i32, ptr %1479, align 4
+  %1687 = getelementptr i8, ptr %1678, i64 28
+  store i32 %1686, ptr %1687, align 4
+  %1688 = load i32, ptr %1549, align 4
+  %1689 = getelementptr i8, ptr %1678, i64 32
+  store i32 %1688, ptr %1689, align 4
+  %1690 = getelementptr i8, ptr %1678, i64 36
+  store i32 -1, ptr %1690, align 4
+  %1691 = load i64, ptr %22, align 8
+  %1692 = getelementptr i8, ptr %1678, i64 208
+  store i64 %1691, ptr %1692, align 8
+  %1693 = getelementptr i8, ptr %1678, i64 12
+  store i32 %common.ret.op.i.ph.i.i.i.i.i, ptr %1693, align 4
+  %1694 = load i64, ptr %32, align 8
+  %1695 = add i64 %1694, 1
+  store i64 %1695, ptr %32, align 8
   call fastcc void @"$Scheduler.retire"(ptr %21, ptr nonnull %1248)
   br label %merge1.i21.i.i.i
 
-merge1.i21.i.i.i:                                 ; preds = %then2.i.i.i.i.i, %merge.i.i22.i.i.i.i, %then.i.i.i35.i.i, %"$Scheduler.register_prompt_pages.exit.i.i.i.i"
-  %1697 = add nuw nsw i64 %i.032.i.i.i.i, 1
-  %exitcond.not.i22.i.i.i = icmp eq i64 %1697, %1244
+merge1.i21.i.i.i:                                 ; preds = %then2.i.i.i.i.i, %merge.i.i22.i.i.i.i, %then.i.i.i36.i.i, %"$Scheduler.register_prompt_pages.exit.i.i.i.i"
+  %1696 = add nuw nsw i64 %i.032.i.i.i.i, 1
+  %exitcond.not.i22.i.i.i = icmp eq i64 %1696, %1244
   br i1 %exitcond.not.i22.i.i.i, label %"$Loop.execute.exit.i.i", label %forbody.i20.i.i.i
 
 else3.i.i.i:                                      ; preds = %merge.i25.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %76, ptr noundef nonnull align 8 dereferenceable(1024) %message.i.i.i, i64 1024, i1 false)
-  %1698 = load i64, ptr %66, align 8
-  %1699 = icmp sgt i64 %1698, 0
-  br i1 %1699, label %forbody.i24.i.i.i, label %"$Loop.execute.exit.i.i"
+  %1697 = load i64, ptr %66, align 8
+  %1698 = icmp sgt i64 %1697, 0
+  br i1 %1698, label %forbody.i24.i.i.i, label %"$Loop.execute.exit.i.i"
 
 forbody.i24.i.i.i:                                ; preds = %else3.i.i.i, %forbody.i24.i.i.i
-  %i.05.i.i.i.i = phi i64 [ %1727, %forbody.i24.i.i.i ], [ 0, %else3.i.i.i ]
-  %1700 = load ptr, ptr %65, align 8
-  %1701 = getelementptr %89, ptr %1700, i64 %i.05.i.i.i.i
-  %1702 = load ptr, ptr %1701, align 8
-  %1703 = load ptr, ptr %30, align 8
-  %1704 = load i64, ptr %31, align 8
-  %1705 = getelementptr %21, ptr %1703, i64 %1704
-  %1706 = add i64 %1704, 1
-  store i64 %1706, ptr %31, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %1705, i8 0, i64 472, i1 false)
-  %1707 = load i64, ptr %1702, align 8
-  store i64 %1707, ptr %1705, align 8
-  %1708 = getelementptr i8, ptr %1705, i64 8
-  store i32 3, ptr %1708, align 4
-  %1709 = getelementptr i8, ptr %1705, i64 20
-  store i32 -1, ptr %1709, align 4
-  %1710 = getelementptr i8, ptr %1702, i64 24
-  %.val.i.i.i25.i.i.i = load i64, ptr %1710, align 8
-  %1711 = getelementptr i8, ptr %1702, i64 40
-  %.val17.i.i.i.i26.i.i = load i32, ptr %1711, align 4
-  %1712 = trunc i64 %.val.i.i.i25.i.i.i to i32
-  %1713 = sub i32 %1712, %.val17.i.i.i.i26.i.i
-  %1714 = getelementptr i8, ptr %1705, i64 24
-  store i32 %1713, ptr %1714, align 4
-  %1715 = load i32, ptr %1711, align 4
-  %1716 = getelementptr i8, ptr %1705, i64 28
-  store i32 %1715, ptr %1716, align 4
-  %1717 = getelementptr i8, ptr %1702, i64 60
-  %1718 = load i32, ptr %1717, align 4
-  %1719 = getelementptr i8, ptr %1705, i64 32
-  store i32 %1718, ptr %1719, align 4
-  %1720 = getelementptr i8, ptr %1705, i64 36
-  store i32 -1, ptr %1720, align 4
-  %1721 = load i64, ptr %22, align 8
-  %1722 = getelementptr i8, ptr %1705, i64 208
-  store i64 %1721, ptr %1722, align 8
-  %1723 = getelementptr i8, ptr %1705, i64 12
-  store i32 6, ptr %1723, align 4
-  %1724 = getelementptr i8, ptr %1705, i64 16
-  store i32 %1231, ptr %1724, align 4
-  %1725 = getelementptr i8, ptr %1705, i64 216
-  %1726 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1725, i64 256, ptr nonnull @"$string.31", ptr nonnull %message.i.i.i)
-  call fastcc void @"$Scheduler.retire"(ptr nonnull %21, ptr nonnull %1702)
-  %1727 = add nuw nsw i64 %i.05.i.i.i.i, 1
-  %exitcond.not.i26.i.i.i = icmp eq i64 %1727, %1698
+  %i.05.i.i.i.i = phi i64 [ %1726, %forbody.i24.i.i.i ], [ 0, %else3.i.i.i ]
+  %1699 = load ptr, ptr %65, align 8
+  %1700 = getelementptr %89, ptr %1699, i64 %i.05.i.i.i.i
+  %1701 = load ptr, ptr %1700, align 8
+  %1702 = load ptr, ptr %30, align 8
+  %1703 = load i64, ptr %31, align 8
+  %1704 = getelementptr %21, ptr %1702, i64 %1703
+  %1705 = add i64 %1703, 1
+  store i64 %1705, ptr %31, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %1704, i8 0, i64 472, i1 false)
+  %1706 = load i64, ptr %1701, align 8
+  store i64 %1706, ptr %1704, align 8
+  %1707 = getelementptr i8, ptr %1704, i64 8
+  store i32 3, ptr %1707, align 4
+  %1708 = getelementptr i8, ptr %1704, i64 20
+  store i32 -1, ptr %1708, align 4
+  %1709 = getelementptr i8, ptr %1701, i64 24
+  %.val.i.i.i25.i.i.i = load i64, ptr %1709, align 8
+  %1710 = getelementptr i8, ptr %1701, i64 40
+  %.val17.i.i.i.i26.i.i = load i32, ptr %1710, align 4
+  %1711 = trunc i64 %.val.i.i.i25.i.i.i to i32
+  %1712 = sub i32 %1711, %.val17.i.i.i.i26.i.i
+  %1713 = getelementptr i8, ptr %1704, i64 24
+  store i32 %1712, ptr %1713, align 4
+  %1714 = load i32, ptr %1710, align 4
+  %1715 = getelementptr i8, ptr %1704, i64 28
+  store i32 %1714, ptr %1715, align 4
+  %1716 = getelementptr i8, ptr %1701, i64 60
+  %1717 = load i32, ptr %1716, align 4
+  %1718 = getelementptr i8, ptr %1704, i64 32
+  store i32 %1717, ptr %1718, align 4
+  %1719 = getelementptr i8, ptr %1704, i64 36
+  store i32 -1, ptr %1719, align 4
+  %1720 = load i64, ptr %22, align 8
+  %1721 = getelementptr i8, ptr %1704, i64 208
+  store i64 %1720, ptr %1721, align 8
+  %1722 = getelementptr i8, ptr %1704, i64 12
+  store i32 6, ptr %1722, align 4
+  %1723 = getelementptr i8, ptr %1704, i64 16
+  store i32 %1231, ptr %1723, align 4
+  %1724 = getelementptr i8, ptr %1704, i64 216
+  %1725 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1724, i64 256, ptr nonnull @"$string.31", ptr nonnull %message.i.i.i)
+  call fastcc void @"$Scheduler.retire"(ptr nonnull %21, ptr nonnull %1701)
+  %1726 = add nuw nsw i64 %i.05.i.i.i.i, 1
+  %exitcond.not.i26.i.i.i = icmp eq i64 %1726, %1697
   br i1 %exitcond.not.i26.i.i.i, label %"$Loop.execute.exit.i.i", label %forbody.i24.i.i.i
 
 "$Loop.execute.exit.i.i":                         ; preds = %forbody.i24.i.i.i, %merge1.i21.i.i.i, %else3.i.i.i, %then2.i.i.i
@@ -38390,12 +38515,12 @@ forbody.i24.i.i.i:                                ; preds = %else3.i.i.i, %forbo
 "$Loop.iterate.exit.i":                           ; preds = %"$Loop.execute.exit.i.i", %or.end.i.i
   call fastcc void @"$Loop.check_ranks"(ptr nonnull %0)
   call fastcc void @"$Loop.publish"(ptr nonnull %0)
-  %1728 = call i32 @pthread_mutex_lock(ptr %16)
-  %1729 = load i64, ptr %18, align 8
-  %1730 = add i64 %1729, 1
-  store i64 %1730, ptr %18, align 8
-  %1731 = call i32 @pthread_cond_broadcast(ptr %19)
-  %1732 = call i32 @pthread_mutex_unlock(ptr %16)
+  %1727 = call i32 @pthread_mutex_lock(ptr %16)
+  %1728 = load i64, ptr %18, align 8
+  %1729 = add i64 %1728, 1
+  store i64 %1729, ptr %18, align 8
+  %1730 = call i32 @pthread_cond_broadcast(ptr %19)
+  %1731 = call i32 @pthread_mutex_unlock(ptr %16)
   br label %condition.i
 
 "$Loop.run.exit":                                 ; preds = %"$Loop.await_work.exit.i"
@@ -38940,63 +39065,68 @@ merge:                                            ; preds = %merge2.i, %entry
   br i1 %80, label %then2, label %merge1
 
 then2:                                            ; preds = %then, %merge
-  %81 = getelementptr i8, ptr %0, i64 5832
-  %82 = load i32, ptr %81, align 4
-  %83 = icmp sgt i32 %82, 0
-  br i1 %83, label %forbody.lr.ph.i, label %"$load.free_ranks.exit"
+  %81 = getelementptr i8, ptr %0, i64 5840
+  %82 = load ptr, ptr %81, align 8
+  %83 = icmp eq ptr %82, null
+  br i1 %83, label %"$load.free_ranks.exit", label %merge.i14
 
-forbody.lr.ph.i:                                  ; preds = %then2
-  %84 = getelementptr i8, ptr %0, i64 5840
-  %wide.trip.count.i = zext nneg i32 %82 to i64
+merge.i14:                                        ; preds = %then2
+  %84 = getelementptr i8, ptr %0, i64 5832
+  %85 = load i32, ptr %84, align 4
+  %86 = icmp sgt i32 %85, 0
+  br i1 %86, label %forbody.preheader.i, label %"$load.free_ranks.exit"
+
+forbody.preheader.i:                              ; preds = %merge.i14
+  %wide.trip.count.i = zext nneg i32 %85 to i64
   br label %forbody.i15
 
-forbody.i15:                                      ; preds = %"$unload_rank.exit.i", %forbody.lr.ph.i
-  %indvars.iv.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %indvars.iv.next.i, %"$unload_rank.exit.i" ]
-  %85 = load ptr, ptr %84, align 8
-  %86 = getelementptr %90, ptr %85, i64 %indvars.iv.i
-  %87 = getelementptr i8, ptr %86, i64 24
-  %88 = load ptr, ptr %87, align 8
-  %89 = icmp eq ptr %88, null
-  br i1 %89, label %"$unload_rank.exit.i", label %merge.i.i16
+forbody.i15:                                      ; preds = %"$unload_rank.exit.i", %forbody.preheader.i
+  %indvars.iv.i = phi i64 [ 0, %forbody.preheader.i ], [ %indvars.iv.next.i, %"$unload_rank.exit.i" ]
+  %87 = load ptr, ptr %81, align 8
+  %88 = getelementptr %90, ptr %87, i64 %indvars.iv.i
+  %89 = getelementptr i8, ptr %88, i64 24
+  %90 = load ptr, ptr %89, align 8
+  %91 = icmp eq ptr %90, null
+  br i1 %91, label %"$unload_rank.exit.i", label %merge.i.i16
 
 merge.i.i16:                                      ; preds = %forbody.i15
-  %90 = getelementptr i8, ptr %86, i64 16
-  %91 = load ptr, ptr %90, align 8
-  %92 = getelementptr i8, ptr %91, i64 88
+  %92 = getelementptr i8, ptr %88, i64 16
   %93 = load ptr, ptr %92, align 8
-  %94 = getelementptr i8, ptr %86, i64 896
+  %94 = getelementptr i8, ptr %93, i64 88
   %95 = load ptr, ptr %94, align 8
-  %96 = tail call i32 %93(ptr nonnull %88, ptr %95)
-  %97 = load ptr, ptr %90, align 8
-  %98 = getelementptr i8, ptr %97, i64 88
-  %99 = load ptr, ptr %98, align 8
-  %100 = load ptr, ptr %87, align 8
-  %101 = getelementptr i8, ptr %86, i64 904
-  %102 = load ptr, ptr %101, align 8
-  %103 = tail call i32 %99(ptr %100, ptr %102)
-  %104 = load ptr, ptr %90, align 8
-  %105 = getelementptr i8, ptr %104, i64 88
-  %106 = load ptr, ptr %105, align 8
-  %107 = load ptr, ptr %87, align 8
-  %108 = getelementptr i8, ptr %86, i64 888
-  %109 = load ptr, ptr %108, align 8
-  %110 = tail call i32 %106(ptr %107, ptr %109)
-  %111 = load ptr, ptr %90, align 8
-  %112 = getelementptr i8, ptr %111, i64 104
-  %113 = load ptr, ptr %112, align 8
-  %114 = load ptr, ptr %87, align 8
-  %115 = getelementptr i8, ptr %86, i64 912
-  %116 = load ptr, ptr %115, align 8
-  %117 = tail call i32 %113(ptr %114, ptr %116)
-  %118 = load ptr, ptr %90, align 8
-  %119 = getelementptr i8, ptr %118, i64 56
-  %120 = load ptr, ptr %119, align 8
-  %121 = load ptr, ptr %87, align 8
-  tail call void %120(ptr %121)
-  %122 = getelementptr i8, ptr %86, i64 40
-  %123 = load ptr, ptr %122, align 8
-  tail call void @free(ptr %123)
-  store ptr null, ptr %122, align 8
+  %96 = getelementptr i8, ptr %88, i64 896
+  %97 = load ptr, ptr %96, align 8
+  %98 = tail call i32 %95(ptr nonnull %90, ptr %97)
+  %99 = load ptr, ptr %92, align 8
+  %100 = getelementptr i8, ptr %99, i64 88
+  %101 = load ptr, ptr %100, align 8
+  %102 = load ptr, ptr %89, align 8
+  %103 = getelementptr i8, ptr %88, i64 904
+  %104 = load ptr, ptr %103, align 8
+  %105 = tail call i32 %101(ptr %102, ptr %104)
+  %106 = load ptr, ptr %92, align 8
+  %107 = getelementptr i8, ptr %106, i64 88
+  %108 = load ptr, ptr %107, align 8
+  %109 = load ptr, ptr %89, align 8
+  %110 = getelementptr i8, ptr %88, i64 888
+  %111 = load ptr, ptr %110, align 8
+  %112 = tail call i32 %108(ptr %109, ptr %111)
+  %113 = load ptr, ptr %92, align 8
+  %114 = getelementptr i8, ptr %113, i64 104
+  %115 = load ptr, ptr %114, align 8
+  %116 = load ptr, ptr %89, align 8
+  %117 = getelementptr i8, ptr %88, i64 912
+  %118 = load ptr, ptr %117, align 8
+  %119 = tail call i32 %115(ptr %116, ptr %118)
+  %120 = load ptr, ptr %92, align 8
+  %121 = getelementptr i8, ptr %120, i64 56
+  %122 = load ptr, ptr %121, align 8
+  %123 = load ptr, ptr %89, align 8
+  tail call void %122(ptr %123)
+  %124 = getelementptr i8, ptr %88, i64 40
+  %125 = load ptr, ptr %124, align 8
+  tail call void @free(ptr %125)
+  store ptr null, ptr %124, align 8
   br label %"$unload_rank.exit.i"
 
 "$unload_rank.exit.i":                            ; preds = %merge.i.i16, %forbody.i15
@@ -39004,85 +39134,84 @@ merge.i.i16:                                      ; preds = %forbody.i15
   %exitcond.not.i17 = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
   br i1 %exitcond.not.i17, label %"$load.free_ranks.exit", label %forbody.i15
 
-"$load.free_ranks.exit":                          ; preds = %"$unload_rank.exit.i", %then2
-  %124 = getelementptr i8, ptr %0, i64 5880
-  %125 = tail call i32 @pthread_mutex_lock(ptr %124)
-  %126 = getelementptr i8, ptr %0, i64 6028
-  store i8 1, ptr %126, align 1
-  %127 = getelementptr i8, ptr %0, i64 5920
-  %128 = tail call i32 @pthread_cond_broadcast(ptr %127)
-  %129 = tail call i32 @pthread_mutex_unlock(ptr %124)
-  %130 = getelementptr i8, ptr %0, i64 5872
-  %131 = load i32, ptr %130, align 4
-  %132 = icmp sgt i32 %131, 0
-  br i1 %132, label %forbody.lr.ph.i20, label %merge.i18
+"$load.free_ranks.exit":                          ; preds = %"$unload_rank.exit.i", %then2, %merge.i14
+  %126 = getelementptr i8, ptr %0, i64 5880
+  %127 = tail call i32 @pthread_mutex_lock(ptr %126)
+  %128 = getelementptr i8, ptr %0, i64 6028
+  store i8 1, ptr %128, align 1
+  %129 = getelementptr i8, ptr %0, i64 5920
+  %130 = tail call i32 @pthread_cond_broadcast(ptr %129)
+  %131 = tail call i32 @pthread_mutex_unlock(ptr %126)
+  %132 = getelementptr i8, ptr %0, i64 5872
+  %133 = load i32, ptr %132, align 4
+  %134 = icmp sgt i32 %133, 0
+  br i1 %134, label %forbody.lr.ph.i, label %merge.i18
 
-forbody.lr.ph.i20:                                ; preds = %"$load.free_ranks.exit"
-  %133 = getelementptr i8, ptr %0, i64 5864
-  %wide.trip.count.i21 = zext nneg i32 %131 to i64
-  br label %forbody.i22
+forbody.lr.ph.i:                                  ; preds = %"$load.free_ranks.exit"
+  %135 = getelementptr i8, ptr %0, i64 5864
+  %wide.trip.count.i20 = zext nneg i32 %133 to i64
+  br label %forbody.i21
 
-forbody.i22:                                      ; preds = %forbody.i22, %forbody.lr.ph.i20
-  %indvars.iv.i23 = phi i64 [ 0, %forbody.lr.ph.i20 ], [ %indvars.iv.next.i24, %forbody.i22 ]
-  %134 = load ptr, ptr %133, align 8
-  %135 = getelementptr i64, ptr %134, i64 %indvars.iv.i23
-  %136 = load i64, ptr %135, align 8
-  %137 = tail call i32 @pthread_join(i64 %136, ptr null)
-  %indvars.iv.next.i24 = add nuw nsw i64 %indvars.iv.i23, 1
-  %exitcond.not.i25 = icmp eq i64 %indvars.iv.next.i24, %wide.trip.count.i21
-  br i1 %exitcond.not.i25, label %merge.i18, label %forbody.i22
+forbody.i21:                                      ; preds = %forbody.i21, %forbody.lr.ph.i
+  %indvars.iv.i22 = phi i64 [ 0, %forbody.lr.ph.i ], [ %indvars.iv.next.i23, %forbody.i21 ]
+  %136 = load ptr, ptr %135, align 8
+  %137 = getelementptr i64, ptr %136, i64 %indvars.iv.i22
+  %138 = load i64, ptr %137, align 8
+  %139 = tail call i32 @pthread_join(i64 %138, ptr null)
+  %indvars.iv.next.i23 = add nuw nsw i64 %indvars.iv.i22, 1
+  %exitcond.not.i24 = icmp eq i64 %indvars.iv.next.i23, %wide.trip.count.i20
+  br i1 %exitcond.not.i24, label %merge.i18, label %forbody.i21
 
-merge.i18:                                        ; preds = %forbody.i22, %"$load.free_ranks.exit"
-  %138 = getelementptr i8, ptr %0, i64 5856
-  %139 = load ptr, ptr %138, align 8
-  %.not.i = icmp eq ptr %139, null
+merge.i18:                                        ; preds = %forbody.i21, %"$load.free_ranks.exit"
+  %140 = getelementptr i8, ptr %0, i64 5856
+  %141 = load ptr, ptr %140, align 8
+  %.not.i = icmp eq ptr %141, null
   br i1 %.not.i, label %"$RankGroup.free.exit", label %then.i
 
 then.i:                                           ; preds = %merge.i18
-  %140 = getelementptr i8, ptr %0, i64 5848
-  %141 = load ptr, ptr %140, align 8
-  %142 = getelementptr i8, ptr %141, i64 40
+  %142 = getelementptr i8, ptr %0, i64 5848
   %143 = load ptr, ptr %142, align 8
-  tail call void %143(ptr nonnull %139)
+  %144 = getelementptr i8, ptr %143, i64 40
+  %145 = load ptr, ptr %144, align 8
+  tail call void %145(ptr nonnull %141)
   br label %"$RankGroup.free.exit"
 
 "$RankGroup.free.exit":                           ; preds = %merge.i18, %then.i
-  %144 = getelementptr i8, ptr %0, i64 5840
-  %145 = load ptr, ptr %144, align 8
-  tail call void @free(ptr %145)
-  %146 = getelementptr i8, ptr %0, i64 6048
-  %147 = load ptr, ptr %146, align 8
-  tail call void @free(ptr %147)
-  %148 = getelementptr i8, ptr %0, i64 6056
-  %149 = load ptr, ptr %148, align 8
-  tail call void @free(ptr %149)
-  %150 = getelementptr i8, ptr %0, i64 5864
-  %151 = load ptr, ptr %150, align 8
-  tail call void @free(ptr %151)
-  %152 = tail call i32 @pthread_cond_destroy(ptr %127)
-  %153 = getelementptr i8, ptr %0, i64 5968
-  %154 = tail call i32 @pthread_cond_destroy(ptr %153)
-  %155 = tail call i32 @pthread_mutex_destroy(ptr %124)
+  %146 = load ptr, ptr %81, align 8
+  tail call void @free(ptr %146)
+  %147 = getelementptr i8, ptr %0, i64 6048
+  %148 = load ptr, ptr %147, align 8
+  tail call void @free(ptr %148)
+  %149 = getelementptr i8, ptr %0, i64 6056
+  %150 = load ptr, ptr %149, align 8
+  tail call void @free(ptr %150)
+  %151 = getelementptr i8, ptr %0, i64 5864
+  %152 = load ptr, ptr %151, align 8
+  tail call void @free(ptr %152)
+  %153 = tail call i32 @pthread_cond_destroy(ptr %129)
+  %154 = getelementptr i8, ptr %0, i64 5968
+  %155 = tail call i32 @pthread_cond_destroy(ptr %154)
+  %156 = tail call i32 @pthread_mutex_destroy(ptr %126)
   %.pre = load i32, ptr %1, align 4
   br label %merge1
 
 merge1:                                           ; preds = %merge, %"$RankGroup.free.exit"
-  %156 = phi i32 [ %79, %merge ], [ %.pre, %"$RankGroup.free.exit" ]
-  %157 = icmp sgt i32 %156, 0
-  br i1 %157, label %then5, label %merge4
+  %157 = phi i32 [ %79, %merge ], [ %.pre, %"$RankGroup.free.exit" ]
+  %158 = icmp sgt i32 %157, 0
+  br i1 %158, label %then5, label %merge4
 
 then5:                                            ; preds = %merge1
-  %158 = getelementptr i8, ptr %0, i64 4296
-  tail call fastcc void @"$Model.close"(ptr %158)
-  %159 = load ptr, ptr %0, align 8
-  %.not.i26 = icmp eq ptr %159, null
-  br i1 %.not.i26, label %"$Library.close.exit", label %then.i27
+  %159 = getelementptr i8, ptr %0, i64 4296
+  tail call fastcc void @"$Model.close"(ptr %159)
+  %160 = load ptr, ptr %0, align 8
+  %.not.i25 = icmp eq ptr %160, null
+  br i1 %.not.i25, label %"$Library.close.exit", label %then.i26
 
-then.i27:                                         ; preds = %then5
-  %160 = tail call i32 @dlclose(ptr nonnull %159)
+then.i26:                                         ; preds = %then5
+  %161 = tail call i32 @dlclose(ptr nonnull %160)
   br label %"$Library.close.exit"
 
-"$Library.close.exit":                            ; preds = %then5, %then.i27
+"$Library.close.exit":                            ; preds = %then5, %then.i26
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(4128) %0, i8 0, i64 4128, i1 false)
   br label %merge4
 
@@ -39515,7 +39644,7 @@ switch.hole_check:                                ; preds = %merge
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %77 = zext nneg i32 %68 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.685", i64 0, i64 %77
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.688", i64 0, i64 %77
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$Engine.describe.exit"
 
@@ -39649,7 +39778,7 @@ entry:
   br i1 %.not, label %merge, label %then
 
 then:                                             ; preds = %entry
-  %16 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.571", ptr nonnull %message)
+  %16 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.572", ptr nonnull %message)
   br label %merge
 
 merge:                                            ; preds = %entry, %then
@@ -39671,7 +39800,7 @@ then:                                             ; preds = %entry
   br i1 %.not33, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.546", i64 49, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.547", i64 49, i1 false)
   br label %common.ret
 
 common.ret:                                       ; preds = %then9, %then5, %then2, %then, %merge12, %then13
@@ -39693,7 +39822,7 @@ then5:                                            ; preds = %merge
   br i1 %.not32, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.547", i64 30, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.548", i64 30, i1 false)
   br label %common.ret
 
 merge4:                                           ; preds = %merge
@@ -39705,7 +39834,7 @@ then.i.i:                                         ; preds = %merge4
   br i1 %.not20.i.i, label %then13, label %then2.i.i
 
 then2.i.i:                                        ; preds = %then.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(16) %2, ptr noundef nonnull align 1 dereferenceable(16) @"$string.382", i64 16, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(16) %2, ptr noundef nonnull align 1 dereferenceable(16) @"$string.383", i64 16, i1 false)
   br label %then13
 
 merge.i.i:                                        ; preds = %merge4
@@ -39718,7 +39847,7 @@ then5.i.i:                                        ; preds = %merge.i.i
   br i1 %.not19.i.i, label %then13, label %then9.i.i
 
 then9.i.i:                                        ; preds = %then5.i.i
-  %10 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.383", i32 %9, i32 104)
+  %10 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.384", i32 %9, i32 104)
   br label %then13
 
 merge.i:                                          ; preds = %merge.i.i
@@ -39820,7 +39949,7 @@ merge.critedge.i.i:                               ; preds = %merge.i.i.i
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %handle.i.i.i)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i.i.i)
   %53 = getelementptr i8, ptr %6, i64 16
-  %54 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %53, ptr noundef nonnull dereferenceable(4) @"$string.390")
+  %54 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %53, ptr noundef nonnull dereferenceable(4) @"$string.391")
   %55 = icmp eq i32 %54, 0
   %56 = getelementptr i8, ptr %6, i64 5024
   %57 = load ptr, ptr %32, align 8
@@ -39843,7 +39972,7 @@ then2.i.i.i:                                      ; preds = %merge.i20.i.i
   %63 = getelementptr i8, ptr %62, i64 8
   %64 = load ptr, ptr %63, align 8
   %65 = getelementptr i8, ptr %6, i64 5317
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.548", ptr %64, ptr %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.549", ptr %64, ptr %65)
   br label %then13
 
 merge12.i:                                        ; preds = %merge2.i.i
@@ -39950,7 +40079,7 @@ forbody.preheader.new:                            ; preds = %forbody.preheader
   br label %forbody
 
 then4:                                            ; preds = %then
-  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.549", i32 %2)
+  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.550", i32 %2)
   br label %common.ret
 
 common.ret:                                       ; preds = %merge5.i, %then10.i, %then6.i, %then3.i, %then.i, %merge11, %merge7, %merge6, %then4, %then
@@ -40038,7 +40167,7 @@ then.i:                                           ; preds = %forbody.i
 
 then3.i:                                          ; preds = %then.i
   %60 = trunc nuw nsw i64 %indvars.iv.i to i32
-  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.550", i32 %60)
+  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.551", i32 %60)
   br label %common.ret
 
 merge1.i:                                         ; preds = %forbody.i
@@ -40059,7 +40188,7 @@ then6.i:                                          ; preds = %merge1.i
 
 then10.i:                                         ; preds = %then6.i
   %67 = tail call ptr @strerror(i32 %66)
-  %68 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.551", i32 %63, ptr %67)
+  %68 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.552", i32 %63, ptr %67)
   br label %common.ret
 
 merge5.i:                                         ; preds = %merge1.i
@@ -40313,7 +40442,7 @@ then3.i:                                          ; preds = %merge.i
   %43 = load ptr, ptr %21, align 8
   call void %42(ptr %43, ptr nonnull %cause.i.i)
   %44 = load i32, ptr %0, align 4
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.554", i32 %44, ptr nonnull %cause.i.i)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.555", i32 %44, ptr nonnull %cause.i.i)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i)
   br label %"$bind_buffers.exit.thread"
 
@@ -40343,7 +40472,7 @@ then11.i:                                         ; preds = %then7.i
   %59 = load ptr, ptr %21, align 8
   call void %58(ptr %59, ptr nonnull %cause.i52.i)
   %60 = load i32, ptr %0, align 4
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.555", i32 %60, ptr nonnull %cause.i52.i)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.556", i32 %60, ptr nonnull %cause.i52.i)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i52.i)
   br label %"$bind_buffers.exit.thread"
 
@@ -40437,7 +40566,7 @@ merge2:                                           ; preds = %"$bind_buffers.exit
   %107 = load ptr, ptr %21, align 8
   call void %106(ptr %107, ptr nonnull %cause.i.i35)
   %108 = load i32, ptr %0, align 4
-  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.556", i32 %108, ptr nonnull %cause.i.i35)
+  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.557", i32 %108, ptr nonnull %cause.i.i35)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i35)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i)
   br label %common.ret
@@ -40891,7 +41020,7 @@ forbody.lr.ph.i.i.i.i.i:                          ; preds = %"$Layout.num_local_
   %wide.trip.count.i.i.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i.i.i to i64
   br label %forbody.i.i.i.i.i
 
-forcond.i.i.i.i.i:                                ; preds = %"$anon (./terra/weights_place.t:164).559.exit.i.i.i.i.i"
+forcond.i.i.i.i.i:                                ; preds = %"$anon (./terra/weights_place.t:164).560.exit.i.i.i.i.i"
   %indvars.iv.next.i.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i.i, 1
   %exitcond.not.i.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i.i, %wide.trip.count.i.i.i.i.i
   br i1 %exitcond.not.i.i.i.i.i, label %merge6.i.i.i.loopexit.i, label %forbody.i.i.i.i.i
@@ -40972,9 +41101,9 @@ merge.i.i.i.i.i.i:                                ; preds = %"$Layout.experts_be
   %285 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.247", ptr nonnull %part.i19.i.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i.i.i)
   %.not18.i.i.i.i.i.i = icmp eq i32 %285, 0
-  br i1 %.not18.i.i.i.i.i.i, label %"$anon (./terra/weights_place.t:164).559.exit.i.i.i.i.i", label %"$place_experts.exit.thread.i.i.i.i"
+  br i1 %.not18.i.i.i.i.i.i, label %"$anon (./terra/weights_place.t:164).560.exit.i.i.i.i.i", label %"$place_experts.exit.thread.i.i.i.i"
 
-"$anon (./terra/weights_place.t:164).559.exit.i.i.i.i.i": ; preds = %merge.i.i.i.i.i.i
+"$anon (./terra/weights_place.t:164).560.exit.i.i.i.i.i": ; preds = %merge.i.i.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i.i.i.i)
   %286 = load i32, ptr %166, align 8
   %287 = load i32, ptr %167, align 4
@@ -40990,8 +41119,8 @@ merge.i.i.i.i.i.i:                                ; preds = %"$Layout.experts_be
   %.not40.i.i.i.i.i = icmp eq i32 %290, 0
   br i1 %.not40.i.i.i.i.i, label %forcond.i.i.i.i.i, label %"$place_experts.exit.thread.i.i.i.i"
 
-"$place_experts.exit.thread.i.i.i.i":             ; preds = %merge1.i.i.i.i.i, %merge1.i.i.i.i, %"$anon (./terra/weights_place.t:164).559.exit.i.i.i.i.i", %merge.i.i.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i.i.i"
-  %common.ret.op.i45.ph.i.i.i.i = phi i32 [ %290, %"$anon (./terra/weights_place.t:164).559.exit.i.i.i.i.i" ], [ %284, %"$Layout.experts_begin.exit.i.i.i.i.i" ], [ %285, %merge.i.i.i.i.i.i ], [ %243, %merge1.i.i.i.i.i ], [ %240, %merge1.i.i.i.i ]
+"$place_experts.exit.thread.i.i.i.i":             ; preds = %merge1.i.i.i.i.i, %merge1.i.i.i.i, %"$anon (./terra/weights_place.t:164).560.exit.i.i.i.i.i", %merge.i.i.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i.i.i"
+  %common.ret.op.i45.ph.i.i.i.i = phi i32 [ %290, %"$anon (./terra/weights_place.t:164).560.exit.i.i.i.i.i" ], [ %284, %"$Layout.experts_begin.exit.i.i.i.i.i" ], [ %285, %merge.i.i.i.i.i.i ], [ %243, %merge1.i.i.i.i.i ], [ %240, %merge1.i.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %gate_up.i.i.i.i.i)
   br label %"$layout.place.exit.thread.i"
@@ -41085,7 +41214,7 @@ merge15.i:                                        ; preds = %merge19.i.i.i, %mer
   br i1 %.not59.i, label %merge20.i, label %then21.i
 
 then21.i:                                         ; preds = %merge15.i
-  call fastcc void @"$forward.describe_failure"(ptr nonnull %0, ptr nonnull @"$string.561", i32 -1, ptr %2)
+  call fastcc void @"$forward.describe_failure"(ptr nonnull %0, ptr nonnull @"$string.562", i32 -1, ptr %2)
   br label %"$place_weights.exit"
 
 merge20.i:                                        ; preds = %merge15.i
@@ -41135,7 +41264,7 @@ then:                                             ; preds = %entry
   %14 = load ptr, ptr %8, align 8
   call void %13(ptr %14, ptr nonnull %cause.i)
   %15 = load i32, ptr %0, align 4
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.552", i32 %15, ptr nonnull %cause.i)
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.553", i32 %15, ptr nonnull %cause.i)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i)
   br label %common.ret
 
@@ -41158,7 +41287,7 @@ then3:                                            ; preds = %merge
   %26 = load ptr, ptr %8, align 8
   call void %25(ptr %26, ptr nonnull %cause.i19)
   %27 = load i32, ptr %0, align 4
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.553", i32 %27, ptr nonnull %cause.i19)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.554", i32 %27, ptr nonnull %cause.i19)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i19)
   br label %common.ret
 }
@@ -41346,7 +41475,7 @@ switch.hole_check:                                ; preds = %merge
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %22 = zext nneg i32 %.val to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.685", i64 0, i64 %22
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.688", i64 0, i64 %22
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$element.exit"
 
@@ -41373,7 +41502,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
   br i1 %.not.i, label %merge.i, label %then.i
 
 then.i:                                           ; preds = %"$element.exit"
-  %33 = call fastcc i32 @"$Placer.find"(ptr readonly %0, ptr readonly %1, ptr nonnull @"$string.339", ptr nonnull %view.i)
+  %33 = call fastcc i32 @"$Placer.find"(ptr readonly %0, ptr readonly %1, ptr nonnull @"$string.340", ptr nonnull %view.i)
   %.not28.i = icmp eq i32 %33, 0
   br i1 %.not28.i, label %merge1.i, label %"$Placer.add_scales.exit"
 
@@ -41399,7 +41528,7 @@ switch.hole_check45:                              ; preds = %merge1.i
 
 switch.lookup46:                                  ; preds = %switch.hole_check45
   %40 = zext nneg i32 %.val32.i to i64
-  %switch.gep49 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.685", i64 0, i64 %40
+  %switch.gep49 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.688", i64 0, i64 %40
   %switch.load50 = load i64, ptr %switch.gep49, align 8
   br label %"$element.exit.i"
 
@@ -41420,7 +41549,7 @@ merge.i:                                          ; preds = %"$element.exit.i", 
   br i1 %.not29.i, label %merge2, label %then5.i
 
 then5.i:                                          ; preds = %merge.i
-  %46 = call fastcc i32 @"$Placer.find"(ptr readonly %0, ptr readonly %1, ptr nonnull @"$string.340", ptr nonnull %view.i)
+  %46 = call fastcc i32 @"$Placer.find"(ptr readonly %0, ptr readonly %1, ptr nonnull @"$string.341", ptr nonnull %view.i)
   %.not30.i = icmp eq i32 %46, 0
   br i1 %.not30.i, label %merge8.i, label %"$Placer.add_scales.exit"
 
@@ -41446,7 +41575,7 @@ switch.hole_check52:                              ; preds = %merge8.i
 
 switch.lookup53:                                  ; preds = %switch.hole_check52
   %53 = zext nneg i32 %.val.i to i64
-  %switch.gep56 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.685", i64 0, i64 %53
+  %switch.gep56 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.688", i64 0, i64 %53
   %switch.load57 = load i64, ptr %switch.gep56, align 8
   br label %"$element.exit49.i"
 
@@ -41505,7 +41634,7 @@ then.i35:                                         ; preds = %then8
   %80 = load ptr, ptr %0, align 8
   %81 = getelementptr i8, ptr %80, i64 28
   %82 = load i32, ptr %81, align 4
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %71, i64 1024, ptr nonnull @"$string.558", ptr %78, ptr %79, i32 %82, ptr nonnull %cause.i)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %71, i64 1024, ptr nonnull @"$string.559", ptr %78, ptr %79, i32 %82, ptr nonnull %cause.i)
   br label %"$Placer.failed.exit"
 
 "$Placer.failed.exit":                            ; preds = %then8, %then.i35
@@ -41538,7 +41667,7 @@ switch.hole_check59:                              ; preds = %merge7
 
 switch.lookup60:                                  ; preds = %switch.hole_check59
   %96 = zext nneg i32 %93 to i64
-  %switch.gep63 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.685", i64 0, i64 %96
+  %switch.gep63 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.688", i64 0, i64 %96
   %switch.load64 = load i64, ptr %switch.gep63, align 8
   br label %"$dtypes.bytes.exit"
 
@@ -41614,7 +41743,7 @@ then:                                             ; preds = %"$Checkpoint.find.e
 then2:                                            ; preds = %then
   %26 = load ptr, ptr %12, align 8
   %27 = load ptr, ptr %26, align 8
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.557", ptr %27, ptr nonnull %name)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.558", ptr %27, ptr nonnull %name)
   br label %common.ret
 
 common.ret:                                       ; preds = %"$Checkpoint.find.exit", %then2, %then
@@ -41755,7 +41884,7 @@ then.i:                                           ; preds = %then3
   %55 = load ptr, ptr %0, align 8
   %56 = getelementptr i8, ptr %55, i64 28
   %57 = load i32, ptr %56, align 4
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %46, i64 1024, ptr nonnull @"$string.558", ptr %53, ptr %54, i32 %57, ptr nonnull %cause.i)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %46, i64 1024, ptr nonnull @"$string.559", ptr %53, ptr %54, i32 %57, ptr nonnull %cause.i)
   br label %"$Placer.failed.exit"
 
 "$Placer.failed.exit":                            ; preds = %then3, %then.i
@@ -41951,7 +42080,7 @@ then.i.i:                                         ; preds = %merge.i32.i.i, %"$E
 
 then2.i.i:                                        ; preds = %then.i.i
   %83 = load i32, ptr %51, align 4
-  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.563", i32 %83)
+  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.564", i32 %83)
   br label %"$Loop.init.exit"
 
 merge.i.i:                                        ; preds = %"$EventRing.init.exit.i.i"
@@ -41968,7 +42097,7 @@ then9.i.i:                                        ; preds = %then5.i.i
   %87 = call ptr @__errno_location()
   %88 = load i32, ptr %87, align 4
   %89 = call ptr @strerror(i32 %88)
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.564", ptr %89)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.565", ptr %89)
   br label %"$Loop.init.exit"
 
 merge.i:                                          ; preds = %merge.i.i
@@ -42056,7 +42185,7 @@ then.i.i.i:                                       ; preds = %merge.i
   br i1 %.not39.i.i.i, label %"$Loop.init.exit", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.565", i32 %140, i32 %142)
+  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.566", i32 %140, i32 %142)
   br label %"$Loop.init.exit"
 
 merge.i.i26.i:                                    ; preds = %merge.i
@@ -42074,9 +42203,9 @@ then.i.i.i.i:                                     ; preds = %merge.i.i26.i
   br i1 %.not67.i.i.i.i, label %"$Loop.init.exit", label %common.ret.sink.split.i.i.i.i
 
 common.ret.sink.split.i.i.i.i:                    ; preds = %then5.i.i.i.i, %then.i.i.i.i
-  %"$string.567.sink.i.i.i.i" = phi ptr [ @"$string.567", %then5.i.i.i.i ], [ @"$string.566", %then.i.i.i.i ]
+  %"$string.568.sink.i.i.i.i" = phi ptr [ @"$string.568", %then5.i.i.i.i ], [ @"$string.567", %then.i.i.i.i ]
   %common.ret.op.ph.i.i.i.i = phi i32 [ 3, %then5.i.i.i.i ], [ 1, %then.i.i.i.i ]
-  %150 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull %"$string.567.sink.i.i.i.i", i32 %146, i32 %148)
+  %150 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull %"$string.568.sink.i.i.i.i", i32 %146, i32 %148)
   br label %"$Loop.init.exit"
 
 merge.i.i.i.i:                                    ; preds = %merge.i.i26.i
@@ -42402,7 +42531,7 @@ merge7.i.i.i.i.i:                                 ; preds = %merge.i30.i.i.i.i
 and.lhs.true.i.i.i.i:                             ; preds = %merge7.i53.i.i.i, %and.lhs.true2.i.i.i.i
   %.pre-phi.i.i.i = phi i64 [ %.pre60.i.i.i, %merge7.i53.i.i.i ], [ %297, %and.lhs.true2.i.i.i.i ]
   %293 = getelementptr i8, ptr %0, i64 6480
-  %294 = call fastcc zeroext i1 @"$Vector.reserve.562"(ptr %293, i64 %.pre-phi.i.i.i)
+  %294 = call fastcc zeroext i1 @"$Vector.reserve.563"(ptr %293, i64 %.pre-phi.i.i.i)
   br i1 %294, label %"$Scheduler.reserve_lists.exit.i.i.i", label %then9.i.i.i
 
 and.lhs.true2.i.i.i.i:                            ; preds = %merge7.i.i.i.i, %and.lhs.true3.i.i.i.i
@@ -42559,7 +42688,7 @@ merge7.i56.i.i.i.i:                               ; preds = %merge.i53.i.i.i.i
   %354 = getelementptr i8, ptr %0, i64 6528
   %355 = load i32, ptr %chosen.sroa.6.0..sroa_idx.i.i, align 4
   %356 = sext i32 %355 to i64
-  %357 = call fastcc zeroext i1 @"$Vector.reserve.569"(ptr %354, i64 %356)
+  %357 = call fastcc zeroext i1 @"$Vector.reserve.570"(ptr %354, i64 %356)
   br i1 %357, label %merge2.i, label %then9.i.i.i
 
 then9.i.i.i:                                      ; preds = %merge.i.i.i.i.i.i, %"$Scheduler.reserve_lists.exit.i.i.i", %merge.i53.i.i.i.i, %merge.i46.i.i.i.i, %merge.i39.i.i.i.i, %merge.i33.i.i.i.i, %merge.i47.i.i.i, %merge.i50.i.i.i, %and.lhs.true.i.i.i.i, %merge.i30.i.i.i.i
@@ -42567,7 +42696,7 @@ then9.i.i.i:                                      ; preds = %merge.i.i.i.i.i.i, 
   br i1 %.not38.i.i.i, label %"$Loop.init.exit", label %then13.i.i.i
 
 then13.i.i.i:                                     ; preds = %then9.i.i.i
-  %358 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.570", i32 %133)
+  %358 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.571", i32 %133)
   br label %"$Loop.init.exit"
 
 merge2.i:                                         ; preds = %"$Scheduler.reserve_lists.exit.i.i.i"
@@ -42620,7 +42749,7 @@ declare dso_local i32 @pthread_condattr_setclock(ptr, i32) local_unnamed_addr
 declare dso_local i32 @pthread_condattr_destroy(ptr) local_unnamed_addr
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.562"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.563"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -42650,7 +42779,7 @@ merge7:                                           ; preds = %merge
 declare dso_local i32 @eventfd(i32, i32) local_unnamed_addr
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.569"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.570"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -42769,7 +42898,7 @@ merge.i.i:                                        ; preds = %"$Turnstile.enter.e
   br i1 %44, label %then.i16, label %merge.i
 
 then.i16:                                         ; preds = %merge.i.i
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.499", i32 %2)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.500", i32 %2)
   br label %"$Loop.prefill.exit"
 
 merge.i:                                          ; preds = %merge.i.i
@@ -42777,7 +42906,7 @@ merge.i:                                          ; preds = %merge.i.i
   br i1 %46, label %then5.i, label %merge4.i
 
 then5.i:                                          ; preds = %merge.i
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.500", i32 %2, i32 %39)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.501", i32 %2, i32 %39)
   br label %"$Loop.prefill.exit"
 
 merge4.i:                                         ; preds = %merge.i
@@ -42789,7 +42918,7 @@ forbody.preheader.i.i:                            ; preds = %merge4.i
   br label %forbody.i.i
 
 then.i.i:                                         ; preds = %merge4.i
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.6", ptr nonnull @"$string.501", i32 %2)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.6", ptr nonnull @"$string.502", i32 %2)
   br label %"$Loop.prefill.exit"
 
 forbody.i.i:                                      ; preds = %merge5.i.i, %forbody.preheader.i.i
@@ -42803,7 +42932,7 @@ forbody.i.i:                                      ; preds = %merge5.i.i, %forbod
 
 then6.i.i:                                        ; preds = %forbody.i.i
   %53 = trunc nuw nsw i64 %indvars.iv.i.i to i32
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.7", ptr nonnull @"$string.501", i32 %53, i32 %51, i32 %37)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.7", ptr nonnull @"$string.502", i32 %53, i32 %51, i32 %37)
   br label %"$Loop.prefill.exit"
 
 merge5.i.i:                                       ; preds = %forbody.i.i
@@ -42821,7 +42950,7 @@ merge2.i.i:                                       ; preds = %merge5.i.i
   br i1 %59, label %then.i.i.i, label %merge7.i.i
 
 then.i.i.i:                                       ; preds = %merge2.i.i
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.507", i32 %58, i32 %41, i32 %43)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.508", i32 %58, i32 %41, i32 %43)
   br label %"$Loop.prefill.exit"
 
 merge7.i.i:                                       ; preds = %merge2.i.i
@@ -42833,7 +42962,7 @@ merge7.i.i:                                       ; preds = %merge2.i.i
 then.i49.i.i:                                     ; preds = %merge7.i.i
   %64 = getelementptr i8, ptr %0, i64 6092
   %65 = load i32, ptr %64, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.573", i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.574", i32 %65)
   br label %"$Loop.prefill.exit"
 
 merge.i.i.i:                                      ; preds = %merge7.i.i
@@ -42856,7 +42985,7 @@ then8.i.i.i:                                      ; preds = %then.i.i47.i.i
 
 merge7.i.i.i:                                     ; preds = %then8.i.i.i, %merge.i.i.i
   %70 = phi i32 [ %.pre, %then8.i.i.i ], [ %39, %merge.i.i.i ]
-  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.574", i32 %70)
+  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.575", i32 %70)
   br label %"$Loop.prefill.exit"
 
 merge12.i.i:                                      ; preds = %then.i.i47.i.i
@@ -43362,7 +43491,7 @@ merge.i.i:                                        ; preds = %"$Turnstile.enter.e
   br i1 %or.cond.i.i.i, label %then.i.i.i, label %merge.i.i.i
 
 then.i.i.i:                                       ; preds = %merge.i.i
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.576", i32 %1, i32 %33)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.577", i32 %1, i32 %33)
   br label %"$Loop.run_batch_decode.exit"
 
 merge.i.i.i:                                      ; preds = %merge.i.i
@@ -43370,7 +43499,7 @@ merge.i.i.i:                                      ; preds = %merge.i.i
   br i1 %37, label %then5.i.i.i, label %merge4.i.i.i
 
 then5.i.i.i:                                      ; preds = %merge.i.i.i
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.577", i32 %4)
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.578", i32 %4)
   br label %"$Loop.run_batch_decode.exit"
 
 merge4.i.i.i:                                     ; preds = %merge.i.i.i
@@ -43379,7 +43508,7 @@ merge4.i.i.i:                                     ; preds = %merge.i.i.i
   br i1 %40, label %then13.i.i.i, label %merge12.i.i.i
 
 then13.i.i.i:                                     ; preds = %merge4.i.i.i
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.578", i32 %1, i32 %39)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.579", i32 %1, i32 %39)
   br label %"$Loop.run_batch_decode.exit"
 
 merge12.i.i.i:                                    ; preds = %merge4.i.i.i
@@ -43387,7 +43516,7 @@ merge12.i.i.i:                                    ; preds = %merge4.i.i.i
   br i1 %.not.i.i.i, label %"$Loop.run_batch_decode.exit", label %and.lhs.true.i.i.i
 
 then21.i.i.i:                                     ; preds = %or.lhs.false23.i.i.i, %and.lhs.true.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %spec.select.i, ptr noundef nonnull align 1 dereferenceable(35) @"$string.579", i64 35, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %spec.select.i, ptr noundef nonnull align 1 dereferenceable(35) @"$string.580", i64 35, i1 false)
   br label %"$Loop.run_batch_decode.exit"
 
 and.lhs.true.i.i.i:                               ; preds = %merge12.i.i.i
@@ -43452,7 +43581,7 @@ forbody.i.i.i.i:                                  ; preds = %forcond.preheader.i
 then3.i.i.i.i:                                    ; preds = %forbody.i.i.i.i
   %62 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
   %63 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.580", i32 %62, i32 %63)
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.581", i32 %62, i32 %63)
   br label %"$Loop.run_batch_decode.exit"
 
 merge2.i.i.i.i:                                   ; preds = %forbody.i.i.i.i
@@ -43958,7 +44087,7 @@ forbody.i116.i.i:                                 ; preds = %merge1.i118.i.i, %m
 then.i124.i.i:                                    ; preds = %forbody.i116.i.i
   %346 = trunc nuw nsw i64 %indvars.iv.i117.i.i to i32
   %347 = add i64 %336, -1
-  %348 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.581", i32 %346, i64 %347)
+  %348 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.582", i32 %346, i64 %347)
   br label %"$Loop.run_batch_decode.exit"
 
 merge1.i118.i.i:                                  ; preds = %forbody.i116.i.i
