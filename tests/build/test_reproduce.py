@@ -1,11 +1,12 @@
 """`scons reproduce` finds the same bytes in two clones, and finds out when they differ."""
 
+import os
 import subprocess
 
 import pytest
 import reproduce
 
-from tests.build.checkouts import small_checkout
+from tests.build.checkouts import ROOT, small_checkout
 
 
 def commit(path):
@@ -47,7 +48,7 @@ def test_a_path_in_a_library_is_found(tmp_path):
 def test_differences_and_nothing_built_are_errors(monkeypatch, tmp_path, first, second):
     answers = iter([first, second])
     monkeypatch.setattr(reproduce, "build_clone", lambda *_: next(answers))
-    monkeypatch.setattr(reproduce, "root_folder", lambda _: tmp_path)
-    monkeypatch.setattr(reproduce, "clone_variables", lambda _: {})
+    monkeypatch.setattr(reproduce, "root_folder", lambda _: ROOT)
+    monkeypatch.setattr(reproduce, "clone_variables", lambda _: os.environ)
     with pytest.raises(reproduce.ReproductionError):
         reproduce.compare_clones(None, tmp_path)

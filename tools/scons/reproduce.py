@@ -36,10 +36,12 @@ def run(command, folder, variables):
     return done.stdout
 
 
-def build_clone(root, folder, variables):
-    """Clones HEAD into `folder`, builds without a cache and returns sha256 by library."""
+def build_clone(root, commit, folder, variables):
+    """Clones one commit into `folder`, builds it uncached and returns sha256 by library."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    run(["git", "clone", "--quiet", "--no-hardlinks", str(root), str(folder)], root, variables)
+    clone = ["git", "clone", "--quiet", "--no-hardlinks", "--no-checkout", str(root), str(folder)]
+    run(clone, root, variables)
+    run(["git", "checkout", "--quiet", "--detach", commit], folder, variables)
     scons = [sys.executable, "-m", "SCons", "--cache-disable", "libraries"]
     run(scons, folder, variables)
     libraries = sorted((folder / "build").rglob("*.so"))
@@ -57,7 +59,9 @@ def clone_variables(env):
 def compare_clones(env, folder):
     """Builds the two clones and raises unless every library has the same bytes in both."""
     root, variables = root_folder(env), clone_variables(env)
-    first, second = (build_clone(root, folder / name, variables) for name in CHECKOUTS)
+    commit = run(["git", "rev-parse", "HEAD"], root, variables).strip()
+    print(f"commit    {commit}")
+    first, second = (build_clone(root, commit, folder / name, variables) for name in CHECKOUTS)
     for name in sorted(first.keys() | second.keys()):
         same = first.get(name) == second.get(name)
         print(f"{'same' if same else 'DIFFERENT':9} {first.get(name) or second[name]} {name}")
