@@ -8,7 +8,10 @@ import time
 import pytest
 
 SECOND_RUN_LIMIT = 0.3
-HANGING_APT = 'case "$*" in *indextargets*) echo "file:/archive bookworm main";; *) sleep 30;; esac'
+HANGING_APT = (
+    'case "$*" in *indextargets*) echo "file:/archive bookworm main";; '
+    '*) touch "${2%/*}/reached"; exec sleep 30;; esac'
+)
 
 
 @pytest.mark.parametrize(
@@ -17,7 +20,10 @@ HANGING_APT = 'case "$*" in *indextargets*) echo "file:/archive bookworm main";;
         ([], "no command given"),
         (["--with", "oracle"], "no command given"),
         (["--with"], "--with needs a group"),
-        (["--with", "gpu", "true"], "unknown group 'gpu': expected oracle, fuzz, cuda or modal"),
+        (
+            ["--with", "gpu", "true"],
+            "unknown group 'gpu': expected oracle, fuzz, cuda, modal or nix",
+        ),
         (["--wiht", "oracle", "true"], "unknown option '--wiht'"),
         (["--print-environment", "true"], "--print-environment takes no command"),
     ],
@@ -38,7 +44,7 @@ def test_wrong_group_in_variable_is_refused(recorded):
 def test_help_names_every_group(recorded):
     done = recorded.run("--help")
     assert done.returncode == 0
-    assert all(f"  {group} " in done.stdout for group in ("oracle", "fuzz", "cuda", "modal"))
+    assert all(f"  {group} " in done.stdout for group in ("oracle", "fuzz", "cuda", "modal", "nix"))
 
 
 def test_installs_once(recorded):
@@ -115,7 +121,7 @@ def wait_for(condition):
 
 
 def is_working(checkout, besides=()):
-    started = checkout.home.glob("partial.*/apt/sources.list")
+    started = checkout.home.glob("partial.*/apt/reached")
     return any(path.parts[-3] not in besides for path in started)
 
 

@@ -103,6 +103,15 @@ is_elf() {
   LC_ALL=C IFS= read -r -N 4 magic <"$1" 2>/dev/null && [[ $magic == $'\x7fELF' ]]
 }
 
+search_within() {
+  local final=$1 entry
+  local -a entries
+  IFS=: read -r -a entries <<<"$2"
+  for entry in ${entries[@]+"${entries[@]}"}; do
+    printf ':%s' "$([[ $entry != /* ]] || printf '%s' "$final")$entry"
+  done
+}
+
 bind_programs() {
   local tree=$1 final=$2 loader libraries file search
   loader=$(loader_of "$tree")
@@ -110,11 +119,13 @@ bind_programs() {
   patch() { "$loader" --library-path "$(library_path "$tree")" "$tree/usr/bin/patchelf" "$@"; }
   while IFS= read -r -d '' file; do
     is_elf "$file" || continue
+    search=$(patch --print-rpath "$file" 2>/dev/null) || continue
     if [[ $file != *.so* ]] && patch --print-interpreter "$file" >/dev/null 2>&1; then
-      patch --set-interpreter "$final${loader#"$tree"}" --force-rpath --set-rpath "$libraries" "$file"
-    elif search=$(patch --print-rpath "$file" 2>/dev/null) && [[ -n $search ]]; then
-      patch --force-rpath --set-rpath "$libraries:$search" "$file"
+      patch --set-interpreter "$final${loader#"$tree"}" "$file"
+    elif [[ -z $search ]]; then
+      continue
     fi
+    patch --force-rpath --set-rpath "$libraries$(search_within "$final" "$search")" "$file"
   done < <(find "$tree/usr" -type f \( -perm -u+x -o -name '*.so*' \) ! -name patchelf -print0)
 }
 

@@ -191,9 +191,14 @@ bring_fuzz() {
   bring_packages fuzz "clang 19 from Debian" "$clang"
 }
 
+bring_nix() {
+  nix=$(packages_folder nix)
+  bring_packages nix "nix-instantiate from Debian" "$nix"
+}
+
 write_environment() {
   local folder search="$futhark/bin" modules=$root/python
-  search+=${machine:+:$machine/bin}${clang:+:$clang/bin}:$venv/bin
+  search+=${machine:+:$machine/bin}${clang:+:$clang/bin}${nix:+:$nix/bin}:$venv/bin
   [[ -z $cuda ]] || search=$cuda/nvidia/cu13/bin:$search
   for folder in ${overlays[@]+"${overlays[@]}"}; do
     search+=:$folder/bin
@@ -217,7 +222,7 @@ write_environment() {
 
 unused_folders() {
   local folder other
-  for folder in "$futhark" "$machine" "$clang" "$venv" ${overlays[@]+"${overlays[@]}"}; do
+  for folder in "$futhark" "$machine" "$nix" "$clang" "$venv" ${overlays[@]+"${overlays[@]}"}; do
     for other in "${folder%-*}"-*; do
       if [[ -n $folder && -d $other && $other != "$folder" ]]; then
         printf '%s\n' "$other"
@@ -263,11 +268,10 @@ install() {
   bring_compiler_and_python
   bring_base
   for group in ${groups[@]+"${groups[@]}"}; do
-    if [[ $group == fuzz ]]; then
-      bring_fuzz
-    else
-      bring_overlay "$group"
-    fi
+    case $group in
+      fuzz | nix) "bring_$group" ;;
+      *) bring_overlay "$group" ;;
+    esac
   done
   write_environment
   remove_unused
@@ -276,6 +280,7 @@ install() {
 check_machine
 work=
 machine=
+nix=
 clang=
 cuda=
 overlays=()

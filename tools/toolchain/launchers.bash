@@ -39,6 +39,10 @@ END
   ln -s ../usr/lib/llvm-19/bin/llvm-symbolizer "$tree/bin/llvm-symbolizer"
 }
 
+launch_nix() {
+  ln -s ../usr/bin/nix-instantiate "$1/bin/nix-instantiate"
+}
+
 launch_glm() {
   write_program "$1/bin/glm" <<END
 #!/bin/sh
