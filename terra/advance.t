@@ -77,11 +77,21 @@ terra Scheduler:fail_not_finite(item : &Sequence)
   self:fail(item, C.GLM_NUMERIC_ERROR, &text[0])
 end
 
+terra Scheduler:fail_without_token(item : &Sequence)
+  var text : int8[C.ENGINE_EVENT_MESSAGE_CAPACITY]
+  C.snprintf(&text[0], C.ENGINE_EVENT_MESSAGE_CAPACITY, "penalties and biases leave no token to sample for token %d of the output",
+    item:num_outputs())
+  self:fail(item, C.GLM_NUMERIC_ERROR, &text[0])
+end
+
 terra Scheduler:accept(item : &Sequence, row : int32)
   self:capture_logits(item, row)
   var token = self.step.outputs.token_ids[row]
   if self.step.outputs.is_finite[row] == 0 then
     self:fail_not_finite(item)
+    return
+  elseif token < 0 then
+    self:fail_without_token(item)
     return
   end
   check.bounds(token, self.step.shape.vocab_size)

@@ -84,6 +84,8 @@ return function(Loop)
       item.num_computed = item.tokens.size
       if outputs.is_finite[item.sample_row] == 0 then
         return status.fail(message, C.GLM_NUMERIC_ERROR, "the logits of states[%d] after position %lld are not finite", i, item.tokens.size - 1)
+      elseif outputs.token_ids[item.sample_row] < 0 then
+        return status.fail(message, C.GLM_NUMERIC_ERROR, "penalties leave no token to sample for states[%d] after position %lld", i, item.tokens.size - 1)
       end
     end
     for i = 0, num_states do

@@ -687,46 +687,48 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.578" = private unnamed_addr constant [37 x i8] c"a page enters the prefix cache twice\00", align 1
 @"$string.579" = private unnamed_addr constant [55 x i8] c"the parent of a cached page is not in the prefix cache\00", align 1
 @"$string.580" = private unnamed_addr constant [75 x i8] c"the logits after position %lld (for token %d of the output) are not finite\00", align 1
-@"$string.581" = private unnamed_addr constant [10 x i8] c"advance.t\00", align 1
-@"$string.582" = private unnamed_addr constant [39 x i8] c"a sequence outgrows its list of tokens\00", align 1
-@"$string.584" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.591" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.592" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.593" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.594" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.595" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.596" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.597" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.598" = private unnamed_addr constant [26 x i8] c"clearing of device memory\00", align 1
-@"$string.599" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.600" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.601" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.602" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.603" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.606" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.608" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.609" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.610" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.611" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.612" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.615" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.616" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.634" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
-@"$string.653" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
-@"$string.662" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
-@"$string.664" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.665" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.672" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.673" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.674" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.675" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.676" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.677" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.695" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
-@"$string.708" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
-@"$string.709" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
-@"$string.710" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
-@"$string.726" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
+@"$string.581" = private unnamed_addr constant [73 x i8] c"penalties and biases leave no token to sample for token %d of the output\00", align 1
+@"$string.582" = private unnamed_addr constant [10 x i8] c"advance.t\00", align 1
+@"$string.583" = private unnamed_addr constant [39 x i8] c"a sequence outgrows its list of tokens\00", align 1
+@"$string.585" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.592" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.593" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.594" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.595" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.596" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.597" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.598" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.599" = private unnamed_addr constant [26 x i8] c"clearing of device memory\00", align 1
+@"$string.600" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.601" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.602" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.603" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.604" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.607" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.609" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.610" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.611" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.612" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.613" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.616" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.617" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.635" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
+@"$string.654" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
+@"$string.663" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
+@"$string.665" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.666" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.673" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.674" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.675" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.676" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.677" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.678" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.679" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
+@"$string.697" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
+@"$string.710" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
+@"$string.711" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
+@"$string.712" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
+@"$string.728" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
 
 define dso_local i32 @count_loop_iterations(i32 %0, i32 %1, ptr %2) {
 entry:
@@ -53636,7 +53638,7 @@ then5:                                            ; preds = %then2
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %code, align 4
   %27 = call ptr @strerror(i32 %26)
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.584", ptr %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.585", ptr %27)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -57151,160 +57153,180 @@ entry:
   %6 = alloca %45, align 8
   %7 = alloca %45, align 8
   %8 = alloca %45, align 8
-  %token = alloca i32, align 4
   %9 = alloca %45, align 8
+  %10 = alloca %45, align 8
+  %token = alloca i32, align 4
+  %11 = alloca %45, align 8
   %row = alloca i32, align 4
   %item = alloca ptr, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %item, align 8
   store i32 %2, ptr %row, align 4
-  %10 = load ptr, ptr %self, align 8
-  %11 = load ptr, ptr %item, align 8
-  %12 = load i32, ptr %row, align 4
-  call void @"$Scheduler.capture_logits"(ptr %10, ptr %11, i32 %12)
-  %13 = load %45, ptr %9, align 1
-  %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %31, ptr %14, i32 0, i32 2
-  %16 = load ptr, ptr %15, align 8
-  %17 = getelementptr %37, ptr %16, i32 0, i32 12
-  %18 = getelementptr %39, ptr %17, i32 0, i32 2
-  %19 = load ptr, ptr %18, align 8
-  %20 = load i32, ptr %row, align 4
-  %21 = sext i32 %20 to i64
-  %22 = getelementptr i32, ptr %19, i64 %21
-  %23 = load i32, ptr %22, align 4
-  store i32 %23, ptr %token, align 4
-  %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %31, ptr %24, i32 0, i32 2
-  %26 = load ptr, ptr %25, align 8
-  %27 = getelementptr %37, ptr %26, i32 0, i32 12
-  %28 = getelementptr %39, ptr %27, i32 0, i32 3
-  %29 = load ptr, ptr %28, align 8
-  %30 = load i32, ptr %row, align 4
-  %31 = sext i32 %30 to i64
-  %32 = getelementptr i32, ptr %29, i64 %31
-  %33 = load i32, ptr %32, align 4
-  %34 = icmp eq i32 %33, 0
-  %35 = zext i1 %34 to i8
-  %36 = trunc i8 %35 to i1
-  br i1 %36, label %then, label %else
+  %12 = load ptr, ptr %self, align 8
+  %13 = load ptr, ptr %item, align 8
+  %14 = load i32, ptr %row, align 4
+  call void @"$Scheduler.capture_logits"(ptr %12, ptr %13, i32 %14)
+  %15 = load %45, ptr %11, align 1
+  %16 = load ptr, ptr %self, align 8
+  %17 = getelementptr %31, ptr %16, i32 0, i32 2
+  %18 = load ptr, ptr %17, align 8
+  %19 = getelementptr %37, ptr %18, i32 0, i32 12
+  %20 = getelementptr %39, ptr %19, i32 0, i32 2
+  %21 = load ptr, ptr %20, align 8
+  %22 = load i32, ptr %row, align 4
+  %23 = sext i32 %22 to i64
+  %24 = getelementptr i32, ptr %21, i64 %23
+  %25 = load i32, ptr %24, align 4
+  store i32 %25, ptr %token, align 4
+  %26 = load ptr, ptr %self, align 8
+  %27 = getelementptr %31, ptr %26, i32 0, i32 2
+  %28 = load ptr, ptr %27, align 8
+  %29 = getelementptr %37, ptr %28, i32 0, i32 12
+  %30 = getelementptr %39, ptr %29, i32 0, i32 3
+  %31 = load ptr, ptr %30, align 8
+  %32 = load i32, ptr %row, align 4
+  %33 = sext i32 %32 to i64
+  %34 = getelementptr i32, ptr %31, i64 %33
+  %35 = load i32, ptr %34, align 4
+  %36 = icmp eq i32 %35, 0
+  %37 = zext i1 %36 to i8
+  %38 = trunc i8 %37 to i1
+  br i1 %38, label %then, label %else
 
 then:                                             ; preds = %entry
-  %37 = load ptr, ptr %self, align 8
-  %38 = load ptr, ptr %item, align 8
-  call void @"$Scheduler.fail_not_finite"(ptr %37, ptr %38)
-  %39 = load %45, ptr %8, align 1
-  %40 = load %45, ptr %7, align 1
+  %39 = load ptr, ptr %self, align 8
+  %40 = load ptr, ptr %item, align 8
+  call void @"$Scheduler.fail_not_finite"(ptr %39, ptr %40)
+  %41 = load %45, ptr %10, align 1
+  %42 = load %45, ptr %9, align 1
   ret void
 
 dead:                                             ; No predecessors!
   br label %merge
 
 else:                                             ; preds = %entry
+  %43 = load i32, ptr %token, align 4
+  %44 = icmp slt i32 %43, 0
+  %45 = zext i1 %44 to i8
+  %46 = trunc i8 %45 to i1
+  br i1 %46, label %then1, label %else2
+
+then1:                                            ; preds = %else
+  %47 = load ptr, ptr %self, align 8
+  %48 = load ptr, ptr %item, align 8
+  call void @"$Scheduler.fail_without_token"(ptr %47, ptr %48)
+  %49 = load %45, ptr %8, align 1
+  %50 = load %45, ptr %7, align 1
+  ret void
+
+dead3:                                            ; No predecessors!
   br label %merge
 
-merge:                                            ; preds = %else, %dead
-  %41 = load i32, ptr %token, align 4
-  %42 = sext i32 %41 to i64
-  %43 = icmp slt i64 %42, 0
-  %44 = zext i1 %43 to i8
-  %45 = trunc i8 %44 to i1
-  br i1 %45, label %then2, label %or.lhs.false
+else2:                                            ; preds = %else
+  br label %merge
 
-then2:                                            ; preds = %or.lhs.false, %merge
-  call void @"$check.fail"(ptr @"$string.581", i32 87, ptr @"$string.15")
-  %46 = load %45, ptr %6, align 1
-  br label %merge1
+merge:                                            ; preds = %else2, %dead3, %dead
+  %51 = load i32, ptr %token, align 4
+  %52 = sext i32 %51 to i64
+  %53 = icmp slt i64 %52, 0
+  %54 = zext i1 %53 to i8
+  %55 = trunc i8 %54 to i1
+  br i1 %55, label %then5, label %or.lhs.false
 
-else3:                                            ; preds = %or.lhs.false
-  br label %merge1
-
-merge1:                                           ; preds = %else3, %then2
-  %47 = load ptr, ptr %item, align 8
-  %48 = getelementptr %46, ptr %47, i32 0, i32 3
-  %49 = getelementptr %10, ptr %48, i32 0, i32 1
-  %50 = load i64, ptr %49, align 8
-  %51 = load ptr, ptr %item, align 8
-  %52 = getelementptr %46, ptr %51, i32 0, i32 3
-  %53 = getelementptr %10, ptr %52, i32 0, i32 2
-  %54 = load i64, ptr %53, align 8
-  %55 = icmp slt i64 %50, %54
-  %56 = zext i1 %55 to i8
-  %57 = trunc i8 %56 to i1
-  br i1 %57, label %else6, label %then5
-
-or.lhs.false:                                     ; preds = %merge
-  %58 = load i32, ptr %token, align 4
-  %59 = sext i32 %58 to i64
-  %60 = load ptr, ptr %self, align 8
-  %61 = getelementptr %31, ptr %60, i32 0, i32 2
-  %62 = load ptr, ptr %61, align 8
-  %63 = getelementptr %37, ptr %62, i32 0, i32 10
-  %64 = getelementptr %25, ptr %63, i32 0, i32 6
-  %65 = load i32, ptr %64, align 4
-  %66 = sext i32 %65 to i64
-  %67 = icmp sge i64 %59, %66
-  %68 = zext i1 %67 to i8
-  %69 = trunc i8 %68 to i1
-  br i1 %69, label %then2, label %else3
-
-then5:                                            ; preds = %merge1
-  call void @"$check.fail"(ptr @"$string.581", i32 88, ptr @"$string.582")
-  %70 = load %45, ptr %5, align 1
+then5:                                            ; preds = %or.lhs.false, %merge
+  call void @"$check.fail"(ptr @"$string.582", i32 97, ptr @"$string.15")
+  %56 = load %45, ptr %6, align 1
   br label %merge4
 
-else6:                                            ; preds = %merge1
+else6:                                            ; preds = %or.lhs.false
   br label %merge4
 
 merge4:                                           ; preds = %else6, %then5
-  %71 = load ptr, ptr %self, align 8
-  %72 = load ptr, ptr %item, align 8
-  %73 = load i32, ptr %row, align 4
-  %74 = load i32, ptr %token, align 4
-  call void @"$Scheduler.post_token"(ptr %71, ptr %72, i32 %73, i32 %74)
-  %75 = load %45, ptr %4, align 1
-  %76 = load i32, ptr %token, align 4
-  %77 = load ptr, ptr %item, align 8
-  %78 = getelementptr %46, ptr %77, i32 0, i32 3
-  %79 = getelementptr %10, ptr %78, i32 0, i32 0
-  %80 = load ptr, ptr %79, align 8
-  %81 = load ptr, ptr %item, align 8
-  %82 = getelementptr %46, ptr %81, i32 0, i32 3
-  %83 = getelementptr %10, ptr %82, i32 0, i32 1
-  %84 = load i64, ptr %83, align 8
-  %85 = getelementptr i32, ptr %80, i64 %84
-  store i32 %76, ptr %85, align 4
-  %86 = load ptr, ptr %item, align 8
-  %87 = getelementptr %46, ptr %86, i32 0, i32 3
-  %88 = getelementptr %10, ptr %87, i32 0, i32 1
-  %89 = load i64, ptr %88, align 8
-  %90 = add i64 %89, 1
-  %91 = load ptr, ptr %item, align 8
-  %92 = getelementptr %46, ptr %91, i32 0, i32 3
-  %93 = getelementptr %10, ptr %92, i32 0, i32 1
-  store i64 %90, ptr %93, align 8
-  %94 = load ptr, ptr %item, align 8
-  %95 = call i32 @"$Sequence.finish_reason"(ptr %94)
-  store i32 %95, ptr %reason, align 4
-  %96 = load i32, ptr %reason, align 4
-  %97 = icmp ne i32 %96, 0
-  %98 = zext i1 %97 to i8
-  %99 = trunc i8 %98 to i1
-  br i1 %99, label %then8, label %else9
+  %57 = load ptr, ptr %item, align 8
+  %58 = getelementptr %46, ptr %57, i32 0, i32 3
+  %59 = getelementptr %10, ptr %58, i32 0, i32 1
+  %60 = load i64, ptr %59, align 8
+  %61 = load ptr, ptr %item, align 8
+  %62 = getelementptr %46, ptr %61, i32 0, i32 3
+  %63 = getelementptr %10, ptr %62, i32 0, i32 2
+  %64 = load i64, ptr %63, align 8
+  %65 = icmp slt i64 %60, %64
+  %66 = zext i1 %65 to i8
+  %67 = trunc i8 %66 to i1
+  br i1 %67, label %else9, label %then8
+
+or.lhs.false:                                     ; preds = %merge
+  %68 = load i32, ptr %token, align 4
+  %69 = sext i32 %68 to i64
+  %70 = load ptr, ptr %self, align 8
+  %71 = getelementptr %31, ptr %70, i32 0, i32 2
+  %72 = load ptr, ptr %71, align 8
+  %73 = getelementptr %37, ptr %72, i32 0, i32 10
+  %74 = getelementptr %25, ptr %73, i32 0, i32 6
+  %75 = load i32, ptr %74, align 4
+  %76 = sext i32 %75 to i64
+  %77 = icmp sge i64 %69, %76
+  %78 = zext i1 %77 to i8
+  %79 = trunc i8 %78 to i1
+  br i1 %79, label %then5, label %else6
 
 then8:                                            ; preds = %merge4
-  %100 = load ptr, ptr %self, align 8
-  %101 = load ptr, ptr %item, align 8
-  %102 = load i32, ptr %reason, align 4
-  call void @"$Scheduler.finish"(ptr %100, ptr %101, i32 %102)
-  %103 = load %45, ptr %3, align 1
+  call void @"$check.fail"(ptr @"$string.582", i32 98, ptr @"$string.583")
+  %80 = load %45, ptr %5, align 1
   br label %merge7
 
 else9:                                            ; preds = %merge4
   br label %merge7
 
 merge7:                                           ; preds = %else9, %then8
+  %81 = load ptr, ptr %self, align 8
+  %82 = load ptr, ptr %item, align 8
+  %83 = load i32, ptr %row, align 4
+  %84 = load i32, ptr %token, align 4
+  call void @"$Scheduler.post_token"(ptr %81, ptr %82, i32 %83, i32 %84)
+  %85 = load %45, ptr %4, align 1
+  %86 = load i32, ptr %token, align 4
+  %87 = load ptr, ptr %item, align 8
+  %88 = getelementptr %46, ptr %87, i32 0, i32 3
+  %89 = getelementptr %10, ptr %88, i32 0, i32 0
+  %90 = load ptr, ptr %89, align 8
+  %91 = load ptr, ptr %item, align 8
+  %92 = getelementptr %46, ptr %91, i32 0, i32 3
+  %93 = getelementptr %10, ptr %92, i32 0, i32 1
+  %94 = load i64, ptr %93, align 8
+  %95 = getelementptr i32, ptr %90, i64 %94
+  store i32 %86, ptr %95, align 4
+  %96 = load ptr, ptr %item, align 8
+  %97 = getelementptr %46, ptr %96, i32 0, i32 3
+  %98 = getelementptr %10, ptr %97, i32 0, i32 1
+  %99 = load i64, ptr %98, align 8
+  %100 = add i64 %99, 1
+  %101 = load ptr, ptr %item, align 8
+  %102 = getelementptr %46, ptr %101, i32 0, i32 3
+  %103 = getelementptr %10, ptr %102, i32 0, i32 1
+  store i64 %100, ptr %103, align 8
+  %104 = load ptr, ptr %item, align 8
+  %105 = call i32 @"$Sequence.finish_reason"(ptr %104)
+  store i32 %105, ptr %reason, align 4
+  %106 = load i32, ptr %reason, align 4
+  %107 = icmp ne i32 %106, 0
+  %108 = zext i1 %107 to i8
+  %109 = trunc i8 %108 to i1
+  br i1 %109, label %then11, label %else12
+
+then11:                                           ; preds = %merge7
+  %110 = load ptr, ptr %self, align 8
+  %111 = load ptr, ptr %item, align 8
+  %112 = load i32, ptr %reason, align 4
+  call void @"$Scheduler.finish"(ptr %110, ptr %111, i32 %112)
+  %113 = load %45, ptr %3, align 1
+  br label %merge10
+
+else12:                                           ; preds = %merge7
+  br label %merge10
+
+merge10:                                          ; preds = %else12, %then11
   ret void
 }
 
@@ -57404,6 +57426,28 @@ entry:
   %16 = getelementptr i8, ptr %15, i64 0
   call void @"$Scheduler.fail"(ptr %13, ptr %14, i32 8, ptr %16)
   %17 = load %45, ptr %2, align 1
+  ret void
+}
+
+define internal void @"$Scheduler.fail_without_token"(ptr %0, ptr %1) {
+entry:
+  %2 = alloca %45, align 8
+  %text = alloca [256 x i8], align 1
+  %item = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %item, align 8
+  %3 = getelementptr [256 x i8], ptr %text, i32 0, i32 0
+  %4 = getelementptr i8, ptr %3, i64 0
+  %5 = load ptr, ptr %item, align 8
+  %6 = call i32 @"$Sequence.num_outputs"(ptr %5)
+  %7 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 256, ptr @"$string.581", i32 %6)
+  %8 = load ptr, ptr %self, align 8
+  %9 = load ptr, ptr %item, align 8
+  %10 = getelementptr [256 x i8], ptr %text, i32 0, i32 0
+  %11 = getelementptr i8, ptr %10, i64 0
+  call void @"$Scheduler.fail"(ptr %8, ptr %9, i32 8, ptr %11)
+  %12 = load %45, ptr %2, align 1
   ret void
 }
 
@@ -57543,7 +57587,7 @@ then:                                             ; preds = %entry
   %9 = load ptr, ptr %self, align 8
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %46, ptr %10, i32 0, i32 3
-  %12 = call ptr @"$Vector.last.583"(ptr %11)
+  %12 = call ptr @"$Vector.last.584"(ptr %11)
   %13 = load i32, ptr %12, align 4
   %14 = call zeroext i1 @"$Sequence.is_stop_token"(ptr %9, i32 %13)
   %15 = zext i1 %14 to i8
@@ -57608,7 +57652,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$Vector.last.583"(ptr %0) {
+define internal ptr @"$Vector.last.584"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %self = alloca ptr, align 8
@@ -58235,11 +58279,11 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %38 = load ptr, ptr %self, align 8
   %39 = getelementptr %29, ptr %38, i32 0, i32 16
-  call void @"$Vector.free.585"(ptr %39)
+  call void @"$Vector.free.586"(ptr %39)
   %40 = load %45, ptr %6, align 1
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr %29, ptr %41, i32 0, i32 17
-  call void @"$Vector.free.585"(ptr %42)
+  call void @"$Vector.free.586"(ptr %42)
   %43 = load %45, ptr %5, align 1
   %44 = load ptr, ptr %self, align 8
   %45 = getelementptr %29, ptr %44, i32 0, i32 3
@@ -58337,7 +58381,7 @@ merge:                                            ; preds = %else, %dead
 
 declare dso_local i32 @pthread_join(i64, ptr)
 
-define internal void @"$Vector.free.585"(ptr %0) {
+define internal void @"$Vector.free.586"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -58349,12 +58393,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.586"(ptr %7)
+  call void @"$Vector.init.587"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.586"(ptr %0) {
+define internal void @"$Vector.init.587"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -58403,19 +58447,19 @@ entry:
   %23 = load %45, ptr %8, align 1
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %31, ptr %24, i32 0, i32 7
-  call void @"$Vector.free.587"(ptr %25)
+  call void @"$Vector.free.588"(ptr %25)
   %26 = load %45, ptr %7, align 1
   %27 = load ptr, ptr %self, align 8
   %28 = getelementptr %31, ptr %27, i32 0, i32 8
-  call void @"$Vector.free.585"(ptr %28)
+  call void @"$Vector.free.586"(ptr %28)
   %29 = load %45, ptr %6, align 1
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr %31, ptr %30, i32 0, i32 9
-  call void @"$Vector.free.585"(ptr %31)
+  call void @"$Vector.free.586"(ptr %31)
   %32 = load %45, ptr %5, align 1
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %31, ptr %33, i32 0, i32 10
-  call void @"$Vector.free.585"(ptr %34)
+  call void @"$Vector.free.586"(ptr %34)
   %35 = load %45, ptr %4, align 1
   %36 = load ptr, ptr %self, align 8
   %37 = getelementptr %31, ptr %36, i32 0, i32 11
@@ -58423,7 +58467,7 @@ entry:
   %38 = load %45, ptr %3, align 1
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %31, ptr %39, i32 0, i32 12
-  call void @"$Vector.free.589"(ptr %40)
+  call void @"$Vector.free.590"(ptr %40)
   %41 = load %45, ptr %2, align 1
   %42 = load ptr, ptr %self, align 8
   %43 = getelementptr %31, ptr %42, i32 0, i32 1
@@ -58478,12 +58522,12 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %28 = load ptr, ptr %list, align 8
-  call void @"$Vector.free.585"(ptr %28)
+  call void @"$Vector.free.586"(ptr %28)
   %29 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.587"(ptr %0) {
+define internal void @"$Vector.free.588"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -58495,12 +58539,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.588"(ptr %7)
+  call void @"$Vector.init.589"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.588"(ptr %0) {
+define internal void @"$Vector.init.589"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -58516,7 +58560,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.589"(ptr %0) {
+define internal void @"$Vector.free.590"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -58528,12 +58572,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.590"(ptr %7)
+  call void @"$Vector.init.591"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.590"(ptr %0) {
+define internal void @"$Vector.init.591"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -59422,7 +59466,7 @@ then:                                             ; preds = %entry
   %18 = getelementptr %41, ptr %message, i32 0, i32 0
   %19 = getelementptr [1024 x i8], ptr %18, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
-  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.616", ptr %20)
+  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.617", ptr %20)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -59471,7 +59515,7 @@ then2:                                            ; preds = %then
   %15 = getelementptr %41, ptr %14, i32 0, i32 0
   %16 = getelementptr [1024 x i8], ptr %15, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.591")
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.592")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -59513,7 +59557,7 @@ then9:                                            ; preds = %then5
   %32 = getelementptr %41, ptr %31, i32 0, i32 0
   %33 = getelementptr [1024 x i8], ptr %32, i32 0, i32 0
   %34 = getelementptr i8, ptr %33, i64 0
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.592")
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.593")
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -59968,7 +60012,7 @@ then2:                                            ; preds = %merge
   %21 = getelementptr %22, ptr %20, i32 0, i32 18
   %22 = getelementptr [512 x i8], ptr %21, i32 0, i32 0
   %23 = getelementptr i8, ptr %22, i64 0
-  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.593", ptr %19, ptr %23)
+  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.594", ptr %19, ptr %23)
   br label %merge1
 
 else3:                                            ; preds = %merge
@@ -60090,7 +60134,7 @@ then4:                                            ; preds = %then
   %74 = getelementptr [1024 x i8], ptr %73, i32 0, i32 0
   %75 = getelementptr i8, ptr %74, i64 0
   %76 = load i32, ptr %world_size, align 4
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.594", i32 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.595", i32 %76)
   br label %merge3
 
 else5:                                            ; preds = %then
@@ -60258,7 +60302,7 @@ then3:                                            ; preds = %then
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %i, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.595", i32 %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.596", i32 %26)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -60317,7 +60361,7 @@ then10:                                           ; preds = %then6
   %57 = load i32, ptr %i, align 4
   %58 = load i32, ptr %code, align 4
   %59 = call ptr @strerror(i32 %58)
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.596", i32 %57, ptr %59)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.597", i32 %57, ptr %59)
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -60852,7 +60896,7 @@ merge:                                            ; preds = %else, %dead
 then3:                                            ; preds = %merge
   %55 = load ptr, ptr %self, align 8
   %56 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %55, ptr @"$string.599", i32 -1, ptr %56)
+  call void @"$forward.describe_failure"(ptr %55, ptr @"$string.600", i32 -1, ptr %56)
   %57 = load %45, ptr %6, align 1
   %58 = load i32, ptr %code1, align 4
   ret i32 %58
@@ -60897,7 +60941,7 @@ then7:                                            ; preds = %merge2
 then11:                                           ; preds = %then7
   %83 = load ptr, ptr %self, align 8
   %84 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %83, ptr @"$string.600", i32 -1, ptr %84)
+  call void @"$forward.describe_failure"(ptr %83, ptr @"$string.601", i32 -1, ptr %84)
   %85 = load %45, ptr %5, align 1
   %86 = load i32, ptr %code9, align 4
   ret i32 %86
@@ -60992,7 +61036,7 @@ entry:
 then:                                             ; preds = %entry
   %21 = load ptr, ptr %self, align 8
   %22 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %21, ptr @"$string.597", i32 -1, ptr %22)
+  call void @"$forward.describe_failure"(ptr %21, ptr @"$string.598", i32 -1, ptr %22)
   %23 = load %45, ptr %5, align 1
   %24 = load i32, ptr %code, align 4
   ret i32 %24
@@ -61026,7 +61070,7 @@ merge:                                            ; preds = %else, %dead
 then3:                                            ; preds = %merge
   %41 = load ptr, ptr %self, align 8
   %42 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %41, ptr @"$string.598", i32 -1, ptr %42)
+  call void @"$forward.describe_failure"(ptr %41, ptr @"$string.599", i32 -1, ptr %42)
   %43 = load %45, ptr %4, align 1
   %44 = load i32, ptr %code1, align 4
   ret i32 %44
@@ -61138,7 +61182,7 @@ entry:
 then:                                             ; preds = %entry
   %44 = load ptr, ptr %self, align 8
   %45 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %44, ptr @"$string.601", i32 -1, ptr %45)
+  call void @"$forward.describe_failure"(ptr %44, ptr @"$string.602", i32 -1, ptr %45)
   %46 = load %45, ptr %3, align 1
   %47 = load i32, ptr %code, align 4
   ret i32 %47
@@ -61365,7 +61409,7 @@ merge15:                                          ; preds = %else17, %dead18
 then21:                                           ; preds = %merge15
   %112 = load ptr, ptr %self, align 8
   %113 = load ptr, ptr %message, align 8
-  call void @"$forward.describe_failure"(ptr %112, ptr @"$string.606", i32 -1, ptr %113)
+  call void @"$forward.describe_failure"(ptr %112, ptr @"$string.607", i32 -1, ptr %113)
   %114 = load %45, ptr %4, align 1
   %115 = load i32, ptr %code19, align 4
   ret i32 %115
@@ -61936,7 +61980,7 @@ then2:                                            ; preds = %then
   %38 = load ptr, ptr %37, align 8
   %39 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.602", ptr %38, ptr %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.603", ptr %38, ptr %40)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -62232,7 +62276,7 @@ then:                                             ; preds = %entry
   %42 = getelementptr %41, ptr %cause, i32 0, i32 0
   %43 = getelementptr [1024 x i8], ptr %42, i32 0, i32 0
   %44 = getelementptr i8, ptr %43, i64 0
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.603", ptr %33, ptr %36, i32 %41, ptr %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.604", ptr %33, ptr %36, i32 %41, ptr %44)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -62503,7 +62547,7 @@ merge10:                                          ; preds = %else12, %dead13
   %50 = load ptr, ptr %49, align 8
   %51 = getelementptr %131, ptr %50, i32 0, i32 4
   %52 = load i32, ptr %51, align 4
-  %53 = call i32 @"$anon (./terra/weights_place.t:164).605"(ptr %43, ptr %45, ptr %47, i32 %52)
+  %53 = call i32 @"$anon (./terra/weights_place.t:164).606"(ptr %43, ptr %45, ptr %47, i32 %52)
   ret i32 %53
 
 dead14:                                           ; No predecessors!
@@ -63036,7 +63080,7 @@ forbody:                                          ; preds = %forcond
   store i32 %75, ptr %77, align 4
   %78 = load ptr, ptr %self, align 8
   %79 = load i32, ptr %part_rank, align 4
-  %80 = call i32 @"$anon (./terra/weights_place.t:164).604"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
+  %80 = call i32 @"$anon (./terra/weights_place.t:164).605"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
   store i32 %80, ptr %code10, align 4
   %81 = load i32, ptr %code10, align 4
   %82 = icmp ne i32 %81, 0
@@ -63113,7 +63157,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal i32 @"$anon (./terra/weights_place.t:164).604"(ptr %0, ptr %1, ptr %2, i32 %3) {
+define internal i32 @"$anon (./terra/weights_place.t:164).605"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -63188,7 +63232,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$anon (./terra/weights_place.t:164).605"(ptr %0, ptr %1, ptr %2, i32 %3) {
+define internal i32 @"$anon (./terra/weights_place.t:164).606"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -63534,7 +63578,7 @@ entry:
   %20 = getelementptr %29, ptr %19, i32 0, i32 18
   %21 = load i32, ptr %20, align 4
   %22 = sext i32 %21 to i64
-  %23 = call zeroext i1 @"$Vector.reserve.607"(ptr %18, i64 %22)
+  %23 = call zeroext i1 @"$Vector.reserve.608"(ptr %18, i64 %22)
   %24 = zext i1 %23 to i8
   %25 = trunc i8 %24 to i1
   br i1 %25, label %and.lhs.true, label %and.end
@@ -63573,7 +63617,7 @@ and.lhs.true:                                     ; preds = %entry
   %49 = getelementptr %29, ptr %48, i32 0, i32 18
   %50 = load i32, ptr %49, align 4
   %51 = sext i32 %50 to i64
-  %52 = call zeroext i1 @"$Vector.reserve.607"(ptr %47, i64 %51)
+  %52 = call zeroext i1 @"$Vector.reserve.608"(ptr %47, i64 %51)
   %53 = zext i1 %52 to i8
   %54 = trunc i8 %53 to i1
   br i1 %54, label %and.rhs, label %and.end
@@ -63595,7 +63639,7 @@ then2:                                            ; preds = %then
   %64 = load ptr, ptr %self, align 8
   %65 = getelementptr %29, ptr %64, i32 0, i32 18
   %66 = load i32, ptr %65, align 4
-  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.608", i32 %66)
+  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.609", i32 %66)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -63640,7 +63684,7 @@ then9:                                            ; preds = %then5
   %86 = call ptr @__errno_location()
   %87 = load i32, ptr %86, align 4
   %88 = call ptr @strerror(i32 %87)
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.609", ptr %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.610", ptr %88)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -63662,7 +63706,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.607"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.608"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -63972,7 +64016,7 @@ then2:                                            ; preds = %then
   %40 = getelementptr %37, ptr %39, i32 0, i32 10
   %41 = getelementptr %25, ptr %40, i32 0, i32 1
   %42 = load i32, ptr %41, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.610", i32 %38, i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.611", i32 %38, i32 %42)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -64039,7 +64083,7 @@ then13:                                           ; preds = %then9
   %72 = load ptr, ptr %options, align 8
   %73 = getelementptr %32, ptr %72, i32 0, i32 5
   %74 = load i32, ptr %73, align 4
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %71, i64 1024, ptr @"$string.615", i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %71, i64 1024, ptr @"$string.616", i32 %74)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -64106,7 +64150,7 @@ then2:                                            ; preds = %then
   %23 = getelementptr i8, ptr %22, i64 0
   %24 = load i32, ptr %capacity, align 4
   %25 = load i32, ptr %page_size, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.611", i32 %24, i32 %25)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.612", i32 %24, i32 %25)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -64278,7 +64322,7 @@ then15:                                           ; preds = %then5
   %141 = getelementptr i8, ptr %140, i64 0
   %142 = load i32, ptr %capacity, align 4
   %143 = load i32, ptr %page_size, align 4
-  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %141, i64 1024, ptr @"$string.612", i32 %142, i32 %143)
+  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %141, i64 1024, ptr @"$string.613", i32 %142, i32 %143)
   br label %merge14
 
 else16:                                           ; preds = %then5
@@ -64445,7 +64489,7 @@ merge:                                            ; preds = %forcond
   %27 = getelementptr %32, ptr %26, i32 0, i32 5
   %28 = load i32, ptr %27, align 4
   %29 = sext i32 %28 to i64
-  %30 = call zeroext i1 @"$Vector.reserve.607"(ptr %25, i64 %29)
+  %30 = call zeroext i1 @"$Vector.reserve.608"(ptr %25, i64 %29)
   %31 = zext i1 %30 to i8
   %32 = trunc i8 %31 to i1
   br i1 %32, label %and.lhs.true7, label %and.end
@@ -64457,7 +64501,7 @@ and.rhs:                                          ; preds = %and.lhs.true
   %36 = getelementptr %32, ptr %35, i32 0, i32 3
   %37 = load i32, ptr %36, align 4
   %38 = sext i32 %37 to i64
-  %39 = call zeroext i1 @"$Vector.reserve.614"(ptr %34, i64 %38)
+  %39 = call zeroext i1 @"$Vector.reserve.615"(ptr %34, i64 %38)
   %40 = zext i1 %39 to i8
   %41 = trunc i8 %40 to i1
   br label %and.end
@@ -64475,7 +64519,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true2
   %48 = getelementptr %32, ptr %47, i32 0, i32 3
   %49 = load i32, ptr %48, align 4
   %50 = sext i32 %49 to i64
-  %51 = call zeroext i1 @"$Vector.reserve.607"(ptr %46, i64 %50)
+  %51 = call zeroext i1 @"$Vector.reserve.608"(ptr %46, i64 %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %and.rhs, label %and.end
@@ -64487,7 +64531,7 @@ and.lhs.true2:                                    ; preds = %and.lhs.true3
   %57 = getelementptr %32, ptr %56, i32 0, i32 3
   %58 = load i32, ptr %57, align 4
   %59 = sext i32 %58 to i64
-  %60 = call zeroext i1 @"$Vector.reserve.607"(ptr %55, i64 %59)
+  %60 = call zeroext i1 @"$Vector.reserve.608"(ptr %55, i64 %59)
   %61 = zext i1 %60 to i8
   %62 = trunc i8 %61 to i1
   br i1 %62, label %and.lhs.true, label %and.end
@@ -64499,7 +64543,7 @@ and.lhs.true3:                                    ; preds = %and.lhs.true4
   %66 = getelementptr %32, ptr %65, i32 0, i32 5
   %67 = load i32, ptr %66, align 4
   %68 = sext i32 %67 to i64
-  %69 = call zeroext i1 @"$Vector.reserve.607"(ptr %64, i64 %68)
+  %69 = call zeroext i1 @"$Vector.reserve.608"(ptr %64, i64 %68)
   %70 = zext i1 %69 to i8
   %71 = trunc i8 %70 to i1
   br i1 %71, label %and.lhs.true2, label %and.end
@@ -64512,7 +64556,7 @@ and.lhs.true4:                                    ; preds = %and.lhs.true5
   %76 = load i32, ptr %75, align 4
   %77 = mul i32 4, %76
   %78 = sext i32 %77 to i64
-  %79 = call zeroext i1 @"$Vector.reserve.613"(ptr %73, i64 %78)
+  %79 = call zeroext i1 @"$Vector.reserve.614"(ptr %73, i64 %78)
   %80 = zext i1 %79 to i8
   %81 = trunc i8 %80 to i1
   br i1 %81, label %and.lhs.true3, label %and.end
@@ -64524,7 +64568,7 @@ and.lhs.true5:                                    ; preds = %and.lhs.true6
   %85 = getelementptr %32, ptr %84, i32 0, i32 5
   %86 = load i32, ptr %85, align 4
   %87 = sext i32 %86 to i64
-  %88 = call zeroext i1 @"$Vector.reserve.607"(ptr %83, i64 %87)
+  %88 = call zeroext i1 @"$Vector.reserve.608"(ptr %83, i64 %87)
   %89 = zext i1 %88 to i8
   %90 = trunc i8 %89 to i1
   br i1 %90, label %and.lhs.true4, label %and.end
@@ -64536,7 +64580,7 @@ and.lhs.true6:                                    ; preds = %and.lhs.true7
   %94 = getelementptr %32, ptr %93, i32 0, i32 3
   %95 = load i32, ptr %94, align 4
   %96 = sext i32 %95 to i64
-  %97 = call zeroext i1 @"$Vector.reserve.607"(ptr %92, i64 %96)
+  %97 = call zeroext i1 @"$Vector.reserve.608"(ptr %92, i64 %96)
   %98 = zext i1 %97 to i8
   %99 = trunc i8 %98 to i1
   br i1 %99, label %and.lhs.true5, label %and.end
@@ -64548,7 +64592,7 @@ and.lhs.true7:                                    ; preds = %merge
   %103 = getelementptr %32, ptr %102, i32 0, i32 3
   %104 = load i32, ptr %103, align 4
   %105 = sext i32 %104 to i64
-  %106 = call zeroext i1 @"$Vector.reserve.607"(ptr %101, i64 %105)
+  %106 = call zeroext i1 @"$Vector.reserve.608"(ptr %101, i64 %105)
   %107 = zext i1 %106 to i8
   %108 = trunc i8 %107 to i1
   br i1 %108, label %and.lhs.true6, label %and.end
@@ -64557,7 +64601,7 @@ dead8:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.613"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.614"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -64656,7 +64700,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.614"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.615"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -64759,24 +64803,24 @@ declare dso_local i32 @dprintf(i32, ptr, ...)
 
 define dso_local i32 @ledger_cancel(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$3534" = alloca ptr, align 8
-  %"$3533" = alloca i64, align 8
+  %"$3538" = alloca ptr, align 8
+  %"$3537" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$3533", align 8
-  store ptr %2, ptr %"$3534", align 8
+  store i64 %1, ptr %"$3537", align 8
+  store ptr %2, ptr %"$3538", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %165, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$3533", align 8
-  %6 = load ptr, ptr %"$3534", align 8
-  %7 = call i32 @"$Loop.cancel.617"(ptr %4, i64 %5, ptr %6)
+  %5 = load i64, ptr %"$3537", align 8
+  %6 = load ptr, ptr %"$3538", align 8
+  %7 = call i32 @"$Loop.cancel.618"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.cancel.617"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.cancel.618"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -64787,14 +64831,14 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.618"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
+  %6 = call i32 @"$Loop.order.619"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.order.618"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
+define internal i32 @"$Loop.order.619"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
 entry:
   %4 = alloca %45, align 8
   %target = alloca ptr, align 8
@@ -64815,11 +64859,11 @@ entry:
   call void @"$status.clear"(ptr %9)
   %10 = load %45, ptr %7, align 1
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.619"(ptr %11)
+  call void @"$Loop.lock.620"(ptr %11)
   %12 = load %45, ptr %6, align 1
   %13 = load ptr, ptr %self, align 8
   %14 = load i64, ptr %request_id, align 8
-  %15 = call ptr @"$Loop.find_live.620"(ptr %13, i64 %14)
+  %15 = call ptr @"$Loop.find_live.621"(ptr %13, i64 %14)
   store ptr %15, ptr %item, align 8
   %16 = load ptr, ptr %item, align 8
   %17 = icmp eq ptr %16, null
@@ -64829,7 +64873,7 @@ entry:
 
 then:                                             ; preds = %entry
   %20 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.621"(ptr %20)
+  call void @"$Loop.unlock.622"(ptr %20)
   %21 = load %45, ptr %5, align 1
   %22 = load ptr, ptr %message, align 8
   store ptr %22, ptr %target, align 8
@@ -64885,7 +64929,7 @@ merge4:                                           ; preds = %else6, %then5
   %42 = getelementptr %166, ptr %41, i32 0, i32 7
   %43 = call i32 @pthread_cond_signal(ptr %42)
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.621"(ptr %44)
+  call void @"$Loop.unlock.622"(ptr %44)
   %45 = load %45, ptr %4, align 1
   ret i32 0
 
@@ -64893,7 +64937,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.lock.619"(ptr %0) {
+define internal void @"$Loop.lock.620"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -64903,7 +64947,7 @@ entry:
   ret void
 }
 
-define internal ptr @"$Loop.find_live.620"(ptr %0, i64 %1) {
+define internal ptr @"$Loop.find_live.621"(ptr %0, i64 %1) {
 entry:
   %i = alloca i64, align 8
   %request_id = alloca i64, align 8
@@ -64970,7 +65014,7 @@ dead2:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.unlock.621"(ptr %0) {
+define internal void @"$Loop.unlock.622"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -65010,7 +65054,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %165, ptr %13, i32 0, i32 0
-  call void @"$Loop.free.622"(ptr %14)
+  call void @"$Loop.free.623"(ptr %14)
   %15 = load %45, ptr %4, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = getelementptr %165, ptr %16, i32 0, i32 1
@@ -65027,7 +65071,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.free.622"(ptr %0) {
+define internal void @"$Loop.free.623"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -65061,7 +65105,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %17 = load ptr, ptr %self, align 8
-  call void @"$Loop.stop.623"(ptr %17)
+  call void @"$Loop.stop.624"(ptr %17)
   %18 = load %45, ptr %8, align 1
   %19 = load ptr, ptr %self, align 8
   %20 = getelementptr %166, ptr %19, i32 0, i32 16
@@ -65096,11 +65140,11 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %38 = load ptr, ptr %self, align 8
   %39 = getelementptr %166, ptr %38, i32 0, i32 16
-  call void @"$Vector.free.585"(ptr %39)
+  call void @"$Vector.free.586"(ptr %39)
   %40 = load %45, ptr %6, align 1
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr %166, ptr %41, i32 0, i32 17
-  call void @"$Vector.free.585"(ptr %42)
+  call void @"$Vector.free.586"(ptr %42)
   %43 = load %45, ptr %5, align 1
   %44 = load ptr, ptr %self, align 8
   %45 = getelementptr %166, ptr %44, i32 0, i32 3
@@ -65150,7 +65194,7 @@ merge2:                                           ; preds = %else4, %then3
   ret void
 }
 
-define internal void @"$Loop.stop.623"(ptr %0) {
+define internal void @"$Loop.stop.624"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -65175,7 +65219,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.619"(ptr %9)
+  call void @"$Loop.lock.620"(ptr %9)
   %10 = load %45, ptr %2, align 1
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %166, ptr %11, i32 0, i32 11
@@ -65184,7 +65228,7 @@ merge:                                            ; preds = %else, %dead
   %14 = getelementptr %166, ptr %13, i32 0, i32 7
   %15 = call i32 @pthread_cond_broadcast(ptr %14)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.621"(ptr %16)
+  call void @"$Loop.unlock.622"(ptr %16)
   %17 = load %45, ptr %1, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %166, ptr %18, i32 0, i32 9
@@ -65223,30 +65267,30 @@ entry:
 
 define dso_local i32 @ledger_decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
-  %"$3560" = alloca ptr, align 8
-  %"$3559" = alloca ptr, align 8
-  %"$3558" = alloca i32, align 4
-  %"$3557" = alloca ptr, align 8
+  %"$3564" = alloca ptr, align 8
+  %"$3563" = alloca ptr, align 8
+  %"$3562" = alloca i32, align 4
+  %"$3561" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3557", align 8
-  store i32 %2, ptr %"$3558", align 4
-  store ptr %3, ptr %"$3559", align 8
-  store ptr %4, ptr %"$3560", align 8
+  store ptr %1, ptr %"$3561", align 8
+  store i32 %2, ptr %"$3562", align 4
+  store ptr %3, ptr %"$3563", align 8
+  store ptr %4, ptr %"$3564", align 8
   %5 = load ptr, ptr %"$handle", align 8
   %6 = getelementptr %165, ptr %5, i32 0, i32 0
-  %7 = load ptr, ptr %"$3557", align 8
-  %8 = load i32, ptr %"$3558", align 4
-  %9 = load ptr, ptr %"$3559", align 8
-  %10 = load ptr, ptr %"$3560", align 8
-  %11 = call i32 @"$Loop.decode_step.624"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
+  %7 = load ptr, ptr %"$3561", align 8
+  %8 = load i32, ptr %"$3562", align 4
+  %9 = load ptr, ptr %"$3563", align 8
+  %10 = load ptr, ptr %"$3564", align 8
+  %11 = call i32 @"$Loop.decode_step.625"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
   ret i32 %11
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_step.624"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_step.625"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -65289,10 +65333,10 @@ merge:                                            ; preds = %else, %then
   %19 = load i32, ptr %token, align 4
   %20 = load ptr, ptr %logits, align 8
   %21 = load ptr, ptr %message, align 8
-  %22 = call i32 @"$Loop.decode_in_turn.625"(ptr %17, ptr %18, i32 %19, ptr %20, ptr %21)
+  %22 = call i32 @"$Loop.decode_in_turn.626"(ptr %17, ptr %18, i32 %19, ptr %20, ptr %21)
   store i32 %22, ptr %code, align 4
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.637"(ptr %23)
+  call void @"$Loop.leave_turn.638"(ptr %23)
   %24 = load %45, ptr %5, align 1
   %25 = load i32, ptr %code, align 4
   ret i32 %25
@@ -65301,7 +65345,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_in_turn.625"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_in_turn.626"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %code24 = alloca i32, align 4
   %code19 = alloca i32, align 4
@@ -65321,7 +65365,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$Loop.check_usable_locked.626"(ptr %5, ptr %6)
+  %7 = call i32 @"$Loop.check_usable_locked.627"(ptr %5, ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -65343,7 +65387,7 @@ merge:                                            ; preds = %else, %dead
   %13 = load ptr, ptr %self, align 8
   %14 = load ptr, ptr %item, align 8
   %15 = load ptr, ptr %message, align 8
-  %16 = call i32 @"$Loop.check_state.628"(ptr %13, ptr %14, i32 1, ptr %15)
+  %16 = call i32 @"$Loop.check_state.629"(ptr %13, ptr %14, i32 1, ptr %15)
   store i32 %16, ptr %code1, align 4
   %17 = load i32, ptr %code1, align 4
   %18 = icmp ne i32 %17, 0
@@ -65396,7 +65440,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = add i64 %39, 1
   %41 = trunc i64 %40 to i32
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.grow_state.629"(ptr %34, ptr %35, i32 %41, ptr %42)
+  %43 = call i32 @"$Loop.grow_state.630"(ptr %34, ptr %35, i32 %41, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -65426,7 +65470,7 @@ then17:                                           ; preds = %merge12
   %54 = load ptr, ptr %self, align 8
   %55 = load ptr, ptr %item, align 8
   %56 = load ptr, ptr %message, align 8
-  %57 = call i32 @"$Loop.decode_last_token.632"(ptr %54, ptr %55, ptr null, ptr %56)
+  %57 = call i32 @"$Loop.decode_last_token.633"(ptr %54, ptr %55, ptr null, ptr %56)
   store i32 %57, ptr %code19, align 4
   %58 = load i32, ptr %code19, align 4
   %59 = icmp ne i32 %58, 0
@@ -65460,7 +65504,7 @@ merge16:                                          ; preds = %else18, %merge20
   %69 = load ptr, ptr %item, align 8
   %70 = load ptr, ptr %logits, align 8
   %71 = load ptr, ptr %message, align 8
-  %72 = call i32 @"$Loop.decode_last_token.632"(ptr %68, ptr %69, ptr %70, ptr %71)
+  %72 = call i32 @"$Loop.decode_last_token.633"(ptr %68, ptr %69, ptr %70, ptr %71)
   store i32 %72, ptr %code24, align 4
   %73 = load ptr, ptr %item, align 8
   %74 = call i32 @"$Sequence.num_uncomputed"(ptr %73)
@@ -65486,7 +65530,7 @@ dead28:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable_locked.626"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable_locked.627"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -65496,14 +65540,14 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.619"(ptr %4)
+  call void @"$Loop.lock.620"(ptr %4)
   %5 = load %45, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.check_usable.627"(ptr %6, ptr %7)
+  %8 = call i32 @"$Loop.check_usable.628"(ptr %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.621"(ptr %9)
+  call void @"$Loop.unlock.622"(ptr %9)
   %10 = load %45, ptr %2, align 1
   %11 = load i32, ptr %code, align 4
   ret i32 %11
@@ -65512,7 +65556,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable.627"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable.628"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %message = alloca ptr, align 8
@@ -65566,7 +65610,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_state.628"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.check_state.629"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %target7 = alloca ptr, align 8
   %target = alloca ptr, align 8
@@ -65686,7 +65730,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.grow_state.629"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.grow_state.630"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %45, align 8
   %i = alloca i32, align 4
@@ -65703,12 +65747,12 @@ entry:
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %item, align 8
   %7 = load i32, ptr %num_tokens, align 4
-  %8 = call i32 @"$Loop.missing_pages.630"(ptr %5, ptr %6, i32 %7)
+  %8 = call i32 @"$Loop.missing_pages.631"(ptr %5, ptr %6, i32 %7)
   store i32 %8, ptr %missing, align 4
   %9 = load ptr, ptr %self, align 8
   %10 = load i32, ptr %missing, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_room.631"(ptr %9, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.check_room.632"(ptr %9, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -65761,7 +65805,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.missing_pages.630"(ptr %0, ptr %1, i32 %2) {
+define internal i32 @"$Loop.missing_pages.631"(ptr %0, ptr %1, i32 %2) {
 entry:
   %missing = alloca i32, align 4
   %num_tokens = alloca i32, align 4
@@ -65793,7 +65837,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_room.631"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_room.632"(ptr %0, i32 %1, ptr %2) {
 entry:
   %target = alloca ptr, align 8
   %pool = alloca ptr, align 8
@@ -65857,7 +65901,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_last_token.632"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.decode_last_token.633"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %4 = alloca %45, align 8
@@ -65915,7 +65959,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %37 = load ptr, ptr %self, align 8
   %38 = load ptr, ptr %message, align 8
-  %39 = call i32 @"$Loop.run_step.633"(ptr %37, ptr %38)
+  %39 = call i32 @"$Loop.run_step.634"(ptr %37, ptr %38)
   store i32 %39, ptr %code, align 4
   %40 = load i32, ptr %code, align 4
   %41 = icmp ne i32 %40, 0
@@ -65955,14 +65999,14 @@ merge1:                                           ; preds = %else3, %dead
   %61 = load i32, ptr %60, align 4
   %62 = sub i32 %61, 1
   %63 = load ptr, ptr %message, align 8
-  %64 = call i32 @"$Loop.check_logits.636"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
+  %64 = call i32 @"$Loop.check_logits.637"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
   ret i32 %64
 
 dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.run_step.633"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.run_step.634"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
   %counters = alloca ptr, align 8
@@ -66010,7 +66054,7 @@ else3:                                            ; preds = %then
 
 merge1:                                           ; preds = %else3, %then2
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.635"(ptr %26)
+  call void @"$Loop.check_ranks.636"(ptr %26)
   %27 = load %45, ptr %3, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -66132,7 +66176,7 @@ then2:                                            ; preds = %then
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %167, ptr %39, i32 0, i32 8
   %41 = load i32, ptr %40, align 4
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.634", i32 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.635", i32 %41)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -67063,7 +67107,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Loop.check_ranks.635"(ptr %0) {
+define internal void @"$Loop.check_ranks.636"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -67107,13 +67151,13 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.619"(ptr %24)
+  call void @"$Loop.lock.620"(ptr %24)
   %25 = load %45, ptr %2, align 1
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr %166, ptr %26, i32 0, i32 14
   store i8 0, ptr %27, align 1
   %28 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.621"(ptr %28)
+  call void @"$Loop.unlock.622"(ptr %28)
   %29 = load %45, ptr %1, align 1
   br label %merge1
 
@@ -67124,7 +67168,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal i32 @"$Loop.check_logits.636"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.check_logits.637"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
 entry:
   %target = alloca ptr, align 8
   %row = alloca i32, align 4
@@ -67192,7 +67236,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.leave_turn.637"(ptr %0) {
+define internal void @"$Loop.leave_turn.638"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -67200,10 +67244,10 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.638"(ptr %4)
+  call void @"$Loop.publish.639"(ptr %4)
   %5 = load %45, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.wake.643"(ptr %6)
+  call void @"$Loop.wake.644"(ptr %6)
   %7 = load %45, ptr %2, align 1
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %166, ptr %8, i32 0, i32 5
@@ -67212,7 +67256,7 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.publish.638"(ptr %0) {
+define internal void @"$Loop.publish.639"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -67245,16 +67289,16 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.619"(ptr %16)
+  call void @"$Loop.lock.620"(ptr %16)
   %17 = load %45, ptr %7, align 1
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_events.639"(ptr %18)
+  call void @"$Loop.publish_events.640"(ptr %18)
   %19 = load %45, ptr %6, align 1
   %20 = load ptr, ptr %self, align 8
-  call void @"$Loop.remove_ended.641"(ptr %20)
+  call void @"$Loop.remove_ended.642"(ptr %20)
   %21 = load %45, ptr %5, align 1
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.642"(ptr %22)
+  call void @"$Loop.publish_counters.643"(ptr %22)
   %23 = load %45, ptr %4, align 1
   %24 = load ptr, ptr %s, align 8
   %25 = call i64 @"$Scheduler.nearest_deadline"(ptr %24)
@@ -67262,7 +67306,7 @@ merge:                                            ; preds = %else, %then
   %27 = getelementptr %166, ptr %26, i32 0, i32 22
   store i64 %25, ptr %27, align 8
   %28 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.621"(ptr %28)
+  call void @"$Loop.unlock.622"(ptr %28)
   %29 = load %45, ptr %3, align 1
   %30 = load ptr, ptr %s, align 8
   %31 = getelementptr %31, ptr %30, i32 0, i32 6
@@ -67302,7 +67346,7 @@ merge1:                                           ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_events.639"(ptr %0) {
+define internal void @"$Loop.publish_events.640"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -67382,7 +67426,7 @@ and.lhs.true:                                     ; preds = %condition
 
 then:                                             ; preds = %merge
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.announce.640"(ptr %54)
+  call void @"$Loop.announce.641"(ptr %54)
   %55 = load %45, ptr %1, align 1
   br label %merge1
 
@@ -67393,7 +67437,7 @@ merge1:                                           ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.announce.640"(ptr %0) {
+define internal void @"$Loop.announce.641"(ptr %0) {
 entry:
   %one = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -67409,7 +67453,7 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.remove_ended.641"(ptr %0) {
+define internal void @"$Loop.remove_ended.642"(ptr %0) {
 entry:
   %i = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -67452,7 +67496,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_counters.642"(ptr %0) {
+define internal void @"$Loop.publish_counters.643"(ptr %0) {
 entry:
   %p = alloca ptr, align 8
   %s = alloca ptr, align 8
@@ -67541,14 +67585,14 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.wake.643"(ptr %0) {
+define internal void @"$Loop.wake.644"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.619"(ptr %3)
+  call void @"$Loop.lock.620"(ptr %3)
   %4 = load %45, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %166, ptr %5, i32 0, i32 13
@@ -67557,7 +67601,7 @@ entry:
   %8 = getelementptr %166, ptr %7, i32 0, i32 7
   %9 = call i32 @pthread_cond_signal(ptr %8)
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.621"(ptr %10)
+  call void @"$Loop.unlock.622"(ptr %10)
   %11 = load %45, ptr %1, align 1
   ret void
 }
@@ -67627,14 +67671,14 @@ entry:
 define dso_local void @ledger_free_state(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
-  %"$3569" = alloca ptr, align 8
+  %"$3573" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3569", align 8
+  store ptr %1, ptr %"$3573", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %165, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$3569", align 8
-  call void @"$Loop.free_state.644"(ptr %4, ptr %5)
+  %5 = load ptr, ptr %"$3573", align 8
+  call void @"$Loop.free_state.645"(ptr %4, ptr %5)
   %6 = load %45, ptr %2, align 1
   ret void
 
@@ -67642,7 +67686,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.free_state.644"(ptr %0, ptr %1) {
+define internal void @"$Loop.free_state.645"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
   %3 = alloca %45, align 8
@@ -67675,15 +67719,15 @@ merge:                                            ; preds = %else, %dead
   %13 = load %45, ptr %4, align 1
   %14 = load ptr, ptr %self, align 8
   %15 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.645"(ptr %14, ptr %15)
+  call void @"$Loop.close_state.646"(ptr %14, ptr %15)
   %16 = load %45, ptr %3, align 1
   %17 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.637"(ptr %17)
+  call void @"$Loop.leave_turn.638"(ptr %17)
   %18 = load %45, ptr %2, align 1
   ret void
 }
 
-define internal void @"$Loop.close_state.645"(ptr %0, ptr %1) {
+define internal void @"$Loop.close_state.646"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
   %3 = alloca %45, align 8
@@ -67717,14 +67761,14 @@ entry:
 define dso_local void @ledger_info(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
-  %"$3545" = alloca ptr, align 8
+  %"$3549" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3545", align 8
+  store ptr %1, ptr %"$3549", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %165, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$3545", align 8
-  call void @"$Loop.info.646"(ptr %4, ptr %5)
+  %5 = load ptr, ptr %"$3549", align 8
+  call void @"$Loop.info.647"(ptr %4, ptr %5)
   %6 = load %45, ptr %2, align 1
   ret void
 
@@ -67732,7 +67776,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.info.646"(ptr %0, ptr %1) {
+define internal void @"$Loop.info.647"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
   %p = alloca ptr, align 8
@@ -67742,7 +67786,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %target, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.619"(ptr %4)
+  call void @"$Loop.lock.620"(ptr %4)
   %5 = load %45, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %166, ptr %6, i32 0, i32 24
@@ -67878,7 +67922,7 @@ merge:                                            ; preds = %else, %then
   %110 = getelementptr %150, ptr %109, i32 0, i32 37
   store i64 %108, ptr %110, align 8
   %111 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.621"(ptr %111)
+  call void @"$Loop.unlock.622"(ptr %111)
   %112 = load %45, ptr %2, align 1
   ret void
 }
@@ -67924,7 +67968,7 @@ entry:
   store ptr %0, ptr %"$handle", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %165, ptr %2, i32 0, i32 0
-  call void @"$Loop.iterate.647"(ptr %3)
+  call void @"$Loop.iterate.648"(ptr %3)
   %4 = load %45, ptr %1, align 1
   ret void
 
@@ -67932,7 +67976,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.iterate.647"(ptr %0) {
+define internal void @"$Loop.iterate.648"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -67944,10 +67988,10 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_orders.648"(ptr %6)
+  call void @"$Loop.take_orders.649"(ptr %6)
   %7 = load %45, ptr %5, align 1
   %8 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.635"(ptr %8)
+  call void @"$Loop.check_ranks.636"(ptr %8)
   %9 = load %45, ptr %4, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %166, ptr %10, i32 0, i32 3
@@ -67956,7 +68000,7 @@ entry:
   %14 = load i64, ptr %13, align 8
   store i64 %14, ptr %num_preemptions, align 8
   %15 = load ptr, ptr %self, align 8
-  %16 = call zeroext i1 @"$Loop.plan.650"(ptr %15)
+  %16 = call zeroext i1 @"$Loop.plan.651"(ptr %15)
   %17 = zext i1 %16 to i8
   store i8 %17, ptr %has_step, align 1
   %18 = load i8, ptr %has_step, align 1
@@ -67982,7 +68026,7 @@ or.end:                                           ; preds = %or.rhs, %or.lhs.fal
   %32 = getelementptr %166, ptr %31, i32 0, i32 12
   store i8 %30, ptr %32, align 1
   %33 = load ptr, ptr %self, align 8
-  %34 = call i32 @"$Loop.perform_transfers.651"(ptr %33)
+  %34 = call i32 @"$Loop.perform_transfers.652"(ptr %33)
   %35 = icmp eq i32 %34, 0
   %36 = zext i1 %35 to i8
   %37 = trunc i8 %36 to i1
@@ -67998,7 +68042,7 @@ or.lhs.false:                                     ; preds = %entry
 
 then:                                             ; preds = %and.lhs.true
   %43 = load ptr, ptr %self, align 8
-  call void @"$Loop.execute.656"(ptr %43)
+  call void @"$Loop.execute.657"(ptr %43)
   %44 = load %45, ptr %3, align 1
   br label %merge
 
@@ -68007,10 +68051,10 @@ else:                                             ; preds = %and.lhs.true, %or.e
 
 merge:                                            ; preds = %else, %then
   %45 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.635"(ptr %45)
+  call void @"$Loop.check_ranks.636"(ptr %45)
   %46 = load %45, ptr %2, align 1
   %47 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.638"(ptr %47)
+  call void @"$Loop.publish.639"(ptr %47)
   %48 = load %45, ptr %1, align 1
   ret void
 
@@ -68020,7 +68064,7 @@ and.lhs.true:                                     ; preds = %or.end
   br i1 %50, label %then, label %else
 }
 
-define internal void @"$Loop.take_orders.648"(ptr %0) {
+define internal void @"$Loop.take_orders.649"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -68037,7 +68081,7 @@ entry:
   %9 = getelementptr %31, ptr %8, i32 0, i32 17
   store i64 %6, ptr %9, align 8
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.619"(ptr %10)
+  call void @"$Loop.lock.620"(ptr %10)
   %11 = load %45, ptr %5, align 1
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %166, ptr %12, i32 0, i32 16
@@ -68123,7 +68167,7 @@ forbody4:                                         ; preds = %forcond3
   %69 = load i64, ptr %i2, align 8
   %70 = getelementptr ptr, ptr %68, i64 %69
   %71 = load ptr, ptr %70, align 8
-  call void @"$Loop.obey.649"(ptr %64, ptr %71)
+  call void @"$Loop.obey.650"(ptr %64, ptr %71)
   %72 = load %45, ptr %2, align 1
   %73 = add i64 %58, 1
   store i64 %73, ptr %i2, align 8
@@ -68140,12 +68184,12 @@ merge1:                                           ; preds = %else, %merge5
   %75 = getelementptr %166, ptr %74, i32 0, i32 13
   store i8 0, ptr %75, align 1
   %76 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.621"(ptr %76)
+  call void @"$Loop.unlock.622"(ptr %76)
   %77 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Loop.obey.649"(ptr %0, ptr %1) {
+define internal void @"$Loop.obey.650"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
   %3 = alloca %45, align 8
@@ -68219,7 +68263,7 @@ and.lhs.true:                                     ; preds = %else3
   br i1 %33, label %then4, label %else5
 }
 
-define internal zeroext i1 @"$Loop.plan.650"(ptr %0) {
+define internal zeroext i1 @"$Loop.plan.651"(ptr %0) {
 entry:
   %has_step = alloca i8, align 1
   %1 = alloca %45, align 8
@@ -68256,7 +68300,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal i32 @"$Loop.perform_transfers.651"(ptr %0) {
+define internal i32 @"$Loop.perform_transfers.652"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -68318,7 +68362,7 @@ forbody:                                          ; preds = %forcond
 then:                                             ; preds = %forbody
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
-  %33 = call i32 @"$Loop.save.652"(ptr %31, ptr %32, ptr %message)
+  %33 = call i32 @"$Loop.save.653"(ptr %31, ptr %32, ptr %message)
   store i32 %33, ptr %code, align 4
   %34 = load i32, ptr %code, align 4
   %35 = icmp ne i32 %34, 0
@@ -68399,7 +68443,7 @@ forbody7:                                         ; preds = %forcond6
 then12:                                           ; preds = %forbody7
   %77 = load ptr, ptr %self, align 8
   %78 = load ptr, ptr %item9, align 8
-  %79 = call i32 @"$Loop.restore.654"(ptr %77, ptr %78, ptr %message10)
+  %79 = call i32 @"$Loop.restore.655"(ptr %77, ptr %78, ptr %message10)
   store i32 %79, ptr %code14, align 4
   %80 = load i32, ptr %code14, align 4
   %81 = icmp ne i32 %80, 0
@@ -68480,7 +68524,7 @@ forbody20:                                        ; preds = %forcond19
 then25:                                           ; preds = %forbody20
   %123 = load ptr, ptr %self, align 8
   %124 = load ptr, ptr %item22, align 8
-  %125 = call i32 @"$Loop.recount.655"(ptr %123, ptr %124, ptr %message23)
+  %125 = call i32 @"$Loop.recount.656"(ptr %123, ptr %124, ptr %message23)
   store i32 %125, ptr %code27, align 4
   %126 = load i32, ptr %code27, align 4
   %127 = icmp ne i32 %126, 0
@@ -68532,7 +68576,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.save.652"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.save.653"(ptr %0, ptr %1, ptr %2) {
 entry:
   %target = alloca ptr, align 8
   %3 = alloca %45, align 8
@@ -68768,7 +68812,7 @@ then2:                                            ; preds = %then
   %29 = load ptr, ptr %self, align 8
   %30 = getelementptr %167, ptr %29, i32 0, i32 9
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.653", ptr %28, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.654", ptr %28, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -68813,7 +68857,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.restore.654"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.restore.655"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -68934,7 +68978,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.recount.655"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.recount.656"(ptr %0, ptr %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -69126,7 +69170,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.execute.656"(ptr %0) {
+define internal void @"$Loop.execute.657"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -69342,7 +69386,7 @@ merge:                                            ; preds = %else, %then
   %83 = load ptr, ptr %self, align 8
   %84 = getelementptr %165, ptr %83, i32 0, i32 1
   %85 = load ptr, ptr %message, align 8
-  %86 = call i32 @"$Loop.init.657"(ptr %80, ptr %82, ptr %chosen, ptr %84, ptr %85)
+  %86 = call i32 @"$Loop.init.658"(ptr %80, ptr %82, ptr %chosen, ptr %84, ptr %85)
   store i32 %86, ptr %code, align 4
   %87 = load ptr, ptr %self, align 8
   %88 = getelementptr %165, ptr %87, i32 0, i32 4
@@ -69600,7 +69644,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.init.657"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.init.658"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %45, align 8
   %code1 = alloca i32, align 4
@@ -69658,7 +69702,7 @@ entry:
   %37 = load %45, ptr %6, align 1
   %38 = load ptr, ptr %self, align 8
   %39 = load ptr, ptr %message, align 8
-  %40 = call i32 @"$Loop.init_lists.658"(ptr %38, ptr %39)
+  %40 = call i32 @"$Loop.init_lists.659"(ptr %38, ptr %39)
   store i32 %40, ptr %code, align 4
   %41 = load i32, ptr %code, align 4
   %42 = icmp ne i32 %41, 0
@@ -69679,7 +69723,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %46 = load ptr, ptr %self, align 8
   %47 = load ptr, ptr %message, align 8
-  %48 = call i32 @"$Loop.init_scheduler.659"(ptr %46, ptr %47)
+  %48 = call i32 @"$Loop.init_scheduler.660"(ptr %46, ptr %47)
   store i32 %48, ptr %code1, align 4
   %49 = load i32, ptr %code1, align 4
   %50 = icmp ne i32 %49, 0
@@ -69699,7 +69743,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.642"(ptr %54)
+  call void @"$Loop.publish_counters.643"(ptr %54)
   %55 = load %45, ptr %5, align 1
   ret i32 0
 
@@ -69707,7 +69751,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_lists.658"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_lists.659"(ptr %0, ptr %1) {
 entry:
   %target7 = alloca ptr, align 8
   %target = alloca ptr, align 8
@@ -69740,7 +69784,7 @@ entry:
   %20 = getelementptr %166, ptr %19, i32 0, i32 18
   %21 = load i32, ptr %20, align 4
   %22 = sext i32 %21 to i64
-  %23 = call zeroext i1 @"$Vector.reserve.607"(ptr %18, i64 %22)
+  %23 = call zeroext i1 @"$Vector.reserve.608"(ptr %18, i64 %22)
   %24 = zext i1 %23 to i8
   %25 = trunc i8 %24 to i1
   br i1 %25, label %and.lhs.true, label %and.end
@@ -69779,7 +69823,7 @@ and.lhs.true:                                     ; preds = %entry
   %49 = getelementptr %166, ptr %48, i32 0, i32 18
   %50 = load i32, ptr %49, align 4
   %51 = sext i32 %50 to i64
-  %52 = call zeroext i1 @"$Vector.reserve.607"(ptr %47, i64 %51)
+  %52 = call zeroext i1 @"$Vector.reserve.608"(ptr %47, i64 %51)
   %53 = zext i1 %52 to i8
   %54 = trunc i8 %53 to i1
   br i1 %54, label %and.rhs, label %and.end
@@ -69801,7 +69845,7 @@ then2:                                            ; preds = %then
   %64 = load ptr, ptr %self, align 8
   %65 = getelementptr %166, ptr %64, i32 0, i32 18
   %66 = load i32, ptr %65, align 4
-  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.608", i32 %66)
+  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.609", i32 %66)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -69846,7 +69890,7 @@ then9:                                            ; preds = %then5
   %86 = call ptr @__errno_location()
   %87 = load i32, ptr %86, align 4
   %88 = call ptr @strerror(i32 %87)
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.609", ptr %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.610", ptr %88)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -69868,7 +69912,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_scheduler.659"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_scheduler.660"(ptr %0, ptr %1) {
 entry:
   %chosen = alloca %32, align 8
   %2 = alloca %45, align 8
@@ -69963,27 +70007,27 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_poll(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$3541" = alloca ptr, align 8
-  %"$3540" = alloca i32, align 4
-  %"$3539" = alloca ptr, align 8
+  %"$3545" = alloca ptr, align 8
+  %"$3544" = alloca i32, align 4
+  %"$3543" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3539", align 8
-  store i32 %2, ptr %"$3540", align 4
-  store ptr %3, ptr %"$3541", align 8
+  store ptr %1, ptr %"$3543", align 8
+  store i32 %2, ptr %"$3544", align 4
+  store ptr %3, ptr %"$3545", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %165, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$3539", align 8
-  %7 = load i32, ptr %"$3540", align 4
-  %8 = load ptr, ptr %"$3541", align 8
-  %9 = call i32 @"$Loop.poll.660"(ptr %5, ptr %6, i32 %7, ptr %8)
+  %6 = load ptr, ptr %"$3543", align 8
+  %7 = load i32, ptr %"$3544", align 4
+  %8 = load ptr, ptr %"$3545", align 8
+  %9 = call i32 @"$Loop.poll.661"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.poll.660"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.poll.661"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %45, align 8
   %value = alloca i64, align 8
@@ -70034,7 +70078,7 @@ else:                                             ; preds = %and.lhs.true, %or.l
 
 merge:                                            ; preds = %else, %dead
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.619"(ptr %22)
+  call void @"$Loop.lock.620"(ptr %22)
   %23 = load %45, ptr %5, align 1
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %166, ptr %24, i32 0, i32 19
@@ -70067,7 +70111,7 @@ merge2:                                           ; preds = %else4, %then3
   %42 = getelementptr %166, ptr %41, i32 0, i32 7
   %43 = call i32 @pthread_cond_signal(ptr %42)
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.621"(ptr %44)
+  call void @"$Loop.unlock.622"(ptr %44)
   %45 = load %45, ptr %4, align 1
   ret i32 0
 
@@ -70077,24 +70121,24 @@ dead5:                                            ; No predecessors!
 
 define dso_local i32 @ledger_preempt(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$3537" = alloca ptr, align 8
-  %"$3536" = alloca i64, align 8
+  %"$3541" = alloca ptr, align 8
+  %"$3540" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$3536", align 8
-  store ptr %2, ptr %"$3537", align 8
+  store i64 %1, ptr %"$3540", align 8
+  store ptr %2, ptr %"$3541", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %165, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$3536", align 8
-  %6 = load ptr, ptr %"$3537", align 8
-  %7 = call i32 @"$Loop.preempt.661"(ptr %4, i64 %5, ptr %6)
+  %5 = load i64, ptr %"$3540", align 8
+  %6 = load ptr, ptr %"$3541", align 8
+  %7 = call i32 @"$Loop.preempt.662"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.preempt.661"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.preempt.662"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -70105,7 +70149,7 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.618"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
+  %6 = call i32 @"$Loop.order.619"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
@@ -70114,29 +70158,29 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_prefill(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
-  %"$3555" = alloca ptr, align 8
+  %"$3559" = alloca ptr, align 8
+  %"$3558" = alloca ptr, align 8
+  %"$3557" = alloca ptr, align 8
+  %"$3556" = alloca i8, align 1
+  %"$3555" = alloca i32, align 4
   %"$3554" = alloca ptr, align 8
-  %"$3553" = alloca ptr, align 8
-  %"$3552" = alloca i8, align 1
-  %"$3551" = alloca i32, align 4
-  %"$3550" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3550", align 8
-  store i32 %2, ptr %"$3551", align 4
+  store ptr %1, ptr %"$3554", align 8
+  store i32 %2, ptr %"$3555", align 4
   %7 = zext i1 %3 to i8
-  store i8 %7, ptr %"$3552", align 1
-  store ptr %4, ptr %"$3553", align 8
-  store ptr %5, ptr %"$3554", align 8
-  store ptr %6, ptr %"$3555", align 8
+  store i8 %7, ptr %"$3556", align 1
+  store ptr %4, ptr %"$3557", align 8
+  store ptr %5, ptr %"$3558", align 8
+  store ptr %6, ptr %"$3559", align 8
   %8 = load ptr, ptr %"$handle", align 8
   %9 = getelementptr %165, ptr %8, i32 0, i32 0
-  %10 = load ptr, ptr %"$3550", align 8
-  %11 = load i32, ptr %"$3551", align 4
-  %12 = load i8, ptr %"$3552", align 1
-  %13 = load ptr, ptr %"$3553", align 8
-  %14 = load ptr, ptr %"$3554", align 8
-  %15 = load ptr, ptr %"$3555", align 8
+  %10 = load ptr, ptr %"$3554", align 8
+  %11 = load i32, ptr %"$3555", align 4
+  %12 = load i8, ptr %"$3556", align 1
+  %13 = load ptr, ptr %"$3557", align 8
+  %14 = load ptr, ptr %"$3558", align 8
+  %15 = load ptr, ptr %"$3559", align 8
   %16 = icmp ne i8 %12, 0
   %17 = call i32 @"$Loop.prefill"(ptr %9, ptr %10, i32 %11, i1 zeroext %16, ptr %13, ptr %14, ptr %15)
   ret i32 %17
@@ -70205,7 +70249,7 @@ then5:                                            ; preds = %then2
   %27 = getelementptr %41, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.662")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.663")
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -70238,7 +70282,7 @@ merge1:                                           ; preds = %else3, %dead
   %43 = call i32 @"$Loop.prefill_in_turn"(ptr %35, ptr %36, i32 %37, i1 zeroext %42, ptr %39, ptr %40, ptr %41)
   store i32 %43, ptr %code, align 4
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.637"(ptr %44)
+  call void @"$Loop.leave_turn.638"(ptr %44)
   %45 = load %45, ptr %7, align 1
   %46 = load i32, ptr %code, align 4
   ret i32 %46
@@ -70275,7 +70319,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %10 = load ptr, ptr %self, align 8
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_usable_locked.626"(ptr %10, ptr %11)
+  %12 = call i32 @"$Loop.check_usable_locked.627"(ptr %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -70295,7 +70339,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.663"(ptr noalias sret(%143) %8, ptr %18)
+  call void @"$Loop.limits.664"(ptr noalias sret(%143) %8, ptr %18)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %19 = load ptr, ptr %tokens, align 8
   %20 = load i32, ptr %num_tokens, align 4
@@ -70383,7 +70427,7 @@ merge12:                                          ; preds = %else14, %dead15
 then18:                                           ; preds = %merge12
   %60 = load ptr, ptr %self, align 8
   %61 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.645"(ptr %60, ptr %61)
+  call void @"$Loop.close_state.646"(ptr %60, ptr %61)
   %62 = load %45, ptr %7, align 1
   %63 = load i32, ptr %code16, align 4
   ret i32 %63
@@ -70404,7 +70448,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.limits.663"(ptr noalias sret(%143) %0, ptr %1) {
+define internal void @"$Loop.limits.664"(ptr noalias sret(%143) %0, ptr %1) {
 entry:
   %2 = alloca %143, align 8
   %3 = alloca %170, align 8
@@ -70522,7 +70566,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %166, ptr %27, i32 0, i32 2
   %29 = getelementptr %30, ptr %28, i32 0, i32 3
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.664", i32 %30)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.665", i32 %30)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -70595,7 +70639,7 @@ then12:                                           ; preds = %merge7
   %65 = getelementptr %166, ptr %64, i32 0, i32 2
   %66 = getelementptr %30, ptr %65, i32 0, i32 2
   %67 = load i32, ptr %66, align 4
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.665", i32 %67)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.666", i32 %67)
   br label %merge11
 
 else13:                                           ; preds = %merge7
@@ -70662,7 +70706,7 @@ entry:
   %9 = getelementptr %46, ptr %8, i32 0, i32 4
   %10 = load i32, ptr %9, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.grow_state.629"(ptr %6, ptr %7, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.grow_state.630"(ptr %6, ptr %7, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -70855,7 +70899,7 @@ else3:                                            ; preds = %and.lhs.true4, %els
 merge:                                            ; preds = %else3, %then2, %merge1
   %80 = load ptr, ptr %self, align 8
   %81 = load ptr, ptr %message, align 8
-  %82 = call i32 @"$Loop.run_step.633"(ptr %80, ptr %81)
+  %82 = call i32 @"$Loop.run_step.634"(ptr %80, ptr %81)
   store i32 %82, ptr %code, align 4
   %83 = load i32, ptr %code, align 4
   %84 = icmp ne i32 %83, 0
@@ -70912,7 +70956,7 @@ merge5:                                           ; preds = %else7, %dead
   %117 = load i32, ptr %num_rows, align 4
   %118 = sub i32 %116, %117
   %119 = load ptr, ptr %message, align 8
-  %120 = call i32 @"$Loop.check_logits.636"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
+  %120 = call i32 @"$Loop.check_logits.637"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
   ret i32 %120
 
 dead8:                                            ; No predecessors!
@@ -70936,7 +70980,7 @@ entry:
   %8 = getelementptr %37, ptr %7, i32 0, i32 10
   %9 = getelementptr %25, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.666"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.667"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %166, ptr %12, i32 0, i32 2
@@ -70953,7 +70997,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %166, ptr %20, i32 0, i32 2
   %22 = getelementptr %30, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.666"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.667"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -70972,7 +71016,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %37, ptr %29, i32 0, i32 10
   %31 = getelementptr %25, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.666"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.667"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -70987,7 +71031,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$smaller.666"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.667"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -71009,24 +71053,24 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_resize_pool(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$3548" = alloca ptr, align 8
-  %"$3547" = alloca i32, align 4
+  %"$3552" = alloca ptr, align 8
+  %"$3551" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3547", align 4
-  store ptr %2, ptr %"$3548", align 8
+  store i32 %1, ptr %"$3551", align 4
+  store ptr %2, ptr %"$3552", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %165, ptr %3, i32 0, i32 0
-  %5 = load i32, ptr %"$3547", align 4
-  %6 = load ptr, ptr %"$3548", align 8
-  %7 = call i32 @"$Loop.resize_pool.667"(ptr %4, i32 %5, ptr %6)
+  %5 = load i32, ptr %"$3551", align 4
+  %6 = load ptr, ptr %"$3552", align 8
+  %7 = call i32 @"$Loop.resize_pool.668"(ptr %4, i32 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_pool.667"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_pool.668"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -71063,10 +71107,10 @@ merge:                                            ; preds = %else, %then
   %15 = load ptr, ptr %self, align 8
   %16 = load i32, ptr %num_pages, align 4
   %17 = load ptr, ptr %message, align 8
-  %18 = call i32 @"$Loop.resize_in_turn.668"(ptr %15, i32 %16, ptr %17)
+  %18 = call i32 @"$Loop.resize_in_turn.669"(ptr %15, i32 %16, ptr %17)
   store i32 %18, ptr %code, align 4
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.637"(ptr %19)
+  call void @"$Loop.leave_turn.638"(ptr %19)
   %20 = load %45, ptr %3, align 1
   %21 = load i32, ptr %code, align 4
   ret i32 %21
@@ -71075,7 +71119,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_in_turn.668"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_in_turn.669"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %45, align 8
   %code11 = alloca i32, align 4
@@ -71092,7 +71136,7 @@ entry:
   %4 = load ptr, ptr %self, align 8
   %5 = load i32, ptr %num_pages, align 4
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$Loop.begin_resize.669"(ptr %4, i32 %5, ptr %6)
+  %7 = call i32 @"$Loop.begin_resize.670"(ptr %4, i32 %5, ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -71156,7 +71200,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead7
   %35 = load ptr, ptr %self, align 8
-  %36 = call i32 @"$Loop.perform_transfers.651"(ptr %35)
+  %36 = call i32 @"$Loop.perform_transfers.652"(ptr %35)
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %166, ptr %37, i32 0, i32 3
   %39 = getelementptr %31, ptr %38, i32 0, i32 1
@@ -71220,7 +71264,7 @@ dead16:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.begin_resize.669"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.begin_resize.670"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -71232,12 +71276,12 @@ entry:
   store i32 %1, ptr %num_pages, align 4
   store ptr %2, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.619"(ptr %5)
+  call void @"$Loop.lock.620"(ptr %5)
   %6 = load %45, ptr %4, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = load i32, ptr %num_pages, align 4
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_resize.670"(ptr %7, i32 %8, ptr %9)
+  %10 = call i32 @"$Loop.check_resize.671"(ptr %7, i32 %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp eq i32 %11, 0
@@ -71258,7 +71302,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.621"(ptr %19)
+  call void @"$Loop.unlock.622"(ptr %19)
   %20 = load %45, ptr %3, align 1
   %21 = load i32, ptr %code, align 4
   ret i32 %21
@@ -71278,7 +71322,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_resize.670"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_resize.671"(ptr %0, i32 %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %target15 = alloca ptr, align 8
@@ -71438,7 +71482,7 @@ else14:                                           ; preds = %merge4
 merge12:                                          ; preds = %else14, %dead19
   %78 = load ptr, ptr %self, align 8
   %79 = load ptr, ptr %message, align 8
-  %80 = call i32 @"$Loop.check_usable.627"(ptr %78, ptr %79)
+  %80 = call i32 @"$Loop.check_usable.628"(ptr %78, ptr %79)
   store i32 %80, ptr %code, align 4
   %81 = load i32, ptr %code, align 4
   %82 = icmp ne i32 %81, 0
@@ -71460,14 +71504,14 @@ merge20:                                          ; preds = %else22, %dead23
   %86 = load ptr, ptr %self, align 8
   %87 = load i32, ptr %num_pages, align 4
   %88 = load ptr, ptr %message, align 8
-  %89 = call i32 @"$Loop.check_live_fit.671"(ptr %86, i32 %87, ptr %88)
+  %89 = call i32 @"$Loop.check_live_fit.672"(ptr %86, i32 %87, ptr %88)
   ret i32 %89
 
 dead24:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_live_fit.671"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_live_fit.672"(ptr %0, i32 %1, ptr %2) {
 entry:
   %target = alloca ptr, align 8
   %needed = alloca i32, align 4
@@ -71655,28 +71699,28 @@ dead2:                                            ; No predecessors!
 
 define dso_local i32 @ledger_run_batch_decode(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
+  %"$3571" = alloca ptr, align 8
+  %"$3570" = alloca ptr, align 8
+  %"$3569" = alloca i32, align 4
+  %"$3568" = alloca ptr, align 8
   %"$3567" = alloca ptr, align 8
-  %"$3566" = alloca ptr, align 8
-  %"$3565" = alloca i32, align 4
-  %"$3564" = alloca ptr, align 8
-  %"$3563" = alloca ptr, align 8
-  %"$3562" = alloca i32, align 4
+  %"$3566" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3562", align 4
-  store ptr %2, ptr %"$3563", align 8
-  store ptr %3, ptr %"$3564", align 8
-  store i32 %4, ptr %"$3565", align 4
-  store ptr %5, ptr %"$3566", align 8
-  store ptr %6, ptr %"$3567", align 8
+  store i32 %1, ptr %"$3566", align 4
+  store ptr %2, ptr %"$3567", align 8
+  store ptr %3, ptr %"$3568", align 8
+  store i32 %4, ptr %"$3569", align 4
+  store ptr %5, ptr %"$3570", align 8
+  store ptr %6, ptr %"$3571", align 8
   %7 = load ptr, ptr %"$handle", align 8
   %8 = getelementptr %165, ptr %7, i32 0, i32 0
-  %9 = load i32, ptr %"$3562", align 4
-  %10 = load ptr, ptr %"$3563", align 8
-  %11 = load ptr, ptr %"$3564", align 8
-  %12 = load i32, ptr %"$3565", align 4
-  %13 = load ptr, ptr %"$3566", align 8
-  %14 = load ptr, ptr %"$3567", align 8
+  %9 = load i32, ptr %"$3566", align 4
+  %10 = load ptr, ptr %"$3567", align 8
+  %11 = load ptr, ptr %"$3568", align 8
+  %12 = load i32, ptr %"$3569", align 4
+  %13 = load ptr, ptr %"$3570", align 8
+  %14 = load ptr, ptr %"$3571", align 8
   %15 = call i32 @"$Loop.run_batch_decode"(ptr %8, i32 %9, ptr %10, ptr %11, i32 %12, ptr %13, ptr %14)
   ret i32 %15
 
@@ -71736,7 +71780,7 @@ merge:                                            ; preds = %else, %then
   %26 = call i32 @"$Loop.batch_in_turn"(ptr %19, i32 %20, ptr %21, ptr %22, i32 %23, ptr %24, ptr %25)
   store i32 %26, ptr %code, align 4
   %27 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.637"(ptr %27)
+  call void @"$Loop.leave_turn.638"(ptr %27)
   %28 = load %45, ptr %7, align 1
   %29 = load i32, ptr %code, align 4
   ret i32 %29
@@ -71774,7 +71818,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %8 = load ptr, ptr %self, align 8
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_usable_locked.626"(ptr %8, ptr %9)
+  %10 = call i32 @"$Loop.check_usable_locked.627"(ptr %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp ne i32 %11, 0
@@ -71869,7 +71913,7 @@ forbody:                                          ; preds = %forcond
   %56 = sext i32 %55 to i64
   %57 = add i64 %54, %56
   %58 = trunc i64 %57 to i32
-  %59 = call i32 @"$Loop.missing_pages.630"(ptr %41, ptr %46, i32 %58)
+  %59 = call i32 @"$Loop.missing_pages.631"(ptr %41, ptr %46, i32 %58)
   %60 = add i32 %40, %59
   store i32 %60, ptr %missing, align 4
   %61 = add i32 %34, 1
@@ -71880,7 +71924,7 @@ merge10:                                          ; preds = %forcond
   %62 = load ptr, ptr %self, align 8
   %63 = load i32, ptr %missing, align 4
   %64 = load ptr, ptr %message, align 8
-  %65 = call i32 @"$Loop.check_room.631"(ptr %62, i32 %63, ptr %64)
+  %65 = call i32 @"$Loop.check_room.632"(ptr %62, i32 %63, ptr %64)
   store i32 %65, ptr %code11, align 4
   %66 = load i32, ptr %code11, align 4
   %67 = icmp ne i32 %66, 0
@@ -71970,7 +72014,7 @@ forbody26:                                        ; preds = %forcond25
   %107 = load %45, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
-  %110 = call i32 @"$Loop.run_step.633"(ptr %108, ptr %109)
+  %110 = call i32 @"$Loop.run_step.634"(ptr %108, ptr %109)
   store i32 %110, ptr %code28, align 4
   %111 = load i32, ptr %code28, align 4
   %112 = icmp ne i32 %111, 0
@@ -72090,7 +72134,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr i8, ptr %28, i64 0
   %30 = load i32, ptr %num_states, align 4
   %31 = load i32, ptr %most, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.672", i32 %30, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.673", i32 %30, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -72127,7 +72171,7 @@ then9:                                            ; preds = %then5
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
   %45 = getelementptr i8, ptr %44, i64 0
   %46 = load i32, ptr %num_steps, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.673", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.674", i32 %46)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -72174,7 +72218,7 @@ then17:                                           ; preds = %then13
   %69 = getelementptr %37, ptr %68, i32 0, i32 10
   %70 = getelementptr %25, ptr %69, i32 0, i32 0
   %71 = load i32, ptr %70, align 4
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.674", i32 %66, i32 %71)
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.675", i32 %66, i32 %71)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -72238,7 +72282,7 @@ then28:                                           ; preds = %then21
   %99 = getelementptr %41, ptr %98, i32 0, i32 0
   %100 = getelementptr [1024 x i8], ptr %99, i32 0, i32 0
   %101 = getelementptr i8, ptr %100, i64 0
-  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.675")
+  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.676")
   br label %merge27
 
 else29:                                           ; preds = %then21
@@ -72353,7 +72397,7 @@ entry:
   %11 = load ptr, ptr %10, align 8
   %12 = load i32, ptr %num_steps, align 4
   %13 = load ptr, ptr %message, align 8
-  %14 = call i32 @"$Loop.check_state.628"(ptr %6, ptr %11, i32 %12, ptr %13)
+  %14 = call i32 @"$Loop.check_state.629"(ptr %6, ptr %11, i32 %12, ptr %13)
   store i32 %14, ptr %code, align 4
   %15 = load i32, ptr %code, align 4
   %16 = icmp ne i32 %15, 0
@@ -72417,7 +72461,7 @@ then6:                                            ; preds = %then3
   %48 = getelementptr i8, ptr %47, i64 0
   %49 = load i32, ptr %index, align 4
   %50 = load i32, ptr %i, align 4
-  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.676", i32 %49, i32 %50)
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.677", i32 %49, i32 %50)
   br label %merge5
 
 else7:                                            ; preds = %then3
@@ -72476,7 +72520,7 @@ entry:
   %19 = add i64 %16, %18
   %20 = trunc i64 %19 to i32
   %21 = load ptr, ptr %message, align 8
-  %22 = call i32 @"$Loop.grow_state.629"(ptr %11, ptr %12, i32 %20, ptr %21)
+  %22 = call i32 @"$Loop.grow_state.630"(ptr %11, ptr %12, i32 %20, ptr %21)
   store i32 %22, ptr %code, align 4
   %23 = load i32, ptr %code, align 4
   %24 = icmp ne i32 %23, 0
@@ -72505,7 +72549,7 @@ then2:                                            ; preds = %merge
   %32 = load ptr, ptr %self, align 8
   %33 = load ptr, ptr %item, align 8
   %34 = load ptr, ptr %message, align 8
-  %35 = call i32 @"$Loop.recount.655"(ptr %32, ptr %33, ptr %34)
+  %35 = call i32 @"$Loop.recount.656"(ptr %32, ptr %33, ptr %34)
   ret i32 %35
 
 dead4:                                            ; No predecessors!
@@ -72735,7 +72779,8 @@ merge:                                            ; preds = %else, %then
 
 define internal i32 @"$Loop.take_batch_tokens"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
 entry:
-  %i5 = alloca i32, align 4
+  %i12 = alloca i32, align 4
+  %target7 = alloca ptr, align 8
   %target = alloca ptr, align 8
   %item = alloca ptr, align 8
   %i = alloca i32, align 4
@@ -72816,7 +72861,7 @@ then3:                                            ; preds = %then
   %51 = getelementptr %10, ptr %50, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
   %53 = sub i64 %52, 1
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.677", i32 %48, i64 %53)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.678", i32 %48, i64 %53)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -72829,93 +72874,140 @@ dead:                                             ; No predecessors!
   br label %merge1
 
 else:                                             ; preds = %forbody
+  %55 = load ptr, ptr %outputs, align 8
+  %56 = getelementptr %39, ptr %55, i32 0, i32 2
+  %57 = load ptr, ptr %56, align 8
+  %58 = load ptr, ptr %item, align 8
+  %59 = getelementptr %46, ptr %58, i32 0, i32 27
+  %60 = load i32, ptr %59, align 4
+  %61 = sext i32 %60 to i64
+  %62 = getelementptr i32, ptr %57, i64 %61
+  %63 = load i32, ptr %62, align 4
+  %64 = icmp slt i32 %63, 0
+  %65 = zext i1 %64 to i8
+  %66 = trunc i8 %65 to i1
+  br i1 %66, label %then5, label %else6
+
+then5:                                            ; preds = %else
+  %67 = load ptr, ptr %message, align 8
+  store ptr %67, ptr %target7, align 8
+  %68 = load ptr, ptr %target7, align 8
+  %69 = icmp ne ptr %68, null
+  %70 = zext i1 %69 to i8
+  %71 = trunc i8 %70 to i1
+  br i1 %71, label %then9, label %else10
+
+then9:                                            ; preds = %then5
+  %72 = load ptr, ptr %target7, align 8
+  %73 = getelementptr %41, ptr %72, i32 0, i32 0
+  %74 = getelementptr [1024 x i8], ptr %73, i32 0, i32 0
+  %75 = getelementptr i8, ptr %74, i64 0
+  %76 = load i32, ptr %i, align 4
+  %77 = load ptr, ptr %item, align 8
+  %78 = getelementptr %46, ptr %77, i32 0, i32 3
+  %79 = getelementptr %10, ptr %78, i32 0, i32 1
+  %80 = load i64, ptr %79, align 8
+  %81 = sub i64 %80, 1
+  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.679", i32 %76, i64 %81)
+  br label %merge8
+
+else10:                                           ; preds = %then5
+  br label %merge8
+
+merge8:                                           ; preds = %else10, %then9
+  ret i32 8
+
+dead11:                                           ; No predecessors!
   br label %merge1
 
-merge1:                                           ; preds = %else, %dead
-  %55 = add i32 %9, 1
-  store i32 %55, ptr %i, align 4
+else6:                                            ; preds = %else
+  br label %merge1
+
+merge1:                                           ; preds = %else6, %dead11, %dead
+  %83 = add i32 %9, 1
+  store i32 %83, ptr %i, align 4
   br label %forcond
 
 merge:                                            ; preds = %forcond
-  %56 = load i32, ptr %num_states, align 4
-  store i32 0, ptr %i5, align 4
-  br label %forcond6
+  %84 = load i32, ptr %num_states, align 4
+  store i32 0, ptr %i12, align 4
+  br label %forcond13
 
-forcond6:                                         ; preds = %forbody7, %merge
-  %57 = load i32, ptr %i5, align 4
-  %58 = icmp sgt i32 %57, %56
-  %59 = and i1 %58, false
-  %60 = icmp slt i32 %57, %56
-  %61 = and i1 %60, true
-  %62 = or i1 %61, %59
-  br i1 %62, label %forbody7, label %merge8
+forcond13:                                        ; preds = %forbody14, %merge
+  %85 = load i32, ptr %i12, align 4
+  %86 = icmp sgt i32 %85, %84
+  %87 = and i1 %86, false
+  %88 = icmp slt i32 %85, %84
+  %89 = and i1 %88, true
+  %90 = or i1 %89, %87
+  br i1 %90, label %forbody14, label %merge15
 
-forbody7:                                         ; preds = %forcond6
-  %63 = load ptr, ptr %outputs, align 8
-  %64 = getelementptr %39, ptr %63, i32 0, i32 2
-  %65 = load ptr, ptr %64, align 8
-  %66 = load ptr, ptr %states, align 8
-  %67 = load i32, ptr %i5, align 4
-  %68 = sext i32 %67 to i64
-  %69 = getelementptr ptr, ptr %66, i64 %68
-  %70 = load ptr, ptr %69, align 8
-  %71 = getelementptr %46, ptr %70, i32 0, i32 27
-  %72 = load i32, ptr %71, align 4
-  %73 = sext i32 %72 to i64
-  %74 = getelementptr i32, ptr %65, i64 %73
-  %75 = load i32, ptr %74, align 4
-  %76 = load ptr, ptr %tokens, align 8
-  %77 = load i32, ptr %i5, align 4
-  %78 = sext i32 %77 to i64
-  %79 = getelementptr i32, ptr %76, i64 %78
-  store i32 %75, ptr %79, align 4
-  %80 = load ptr, ptr %states, align 8
-  %81 = load i32, ptr %i5, align 4
-  %82 = sext i32 %81 to i64
-  %83 = getelementptr ptr, ptr %80, i64 %82
-  %84 = load ptr, ptr %83, align 8
-  %85 = getelementptr %46, ptr %84, i32 0, i32 3
-  %86 = load ptr, ptr %tokens, align 8
-  %87 = load i32, ptr %i5, align 4
-  %88 = sext i32 %87 to i64
-  %89 = getelementptr i32, ptr %86, i64 %88
-  %90 = load i32, ptr %89, align 4
-  %91 = call zeroext i1 @"$Vector.push"(ptr %85, i32 %90)
-  %92 = zext i1 %91 to i8
-  %93 = add i32 %57, 1
-  store i32 %93, ptr %i5, align 4
-  br label %forcond6
+forbody14:                                        ; preds = %forcond13
+  %91 = load ptr, ptr %outputs, align 8
+  %92 = getelementptr %39, ptr %91, i32 0, i32 2
+  %93 = load ptr, ptr %92, align 8
+  %94 = load ptr, ptr %states, align 8
+  %95 = load i32, ptr %i12, align 4
+  %96 = sext i32 %95 to i64
+  %97 = getelementptr ptr, ptr %94, i64 %96
+  %98 = load ptr, ptr %97, align 8
+  %99 = getelementptr %46, ptr %98, i32 0, i32 27
+  %100 = load i32, ptr %99, align 4
+  %101 = sext i32 %100 to i64
+  %102 = getelementptr i32, ptr %93, i64 %101
+  %103 = load i32, ptr %102, align 4
+  %104 = load ptr, ptr %tokens, align 8
+  %105 = load i32, ptr %i12, align 4
+  %106 = sext i32 %105 to i64
+  %107 = getelementptr i32, ptr %104, i64 %106
+  store i32 %103, ptr %107, align 4
+  %108 = load ptr, ptr %states, align 8
+  %109 = load i32, ptr %i12, align 4
+  %110 = sext i32 %109 to i64
+  %111 = getelementptr ptr, ptr %108, i64 %110
+  %112 = load ptr, ptr %111, align 8
+  %113 = getelementptr %46, ptr %112, i32 0, i32 3
+  %114 = load ptr, ptr %tokens, align 8
+  %115 = load i32, ptr %i12, align 4
+  %116 = sext i32 %115 to i64
+  %117 = getelementptr i32, ptr %114, i64 %116
+  %118 = load i32, ptr %117, align 4
+  %119 = call zeroext i1 @"$Vector.push"(ptr %113, i32 %118)
+  %120 = zext i1 %119 to i8
+  %121 = add i32 %85, 1
+  store i32 %121, ptr %i12, align 4
+  br label %forcond13
 
-merge8:                                           ; preds = %forcond6
+merge15:                                          ; preds = %forcond13
   ret i32 0
 
-dead9:                                            ; No predecessors!
+dead16:                                           ; No predecessors!
   ret i32 undef
 }
 
 define dso_local i32 @ledger_submit(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
-  %"$3531" = alloca ptr, align 8
-  %"$3530" = alloca ptr, align 8
-  %"$3529" = alloca ptr, align 8
+  %"$3535" = alloca ptr, align 8
+  %"$3534" = alloca ptr, align 8
+  %"$3533" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3529", align 8
-  store ptr %2, ptr %"$3530", align 8
-  store ptr %3, ptr %"$3531", align 8
+  store ptr %1, ptr %"$3533", align 8
+  store ptr %2, ptr %"$3534", align 8
+  store ptr %3, ptr %"$3535", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %165, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$3529", align 8
-  %7 = load ptr, ptr %"$3530", align 8
-  %8 = load ptr, ptr %"$3531", align 8
-  %9 = call i32 @"$Loop.submit.678"(ptr %5, ptr %6, ptr %7, ptr %8)
+  %6 = load ptr, ptr %"$3533", align 8
+  %7 = load ptr, ptr %"$3534", align 8
+  %8 = load ptr, ptr %"$3535", align 8
+  %9 = call i32 @"$Loop.submit.680"(ptr %5, ptr %6, ptr %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.submit.678"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.submit.680"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %4 = alloca %45, align 8
   %5 = alloca %45, align 8
@@ -72940,13 +73032,13 @@ entry:
   call void @"$status.clear"(ptr %11)
   %12 = load %45, ptr %10, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.619"(ptr %13)
+  call void @"$Loop.lock.620"(ptr %13)
   %14 = load %45, ptr %9, align 1
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.663"(ptr noalias sret(%143) %8, ptr %15)
+  call void @"$Loop.limits.664"(ptr noalias sret(%143) %8, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.621"(ptr %16)
+  call void @"$Loop.unlock.622"(ptr %16)
   %17 = load %45, ptr %7, align 1
   %18 = load ptr, ptr %wanted, align 8
   %19 = load ptr, ptr %self, align 8
@@ -72973,12 +73065,12 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %29 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.619"(ptr %29)
+  call void @"$Loop.lock.620"(ptr %29)
   %30 = load %45, ptr %6, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
   %33 = load ptr, ptr %message, align 8
-  %34 = call i32 @"$Loop.enqueue.679"(ptr %31, ptr %32, ptr %33)
+  %34 = call i32 @"$Loop.enqueue.681"(ptr %31, ptr %32, ptr %33)
   store i32 %34, ptr %code1, align 4
   %35 = load i32, ptr %code1, align 4
   %36 = icmp eq i32 %35, 0
@@ -72999,7 +73091,7 @@ else4:                                            ; preds = %and.lhs.true, %merg
 
 merge2:                                           ; preds = %else4, %then3
   %43 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.621"(ptr %43)
+  call void @"$Loop.unlock.622"(ptr %43)
   %44 = load %45, ptr %5, align 1
   %45 = load i32, ptr %code1, align 4
   %46 = icmp ne i32 %45, 0
@@ -73031,7 +73123,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.enqueue.679"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.enqueue.681"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %45, align 8
   %4 = alloca %45, align 8
@@ -73051,7 +73143,7 @@ entry:
   store ptr %2, ptr %message, align 8
   %6 = load ptr, ptr %self, align 8
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.check_usable.627"(ptr %6, ptr %7)
+  %8 = call i32 @"$Loop.check_usable.628"(ptr %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load i32, ptr %code, align 4
   %10 = icmp ne i32 %9, 0
@@ -73071,7 +73163,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %14 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.663"(ptr noalias sret(%143) %5, ptr %14)
+  call void @"$Loop.limits.664"(ptr noalias sret(%143) %5, ptr %14)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %5, i64 20, i1 false)
   %15 = load ptr, ptr %item, align 8
   %16 = load ptr, ptr %item, align 8
@@ -73103,7 +73195,7 @@ else4:                                            ; preds = %merge
 merge2:                                           ; preds = %else4, %dead5
   %29 = load ptr, ptr %self, align 8
   %30 = load ptr, ptr %message, align 8
-  %31 = call i32 @"$Loop.check_queue.680"(ptr %29, ptr %30)
+  %31 = call i32 @"$Loop.check_queue.682"(ptr %29, ptr %30)
   store i32 %31, ptr %code6, align 4
   %32 = load i32, ptr %code6, align 4
   %33 = icmp ne i32 %32, 0
@@ -73133,7 +73225,7 @@ merge7:                                           ; preds = %else9, %dead10
 then12:                                           ; preds = %merge7
   %43 = load ptr, ptr %self, align 8
   %44 = load ptr, ptr %message, align 8
-  %45 = call i32 @"$Loop.prepare_capture.681"(ptr %43, ptr %44)
+  %45 = call i32 @"$Loop.prepare_capture.683"(ptr %43, ptr %44)
   store i32 %45, ptr %code14, align 4
   %46 = load i32, ptr %code14, align 4
   %47 = icmp ne i32 %46, 0
@@ -73160,7 +73252,7 @@ else13:                                           ; preds = %merge7
 merge11:                                          ; preds = %else13, %merge15
   %51 = load ptr, ptr %self, align 8
   %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$Loop.start.682"(ptr %51, ptr %52)
+  %53 = call i32 @"$Loop.start.684"(ptr %51, ptr %52)
   store i32 %53, ptr %code19, align 4
   %54 = load i32, ptr %code19, align 4
   %55 = icmp ne i32 %54, 0
@@ -73211,7 +73303,7 @@ dead24:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_queue.680"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_queue.682"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %num_waiting = alloca i64, align 8
@@ -73296,7 +73388,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_capture.681"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.prepare_capture.683"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %count = alloca i64, align 8
@@ -73391,7 +73483,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.start.682"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.start.684"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %code = alloca i32, align 4
@@ -73422,7 +73514,7 @@ merge:                                            ; preds = %else, %dead
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %166, ptr %8, i32 0, i32 9
   %10 = load ptr, ptr %self, align 8
-  %11 = call i32 @pthread_create(ptr %9, ptr null, ptr @"$engine_thread.683", ptr %10)
+  %11 = call i32 @pthread_create(ptr %9, ptr null, ptr @"$engine_thread.685", ptr %10)
   store i32 %11, ptr %code, align 4
   %12 = call i32 @pthread_sigmask(i32 2, ptr %previous, ptr null)
   %13 = load i32, ptr %code, align 4
@@ -73447,7 +73539,7 @@ then5:                                            ; preds = %then2
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %code, align 4
   %27 = call ptr @strerror(i32 %26)
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.584", ptr %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.585", ptr %27)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -73472,7 +73564,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$engine_thread.683"(ptr %0) {
+define internal ptr @"$engine_thread.685"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %loop = alloca ptr, align 8
@@ -73481,7 +73573,7 @@ entry:
   %2 = load ptr, ptr %argument, align 8
   store ptr %2, ptr %loop, align 8
   %3 = load ptr, ptr %loop, align 8
-  call void @"$Loop.run.684"(ptr %3)
+  call void @"$Loop.run.686"(ptr %3)
   %4 = load %45, ptr %1, align 1
   ret ptr null
 
@@ -73489,7 +73581,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.run.684"(ptr %0) {
+define internal void @"$Loop.run.686"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -73500,7 +73592,7 @@ entry:
 
 condition:                                        ; preds = %whilebody, %entry
   %4 = load ptr, ptr %self, align 8
-  %5 = call zeroext i1 @"$Loop.await_work.685"(ptr %4)
+  %5 = call zeroext i1 @"$Loop.await_work.687"(ptr %4)
   %6 = zext i1 %5 to i8
   %7 = trunc i8 %6 to i1
   br i1 %7, label %whilebody, label %merge
@@ -73511,7 +73603,7 @@ whilebody:                                        ; preds = %condition
   call void @"$Turnstile.enter"(ptr %9)
   %10 = load %45, ptr %3, align 1
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.iterate.647"(ptr %11)
+  call void @"$Loop.iterate.648"(ptr %11)
   %12 = load %45, ptr %2, align 1
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %166, ptr %13, i32 0, i32 5
@@ -73523,7 +73615,7 @@ merge:                                            ; preds = %condition
   ret void
 }
 
-define internal zeroext i1 @"$Loop.await_work.685"(ptr %0) {
+define internal zeroext i1 @"$Loop.await_work.687"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %stopping = alloca i8, align 1
@@ -73532,7 +73624,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.619"(ptr %3)
+  call void @"$Loop.lock.620"(ptr %3)
   %4 = load %45, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %166, ptr %5, i32 0, i32 19
@@ -73584,7 +73676,7 @@ merge:                                            ; preds = %and.lhs.true1, %con
   %41 = load i8, ptr %40, align 1
   store i8 %41, ptr %stopping, align 1
   %42 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.621"(ptr %42)
+  call void @"$Loop.unlock.622"(ptr %42)
   %43 = load %45, ptr %1, align 1
   %44 = load i8, ptr %stopping, align 1
   %45 = icmp eq i8 %44, 0
@@ -73599,7 +73691,7 @@ and.lhs.true:                                     ; preds = %condition
 
 and.lhs.true1:                                    ; preds = %and.lhs.true
   %50 = load ptr, ptr %self, align 8
-  %51 = call zeroext i1 @"$Loop.has_work.686"(ptr %50)
+  %51 = call zeroext i1 @"$Loop.has_work.688"(ptr %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %merge, label %whilebody
@@ -73608,7 +73700,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Loop.has_work.686"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_work.688"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -73672,21 +73764,21 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_wait(ptr %0, i64 %1) {
 entry:
-  %"$3543" = alloca i64, align 8
+  %"$3547" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$3543", align 8
+  store i64 %1, ptr %"$3547", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %165, ptr %2, i32 0, i32 0
-  %4 = load i64, ptr %"$3543", align 8
-  %5 = call i32 @"$Loop.wait.687"(ptr %3, i64 %4)
+  %4 = load i64, ptr %"$3547", align 8
+  %5 = call i32 @"$Loop.wait.689"(ptr %3, i64 %4)
   ret i32 %5
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.wait.687"(ptr %0, i64 %1) {
+define internal i32 @"$Loop.wait.689"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %45, align 8
   %has_events = alloca i8, align 1
@@ -73716,7 +73808,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.619"(ptr %11)
+  call void @"$Loop.lock.620"(ptr %11)
   %12 = load %45, ptr %3, align 1
   store i8 1, ptr %is_in_time, align 1
   br label %condition
@@ -73758,7 +73850,7 @@ merge1:                                           ; preds = %and.lhs.true2, %con
   %36 = zext i1 %35 to i8
   store i8 %36, ptr %has_events, align 1
   %37 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.621"(ptr %37)
+  call void @"$Loop.unlock.622"(ptr %37)
   %38 = load %45, ptr %2, align 1
   %39 = load i8, ptr %has_events, align 1
   %40 = trunc i8 %39 to i1
@@ -73805,7 +73897,7 @@ entry:
   store i64 0, ptr %num_wrong, align 8
   call void @"$Arena.init"(ptr %arena)
   %6 = load %45, ptr %5, align 1
-  call void @"$Vector.init.688"(ptr %blocks)
+  call void @"$Vector.init.690"(ptr %blocks)
   %7 = load %45, ptr %4, align 1
   %8 = load i64, ptr %count, align 8
   store i64 0, ptr %i, align 8
@@ -73858,7 +73950,7 @@ merge:                                            ; preds = %forcond
 
 or.lhs.false:                                     ; preds = %or.lhs.false2
   %32 = load ptr, ptr %block, align 8
-  %33 = call zeroext i1 @"$Vector.push.689"(ptr %blocks, ptr %32)
+  %33 = call zeroext i1 @"$Vector.push.691"(ptr %blocks, ptr %32)
   %34 = zext i1 %33 to i8
   %35 = trunc i8 %34 to i1
   br i1 %35, label %else, label %then
@@ -73897,7 +73989,7 @@ forcond7:                                         ; preds = %merge10, %forbody5
 
 forbody8:                                         ; preds = %forcond7
   %55 = load i64, ptr %i3, align 8
-  %56 = call ptr @"$Vector.at.691"(ptr %blocks, i64 %55)
+  %56 = call ptr @"$Vector.at.693"(ptr %blocks, i64 %55)
   %57 = load ptr, ptr %56, align 8
   %58 = load i64, ptr %j, align 8
   %59 = getelementptr i8, ptr %57, i64 %58
@@ -73930,7 +74022,7 @@ merge9:                                           ; preds = %forcond7
   br label %forcond4
 
 merge6:                                           ; preds = %forcond4
-  call void @"$Vector.free.692"(ptr %blocks)
+  call void @"$Vector.free.694"(ptr %blocks)
   %71 = load %45, ptr %3, align 1
   call void @"$Arena.free"(ptr %arena)
   %72 = load %45, ptr %2, align 1
@@ -73941,7 +74033,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Vector.init.688"(ptr %0) {
+define internal void @"$Vector.init.690"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -73957,7 +74049,7 @@ entry:
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.689"(ptr %0, ptr %1) {
+define internal zeroext i1 @"$Vector.push.691"(ptr %0, ptr %1) {
 entry:
   %value = alloca ptr, align 8
   %self = alloca ptr, align 8
@@ -73968,7 +74060,7 @@ entry:
   %4 = getelementptr %171, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.690"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.692"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -74005,7 +74097,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.690"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.692"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -74104,7 +74196,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.at.691"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.693"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %45, align 8
   %index = alloca i64, align 8
@@ -74147,7 +74239,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Vector.free.692"(ptr %0) {
+define internal void @"$Vector.free.694"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -74159,7 +74251,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.688"(ptr %7)
+  call void @"$Vector.init.690"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
@@ -74186,7 +74278,7 @@ entry:
   store i64 %0, ptr %count, align 8
   call void @"$Arena.init"(ptr %arena)
   %12 = load %45, ptr %11, align 1
-  call void @"$Map.init.693"(ptr %map)
+  call void @"$Map.init.695"(ptr %map)
   %13 = load %45, ptr %10, align 1
   %14 = load i64, ptr %count, align 8
   %15 = call i64 @"$fill_map"(ptr %map, ptr %arena, i64 %14)
@@ -74213,7 +74305,7 @@ forbody:                                          ; preds = %forcond
   %26 = load i64, ptr %25, align 8
   %27 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  %29 = call ptr @"$Map.find.696"(ptr %map, i64 %26, i64 %28)
+  %29 = call ptr @"$Map.find.698"(ptr %map, i64 %26, i64 %28)
   store ptr %29, ptr %found, align 8
   %30 = load ptr, ptr %found, align 8
   %31 = icmp eq ptr %30, null
@@ -74265,7 +74357,7 @@ else4:                                            ; preds = %or.lhs.false5
   br label %merge2
 
 merge2:                                           ; preds = %else4, %then3
-  call void @"$Map.clear.704"(ptr %map)
+  call void @"$Map.clear.706"(ptr %map)
   %53 = load %45, ptr %5, align 1
   %54 = load i64, ptr %count, align 8
   %55 = icmp sgt i64 %54, 0
@@ -74282,7 +74374,7 @@ or.lhs.false5:                                    ; preds = %merge
   %61 = load i64, ptr %60, align 8
   %62 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 1
   %63 = load i64, ptr %62, align 8
-  %64 = call ptr @"$Map.find.696"(ptr %map, i64 %61, i64 %63)
+  %64 = call ptr @"$Map.find.698"(ptr %map, i64 %61, i64 %63)
   %65 = icmp ne ptr %64, null
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
@@ -74298,7 +74390,7 @@ else8:                                            ; preds = %and.lhs.true, %merg
   br label %merge6
 
 merge6:                                           ; preds = %else8, %then7
-  call void @"$Map.free.706"(ptr %map)
+  call void @"$Map.free.708"(ptr %map)
   %70 = load %45, ptr %2, align 1
   call void @"$Arena.free"(ptr %arena)
   %71 = load %45, ptr %1, align 1
@@ -74313,7 +74405,7 @@ and.lhs.true:                                     ; preds = %merge2
   %75 = load i64, ptr %74, align 8
   %76 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %77 = load i64, ptr %76, align 8
-  %78 = call ptr @"$Map.find.696"(ptr %map, i64 %75, i64 %77)
+  %78 = call ptr @"$Map.find.698"(ptr %map, i64 %75, i64 %77)
   %79 = icmp ne ptr %78, null
   %80 = zext i1 %79 to i8
   %81 = trunc i8 %80 to i1
@@ -74323,7 +74415,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Map.init.693"(ptr %0) {
+define internal void @"$Map.init.695"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -74331,7 +74423,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %172, ptr %3, i32 0, i32 0
-  call void @"$Vector.init.694"(ptr %4)
+  call void @"$Vector.init.696"(ptr %4)
   %5 = load %45, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %172, ptr %6, i32 0, i32 1
@@ -74340,7 +74432,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.694"(ptr %0) {
+define internal void @"$Vector.init.696"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -74397,7 +74489,7 @@ forbody:                                          ; preds = %forcond
   %19 = load i64, ptr %18, align 8
   %20 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 1
   %21 = load i64, ptr %20, align 8
-  %22 = call ptr @"$Map.find.696"(ptr %17, i64 %19, i64 %21)
+  %22 = call ptr @"$Map.find.698"(ptr %17, i64 %19, i64 %21)
   %23 = icmp ne ptr %22, null
   %24 = zext i1 %23 to i8
   %25 = trunc i8 %24 to i1
@@ -74430,7 +74522,7 @@ or.lhs.false:                                     ; preds = %or.lhs.false2
   %34 = load i64, ptr %33, align 8
   %35 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %36 = load i64, ptr %35, align 8
-  %37 = call zeroext i1 @"$Map.insert.699"(ptr %30, i64 %34, i64 %36, i64 %32)
+  %37 = call zeroext i1 @"$Map.insert.701"(ptr %30, i64 %34, i64 %36, i64 %32)
   %38 = zext i1 %37 to i8
   %39 = trunc i8 %38 to i1
   br i1 %39, label %else, label %then
@@ -74443,7 +74535,7 @@ or.lhs.false2:                                    ; preds = %forbody
   %43 = load i64, ptr %42, align 8
   %44 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %45 = load i64, ptr %44, align 8
-  %46 = call zeroext i1 @"$Map.insert.699"(ptr %40, i64 %43, i64 %45, i64 %41)
+  %46 = call zeroext i1 @"$Map.insert.701"(ptr %40, i64 %43, i64 %45, i64 %41)
   %47 = zext i1 %46 to i8
   %48 = trunc i8 %47 to i1
   br i1 %48, label %or.lhs.false, label %then
@@ -74466,7 +74558,7 @@ entry:
   %6 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %7 = getelementptr i8, ptr %6, i64 0
   %8 = load i64, ptr %number, align 8
-  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.695", i64 %8)
+  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.697", i64 %8)
   %10 = load ptr, ptr %arena, align 8
   %11 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %12 = getelementptr i8, ptr %11, i64 0
@@ -74488,7 +74580,7 @@ dead:                                             ; No predecessors!
   ret { i64, i64 } undef
 }
 
-define internal ptr @"$Map.find.696"(ptr %0, i64 %1, i64 %2) {
+define internal ptr @"$Map.find.698"(ptr %0, i64 %1, i64 %2) {
 entry:
   %index = alloca i32, align 4
   %"<aggcopy>" = alloca %83, align 8
@@ -74537,7 +74629,7 @@ merge:                                            ; preds = %else, %dead
   %25 = load i64, ptr %24, align 8
   %26 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %27 = load i64, ptr %26, align 8
-  %28 = call i64 @"$Map.position.697"(ptr %18, i64 %25, i64 %27, i64 %23)
+  %28 = call i64 @"$Map.position.699"(ptr %18, i64 %25, i64 %27, i64 %23)
   %29 = getelementptr i32, ptr %17, i64 %28
   %30 = load i32, ptr %29, align 4
   store i32 %30, ptr %index, align 4
@@ -74561,7 +74653,7 @@ merge1:                                           ; preds = %else3, %dead4
   %36 = getelementptr %172, ptr %35, i32 0, i32 0
   %37 = load i32, ptr %index, align 4
   %38 = sext i32 %37 to i64
-  %39 = call ptr @"$Vector.at.698"(ptr %36, i64 %38)
+  %39 = call ptr @"$Vector.at.700"(ptr %36, i64 %38)
   %40 = getelementptr %174, ptr %39, i32 0, i32 2
   ret ptr %40
 
@@ -74569,7 +74661,7 @@ dead5:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal i64 @"$Map.position.697"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal i64 @"$Map.position.699"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %"<aggcopy>" = alloca %83, align 8
   %4 = alloca %83, align 8
@@ -74622,7 +74714,7 @@ whilebody:                                        ; preds = %condition
   %33 = getelementptr i32, ptr %31, i64 %32
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  %36 = call ptr @"$Vector.at.698"(ptr %27, i64 %35)
+  %36 = call ptr @"$Vector.at.700"(ptr %27, i64 %35)
   store ptr %36, ptr %entry1, align 8
   %37 = load ptr, ptr %entry1, align 8
   %38 = getelementptr %174, ptr %37, i32 0, i32 1
@@ -74678,7 +74770,7 @@ dead3:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal ptr @"$Vector.at.698"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.700"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %45, align 8
   %index = alloca i64, align 8
@@ -74721,7 +74813,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal zeroext i1 @"$Map.insert.699"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal zeroext i1 @"$Map.insert.701"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %4 = alloca %174, align 8
   %5 = alloca %174, align 8
@@ -74746,7 +74838,7 @@ entry:
   %14 = getelementptr %173, ptr %13, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
   %16 = add i64 %15, 1
-  %17 = call zeroext i1 @"$Map.reserve.700"(ptr %11, i64 %16)
+  %17 = call zeroext i1 @"$Map.reserve.702"(ptr %11, i64 %16)
   %18 = zext i1 %17 to i8
   %19 = trunc i8 %18 to i1
   br i1 %19, label %else, label %then
@@ -74775,7 +74867,7 @@ merge:                                            ; preds = %else, %dead
   %28 = load i64, ptr %27, align 8
   %29 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %30 = load i64, ptr %29, align 8
-  %31 = call i64 @"$Map.position.697"(ptr %25, i64 %28, i64 %30, i64 %26)
+  %31 = call i64 @"$Map.position.699"(ptr %25, i64 %28, i64 %30, i64 %26)
   store i64 %31, ptr %position, align 8
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %172, ptr %32, i32 0, i32 1
@@ -74801,7 +74893,7 @@ then2:                                            ; preds = %merge
   %50 = getelementptr i32, ptr %48, i64 %49
   %51 = load i32, ptr %50, align 4
   %52 = sext i32 %51 to i64
-  %53 = call ptr @"$Vector.at.698"(ptr %44, i64 %52)
+  %53 = call ptr @"$Vector.at.700"(ptr %44, i64 %52)
   %54 = getelementptr %174, ptr %53, i32 0, i32 2
   store i64 %42, ptr %54, align 8
   ret i1 true
@@ -74839,7 +74931,7 @@ merge1:                                           ; preds = %else3, %dead4
   %72 = load i64, ptr %71, align 8
   store i64 %72, ptr %70, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 32, i1 false)
-  %73 = call zeroext i1 @"$Vector.push.703"(ptr %56, ptr byval(%174) %4)
+  %73 = call zeroext i1 @"$Vector.push.705"(ptr %56, ptr byval(%174) %4)
   %74 = zext i1 %73 to i8
   %75 = trunc i8 %74 to i1
   br i1 %75, label %else7, label %then6
@@ -74873,7 +74965,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.reserve.700"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.reserve.702"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %count = alloca i64, align 8
@@ -74913,7 +75005,7 @@ or.rhs:                                           ; preds = %merge
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %172, ptr %18, i32 0, i32 0
   %20 = load i64, ptr %count, align 8
-  %21 = call zeroext i1 @"$Vector.reserve.701"(ptr %19, i64 %20)
+  %21 = call zeroext i1 @"$Vector.reserve.703"(ptr %19, i64 %20)
   %22 = zext i1 %21 to i8
   %23 = trunc i8 %22 to i1
   br i1 %23, label %and.rhs, label %and.end
@@ -74921,7 +75013,7 @@ or.rhs:                                           ; preds = %merge
 and.rhs:                                          ; preds = %or.rhs
   %24 = load ptr, ptr %self, align 8
   %25 = load i64, ptr %size, align 8
-  %26 = call zeroext i1 @"$Map.rebuild.702"(ptr %24, i64 %25)
+  %26 = call zeroext i1 @"$Map.rebuild.704"(ptr %24, i64 %25)
   %27 = zext i1 %26 to i8
   %28 = trunc i8 %27 to i1
   br label %and.end
@@ -74942,7 +75034,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.701"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.703"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -75041,7 +75133,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.rebuild.702"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.rebuild.704"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %83, align 8
   %entry6 = alloca ptr, align 8
@@ -75115,7 +75207,7 @@ forbody4:                                         ; preds = %forcond3
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %172, ptr %33, i32 0, i32 0
   %35 = load i64, ptr %i2, align 8
-  %36 = call ptr @"$Vector.at.698"(ptr %34, i64 %35)
+  %36 = call ptr @"$Vector.at.700"(ptr %34, i64 %35)
   store ptr %36, ptr %entry6, align 8
   %37 = load i64, ptr %i2, align 8
   %38 = trunc i64 %37 to i32
@@ -75134,7 +75226,7 @@ forbody4:                                         ; preds = %forcond3
   %50 = load i64, ptr %49, align 8
   %51 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
-  %53 = call i64 @"$Map.position.697"(ptr %43, i64 %50, i64 %52, i64 %48)
+  %53 = call i64 @"$Map.position.699"(ptr %43, i64 %50, i64 %52, i64 %48)
   %54 = getelementptr i32, ptr %42, i64 %53
   store i32 %38, ptr %54, align 4
   %55 = add i64 %27, 1
@@ -75148,7 +75240,7 @@ dead7:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.703"(ptr %0, ptr byval(%174) %1) {
+define internal zeroext i1 @"$Vector.push.705"(ptr %0, ptr byval(%174) %1) {
 entry:
   %value = alloca %174, align 8
   %self = alloca ptr, align 8
@@ -75159,7 +75251,7 @@ entry:
   %4 = getelementptr %173, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.701"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.703"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -75195,7 +75287,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Map.clear.704"(ptr %0) {
+define internal void @"$Map.clear.706"(ptr %0) {
 entry:
   %i = alloca i64, align 8
   %1 = alloca %45, align 8
@@ -75203,7 +75295,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %172, ptr %2, i32 0, i32 0
-  call void @"$Vector.clear.705"(ptr %3)
+  call void @"$Vector.clear.707"(ptr %3)
   %4 = load %45, ptr %1, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %172, ptr %5, i32 0, i32 1
@@ -75237,7 +75329,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Vector.clear.705"(ptr %0) {
+define internal void @"$Vector.clear.707"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -75247,7 +75339,7 @@ entry:
   ret void
 }
 
-define internal void @"$Map.free.706"(ptr %0) {
+define internal void @"$Map.free.708"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -75255,7 +75347,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %172, ptr %3, i32 0, i32 0
-  call void @"$Vector.free.707"(ptr %4)
+  call void @"$Vector.free.709"(ptr %4)
   %5 = load %45, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %172, ptr %6, i32 0, i32 1
@@ -75264,7 +75356,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.707"(ptr %0) {
+define internal void @"$Vector.free.709"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -75276,7 +75368,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.694"(ptr %7)
+  call void @"$Vector.init.696"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
@@ -75478,7 +75570,7 @@ entry:
   %13 = load i64, ptr %12, align 8
   %14 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
-  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.708", ptr %parsed, ptr %11)
+  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.710", ptr %parsed, ptr %11)
   store i32 %16, ptr %code, align 4
   %17 = load i32, ptr %code, align 4
   %18 = icmp ne i32 %17, 0
@@ -75506,7 +75598,7 @@ merge:                                            ; preds = %else, %dead
   %27 = getelementptr %179, ptr %6, i32 0, i32 1
   store ptr %24, ptr %27, align 8
   %28 = getelementptr %179, ptr %6, i32 0, i32 2
-  store ptr @"$string.708", ptr %28, align 8
+  store ptr @"$string.710", ptr %28, align 8
   %29 = getelementptr %179, ptr %6, i32 0, i32 3
   store ptr %25, ptr %29, align 8
   %30 = load %179, ptr %6, align 8
@@ -75549,7 +75641,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %50 = load ptr, ptr %rules, align 8
-  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.709")
+  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.711")
   %52 = zext i1 %51 to i8
   ret i32 0
 
@@ -75601,7 +75693,7 @@ entry:
   %20 = getelementptr %120, ptr %reader, i32 0, i32 3
   store ptr %found, ptr %20, align 8
   %21 = getelementptr %120, ptr %reader, i32 0, i32 4
-  store ptr @"$string.708", ptr %21, align 8
+  store ptr @"$string.710", ptr %21, align 8
   %22 = load ptr, ptr %data, align 8
   %23 = load i64, ptr %size, align 8
   %24 = getelementptr %180, ptr %8, i32 0, i32 0
@@ -75651,7 +75743,7 @@ then2:                                            ; preds = %then
   %52 = getelementptr %41, ptr %51, i32 0, i32 0
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
-  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.710")
+  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.712")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -75784,7 +75876,7 @@ entry:
   %22 = load i64, ptr %21, align 8
   %23 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.708", ptr %20)
+  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.710", ptr %20)
   store i32 %25, ptr %code, align 4
   call void @"$Document.free"(ptr %document)
   %26 = load %45, ptr %3, align 1
@@ -75878,15 +75970,15 @@ entry:
 define dso_local void @page_pool_commit_resize(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %45, align 8
-  %"$3476" = alloca i32, align 4
-  %"$3475" = alloca i32, align 4
+  %"$3480" = alloca i32, align 4
+  %"$3479" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3475", align 4
-  store i32 %2, ptr %"$3476", align 4
+  store i32 %1, ptr %"$3479", align 4
+  store i32 %2, ptr %"$3480", align 4
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$3475", align 4
-  %6 = load i32, ptr %"$3476", align 4
+  %5 = load i32, ptr %"$3479", align 4
+  %6 = load i32, ptr %"$3480", align 4
   call void @"$PagePool.commit_resize"(ptr %4, i32 %5, i32 %6)
   %7 = load %45, ptr %3, align 1
   ret void
@@ -75983,15 +76075,15 @@ merge:                                            ; preds = %condition
 
 define dso_local i32 @page_pool_find(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$3466" = alloca ptr, align 8
-  %"$3465" = alloca i32, align 4
+  %"$3470" = alloca ptr, align 8
+  %"$3469" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3465", align 4
-  store ptr %2, ptr %"$3466", align 8
+  store i32 %1, ptr %"$3469", align 4
+  store ptr %2, ptr %"$3470", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$3465", align 4
-  %5 = load ptr, ptr %"$3466", align 8
+  %4 = load i32, ptr %"$3469", align 4
+  %5 = load ptr, ptr %"$3470", align 8
   %6 = call i32 @"$PagePool.find"(ptr %3, i32 %4, ptr %5)
   ret i32 %6
 
@@ -76001,12 +76093,12 @@ dead:                                             ; No predecessors!
 
 define dso_local zeroext i1 @page_pool_is_cached(ptr %0, i32 %1) {
 entry:
-  %"$3479" = alloca i32, align 4
+  %"$3483" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3479", align 4
+  store i32 %1, ptr %"$3483", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$3479", align 4
+  %3 = load i32, ptr %"$3483", align 4
   %4 = call zeroext i1 @"$PagePool.is_cached"(ptr %2, i32 %3)
   %5 = zext i1 %4 to i8
   %6 = icmp ne i8 %5, 0
@@ -76118,12 +76210,12 @@ dead1:                                            ; No predecessors!
 
 define dso_local i32 @page_pool_plan_resize(ptr %0, i32 %1) {
 entry:
-  %"$3473" = alloca i32, align 4
+  %"$3477" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3473", align 4
+  store i32 %1, ptr %"$3477", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$3473", align 4
+  %3 = load i32, ptr %"$3477", align 4
   %4 = call i32 @"$PagePool.plan_resize"(ptr %2, i32 %3)
   ret i32 %4
 
@@ -76133,18 +76225,18 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @page_pool_register(ptr %0, i32 %1, i32 %2, ptr %3) {
 entry:
-  %"$3470" = alloca ptr, align 8
-  %"$3469" = alloca i32, align 4
-  %"$3468" = alloca i32, align 4
+  %"$3474" = alloca ptr, align 8
+  %"$3473" = alloca i32, align 4
+  %"$3472" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3468", align 4
-  store i32 %2, ptr %"$3469", align 4
-  store ptr %3, ptr %"$3470", align 8
+  store i32 %1, ptr %"$3472", align 4
+  store i32 %2, ptr %"$3473", align 4
+  store ptr %3, ptr %"$3474", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$3468", align 4
-  %6 = load i32, ptr %"$3469", align 4
-  %7 = load ptr, ptr %"$3470", align 8
+  %5 = load i32, ptr %"$3472", align 4
+  %6 = load i32, ptr %"$3473", align 4
+  %7 = load ptr, ptr %"$3474", align 8
   %8 = call i32 @"$PagePool.register"(ptr %4, i32 %5, i32 %6, ptr %7)
   ret i32 %8
 
@@ -76155,12 +76247,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_release(ptr %0, i32 %1) {
 entry:
   %2 = alloca %45, align 8
-  %"$3463" = alloca i32, align 4
+  %"$3467" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3463", align 4
+  store i32 %1, ptr %"$3467", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$3463", align 4
+  %4 = load i32, ptr %"$3467", align 4
   call void @"$PagePool.release"(ptr %3, i32 %4)
   %5 = load %45, ptr %2, align 1
   ret void
@@ -76172,12 +76264,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_retain(ptr %0, i32 %1) {
 entry:
   %2 = alloca %45, align 8
-  %"$3461" = alloca i32, align 4
+  %"$3465" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3461", align 4
+  store i32 %1, ptr %"$3465", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$3461", align 4
+  %4 = load i32, ptr %"$3465", align 4
   call void @"$PagePool.retain"(ptr %3, i32 %4)
   %5 = load %45, ptr %2, align 1
   ret void
@@ -76249,14 +76341,14 @@ merge1:                                           ; preds = %else3, %dead4
   %27 = load ptr, ptr %state, align 8
   %28 = load ptr, ptr %message, align 8
   %29 = icmp ne i8 %25, 0
-  %30 = call i32 @"$Loop.prefill.711"(ptr %20, ptr %21, i32 %22, i1 zeroext %29, ptr %26, ptr %27, ptr %28)
+  %30 = call i32 @"$Loop.prefill.713"(ptr %20, ptr %21, i32 %22, i1 zeroext %29, ptr %26, ptr %27, ptr %28)
   ret i32 %30
 
 dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill.711"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill.713"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -76316,7 +76408,7 @@ then5:                                            ; preds = %then2
   %27 = getelementptr %41, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.662")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.663")
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -76346,7 +76438,7 @@ merge1:                                           ; preds = %else3, %dead
   %40 = load ptr, ptr %result, align 8
   %41 = load ptr, ptr %message, align 8
   %42 = icmp ne i8 %38, 0
-  %43 = call i32 @"$Loop.prefill_in_turn.712"(ptr %35, ptr %36, i32 %37, i1 zeroext %42, ptr %39, ptr %40, ptr %41)
+  %43 = call i32 @"$Loop.prefill_in_turn.714"(ptr %35, ptr %36, i32 %37, i1 zeroext %42, ptr %39, ptr %40, ptr %41)
   store i32 %43, ptr %code, align 4
   %44 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %44)
@@ -76358,7 +76450,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_in_turn.712"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill_in_turn.714"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %45, align 8
   %code16 = alloca i32, align 4
@@ -76458,7 +76550,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = load ptr, ptr %tokens, align 8
   %41 = load i32, ptr %num_tokens, align 4
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.open_state.713"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
+  %43 = call i32 @"$Loop.open_state.715"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -76483,7 +76575,7 @@ merge12:                                          ; preds = %else14, %dead15
   %52 = load ptr, ptr %logits, align 8
   %53 = load ptr, ptr %message, align 8
   %54 = icmp ne i8 %51, 0
-  %55 = call i32 @"$Loop.prefill_state.714"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
+  %55 = call i32 @"$Loop.prefill_state.716"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
   store i32 %55, ptr %code16, align 4
   %56 = load i32, ptr %code16, align 4
   %57 = icmp ne i32 %56, 0
@@ -76515,7 +76607,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.open_state.713"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.open_state.715"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %45, align 8
   %6 = alloca %45, align 8
@@ -76565,7 +76657,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %29, ptr %27, i32 0, i32 2
   %29 = getelementptr %30, ptr %28, i32 0, i32 3
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.664", i32 %30)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.665", i32 %30)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -76638,7 +76730,7 @@ then12:                                           ; preds = %merge7
   %65 = getelementptr %29, ptr %64, i32 0, i32 2
   %66 = getelementptr %30, ptr %65, i32 0, i32 2
   %67 = load i32, ptr %66, align 4
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.665", i32 %67)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.666", i32 %67)
   br label %merge11
 
 else13:                                           ; preds = %merge7
@@ -76684,7 +76776,7 @@ dead15:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_state.714"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_state.716"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %code2 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -76741,7 +76833,7 @@ whilebody:                                        ; preds = %condition
   %26 = load ptr, ptr %logits, align 8
   %27 = load ptr, ptr %message, align 8
   %28 = icmp ne i8 %25, 0
-  %29 = call i32 @"$Loop.prefill_one_chunk.715"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
+  %29 = call i32 @"$Loop.prefill_one_chunk.717"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
   store i32 %29, ptr %code2, align 4
   %30 = load i32, ptr %code2, align 4
   %31 = icmp ne i32 %30, 0
@@ -76769,7 +76861,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_one_chunk.715"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_one_chunk.717"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %num_rows = alloca i32, align 4
   %code = alloca i32, align 4
@@ -76796,7 +76888,7 @@ entry:
   %12 = load ptr, ptr %item, align 8
   %13 = load i8, ptr %all_positions, align 1
   %14 = icmp ne i8 %13, 0
-  %15 = call i32 @"$Loop.prefill_chunk_size.716"(ptr %11, ptr %12, i1 zeroext %14)
+  %15 = call i32 @"$Loop.prefill_chunk_size.718"(ptr %11, ptr %12, i1 zeroext %14)
   store i32 %10, ptr %begin, align 4
   store i32 %15, ptr %count, align 4
   %16 = load ptr, ptr %self, align 8
@@ -76962,7 +77054,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_chunk_size.716"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal i32 @"$Loop.prefill_chunk_size.718"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %count = alloca i32, align 4
   %all_positions = alloca i8, align 1
@@ -76979,7 +77071,7 @@ entry:
   %8 = getelementptr %37, ptr %7, i32 0, i32 10
   %9 = getelementptr %25, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.666"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.667"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %29, ptr %12, i32 0, i32 2
@@ -76996,7 +77088,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %29, ptr %20, i32 0, i32 2
   %22 = getelementptr %30, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.666"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.667"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -77015,7 +77107,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %37, ptr %29, i32 0, i32 10
   %31 = getelementptr %25, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.666"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.667"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -77099,14 +77191,14 @@ merge:                                            ; preds = %else, %dead
   %18 = load i32, ptr %num_steps, align 4
   %19 = load ptr, ptr %tokens, align 8
   %20 = load ptr, ptr %message, align 8
-  %21 = call i32 @"$Loop.run_batch_decode.717"(ptr %14, i32 %15, ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
+  %21 = call i32 @"$Loop.run_batch_decode.719"(ptr %14, i32 %15, ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
   ret i32 %21
 
 dead1:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.run_batch_decode.717"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.run_batch_decode.719"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -77155,7 +77247,7 @@ merge:                                            ; preds = %else, %then
   %23 = load i32, ptr %num_steps, align 4
   %24 = load ptr, ptr %tokens, align 8
   %25 = load ptr, ptr %message, align 8
-  %26 = call i32 @"$Loop.batch_in_turn.718"(ptr %19, i32 %20, ptr %21, ptr %22, i32 %23, ptr %24, ptr %25)
+  %26 = call i32 @"$Loop.batch_in_turn.720"(ptr %19, i32 %20, ptr %21, ptr %22, i32 %23, ptr %24, ptr %25)
   store i32 %26, ptr %code, align 4
   %27 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %27)
@@ -77167,7 +77259,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.batch_in_turn.718"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.batch_in_turn.720"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code33 = alloca i32, align 4
   %code28 = alloca i32, align 4
@@ -77222,7 +77314,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load i32, ptr %num_steps, align 4
   %21 = load ptr, ptr %tokens, align 8
   %22 = load ptr, ptr %message, align 8
-  %23 = call i32 @"$Loop.check_batch.719"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
+  %23 = call i32 @"$Loop.check_batch.721"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
   store i32 %23, ptr %code1, align 4
   %24 = load i32, ptr %code1, align 4
   %25 = icmp ne i32 %24, 0
@@ -77347,7 +77439,7 @@ forbody18:                                        ; preds = %forcond17
   %87 = getelementptr %47, ptr %84, i64 %86
   %88 = load i32, ptr %num_steps, align 4
   %89 = load ptr, ptr %message, align 8
-  %90 = call i32 @"$Loop.prepare_batch_state.721"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
+  %90 = call i32 @"$Loop.prepare_batch_state.723"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
   store i32 %90, ptr %code20, align 4
   %91 = load i32, ptr %code20, align 4
   %92 = icmp ne i32 %91, 0
@@ -77388,7 +77480,7 @@ forbody26:                                        ; preds = %forcond25
   %104 = load ptr, ptr %self, align 8
   %105 = load i32, ptr %num_states, align 4
   %106 = load ptr, ptr %states, align 8
-  call void @"$Loop.write_batch_step.722"(ptr %104, i32 %105, ptr %106)
+  call void @"$Loop.write_batch_step.724"(ptr %104, i32 %105, ptr %106)
   %107 = load %45, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
@@ -77422,7 +77514,7 @@ merge29:                                          ; preds = %else31, %dead32
   %124 = mul i64 %121, %123
   %125 = getelementptr i32, ptr %119, i64 %124
   %126 = load ptr, ptr %message, align 8
-  %127 = call i32 @"$Loop.take_batch_tokens.724"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
+  %127 = call i32 @"$Loop.take_batch_tokens.726"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
   store i32 %127, ptr %code33, align 4
   %128 = load i32, ptr %code33, align 4
   %129 = icmp ne i32 %128, 0
@@ -77452,7 +77544,7 @@ dead38:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch.719"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.check_batch.721"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code36 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -77512,7 +77604,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr i8, ptr %28, i64 0
   %30 = load i32, ptr %num_states, align 4
   %31 = load i32, ptr %most, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.672", i32 %30, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.673", i32 %30, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -77549,7 +77641,7 @@ then9:                                            ; preds = %then5
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
   %45 = getelementptr i8, ptr %44, i64 0
   %46 = load i32, ptr %num_steps, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.673", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.674", i32 %46)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -77596,7 +77688,7 @@ then17:                                           ; preds = %then13
   %69 = getelementptr %37, ptr %68, i32 0, i32 10
   %70 = getelementptr %25, ptr %69, i32 0, i32 0
   %71 = load i32, ptr %70, align 4
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.674", i32 %66, i32 %71)
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.675", i32 %66, i32 %71)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -77660,7 +77752,7 @@ then28:                                           ; preds = %then21
   %99 = getelementptr %41, ptr %98, i32 0, i32 0
   %100 = getelementptr [1024 x i8], ptr %99, i32 0, i32 0
   %101 = getelementptr i8, ptr %100, i64 0
-  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.675")
+  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.676")
   br label %merge27
 
 else29:                                           ; preds = %then21
@@ -77696,7 +77788,7 @@ forbody:                                          ; preds = %forcond
   %113 = load i32, ptr %i, align 4
   %114 = load i32, ptr %num_steps, align 4
   %115 = load ptr, ptr %message, align 8
-  %116 = call i32 @"$Loop.check_batch_state.720"(ptr %110, i32 %111, ptr %112, i32 %113, i32 %114, ptr %115)
+  %116 = call i32 @"$Loop.check_batch_state.722"(ptr %110, i32 %111, ptr %112, i32 %113, i32 %114, ptr %115)
   store i32 %116, ptr %code, align 4
   %117 = load i32, ptr %code, align 4
   %118 = icmp ne i32 %117, 0
@@ -77750,7 +77842,7 @@ dead41:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch_state.720"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
+define internal i32 @"$Loop.check_batch_state.722"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
 entry:
   %target = alloca ptr, align 8
   %i = alloca i32, align 4
@@ -77839,7 +77931,7 @@ then6:                                            ; preds = %then3
   %48 = getelementptr i8, ptr %47, i64 0
   %49 = load i32, ptr %index, align 4
   %50 = load i32, ptr %i, align 4
-  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.676", i32 %49, i32 %50)
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.677", i32 %49, i32 %50)
   br label %merge5
 
 else7:                                            ; preds = %then3
@@ -77866,7 +77958,7 @@ dead9:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_batch_state.721"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.prepare_batch_state.723"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -77943,7 +78035,7 @@ dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.write_batch_step.722"(ptr %0, i32 %1, ptr %2) {
+define internal void @"$Loop.write_batch_step.724"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %45, align 8
   %i2 = alloca i32, align 4
@@ -77991,7 +78083,7 @@ then:                                             ; preds = %forbody
   %27 = sext i32 %26 to i64
   %28 = getelementptr ptr, ptr %25, i64 %27
   %29 = load ptr, ptr %28, align 8
-  call void @"$Loop.add_batch_row.723"(ptr %24, ptr %29, i1 zeroext false)
+  call void @"$Loop.add_batch_row.725"(ptr %24, ptr %29, i1 zeroext false)
   %30 = load %45, ptr %4, align 1
   br label %merge1
 
@@ -78035,7 +78127,7 @@ then7:                                            ; preds = %forbody4
   %50 = sext i32 %49 to i64
   %51 = getelementptr ptr, ptr %48, i64 %50
   %52 = load ptr, ptr %51, align 8
-  call void @"$Loop.add_batch_row.723"(ptr %47, ptr %52, i1 zeroext true)
+  call void @"$Loop.add_batch_row.725"(ptr %47, ptr %52, i1 zeroext true)
   %53 = load %45, ptr %3, align 1
   br label %merge6
 
@@ -78051,7 +78143,7 @@ merge5:                                           ; preds = %forcond3
   ret void
 }
 
-define internal void @"$Loop.add_batch_row.723"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal void @"$Loop.add_batch_row.725"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %3 = alloca %45, align 8
   %4 = alloca %45, align 8
@@ -78127,9 +78219,10 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.take_batch_tokens.724"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.take_batch_tokens.726"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
 entry:
-  %i5 = alloca i32, align 4
+  %i12 = alloca i32, align 4
+  %target7 = alloca ptr, align 8
   %target = alloca ptr, align 8
   %item = alloca ptr, align 8
   %i = alloca i32, align 4
@@ -78210,7 +78303,7 @@ then3:                                            ; preds = %then
   %51 = getelementptr %10, ptr %50, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
   %53 = sub i64 %52, 1
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.677", i32 %48, i64 %53)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.678", i32 %48, i64 %53)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -78223,67 +78316,114 @@ dead:                                             ; No predecessors!
   br label %merge1
 
 else:                                             ; preds = %forbody
+  %55 = load ptr, ptr %outputs, align 8
+  %56 = getelementptr %39, ptr %55, i32 0, i32 2
+  %57 = load ptr, ptr %56, align 8
+  %58 = load ptr, ptr %item, align 8
+  %59 = getelementptr %46, ptr %58, i32 0, i32 27
+  %60 = load i32, ptr %59, align 4
+  %61 = sext i32 %60 to i64
+  %62 = getelementptr i32, ptr %57, i64 %61
+  %63 = load i32, ptr %62, align 4
+  %64 = icmp slt i32 %63, 0
+  %65 = zext i1 %64 to i8
+  %66 = trunc i8 %65 to i1
+  br i1 %66, label %then5, label %else6
+
+then5:                                            ; preds = %else
+  %67 = load ptr, ptr %message, align 8
+  store ptr %67, ptr %target7, align 8
+  %68 = load ptr, ptr %target7, align 8
+  %69 = icmp ne ptr %68, null
+  %70 = zext i1 %69 to i8
+  %71 = trunc i8 %70 to i1
+  br i1 %71, label %then9, label %else10
+
+then9:                                            ; preds = %then5
+  %72 = load ptr, ptr %target7, align 8
+  %73 = getelementptr %41, ptr %72, i32 0, i32 0
+  %74 = getelementptr [1024 x i8], ptr %73, i32 0, i32 0
+  %75 = getelementptr i8, ptr %74, i64 0
+  %76 = load i32, ptr %i, align 4
+  %77 = load ptr, ptr %item, align 8
+  %78 = getelementptr %46, ptr %77, i32 0, i32 3
+  %79 = getelementptr %10, ptr %78, i32 0, i32 1
+  %80 = load i64, ptr %79, align 8
+  %81 = sub i64 %80, 1
+  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.679", i32 %76, i64 %81)
+  br label %merge8
+
+else10:                                           ; preds = %then5
+  br label %merge8
+
+merge8:                                           ; preds = %else10, %then9
+  ret i32 8
+
+dead11:                                           ; No predecessors!
   br label %merge1
 
-merge1:                                           ; preds = %else, %dead
-  %55 = add i32 %9, 1
-  store i32 %55, ptr %i, align 4
+else6:                                            ; preds = %else
+  br label %merge1
+
+merge1:                                           ; preds = %else6, %dead11, %dead
+  %83 = add i32 %9, 1
+  store i32 %83, ptr %i, align 4
   br label %forcond
 
 merge:                                            ; preds = %forcond
-  %56 = load i32, ptr %num_states, align 4
-  store i32 0, ptr %i5, align 4
-  br label %forcond6
+  %84 = load i32, ptr %num_states, align 4
+  store i32 0, ptr %i12, align 4
+  br label %forcond13
 
-forcond6:                                         ; preds = %forbody7, %merge
-  %57 = load i32, ptr %i5, align 4
-  %58 = icmp sgt i32 %57, %56
-  %59 = and i1 %58, false
-  %60 = icmp slt i32 %57, %56
-  %61 = and i1 %60, true
-  %62 = or i1 %61, %59
-  br i1 %62, label %forbody7, label %merge8
+forcond13:                                        ; preds = %forbody14, %merge
+  %85 = load i32, ptr %i12, align 4
+  %86 = icmp sgt i32 %85, %84
+  %87 = and i1 %86, false
+  %88 = icmp slt i32 %85, %84
+  %89 = and i1 %88, true
+  %90 = or i1 %89, %87
+  br i1 %90, label %forbody14, label %merge15
 
-forbody7:                                         ; preds = %forcond6
-  %63 = load ptr, ptr %outputs, align 8
-  %64 = getelementptr %39, ptr %63, i32 0, i32 2
-  %65 = load ptr, ptr %64, align 8
-  %66 = load ptr, ptr %states, align 8
-  %67 = load i32, ptr %i5, align 4
-  %68 = sext i32 %67 to i64
-  %69 = getelementptr ptr, ptr %66, i64 %68
-  %70 = load ptr, ptr %69, align 8
-  %71 = getelementptr %46, ptr %70, i32 0, i32 27
-  %72 = load i32, ptr %71, align 4
-  %73 = sext i32 %72 to i64
-  %74 = getelementptr i32, ptr %65, i64 %73
-  %75 = load i32, ptr %74, align 4
-  %76 = load ptr, ptr %tokens, align 8
-  %77 = load i32, ptr %i5, align 4
-  %78 = sext i32 %77 to i64
-  %79 = getelementptr i32, ptr %76, i64 %78
-  store i32 %75, ptr %79, align 4
-  %80 = load ptr, ptr %states, align 8
-  %81 = load i32, ptr %i5, align 4
-  %82 = sext i32 %81 to i64
-  %83 = getelementptr ptr, ptr %80, i64 %82
-  %84 = load ptr, ptr %83, align 8
-  %85 = getelementptr %46, ptr %84, i32 0, i32 3
-  %86 = load ptr, ptr %tokens, align 8
-  %87 = load i32, ptr %i5, align 4
-  %88 = sext i32 %87 to i64
-  %89 = getelementptr i32, ptr %86, i64 %88
-  %90 = load i32, ptr %89, align 4
-  %91 = call zeroext i1 @"$Vector.push"(ptr %85, i32 %90)
-  %92 = zext i1 %91 to i8
-  %93 = add i32 %57, 1
-  store i32 %93, ptr %i5, align 4
-  br label %forcond6
+forbody14:                                        ; preds = %forcond13
+  %91 = load ptr, ptr %outputs, align 8
+  %92 = getelementptr %39, ptr %91, i32 0, i32 2
+  %93 = load ptr, ptr %92, align 8
+  %94 = load ptr, ptr %states, align 8
+  %95 = load i32, ptr %i12, align 4
+  %96 = sext i32 %95 to i64
+  %97 = getelementptr ptr, ptr %94, i64 %96
+  %98 = load ptr, ptr %97, align 8
+  %99 = getelementptr %46, ptr %98, i32 0, i32 27
+  %100 = load i32, ptr %99, align 4
+  %101 = sext i32 %100 to i64
+  %102 = getelementptr i32, ptr %93, i64 %101
+  %103 = load i32, ptr %102, align 4
+  %104 = load ptr, ptr %tokens, align 8
+  %105 = load i32, ptr %i12, align 4
+  %106 = sext i32 %105 to i64
+  %107 = getelementptr i32, ptr %104, i64 %106
+  store i32 %103, ptr %107, align 4
+  %108 = load ptr, ptr %states, align 8
+  %109 = load i32, ptr %i12, align 4
+  %110 = sext i32 %109 to i64
+  %111 = getelementptr ptr, ptr %108, i64 %110
+  %112 = load ptr, ptr %111, align 8
+  %113 = getelementptr %46, ptr %112, i32 0, i32 3
+  %114 = load ptr, ptr %tokens, align 8
+  %115 = load i32, ptr %i12, align 4
+  %116 = sext i32 %115 to i64
+  %117 = getelementptr i32, ptr %114, i64 %116
+  %118 = load i32, ptr %117, align 4
+  %119 = call zeroext i1 @"$Vector.push"(ptr %113, i32 %118)
+  %120 = zext i1 %119 to i8
+  %121 = add i32 %85, 1
+  store i32 %121, ptr %i12, align 4
+  br label %forcond13
 
-merge8:                                           ; preds = %forcond6
+merge15:                                          ; preds = %forcond13
   ret i32 0
 
-dead9:                                            ; No predecessors!
+dead16:                                           ; No predecessors!
   ret i32 undef
 }
 
@@ -78910,7 +79050,7 @@ then4:                                            ; preds = %then
   %62 = getelementptr %37, ptr %61, i32 0, i32 1
   %63 = load i32, ptr %62, align 4
   %64 = load i32, ptr %num_sequences, align 4
-  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.726", i32 %58, i32 %63, i32 %64)
+  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.728", i32 %58, i32 %63, i32 %64)
   br label %merge3
 
 else5:                                            ; preds = %then
@@ -78995,12 +79135,12 @@ merge:                                            ; preds = %forcond
   %34 = load %45, ptr %2, align 1
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %31, ptr %35, i32 0, i32 7
-  call void @"$Vector.clear.725"(ptr %36)
+  call void @"$Vector.clear.727"(ptr %36)
   %37 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.clear.725"(ptr %0) {
+define internal void @"$Vector.clear.727"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8

@@ -558,47 +558,49 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.535" = private unnamed_addr constant [36 x i8] c"%lld requests wait, max_queue is %d\00", align 1
 @"$string.536" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
 @"$string.538" = private unnamed_addr constant [75 x i8] c"the logits after position %lld (for token %d of the output) are not finite\00", align 1
-@"$string.540" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.547" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.548" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.549" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.550" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.551" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.552" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.553" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.554" = private unnamed_addr constant [26 x i8] c"clearing of device memory\00", align 1
-@"$string.555" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.556" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.557" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.558" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.559" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.562" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.564" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.565" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.566" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.567" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.568" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.571" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.572" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.574" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.575" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.577" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.578" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.579" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.580" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.581" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.582" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.539" = private unnamed_addr constant [73 x i8] c"penalties and biases leave no token to sample for token %d of the output\00", align 1
+@"$string.541" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.548" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.549" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.550" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.551" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.552" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.553" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.554" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.555" = private unnamed_addr constant [26 x i8] c"clearing of device memory\00", align 1
+@"$string.556" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.557" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.558" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.559" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.560" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.563" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.565" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.566" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.567" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.568" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.569" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.572" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.573" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.575" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.576" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.578" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.579" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.580" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.581" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.582" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.583" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.584" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
 @"switch.table.$ConfigReader.expect_string.rel" = private unnamed_addr constant [5 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.86" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.85" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.90" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.92" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.92" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32)], align 4
 @"switch.table.$ConfigReader.flag.rel" = private unnamed_addr constant [3 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.90" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.flag.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.91" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.flag.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.92" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.flag.rel" to i64)) to i32)], align 4
 @"switch.table.$ConfigReader.real.rel" = private unnamed_addr constant [5 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.86" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.85" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.91" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.91" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.92" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32)], align 4
 @"switch.table.$Quantisation.read_groups" = private unnamed_addr constant [5 x ptr] [ptr @"$string.86", ptr @"$string.85", ptr @"$string.90", ptr @"$string.91", ptr @"$string.92"], align 8
 @"switch.table.$NameMatcher.read.rel" = private unnamed_addr constant [5 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.87" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.86" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.85" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.90" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.91" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32)], align 4
-@"switch.table.$NameMatcher.read.678.rel" = private unnamed_addr constant [6 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.87" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.678.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.86" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.678.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.85" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.678.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.90" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.678.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.87" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.678.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.92" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.678.rel" to i64)) to i32)], align 4
-@"switch.table.$Checkpoint.read_shards.680" = private unnamed_addr constant [6 x ptr] [ptr @"$string.87", ptr @"$string.86", ptr @"$string.85", ptr @"$string.90", ptr @"$string.91", ptr @"$string.92"], align 8
-@"switch.table.$Checkpoint.read_shards.683" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
+@"switch.table.$NameMatcher.read.680.rel" = private unnamed_addr constant [6 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.87" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.680.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.86" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.680.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.85" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.680.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.90" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.680.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.87" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.680.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.92" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.680.rel" to i64)) to i32)], align 4
+@"switch.table.$Checkpoint.read_shards.682" = private unnamed_addr constant [6 x ptr] [ptr @"$string.87", ptr @"$string.86", ptr @"$string.85", ptr @"$string.90", ptr @"$string.91", ptr @"$string.92"], align 8
+@"switch.table.$Checkpoint.read_shards.685" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
 @"switch.table.$plan_on.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.148" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.287" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.288" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.289" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.290" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.291" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.292" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.293" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.294" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.295" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.296" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.297" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.298" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.299" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32)], align 4
 @"switch.table.$Plan.make" = private unnamed_addr constant [32 x ptr] [ptr @"$string.285", ptr @"$string.286", ptr @"$string.287", ptr @"$string.285", ptr @"$string.285", ptr @"$string.285", ptr @"$string.285", ptr @"$string.285", ptr @"$string.285", ptr @"$string.285", ptr @"$string.285", ptr @"$string.285", ptr @"$string.285", ptr @"$string.285", ptr @"$string.285", ptr @"$string.285", ptr @"$string.285", ptr @"$string.285", ptr @"$string.285", ptr @"$string.285", ptr @"$string.288", ptr @"$string.289", ptr @"$string.290", ptr @"$string.291", ptr @"$string.292", ptr @"$string.293", ptr @"$string.294", ptr @"$string.295", ptr @"$string.296", ptr @"$string.297", ptr @"$string.298", ptr @"$string.299"], align 8
-@"switch.table.$Placer.rows.688" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
+@"switch.table.$Placer.rows.690" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
 
 define dso_local i32 @decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) local_unnamed_addr {
 entry:
@@ -6471,7 +6473,7 @@ then6.i.i.i.i:                                    ; preds = %then2.i.i.i46.i
 
 switch.lookup:                                    ; preds = %then6.i.i.i.i
   %130 = zext nneg i32 %128 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.680", i64 0, i64 %130
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.682", i64 0, i64 %130
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i.i.i.i"
 
@@ -12492,7 +12494,7 @@ merge17.i.i:                                      ; preds = %then.i
 
 switch.lookup:                                    ; preds = %then.i
   %12 = zext nneg i32 %5 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.680", i64 0, i64 %12
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.682", i64 0, i64 %12
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i"
 
@@ -14704,7 +14706,7 @@ switch.hole_check:                                ; preds = %then.i28
 switch.lookup200:                                 ; preds = %switch.hole_check
   %51 = zext nneg i32 %44 to i64
   %reltable.shift259 = shl i64 %51, 2
-  %reltable.intrinsic260 = call ptr @llvm.load.relative.i64(ptr @"switch.table.$NameMatcher.read.678.rel", i64 %reltable.shift259)
+  %reltable.intrinsic260 = call ptr @llvm.load.relative.i64(ptr @"switch.table.$NameMatcher.read.680.rel", i64 %reltable.shift259)
   br label %"$json.kind_name.exit.i30"
 
 "$json.kind_name.exit.i30":                       ; preds = %switch.lookup200, %merge17.i.i37
@@ -18571,7 +18573,7 @@ switch.hole_check:                                ; preds = %"$Module.weight_dty
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %26 = zext nneg i32 %17 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.688", i64 0, i64 %26
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.690", i64 0, i64 %26
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$dtypes.bytes.exit"
 
@@ -18600,7 +18602,7 @@ switch.hole_check47:                              ; preds = %then3
 
 switch.lookup48:                                  ; preds = %switch.hole_check47
   %34 = zext nneg i32 %17 to i64
-  %switch.gep51 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.688", i64 0, i64 %34
+  %switch.gep51 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.690", i64 0, i64 %34
   %switch.load52 = load i64, ptr %switch.gep51, align 8
   br label %"$dtypes.bytes.exit40"
 
@@ -19388,7 +19390,7 @@ merge17.i.i.i.i:                                  ; preds = %"$Problems.next.exi
 
 switch.lookup:                                    ; preds = %"$Problems.next.exit48.i.i.i"
   %238 = zext nneg i32 %235 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.680", i64 0, i64 %238
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.682", i64 0, i64 %238
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i.i.i"
 
@@ -19657,7 +19659,7 @@ merge17.i.i48.i.i:                                ; preds = %"$Problems.next.exi
 
 switch.lookup106:                                 ; preds = %"$Problems.next.exit89.i.i.i"
   %334 = zext nneg i32 %331 to i64
-  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.680", i64 0, i64 %334
+  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.682", i64 0, i64 %334
   %switch.load108 = load ptr, ptr %switch.gep107, align 8
   br label %"$json.kind_name.exit.i43.i.i"
 
@@ -20218,7 +20220,7 @@ switch.hole_check:                                ; preds = %"$TensorView.num_el
 
 switch.lookup110:                                 ; preds = %switch.hole_check
   %529 = zext nneg i32 %526 to i64
-  %switch.gep111 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.688", i64 0, i64 %529
+  %switch.gep111 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.690", i64 0, i64 %529
   %switch.load112 = load i64, ptr %switch.gep111, align 8
   br label %"$dtypes.bytes.exit.i.i.i.i.i"
 
@@ -20359,7 +20361,7 @@ switch.hole_check121:                             ; preds = %merge12.i.i.i.i.i
 
 switch.lookup122:                                 ; preds = %switch.hole_check121
   %574 = zext nneg i32 %526 to i64
-  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.683", i64 0, i64 %574
+  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.685", i64 0, i64 %574
   %switch.load126 = load i64, ptr %switch.gep125, align 8
   br label %"$dtypes.bytes.exit140.i.i.i.i.i"
 
@@ -22834,7 +22836,7 @@ switch.hole_check:                                ; preds = %entry
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %18 = zext nneg i32 %3 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.688", i64 0, i64 %18
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.690", i64 0, i64 %18
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$dtypes.bytes.exit"
 
@@ -24577,7 +24579,7 @@ switch.hole_check1077:                            ; preds = %"$JsonWriter.string
 
 switch.lookup1078:                                ; preds = %switch.hole_check1077
   %348 = zext nneg i32 %339 to i64
-  %switch.gep1081 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.688", i64 0, i64 %348
+  %switch.gep1081 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.690", i64 0, i64 %348
   %switch.load1082 = load i64, ptr %switch.gep1081, align 8
   br label %"$Plan.kv_bytes_per_token.exit.i.i"
 
@@ -30049,7 +30051,7 @@ switch.hole_check:                                ; preds = %entry
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %12 = zext nneg i32 %9 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.688", i64 0, i64 %12
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.690", i64 0, i64 %12
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$dtypes.bytes.exit"
 
@@ -34509,7 +34511,7 @@ then2.i71.i.i:                                    ; preds = %merge.i69.i.i
 
 then5.i73.i.i:                                    ; preds = %then2.i71.i.i
   %352 = call ptr @strerror(i32 %350)
-  %353 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.540", ptr %352)
+  %353 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.541", ptr %352)
   br label %"$Loop.start.exit.i.i"
 
 merge1.i.i.i:                                     ; preds = %merge.i69.i.i
@@ -35153,6 +35155,7 @@ declare dso_local i32 @pthread_create(ptr, ptr, ptr, ptr) local_unnamed_addr
 
 define internal noalias noundef ptr @"$engine_thread"(ptr %0) {
 entry:
+  %text.i29.i.i.i.i.i = alloca [256 x i8], align 1
   %text.i.i.i.i.i.i = alloca [256 x i8], align 1
   %time.i18.i.i.i = alloca %50, align 8
   %time.i.i24.i.i = alloca %50, align 8
@@ -37549,14 +37552,14 @@ forbody.lr.ph.i.i.i8.i:                           ; preds = %then.i.i
   %1213 = load ptr, ptr %65, align 8
   br label %forbody.i.i.i9.i
 
-forbody.i.i.i9.i:                                 ; preds = %merge1.i.i66.i.i, %forbody.lr.ph.i.i.i8.i
-  %1214 = phi i1 [ true, %forbody.lr.ph.i.i.i8.i ], [ %1225, %merge1.i.i66.i.i ]
-  %i.08.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i8.i ], [ %1224, %merge1.i.i66.i.i ]
+forbody.i.i.i9.i:                                 ; preds = %merge1.i.i67.i.i, %forbody.lr.ph.i.i.i8.i
+  %1214 = phi i1 [ true, %forbody.lr.ph.i.i.i8.i ], [ %1225, %merge1.i.i67.i.i ]
+  %i.08.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i8.i ], [ %1224, %merge1.i.i67.i.i ]
   %1215 = getelementptr %89, ptr %1213, i64 %i.08.i.i.i.i
   %segment.sroa.36.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %1215, i64 12
   %segment.sroa.36.0.copyload.i.i.i.i = load i32, ptr %segment.sroa.36.0..sroa_idx.i.i.i.i, align 4
   %1216 = icmp sgt i32 %segment.sroa.36.0.copyload.i.i.i.i, -1
-  br i1 %1216, label %and.lhs.true.i.i.i.i, label %merge1.i.i66.i.i
+  br i1 %1216, label %and.lhs.true.i.i.i.i, label %merge1.i.i67.i.i
 
 and.lhs.true.i.i.i.i:                             ; preds = %forbody.i.i.i9.i
   %segment.sroa.0.0.copyload.i.i.i.i = load ptr, ptr %1215, align 8
@@ -37569,24 +37572,24 @@ and.lhs.true.i.i.i.i:                             ; preds = %forbody.i.i.i9.i
   %1221 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i.i.i.i, i64 312
   %1222 = load i32, ptr %1221, align 4
   %1223 = icmp slt i32 %1220, %1222
-  br i1 %1223, label %"$Scheduler.wants_logits.exit.i.i.i", label %merge1.i.i66.i.i
+  br i1 %1223, label %"$Scheduler.wants_logits.exit.i.i.i", label %merge1.i.i67.i.i
 
-merge1.i.i66.i.i:                                 ; preds = %and.lhs.true.i.i.i.i, %forbody.i.i.i9.i
+merge1.i.i67.i.i:                                 ; preds = %and.lhs.true.i.i.i.i, %forbody.i.i.i9.i
   %1224 = add nuw nsw i64 %i.08.i.i.i.i, 1
   %1225 = icmp slt i64 %1224, %1211
   %exitcond.not.i.i.i10.i = icmp eq i64 %1224, %1211
   br i1 %exitcond.not.i.i.i10.i, label %"$Scheduler.wants_logits.exit.i.i.i", label %forbody.i.i.i9.i
 
-"$Scheduler.wants_logits.exit.i.i.i":             ; preds = %merge1.i.i66.i.i, %and.lhs.true.i.i.i.i
-  %.lcssa.i.i.i.i = phi i1 [ %1225, %merge1.i.i66.i.i ], [ %1214, %and.lhs.true.i.i.i.i ]
-  br i1 %.lcssa.i.i.i.i, label %then.i67.i.i, label %merge.i25.i.i
+"$Scheduler.wants_logits.exit.i.i.i":             ; preds = %merge1.i.i67.i.i, %and.lhs.true.i.i.i.i
+  %.lcssa.i.i.i.i = phi i1 [ %1225, %merge1.i.i67.i.i ], [ %1214, %and.lhs.true.i.i.i.i ]
+  br i1 %.lcssa.i.i.i.i, label %then.i68.i.i, label %merge.i25.i.i
 
-then.i67.i.i:                                     ; preds = %"$Scheduler.wants_logits.exit.i.i.i"
+then.i68.i.i:                                     ; preds = %"$Scheduler.wants_logits.exit.i.i.i"
   %1226 = load ptr, ptr %72, align 8
   store ptr %1226, ptr %71, align 8
   br label %merge.i25.i.i
 
-merge.i25.i.i:                                    ; preds = %then.i67.i.i, %"$Scheduler.wants_logits.exit.i.i.i", %then.i.i
+merge.i25.i.i:                                    ; preds = %then.i68.i.i, %"$Scheduler.wants_logits.exit.i.i.i", %then.i.i
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i24.i.i)
   %1227 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i24.i.i)
   %1228 = load i64, ptr %time.i.i24.i.i, align 8
@@ -37623,7 +37626,7 @@ then2.i.i.i:                                      ; preds = %merge.i25.i.i
   br i1 %1245, label %forbody.i20.i.i.i, label %"$Loop.execute.exit.i.i"
 
 forbody.i20.i.i.i:                                ; preds = %then2.i.i.i, %merge1.i21.i.i.i
-  %i.032.i.i.i.i = phi i64 [ %1696, %merge1.i21.i.i.i ], [ 0, %then2.i.i.i ]
+  %i.032.i.i.i.i = phi i64 [ %1722, %merge1.i21.i.i.i ], [ 0, %then2.i.i.i ]
   %1246 = load ptr, ptr %65, align 8
   %1247 = getelementptr %89, ptr %1246, i64 %i.032.i.i.i.i
   %1248 = load ptr, ptr %1247, align 8
@@ -37645,9 +37648,9 @@ forbody.i20.i.i.i:                                ; preds = %then2.i.i.i, %merge
   store i64 %1261, ptr %1259, align 8
   %1262 = load i8, ptr %54, align 1
   %1263 = trunc i8 %1262 to i1
-  br i1 %1263, label %merge.i.i.i40.i.i, label %"$Scheduler.register_prompt_pages.exit.i.i.i.i"
+  br i1 %1263, label %merge.i.i.i41.i.i, label %"$Scheduler.register_prompt_pages.exit.i.i.i.i"
 
-merge.i.i.i40.i.i:                                ; preds = %forbody.i20.i.i.i
+merge.i.i.i41.i.i:                                ; preds = %forbody.i20.i.i.i
   %1264 = load i32, ptr %37, align 4
   %1265 = load i32, ptr %1249, align 4
   %1266 = getelementptr i8, ptr %1248, i64 40
@@ -37658,22 +37661,22 @@ merge.i.i.i40.i.i:                                ; preds = %forbody.i20.i.i.i
   %1271 = add i32 %1270, 1
   %1272 = mul i32 %1271, %1264
   %.not33.i.i.i.i.i = icmp sgt i32 %1272, %1268
-  br i1 %.not33.i.i.i.i.i, label %"$Scheduler.register_prompt_pages.exit.i.i.i.i", label %whilebody.lr.ph.i.i.i41.i.i
+  br i1 %.not33.i.i.i.i.i, label %"$Scheduler.register_prompt_pages.exit.i.i.i.i", label %whilebody.lr.ph.i.i.i42.i.i
 
-whilebody.lr.ph.i.i.i41.i.i:                      ; preds = %merge.i.i.i40.i.i
+whilebody.lr.ph.i.i.i42.i.i:                      ; preds = %merge.i.i.i41.i.i
   %1273 = getelementptr i8, ptr %1248, i64 72
   %1274 = getelementptr i8, ptr %1248, i64 16
   %1275 = getelementptr i8, ptr %1248, i64 64
-  br label %whilebody.i.i.i42.i.i
+  br label %whilebody.i.i.i43.i.i
 
-whilebody.i.i.i42.i.i:                            ; preds = %"$Scheduler.share_page.exit.i.i.i.i.i", %whilebody.lr.ph.i.i.i41.i.i
-  %1276 = phi i32 [ %1271, %whilebody.lr.ph.i.i.i41.i.i ], [ %1473, %"$Scheduler.share_page.exit.i.i.i.i.i" ]
-  %1277 = phi i32 [ %1270, %whilebody.lr.ph.i.i.i41.i.i ], [ %1276, %"$Scheduler.share_page.exit.i.i.i.i.i" ]
+whilebody.i.i.i43.i.i:                            ; preds = %"$Scheduler.share_page.exit.i.i.i.i.i", %whilebody.lr.ph.i.i.i42.i.i
+  %1276 = phi i32 [ %1271, %whilebody.lr.ph.i.i.i42.i.i ], [ %1473, %"$Scheduler.share_page.exit.i.i.i.i.i" ]
+  %1277 = phi i32 [ %1270, %whilebody.lr.ph.i.i.i42.i.i ], [ %1276, %"$Scheduler.share_page.exit.i.i.i.i.i" ]
   %1278 = icmp sgt i32 %1277, 0
   %1279 = load ptr, ptr %1273, align 8
-  br i1 %1278, label %merge2.i.i.i62.i.i, label %merge2.thread.i.i.i.i.i
+  br i1 %1278, label %merge2.i.i.i63.i.i, label %merge2.thread.i.i.i.i.i
 
-merge2.thread.i.i.i.i.i:                          ; preds = %whilebody.i.i.i42.i.i
+merge2.thread.i.i.i.i.i:                          ; preds = %whilebody.i.i.i43.i.i
   %1280 = sext i32 %1277 to i64
   %1281 = getelementptr i32, ptr %1279, i64 %1280
   %1282 = load i32, ptr %1281, align 4
@@ -37681,9 +37684,9 @@ merge2.thread.i.i.i.i.i:                          ; preds = %whilebody.i.i.i42.i
   %1284 = mul i32 %1277, %1264
   %1285 = sext i32 %1284 to i64
   %1286 = getelementptr i32, ptr %1283, i64 %1285
-  br label %merge.i.i.i.i.i43.i.i
+  br label %merge.i.i.i.i.i44.i.i
 
-merge2.i.i.i62.i.i:                               ; preds = %whilebody.i.i.i42.i.i
+merge2.i.i.i63.i.i:                               ; preds = %whilebody.i.i.i43.i.i
   %1287 = zext nneg i32 %1277 to i64
   %1288 = getelementptr i32, ptr %1279, i64 %1287
   %1289 = getelementptr i8, ptr %1288, i64 -4
@@ -37693,97 +37696,97 @@ merge2.i.i.i62.i.i:                               ; preds = %whilebody.i.i.i42.i
   %1293 = mul i32 %1277, %1264
   %1294 = sext i32 %1293 to i64
   %1295 = getelementptr i32, ptr %1292, i64 %1294
-  %.not.i.i.i.i.i63.i.i = icmp eq i32 %1290, -1
-  br i1 %.not.i.i.i.i.i63.i.i, label %merge.i.i.i.i.i43.i.i, label %then.i.i.i.i.i64.i.i
+  %.not.i.i.i.i.i64.i.i = icmp eq i32 %1290, -1
+  br i1 %.not.i.i.i.i.i64.i.i, label %merge.i.i.i.i.i44.i.i, label %then.i.i.i.i.i65.i.i
 
-then.i.i.i.i.i64.i.i:                             ; preds = %merge2.i.i.i62.i.i
-  %.val.i.i.i.i.i65.i.i = load ptr, ptr %44, align 8
+then.i.i.i.i.i65.i.i:                             ; preds = %merge2.i.i.i63.i.i
+  %.val.i.i.i.i.i66.i.i = load ptr, ptr %44, align 8
   %1296 = sext i32 %1290 to i64
-  %1297 = getelementptr %1, ptr %.val.i.i.i.i.i65.i.i, i64 %1296, i32 7
+  %1297 = getelementptr %1, ptr %.val.i.i.i.i.i66.i.i, i64 %1296, i32 7
   %1298 = load i64, ptr %1297, align 8
-  br label %merge.i.i.i.i.i43.i.i
+  br label %merge.i.i.i.i.i44.i.i
 
-merge.i.i.i.i.i43.i.i:                            ; preds = %then.i.i.i.i.i64.i.i, %merge2.i.i.i62.i.i, %merge2.thread.i.i.i.i.i
-  %.not.i.i31.i.i.i.i.i = phi i1 [ false, %then.i.i.i.i.i64.i.i ], [ true, %merge2.i.i.i62.i.i ], [ true, %merge2.thread.i.i.i.i.i ]
-  %1299 = phi ptr [ %1295, %then.i.i.i.i.i64.i.i ], [ %1295, %merge2.i.i.i62.i.i ], [ %1286, %merge2.thread.i.i.i.i.i ]
-  %1300 = phi i32 [ %1291, %then.i.i.i.i.i64.i.i ], [ %1291, %merge2.i.i.i62.i.i ], [ %1282, %merge2.thread.i.i.i.i.i ]
-  %1301 = phi i64 [ %1287, %then.i.i.i.i.i64.i.i ], [ %1287, %merge2.i.i.i62.i.i ], [ %1280, %merge2.thread.i.i.i.i.i ]
-  %parent.030.i.i.i.i.i = phi i32 [ %1290, %then.i.i.i.i.i64.i.i ], [ -1, %merge2.i.i.i62.i.i ], [ -1, %merge2.thread.i.i.i.i.i ]
-  %hash.0.i.i.i.i.i.i.i = phi i64 [ %1298, %then.i.i.i.i.i64.i.i ], [ 2611923443488327891, %merge2.i.i.i62.i.i ], [ 2611923443488327891, %merge2.thread.i.i.i.i.i ]
+merge.i.i.i.i.i44.i.i:                            ; preds = %then.i.i.i.i.i65.i.i, %merge2.i.i.i63.i.i, %merge2.thread.i.i.i.i.i
+  %.not.i.i31.i.i.i.i.i = phi i1 [ false, %then.i.i.i.i.i65.i.i ], [ true, %merge2.i.i.i63.i.i ], [ true, %merge2.thread.i.i.i.i.i ]
+  %1299 = phi ptr [ %1295, %then.i.i.i.i.i65.i.i ], [ %1295, %merge2.i.i.i63.i.i ], [ %1286, %merge2.thread.i.i.i.i.i ]
+  %1300 = phi i32 [ %1291, %then.i.i.i.i.i65.i.i ], [ %1291, %merge2.i.i.i63.i.i ], [ %1282, %merge2.thread.i.i.i.i.i ]
+  %1301 = phi i64 [ %1287, %then.i.i.i.i.i65.i.i ], [ %1287, %merge2.i.i.i63.i.i ], [ %1280, %merge2.thread.i.i.i.i.i ]
+  %parent.030.i.i.i.i.i = phi i32 [ %1290, %then.i.i.i.i.i65.i.i ], [ -1, %merge2.i.i.i63.i.i ], [ -1, %merge2.thread.i.i.i.i.i ]
+  %hash.0.i.i.i.i.i.i.i = phi i64 [ %1298, %then.i.i.i.i.i65.i.i ], [ 2611923443488327891, %merge2.i.i.i63.i.i ], [ 2611923443488327891, %merge2.thread.i.i.i.i.i ]
   %1302 = load i32, ptr %55, align 4
   %1303 = icmp sgt i32 %1302, 0
   br i1 %1303, label %forbody.preheader.i.i.i.i.i.i.i, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i"
 
-forbody.preheader.i.i.i.i.i.i.i:                  ; preds = %merge.i.i.i.i.i43.i.i
-  %wide.trip.count.i.i.i.i.i57.i.i = zext nneg i32 %1302 to i64
-  %xtraiter118 = and i64 %wide.trip.count.i.i.i.i.i57.i.i, 7
+forbody.preheader.i.i.i.i.i.i.i:                  ; preds = %merge.i.i.i.i.i44.i.i
+  %wide.trip.count.i.i.i.i.i58.i.i = zext nneg i32 %1302 to i64
+  %xtraiter118 = and i64 %wide.trip.count.i.i.i.i.i58.i.i, 7
   %1304 = icmp ult i32 %1302, 8
   br i1 %1304, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.preheader.i.i.i.i.i.i.i.new
 
 forbody.preheader.i.i.i.i.i.i.i.new:              ; preds = %forbody.preheader.i.i.i.i.i.i.i
-  %unroll_iter122 = and i64 %wide.trip.count.i.i.i.i.i57.i.i, 2147483640
-  br label %forbody.i.i.i.i.i58.i.i
+  %unroll_iter122 = and i64 %wide.trip.count.i.i.i.i.i58.i.i, 2147483640
+  br label %forbody.i.i.i.i.i59.i.i
 
-forbody.i.i.i.i.i58.i.i:                          ; preds = %forbody.i.i.i.i.i58.i.i, %forbody.preheader.i.i.i.i.i.i.i.new
-  %indvars.iv.i.i.i.i.i59.i.i = phi i64 [ 0, %forbody.preheader.i.i.i.i.i.i.i.new ], [ %indvars.iv.next.i.i.i.i.i60.i.i.7, %forbody.i.i.i.i.i58.i.i ]
-  %hash.19.i.i.i.i.i.i.i = phi i64 [ %hash.0.i.i.i.i.i.i.i, %forbody.preheader.i.i.i.i.i.i.i.new ], [ %1360, %forbody.i.i.i.i.i58.i.i ]
-  %niter123 = phi i64 [ 0, %forbody.preheader.i.i.i.i.i.i.i.new ], [ %niter123.next.7, %forbody.i.i.i.i.i58.i.i ]
-  %1305 = getelementptr i32, ptr %1299, i64 %indvars.iv.i.i.i.i.i59.i.i
+forbody.i.i.i.i.i59.i.i:                          ; preds = %forbody.i.i.i.i.i59.i.i, %forbody.preheader.i.i.i.i.i.i.i.new
+  %indvars.iv.i.i.i.i.i60.i.i = phi i64 [ 0, %forbody.preheader.i.i.i.i.i.i.i.new ], [ %indvars.iv.next.i.i.i.i.i61.i.i.7, %forbody.i.i.i.i.i59.i.i ]
+  %hash.19.i.i.i.i.i.i.i = phi i64 [ %hash.0.i.i.i.i.i.i.i, %forbody.preheader.i.i.i.i.i.i.i.new ], [ %1360, %forbody.i.i.i.i.i59.i.i ]
+  %niter123 = phi i64 [ 0, %forbody.preheader.i.i.i.i.i.i.i.new ], [ %niter123.next.7, %forbody.i.i.i.i.i59.i.i ]
+  %1305 = getelementptr i32, ptr %1299, i64 %indvars.iv.i.i.i.i.i60.i.i
   %1306 = load i32, ptr %1305, align 4
   %1307 = zext i32 %1306 to i64
   %1308 = xor i64 %hash.19.i.i.i.i.i.i.i, %1307
   %1309 = mul i64 %1308, -7046029254386353131
   %1310 = lshr i64 %1309, 32
-  %indvars.iv.next.i.i.i.i.i60.i.i = or disjoint i64 %indvars.iv.i.i.i.i.i59.i.i, 1
-  %1311 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i60.i.i
+  %indvars.iv.next.i.i.i.i.i61.i.i = or disjoint i64 %indvars.iv.i.i.i.i.i60.i.i, 1
+  %1311 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i61.i.i
   %1312 = load i32, ptr %1311, align 4
   %1313 = zext i32 %1312 to i64
   %1314 = xor i64 %1310, %1313
   %1315 = xor i64 %1314, %1309
   %1316 = mul i64 %1315, -7046029254386353131
   %1317 = lshr i64 %1316, 32
-  %indvars.iv.next.i.i.i.i.i60.i.i.1 = or disjoint i64 %indvars.iv.i.i.i.i.i59.i.i, 2
-  %1318 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i60.i.i.1
+  %indvars.iv.next.i.i.i.i.i61.i.i.1 = or disjoint i64 %indvars.iv.i.i.i.i.i60.i.i, 2
+  %1318 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i61.i.i.1
   %1319 = load i32, ptr %1318, align 4
   %1320 = zext i32 %1319 to i64
   %1321 = xor i64 %1317, %1320
   %1322 = xor i64 %1321, %1316
   %1323 = mul i64 %1322, -7046029254386353131
   %1324 = lshr i64 %1323, 32
-  %indvars.iv.next.i.i.i.i.i60.i.i.2 = or disjoint i64 %indvars.iv.i.i.i.i.i59.i.i, 3
-  %1325 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i60.i.i.2
+  %indvars.iv.next.i.i.i.i.i61.i.i.2 = or disjoint i64 %indvars.iv.i.i.i.i.i60.i.i, 3
+  %1325 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i61.i.i.2
   %1326 = load i32, ptr %1325, align 4
   %1327 = zext i32 %1326 to i64
   %1328 = xor i64 %1324, %1327
   %1329 = xor i64 %1328, %1323
   %1330 = mul i64 %1329, -7046029254386353131
   %1331 = lshr i64 %1330, 32
-  %indvars.iv.next.i.i.i.i.i60.i.i.3 = or disjoint i64 %indvars.iv.i.i.i.i.i59.i.i, 4
-  %1332 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i60.i.i.3
+  %indvars.iv.next.i.i.i.i.i61.i.i.3 = or disjoint i64 %indvars.iv.i.i.i.i.i60.i.i, 4
+  %1332 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i61.i.i.3
   %1333 = load i32, ptr %1332, align 4
   %1334 = zext i32 %1333 to i64
   %1335 = xor i64 %1331, %1334
   %1336 = xor i64 %1335, %1330
   %1337 = mul i64 %1336, -7046029254386353131
   %1338 = lshr i64 %1337, 32
-  %indvars.iv.next.i.i.i.i.i60.i.i.4 = or disjoint i64 %indvars.iv.i.i.i.i.i59.i.i, 5
-  %1339 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i60.i.i.4
+  %indvars.iv.next.i.i.i.i.i61.i.i.4 = or disjoint i64 %indvars.iv.i.i.i.i.i60.i.i, 5
+  %1339 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i61.i.i.4
   %1340 = load i32, ptr %1339, align 4
   %1341 = zext i32 %1340 to i64
   %1342 = xor i64 %1338, %1341
   %1343 = xor i64 %1342, %1337
   %1344 = mul i64 %1343, -7046029254386353131
   %1345 = lshr i64 %1344, 32
-  %indvars.iv.next.i.i.i.i.i60.i.i.5 = or disjoint i64 %indvars.iv.i.i.i.i.i59.i.i, 6
-  %1346 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i60.i.i.5
+  %indvars.iv.next.i.i.i.i.i61.i.i.5 = or disjoint i64 %indvars.iv.i.i.i.i.i60.i.i, 6
+  %1346 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i61.i.i.5
   %1347 = load i32, ptr %1346, align 4
   %1348 = zext i32 %1347 to i64
   %1349 = xor i64 %1345, %1348
   %1350 = xor i64 %1349, %1344
   %1351 = mul i64 %1350, -7046029254386353131
   %1352 = lshr i64 %1351, 32
-  %indvars.iv.next.i.i.i.i.i60.i.i.6 = or disjoint i64 %indvars.iv.i.i.i.i.i59.i.i, 7
-  %1353 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i60.i.i.6
+  %indvars.iv.next.i.i.i.i.i61.i.i.6 = or disjoint i64 %indvars.iv.i.i.i.i.i60.i.i, 7
+  %1353 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i61.i.i.6
   %1354 = load i32, ptr %1353, align 4
   %1355 = zext i32 %1354 to i64
   %1356 = xor i64 %1352, %1355
@@ -37791,36 +37794,36 @@ forbody.i.i.i.i.i58.i.i:                          ; preds = %forbody.i.i.i.i.i58
   %1358 = mul i64 %1357, -7046029254386353131
   %1359 = lshr i64 %1358, 32
   %1360 = xor i64 %1359, %1358
-  %indvars.iv.next.i.i.i.i.i60.i.i.7 = add nuw nsw i64 %indvars.iv.i.i.i.i.i59.i.i, 8
+  %indvars.iv.next.i.i.i.i.i61.i.i.7 = add nuw nsw i64 %indvars.iv.i.i.i.i.i60.i.i, 8
   %niter123.next.7 = add i64 %niter123, 8
   %niter123.ncmp.7 = icmp eq i64 %niter123.next.7, %unroll_iter122
-  br i1 %niter123.ncmp.7, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.i.i.i.i.i58.i.i
+  br i1 %niter123.ncmp.7, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.i.i.i.i.i59.i.i
 
-"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa": ; preds = %forbody.i.i.i.i.i58.i.i, %forbody.preheader.i.i.i.i.i.i.i
-  %.lcssa91.ph = phi i64 [ poison, %forbody.preheader.i.i.i.i.i.i.i ], [ %1360, %forbody.i.i.i.i.i58.i.i ]
-  %indvars.iv.i.i.i.i.i59.i.i.unr = phi i64 [ 0, %forbody.preheader.i.i.i.i.i.i.i ], [ %indvars.iv.next.i.i.i.i.i60.i.i.7, %forbody.i.i.i.i.i58.i.i ]
-  %hash.19.i.i.i.i.i.i.i.unr = phi i64 [ %hash.0.i.i.i.i.i.i.i, %forbody.preheader.i.i.i.i.i.i.i ], [ %1360, %forbody.i.i.i.i.i58.i.i ]
+"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa": ; preds = %forbody.i.i.i.i.i59.i.i, %forbody.preheader.i.i.i.i.i.i.i
+  %.lcssa91.ph = phi i64 [ poison, %forbody.preheader.i.i.i.i.i.i.i ], [ %1360, %forbody.i.i.i.i.i59.i.i ]
+  %indvars.iv.i.i.i.i.i60.i.i.unr = phi i64 [ 0, %forbody.preheader.i.i.i.i.i.i.i ], [ %indvars.iv.next.i.i.i.i.i61.i.i.7, %forbody.i.i.i.i.i59.i.i ]
+  %hash.19.i.i.i.i.i.i.i.unr = phi i64 [ %hash.0.i.i.i.i.i.i.i, %forbody.preheader.i.i.i.i.i.i.i ], [ %1360, %forbody.i.i.i.i.i59.i.i ]
   %lcmp.mod120.not = icmp eq i64 %xtraiter118, 0
-  br i1 %lcmp.mod120.not, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i", label %forbody.i.i.i.i.i58.i.i.epil
+  br i1 %lcmp.mod120.not, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i", label %forbody.i.i.i.i.i59.i.i.epil
 
-forbody.i.i.i.i.i58.i.i.epil:                     ; preds = %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i.i58.i.i.epil
-  %indvars.iv.i.i.i.i.i59.i.i.epil = phi i64 [ %indvars.iv.next.i.i.i.i.i60.i.i.epil, %forbody.i.i.i.i.i58.i.i.epil ], [ %indvars.iv.i.i.i.i.i59.i.i.unr, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ]
-  %hash.19.i.i.i.i.i.i.i.epil = phi i64 [ %1367, %forbody.i.i.i.i.i58.i.i.epil ], [ %hash.19.i.i.i.i.i.i.i.unr, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ]
-  %epil.iter119 = phi i64 [ %epil.iter119.next, %forbody.i.i.i.i.i58.i.i.epil ], [ 0, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ]
-  %1361 = getelementptr i32, ptr %1299, i64 %indvars.iv.i.i.i.i.i59.i.i.epil
+forbody.i.i.i.i.i59.i.i.epil:                     ; preds = %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i.i59.i.i.epil
+  %indvars.iv.i.i.i.i.i60.i.i.epil = phi i64 [ %indvars.iv.next.i.i.i.i.i61.i.i.epil, %forbody.i.i.i.i.i59.i.i.epil ], [ %indvars.iv.i.i.i.i.i60.i.i.unr, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ]
+  %hash.19.i.i.i.i.i.i.i.epil = phi i64 [ %1367, %forbody.i.i.i.i.i59.i.i.epil ], [ %hash.19.i.i.i.i.i.i.i.unr, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ]
+  %epil.iter119 = phi i64 [ %epil.iter119.next, %forbody.i.i.i.i.i59.i.i.epil ], [ 0, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ]
+  %1361 = getelementptr i32, ptr %1299, i64 %indvars.iv.i.i.i.i.i60.i.i.epil
   %1362 = load i32, ptr %1361, align 4
   %1363 = zext i32 %1362 to i64
   %1364 = xor i64 %hash.19.i.i.i.i.i.i.i.epil, %1363
   %1365 = mul i64 %1364, -7046029254386353131
   %1366 = lshr i64 %1365, 32
   %1367 = xor i64 %1366, %1365
-  %indvars.iv.next.i.i.i.i.i60.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.i.i.i59.i.i.epil, 1
+  %indvars.iv.next.i.i.i.i.i61.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.i.i.i60.i.i.epil, 1
   %epil.iter119.next = add i64 %epil.iter119, 1
   %epil.iter119.cmp.not = icmp eq i64 %epil.iter119.next, %xtraiter118
-  br i1 %epil.iter119.cmp.not, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i", label %forbody.i.i.i.i.i58.i.i.epil, !llvm.loop !74
+  br i1 %epil.iter119.cmp.not, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i", label %forbody.i.i.i.i.i59.i.i.epil, !llvm.loop !74
 
-"$PagePool.prefix_hash.exit.i.i.i.i.i.i":         ; preds = %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i.i58.i.i.epil, %merge.i.i.i.i.i43.i.i
-  %hash.1.lcssa.i.i.i.i.i.i.i = phi i64 [ %hash.0.i.i.i.i.i.i.i, %merge.i.i.i.i.i43.i.i ], [ %.lcssa91.ph, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ], [ %1367, %forbody.i.i.i.i.i58.i.i.epil ]
+"$PagePool.prefix_hash.exit.i.i.i.i.i.i":         ; preds = %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i.i59.i.i.epil, %merge.i.i.i.i.i44.i.i
+  %hash.1.lcssa.i.i.i.i.i.i.i = phi i64 [ %hash.0.i.i.i.i.i.i.i, %merge.i.i.i.i.i44.i.i ], [ %.lcssa91.ph, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ], [ %1367, %forbody.i.i.i.i.i59.i.i.epil ]
   %1368 = load i64, ptr %56, align 8
   %1369 = and i64 %1368, %hash.1.lcssa.i.i.i.i.i.i.i
   %.val14.i.i.i.i.i.i.i = load i32, ptr %46, align 4
@@ -37832,43 +37835,43 @@ forbody.i.i.i.i.i58.i.i.epil:                     ; preds = %"$PagePool.prefix_h
   %page.018.i.i.i.i.i.i.i = load i32, ptr %1373, align 4
   %.not19.i.i.i.i.i.i.i = icmp eq i32 %page.018.i.i.i.i.i.i.i, -1
   %.val36.pre.i.i.i.i.i.i = load ptr, ptr %44, align 8
-  br i1 %.not19.i.i.i.i.i.i.i, label %merge.i.i.i.i45.i.i, label %whilebody.lr.ph.i.i.i.i.i.i.i
+  br i1 %.not19.i.i.i.i.i.i.i, label %merge.i.i.i.i46.i.i, label %whilebody.lr.ph.i.i.i.i.i.i.i
 
 whilebody.lr.ph.i.i.i.i.i.i.i:                    ; preds = %"$PagePool.prefix_hash.exit.i.i.i.i.i.i"
   %1374 = sext i32 %1302 to i64
   %1375 = shl nsw i64 %1374, 2
   br label %whilebody.i.i.i.i.i.i.i
 
-whilebody.i.i.i.i.i.i.i:                          ; preds = %merge2.i.i.i.i.i44.i.i, %whilebody.lr.ph.i.i.i.i.i.i.i
-  %page.020.i.i.i.i.i.i.i = phi i32 [ %page.018.i.i.i.i.i.i.i, %whilebody.lr.ph.i.i.i.i.i.i.i ], [ %page.0.i.i.i.i.i.i.i, %merge2.i.i.i.i.i44.i.i ]
+whilebody.i.i.i.i.i.i.i:                          ; preds = %merge2.i.i.i.i.i45.i.i, %whilebody.lr.ph.i.i.i.i.i.i.i
+  %page.020.i.i.i.i.i.i.i = phi i32 [ %page.018.i.i.i.i.i.i.i, %whilebody.lr.ph.i.i.i.i.i.i.i ], [ %page.0.i.i.i.i.i.i.i, %merge2.i.i.i.i.i45.i.i ]
   %1376 = sext i32 %page.020.i.i.i.i.i.i.i to i64
   %1377 = getelementptr %1, ptr %.val36.pre.i.i.i.i.i.i, i64 %1376
   %1378 = getelementptr i8, ptr %1377, i64 32
   %1379 = load i64, ptr %1378, align 8
   %1380 = icmp eq i64 %1379, %1369
-  br i1 %1380, label %and.lhs.true3.i.i.i.i.i.i.i, label %merge2.i.i.i.i.i44.i.i
+  br i1 %1380, label %and.lhs.true3.i.i.i.i.i.i.i, label %merge2.i.i.i.i.i45.i.i
 
-and.lhs.true.i.i.i.i.i55.i.i:                     ; preds = %and.lhs.true3.i.i.i.i.i.i.i
-  %.val17.i.i.i.i.i56.i.i = load ptr, ptr %57, align 8
+and.lhs.true.i.i.i.i.i56.i.i:                     ; preds = %and.lhs.true3.i.i.i.i.i.i.i
+  %.val17.i.i.i.i.i57.i.i = load ptr, ptr %57, align 8
   %1381 = mul nsw i64 %1376, %1374
-  %1382 = getelementptr i32, ptr %.val17.i.i.i.i.i56.i.i, i64 %1381
+  %1382 = getelementptr i32, ptr %.val17.i.i.i.i.i57.i.i, i64 %1381
   %bcmp.i.i.i.i.i.i.i = call i32 @bcmp(ptr %1382, ptr readonly %1299, i64 %1375)
   %1383 = icmp eq i32 %bcmp.i.i.i.i.i.i.i, 0
-  br i1 %1383, label %"$PagePool.register.exit.i.i.i.i.i", label %merge2.i.i.i.i.i44.i.i
+  br i1 %1383, label %"$PagePool.register.exit.i.i.i.i.i", label %merge2.i.i.i.i.i45.i.i
 
 and.lhs.true3.i.i.i.i.i.i.i:                      ; preds = %whilebody.i.i.i.i.i.i.i
   %1384 = getelementptr i8, ptr %1377, i64 8
   %1385 = load i32, ptr %1384, align 4
   %1386 = icmp eq i32 %1385, %parent.030.i.i.i.i.i
-  br i1 %1386, label %and.lhs.true.i.i.i.i.i55.i.i, label %merge2.i.i.i.i.i44.i.i
+  br i1 %1386, label %and.lhs.true.i.i.i.i.i56.i.i, label %merge2.i.i.i.i.i45.i.i
 
-merge2.i.i.i.i.i44.i.i:                           ; preds = %and.lhs.true3.i.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i55.i.i, %whilebody.i.i.i.i.i.i.i
+merge2.i.i.i.i.i45.i.i:                           ; preds = %and.lhs.true3.i.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i56.i.i, %whilebody.i.i.i.i.i.i.i
   %1387 = getelementptr i8, ptr %1377, i64 24
   %page.0.i.i.i.i.i.i.i = load i32, ptr %1387, align 4
   %.not.i42.i.i.i.i.i.i = icmp eq i32 %page.0.i.i.i.i.i.i.i, -1
-  br i1 %.not.i42.i.i.i.i.i.i, label %merge.i.i.i.i45.i.i, label %whilebody.i.i.i.i.i.i.i
+  br i1 %.not.i42.i.i.i.i.i.i, label %merge.i.i.i.i46.i.i, label %whilebody.i.i.i.i.i.i.i
 
-merge.i.i.i.i45.i.i:                              ; preds = %merge2.i.i.i.i.i44.i.i, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i"
+merge.i.i.i.i46.i.i:                              ; preds = %merge2.i.i.i.i.i45.i.i, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i"
   %1388 = sext i32 %1300 to i64
   %1389 = getelementptr %1, ptr %.val36.pre.i.i.i.i.i.i, i64 %1388
   %1390 = getelementptr i8, ptr %1389, i64 32
@@ -37885,7 +37888,7 @@ merge.i.i.i.i45.i.i:                              ; preds = %merge2.i.i.i.i.i44.
   store i32 %1300, ptr %1373, align 4
   br i1 %.not.i.i31.i.i.i.i.i, label %merge2.i.i.i.i.i.i, label %then3.i.i.i.i.i.i
 
-then3.i.i.i.i.i.i:                                ; preds = %merge.i.i.i.i45.i.i
+then3.i.i.i.i.i.i:                                ; preds = %merge.i.i.i.i46.i.i
   %.val35.i.i.i.i.i.i = load ptr, ptr %44, align 8
   %1396 = sext i32 %parent.030.i.i.i.i.i to i64
   %1397 = getelementptr %1, ptr %.val35.i.i.i.i.i.i, i64 %1396, i32 3
@@ -37894,7 +37897,7 @@ then3.i.i.i.i.i.i:                                ; preds = %merge.i.i.i.i45.i.i
   store i32 %1399, ptr %1397, align 4
   br label %merge2.i.i.i.i.i.i
 
-merge2.i.i.i.i.i.i:                               ; preds = %then3.i.i.i.i.i.i, %merge.i.i.i.i45.i.i
+merge2.i.i.i.i.i.i:                               ; preds = %then3.i.i.i.i.i.i, %merge.i.i.i.i46.i.i
   %.val39.i.i.i.i.i.i = load i32, ptr %55, align 4
   %.val40.i.i.i.i.i.i = load ptr, ptr %57, align 8
   %1400 = sext i32 %.val39.i.i.i.i.i.i to i64
@@ -37905,18 +37908,18 @@ merge2.i.i.i.i.i.i:                               ; preds = %then3.i.i.i.i.i.i, 
   %1404 = load i64, ptr %53, align 8
   %1405 = add i64 %1404, 1
   store i64 %1405, ptr %53, align 8
-  %.pre.i.i.i46.i.i = load ptr, ptr %1273, align 8
+  %.pre.i.i.i47.i.i = load ptr, ptr %1273, align 8
   br label %"$PagePool.register.exit.i.i.i.i.i"
 
-"$PagePool.register.exit.i.i.i.i.i":              ; preds = %and.lhs.true.i.i.i.i.i55.i.i, %merge2.i.i.i.i.i.i
-  %1406 = phi ptr [ %.pre.i.i.i46.i.i, %merge2.i.i.i.i.i.i ], [ %1279, %and.lhs.true.i.i.i.i.i55.i.i ]
-  %common.ret.op.i.i.i.i.i.i = phi i32 [ %1300, %merge2.i.i.i.i.i.i ], [ %page.020.i.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i55.i.i ]
+"$PagePool.register.exit.i.i.i.i.i":              ; preds = %and.lhs.true.i.i.i.i.i56.i.i, %merge2.i.i.i.i.i.i
+  %1406 = phi ptr [ %.pre.i.i.i47.i.i, %merge2.i.i.i.i.i.i ], [ %1279, %and.lhs.true.i.i.i.i.i56.i.i ]
+  %common.ret.op.i.i.i.i.i.i = phi i32 [ %1300, %merge2.i.i.i.i.i.i ], [ %page.020.i.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i56.i.i ]
   %1407 = getelementptr i32, ptr %1406, i64 %1301
   %1408 = load i32, ptr %1407, align 4
-  %.not.i.i.i.i47.i.i = icmp eq i32 %1408, %common.ret.op.i.i.i.i.i.i
-  br i1 %.not.i.i.i.i47.i.i, label %"$Scheduler.share_page.exit.i.i.i.i.i", label %then.i.i.i.i48.i.i
+  %.not.i.i.i.i48.i.i = icmp eq i32 %1408, %common.ret.op.i.i.i.i.i.i
+  br i1 %.not.i.i.i.i48.i.i, label %"$Scheduler.share_page.exit.i.i.i.i.i", label %then.i.i.i.i49.i.i
 
-then.i.i.i.i48.i.i:                               ; preds = %"$PagePool.register.exit.i.i.i.i.i"
+then.i.i.i.i49.i.i:                               ; preds = %"$PagePool.register.exit.i.i.i.i.i"
   %.val.i.i24.i.i.i.i.i = load ptr, ptr %44, align 8
   %1409 = sext i32 %common.ret.op.i.i.i.i.i.i to i64
   %1410 = getelementptr %1, ptr %.val.i.i24.i.i.i.i.i, i64 %1409
@@ -37924,7 +37927,7 @@ then.i.i.i.i48.i.i:                               ; preds = %"$PagePool.register
   %1412 = icmp eq i32 %1411, 0
   br i1 %1412, label %then.i.i27.i.i.i.i.i, label %"$PagePool.retain.exit.i.i.i.i.i.i"
 
-then.i.i27.i.i.i.i.i:                             ; preds = %then.i.i.i.i48.i.i
+then.i.i27.i.i.i.i.i:                             ; preds = %then.i.i.i.i49.i.i
   %1413 = getelementptr i8, ptr %1410, i64 16
   %1414 = load i32, ptr %1413, align 4
   %1415 = icmp eq i32 %1414, -1
@@ -37932,29 +37935,29 @@ then.i.i27.i.i.i.i.i:                             ; preds = %then.i.i.i.i48.i.i
   %1417 = load i32, ptr %1416, align 4
   %1418 = sext i32 %1414 to i64
   %1419 = getelementptr %1, ptr %.val.i.i24.i.i.i.i.i, i64 %1418, i32 5
-  %.sink.i.i.i.i.i.i51.i.i = select i1 %1415, ptr %45, ptr %1419
-  store i32 %1417, ptr %.sink.i.i.i.i.i.i51.i.i, align 4
+  %.sink.i.i.i.i.i.i52.i.i = select i1 %1415, ptr %45, ptr %1419
+  store i32 %1417, ptr %.sink.i.i.i.i.i.i52.i.i, align 4
   %1420 = icmp eq i32 %1417, -1
   %1421 = load i32, ptr %1413, align 4
-  br i1 %1420, label %"$PagePool.remove_cached.exit.i.i.i.i.i53.i.i", label %else4.i.i.i.i.i.i52.i.i
+  br i1 %1420, label %"$PagePool.remove_cached.exit.i.i.i.i.i54.i.i", label %else4.i.i.i.i.i.i53.i.i
 
-else4.i.i.i.i.i.i52.i.i:                          ; preds = %then.i.i27.i.i.i.i.i
+else4.i.i.i.i.i.i53.i.i:                          ; preds = %then.i.i27.i.i.i.i.i
   %1422 = load ptr, ptr %44, align 8
   %1423 = sext i32 %1417 to i64
   %1424 = getelementptr %1, ptr %1422, i64 %1423, i32 4
-  br label %"$PagePool.remove_cached.exit.i.i.i.i.i53.i.i"
+  br label %"$PagePool.remove_cached.exit.i.i.i.i.i54.i.i"
 
-"$PagePool.remove_cached.exit.i.i.i.i.i53.i.i":   ; preds = %else4.i.i.i.i.i.i52.i.i, %then.i.i27.i.i.i.i.i
-  %.sink19.i.i.i.i.i.i54.i.i = phi ptr [ %1424, %else4.i.i.i.i.i.i52.i.i ], [ %43, %then.i.i27.i.i.i.i.i ]
-  store i32 %1421, ptr %.sink19.i.i.i.i.i.i54.i.i, align 4
+"$PagePool.remove_cached.exit.i.i.i.i.i54.i.i":   ; preds = %else4.i.i.i.i.i.i53.i.i, %then.i.i27.i.i.i.i.i
+  %.sink19.i.i.i.i.i.i55.i.i = phi ptr [ %1424, %else4.i.i.i.i.i.i53.i.i ], [ %43, %then.i.i27.i.i.i.i.i ]
+  store i32 %1421, ptr %.sink19.i.i.i.i.i.i55.i.i, align 4
   %1425 = load <2 x i32>, ptr %50, align 4
   %1426 = add <2 x i32> %1425, <i32 1, i32 -1>
   store <2 x i32> %1426, ptr %50, align 4
   %.pre.i.i.i.i.i.i.i = load i32, ptr %1410, align 4
   br label %"$PagePool.retain.exit.i.i.i.i.i.i"
 
-"$PagePool.retain.exit.i.i.i.i.i.i":              ; preds = %"$PagePool.remove_cached.exit.i.i.i.i.i53.i.i", %then.i.i.i.i48.i.i
-  %1427 = phi i32 [ %1411, %then.i.i.i.i48.i.i ], [ %.pre.i.i.i.i.i.i.i, %"$PagePool.remove_cached.exit.i.i.i.i.i53.i.i" ]
+"$PagePool.retain.exit.i.i.i.i.i.i":              ; preds = %"$PagePool.remove_cached.exit.i.i.i.i.i54.i.i", %then.i.i.i.i49.i.i
+  %1427 = phi i32 [ %1411, %then.i.i.i.i49.i.i ], [ %.pre.i.i.i.i.i.i.i, %"$PagePool.remove_cached.exit.i.i.i.i.i54.i.i" ]
   %1428 = add i32 %1427, 1
   store i32 %1428, ptr %1410, align 4
   %.val.i12.i.i.i.i.i.i = load ptr, ptr %44, align 8
@@ -37989,8 +37992,8 @@ merge.i.i25.i.i.i.i.i:                            ; preds = %"$PagePool.retain.e
   br i1 %1443, label %then3.i.i.i.i.i.i.i, label %else4.i.i.i.i.i.i.i
 
 then3.i.i.i.i.i.i.i:                              ; preds = %merge.i.i25.i.i.i.i.i
-  %.val.i.i.i.i.i.i50.i.i = load ptr, ptr %44, align 8
-  %1444 = getelementptr %1, ptr %.val.i.i.i.i.i.i50.i.i, i64 %1429
+  %.val.i.i.i.i.i.i51.i.i = load ptr, ptr %44, align 8
+  %1444 = getelementptr %1, ptr %.val.i.i.i.i.i.i51.i.i, i64 %1429
   %1445 = getelementptr i8, ptr %1444, i64 16
   store i32 -1, ptr %1445, align 4
   %1446 = load i32, ptr %45, align 4
@@ -38047,10 +38050,10 @@ else4.i.i.i.i.i.i.i:                              ; preds = %merge.i.i25.i.i.i.i
   store i32 %1276, ptr %1269, align 4
   %1473 = add i32 %1276, 1
   %1474 = mul i32 %1473, %1264
-  %.not.i.i.i49.i.i = icmp sgt i32 %1474, %1268
-  br i1 %.not.i.i.i49.i.i, label %"$Scheduler.register_prompt_pages.exit.i.i.i.i", label %whilebody.i.i.i42.i.i
+  %.not.i.i.i50.i.i = icmp sgt i32 %1474, %1268
+  br i1 %.not.i.i.i50.i.i, label %"$Scheduler.register_prompt_pages.exit.i.i.i.i", label %whilebody.i.i.i43.i.i
 
-"$Scheduler.register_prompt_pages.exit.i.i.i.i":  ; preds = %"$Scheduler.share_page.exit.i.i.i.i.i", %merge.i.i.i40.i.i, %forbody.i20.i.i.i
+"$Scheduler.register_prompt_pages.exit.i.i.i.i":  ; preds = %"$Scheduler.share_page.exit.i.i.i.i.i", %merge.i.i.i41.i.i, %forbody.i20.i.i.i
   %1475 = getelementptr i8, ptr %1247, i64 12
   %1476 = load i32, ptr %1475, align 4
   %1477 = icmp sgt i32 %1476, -1
@@ -38067,9 +38070,9 @@ then.i.i27.i.i:                                   ; preds = %"$Scheduler.registe
   %1483 = load i32, ptr %1482, align 4
   %1484 = icmp slt i32 %1481, %1483
   %.pre36.i.i.i.i = load ptr, ptr %38, align 8
-  br i1 %1484, label %and.lhs.true.i.i.i.i38.i.i, label %"$Scheduler.capture_logits.exit.i.i.i.i.i"
+  br i1 %1484, label %and.lhs.true.i.i.i.i39.i.i, label %"$Scheduler.capture_logits.exit.i.i.i.i.i"
 
-then.i.i28.i.i.i.i:                               ; preds = %and.lhs.true.i.i.i.i38.i.i
+then.i.i28.i.i.i.i:                               ; preds = %and.lhs.true.i.i.i.i39.i.i
   %1485 = getelementptr i8, ptr %.pre36.i.i.i.i, i64 64
   %1486 = load i32, ptr %1485, align 4
   %1487 = sext i32 %1486 to i64
@@ -38083,428 +38086,479 @@ then.i.i28.i.i.i.i:                               ; preds = %and.lhs.true.i.i.i.
   %1495 = getelementptr float, ptr %1498, i64 %1494
   %1496 = shl nsw i64 %1487, 2
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1492, ptr align 1 %1495, i64 %1496, i1 false)
-  %.pre.i.i39.i.i = load ptr, ptr %38, align 8
+  %.pre.i.i40.i.i = load ptr, ptr %38, align 8
   br label %"$Scheduler.capture_logits.exit.i.i.i.i.i"
 
-and.lhs.true.i.i.i.i38.i.i:                       ; preds = %then.i.i27.i.i
+and.lhs.true.i.i.i.i39.i.i:                       ; preds = %then.i.i27.i.i
   %1497 = getelementptr i8, ptr %.pre36.i.i.i.i, i64 336
   %1498 = load ptr, ptr %1497, align 8
   %.not.i.i27.i.i.i.i = icmp eq ptr %1498, null
   br i1 %.not.i.i27.i.i.i.i, label %"$Scheduler.capture_logits.exit.i.i.i.i.i", label %then.i.i28.i.i.i.i
 
-"$Scheduler.capture_logits.exit.i.i.i.i.i":       ; preds = %and.lhs.true.i.i.i.i38.i.i, %then.i.i28.i.i.i.i, %then.i.i27.i.i
-  %1499 = phi ptr [ %.pre36.i.i.i.i, %and.lhs.true.i.i.i.i38.i.i ], [ %.pre.i.i39.i.i, %then.i.i28.i.i.i.i ], [ %.pre36.i.i.i.i, %then.i.i27.i.i ]
-  %1500 = zext nneg i32 %1476 to i64
-  %1501 = getelementptr i8, ptr %1499, i64 304
-  %1502 = load ptr, ptr %1501, align 8
-  %1503 = getelementptr i32, ptr %1502, i64 %1500
+"$Scheduler.capture_logits.exit.i.i.i.i.i":       ; preds = %and.lhs.true.i.i.i.i39.i.i, %then.i.i28.i.i.i.i, %then.i.i27.i.i
+  %1499 = phi ptr [ %.pre36.i.i.i.i, %and.lhs.true.i.i.i.i39.i.i ], [ %.pre.i.i40.i.i, %then.i.i28.i.i.i.i ], [ %.pre36.i.i.i.i, %then.i.i27.i.i ]
+  %1500 = getelementptr i8, ptr %1499, i64 296
+  %1501 = load ptr, ptr %1500, align 8
+  %1502 = zext nneg i32 %1476 to i64
+  %1503 = getelementptr i32, ptr %1501, i64 %1502
   %1504 = load i32, ptr %1503, align 4
-  %1505 = icmp eq i32 %1504, 0
-  br i1 %1505, label %then.i.i.i36.i.i, label %merge.i19.i.i.i.i
+  %1505 = getelementptr i8, ptr %1499, i64 304
+  %1506 = load ptr, ptr %1505, align 8
+  %1507 = getelementptr i32, ptr %1506, i64 %1502
+  %1508 = load i32, ptr %1507, align 4
+  %1509 = icmp eq i32 %1508, 0
+  br i1 %1509, label %then.i.i.i37.i.i, label %else.i.i.i29.i.i
 
-then.i.i.i36.i.i:                                 ; preds = %"$Scheduler.capture_logits.exit.i.i.i.i.i"
+then.i.i.i37.i.i:                                 ; preds = %"$Scheduler.capture_logits.exit.i.i.i.i.i"
   call void @llvm.lifetime.start.p0(i64 256, ptr nonnull %text.i.i.i.i.i.i)
-  %1506 = load i64, ptr %1478, align 8
-  %1507 = add i64 %1506, -1
+  %1510 = load i64, ptr %1478, align 8
+  %1511 = add i64 %1510, -1
   %.val3.i.i.i.i.i.i = load i32, ptr %1479, align 4
-  %1508 = trunc i64 %1506 to i32
-  %1509 = sub i32 %1508, %.val3.i.i.i.i.i.i
-  %1510 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %text.i.i.i.i.i.i, i64 256, ptr nonnull @"$string.538", i64 %1507, i32 %1509)
-  %1511 = load ptr, ptr %30, align 8
-  %1512 = load i64, ptr %31, align 8
-  %1513 = getelementptr %21, ptr %1511, i64 %1512
-  %1514 = add i64 %1512, 1
-  store i64 %1514, ptr %31, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %1513, i8 0, i64 472, i1 false)
-  %1515 = load i64, ptr %1248, align 8
-  store i64 %1515, ptr %1513, align 8
-  %1516 = getelementptr i8, ptr %1513, i64 8
-  store i32 3, ptr %1516, align 4
-  %1517 = getelementptr i8, ptr %1513, i64 20
-  store i32 -1, ptr %1517, align 4
+  %1512 = trunc i64 %1510 to i32
+  %1513 = sub i32 %1512, %.val3.i.i.i.i.i.i
+  %1514 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %text.i.i.i.i.i.i, i64 256, ptr nonnull @"$string.538", i64 %1511, i32 %1513)
+  %1515 = load ptr, ptr %30, align 8
+  %1516 = load i64, ptr %31, align 8
+  %1517 = getelementptr %21, ptr %1515, i64 %1516
+  %1518 = add i64 %1516, 1
+  store i64 %1518, ptr %31, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %1517, i8 0, i64 472, i1 false)
+  %1519 = load i64, ptr %1248, align 8
+  store i64 %1519, ptr %1517, align 8
+  %1520 = getelementptr i8, ptr %1517, i64 8
+  store i32 3, ptr %1520, align 4
+  %1521 = getelementptr i8, ptr %1517, i64 20
+  store i32 -1, ptr %1521, align 4
   %.val.i.i.i.i26.i.i.i.i = load i64, ptr %1478, align 8
-  %.val17.i.i.i.i.i.i37.i.i = load i32, ptr %1479, align 4
-  %1518 = trunc i64 %.val.i.i.i.i26.i.i.i.i to i32
-  %1519 = sub i32 %1518, %.val17.i.i.i.i.i.i37.i.i
-  %1520 = getelementptr i8, ptr %1513, i64 24
-  store i32 %1519, ptr %1520, align 4
-  %1521 = load i32, ptr %1479, align 4
-  %1522 = getelementptr i8, ptr %1513, i64 28
-  store i32 %1521, ptr %1522, align 4
-  %1523 = getelementptr i8, ptr %1248, i64 60
-  %1524 = load i32, ptr %1523, align 4
-  %1525 = getelementptr i8, ptr %1513, i64 32
-  store i32 %1524, ptr %1525, align 4
-  %1526 = getelementptr i8, ptr %1513, i64 36
-  store i32 -1, ptr %1526, align 4
-  %1527 = load i64, ptr %22, align 8
-  %1528 = getelementptr i8, ptr %1513, i64 208
-  store i64 %1527, ptr %1528, align 8
-  %1529 = getelementptr i8, ptr %1513, i64 12
-  store i32 6, ptr %1529, align 4
-  %1530 = getelementptr i8, ptr %1513, i64 16
-  store i32 8, ptr %1530, align 4
-  %1531 = getelementptr i8, ptr %1513, i64 216
-  %1532 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1531, i64 256, ptr nonnull @"$string.31", ptr nonnull %text.i.i.i.i.i.i)
+  %.val17.i.i.i.i.i.i38.i.i = load i32, ptr %1479, align 4
+  %1522 = trunc i64 %.val.i.i.i.i26.i.i.i.i to i32
+  %1523 = sub i32 %1522, %.val17.i.i.i.i.i.i38.i.i
+  %1524 = getelementptr i8, ptr %1517, i64 24
+  store i32 %1523, ptr %1524, align 4
+  %1525 = load i32, ptr %1479, align 4
+  %1526 = getelementptr i8, ptr %1517, i64 28
+  store i32 %1525, ptr %1526, align 4
+  %1527 = getelementptr i8, ptr %1248, i64 60
+  %1528 = load i32, ptr %1527, align 4
+  %1529 = getelementptr i8, ptr %1517, i64 32
+  store i32 %1528, ptr %1529, align 4
+  %1530 = getelementptr i8, ptr %1517, i64 36
+  store i32 -1, ptr %1530, align 4
+  %1531 = load i64, ptr %22, align 8
+  %1532 = getelementptr i8, ptr %1517, i64 208
+  store i64 %1531, ptr %1532, align 8
+  %1533 = getelementptr i8, ptr %1517, i64 12
+  store i32 6, ptr %1533, align 4
+  %1534 = getelementptr i8, ptr %1517, i64 16
+  store i32 8, ptr %1534, align 4
+  %1535 = getelementptr i8, ptr %1517, i64 216
+  %1536 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1535, i64 256, ptr nonnull @"$string.31", ptr nonnull %text.i.i.i.i.i.i)
   call fastcc void @"$Scheduler.retire"(ptr nonnull %21, ptr nonnull %1248)
   call void @llvm.lifetime.end.p0(i64 256, ptr nonnull %text.i.i.i.i.i.i)
   br label %merge1.i21.i.i.i
 
-merge.i19.i.i.i.i:                                ; preds = %"$Scheduler.capture_logits.exit.i.i.i.i.i"
-  %1533 = getelementptr i8, ptr %1499, i64 296
-  %1534 = load ptr, ptr %1533, align 8
-  %1535 = getelementptr i32, ptr %1534, i64 %1500
-  %1536 = load i32, ptr %1535, align 4
-  %1537 = load ptr, ptr %30, align 8
-  %1538 = load i64, ptr %31, align 8
-  %1539 = getelementptr %21, ptr %1537, i64 %1538
-  %1540 = add i64 %1538, 1
-  store i64 %1540, ptr %31, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %1539, i8 0, i64 472, i1 false)
-  %1541 = load i64, ptr %1248, align 8
-  store i64 %1541, ptr %1539, align 8
-  %1542 = getelementptr i8, ptr %1539, i64 8
-  store i32 1, ptr %1542, align 4
-  %1543 = getelementptr i8, ptr %1539, i64 20
-  store i32 -1, ptr %1543, align 4
+else.i.i.i29.i.i:                                 ; preds = %"$Scheduler.capture_logits.exit.i.i.i.i.i"
+  %1537 = icmp slt i32 %1504, 0
+  br i1 %1537, label %then1.i.i.i.i.i, label %merge.i19.i.i.i.i
+
+then1.i.i.i.i.i:                                  ; preds = %else.i.i.i29.i.i
+  call void @llvm.lifetime.start.p0(i64 256, ptr nonnull %text.i29.i.i.i.i.i)
+  %.val.i30.i.i.i.i.i = load i64, ptr %1478, align 8
+  %.val2.i.i.i.i.i.i = load i32, ptr %1479, align 4
+  %1538 = trunc i64 %.val.i30.i.i.i.i.i to i32
+  %1539 = sub i32 %1538, %.val2.i.i.i.i.i.i
+  %1540 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %text.i29.i.i.i.i.i, i64 256, ptr nonnull @"$string.539", i32 %1539)
+  %1541 = load ptr, ptr %30, align 8
+  %1542 = load i64, ptr %31, align 8
+  %1543 = getelementptr %21, ptr %1541, i64 %1542
+  %1544 = add i64 %1542, 1
+  store i64 %1544, ptr %31, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %1543, i8 0, i64 472, i1 false)
+  %1545 = load i64, ptr %1248, align 8
+  store i64 %1545, ptr %1543, align 8
+  %1546 = getelementptr i8, ptr %1543, i64 8
+  store i32 3, ptr %1546, align 4
+  %1547 = getelementptr i8, ptr %1543, i64 20
+  store i32 -1, ptr %1547, align 4
+  %.val.i.i.i31.i.i.i.i.i = load i64, ptr %1478, align 8
+  %.val17.i.i.i32.i.i.i.i.i = load i32, ptr %1479, align 4
+  %1548 = trunc i64 %.val.i.i.i31.i.i.i.i.i to i32
+  %1549 = sub i32 %1548, %.val17.i.i.i32.i.i.i.i.i
+  %1550 = getelementptr i8, ptr %1543, i64 24
+  store i32 %1549, ptr %1550, align 4
+  %1551 = load i32, ptr %1479, align 4
+  %1552 = getelementptr i8, ptr %1543, i64 28
+  store i32 %1551, ptr %1552, align 4
+  %1553 = getelementptr i8, ptr %1248, i64 60
+  %1554 = load i32, ptr %1553, align 4
+  %1555 = getelementptr i8, ptr %1543, i64 32
+  store i32 %1554, ptr %1555, align 4
+  %1556 = getelementptr i8, ptr %1543, i64 36
+  store i32 -1, ptr %1556, align 4
+  %1557 = load i64, ptr %22, align 8
+  %1558 = getelementptr i8, ptr %1543, i64 208
+  store i64 %1557, ptr %1558, align 8
+  %1559 = getelementptr i8, ptr %1543, i64 12
+  store i32 6, ptr %1559, align 4
+  %1560 = getelementptr i8, ptr %1543, i64 16
+  store i32 8, ptr %1560, align 4
+  %1561 = getelementptr i8, ptr %1543, i64 216
+  %1562 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1561, i64 256, ptr nonnull @"$string.31", ptr nonnull %text.i29.i.i.i.i.i)
+  call fastcc void @"$Scheduler.retire"(ptr nonnull %21, ptr nonnull %1248)
+  call void @llvm.lifetime.end.p0(i64 256, ptr nonnull %text.i29.i.i.i.i.i)
+  br label %merge1.i21.i.i.i
+
+merge.i19.i.i.i.i:                                ; preds = %else.i.i.i29.i.i
+  %1563 = load ptr, ptr %30, align 8
+  %1564 = load i64, ptr %31, align 8
+  %1565 = getelementptr %21, ptr %1563, i64 %1564
+  %1566 = add i64 %1564, 1
+  store i64 %1566, ptr %31, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %1565, i8 0, i64 472, i1 false)
+  %1567 = load i64, ptr %1248, align 8
+  store i64 %1567, ptr %1565, align 8
+  %1568 = getelementptr i8, ptr %1565, i64 8
+  store i32 1, ptr %1568, align 4
+  %1569 = getelementptr i8, ptr %1565, i64 20
+  store i32 -1, ptr %1569, align 4
   %.val.i.i.i20.i.i.i.i = load i64, ptr %1478, align 8
   %.val17.i.i.i21.i.i.i.i = load i32, ptr %1479, align 4
-  %1544 = trunc i64 %.val.i.i.i20.i.i.i.i to i32
-  %1545 = sub i32 %1544, %.val17.i.i.i21.i.i.i.i
-  %1546 = getelementptr i8, ptr %1539, i64 24
-  store i32 %1545, ptr %1546, align 4
-  %1547 = load i32, ptr %1479, align 4
-  %1548 = getelementptr i8, ptr %1539, i64 28
-  store i32 %1547, ptr %1548, align 4
-  %1549 = getelementptr i8, ptr %1248, i64 60
-  %1550 = load i32, ptr %1549, align 4
-  %1551 = getelementptr i8, ptr %1539, i64 32
-  store i32 %1550, ptr %1551, align 4
-  %1552 = getelementptr i8, ptr %1539, i64 36
-  store i32 -1, ptr %1552, align 4
-  %1553 = load i64, ptr %22, align 8
-  %1554 = getelementptr i8, ptr %1539, i64 208
-  store i64 %1553, ptr %1554, align 8
-  store i32 %1536, ptr %1543, align 4
-  %1555 = getelementptr i8, ptr %1248, i64 164
-  %1556 = load i32, ptr %1555, align 4
-  store i32 %1556, ptr %1552, align 4
-  %1557 = icmp sgt i32 %1556, -1
-  br i1 %1557, label %then.i22.i.i.i.i.i, label %"$Scheduler.post_token.exit.i.i.i.i.i"
-
-then.i22.i.i.i.i.i:                               ; preds = %merge.i19.i.i.i.i
-  %1558 = getelementptr i8, ptr %1499, i64 312
-  %1559 = load ptr, ptr %1558, align 8
-  %1560 = getelementptr float, ptr %1559, i64 %1500
-  %1561 = load float, ptr %1560, align 4
-  %1562 = getelementptr i8, ptr %1539, i64 40
-  store float %1561, ptr %1562, align 4
-  %1563 = load i32, ptr %1555, align 4
-  %1564 = icmp sgt i32 %1563, 0
-  br i1 %1564, label %forbody.lr.ph.i.i.i.i33.i.i, label %"$Scheduler.post_token.exit.i.i.i.i.i"
-
-forbody.lr.ph.i.i.i.i33.i.i:                      ; preds = %then.i22.i.i.i.i.i
-  %1565 = getelementptr i8, ptr %1499, i64 320
-  %1566 = mul i32 %1476, 20
-  %1567 = getelementptr i8, ptr %1539, i64 44
-  %1568 = getelementptr i8, ptr %1499, i64 328
-  %1569 = getelementptr i8, ptr %1539, i64 124
-  %wide.trip.count.i.i.i.i.i.i = zext nneg i32 %1563 to i64
-  %xtraiter124 = and i64 %wide.trip.count.i.i.i.i.i.i, 3
-  %1570 = icmp ult i32 %1563, 4
-  br i1 %1570, label %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.i.i33.i.i.new
-
-forbody.lr.ph.i.i.i.i33.i.i.new:                  ; preds = %forbody.lr.ph.i.i.i.i33.i.i
-  %unroll_iter127 = and i64 %wide.trip.count.i.i.i.i.i.i, 2147483644
-  br label %forbody.i.i.i.i34.i.i
-
-forbody.i.i.i.i34.i.i:                            ; preds = %forbody.i.i.i.i34.i.i, %forbody.lr.ph.i.i.i.i33.i.i.new
-  %indvars.iv.i.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i33.i.i.new ], [ %indvars.iv.next.i.i.i.i.i.i.3, %forbody.i.i.i.i34.i.i ]
-  %niter128 = phi i64 [ 0, %forbody.lr.ph.i.i.i.i33.i.i.new ], [ %niter128.next.3, %forbody.i.i.i.i34.i.i ]
-  %1571 = load ptr, ptr %1565, align 8
-  %1572 = trunc nuw nsw i64 %indvars.iv.i.i.i.i.i.i to i32
-  %1573 = add i32 %1566, %1572
-  %1574 = sext i32 %1573 to i64
-  %1575 = getelementptr i32, ptr %1571, i64 %1574
+  %1570 = trunc i64 %.val.i.i.i20.i.i.i.i to i32
+  %1571 = sub i32 %1570, %.val17.i.i.i21.i.i.i.i
+  %1572 = getelementptr i8, ptr %1565, i64 24
+  store i32 %1571, ptr %1572, align 4
+  %1573 = load i32, ptr %1479, align 4
+  %1574 = getelementptr i8, ptr %1565, i64 28
+  store i32 %1573, ptr %1574, align 4
+  %1575 = getelementptr i8, ptr %1248, i64 60
   %1576 = load i32, ptr %1575, align 4
-  %1577 = getelementptr i32, ptr %1567, i64 %indvars.iv.i.i.i.i.i.i
+  %1577 = getelementptr i8, ptr %1565, i64 32
   store i32 %1576, ptr %1577, align 4
-  %1578 = load ptr, ptr %1568, align 8
-  %1579 = getelementptr float, ptr %1578, i64 %1574
-  %1580 = load float, ptr %1579, align 4
-  %1581 = getelementptr float, ptr %1569, i64 %indvars.iv.i.i.i.i.i.i
-  store float %1580, ptr %1581, align 4
+  %1578 = getelementptr i8, ptr %1565, i64 36
+  store i32 -1, ptr %1578, align 4
+  %1579 = load i64, ptr %22, align 8
+  %1580 = getelementptr i8, ptr %1565, i64 208
+  store i64 %1579, ptr %1580, align 8
+  store i32 %1504, ptr %1569, align 4
+  %1581 = getelementptr i8, ptr %1248, i64 164
+  %1582 = load i32, ptr %1581, align 4
+  store i32 %1582, ptr %1578, align 4
+  %1583 = icmp sgt i32 %1582, -1
+  br i1 %1583, label %then.i33.i.i.i.i.i, label %"$Scheduler.post_token.exit.i.i.i.i.i"
+
+then.i33.i.i.i.i.i:                               ; preds = %merge.i19.i.i.i.i
+  %1584 = getelementptr i8, ptr %1499, i64 312
+  %1585 = load ptr, ptr %1584, align 8
+  %1586 = getelementptr float, ptr %1585, i64 %1502
+  %1587 = load float, ptr %1586, align 4
+  %1588 = getelementptr i8, ptr %1565, i64 40
+  store float %1587, ptr %1588, align 4
+  %1589 = load i32, ptr %1581, align 4
+  %1590 = icmp sgt i32 %1589, 0
+  br i1 %1590, label %forbody.lr.ph.i.i.i.i34.i.i, label %"$Scheduler.post_token.exit.i.i.i.i.i"
+
+forbody.lr.ph.i.i.i.i34.i.i:                      ; preds = %then.i33.i.i.i.i.i
+  %1591 = getelementptr i8, ptr %1499, i64 320
+  %1592 = mul i32 %1476, 20
+  %1593 = getelementptr i8, ptr %1565, i64 44
+  %1594 = getelementptr i8, ptr %1499, i64 328
+  %1595 = getelementptr i8, ptr %1565, i64 124
+  %wide.trip.count.i.i.i.i.i.i = zext nneg i32 %1589 to i64
+  %xtraiter124 = and i64 %wide.trip.count.i.i.i.i.i.i, 3
+  %1596 = icmp ult i32 %1589, 4
+  br i1 %1596, label %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.i.i34.i.i.new
+
+forbody.lr.ph.i.i.i.i34.i.i.new:                  ; preds = %forbody.lr.ph.i.i.i.i34.i.i
+  %unroll_iter127 = and i64 %wide.trip.count.i.i.i.i.i.i, 2147483644
+  br label %forbody.i.i.i.i35.i.i
+
+forbody.i.i.i.i35.i.i:                            ; preds = %forbody.i.i.i.i35.i.i, %forbody.lr.ph.i.i.i.i34.i.i.new
+  %indvars.iv.i.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i34.i.i.new ], [ %indvars.iv.next.i.i.i.i.i.i.3, %forbody.i.i.i.i35.i.i ]
+  %niter128 = phi i64 [ 0, %forbody.lr.ph.i.i.i.i34.i.i.new ], [ %niter128.next.3, %forbody.i.i.i.i35.i.i ]
+  %1597 = load ptr, ptr %1591, align 8
+  %1598 = trunc nuw nsw i64 %indvars.iv.i.i.i.i.i.i to i32
+  %1599 = add i32 %1592, %1598
+  %1600 = sext i32 %1599 to i64
+  %1601 = getelementptr i32, ptr %1597, i64 %1600
+  %1602 = load i32, ptr %1601, align 4
+  %1603 = getelementptr i32, ptr %1593, i64 %indvars.iv.i.i.i.i.i.i
+  store i32 %1602, ptr %1603, align 4
+  %1604 = load ptr, ptr %1594, align 8
+  %1605 = getelementptr float, ptr %1604, i64 %1600
+  %1606 = load float, ptr %1605, align 4
+  %1607 = getelementptr float, ptr %1595, i64 %indvars.iv.i.i.i.i.i.i
+  store float %1606, ptr %1607, align 4
   %indvars.iv.next.i.i.i.i.i.i = or disjoint i64 %indvars.iv.i.i.i.i.i.i, 1
-  %1582 = load ptr, ptr %1565, align 8
-  %1583 = trunc nuw nsw i64 %indvars.iv.next.i.i.i.i.i.i to i32
-  %1584 = add i32 %1566, %1583
-  %1585 = sext i32 %1584 to i64
-  %1586 = getelementptr i32, ptr %1582, i64 %1585
-  %1587 = load i32, ptr %1586, align 4
-  %1588 = getelementptr i32, ptr %1567, i64 %indvars.iv.next.i.i.i.i.i.i
-  store i32 %1587, ptr %1588, align 4
-  %1589 = load ptr, ptr %1568, align 8
-  %1590 = getelementptr float, ptr %1589, i64 %1585
-  %1591 = load float, ptr %1590, align 4
-  %1592 = getelementptr float, ptr %1569, i64 %indvars.iv.next.i.i.i.i.i.i
-  store float %1591, ptr %1592, align 4
+  %1608 = load ptr, ptr %1591, align 8
+  %1609 = trunc nuw nsw i64 %indvars.iv.next.i.i.i.i.i.i to i32
+  %1610 = add i32 %1592, %1609
+  %1611 = sext i32 %1610 to i64
+  %1612 = getelementptr i32, ptr %1608, i64 %1611
+  %1613 = load i32, ptr %1612, align 4
+  %1614 = getelementptr i32, ptr %1593, i64 %indvars.iv.next.i.i.i.i.i.i
+  store i32 %1613, ptr %1614, align 4
+  %1615 = load ptr, ptr %1594, align 8
+  %1616 = getelementptr float, ptr %1615, i64 %1611
+  %1617 = load float, ptr %1616, align 4
+  %1618 = getelementptr float, ptr %1595, i64 %indvars.iv.next.i.i.i.i.i.i
+  store float %1617, ptr %1618, align 4
   %indvars.iv.next.i.i.i.i.i.i.1 = or disjoint i64 %indvars.iv.i.i.i.i.i.i, 2
-  %1593 = load ptr, ptr %1565, align 8
-  %1594 = trunc nuw nsw i64 %indvars.iv.next.i.i.i.i.i.i.1 to i32
-  %1595 = add i32 %1566, %1594
-  %1596 = sext i32 %1595 to i64
-  %1597 = getelementptr i32, ptr %1593, i64 %1596
-  %1598 = load i32, ptr %1597, align 4
-  %1599 = getelementptr i32, ptr %1567, i64 %indvars.iv.next.i.i.i.i.i.i.1
-  store i32 %1598, ptr %1599, align 4
-  %1600 = load ptr, ptr %1568, align 8
-  %1601 = getelementptr float, ptr %1600, i64 %1596
-  %1602 = load float, ptr %1601, align 4
-  %1603 = getelementptr float, ptr %1569, i64 %indvars.iv.next.i.i.i.i.i.i.1
-  store float %1602, ptr %1603, align 4
+  %1619 = load ptr, ptr %1591, align 8
+  %1620 = trunc nuw nsw i64 %indvars.iv.next.i.i.i.i.i.i.1 to i32
+  %1621 = add i32 %1592, %1620
+  %1622 = sext i32 %1621 to i64
+  %1623 = getelementptr i32, ptr %1619, i64 %1622
+  %1624 = load i32, ptr %1623, align 4
+  %1625 = getelementptr i32, ptr %1593, i64 %indvars.iv.next.i.i.i.i.i.i.1
+  store i32 %1624, ptr %1625, align 4
+  %1626 = load ptr, ptr %1594, align 8
+  %1627 = getelementptr float, ptr %1626, i64 %1622
+  %1628 = load float, ptr %1627, align 4
+  %1629 = getelementptr float, ptr %1595, i64 %indvars.iv.next.i.i.i.i.i.i.1
+  store float %1628, ptr %1629, align 4
   %indvars.iv.next.i.i.i.i.i.i.2 = or disjoint i64 %indvars.iv.i.i.i.i.i.i, 3
-  %1604 = load ptr, ptr %1565, align 8
-  %1605 = trunc nuw nsw i64 %indvars.iv.next.i.i.i.i.i.i.2 to i32
-  %1606 = add i32 %1566, %1605
-  %1607 = sext i32 %1606 to i64
-  %1608 = getelementptr i32, ptr %1604, i64 %1607
-  %1609 = load i32, ptr %1608, align 4
-  %1610 = getelementptr i32, ptr %1567, i64 %indvars.iv.next.i.i.i.i.i.i.2
-  store i32 %1609, ptr %1610, align 4
-  %1611 = load ptr, ptr %1568, align 8
-  %1612 = getelementptr float, ptr %1611, i64 %1607
-  %1613 = load float, ptr %1612, align 4
-  %1614 = getelementptr float, ptr %1569, i64 %indvars.iv.next.i.i.i.i.i.i.2
-  store float %1613, ptr %1614, align 4
+  %1630 = load ptr, ptr %1591, align 8
+  %1631 = trunc nuw nsw i64 %indvars.iv.next.i.i.i.i.i.i.2 to i32
+  %1632 = add i32 %1592, %1631
+  %1633 = sext i32 %1632 to i64
+  %1634 = getelementptr i32, ptr %1630, i64 %1633
+  %1635 = load i32, ptr %1634, align 4
+  %1636 = getelementptr i32, ptr %1593, i64 %indvars.iv.next.i.i.i.i.i.i.2
+  store i32 %1635, ptr %1636, align 4
+  %1637 = load ptr, ptr %1594, align 8
+  %1638 = getelementptr float, ptr %1637, i64 %1633
+  %1639 = load float, ptr %1638, align 4
+  %1640 = getelementptr float, ptr %1595, i64 %indvars.iv.next.i.i.i.i.i.i.2
+  store float %1639, ptr %1640, align 4
   %indvars.iv.next.i.i.i.i.i.i.3 = add nuw nsw i64 %indvars.iv.i.i.i.i.i.i, 4
   %niter128.next.3 = add i64 %niter128, 4
   %niter128.ncmp.3 = icmp eq i64 %niter128.next.3, %unroll_iter127
-  br i1 %niter128.ncmp.3, label %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.i.i.i.i34.i.i
+  br i1 %niter128.ncmp.3, label %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.i.i.i.i35.i.i
 
-"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa": ; preds = %forbody.i.i.i.i34.i.i, %forbody.lr.ph.i.i.i.i33.i.i
-  %indvars.iv.i.i.i.i.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i.i.i.i33.i.i ], [ %indvars.iv.next.i.i.i.i.i.i.3, %forbody.i.i.i.i34.i.i ]
+"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa": ; preds = %forbody.i.i.i.i35.i.i, %forbody.lr.ph.i.i.i.i34.i.i
+  %indvars.iv.i.i.i.i.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i.i.i.i34.i.i ], [ %indvars.iv.next.i.i.i.i.i.i.3, %forbody.i.i.i.i35.i.i ]
   %lcmp.mod126.not = icmp eq i64 %xtraiter124, 0
-  br i1 %lcmp.mod126.not, label %"$Scheduler.post_token.exit.i.i.i.i.i", label %forbody.i.i.i.i34.i.i.epil
+  br i1 %lcmp.mod126.not, label %"$Scheduler.post_token.exit.i.i.i.i.i", label %forbody.i.i.i.i35.i.i.epil
 
-forbody.i.i.i.i34.i.i.epil:                       ; preds = %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i34.i.i.epil
-  %indvars.iv.i.i.i.i.i.i.epil = phi i64 [ %indvars.iv.next.i.i.i.i.i.i.epil, %forbody.i.i.i.i34.i.i.epil ], [ %indvars.iv.i.i.i.i.i.i.unr, %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa" ]
-  %epil.iter125 = phi i64 [ %epil.iter125.next, %forbody.i.i.i.i34.i.i.epil ], [ 0, %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa" ]
-  %1615 = load ptr, ptr %1565, align 8
-  %1616 = trunc nuw nsw i64 %indvars.iv.i.i.i.i.i.i.epil to i32
-  %1617 = add i32 %1566, %1616
-  %1618 = sext i32 %1617 to i64
-  %1619 = getelementptr i32, ptr %1615, i64 %1618
-  %1620 = load i32, ptr %1619, align 4
-  %1621 = getelementptr i32, ptr %1567, i64 %indvars.iv.i.i.i.i.i.i.epil
-  store i32 %1620, ptr %1621, align 4
-  %1622 = load ptr, ptr %1568, align 8
-  %1623 = getelementptr float, ptr %1622, i64 %1618
-  %1624 = load float, ptr %1623, align 4
-  %1625 = getelementptr float, ptr %1569, i64 %indvars.iv.i.i.i.i.i.i.epil
-  store float %1624, ptr %1625, align 4
+forbody.i.i.i.i35.i.i.epil:                       ; preds = %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i35.i.i.epil
+  %indvars.iv.i.i.i.i.i.i.epil = phi i64 [ %indvars.iv.next.i.i.i.i.i.i.epil, %forbody.i.i.i.i35.i.i.epil ], [ %indvars.iv.i.i.i.i.i.i.unr, %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa" ]
+  %epil.iter125 = phi i64 [ %epil.iter125.next, %forbody.i.i.i.i35.i.i.epil ], [ 0, %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa" ]
+  %1641 = load ptr, ptr %1591, align 8
+  %1642 = trunc nuw nsw i64 %indvars.iv.i.i.i.i.i.i.epil to i32
+  %1643 = add i32 %1592, %1642
+  %1644 = sext i32 %1643 to i64
+  %1645 = getelementptr i32, ptr %1641, i64 %1644
+  %1646 = load i32, ptr %1645, align 4
+  %1647 = getelementptr i32, ptr %1593, i64 %indvars.iv.i.i.i.i.i.i.epil
+  store i32 %1646, ptr %1647, align 4
+  %1648 = load ptr, ptr %1594, align 8
+  %1649 = getelementptr float, ptr %1648, i64 %1644
+  %1650 = load float, ptr %1649, align 4
+  %1651 = getelementptr float, ptr %1595, i64 %indvars.iv.i.i.i.i.i.i.epil
+  store float %1650, ptr %1651, align 4
   %indvars.iv.next.i.i.i.i.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.i.i.i.i.epil, 1
   %epil.iter125.next = add i64 %epil.iter125, 1
   %epil.iter125.cmp.not = icmp eq i64 %epil.iter125.next, %xtraiter124
-  br i1 %epil.iter125.cmp.not, label %"$Scheduler.post_token.exit.i.i.i.i.i", label %forbody.i.i.i.i34.i.i.epil, !llvm.loop !75
+  br i1 %epil.iter125.cmp.not, label %"$Scheduler.post_token.exit.i.i.i.i.i", label %forbody.i.i.i.i35.i.i.epil, !llvm.loop !75
 
-"$Scheduler.post_token.exit.i.i.i.i.i":           ; preds = %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i34.i.i.epil, %then.i22.i.i.i.i.i, %merge.i19.i.i.i.i
-  %1626 = getelementptr i8, ptr %1248, i64 16
-  %1627 = load ptr, ptr %1626, align 8
-  %1628 = load i64, ptr %1478, align 8
-  %1629 = getelementptr i32, ptr %1627, i64 %1628
-  store i32 %1536, ptr %1629, align 4
-  %1630 = load i64, ptr %1478, align 8
-  %1631 = add i64 %1630, 1
-  store i64 %1631, ptr %1478, align 8
+"$Scheduler.post_token.exit.i.i.i.i.i":           ; preds = %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i35.i.i.epil, %then.i33.i.i.i.i.i, %merge.i19.i.i.i.i
+  %1652 = getelementptr i8, ptr %1248, i64 16
+  %1653 = load ptr, ptr %1652, align 8
+  %1654 = load i64, ptr %1478, align 8
+  %1655 = getelementptr i32, ptr %1653, i64 %1654
+  store i32 %1504, ptr %1655, align 4
+  %1656 = load i64, ptr %1478, align 8
+  %1657 = add i64 %1656, 1
+  store i64 %1657, ptr %1478, align 8
   %.val22.i.i.i.i.i.i = load i32, ptr %1479, align 4
-  %1632 = trunc i64 %1631 to i32
-  %1633 = sub i32 %1632, %.val22.i.i.i.i.i.i
-  %1634 = getelementptr i8, ptr %1248, i64 48
-  %1635 = load i32, ptr %1634, align 4
-  %.not.i23.i.i.i.i.i = icmp slt i32 %1633, %1635
-  br i1 %.not.i23.i.i.i.i.i, label %merge.i.i22.i.i.i.i, label %then.i24.i.i.i.i.i
+  %1658 = trunc i64 %1657 to i32
+  %1659 = sub i32 %1658, %.val22.i.i.i.i.i.i
+  %1660 = getelementptr i8, ptr %1248, i64 48
+  %1661 = load i32, ptr %1660, align 4
+  %.not.i34.i.i.i.i.i = icmp slt i32 %1659, %1661
+  br i1 %.not.i34.i.i.i.i.i, label %merge.i.i22.i.i.i.i, label %then.i35.i.i.i.i.i
 
-then.i24.i.i.i.i.i:                               ; preds = %"$Scheduler.post_token.exit.i.i.i.i.i"
-  %.val23.i.i.i.i.i.i = load ptr, ptr %1626, align 8
-  %1636 = getelementptr i32, ptr %.val23.i.i.i.i.i.i, i64 %1631
-  %1637 = getelementptr i8, ptr %1636, i64 -4
-  %1638 = load i32, ptr %1637, align 4
-  %1639 = getelementptr i8, ptr %1248, i64 184
-  %1640 = load i64, ptr %1639, align 8
-  %1641 = icmp sgt i64 %1640, 0
-  br i1 %1641, label %forbody.lr.ph.i.i.i.i.i32.i.i, label %merge1.i.i.i.i29.i.i
+then.i35.i.i.i.i.i:                               ; preds = %"$Scheduler.post_token.exit.i.i.i.i.i"
+  %.val23.i.i.i.i.i.i = load ptr, ptr %1652, align 8
+  %1662 = getelementptr i32, ptr %.val23.i.i.i.i.i.i, i64 %1657
+  %1663 = getelementptr i8, ptr %1662, i64 -4
+  %1664 = load i32, ptr %1663, align 4
+  %1665 = getelementptr i8, ptr %1248, i64 184
+  %1666 = load i64, ptr %1665, align 8
+  %1667 = icmp sgt i64 %1666, 0
+  br i1 %1667, label %forbody.lr.ph.i.i.i.i.i33.i.i, label %merge1.i.i.i.i30.i.i
 
-forbody.lr.ph.i.i.i.i.i32.i.i:                    ; preds = %then.i24.i.i.i.i.i
-  %1642 = getelementptr i8, ptr %1248, i64 176
-  %1643 = load ptr, ptr %1642, align 8
-  %1644 = load i32, ptr %1643, align 4
-  %1645 = icmp eq i32 %1644, %1638
-  br i1 %1645, label %then2.i.i.i.i.i, label %forcond.i.i.i.i.i.i.i
+forbody.lr.ph.i.i.i.i.i33.i.i:                    ; preds = %then.i35.i.i.i.i.i
+  %1668 = getelementptr i8, ptr %1248, i64 176
+  %1669 = load ptr, ptr %1668, align 8
+  %1670 = load i32, ptr %1669, align 4
+  %1671 = icmp eq i32 %1670, %1664
+  br i1 %1671, label %then5.i.i.i.i.i, label %forcond.i.i.i.i.i.i.i
 
-forcond.i.i.i.i.i.i.i:                            ; preds = %forbody.lr.ph.i.i.i.i.i32.i.i, %forbody.i.i.i25.i.i.i.i
-  %i.05.i31.i.i.i.i.i.i = phi i64 [ %1646, %forbody.i.i.i25.i.i.i.i ], [ 0, %forbody.lr.ph.i.i.i.i.i32.i.i ]
-  %1646 = add nuw nsw i64 %i.05.i31.i.i.i.i.i.i, 1
-  %exitcond.not.i.i.i24.i.i.i.i = icmp eq i64 %1646, %1640
-  br i1 %exitcond.not.i.i.i24.i.i.i.i, label %merge1.i.i.i.i29.i.i, label %forbody.i.i.i25.i.i.i.i
+forcond.i.i.i.i.i.i.i:                            ; preds = %forbody.lr.ph.i.i.i.i.i33.i.i, %forbody.i.i.i25.i.i.i.i
+  %i.05.i31.i.i.i.i.i.i = phi i64 [ %1672, %forbody.i.i.i25.i.i.i.i ], [ 0, %forbody.lr.ph.i.i.i.i.i33.i.i ]
+  %1672 = add nuw nsw i64 %i.05.i31.i.i.i.i.i.i, 1
+  %exitcond.not.i.i.i24.i.i.i.i = icmp eq i64 %1672, %1666
+  br i1 %exitcond.not.i.i.i24.i.i.i.i, label %merge1.i.i.i.i30.i.i, label %forbody.i.i.i25.i.i.i.i
 
 forbody.i.i.i25.i.i.i.i:                          ; preds = %forcond.i.i.i.i.i.i.i
-  %1647 = getelementptr i32, ptr %1643, i64 %1646
-  %1648 = load i32, ptr %1647, align 4
-  %1649 = icmp eq i32 %1648, %1638
-  br i1 %1649, label %"$Sequence.is_stop_token.exit.i.i.i.i.i.i", label %forcond.i.i.i.i.i.i.i
+  %1673 = getelementptr i32, ptr %1669, i64 %1672
+  %1674 = load i32, ptr %1673, align 4
+  %1675 = icmp eq i32 %1674, %1664
+  br i1 %1675, label %"$Sequence.is_stop_token.exit.i.i.i.i.i.i", label %forcond.i.i.i.i.i.i.i
 
 "$Sequence.is_stop_token.exit.i.i.i.i.i.i":       ; preds = %forbody.i.i.i25.i.i.i.i
-  %1650 = icmp slt i64 %1646, %1640
-  br i1 %1650, label %then2.i.i.i.i.i, label %merge1.i.i.i.i29.i.i
+  %1676 = icmp slt i64 %1672, %1666
+  br i1 %1676, label %then5.i.i.i.i.i, label %merge1.i.i.i.i30.i.i
 
-merge1.i.i.i.i29.i.i:                             ; preds = %forcond.i.i.i.i.i.i.i, %"$Sequence.is_stop_token.exit.i.i.i.i.i.i", %then.i24.i.i.i.i.i
-  %1651 = getelementptr i8, ptr %1248, i64 208
-  %1652 = load i64, ptr %1651, align 8
-  %1653 = add i64 %1652, -1
-  %1654 = icmp sgt i64 %1653, 0
-  br i1 %1654, label %forbody.lr.ph.i26.i.i.i.i.i.i, label %merge.i.i22.i.i.i.i
+merge1.i.i.i.i30.i.i:                             ; preds = %forcond.i.i.i.i.i.i.i, %"$Sequence.is_stop_token.exit.i.i.i.i.i.i", %then.i35.i.i.i.i.i
+  %1677 = getelementptr i8, ptr %1248, i64 208
+  %1678 = load i64, ptr %1677, align 8
+  %1679 = add i64 %1678, -1
+  %1680 = icmp sgt i64 %1679, 0
+  br i1 %1680, label %forbody.lr.ph.i26.i.i.i.i.i.i, label %merge.i.i22.i.i.i.i
 
-forbody.lr.ph.i26.i.i.i.i.i.i:                    ; preds = %merge1.i.i.i.i29.i.i
-  %1655 = getelementptr i8, ptr %1248, i64 200
-  %1656 = load ptr, ptr %1655, align 8
-  %1657 = getelementptr i8, ptr %1248, i64 224
-  %.pre.i.i.i23.i.i.i.i = load i32, ptr %1656, align 4
+forbody.lr.ph.i26.i.i.i.i.i.i:                    ; preds = %merge1.i.i.i.i30.i.i
+  %1681 = getelementptr i8, ptr %1248, i64 200
+  %1682 = load ptr, ptr %1681, align 8
+  %1683 = getelementptr i8, ptr %1248, i64 224
+  %.pre.i.i.i23.i.i.i.i = load i32, ptr %1682, align 4
   br label %forbody.i27.i.i.i.i.i.i
 
 forbody.i27.i.i.i.i.i.i:                          ; preds = %forcond.backedge.i.i.i.i.i.i.i, %forbody.lr.ph.i26.i.i.i.i.i.i
-  %1658 = phi i32 [ %.pre.i.i.i23.i.i.i.i, %forbody.lr.ph.i26.i.i.i.i.i.i ], [ %1662, %forcond.backedge.i.i.i.i.i.i.i ]
-  %1659 = phi i1 [ true, %forbody.lr.ph.i26.i.i.i.i.i.i ], [ %1673, %forcond.backedge.i.i.i.i.i.i.i ]
-  %i.08.i.i.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i26.i.i.i.i.i.i ], [ %1660, %forcond.backedge.i.i.i.i.i.i.i ]
-  %1660 = add nuw nsw i64 %i.08.i.i.i.i.i.i.i, 1
-  %1661 = getelementptr i32, ptr %1656, i64 %1660
-  %1662 = load i32, ptr %1661, align 4
-  %1663 = sub i32 %1662, %1658
-  %1664 = icmp sgt i32 %1663, %1633
-  br i1 %1664, label %forcond.backedge.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i31.i.i
+  %1684 = phi i32 [ %.pre.i.i.i23.i.i.i.i, %forbody.lr.ph.i26.i.i.i.i.i.i ], [ %1688, %forcond.backedge.i.i.i.i.i.i.i ]
+  %1685 = phi i1 [ true, %forbody.lr.ph.i26.i.i.i.i.i.i ], [ %1699, %forcond.backedge.i.i.i.i.i.i.i ]
+  %i.08.i.i.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i26.i.i.i.i.i.i ], [ %1686, %forcond.backedge.i.i.i.i.i.i.i ]
+  %1686 = add nuw nsw i64 %i.08.i.i.i.i.i.i.i, 1
+  %1687 = getelementptr i32, ptr %1682, i64 %1686
+  %1688 = load i32, ptr %1687, align 4
+  %1689 = sub i32 %1688, %1684
+  %1690 = icmp sgt i32 %1689, %1659
+  br i1 %1690, label %forcond.backedge.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i32.i.i
 
-merge.i.i.i.i.i.i31.i.i:                          ; preds = %forbody.i27.i.i.i.i.i.i
-  %1665 = sext i32 %1663 to i64
-  %1666 = sub i64 %1631, %1665
-  %1667 = getelementptr i32, ptr %.val23.i.i.i.i.i.i, i64 %1666
-  %1668 = load ptr, ptr %1657, align 8
-  %1669 = sext i32 %1658 to i64
-  %1670 = getelementptr i32, ptr %1668, i64 %1669
-  %1671 = shl nsw i64 %1665, 2
-  %bcmp.i.i.i.i.i.i.i.i = call i32 @bcmp(ptr %1667, ptr %1670, i64 %1671)
-  %1672 = icmp eq i32 %bcmp.i.i.i.i.i.i.i.i, 0
-  br i1 %1672, label %"$Sequence.ends_with_stop_sequence.exit.i.i.i.i.i.i", label %forcond.backedge.i.i.i.i.i.i.i
+merge.i.i.i.i.i.i32.i.i:                          ; preds = %forbody.i27.i.i.i.i.i.i
+  %1691 = sext i32 %1689 to i64
+  %1692 = sub i64 %1657, %1691
+  %1693 = getelementptr i32, ptr %.val23.i.i.i.i.i.i, i64 %1692
+  %1694 = load ptr, ptr %1683, align 8
+  %1695 = sext i32 %1684 to i64
+  %1696 = getelementptr i32, ptr %1694, i64 %1695
+  %1697 = shl nsw i64 %1691, 2
+  %bcmp.i.i.i.i.i.i.i.i = call i32 @bcmp(ptr %1693, ptr %1696, i64 %1697)
+  %1698 = icmp eq i32 %bcmp.i.i.i.i.i.i.i.i, 0
+  br i1 %1698, label %"$Sequence.ends_with_stop_sequence.exit.i.i.i.i.i.i", label %forcond.backedge.i.i.i.i.i.i.i
 
-forcond.backedge.i.i.i.i.i.i.i:                   ; preds = %merge.i.i.i.i.i.i31.i.i, %forbody.i27.i.i.i.i.i.i
-  %1673 = icmp slt i64 %1660, %1653
-  %exitcond.not.i28.i.i.i.i.i.i = icmp eq i64 %1660, %1653
+forcond.backedge.i.i.i.i.i.i.i:                   ; preds = %merge.i.i.i.i.i.i32.i.i, %forbody.i27.i.i.i.i.i.i
+  %1699 = icmp slt i64 %1686, %1679
+  %exitcond.not.i28.i.i.i.i.i.i = icmp eq i64 %1686, %1679
   br i1 %exitcond.not.i28.i.i.i.i.i.i, label %"$Sequence.ends_with_stop_sequence.exit.i.i.i.i.i.i", label %forbody.i27.i.i.i.i.i.i
 
-"$Sequence.ends_with_stop_sequence.exit.i.i.i.i.i.i": ; preds = %forcond.backedge.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i31.i.i
-  %.lcssa.i25.i.i.i.i.i.i = phi i1 [ %1659, %merge.i.i.i.i.i.i31.i.i ], [ %1673, %forcond.backedge.i.i.i.i.i.i.i ]
-  br i1 %.lcssa.i25.i.i.i.i.i.i, label %then2.i.i.i.i.i, label %merge.i.i22.i.i.i.i
+"$Sequence.ends_with_stop_sequence.exit.i.i.i.i.i.i": ; preds = %forcond.backedge.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i32.i.i
+  %.lcssa.i25.i.i.i.i.i.i = phi i1 [ %1685, %merge.i.i.i.i.i.i32.i.i ], [ %1699, %forcond.backedge.i.i.i.i.i.i.i ]
+  br i1 %.lcssa.i25.i.i.i.i.i.i, label %then5.i.i.i.i.i, label %merge.i.i22.i.i.i.i
 
-merge.i.i22.i.i.i.i:                              ; preds = %"$Sequence.ends_with_stop_sequence.exit.i.i.i.i.i.i", %merge1.i.i.i.i29.i.i, %"$Scheduler.post_token.exit.i.i.i.i.i"
-  %1674 = getelementptr i8, ptr %1248, i64 44
-  %1675 = load i32, ptr %1674, align 4
-  %.not19.i.i.i.i30.i.i = icmp slt i32 %1633, %1675
-  br i1 %.not19.i.i.i.i30.i.i, label %merge1.i21.i.i.i, label %then2.i.i.i.i.i
+merge.i.i22.i.i.i.i:                              ; preds = %"$Sequence.ends_with_stop_sequence.exit.i.i.i.i.i.i", %merge1.i.i.i.i30.i.i, %"$Scheduler.post_token.exit.i.i.i.i.i"
+  %1700 = getelementptr i8, ptr %1248, i64 44
+  %1701 = load i32, ptr %1700, align 4
+  %.not19.i.i.i.i31.i.i = icmp slt i32 %1659, %1701
+  br i1 %.not19.i.i.i.i31.i.i, label %merge1.i21.i.i.i, label %then5.i.i.i.i.i
 
-then2.i.i.i.i.i:                                  ; preds = %merge.i.i22.i.i.i.i, %"$Sequence.ends_with_stop_sequence.exit.i.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i.i.i.i.i", %forbody.lr.ph.i.i.i.i.i32.i.i
-  %common.ret.op.i.ph.i.i.i.i.i = phi i32 [ 1, %forbody.lr.ph.i.i.i.i.i32.i.i ], [ 3, %merge.i.i22.i.i.i.i ], [ 2, %"$Sequence.ends_with_stop_sequence.exit.i.i.i.i.i.i" ], [ 1, %"$Sequence.is_stop_token.exit.i.i.i.i.i.i" ]
-  %1676 = load ptr, ptr %30, align 8
-  %1677 = load i64, ptr %31, align 8
-  %1678 = getelementptr %21, ptr %1676, i64 %1677
-  %1679 = add i64 %1677, 1
-  store i64 %1679, ptr %31, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %1678, i8 0, i64 472, i1 false)
-  %1680 = load i64, ptr %1248, align 8
-  store i64 %1680, ptr %1678, align 8
-  %1681 = getelementptr i8, ptr %1678, i64 8
-  store i32 2, ptr %1681, align 4
-  %1682 = getelementptr i8, ptr %1678, i64 20
-  store i32 -1, ptr %1682, align 4
-  %.val.i.i25.i.i.i.i.i = load i64, ptr %1478, align 8
-  %.val17.i.i26.i.i.i.i.i = load i32, ptr %1479, align 4
-  %1683 = trunc i64 %.val.i.i25.i.i.i.i.i to i32
-  %1684 = sub i32 %1683, %.val17.i.i26.i.i.i.i.i
-  %1685 = getelementptr i8, ptr %1678, i64 24
-  store i32 %1684, ptr %1685, align 4
-  %1686 = load i32, ptr %1479, align 4
-  %1687 = getelementptr i8, ptr %1678, i64 28
-  store i32 %1686, ptr %1687, align 4
-  %1688 = load i32, ptr %1549, align 4
-  %1689 = getelementptr i8, ptr %1678, i64 32
-  store i32 %1688, ptr %1689, align 4
-  %1690 = getelementptr i8, ptr %1678, i64 36
-  store i32 -1, ptr %1690, align 4
-  %1691 = load i64, ptr %22, align 8
-  %1692 = getelementptr i8, ptr %1678, i64 208
-  store i64 %1691, ptr %1692, align 8
-  %1693 = getelementptr i8, ptr %1678, i64 12
-  store i32 %common.ret.op.i.ph.i.i.i.i.i, ptr %1693, align 4
-  %1694 = load i64, ptr %32, align 8
-  %1695 = add i64 %1694, 1
-  store i64 %1695, ptr %32, align 8
-  call fastcc void @"$Scheduler.retire"(ptr %21, ptr nonnull %1248)
-  br label %merge1.i21.i.i.i
-
-merge1.i21.i.i.i:                                 ; preds = %then2.i.i.i.i.i, %merge.i.i22.i.i.i.i, %then.i.i.i36.i.i, %"$Scheduler.register_prompt_pages.exit.i.i.i.i"
-  %1696 = add nuw nsw i64 %i.032.i.i.i.i, 1
-  %exitcond.not.i22.i.i.i = icmp eq i64 %1696, %1244
-  br i1 %exitcond.not.i22.i.i.i, label %"$Loop.execute.exit.i.i", label %forbody.i20.i.i.i
-
-else3.i.i.i:                                      ; preds = %merge.i25.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %76, ptr noundef nonnull align 8 dereferenceable(1024) %message.i.i.i, i64 1024, i1 false)
-  %1697 = load i64, ptr %66, align 8
-  %1698 = icmp sgt i64 %1697, 0
-  br i1 %1698, label %forbody.i24.i.i.i, label %"$Loop.execute.exit.i.i"
-
-forbody.i24.i.i.i:                                ; preds = %else3.i.i.i, %forbody.i24.i.i.i
-  %i.05.i.i.i.i = phi i64 [ %1726, %forbody.i24.i.i.i ], [ 0, %else3.i.i.i ]
-  %1699 = load ptr, ptr %65, align 8
-  %1700 = getelementptr %89, ptr %1699, i64 %i.05.i.i.i.i
-  %1701 = load ptr, ptr %1700, align 8
+then5.i.i.i.i.i:                                  ; preds = %merge.i.i22.i.i.i.i, %"$Sequence.ends_with_stop_sequence.exit.i.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i.i.i.i.i", %forbody.lr.ph.i.i.i.i.i33.i.i
+  %common.ret.op.i.ph.i.i.i.i.i = phi i32 [ 1, %forbody.lr.ph.i.i.i.i.i33.i.i ], [ 3, %merge.i.i22.i.i.i.i ], [ 2, %"$Sequence.ends_with_stop_sequence.exit.i.i.i.i.i.i" ], [ 1, %"$Sequence.is_stop_token.exit.i.i.i.i.i.i" ]
   %1702 = load ptr, ptr %30, align 8
   %1703 = load i64, ptr %31, align 8
   %1704 = getelementptr %21, ptr %1702, i64 %1703
   %1705 = add i64 %1703, 1
   store i64 %1705, ptr %31, align 8
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %1704, i8 0, i64 472, i1 false)
-  %1706 = load i64, ptr %1701, align 8
+  %1706 = load i64, ptr %1248, align 8
   store i64 %1706, ptr %1704, align 8
   %1707 = getelementptr i8, ptr %1704, i64 8
-  store i32 3, ptr %1707, align 4
+  store i32 2, ptr %1707, align 4
   %1708 = getelementptr i8, ptr %1704, i64 20
   store i32 -1, ptr %1708, align 4
-  %1709 = getelementptr i8, ptr %1701, i64 24
-  %.val.i.i.i25.i.i.i = load i64, ptr %1709, align 8
-  %1710 = getelementptr i8, ptr %1701, i64 40
-  %.val17.i.i.i.i26.i.i = load i32, ptr %1710, align 4
-  %1711 = trunc i64 %.val.i.i.i25.i.i.i to i32
-  %1712 = sub i32 %1711, %.val17.i.i.i.i26.i.i
-  %1713 = getelementptr i8, ptr %1704, i64 24
+  %.val.i.i36.i.i.i.i.i = load i64, ptr %1478, align 8
+  %.val17.i.i37.i.i.i.i.i = load i32, ptr %1479, align 4
+  %1709 = trunc i64 %.val.i.i36.i.i.i.i.i to i32
+  %1710 = sub i32 %1709, %.val17.i.i37.i.i.i.i.i
+  %1711 = getelementptr i8, ptr %1704, i64 24
+  store i32 %1710, ptr %1711, align 4
+  %1712 = load i32, ptr %1479, align 4
+  %1713 = getelementptr i8, ptr %1704, i64 28
   store i32 %1712, ptr %1713, align 4
-  %1714 = load i32, ptr %1710, align 4
-  %1715 = getelementptr i8, ptr %1704, i64 28
+  %1714 = load i32, ptr %1575, align 4
+  %1715 = getelementptr i8, ptr %1704, i64 32
   store i32 %1714, ptr %1715, align 4
-  %1716 = getelementptr i8, ptr %1701, i64 60
-  %1717 = load i32, ptr %1716, align 4
-  %1718 = getelementptr i8, ptr %1704, i64 32
-  store i32 %1717, ptr %1718, align 4
-  %1719 = getelementptr i8, ptr %1704, i64 36
-  store i32 -1, ptr %1719, align 4
-  %1720 = load i64, ptr %22, align 8
-  %1721 = getelementptr i8, ptr %1704, i64 208
-  store i64 %1720, ptr %1721, align 8
-  %1722 = getelementptr i8, ptr %1704, i64 12
-  store i32 6, ptr %1722, align 4
-  %1723 = getelementptr i8, ptr %1704, i64 16
-  store i32 %1231, ptr %1723, align 4
-  %1724 = getelementptr i8, ptr %1704, i64 216
-  %1725 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1724, i64 256, ptr nonnull @"$string.31", ptr nonnull %message.i.i.i)
-  call fastcc void @"$Scheduler.retire"(ptr nonnull %21, ptr nonnull %1701)
-  %1726 = add nuw nsw i64 %i.05.i.i.i.i, 1
-  %exitcond.not.i26.i.i.i = icmp eq i64 %1726, %1697
+  %1716 = getelementptr i8, ptr %1704, i64 36
+  store i32 -1, ptr %1716, align 4
+  %1717 = load i64, ptr %22, align 8
+  %1718 = getelementptr i8, ptr %1704, i64 208
+  store i64 %1717, ptr %1718, align 8
+  %1719 = getelementptr i8, ptr %1704, i64 12
+  store i32 %common.ret.op.i.ph.i.i.i.i.i, ptr %1719, align 4
+  %1720 = load i64, ptr %32, align 8
+  %1721 = add i64 %1720, 1
+  store i64 %1721, ptr %32, align 8
+  call fastcc void @"$Scheduler.retire"(ptr %21, ptr nonnull %1248)
+  br label %merge1.i21.i.i.i
+
+merge1.i21.i.i.i:                                 ; preds = %then5.i.i.i.i.i, %merge.i.i22.i.i.i.i, %then1.i.i.i.i.i, %then.i.i.i37.i.i, %"$Scheduler.register_prompt_pages.exit.i.i.i.i"
+  %1722 = add nuw nsw i64 %i.032.i.i.i.i, 1
+  %exitcond.not.i22.i.i.i = icmp eq i64 %1722, %1244
+  br i1 %exitcond.not.i22.i.i.i, label %"$Loop.execute.exit.i.i", label %forbody.i20.i.i.i
+
+else3.i.i.i:                                      ; preds = %merge.i25.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %76, ptr noundef nonnull align 8 dereferenceable(1024) %message.i.i.i, i64 1024, i1 false)
+  %1723 = load i64, ptr %66, align 8
+  %1724 = icmp sgt i64 %1723, 0
+  br i1 %1724, label %forbody.i24.i.i.i, label %"$Loop.execute.exit.i.i"
+
+forbody.i24.i.i.i:                                ; preds = %else3.i.i.i, %forbody.i24.i.i.i
+  %i.05.i.i.i.i = phi i64 [ %1752, %forbody.i24.i.i.i ], [ 0, %else3.i.i.i ]
+  %1725 = load ptr, ptr %65, align 8
+  %1726 = getelementptr %89, ptr %1725, i64 %i.05.i.i.i.i
+  %1727 = load ptr, ptr %1726, align 8
+  %1728 = load ptr, ptr %30, align 8
+  %1729 = load i64, ptr %31, align 8
+  %1730 = getelementptr %21, ptr %1728, i64 %1729
+  %1731 = add i64 %1729, 1
+  store i64 %1731, ptr %31, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %1730, i8 0, i64 472, i1 false)
+  %1732 = load i64, ptr %1727, align 8
+  store i64 %1732, ptr %1730, align 8
+  %1733 = getelementptr i8, ptr %1730, i64 8
+  store i32 3, ptr %1733, align 4
+  %1734 = getelementptr i8, ptr %1730, i64 20
+  store i32 -1, ptr %1734, align 4
+  %1735 = getelementptr i8, ptr %1727, i64 24
+  %.val.i.i.i25.i.i.i = load i64, ptr %1735, align 8
+  %1736 = getelementptr i8, ptr %1727, i64 40
+  %.val17.i.i.i.i26.i.i = load i32, ptr %1736, align 4
+  %1737 = trunc i64 %.val.i.i.i25.i.i.i to i32
+  %1738 = sub i32 %1737, %.val17.i.i.i.i26.i.i
+  %1739 = getelementptr i8, ptr %1730, i64 24
+  store i32 %1738, ptr %1739, align 4
+  %1740 = load i32, ptr %1736, align 4
+  %1741 = getelementptr i8, ptr %1730, i64 28
+  store i32 %1740, ptr %1741, align 4
+  %1742 = getelementptr i8, ptr %1727, i64 60
+  %1743 = load i32, ptr %1742, align 4
+  %1744 = getelementptr i8, ptr %1730, i64 32
+  store i32 %1743, ptr %1744, align 4
+  %1745 = getelementptr i8, ptr %1730, i64 36
+  store i32 -1, ptr %1745, align 4
+  %1746 = load i64, ptr %22, align 8
+  %1747 = getelementptr i8, ptr %1730, i64 208
+  store i64 %1746, ptr %1747, align 8
+  %1748 = getelementptr i8, ptr %1730, i64 12
+  store i32 6, ptr %1748, align 4
+  %1749 = getelementptr i8, ptr %1730, i64 16
+  store i32 %1231, ptr %1749, align 4
+  %1750 = getelementptr i8, ptr %1730, i64 216
+  %1751 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1750, i64 256, ptr nonnull @"$string.31", ptr nonnull %message.i.i.i)
+  call fastcc void @"$Scheduler.retire"(ptr nonnull %21, ptr nonnull %1727)
+  %1752 = add nuw nsw i64 %i.05.i.i.i.i, 1
+  %exitcond.not.i26.i.i.i = icmp eq i64 %1752, %1723
   br i1 %exitcond.not.i26.i.i.i, label %"$Loop.execute.exit.i.i", label %forbody.i24.i.i.i
 
 "$Loop.execute.exit.i.i":                         ; preds = %forbody.i24.i.i.i, %merge1.i21.i.i.i, %else3.i.i.i, %then2.i.i.i
@@ -38515,12 +38569,12 @@ forbody.i24.i.i.i:                                ; preds = %else3.i.i.i, %forbo
 "$Loop.iterate.exit.i":                           ; preds = %"$Loop.execute.exit.i.i", %or.end.i.i
   call fastcc void @"$Loop.check_ranks"(ptr nonnull %0)
   call fastcc void @"$Loop.publish"(ptr nonnull %0)
-  %1727 = call i32 @pthread_mutex_lock(ptr %16)
-  %1728 = load i64, ptr %18, align 8
-  %1729 = add i64 %1728, 1
-  store i64 %1729, ptr %18, align 8
-  %1730 = call i32 @pthread_cond_broadcast(ptr %19)
-  %1731 = call i32 @pthread_mutex_unlock(ptr %16)
+  %1753 = call i32 @pthread_mutex_lock(ptr %16)
+  %1754 = load i64, ptr %18, align 8
+  %1755 = add i64 %1754, 1
+  store i64 %1755, ptr %18, align 8
+  %1756 = call i32 @pthread_cond_broadcast(ptr %19)
+  %1757 = call i32 @pthread_mutex_unlock(ptr %16)
   br label %condition.i
 
 "$Loop.run.exit":                                 ; preds = %"$Loop.await_work.exit.i"
@@ -39644,7 +39698,7 @@ switch.hole_check:                                ; preds = %merge
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %77 = zext nneg i32 %68 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.688", i64 0, i64 %77
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.690", i64 0, i64 %77
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$Engine.describe.exit"
 
@@ -39778,7 +39832,7 @@ entry:
   br i1 %.not, label %merge, label %then
 
 then:                                             ; preds = %entry
-  %16 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.572", ptr nonnull %message)
+  %16 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.573", ptr nonnull %message)
   br label %merge
 
 merge:                                            ; preds = %entry, %then
@@ -39800,7 +39854,7 @@ then:                                             ; preds = %entry
   br i1 %.not33, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.547", i64 49, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.548", i64 49, i1 false)
   br label %common.ret
 
 common.ret:                                       ; preds = %then9, %then5, %then2, %then, %merge12, %then13
@@ -39822,7 +39876,7 @@ then5:                                            ; preds = %merge
   br i1 %.not32, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.548", i64 30, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.549", i64 30, i1 false)
   br label %common.ret
 
 merge4:                                           ; preds = %merge
@@ -39972,7 +40026,7 @@ then2.i.i.i:                                      ; preds = %merge.i20.i.i
   %63 = getelementptr i8, ptr %62, i64 8
   %64 = load ptr, ptr %63, align 8
   %65 = getelementptr i8, ptr %6, i64 5317
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.549", ptr %64, ptr %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.550", ptr %64, ptr %65)
   br label %then13
 
 merge12.i:                                        ; preds = %merge2.i.i
@@ -40079,7 +40133,7 @@ forbody.preheader.new:                            ; preds = %forbody.preheader
   br label %forbody
 
 then4:                                            ; preds = %then
-  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.550", i32 %2)
+  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.551", i32 %2)
   br label %common.ret
 
 common.ret:                                       ; preds = %merge5.i, %then10.i, %then6.i, %then3.i, %then.i, %merge11, %merge7, %merge6, %then4, %then
@@ -40167,7 +40221,7 @@ then.i:                                           ; preds = %forbody.i
 
 then3.i:                                          ; preds = %then.i
   %60 = trunc nuw nsw i64 %indvars.iv.i to i32
-  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.551", i32 %60)
+  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.552", i32 %60)
   br label %common.ret
 
 merge1.i:                                         ; preds = %forbody.i
@@ -40188,7 +40242,7 @@ then6.i:                                          ; preds = %merge1.i
 
 then10.i:                                         ; preds = %then6.i
   %67 = tail call ptr @strerror(i32 %66)
-  %68 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.552", i32 %63, ptr %67)
+  %68 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.553", i32 %63, ptr %67)
   br label %common.ret
 
 merge5.i:                                         ; preds = %merge1.i
@@ -40442,7 +40496,7 @@ then3.i:                                          ; preds = %merge.i
   %43 = load ptr, ptr %21, align 8
   call void %42(ptr %43, ptr nonnull %cause.i.i)
   %44 = load i32, ptr %0, align 4
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.555", i32 %44, ptr nonnull %cause.i.i)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.556", i32 %44, ptr nonnull %cause.i.i)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i)
   br label %"$bind_buffers.exit.thread"
 
@@ -40472,7 +40526,7 @@ then11.i:                                         ; preds = %then7.i
   %59 = load ptr, ptr %21, align 8
   call void %58(ptr %59, ptr nonnull %cause.i52.i)
   %60 = load i32, ptr %0, align 4
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.556", i32 %60, ptr nonnull %cause.i52.i)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.557", i32 %60, ptr nonnull %cause.i52.i)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i52.i)
   br label %"$bind_buffers.exit.thread"
 
@@ -40566,7 +40620,7 @@ merge2:                                           ; preds = %"$bind_buffers.exit
   %107 = load ptr, ptr %21, align 8
   call void %106(ptr %107, ptr nonnull %cause.i.i35)
   %108 = load i32, ptr %0, align 4
-  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.557", i32 %108, ptr nonnull %cause.i.i35)
+  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.558", i32 %108, ptr nonnull %cause.i.i35)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i35)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i)
   br label %common.ret
@@ -41020,7 +41074,7 @@ forbody.lr.ph.i.i.i.i.i:                          ; preds = %"$Layout.num_local_
   %wide.trip.count.i.i.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i.i.i to i64
   br label %forbody.i.i.i.i.i
 
-forcond.i.i.i.i.i:                                ; preds = %"$anon (./terra/weights_place.t:164).560.exit.i.i.i.i.i"
+forcond.i.i.i.i.i:                                ; preds = %"$anon (./terra/weights_place.t:164).561.exit.i.i.i.i.i"
   %indvars.iv.next.i.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i.i, 1
   %exitcond.not.i.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i.i, %wide.trip.count.i.i.i.i.i
   br i1 %exitcond.not.i.i.i.i.i, label %merge6.i.i.i.loopexit.i, label %forbody.i.i.i.i.i
@@ -41101,9 +41155,9 @@ merge.i.i.i.i.i.i:                                ; preds = %"$Layout.experts_be
   %285 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.247", ptr nonnull %part.i19.i.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i.i.i)
   %.not18.i.i.i.i.i.i = icmp eq i32 %285, 0
-  br i1 %.not18.i.i.i.i.i.i, label %"$anon (./terra/weights_place.t:164).560.exit.i.i.i.i.i", label %"$place_experts.exit.thread.i.i.i.i"
+  br i1 %.not18.i.i.i.i.i.i, label %"$anon (./terra/weights_place.t:164).561.exit.i.i.i.i.i", label %"$place_experts.exit.thread.i.i.i.i"
 
-"$anon (./terra/weights_place.t:164).560.exit.i.i.i.i.i": ; preds = %merge.i.i.i.i.i.i
+"$anon (./terra/weights_place.t:164).561.exit.i.i.i.i.i": ; preds = %merge.i.i.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i.i.i.i)
   %286 = load i32, ptr %166, align 8
   %287 = load i32, ptr %167, align 4
@@ -41119,8 +41173,8 @@ merge.i.i.i.i.i.i:                                ; preds = %"$Layout.experts_be
   %.not40.i.i.i.i.i = icmp eq i32 %290, 0
   br i1 %.not40.i.i.i.i.i, label %forcond.i.i.i.i.i, label %"$place_experts.exit.thread.i.i.i.i"
 
-"$place_experts.exit.thread.i.i.i.i":             ; preds = %merge1.i.i.i.i.i, %merge1.i.i.i.i, %"$anon (./terra/weights_place.t:164).560.exit.i.i.i.i.i", %merge.i.i.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i.i.i"
-  %common.ret.op.i45.ph.i.i.i.i = phi i32 [ %290, %"$anon (./terra/weights_place.t:164).560.exit.i.i.i.i.i" ], [ %284, %"$Layout.experts_begin.exit.i.i.i.i.i" ], [ %285, %merge.i.i.i.i.i.i ], [ %243, %merge1.i.i.i.i.i ], [ %240, %merge1.i.i.i.i ]
+"$place_experts.exit.thread.i.i.i.i":             ; preds = %merge1.i.i.i.i.i, %merge1.i.i.i.i, %"$anon (./terra/weights_place.t:164).561.exit.i.i.i.i.i", %merge.i.i.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i.i.i"
+  %common.ret.op.i45.ph.i.i.i.i = phi i32 [ %290, %"$anon (./terra/weights_place.t:164).561.exit.i.i.i.i.i" ], [ %284, %"$Layout.experts_begin.exit.i.i.i.i.i" ], [ %285, %merge.i.i.i.i.i.i ], [ %243, %merge1.i.i.i.i.i ], [ %240, %merge1.i.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %gate_up.i.i.i.i.i)
   br label %"$layout.place.exit.thread.i"
@@ -41214,7 +41268,7 @@ merge15.i:                                        ; preds = %merge19.i.i.i, %mer
   br i1 %.not59.i, label %merge20.i, label %then21.i
 
 then21.i:                                         ; preds = %merge15.i
-  call fastcc void @"$forward.describe_failure"(ptr nonnull %0, ptr nonnull @"$string.562", i32 -1, ptr %2)
+  call fastcc void @"$forward.describe_failure"(ptr nonnull %0, ptr nonnull @"$string.563", i32 -1, ptr %2)
   br label %"$place_weights.exit"
 
 merge20.i:                                        ; preds = %merge15.i
@@ -41264,7 +41318,7 @@ then:                                             ; preds = %entry
   %14 = load ptr, ptr %8, align 8
   call void %13(ptr %14, ptr nonnull %cause.i)
   %15 = load i32, ptr %0, align 4
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.553", i32 %15, ptr nonnull %cause.i)
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.554", i32 %15, ptr nonnull %cause.i)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i)
   br label %common.ret
 
@@ -41287,7 +41341,7 @@ then3:                                            ; preds = %merge
   %26 = load ptr, ptr %8, align 8
   call void %25(ptr %26, ptr nonnull %cause.i19)
   %27 = load i32, ptr %0, align 4
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.554", i32 %27, ptr nonnull %cause.i19)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.555", i32 %27, ptr nonnull %cause.i19)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i19)
   br label %common.ret
 }
@@ -41475,7 +41529,7 @@ switch.hole_check:                                ; preds = %merge
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %22 = zext nneg i32 %.val to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.688", i64 0, i64 %22
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.690", i64 0, i64 %22
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$element.exit"
 
@@ -41528,7 +41582,7 @@ switch.hole_check45:                              ; preds = %merge1.i
 
 switch.lookup46:                                  ; preds = %switch.hole_check45
   %40 = zext nneg i32 %.val32.i to i64
-  %switch.gep49 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.688", i64 0, i64 %40
+  %switch.gep49 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.690", i64 0, i64 %40
   %switch.load50 = load i64, ptr %switch.gep49, align 8
   br label %"$element.exit.i"
 
@@ -41575,7 +41629,7 @@ switch.hole_check52:                              ; preds = %merge8.i
 
 switch.lookup53:                                  ; preds = %switch.hole_check52
   %53 = zext nneg i32 %.val.i to i64
-  %switch.gep56 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.688", i64 0, i64 %53
+  %switch.gep56 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.690", i64 0, i64 %53
   %switch.load57 = load i64, ptr %switch.gep56, align 8
   br label %"$element.exit49.i"
 
@@ -41634,7 +41688,7 @@ then.i35:                                         ; preds = %then8
   %80 = load ptr, ptr %0, align 8
   %81 = getelementptr i8, ptr %80, i64 28
   %82 = load i32, ptr %81, align 4
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %71, i64 1024, ptr nonnull @"$string.559", ptr %78, ptr %79, i32 %82, ptr nonnull %cause.i)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %71, i64 1024, ptr nonnull @"$string.560", ptr %78, ptr %79, i32 %82, ptr nonnull %cause.i)
   br label %"$Placer.failed.exit"
 
 "$Placer.failed.exit":                            ; preds = %then8, %then.i35
@@ -41667,7 +41721,7 @@ switch.hole_check59:                              ; preds = %merge7
 
 switch.lookup60:                                  ; preds = %switch.hole_check59
   %96 = zext nneg i32 %93 to i64
-  %switch.gep63 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.688", i64 0, i64 %96
+  %switch.gep63 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.690", i64 0, i64 %96
   %switch.load64 = load i64, ptr %switch.gep63, align 8
   br label %"$dtypes.bytes.exit"
 
@@ -41743,7 +41797,7 @@ then:                                             ; preds = %"$Checkpoint.find.e
 then2:                                            ; preds = %then
   %26 = load ptr, ptr %12, align 8
   %27 = load ptr, ptr %26, align 8
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.558", ptr %27, ptr nonnull %name)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.559", ptr %27, ptr nonnull %name)
   br label %common.ret
 
 common.ret:                                       ; preds = %"$Checkpoint.find.exit", %then2, %then
@@ -41884,7 +41938,7 @@ then.i:                                           ; preds = %then3
   %55 = load ptr, ptr %0, align 8
   %56 = getelementptr i8, ptr %55, i64 28
   %57 = load i32, ptr %56, align 4
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %46, i64 1024, ptr nonnull @"$string.559", ptr %53, ptr %54, i32 %57, ptr nonnull %cause.i)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %46, i64 1024, ptr nonnull @"$string.560", ptr %53, ptr %54, i32 %57, ptr nonnull %cause.i)
   br label %"$Placer.failed.exit"
 
 "$Placer.failed.exit":                            ; preds = %then3, %then.i
@@ -42080,7 +42134,7 @@ then.i.i:                                         ; preds = %merge.i32.i.i, %"$E
 
 then2.i.i:                                        ; preds = %then.i.i
   %83 = load i32, ptr %51, align 4
-  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.564", i32 %83)
+  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.565", i32 %83)
   br label %"$Loop.init.exit"
 
 merge.i.i:                                        ; preds = %"$EventRing.init.exit.i.i"
@@ -42097,7 +42151,7 @@ then9.i.i:                                        ; preds = %then5.i.i
   %87 = call ptr @__errno_location()
   %88 = load i32, ptr %87, align 4
   %89 = call ptr @strerror(i32 %88)
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.565", ptr %89)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.566", ptr %89)
   br label %"$Loop.init.exit"
 
 merge.i:                                          ; preds = %merge.i.i
@@ -42185,7 +42239,7 @@ then.i.i.i:                                       ; preds = %merge.i
   br i1 %.not39.i.i.i, label %"$Loop.init.exit", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.566", i32 %140, i32 %142)
+  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.567", i32 %140, i32 %142)
   br label %"$Loop.init.exit"
 
 merge.i.i26.i:                                    ; preds = %merge.i
@@ -42203,9 +42257,9 @@ then.i.i.i.i:                                     ; preds = %merge.i.i26.i
   br i1 %.not67.i.i.i.i, label %"$Loop.init.exit", label %common.ret.sink.split.i.i.i.i
 
 common.ret.sink.split.i.i.i.i:                    ; preds = %then5.i.i.i.i, %then.i.i.i.i
-  %"$string.568.sink.i.i.i.i" = phi ptr [ @"$string.568", %then5.i.i.i.i ], [ @"$string.567", %then.i.i.i.i ]
+  %"$string.569.sink.i.i.i.i" = phi ptr [ @"$string.569", %then5.i.i.i.i ], [ @"$string.568", %then.i.i.i.i ]
   %common.ret.op.ph.i.i.i.i = phi i32 [ 3, %then5.i.i.i.i ], [ 1, %then.i.i.i.i ]
-  %150 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull %"$string.568.sink.i.i.i.i", i32 %146, i32 %148)
+  %150 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull %"$string.569.sink.i.i.i.i", i32 %146, i32 %148)
   br label %"$Loop.init.exit"
 
 merge.i.i.i.i:                                    ; preds = %merge.i.i26.i
@@ -42531,7 +42585,7 @@ merge7.i.i.i.i.i:                                 ; preds = %merge.i30.i.i.i.i
 and.lhs.true.i.i.i.i:                             ; preds = %merge7.i53.i.i.i, %and.lhs.true2.i.i.i.i
   %.pre-phi.i.i.i = phi i64 [ %.pre60.i.i.i, %merge7.i53.i.i.i ], [ %297, %and.lhs.true2.i.i.i.i ]
   %293 = getelementptr i8, ptr %0, i64 6480
-  %294 = call fastcc zeroext i1 @"$Vector.reserve.563"(ptr %293, i64 %.pre-phi.i.i.i)
+  %294 = call fastcc zeroext i1 @"$Vector.reserve.564"(ptr %293, i64 %.pre-phi.i.i.i)
   br i1 %294, label %"$Scheduler.reserve_lists.exit.i.i.i", label %then9.i.i.i
 
 and.lhs.true2.i.i.i.i:                            ; preds = %merge7.i.i.i.i, %and.lhs.true3.i.i.i.i
@@ -42688,7 +42742,7 @@ merge7.i56.i.i.i.i:                               ; preds = %merge.i53.i.i.i.i
   %354 = getelementptr i8, ptr %0, i64 6528
   %355 = load i32, ptr %chosen.sroa.6.0..sroa_idx.i.i, align 4
   %356 = sext i32 %355 to i64
-  %357 = call fastcc zeroext i1 @"$Vector.reserve.570"(ptr %354, i64 %356)
+  %357 = call fastcc zeroext i1 @"$Vector.reserve.571"(ptr %354, i64 %356)
   br i1 %357, label %merge2.i, label %then9.i.i.i
 
 then9.i.i.i:                                      ; preds = %merge.i.i.i.i.i.i, %"$Scheduler.reserve_lists.exit.i.i.i", %merge.i53.i.i.i.i, %merge.i46.i.i.i.i, %merge.i39.i.i.i.i, %merge.i33.i.i.i.i, %merge.i47.i.i.i, %merge.i50.i.i.i, %and.lhs.true.i.i.i.i, %merge.i30.i.i.i.i
@@ -42696,7 +42750,7 @@ then9.i.i.i:                                      ; preds = %merge.i.i.i.i.i.i, 
   br i1 %.not38.i.i.i, label %"$Loop.init.exit", label %then13.i.i.i
 
 then13.i.i.i:                                     ; preds = %then9.i.i.i
-  %358 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.571", i32 %133)
+  %358 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.572", i32 %133)
   br label %"$Loop.init.exit"
 
 merge2.i:                                         ; preds = %"$Scheduler.reserve_lists.exit.i.i.i"
@@ -42749,7 +42803,7 @@ declare dso_local i32 @pthread_condattr_setclock(ptr, i32) local_unnamed_addr
 declare dso_local i32 @pthread_condattr_destroy(ptr) local_unnamed_addr
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.563"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.564"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -42779,7 +42833,7 @@ merge7:                                           ; preds = %merge
 declare dso_local i32 @eventfd(i32, i32) local_unnamed_addr
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.570"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.571"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -42962,7 +43016,7 @@ merge7.i.i:                                       ; preds = %merge2.i.i
 then.i49.i.i:                                     ; preds = %merge7.i.i
   %64 = getelementptr i8, ptr %0, i64 6092
   %65 = load i32, ptr %64, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.574", i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.575", i32 %65)
   br label %"$Loop.prefill.exit"
 
 merge.i.i.i:                                      ; preds = %merge7.i.i
@@ -42985,7 +43039,7 @@ then8.i.i.i:                                      ; preds = %then.i.i47.i.i
 
 merge7.i.i.i:                                     ; preds = %then8.i.i.i, %merge.i.i.i
   %70 = phi i32 [ %.pre, %then8.i.i.i ], [ %39, %merge.i.i.i ]
-  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.575", i32 %70)
+  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.576", i32 %70)
   br label %"$Loop.prefill.exit"
 
 merge12.i.i:                                      ; preds = %then.i.i47.i.i
@@ -43491,7 +43545,7 @@ merge.i.i:                                        ; preds = %"$Turnstile.enter.e
   br i1 %or.cond.i.i.i, label %then.i.i.i, label %merge.i.i.i
 
 then.i.i.i:                                       ; preds = %merge.i.i
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.577", i32 %1, i32 %33)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.578", i32 %1, i32 %33)
   br label %"$Loop.run_batch_decode.exit"
 
 merge.i.i.i:                                      ; preds = %merge.i.i
@@ -43499,7 +43553,7 @@ merge.i.i.i:                                      ; preds = %merge.i.i
   br i1 %37, label %then5.i.i.i, label %merge4.i.i.i
 
 then5.i.i.i:                                      ; preds = %merge.i.i.i
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.578", i32 %4)
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.579", i32 %4)
   br label %"$Loop.run_batch_decode.exit"
 
 merge4.i.i.i:                                     ; preds = %merge.i.i.i
@@ -43508,7 +43562,7 @@ merge4.i.i.i:                                     ; preds = %merge.i.i.i
   br i1 %40, label %then13.i.i.i, label %merge12.i.i.i
 
 then13.i.i.i:                                     ; preds = %merge4.i.i.i
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.579", i32 %1, i32 %39)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.580", i32 %1, i32 %39)
   br label %"$Loop.run_batch_decode.exit"
 
 merge12.i.i.i:                                    ; preds = %merge4.i.i.i
@@ -43516,7 +43570,7 @@ merge12.i.i.i:                                    ; preds = %merge4.i.i.i
   br i1 %.not.i.i.i, label %"$Loop.run_batch_decode.exit", label %and.lhs.true.i.i.i
 
 then21.i.i.i:                                     ; preds = %or.lhs.false23.i.i.i, %and.lhs.true.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %spec.select.i, ptr noundef nonnull align 1 dereferenceable(35) @"$string.580", i64 35, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %spec.select.i, ptr noundef nonnull align 1 dereferenceable(35) @"$string.581", i64 35, i1 false)
   br label %"$Loop.run_batch_decode.exit"
 
 and.lhs.true.i.i.i:                               ; preds = %merge12.i.i.i
@@ -43581,7 +43635,7 @@ forbody.i.i.i.i:                                  ; preds = %forcond.preheader.i
 then3.i.i.i.i:                                    ; preds = %forbody.i.i.i.i
   %62 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
   %63 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.581", i32 %62, i32 %63)
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.582", i32 %62, i32 %63)
   br label %"$Loop.run_batch_decode.exit"
 
 merge2.i.i.i.i:                                   ; preds = %forbody.i.i.i.i
@@ -43615,7 +43669,7 @@ forbody.lr.ph.i.i.new:                            ; preds = %forbody.lr.ph.i.i
 
 forbody.i.i:                                      ; preds = %forbody.i.i, %forbody.lr.ph.i.i.new
   %indvars.iv.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.new ], [ %indvars.iv.next.i.i.1, %forbody.i.i ]
-  %missing.0160.i.i = phi i32 [ 0, %forbody.lr.ph.i.i.new ], [ %94, %forbody.i.i ]
+  %missing.0165.i.i = phi i32 [ 0, %forbody.lr.ph.i.i.new ], [ %94, %forbody.i.i ]
   %niter = phi i64 [ 0, %forbody.lr.ph.i.i.new ], [ %niter.next.1, %forbody.i.i ]
   %71 = getelementptr ptr, ptr %2, i64 %indvars.iv.i.i
   %72 = load ptr, ptr %71, align 8
@@ -43629,7 +43683,7 @@ forbody.i.i:                                      ; preds = %forbody.i.i, %forbo
   %79 = trunc i64 %.val90.i.i to i32
   %80 = sub i32 %78, %79
   %81 = call i32 @llvm.smax.i32(i32 %80, i32 0)
-  %82 = add i32 %81, %missing.0160.i.i
+  %82 = add i32 %81, %missing.0165.i.i
   %indvars.iv.next.i.i = or disjoint i64 %indvars.iv.i.i, 1
   %83 = getelementptr ptr, ptr %2, i64 %indvars.iv.next.i.i
   %84 = load ptr, ptr %83, align 8
@@ -43652,7 +43706,7 @@ forbody.i.i:                                      ; preds = %forbody.i.i, %forbo
 merge10.i.i.unr-lcssa:                            ; preds = %forbody.i.i, %forbody.lr.ph.i.i
   %.lcssa94.ph = phi i32 [ poison, %forbody.lr.ph.i.i ], [ %94, %forbody.i.i ]
   %indvars.iv.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %indvars.iv.next.i.i.1, %forbody.i.i ]
-  %missing.0160.i.i.unr = phi i32 [ 0, %forbody.lr.ph.i.i ], [ %94, %forbody.i.i ]
+  %missing.0165.i.i.unr = phi i32 [ 0, %forbody.lr.ph.i.i ], [ %94, %forbody.i.i ]
   %lcmp.mod.not = icmp eq i64 %xtraiter, 0
   br i1 %lcmp.mod.not, label %merge10.i.i, label %forbody.i.i.epil
 
@@ -43669,7 +43723,7 @@ forbody.i.i.epil:                                 ; preds = %merge10.i.i.unr-lcs
   %103 = trunc i64 %.val90.i.i.epil to i32
   %104 = sub i32 %102, %103
   %105 = call i32 @llvm.smax.i32(i32 %104, i32 0)
-  %106 = add i32 %105, %missing.0160.i.i.unr
+  %106 = add i32 %105, %missing.0165.i.i.unr
   br label %merge10.i.i
 
 merge10.i.i:                                      ; preds = %merge10.i.i.unr-lcssa, %forbody.i.i.epil
@@ -43696,7 +43750,7 @@ forbody18.lr.ph.i.i:                              ; preds = %merge10.i.i
   %121 = getelementptr inbounds i8, ptr %args.i19.i.i.i.i, i64 32
   %122 = getelementptr inbounds i8, ptr %args.i19.i.i.i.i, i64 36
   %smax.i.i = call i32 @llvm.smax.i32(i32 %1, i32 1)
-  %wide.trip.count189.i.i = zext nneg i32 %smax.i.i to i64
+  %wide.trip.count198.i.i = zext nneg i32 %smax.i.i to i64
   br label %forbody18.i.i
 
 then.i92.i.i:                                     ; preds = %merge10.i.i
@@ -43734,15 +43788,15 @@ forbody26.lr.ph.i.i:                              ; preds = %forcond25.preheader
   %148 = getelementptr i8, ptr %0, i64 6584
   %149 = getelementptr i8, ptr %0, i64 6928
   %150 = getelementptr i8, ptr %0, i64 6920
-  %smax194.i.i = call i32 @llvm.smax.i32(i32 %4, i32 1)
-  %wide.trip.count195.i.i = zext nneg i32 %smax194.i.i to i64
+  %smax203.i.i = call i32 @llvm.smax.i32(i32 %4, i32 1)
+  %wide.trip.count204.i.i = zext nneg i32 %smax203.i.i to i64
   br label %forbody26.i.i
 
 forbody18.i.i:                                    ; preds = %merge21.i.i, %forbody18.lr.ph.i.i
-  %indvars.iv186.i.i = phi i64 [ 0, %forbody18.lr.ph.i.i ], [ %indvars.iv.next187.i.i, %merge21.i.i ]
-  %151 = getelementptr ptr, ptr %2, i64 %indvars.iv186.i.i
+  %indvars.iv195.i.i = phi i64 [ 0, %forbody18.lr.ph.i.i ], [ %indvars.iv.next196.i.i, %merge21.i.i ]
+  %151 = getelementptr ptr, ptr %2, i64 %indvars.iv195.i.i
   %152 = load ptr, ptr %151, align 8
-  %153 = getelementptr %99, ptr %3, i64 %indvars.iv186.i.i
+  %153 = getelementptr %99, ptr %3, i64 %indvars.iv195.i.i
   %154 = getelementptr i8, ptr %152, i64 136
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(40) %154, ptr noundef nonnull readonly align 8 dereferenceable(40) %153, i64 40, i1 false)
   %155 = getelementptr i8, ptr %152, i64 164
@@ -43822,12 +43876,12 @@ merge.i.i.i.i:                                    ; preds = %then2.i98.i.i
   br i1 %.not89.i.i, label %merge21.i.i, label %"$Loop.run_batch_decode.exit"
 
 merge21.i.i:                                      ; preds = %"$Loop.prepare_batch_state.exit.i.i", %merge.i.i.i.i, %"$Sequence.has_penalties.exit.i.i.i"
-  %indvars.iv.next187.i.i = add nuw nsw i64 %indvars.iv186.i.i, 1
-  %exitcond190.not.i.i = icmp eq i64 %indvars.iv.next187.i.i, %wide.trip.count189.i.i
-  br i1 %exitcond190.not.i.i, label %forcond25.preheader.i.i, label %forbody18.i.i
+  %indvars.iv.next196.i.i = add nuw nsw i64 %indvars.iv195.i.i, 1
+  %exitcond199.not.i.i = icmp eq i64 %indvars.iv.next196.i.i, %wide.trip.count198.i.i
+  br i1 %exitcond199.not.i.i, label %forcond25.preheader.i.i, label %forbody18.i.i
 
 forbody26.i.i:                                    ; preds = %merge34.i.i, %forbody26.lr.ph.i.i
-  %indvars.iv191.i.i = phi i64 [ 0, %forbody26.lr.ph.i.i ], [ %indvars.iv.next192.i.i, %merge34.i.i ]
+  %indvars.iv200.i.i = phi i64 [ 0, %forbody26.lr.ph.i.i ], [ %indvars.iv.next201.i.i, %merge34.i.i ]
   store ptr null, ptr %127, align 8
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(40) %126, i8 0, i64 40, i1 false)
   %187 = load ptr, ptr %128, align 8
@@ -44062,7 +44116,7 @@ merge29.i.i:                                      ; preds = %"$Scheduler.write_t
   %329 = sub i64 %326, %324
   %330 = add i64 %329, %328
   store i64 %330, ptr %148, align 8
-  %331 = mul nuw nsw i64 %indvars.iv191.i.i, %wide.trip.count.i.i.i
+  %331 = mul nuw nsw i64 %indvars.iv200.i.i, %wide.trip.count.i.i.i
   %332 = getelementptr i32, ptr %5, i64 %331
   br label %forbody.i116.i.i
 
@@ -44082,93 +44136,101 @@ forbody.i116.i.i:                                 ; preds = %merge1.i118.i.i, %m
   %343 = getelementptr i32, ptr %339, i64 %342
   %344 = load i32, ptr %343, align 4
   %345 = icmp eq i32 %344, 0
-  br i1 %345, label %then.i124.i.i, label %merge1.i118.i.i
+  br i1 %345, label %common.ret.sink.split.i.i.i, label %else.i.i.i
 
-then.i124.i.i:                                    ; preds = %forbody.i116.i.i
+common.ret.sink.split.i.i.i:                      ; preds = %else.i.i.i, %forbody.i116.i.i
+  %"$string.584.sink.i.i.i" = phi ptr [ @"$string.583", %forbody.i116.i.i ], [ @"$string.584", %else.i.i.i ]
   %346 = trunc nuw nsw i64 %indvars.iv.i117.i.i to i32
   %347 = add i64 %336, -1
-  %348 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.582", i32 %346, i64 %347)
+  %348 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull %"$string.584.sink.i.i.i", i32 %346, i64 %347)
   br label %"$Loop.run_batch_decode.exit"
 
-merge1.i118.i.i:                                  ; preds = %forbody.i116.i.i
+else.i.i.i:                                       ; preds = %forbody.i116.i.i
+  %349 = load ptr, ptr %150, align 8
+  %350 = getelementptr i32, ptr %349, i64 %342
+  %351 = load i32, ptr %350, align 4
+  %352 = icmp slt i32 %351, 0
+  br i1 %352, label %common.ret.sink.split.i.i.i, label %merge1.i118.i.i
+
+merge1.i118.i.i:                                  ; preds = %else.i.i.i
   %indvars.iv.next.i119.i.i = add nuw nsw i64 %indvars.iv.i117.i.i, 1
   %exitcond.not.i120.i.i = icmp eq i64 %indvars.iv.next.i119.i.i, %wide.trip.count.i.i.i
-  br i1 %exitcond.not.i120.i.i, label %forbody7.i.i.i, label %forbody.i116.i.i
+  br i1 %exitcond.not.i120.i.i, label %forbody14.i.i.i, label %forbody.i116.i.i
 
-forbody7.i.i.i:                                   ; preds = %merge1.i118.i.i, %"$Vector.push.exit.i.i.i"
-  %indvars.iv32.i.i.i = phi i64 [ %indvars.iv.next33.i.i.i, %"$Vector.push.exit.i.i.i" ], [ 0, %merge1.i118.i.i ]
-  %349 = load ptr, ptr %150, align 8
-  %350 = getelementptr ptr, ptr %2, i64 %indvars.iv32.i.i.i
-  %351 = load ptr, ptr %350, align 8
-  %352 = getelementptr i8, ptr %351, i64 320
-  %353 = load i32, ptr %352, align 4
-  %354 = sext i32 %353 to i64
-  %355 = getelementptr i32, ptr %349, i64 %354
-  %356 = load i32, ptr %355, align 4
-  %357 = getelementptr i32, ptr %332, i64 %indvars.iv32.i.i.i
-  store i32 %356, ptr %357, align 4
-  %358 = load ptr, ptr %350, align 8
-  %359 = getelementptr i8, ptr %358, i64 16
-  %360 = getelementptr i8, ptr %358, i64 24
-  %361 = load i64, ptr %360, align 8
-  %362 = add i64 %361, 1
-  %363 = getelementptr i8, ptr %358, i64 32
-  %364 = load i64, ptr %363, align 8
-  %.not.i.i.i121.i.i = icmp slt i64 %364, %362
-  %.pre.i.i.i.i = load ptr, ptr %359, align 8
+forbody14.i.i.i:                                  ; preds = %merge1.i118.i.i, %"$Vector.push.exit.i.i.i"
+  %indvars.iv50.i.i.i = phi i64 [ %indvars.iv.next51.i.i.i, %"$Vector.push.exit.i.i.i" ], [ 0, %merge1.i118.i.i ]
+  %353 = load ptr, ptr %150, align 8
+  %354 = getelementptr ptr, ptr %2, i64 %indvars.iv50.i.i.i
+  %355 = load ptr, ptr %354, align 8
+  %356 = getelementptr i8, ptr %355, i64 320
+  %357 = load i32, ptr %356, align 4
+  %358 = sext i32 %357 to i64
+  %359 = getelementptr i32, ptr %353, i64 %358
+  %360 = load i32, ptr %359, align 4
+  %361 = getelementptr i32, ptr %332, i64 %indvars.iv50.i.i.i
+  store i32 %360, ptr %361, align 4
+  %362 = load ptr, ptr %354, align 8
+  %363 = getelementptr i8, ptr %362, i64 16
+  %364 = getelementptr i8, ptr %362, i64 24
+  %365 = load i64, ptr %364, align 8
+  %366 = add i64 %365, 1
+  %367 = getelementptr i8, ptr %362, i64 32
+  %368 = load i64, ptr %367, align 8
+  %.not.i.i.i121.i.i = icmp slt i64 %368, %366
+  %.pre.i.i.i.i = load ptr, ptr %363, align 8
   br i1 %.not.i.i.i121.i.i, label %merge.i.i.i123.i.i, label %merge.i.i122.i.i
 
-merge.i.i.i123.i.i:                               ; preds = %forbody7.i.i.i
-  %365 = shl i64 %364, 1
-  %spec.select.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %365, i64 %362)
+merge.i.i.i123.i.i:                               ; preds = %forbody14.i.i.i
+  %369 = shl i64 %368, 1
+  %spec.select.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %369, i64 %366)
   %spec.store.select.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i, i64 8)
-  %366 = shl i64 %spec.store.select.i.i.i.i.i, 2
-  %367 = call ptr @realloc(ptr %.pre.i.i.i.i, i64 %366)
-  %368 = icmp eq ptr %367, null
-  br i1 %368, label %"$Vector.push.exit.i.i.i", label %merge7.i.i.i.i.i
+  %370 = shl i64 %spec.store.select.i.i.i.i.i, 2
+  %371 = call ptr @realloc(ptr %.pre.i.i.i.i, i64 %370)
+  %372 = icmp eq ptr %371, null
+  br i1 %372, label %"$Vector.push.exit.i.i.i", label %merge7.i.i.i.i.i
 
 merge7.i.i.i.i.i:                                 ; preds = %merge.i.i.i123.i.i
-  store ptr %367, ptr %359, align 8
-  store i64 %spec.store.select.i.i.i.i.i, ptr %363, align 8
-  %.pre10.i.i.i.i = load i64, ptr %360, align 8
+  store ptr %371, ptr %363, align 8
+  store i64 %spec.store.select.i.i.i.i.i, ptr %367, align 8
+  %.pre10.i.i.i.i = load i64, ptr %364, align 8
   br label %merge.i.i122.i.i
 
-merge.i.i122.i.i:                                 ; preds = %merge7.i.i.i.i.i, %forbody7.i.i.i
-  %369 = phi i64 [ %.pre10.i.i.i.i, %merge7.i.i.i.i.i ], [ %361, %forbody7.i.i.i ]
-  %370 = phi ptr [ %367, %merge7.i.i.i.i.i ], [ %.pre.i.i.i.i, %forbody7.i.i.i ]
-  %371 = getelementptr i32, ptr %370, i64 %369
-  store i32 %356, ptr %371, align 4
-  %372 = load i64, ptr %360, align 8
-  %373 = add i64 %372, 1
-  store i64 %373, ptr %360, align 8
+merge.i.i122.i.i:                                 ; preds = %merge7.i.i.i.i.i, %forbody14.i.i.i
+  %373 = phi i64 [ %.pre10.i.i.i.i, %merge7.i.i.i.i.i ], [ %365, %forbody14.i.i.i ]
+  %374 = phi ptr [ %371, %merge7.i.i.i.i.i ], [ %.pre.i.i.i.i, %forbody14.i.i.i ]
+  %375 = getelementptr i32, ptr %374, i64 %373
+  store i32 %360, ptr %375, align 4
+  %376 = load i64, ptr %364, align 8
+  %377 = add i64 %376, 1
+  store i64 %377, ptr %364, align 8
   br label %"$Vector.push.exit.i.i.i"
 
 "$Vector.push.exit.i.i.i":                        ; preds = %merge.i.i122.i.i, %merge.i.i.i123.i.i
-  %indvars.iv.next33.i.i.i = add nuw nsw i64 %indvars.iv32.i.i.i, 1
-  %exitcond36.not.i.i.i = icmp eq i64 %indvars.iv.next33.i.i.i, %wide.trip.count.i.i.i
-  br i1 %exitcond36.not.i.i.i, label %merge34.i.i, label %forbody7.i.i.i
+  %indvars.iv.next51.i.i.i = add nuw nsw i64 %indvars.iv50.i.i.i, 1
+  %exitcond54.not.i.i.i = icmp eq i64 %indvars.iv.next51.i.i.i, %wide.trip.count.i.i.i
+  br i1 %exitcond54.not.i.i.i, label %merge34.i.i, label %forbody14.i.i.i
 
 merge34.i.i:                                      ; preds = %"$Vector.push.exit.i.i.i"
-  %indvars.iv.next192.i.i = add nuw nsw i64 %indvars.iv191.i.i, 1
-  %exitcond196.not.i.i = icmp eq i64 %indvars.iv.next192.i.i, %wide.trip.count195.i.i
-  br i1 %exitcond196.not.i.i, label %"$Loop.run_batch_decode.exit", label %forbody26.i.i
+  %indvars.iv.next201.i.i = add nuw nsw i64 %indvars.iv200.i.i, 1
+  %exitcond205.not.i.i = icmp eq i64 %indvars.iv.next201.i.i, %wide.trip.count204.i.i
+  br i1 %exitcond205.not.i.i, label %"$Loop.run_batch_decode.exit", label %forbody26.i.i
 
-"$Loop.run_batch_decode.exit":                    ; preds = %merge32.i.i.i, %forbody18.i.i, %then2.i98.i.i, %"$Loop.prepare_batch_state.exit.i.i", %merge34.i.i, %then.i.i.i.i, %then.i.i.i, %then5.i.i.i, %then13.i.i.i, %merge12.i.i.i, %then21.i.i.i, %then.i.i.i.i.i, %then5.i.i.i.i.i, %then3.i.i.i.i, %then.i92.i.i, %forcond25.preheader.i.i, %then.i108.i.i, %then.i124.i.i
-  %common.ret.op.i.i = phi i32 [ %317, %then.i108.i.i ], [ 7, %then.i.i.i.i ], [ 8, %then.i124.i.i ], [ 0, %merge12.i.i.i ], [ 1, %then.i.i.i ], [ 1, %then5.i.i.i ], [ 1, %then13.i.i.i ], [ 1, %then21.i.i.i ], [ 1, %then3.i.i.i.i ], [ 1, %then.i.i.i.i.i ], [ 1, %then5.i.i.i.i.i ], [ 3, %then.i92.i.i ], [ 0, %forcond25.preheader.i.i ], [ 0, %merge34.i.i ], [ %160, %forbody18.i.i ], [ %177, %then2.i98.i.i ], [ %186, %"$Loop.prepare_batch_state.exit.i.i" ], [ 1, %merge32.i.i.i ]
+"$Loop.run_batch_decode.exit":                    ; preds = %merge32.i.i.i, %forbody18.i.i, %then2.i98.i.i, %"$Loop.prepare_batch_state.exit.i.i", %merge34.i.i, %then.i.i.i.i, %then.i.i.i, %then5.i.i.i, %then13.i.i.i, %merge12.i.i.i, %then21.i.i.i, %then.i.i.i.i.i, %then5.i.i.i.i.i, %then3.i.i.i.i, %then.i92.i.i, %forcond25.preheader.i.i, %then.i108.i.i, %common.ret.sink.split.i.i.i
+  %common.ret.op.i.i = phi i32 [ %317, %then.i108.i.i ], [ 7, %then.i.i.i.i ], [ 0, %merge12.i.i.i ], [ 1, %then.i.i.i ], [ 1, %then5.i.i.i ], [ 1, %then13.i.i.i ], [ 1, %then21.i.i.i ], [ 1, %then3.i.i.i.i ], [ 1, %then.i.i.i.i.i ], [ 1, %then5.i.i.i.i.i ], [ 3, %then.i92.i.i ], [ 8, %common.ret.sink.split.i.i.i ], [ 0, %forcond25.preheader.i.i ], [ 0, %merge34.i.i ], [ %160, %forbody18.i.i ], [ %177, %then2.i98.i.i ], [ %186, %"$Loop.prepare_batch_state.exit.i.i" ], [ 1, %merge32.i.i.i ]
   call fastcc void @"$Loop.publish"(ptr %9)
-  %374 = call i32 @pthread_mutex_lock(ptr %22)
-  %375 = getelementptr i8, ptr %0, i64 7219
-  store i8 1, ptr %375, align 1
-  %376 = getelementptr i8, ptr %0, i64 7112
-  %377 = call i32 @pthread_cond_signal(ptr %376)
-  %378 = call i32 @pthread_mutex_unlock(ptr %22)
-  %379 = call i32 @pthread_mutex_lock(ptr %11)
-  %380 = load i64, ptr %16, align 8
-  %381 = add i64 %380, 1
-  store i64 %381, ptr %16, align 8
-  %382 = getelementptr i8, ptr %0, i64 7008
-  %383 = call i32 @pthread_cond_broadcast(ptr %382)
-  %384 = call i32 @pthread_mutex_unlock(ptr %11)
+  %378 = call i32 @pthread_mutex_lock(ptr %22)
+  %379 = getelementptr i8, ptr %0, i64 7219
+  store i8 1, ptr %379, align 1
+  %380 = getelementptr i8, ptr %0, i64 7112
+  %381 = call i32 @pthread_cond_signal(ptr %380)
+  %382 = call i32 @pthread_mutex_unlock(ptr %22)
+  %383 = call i32 @pthread_mutex_lock(ptr %11)
+  %384 = load i64, ptr %16, align 8
+  %385 = add i64 %384, 1
+  store i64 %385, ptr %16, align 8
+  %386 = getelementptr i8, ptr %0, i64 7008
+  %387 = call i32 @pthread_cond_broadcast(ptr %386)
+  %388 = call i32 @pthread_mutex_unlock(ptr %11)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
   br label %common.ret
 }
