@@ -166,6 +166,14 @@ def test_joined_weights_of_two_dtypes_are_refused(tmp_path):
     assert "F8_E4M3" in problems[0]["message"]
 
 
+def test_experts_of_two_dtypes_are_refused(tmp_path):
+    directory = write(tmp_path / "model", ignoring(r"re:.*layers\.2\.mlp\.experts.*down_proj"))
+    problems = inspect_checkpoint(directory)["problems"]
+    assert {p["tensor"] for p in problems} == {
+        f"model.layers.2.mlp.experts.{expert}.down_proj.weight" for expert in range(8)
+    }
+
+
 def test_progress_reaches_its_total(tmp_path):
     directory = write(tmp_path / "model", small_config())
     reports: list[tuple[int, int, str]] = []
