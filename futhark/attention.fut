@@ -20,7 +20,8 @@ def in_order (value: f32) : i32 =
 #[inline]
 def largest_of [count] (values: [count]f32) : f32 =
   let greatest =
-    loop greatest = in_order (-f32.inf) for value in values do
+    loop greatest = in_order (-f32.inf)
+    for value in values do
       i32.max greatest (in_order value)
   in f32.from_bits (u32.i32 (greatest ^ ((greatest >> 31) & 0x7fffffff)))
 
@@ -134,28 +135,42 @@ def attend [pages] [layers] [num_kv_heads] [size] [table_columns]
   let total = loop total = 0 for part in totals do total + part
   in #[sequential] map (/ total) sums
 
-def attention [tokens] [pages] [layers] [num_kv_heads] [size] [bounds] [segments] [table_rows] [table_columns]
+type segments [bounds] [count] [table_rows] [table_columns] =
+  { query_begin: [bounds]i32
+  , context_length: [count]i32
+  , table_row: [count]i32
+  , page_table: [table_rows][table_columns]i32
+  }
+
+def attention [tokens]
+              [pages]
+              [layers]
+              [num_kv_heads]
+              [size]
+              [bounds]
+              [count]
+              [table_rows]
+              [table_columns]
               (num_heads: i64)
               (page_size: i64)
               (head_dim: i64)
               (scale: f32)
               (cache: [pages][layers][num_kv_heads][2][size]f32)
               (layer: i64)
-              (query_begin: [bounds]i32)
-              (context_length: [segments]i32)
-              (table_row: [segments]i32)
-              (page_table: [table_rows][table_columns]i32)
+              (segments: segments [bounds] [count] [table_rows] [table_columns])
               (query: [tokens][num_heads * head_dim]f32) : [tokens][num_heads * head_dim]f32 =
   #[unsafe]
   let group = num_heads / num_kv_heads
   let heads = unflatten (flatten query :> [(tokens * num_heads) * head_dim]f32)
   let output row =
     let token = row / num_heads
-    let segment = segment_of query_begin token
-    let behind = i64.i32 query_begin[segment + 1] - 1 - token
-    let context = if behind < 0 then 0 else i64.i32 context_length[segment] - behind
-    let table = page_table[table_row[segment]]
+    let segment = segment_of segments.query_begin token
+    let behind = i64.i32 segments.query_begin[segment + 1] - 1 - token
+    let length = i64.i32 segments.context_length[segment]
+    let context = if behind < 0 then 0 else length - behind
+    let table = segments.page_table[segments.table_row[segment]]
     let kv_head = row % num_heads / group
     let result = attend page_size head_dim scale cache layer kv_head table context heads[row]
     in #[sequential] map (\value -> if behind < 0 then 0 else value) result
-  in unflatten (flatten (tabulate (tokens * num_heads) output) :> [tokens * (num_heads * head_dim)]f32)
+  let rows = flatten (tabulate (tokens * num_heads) output)
+  in unflatten (rows :> [tokens * (num_heads * head_dim)]f32)

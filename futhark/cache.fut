@@ -6,18 +6,28 @@ type cache_shape =
   }
 
 #[inline]
-def head_of [tokens] [width] (head_dim: i64) (qkv: [tokens][width]f32) (token: i64) (head: i64) : [head_dim]f32 =
+def head_of [tokens] [width]
+            (head_dim: i64)
+            (qkv: [tokens][width]f32)
+            (token: i64)
+            (head: i64) : [head_dim]f32 =
   #[unsafe] qkv[token, head * head_dim:(head + 1) * head_dim] :> [head_dim]f32
 
-def queries [tokens] [width] (num_heads: i64) (head_dim: i64) (turn: i64 -> [head_dim]f32 -> [head_dim]f32) (qkv: [tokens][width]f32) : [tokens][num_heads * head_dim]f32 =
+def queries [tokens] [width]
+            (num_heads: i64)
+            (head_dim: i64)
+            (turn: i64 -> [head_dim]f32 -> [head_dim]f32)
+            (qkv: [tokens][width]f32) : [tokens][num_heads * head_dim]f32 =
   let query row =
     let token = row / num_heads
     in turn token (head_of head_dim qkv token (row % num_heads))
-  in unflatten (flatten (tabulate (tokens * num_heads) query) :> [tokens * (num_heads * head_dim)]f32)
+  let rows = flatten (tabulate (tokens * num_heads) query)
+  in unflatten (rows :> [tokens * (num_heads * head_dim)]f32)
 
 #[inline]
 def block_begin (shape: cache_shape) (head_dim: i64) (layer: i64) (page: i64) (kv_head: i64) : i64 =
-  ((page * shape.num_layers + layer) * shape.num_kv_heads + kv_head) * 2 * head_dim * shape.page_size
+  let block = (page * shape.num_layers + layer) * shape.num_kv_heads + kv_head
+  in block * 2 * head_dim * shape.page_size
 
 #[inline]
 def element_index (shape: cache_shape) (head_dim: i64) (begin: i64) (offset: i64) (i: i64) : i64 =
@@ -25,7 +35,14 @@ def element_index (shape: cache_shape) (head_dim: i64) (begin: i64) (offset: i64
   then begin + i * shape.page_size + offset
   else begin + head_dim * shape.page_size + offset * head_dim + i - head_dim
 
-def store [tokens] [width] [size] (shape: cache_shape) (head_dim: i64) (turn: i64 -> [head_dim]f32 -> [head_dim]f32) (layer: i64) (slots: [tokens]i32) (qkv: [tokens][width]f32) (cache: *[size]f32) : *[size]f32 =
+def store [tokens] [width] [size]
+          (shape: cache_shape)
+          (head_dim: i64)
+          (turn: i64 -> [head_dim]f32 -> [head_dim]f32)
+          (layer: i64)
+          (slots: [tokens]i32)
+          (qkv: [tokens][width]f32)
+          (cache: *[size]f32) : *[size]f32 =
   let num_kv_heads = shape.num_kv_heads
   let entry_of row =
     #[unsafe]

@@ -7,6 +7,8 @@ import "linear"
 import "attention"
 import "route"
 import "experts"
+import "controls"
+import "counts"
 import "sampling"
 import "cache"
 
@@ -20,10 +22,14 @@ module mixture_f32 = experts f32_weights
 entry rope_tables (theta: f64) (rotary_dim: i64) (num_positions: i64) =
   rope_table theta rotary_dim num_positions
 
-entry embed_bf16 [tokens] [vocab] [hidden] (token_ids: [tokens]i32) (table: [vocab][hidden]u16) : [tokens][hidden]f32 =
+entry embed_bf16 [tokens] [vocab] [hidden]
+                 (token_ids: [tokens]i32)
+                 (table: [vocab][hidden]u16) : [tokens][hidden]f32 =
   map (\token -> #[unsafe] #[sequential] map bf16_weights.decode table[i64.i32 token]) token_ids
 
-entry embed_f32 [tokens] [vocab] [hidden] (token_ids: [tokens]i32) (table: [vocab][hidden]f32) : [tokens][hidden]f32 =
+entry embed_f32 [tokens] [vocab] [hidden]
+                (token_ids: [tokens]i32)
+                (table: [vocab][hidden]f32) : [tokens][hidden]f32 =
   map (\token -> #[unsafe] copy table[i64.i32 token]) token_ids
 
 entry quantise [tokens] [width] (input: [tokens][width]f32) : ([tokens][width]u8, [tokens]f32) =
@@ -32,26 +38,39 @@ entry quantise [tokens] [width] (input: [tokens][width]f32) : ([tokens][width]u8
 entry swiglu [tokens] [double] (width: i64) (gate_up: [tokens][double]f32) : [tokens][width]f32 =
   map (swiglu_row width) gate_up
 
-entry swiglu_quantise [tokens] [double] (width: i64) (gate_up: [tokens][double]f32) : ([tokens][width]u8, [tokens]f32) =
+entry swiglu_quantise [tokens] [double]
+                      (width: i64)
+                      (gate_up: [tokens][double]f32) : ([tokens][width]u8, [tokens]f32) =
   unzip (map (\row -> quantise_row (swiglu_row width row)) gate_up)
 
-entry add [tokens] [hidden] (residual: [tokens][hidden]f32) (delta: [tokens][hidden]f32) : [tokens][hidden]f32 =
-  map2 (\a b -> #[sequential] map2 (+) a b) residual delta
-
-entry norm [tokens] [hidden] (epsilon: f32) (weight: [hidden]f32) (residual: [tokens][hidden]f32) : [tokens][hidden]f32 =
+entry norm [tokens] [hidden]
+           (epsilon: f32)
+           (weight: [hidden]f32)
+           (residual: [tokens][hidden]f32) : [tokens][hidden]f32 =
   map (norm_row epsilon weight) residual
 
-entry norm_quantise [tokens] [hidden] (epsilon: f32) (weight: [hidden]f32) (residual: [tokens][hidden]f32) : ([tokens][hidden]u8, [tokens]f32) =
+entry norm_quantise [tokens] [hidden]
+                    (epsilon: f32)
+                    (weight: [hidden]f32)
+                    (residual: [tokens][hidden]f32) : ([tokens][hidden]u8, [tokens]f32) =
   unzip (map (\row -> quantise_row (norm_row epsilon weight row)) residual)
 
-entry add_norm [tokens] [hidden] (epsilon: f32) (weight: [hidden]f32) (residual: [tokens][hidden]f32) (delta: [tokens][hidden]f32) : ([tokens][hidden]f32, [tokens][hidden]f32) =
+entry add_norm [tokens] [hidden]
+               (epsilon: f32)
+               (weight: [hidden]f32)
+               (residual: [tokens][hidden]f32)
+               (delta: [tokens][hidden]f32) : ([tokens][hidden]f32, [tokens][hidden]f32) =
   unzip (map2 (\a b ->
                  let row = #[sequential] map2 (+) a b
                  in (row, norm_row epsilon weight row))
               residual
               delta)
 
-entry add_norm_quantise [tokens] [hidden] (epsilon: f32) (weight: [hidden]f32) (residual: [tokens][hidden]f32) (delta: [tokens][hidden]f32) : ([tokens][hidden]f32, [tokens][hidden]u8, [tokens]f32) =
+entry add_norm_quantise [tokens] [hidden]
+                        (epsilon: f32)
+                        (weight: [hidden]f32)
+                        (residual: [tokens][hidden]f32)
+                        (delta: [tokens][hidden]f32) : ([tokens][hidden]f32, [tokens][hidden]u8, [tokens]f32) =
   unzip3 (map2 (\a b ->
                   let row = #[sequential] map2 (+) a b
                   let (codes, scale) = quantise_row (norm_row epsilon weight row)
@@ -59,72 +78,210 @@ entry add_norm_quantise [tokens] [hidden] (epsilon: f32) (weight: [hidden]f32) (
                residual
                delta)
 
-entry linear_fp8 [rows] [depth] [panels] [size] [columns] [biases] (codes: [rows][depth]u8) (row_scale: [rows]f32) (weights: [panels][size]u8) (scale: [columns]f32) (bias: [biases]f32) : [rows][columns]f32 =
+entry linear_fp8 [rows] [depth] [panels] [size] [columns] [biases]
+                 (codes: [rows][depth]u8)
+                 (row_scale: [rows]f32)
+                 (weights: [panels][size]u8)
+                 (scale: [columns]f32)
+                 (bias: [biases]f32) : [rows][columns]f32 =
   let input = map (\row -> #[sequential] map fp8_weights.decode row) codes
   in outputs rows columns (product_fp8.products input weights) row_scale scale bias
 
-entry linear_bf16 [rows] [depth] [panels] [size] [biases] (columns: i64) (input: [rows][depth]f32) (weights: [panels][size]u16) (bias: [biases]f32) : [rows][columns]f32 =
+entry linear_bf16 [rows] [depth] [panels] [size] [biases]
+                  (columns: i64)
+                  (input: [rows][depth]f32)
+                  (weights: [panels][size]u16)
+                  (bias: [biases]f32) : [rows][columns]f32 =
   outputs rows columns (product_bf16.products input weights) [] [] bias
 
-entry linear_f32 [rows] [depth] [panels] [size] [biases] (columns: i64) (input: [rows][depth]f32) (weights: [panels][size]f32) (bias: [biases]f32) : [rows][columns]f32 =
+entry linear_f32 [rows] [depth] [panels] [size] [biases]
+                 (columns: i64)
+                 (input: [rows][depth]f32)
+                 (weights: [panels][size]f32)
+                 (bias: [biases]f32) : [rows][columns]f32 =
   outputs rows columns (product_f32.products input weights) [] [] bias
 
-entry select_rows [selected] [rows] [width] (row_index: [selected]i32) (input: [rows][width]f32) : [selected][width]f32 =
+entry select_rows [selected] [rows] [width]
+                  (row_index: [selected]i32)
+                  (input: [rows][width]f32) : [selected][width]f32 =
   map (\row -> #[unsafe] copy input[i64.i32 row]) row_index
 
-entry route [rows] [experts] (top_k: i64) (normalise: bool) (factor: f32) (bias: [experts]f32) (logits: [rows][experts]f32) : ([rows][top_k]i32, [rows][top_k]f32) =
+entry route [rows] [experts]
+            (top_k: i64)
+            (normalise: bool)
+            (factor: f32)
+            (bias: [experts]f32)
+            (logits: [rows][experts]f32) : ([rows][top_k]i32, [rows][top_k]f32) =
   unzip (map (route_row top_k normalise factor bias) logits)
 
-entry experts_fp8 [tokens] [hidden] [top_k] [gate_up_size] [gate_up_scales] [down_size] [down_scales] [initial_rows] (begin: i64) (experts: i64) (width: i64) (codes: [tokens][hidden]u8) (row_scale: [tokens]f32) (expert_ids: [tokens][top_k]i32) (expert_weights: [tokens][top_k]f32) (gate_up: [gate_up_size]u8) (gate_up_stride: i64) (gate_up_scale: [gate_up_scales]f32) (gate_up_scale_stride: i64) (down: [down_size]u8) (down_stride: i64) (down_scale: [down_scales]f32) (down_scale_stride: i64) (initial: [initial_rows][hidden]f32) : [tokens][hidden]f32 =
-  mixture_fp8.run true
-                  experts
-                  width
-                  (\t -> #[unsafe] #[sequential] map fp8_weights.decode codes[t])
-                  (\t -> #[unsafe] row_scale[t])
-                  (map (map (\e -> i64.i32 e - begin)) expert_ids)
-                  expert_weights
-                  {data = gate_up, stride = gate_up_stride, scale = gate_up_scale, scale_stride = gate_up_scale_stride, columns = 2 * width}
-                  {data = down, stride = down_stride, scale = down_scale, scale_stride = down_scale_stride, columns = hidden}
-                  initial
+entry experts_fp8 [tokens]
+                  [hidden]
+                  [top_k]
+                  [gate_up_size]
+                  [gate_up_scales]
+                  [down_size]
+                  [down_scales]
+                  [initial_rows]
+                  (begin: i64)
+                  (experts: i64)
+                  (width: i64)
+                  (codes: [tokens][hidden]u8)
+                  (row_scale: [tokens]f32)
+                  (expert_ids: [tokens][top_k]i32)
+                  (expert_weights: [tokens][top_k]f32)
+                  (gate_up: [gate_up_size]u8)
+                  (gate_up_stride: i64)
+                  (gate_up_scale: [gate_up_scales]f32)
+                  (gate_up_scale_stride: i64)
+                  (down: [down_size]u8)
+                  (down_stride: i64)
+                  (down_scale: [down_scales]f32)
+                  (down_scale_stride: i64)
+                  (initial: [initial_rows][hidden]f32) : [tokens][hidden]f32 =
+  let values t = #[unsafe] #[sequential] map fp8_weights.decode codes[t]
+  let scale t = #[unsafe] row_scale[t]
+  in mixture_fp8.run true
+                     experts
+                     width
+                     values
+                     scale
+                     (local_ids begin expert_ids)
+                     expert_weights
+                     (stack (2 * width) gate_up gate_up_stride gate_up_scale gate_up_scale_stride)
+                     (stack hidden down down_stride down_scale down_scale_stride)
+                     initial
 
-entry experts_bf16 [tokens] [hidden] [top_k] [gate_up_size] [down_size] [initial_rows] (begin: i64) (experts: i64) (width: i64) (input: [tokens][hidden]f32) (expert_ids: [tokens][top_k]i32) (expert_weights: [tokens][top_k]f32) (gate_up: [gate_up_size]u16) (gate_up_stride: i64) (down: [down_size]u16) (down_stride: i64) (initial: [initial_rows][hidden]f32) : [tokens][hidden]f32 =
-  mixture_bf16.run false
-                   experts
-                   width
-                   (\t -> #[unsafe] copy input[t])
-                   (const 1)
-                   (map (map (\e -> i64.i32 e - begin)) expert_ids)
-                   expert_weights
-                   {data = gate_up, stride = gate_up_stride, scale = [], scale_stride = 0, columns = 2 * width}
-                   {data = down, stride = down_stride, scale = [], scale_stride = 0, columns = hidden}
-                   initial
+entry experts_bf16 [tokens] [hidden] [top_k] [gate_up_size] [down_size] [initial_rows]
+                   (begin: i64)
+                   (experts: i64)
+                   (width: i64)
+                   (input: [tokens][hidden]f32)
+                   (expert_ids: [tokens][top_k]i32)
+                   (expert_weights: [tokens][top_k]f32)
+                   (gate_up: [gate_up_size]u16)
+                   (gate_up_stride: i64)
+                   (down: [down_size]u16)
+                   (down_stride: i64)
+                   (initial: [initial_rows][hidden]f32) : [tokens][hidden]f32 =
+  let values t = #[unsafe] copy input[t]
+  let scale _ = 1
+  in mixture_bf16.run false
+                      experts
+                      width
+                      values
+                      scale
+                      (local_ids begin expert_ids)
+                      expert_weights
+                      (stack (2 * width) gate_up gate_up_stride [] 0)
+                      (stack hidden down down_stride [] 0)
+                      initial
 
-entry experts_f32 [tokens] [hidden] [top_k] [gate_up_size] [down_size] [initial_rows] (begin: i64) (experts: i64) (width: i64) (input: [tokens][hidden]f32) (expert_ids: [tokens][top_k]i32) (expert_weights: [tokens][top_k]f32) (gate_up: [gate_up_size]f32) (gate_up_stride: i64) (down: [down_size]f32) (down_stride: i64) (initial: [initial_rows][hidden]f32) : [tokens][hidden]f32 =
-  mixture_f32.run false
-                  experts
-                  width
-                  (\t -> #[unsafe] copy input[t])
-                  (const 1)
-                  (map (map (\e -> i64.i32 e - begin)) expert_ids)
-                  expert_weights
-                  {data = gate_up, stride = gate_up_stride, scale = [], scale_stride = 0, columns = 2 * width}
-                  {data = down, stride = down_stride, scale = [], scale_stride = 0, columns = hidden}
-                  initial
+entry experts_f32 [tokens] [hidden] [top_k] [gate_up_size] [down_size] [initial_rows]
+                  (begin: i64)
+                  (experts: i64)
+                  (width: i64)
+                  (input: [tokens][hidden]f32)
+                  (expert_ids: [tokens][top_k]i32)
+                  (expert_weights: [tokens][top_k]f32)
+                  (gate_up: [gate_up_size]f32)
+                  (gate_up_stride: i64)
+                  (down: [down_size]f32)
+                  (down_stride: i64)
+                  (initial: [initial_rows][hidden]f32) : [tokens][hidden]f32 =
+  let values t = #[unsafe] copy input[t]
+  let scale _ = 1
+  in mixture_f32.run false
+                     experts
+                     width
+                     values
+                     scale
+                     (local_ids begin expert_ids)
+                     expert_weights
+                     (stack (2 * width) gate_up gate_up_stride [] 0)
+                     (stack hidden down down_stride [] 0)
+                     initial
 
-entry norm_rope_store [tokens] [width] [query_weights] [key_weights] [positions] [half] [cache_size] (num_heads: i64) (num_kv_heads: i64) (head_dim: i64) (num_layers: i64) (page_size: i64) (layer: i64) (epsilon: f32) (query_norm: [query_weights]f32) (key_norm: [key_weights]f32) (cosine: [positions][half]f32) (sine: [positions][half]f32) (position: [tokens]i32) (slot: [tokens]i32) (qkv: [tokens][width]f32) (cache: *[cache_size]f32) : ([tokens][num_heads * head_dim]f32, *[cache_size]f32) =
+entry norm_rope_store [tokens]
+                      [width]
+                      [query_weights]
+                      [key_weights]
+                      [positions]
+                      [half]
+                      [cache_size]
+                      (num_heads: i64)
+                      (num_kv_heads: i64)
+                      (head_dim: i64)
+                      (num_layers: i64)
+                      (page_size: i64)
+                      (layer: i64)
+                      (epsilon: f32)
+                      (query_norm: [query_weights]f32)
+                      (key_norm: [key_weights]f32)
+                      (cosine: [positions][half]f32)
+                      (sine: [positions][half]f32)
+                      (position: [tokens]i32)
+                      (slot: [tokens]i32)
+                      (qkv: [tokens][width]f32)
+                      (cache: *[cache_size]f32) : ([tokens][num_heads * head_dim]f32, *[cache_size]f32) =
   let shape = {num_heads, num_kv_heads, num_layers, page_size}
-  let turn weight token (head: [head_dim]f32) = #[unsafe] rotate cosine[i64.i32 position[token]] sine[i64.i32 position[token]] (norm_head epsilon weight head)
+  let turn weight token (head: [head_dim]f32) =
+    #[unsafe]
+    let at = i64.i32 position[token]
+    in rotate cosine[at] sine[at] (norm_head epsilon weight head)
   in ( queries num_heads head_dim (turn query_norm) qkv
      , store shape head_dim (turn key_norm) layer slot qkv cache
      )
 
-entry attention [tokens] [pages] [layers] [num_kv_heads] [size] [bounds] [segments] [table_rows] [table_columns] (num_heads: i64) (page_size: i64) (head_dim: i64) (scale: f32) (cache: [pages][layers][num_kv_heads][2][size]f32) (layer: i64) (query_begin: [bounds]i32) (context_length: [segments]i32) (table_row: [segments]i32) (page_table: [table_rows][table_columns]i32) (query: [tokens][num_heads * head_dim]f32) : [tokens][num_heads * head_dim]f32 =
-  attention num_heads page_size head_dim scale cache layer query_begin context_length table_row page_table query
+entry attention [tokens]
+                [pages]
+                [layers]
+                [num_kv_heads]
+                [size]
+                [bounds]
+                [segments]
+                [table_rows]
+                [table_columns]
+                (num_heads: i64)
+                (page_size: i64)
+                (head_dim: i64)
+                (scale: f32)
+                (cache: [pages][layers][num_kv_heads][2][size]f32)
+                (layer: i64)
+                (query_begin: [bounds]i32)
+                (context_length: [segments]i32)
+                (table_row: [segments]i32)
+                (page_table: [table_rows][table_columns]i32)
+                (query: [tokens][num_heads * head_dim]f32) : [tokens][num_heads * head_dim]f32 =
+  let table = {query_begin, context_length, table_row, page_table}
+  in attention num_heads page_size head_dim scale cache layer table query
 
-entry count_tokens [vocab] [tokens] (reset: bool) (from_prompt: bool) (token_ids: [tokens]i32) (counts: *[vocab]u32) : *[vocab]u32 =
+entry count_tokens [vocab] [tokens]
+                   (reset: bool)
+                   (from_prompt: bool)
+                   (token_ids: [tokens]i32)
+                   (counts: *[vocab]u32) : *[vocab]u32 =
   count_tokens reset from_prompt token_ids counts
 
-entry sample [rows] [vocab] [count_rows] [counted] [mask_rows] [words] [bounds] [biases] (num_best: i64) (logits: [rows][vocab]f32) (temperature: [rows]f32) (top_p: [rows]f32) (min_p: [rows]f32) (top_k: [rows]i32) (repetition: [rows]f32) (frequency: [rows]f32) (presence: [rows]f32) (seed: [rows]u64) (position: [rows]i32) (count_row: [rows]i32) (mask_row: [rows]i32) (num_logprobs: [rows]i32) (bias_begin: [bounds]i32) (bias_tokens: [biases]i32) (bias_values: [biases]f32) (masks: [mask_rows][words]u32) (counts: *[count_rows][counted]u32) : ([rows]i32, [rows]i32, [rows]f32, [rows][num_best]i32, [rows][num_best]f32, *[count_rows][counted]u32) =
+entry sample [rows] [vocab] [count_rows] [counted] [mask_rows] [words] [bounds] [biases]
+             (num_best: i64)
+             (logits: [rows][vocab]f32)
+             (temperature: [rows]f32)
+             (top_p: [rows]f32)
+             (min_p: [rows]f32)
+             (top_k: [rows]i32)
+             (repetition: [rows]f32)
+             (frequency: [rows]f32)
+             (presence: [rows]f32)
+             (seed: [rows]u64)
+             (position: [rows]i32)
+             (count_row: [rows]i32)
+             (mask_row: [rows]i32)
+             (num_logprobs: [rows]i32)
+             (bias_begin: [bounds]i32)
+             (bias_tokens: [biases]i32)
+             (bias_values: [biases]f32)
+             (masks: [mask_rows][words]u32)
+             (counts: *[count_rows][counted]u32) : ([rows]i32, [rows]i32, [rows]f32, [rows][num_best]i32, [rows][num_best]f32, *[count_rows][counted]u32) =
   let controls r =
     #[unsafe]
     { temperature = temperature[r]
@@ -141,7 +298,14 @@ entry sample [rows] [vocab] [count_rows] [counted] [mask_rows] [words] [bounds] 
     #[unsafe]
     let begin = i64.i32 bias_begin[r]
     let end = i64.i32 bias_begin[r + 1]
-    in sample_row num_best (controls r) num_logprobs[r] (row_or_none counts count_row[r]) bias_tokens[begin:end] bias_values[begin:end] (row_or_none masks mask_row[r]) logits[r]
+    in sample_row num_best
+                  (controls r)
+                  num_logprobs[r]
+                  (row_or_none counts count_row[r])
+                  bias_tokens[begin:end]
+                  bias_values[begin:end]
+                  (row_or_none masks mask_row[r])
+                  logits[r]
   let results = tabulate rows row
   let token_ids = map (.token) results
   let advanced = advance_counts count_row token_ids counts

@@ -4,7 +4,12 @@ import "quantise"
 import "weights"
 import "linear"
 
-type assignments [experts] [pairs] = {begin: [experts]i64, count: [experts]i64, pair_at: [pairs]i64, place: [pairs]i64}
+type assignments [experts] [pairs] =
+  { begin: [experts]i64
+  , count: [experts]i64
+  , pair_at: [pairs]i64
+  , place: [pairs]i64
+  }
 
 def is_local (experts: i64) (expert: i64) : bool = 0 <= expert && expert < experts
 
@@ -39,7 +44,8 @@ type block_list [experts] [blocks] =
   , count: [blocks]i64
   }
 
-def block_list [experts] [pairs] (a: assignments [experts] [pairs]) : ?[blocks].block_list [experts] [blocks] =
+def block_list [experts] [pairs]
+               (a: assignments [experts] [pairs]) : ?[blocks].block_list [experts] [blocks] =
   #[unsafe]
   let (first_block, blocks) =
     loop (first_block, sum) = (replicate experts 0i64, 0)
@@ -63,6 +69,17 @@ type stacked 't [weights] [scales] =
   , scale_stride: i64
   , columns: i64
   }
+
+def stack 't [weights] [scales]
+          (columns: i64)
+          (data: [weights]t)
+          (stride: i64)
+          (scale: [scales]f32)
+          (scale_stride: i64) : stacked t [weights] [scales] =
+  {data, stride, scale, scale_stride, columns}
+
+def local_ids [tokens] [top_k] (begin: i64) (expert_ids: [tokens][top_k]i32) : [tokens][top_k]i64 =
+  map (map (\expert -> i64.i32 expert - begin)) expert_ids
 
 #[inline]
 def scale_of 't [weights] [scales] (matrices: stacked t [weights] [scales]) (expert: i64) : []f32 =
@@ -116,7 +133,13 @@ module experts (W: weight_type) = {
     in add_to_row products task r matrices.columns share input_scale scale row
 
   #[inline]
-  def run [tokens] [hidden] [top_k] [gate_up_weights] [gate_up_scales] [down_weights] [down_scales]
+  def run [tokens]
+          [hidden]
+          [top_k]
+          [gate_up_weights]
+          [gate_up_scales]
+          [down_weights]
+          [down_scales]
           [initial_rows]
           (quantised: bool)
           (experts: i64)

@@ -144,7 +144,7 @@ def add_to_row [tasks] [panels] [scales]
        else let part = scale[begin:begin + count]
             in loop row for n < count do
                  row with [p, n] = row[p, n]
-                                   + share * (products[t, r, n] * (input_scale * part[n]))
+                     + share * (products[t, r, n] * (input_scale * part[n]))
 
 #[inline]
 def finish_row [panels] (columns: i64) (row: [panels][panel_columns]f32) : [columns]f32 =

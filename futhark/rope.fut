@@ -1,6 +1,8 @@
 import "norm"
 
-def rope_table (theta: f64) (rotary_dim: i64) (num_positions: i64) : ([num_positions][]f32, [num_positions][]f32) =
+def rope_table (theta: f64)
+               (rotary_dim: i64)
+               (num_positions: i64) : ([num_positions][]f32, [num_positions][]f32) =
   let half = rotary_dim / 2
   let angle position j = f64.i64 position * theta ** (-2 * f64.i64 j / f64.i64 rotary_dim)
   let table f =
@@ -21,7 +23,10 @@ def rotate [half] [head_dim]
   in turned_low ++ turned_high ++ head[2 * half:] :> [head_dim]f32
 
 #[inline]
-def norm_head [head_dim] [weights] (epsilon: f32) (weight: [weights]f32) (head: [head_dim]f32) : [head_dim]f32 =
+def norm_head [head_dim] [weights]
+              (epsilon: f32)
+              (weight: [weights]f32)
+              (head: [head_dim]f32) : [head_dim]f32 =
   if weights == 0
   then head
   else norm_row epsilon (weight :> [head_dim]f32) head

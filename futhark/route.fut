@@ -22,7 +22,12 @@ def select [experts] (top_k: i64) (choice: [experts]f32) : *[top_k]i64 =
   in chosen
 
 #[inline]
-def route_row [experts] (top_k: i64) (normalise: bool) (factor: f32) (bias: [experts]f32) (logits: [experts]f32) : ([top_k]i32, [top_k]f32) =
+def route_row [experts]
+              (top_k: i64)
+              (normalise: bool)
+              (factor: f32)
+              (bias: [experts]f32)
+              (logits: [experts]f32) : ([top_k]i32, [top_k]f32) =
   #[unsafe]
   let scores = #[sequential] map sigmoid logits
   let chosen = select top_k (#[sequential] map2 (+) scores bias)

@@ -1,0 +1,40 @@
+import "controls"
+import "counts"
+
+#[inline]
+def penalised (controls: row_controls) (count: u32) (logit: f32) : f32 =
+  let repeated =
+    if count == 0
+    then logit
+    else if logit > 0
+    then logit / controls.repetition
+    else logit * controls.repetition
+  let outputs = count & !prompt_mark
+  let frequent = repeated - controls.frequency * f32.u32 outputs
+  in if outputs == 0 then frequent else frequent - controls.presence
+
+#[inline]
+def is_allowed [words] (mask: [words]u32) (token: i64) : bool =
+  #[unsafe] (mask[token / 32] >> u32.i64 (token % 32)) & 1 == 1
+
+#[inline]
+def adjusted_row [vocab] [counted] [words] [biases]
+                 (controls: row_controls)
+                 (counts: [counted]u32)
+                 (bias_tokens: [biases]i32)
+                 (bias_values: [biases]f32)
+                 (mask: [words]u32)
+                 (logits: [vocab]f32) : *[vocab]f32 =
+  #[unsafe]
+  let row = copy logits
+  let row =
+    loop row for token < counted do
+      row with [token] = penalised controls counts[token] row[token]
+  let row =
+    loop row for b < biases do
+      let token = i64.i32 bias_tokens[b]
+      in row with [token] = row[token] + bias_values[b]
+  in if words == 0
+     then row
+     else loop row for token < vocab do
+            row with [token] = if is_allowed mask token then row[token] else -f32.inf

@@ -1,0 +1,44 @@
+import "exponential"
+
+#[inline]
+def greatest [vocab] (row: [vocab]f32) : (i64, f32) =
+  #[unsafe]
+  loop (best, value) = (-1i64, -f32.inf)
+  for token < vocab do
+    if row[token] > value then (token, row[token]) else (best, value)
+
+#[inline]
+def log_sum_exp [vocab] (row: [vocab]f32) (largest: f32) : f64 =
+  let sum = loop sum = 0f64 for logit in row do sum + f64.f32 (exponential (logit - largest))
+  in f64.f32 largest + f64.log sum
+
+#[inline]
+def insert_best [wanted]
+                (token: i64)
+                (value: f32)
+                (ids: *[wanted]i32)
+                (values: *[wanted]f32) : (*[wanted]i32, *[wanted]f32) =
+  #[unsafe]
+  let (ids, values, at) =
+    loop (ids, values, at) = (ids, values, wanted - 1)
+    while at > 0 && values[at - 1] < value do
+      let id = ids[at - 1]
+      let other = values[at - 1]
+      in (ids with [at] = id, values with [at] = other, at - 1)
+  in (ids with [at] = i32.i64 token, values with [at] = value)
+
+#[inline]
+def best_tokens [vocab]
+                (capacity: i64)
+                (wanted: i64)
+                (row: [vocab]f32) : (*[capacity]i32, *[capacity]f32) =
+  #[unsafe]
+  let ids = replicate capacity (-1i32)
+  let values = replicate capacity (-f32.inf)
+  in if wanted == 0
+     then (ids, values)
+     else loop (ids, values) for token < vocab do
+            if row[token] > values[wanted - 1]
+            then let (ids, values) = insert_best token row[token] ids values
+                 in (ids, values)
+            else (ids, values)
