@@ -108,6 +108,7 @@ void RankGroup::reduce_slice(int32_t rank, int64_t count) const {
 
 void RankGroup::gather_rows(const glm_all_gather_args& args) const {
   const size_t row_bytes = static_cast<size_t>(args.row_bytes);
+  if (row_bytes == 0) return;
   char* destination = static_cast<char*>(args.output);
   for (int64_t row = 0; row < args.num_rows; ++row) {
     for (const Contribution& each : contributions_) {
@@ -148,7 +149,7 @@ glm_status RankGroup::all_to_all(int32_t rank, const glm_all_to_all_args& args,
                                   problem);
   if (status != GLM_OK) return status;
   const size_t bytes = static_cast<size_t>(args.block_bytes);
-  for (size_t other = 0; other < contributions_.size(); ++other) {
+  for (size_t other = 0; bytes > 0 && other < contributions_.size(); ++other) {
     const char* source = static_cast<const char*>(contributions_[other].input);
     std::memcpy(static_cast<char*>(args.output) + other * bytes,
                 source + static_cast<size_t>(rank) * bytes, bytes);

@@ -1,0 +1,3 @@
+from tests.native.conftest import backend, device
+
+__all__ = ["backend", "device"]
