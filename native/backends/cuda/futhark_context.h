@@ -5,5 +5,6 @@
 
 #if CUDA_VERSION >= 13000
 #undef cuCtxCreate
-#define cuCtxCreate(context, flags, device) cuCtxCreate_v4(context, NULL, flags, device)
+#define cuCtxCreate(context, flags, device) \
+  cuCtxCreate_v4(context, NULL, flags, device)
 #endif
