@@ -5,7 +5,7 @@ assert(build == "release" or build == "debug",
 
 GLM_BUILD = build
 
-local target = require("terra.abi").target
+local target = require("terra.base.abi").target
 local engine = require("terra.engine")
 
 local function check_target()

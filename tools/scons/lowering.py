@@ -17,6 +17,7 @@ MANIFEST = FOLDER / "manifest.json"
 SCRIPT = Path("tools/scons/lower.t")
 SOURCE_PATTERNS = (
     "terra/*.t",
+    "terra/*/*.t",
     "native/include/glm/*.h",
     str(SCRIPT),
 )

@@ -36,14 +36,18 @@ def run(command, folder, variables):
     return done.stdout
 
 
-def build_clone(root, commit, folder, variables):
+def targets(env):
+    """Every library that this machine can build."""
+    return ["libraries", "futhark_cpu"] + ([] if env.CudaProblem() else ["cuda"])
+
+
+def build_clone(root, commit, folder, variables, names):
     """Clones one commit into `folder`, builds it uncached and returns sha256 by library."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     clone = ["git", "clone", "--quiet", "--no-hardlinks", "--no-checkout", str(root), str(folder)]
     run(clone, root, variables)
     run(["git", "checkout", "--quiet", "--detach", commit], folder, variables)
-    scons = [sys.executable, "-m", "SCons", "--cache-disable", "libraries"]
-    run(scons, folder, variables)
+    run([sys.executable, "-m", "SCons", "--cache-disable", *names], folder, variables)
     libraries = sorted((folder / "build").rglob("*.so"))
     return {path.relative_to(folder).as_posix(): sha256(path) for path in libraries}
 
@@ -61,7 +65,9 @@ def compare_clones(env, folder):
     root, variables = root_folder(env), clone_variables(env)
     commit = run(["git", "rev-parse", "HEAD"], root, variables).strip()
     print(f"commit    {commit}")
-    first, second = (build_clone(root, commit, folder / name, variables) for name in CHECKOUTS)
+    first, second = (
+        build_clone(root, commit, folder / name, variables, targets(env)) for name in CHECKOUTS
+    )
     for name in sorted(first.keys() | second.keys()):
         same = first.get(name) == second.get(name)
         print(f"{'same' if same else 'DIFFERENT':9} {first.get(name) or second[name]} {name}")
