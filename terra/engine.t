@@ -1,17 +1,17 @@
-local abi = require("terra.abi")
-local device = require("terra.device")
-local load = require("terra.load")
-local loader_probes = require("terra.loader_probes")
-local loop = require("terra.loop")
-local model = require("terra.model")
-local options = require("terra.options")
-local plan = require("terra.plan")
-local ranks = require("terra.ranks")
-local report = require("terra.report")
-local scheduler_probes = require("terra.scheduler_probes")
-local sequence = require("terra.sequence")
-local status = require("terra.status")
-local threads = require("terra.threads")
+local abi = require("terra.base.abi")
+local device = require("terra.execution.device")
+local load = require("terra.execution.load")
+local loader_probes = require("terra.probes.loader_probes")
+local loop = require("terra.loop.loop")
+local model = require("terra.checkpoint.model")
+local options = require("terra.plan.options")
+local plan = require("terra.plan.plan")
+local ranks = require("terra.execution.ranks")
+local report = require("terra.plan.report")
+local scheduler_probes = require("terra.probes.scheduler_probes")
+local sequence = require("terra.scheduling.sequence")
+local status = require("terra.base.status")
+local threads = require("terra.base.threads")
 local C = abi.C
 
 local Loop = loop.Loop(ranks.RankGroup)
@@ -162,9 +162,22 @@ terra exports.get_engine_info(handle : &C.glm_engine, info : &C.engine_info) : i
   return C.GLM_OK
 end
 
-local terra refuse_null(what : rawstring, message : &C.glm_message) : int32
-  return status.fail(message, C.GLM_INVALID_ARGUMENT, "%s is null: expected what init_engine or prefill gave", what)
-end
+local require_handle = macro(function(handle, name, message)
+  return quote
+    if handle == nil then
+      return status.fail(message, C.GLM_INVALID_ARGUMENT, "%s is null: expected what init_engine or prefill gave", name)
+    end
+  end
+end)
+
+local loop_of = macro(function(handle, message)
+  return quote
+    require_handle(handle, "engine", message)
+    var engine = [&Engine](handle)
+  in
+    &engine.loop
+  end
+end)
 
 terra exports.engine_default_request(request : &C.engine_request)
   C.memset(request, 0, sizeof(C.engine_request))
@@ -181,24 +194,15 @@ terra exports.engine_submit(
   request_id : &uint64,
   message : &C.glm_message
 ) : int32
-  if handle == nil then
-    return refuse_null("engine", message)
-  end
-  return [&Engine](handle).loop:submit(request, request_id, message)
+  return loop_of(handle, message):submit(request, request_id, message)
 end
 
 terra exports.engine_cancel(handle : &C.glm_engine, request_id : uint64, message : &C.glm_message) : int32
-  if handle == nil then
-    return refuse_null("engine", message)
-  end
-  return [&Engine](handle).loop:cancel(request_id, message)
+  return loop_of(handle, message):cancel(request_id, message)
 end
 
 terra exports.engine_preempt(handle : &C.glm_engine, request_id : uint64, message : &C.glm_message) : int32
-  if handle == nil then
-    return refuse_null("engine", message)
-  end
-  return [&Engine](handle).loop:preempt(request_id, message)
+  return loop_of(handle, message):preempt(request_id, message)
 end
 
 terra exports.engine_poll(handle : &C.glm_engine, events : &C.engine_event, capacity : int32, count : &int32) : int32
@@ -223,10 +227,7 @@ terra exports.engine_event_fd(handle : &C.glm_engine) : int32
 end
 
 terra exports.engine_resize_pool(handle : &C.glm_engine, num_pages : int32, message : &C.glm_message) : int32
-  if handle == nil then
-    return refuse_null("engine", message)
-  end
-  return [&Engine](handle).loop:resize_pool(num_pages, message)
+  return loop_of(handle, message):resize_pool(num_pages, message)
 end
 
 terra exports.prefill(
@@ -238,13 +239,8 @@ terra exports.prefill(
   state : &&C.engine_state,
   message : &C.glm_message
 ) : int32
-  if handle == nil then
-    return refuse_null("engine", message)
-  end
-  if state == nil then
-    return refuse_null("state", message)
-  end
-  return [&Engine](handle).loop:prefill(tokens, num_tokens, all_positions ~= 0, logits, [&&Sequence](state), message)
+  require_handle(state, "state", message)
+  return loop_of(handle, message):prefill(tokens, num_tokens, all_positions ~= 0, logits, [&&Sequence](state), message)
 end
 
 terra exports.decode_step(
@@ -254,13 +250,8 @@ terra exports.decode_step(
   logits : &float,
   message : &C.glm_message
 ) : int32
-  if handle == nil then
-    return refuse_null("engine", message)
-  end
-  if state == nil then
-    return refuse_null("state", message)
-  end
-  return [&Engine](handle).loop:decode_step([&Sequence](state), token, logits, message)
+  require_handle(state, "state", message)
+  return loop_of(handle, message):decode_step([&Sequence](state), token, logits, message)
 end
 
 terra exports.run_batch_decode(
@@ -272,10 +263,7 @@ terra exports.run_batch_decode(
   tokens : &int32,
   message : &C.glm_message
 ) : int32
-  if handle == nil then
-    return refuse_null("engine", message)
-  end
-  return [&Engine](handle).loop:run_batch_decode(num_states, [&&Sequence](states), sampling, num_steps, tokens, message)
+  return loop_of(handle, message):run_batch_decode(num_states, [&&Sequence](states), sampling, num_steps, tokens, message)
 end
 
 terra exports.free_request_state(handle : &C.glm_engine, state : &C.engine_state)

@@ -10,7 +10,7 @@ local engine = require("terra.engine")
 
 local function check_target()
   assert(target.Triple == triple,
-         ("terra/abi.t: the target is %s, the build wants %s")
+         ("terra/base/abi.t: the target is %s, the build wants %s")
            :format(tostring(target.Triple), triple))
 end
 

@@ -10,20 +10,20 @@ target triple = "x86_64-pc-linux-gnu"
 %4 = type { i32, i32 }
 %5 = type { ptr, ptr, ptr }
 %6 = type { %4, i32, ptr, ptr, ptr }
-%7 = type { i32, i64, ptr }
-%8 = type { i32, ptr, ptr, ptr, ptr }
-%9 = type { i64, i64, ptr, ptr }
-%10 = type { %4, i32, float, ptr, ptr, ptr, %11 }
-%11 = type { ptr, ptr, ptr }
-%12 = type { %4, i32, i32, i32, ptr, ptr, i64, i64, i64, i64, %5, ptr, ptr, ptr, ptr }
-%13 = type { %4, i32, i32, float, ptr, ptr, ptr, ptr, ptr }
-%14 = type { %4, %15, i32, i32, float, ptr, ptr, ptr }
-%15 = type { i32, i32, ptr, ptr, ptr, ptr, i32, i32 }
-%16 = type { %4, i32, i32, i32, float, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
-%17 = type { %4, ptr, ptr, ptr }
-%18 = type { i8, ptr, ptr, ptr, ptr, %19, %19, %19, %19, %19, ptr, %19, %19, i64, i64, i64, i64 }
-%19 = type { i32, i32, i32, i32, ptr, ptr, ptr }
-%20 = type { %4, i32, ptr, %11 }
+%7 = type { i32, ptr, ptr, ptr, ptr }
+%8 = type { i64, i64, ptr, ptr }
+%9 = type { %4, i32, float, ptr, ptr, ptr, %10 }
+%10 = type { ptr, ptr, ptr }
+%11 = type { %4, i32, i32, i32, ptr, ptr, i64, i64, i64, i64, %5, ptr, ptr, ptr, ptr }
+%12 = type { %4, i32, i32, float, ptr, ptr, ptr, ptr, ptr }
+%13 = type { %4, %14, i32, i32, float, ptr, ptr, ptr }
+%14 = type { i32, i32, ptr, ptr, ptr, ptr, i32, i32 }
+%15 = type { %4, i32, i32, i32, float, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
+%16 = type { %4, ptr, ptr, ptr }
+%17 = type { i8, ptr, ptr, ptr, ptr, %18, %18, %18, %18, %18, ptr, %18, %18, i64, i64, i64, i64 }
+%18 = type { i32, i32, i32, i32, ptr, ptr, ptr }
+%19 = type { i32, i64, ptr }
+%20 = type { %4, i32, ptr, %10 }
 %21 = type { i64, i32, i32, i32, i32, i32, i32, i32, i32, float, [20 x i32], [20 x float], i64, [256 x i8] }
 %22 = type { ptr, i32, i32, [8 x i64], ptr, i64, i64, i32, i8, i8, i8 }
 %23 = type { %24, i8 }
@@ -83,7 +83,7 @@ target triple = "x86_64-pc-linux-gnu"
 %77 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }
 %78 = type { i32, i32, i32, i32, i64, i64, i64, [128 x i8] }
 %79 = type { i32, i32, i32, i32, i32, i32, ptr }
-%80 = type { ptr, %19, ptr, %19, i8, i8, i32, i32, i32, i32, i32 }
+%80 = type { ptr, %18, ptr, %18, i8, i8, i32, i32, i32, i32, i32 }
 %81 = type { ptr, ptr, ptr, i32, i32, i32 }
 %82 = type { ptr, i32, ptr, ptr }
 %83 = type { ptr, i32, i32, i32, ptr, i32, i32 }
@@ -105,38 +105,38 @@ target triple = "x86_64-pc-linux-gnu"
 %99 = type { float, float, float, i32, float, float, float, i32, i64 }
 
 @"$string" = private unnamed_addr constant [54 x i8] c"%s is null: expected what init_engine or prefill gave\00", align 1
-@"$string.1" = private unnamed_addr constant [7 x i8] c"engine\00", align 1
-@"$string.2" = private unnamed_addr constant [6 x i8] c"state\00", align 1
-@"$string.3" = private unnamed_addr constant [42 x i8] c"the engine is not usable any more: %.900s\00", align 1
-@"$string.4" = private unnamed_addr constant [39 x i8] c"the state is null or of another engine\00", align 1
-@"$string.5" = private unnamed_addr constant [58 x i8] c"a state of %lld tokens cannot take %d more, max_seq is %d\00", align 1
-@"$string.6" = private unnamed_addr constant [31 x i8] c"%s is null, expected %d tokens\00", align 1
-@"$string.7" = private unnamed_addr constant [56 x i8] c"%s[%d] is token %d, outside the vocabulary of %d tokens\00", align 1
-@"$string.8" = private unnamed_addr constant [6 x i8] c"token\00", align 1
-@"$string.9" = private unnamed_addr constant [61 x i8] c"%d more pages are needed, %d of the pool's %d are not in use\00", align 1
-@"$string.10" = private unnamed_addr constant [86 x i8] c"the device group is lost after an earlier failure; free the engine and start it again\00", align 1
-@"$string.11" = private unnamed_addr constant [29 x i8] c"%s failed on rank %d: %.900s\00", align 1
-@"$string.12" = private unnamed_addr constant [41 x i8] c"%s failed in layer %d on rank %d: %.900s\00", align 1
-@"$string.13" = private unnamed_addr constant [28 x i8] c"upload of the step's inputs\00", align 1
-@"$string.14" = private unnamed_addr constant [25 x i8] c"upload of the page table\00", align 1
-@"$string.15" = private unnamed_addr constant [6 x i8] c"embed\00", align 1
-@"$string.16" = private unnamed_addr constant [18 x i8] c"add_norm_quantise\00", align 1
-@"$string.17" = private unnamed_addr constant [7 x i8] c"linear\00", align 1
-@"$string.18" = private unnamed_addr constant [16 x i8] c"norm_rope_store\00", align 1
-@"$string.19" = private unnamed_addr constant [10 x i8] c"attention\00", align 1
-@"$string.20" = private unnamed_addr constant [9 x i8] c"quantise\00", align 1
-@"$string.21" = private unnamed_addr constant [11 x i8] c"all_reduce\00", align 1
-@"$string.22" = private unnamed_addr constant [6 x i8] c"route\00", align 1
-@"$string.23" = private unnamed_addr constant [16 x i8] c"swiglu_quantise\00", align 1
-@"$string.24" = private unnamed_addr constant [8 x i8] c"experts\00", align 1
-@"$string.25" = private unnamed_addr constant [7 x i8] c"logits\00", align 1
-@"$string.26" = private unnamed_addr constant [11 x i8] c"all_gather\00", align 1
-@"$string.27" = private unnamed_addr constant [23 x i8] c"download of the logits\00", align 1
-@"$string.28" = private unnamed_addr constant [7 x i8] c"sample\00", align 1
-@"$string.29" = private unnamed_addr constant [31 x i8] c"download of the sampled tokens\00", align 1
-@"$string.30" = private unnamed_addr constant [5 x i8] c"step\00", align 1
-@"$string.31" = private unnamed_addr constant [3 x i8] c"%s\00", align 1
-@"$string.32" = private unnamed_addr constant [44 x i8] c"the logits after position %d are not finite\00", align 1
+@"$string.1" = private unnamed_addr constant [6 x i8] c"state\00", align 1
+@"$string.2" = private unnamed_addr constant [42 x i8] c"the engine is not usable any more: %.900s\00", align 1
+@"$string.3" = private unnamed_addr constant [39 x i8] c"the state is null or of another engine\00", align 1
+@"$string.4" = private unnamed_addr constant [58 x i8] c"a state of %lld tokens cannot take %d more, max_seq is %d\00", align 1
+@"$string.5" = private unnamed_addr constant [31 x i8] c"%s is null, expected %d tokens\00", align 1
+@"$string.6" = private unnamed_addr constant [56 x i8] c"%s[%d] is token %d, outside the vocabulary of %d tokens\00", align 1
+@"$string.7" = private unnamed_addr constant [6 x i8] c"token\00", align 1
+@"$string.8" = private unnamed_addr constant [61 x i8] c"%d more pages are needed, %d of the pool's %d are not in use\00", align 1
+@"$string.9" = private unnamed_addr constant [86 x i8] c"the device group is lost after an earlier failure; free the engine and start it again\00", align 1
+@"$string.10" = private unnamed_addr constant [29 x i8] c"%s failed on rank %d: %.900s\00", align 1
+@"$string.11" = private unnamed_addr constant [41 x i8] c"%s failed in layer %d on rank %d: %.900s\00", align 1
+@"$string.12" = private unnamed_addr constant [28 x i8] c"upload of the step's inputs\00", align 1
+@"$string.13" = private unnamed_addr constant [25 x i8] c"upload of the page table\00", align 1
+@"$string.14" = private unnamed_addr constant [6 x i8] c"embed\00", align 1
+@"$string.15" = private unnamed_addr constant [18 x i8] c"add_norm_quantise\00", align 1
+@"$string.16" = private unnamed_addr constant [7 x i8] c"linear\00", align 1
+@"$string.17" = private unnamed_addr constant [16 x i8] c"norm_rope_store\00", align 1
+@"$string.18" = private unnamed_addr constant [10 x i8] c"attention\00", align 1
+@"$string.19" = private unnamed_addr constant [9 x i8] c"quantise\00", align 1
+@"$string.20" = private unnamed_addr constant [11 x i8] c"all_reduce\00", align 1
+@"$string.21" = private unnamed_addr constant [6 x i8] c"route\00", align 1
+@"$string.22" = private unnamed_addr constant [16 x i8] c"swiglu_quantise\00", align 1
+@"$string.23" = private unnamed_addr constant [8 x i8] c"experts\00", align 1
+@"$string.24" = private unnamed_addr constant [7 x i8] c"logits\00", align 1
+@"$string.25" = private unnamed_addr constant [11 x i8] c"all_gather\00", align 1
+@"$string.26" = private unnamed_addr constant [23 x i8] c"download of the logits\00", align 1
+@"$string.27" = private unnamed_addr constant [7 x i8] c"sample\00", align 1
+@"$string.28" = private unnamed_addr constant [31 x i8] c"download of the sampled tokens\00", align 1
+@"$string.29" = private unnamed_addr constant [5 x i8] c"step\00", align 1
+@"$string.30" = private unnamed_addr constant [3 x i8] c"%s\00", align 1
+@"$string.31" = private unnamed_addr constant [44 x i8] c"the logits after position %d are not finite\00", align 1
+@"$string.34" = private unnamed_addr constant [7 x i8] c"engine\00", align 1
 @"$string.35" = private unnamed_addr constant [25 x i8] c"request %llu is not live\00", align 1
 @"$string.36" = private unnamed_addr constant [5 x i8] c"auto\00", align 1
 @"$string.37" = private unnamed_addr constant [13 x i8] c"text is null\00", align 1
@@ -605,34 +605,34 @@ target triple = "x86_64-pc-linux-gnu"
 define dso_local i32 @decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) local_unnamed_addr {
 entry:
   %own.i = alloca %0, align 8
-  %5 = icmp eq ptr %0, null
+  %5 = icmp eq ptr %1, null
   br i1 %5, label %then, label %merge
 
-common.ret:                                       ; preds = %then.i12, %then2, %then.i, %then, %"$Loop.decode_step.exit"
-  %common.ret.op = phi i32 [ %common.ret.op.i.i, %"$Loop.decode_step.exit" ], [ 1, %then ], [ 1, %then.i ], [ 1, %then2 ], [ 1, %then.i12 ]
-  ret i32 %common.ret.op
-
 then:                                             ; preds = %entry
-  %.not.i = icmp eq ptr %4, null
-  br i1 %.not.i, label %common.ret, label %then.i
+  %.not21 = icmp eq ptr %4, null
+  br i1 %.not21, label %common.ret, label %then2
 
-then.i:                                           ; preds = %then
+then2:                                            ; preds = %then
   %6 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.1")
   br label %common.ret
 
+common.ret:                                       ; preds = %then9, %then5, %then2, %then, %"$Loop.decode_step.exit"
+  %common.ret.op = phi i32 [ %common.ret.op.i.i, %"$Loop.decode_step.exit" ], [ 1, %then ], [ 1, %then2 ], [ 1, %then5 ], [ 1, %then9 ]
+  ret i32 %common.ret.op
+
 merge:                                            ; preds = %entry
-  %7 = icmp eq ptr %1, null
-  br i1 %7, label %then2, label %merge1
+  %7 = icmp eq ptr %0, null
+  br i1 %7, label %then5, label %merge4
 
-then2:                                            ; preds = %merge
-  %.not.i11 = icmp eq ptr %4, null
-  br i1 %.not.i11, label %common.ret, label %then.i12
+then5:                                            ; preds = %merge
+  %.not = icmp eq ptr %4, null
+  br i1 %.not, label %common.ret, label %then9
 
-then.i12:                                         ; preds = %then2
-  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.2")
+then9:                                            ; preds = %then5
+  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.34")
   br label %common.ret
 
-merge1:                                           ; preds = %merge
+merge4:                                           ; preds = %merge
   %9 = getelementptr i8, ptr %0, i64 6064
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i)
   %10 = icmp eq ptr %4, null
@@ -649,7 +649,7 @@ merge1:                                           ; preds = %merge
   %.not8.i.i = icmp eq i64 %17, %14
   br i1 %.not8.i.i, label %"$Turnstile.enter.exit.i", label %whilebody.lr.ph.i.i
 
-whilebody.lr.ph.i.i:                              ; preds = %merge1
+whilebody.lr.ph.i.i:                              ; preds = %merge4
   %18 = getelementptr i8, ptr %0, i64 7008
   br label %whilebody.i.i
 
@@ -659,7 +659,7 @@ whilebody.i.i:                                    ; preds = %whilebody.i.i, %whi
   %.not.i.i = icmp eq i64 %20, %14
   br i1 %.not.i.i, label %"$Turnstile.enter.exit.i", label %whilebody.i.i
 
-"$Turnstile.enter.exit.i":                        ; preds = %whilebody.i.i, %merge1
+"$Turnstile.enter.exit.i":                        ; preds = %whilebody.i.i, %merge4
   %21 = tail call i32 @pthread_mutex_unlock(ptr nonnull %11)
   %22 = getelementptr i8, ptr %0, i64 7072
   %23 = tail call i32 @pthread_mutex_lock(ptr %22)
@@ -670,12 +670,12 @@ whilebody.i.i:                                    ; preds = %whilebody.i.i, %whi
 
 then.i.i.i.i:                                     ; preds = %"$Turnstile.enter.exit.i"
   %27 = getelementptr i8, ptr %0, i64 7221
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.3", ptr %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.2", ptr %27)
   %29 = tail call i32 @pthread_mutex_unlock(ptr %22)
   br label %"$Loop.decode_step.exit"
 
 then.i.i.i:                                       ; preds = %or.lhs.false.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %spec.select.i, ptr noundef nonnull align 1 dereferenceable(39) @"$string.4", i64 39, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %spec.select.i, ptr noundef nonnull align 1 dereferenceable(39) @"$string.3", i64 39, i1 false)
   br label %"$Loop.decode_step.exit"
 
 or.lhs.false.i.i.i:                               ; preds = %"$Turnstile.enter.exit.i"
@@ -696,7 +696,7 @@ merge.i.i.i:                                      ; preds = %or.lhs.false.i.i.i
   br i1 %39, label %then5.i.i.i, label %merge2.i.i
 
 then5.i.i.i:                                      ; preds = %merge.i.i.i
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.5", i64 %34, i32 1, i32 %37)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.4", i64 %34, i32 1, i32 %37)
   br label %"$Loop.decode_step.exit"
 
 merge2.i.i:                                       ; preds = %merge.i.i.i
@@ -718,7 +718,7 @@ forbody.i.us.preheader.i.i:                       ; preds = %merge2.i.i
   br i1 %.not58.i.i, label %merge12.i.i, label %"$Loop.decode_step.exit"
 
 then6.i.i.i:                                      ; preds = %merge2.i.i
-  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.7", ptr nonnull @"$string.8", i32 0, i32 %2, i32 %44)
+  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.6", ptr nonnull @"$string.7", i32 0, i32 %2, i32 %44)
   br label %"$Loop.decode_step.exit"
 
 merge12.i.i:                                      ; preds = %forbody.i.us.preheader.i.i
@@ -820,7 +820,7 @@ then.i:                                           ; preds = %entry
 then2.i:                                          ; preds = %then.i
   %23 = getelementptr i8, ptr %0, i64 124
   %24 = load i32, ptr %23, align 4
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.9", i32 %11, i32 %14, i32 %24)
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.8", i32 %11, i32 %14, i32 %24)
   br label %common.ret
 
 common.ret:                                       ; preds = %forbody, %forcond.preheader, %then2.i, %then.i
@@ -1214,7 +1214,7 @@ forcond1.merge3_crit_edge.us.i.i:                 ; preds = %forcond1.us.i.i
 then2.i25:                                        ; preds = %"$first_not_finite.exit.i"
   %123 = trunc nuw nsw i64 %indvars.iv19.i.i to i32
   %124 = add i32 %108, %123
-  %125 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.32", i32 %124)
+  %125 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.31", i32 %124)
   br label %common.ret
 }
 
@@ -1230,7 +1230,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(86) %3, ptr noundef nonnull align 1 dereferenceable(86) @"$string.10", i64 86, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(86) %3, ptr noundef nonnull align 1 dereferenceable(86) @"$string.9", i64 86, i1 false)
   br label %common.ret
 
 common.ret:                                       ; preds = %merge8.i52, %merge.i45, %merge8, %merge8.i, %merge.i, %"$RankGroup.execute.exit", %then2, %then
@@ -1696,41 +1696,37 @@ declare void @llvm.memcpy.p0.p0.i64(ptr noalias nocapture writeonly, ptr noalias
 
 declare dso_local i32 @pthread_cond_broadcast(ptr) local_unnamed_addr
 
-define internal i32 @"$step_job"(ptr %0, ptr nocapture readonly %1, ptr nocapture writeonly %2) {
+define internal i32 @"$step_job"(ptr %0, ptr nocapture readonly %1, ptr %2) {
 entry:
   %cause.i = alloca %0, align 8
-  %cause.i.i68 = alloca %0, align 8
-  %cause.i.i.i69 = alloca %0, align 8
-  %args.i.i70 = alloca %2, align 8
-  %cause.i.i65 = alloca %0, align 8
-  %cause.i.i.i67.i = alloca %0, align 8
-  %args.i.i68.i = alloca %3, align 8
-  %cause.i.i69.i = alloca %0, align 8
-  %args.i70.i = alloca %6, align 8
-  %cause.i.i60.i = alloca %0, align 8
-  %args.i61.i = alloca %7, align 8
-  %cause.i.i41.i.i = alloca %0, align 8
-  %args.i42.i.i = alloca %8, align 8
-  %cause.i.i37.i.i = alloca %0, align 8
-  %args.i38.i.i = alloca %9, align 8
+  %cause.i.i72 = alloca %0, align 8
+  %cause.i.i.i73 = alloca %0, align 8
+  %args.i.i74 = alloca %2, align 8
+  %cause.i.i66 = alloca %0, align 8
+  %cause.i.i.i62.i = alloca %0, align 8
+  %args.i.i63.i = alloca %3, align 8
+  %cause.i.i64.i = alloca %0, align 8
+  %args.i65.i = alloca %6, align 8
+  %cause.i.i47.i.i = alloca %0, align 8
+  %args.i48.i.i = alloca %7, align 8
+  %cause.i.i40.i.i = alloca %0, align 8
+  %args.i41.i.i = alloca %8, align 8
   %cause.i.i33.i.i = alloca %0, align 8
-  %args.i34.i.i = alloca %8, align 8
-  %cause.i.i.i52.i = alloca %0, align 8
-  %args.i.i53.i = alloca %10, align 8
-  %cause.i.i.i42.i = alloca %0, align 8
-  %args.i.i43.i = alloca %7, align 8
+  %args.i34.i.i = alloca %7, align 8
+  %cause.i.i.i51.i = alloca %0, align 8
+  %args.i.i52.i = alloca %9, align 8
   %cause.i.i30.i.i.i = alloca %0, align 8
-  %args.i31.i.i.i = alloca %12, align 8
+  %args.i31.i.i.i = alloca %11, align 8
   %cause.i.i.i.i.i = alloca %0, align 8
-  %args.i.i.i.i = alloca %13, align 8
-  %cause.i.i88.i.i = alloca %0, align 8
-  %args.i89.i.i = alloca %14, align 8
+  %args.i.i.i.i = alloca %12, align 8
+  %cause.i.i91.i.i = alloca %0, align 8
+  %args.i92.i.i = alloca %13, align 8
   %cause.i.i77.i.i = alloca %0, align 8
-  %args.i78.i.i = alloca %16, align 8
+  %args.i78.i.i = alloca %15, align 8
   %cause.i.i.i.i = alloca %0, align 8
   %args.i.i.i = alloca %3, align 8
   %cause.i.i.i = alloca %0, align 8
-  %args.i.i = alloca %17, align 8
+  %args.i.i = alloca %16, align 8
   %cause.i33.i = alloca %0, align 8
   %cause.i.i = alloca %0, align 8
   %3 = getelementptr i8, ptr %0, i64 160
@@ -1760,8 +1756,15 @@ then.i:                                           ; preds = %entry
   %21 = load ptr, ptr %20, align 8
   %22 = load ptr, ptr %15, align 8
   call void %21(ptr %22, ptr nonnull %cause.i.i)
+  %.not17.i.i = icmp eq ptr %2, null
+  br i1 %.not17.i.i, label %"$Rank.describe_failure.exit.i", label %then2.i.i
+
+then2.i.i:                                        ; preds = %then.i
   %23 = load i32, ptr %0, align 4
-  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.13", i32 %23, ptr nonnull %cause.i.i)
+  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.10", ptr nonnull @"$string.12", i32 %23, ptr nonnull %cause.i.i)
+  br label %"$Rank.describe_failure.exit.i"
+
+"$Rank.describe_failure.exit.i":                  ; preds = %then2.i.i, %then.i
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i)
   br label %common.ret
 
@@ -1803,13 +1806,20 @@ then6.i:                                          ; preds = %then2.i
   %50 = load ptr, ptr %49, align 8
   %51 = load ptr, ptr %15, align 8
   call void %50(ptr %51, ptr nonnull %cause.i33.i)
+  %.not17.i34.i = icmp eq ptr %2, null
+  br i1 %.not17.i34.i, label %"$Rank.describe_failure.exit36.i", label %then2.i35.i
+
+then2.i35.i:                                      ; preds = %then6.i
   %52 = load i32, ptr %0, align 4
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.14", i32 %52, ptr nonnull %cause.i33.i)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.10", ptr nonnull @"$string.13", i32 %52, ptr nonnull %cause.i33.i)
+  br label %"$Rank.describe_failure.exit36.i"
+
+"$Rank.describe_failure.exit36.i":                ; preds = %then2.i35.i, %then6.i
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i33.i)
   br label %common.ret
 
-common.ret:                                       ; preds = %"$is_fp8.exit.i.i", %then2.i.i.i, %else5.i.i, %or.end2.i.i, %"$forward.sample.exit.i", %then3.i, %then.i.i.i51.i, %then2.i.i.i.i, %then.i.i.i, %then.i84.i.i, %then.i91.i.i, %then.i28.i.i, %then2.i84.i, %"$local_logits.exit.i.i", %"$add_norm.exit.i.i", %then2.i53.i.i, %then2.i64.i, %"$embed.exit.i", %"$download_logits.exit", %then6.i, %then.i, %"$forward.step.exit", %merge6, %then27
-  %common.ret.op = phi i32 [ %599, %then27 ], [ 0, %merge6 ], [ %common.ret.op.i63, %"$forward.step.exit" ], [ %507, %"$download_logits.exit" ], [ %18, %then.i ], [ %47, %then6.i ], [ %367, %then.i.i.i51.i ], [ %329, %then2.i.i.i.i ], [ %172, %then.i.i.i ], [ %196, %then.i84.i.i ], [ %226, %then.i91.i.i ], [ %259, %then.i28.i.i ], [ %247, %then2.i84.i ], [ %445, %"$local_logits.exit.i.i" ], [ %421, %"$add_norm.exit.i.i" ], [ %391, %then2.i53.i.i ], [ %281, %then2.i64.i ], [ %67, %"$embed.exit.i" ], [ %571, %"$forward.sample.exit.i" ], [ %588, %then3.i ], [ %309, %or.end2.i.i ], [ %375, %else5.i.i ], [ %339, %then2.i.i.i ], [ %166, %"$is_fp8.exit.i.i" ]
+common.ret:                                       ; preds = %"$attention_block.exit.i", %"$feed_forward_block.exit.i", %"$is_fp8.exit.i.i", %then2.i.i50.i, %else5.i.i, %or.end2.i.i, %"$forward.sample.exit.i", %"$Rank.describe_failure.exit.i83", %"$moe_block.exit.i.i", %"$route.exit.i.i.i", %"$linear.exit.i.i", %"$store_heads.exit.i.i", %"$attend.exit.i.i", %"$project_output.exit.i", %"$project_output.exit.thread.i", %"$local_logits.exit.i.i", %"$add_norm.exit.i.i", %"$embed.exit.i", %"$download_logits.exit", %"$Rank.describe_failure.exit36.i", %"$Rank.describe_failure.exit.i", %"$forward.step.exit", %merge6, %"$Rank.describe_failure.exit"
+  %common.ret.op = phi i32 [ %551, %"$Rank.describe_failure.exit" ], [ 0, %merge6 ], [ %common.ret.op.i63, %"$forward.step.exit" ], [ %459, %"$download_logits.exit" ], [ %18, %"$Rank.describe_failure.exit.i" ], [ %47, %"$Rank.describe_failure.exit36.i" ], [ %340, %"$moe_block.exit.i.i" ], [ %302, %"$route.exit.i.i.i" ], [ %166, %"$linear.exit.i.i" ], [ %190, %"$store_heads.exit.i.i" ], [ %220, %"$attend.exit.i.i" ], [ %253, %"$project_output.exit.i" ], [ %241, %"$project_output.exit.thread.i" ], [ %397, %"$local_logits.exit.i.i" ], [ %373, %"$add_norm.exit.i.i" ], [ %67, %"$embed.exit.i" ], [ %523, %"$forward.sample.exit.i" ], [ %540, %"$Rank.describe_failure.exit.i83" ], [ %282, %or.end2.i.i ], [ %348, %else5.i.i ], [ %312, %then2.i.i50.i ], [ %160, %"$is_fp8.exit.i.i" ], [ %349, %"$feed_forward_block.exit.i" ], [ %260, %"$attention_block.exit.i" ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %merge.i, %then2.i
@@ -1834,9 +1844,9 @@ merge:                                            ; preds = %merge.i, %then2.i
   %66 = load ptr, ptr %15, align 8
   %67 = call i32 %65(ptr %66, ptr nonnull %args.i.i)
   %.not.i.i = icmp eq i32 %67, 0
-  br i1 %.not.i.i, label %merge.i64, label %"$embed.exit.i"
+  br i1 %.not.i.i, label %merge.i64, label %then.i.i
 
-"$embed.exit.i":                                  ; preds = %merge
+then.i.i:                                         ; preds = %merge
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i)
   store i8 0, ptr %cause.i.i.i, align 8
   %68 = load ptr, ptr %11, align 8
@@ -1844,8 +1854,15 @@ merge:                                            ; preds = %merge.i, %then2.i
   %70 = load ptr, ptr %69, align 8
   %71 = load ptr, ptr %15, align 8
   call void %70(ptr %71, ptr nonnull %cause.i.i.i)
+  %.not17.i.i.i = icmp eq ptr %2, null
+  br i1 %.not17.i.i.i, label %"$embed.exit.i", label %then2.i.i.i
+
+then2.i.i.i:                                      ; preds = %then.i.i
   %72 = load i32, ptr %0, align 4
-  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.15", i32 %72, ptr nonnull %cause.i.i.i)
+  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.10", ptr nonnull @"$string.14", i32 %72, ptr nonnull %cause.i.i.i)
+  br label %"$embed.exit.i"
+
+"$embed.exit.i":                                  ; preds = %then2.i.i.i, %then.i.i
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i.i)
   br label %common.ret
@@ -1881,118 +1898,119 @@ forbody.lr.ph.i:                                  ; preds = %merge.i64
   %97 = getelementptr i8, ptr %0, i64 864
   %98 = getelementptr inbounds i8, ptr %args.i78.i.i, i64 88
   %99 = getelementptr i8, ptr %1, i64 8
-  %100 = getelementptr inbounds i8, ptr %args.i89.i.i, i64 8
+  %100 = getelementptr inbounds i8, ptr %args.i92.i.i, i64 8
   %101 = getelementptr i8, ptr %0, i64 200
-  %102 = getelementptr inbounds i8, ptr %args.i89.i.i, i64 16
+  %102 = getelementptr inbounds i8, ptr %args.i92.i.i, i64 16
   %103 = getelementptr i8, ptr %0, i64 216
   %104 = getelementptr i8, ptr %0, i64 360
-  %105 = getelementptr inbounds i8, ptr %args.i89.i.i, i64 48
+  %105 = getelementptr inbounds i8, ptr %args.i92.i.i, i64 48
   %106 = getelementptr i8, ptr %1, i64 44
-  %107 = getelementptr inbounds i8, ptr %args.i89.i.i, i64 56
-  %108 = getelementptr inbounds i8, ptr %args.i89.i.i, i64 60
-  %109 = getelementptr inbounds i8, ptr %args.i89.i.i, i64 64
-  %110 = getelementptr inbounds i8, ptr %args.i89.i.i, i64 72
-  %111 = getelementptr inbounds i8, ptr %args.i89.i.i, i64 80
+  %107 = getelementptr inbounds i8, ptr %args.i92.i.i, i64 56
+  %108 = getelementptr inbounds i8, ptr %args.i92.i.i, i64 60
+  %109 = getelementptr inbounds i8, ptr %args.i92.i.i, i64 64
+  %110 = getelementptr inbounds i8, ptr %args.i92.i.i, i64 72
+  %111 = getelementptr inbounds i8, ptr %args.i92.i.i, i64 80
   %112 = getelementptr i8, ptr %0, i64 744
-  %113 = getelementptr inbounds i8, ptr %args.i89.i.i, i64 88
-  %114 = getelementptr inbounds i8, ptr %args.i70.i, i64 8
-  %115 = getelementptr inbounds i8, ptr %args.i70.i, i64 16
-  %116 = getelementptr inbounds i8, ptr %args.i70.i, i64 24
-  %117 = getelementptr inbounds i8, ptr %args.i70.i, i64 32
-  %118 = getelementptr inbounds i8, ptr %args.i.i68.i, i64 16
-  %.sroa.4.0..sroa_idx.i74.i = getelementptr inbounds i8, ptr %args.i.i68.i, i64 24
-  %.sroa.5.0..sroa_idx.i75.i = getelementptr inbounds i8, ptr %args.i.i68.i, i64 32
-  %119 = getelementptr inbounds i8, ptr %args.i.i68.i, i64 8
-  %120 = getelementptr inbounds i8, ptr %args.i.i68.i, i64 40
-  %121 = getelementptr i8, ptr %0, i64 4
-  %122 = getelementptr i8, ptr %0, i64 8
-  %123 = getelementptr inbounds i8, ptr %args.i61.i, i64 8
-  %124 = getelementptr inbounds i8, ptr %args.i61.i, i64 16
-  %125 = getelementptr inbounds i8, ptr %args.i.i.i.i, i64 8
-  %126 = getelementptr inbounds i8, ptr %args.i.i.i.i, i64 12
-  %127 = getelementptr inbounds i8, ptr %args.i.i.i.i, i64 16
-  %128 = getelementptr inbounds i8, ptr %args.i.i.i.i, i64 24
-  %129 = getelementptr inbounds i8, ptr %args.i.i.i.i, i64 32
-  %130 = getelementptr inbounds i8, ptr %args.i.i.i.i, i64 40
-  %131 = getelementptr i8, ptr %0, i64 792
-  %132 = getelementptr inbounds i8, ptr %args.i.i.i.i, i64 48
-  %133 = getelementptr i8, ptr %0, i64 800
-  %134 = getelementptr i8, ptr %0, i64 137
-  %135 = getelementptr i8, ptr %0, i64 784
-  %136 = getelementptr inbounds i8, ptr %args.i31.i.i.i, i64 8
-  %137 = getelementptr i8, ptr %0, i64 140
-  %138 = getelementptr inbounds i8, ptr %args.i31.i.i.i, i64 12
-  %139 = getelementptr inbounds i8, ptr %args.i31.i.i.i, i64 24
-  %140 = getelementptr inbounds i8, ptr %args.i31.i.i.i, i64 32
-  %141 = getelementptr inbounds i8, ptr %args.i31.i.i.i, i64 40
-  %142 = getelementptr inbounds i8, ptr %args.i31.i.i.i, i64 48
-  %143 = getelementptr inbounds i8, ptr %args.i31.i.i.i, i64 56
-  %144 = getelementptr inbounds i8, ptr %args.i31.i.i.i, i64 64
-  %145 = getelementptr inbounds i8, ptr %args.i31.i.i.i, i64 72
-  %146 = getelementptr inbounds i8, ptr %args.i31.i.i.i, i64 104
-  %147 = getelementptr inbounds i8, ptr %args.i31.i.i.i, i64 112
-  %148 = getelementptr inbounds i8, ptr %args.i31.i.i.i, i64 120
-  %149 = getelementptr inbounds i8, ptr %args.i.i43.i, i64 8
-  %150 = getelementptr inbounds i8, ptr %args.i.i43.i, i64 16
+  %113 = getelementptr inbounds i8, ptr %args.i92.i.i, i64 88
+  %114 = getelementptr inbounds i8, ptr %args.i65.i, i64 8
+  %115 = getelementptr inbounds i8, ptr %args.i65.i, i64 16
+  %116 = getelementptr inbounds i8, ptr %args.i65.i, i64 24
+  %117 = getelementptr inbounds i8, ptr %args.i65.i, i64 32
+  %118 = getelementptr inbounds i8, ptr %args.i.i63.i, i64 16
+  %.sroa.4.0..sroa_idx.i69.i = getelementptr inbounds i8, ptr %args.i.i63.i, i64 24
+  %.sroa.5.0..sroa_idx.i70.i = getelementptr inbounds i8, ptr %args.i.i63.i, i64 32
+  %119 = getelementptr inbounds i8, ptr %args.i.i63.i, i64 8
+  %120 = getelementptr inbounds i8, ptr %args.i.i63.i, i64 40
+  %121 = getelementptr inbounds i8, ptr %args.i.i.i.i, i64 8
+  %122 = getelementptr inbounds i8, ptr %args.i.i.i.i, i64 12
+  %123 = getelementptr inbounds i8, ptr %args.i.i.i.i, i64 16
+  %124 = getelementptr inbounds i8, ptr %args.i.i.i.i, i64 24
+  %125 = getelementptr inbounds i8, ptr %args.i.i.i.i, i64 32
+  %126 = getelementptr inbounds i8, ptr %args.i.i.i.i, i64 40
+  %127 = getelementptr i8, ptr %0, i64 792
+  %128 = getelementptr inbounds i8, ptr %args.i.i.i.i, i64 48
+  %129 = getelementptr i8, ptr %0, i64 800
+  %130 = getelementptr i8, ptr %0, i64 137
+  %131 = getelementptr i8, ptr %0, i64 784
+  %132 = getelementptr inbounds i8, ptr %args.i31.i.i.i, i64 8
+  %133 = getelementptr i8, ptr %0, i64 140
+  %134 = getelementptr inbounds i8, ptr %args.i31.i.i.i, i64 12
+  %135 = getelementptr inbounds i8, ptr %args.i31.i.i.i, i64 24
+  %136 = getelementptr inbounds i8, ptr %args.i31.i.i.i, i64 32
+  %137 = getelementptr inbounds i8, ptr %args.i31.i.i.i, i64 40
+  %138 = getelementptr inbounds i8, ptr %args.i31.i.i.i, i64 48
+  %139 = getelementptr inbounds i8, ptr %args.i31.i.i.i, i64 56
+  %140 = getelementptr inbounds i8, ptr %args.i31.i.i.i, i64 64
+  %141 = getelementptr inbounds i8, ptr %args.i31.i.i.i, i64 72
+  %142 = getelementptr inbounds i8, ptr %args.i31.i.i.i, i64 104
+  %143 = getelementptr inbounds i8, ptr %args.i31.i.i.i, i64 112
+  %144 = getelementptr inbounds i8, ptr %args.i31.i.i.i, i64 120
   %wide.trip.count.i = zext nneg i32 %77 to i64
   br label %forbody.i
 
 forbody.i:                                        ; preds = %merge8.i, %forbody.lr.ph.i
   %indvars.iv.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %indvars.iv.next.i, %merge8.i ]
-  %151 = load ptr, ptr %79, align 8
-  %152 = getelementptr %18, ptr %151, i64 %indvars.iv.i
-  %153 = load ptr, ptr %80, align 8
-  %154 = icmp eq i64 %indvars.iv.i, 0
-  %spec.store.select.i.i = select i1 %154, ptr null, ptr %153
-  %155 = getelementptr i8, ptr %152, i64 8
-  %156 = load ptr, ptr %155, align 8
-  %157 = getelementptr i8, ptr %152, i64 40
-  %158 = getelementptr i8, ptr %152, i64 56
-  %159 = load ptr, ptr %158, align 8
-  %.not.i.i.i = icmp eq ptr %159, null
+  %145 = load ptr, ptr %79, align 8
+  %146 = getelementptr %17, ptr %145, i64 %indvars.iv.i
+  %147 = load ptr, ptr %80, align 8
+  %148 = icmp eq i64 %indvars.iv.i, 0
+  %spec.store.select.i.i = select i1 %148, ptr null, ptr %147
+  %149 = getelementptr i8, ptr %146, i64 8
+  %150 = load ptr, ptr %149, align 8
+  %151 = getelementptr i8, ptr %146, i64 40
+  %152 = getelementptr i8, ptr %146, i64 56
+  %153 = load ptr, ptr %152, align 8
+  %.not.i.i.i = icmp eq ptr %153, null
   br i1 %.not.i.i.i, label %"$is_fp8.exit.i.i", label %and.rhs.i75.i.i
 
 and.rhs.i75.i.i:                                  ; preds = %forbody.i
-  %160 = load i32, ptr %157, align 4
-  %161 = icmp ne i32 %160, 2
-  %162 = icmp eq i32 %160, 2
+  %154 = load i32, ptr %151, align 4
+  %155 = icmp ne i32 %154, 2
+  %156 = icmp eq i32 %154, 2
   br label %"$is_fp8.exit.i.i"
 
 "$is_fp8.exit.i.i":                               ; preds = %and.rhs.i75.i.i, %forbody.i
-  %163 = phi i1 [ %161, %and.rhs.i75.i.i ], [ false, %forbody.i ]
-  %164 = phi i1 [ %162, %and.rhs.i75.i.i ], [ false, %forbody.i ]
+  %157 = phi i1 [ %155, %and.rhs.i75.i.i ], [ false, %forbody.i ]
+  %158 = phi i1 [ %156, %and.rhs.i75.i.i ], [ false, %forbody.i ]
   %.val.i.i = load i32, ptr %1, align 4
   %.val67.i.i = load i32, ptr %54, align 4
-  %165 = trunc nuw nsw i64 %indvars.iv.i to i32
-  %166 = call fastcc i32 @"$add_norm"(ptr nonnull %0, i32 %.val.i.i, i32 %.val67.i.i, i32 %165, ptr %spec.store.select.i.i, ptr %156, i1 zeroext %163, i1 zeroext %164, ptr %2)
-  %.not.i41.i = icmp eq i32 %166, 0
+  %159 = trunc nuw nsw i64 %indvars.iv.i to i32
+  %160 = call fastcc i32 @"$add_norm"(ptr nonnull %0, i32 %.val.i.i, i32 %.val67.i.i, i32 %159, ptr %spec.store.select.i.i, ptr %150, i1 zeroext %157, i1 zeroext %158, ptr %2)
+  %.not.i41.i = icmp eq i32 %160, 0
   br i1 %.not.i41.i, label %merge1.i.i, label %common.ret
 
 merge1.i.i:                                       ; preds = %"$is_fp8.exit.i.i"
   %.val68.i.i = load i64, ptr %1, align 4
   call void @llvm.lifetime.start.p0(i64 48, ptr nonnull %args.i.i.i)
   store i64 %.val68.i.i, ptr %args.i.i.i, align 8
-  store ptr %157, ptr %86, align 8
-  %167 = load <4 x ptr>, ptr %81, align 8
-  store <4 x ptr> %167, ptr %85, align 8
-  %168 = load ptr, ptr %11, align 8
-  %169 = getelementptr i8, ptr %168, i64 256
-  %170 = load ptr, ptr %169, align 8
-  %171 = load ptr, ptr %15, align 8
-  %172 = call i32 %170(ptr %171, ptr nonnull %args.i.i.i)
-  %.not.i76.i.i = icmp eq i32 %172, 0
+  store ptr %151, ptr %86, align 8
+  %161 = load <4 x ptr>, ptr %81, align 8
+  store <4 x ptr> %161, ptr %85, align 8
+  %162 = load ptr, ptr %11, align 8
+  %163 = getelementptr i8, ptr %162, i64 256
+  %164 = load ptr, ptr %163, align 8
+  %165 = load ptr, ptr %15, align 8
+  %166 = call i32 %164(ptr %165, ptr nonnull %args.i.i.i)
+  %.not.i76.i.i = icmp eq i32 %166, 0
   br i1 %.not.i76.i.i, label %merge5.i.i, label %then.i.i.i
 
 then.i.i.i:                                       ; preds = %merge1.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i.i)
   store i8 0, ptr %cause.i.i.i.i, align 8
-  %173 = load ptr, ptr %11, align 8
-  %174 = getelementptr i8, ptr %173, i64 64
-  %175 = load ptr, ptr %174, align 8
-  %176 = load ptr, ptr %15, align 8
-  call void %175(ptr %176, ptr nonnull %cause.i.i.i.i)
-  %177 = load i32, ptr %0, align 4
-  %178 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.12", ptr nonnull @"$string.17", i32 %165, i32 %177, ptr nonnull %cause.i.i.i.i)
+  %167 = load ptr, ptr %11, align 8
+  %168 = getelementptr i8, ptr %167, i64 64
+  %169 = load ptr, ptr %168, align 8
+  %170 = load ptr, ptr %15, align 8
+  call void %169(ptr %170, ptr nonnull %cause.i.i.i.i)
+  %.not17.i.i.i.i = icmp eq ptr %2, null
+  br i1 %.not17.i.i.i.i, label %"$linear.exit.i.i", label %then6.i.i.i.i
+
+then6.i.i.i.i:                                    ; preds = %then.i.i.i
+  %171 = load i32, ptr %0, align 4
+  %172 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.16", i32 %159, i32 %171, ptr nonnull %cause.i.i.i.i)
+  br label %"$linear.exit.i.i"
+
+"$linear.exit.i.i":                               ; preds = %then6.i.i.i.i, %then.i.i.i
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %args.i.i.i)
   br label %common.ret
@@ -2000,843 +2018,867 @@ then.i.i.i:                                       ; preds = %merge1.i.i
 merge5.i.i:                                       ; preds = %merge1.i.i
   call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %args.i.i.i)
   %.val70.i.i = load i64, ptr %1, align 4
-  %179 = getelementptr i8, ptr %152, i64 24
-  %180 = load <2 x ptr>, ptr %179, align 8
+  %173 = getelementptr i8, ptr %146, i64 24
+  %174 = load <2 x ptr>, ptr %173, align 8
   call void @llvm.lifetime.start.p0(i64 96, ptr nonnull %args.i78.i.i)
   store i64 %.val70.i.i, ptr %args.i78.i.i, align 8
-  %181 = load i32, ptr %87, align 4
-  store i32 %181, ptr %88, align 8
-  %182 = load ptr, ptr %74, align 8
-  %183 = getelementptr i8, ptr %182, i64 88
-  %184 = load i32, ptr %183, align 4
-  store i32 %184, ptr %89, align 4
-  store i32 %165, ptr %90, align 8
-  %185 = getelementptr i8, ptr %182, i64 104
-  %186 = load float, ptr %185, align 4
-  store float %186, ptr %91, align 4
-  %187 = load <2 x ptr>, ptr %93, align 8
-  %188 = shufflevector <2 x ptr> %180, <2 x ptr> %187, <4 x i32> <i32 0, i32 1, i32 2, i32 3>
-  store <4 x ptr> %188, ptr %92, align 8
-  %189 = load <2 x ptr>, ptr %94, align 8
-  %190 = load <2 x ptr>, ptr %84, align 8
-  %191 = shufflevector <2 x ptr> %189, <2 x ptr> %190, <4 x i32> <i32 0, i32 1, i32 2, i32 3>
-  store <4 x ptr> %191, ptr %95, align 8
+  %175 = load i32, ptr %87, align 4
+  store i32 %175, ptr %88, align 8
+  %176 = load ptr, ptr %74, align 8
+  %177 = getelementptr i8, ptr %176, i64 88
+  %178 = load i32, ptr %177, align 4
+  store i32 %178, ptr %89, align 4
+  store i32 %159, ptr %90, align 8
+  %179 = getelementptr i8, ptr %176, i64 104
+  %180 = load float, ptr %179, align 4
+  store float %180, ptr %91, align 4
+  %181 = load <2 x ptr>, ptr %93, align 8
+  %182 = shufflevector <2 x ptr> %174, <2 x ptr> %181, <4 x i32> <i32 0, i32 1, i32 2, i32 3>
+  store <4 x ptr> %182, ptr %92, align 8
+  %183 = load <2 x ptr>, ptr %94, align 8
+  %184 = load <2 x ptr>, ptr %84, align 8
+  %185 = shufflevector <2 x ptr> %183, <2 x ptr> %184, <4 x i32> <i32 0, i32 1, i32 2, i32 3>
+  store <4 x ptr> %185, ptr %95, align 8
   store ptr %97, ptr %98, align 8
-  %192 = load ptr, ptr %11, align 8
-  %193 = getelementptr i8, ptr %192, i64 264
-  %194 = load ptr, ptr %193, align 8
-  %195 = load ptr, ptr %15, align 8
-  %196 = call i32 %194(ptr %195, ptr nonnull %args.i78.i.i)
-  %.not.i83.i.i = icmp eq i32 %196, 0
+  %186 = load ptr, ptr %11, align 8
+  %187 = getelementptr i8, ptr %186, i64 264
+  %188 = load ptr, ptr %187, align 8
+  %189 = load ptr, ptr %15, align 8
+  %190 = call i32 %188(ptr %189, ptr nonnull %args.i78.i.i)
+  %.not.i83.i.i = icmp eq i32 %190, 0
   br i1 %.not.i83.i.i, label %merge10.i.i, label %then.i84.i.i
 
 then.i84.i.i:                                     ; preds = %merge5.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i77.i.i)
   store i8 0, ptr %cause.i.i77.i.i, align 8
-  %197 = load ptr, ptr %11, align 8
-  %198 = getelementptr i8, ptr %197, i64 64
-  %199 = load ptr, ptr %198, align 8
-  %200 = load ptr, ptr %15, align 8
-  call void %199(ptr %200, ptr nonnull %cause.i.i77.i.i)
-  %201 = load i32, ptr %0, align 4
-  %202 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.12", ptr nonnull @"$string.18", i32 %165, i32 %201, ptr nonnull %cause.i.i77.i.i)
+  %191 = load ptr, ptr %11, align 8
+  %192 = getelementptr i8, ptr %191, i64 64
+  %193 = load ptr, ptr %192, align 8
+  %194 = load ptr, ptr %15, align 8
+  call void %193(ptr %194, ptr nonnull %cause.i.i77.i.i)
+  %.not17.i.i85.i.i = icmp eq ptr %2, null
+  br i1 %.not17.i.i85.i.i, label %"$store_heads.exit.i.i", label %then6.i.i87.i.i
+
+then6.i.i87.i.i:                                  ; preds = %then.i84.i.i
+  %195 = load i32, ptr %0, align 4
+  %196 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.17", i32 %159, i32 %195, ptr nonnull %cause.i.i77.i.i)
+  br label %"$store_heads.exit.i.i"
+
+"$store_heads.exit.i.i":                          ; preds = %then6.i.i87.i.i, %then.i84.i.i
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i77.i.i)
   call void @llvm.lifetime.end.p0(i64 96, ptr nonnull %args.i78.i.i)
   br label %common.ret
 
 merge10.i.i:                                      ; preds = %merge5.i.i
   call void @llvm.lifetime.end.p0(i64 96, ptr nonnull %args.i78.i.i)
-  call void @llvm.lifetime.start.p0(i64 96, ptr nonnull %args.i89.i.i)
+  call void @llvm.lifetime.start.p0(i64 96, ptr nonnull %args.i92.i.i)
   %.val.i.i.i = load i64, ptr %1, align 4
-  store i64 %.val.i.i.i, ptr %args.i89.i.i, align 8
-  %203 = load <2 x i32>, ptr %99, align 4
-  store <2 x i32> %203, ptr %100, align 8
-  %204 = load <2 x ptr>, ptr %101, align 8
-  %205 = load ptr, ptr %103, align 8
-  %206 = load ptr, ptr %104, align 8
-  %207 = shufflevector <2 x ptr> %204, <2 x ptr> poison, <4 x i32> <i32 0, i32 1, i32 poison, i32 poison>
-  %208 = insertelement <4 x ptr> %207, ptr %205, i64 2
-  %209 = insertelement <4 x ptr> %208, ptr %206, i64 3
-  store <4 x ptr> %209, ptr %102, align 8
-  %210 = load <2 x i32>, ptr %106, align 4
-  %211 = shufflevector <2 x i32> %210, <2 x i32> poison, <2 x i32> <i32 1, i32 0>
-  store <2 x i32> %211, ptr %105, align 8
-  %212 = load i32, ptr %87, align 4
-  store i32 %212, ptr %107, align 8
-  store i32 %165, ptr %108, align 4
-  %213 = load ptr, ptr %74, align 8
-  %214 = getelementptr i8, ptr %213, i64 84
-  %215 = load i32, ptr %214, align 4
-  %216 = sitofp i32 %215 to double
-  %217 = call double @sqrt(double %216)
-  %218 = fdiv double 1.000000e+00, %217
-  %219 = fptrunc double %218 to float
-  store float %219, ptr %109, align 8
-  %220 = load ptr, ptr %96, align 8
-  store ptr %220, ptr %110, align 8
+  store i64 %.val.i.i.i, ptr %args.i92.i.i, align 8
+  %197 = load <2 x i32>, ptr %99, align 4
+  store <2 x i32> %197, ptr %100, align 8
+  %198 = load <2 x ptr>, ptr %101, align 8
+  %199 = load ptr, ptr %103, align 8
+  %200 = load ptr, ptr %104, align 8
+  %201 = shufflevector <2 x ptr> %198, <2 x ptr> poison, <4 x i32> <i32 0, i32 1, i32 poison, i32 poison>
+  %202 = insertelement <4 x ptr> %201, ptr %199, i64 2
+  %203 = insertelement <4 x ptr> %202, ptr %200, i64 3
+  store <4 x ptr> %203, ptr %102, align 8
+  %204 = load <2 x i32>, ptr %106, align 4
+  %205 = shufflevector <2 x i32> %204, <2 x i32> poison, <2 x i32> <i32 1, i32 0>
+  store <2 x i32> %205, ptr %105, align 8
+  %206 = load i32, ptr %87, align 4
+  store i32 %206, ptr %107, align 8
+  store i32 %159, ptr %108, align 4
+  %207 = load ptr, ptr %74, align 8
+  %208 = getelementptr i8, ptr %207, i64 84
+  %209 = load i32, ptr %208, align 4
+  %210 = sitofp i32 %209 to double
+  %211 = call double @sqrt(double %210)
+  %212 = fdiv double 1.000000e+00, %211
+  %213 = fptrunc double %212 to float
+  store float %213, ptr %109, align 8
+  %214 = load ptr, ptr %96, align 8
+  store ptr %214, ptr %110, align 8
   store ptr %97, ptr %111, align 8
-  %221 = load ptr, ptr %112, align 8
-  store ptr %221, ptr %113, align 8
-  %222 = load ptr, ptr %11, align 8
-  %223 = getelementptr i8, ptr %222, i64 272
-  %224 = load ptr, ptr %223, align 8
-  %225 = load ptr, ptr %15, align 8
-  %226 = call i32 %224(ptr %225, ptr nonnull %args.i89.i.i)
-  %.not.i90.i.i = icmp eq i32 %226, 0
-  br i1 %.not.i90.i.i, label %merge15.i.i, label %then.i91.i.i
+  %215 = load ptr, ptr %112, align 8
+  store ptr %215, ptr %113, align 8
+  %216 = load ptr, ptr %11, align 8
+  %217 = getelementptr i8, ptr %216, i64 272
+  %218 = load ptr, ptr %217, align 8
+  %219 = load ptr, ptr %15, align 8
+  %220 = call i32 %218(ptr %219, ptr nonnull %args.i92.i.i)
+  %.not.i93.i.i = icmp eq i32 %220, 0
+  br i1 %.not.i93.i.i, label %merge15.i.i, label %then.i94.i.i
 
-then.i91.i.i:                                     ; preds = %merge10.i.i
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i88.i.i)
-  store i8 0, ptr %cause.i.i88.i.i, align 8
-  %227 = load ptr, ptr %11, align 8
-  %228 = getelementptr i8, ptr %227, i64 64
-  %229 = load ptr, ptr %228, align 8
-  %230 = load ptr, ptr %15, align 8
-  call void %229(ptr %230, ptr nonnull %cause.i.i88.i.i)
-  %231 = load i32, ptr %0, align 4
-  %232 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.12", ptr nonnull @"$string.19", i32 %165, i32 %231, ptr nonnull %cause.i.i88.i.i)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i88.i.i)
-  call void @llvm.lifetime.end.p0(i64 96, ptr nonnull %args.i89.i.i)
+then.i94.i.i:                                     ; preds = %merge10.i.i
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i91.i.i)
+  store i8 0, ptr %cause.i.i91.i.i, align 8
+  %221 = load ptr, ptr %11, align 8
+  %222 = getelementptr i8, ptr %221, i64 64
+  %223 = load ptr, ptr %222, align 8
+  %224 = load ptr, ptr %15, align 8
+  call void %223(ptr %224, ptr nonnull %cause.i.i91.i.i)
+  %.not17.i.i95.i.i = icmp eq ptr %2, null
+  br i1 %.not17.i.i95.i.i, label %"$attend.exit.i.i", label %then6.i.i97.i.i
+
+then6.i.i97.i.i:                                  ; preds = %then.i94.i.i
+  %225 = load i32, ptr %0, align 4
+  %226 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.18", i32 %159, i32 %225, ptr nonnull %cause.i.i91.i.i)
+  br label %"$attend.exit.i.i"
+
+"$attend.exit.i.i":                               ; preds = %then6.i.i97.i.i, %then.i94.i.i
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i91.i.i)
+  call void @llvm.lifetime.end.p0(i64 96, ptr nonnull %args.i92.i.i)
   br label %common.ret
 
 merge15.i.i:                                      ; preds = %merge10.i.i
-  call void @llvm.lifetime.end.p0(i64 96, ptr nonnull %args.i89.i.i)
-  call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %args.i70.i)
-  %233 = load ptr, ptr %112, align 8
-  %234 = load ptr, ptr %82, align 8
-  %235 = load ptr, ptr %83, align 8
-  %236 = getelementptr i8, ptr %152, i64 80
-  %237 = getelementptr i8, ptr %152, i64 96
-  %238 = load ptr, ptr %237, align 8
-  %.not.i.i71.i = icmp eq ptr %238, null
-  br i1 %.not.i.i71.i, label %merge.i73.i, label %"$is_fp8.exit.i72.i"
+  call void @llvm.lifetime.end.p0(i64 96, ptr nonnull %args.i92.i.i)
+  call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %args.i65.i)
+  %227 = load ptr, ptr %112, align 8
+  %228 = load ptr, ptr %82, align 8
+  %229 = load ptr, ptr %83, align 8
+  %230 = getelementptr i8, ptr %146, i64 80
+  %231 = getelementptr i8, ptr %146, i64 96
+  %232 = load ptr, ptr %231, align 8
+  %.not.i.i66.i = icmp eq ptr %232, null
+  br i1 %.not.i.i66.i, label %merge.i68.i, label %"$is_fp8.exit.i67.i"
 
-"$is_fp8.exit.i72.i":                             ; preds = %merge15.i.i
-  %239 = load i32, ptr %236, align 4
-  %240 = icmp eq i32 %239, 2
-  br i1 %240, label %then.i81.i, label %merge.i73.i
+"$is_fp8.exit.i67.i":                             ; preds = %merge15.i.i
+  %233 = load i32, ptr %230, align 4
+  %234 = icmp eq i32 %233, 2
+  br i1 %234, label %then.i78.i, label %merge.i68.i
 
-then.i81.i:                                       ; preds = %"$is_fp8.exit.i72.i"
-  %.val.i82.i = load i64, ptr %1, align 4
-  store i64 %.val.i82.i, ptr %args.i70.i, align 8
-  %241 = getelementptr i8, ptr %152, i64 92
-  %242 = load i32, ptr %241, align 4
-  store i32 %242, ptr %114, align 8
-  store ptr %233, ptr %115, align 8
-  store ptr %234, ptr %116, align 8
-  store ptr %235, ptr %117, align 8
-  %243 = load ptr, ptr %11, align 8
-  %244 = getelementptr i8, ptr %243, i64 232
-  %245 = load ptr, ptr %244, align 8
-  %246 = load ptr, ptr %15, align 8
-  %247 = call i32 %245(ptr %246, ptr nonnull %args.i70.i)
-  %.not.i83.i = icmp eq i32 %247, 0
-  br i1 %.not.i83.i, label %merge.i73.i, label %then2.i84.i
+then.i78.i:                                       ; preds = %"$is_fp8.exit.i67.i"
+  %.val.i79.i = load i64, ptr %1, align 4
+  store i64 %.val.i79.i, ptr %args.i65.i, align 8
+  %235 = getelementptr i8, ptr %146, i64 92
+  %236 = load i32, ptr %235, align 4
+  store i32 %236, ptr %114, align 8
+  store ptr %227, ptr %115, align 8
+  store ptr %228, ptr %116, align 8
+  store ptr %229, ptr %117, align 8
+  %237 = load ptr, ptr %11, align 8
+  %238 = getelementptr i8, ptr %237, i64 232
+  %239 = load ptr, ptr %238, align 8
+  %240 = load ptr, ptr %15, align 8
+  %241 = call i32 %239(ptr %240, ptr nonnull %args.i65.i)
+  %.not.i80.i = icmp eq i32 %241, 0
+  br i1 %.not.i80.i, label %merge.i68.i, label %then2.i81.i
 
-then2.i84.i:                                      ; preds = %then.i81.i
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i69.i)
-  store i8 0, ptr %cause.i.i69.i, align 8
-  %248 = load ptr, ptr %11, align 8
-  %249 = getelementptr i8, ptr %248, i64 64
-  %250 = load ptr, ptr %249, align 8
-  %251 = load ptr, ptr %15, align 8
-  call void %250(ptr %251, ptr nonnull %cause.i.i69.i)
-  %252 = load i32, ptr %0, align 4
-  %253 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.12", ptr nonnull @"$string.20", i32 %165, i32 %252, ptr nonnull %cause.i.i69.i)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i69.i)
-  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %args.i70.i)
+then2.i81.i:                                      ; preds = %then.i78.i
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i64.i)
+  store i8 0, ptr %cause.i.i64.i, align 8
+  %242 = load ptr, ptr %11, align 8
+  %243 = getelementptr i8, ptr %242, i64 64
+  %244 = load ptr, ptr %243, align 8
+  %245 = load ptr, ptr %15, align 8
+  call void %244(ptr %245, ptr nonnull %cause.i.i64.i)
+  %.not17.i.i82.i = icmp eq ptr %2, null
+  br i1 %.not17.i.i82.i, label %"$project_output.exit.thread.i", label %then6.i.i.i
+
+then6.i.i.i:                                      ; preds = %then2.i81.i
+  %246 = load i32, ptr %0, align 4
+  %247 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.19", i32 %159, i32 %246, ptr nonnull %cause.i.i64.i)
+  br label %"$project_output.exit.thread.i"
+
+"$project_output.exit.thread.i":                  ; preds = %then6.i.i.i, %then2.i81.i
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i64.i)
+  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %args.i65.i)
   br label %common.ret
 
-merge.i73.i:                                      ; preds = %then.i81.i, %"$is_fp8.exit.i72.i", %merge15.i.i
-  %254 = load ptr, ptr %80, align 8
+merge.i68.i:                                      ; preds = %then.i78.i, %"$is_fp8.exit.i67.i", %merge15.i.i
+  %248 = load ptr, ptr %80, align 8
   %.val25.i.i = load i64, ptr %1, align 4
-  call void @llvm.lifetime.start.p0(i64 48, ptr nonnull %args.i.i68.i)
-  store ptr %233, ptr %118, align 8
-  store ptr %234, ptr %.sroa.4.0..sroa_idx.i74.i, align 8
-  store ptr %235, ptr %.sroa.5.0..sroa_idx.i75.i, align 8
-  store i64 %.val25.i.i, ptr %args.i.i68.i, align 8
-  store ptr %236, ptr %119, align 8
-  store ptr %254, ptr %120, align 8
-  %255 = load ptr, ptr %11, align 8
-  %256 = getelementptr i8, ptr %255, i64 256
-  %257 = load ptr, ptr %256, align 8
-  %258 = load ptr, ptr %15, align 8
-  %259 = call i32 %257(ptr %258, ptr nonnull %args.i.i68.i)
-  %.not.i27.i.i = icmp eq i32 %259, 0
-  br i1 %.not.i27.i.i, label %merge20.i.i, label %then.i28.i.i
+  call void @llvm.lifetime.start.p0(i64 48, ptr nonnull %args.i.i63.i)
+  store ptr %227, ptr %118, align 8
+  store ptr %228, ptr %.sroa.4.0..sroa_idx.i69.i, align 8
+  store ptr %229, ptr %.sroa.5.0..sroa_idx.i70.i, align 8
+  store i64 %.val25.i.i, ptr %args.i.i63.i, align 8
+  store ptr %230, ptr %119, align 8
+  store ptr %248, ptr %120, align 8
+  %249 = load ptr, ptr %11, align 8
+  %250 = getelementptr i8, ptr %249, i64 256
+  %251 = load ptr, ptr %250, align 8
+  %252 = load ptr, ptr %15, align 8
+  %253 = call i32 %251(ptr %252, ptr nonnull %args.i.i63.i)
+  %.not.i27.i.i = icmp eq i32 %253, 0
+  br i1 %.not.i27.i.i, label %"$attention_block.exit.i", label %then.i28.i.i
 
-then.i28.i.i:                                     ; preds = %merge.i73.i
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i67.i)
-  store i8 0, ptr %cause.i.i.i67.i, align 8
-  %260 = load ptr, ptr %11, align 8
-  %261 = getelementptr i8, ptr %260, i64 64
-  %262 = load ptr, ptr %261, align 8
-  %263 = load ptr, ptr %15, align 8
-  call void %262(ptr %263, ptr nonnull %cause.i.i.i67.i)
-  %264 = load i32, ptr %0, align 4
-  %265 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.12", ptr nonnull @"$string.17", i32 %165, i32 %264, ptr nonnull %cause.i.i.i67.i)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i67.i)
-  call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %args.i.i68.i)
-  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %args.i70.i)
+then.i28.i.i:                                     ; preds = %merge.i68.i
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i62.i)
+  store i8 0, ptr %cause.i.i.i62.i, align 8
+  %254 = load ptr, ptr %11, align 8
+  %255 = getelementptr i8, ptr %254, i64 64
+  %256 = load ptr, ptr %255, align 8
+  %257 = load ptr, ptr %15, align 8
+  call void %256(ptr %257, ptr nonnull %cause.i.i.i62.i)
+  %.not17.i.i.i71.i = icmp eq ptr %2, null
+  br i1 %.not17.i.i.i71.i, label %"$project_output.exit.i", label %then6.i.i.i73.i
+
+then6.i.i.i73.i:                                  ; preds = %then.i28.i.i
+  %258 = load i32, ptr %0, align 4
+  %259 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.16", i32 %159, i32 %258, ptr nonnull %cause.i.i.i62.i)
+  br label %"$project_output.exit.i"
+
+"$project_output.exit.i":                         ; preds = %then6.i.i.i73.i, %then.i28.i.i
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i62.i)
+  call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %args.i.i63.i)
+  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %args.i65.i)
   br label %common.ret
 
-merge20.i.i:                                      ; preds = %merge.i73.i
-  call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %args.i.i68.i)
-  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %args.i70.i)
-  call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i61.i)
-  %266 = load i32, ptr %121, align 4
-  %267 = icmp eq i32 %266, 1
-  br i1 %267, label %merge3.i, label %merge.i62.i
+"$attention_block.exit.i":                        ; preds = %merge.i68.i
+  call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %args.i.i63.i)
+  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %args.i65.i)
+  %260 = call fastcc i32 @"$reduce_delta"(ptr nonnull %0, ptr nonnull readonly %1, i32 %159, ptr %2)
+  %.not38.i = icmp eq i32 %260, 0
+  br i1 %.not38.i, label %merge3.i, label %common.ret
 
-merge.i62.i:                                      ; preds = %merge20.i.i
-  %268 = load i32, ptr %122, align 4
-  store i32 %268, ptr %args.i61.i, align 8
-  %269 = load i32, ptr %1, align 4
-  %270 = sext i32 %269 to i64
-  %271 = load ptr, ptr %74, align 8
-  %272 = getelementptr i8, ptr %271, i64 64
-  %273 = load i32, ptr %272, align 4
-  %274 = sext i32 %273 to i64
-  %275 = mul nsw i64 %274, %270
-  store i64 %275, ptr %123, align 8
-  %276 = load ptr, ptr %80, align 8
-  store ptr %276, ptr %124, align 8
-  %277 = load ptr, ptr %11, align 8
-  %278 = getelementptr i8, ptr %277, i64 296
-  %279 = load ptr, ptr %278, align 8
-  %280 = load ptr, ptr %15, align 8
-  %281 = call i32 %279(ptr %280, ptr nonnull %args.i61.i)
-  %.not.i63.i = icmp eq i32 %281, 0
-  br i1 %.not.i63.i, label %merge3.i, label %then2.i64.i
+merge3.i:                                         ; preds = %"$attention_block.exit.i"
+  %261 = getelementptr i8, ptr %146, i64 120
+  %262 = getelementptr i8, ptr %146, i64 136
+  %263 = load ptr, ptr %262, align 8
+  %.not.i.i42.i = icmp eq ptr %263, null
+  br i1 %.not.i.i42.i, label %or.rhs.i.i, label %"$is_fp8.exit.i43.i"
 
-then2.i64.i:                                      ; preds = %merge.i62.i
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i60.i)
-  store i8 0, ptr %cause.i.i60.i, align 8
-  %282 = load ptr, ptr %11, align 8
-  %283 = getelementptr i8, ptr %282, i64 64
-  %284 = load ptr, ptr %283, align 8
-  %285 = load ptr, ptr %15, align 8
-  call void %284(ptr %285, ptr nonnull %cause.i.i60.i)
-  %286 = load i32, ptr %0, align 4
-  %287 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.12", ptr nonnull @"$string.21", i32 %165, i32 %286, ptr nonnull %cause.i.i60.i)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i60.i)
-  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i61.i)
-  br label %common.ret
+"$is_fp8.exit.i43.i":                             ; preds = %merge3.i
+  %264 = load i32, ptr %261, align 4
+  %265 = icmp eq i32 %264, 2
+  br i1 %265, label %or.end.thread.i.i, label %or.rhs.i.i
 
-merge3.i:                                         ; preds = %merge.i62.i, %merge20.i.i
-  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i61.i)
-  %288 = getelementptr i8, ptr %152, i64 120
-  %289 = getelementptr i8, ptr %152, i64 136
-  %290 = load ptr, ptr %289, align 8
-  %.not.i.i44.i = icmp eq ptr %290, null
-  br i1 %.not.i.i44.i, label %or.rhs.i.i, label %"$is_fp8.exit.i45.i"
-
-"$is_fp8.exit.i45.i":                             ; preds = %merge3.i
-  %291 = load i32, ptr %288, align 4
-  %292 = icmp eq i32 %291, 2
-  br i1 %292, label %or.end.thread.i.i, label %or.rhs.i.i
-
-or.rhs.i.i:                                       ; preds = %"$is_fp8.exit.i45.i", %merge3.i
-  %293 = getelementptr i8, ptr %152, i64 264
-  %294 = load ptr, ptr %293, align 8
-  %.not.i46.i.i = icmp eq ptr %294, null
+or.rhs.i.i:                                       ; preds = %"$is_fp8.exit.i43.i", %merge3.i
+  %266 = getelementptr i8, ptr %146, i64 264
+  %267 = load ptr, ptr %266, align 8
+  %.not.i46.i.i = icmp eq ptr %267, null
   br i1 %.not.i46.i.i, label %or.end.i.i, label %and.rhs.i47.i.i
 
 and.rhs.i47.i.i:                                  ; preds = %or.rhs.i.i
-  %295 = getelementptr i8, ptr %152, i64 248
-  %296 = load i32, ptr %295, align 4
-  %297 = icmp eq i32 %296, 2
+  %268 = getelementptr i8, ptr %146, i64 248
+  %269 = load i32, ptr %268, align 4
+  %270 = icmp eq i32 %269, 2
   br label %or.end.i.i
 
 or.end.i.i:                                       ; preds = %and.rhs.i47.i.i, %or.rhs.i.i
-  %298 = phi i1 [ false, %or.rhs.i.i ], [ %297, %and.rhs.i47.i.i ]
-  %299 = load i8, ptr %152, align 1
-  %300 = trunc i8 %299 to i1
-  %brmerge.i.i = or i1 %.not.i.i44.i, %300
+  %271 = phi i1 [ false, %or.rhs.i.i ], [ %270, %and.rhs.i47.i.i ]
+  %272 = load i8, ptr %146, align 1
+  %273 = trunc i8 %272 to i1
+  %brmerge.i.i = or i1 %.not.i.i42.i, %273
   br i1 %brmerge.i.i, label %or.end2.i.i, label %or.end.and.rhs.i50_crit_edge.i.i
 
 or.end.and.rhs.i50_crit_edge.i.i:                 ; preds = %or.end.i.i
-  %.pre.i.i = load i32, ptr %288, align 4
-  %301 = icmp ne i32 %.pre.i.i, 2
+  %.pre.i.i = load i32, ptr %261, align 4
+  %274 = icmp ne i32 %.pre.i.i, 2
   br label %or.end2.i.i
 
-or.end.thread.i.i:                                ; preds = %"$is_fp8.exit.i45.i"
-  %302 = load i8, ptr %152, align 1
-  %303 = trunc i8 %302 to i1
+or.end.thread.i.i:                                ; preds = %"$is_fp8.exit.i43.i"
+  %275 = load i8, ptr %146, align 1
+  %276 = trunc i8 %275 to i1
   br label %or.end2.i.i
 
 or.end2.i.i:                                      ; preds = %or.end.thread.i.i, %or.end.and.rhs.i50_crit_edge.i.i, %or.end.i.i
-  %304 = phi i1 [ %298, %or.end.i.i ], [ %298, %or.end.and.rhs.i50_crit_edge.i.i ], [ true, %or.end.thread.i.i ]
-  %305 = phi i1 [ %300, %or.end.i.i ], [ %301, %or.end.and.rhs.i50_crit_edge.i.i ], [ %303, %or.end.thread.i.i ]
-  %306 = load ptr, ptr %80, align 8
-  %307 = getelementptr i8, ptr %152, i64 16
-  %308 = load ptr, ptr %307, align 8
-  %.val.i46.i = load i32, ptr %1, align 4
+  %277 = phi i1 [ %271, %or.end.i.i ], [ %271, %or.end.and.rhs.i50_crit_edge.i.i ], [ true, %or.end.thread.i.i ]
+  %278 = phi i1 [ %273, %or.end.i.i ], [ %274, %or.end.and.rhs.i50_crit_edge.i.i ], [ %276, %or.end.thread.i.i ]
+  %279 = load ptr, ptr %80, align 8
+  %280 = getelementptr i8, ptr %146, i64 16
+  %281 = load ptr, ptr %280, align 8
+  %.val.i44.i = load i32, ptr %1, align 4
   %.val45.i.i = load i32, ptr %54, align 4
-  %309 = call fastcc i32 @"$add_norm"(ptr nonnull readonly %0, i32 %.val.i46.i, i32 %.val45.i.i, i32 %165, ptr %306, ptr %308, i1 zeroext %305, i1 zeroext %304, ptr %2)
-  %.not.i47.i = icmp eq i32 %309, 0
-  br i1 %.not.i47.i, label %merge.i.i, label %common.ret
+  %282 = call fastcc i32 @"$add_norm"(ptr nonnull readonly %0, i32 %.val.i44.i, i32 %.val45.i.i, i32 %159, ptr %279, ptr %281, i1 zeroext %278, i1 zeroext %277, ptr %2)
+  %.not.i45.i = icmp eq i32 %282, 0
+  br i1 %.not.i45.i, label %merge.i.i, label %common.ret
 
 merge.i.i:                                        ; preds = %or.end2.i.i
-  %310 = load i8, ptr %152, align 1
-  %311 = trunc i8 %310 to i1
-  br i1 %311, label %then4.i.i, label %else5.i.i
+  %283 = load i8, ptr %146, align 1
+  %284 = trunc i8 %283 to i1
+  br i1 %284, label %then4.i.i, label %else5.i.i
 
 then4.i.i:                                        ; preds = %merge.i.i
-  %.val.i.i50.i = load i64, ptr %1, align 4
+  %.val.i.i47.i = load i64, ptr %1, align 4
   call void @llvm.lifetime.start.p0(i64 64, ptr nonnull %args.i.i.i.i)
-  store i64 %.val.i.i50.i, ptr %args.i.i.i.i, align 8
-  %312 = load ptr, ptr %74, align 8
-  %313 = getelementptr i8, ptr %312, i64 132
-  %314 = load i32, ptr %313, align 4
-  store i32 %314, ptr %125, align 8
-  %315 = getelementptr i8, ptr %312, i64 144
-  %316 = load i8, ptr %315, align 1
-  %317 = and i8 %316, 1
-  %spec.store.select.i.i.i.i = zext nneg i8 %317 to i32
-  store i32 %spec.store.select.i.i.i.i, ptr %126, align 4
-  %318 = getelementptr i8, ptr %312, i64 148
-  %319 = load float, ptr %318, align 4
-  store float %319, ptr %127, align 8
-  %320 = load ptr, ptr %81, align 8
-  store ptr %320, ptr %128, align 8
-  %321 = getelementptr i8, ptr %152, i64 200
-  store ptr %321, ptr %129, align 8
-  %322 = getelementptr i8, ptr %152, i64 240
-  %323 = load ptr, ptr %322, align 8
-  store ptr %323, ptr %130, align 8
-  %324 = load <2 x ptr>, ptr %131, align 8
-  store <2 x ptr> %324, ptr %132, align 8
-  %325 = load ptr, ptr %11, align 8
-  %326 = getelementptr i8, ptr %325, i64 280
-  %327 = load ptr, ptr %326, align 8
-  %328 = load ptr, ptr %15, align 8
-  %329 = call i32 %327(ptr %328, ptr nonnull %args.i.i.i.i)
-  %.not.i.i.i.i = icmp eq i32 %329, 0
-  br i1 %.not.i.i.i.i, label %merge.i.i.i, label %then2.i.i.i.i
+  store i64 %.val.i.i47.i, ptr %args.i.i.i.i, align 8
+  %285 = load ptr, ptr %74, align 8
+  %286 = getelementptr i8, ptr %285, i64 132
+  %287 = load i32, ptr %286, align 4
+  store i32 %287, ptr %121, align 8
+  %288 = getelementptr i8, ptr %285, i64 144
+  %289 = load i8, ptr %288, align 1
+  %290 = and i8 %289, 1
+  %spec.store.select.i.i.i.i = zext nneg i8 %290 to i32
+  store i32 %spec.store.select.i.i.i.i, ptr %122, align 4
+  %291 = getelementptr i8, ptr %285, i64 148
+  %292 = load float, ptr %291, align 4
+  store float %292, ptr %123, align 8
+  %293 = load ptr, ptr %81, align 8
+  store ptr %293, ptr %124, align 8
+  %294 = getelementptr i8, ptr %146, i64 200
+  store ptr %294, ptr %125, align 8
+  %295 = getelementptr i8, ptr %146, i64 240
+  %296 = load ptr, ptr %295, align 8
+  store ptr %296, ptr %126, align 8
+  %297 = load <2 x ptr>, ptr %127, align 8
+  store <2 x ptr> %297, ptr %128, align 8
+  %298 = load ptr, ptr %11, align 8
+  %299 = getelementptr i8, ptr %298, i64 280
+  %300 = load ptr, ptr %299, align 8
+  %301 = load ptr, ptr %15, align 8
+  %302 = call i32 %300(ptr %301, ptr nonnull %args.i.i.i.i)
+  %.not.i.i.i.i = icmp eq i32 %302, 0
+  br i1 %.not.i.i.i.i, label %merge.i.i.i, label %then2.i.i.i48.i
 
-then2.i.i.i.i:                                    ; preds = %then4.i.i
+then2.i.i.i48.i:                                  ; preds = %then4.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i.i.i)
   store i8 0, ptr %cause.i.i.i.i.i, align 8
-  %330 = load ptr, ptr %11, align 8
-  %331 = getelementptr i8, ptr %330, i64 64
-  %332 = load ptr, ptr %331, align 8
-  %333 = load ptr, ptr %15, align 8
-  call void %332(ptr %333, ptr nonnull %cause.i.i.i.i.i)
-  %334 = load i32, ptr %0, align 4
-  %335 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.12", ptr nonnull @"$string.22", i32 %165, i32 %334, ptr nonnull %cause.i.i.i.i.i)
+  %303 = load ptr, ptr %11, align 8
+  %304 = getelementptr i8, ptr %303, i64 64
+  %305 = load ptr, ptr %304, align 8
+  %306 = load ptr, ptr %15, align 8
+  call void %305(ptr %306, ptr nonnull %cause.i.i.i.i.i)
+  %.not17.i.i.i.i.i = icmp eq ptr %2, null
+  br i1 %.not17.i.i.i.i.i, label %"$route.exit.i.i.i", label %then6.i.i.i.i.i
+
+then6.i.i.i.i.i:                                  ; preds = %then2.i.i.i48.i
+  %307 = load i32, ptr %0, align 4
+  %308 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.21", i32 %159, i32 %307, ptr nonnull %cause.i.i.i.i.i)
+  br label %"$route.exit.i.i.i"
+
+"$route.exit.i.i.i":                              ; preds = %then6.i.i.i.i.i, %then2.i.i.i48.i
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 64, ptr nonnull %args.i.i.i.i)
   br label %common.ret
 
 merge.i.i.i:                                      ; preds = %then4.i.i
   call void @llvm.lifetime.end.p0(i64 64, ptr nonnull %args.i.i.i.i)
-  %336 = load i8, ptr %134, align 1
-  %337 = trunc i8 %336 to i1
-  br i1 %337, label %then2.i.i.i, label %merge1.i.i.i
+  %309 = load i8, ptr %130, align 1
+  %310 = trunc i8 %309 to i1
+  br i1 %310, label %then2.i.i50.i, label %merge1.i.i.i
 
-then2.i.i.i:                                      ; preds = %merge.i.i.i
-  %338 = load ptr, ptr %135, align 8
-  %339 = call fastcc i32 @"$gated_block"(ptr nonnull readonly %0, ptr nonnull readonly %1, i32 %165, ptr nonnull %152, ptr %338, ptr %2)
-  %.not26.i.i.i = icmp eq i32 %339, 0
+then2.i.i50.i:                                    ; preds = %merge.i.i.i
+  %311 = load ptr, ptr %131, align 8
+  %312 = call fastcc i32 @"$gated_block"(ptr nonnull readonly %0, ptr nonnull readonly %1, i32 %159, ptr nonnull %146, ptr %311, ptr %2)
+  %.not26.i.i.i = icmp eq i32 %312, 0
   br i1 %.not26.i.i.i, label %merge5.i.i.i, label %common.ret
 
-merge5.i.i.i:                                     ; preds = %then2.i.i.i
-  %340 = load ptr, ptr %135, align 8
+merge5.i.i.i:                                     ; preds = %then2.i.i50.i
+  %313 = load ptr, ptr %131, align 8
   br label %merge1.i.i.i
 
 merge1.i.i.i:                                     ; preds = %merge5.i.i.i, %merge.i.i.i
-  %initial.0.i.i.i = phi ptr [ %340, %merge5.i.i.i ], [ null, %merge.i.i.i ]
+  %initial.0.i.i.i = phi ptr [ %313, %merge5.i.i.i ], [ null, %merge.i.i.i ]
   %.val28.i.i.i = load i64, ptr %1, align 4
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %args.i31.i.i.i)
   store i64 %.val28.i.i.i, ptr %args.i31.i.i.i, align 8
-  %341 = load ptr, ptr %74, align 8
-  %342 = getelementptr i8, ptr %341, i64 132
-  %343 = load i32, ptr %342, align 4
-  store i32 %343, ptr %136, align 8
-  %344 = load <2 x i32>, ptr %137, align 4
-  store <2 x i32> %344, ptr %138, align 4
-  %345 = getelementptr i8, ptr %152, i64 248
-  store ptr %345, ptr %139, align 8
-  %346 = getelementptr i8, ptr %152, i64 288
-  store ptr %346, ptr %140, align 8
-  %347 = getelementptr i8, ptr %152, i64 328
-  %348 = load i64, ptr %347, align 8
-  store i64 %348, ptr %141, align 8
-  %349 = getelementptr i8, ptr %152, i64 336
-  %350 = load i64, ptr %349, align 8
-  store i64 %350, ptr %142, align 8
-  %351 = getelementptr i8, ptr %152, i64 344
-  %352 = load i64, ptr %351, align 8
-  store i64 %352, ptr %143, align 8
-  %353 = getelementptr i8, ptr %152, i64 352
-  %354 = load i64, ptr %353, align 8
-  store i64 %354, ptr %144, align 8
-  %355 = load <2 x ptr>, ptr %81, align 8, !noalias !3
-  %356 = load ptr, ptr %83, align 8, !noalias !3
-  %357 = load ptr, ptr %131, align 8
-  %358 = shufflevector <2 x ptr> %355, <2 x ptr> poison, <4 x i32> <i32 0, i32 1, i32 poison, i32 poison>
-  %359 = insertelement <4 x ptr> %358, ptr %356, i64 2
-  %360 = insertelement <4 x ptr> %359, ptr %357, i64 3
-  store <4 x ptr> %360, ptr %145, align 8
-  %361 = load ptr, ptr %133, align 8
-  store ptr %361, ptr %146, align 8
-  store ptr %initial.0.i.i.i, ptr %147, align 8
-  %362 = load ptr, ptr %80, align 8
-  store ptr %362, ptr %148, align 8
-  %363 = load ptr, ptr %11, align 8
-  %364 = getelementptr i8, ptr %363, i64 288
-  %365 = load ptr, ptr %364, align 8
-  %366 = load ptr, ptr %15, align 8
-  %367 = call i32 %365(ptr %366, ptr nonnull %args.i31.i.i.i)
-  %.not.i36.i.i.i = icmp eq i32 %367, 0
-  br i1 %.not.i36.i.i.i, label %"$moe_block.exit.thread58.i.i", label %then.i.i.i51.i
+  %314 = load ptr, ptr %74, align 8
+  %315 = getelementptr i8, ptr %314, i64 132
+  %316 = load i32, ptr %315, align 4
+  store i32 %316, ptr %132, align 8
+  %317 = load <2 x i32>, ptr %133, align 4
+  store <2 x i32> %317, ptr %134, align 4
+  %318 = getelementptr i8, ptr %146, i64 248
+  store ptr %318, ptr %135, align 8
+  %319 = getelementptr i8, ptr %146, i64 288
+  store ptr %319, ptr %136, align 8
+  %320 = getelementptr i8, ptr %146, i64 328
+  %321 = load i64, ptr %320, align 8
+  store i64 %321, ptr %137, align 8
+  %322 = getelementptr i8, ptr %146, i64 336
+  %323 = load i64, ptr %322, align 8
+  store i64 %323, ptr %138, align 8
+  %324 = getelementptr i8, ptr %146, i64 344
+  %325 = load i64, ptr %324, align 8
+  store i64 %325, ptr %139, align 8
+  %326 = getelementptr i8, ptr %146, i64 352
+  %327 = load i64, ptr %326, align 8
+  store i64 %327, ptr %140, align 8
+  %328 = load <2 x ptr>, ptr %81, align 8, !noalias !3
+  %329 = load ptr, ptr %83, align 8, !noalias !3
+  %330 = load ptr, ptr %127, align 8
+  %331 = shufflevector <2 x ptr> %328, <2 x ptr> poison, <4 x i32> <i32 0, i32 1, i32 poison, i32 poison>
+  %332 = insertelement <4 x ptr> %331, ptr %329, i64 2
+  %333 = insertelement <4 x ptr> %332, ptr %330, i64 3
+  store <4 x ptr> %333, ptr %141, align 8
+  %334 = load ptr, ptr %129, align 8
+  store ptr %334, ptr %142, align 8
+  store ptr %initial.0.i.i.i, ptr %143, align 8
+  %335 = load ptr, ptr %80, align 8
+  store ptr %335, ptr %144, align 8
+  %336 = load ptr, ptr %11, align 8
+  %337 = getelementptr i8, ptr %336, i64 288
+  %338 = load ptr, ptr %337, align 8
+  %339 = load ptr, ptr %15, align 8
+  %340 = call i32 %338(ptr %339, ptr nonnull %args.i31.i.i.i)
+  %.not.i36.i.i.i = icmp eq i32 %340, 0
+  br i1 %.not.i36.i.i.i, label %"$moe_block.exit.thread53.i.i", label %then.i.i.i49.i
 
-"$moe_block.exit.thread58.i.i":                   ; preds = %merge1.i.i.i
+"$moe_block.exit.thread53.i.i":                   ; preds = %merge1.i.i.i
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %args.i31.i.i.i)
-  br label %merge3.i.i
+  br label %"$feed_forward_block.exit.i"
 
-then.i.i.i51.i:                                   ; preds = %merge1.i.i.i
+then.i.i.i49.i:                                   ; preds = %merge1.i.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i30.i.i.i)
   store i8 0, ptr %cause.i.i30.i.i.i, align 8
-  %368 = load ptr, ptr %11, align 8
-  %369 = getelementptr i8, ptr %368, i64 64
-  %370 = load ptr, ptr %369, align 8
-  %371 = load ptr, ptr %15, align 8
-  call void %370(ptr %371, ptr nonnull %cause.i.i30.i.i.i)
-  %372 = load i32, ptr %0, align 4
-  %373 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.12", ptr nonnull @"$string.24", i32 %165, i32 %372, ptr nonnull %cause.i.i30.i.i.i)
+  %341 = load ptr, ptr %11, align 8
+  %342 = getelementptr i8, ptr %341, i64 64
+  %343 = load ptr, ptr %342, align 8
+  %344 = load ptr, ptr %15, align 8
+  call void %343(ptr %344, ptr nonnull %cause.i.i30.i.i.i)
+  %.not17.i.i37.i.i.i = icmp eq ptr %2, null
+  br i1 %.not17.i.i37.i.i.i, label %"$moe_block.exit.i.i", label %then6.i.i39.i.i.i
+
+then6.i.i39.i.i.i:                                ; preds = %then.i.i.i49.i
+  %345 = load i32, ptr %0, align 4
+  %346 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.23", i32 %159, i32 %345, ptr nonnull %cause.i.i30.i.i.i)
+  br label %"$moe_block.exit.i.i"
+
+"$moe_block.exit.i.i":                            ; preds = %then6.i.i39.i.i.i, %then.i.i.i49.i
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i30.i.i.i)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %args.i31.i.i.i)
   br label %common.ret
 
 else5.i.i:                                        ; preds = %merge.i.i
-  %374 = load ptr, ptr %80, align 8
-  %375 = call fastcc i32 @"$gated_block"(ptr nonnull readonly %0, ptr nonnull readonly %1, i32 %165, ptr nonnull %152, ptr %374, ptr %2)
-  %.not43.i.i = icmp eq i32 %375, 0
-  br i1 %.not43.i.i, label %merge3.i.i, label %common.ret
+  %347 = load ptr, ptr %80, align 8
+  %348 = call fastcc i32 @"$gated_block"(ptr nonnull readonly %0, ptr nonnull readonly %1, i32 %159, ptr nonnull %146, ptr %347, ptr %2)
+  %.not43.i.i = icmp eq i32 %348, 0
+  br i1 %.not43.i.i, label %"$feed_forward_block.exit.i", label %common.ret
 
-merge3.i.i:                                       ; preds = %else5.i.i, %"$moe_block.exit.thread58.i.i"
-  call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i.i43.i)
-  %376 = load i32, ptr %121, align 4
-  %377 = icmp eq i32 %376, 1
-  br i1 %377, label %merge8.i, label %merge.i51.i.i
+"$feed_forward_block.exit.i":                     ; preds = %else5.i.i, %"$moe_block.exit.thread53.i.i"
+  %349 = call fastcc i32 @"$reduce_delta"(ptr nonnull readonly %0, ptr nonnull readonly %1, i32 %159, ptr %2)
+  %.not39.i = icmp eq i32 %349, 0
+  br i1 %.not39.i, label %merge8.i, label %common.ret
 
-merge.i51.i.i:                                    ; preds = %merge3.i.i
-  %378 = load i32, ptr %122, align 4
-  store i32 %378, ptr %args.i.i43.i, align 8
-  %379 = load i32, ptr %1, align 4
-  %380 = sext i32 %379 to i64
-  %381 = load ptr, ptr %74, align 8
-  %382 = getelementptr i8, ptr %381, i64 64
-  %383 = load i32, ptr %382, align 4
-  %384 = sext i32 %383 to i64
-  %385 = mul nsw i64 %384, %380
-  store i64 %385, ptr %149, align 8
-  %386 = load ptr, ptr %80, align 8
-  store ptr %386, ptr %150, align 8
-  %387 = load ptr, ptr %11, align 8
-  %388 = getelementptr i8, ptr %387, i64 296
-  %389 = load ptr, ptr %388, align 8
-  %390 = load ptr, ptr %15, align 8
-  %391 = call i32 %389(ptr %390, ptr nonnull %args.i.i43.i)
-  %.not.i52.i.i = icmp eq i32 %391, 0
-  br i1 %.not.i52.i.i, label %merge8.i, label %then2.i53.i.i
-
-then2.i53.i.i:                                    ; preds = %merge.i51.i.i
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i42.i)
-  store i8 0, ptr %cause.i.i.i42.i, align 8
-  %392 = load ptr, ptr %11, align 8
-  %393 = getelementptr i8, ptr %392, i64 64
-  %394 = load ptr, ptr %393, align 8
-  %395 = load ptr, ptr %15, align 8
-  call void %394(ptr %395, ptr nonnull %cause.i.i.i42.i)
-  %396 = load i32, ptr %0, align 4
-  %397 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.12", ptr nonnull @"$string.21", i32 %165, i32 %396, ptr nonnull %cause.i.i.i42.i)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i42.i)
-  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i.i43.i)
-  br label %common.ret
-
-merge8.i:                                         ; preds = %merge.i51.i.i, %merge3.i.i
-  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i.i43.i)
+merge8.i:                                         ; preds = %"$feed_forward_block.exit.i"
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
   br i1 %exitcond.not.i, label %merge1.i, label %forbody.i
 
 merge1.i:                                         ; preds = %merge8.i, %merge.i64
-  %398 = getelementptr i8, ptr %1, i64 16
-  %399 = load i32, ptr %398, align 4
-  %400 = icmp eq i32 %399, 0
-  br i1 %400, label %merge2, label %merge12.i
+  %350 = getelementptr i8, ptr %1, i64 16
+  %351 = load i32, ptr %350, align 4
+  %352 = icmp eq i32 %351, 0
+  br i1 %352, label %merge2, label %merge12.i
 
 merge12.i:                                        ; preds = %merge1.i
-  %401 = getelementptr i8, ptr %0, i64 88
-  %402 = load ptr, ptr %401, align 8
-  %.val.i54.i = load i64, ptr %1, align 4
-  call void @llvm.lifetime.start.p0(i64 64, ptr nonnull %args.i.i53.i)
-  store i64 %.val.i54.i, ptr %args.i.i53.i, align 8
-  %403 = load ptr, ptr %74, align 8
-  %404 = getelementptr i8, ptr %403, i64 64
-  %405 = load i32, ptr %404, align 4
-  %406 = getelementptr inbounds i8, ptr %args.i.i53.i, i64 8
-  store i32 %405, ptr %406, align 8
-  %407 = getelementptr i8, ptr %403, i64 104
-  %408 = load float, ptr %407, align 4
-  %409 = getelementptr inbounds i8, ptr %args.i.i53.i, i64 12
-  store float %408, ptr %409, align 4
-  %410 = load <2 x ptr>, ptr %60, align 8
-  %411 = getelementptr inbounds i8, ptr %args.i.i53.i, i64 16
-  %412 = getelementptr i8, ptr %0, i64 704
-  %413 = load ptr, ptr %412, align 8, !noalias !6
-  %414 = shufflevector <2 x ptr> %410, <2 x ptr> poison, <4 x i32> <i32 0, i32 1, i32 poison, i32 poison>
-  %415 = insertelement <4 x ptr> %414, ptr %402, i64 2
-  %416 = insertelement <4 x ptr> %415, ptr %413, i64 3
-  store <4 x ptr> %416, ptr %411, align 8
-  %.sroa.22.0..sroa_idx.i.i.i = getelementptr inbounds i8, ptr %args.i.i53.i, i64 48
+  %353 = getelementptr i8, ptr %0, i64 88
+  %354 = load ptr, ptr %353, align 8
+  %.val.i53.i = load i64, ptr %1, align 4
+  call void @llvm.lifetime.start.p0(i64 64, ptr nonnull %args.i.i52.i)
+  store i64 %.val.i53.i, ptr %args.i.i52.i, align 8
+  %355 = load ptr, ptr %74, align 8
+  %356 = getelementptr i8, ptr %355, i64 64
+  %357 = load i32, ptr %356, align 4
+  %358 = getelementptr inbounds i8, ptr %args.i.i52.i, i64 8
+  store i32 %357, ptr %358, align 8
+  %359 = getelementptr i8, ptr %355, i64 104
+  %360 = load float, ptr %359, align 4
+  %361 = getelementptr inbounds i8, ptr %args.i.i52.i, i64 12
+  store float %360, ptr %361, align 4
+  %362 = load <2 x ptr>, ptr %60, align 8
+  %363 = getelementptr inbounds i8, ptr %args.i.i52.i, i64 16
+  %364 = getelementptr i8, ptr %0, i64 704
+  %365 = load ptr, ptr %364, align 8, !noalias !6
+  %366 = shufflevector <2 x ptr> %362, <2 x ptr> poison, <4 x i32> <i32 0, i32 1, i32 poison, i32 poison>
+  %367 = insertelement <4 x ptr> %366, ptr %354, i64 2
+  %368 = insertelement <4 x ptr> %367, ptr %365, i64 3
+  store <4 x ptr> %368, ptr %363, align 8
+  %.sroa.22.0..sroa_idx.i.i.i = getelementptr inbounds i8, ptr %args.i.i52.i, i64 48
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.22.0..sroa_idx.i.i.i, i8 0, i64 16, i1 false)
-  %417 = load ptr, ptr %11, align 8
-  %418 = getelementptr i8, ptr %417, i64 248
-  %419 = load ptr, ptr %418, align 8
-  %420 = load ptr, ptr %15, align 8
-  %421 = call i32 %419(ptr %420, ptr nonnull %args.i.i53.i)
-  %.not.i.i55.i = icmp eq i32 %421, 0
-  br i1 %.not.i.i55.i, label %merge.i57.i, label %"$add_norm.exit.i.i"
+  %369 = load ptr, ptr %11, align 8
+  %370 = getelementptr i8, ptr %369, i64 248
+  %371 = load ptr, ptr %370, align 8
+  %372 = load ptr, ptr %15, align 8
+  %373 = call i32 %371(ptr %372, ptr nonnull %args.i.i52.i)
+  %.not.i.i54.i = icmp eq i32 %373, 0
+  br i1 %.not.i.i54.i, label %merge.i59.i, label %then.i.i55.i
 
-"$add_norm.exit.i.i":                             ; preds = %merge12.i
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i52.i)
-  store i8 0, ptr %cause.i.i.i52.i, align 8
-  %422 = load ptr, ptr %11, align 8
-  %423 = getelementptr i8, ptr %422, i64 64
-  %424 = load ptr, ptr %423, align 8
-  %425 = load ptr, ptr %15, align 8
-  call void %424(ptr %425, ptr nonnull %cause.i.i.i52.i)
-  %426 = load i32, ptr %0, align 4
-  %427 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.16", i32 %426, ptr nonnull %cause.i.i.i52.i)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i52.i)
-  call void @llvm.lifetime.end.p0(i64 64, ptr nonnull %args.i.i53.i)
+then.i.i55.i:                                     ; preds = %merge12.i
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i51.i)
+  store i8 0, ptr %cause.i.i.i51.i, align 8
+  %374 = load ptr, ptr %11, align 8
+  %375 = getelementptr i8, ptr %374, i64 64
+  %376 = load ptr, ptr %375, align 8
+  %377 = load ptr, ptr %15, align 8
+  call void %376(ptr %377, ptr nonnull %cause.i.i.i51.i)
+  %.not17.i.i.i56.i = icmp eq ptr %2, null
+  br i1 %.not17.i.i.i56.i, label %"$add_norm.exit.i.i", label %then2.i.i.i57.i
+
+then2.i.i.i57.i:                                  ; preds = %then.i.i55.i
+  %378 = load i32, ptr %0, align 4
+  %379 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.10", ptr nonnull @"$string.15", i32 %378, ptr nonnull %cause.i.i.i51.i)
+  br label %"$add_norm.exit.i.i"
+
+"$add_norm.exit.i.i":                             ; preds = %then2.i.i.i57.i, %then.i.i55.i
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i51.i)
+  call void @llvm.lifetime.end.p0(i64 64, ptr nonnull %args.i.i52.i)
   br label %common.ret
 
-merge.i57.i:                                      ; preds = %merge12.i
-  call void @llvm.lifetime.end.p0(i64 64, ptr nonnull %args.i.i53.i)
-  %428 = getelementptr i8, ptr %0, i64 136
-  %429 = load i8, ptr %428, align 1
-  %430 = trunc i8 %429 to i1
-  %.val31.i.i = load i32, ptr %398, align 4
-  %431 = getelementptr i8, ptr %0, i64 224
-  %432 = getelementptr i8, ptr %0, i64 96
-  br i1 %430, label %then2.i.i, label %merge1.i58.i
+merge.i59.i:                                      ; preds = %merge12.i
+  call void @llvm.lifetime.end.p0(i64 64, ptr nonnull %args.i.i52.i)
+  %380 = getelementptr i8, ptr %0, i64 136
+  %381 = load i8, ptr %380, align 1
+  %382 = trunc i8 %381 to i1
+  %.val31.i.i = load i32, ptr %350, align 4
+  %383 = getelementptr i8, ptr %0, i64 224
+  %384 = getelementptr i8, ptr %0, i64 96
+  br i1 %382, label %then2.i.i65, label %merge1.i60.i
 
-then2.i.i:                                        ; preds = %merge.i57.i
-  %433 = getelementptr i8, ptr %0, i64 808
-  %434 = load ptr, ptr %433, align 8
+then2.i.i65:                                      ; preds = %merge.i59.i
+  %385 = getelementptr i8, ptr %0, i64 808
+  %386 = load ptr, ptr %385, align 8
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %args.i34.i.i)
   store i32 %.val31.i.i, ptr %args.i34.i.i, align 8
-  %435 = load ptr, ptr %431, align 8
-  %436 = getelementptr inbounds i8, ptr %args.i34.i.i, i64 8
-  store ptr %435, ptr %436, align 8
-  %437 = load ptr, ptr %412, align 8
-  %438 = getelementptr inbounds i8, ptr %args.i34.i.i, i64 16
-  store ptr %437, ptr %438, align 8
-  %439 = getelementptr inbounds i8, ptr %args.i34.i.i, i64 24
-  store ptr %432, ptr %439, align 8
-  %440 = getelementptr inbounds i8, ptr %args.i34.i.i, i64 32
-  store ptr %434, ptr %440, align 8
-  %441 = load ptr, ptr %11, align 8
-  %442 = getelementptr i8, ptr %441, i64 320
-  %443 = load ptr, ptr %442, align 8
-  %444 = load ptr, ptr %15, align 8
-  %445 = call i32 %443(ptr %444, ptr nonnull %args.i34.i.i)
-  %.not.i35.i.i = icmp eq i32 %445, 0
-  br i1 %.not.i35.i.i, label %merge5.i59.i, label %"$local_logits.exit.i.i"
+  %387 = load ptr, ptr %383, align 8
+  %388 = getelementptr inbounds i8, ptr %args.i34.i.i, i64 8
+  store ptr %387, ptr %388, align 8
+  %389 = load ptr, ptr %364, align 8
+  %390 = getelementptr inbounds i8, ptr %args.i34.i.i, i64 16
+  store ptr %389, ptr %390, align 8
+  %391 = getelementptr inbounds i8, ptr %args.i34.i.i, i64 24
+  store ptr %384, ptr %391, align 8
+  %392 = getelementptr inbounds i8, ptr %args.i34.i.i, i64 32
+  store ptr %386, ptr %392, align 8
+  %393 = load ptr, ptr %11, align 8
+  %394 = getelementptr i8, ptr %393, i64 320
+  %395 = load ptr, ptr %394, align 8
+  %396 = load ptr, ptr %15, align 8
+  %397 = call i32 %395(ptr %396, ptr nonnull %args.i34.i.i)
+  %.not.i35.i.i = icmp eq i32 %397, 0
+  br i1 %.not.i35.i.i, label %merge5.i61.i, label %then.i36.i.i
 
-"$local_logits.exit.i.i":                         ; preds = %then2.i.i
+then.i36.i.i:                                     ; preds = %then2.i.i65
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i33.i.i)
   store i8 0, ptr %cause.i.i33.i.i, align 8
-  %446 = load ptr, ptr %11, align 8
-  %447 = getelementptr i8, ptr %446, i64 64
-  %448 = load ptr, ptr %447, align 8
-  %449 = load ptr, ptr %15, align 8
-  call void %448(ptr %449, ptr nonnull %cause.i.i33.i.i)
-  %450 = load i32, ptr %0, align 4
-  %451 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.25", i32 %450, ptr nonnull %cause.i.i33.i.i)
+  %398 = load ptr, ptr %11, align 8
+  %399 = getelementptr i8, ptr %398, i64 64
+  %400 = load ptr, ptr %399, align 8
+  %401 = load ptr, ptr %15, align 8
+  call void %400(ptr %401, ptr nonnull %cause.i.i33.i.i)
+  %.not17.i.i37.i.i = icmp eq ptr %2, null
+  br i1 %.not17.i.i37.i.i, label %"$local_logits.exit.i.i", label %then2.i.i38.i.i
+
+then2.i.i38.i.i:                                  ; preds = %then.i36.i.i
+  %402 = load i32, ptr %0, align 4
+  %403 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.10", ptr nonnull @"$string.24", i32 %402, ptr nonnull %cause.i.i33.i.i)
+  br label %"$local_logits.exit.i.i"
+
+"$local_logits.exit.i.i":                         ; preds = %then2.i.i38.i.i, %then.i36.i.i
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i33.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %args.i34.i.i)
   br label %common.ret
 
-merge5.i59.i:                                     ; preds = %then2.i.i
+merge5.i61.i:                                     ; preds = %then2.i.i65
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %args.i34.i.i)
-  %.val32.i.i = load i32, ptr %398, align 4
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %args.i38.i.i)
-  %452 = sext i32 %.val32.i.i to i64
-  store i64 %452, ptr %args.i38.i.i, align 8
-  %453 = getelementptr i8, ptr %0, i64 156
-  %454 = load i32, ptr %453, align 4
-  %455 = sext i32 %454 to i64
-  %456 = shl nsw i64 %455, 2
-  %457 = getelementptr inbounds i8, ptr %args.i38.i.i, i64 8
-  store i64 %456, ptr %457, align 8
-  %458 = getelementptr inbounds i8, ptr %args.i38.i.i, i64 16
-  %459 = load <2 x ptr>, ptr %433, align 8
-  store <2 x ptr> %459, ptr %458, align 8
-  %460 = load ptr, ptr %11, align 8
-  %461 = getelementptr i8, ptr %460, i64 304
-  %462 = load ptr, ptr %461, align 8
-  %463 = load ptr, ptr %15, align 8
-  %464 = call i32 %462(ptr %463, ptr nonnull %args.i38.i.i)
-  %.not.i39.i.i = icmp eq i32 %464, 0
-  br i1 %.not.i39.i.i, label %"$gather_logits.exit.i.i", label %then.i40.i.i
+  %.val32.i.i = load i32, ptr %350, align 4
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %args.i41.i.i)
+  %404 = sext i32 %.val32.i.i to i64
+  store i64 %404, ptr %args.i41.i.i, align 8
+  %405 = getelementptr i8, ptr %0, i64 156
+  %406 = load i32, ptr %405, align 4
+  %407 = sext i32 %406 to i64
+  %408 = shl nsw i64 %407, 2
+  %409 = getelementptr inbounds i8, ptr %args.i41.i.i, i64 8
+  store i64 %408, ptr %409, align 8
+  %410 = getelementptr inbounds i8, ptr %args.i41.i.i, i64 16
+  %411 = load <2 x ptr>, ptr %385, align 8
+  store <2 x ptr> %411, ptr %410, align 8
+  %412 = load ptr, ptr %11, align 8
+  %413 = getelementptr i8, ptr %412, i64 304
+  %414 = load ptr, ptr %413, align 8
+  %415 = load ptr, ptr %15, align 8
+  %416 = call i32 %414(ptr %415, ptr nonnull %args.i41.i.i)
+  %.not.i42.i.i = icmp eq i32 %416, 0
+  br i1 %.not.i42.i.i, label %"$gather_logits.exit.i.i", label %then.i43.i.i
 
-then.i40.i.i:                                     ; preds = %merge5.i59.i
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i37.i.i)
-  store i8 0, ptr %cause.i.i37.i.i, align 8
-  %465 = load ptr, ptr %11, align 8
-  %466 = getelementptr i8, ptr %465, i64 64
-  %467 = load ptr, ptr %466, align 8
-  %468 = load ptr, ptr %15, align 8
-  call void %467(ptr %468, ptr nonnull %cause.i.i37.i.i)
-  %469 = load i32, ptr %0, align 4
-  %470 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.26", i32 %469, ptr nonnull %cause.i.i37.i.i)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i37.i.i)
+then.i43.i.i:                                     ; preds = %merge5.i61.i
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i40.i.i)
+  store i8 0, ptr %cause.i.i40.i.i, align 8
+  %417 = load ptr, ptr %11, align 8
+  %418 = getelementptr i8, ptr %417, i64 64
+  %419 = load ptr, ptr %418, align 8
+  %420 = load ptr, ptr %15, align 8
+  call void %419(ptr %420, ptr nonnull %cause.i.i40.i.i)
+  %.not17.i.i44.i.i = icmp eq ptr %2, null
+  br i1 %.not17.i.i44.i.i, label %"$Rank.describe_failure.exit.i46.i.i", label %then2.i.i45.i.i
+
+then2.i.i45.i.i:                                  ; preds = %then.i43.i.i
+  %421 = load i32, ptr %0, align 4
+  %422 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.10", ptr nonnull @"$string.25", i32 %421, ptr nonnull %cause.i.i40.i.i)
+  br label %"$Rank.describe_failure.exit.i46.i.i"
+
+"$Rank.describe_failure.exit.i46.i.i":            ; preds = %then2.i.i45.i.i, %then.i43.i.i
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i40.i.i)
   br label %"$gather_logits.exit.i.i"
 
-"$gather_logits.exit.i.i":                        ; preds = %then.i40.i.i, %merge5.i59.i
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i38.i.i)
+"$gather_logits.exit.i.i":                        ; preds = %"$Rank.describe_failure.exit.i46.i.i", %merge5.i61.i
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i41.i.i)
   br label %"$forward.step.exit"
 
-merge1.i58.i:                                     ; preds = %merge.i57.i
-  %471 = getelementptr i8, ptr %0, i64 816
-  %472 = load ptr, ptr %471, align 8
-  call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %args.i42.i.i)
-  store i32 %.val31.i.i, ptr %args.i42.i.i, align 8
-  %473 = load ptr, ptr %431, align 8
-  %474 = getelementptr inbounds i8, ptr %args.i42.i.i, i64 8
-  store ptr %473, ptr %474, align 8
-  %475 = load ptr, ptr %412, align 8
-  %476 = getelementptr inbounds i8, ptr %args.i42.i.i, i64 16
-  store ptr %475, ptr %476, align 8
-  %477 = getelementptr inbounds i8, ptr %args.i42.i.i, i64 24
-  store ptr %432, ptr %477, align 8
-  %478 = getelementptr inbounds i8, ptr %args.i42.i.i, i64 32
-  store ptr %472, ptr %478, align 8
-  %479 = load ptr, ptr %11, align 8
-  %480 = getelementptr i8, ptr %479, i64 320
-  %481 = load ptr, ptr %480, align 8
-  %482 = load ptr, ptr %15, align 8
-  %483 = call i32 %481(ptr %482, ptr nonnull %args.i42.i.i)
-  %.not.i43.i.i = icmp eq i32 %483, 0
-  br i1 %.not.i43.i.i, label %"$local_logits.exit45.i.i", label %then.i44.i.i
+merge1.i60.i:                                     ; preds = %merge.i59.i
+  %423 = getelementptr i8, ptr %0, i64 816
+  %424 = load ptr, ptr %423, align 8
+  call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %args.i48.i.i)
+  store i32 %.val31.i.i, ptr %args.i48.i.i, align 8
+  %425 = load ptr, ptr %383, align 8
+  %426 = getelementptr inbounds i8, ptr %args.i48.i.i, i64 8
+  store ptr %425, ptr %426, align 8
+  %427 = load ptr, ptr %364, align 8
+  %428 = getelementptr inbounds i8, ptr %args.i48.i.i, i64 16
+  store ptr %427, ptr %428, align 8
+  %429 = getelementptr inbounds i8, ptr %args.i48.i.i, i64 24
+  store ptr %384, ptr %429, align 8
+  %430 = getelementptr inbounds i8, ptr %args.i48.i.i, i64 32
+  store ptr %424, ptr %430, align 8
+  %431 = load ptr, ptr %11, align 8
+  %432 = getelementptr i8, ptr %431, i64 320
+  %433 = load ptr, ptr %432, align 8
+  %434 = load ptr, ptr %15, align 8
+  %435 = call i32 %433(ptr %434, ptr nonnull %args.i48.i.i)
+  %.not.i49.i.i = icmp eq i32 %435, 0
+  br i1 %.not.i49.i.i, label %"$local_logits.exit54.i.i", label %then.i50.i.i
 
-then.i44.i.i:                                     ; preds = %merge1.i58.i
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i41.i.i)
-  store i8 0, ptr %cause.i.i41.i.i, align 8
-  %484 = load ptr, ptr %11, align 8
-  %485 = getelementptr i8, ptr %484, i64 64
-  %486 = load ptr, ptr %485, align 8
-  %487 = load ptr, ptr %15, align 8
-  call void %486(ptr %487, ptr nonnull %cause.i.i41.i.i)
-  %488 = load i32, ptr %0, align 4
-  %489 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.25", i32 %488, ptr nonnull %cause.i.i41.i.i)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i41.i.i)
-  br label %"$local_logits.exit45.i.i"
+then.i50.i.i:                                     ; preds = %merge1.i60.i
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i47.i.i)
+  store i8 0, ptr %cause.i.i47.i.i, align 8
+  %436 = load ptr, ptr %11, align 8
+  %437 = getelementptr i8, ptr %436, i64 64
+  %438 = load ptr, ptr %437, align 8
+  %439 = load ptr, ptr %15, align 8
+  call void %438(ptr %439, ptr nonnull %cause.i.i47.i.i)
+  %.not17.i.i51.i.i = icmp eq ptr %2, null
+  br i1 %.not17.i.i51.i.i, label %"$Rank.describe_failure.exit.i53.i.i", label %then2.i.i52.i.i
 
-"$local_logits.exit45.i.i":                       ; preds = %then.i44.i.i, %merge1.i58.i
-  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %args.i42.i.i)
+then2.i.i52.i.i:                                  ; preds = %then.i50.i.i
+  %440 = load i32, ptr %0, align 4
+  %441 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.10", ptr nonnull @"$string.24", i32 %440, ptr nonnull %cause.i.i47.i.i)
+  br label %"$Rank.describe_failure.exit.i53.i.i"
+
+"$Rank.describe_failure.exit.i53.i.i":            ; preds = %then2.i.i52.i.i, %then.i50.i.i
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i47.i.i)
+  br label %"$local_logits.exit54.i.i"
+
+"$local_logits.exit54.i.i":                       ; preds = %"$Rank.describe_failure.exit.i53.i.i", %merge1.i60.i
+  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %args.i48.i.i)
   br label %"$forward.step.exit"
 
-"$forward.step.exit":                             ; preds = %"$gather_logits.exit.i.i", %"$local_logits.exit45.i.i"
-  %common.ret.op.i63 = phi i32 [ %464, %"$gather_logits.exit.i.i" ], [ %483, %"$local_logits.exit45.i.i" ]
+"$forward.step.exit":                             ; preds = %"$gather_logits.exit.i.i", %"$local_logits.exit54.i.i"
+  %common.ret.op.i63 = phi i32 [ %416, %"$gather_logits.exit.i.i" ], [ %435, %"$local_logits.exit54.i.i" ]
   %.not57 = icmp eq i32 %common.ret.op.i63, 0
   br i1 %.not57, label %merge2, label %common.ret
 
 merge2:                                           ; preds = %merge1.i, %"$forward.step.exit"
-  %490 = load i32, ptr %0, align 4
-  %491 = icmp eq i32 %490, 0
-  br i1 %491, label %then7, label %merge6
+  %442 = load i32, ptr %0, align 4
+  %443 = icmp eq i32 %442, 0
+  br i1 %443, label %then7, label %merge6
 
 then7:                                            ; preds = %merge2
-  %492 = getelementptr i8, ptr %1, i64 336
-  %493 = load ptr, ptr %492, align 8
-  %.not58 = icmp eq ptr %493, null
+  %444 = getelementptr i8, ptr %1, i64 336
+  %445 = load ptr, ptr %444, align 8
+  %.not58 = icmp eq ptr %445, null
   br i1 %.not58, label %merge9, label %and.lhs.true
 
 then10:                                           ; preds = %and.lhs.true
-  %494 = zext nneg i32 %514 to i64
-  %495 = load ptr, ptr %74, align 8
-  %496 = getelementptr i8, ptr %495, i64 72
-  %497 = load i32, ptr %496, align 4
-  %498 = sext i32 %497 to i64
-  %499 = shl nuw nsw i64 %494, 2
-  %500 = mul i64 %499, %498
-  %501 = load ptr, ptr %11, align 8
-  %502 = getelementptr i8, ptr %501, i64 120
-  %503 = load ptr, ptr %502, align 8
-  %504 = load ptr, ptr %15, align 8
-  %505 = getelementptr i8, ptr %0, i64 816
-  %506 = load ptr, ptr %505, align 8
-  %507 = call i32 %503(ptr %504, ptr nonnull %493, ptr %506, i64 %500)
-  %.not.i66 = icmp eq i32 %507, 0
-  br i1 %.not.i66, label %merge9, label %"$download_logits.exit"
+  %446 = zext nneg i32 %466 to i64
+  %447 = load ptr, ptr %74, align 8
+  %448 = getelementptr i8, ptr %447, i64 72
+  %449 = load i32, ptr %448, align 4
+  %450 = sext i32 %449 to i64
+  %451 = shl nuw nsw i64 %446, 2
+  %452 = mul i64 %451, %450
+  %453 = load ptr, ptr %11, align 8
+  %454 = getelementptr i8, ptr %453, i64 120
+  %455 = load ptr, ptr %454, align 8
+  %456 = load ptr, ptr %15, align 8
+  %457 = getelementptr i8, ptr %0, i64 816
+  %458 = load ptr, ptr %457, align 8
+  %459 = call i32 %455(ptr %456, ptr nonnull %445, ptr %458, i64 %452)
+  %.not.i67 = icmp eq i32 %459, 0
+  br i1 %.not.i67, label %merge9, label %then.i68
 
-"$download_logits.exit":                          ; preds = %then10
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i65)
-  store i8 0, ptr %cause.i.i65, align 8
-  %508 = load ptr, ptr %11, align 8
-  %509 = getelementptr i8, ptr %508, i64 64
-  %510 = load ptr, ptr %509, align 8
-  %511 = load ptr, ptr %15, align 8
-  call void %510(ptr %511, ptr nonnull %cause.i.i65)
-  %512 = load i32, ptr %0, align 4
-  %513 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.27", i32 %512, ptr nonnull %cause.i.i65)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i65)
+then.i68:                                         ; preds = %then10
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i66)
+  store i8 0, ptr %cause.i.i66, align 8
+  %460 = load ptr, ptr %11, align 8
+  %461 = getelementptr i8, ptr %460, i64 64
+  %462 = load ptr, ptr %461, align 8
+  %463 = load ptr, ptr %15, align 8
+  call void %462(ptr %463, ptr nonnull %cause.i.i66)
+  %.not17.i.i69 = icmp eq ptr %2, null
+  br i1 %.not17.i.i69, label %"$download_logits.exit", label %then2.i.i70
+
+then2.i.i70:                                      ; preds = %then.i68
+  %464 = load i32, ptr %0, align 4
+  %465 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.10", ptr nonnull @"$string.26", i32 %464, ptr nonnull %cause.i.i66)
+  br label %"$download_logits.exit"
+
+"$download_logits.exit":                          ; preds = %then.i68, %then2.i.i70
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i66)
   br label %common.ret
 
 and.lhs.true:                                     ; preds = %then7
-  %514 = load i32, ptr %398, align 4
-  %515 = icmp sgt i32 %514, 0
-  br i1 %515, label %then10, label %merge9
+  %466 = load i32, ptr %350, align 4
+  %467 = icmp sgt i32 %466, 0
+  br i1 %467, label %then10, label %merge9
 
 merge9:                                           ; preds = %then10, %then7, %and.lhs.true
-  %516 = getelementptr i8, ptr %1, i64 20
-  %517 = load i32, ptr %516, align 4
-  %518 = icmp sgt i32 %517, 0
-  br i1 %518, label %then18, label %merge6
+  %468 = getelementptr i8, ptr %1, i64 20
+  %469 = load i32, ptr %468, align 4
+  %470 = icmp sgt i32 %469, 0
+  br i1 %470, label %then18, label %merge6
 
 then18:                                           ; preds = %merge9
-  call void @llvm.lifetime.start.p0(i64 208, ptr nonnull %args.i.i70)
-  store i32 %517, ptr %args.i.i70, align 8
-  %519 = load ptr, ptr %74, align 8
-  %520 = getelementptr i8, ptr %519, i64 72
-  %521 = load i32, ptr %520, align 4
-  %522 = getelementptr inbounds i8, ptr %args.i.i70, i64 4
-  store i32 %521, ptr %522, align 4
-  %523 = getelementptr i8, ptr %1, i64 44
-  %524 = load i32, ptr %523, align 4
-  %525 = getelementptr inbounds i8, ptr %args.i.i70, i64 8
-  store i32 %524, ptr %525, align 8
-  %526 = getelementptr inbounds i8, ptr %args.i.i70, i64 12
-  %527 = getelementptr i8, ptr %1, i64 24
-  %528 = load <2 x i32>, ptr %527, align 4
-  %529 = shufflevector <2 x i32> %528, <2 x i32> poison, <2 x i32> <i32 1, i32 0>
-  store <2 x i32> %529, ptr %526, align 4
-  %530 = getelementptr i8, ptr %0, i64 816
-  %531 = load ptr, ptr %530, align 8
-  %532 = getelementptr inbounds i8, ptr %args.i.i70, i64 24
-  %533 = getelementptr i8, ptr %0, i64 824
-  %534 = load ptr, ptr %533, align 8
-  %535 = getelementptr i8, ptr %0, i64 232
-  %536 = load <2 x ptr>, ptr %535, align 8
-  %537 = getelementptr i8, ptr %0, i64 248
-  %538 = load ptr, ptr %537, align 8
-  %539 = insertelement <4 x ptr> poison, ptr %531, i64 0
-  %540 = shufflevector <2 x ptr> %536, <2 x ptr> poison, <4 x i32> <i32 0, i32 1, i32 poison, i32 poison>
-  %541 = shufflevector <4 x ptr> %539, <4 x ptr> %540, <4 x i32> <i32 0, i32 4, i32 5, i32 poison>
-  %542 = insertelement <4 x ptr> %541, ptr %538, i64 3
-  store <4 x ptr> %542, ptr %532, align 8
-  %543 = getelementptr i8, ptr %0, i64 256
-  %544 = getelementptr inbounds i8, ptr %args.i.i70, i64 56
-  %545 = load <4 x ptr>, ptr %543, align 8
-  store <4 x ptr> %545, ptr %544, align 8
-  %546 = getelementptr i8, ptr %0, i64 288
-  %547 = getelementptr inbounds i8, ptr %args.i.i70, i64 88
-  %548 = load <4 x ptr>, ptr %546, align 8
-  store <4 x ptr> %548, ptr %547, align 8
-  %549 = getelementptr i8, ptr %0, i64 320
-  %550 = getelementptr inbounds i8, ptr %args.i.i70, i64 120
-  %551 = load <4 x ptr>, ptr %549, align 8
-  store <4 x ptr> %551, ptr %550, align 8
-  %552 = getelementptr i8, ptr %0, i64 352
-  %553 = load ptr, ptr %552, align 8
-  %554 = getelementptr inbounds i8, ptr %args.i.i70, i64 152
-  %555 = getelementptr i8, ptr %0, i64 384
-  %556 = load <2 x ptr>, ptr %555, align 8
-  %557 = insertelement <4 x ptr> poison, ptr %553, i64 0
-  %558 = insertelement <4 x ptr> %557, ptr %534, i64 1
-  %559 = shufflevector <2 x ptr> %556, <2 x ptr> poison, <4 x i32> <i32 0, i32 1, i32 poison, i32 poison>
-  %560 = shufflevector <4 x ptr> %558, <4 x ptr> %559, <4 x i32> <i32 0, i32 1, i32 4, i32 5>
-  store <4 x ptr> %560, ptr %554, align 8
-  %561 = getelementptr i8, ptr %0, i64 400
-  %562 = getelementptr inbounds i8, ptr %args.i.i70, i64 184
-  %563 = load <2 x ptr>, ptr %561, align 8
-  store <2 x ptr> %563, ptr %562, align 8
-  %564 = getelementptr i8, ptr %0, i64 416
-  %565 = load ptr, ptr %564, align 8
-  %566 = getelementptr inbounds i8, ptr %args.i.i70, i64 200
-  store ptr %565, ptr %566, align 8
-  %567 = load ptr, ptr %11, align 8
-  %568 = getelementptr i8, ptr %567, i64 336
-  %569 = load ptr, ptr %568, align 8
-  %570 = load ptr, ptr %15, align 8
-  %571 = call i32 %569(ptr %570, ptr nonnull %args.i.i70)
-  %.not.i.i71 = icmp eq i32 %571, 0
-  br i1 %.not.i.i71, label %merge.i73, label %"$forward.sample.exit.i"
+  call void @llvm.lifetime.start.p0(i64 208, ptr nonnull %args.i.i74)
+  store i32 %469, ptr %args.i.i74, align 8
+  %471 = load ptr, ptr %74, align 8
+  %472 = getelementptr i8, ptr %471, i64 72
+  %473 = load i32, ptr %472, align 4
+  %474 = getelementptr inbounds i8, ptr %args.i.i74, i64 4
+  store i32 %473, ptr %474, align 4
+  %475 = getelementptr i8, ptr %1, i64 44
+  %476 = load i32, ptr %475, align 4
+  %477 = getelementptr inbounds i8, ptr %args.i.i74, i64 8
+  store i32 %476, ptr %477, align 8
+  %478 = getelementptr inbounds i8, ptr %args.i.i74, i64 12
+  %479 = getelementptr i8, ptr %1, i64 24
+  %480 = load <2 x i32>, ptr %479, align 4
+  %481 = shufflevector <2 x i32> %480, <2 x i32> poison, <2 x i32> <i32 1, i32 0>
+  store <2 x i32> %481, ptr %478, align 4
+  %482 = getelementptr i8, ptr %0, i64 816
+  %483 = load ptr, ptr %482, align 8
+  %484 = getelementptr inbounds i8, ptr %args.i.i74, i64 24
+  %485 = getelementptr i8, ptr %0, i64 824
+  %486 = load ptr, ptr %485, align 8
+  %487 = getelementptr i8, ptr %0, i64 232
+  %488 = load <2 x ptr>, ptr %487, align 8
+  %489 = getelementptr i8, ptr %0, i64 248
+  %490 = load ptr, ptr %489, align 8
+  %491 = insertelement <4 x ptr> poison, ptr %483, i64 0
+  %492 = shufflevector <2 x ptr> %488, <2 x ptr> poison, <4 x i32> <i32 0, i32 1, i32 poison, i32 poison>
+  %493 = shufflevector <4 x ptr> %491, <4 x ptr> %492, <4 x i32> <i32 0, i32 4, i32 5, i32 poison>
+  %494 = insertelement <4 x ptr> %493, ptr %490, i64 3
+  store <4 x ptr> %494, ptr %484, align 8
+  %495 = getelementptr i8, ptr %0, i64 256
+  %496 = getelementptr inbounds i8, ptr %args.i.i74, i64 56
+  %497 = load <4 x ptr>, ptr %495, align 8
+  store <4 x ptr> %497, ptr %496, align 8
+  %498 = getelementptr i8, ptr %0, i64 288
+  %499 = getelementptr inbounds i8, ptr %args.i.i74, i64 88
+  %500 = load <4 x ptr>, ptr %498, align 8
+  store <4 x ptr> %500, ptr %499, align 8
+  %501 = getelementptr i8, ptr %0, i64 320
+  %502 = getelementptr inbounds i8, ptr %args.i.i74, i64 120
+  %503 = load <4 x ptr>, ptr %501, align 8
+  store <4 x ptr> %503, ptr %502, align 8
+  %504 = getelementptr i8, ptr %0, i64 352
+  %505 = load ptr, ptr %504, align 8
+  %506 = getelementptr inbounds i8, ptr %args.i.i74, i64 152
+  %507 = getelementptr i8, ptr %0, i64 384
+  %508 = load <2 x ptr>, ptr %507, align 8
+  %509 = insertelement <4 x ptr> poison, ptr %505, i64 0
+  %510 = insertelement <4 x ptr> %509, ptr %486, i64 1
+  %511 = shufflevector <2 x ptr> %508, <2 x ptr> poison, <4 x i32> <i32 0, i32 1, i32 poison, i32 poison>
+  %512 = shufflevector <4 x ptr> %510, <4 x ptr> %511, <4 x i32> <i32 0, i32 1, i32 4, i32 5>
+  store <4 x ptr> %512, ptr %506, align 8
+  %513 = getelementptr i8, ptr %0, i64 400
+  %514 = getelementptr inbounds i8, ptr %args.i.i74, i64 184
+  %515 = load <2 x ptr>, ptr %513, align 8
+  store <2 x ptr> %515, ptr %514, align 8
+  %516 = getelementptr i8, ptr %0, i64 416
+  %517 = load ptr, ptr %516, align 8
+  %518 = getelementptr inbounds i8, ptr %args.i.i74, i64 200
+  store ptr %517, ptr %518, align 8
+  %519 = load ptr, ptr %11, align 8
+  %520 = getelementptr i8, ptr %519, i64 336
+  %521 = load ptr, ptr %520, align 8
+  %522 = load ptr, ptr %15, align 8
+  %523 = call i32 %521(ptr %522, ptr nonnull %args.i.i74)
+  %.not.i.i75 = icmp eq i32 %523, 0
+  br i1 %.not.i.i75, label %merge.i80, label %then.i.i76
 
-"$forward.sample.exit.i":                         ; preds = %then18
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i69)
-  store i8 0, ptr %cause.i.i.i69, align 8
-  %572 = load ptr, ptr %11, align 8
-  %573 = getelementptr i8, ptr %572, i64 64
-  %574 = load ptr, ptr %573, align 8
-  %575 = load ptr, ptr %15, align 8
-  call void %574(ptr %575, ptr nonnull %cause.i.i.i69)
-  %576 = load i32, ptr %0, align 4
-  %577 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.28", i32 %576, ptr nonnull %cause.i.i.i69)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i69)
-  call void @llvm.lifetime.end.p0(i64 208, ptr nonnull %args.i.i70)
+then.i.i76:                                       ; preds = %then18
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i73)
+  store i8 0, ptr %cause.i.i.i73, align 8
+  %524 = load ptr, ptr %11, align 8
+  %525 = getelementptr i8, ptr %524, i64 64
+  %526 = load ptr, ptr %525, align 8
+  %527 = load ptr, ptr %15, align 8
+  call void %526(ptr %527, ptr nonnull %cause.i.i.i73)
+  %.not17.i.i.i77 = icmp eq ptr %2, null
+  br i1 %.not17.i.i.i77, label %"$forward.sample.exit.i", label %then2.i.i.i78
+
+then2.i.i.i78:                                    ; preds = %then.i.i76
+  %528 = load i32, ptr %0, align 4
+  %529 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.10", ptr nonnull @"$string.27", i32 %528, ptr nonnull %cause.i.i.i73)
+  br label %"$forward.sample.exit.i"
+
+"$forward.sample.exit.i":                         ; preds = %then2.i.i.i78, %then.i.i76
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i73)
+  call void @llvm.lifetime.end.p0(i64 208, ptr nonnull %args.i.i74)
   br label %common.ret
 
-merge.i73:                                        ; preds = %then18
-  call void @llvm.lifetime.end.p0(i64 208, ptr nonnull %args.i.i70)
-  %578 = load ptr, ptr %11, align 8
-  %579 = getelementptr i8, ptr %578, i64 120
-  %580 = load ptr, ptr %579, align 8
-  %581 = load ptr, ptr %15, align 8
-  %582 = getelementptr i8, ptr %1, i64 280
-  %583 = load ptr, ptr %582, align 8
-  %584 = getelementptr i8, ptr %0, i64 368
-  %585 = load ptr, ptr %584, align 8
-  %586 = getelementptr i8, ptr %1, i64 288
-  %587 = load i64, ptr %586, align 8
-  %588 = call i32 %580(ptr %581, ptr %583, ptr %585, i64 %587)
-  %.not17.i = icmp eq i32 %588, 0
+merge.i80:                                        ; preds = %then18
+  call void @llvm.lifetime.end.p0(i64 208, ptr nonnull %args.i.i74)
+  %530 = load ptr, ptr %11, align 8
+  %531 = getelementptr i8, ptr %530, i64 120
+  %532 = load ptr, ptr %531, align 8
+  %533 = load ptr, ptr %15, align 8
+  %534 = getelementptr i8, ptr %1, i64 280
+  %535 = load ptr, ptr %534, align 8
+  %536 = getelementptr i8, ptr %0, i64 368
+  %537 = load ptr, ptr %536, align 8
+  %538 = getelementptr i8, ptr %1, i64 288
+  %539 = load i64, ptr %538, align 8
+  %540 = call i32 %532(ptr %533, ptr %535, ptr %537, i64 %539)
+  %.not17.i = icmp eq i32 %540, 0
   br i1 %.not17.i, label %merge6, label %then3.i
 
-then3.i:                                          ; preds = %merge.i73
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i68)
-  store i8 0, ptr %cause.i.i68, align 8
-  %589 = load ptr, ptr %11, align 8
-  %590 = getelementptr i8, ptr %589, i64 64
-  %591 = load ptr, ptr %590, align 8
-  %592 = load ptr, ptr %15, align 8
-  call void %591(ptr %592, ptr nonnull %cause.i.i68)
-  %593 = load i32, ptr %0, align 4
-  %594 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.29", i32 %593, ptr nonnull %cause.i.i68)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i68)
+then3.i:                                          ; preds = %merge.i80
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i72)
+  store i8 0, ptr %cause.i.i72, align 8
+  %541 = load ptr, ptr %11, align 8
+  %542 = getelementptr i8, ptr %541, i64 64
+  %543 = load ptr, ptr %542, align 8
+  %544 = load ptr, ptr %15, align 8
+  call void %543(ptr %544, ptr nonnull %cause.i.i72)
+  %.not17.i.i81 = icmp eq ptr %2, null
+  br i1 %.not17.i.i81, label %"$Rank.describe_failure.exit.i83", label %then2.i.i82
+
+then2.i.i82:                                      ; preds = %then3.i
+  %545 = load i32, ptr %0, align 4
+  %546 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.10", ptr nonnull @"$string.28", i32 %545, ptr nonnull %cause.i.i72)
+  br label %"$Rank.describe_failure.exit.i83"
+
+"$Rank.describe_failure.exit.i83":                ; preds = %then2.i.i82, %then3.i
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i72)
   br label %common.ret
 
-merge6:                                           ; preds = %merge.i73, %merge2, %merge9
-  %595 = load ptr, ptr %11, align 8
-  %596 = getelementptr i8, ptr %595, i64 136
-  %597 = load ptr, ptr %596, align 8
-  %598 = load ptr, ptr %15, align 8
-  %599 = call i32 %597(ptr %598)
-  %.not61 = icmp eq i32 %599, 0
+merge6:                                           ; preds = %merge.i80, %merge2, %merge9
+  %547 = load ptr, ptr %11, align 8
+  %548 = getelementptr i8, ptr %547, i64 136
+  %549 = load ptr, ptr %548, align 8
+  %550 = load ptr, ptr %15, align 8
+  %551 = call i32 %549(ptr %550)
+  %.not61 = icmp eq i32 %551, 0
   br i1 %.not61, label %common.ret, label %then27
 
 then27:                                           ; preds = %merge6
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i)
   store i8 0, ptr %cause.i, align 8
-  %600 = load ptr, ptr %11, align 8
-  %601 = getelementptr i8, ptr %600, i64 64
-  %602 = load ptr, ptr %601, align 8
-  %603 = load ptr, ptr %15, align 8
-  call void %602(ptr %603, ptr nonnull %cause.i)
-  %604 = load i32, ptr %0, align 4
-  %605 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.30", i32 %604, ptr nonnull %cause.i)
+  %552 = load ptr, ptr %11, align 8
+  %553 = getelementptr i8, ptr %552, i64 64
+  %554 = load ptr, ptr %553, align 8
+  %555 = load ptr, ptr %15, align 8
+  call void %554(ptr %555, ptr nonnull %cause.i)
+  %.not17.i84 = icmp eq ptr %2, null
+  br i1 %.not17.i84, label %"$Rank.describe_failure.exit", label %then2.i86
+
+then2.i86:                                        ; preds = %then27
+  %556 = load i32, ptr %0, align 4
+  %557 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.10", ptr nonnull @"$string.29", i32 %556, ptr nonnull %cause.i)
+  br label %"$Rank.describe_failure.exit"
+
+"$Rank.describe_failure.exit":                    ; preds = %then27, %then2.i86
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i)
   br label %common.ret
 }
 
-define internal fastcc void @"$forward.describe_failure"(ptr nocapture readonly %0, ptr %1, i32 %2, ptr nocapture writeonly %3) unnamed_addr {
+define internal fastcc void @"$Rank.describe_failure"(ptr nocapture readonly %0, ptr %1, i32 %2, ptr writeonly %3) unnamed_addr {
 entry:
   %cause = alloca %0, align 8
   store i8 0, ptr %cause, align 8
@@ -2848,25 +2890,33 @@ entry:
   %9 = load ptr, ptr %8, align 8
   call void %7(ptr %9, ptr nonnull %cause)
   %10 = icmp eq i32 %2, -1
-  %11 = load i32, ptr %0, align 4
+  %.not17 = icmp eq ptr %3, null
   br i1 %10, label %then, label %else
 
 then:                                             ; preds = %entry
-  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.11", ptr %1, i32 %11, ptr nonnull %cause)
+  br i1 %.not17, label %merge, label %then2
+
+then2:                                            ; preds = %then
+  %11 = load i32, ptr %0, align 4
+  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.10", ptr %1, i32 %11, ptr nonnull %cause)
   br label %merge
 
 else:                                             ; preds = %entry
-  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.12", ptr %1, i32 %2, i32 %11, ptr nonnull %cause)
+  br i1 %.not17, label %merge, label %then6
+
+then6:                                            ; preds = %else
+  %13 = load i32, ptr %0, align 4
+  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.11", ptr %1, i32 %2, i32 %13, ptr nonnull %cause)
   br label %merge
 
-merge:                                            ; preds = %else, %then
+merge:                                            ; preds = %then6, %else, %then2, %then
   ret void
 }
 
-define internal fastcc i32 @"$add_norm"(ptr nocapture readonly %0, i32 %.0.val, i32 %.4.val, i32 %1, ptr %2, ptr %3, i1 zeroext %4, i1 zeroext %5, ptr nocapture writeonly %6) unnamed_addr {
+define internal fastcc i32 @"$add_norm"(ptr nocapture readonly %0, i32 %.0.val, i32 %.4.val, i32 %1, ptr %2, ptr %3, i1 zeroext %4, i1 zeroext %5, ptr writeonly %6) unnamed_addr {
 entry:
   %cause.i = alloca %0, align 8
-  %args = alloca %10, align 8
+  %args = alloca %9, align 8
   %.sroa.25.0.insert.ext.i = zext i32 %.4.val to i64
   %.sroa.25.0.insert.shift.i = shl nuw i64 %.sroa.25.0.insert.ext.i, 32
   %.sroa.04.0.insert.ext.i = zext i32 %.0.val to i64
@@ -2912,7 +2962,7 @@ entry:
   %.not = icmp eq i32 %34, 0
   br i1 %.not, label %common.ret, label %then
 
-common.ret:                                       ; preds = %entry, %"$forward.describe_failure.exit"
+common.ret:                                       ; preds = %entry, %"$Rank.describe_failure.exit"
   ret i32 %34
 
 then:                                             ; preds = %entry
@@ -2924,18 +2974,26 @@ then:                                             ; preds = %entry
   %38 = load ptr, ptr %32, align 8
   call void %37(ptr %38, ptr nonnull %cause.i)
   %39 = icmp eq i32 %1, -1
-  %40 = load i32, ptr %0, align 4
+  %.not17.i = icmp eq ptr %6, null
   br i1 %39, label %then.i10, label %else.i
 
 then.i10:                                         ; preds = %then
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.16", i32 %40, ptr nonnull %cause.i)
-  br label %"$forward.describe_failure.exit"
+  br i1 %.not17.i, label %"$Rank.describe_failure.exit", label %then2.i
+
+then2.i:                                          ; preds = %then.i10
+  %40 = load i32, ptr %0, align 4
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.10", ptr nonnull @"$string.15", i32 %40, ptr nonnull %cause.i)
+  br label %"$Rank.describe_failure.exit"
 
 else.i:                                           ; preds = %then
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.12", ptr nonnull @"$string.16", i32 %1, i32 %40, ptr nonnull %cause.i)
-  br label %"$forward.describe_failure.exit"
+  br i1 %.not17.i, label %"$Rank.describe_failure.exit", label %then6.i
 
-"$forward.describe_failure.exit":                 ; preds = %then.i10, %else.i
+then6.i:                                          ; preds = %else.i
+  %42 = load i32, ptr %0, align 4
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.15", i32 %1, i32 %42, ptr nonnull %cause.i)
+  br label %"$Rank.describe_failure.exit"
+
+"$Rank.describe_failure.exit":                    ; preds = %then.i10, %then2.i, %else.i, %then6.i
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i)
   br label %common.ret
 }
@@ -2943,7 +3001,81 @@ else.i:                                           ; preds = %then
 ; Function Attrs: mustprogress nofree nounwind willreturn memory(write)
 declare dso_local double @sqrt(double) local_unnamed_addr #3
 
-define internal fastcc i32 @"$gated_block"(ptr nocapture readonly %0, ptr nocapture readonly %1, i32 %2, ptr %3, ptr %4, ptr nocapture writeonly %5) unnamed_addr {
+define internal fastcc i32 @"$reduce_delta"(ptr nocapture readonly %0, ptr nocapture readonly %1, i32 %2, ptr writeonly %3) unnamed_addr {
+entry:
+  %cause.i = alloca %0, align 8
+  %args = alloca %19, align 8
+  %4 = getelementptr i8, ptr %0, i64 4
+  %5 = load i32, ptr %4, align 4
+  %6 = icmp eq i32 %5, 1
+  br i1 %6, label %common.ret, label %merge
+
+common.ret:                                       ; preds = %merge, %entry, %"$Rank.describe_failure.exit"
+  %common.ret.op = phi i32 [ %27, %"$Rank.describe_failure.exit" ], [ 0, %entry ], [ 0, %merge ]
+  ret i32 %common.ret.op
+
+merge:                                            ; preds = %entry
+  %7 = getelementptr i8, ptr %0, i64 8
+  %8 = load i32, ptr %7, align 4
+  store i32 %8, ptr %args, align 8
+  %9 = load i32, ptr %1, align 4
+  %10 = sext i32 %9 to i64
+  %11 = getelementptr i8, ptr %0, i64 32
+  %12 = load ptr, ptr %11, align 8
+  %13 = getelementptr i8, ptr %12, i64 64
+  %14 = load i32, ptr %13, align 4
+  %15 = sext i32 %14 to i64
+  %16 = mul nsw i64 %15, %10
+  %17 = getelementptr inbounds i8, ptr %args, i64 8
+  store i64 %16, ptr %17, align 8
+  %18 = getelementptr i8, ptr %0, i64 696
+  %19 = load ptr, ptr %18, align 8
+  %20 = getelementptr inbounds i8, ptr %args, i64 16
+  store ptr %19, ptr %20, align 8
+  %21 = getelementptr i8, ptr %0, i64 16
+  %22 = load ptr, ptr %21, align 8
+  %23 = getelementptr i8, ptr %22, i64 296
+  %24 = load ptr, ptr %23, align 8
+  %25 = getelementptr i8, ptr %0, i64 24
+  %26 = load ptr, ptr %25, align 8
+  %27 = call i32 %24(ptr %26, ptr nonnull %args)
+  %.not = icmp eq i32 %27, 0
+  br i1 %.not, label %common.ret, label %then2
+
+then2:                                            ; preds = %merge
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i)
+  store i8 0, ptr %cause.i, align 8
+  %28 = load ptr, ptr %21, align 8
+  %29 = getelementptr i8, ptr %28, i64 64
+  %30 = load ptr, ptr %29, align 8
+  %31 = load ptr, ptr %25, align 8
+  call void %30(ptr %31, ptr nonnull %cause.i)
+  %32 = icmp eq i32 %2, -1
+  %.not17.i = icmp eq ptr %3, null
+  br i1 %32, label %then.i, label %else.i
+
+then.i:                                           ; preds = %then2
+  br i1 %.not17.i, label %"$Rank.describe_failure.exit", label %then2.i
+
+then2.i:                                          ; preds = %then.i
+  %33 = load i32, ptr %0, align 4
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.10", ptr nonnull @"$string.20", i32 %33, ptr nonnull %cause.i)
+  br label %"$Rank.describe_failure.exit"
+
+else.i:                                           ; preds = %then2
+  br i1 %.not17.i, label %"$Rank.describe_failure.exit", label %then6.i
+
+then6.i:                                          ; preds = %else.i
+  %35 = load i32, ptr %0, align 4
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.20", i32 %2, i32 %35, ptr nonnull %cause.i)
+  br label %"$Rank.describe_failure.exit"
+
+"$Rank.describe_failure.exit":                    ; preds = %then.i, %then2.i, %else.i, %then6.i
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i)
+  br label %common.ret
+}
+
+define internal fastcc i32 @"$gated_block"(ptr nocapture readonly %0, ptr nocapture readonly %1, i32 %2, ptr %3, ptr %4, ptr writeonly %5) unnamed_addr {
 entry:
   %cause.i.i44 = alloca %0, align 8
   %args.i45 = alloca %3, align 8
@@ -2987,144 +3119,168 @@ then.i:                                           ; preds = %entry
   %28 = load ptr, ptr %22, align 8
   call void %27(ptr %28, ptr nonnull %cause.i.i)
   %29 = icmp eq i32 %2, -1
-  %30 = load i32, ptr %0, align 4
+  %.not17.i.i = icmp eq ptr %5, null
   br i1 %29, label %then.i.i, label %else.i.i
 
 then.i.i:                                         ; preds = %then.i
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.17", i32 %30, ptr nonnull %cause.i.i)
+  br i1 %.not17.i.i, label %"$linear.exit", label %then2.i.i
+
+then2.i.i:                                        ; preds = %then.i.i
+  %30 = load i32, ptr %0, align 4
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.10", ptr nonnull @"$string.16", i32 %30, ptr nonnull %cause.i.i)
   br label %"$linear.exit"
 
 else.i.i:                                         ; preds = %then.i
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.12", ptr nonnull @"$string.17", i32 %2, i32 %30, ptr nonnull %cause.i.i)
+  br i1 %.not17.i.i, label %"$linear.exit", label %then6.i.i
+
+then6.i.i:                                        ; preds = %else.i.i
+  %32 = load i32, ptr %0, align 4
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.16", i32 %2, i32 %32, ptr nonnull %cause.i.i)
   br label %"$linear.exit"
 
-"$linear.exit":                                   ; preds = %then.i.i, %else.i.i
+"$linear.exit":                                   ; preds = %then.i.i, %then2.i.i, %else.i.i, %then6.i.i
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i)
   call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %args.i)
   br label %common.ret
 
-common.ret:                                       ; preds = %"$linear.exit", %"$linear.exit55", %"$forward.describe_failure.exit"
-  %common.ret.op = phi i32 [ %56, %"$forward.describe_failure.exit" ], [ %74, %"$linear.exit55" ], [ %24, %"$linear.exit" ]
+common.ret:                                       ; preds = %"$linear.exit", %"$linear.exit58", %"$Rank.describe_failure.exit"
+  %common.ret.op = phi i32 [ %57, %"$Rank.describe_failure.exit" ], [ %76, %"$linear.exit58" ], [ %24, %"$linear.exit" ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
   call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %args.i)
   %.val = load i64, ptr %1, align 4
   store i64 %.val, ptr %args, align 8
-  %33 = getelementptr i8, ptr %3, i64 160
-  %34 = getelementptr i8, ptr %3, i64 172
-  %35 = load i32, ptr %34, align 4
-  %36 = getelementptr inbounds i8, ptr %args, i64 8
-  store i32 %35, ptr %36, align 8
-  %37 = load ptr, ptr %11, align 8
-  %38 = getelementptr inbounds i8, ptr %args, i64 16
-  store ptr %37, ptr %38, align 8
-  %39 = getelementptr i8, ptr %0, i64 760
-  %40 = getelementptr i8, ptr %0, i64 776
-  %41 = getelementptr i8, ptr %3, i64 176
-  %42 = load ptr, ptr %41, align 8
-  %.not.i37 = icmp eq ptr %42, null
+  %34 = getelementptr i8, ptr %3, i64 160
+  %35 = getelementptr i8, ptr %3, i64 172
+  %36 = load i32, ptr %35, align 4
+  %37 = getelementptr inbounds i8, ptr %args, i64 8
+  store i32 %36, ptr %37, align 8
+  %38 = load ptr, ptr %11, align 8
+  %39 = getelementptr inbounds i8, ptr %args, i64 16
+  store ptr %38, ptr %39, align 8
+  %40 = getelementptr i8, ptr %0, i64 760
+  %41 = getelementptr i8, ptr %0, i64 776
+  %42 = getelementptr i8, ptr %3, i64 176
+  %43 = load ptr, ptr %42, align 8
+  %.not.i37 = icmp eq ptr %43, null
   br i1 %.not.i37, label %.thread, label %"$is_fp8.exit"
 
 "$is_fp8.exit":                                   ; preds = %merge
-  %43 = getelementptr i8, ptr %0, i64 768
-  %44 = load <2 x ptr>, ptr %43, align 8, !noalias !15
-  %45 = load ptr, ptr %39, align 8, !noalias !15
-  %46 = load i32, ptr %33, align 4
-  %.fr = freeze i32 %46
+  %44 = getelementptr i8, ptr %0, i64 768
+  %45 = load <2 x ptr>, ptr %44, align 8, !noalias !15
+  %46 = load ptr, ptr %40, align 8, !noalias !15
+  %47 = load i32, ptr %34, align 4
+  %.fr = freeze i32 %47
   %.not = icmp eq i32 %.fr, 2
-  %. = select i1 %.not, ptr null, ptr %45
-  %47 = insertelement <2 x i1> poison, i1 %.not, i64 0
-  %48 = shufflevector <2 x i1> %47, <2 x i1> poison, <2 x i32> zeroinitializer
-  %49 = select <2 x i1> %48, <2 x ptr> %44, <2 x ptr> zeroinitializer
+  %. = select i1 %.not, ptr null, ptr %46
+  %48 = insertelement <2 x i1> poison, i1 %.not, i64 0
+  %49 = shufflevector <2 x i1> %48, <2 x i1> poison, <2 x i32> zeroinitializer
+  %50 = select <2 x i1> %49, <2 x ptr> %45, <2 x ptr> zeroinitializer
   br label %.thread
 
 .thread:                                          ; preds = %"$is_fp8.exit", %merge
-  %output.sroa.0.0.i8388 = phi ptr [ null, %merge ], [ %., %"$is_fp8.exit" ]
-  %50 = phi <2 x ptr> [ zeroinitializer, %merge ], [ %49, %"$is_fp8.exit" ]
-  %51 = getelementptr inbounds i8, ptr %args, i64 24
-  store ptr %output.sroa.0.0.i8388, ptr %51, align 8
-  %.sroa.263.0..sroa_idx = getelementptr inbounds i8, ptr %args, i64 32
-  store <2 x ptr> %50, ptr %.sroa.263.0..sroa_idx, align 8
-  %52 = load ptr, ptr %18, align 8
-  %53 = getelementptr i8, ptr %52, i64 240
-  %54 = load ptr, ptr %53, align 8
-  %55 = load ptr, ptr %22, align 8
-  %56 = call i32 %54(ptr %55, ptr nonnull %args)
-  %.not29 = icmp eq i32 %56, 0
+  %output.sroa.0.0.i8691 = phi ptr [ null, %merge ], [ %., %"$is_fp8.exit" ]
+  %51 = phi <2 x ptr> [ zeroinitializer, %merge ], [ %50, %"$is_fp8.exit" ]
+  %52 = getelementptr inbounds i8, ptr %args, i64 24
+  store ptr %output.sroa.0.0.i8691, ptr %52, align 8
+  %.sroa.266.0..sroa_idx = getelementptr inbounds i8, ptr %args, i64 32
+  store <2 x ptr> %51, ptr %.sroa.266.0..sroa_idx, align 8
+  %53 = load ptr, ptr %18, align 8
+  %54 = getelementptr i8, ptr %53, i64 240
+  %55 = load ptr, ptr %54, align 8
+  %56 = load ptr, ptr %22, align 8
+  %57 = call i32 %55(ptr %56, ptr nonnull %args)
+  %.not29 = icmp eq i32 %57, 0
   br i1 %.not29, label %merge2, label %then3
 
 then3:                                            ; preds = %.thread
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i)
   store i8 0, ptr %cause.i, align 8
-  %57 = load ptr, ptr %18, align 8
-  %58 = getelementptr i8, ptr %57, i64 64
-  %59 = load ptr, ptr %58, align 8
-  %60 = load ptr, ptr %22, align 8
-  call void %59(ptr %60, ptr nonnull %cause.i)
-  %61 = icmp eq i32 %2, -1
-  %62 = load i32, ptr %0, align 4
-  br i1 %61, label %then.i41, label %else.i
+  %58 = load ptr, ptr %18, align 8
+  %59 = getelementptr i8, ptr %58, i64 64
+  %60 = load ptr, ptr %59, align 8
+  %61 = load ptr, ptr %22, align 8
+  call void %60(ptr %61, ptr nonnull %cause.i)
+  %62 = icmp eq i32 %2, -1
+  %.not17.i = icmp eq ptr %5, null
+  br i1 %62, label %then.i41, label %else.i
 
 then.i41:                                         ; preds = %then3
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.23", i32 %62, ptr nonnull %cause.i)
-  br label %"$forward.describe_failure.exit"
+  br i1 %.not17.i, label %"$Rank.describe_failure.exit", label %then2.i
+
+then2.i:                                          ; preds = %then.i41
+  %63 = load i32, ptr %0, align 4
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.10", ptr nonnull @"$string.22", i32 %63, ptr nonnull %cause.i)
+  br label %"$Rank.describe_failure.exit"
 
 else.i:                                           ; preds = %then3
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.12", ptr nonnull @"$string.23", i32 %2, i32 %62, ptr nonnull %cause.i)
-  br label %"$forward.describe_failure.exit"
+  br i1 %.not17.i, label %"$Rank.describe_failure.exit", label %then6.i
 
-"$forward.describe_failure.exit":                 ; preds = %then.i41, %else.i
+then6.i:                                          ; preds = %else.i
+  %65 = load i32, ptr %0, align 4
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.22", i32 %2, i32 %65, ptr nonnull %cause.i)
+  br label %"$Rank.describe_failure.exit"
+
+"$Rank.describe_failure.exit":                    ; preds = %then.i41, %then2.i, %else.i, %then6.i
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i)
   br label %common.ret
 
 merge2:                                           ; preds = %.thread
-  %65 = load ptr, ptr %40, align 8, !noalias !18
+  %67 = load ptr, ptr %41, align 8, !noalias !18
   %.val31 = load i64, ptr %1, align 4
   call void @llvm.lifetime.start.p0(i64 48, ptr nonnull %args.i45)
-  %66 = getelementptr inbounds i8, ptr %args.i45, i64 16
-  %67 = load <2 x ptr>, ptr %39, align 8, !noalias !18
-  store <2 x ptr> %67, ptr %66, align 8
-  %.sroa.579.0..sroa_idx = getelementptr inbounds i8, ptr %args.i45, i64 32
-  store ptr %65, ptr %.sroa.579.0..sroa_idx, align 8
+  %68 = getelementptr inbounds i8, ptr %args.i45, i64 16
+  %69 = load <2 x ptr>, ptr %40, align 8, !noalias !18
+  store <2 x ptr> %69, ptr %68, align 8
+  %.sroa.582.0..sroa_idx = getelementptr inbounds i8, ptr %args.i45, i64 32
+  store ptr %67, ptr %.sroa.582.0..sroa_idx, align 8
   store i64 %.val31, ptr %args.i45, align 8
-  %68 = getelementptr inbounds i8, ptr %args.i45, i64 8
-  store ptr %33, ptr %68, align 8
-  %69 = getelementptr inbounds i8, ptr %args.i45, i64 40
-  store ptr %4, ptr %69, align 8
-  %70 = load ptr, ptr %18, align 8
-  %71 = getelementptr i8, ptr %70, i64 256
-  %72 = load ptr, ptr %71, align 8
-  %73 = load ptr, ptr %22, align 8
-  %74 = call i32 %72(ptr %73, ptr nonnull %args.i45)
-  %.not.i50 = icmp eq i32 %74, 0
-  br i1 %.not.i50, label %"$linear.exit55", label %then.i51
+  %70 = getelementptr inbounds i8, ptr %args.i45, i64 8
+  store ptr %34, ptr %70, align 8
+  %71 = getelementptr inbounds i8, ptr %args.i45, i64 40
+  store ptr %4, ptr %71, align 8
+  %72 = load ptr, ptr %18, align 8
+  %73 = getelementptr i8, ptr %72, i64 256
+  %74 = load ptr, ptr %73, align 8
+  %75 = load ptr, ptr %22, align 8
+  %76 = call i32 %74(ptr %75, ptr nonnull %args.i45)
+  %.not.i50 = icmp eq i32 %76, 0
+  br i1 %.not.i50, label %"$linear.exit58", label %then.i51
 
 then.i51:                                         ; preds = %merge2
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i44)
   store i8 0, ptr %cause.i.i44, align 8
-  %75 = load ptr, ptr %18, align 8
-  %76 = getelementptr i8, ptr %75, i64 64
-  %77 = load ptr, ptr %76, align 8
-  %78 = load ptr, ptr %22, align 8
-  call void %77(ptr %78, ptr nonnull %cause.i.i44)
-  %79 = icmp eq i32 %2, -1
-  %80 = load i32, ptr %0, align 4
-  br i1 %79, label %then.i.i54, label %else.i.i52
+  %77 = load ptr, ptr %18, align 8
+  %78 = getelementptr i8, ptr %77, i64 64
+  %79 = load ptr, ptr %78, align 8
+  %80 = load ptr, ptr %22, align 8
+  call void %79(ptr %80, ptr nonnull %cause.i.i44)
+  %81 = icmp eq i32 %2, -1
+  %.not17.i.i52 = icmp eq ptr %5, null
+  br i1 %81, label %then.i.i56, label %else.i.i53
 
-then.i.i54:                                       ; preds = %then.i51
-  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.17", i32 %80, ptr nonnull %cause.i.i44)
-  br label %"$forward.describe_failure.exit.i53"
+then.i.i56:                                       ; preds = %then.i51
+  br i1 %.not17.i.i52, label %"$Rank.describe_failure.exit.i55", label %then2.i.i57
 
-else.i.i52:                                       ; preds = %then.i51
-  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.12", ptr nonnull @"$string.17", i32 %2, i32 %80, ptr nonnull %cause.i.i44)
-  br label %"$forward.describe_failure.exit.i53"
+then2.i.i57:                                      ; preds = %then.i.i56
+  %82 = load i32, ptr %0, align 4
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.10", ptr nonnull @"$string.16", i32 %82, ptr nonnull %cause.i.i44)
+  br label %"$Rank.describe_failure.exit.i55"
 
-"$forward.describe_failure.exit.i53":             ; preds = %else.i.i52, %then.i.i54
+else.i.i53:                                       ; preds = %then.i51
+  br i1 %.not17.i.i52, label %"$Rank.describe_failure.exit.i55", label %then6.i.i54
+
+then6.i.i54:                                      ; preds = %else.i.i53
+  %84 = load i32, ptr %0, align 4
+  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.16", i32 %2, i32 %84, ptr nonnull %cause.i.i44)
+  br label %"$Rank.describe_failure.exit.i55"
+
+"$Rank.describe_failure.exit.i55":                ; preds = %then6.i.i54, %else.i.i53, %then2.i.i57, %then.i.i56
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i44)
-  br label %"$linear.exit55"
+  br label %"$linear.exit58"
 
-"$linear.exit55":                                 ; preds = %merge2, %"$forward.describe_failure.exit.i53"
+"$linear.exit58":                                 ; preds = %merge2, %"$Rank.describe_failure.exit.i55"
   call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %args.i45)
   br label %common.ret
 }
@@ -3211,7 +3367,7 @@ whilebody.i:                                      ; preds = %whilebody.i, %while
   %45 = getelementptr i8, ptr %26, i64 16
   store i32 7, ptr %45, align 4
   %46 = getelementptr i8, ptr %26, i64 216
-  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %46, i64 256, ptr nonnull @"$string.31", ptr %6)
+  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %46, i64 256, ptr nonnull @"$string.30", ptr %6)
   tail call fastcc void @"$Scheduler.retire"(ptr nonnull %5, ptr nonnull %23)
   %48 = load i64, ptr %7, align 8
   %49 = icmp sgt i64 %48, 0
@@ -3260,7 +3416,7 @@ whilebody2.i:                                     ; preds = %whilebody2.i, %whil
   %74 = getelementptr i8, ptr %55, i64 16
   store i32 7, ptr %74, align 4
   %75 = getelementptr i8, ptr %55, i64 216
-  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %75, i64 256, ptr nonnull @"$string.31", ptr %6)
+  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %75, i64 256, ptr nonnull @"$string.30", ptr %6)
   tail call fastcc void @"$Scheduler.retire"(ptr nonnull %5, ptr nonnull %52)
   %77 = load i64, ptr %14, align 8
   %78 = icmp sgt i64 %77, 0
@@ -4126,22 +4282,22 @@ declare dso_local i32 @pthread_cond_signal(ptr) local_unnamed_addr
 define dso_local range(i32 0, 6) i32 @engine_cancel(ptr %0, i64 %1, ptr writeonly %2) local_unnamed_addr {
 entry:
   %3 = icmp eq ptr %0, null
-  %.not.i = icmp eq ptr %2, null
+  %.not = icmp eq ptr %2, null
   br i1 %3, label %then, label %merge
 
-common.ret:                                       ; preds = %merge.i.i, %then2.i.i, %then.i.i, %then.i, %then
-  %common.ret.op = phi i32 [ 1, %then ], [ 1, %then.i ], [ 0, %merge.i.i ], [ 5, %then.i.i ], [ 5, %then2.i.i ]
-  ret i32 %common.ret.op
-
 then:                                             ; preds = %entry
-  br i1 %.not.i, label %common.ret, label %then.i
+  br i1 %.not, label %common.ret, label %then2
 
-then.i:                                           ; preds = %then
-  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.1")
+then2:                                            ; preds = %then
+  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.34")
   br label %common.ret
 
+common.ret:                                       ; preds = %merge.i.i, %then2.i.i, %then.i.i, %then2, %then
+  %common.ret.op = phi i32 [ 1, %then ], [ 1, %then2 ], [ 0, %merge.i.i ], [ 5, %then.i.i ], [ 5, %then2.i.i ]
+  ret i32 %common.ret.op
+
 merge:                                            ; preds = %entry
-  br i1 %.not.i, label %"$status.clear.exit.i.i", label %then.i.i.i
+  br i1 %.not, label %"$status.clear.exit.i.i", label %then.i.i.i
 
 then.i.i.i:                                       ; preds = %merge
   store i8 0, ptr %2, align 1
@@ -4175,7 +4331,7 @@ forbody.i.i.i:                                    ; preds = %forcond.i.i.i, %for
 
 then.i.i:                                         ; preds = %forcond.i.i.i, %"$status.clear.exit.i.i"
   %17 = tail call i32 @pthread_mutex_unlock(ptr %5)
-  br i1 %.not.i, label %common.ret, label %then2.i.i
+  br i1 %.not, label %common.ret, label %then2.i.i
 
 then2.i.i:                                        ; preds = %then.i.i
   %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.35", i64 %1)
@@ -7006,29 +7162,29 @@ merge2.i:                                         ; preds = %"$Model.read_config
   %279 = getelementptr i8, ptr %0, i64 138
   %280 = load i8, ptr %279, align 1
   %281 = trunc i8 %280 to i1
-  br i1 %281, label %"$anon (./terra/modules.t:156).exit.i.i", label %then5.i.i.i
+  br i1 %281, label %"$anon (./terra/checkpoint/modules.t:156).exit.i.i", label %then5.i.i.i
 
 then5.i.i.i:                                      ; preds = %merge2.i
   store i64 28254585841741164, ptr %name.i.i.i, align 8
   %282 = load i32, ptr %274, align 4
   %283 = load i32, ptr %276, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %269, ptr nonnull %name.i.i.i, i32 1, i32 %273, i32 8, i32 %282, i32 %283, i1 zeroext false)
-  br label %"$anon (./terra/modules.t:156).exit.i.i"
+  br label %"$anon (./terra/checkpoint/modules.t:156).exit.i.i"
 
-"$anon (./terra/modules.t:156).exit.i.i":         ; preds = %then5.i.i.i, %merge2.i
+"$anon (./terra/checkpoint/modules.t:156).exit.i.i": ; preds = %then5.i.i.i, %merge2.i
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %name.i.i.i)
   %284 = load i32, ptr %272, align 4
   %285 = icmp sgt i32 %284, 0
   br i1 %285, label %forbody.i.i, label %merge.i49.i
 
-forbody.i.i:                                      ; preds = %"$anon (./terra/modules.t:156).exit.i.i", %forbody.i.i
-  %layer.027.i.i = phi i32 [ %286, %forbody.i.i ], [ 0, %"$anon (./terra/modules.t:156).exit.i.i" ]
+forbody.i.i:                                      ; preds = %"$anon (./terra/checkpoint/modules.t:156).exit.i.i", %forbody.i.i
+  %layer.027.i.i = phi i32 [ %286, %forbody.i.i ], [ 0, %"$anon (./terra/checkpoint/modules.t:156).exit.i.i" ]
   call fastcc void @"$ModuleList.add_layer"(ptr %269, i32 %layer.027.i.i)
   %286 = add nuw nsw i32 %layer.027.i.i, 1
   %exitcond.not.i.i = icmp eq i32 %286, %284
   br i1 %exitcond.not.i.i, label %merge.i49.i, label %forbody.i.i
 
-merge.i49.i:                                      ; preds = %forbody.i.i, %"$anon (./terra/modules.t:156).exit.i.i"
+merge.i49.i:                                      ; preds = %forbody.i.i, %"$anon (./terra/checkpoint/modules.t:156).exit.i.i"
   store i8 1, ptr %8, align 1
   %287 = getelementptr i8, ptr %0, i64 176
   %288 = load i32, ptr %287, align 4
@@ -8079,7 +8235,7 @@ merge7.i.i.i.i.i.i.i.i.i:                         ; preds = %merge.i.i.i.i.i.i.i
   %695 = getelementptr i8, ptr %693, i64 -1024
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %695, ptr noundef nonnull align 1 dereferenceable(29) @"$string.50", i64 29, i1 false)
   %696 = getelementptr i8, ptr %693, i64 -768
-  %697 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %696, i64 256, ptr nonnull @"$string.31", ptr nonnull %name.i.i.i.i.i.i)
+  %697 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %696, i64 256, ptr nonnull @"$string.30", ptr nonnull %name.i.i.i.i.i.i)
   %698 = getelementptr i8, ptr %693, i64 -512
   store i8 0, ptr %698, align 1
   %699 = load ptr, ptr %673, align 8
@@ -8136,7 +8292,7 @@ merge7.i.i.i48.i.i.i.i.i.i:                       ; preds = %merge.i.i.i45.i.i.i
   %719 = getelementptr i8, ptr %717, i64 -1024
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %719, ptr noundef nonnull align 1 dereferenceable(29) @"$string.50", i64 29, i1 false)
   %720 = getelementptr i8, ptr %717, i64 -768
-  %721 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %720, i64 256, ptr nonnull @"$string.31", ptr nonnull %name.i.i.i.i.i.i)
+  %721 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %720, i64 256, ptr nonnull @"$string.30", ptr nonnull %name.i.i.i.i.i.i)
   %722 = getelementptr i8, ptr %717, i64 -512
   store i8 0, ptr %722, align 1
   %723 = load ptr, ptr %673, align 8
@@ -8228,9 +8384,9 @@ merge7.i.i.i.i.i.i.i.i:                           ; preds = %merge.i.i.i.i.i.i.i
   %760 = getelementptr i8, ptr %759, i64 -1028
   store i32 2, ptr %760, align 4
   %761 = getelementptr i8, ptr %759, i64 -1024
-  %762 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %761, i64 256, ptr nonnull @"$string.31", ptr %747)
+  %762 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %761, i64 256, ptr nonnull @"$string.30", ptr %747)
   %763 = getelementptr i8, ptr %759, i64 -768
-  %764 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %763, i64 256, ptr nonnull @"$string.31", ptr %748)
+  %764 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %763, i64 256, ptr nonnull @"$string.30", ptr %748)
   %765 = getelementptr i8, ptr %759, i64 -512
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(36) %765, ptr noundef nonnull align 1 dereferenceable(36) @"$string.326", i64 36, i1 false)
   br label %merge3.i.i.i.i.i
@@ -8502,9 +8658,9 @@ merge7.i.i.i.i.i.i.i38.i:                         ; preds = %merge.i.i.i.i.i.i.i
   %867 = getelementptr i8, ptr %866, i64 -1028
   store i32 2, ptr %867, align 4
   %868 = getelementptr i8, ptr %866, i64 -1024
-  %869 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %868, i64 256, ptr nonnull @"$string.31", ptr %836)
+  %869 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %868, i64 256, ptr nonnull @"$string.30", ptr %836)
   %870 = getelementptr i8, ptr %866, i64 -768
-  %871 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %870, i64 256, ptr nonnull @"$string.31", ptr %852)
+  %871 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %870, i64 256, ptr nonnull @"$string.30", ptr %852)
   %872 = getelementptr i8, ptr %866, i64 -512
   store i8 0, ptr %872, align 1
   %873 = load i32, ptr %835, align 4
@@ -8619,9 +8775,9 @@ merge7.i.i.i.i49.i.i.i.i:                         ; preds = %merge.i.i.i.i46.i.i
   %913 = getelementptr i8, ptr %912, i64 -1028
   store i32 2, ptr %913, align 4
   %914 = getelementptr i8, ptr %912, i64 -1024
-  %915 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %914, i64 256, ptr nonnull @"$string.31", ptr %897)
+  %915 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %914, i64 256, ptr nonnull @"$string.30", ptr %897)
   %916 = getelementptr i8, ptr %912, i64 -768
-  %917 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %916, i64 256, ptr nonnull @"$string.31", ptr %898)
+  %917 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %916, i64 256, ptr nonnull @"$string.30", ptr %898)
   %918 = getelementptr i8, ptr %912, i64 -512
   store i8 0, ptr %918, align 1
   %919 = load i32, ptr %835, align 4
@@ -8737,9 +8893,9 @@ merge7.i.i.i.i97.i.i.i.i:                         ; preds = %merge.i.i.i.i94.i.i
   %953 = getelementptr i8, ptr %952, i64 -1028
   store i32 2, ptr %953, align 4
   %954 = getelementptr i8, ptr %952, i64 -1024
-  %955 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %954, i64 256, ptr nonnull @"$string.31", ptr %960)
+  %955 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %954, i64 256, ptr nonnull @"$string.30", ptr %960)
   %956 = getelementptr i8, ptr %952, i64 -768
-  %957 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %956, i64 256, ptr nonnull @"$string.31", ptr %938)
+  %957 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %956, i64 256, ptr nonnull @"$string.30", ptr %938)
   %958 = getelementptr i8, ptr %952, i64 -512
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %958, ptr noundef nonnull align 1 dereferenceable(39) @"$string.335", i64 39, i1 false)
   br label %merge.i.i.i.i42
@@ -8795,9 +8951,9 @@ merge7.i.i.i54.i.i.i.i.i:                         ; preds = %merge.i.i.i51.i.i.i
   %981 = getelementptr i8, ptr %980, i64 -1028
   store i32 2, ptr %981, align 4
   %982 = getelementptr i8, ptr %980, i64 -1024
-  %983 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %982, i64 256, ptr nonnull @"$string.31", ptr %960)
+  %983 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %982, i64 256, ptr nonnull @"$string.30", ptr %960)
   %984 = getelementptr i8, ptr %980, i64 -768
-  %985 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %984, i64 256, ptr nonnull @"$string.31", ptr %966)
+  %985 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %984, i64 256, ptr nonnull @"$string.30", ptr %966)
   %986 = getelementptr i8, ptr %980, i64 -512
   store i8 0, ptr %986, align 1
   %987 = load ptr, ptr %794, align 8
@@ -8862,9 +9018,9 @@ merge7.i.i.i65.i.i.i.i.i:                         ; preds = %merge.i.i.i62.i.i.i
   %1011 = getelementptr i8, ptr %1010, i64 -1028
   store i32 2, ptr %1011, align 4
   %1012 = getelementptr i8, ptr %1010, i64 -1024
-  %1013 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1012, i64 256, ptr nonnull @"$string.31", ptr %936)
+  %1013 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1012, i64 256, ptr nonnull @"$string.30", ptr %936)
   %1014 = getelementptr i8, ptr %1010, i64 -768
-  %1015 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1014, i64 256, ptr nonnull @"$string.31", ptr %996)
+  %1015 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1014, i64 256, ptr nonnull @"$string.30", ptr %996)
   %1016 = getelementptr i8, ptr %1010, i64 -512
   store i8 0, ptr %1016, align 1
   %1017 = load i32, ptr %.phi.trans.insert.i.i.i.i, align 4
@@ -9078,9 +9234,9 @@ merge7.i.i.i.i.i.i35:                             ; preds = %merge.i.i.i.i.i21.i
   %1092 = getelementptr i8, ptr %1091, i64 -1028
   store i32 2, ptr %1092, align 4
   %1093 = getelementptr i8, ptr %1091, i64 -1024
-  %1094 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1093, i64 256, ptr nonnull @"$string.31", ptr %1077)
+  %1094 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1093, i64 256, ptr nonnull @"$string.30", ptr %1077)
   %1095 = getelementptr i8, ptr %1091, i64 -768
-  %1096 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1095, i64 256, ptr nonnull @"$string.31", ptr %.pre.i.i.i)
+  %1096 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1095, i64 256, ptr nonnull @"$string.30", ptr %.pre.i.i.i)
   %1097 = getelementptr i8, ptr %1091, i64 -512
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1097, ptr noundef nonnull align 1 dereferenceable(38) @"$string.344", i64 38, i1 false)
   br label %merge.i.i20.i
@@ -9476,9 +9632,9 @@ merge7.i.i.i.i.i61.i:                             ; preds = %merge.i.i.i.i.i58.i
   %1236 = getelementptr i8, ptr %1235, i64 -1028
   store i32 2, ptr %1236, align 4
   %1237 = getelementptr i8, ptr %1235, i64 -1024
-  %1238 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1237, i64 256, ptr nonnull @"$string.31", ptr %1220)
+  %1238 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1237, i64 256, ptr nonnull @"$string.30", ptr %1220)
   %1239 = getelementptr i8, ptr %1235, i64 -768
-  %1240 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1239, i64 256, ptr nonnull @"$string.31", ptr %1221)
+  %1240 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1239, i64 256, ptr nonnull @"$string.30", ptr %1221)
   %1241 = getelementptr i8, ptr %1235, i64 -512
   store i8 0, ptr %1241, align 1
   %1242 = load i32, ptr %1156, align 4
@@ -14431,7 +14587,7 @@ merge32.i:                                        ; preds = %merge26.i
   br i1 %.not91.i, label %merge37.i, label %"$check_group.exit.thread"
 
 merge37.i:                                        ; preds = %merge32.i
-  %86 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside30.i, ptr nonnull @"$string.167", ptr nonnull @"$string.8")
+  %86 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside30.i, ptr nonnull @"$string.167", ptr nonnull @"$string.7")
   %.not92.i = icmp eq i32 %86, 0
   br i1 %.not92.i, label %merge42.i, label %"$check_group.exit.thread"
 
@@ -18382,15 +18538,15 @@ then14.i:                                         ; preds = %entry
 merge13.i:                                        ; preds = %then14.i, %entry
   %42 = phi i8 [ %38, %entry ], [ %.pre.i, %then14.i ]
   %43 = trunc i8 %42 to i1
-  br i1 %43, label %then17.i, label %"$anon (./terra/modules.t:156).230.exit"
+  br i1 %43, label %then17.i, label %"$anon (./terra/checkpoint/modules.t:156).230.exit"
 
 then17.i:                                         ; preds = %merge13.i
   %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.237", i32 %1, i32 0)
   %45 = load i32, ptr %10, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i, i32 0, i32 %1, i32 9, i32 %45, i32 1, i1 zeroext false)
-  br label %"$anon (./terra/modules.t:156).230.exit"
+  br label %"$anon (./terra/checkpoint/modules.t:156).230.exit"
 
-"$anon (./terra/modules.t:156).230.exit":         ; preds = %merge13.i, %then17.i
+"$anon (./terra/checkpoint/modules.t:156).230.exit": ; preds = %merge13.i, %then17.i
   %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.238", i32 %1, i32 0)
   %47 = load i32, ptr %5, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i, i32 0, i32 %1, i32 9, i32 %47, i32 1, i1 zeroext false)
@@ -18402,10 +18558,10 @@ then17.i:                                         ; preds = %merge13.i
   %52 = getelementptr i8, ptr %48, i64 64
   br i1 %51, label %then, label %merge
 
-common.ret:                                       ; preds = %"$anon (./terra/modules.t:156).249.exit", %then
+common.ret:                                       ; preds = %"$anon (./terra/checkpoint/modules.t:156).249.exit", %then
   ret void
 
-then:                                             ; preds = %"$anon (./terra/modules.t:156).230.exit"
+then:                                             ; preds = %"$anon (./terra/checkpoint/modules.t:156).230.exit"
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %name.i14)
   %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i14, i64 128, ptr nonnull @"$string.240", i32 %1, i32 0)
   %54 = getelementptr i8, ptr %48, i64 120
@@ -18423,7 +18579,7 @@ then:                                             ; preds = %"$anon (./terra/mod
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %name.i14)
   br label %common.ret
 
-merge:                                            ; preds = %"$anon (./terra/modules.t:156).230.exit"
+merge:                                            ; preds = %"$anon (./terra/checkpoint/modules.t:156).230.exit"
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %name.i15)
   %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i15, i64 128, ptr nonnull @"$string.244", i32 %1, i32 0)
   %64 = getelementptr i8, ptr %48, i64 128
@@ -18473,7 +18629,7 @@ merge1:                                           ; preds = %merge1.loopexit, %m
   %87 = getelementptr i8, ptr %86, i64 136
   %88 = load i32, ptr %87, align 4
   %89 = icmp sgt i32 %88, 0
-  br i1 %89, label %merge.i, label %"$anon (./terra/modules.t:156).249.exit"
+  br i1 %89, label %merge.i, label %"$anon (./terra/checkpoint/modules.t:156).249.exit"
 
 merge.i:                                          ; preds = %merge1
   %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i17, i64 128, ptr nonnull @"$string.250", i32 %1, i32 0)
@@ -18486,7 +18642,7 @@ merge.i:                                          ; preds = %merge1
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i17, i32 1, i32 %1, i32 2, i32 %92, i32 %94, i1 zeroext false)
   %.pr.i = load i32, ptr %87, align 4
   %95 = icmp sgt i32 %.pr.i, 0
-  br i1 %95, label %merge1.i, label %"$anon (./terra/modules.t:156).249.exit"
+  br i1 %95, label %merge1.i, label %"$anon (./terra/checkpoint/modules.t:156).249.exit"
 
 merge1.i:                                         ; preds = %merge.i
   %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i17, i64 128, ptr nonnull @"$string.251", i32 %1, i32 0)
@@ -18497,7 +18653,7 @@ merge1.i:                                         ; preds = %merge.i
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i17, i32 1, i32 %1, i32 2, i32 %97, i32 %98, i1 zeroext false)
   %.pr30.i = load i32, ptr %87, align 4
   %99 = icmp sgt i32 %.pr30.i, 0
-  br i1 %99, label %then5.i, label %"$anon (./terra/modules.t:156).249.exit"
+  br i1 %99, label %then5.i, label %"$anon (./terra/checkpoint/modules.t:156).249.exit"
 
 then5.i:                                          ; preds = %merge1.i
   %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i17, i64 128, ptr nonnull @"$string.252", i32 %1, i32 0)
@@ -18506,9 +18662,9 @@ then5.i:                                          ; preds = %merge1.i
   %.val25.i = load i32, ptr %91, align 4
   %102 = mul i32 %.val25.i, %.val.i
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i17, i32 1, i32 %1, i32 3, i32 %101, i32 %102, i1 zeroext false)
-  br label %"$anon (./terra/modules.t:156).249.exit"
+  br label %"$anon (./terra/checkpoint/modules.t:156).249.exit"
 
-"$anon (./terra/modules.t:156).249.exit":         ; preds = %merge1, %merge.i, %merge1.i, %then5.i
+"$anon (./terra/checkpoint/modules.t:156).249.exit": ; preds = %merge1, %merge.i, %merge1.i, %then5.i
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %name.i17)
   br label %common.ret
 }
@@ -18985,7 +19141,7 @@ merge7.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i
   %76 = getelementptr i8, ptr %75, i64 -1028
   store i32 3, ptr %76, align 4
   %77 = getelementptr i8, ptr %75, i64 -1024
-  %78 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %77, i64 256, ptr nonnull @"$string.31", ptr %64)
+  %78 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %77, i64 256, ptr nonnull @"$string.30", ptr %64)
   %79 = getelementptr i8, ptr %75, i64 -768
   store i8 0, ptr %79, align 1
   %80 = getelementptr i8, ptr %75, i64 -512
@@ -19037,7 +19193,7 @@ merge7.i.i.i38.i.i:                               ; preds = %merge.i.i.i35.i.i
   %96 = getelementptr i8, ptr %95, i64 -1028
   store i32 %83, ptr %96, align 4
   %97 = getelementptr i8, ptr %95, i64 -1024
-  %98 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %97, i64 256, ptr nonnull @"$string.31", ptr %84)
+  %98 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %97, i64 256, ptr nonnull @"$string.30", ptr %84)
   %99 = getelementptr i8, ptr %95, i64 -768
   store i8 0, ptr %99, align 1
   %100 = getelementptr i8, ptr %95, i64 -512
@@ -19126,7 +19282,7 @@ merge7.i.i.i.i.i.i:                               ; preds = %merge.i.i.i.i.i.i
   %144 = getelementptr i8, ptr %143, i64 -1028
   store i32 2, ptr %144, align 4
   %145 = getelementptr i8, ptr %143, i64 -1024
-  %146 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %145, i64 256, ptr nonnull @"$string.31", ptr %106)
+  %146 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %145, i64 256, ptr nonnull @"$string.30", ptr %106)
   %147 = getelementptr i8, ptr %143, i64 -768
   store i8 0, ptr %147, align 1
   %148 = getelementptr i8, ptr %143, i64 -512
@@ -19170,7 +19326,7 @@ merge7.i.i.i53.i.i.i:                             ; preds = %merge.i.i.i50.i.i.i
   %161 = getelementptr i8, ptr %160, i64 -1028
   store i32 2, ptr %161, align 4
   %162 = getelementptr i8, ptr %160, i64 -1024
-  %163 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %162, i64 256, ptr nonnull @"$string.31", ptr %106)
+  %163 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %162, i64 256, ptr nonnull @"$string.30", ptr %106)
   %164 = getelementptr i8, ptr %160, i64 -768
   store i8 0, ptr %164, align 1
   %165 = getelementptr i8, ptr %160, i64 -512
@@ -19218,7 +19374,7 @@ merge7.i.i.i64.i.i.i:                             ; preds = %merge.i.i.i61.i.i.i
   %179 = getelementptr i8, ptr %178, i64 -1028
   store i32 2, ptr %179, align 4
   %180 = getelementptr i8, ptr %178, i64 -1024
-  %181 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %180, i64 256, ptr nonnull @"$string.31", ptr %106)
+  %181 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %180, i64 256, ptr nonnull @"$string.30", ptr %106)
   %182 = getelementptr i8, ptr %178, i64 -768
   store i8 0, ptr %182, align 1
   %183 = getelementptr i8, ptr %178, i64 -512
@@ -19323,12 +19479,12 @@ merge7.i.i.i.i26.i.i:                             ; preds = %merge.i.i.i.i23.i.i
   %212 = getelementptr i8, ptr %211, i64 -1028
   store i32 2, ptr %212, align 4
   %213 = getelementptr i8, ptr %211, i64 -1024
-  %214 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %213, i64 256, ptr nonnull @"$string.31", ptr %106)
+  %214 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %213, i64 256, ptr nonnull @"$string.30", ptr %106)
   %215 = getelementptr i8, ptr %211, i64 -768
   store i8 0, ptr %215, align 1
   %216 = getelementptr i8, ptr %211, i64 -512
   store i8 0, ptr %216, align 1
-  %217 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %216, i64 512, ptr nonnull @"$string.31", ptr nonnull %message.i.i.i)
+  %217 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %216, i64 512, ptr nonnull @"$string.30", ptr nonnull %message.i.i.i)
   br label %"$HeaderReader.parse_header.exit.thread.i.i"
 
 merge.i.i.i:                                      ; preds = %"$Document.skip_space.exit.i.i.i.i"
@@ -19373,7 +19529,7 @@ merge7.i.i.i44.i.i.i:                             ; preds = %merge.i.i.i41.i.i.i
   %230 = getelementptr i8, ptr %229, i64 -1028
   store i32 2, ptr %230, align 4
   %231 = getelementptr i8, ptr %229, i64 -1024
-  %232 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %231, i64 256, ptr nonnull @"$string.31", ptr %106)
+  %232 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %231, i64 256, ptr nonnull @"$string.30", ptr %106)
   %233 = getelementptr i8, ptr %229, i64 -768
   store i8 0, ptr %233, align 1
   %234 = getelementptr i8, ptr %229, i64 -512
@@ -19542,7 +19698,7 @@ merge7.i.i.i.i57.i.i:                             ; preds = %merge.i.i.i.i55.i.i
   %288 = getelementptr i8, ptr %287, i64 -1028
   store i32 2, ptr %288, align 4
   %289 = getelementptr i8, ptr %287, i64 -1024
-  %290 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %289, i64 256, ptr nonnull @"$string.31", ptr %106)
+  %290 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %289, i64 256, ptr nonnull @"$string.30", ptr %106)
   %291 = getelementptr i8, ptr %287, i64 -768
   store i8 0, ptr %291, align 1
   %292 = getelementptr i8, ptr %287, i64 -512
@@ -19595,9 +19751,9 @@ merge7.i.i.i74.i.i.i:                             ; preds = %merge.i.i.i71.i.i.i
   %307 = getelementptr i8, ptr %306, i64 -1028
   store i32 2, ptr %307, align 4
   %308 = getelementptr i8, ptr %306, i64 -1024
-  %309 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %308, i64 256, ptr nonnull @"$string.31", ptr %106)
+  %309 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %308, i64 256, ptr nonnull @"$string.30", ptr %106)
   %310 = getelementptr i8, ptr %306, i64 -768
-  %311 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %310, i64 256, ptr nonnull @"$string.31", ptr nonnull %273)
+  %311 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %310, i64 256, ptr nonnull @"$string.30", ptr nonnull %273)
   %312 = getelementptr i8, ptr %306, i64 -512
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(31) %312, ptr noundef nonnull align 1 dereferenceable(31) @"$string.282", i64 31, i1 false)
   br label %"$HeaderReader.read_tensor.exit.thread.i.i"
@@ -19643,9 +19799,9 @@ merge7.i.i.i85.i.i.i:                             ; preds = %merge.i.i.i82.i.i.i
   %325 = getelementptr i8, ptr %324, i64 -1028
   store i32 2, ptr %325, align 4
   %326 = getelementptr i8, ptr %324, i64 -1024
-  %327 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %326, i64 256, ptr nonnull @"$string.31", ptr %106)
+  %327 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %326, i64 256, ptr nonnull @"$string.30", ptr %106)
   %328 = getelementptr i8, ptr %324, i64 -768
-  %329 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %328, i64 256, ptr nonnull @"$string.31", ptr nonnull %273)
+  %329 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %328, i64 256, ptr nonnull @"$string.30", ptr nonnull %273)
   %330 = getelementptr i8, ptr %324, i64 -512
   store i8 0, ptr %330, align 1
   %331 = load i32, ptr %entry1.0119.i.i, align 4
@@ -19741,9 +19897,9 @@ merge7.i.i.i.i.i.i.i:                             ; preds = %merge.i.i.i.i.i.i.i
   %359 = getelementptr i8, ptr %358, i64 -1028
   store i32 2, ptr %359, align 4
   %360 = getelementptr i8, ptr %358, i64 -1024
-  %361 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %360, i64 256, ptr nonnull @"$string.31", ptr %106)
+  %361 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %360, i64 256, ptr nonnull @"$string.30", ptr %106)
   %362 = getelementptr i8, ptr %358, i64 -768
-  %363 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %362, i64 256, ptr nonnull @"$string.31", ptr nonnull %273)
+  %363 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %362, i64 256, ptr nonnull @"$string.30", ptr nonnull %273)
   %364 = getelementptr i8, ptr %358, i64 -512
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(26) %364, ptr noundef nonnull align 1 dereferenceable(26) @"$string.284", i64 26, i1 false)
   br label %"$HeaderReader.read_tensor.exit.thread.i.i"
@@ -19876,9 +20032,9 @@ merge7.i.i.i42.i.i.i.i:                           ; preds = %merge.i.i.i39.i.i.i
   %395 = getelementptr i8, ptr %394, i64 -1028
   store i32 2, ptr %395, align 4
   %396 = getelementptr i8, ptr %394, i64 -1024
-  %397 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %396, i64 256, ptr nonnull @"$string.31", ptr %106)
+  %397 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %396, i64 256, ptr nonnull @"$string.30", ptr %106)
   %398 = getelementptr i8, ptr %394, i64 -768
-  %399 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %398, i64 256, ptr nonnull @"$string.31", ptr nonnull %273)
+  %399 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %398, i64 256, ptr nonnull @"$string.30", ptr nonnull %273)
   %400 = getelementptr i8, ptr %394, i64 -512
   store i8 0, ptr %400, align 1
   %401 = load i64, ptr %.sroa.2.0..sroa_idx.i.i.i.i, align 8
@@ -19953,9 +20109,9 @@ merge7.i.i.i.i106.i.i.i:                          ; preds = %merge.i.i.i.i103.i.
   %426 = getelementptr i8, ptr %425, i64 -1028
   store i32 2, ptr %426, align 4
   %427 = getelementptr i8, ptr %425, i64 -1024
-  %428 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %427, i64 256, ptr nonnull @"$string.31", ptr %106)
+  %428 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %427, i64 256, ptr nonnull @"$string.30", ptr %106)
   %429 = getelementptr i8, ptr %425, i64 -768
-  %430 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %429, i64 256, ptr nonnull @"$string.31", ptr %414)
+  %430 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %429, i64 256, ptr nonnull @"$string.30", ptr %414)
   %431 = getelementptr i8, ptr %425, i64 -512
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(41) %431, ptr noundef nonnull align 1 dereferenceable(41) @"$string.307", i64 41, i1 false)
   br label %"$HeaderReader.read_tensor.exit.thread.i.i"
@@ -20026,9 +20182,9 @@ merge7.i.i.i68.i.i.i.i:                           ; preds = %merge.i.i.i65.i.i.i
   %458 = getelementptr i8, ptr %457, i64 -1028
   store i32 2, ptr %458, align 4
   %459 = getelementptr i8, ptr %457, i64 -1024
-  %460 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %459, i64 256, ptr nonnull @"$string.31", ptr %106)
+  %460 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %459, i64 256, ptr nonnull @"$string.30", ptr %106)
   %461 = getelementptr i8, ptr %457, i64 -768
-  %462 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %461, i64 256, ptr nonnull @"$string.31", ptr %446)
+  %462 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %461, i64 256, ptr nonnull @"$string.30", ptr %446)
   %463 = getelementptr i8, ptr %457, i64 -512
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %463, ptr noundef nonnull align 1 dereferenceable(30) @"$string.308", i64 30, i1 false)
   br label %"$HeaderReader.read_tensor.exit.thread.i.i"
@@ -20087,9 +20243,9 @@ merge7.i.i.i.i.i.i.i.i:                           ; preds = %merge.i.i.i.i.i.i.i
   %485 = getelementptr i8, ptr %484, i64 -1028
   store i32 2, ptr %485, align 4
   %486 = getelementptr i8, ptr %484, i64 -1024
-  %487 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %486, i64 256, ptr nonnull @"$string.31", ptr %106)
+  %487 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %486, i64 256, ptr nonnull @"$string.30", ptr %106)
   %488 = getelementptr i8, ptr %484, i64 -768
-  %489 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %488, i64 256, ptr nonnull @"$string.31", ptr %473)
+  %489 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %488, i64 256, ptr nonnull @"$string.30", ptr %473)
   %490 = getelementptr i8, ptr %484, i64 -512
   store i8 0, ptr %490, align 1
   %491 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %490, i64 512, ptr nonnull @"$string.309", i64 %468, i64 %470)
@@ -20136,9 +20292,9 @@ merge7.i.i.i86.i.i.i.i.i:                         ; preds = %merge.i.i.i83.i.i.i
   %505 = getelementptr i8, ptr %504, i64 -1028
   store i32 2, ptr %505, align 4
   %506 = getelementptr i8, ptr %504, i64 -1024
-  %507 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %506, i64 256, ptr nonnull @"$string.31", ptr %106)
+  %507 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %506, i64 256, ptr nonnull @"$string.30", ptr %106)
   %508 = getelementptr i8, ptr %504, i64 -768
-  %509 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %508, i64 256, ptr nonnull @"$string.31", ptr %493)
+  %509 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %508, i64 256, ptr nonnull @"$string.30", ptr %493)
   %510 = getelementptr i8, ptr %504, i64 -512
   store i8 0, ptr %510, align 1
   %511 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %510, i64 512, ptr nonnull @"$string.310", i64 %468, i64 %470, i64 %241)
@@ -20315,9 +20471,9 @@ merge7.i.i.i105.i.i.i.i.i:                        ; preds = %merge.i.i.i102.i.i.
   %560 = getelementptr i8, ptr %559, i64 -1028
   store i32 2, ptr %560, align 4
   %561 = getelementptr i8, ptr %559, i64 -1024
-  %562 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %561, i64 256, ptr nonnull @"$string.31", ptr %106)
+  %562 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %561, i64 256, ptr nonnull @"$string.30", ptr %106)
   %563 = getelementptr i8, ptr %559, i64 -768
-  %564 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %563, i64 256, ptr nonnull @"$string.31", ptr %548)
+  %564 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %563, i64 256, ptr nonnull @"$string.30", ptr %548)
   %565 = getelementptr i8, ptr %559, i64 -512
   store i8 0, ptr %565, align 1
   %566 = icmp ult i32 %526, 32
@@ -20408,9 +20564,9 @@ merge7.i.i.i147.i.i.i.i.i:                        ; preds = %merge.i.i.i144.i.i.
   %588 = getelementptr i8, ptr %587, i64 -1028
   store i32 2, ptr %588, align 4
   %589 = getelementptr i8, ptr %587, i64 -1024
-  %590 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %589, i64 256, ptr nonnull @"$string.31", ptr %106)
+  %590 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %589, i64 256, ptr nonnull @"$string.30", ptr %106)
   %591 = getelementptr i8, ptr %587, i64 -768
-  %592 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %591, i64 256, ptr nonnull @"$string.31", ptr %576)
+  %592 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %591, i64 256, ptr nonnull @"$string.30", ptr %576)
   %593 = getelementptr i8, ptr %587, i64 -512
   store i8 0, ptr %593, align 1
   %594 = icmp ult i32 %526, 32
@@ -20507,9 +20663,9 @@ merge7.i.i.i.i139.i.i.i:                          ; preds = %merge.i.i.i.i136.i.
   %617 = getelementptr i8, ptr %616, i64 -1028
   store i32 2, ptr %617, align 4
   %618 = getelementptr i8, ptr %616, i64 -1024
-  %619 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %618, i64 256, ptr nonnull @"$string.31", ptr %106)
+  %619 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %618, i64 256, ptr nonnull @"$string.30", ptr %106)
   %620 = getelementptr i8, ptr %616, i64 -768
-  %621 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %620, i64 256, ptr nonnull @"$string.31", ptr nonnull %273)
+  %621 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %620, i64 256, ptr nonnull @"$string.30", ptr nonnull %273)
   %622 = getelementptr i8, ptr %616, i64 -512
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(26) %622, ptr noundef nonnull align 1 dereferenceable(26) @"$string.303", i64 26, i1 false)
   br label %"$HeaderReader.read_tensor.exit.thread.i.i"
@@ -20561,9 +20717,9 @@ merge7.i.i.i76.i.i.i.i:                           ; preds = %merge.i.i.i73.i.i.i
   %638 = getelementptr i8, ptr %637, i64 -1028
   store i32 2, ptr %638, align 4
   %639 = getelementptr i8, ptr %637, i64 -1024
-  %640 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %639, i64 256, ptr nonnull @"$string.31", ptr %106)
+  %640 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %639, i64 256, ptr nonnull @"$string.30", ptr %106)
   %641 = getelementptr i8, ptr %637, i64 -768
-  %642 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %641, i64 256, ptr nonnull @"$string.31", ptr nonnull %273)
+  %642 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %641, i64 256, ptr nonnull @"$string.30", ptr nonnull %273)
   %643 = getelementptr i8, ptr %637, i64 -512
   store i8 0, ptr %643, align 1
   %644 = load i32, ptr %624, align 4
@@ -20626,9 +20782,9 @@ merge7.i.i.i90.i.i.i.i:                           ; preds = %merge.i.i.i87.i.i.i
   %666 = getelementptr i8, ptr %665, i64 -1028
   store i32 2, ptr %666, align 4
   %667 = getelementptr i8, ptr %665, i64 -1024
-  %668 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %667, i64 256, ptr nonnull @"$string.31", ptr %106)
+  %668 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %667, i64 256, ptr nonnull @"$string.30", ptr %106)
   %669 = getelementptr i8, ptr %665, i64 -768
-  %670 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %669, i64 256, ptr nonnull @"$string.31", ptr %654)
+  %670 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %669, i64 256, ptr nonnull @"$string.30", ptr %654)
   %671 = getelementptr i8, ptr %665, i64 -512
   store i8 0, ptr %671, align 1
   %672 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %671, i64 512, ptr nonnull @"$string.305", i32 %650)
@@ -20799,9 +20955,9 @@ merge7.i.i.i.i91.i.i:                             ; preds = %merge.i.i.i.i88.i.i
   %732 = getelementptr i8, ptr %731, i64 -1028
   store i32 2, ptr %732, align 4
   %733 = getelementptr i8, ptr %731, i64 -1024
-  %734 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %733, i64 256, ptr nonnull @"$string.31", ptr %106)
+  %734 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %733, i64 256, ptr nonnull @"$string.30", ptr %106)
   %735 = getelementptr i8, ptr %731, i64 -768
-  %736 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %735, i64 256, ptr nonnull @"$string.31", ptr %720)
+  %736 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %735, i64 256, ptr nonnull @"$string.30", ptr %720)
   %737 = getelementptr i8, ptr %731, i64 -512
   store i8 0, ptr %737, align 1
   %738 = load i64, ptr %719, align 8
@@ -20858,9 +21014,9 @@ merge7.i.i.i74.i82.i.i:                           ; preds = %merge.i.i.i71.i79.i
   %760 = getelementptr i8, ptr %759, i64 -1028
   store i32 2, ptr %760, align 4
   %761 = getelementptr i8, ptr %759, i64 -1024
-  %762 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %761, i64 256, ptr nonnull @"$string.31", ptr %106)
+  %762 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %761, i64 256, ptr nonnull @"$string.30", ptr %106)
   %763 = getelementptr i8, ptr %759, i64 -768
-  %764 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %763, i64 256, ptr nonnull @"$string.31", ptr %748)
+  %764 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %763, i64 256, ptr nonnull @"$string.30", ptr %748)
   %765 = getelementptr i8, ptr %759, i64 -512
   store i8 0, ptr %765, align 1
   %766 = load i64, ptr %747, align 8
@@ -20917,7 +21073,7 @@ merge7.i.i.i85.i71.i.i:                           ; preds = %merge.i.i.i82.i68.i
   %784 = getelementptr i8, ptr %783, i64 -1028
   store i32 2, ptr %784, align 4
   %785 = getelementptr i8, ptr %783, i64 -1024
-  %786 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %785, i64 256, ptr nonnull @"$string.31", ptr %106)
+  %786 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %785, i64 256, ptr nonnull @"$string.30", ptr %106)
   %787 = getelementptr i8, ptr %783, i64 -768
   store i8 0, ptr %787, align 1
   %788 = getelementptr i8, ptr %783, i64 -512
@@ -21133,9 +21289,9 @@ merge7.i.i.i.i42.i:                               ; preds = %merge.i.i.i.i39.i
   %883 = getelementptr i8, ptr %882, i64 -1028
   store i32 2, ptr %883, align 4
   %884 = getelementptr i8, ptr %882, i64 -1024
-  %885 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %884, i64 256, ptr nonnull @"$string.31", ptr %871)
+  %885 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %884, i64 256, ptr nonnull @"$string.30", ptr %871)
   %886 = getelementptr i8, ptr %882, i64 -768
-  %887 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %886, i64 256, ptr nonnull @"$string.31", ptr %808)
+  %887 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %886, i64 256, ptr nonnull @"$string.30", ptr %808)
   %888 = getelementptr i8, ptr %882, i64 -512
   store i8 0, ptr %888, align 1
   %.val31.i.i = load ptr, ptr %5, align 8
@@ -21255,9 +21411,9 @@ merge:                                            ; preds = %or.lhs.false, %merg
   %18 = getelementptr i8, ptr %17, i64 -1028
   store i32 %1, ptr %18, align 4
   %19 = getelementptr i8, ptr %17, i64 -1024
-  %20 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %19, i64 256, ptr nonnull @"$string.31", ptr %2)
+  %20 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %19, i64 256, ptr nonnull @"$string.30", ptr %2)
   %21 = getelementptr i8, ptr %17, i64 -768
-  %22 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %21, i64 256, ptr nonnull @"$string.31", ptr %3)
+  %22 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %21, i64 256, ptr nonnull @"$string.30", ptr %3)
   %23 = getelementptr i8, ptr %17, i64 -512
   store i8 0, ptr %23, align 1
   br label %common.ret
@@ -21387,9 +21543,9 @@ merge7.i.i.i:                                     ; preds = %merge.i.i.i
   %38 = getelementptr i8, ptr %37, i64 -1028
   store i32 2, ptr %38, align 4
   %39 = getelementptr i8, ptr %37, i64 -1024
-  %40 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %39, i64 256, ptr nonnull @"$string.31", ptr %common.ret.op.i15)
+  %40 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %39, i64 256, ptr nonnull @"$string.30", ptr %common.ret.op.i15)
   %41 = getelementptr i8, ptr %37, i64 -768
-  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %41, i64 256, ptr nonnull @"$string.31", ptr %1)
+  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %41, i64 256, ptr nonnull @"$string.30", ptr %1)
   %43 = getelementptr i8, ptr %37, i64 -512
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(22) %43, ptr noundef nonnull align 1 dereferenceable(22) @"$string.328", i64 22, i1 false)
   br label %merge
@@ -21555,9 +21711,9 @@ merge7.i.i.i:                                     ; preds = %merge.i.i.i
   %63 = getelementptr i8, ptr %62, i64 -1028
   store i32 2, ptr %63, align 4
   %64 = getelementptr i8, ptr %62, i64 -1024
-  %65 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %64, i64 256, ptr nonnull @"$string.31", ptr %47)
+  %65 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %64, i64 256, ptr nonnull @"$string.30", ptr %47)
   %66 = getelementptr i8, ptr %62, i64 -768
-  %67 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %66, i64 256, ptr nonnull @"$string.31", ptr %48)
+  %67 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %66, i64 256, ptr nonnull @"$string.30", ptr %48)
   %68 = getelementptr i8, ptr %62, i64 -512
   store i8 0, ptr %68, align 1
   %69 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %68, i64 512, ptr nonnull @"$string.329", i64 %2, ptr nonnull %shape)
@@ -21595,9 +21751,9 @@ merge7.i.i.i52:                                   ; preds = %merge.i.i.i49
   %78 = getelementptr i8, ptr %77, i64 -1028
   store i32 2, ptr %78, align 4
   %79 = getelementptr i8, ptr %77, i64 -1024
-  %80 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %79, i64 256, ptr nonnull @"$string.31", ptr %47)
+  %80 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %79, i64 256, ptr nonnull @"$string.30", ptr %47)
   %81 = getelementptr i8, ptr %77, i64 -768
-  %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %81, i64 256, ptr nonnull @"$string.31", ptr %48)
+  %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %81, i64 256, ptr nonnull @"$string.30", ptr %48)
   %83 = getelementptr i8, ptr %77, i64 -512
   store i8 0, ptr %83, align 1
   %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %83, i64 512, ptr nonnull @"$string.330", i64 %2, i64 %3, ptr nonnull %shape)
@@ -21665,9 +21821,9 @@ merge7.i.i.i:                                     ; preds = %merge.i.i.i
   %27 = getelementptr i8, ptr %26, i64 -1028
   store i32 2, ptr %27, align 4
   %28 = getelementptr i8, ptr %26, i64 -1024
-  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %28, i64 256, ptr nonnull @"$string.31", ptr %11)
+  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %28, i64 256, ptr nonnull @"$string.30", ptr %11)
   %30 = getelementptr i8, ptr %26, i64 -768
-  %31 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %30, i64 256, ptr nonnull @"$string.31", ptr %12)
+  %31 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %30, i64 256, ptr nonnull @"$string.30", ptr %12)
   %32 = getelementptr i8, ptr %26, i64 -512
   store i8 0, ptr %32, align 1
   %33 = load i32, ptr %2, align 4
@@ -26722,7 +26878,7 @@ then2.i.i.i.i358:                                 ; preds = %merge.i.i.i.i357
 "$JsonWriter.integer.exit374":                    ; preds = %then.i.i.i.i363, %merge.i.i.i.i357, %then2.i.i.i.i358
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i354)
   %1047 = mul i64 %shape.sroa.51.0.copyload.i.i, %1020
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.25")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.24")
   %1048 = load i64, ptr %35, align 8
   %1049 = add i64 %1048, 1
   %1050 = load i64, ptr %36, align 8
@@ -29231,7 +29387,7 @@ forbody.i:                                        ; preds = %merge8.i, %forbody.
   %at.sroa.26.2 = phi i64 [ %at.sroa.26.1, %forbody.preheader.i ], [ %at.sroa.26.14, %merge8.i ]
   %indvars.iv.i = phi i64 [ 0, %forbody.preheader.i ], [ %indvars.iv.next.i, %merge8.i ]
   %153 = load ptr, ptr %2, align 8
-  %154 = getelementptr %18, ptr %153, i64 %indvars.iv.i
+  %154 = getelementptr %17, ptr %153, i64 %indvars.iv.i
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(360) %154, i8 0, i64 360, i1 false)
   %155 = load ptr, ptr %0, align 8
   %156 = getelementptr i8, ptr %155, i64 124
@@ -30174,7 +30330,7 @@ and.lhs.true.i:                                   ; preds = %merge.i
 define internal fastcc i64 @"$RankBuffers.bind"(ptr nocapture writeonly %0, ptr nocapture readonly %1, ptr %2) unnamed_addr #21 {
 entry:
   %3 = getelementptr i8, ptr %1, i64 128
-  tail call fastcc void @"$anon (./terra/batch.t:97)"(ptr %0, ptr %3, ptr %2)
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:97)"(ptr %0, ptr %3, ptr %2)
   %4 = load i32, ptr %3, align 4
   %5 = sext i32 %4 to i64
   %6 = shl nsw i64 %5, 2
@@ -30638,7 +30794,7 @@ entry:
 }
 
 ; Function Attrs: mustprogress nofree norecurse nosync nounwind willreturn memory(argmem: readwrite)
-define internal fastcc void @"$anon (./terra/batch.t:97)"(ptr nocapture writeonly %0, ptr nocapture readonly %1, ptr %2) unnamed_addr #21 {
+define internal fastcc void @"$anon (./terra/scheduling/batch.t:97)"(ptr nocapture writeonly %0, ptr nocapture readonly %1, ptr %2) unnamed_addr #21 {
 entry:
   %3 = getelementptr i8, ptr %0, i64 16
   store ptr %2, ptr %3, align 8
@@ -31046,7 +31202,7 @@ then7:                                            ; preds = %"$Plan.num_sharing.
   %43 = getelementptr i8, ptr %0, i64 292
   store i8 0, ptr %43, align 1
   %44 = getelementptr i8, ptr %0, i64 293
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %44, i64 512, ptr nonnull @"$string.31", ptr nonnull %reason.i)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %44, i64 512, ptr nonnull @"$string.30", ptr nonnull %reason.i)
   call void @llvm.lifetime.end.p0(i64 512, ptr nonnull %reason.i)
   br label %merge6
 
@@ -31096,7 +31252,7 @@ then.i22.i:                                       ; preds = %then12
   %67 = getelementptr i8, ptr %0, i64 292
   store i8 0, ptr %67, align 1
   %68 = getelementptr i8, ptr %0, i64 293
-  %69 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %68, i64 512, ptr nonnull @"$string.31", ptr nonnull %reason.i53)
+  %69 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %68, i64 512, ptr nonnull @"$string.30", ptr nonnull %reason.i53)
   call void @llvm.lifetime.end.p0(i64 512, ptr nonnull %reason.i53)
   br label %merge6
 
@@ -31136,7 +31292,7 @@ then.i22.i61:                                     ; preds = %then14
   %89 = getelementptr i8, ptr %0, i64 292
   store i8 0, ptr %89, align 1
   %90 = getelementptr i8, ptr %0, i64 293
-  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %90, i64 512, ptr nonnull @"$string.31", ptr nonnull %reason.i54)
+  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %90, i64 512, ptr nonnull @"$string.30", ptr nonnull %reason.i54)
   call void @llvm.lifetime.end.p0(i64 512, ptr nonnull %reason.i54)
   br label %merge6
 
@@ -31278,22 +31434,22 @@ declare dso_local noundef i64 @read(i32 noundef, ptr nocapture noundef, i64 noun
 define dso_local range(i32 0, 6) i32 @engine_preempt(ptr %0, i64 %1, ptr writeonly %2) local_unnamed_addr {
 entry:
   %3 = icmp eq ptr %0, null
-  %.not.i = icmp eq ptr %2, null
+  %.not = icmp eq ptr %2, null
   br i1 %3, label %then, label %merge
 
-common.ret:                                       ; preds = %merge.i.i, %then2.i.i, %then.i.i, %then.i, %then
-  %common.ret.op = phi i32 [ 1, %then ], [ 1, %then.i ], [ 0, %merge.i.i ], [ 5, %then.i.i ], [ 5, %then2.i.i ]
-  ret i32 %common.ret.op
-
 then:                                             ; preds = %entry
-  br i1 %.not.i, label %common.ret, label %then.i
+  br i1 %.not, label %common.ret, label %then2
 
-then.i:                                           ; preds = %then
-  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.1")
+then2:                                            ; preds = %then
+  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.34")
   br label %common.ret
 
+common.ret:                                       ; preds = %merge.i.i, %then2.i.i, %then.i.i, %then2, %then
+  %common.ret.op = phi i32 [ 1, %then ], [ 1, %then2 ], [ 0, %merge.i.i ], [ 5, %then.i.i ], [ 5, %then2.i.i ]
+  ret i32 %common.ret.op
+
 merge:                                            ; preds = %entry
-  br i1 %.not.i, label %"$status.clear.exit.i.i", label %then.i.i.i
+  br i1 %.not, label %"$status.clear.exit.i.i", label %then.i.i.i
 
 then.i.i.i:                                       ; preds = %merge
   store i8 0, ptr %2, align 1
@@ -31327,7 +31483,7 @@ forbody.i.i.i:                                    ; preds = %forcond.i.i.i, %for
 
 then.i.i:                                         ; preds = %forcond.i.i.i, %"$status.clear.exit.i.i"
   %17 = tail call i32 @pthread_mutex_unlock(ptr %5)
-  br i1 %.not.i, label %common.ret, label %then2.i.i
+  br i1 %.not, label %common.ret, label %then2.i.i
 
 then2.i.i:                                        ; preds = %then.i.i
   %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.35", i64 %1)
@@ -31351,17 +31507,17 @@ entry:
   %3 = icmp eq ptr %0, null
   br i1 %3, label %then, label %merge
 
-common.ret:                                       ; preds = %then.i, %then, %"$Loop.resize_pool.exit"
-  %common.ret.op = phi i32 [ %common.ret.op.i.i, %"$Loop.resize_pool.exit" ], [ 1, %then ], [ 1, %then.i ]
-  ret i32 %common.ret.op
-
 then:                                             ; preds = %entry
-  %.not.i = icmp eq ptr %2, null
-  br i1 %.not.i, label %common.ret, label %then.i
+  %.not = icmp eq ptr %2, null
+  br i1 %.not, label %common.ret, label %then2
 
-then.i:                                           ; preds = %then
-  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.1")
+then2:                                            ; preds = %then
+  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.34")
   br label %common.ret
+
+common.ret:                                       ; preds = %then2, %then, %"$Loop.resize_pool.exit"
+  %common.ret.op = phi i32 [ %common.ret.op.i.i, %"$Loop.resize_pool.exit" ], [ 1, %then ], [ 1, %then2 ]
+  ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
   %5 = getelementptr i8, ptr %0, i64 6064
@@ -31424,9 +31580,9 @@ vector.ph:                                        ; preds = %forbody.lr.ph.i.i.i
 vector.body:                                      ; preds = %vector.body, %vector.ph
   %index = phi i64 [ 0, %vector.ph ], [ %index.next, %vector.body ]
   %vec.phi = phi <4 x i64> [ zeroinitializer, %vector.ph ], [ %123, %vector.body ]
-  %vec.phi28 = phi <4 x i64> [ zeroinitializer, %vector.ph ], [ %124, %vector.body ]
-  %vec.phi29 = phi <4 x i64> [ zeroinitializer, %vector.ph ], [ %125, %vector.body ]
-  %vec.phi30 = phi <4 x i64> [ zeroinitializer, %vector.ph ], [ %126, %vector.body ]
+  %vec.phi33 = phi <4 x i64> [ zeroinitializer, %vector.ph ], [ %124, %vector.body ]
+  %vec.phi34 = phi <4 x i64> [ zeroinitializer, %vector.ph ], [ %125, %vector.body ]
+  %vec.phi35 = phi <4 x i64> [ zeroinitializer, %vector.ph ], [ %126, %vector.body ]
   %28 = or disjoint i64 %index, 1
   %29 = or disjoint i64 %index, 2
   %30 = or disjoint i64 %index, 3
@@ -31523,18 +31679,18 @@ vector.body:                                      ; preds = %vector.body, %vecto
   %121 = insertelement <4 x i64> %120, i64 %117, i64 2
   %122 = insertelement <4 x i64> %121, i64 %118, i64 3
   %123 = add <4 x i64> %98, %vec.phi
-  %124 = add <4 x i64> %106, %vec.phi28
-  %125 = add <4 x i64> %114, %vec.phi29
-  %126 = add <4 x i64> %122, %vec.phi30
+  %124 = add <4 x i64> %106, %vec.phi33
+  %125 = add <4 x i64> %114, %vec.phi34
+  %126 = add <4 x i64> %122, %vec.phi35
   %index.next = add nuw i64 %index, 16
   %127 = icmp eq i64 %index.next, %n.vec
   br i1 %127, label %middle.block, label %vector.body, !llvm.loop !59
 
 middle.block:                                     ; preds = %vector.body
   %bin.rdx = add <4 x i64> %124, %123
-  %bin.rdx31 = add <4 x i64> %125, %bin.rdx
-  %bin.rdx32 = add <4 x i64> %126, %bin.rdx31
-  %128 = tail call i64 @llvm.vector.reduce.add.v4i64(<4 x i64> %bin.rdx32)
+  %bin.rdx36 = add <4 x i64> %125, %bin.rdx
+  %bin.rdx37 = add <4 x i64> %126, %bin.rdx36
+  %128 = tail call i64 @llvm.vector.reduce.add.v4i64(<4 x i64> %bin.rdx37)
   %cmp.n = icmp eq i64 %24, %n.vec
   br i1 %cmp.n, label %"$Scheduler.count_references.exit.i.i.i.i", label %forbody.i.i.i.i.i.preheader
 
@@ -31556,13 +31712,13 @@ forbody.i.i.i.i.i:                                ; preds = %forbody.i.i.i.i.i.p
   br i1 %exitcond.not.i.i.i.i.i, label %"$Scheduler.count_references.exit.i.i.i.i", label %forbody.i.i.i.i.i, !llvm.loop !60
 
 "$Scheduler.count_references.exit.i.i.i.i":       ; preds = %forbody.i.i.i.i.i, %middle.block
-  %.lcssa27 = phi i64 [ %128, %middle.block ], [ %133, %forbody.i.i.i.i.i ]
+  %.lcssa32 = phi i64 [ %128, %middle.block ], [ %133, %forbody.i.i.i.i.i ]
   %135 = zext nneg i32 %1 to i64
-  %136 = icmp sgt i64 %.lcssa27, %135
+  %136 = icmp sgt i64 %.lcssa32, %135
   br i1 %136, label %then5.i.i.i.i, label %merge4.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %"$Scheduler.count_references.exit.i.i.i.i"
-  %137 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.488", i32 %1, i64 %.lcssa27)
+  %137 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.488", i32 %1, i64 %.lcssa32)
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge4.i.i.i.i:                                   ; preds = %"$Scheduler.count_references.exit.i.i.i.i", %merge.i.i.i.i
@@ -31683,7 +31839,7 @@ merge12.i.i.i.i:                                  ; preds = %merge1.i.i.i.i.i.i,
 
 then.i.i.i.i.i:                                   ; preds = %merge12.i.i.i.i
   %189 = getelementptr i8, ptr %0, i64 7221
-  %190 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.3", ptr %189)
+  %190 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.2", ptr %189)
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge20.i.i.i.i:                                  ; preds = %merge12.i.i.i.i
@@ -31990,30 +32146,30 @@ merge8.i.i:                                       ; preds = %then9.i.i, %"$PageP
 forbody.lr.ph.i.i.i.i:                            ; preds = %merge8.i.i
   %334 = getelementptr i8, ptr %0, i64 6280
   %wide.trip.count.i.i.i.i = zext nneg i32 %332 to i64
-  %xtraiter43 = and i64 %wide.trip.count.i.i.i.i, 7
+  %xtraiter48 = and i64 %wide.trip.count.i.i.i.i, 7
   %335 = icmp ult i32 %332, 8
   br i1 %335, label %forcond1.preheader.i.i.i.i.loopexit.unr-lcssa, label %forbody.lr.ph.i.i.i.i.new
 
 forbody.lr.ph.i.i.i.i.new:                        ; preds = %forbody.lr.ph.i.i.i.i
-  %unroll_iter46 = and i64 %wide.trip.count.i.i.i.i, 2147483640
+  %unroll_iter51 = and i64 %wide.trip.count.i.i.i.i, 2147483640
   br label %forbody.i.i.i.i
 
 forcond1.preheader.i.i.i.i.loopexit.unr-lcssa:    ; preds = %forbody.i.i.i.i, %forbody.lr.ph.i.i.i.i
   %indvars.iv.i.i.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i.i.i.i ], [ %indvars.iv.next.i.i.i.i.7, %forbody.i.i.i.i ]
-  %lcmp.mod45.not = icmp eq i64 %xtraiter43, 0
-  br i1 %lcmp.mod45.not, label %forcond1.preheader.i.i.i.i, label %forbody.i.i.i.i.epil
+  %lcmp.mod50.not = icmp eq i64 %xtraiter48, 0
+  br i1 %lcmp.mod50.not, label %forcond1.preheader.i.i.i.i, label %forbody.i.i.i.i.epil
 
 forbody.i.i.i.i.epil:                             ; preds = %forcond1.preheader.i.i.i.i.loopexit.unr-lcssa, %forbody.i.i.i.i.epil
   %indvars.iv.i.i.i.i.epil = phi i64 [ %indvars.iv.next.i.i.i.i.epil, %forbody.i.i.i.i.epil ], [ %indvars.iv.i.i.i.i.unr, %forcond1.preheader.i.i.i.i.loopexit.unr-lcssa ]
-  %epil.iter44 = phi i64 [ %epil.iter44.next, %forbody.i.i.i.i.epil ], [ 0, %forcond1.preheader.i.i.i.i.loopexit.unr-lcssa ]
+  %epil.iter49 = phi i64 [ %epil.iter49.next, %forbody.i.i.i.i.epil ], [ 0, %forcond1.preheader.i.i.i.i.loopexit.unr-lcssa ]
   %336 = load ptr, ptr %334, align 8
   %337 = getelementptr i32, ptr %336, i64 %indvars.iv.i.i.i.i.epil
   %338 = trunc nuw nsw i64 %indvars.iv.i.i.i.i.epil to i32
   store i32 %338, ptr %337, align 4
   %indvars.iv.next.i.i.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.i.i.epil, 1
-  %epil.iter44.next = add i64 %epil.iter44, 1
-  %epil.iter44.cmp.not = icmp eq i64 %epil.iter44.next, %xtraiter43
-  br i1 %epil.iter44.cmp.not, label %forcond1.preheader.i.i.i.i, label %forbody.i.i.i.i.epil, !llvm.loop !62
+  %epil.iter49.next = add i64 %epil.iter49, 1
+  %epil.iter49.cmp.not = icmp eq i64 %epil.iter49.next, %xtraiter48
+  br i1 %epil.iter49.cmp.not, label %forcond1.preheader.i.i.i.i, label %forbody.i.i.i.i.epil, !llvm.loop !62
 
 forcond1.preheader.i.i.i.i:                       ; preds = %forcond1.preheader.i.i.i.i.loopexit.unr-lcssa, %forbody.i.i.i.i.epil, %merge8.i.i
   br i1 %330, label %forbody2.lr.ph.i.i.i.i, label %merge3.i.i.i.i
@@ -32030,7 +32186,7 @@ forbody2.lr.ph.i.i.i.i:                           ; preds = %forcond1.preheader.
 
 forbody.i.i.i.i:                                  ; preds = %forbody.i.i.i.i, %forbody.lr.ph.i.i.i.i.new
   %indvars.iv.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.new ], [ %indvars.iv.next.i.i.i.i.7, %forbody.i.i.i.i ]
-  %niter47 = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.new ], [ %niter47.next.7, %forbody.i.i.i.i ]
+  %niter52 = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.new ], [ %niter52.next.7, %forbody.i.i.i.i ]
   %345 = load ptr, ptr %334, align 8
   %346 = getelementptr i32, ptr %345, i64 %indvars.iv.i.i.i.i
   %347 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
@@ -32071,9 +32227,9 @@ forbody.i.i.i.i:                                  ; preds = %forbody.i.i.i.i, %f
   %368 = trunc nuw nsw i64 %indvars.iv.next.i.i.i.i.6 to i32
   store i32 %368, ptr %367, align 4
   %indvars.iv.next.i.i.i.i.7 = add nuw nsw i64 %indvars.iv.i.i.i.i, 8
-  %niter47.next.7 = add i64 %niter47, 8
-  %niter47.ncmp.7 = icmp eq i64 %niter47.next.7, %unroll_iter46
-  br i1 %niter47.ncmp.7, label %forcond1.preheader.i.i.i.i.loopexit.unr-lcssa, label %forbody.i.i.i.i
+  %niter52.next.7 = add i64 %niter52, 8
+  %niter52.ncmp.7 = icmp eq i64 %niter52.next.7, %unroll_iter51
+  br i1 %niter52.ncmp.7, label %forcond1.preheader.i.i.i.i.loopexit.unr-lcssa, label %forbody.i.i.i.i
 
 forbody2.i.i.i.i:                                 ; preds = %forbody2.i.i.i.i, %forbody2.lr.ph.i.i.i.i
   %indvars.iv66.i.i.i.i = phi i64 [ 0, %forbody2.lr.ph.i.i.i.i ], [ %indvars.iv.next67.i.i.i.i, %forbody2.i.i.i.i ]
@@ -32211,17 +32367,17 @@ forbody9.lr.ph.i.i.i.i:                           ; preds = %merge7.i.i.i.i
   %432 = getelementptr i8, ptr %0, i64 6272
   %433 = getelementptr i8, ptr %0, i64 6280
   %wide.trip.count79.i.i.i.i = zext nneg i32 %430 to i64
-  %xtraiter48 = and i64 %wide.trip.count79.i.i.i.i, 3
+  %xtraiter53 = and i64 %wide.trip.count79.i.i.i.i, 3
   %434 = icmp ult i32 %430, 4
   br i1 %434, label %merge10.i.i.i.i.loopexit.unr-lcssa, label %forbody9.lr.ph.i.i.i.i.new
 
 forbody9.lr.ph.i.i.i.i.new:                       ; preds = %forbody9.lr.ph.i.i.i.i
-  %unroll_iter51 = and i64 %wide.trip.count79.i.i.i.i, 2147483644
+  %unroll_iter56 = and i64 %wide.trip.count79.i.i.i.i, 2147483644
   br label %forbody9.i.i.i.i
 
 forbody9.i.i.i.i:                                 ; preds = %"$PagePool.new_name.exit.i.i.i.i.3", %forbody9.lr.ph.i.i.i.i.new
   %indvars.iv76.i.i.i.i = phi i64 [ 0, %forbody9.lr.ph.i.i.i.i.new ], [ %indvars.iv.next77.i.i.i.i.3, %"$PagePool.new_name.exit.i.i.i.i.3" ]
-  %niter52 = phi i64 [ 0, %forbody9.lr.ph.i.i.i.i.new ], [ %niter52.next.3, %"$PagePool.new_name.exit.i.i.i.i.3" ]
+  %niter57 = phi i64 [ 0, %forbody9.lr.ph.i.i.i.i.new ], [ %niter57.next.3, %"$PagePool.new_name.exit.i.i.i.i.3" ]
   %435 = load ptr, ptr %432, align 8
   %436 = getelementptr i32, ptr %435, i64 %indvars.iv76.i.i.i.i
   %437 = load i32, ptr %436, align 4
@@ -32290,18 +32446,18 @@ merge.i.i.i56.i.i.3:                              ; preds = %"$PagePool.new_name
   %common.ret.op.i.i.i.i.i.3 = phi i32 [ %466, %merge.i.i.i56.i.i.3 ], [ -1, %"$PagePool.new_name.exit.i.i.i.i.2" ]
   store i32 %common.ret.op.i.i.i.i.i.3, ptr %460, align 4
   %indvars.iv.next77.i.i.i.i.3 = add nuw nsw i64 %indvars.iv76.i.i.i.i, 4
-  %niter52.next.3 = add i64 %niter52, 4
-  %niter52.ncmp.3 = icmp eq i64 %niter52.next.3, %unroll_iter51
-  br i1 %niter52.ncmp.3, label %merge10.i.i.i.i.loopexit.unr-lcssa, label %forbody9.i.i.i.i
+  %niter57.next.3 = add i64 %niter57, 4
+  %niter57.ncmp.3 = icmp eq i64 %niter57.next.3, %unroll_iter56
+  br i1 %niter57.ncmp.3, label %merge10.i.i.i.i.loopexit.unr-lcssa, label %forbody9.i.i.i.i
 
 merge10.i.i.i.i.loopexit.unr-lcssa:               ; preds = %"$PagePool.new_name.exit.i.i.i.i.3", %forbody9.lr.ph.i.i.i.i
   %indvars.iv76.i.i.i.i.unr = phi i64 [ 0, %forbody9.lr.ph.i.i.i.i ], [ %indvars.iv.next77.i.i.i.i.3, %"$PagePool.new_name.exit.i.i.i.i.3" ]
-  %lcmp.mod50.not = icmp eq i64 %xtraiter48, 0
-  br i1 %lcmp.mod50.not, label %merge10.i.i.i.i, label %forbody9.i.i.i.i.epil
+  %lcmp.mod55.not = icmp eq i64 %xtraiter53, 0
+  br i1 %lcmp.mod55.not, label %merge10.i.i.i.i, label %forbody9.i.i.i.i.epil
 
 forbody9.i.i.i.i.epil:                            ; preds = %merge10.i.i.i.i.loopexit.unr-lcssa, %"$PagePool.new_name.exit.i.i.i.i.epil"
   %indvars.iv76.i.i.i.i.epil = phi i64 [ %indvars.iv.next77.i.i.i.i.epil, %"$PagePool.new_name.exit.i.i.i.i.epil" ], [ %indvars.iv76.i.i.i.i.unr, %merge10.i.i.i.i.loopexit.unr-lcssa ]
-  %epil.iter49 = phi i64 [ %epil.iter49.next, %"$PagePool.new_name.exit.i.i.i.i.epil" ], [ 0, %merge10.i.i.i.i.loopexit.unr-lcssa ]
+  %epil.iter54 = phi i64 [ %epil.iter54.next, %"$PagePool.new_name.exit.i.i.i.i.epil" ], [ 0, %merge10.i.i.i.i.loopexit.unr-lcssa ]
   %467 = load ptr, ptr %432, align 8
   %468 = getelementptr i32, ptr %467, i64 %indvars.iv76.i.i.i.i.epil
   %469 = load i32, ptr %468, align 4
@@ -32319,9 +32475,9 @@ merge.i.i.i56.i.i.epil:                           ; preds = %forbody9.i.i.i.i.ep
   %common.ret.op.i.i.i.i.i.epil = phi i32 [ %474, %merge.i.i.i56.i.i.epil ], [ -1, %forbody9.i.i.i.i.epil ]
   store i32 %common.ret.op.i.i.i.i.i.epil, ptr %468, align 4
   %indvars.iv.next77.i.i.i.i.epil = add nuw nsw i64 %indvars.iv76.i.i.i.i.epil, 1
-  %epil.iter49.next = add i64 %epil.iter49, 1
-  %epil.iter49.cmp.not = icmp eq i64 %epil.iter49.next, %xtraiter48
-  br i1 %epil.iter49.cmp.not, label %merge10.i.i.i.i, label %forbody9.i.i.i.i.epil, !llvm.loop !63
+  %epil.iter54.next = add i64 %epil.iter54, 1
+  %epil.iter54.cmp.not = icmp eq i64 %epil.iter54.next, %xtraiter53
+  br i1 %epil.iter54.cmp.not, label %merge10.i.i.i.i, label %forbody9.i.i.i.i.epil, !llvm.loop !63
 
 merge10.i.i.i.i:                                  ; preds = %merge10.i.i.i.i.loopexit.unr-lcssa, %"$PagePool.new_name.exit.i.i.i.i.epil", %merge7.i.i.i.i
   %475 = getelementptr i8, ptr %0, i64 6212
@@ -32369,18 +32525,18 @@ merge.i56.i.i.i.i:                                ; preds = %"$PagePool.new_name
 forbody.lr.ph.i.i.i53.i.i:                        ; preds = %"$PagePool.new_name.exit58.i.i.i.i"
   %495 = getelementptr i8, ptr %0, i64 6248
   %496 = getelementptr i8, ptr %0, i64 6264
-  %xtraiter53 = and i32 %1, 1
+  %xtraiter58 = and i32 %1, 1
   %497 = icmp eq i32 %1, 1
   br i1 %497, label %"$PagePool.commit_resize.exit.i.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.i53.i.i.new
 
 forbody.lr.ph.i.i.i53.i.i.new:                    ; preds = %forbody.lr.ph.i.i.i53.i.i
-  %unroll_iter56 = and i32 %1, 2147483646
+  %unroll_iter61 = and i32 %1, 2147483646
   br label %forbody.i.i.i54.i.i
 
 forbody.i.i.i54.i.i:                              ; preds = %merge1.i.i.i.i.i.1, %forbody.lr.ph.i.i.i53.i.i.new
   %498 = phi i32 [ 0, %forbody.lr.ph.i.i.i53.i.i.new ], [ %529, %merge1.i.i.i.i.i.1 ]
   %offset.013.i.i.i.i.i = phi i32 [ 0, %forbody.lr.ph.i.i.i53.i.i.new ], [ %530, %merge1.i.i.i.i.i.1 ]
-  %niter57 = phi i32 [ 0, %forbody.lr.ph.i.i.i53.i.i.new ], [ %niter57.next.1, %merge1.i.i.i.i.i.1 ]
+  %niter62 = phi i32 [ 0, %forbody.lr.ph.i.i.i53.i.i.new ], [ %niter62.next.1, %merge1.i.i.i.i.i.1 ]
   %499 = load i32, ptr %297, align 4
   %500 = xor i32 %offset.013.i.i.i.i.i, -1
   %501 = add i32 %499, %500
@@ -32432,9 +32588,9 @@ then.i60.i.i.i.i.1:                               ; preds = %and.lhs.true.i.i.i.
 merge1.i.i.i.i.i.1:                               ; preds = %then.i60.i.i.i.i.1, %and.lhs.true.i.i.i.i.i.1, %merge1.i.i.i.i.i
   %529 = phi i32 [ %512, %merge1.i.i.i.i.i ], [ %512, %and.lhs.true.i.i.i.i.i.1 ], [ %528, %then.i60.i.i.i.i.1 ]
   %530 = add nuw nsw i32 %offset.013.i.i.i.i.i, 2
-  %niter57.next.1 = add i32 %niter57, 2
-  %niter57.ncmp.1 = icmp eq i32 %niter57.next.1, %unroll_iter56
-  br i1 %niter57.ncmp.1, label %"$PagePool.commit_resize.exit.i.i.i.loopexit.unr-lcssa.loopexit", label %forbody.i.i.i54.i.i
+  %niter62.next.1 = add i32 %niter62, 2
+  %niter62.ncmp.1 = icmp eq i32 %niter62.next.1, %unroll_iter61
+  br i1 %niter62.ncmp.1, label %"$PagePool.commit_resize.exit.i.i.i.loopexit.unr-lcssa.loopexit", label %forbody.i.i.i54.i.i
 
 and.lhs.true.i.i.i.i.i:                           ; preds = %forbody.i.i.i54.i.i
   %531 = getelementptr i8, ptr %504, i64 4
@@ -32450,8 +32606,8 @@ and.lhs.true.i.i.i.i.i:                           ; preds = %forbody.i.i.i54.i.i
 "$PagePool.commit_resize.exit.i.i.i.loopexit.unr-lcssa": ; preds = %"$PagePool.commit_resize.exit.i.i.i.loopexit.unr-lcssa.loopexit", %forbody.lr.ph.i.i.i53.i.i
   %.unr = phi i64 [ 0, %forbody.lr.ph.i.i.i53.i.i ], [ %535, %"$PagePool.commit_resize.exit.i.i.i.loopexit.unr-lcssa.loopexit" ]
   %offset.013.i.i.i.i.i.unr = phi i32 [ -1, %forbody.lr.ph.i.i.i53.i.i ], [ %534, %"$PagePool.commit_resize.exit.i.i.i.loopexit.unr-lcssa.loopexit" ]
-  %lcmp.mod55.not = icmp eq i32 %xtraiter53, 0
-  br i1 %lcmp.mod55.not, label %"$PagePool.commit_resize.exit.i.i.i", label %forbody.i.i.i54.i.i.epil
+  %lcmp.mod60.not = icmp eq i32 %xtraiter58, 0
+  br i1 %lcmp.mod60.not, label %"$PagePool.commit_resize.exit.i.i.i", label %forbody.i.i.i54.i.i.epil
 
 forbody.i.i.i54.i.i.epil:                         ; preds = %"$PagePool.commit_resize.exit.i.i.i.loopexit.unr-lcssa"
   %536 = load i32, ptr %297, align 4
@@ -33118,7 +33274,7 @@ then3:                                            ; preds = %"$Loop.save.exit.th
   %69 = getelementptr i8, ptr %50, i64 16
   store i32 %common.ret.op.i85, ptr %69, align 4
   %70 = getelementptr i8, ptr %50, i64 216
-  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %70, i64 256, ptr nonnull @"$string.31", ptr nonnull %message)
+  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %70, i64 256, ptr nonnull @"$string.30", ptr nonnull %message)
   call fastcc void @"$Scheduler.retire"(ptr %1, ptr nonnull %14)
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %11, ptr noundef nonnull align 8 dereferenceable(1024) %message, i64 1024, i1 false)
   %72 = add i32 %num_failed.093, 1
@@ -33236,7 +33392,7 @@ then16:                                           ; preds = %then12
   %125 = getelementptr i8, ptr %106, i64 16
   store i32 %102, ptr %125, align 4
   %126 = getelementptr i8, ptr %106, i64 216
-  %127 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %126, i64 256, ptr nonnull @"$string.31", ptr nonnull %message10)
+  %127 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %126, i64 256, ptr nonnull @"$string.30", ptr nonnull %message10)
   call fastcc void @"$Scheduler.retire"(ptr %1, ptr nonnull %86)
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %83, ptr noundef nonnull align 8 dereferenceable(1024) %message10, i64 1024, i1 false)
   %128 = add i32 %num_failed.295, 1
@@ -33374,7 +33530,7 @@ then29:                                           ; preds = %then25, %"$Loop.rec
   %193 = getelementptr i8, ptr %175, i64 16
   store i32 %common.ret.op.i7991, ptr %193, align 4
   %194 = getelementptr i8, ptr %175, i64 216
-  %195 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %194, i64 256, ptr nonnull @"$string.31", ptr nonnull %message23)
+  %195 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %194, i64 256, ptr nonnull @"$string.30", ptr nonnull %message23)
   call fastcc void @"$Scheduler.retire"(ptr %1, ptr nonnull %152)
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %149, ptr noundef nonnull align 8 dereferenceable(1024) %message23, i64 1024, i1 false)
   %196 = add i32 %num_failed.497, 1
@@ -33394,9 +33550,9 @@ merge21:                                          ; preds = %merge24, %merge8
   ret i32 %num_failed.4.lcssa
 }
 
-define internal i32 @"$transfer_pages_job"(ptr %0, ptr nocapture readonly %1, ptr nocapture writeonly %2) {
+define internal i32 @"$transfer_pages_job"(ptr %0, ptr nocapture readonly %1, ptr writeonly %2) {
 entry:
-  %cause.i37 = alloca %0, align 8
+  %cause.i40 = alloca %0, align 8
   %cause.i36 = alloca %0, align 8
   %cause.i = alloca %0, align 8
   %args = alloca %85, align 8
@@ -33432,8 +33588,8 @@ then:                                             ; preds = %entry
   %.not34 = icmp eq i32 %25, 0
   br i1 %.not34, label %merge, label %then2
 
-common.ret:                                       ; preds = %merge, %then11, %then6, %then2
-  %common.ret.op = phi i32 [ %25, %then2 ], [ %34, %then6 ], [ %47, %then11 ], [ 0, %merge ]
+common.ret:                                       ; preds = %merge, %"$Rank.describe_failure.exit43", %"$Rank.describe_failure.exit39", %"$Rank.describe_failure.exit"
+  %common.ret.op = phi i32 [ %25, %"$Rank.describe_failure.exit" ], [ %34, %"$Rank.describe_failure.exit39" ], [ %47, %"$Rank.describe_failure.exit43" ], [ 0, %merge ]
   ret i32 %common.ret.op
 
 then2:                                            ; preds = %then
@@ -33444,8 +33600,15 @@ then2:                                            ; preds = %then
   %28 = load ptr, ptr %27, align 8
   %29 = load ptr, ptr %21, align 8
   call void %28(ptr %29, ptr nonnull %cause.i)
+  %.not17.i = icmp eq ptr %2, null
+  br i1 %.not17.i, label %"$Rank.describe_failure.exit", label %then2.i
+
+then2.i:                                          ; preds = %then2
   %30 = load i32, ptr %0, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.493", i32 %30, ptr nonnull %cause.i)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.10", ptr nonnull @"$string.493", i32 %30, ptr nonnull %cause.i)
+  br label %"$Rank.describe_failure.exit"
+
+"$Rank.describe_failure.exit":                    ; preds = %then2, %then2.i
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i)
   br label %common.ret
 
@@ -33464,8 +33627,15 @@ then6:                                            ; preds = %else
   %37 = load ptr, ptr %36, align 8
   %38 = load ptr, ptr %21, align 8
   call void %37(ptr %38, ptr nonnull %cause.i36)
+  %.not17.i37 = icmp eq ptr %2, null
+  br i1 %.not17.i37, label %"$Rank.describe_failure.exit39", label %then2.i38
+
+then2.i38:                                        ; preds = %then6
   %39 = load i32, ptr %0, align 4
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.494", i32 %39, ptr nonnull %cause.i36)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.10", ptr nonnull @"$string.494", i32 %39, ptr nonnull %cause.i36)
+  br label %"$Rank.describe_failure.exit39"
+
+"$Rank.describe_failure.exit39":                  ; preds = %then6, %then2.i38
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i36)
   br label %common.ret
 
@@ -33481,20 +33651,27 @@ merge:                                            ; preds = %else, %then
   br i1 %.not35, label %common.ret, label %then11
 
 then11:                                           ; preds = %merge
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i37)
-  store i8 0, ptr %cause.i37, align 8
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i40)
+  store i8 0, ptr %cause.i40, align 8
   %48 = load ptr, ptr %41, align 8
   %49 = getelementptr i8, ptr %48, i64 64
   %50 = load ptr, ptr %49, align 8
   %51 = load ptr, ptr %45, align 8
-  call void %50(ptr %51, ptr nonnull %cause.i37)
+  call void %50(ptr %51, ptr nonnull %cause.i40)
+  %.not17.i41 = icmp eq ptr %2, null
+  br i1 %.not17.i41, label %"$Rank.describe_failure.exit43", label %then2.i42
+
+then2.i42:                                        ; preds = %then11
   %52 = load i32, ptr %0, align 4
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.495", i32 %52, ptr nonnull %cause.i37)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i37)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.10", ptr nonnull @"$string.495", i32 %52, ptr nonnull %cause.i40)
+  br label %"$Rank.describe_failure.exit43"
+
+"$Rank.describe_failure.exit43":                  ; preds = %then11, %then2.i42
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i40)
   br label %common.ret
 }
 
-define internal i32 @"$count_tokens_job"(ptr nocapture readonly %0, ptr nocapture readonly %1, ptr nocapture writeonly %2) {
+define internal i32 @"$count_tokens_job"(ptr nocapture readonly %0, ptr nocapture readonly %1, ptr writeonly %2) {
 entry:
   %cause.i31 = alloca %0, align 8
   %cause.i = alloca %0, align 8
@@ -33503,8 +33680,8 @@ entry:
   %.not = icmp eq i32 %3, 0
   br i1 %.not, label %merge, label %common.ret
 
-common.ret:                                       ; preds = %merge1, %entry, %then10, %then5
-  %common.ret.op = phi i32 [ %26, %then5 ], [ %42, %then10 ], [ 0, %entry ], [ 0, %merge1 ]
+common.ret:                                       ; preds = %merge1, %entry, %"$Rank.describe_failure.exit34", %"$Rank.describe_failure.exit"
+  %common.ret.op = phi i32 [ %26, %"$Rank.describe_failure.exit" ], [ %42, %"$Rank.describe_failure.exit34" ], [ 0, %entry ], [ 0, %merge1 ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
@@ -33548,8 +33725,15 @@ then5:                                            ; preds = %then2
   %29 = load ptr, ptr %28, align 8
   %30 = load ptr, ptr %18, align 8
   call void %29(ptr %30, ptr nonnull %cause.i)
+  %.not17.i = icmp eq ptr %2, null
+  br i1 %.not17.i, label %"$Rank.describe_failure.exit", label %then2.i
+
+then2.i:                                          ; preds = %then5
   %31 = load i32, ptr %0, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.496", i32 %31, ptr nonnull %cause.i)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.10", ptr nonnull @"$string.496", i32 %31, ptr nonnull %cause.i)
+  br label %"$Rank.describe_failure.exit"
+
+"$Rank.describe_failure.exit":                    ; preds = %then5, %then2.i
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i)
   br label %common.ret
 
@@ -33576,13 +33760,20 @@ then10:                                           ; preds = %merge1
   %45 = load ptr, ptr %44, align 8
   %46 = load ptr, ptr %40, align 8
   call void %45(ptr %46, ptr nonnull %cause.i31)
+  %.not17.i32 = icmp eq ptr %2, null
+  br i1 %.not17.i32, label %"$Rank.describe_failure.exit34", label %then2.i33
+
+then2.i33:                                        ; preds = %then10
   %47 = load i32, ptr %0, align 4
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.474", i32 %47, ptr nonnull %cause.i31)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.10", ptr nonnull @"$string.474", i32 %47, ptr nonnull %cause.i31)
+  br label %"$Rank.describe_failure.exit34"
+
+"$Rank.describe_failure.exit34":                  ; preds = %then10, %then2.i33
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i31)
   br label %common.ret
 }
 
-define internal i32 @"$copy_pages_job"(ptr %0, ptr nocapture readonly %1, ptr nocapture writeonly %2) {
+define internal i32 @"$copy_pages_job"(ptr %0, ptr nocapture readonly %1, ptr writeonly %2) {
 entry:
   %cause.i = alloca %0, align 8
   %args = alloca %82, align 8
@@ -33599,7 +33790,7 @@ entry:
   %.not = icmp eq i32 %10, 0
   br i1 %.not, label %common.ret, label %then
 
-common.ret:                                       ; preds = %entry, %then
+common.ret:                                       ; preds = %entry, %"$Rank.describe_failure.exit"
   ret i32 %10
 
 then:                                             ; preds = %entry
@@ -33610,8 +33801,15 @@ then:                                             ; preds = %entry
   %13 = load ptr, ptr %12, align 8
   %14 = load ptr, ptr %8, align 8
   call void %13(ptr %14, ptr nonnull %cause.i)
+  %.not17.i = icmp eq ptr %2, null
+  br i1 %.not17.i, label %"$Rank.describe_failure.exit", label %then2.i
+
+then2.i:                                          ; preds = %then
   %15 = load i32, ptr %0, align 4
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.497", i32 %15, ptr nonnull %cause.i)
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.10", ptr nonnull @"$string.497", i32 %15, ptr nonnull %cause.i)
+  br label %"$Rank.describe_failure.exit"
+
+"$Rank.describe_failure.exit":                    ; preds = %then, %then2.i
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i)
   br label %common.ret
 }
@@ -33624,17 +33822,17 @@ entry:
   %4 = icmp eq ptr %0, null
   br i1 %4, label %then, label %merge
 
-common.ret:                                       ; preds = %then.i, %then, %"$Loop.submit.exit"
-  %common.ret.op = phi i32 [ %common.ret.op.i, %"$Loop.submit.exit" ], [ 1, %then ], [ 1, %then.i ]
-  ret i32 %common.ret.op
-
 then:                                             ; preds = %entry
-  %.not.i = icmp eq ptr %3, null
-  br i1 %.not.i, label %common.ret, label %then.i
+  %.not = icmp eq ptr %3, null
+  br i1 %.not, label %common.ret, label %then2
 
-then.i:                                           ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.1")
+then2:                                            ; preds = %then
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.34")
   br label %common.ret
+
+common.ret:                                       ; preds = %then2, %then, %"$Loop.submit.exit"
+  %common.ret.op = phi i32 [ %common.ret.op.i, %"$Loop.submit.exit" ], [ 1, %then ], [ 1, %then2 ]
+  ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
   %6 = getelementptr i8, ptr %0, i64 6064
@@ -33829,7 +34027,7 @@ then.i.i.i.i:                                     ; preds = %merge21.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i84.i.i.i
 
 then2.i84.i.i.i:                                  ; preds = %then.i.i.i.i
-  %69 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.6", ptr nonnull @"$string.520", i32 %62)
+  %69 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.5", ptr nonnull @"$string.520", i32 %62)
   br label %"$Loop.submit.exit"
 
 forbody.i.i.i.i:                                  ; preds = %merge5.i.i.i.i, %forbody.preheader.i.i.i.i
@@ -33846,7 +34044,7 @@ then6.i.i.i.i:                                    ; preds = %forbody.i.i.i.i
 
 then10.i.i.i.i:                                   ; preds = %then6.i.i.i.i
   %73 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
-  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.7", ptr nonnull @"$string.520", i32 %73, i32 %71, i32 %12)
+  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.6", ptr nonnull @"$string.520", i32 %73, i32 %71, i32 %12)
   br label %"$Loop.submit.exit"
 
 merge5.i.i.i.i:                                   ; preds = %forbody.i.i.i.i
@@ -34406,7 +34604,7 @@ then.i.i25.i:                                     ; preds = %merge.i
 
 then2.i.i27.i:                                    ; preds = %then.i.i25.i
   %304 = getelementptr i8, ptr %0, i64 7221
-  %305 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.3", ptr %304)
+  %305 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.2", ptr %304)
   br label %then6.i
 
 merge.i29.i:                                      ; preds = %merge.i
@@ -34620,7 +34818,7 @@ then.i:                                           ; preds = %merge4
   br i1 %.not31.i, label %common.ret, label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.6", ptr nonnull @"$string.502", i32 %1)
+  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.5", ptr nonnull @"$string.502", i32 %1)
   br label %common.ret
 
 forbody.i:                                        ; preds = %merge5.i, %forbody.preheader.i
@@ -34638,7 +34836,7 @@ then6.i:                                          ; preds = %forbody.i
 
 then10.i:                                         ; preds = %then6.i
   %16 = trunc nuw nsw i64 %indvars.iv.i to i32
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.7", ptr nonnull @"$string.502", i32 %16, i32 %14, i32 %10)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.6", ptr nonnull @"$string.502", i32 %16, i32 %14, i32 %10)
   br label %common.ret
 
 merge5.i:                                         ; preds = %forbody.i
@@ -34894,7 +35092,7 @@ then.i:                                           ; preds = %merge24
   br i1 %.not31.i, label %common.ret, label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.6", ptr nonnull @"$string.525", i32 %24)
+  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.5", ptr nonnull @"$string.525", i32 %24)
   br label %common.ret
 
 forbody.i:                                        ; preds = %merge5.i, %forbody.preheader.i
@@ -34912,7 +35110,7 @@ then6.i:                                          ; preds = %forbody.i
 
 then10.i:                                         ; preds = %then6.i
   %32 = trunc nuw nsw i64 %indvars.iv.i to i32
-  %33 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.7", ptr nonnull @"$string.525", i32 %32, i32 %30, i32 %25)
+  %33 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.6", ptr nonnull @"$string.525", i32 %32, i32 %30, i32 %25)
   br label %common.ret
 
 merge5.i:                                         ; preds = %forbody.i
@@ -34967,7 +35165,7 @@ then.i:                                           ; preds = %merge
   br i1 %.not31.i, label %common.ret, label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.6", ptr nonnull @"$string.527", i32 %7)
+  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.5", ptr nonnull @"$string.527", i32 %7)
   br label %common.ret
 
 forbody.i:                                        ; preds = %merge5.i, %forbody.preheader.i
@@ -34985,7 +35183,7 @@ then6.i:                                          ; preds = %forbody.i
 
 then10.i:                                         ; preds = %then6.i
   %20 = trunc nuw nsw i64 %indvars.iv.i to i32
-  %21 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.7", ptr nonnull @"$string.527", i32 %20, i32 %18, i32 %13)
+  %21 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.6", ptr nonnull @"$string.527", i32 %20, i32 %18, i32 %13)
   br label %common.ret
 
 merge5.i:                                         ; preds = %forbody.i
@@ -38152,7 +38350,7 @@ then.i.i.i37.i.i:                                 ; preds = %"$Scheduler.capture
   %1534 = getelementptr i8, ptr %1517, i64 16
   store i32 8, ptr %1534, align 4
   %1535 = getelementptr i8, ptr %1517, i64 216
-  %1536 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1535, i64 256, ptr nonnull @"$string.31", ptr nonnull %text.i.i.i.i.i.i)
+  %1536 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1535, i64 256, ptr nonnull @"$string.30", ptr nonnull %text.i.i.i.i.i.i)
   call fastcc void @"$Scheduler.retire"(ptr nonnull %21, ptr nonnull %1248)
   call void @llvm.lifetime.end.p0(i64 256, ptr nonnull %text.i.i.i.i.i.i)
   br label %merge1.i21.i.i.i
@@ -38203,7 +38401,7 @@ then1.i.i.i.i.i:                                  ; preds = %else.i.i.i29.i.i
   %1560 = getelementptr i8, ptr %1543, i64 16
   store i32 8, ptr %1560, align 4
   %1561 = getelementptr i8, ptr %1543, i64 216
-  %1562 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1561, i64 256, ptr nonnull @"$string.31", ptr nonnull %text.i29.i.i.i.i.i)
+  %1562 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1561, i64 256, ptr nonnull @"$string.30", ptr nonnull %text.i29.i.i.i.i.i)
   call fastcc void @"$Scheduler.retire"(ptr nonnull %21, ptr nonnull %1248)
   call void @llvm.lifetime.end.p0(i64 256, ptr nonnull %text.i29.i.i.i.i.i)
   br label %merge1.i21.i.i.i
@@ -38555,7 +38753,7 @@ forbody.i24.i.i.i:                                ; preds = %else3.i.i.i, %forbo
   %1749 = getelementptr i8, ptr %1730, i64 16
   store i32 %1231, ptr %1749, align 4
   %1750 = getelementptr i8, ptr %1730, i64 216
-  %1751 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1750, i64 256, ptr nonnull @"$string.31", ptr nonnull %message.i.i.i)
+  %1751 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1750, i64 256, ptr nonnull @"$string.30", ptr nonnull %message.i.i.i)
   call fastcc void @"$Scheduler.retire"(ptr nonnull %21, ptr nonnull %1727)
   %1752 = add nuw nsw i64 %i.05.i.i.i.i, 1
   %exitcond.not.i26.i.i.i = icmp eq i64 %1752, %1723
@@ -40399,8 +40597,8 @@ entry:
   %part.i19.i.i.i.i.i.i = alloca %92, align 8
   %part.i.i.i.i.i.i.i = alloca %92, align 8
   %part.i.i40.i.i.i.i = alloca %92, align 8
-  %down.i.i.i.i.i = alloca %19, align 8
-  %gate_up.i.i.i.i.i = alloca %19, align 8
+  %down.i.i.i.i.i = alloca %18, align 8
+  %gate_up.i.i.i.i.i = alloca %18, align 8
   %part.i24.i.i.i.i.i = alloca %92, align 8
   %part.i19.i.i.i.i.i = alloca %92, align 8
   %part.i.i31.i.i.i.i = alloca %92, align 8
@@ -40454,7 +40652,7 @@ entry:
   br i1 %.not, label %merge, label %common.ret
 
 common.ret:                                       ; preds = %"$fill_rope_table.exit", %"$bind_buffers.exit.thread", %"$bind_buffers.exit", %entry, %"$place_weights.exit"
-  %common.ret.op = phi i32 [ %common.ret.op.i38, %"$place_weights.exit" ], [ %22, %entry ], [ %86, %"$bind_buffers.exit" ], [ %103, %"$fill_rope_table.exit" ], [ %common.ret.op.i.ph, %"$bind_buffers.exit.thread" ]
+  %common.ret.op = phi i32 [ %common.ret.op.i41, %"$place_weights.exit" ], [ %22, %entry ], [ %86, %"$bind_buffers.exit" ], [ %103, %"$fill_rope_table.exit" ], [ %common.ret.op.i.ph, %"$bind_buffers.exit.thread" ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
@@ -40495,8 +40693,15 @@ then3.i:                                          ; preds = %merge.i
   %42 = load ptr, ptr %41, align 8
   %43 = load ptr, ptr %21, align 8
   call void %42(ptr %43, ptr nonnull %cause.i.i)
+  %.not17.i.i = icmp eq ptr %2, null
+  br i1 %.not17.i.i, label %"$Rank.describe_failure.exit.i", label %then2.i.i
+
+then2.i.i:                                        ; preds = %then3.i
   %44 = load i32, ptr %0, align 4
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.556", i32 %44, ptr nonnull %cause.i.i)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.10", ptr nonnull @"$string.556", i32 %44, ptr nonnull %cause.i.i)
+  br label %"$Rank.describe_failure.exit.i"
+
+"$Rank.describe_failure.exit.i":                  ; preds = %then2.i.i, %then3.i
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i)
   br label %"$bind_buffers.exit.thread"
 
@@ -40525,8 +40730,15 @@ then11.i:                                         ; preds = %then7.i
   %58 = load ptr, ptr %57, align 8
   %59 = load ptr, ptr %21, align 8
   call void %58(ptr %59, ptr nonnull %cause.i52.i)
+  %.not17.i53.i = icmp eq ptr %2, null
+  br i1 %.not17.i53.i, label %"$Rank.describe_failure.exit55.i", label %then2.i54.i
+
+then2.i54.i:                                      ; preds = %then11.i
   %60 = load i32, ptr %0, align 4
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.557", i32 %60, ptr nonnull %cause.i52.i)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.10", ptr nonnull @"$string.557", i32 %60, ptr nonnull %cause.i52.i)
+  br label %"$Rank.describe_failure.exit55.i"
+
+"$Rank.describe_failure.exit55.i":                ; preds = %then2.i54.i, %then11.i
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i52.i)
   br label %"$bind_buffers.exit.thread"
 
@@ -40538,8 +40750,8 @@ merge10.i:                                        ; preds = %then7.i
   call fastcc void @"$RankBuffers.bind_host"(ptr %27, ptr nonnull %shape.i, ptr %64)
   br label %"$bind_buffers.exit"
 
-"$bind_buffers.exit.thread":                      ; preds = %then3.i, %then11.i, %merge
-  %common.ret.op.i.ph = phi i32 [ %26, %merge ], [ %55, %then11.i ], [ %39, %then3.i ]
+"$bind_buffers.exit.thread":                      ; preds = %"$Rank.describe_failure.exit.i", %"$Rank.describe_failure.exit55.i", %merge
+  %common.ret.op.i.ph = phi i32 [ %26, %merge ], [ %55, %"$Rank.describe_failure.exit55.i" ], [ %39, %"$Rank.describe_failure.exit.i" ]
   call void @llvm.lifetime.end.p0(i64 160, ptr nonnull %shape.i)
   br label %common.ret
 
@@ -40609,9 +40821,9 @@ merge2:                                           ; preds = %"$bind_buffers.exit
   %102 = load ptr, ptr %21, align 8
   %103 = call i32 %101(ptr %102, ptr nonnull %args.i)
   %.not.i36 = icmp eq i32 %103, 0
-  br i1 %.not.i36, label %merge7, label %"$fill_rope_table.exit"
+  br i1 %.not.i36, label %merge7, label %then.i
 
-"$fill_rope_table.exit":                          ; preds = %merge2
+then.i:                                           ; preds = %merge2
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i35)
   store i8 0, ptr %cause.i.i35, align 8
   %104 = load ptr, ptr %17, align 8
@@ -40619,8 +40831,15 @@ merge2:                                           ; preds = %"$bind_buffers.exit
   %106 = load ptr, ptr %105, align 8
   %107 = load ptr, ptr %21, align 8
   call void %106(ptr %107, ptr nonnull %cause.i.i35)
+  %.not17.i.i37 = icmp eq ptr %2, null
+  br i1 %.not17.i.i37, label %"$fill_rope_table.exit", label %then2.i.i38
+
+then2.i.i38:                                      ; preds = %then.i
   %108 = load i32, ptr %0, align 4
-  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.558", i32 %108, ptr nonnull %cause.i.i35)
+  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.10", ptr nonnull @"$string.558", i32 %108, ptr nonnull %cause.i.i35)
+  br label %"$fill_rope_table.exit"
+
+"$fill_rope_table.exit":                          ; preds = %then.i, %then2.i.i38
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i35)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i)
   br label %common.ret
@@ -40655,10 +40874,10 @@ merge7:                                           ; preds = %merge2
   store i64 0, ptr %bytes.i, align 8
   %121 = getelementptr i8, ptr %0, i64 40
   %122 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout.i, ptr null, ptr %121, ptr nonnull %bytes.i, ptr %2)
-  %.not.i37 = icmp eq i32 %122, 0
-  br i1 %.not.i37, label %merge.i39, label %"$place_weights.exit"
+  %.not.i40 = icmp eq i32 %122, 0
+  br i1 %.not.i40, label %merge.i42, label %"$place_weights.exit"
 
-merge.i39:                                        ; preds = %merge7
+merge.i42:                                        ; preds = %merge7
   %123 = load ptr, ptr %121, align 8
   call void @free(ptr %123)
   store ptr null, ptr %121, align 8
@@ -40666,15 +40885,15 @@ merge.i39:                                        ; preds = %merge7
   %125 = getelementptr i8, ptr %0, i64 896
   %126 = call fastcc i32 @"$allocate"(ptr nonnull %0, i64 %124, ptr %125, ptr %2)
   %.not56.i = icmp eq i32 %126, 0
-  br i1 %.not56.i, label %merge2.i40, label %"$place_weights.exit"
+  br i1 %.not56.i, label %merge2.i43, label %"$place_weights.exit"
 
-merge2.i40:                                       ; preds = %merge.i39
+merge2.i43:                                       ; preds = %merge.i42
   %127 = load ptr, ptr %125, align 8
   %128 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout.i, ptr %127, ptr nonnull %121, ptr nonnull %bytes.i, ptr %2)
   %.not57.i = icmp eq i32 %128, 0
   br i1 %.not57.i, label %merge7.i, label %"$place_weights.exit"
 
-merge7.i:                                         ; preds = %merge2.i40
+merge7.i:                                         ; preds = %merge2.i43
   %129 = load i64, ptr %bytes.i, align 8
   %.sroa.248.0.progress.sroa_idx.i = getelementptr inbounds i8, ptr %progress.i, i64 8
   %.sroa.3.0.progress.sroa_idx.i = getelementptr inbounds i8, ptr %progress.i, i64 16
@@ -40847,7 +41066,7 @@ forbody.i.i.i:                                    ; preds = %merge19.i.i.i, %for
   %168 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
   store i32 %168, ptr %.sroa.64.0.placer.sroa_idx.i.i, align 8
   %169 = load ptr, ptr %121, align 8
-  %170 = getelementptr %18, ptr %169, i64 %indvars.iv.i.i.i
+  %170 = getelementptr %17, ptr %169, i64 %indvars.iv.i.i.i
   %171 = load i32, ptr %.sroa.5.0.layout.sroa_idx.i, align 4
   %172 = load ptr, ptr %layout.i, align 8
   %173 = getelementptr i8, ptr %172, i64 84
@@ -41074,7 +41293,7 @@ forbody.lr.ph.i.i.i.i.i:                          ; preds = %"$Layout.num_local_
   %wide.trip.count.i.i.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i.i.i to i64
   br label %forbody.i.i.i.i.i
 
-forcond.i.i.i.i.i:                                ; preds = %"$anon (./terra/weights_place.t:164).561.exit.i.i.i.i.i"
+forcond.i.i.i.i.i:                                ; preds = %"$anon (./terra/checkpoint/weights_place.t:164).561.exit.i.i.i.i.i"
   %indvars.iv.next.i.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i.i, 1
   %exitcond.not.i.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i.i, %wide.trip.count.i.i.i.i.i
   br i1 %exitcond.not.i.i.i.i.i, label %merge6.i.i.i.loopexit.i, label %forbody.i.i.i.i.i
@@ -41155,9 +41374,9 @@ merge.i.i.i.i.i.i:                                ; preds = %"$Layout.experts_be
   %285 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.247", ptr nonnull %part.i19.i.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i.i.i)
   %.not18.i.i.i.i.i.i = icmp eq i32 %285, 0
-  br i1 %.not18.i.i.i.i.i.i, label %"$anon (./terra/weights_place.t:164).561.exit.i.i.i.i.i", label %"$place_experts.exit.thread.i.i.i.i"
+  br i1 %.not18.i.i.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:164).561.exit.i.i.i.i.i", label %"$place_experts.exit.thread.i.i.i.i"
 
-"$anon (./terra/weights_place.t:164).561.exit.i.i.i.i.i": ; preds = %merge.i.i.i.i.i.i
+"$anon (./terra/checkpoint/weights_place.t:164).561.exit.i.i.i.i.i": ; preds = %merge.i.i.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i.i.i.i)
   %286 = load i32, ptr %166, align 8
   %287 = load i32, ptr %167, align 4
@@ -41173,8 +41392,8 @@ merge.i.i.i.i.i.i:                                ; preds = %"$Layout.experts_be
   %.not40.i.i.i.i.i = icmp eq i32 %290, 0
   br i1 %.not40.i.i.i.i.i, label %forcond.i.i.i.i.i, label %"$place_experts.exit.thread.i.i.i.i"
 
-"$place_experts.exit.thread.i.i.i.i":             ; preds = %merge1.i.i.i.i.i, %merge1.i.i.i.i, %"$anon (./terra/weights_place.t:164).561.exit.i.i.i.i.i", %merge.i.i.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i.i.i"
-  %common.ret.op.i45.ph.i.i.i.i = phi i32 [ %290, %"$anon (./terra/weights_place.t:164).561.exit.i.i.i.i.i" ], [ %284, %"$Layout.experts_begin.exit.i.i.i.i.i" ], [ %285, %merge.i.i.i.i.i.i ], [ %243, %merge1.i.i.i.i.i ], [ %240, %merge1.i.i.i.i ]
+"$place_experts.exit.thread.i.i.i.i":             ; preds = %merge1.i.i.i.i.i, %merge1.i.i.i.i, %"$anon (./terra/checkpoint/weights_place.t:164).561.exit.i.i.i.i.i", %merge.i.i.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i.i.i"
+  %common.ret.op.i45.ph.i.i.i.i = phi i32 [ %290, %"$anon (./terra/checkpoint/weights_place.t:164).561.exit.i.i.i.i.i" ], [ %284, %"$Layout.experts_begin.exit.i.i.i.i.i" ], [ %285, %merge.i.i.i.i.i.i ], [ %243, %merge1.i.i.i.i.i ], [ %240, %merge1.i.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %gate_up.i.i.i.i.i)
   br label %"$layout.place.exit.thread.i"
@@ -41268,7 +41487,7 @@ merge15.i:                                        ; preds = %merge19.i.i.i, %mer
   br i1 %.not59.i, label %merge20.i, label %then21.i
 
 then21.i:                                         ; preds = %merge15.i
-  call fastcc void @"$forward.describe_failure"(ptr nonnull %0, ptr nonnull @"$string.563", i32 -1, ptr %2)
+  call fastcc void @"$Rank.describe_failure"(ptr nonnull %0, ptr nonnull @"$string.563", i32 -1, ptr %2)
   br label %"$place_weights.exit"
 
 merge20.i:                                        ; preds = %merge15.i
@@ -41283,15 +41502,15 @@ then.i.i:                                         ; preds = %merge20.i
   call void %318(ptr %319, i64 %129, i64 %320, ptr nonnull @"$string.163")
   br label %"$place_weights.exit"
 
-"$place_weights.exit":                            ; preds = %merge7, %merge.i39, %merge2.i40, %"$layout.place.exit.thread.i", %then21.i, %merge20.i, %then.i.i
-  %common.ret.op.i38 = phi i32 [ %317, %then21.i ], [ %122, %merge7 ], [ %126, %merge.i39 ], [ %128, %merge2.i40 ], [ %common.ret.op.i.i.ph.i, %"$layout.place.exit.thread.i" ], [ 0, %merge20.i ], [ 0, %then.i.i ]
+"$place_weights.exit":                            ; preds = %merge7, %merge.i42, %merge2.i43, %"$layout.place.exit.thread.i", %then21.i, %merge20.i, %then.i.i
+  %common.ret.op.i41 = phi i32 [ %317, %then21.i ], [ %122, %merge7 ], [ %126, %merge.i42 ], [ %128, %merge2.i43 ], [ %common.ret.op.i.i.ph.i, %"$layout.place.exit.thread.i" ], [ 0, %merge20.i ], [ 0, %then.i.i ]
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %progress.i)
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %bytes.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %layout.i)
   br label %common.ret
 }
 
-define internal fastcc i32 @"$allocate"(ptr nocapture readonly %0, i64 %1, ptr %2, ptr nocapture writeonly %3) unnamed_addr {
+define internal fastcc i32 @"$allocate"(ptr nocapture readonly %0, i64 %1, ptr %2, ptr writeonly %3) unnamed_addr {
 entry:
   %cause.i19 = alloca %0, align 8
   %cause.i = alloca %0, align 8
@@ -41305,8 +41524,8 @@ entry:
   %.not = icmp eq i32 %10, 0
   br i1 %.not, label %merge, label %then
 
-common.ret:                                       ; preds = %merge, %then3, %then
-  %common.ret.op = phi i32 [ %10, %then ], [ %22, %then3 ], [ 0, %merge ]
+common.ret:                                       ; preds = %merge, %"$Rank.describe_failure.exit22", %"$Rank.describe_failure.exit"
+  %common.ret.op = phi i32 [ %10, %"$Rank.describe_failure.exit" ], [ %22, %"$Rank.describe_failure.exit22" ], [ 0, %merge ]
   ret i32 %common.ret.op
 
 then:                                             ; preds = %entry
@@ -41317,8 +41536,15 @@ then:                                             ; preds = %entry
   %13 = load ptr, ptr %12, align 8
   %14 = load ptr, ptr %8, align 8
   call void %13(ptr %14, ptr nonnull %cause.i)
+  %.not17.i = icmp eq ptr %3, null
+  br i1 %.not17.i, label %"$Rank.describe_failure.exit", label %then2.i
+
+then2.i:                                          ; preds = %then
   %15 = load i32, ptr %0, align 4
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.554", i32 %15, ptr nonnull %cause.i)
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.10", ptr nonnull @"$string.554", i32 %15, ptr nonnull %cause.i)
+  br label %"$Rank.describe_failure.exit"
+
+"$Rank.describe_failure.exit":                    ; preds = %then, %then2.i
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i)
   br label %common.ret
 
@@ -41340,8 +41566,15 @@ then3:                                            ; preds = %merge
   %25 = load ptr, ptr %24, align 8
   %26 = load ptr, ptr %8, align 8
   call void %25(ptr %26, ptr nonnull %cause.i19)
+  %.not17.i20 = icmp eq ptr %3, null
+  br i1 %.not17.i20, label %"$Rank.describe_failure.exit22", label %then2.i21
+
+then2.i21:                                        ; preds = %then3
   %27 = load i32, ptr %0, align 4
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.11", ptr nonnull @"$string.555", i32 %27, ptr nonnull %cause.i19)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.10", ptr nonnull @"$string.555", i32 %27, ptr nonnull %cause.i19)
+  br label %"$Rank.describe_failure.exit22"
+
+"$Rank.describe_failure.exit22":                  ; preds = %then3, %then2.i21
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i19)
   br label %common.ret
 }
@@ -41351,7 +41584,7 @@ define internal fastcc void @"$RankBuffers.bind_host"(ptr nocapture writeonly %0
 entry:
   %3 = getelementptr i8, ptr %0, i64 264
   %4 = getelementptr i8, ptr %1, i64 128
-  tail call fastcc void @"$anon (./terra/batch.t:97)"(ptr %3, ptr %4, ptr %2)
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:97)"(ptr %3, ptr %4, ptr %2)
   %5 = getelementptr i8, ptr %0, i64 472
   %6 = load i32, ptr %4, align 4
   %7 = sext i32 %6 to i64
@@ -41761,7 +41994,7 @@ then.i:                                           ; preds = %entry
   %8 = zext nneg i32 %6 to i64
   %9 = getelementptr i8, ptr %name, i64 %8
   %10 = sub nuw nsw i64 128, %8
-  %11 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %9, i64 %10, ptr nonnull @"$string.31", ptr %2)
+  %11 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %9, i64 %10, ptr nonnull @"$string.30", ptr %2)
   br label %"$Placer.name.exit"
 
 "$Placer.name.exit":                              ; preds = %entry, %then.i
@@ -42161,7 +42394,7 @@ merge.i:                                          ; preds = %merge.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(28) %93, ptr noundef nonnull align 4 dereferenceable(28) %91, i64 28, i1 false)
   %94 = getelementptr i8, ptr %0, i64 6696
   %95 = load ptr, ptr %chosen.sroa.9.0..sroa_idx, align 8
-  call fastcc void @"$anon (./terra/batch.t:97)"(ptr %94, ptr %93, ptr %95)
+  call fastcc void @"$anon (./terra/scheduling/batch.t:97)"(ptr %94, ptr %93, ptr %95)
   %96 = getelementptr i8, ptr %0, i64 6904
   %97 = load ptr, ptr %chosen.sroa.10.0..sroa_idx, align 8
   %98 = getelementptr i8, ptr %0, i64 6920
@@ -42865,34 +43098,34 @@ declare dso_local i32 @dprintf(i32, ptr, ...) local_unnamed_addr
 define dso_local i32 @prefill(ptr %0, ptr readonly %1, i32 %2, i32 %3, ptr %4, ptr writeonly %5, ptr %6) local_unnamed_addr {
 entry:
   %own.i = alloca %0, align 8
-  %7 = icmp eq ptr %0, null
+  %7 = icmp eq ptr %5, null
   br i1 %7, label %then, label %merge
 
-common.ret:                                       ; preds = %then.i12, %then2, %then.i, %then, %"$Loop.prefill.exit"
-  %common.ret.op = phi i32 [ %common.ret.op.i.i, %"$Loop.prefill.exit" ], [ 1, %then ], [ 1, %then.i ], [ 1, %then2 ], [ 1, %then.i12 ]
-  ret i32 %common.ret.op
-
 then:                                             ; preds = %entry
-  %.not.i = icmp eq ptr %6, null
-  br i1 %.not.i, label %common.ret, label %then.i
+  %.not21 = icmp eq ptr %6, null
+  br i1 %.not21, label %common.ret, label %then2
 
-then.i:                                           ; preds = %then
+then2:                                            ; preds = %then
   %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.1")
   br label %common.ret
 
+common.ret:                                       ; preds = %then9, %then5, %then2, %then, %"$Loop.prefill.exit"
+  %common.ret.op = phi i32 [ %common.ret.op.i.i, %"$Loop.prefill.exit" ], [ 1, %then ], [ 1, %then2 ], [ 1, %then5 ], [ 1, %then9 ]
+  ret i32 %common.ret.op
+
 merge:                                            ; preds = %entry
-  %9 = icmp eq ptr %5, null
-  br i1 %9, label %then2, label %merge1
+  %9 = icmp eq ptr %0, null
+  br i1 %9, label %then5, label %merge4
 
-then2:                                            ; preds = %merge
-  %.not.i11 = icmp eq ptr %6, null
-  br i1 %.not.i11, label %common.ret, label %then.i12
+then5:                                            ; preds = %merge
+  %.not = icmp eq ptr %6, null
+  br i1 %.not, label %common.ret, label %then9
 
-then.i12:                                         ; preds = %then2
-  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.2")
+then9:                                            ; preds = %then5
+  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.34")
   br label %common.ret
 
-merge1:                                           ; preds = %merge
+merge4:                                           ; preds = %merge
   %11 = getelementptr i8, ptr %0, i64 6064
   %12 = icmp ne i32 %3, 0
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i)
@@ -42911,7 +43144,7 @@ merge1:                                           ; preds = %merge
   %.not8.i.i = icmp eq i64 %20, %17
   br i1 %.not8.i.i, label %"$Turnstile.enter.exit.i", label %whilebody.lr.ph.i.i
 
-whilebody.lr.ph.i.i:                              ; preds = %merge1
+whilebody.lr.ph.i.i:                              ; preds = %merge4
   %21 = getelementptr i8, ptr %0, i64 7008
   br label %whilebody.i.i
 
@@ -42921,7 +43154,7 @@ whilebody.i.i:                                    ; preds = %whilebody.i.i, %whi
   %.not.i.i = icmp eq i64 %23, %17
   br i1 %.not.i.i, label %"$Turnstile.enter.exit.i", label %whilebody.i.i
 
-"$Turnstile.enter.exit.i":                        ; preds = %whilebody.i.i, %merge1
+"$Turnstile.enter.exit.i":                        ; preds = %whilebody.i.i, %merge4
   %24 = tail call i32 @pthread_mutex_unlock(ptr nonnull %14)
   %25 = getelementptr i8, ptr %0, i64 7072
   %26 = tail call i32 @pthread_mutex_lock(ptr %25)
@@ -42932,7 +43165,7 @@ whilebody.i.i:                                    ; preds = %whilebody.i.i, %whi
 
 then.i.i.i.i:                                     ; preds = %"$Turnstile.enter.exit.i"
   %30 = getelementptr i8, ptr %0, i64 7221
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.3", ptr %30)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.2", ptr %30)
   %32 = tail call i32 @pthread_mutex_unlock(ptr %25)
   br label %"$Loop.prefill.exit"
 
@@ -42949,9 +43182,9 @@ merge.i.i:                                        ; preds = %"$Turnstile.enter.e
   %42 = getelementptr i8, ptr %0, i64 8424
   %43 = load i32, ptr %42, align 4, !noalias !87
   %44 = icmp slt i32 %2, 1
-  br i1 %44, label %then.i16, label %merge.i
+  br i1 %44, label %then.i, label %merge.i
 
-then.i16:                                         ; preds = %merge.i.i
+then.i:                                           ; preds = %merge.i.i
   %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.500", i32 %2)
   br label %"$Loop.prefill.exit"
 
@@ -42972,7 +43205,7 @@ forbody.preheader.i.i:                            ; preds = %merge4.i
   br label %forbody.i.i
 
 then.i.i:                                         ; preds = %merge4.i
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.6", ptr nonnull @"$string.502", i32 %2)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.5", ptr nonnull @"$string.502", i32 %2)
   br label %"$Loop.prefill.exit"
 
 forbody.i.i:                                      ; preds = %merge5.i.i, %forbody.preheader.i.i
@@ -42980,13 +43213,13 @@ forbody.i.i:                                      ; preds = %merge5.i.i, %forbod
   %50 = getelementptr i32, ptr %1, i64 %indvars.iv.i.i
   %51 = load i32, ptr %50, align 4
   %52 = icmp sgt i32 %51, -1
-  %.not.i.i14 = icmp slt i32 %51, %37
-  %or.cond32.i.i = select i1 %52, i1 %.not.i.i14, i1 false
+  %.not.i.i22 = icmp slt i32 %51, %37
+  %or.cond32.i.i = select i1 %52, i1 %.not.i.i22, i1 false
   br i1 %or.cond32.i.i, label %merge5.i.i, label %then6.i.i
 
 then6.i.i:                                        ; preds = %forbody.i.i
   %53 = trunc nuw nsw i64 %indvars.iv.i.i to i32
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.7", ptr nonnull @"$string.502", i32 %53, i32 %51, i32 %37)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.6", ptr nonnull @"$string.502", i32 %53, i32 %51, i32 %37)
   br label %"$Loop.prefill.exit"
 
 merge5.i.i:                                       ; preds = %forbody.i.i
@@ -43084,8 +43317,8 @@ merge17.i.i:                                      ; preds = %merge12.i.i
   store ptr %calloc.i.i.i.i, ptr %5, align 8
   br label %"$Loop.prefill.exit"
 
-"$Loop.prefill.exit":                             ; preds = %then6.i.i, %then.i.i, %then5.i, %then.i16, %then.i.i.i.i, %then.i.i.i, %then.i49.i.i, %merge7.i.i.i, %then18.i.i, %merge17.i.i
-  %common.ret.op.i.i = phi i32 [ %92, %then18.i.i ], [ 0, %merge17.i.i ], [ 7, %then.i.i.i.i ], [ 3, %then.i.i.i ], [ 3, %then.i49.i.i ], [ 3, %merge7.i.i.i ], [ 1, %then.i16 ], [ 1, %then5.i ], [ 1, %then.i.i ], [ 1, %then6.i.i ]
+"$Loop.prefill.exit":                             ; preds = %then6.i.i, %then.i.i, %then5.i, %then.i, %then.i.i.i.i, %then.i.i.i, %then.i49.i.i, %merge7.i.i.i, %then18.i.i, %merge17.i.i
+  %common.ret.op.i.i = phi i32 [ %92, %then18.i.i ], [ 0, %merge17.i.i ], [ 7, %then.i.i.i.i ], [ 3, %then.i.i.i ], [ 3, %then.i49.i.i ], [ 3, %merge7.i.i.i ], [ 1, %then.i ], [ 1, %then5.i ], [ 1, %then.i.i ], [ 1, %then6.i.i ]
   call fastcc void @"$Loop.publish"(ptr nonnull %11)
   %93 = call i32 @pthread_mutex_lock(ptr %25)
   %94 = getelementptr i8, ptr %0, i64 7219
@@ -43461,7 +43694,7 @@ then2.i50.i:                                      ; preds = %"$first_not_finite.
   %174 = sub i32 %84, %163
   %175 = trunc nuw nsw i64 %indvars.iv19.i.i.i to i32
   %176 = add i32 %174, %175
-  %177 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.32", i32 %176)
+  %177 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.31", i32 %176)
   br label %common.ret
 
 "$Loop.prefill_one_chunk.exit":                   ; preds = %forcond1.merge3_crit_edge.us.i.i.i, %merge5.i, %forbody.lr.ph.i.i.i
@@ -43480,17 +43713,17 @@ entry:
   %7 = icmp eq ptr %0, null
   br i1 %7, label %then, label %merge
 
-common.ret:                                       ; preds = %then.i, %then, %"$Loop.run_batch_decode.exit"
-  %common.ret.op = phi i32 [ %common.ret.op.i.i, %"$Loop.run_batch_decode.exit" ], [ 1, %then ], [ 1, %then.i ]
-  ret i32 %common.ret.op
-
 then:                                             ; preds = %entry
-  %.not.i = icmp eq ptr %6, null
-  br i1 %.not.i, label %common.ret, label %then.i
+  %.not = icmp eq ptr %6, null
+  br i1 %.not, label %common.ret, label %then2
 
-then.i:                                           ; preds = %then
-  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.1")
+then2:                                            ; preds = %then
+  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.34")
   br label %common.ret
+
+common.ret:                                       ; preds = %then2, %then, %"$Loop.run_batch_decode.exit"
+  %common.ret.op = phi i32 [ %common.ret.op.i.i, %"$Loop.run_batch_decode.exit" ], [ 1, %then ], [ 1, %then2 ]
+  ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
   %9 = getelementptr i8, ptr %0, i64 6064
@@ -43530,7 +43763,7 @@ whilebody.i.i:                                    ; preds = %whilebody.i.i, %whi
 
 then.i.i.i.i:                                     ; preds = %"$Turnstile.enter.exit.i"
   %27 = getelementptr i8, ptr %0, i64 7221
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.3", ptr %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.2", ptr %27)
   %29 = tail call i32 @pthread_mutex_unlock(ptr %22)
   br label %"$Loop.run_batch_decode.exit"
 
@@ -43599,7 +43832,7 @@ forbody.i.i.i:                                    ; preds = %merge37.i.i.i, %for
   br i1 %49, label %then.i.i.i.i.i, label %or.lhs.false.i.i.i.i.i
 
 then.i.i.i.i.i:                                   ; preds = %or.lhs.false.i.i.i.i.i, %forbody.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %spec.select.i, ptr noundef nonnull align 1 dereferenceable(39) @"$string.4", i64 39, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %spec.select.i, ptr noundef nonnull align 1 dereferenceable(39) @"$string.3", i64 39, i1 false)
   br label %"$Loop.run_batch_decode.exit"
 
 or.lhs.false.i.i.i.i.i:                           ; preds = %forbody.i.i.i
@@ -43622,7 +43855,7 @@ forcond.preheader.i.i.i.i:                        ; preds = %merge.i.i.i.i.i
   br i1 %.not88.i.i.i, label %merge32.i.i.i, label %forbody.i.i.i.i
 
 then5.i.i.i.i.i:                                  ; preds = %merge.i.i.i.i.i
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.5", i64 %53, i32 %4, i32 %55)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.4", i64 %53, i32 %4, i32 %55)
   br label %"$Loop.run_batch_decode.exit"
 
 forbody.i.i.i.i:                                  ; preds = %forcond.preheader.i.i.i.i, %merge2.i.i.i.i
@@ -43704,7 +43937,7 @@ forbody.i.i:                                      ; preds = %forbody.i.i, %forbo
   br i1 %niter.ncmp.1, label %merge10.i.i.unr-lcssa, label %forbody.i.i
 
 merge10.i.i.unr-lcssa:                            ; preds = %forbody.i.i, %forbody.lr.ph.i.i
-  %.lcssa94.ph = phi i32 [ poison, %forbody.lr.ph.i.i ], [ %94, %forbody.i.i ]
+  %.lcssa99.ph = phi i32 [ poison, %forbody.lr.ph.i.i ], [ %94, %forbody.i.i ]
   %indvars.iv.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %indvars.iv.next.i.i.1, %forbody.i.i ]
   %missing.0165.i.i.unr = phi i32 [ 0, %forbody.lr.ph.i.i ], [ %94, %forbody.i.i ]
   %lcmp.mod.not = icmp eq i64 %xtraiter, 0
@@ -43727,13 +43960,13 @@ forbody.i.i.epil:                                 ; preds = %merge10.i.i.unr-lcs
   br label %merge10.i.i
 
 merge10.i.i:                                      ; preds = %merge10.i.i.unr-lcssa, %forbody.i.i.epil
-  %.lcssa94 = phi i32 [ %.lcssa94.ph, %merge10.i.i.unr-lcssa ], [ %106, %forbody.i.i.epil ]
+  %.lcssa99 = phi i32 [ %.lcssa99.ph, %merge10.i.i.unr-lcssa ], [ %106, %forbody.i.i.epil ]
   %107 = getelementptr i8, ptr %0, i64 6196
   %.val11.i.i.i = load i32, ptr %107, align 4
   %108 = getelementptr i8, ptr %0, i64 6204
   %.val12.i.i.i = load i32, ptr %108, align 4
   %109 = add i32 %.val12.i.i.i, %.val11.i.i.i
-  %110 = icmp slt i32 %109, %.lcssa94
+  %110 = icmp slt i32 %109, %.lcssa99
   br i1 %110, label %then.i92.i.i, label %forbody18.lr.ph.i.i
 
 forbody18.lr.ph.i.i:                              ; preds = %merge10.i.i
@@ -43756,7 +43989,7 @@ forbody18.lr.ph.i.i:                              ; preds = %merge10.i.i
 then.i92.i.i:                                     ; preds = %merge10.i.i
   %123 = getelementptr i8, ptr %0, i64 6188
   %124 = load i32, ptr %123, align 4
-  %125 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.9", i32 %.lcssa94, i32 %109, i32 %124)
+  %125 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.8", i32 %.lcssa99, i32 %109, i32 %124)
   br label %"$Loop.run_batch_decode.exit"
 
 forcond25.preheader.i.i:                          ; preds = %merge21.i.i

@@ -1,0 +1,73 @@
+local abi = require("terra.base.abi")
+local text = require("terra.base.text")
+local C = abi.C
+
+local dtypes = {}
+
+local other_kinds = 16
+
+dtypes.table = {
+  { name = "F32", bytes = 4, code = C.GLM_DTYPE_F32 },
+  { name = "BF16", bytes = 2, code = C.GLM_DTYPE_BF16 },
+  { name = "F8_E4M3", bytes = 1, code = C.GLM_DTYPE_F8_E4M3 },
+  { name = "F8_E5M2", bytes = 1 },
+  { name = "F8_E8M0", bytes = 1 },
+  { name = "F16", bytes = 2 },
+  { name = "F64", bytes = 8 },
+  { name = "BOOL", bytes = 1 },
+  { name = "I8", bytes = 1 },
+  { name = "U8", bytes = 1 },
+  { name = "I16", bytes = 2 },
+  { name = "U16", bytes = 2 },
+  { name = "I32", bytes = 4 },
+  { name = "U32", bytes = 4 },
+  { name = "I64", bytes = 8 },
+  { name = "U64", bytes = 8 },
+}
+
+for index, dtype in ipairs(dtypes.table) do
+  dtype.code = dtype.code or other_kinds + index
+end
+
+dtypes.unknown = -1
+
+terra dtypes.parse(name : text.Slice) : int32
+  escape
+    for _, dtype in ipairs(dtypes.table) do
+      emit quote
+        if text.equals(name, [dtype.name]) then
+          return [dtype.code]
+        end
+      end
+    end
+  end
+  return dtypes.unknown
+end
+
+terra dtypes.name(code : int32) : rawstring
+  escape
+    for _, dtype in ipairs(dtypes.table) do
+      emit quote
+        if code == [dtype.code] then
+          return [dtype.name]
+        end
+      end
+    end
+  end
+  return "unknown"
+end
+
+terra dtypes.bytes(code : int32) : int64
+  escape
+    for _, dtype in ipairs(dtypes.table) do
+      emit quote
+        if code == [dtype.code] then
+          return [dtype.bytes]
+        end
+      end
+    end
+  end
+  return 0
+end
+
+return dtypes

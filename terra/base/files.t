@@ -1,0 +1,106 @@
+local abi = require("terra.base.abi")
+local status = require("terra.base.status")
+local text = require("terra.base.text")
+local C = abi.C
+
+local files = {}
+
+local FileStatus = C.fstat:gettype().parameters[2].type
+
+local format_mask = C.__S_IFMT
+local regular_format = 0x8000
+local directory_format = 0x4000
+local close_on_exec = 0x80000
+local map_failed = `[&uint8](-1LL)
+
+local struct MappedFile {
+  data : &uint8
+  size : int64
+}
+files.MappedFile = MappedFile
+
+local terra error_number() : int32
+  return @C.__errno_location()
+end
+
+local terra failure_code(number : int32) : int32
+  if number == C.ENOENT or number == C.ENOTDIR then
+    return C.GLM_NOT_FOUND
+  end
+  return C.GLM_IO_ERROR
+end
+
+local terra fail_call(path : rawstring, call : rawstring, number : int32, message : &C.glm_message) : int32
+  var buffer : int8[256]
+  var cause = C.strerror_r(number, &buffer[0], 256)
+  return status.fail(message, failure_code(number), "%s: %s failed: %s", path, call, cause)
+end
+
+terra files.format(path : rawstring) : int32
+  var info : FileStatus
+  if C.stat(path, &info) ~= 0 then
+    return 0
+  end
+  return info.st_mode and format_mask
+end
+
+terra files.exists(path : rawstring) : bool
+  return files.format(path) ~= 0
+end
+
+terra files.is_directory(path : rawstring) : bool
+  return files.format(path) == directory_format
+end
+
+local terra file_size(descriptor : int32, path : rawstring, size : &int64, message : &C.glm_message) : int32
+  var info : FileStatus
+  if C.fstat(descriptor, &info) ~= 0 then
+    return fail_call(path, "fstat", error_number(), message)
+  end
+  if (info.st_mode and format_mask) ~= regular_format then
+    return status.fail(message, C.GLM_INVALID_ARGUMENT, "%s: not a regular file", path)
+  end
+  if info.st_size == 0 then
+    return status.fail(message, C.GLM_INVALID_CHECKPOINT, "%s: the file is empty", path)
+  end
+  @size = info.st_size
+  return C.GLM_OK
+end
+
+local terra map_descriptor(self : &MappedFile, descriptor : int32, path : rawstring, message : &C.glm_message) : int32
+  var size : int64 = 0
+  status.try(file_size(descriptor, path, &size, message))
+  var data = [&uint8](C.mmap(nil, size, C.PROT_READ, C.MAP_PRIVATE, descriptor, 0))
+  if data == map_failed then
+    return fail_call(path, "mmap", error_number(), message)
+  end
+  self.data = data
+  self.size = size
+  return C.GLM_OK
+end
+
+terra MappedFile:open(path : rawstring, message : &C.glm_message) : int32
+  self.data = nil
+  self.size = 0
+  var descriptor = C.open(path, C.O_RDONLY or C.O_NONBLOCK or close_on_exec)
+  if descriptor < 0 then
+    return fail_call(path, "open", error_number(), message)
+  end
+  var code = map_descriptor(self, descriptor, path, message)
+  C.close(descriptor)
+  return code
+end
+
+terra MappedFile:close()
+  if self.data ~= nil then
+    C.munmap(self.data, self.size)
+  end
+  self.data = nil
+  self.size = 0
+end
+
+terra MappedFile:contents() : text.Slice
+  return text.Slice { data = self.data, size = self.size }
+end
+
+return files

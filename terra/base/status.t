@@ -1,0 +1,33 @@
+local abi = require("terra.base.abi")
+local C = abi.C
+
+local status = {}
+
+status.fail = macro(function(message, code, format, ...)
+  local arguments = terralib.newlist { ... }
+  return quote
+    var target = [&C.glm_message](message)
+    if target ~= nil then
+      C.snprintf(&target.text[0], C.GLM_MESSAGE_CAPACITY, format, [arguments])
+    end
+  in
+    [int32](code)
+  end
+end)
+
+terra status.clear(message : &C.glm_message)
+  if message ~= nil then
+    message.text[0] = 0
+  end
+end
+
+status.try = macro(function(expression)
+  return quote
+    var code : int32 = expression
+    if code ~= C.GLM_OK then
+      return code
+    end
+  end
+end)
+
+return status

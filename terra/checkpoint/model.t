@@ -1,0 +1,186 @@
+local abi = require("terra.base.abi")
+local config = require("terra.checkpoint.config")
+local dtypes = require("terra.base.dtypes")
+local files = require("terra.base.files")
+local json = require("terra.base.json")
+local layout = require("terra.checkpoint.weights_layout")
+local modules = require("terra.checkpoint.modules")
+local quantisation = require("terra.checkpoint.quantisation")
+local reader = require("terra.checkpoint.config_reader")
+local safetensors = require("terra.checkpoint.safetensors")
+local status = require("terra.base.status")
+local text = require("terra.base.text")
+local validate = require("terra.checkpoint.weights_validate")
+local C = abi.C
+
+local model = {}
+
+local struct Model {
+  arena : text.Arena
+  directory : rawstring
+  config_path : rawstring
+  config : config.ModelConfig
+  quantisation : quantisation.Quantisation
+  modules : modules.ModuleList
+  types : layout.WeightTypes
+  checkpoint : safetensors.Checkpoint
+  has_weights : bool
+  num_parameters : int64
+  num_skipped_parameters : int64
+  tensor_bytes : int64
+  skipped_tensor_bytes : int64
+}
+model.Model = Model
+
+terra Model:init()
+  self.arena:init()
+  self.directory = nil
+  self.config_path = nil
+  self.quantisation:init()
+  self.modules:init()
+  self.types.codes = nil
+  self.checkpoint:init()
+  self.has_weights = false
+  self.num_parameters = 0
+  self.num_skipped_parameters = 0
+  self.tensor_bytes = 0
+  self.skipped_tensor_bytes = 0
+end
+
+terra Model:close()
+  self.checkpoint:close()
+  self.types:free()
+  self.modules:free()
+  self.quantisation:free()
+  self.arena:free()
+end
+
+terra Model:parse_config(document : &json.Document, contents : text.Slice, message : &C.glm_message) : int32
+  status.try(config.parse(document, contents, self.config_path, &self.config, message))
+  var from = reader.ConfigReader { document = document, object = document:root(), path = self.config_path, message = message }
+  return self.quantisation:read(&from)
+end
+
+terra Model:read_config(message : &C.glm_message) : int32
+  var file : files.MappedFile
+  status.try(file:open(self.config_path, message))
+  var document : json.Document
+  document:init()
+  var code = self:parse_config(&document, file:contents(), message)
+  document:free()
+  file:close()
+  return code
+end
+
+terra Model:locate(path : rawstring, message : &C.glm_message) : int32
+  if path == nil or path[0] == 0 then
+    return status.fail(message, C.GLM_INVALID_ARGUMENT, "model_dir is empty")
+  end
+  self.directory = self.arena:copy(text.slice(path))
+  if files.is_directory(path) then
+    self.config_path = safetensors.join(&self.arena, path, [config.file_name])
+    self.has_weights = safetensors.has_weights(path)
+  else
+    self.config_path = self.arena:copy(text.slice(path))
+  end
+  if self.directory == nil or self.config_path == nil then
+    return status.fail(message, C.GLM_OUT_OF_MEMORY, "%s: out of memory", path)
+  end
+  return C.GLM_OK
+end
+
+terra Model:read_structure(path : rawstring, message : &C.glm_message) : int32
+  status.try(self:locate(path, message))
+  status.try(self:read_config(message))
+  status.try(self.modules:build(&self.config, &self.quantisation, message))
+  if not self.types:init(self.config.num_layers) then
+    return status.fail(message, C.GLM_OUT_OF_MEMORY, "%s: out of memory", path)
+  end
+  return C.GLM_OK
+end
+
+terra Model:count_expected(skipped : bool) : int64
+  var total : int64 = 0
+  for i = 0, self.modules.list.size do
+    var module = self.modules.list:at(i)
+    if module.is_skipped == skipped then
+      total = total + module:num_elements()
+      if module.has_bias then
+        total = total + module.rows
+      end
+    end
+  end
+  return total
+end
+
+terra Model:expected_bytes(skipped : bool) : int64
+  var total : int64 = 0
+  for i = 0, self.modules.list.size do
+    var module = self.modules.list:at(i)
+    if module.is_skipped == skipped then
+      total = total + module:num_elements() * dtypes.bytes(module:weight_dtype(self.config.plain_dtype))
+      if module.has_bias then
+        total = total + module.rows * dtypes.bytes(self.config.plain_dtype)
+      end
+      if module.is_quantised then
+        total = total + module.rows * [int64](sizeof(float))
+      end
+    end
+  end
+  return total
+end
+
+terra Model:read_weights(checks_scales : bool, message : &C.glm_message) : int32
+  self.checkpoint:close()
+  status.try(self.checkpoint:read(self.directory, message))
+  var validator = validate.Validator {
+    config = &self.config,
+    list = &self.modules,
+    checkpoint = &self.checkpoint,
+    types = &self.types,
+  }
+  validator:check_all()
+  if checks_scales then
+    validator:check_scales()
+  end
+  self.num_parameters = validator.num_parameters
+  self.num_skipped_parameters = validator.num_skipped_parameters
+  self.tensor_bytes = validator.tensor_bytes
+  self.skipped_tensor_bytes = validator.skipped_tensor_bytes
+  return C.GLM_OK
+end
+
+terra Model:assume_weights()
+  self.types:fill(&self.modules)
+  self.num_parameters = self:count_expected(false)
+  self.num_skipped_parameters = self:count_expected(true)
+  self.tensor_bytes = self:expected_bytes(false)
+  self.skipped_tensor_bytes = self:expected_bytes(true)
+end
+
+terra Model:read(path : rawstring, checks_scales : bool, message : &C.glm_message) : int32
+  self:init()
+  status.try(self:read_structure(path, message))
+  if not self.has_weights then
+    self:assume_weights()
+    return C.GLM_OK
+  end
+  return self:read_weights(checks_scales, message)
+end
+
+terra Model:open(path : rawstring, message : &C.glm_message) : int32
+  status.try(self:read(path, true, message))
+  if not self.has_weights then
+    return status.fail(
+      message,
+      C.GLM_NOT_FOUND,
+      "%s: holds neither %s nor %s",
+      path,
+      safetensors.index_name,
+      safetensors.single_name
+    )
+  end
+  return self.checkpoint.problems:report(self.directory, message)
+end
+
+return model

@@ -1,0 +1,101 @@
+local abi = require("terra.base.abi")
+local containers = require("terra.base.containers")
+local status = require("terra.base.status")
+local C = abi.C
+
+local problems = {}
+
+problems.max_kept = 1000
+problems.name_capacity = 256
+problems.text_capacity = 512
+
+local struct Problem {
+  status : int32
+  file : int8[problems.name_capacity]
+  tensor : int8[problems.name_capacity]
+  text : int8[problems.text_capacity]
+}
+problems.Problem = Problem
+
+local struct Problems {
+  list : containers.Vector(Problem)
+  total : int64
+}
+problems.Problems = Problems
+
+terra Problems:init()
+  self.list:init()
+  self.total = 0
+end
+
+terra Problems:free()
+  self.list:free()
+end
+
+terra Problems:next(code : int32, file : rawstring, tensor : rawstring) : &Problem
+  self.total = self.total + 1
+  if self.list.size >= problems.max_kept or not self.list:resize(self.list.size + 1) then
+    return nil
+  end
+  var problem = self.list:last()
+  problem.status = code
+  C.snprintf(&problem.file[0], problems.name_capacity, "%s", file)
+  C.snprintf(&problem.tensor[0], problems.name_capacity, "%s", tensor)
+  problem.text[0] = 0
+  return problem
+end
+
+problems.add = macro(function(target, code, file, tensor, format, ...)
+  local arguments = terralib.newlist { ... }
+  return quote
+    var problem = target:next([code], [file], [tensor])
+    if problem ~= nil then
+      C.snprintf(&problem.text[0], problems.text_capacity, [format], [arguments])
+    end
+  end
+end)
+
+local shown_problems = 3
+
+terra Problem:append_to(target : rawstring, capacity : int64, used : int64, separator : rawstring) : int64
+  if used >= capacity then
+    return used
+  end
+  var colon = ": "
+  if self.tensor[0] == 0 then
+    colon = ""
+  end
+  return used + C.snprintf(
+    target + used, capacity - used, "%s%s: %s%s%s",
+    separator, &self.file[0], &self.tensor[0], colon, &self.text[0]
+  )
+end
+
+terra Problems:describe(directory : rawstring, target : rawstring, capacity : int64)
+  var used : int64 = C.snprintf(target, capacity, "%.256s", directory)
+  if self.total > shown_problems then
+    used = used + C.snprintf(target + used, capacity - used, " (%lld problems, the first are)", self.total)
+  end
+  var separator = ": "
+  for i = 0, self.list.size do
+    if i < shown_problems then
+      used = self.list:at(i):append_to(target, capacity, used, separator)
+      separator = "; "
+    end
+  end
+end
+
+terra Problems:report(directory : rawstring, message : &C.glm_message) : int32
+  if self.total == 0 then
+    return C.GLM_OK
+  end
+  if self.list.size == 0 then
+    return status.fail(message, C.GLM_OUT_OF_MEMORY, "%s: out of memory while problems were written down", directory)
+  end
+  if message ~= nil then
+    self:describe(directory, &message.text[0], C.GLM_MESSAGE_CAPACITY)
+  end
+  return self.list:at(0).status
+end
+
+return problems

@@ -1,0 +1,284 @@
+local abi = require("terra.base.abi")
+local config = require("terra.checkpoint.config")
+local dtypes = require("terra.base.dtypes")
+local layout = require("terra.checkpoint.weights_layout")
+local modules = require("terra.checkpoint.modules")
+local problems = require("terra.checkpoint.problems")
+local safetensors = require("terra.checkpoint.safetensors")
+local text = require("terra.base.text")
+local C = abi.C
+local Module = modules.Module
+local TensorView = safetensors.TensorView
+
+local validate = {}
+
+local struct Validator {
+  config : &config.ModelConfig
+  list : &modules.ModuleList
+  checkpoint : &safetensors.Checkpoint
+  types : &layout.WeightTypes
+  num_parameters : int64
+  num_skipped_parameters : int64
+  tensor_bytes : int64
+  skipped_tensor_bytes : int64
+}
+
+local complain = macro(function(self, file, tensor, format, ...)
+  local arguments = terralib.newlist { ... }
+  return quote
+    problems.add(&self.checkpoint.problems, C.GLM_INVALID_CHECKPOINT, file, tensor, format, [arguments])
+  end
+end)
+
+terra Validator:index_file() : rawstring
+  if self.checkpoint.shards.size == 1 then
+    return self.checkpoint.shards:at(0).file
+  end
+  return safetensors.index_name
+end
+
+terra Validator:take(name : rawstring) : &TensorView
+  var view = self.checkpoint:find(name)
+  if view ~= nil then
+    view.is_consumed = true
+  elseif not self.checkpoint.has_unsound_shard then
+    complain(self, self:index_file(), name, "the tensor is missing")
+  end
+  return view
+end
+
+terra Validator:check_shape(view : &TensorView, rows : int64, columns : int64) : bool
+  if columns == 0 and view.num_dimensions == 1 and view.shape[0] == rows then
+    return true
+  elseif view.num_dimensions == 2 and view.shape[0] == rows and view.shape[1] == terralib.select(columns == 0, [int64](1), columns) then
+    return true
+  end
+  var shape : int8[128]
+  view:describe_shape(&shape[0], 128)
+  if columns == 0 then
+    complain(self, self.checkpoint:file_of(view), view.name, "expected the shape [%lld] that config.json implies, got %s", rows, &shape[0])
+  else
+    complain(
+      self, self.checkpoint:file_of(view), view.name, "expected the shape [%lld, %lld] that config.json implies, got %s",
+      rows, columns, &shape[0]
+    )
+  end
+  return false
+end
+
+terra Validator:check_plain(view : &TensorView) : bool
+  if view.dtype == C.GLM_DTYPE_F32 or view.dtype == C.GLM_DTYPE_BF16 then
+    return true
+  end
+  complain(self, self.checkpoint:file_of(view), view.name, "expected the dtype BF16 or F32, got %s", dtypes.name(view.dtype))
+  return false
+end
+
+terra Validator:check_vector(name : rawstring, rows : int64) : &TensorView
+  var view = self:take(name)
+  if view == nil or not self:check_shape(view, rows, 0) or not self:check_plain(view) then
+    return nil
+  end
+  return view
+end
+
+local terra join(target : rawstring, module : &Module, suffix : rawstring) : rawstring
+  C.snprintf(target, 160, "%s%s", module.name, suffix)
+  return target
+end
+
+terra Validator:check_quantisation(module : &Module, view : &TensorView) : bool
+  var file = self.checkpoint:file_of(view)
+  var is_quantised = view.dtype == C.GLM_DTYPE_F8_E4M3
+  if is_quantised and module.slot == modules.slot.head then
+    complain(self, file, view.name, "a head of FP8 weights is not supported")
+    return false
+  end
+  if is_quantised and not module.is_quantised then
+    complain(self, file, view.name, "the weight is F8_E4M3, but quantization_config of config.json leaves %s unquantised", module.name)
+    return false
+  end
+  if module.is_quantised and not is_quantised then
+    complain(
+      self, file, view.name, "the weight is %s, but quantization_config of config.json says that %s is quantised",
+      dtypes.name(view.dtype), module.name
+    )
+    return false
+  end
+  return true
+end
+
+terra Validator:unify(module : &Module, view : &TensorView)
+  var known = self.types:at(module.layer, module.slot)
+  if @known == layout.unset then
+    @known = view.dtype
+  elseif @known ~= view.dtype then
+    complain(
+      self, self.checkpoint:file_of(view), view.name, "the weight is %s, but those it is joined with in layer %d are %s",
+      dtypes.name(view.dtype), module.layer, dtypes.name(@known)
+    )
+  end
+end
+
+terra Validator:check_expert_types(module : &Module, view : &TensorView)
+  var inner = @self.types:at(module.layer, modules.slot.experts_gate_up)
+  if module.slot == modules.slot.experts_down and inner ~= layout.unset and inner ~= view.dtype then
+    complain(
+      self, self.checkpoint:file_of(view), view.name, "the weight is %s, but gate_proj and up_proj of the experts of layer %d are %s",
+      dtypes.name(view.dtype), module.layer, dtypes.name(inner)
+    )
+  end
+end
+
+terra Validator:check_matrix(module : &Module)
+  var name : int8[160]
+  var view = self:take(join(&name[0], module, ".weight"))
+  if view ~= nil and self:check_shape(view, module.rows, module.columns) then
+    var may_be_quantised = module.kind == modules.linear and view.dtype == C.GLM_DTYPE_F8_E4M3
+    if (may_be_quantised or self:check_plain(view)) and self:check_quantisation(module, view) then
+      self:unify(module, view)
+      self:check_expert_types(module, view)
+    end
+  end
+  if module.is_quantised then
+    self:check_vector(join(&name[0], module, ".weight_scale"), module.rows)
+  end
+  if module.has_bias then
+    self:check_vector(join(&name[0], module, ".bias"), module.rows)
+  end
+end
+
+terra Validator:check_module(module : &Module)
+  var name : int8[160]
+  if module.kind == modules.vector then
+    self:check_vector(join(&name[0], module, ".weight"), module.rows)
+  elseif module.kind == modules.selection_bias then
+    self:check_vector(join(&name[0], module, ".e_score_correction_bias"), module.rows)
+  else
+    self:check_matrix(module)
+  end
+end
+
+local layer_prefix = "model.layers."
+
+terra validate.layer_of(name : rawstring) : int32
+  var size = [#layer_prefix]
+  if C.strncmp(name, layer_prefix, size) ~= 0 or name[size] < [string.byte("0")] or name[size] > [string.byte("9")] then
+    return -1
+  end
+  var last : rawstring
+  var layer = C.strtol(name + size, &last, 10)
+  if @last ~= [string.byte(".")] or layer < 0 or layer > 1000000 then
+    return -1
+  end
+  return [int32](layer)
+end
+
+terra Validator:may_skip(view : &TensorView) : bool
+  if validate.layer_of(view.name) >= self.config.num_layers then
+    return true
+  end
+  return self.config.tie_word_embeddings and C.strcmp(view.name, "lm_head.weight") == 0
+end
+
+local terra is_parameter(view : &TensorView) : bool
+  return not text.ends_with(text.slice(view.name), "_scale")
+end
+
+terra Validator:account(view : &TensorView)
+  if not view.is_consumed then
+    if self:may_skip(view) then
+      view.is_skipped = true
+    else
+      complain(self, self.checkpoint:file_of(view), view.name, "nothing in the model uses this tensor")
+    end
+  end
+  var num_elements = terralib.select(is_parameter(view), view:num_elements(), [int64](0))
+  if view.is_skipped then
+    self.num_skipped_parameters = self.num_skipped_parameters + num_elements
+    self.skipped_tensor_bytes = self.skipped_tensor_bytes + view.bytes
+  else
+    self.num_parameters = self.num_parameters + num_elements
+    self.tensor_bytes = self.tensor_bytes + view.bytes
+  end
+end
+
+terra Validator:check_all()
+  self.num_parameters = 0
+  self.num_skipped_parameters = 0
+  self.tensor_bytes = 0
+  self.skipped_tensor_bytes = 0
+  for i = 0, self.list.list.size do
+    var module = self.list.list:at(i)
+    if not module.is_skipped then
+      self:check_module(module)
+    end
+  end
+  for i = 0, self.checkpoint.tensors.size do
+    self:account(self.checkpoint.tensors:at(i))
+  end
+end
+
+local function scan(word, exponent, magnitude)
+  return terra(data : &uint8, count : int64, is_finite : &bool) : int64
+    var words = [&word](data)
+    for i = 0, count do
+      if (words[i] and exponent) == exponent then
+        @is_finite = false
+        return i
+      end
+      if (words[i] and magnitude) == 0 or words[i] > magnitude then
+        @is_finite = true
+        return i
+      end
+    end
+    return -1
+  end
+end
+
+local scan_bf16 = scan(uint16, 0x7F80, 0x7FFF)
+local scan_f32 = scan(uint32, 0x7F800000, 0x7FFFFFFF)
+
+local terra value_at(view : &TensorView, index : int64) : double
+  var bits : uint32
+  if view.dtype == C.GLM_DTYPE_F32 then
+    bits = [&uint32](view.data)[index]
+  else
+    bits = [uint32]([&uint16](view.data)[index]) << 16
+  end
+  return @[&float](&bits)
+end
+
+terra Validator:check_scale_values(view : &TensorView)
+  var is_finite, index = true, [int64](-1)
+  if view.dtype == C.GLM_DTYPE_F32 then
+    index = scan_f32(view.data, view:num_elements(), &is_finite)
+  elseif view.dtype == C.GLM_DTYPE_BF16 then
+    index = scan_bf16(view.data, view:num_elements(), &is_finite)
+  end
+  if index < 0 then
+    return
+  end
+  var wanted = "greater than zero"
+  if not is_finite then
+    wanted = "finite"
+  end
+  complain(self, self.checkpoint:file_of(view), view.name, "the scale of row %lld is %g; scales must be %s", index, value_at(view, index), wanted)
+end
+
+terra Validator:check_scales()
+  for i = 0, self.list.list.size do
+    var module = self.list.list:at(i)
+    if module.is_quantised and not module.is_skipped then
+      var name : int8[160]
+      var view = self.checkpoint:find(join(&name[0], module, ".weight_scale"))
+      if view ~= nil then
+        self:check_scale_values(view)
+      end
+    end
+  end
+end
+
+validate.Validator = Validator
+
+return validate

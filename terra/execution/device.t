@@ -1,0 +1,165 @@
+local abi = require("terra.base.abi")
+local files = require("terra.base.files")
+local status = require("terra.base.status")
+local text = require("terra.base.text")
+local C = abi.C
+
+local device = {}
+
+device.kinds = { "cpu", "cuda" }
+device.automatic = "auto"
+local driver_paths = { "/proc/driver/nvidia/version", "/dev/nvidiactl" }
+local open_symbol = "glm_backend_open"
+local path_capacity = 4096
+local kind_capacity = 16
+
+local struct Library {
+  handle : &opaque
+  backend : &C.glm_backend
+  kind : int8[kind_capacity]
+  path : int8[path_capacity]
+}
+device.Library = Library
+
+local terra anchor()
+end
+
+local terra has_driver() : bool
+  escape
+    for _, path in ipairs(driver_paths) do
+      emit quote
+        if files.exists([path]) then
+          return true
+        end
+      end
+    end
+  end
+  return false
+end
+
+terra device.is_automatic(wanted : rawstring) : bool
+  return wanted == nil or wanted[0] == 0 or C.strcmp(wanted, [device.automatic]) == 0
+end
+
+terra device.resolve_kind(wanted : rawstring, kind : &int8, message : &C.glm_message) : int32
+  var chosen = wanted
+  if device.is_automatic(wanted) then
+    chosen = "cpu"
+    if has_driver() then
+      chosen = "cuda"
+    end
+  end
+  escape
+    for _, name in ipairs(device.kinds) do
+      emit quote
+        if C.strcmp(chosen, [name]) == 0 then
+          C.strcpy(kind, [name])
+          return C.GLM_OK
+        end
+      end
+    end
+  end
+  return status.fail(message, C.GLM_INVALID_ARGUMENT, "device \"%.64s\" is unknown; expected auto, cpu or cuda", wanted)
+end
+
+local terra own_folder(target : &int8, message : &C.glm_message) : int32
+  var info : C.Dl_info
+  var place : {} -> {} = anchor
+  if C.dladdr([&opaque](place), &info) == 0 or info.dli_fname == nil then
+    return status.fail(message, C.GLM_NOT_FOUND, "the folder of the engine's library cannot be found; set library_dir")
+  end
+  var slash = C.strrchr(info.dli_fname, [string.byte("/")])
+  if slash == nil then
+    C.strcpy(target, ".")
+    return C.GLM_OK
+  end
+  text.copy_into(target, path_capacity, text.Slice { [&uint8](info.dli_fname), slash - info.dli_fname })
+  return C.GLM_OK
+end
+
+terra Library:locate(library_dir : rawstring, message : &C.glm_message) : int32
+  var folder : int8[path_capacity]
+  var is_own = library_dir == nil or library_dir[0] == 0
+  if is_own then
+    status.try(own_folder(&folder[0], message))
+  else
+    text.copy_into(&folder[0], path_capacity, text.slice(library_dir))
+  end
+  var written = C.snprintf(&self.path[0], path_capacity, "%s/libglm_%s.so", &folder[0], &self.kind[0])
+  if written >= path_capacity then
+    return status.fail(message, C.GLM_INVALID_ARGUMENT, "library_dir is longer than %d characters", path_capacity - 32)
+  end
+  if is_own and not files.exists(&self.path[0]) then
+    C.snprintf(&self.path[0], path_capacity, "libglm_%s.so", &self.kind[0])
+  end
+  return C.GLM_OK
+end
+
+terra Library:shares_memory() : bool
+  return C.strcmp(&self.kind[0], "cpu") == 0
+end
+
+terra Library:load(was_automatic : bool, message : &C.glm_message) : int32
+  self.handle = C.dlopen(&self.path[0], C.RTLD_NOW or C.RTLD_LOCAL or C.RTLD_NODELETE)
+  if self.handle == nil then
+    var hint = ""
+    if was_automatic and not self:shares_memory() then
+      hint = "an NVIDIA driver is present, so device auto means cuda (choose device cpu to compute on the processor); "
+    end
+    return status.fail(
+      message, C.GLM_NOT_FOUND, "%sthe library of device %s cannot be opened: %.700s", hint, &self.kind[0], C.dlerror()
+    )
+  end
+  var symbol = C.dlsym(self.handle, open_symbol)
+  if symbol == nil then
+    return status.fail(message, C.GLM_NOT_SUPPORTED, "%.800s exports no %s", &self.path[0], open_symbol)
+  end
+  var open = [C.glm_backend_open_function](symbol)
+  status.try(open(C.GLM_BACKEND_ABI_VERSION, &self.backend, message))
+  if self.backend == nil or self.backend.abi_version ~= C.GLM_BACKEND_ABI_VERSION or self.backend.struct_size ~= sizeof(C.glm_backend) then
+    return status.fail(message, C.GLM_NOT_SUPPORTED, "%.800s speaks another version of backend.h", &self.path[0])
+  end
+  return C.GLM_OK
+end
+
+terra Library:init()
+  C.memset(self, 0, sizeof(Library))
+end
+
+terra Library:close()
+  if self.handle ~= nil then
+    C.dlclose(self.handle)
+  end
+  self:init()
+end
+
+terra Library:open(wanted : rawstring, library_dir : rawstring, message : &C.glm_message) : int32
+  self:init()
+  status.try(device.resolve_kind(wanted, &self.kind[0], message))
+  status.try(self:locate(library_dir, message))
+  var code = self:load(device.is_automatic(wanted), message)
+  if code ~= C.GLM_OK then
+    self:close()
+  end
+  return code
+end
+
+terra Library:describe(info : &C.glm_device_info, message : &C.glm_message) : int32
+  var options : C.glm_device_options
+  C.memset(&options, 0, sizeof(C.glm_device_options))
+  options.struct_size = sizeof(C.glm_device_options)
+  options.world_size = 1
+  options.num_threads = 1
+  var handle : &C.glm_device = nil
+  status.try(self.backend.device_open(&options, &handle, message))
+  C.memset(info, 0, sizeof(C.glm_device_info))
+  info.struct_size = sizeof(C.glm_device_info)
+  var code = self.backend.device_info(handle, info)
+  if code ~= C.GLM_OK then
+    self.backend.device_message(handle, message)
+  end
+  self.backend.device_close(handle)
+  return code
+end
+
+return device

@@ -1,0 +1,328 @@
+local abi = require("terra.base.abi")
+local batch = require("terra.scheduling.batch")
+local rank = require("terra.execution.rank")
+local status = require("terra.base.status")
+local weights = require("terra.checkpoint.weights")
+local C = abi.C
+
+local forward = {}
+
+local Rank = rank.Rank
+local StepPlan = batch.StepPlan
+local LayerWeights = weights.LayerWeights
+
+local outside_layers, run, try = rank.outside_layers, rank.run, status.try
+
+local terra is_fp8(matrix : &C.glm_matrix) : bool
+  return matrix.data ~= nil and matrix.dtype == C.GLM_DTYPE_F8_E4M3
+end
+
+local terra is_plain(matrix : &C.glm_matrix) : bool
+  return matrix.data ~= nil and matrix.dtype ~= C.GLM_DTYPE_F8_E4M3
+end
+
+local terra rows_of(plan : &StepPlan) : C.glm_rows
+  return C.glm_rows { num_tokens = plan.num_tokens, num_decode_tokens = plan.num_decode_tokens }
+end
+
+local terra normed(self : &Rank) : C.glm_activation
+  var b = &self.buffers
+  return C.glm_activation { plain = b.plain, codes = b.codes, row_scale = b.row_scale }
+end
+
+local terra activated(self : &Rank) : C.glm_activation
+  var b = &self.buffers
+  return C.glm_activation { plain = b.activated, codes = b.activated_codes, row_scale = b.activated_scale }
+end
+
+local terra output_for(target : C.glm_activation, wants_plain : bool, wants_codes : bool) : C.glm_activation_output
+  var output : C.glm_activation_output
+  output.plain = nil
+  output.codes = nil
+  output.row_scale = nil
+  if wants_plain then
+    output.plain = [&opaque](target.plain)
+  end
+  if wants_codes then
+    output.codes = [&uint8](target.codes)
+    output.row_scale = [&float](target.row_scale)
+  end
+  return output
+end
+
+local terra add_norm(
+  self : &Rank,
+  plan : &StepPlan,
+  layer : int32,
+  delta : &opaque,
+  weight : &float,
+  wants_plain : bool,
+  wants_codes : bool,
+  message : &C.glm_message
+) : int32
+  var args : C.glm_add_norm_quantise_args
+  args.rows = rows_of(plan)
+  args.hidden_size = self.config.hidden_size
+  args.epsilon = self.config.rms_norm_eps
+  args.residual = self.buffers.residual
+  args.delta = delta
+  args.weight = weight
+  args.output = output_for(normed(self), wants_plain, wants_codes)
+  run(self, message, layer, "add_norm_quantise", args)
+  return C.GLM_OK
+end
+
+local terra linear(
+  self : &Rank,
+  plan : &StepPlan,
+  layer : int32,
+  matrix : &C.glm_matrix,
+  input : C.glm_activation,
+  output : &opaque,
+  message : &C.glm_message
+) : int32
+  var args : C.glm_linear_args
+  args.rows = rows_of(plan)
+  args.matrix = matrix
+  args.input = input
+  args.output = output
+  run(self, message, layer, "linear", args)
+  return C.GLM_OK
+end
+
+local terra reduce_delta(self : &Rank, plan : &StepPlan, layer : int32, message : &C.glm_message) : int32
+  if self.world_size == 1 then
+    return C.GLM_OK
+  end
+  var args : C.glm_all_reduce_args
+  args.dtype = self.activation_dtype
+  args.count = [int64](plan.num_tokens) * self.config.hidden_size
+  args.data = self.buffers.delta
+  run(self, message, layer, "all_reduce", args)
+  return C.GLM_OK
+end
+
+local terra store_heads(self : &Rank, plan : &StepPlan, layer : int32, w : &LayerWeights, message : &C.glm_message) : int32
+  var b = &self.buffers
+  var args : C.glm_norm_rope_store_args
+  args.rows = rows_of(plan)
+  args.num_heads = self.weights.num_local_heads
+  args.rotary_dim = self.config.rotary_dim
+  args.layer = layer
+  args.epsilon = self.config.rms_norm_eps
+  args.query_norm = w.query_norm
+  args.key_norm = w.key_norm
+  args.cosine = b.cosine
+  args.sine = b.sine
+  args.positions = b.inputs.positions
+  args.slots = b.inputs.slots
+  args.qkv = b.qkv
+  args.query = b.query
+  args.cache = &self.cache
+  run(self, message, layer, "norm_rope_store", args)
+  return C.GLM_OK
+end
+
+local terra attend(self : &Rank, plan : &StepPlan, layer : int32, message : &C.glm_message) : int32
+  var b = &self.buffers
+  var args : C.glm_attention_args
+  args.rows = rows_of(plan)
+  args.segments.num_segments = plan.num_segments
+  args.segments.num_decode_segments = plan.num_decode_segments
+  args.segments.query_begin = b.inputs.query_begin
+  args.segments.context_length = b.inputs.context_length
+  args.segments.table_row = b.inputs.table_row
+  args.segments.page_table = b.inputs.page_table
+  args.segments.page_table_stride = plan.shape.max_pages_per_sequence
+  args.segments.num_table_rows = plan.shape.max_sequences
+  args.num_heads = self.weights.num_local_heads
+  args.layer = layer
+  args.scale = [float](1.0 / C.sqrt([double](self.config.head_dim)))
+  args.query = b.query
+  args.cache = &self.cache
+  args.output = b.attended
+  run(self, message, layer, "attention", args)
+  return C.GLM_OK
+end
+
+local terra project_output(self : &Rank, plan : &StepPlan, layer : int32, w : &LayerWeights, message : &C.glm_message) : int32
+  var b = &self.buffers
+  var input = C.glm_activation { plain = b.attended, codes = b.codes, row_scale = b.row_scale }
+  if is_fp8(&w.output) then
+    var args : C.glm_quantise_args
+    args.rows = rows_of(plan)
+    args.width = w.output.columns
+    args.input = b.attended
+    args.codes = b.codes
+    args.row_scale = b.row_scale
+    run(self, message, layer, "quantise", args)
+  end
+  return linear(self, plan, layer, &w.output, input, b.delta, message)
+end
+
+local terra attention_block(self : &Rank, plan : &StepPlan, layer : int32, w : &LayerWeights, message : &C.glm_message) : int32
+  var delta = self.buffers.delta
+  if layer == 0 then
+    delta = nil
+  end
+  try(add_norm(self, plan, layer, delta, w.input_norm, is_plain(&w.qkv), is_fp8(&w.qkv), message))
+  try(linear(self, plan, layer, &w.qkv, normed(self), self.buffers.qkv, message))
+  try(store_heads(self, plan, layer, w, message))
+  try(attend(self, plan, layer, message))
+  try(project_output(self, plan, layer, w, message))
+  return reduce_delta(self, plan, layer, message)
+end
+
+local terra gated_block(self : &Rank, plan : &StepPlan, layer : int32, w : &LayerWeights, output : &opaque, message : &C.glm_message) : int32
+  try(linear(self, plan, layer, &w.gate_up, normed(self), self.buffers.gate_up, message))
+  var args : C.glm_swiglu_quantise_args
+  args.rows = rows_of(plan)
+  args.width = w.down.columns
+  args.gate_up = self.buffers.gate_up
+  args.output = output_for(activated(self), is_plain(&w.down), is_fp8(&w.down))
+  run(self, message, layer, "swiglu_quantise", args)
+  return linear(self, plan, layer, &w.down, activated(self), output, message)
+end
+
+local terra route(self : &Rank, plan : &StepPlan, layer : int32, w : &LayerWeights, message : &C.glm_message) : int32
+  var args : C.glm_route_args
+  args.rows = rows_of(plan)
+  args.top_k = self.config.top_k
+  args.normalise = 0
+  if self.config.normalise_top_k then
+    args.normalise = 1
+  end
+  args.scaling_factor = self.config.routed_scaling_factor
+  args.input = self.buffers.plain
+  args.router = &w.router
+  args.selection_bias = w.selection_bias
+  args.expert_ids = self.buffers.expert_ids
+  args.expert_weights = self.buffers.expert_weights
+  run(self, message, layer, "route", args)
+  return C.GLM_OK
+end
+
+local terra routed_experts(self : &Rank, plan : &StepPlan, layer : int32, w : &LayerWeights, initial : &opaque, message : &C.glm_message) : int32
+  var args : C.glm_experts_args
+  args.rows = rows_of(plan)
+  args.top_k = self.config.top_k
+  args.expert_begin = self.weights.experts_begin
+  args.num_local_experts = self.weights.num_local_experts
+  args.gate_up = &w.experts_gate_up
+  args.down = &w.experts_down
+  args.gate_up_stride = w.experts_gate_up_stride
+  args.gate_up_scale_stride = w.experts_gate_up_scale_stride
+  args.down_stride = w.experts_down_stride
+  args.down_scale_stride = w.experts_down_scale_stride
+  args.input = normed(self)
+  args.expert_ids = self.buffers.expert_ids
+  args.expert_weights = self.buffers.expert_weights
+  args.initial = initial
+  args.output = self.buffers.delta
+  run(self, message, layer, "experts", args)
+  return C.GLM_OK
+end
+
+local terra moe_block(self : &Rank, plan : &StepPlan, layer : int32, w : &LayerWeights, message : &C.glm_message) : int32
+  try(route(self, plan, layer, w, message))
+  var initial : &opaque = nil
+  if self.weights.has_shared_expert then
+    try(gated_block(self, plan, layer, w, self.buffers.shared, message))
+    initial = self.buffers.shared
+  end
+  return routed_experts(self, plan, layer, w, initial, message)
+end
+
+local terra feed_forward_block(self : &Rank, plan : &StepPlan, layer : int32, w : &LayerWeights, message : &C.glm_message) : int32
+  var wants_codes = is_fp8(&w.gate_up) or is_fp8(&w.experts_gate_up)
+  var wants_plain = w.is_moe or is_plain(&w.gate_up)
+  try(add_norm(self, plan, layer, self.buffers.delta, w.post_norm, wants_plain, wants_codes, message))
+  if w.is_moe then
+    try(moe_block(self, plan, layer, w, message))
+  else
+    try(gated_block(self, plan, layer, w, self.buffers.delta, message))
+  end
+  return reduce_delta(self, plan, layer, message)
+end
+
+local terra embed(self : &Rank, plan : &StepPlan, message : &C.glm_message) : int32
+  var args : C.glm_embed_args
+  args.rows = rows_of(plan)
+  args.token_ids = self.buffers.inputs.token_ids
+  args.table = &self.weights.embedding
+  args.residual = self.buffers.residual
+  run(self, message, outside_layers, "embed", args)
+  return C.GLM_OK
+end
+
+local terra local_logits(self : &Rank, plan : &StepPlan, output : &float, message : &C.glm_message) : int32
+  var args : C.glm_logits_args
+  args.num_rows = plan.num_logit_rows
+  args.row_index = self.buffers.inputs.logit_rows
+  args.input = self.buffers.plain
+  args.head = &self.weights.head
+  args.output = output
+  run(self, message, outside_layers, "logits", args)
+  return C.GLM_OK
+end
+
+local terra gather_logits(self : &Rank, plan : &StepPlan, message : &C.glm_message) : int32
+  var args : C.glm_all_gather_args
+  args.num_rows = plan.num_logit_rows
+  args.row_bytes = [int64](self.weights.local_vocab_size) * sizeof(float)
+  args.input = self.buffers.local_logits
+  args.output = self.buffers.logits
+  run(self, message, outside_layers, "all_gather", args)
+  return C.GLM_OK
+end
+
+local terra logits(self : &Rank, plan : &StepPlan, message : &C.glm_message) : int32
+  try(add_norm(self, plan, outside_layers, self.buffers.delta, self.weights.final_norm, true, false, message))
+  if self.weights.head_is_split then
+    try(local_logits(self, plan, self.buffers.local_logits, message))
+    return gather_logits(self, plan, message)
+  end
+  return local_logits(self, plan, self.buffers.logits, message)
+end
+
+local sampling_arrays = {
+  "temperature", "top_p", "min_p", "top_k", "repetition_penalty", "frequency_penalty", "presence_penalty",
+  "seed", "position", "count_row", "mask_row", "num_logprobs", "bias_begin", "bias_tokens", "bias_values", "masks",
+}
+local sampling_results = { "token_ids", "is_finite", "logprob", "top_ids", "top_logprobs" }
+
+terra forward.sample(self : &Rank, plan : &StepPlan, message : &C.glm_message) : int32
+  var args : C.glm_sample_args
+  args.num_rows = plan.num_sample_rows
+  args.vocab_size = self.config.vocab_size
+  args.num_count_rows = plan.shape.max_sequences
+  args.num_masks = plan.num_masks
+  args.num_biases = plan.num_biases
+  args.logits = self.buffers.logits
+  args.counts = self.buffers.counts
+  escape
+    for _, name in ipairs(sampling_arrays) do
+      emit quote args.[name] = self.buffers.inputs.[name] end
+    end
+    for _, name in ipairs(sampling_results) do
+      emit quote args.[name] = self.buffers.outputs.[name] end
+    end
+  end
+  run(self, message, outside_layers, "sample", args)
+  return C.GLM_OK
+end
+
+terra forward.step(self : &Rank, plan : &StepPlan, message : &C.glm_message) : int32
+  try(embed(self, plan, message))
+  for layer = 0, self.config.num_layers do
+    var w = &self.weights.layers[layer]
+    try(attention_block(self, plan, layer, w, message))
+    try(feed_forward_block(self, plan, layer, w, message))
+  end
+  if plan.num_logit_rows == 0 then
+    return C.GLM_OK
+  end
+  return logits(self, plan, message)
+end
+
+return forward

@@ -1,0 +1,134 @@
+local abi = require("terra.base.abi")
+local buffers = require("terra.plan.buffers")
+local plan = require("terra.plan.plan")
+local rank = require("terra.execution.rank")
+local ranks = require("terra.execution.ranks")
+local status = require("terra.base.status")
+local weights = require("terra.checkpoint.weights")
+local C = abi.C
+
+local load = {}
+
+local Rank, call = rank.Rank, rank.call
+local RankGroup = ranks.RankGroup
+
+local struct Loading {
+  plan : &plan.Plan
+  group : &C.glm_group
+  num_threads : int32
+}
+
+local terra threads_per_rank(given : int32, world_size : int32) : int32
+  var total = [int64](given)
+  if total == 0 then
+    total = C.sysconf(C._SC_NPROCESSORS_ONLN)
+  end
+  var share = total / world_size
+  if share < 1 then
+    share = 1
+  end
+  return [int32](share)
+end
+
+local terra open_device(self : &Rank, loading : &Loading, message : &C.glm_message) : int32
+  var options : C.glm_device_options
+  options.struct_size = sizeof(C.glm_device_options)
+  options.rank = self.index
+  options.world_size = self.world_size
+  options.num_threads = loading.num_threads
+  options.group = loading.group
+  return self.backend.device_open(&options, &self.device, message)
+end
+
+local terra allocate(self : &Rank, bytes : int64, memory : &&opaque, message : &C.glm_message) : int32
+  call(self, message, "allocation of device memory", "allocate", bytes, memory)
+  call(self, message, "clearing of device memory", "fill_zero", @memory, bytes)
+  return C.GLM_OK
+end
+
+local terra bind_buffers(self : &Rank, loading : &Loading, message : &C.glm_message) : int32
+  var planned = loading.plan
+  var shape = planned:buffer_shape(self.index)
+  var bytes = buffers.bytes(&shape)
+  status.try(allocate(self, bytes, &self.buffer_memory, message))
+  self.buffers:bind(&shape, [&int8](self.buffer_memory))
+  call(self, message, "set_workspace", "set_workspace", &planned.workspace, self.buffers.workspace, planned.workspace_bytes)
+  if self.index == 0 then
+    call(self, message, "allocation of pinned host memory", "host_allocate", planned.host_bytes, &self.host_memory)
+    C.memset(self.host_memory, 0, planned.host_bytes)
+    self.buffers:bind_host(&shape, [&int8](self.host_memory))
+  end
+  self.cache = planned:cache(planned.num_pages)
+  return allocate(self, planned.page_bytes * planned.num_pages, &self.cache.data, message)
+end
+
+local terra fill_rope_table(self : &Rank, planned : &plan.Plan, message : &C.glm_message) : int32
+  var args : C.glm_rope_table_args
+  args.theta = self.config.rope_theta
+  args.rotary_dim = self.config.rotary_dim
+  args.num_positions = planned.options.max_seq
+  args.cosine = self.buffers.cosine
+  args.sine = self.buffers.sine
+  call(self, message, "rope_table", "rope_table", &args)
+  return C.GLM_OK
+end
+
+local terra place_weights(self : &Rank, planned : &plan.Plan, message : &C.glm_message) : int32
+  var layout = planned:layout(self.index)
+  var bytes : int64 = 0
+  status.try(weights.assign(&layout, nil, &self.weights, &bytes, message))
+  weights.free(&self.weights)
+  status.try(allocate(self, bytes, &self.weight_memory, message))
+  status.try(weights.assign(&layout, [&int8](self.weight_memory), &self.weights, &bytes, message))
+  var progress = weights.Progress { report = nil, context = nil, bytes_done = 0, bytes_total = bytes }
+  if self.index == 0 then
+    progress.report = planned.options.progress
+    progress.context = planned.options.progress_context
+  end
+  status.try(weights.place(&layout, &self.weights, &planned.model.checkpoint, self.device, &progress, message))
+  call(self, message, "placing of the weights", "synchronise")
+  progress:add(bytes - progress.bytes_done)
+  return C.GLM_OK
+end
+
+local terra load_rank(self : &Rank, context : &opaque, message : &C.glm_message) : int32
+  var loading = [&Loading](context)
+  self.config = &loading.plan.model.config
+  self.activation_dtype = loading.plan.activation_dtype
+  status.try(open_device(self, loading, message))
+  status.try(bind_buffers(self, loading, message))
+  status.try(fill_rope_table(self, loading.plan, message))
+  return place_weights(self, loading.plan, message)
+end
+
+terra load.ranks(group : &RankGroup, planned : &plan.Plan, message : &C.glm_message) : int32
+  var loading = Loading {
+    plan = planned,
+    group = group.group,
+    num_threads = threads_per_rank(planned.options.num_threads, group.world_size),
+  }
+  return group:run(load_rank, &loading, message)
+end
+
+local terra unload_rank(self : &Rank)
+  if self.device == nil then
+    return
+  end
+  self.backend.release(self.device, self.weight_memory)
+  self.backend.release(self.device, self.buffer_memory)
+  self.backend.release(self.device, self.cache.data)
+  self.backend.host_release(self.device, self.host_memory)
+  self.backend.device_close(self.device)
+  weights.free(&self.weights)
+end
+
+terra load.free_ranks(group : &RankGroup)
+  if group.ranks == nil then
+    return
+  end
+  for i = 0, group.world_size do
+    unload_rank(&group.ranks[i])
+  end
+end
+
+return load

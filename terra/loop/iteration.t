@@ -1,0 +1,220 @@
+local abi = require("terra.base.abi")
+local check = require("terra.base.check")
+local request = require("terra.scheduling.request")
+local scheduler = require("terra.scheduling.scheduler")
+local sequence = require("terra.scheduling.sequence")
+local status = require("terra.base.status")
+local threads = require("terra.base.threads")
+local C = abi.C
+
+local Sequence = sequence.Sequence
+
+return function(Loop)
+  terra Loop:has_work() : bool
+    return self.is_active or self.has_orders or self.submissions.size > 0
+      or (self.wake_ns > 0 and threads.now_ns() >= self.wake_ns)
+  end
+
+  terra Loop:await_work() : bool
+    self:lock()
+    var has_room = self.events:make_room(2 * self.max_live)
+    while not self.is_stopping and not (has_room and self:has_work()) do
+      threads.wait_until(&self.work, &self.mutex, terralib.select(has_room, self.wake_ns, 0LL))
+      has_room = self.events:make_room(2 * self.max_live)
+    end
+    var stopping = self.is_stopping
+    self:unlock()
+    return not stopping
+  end
+
+  terra Loop:obey(item : &Sequence)
+    if item:is_ended() then
+      return
+    end
+    if item.cancel_requested then
+      self.scheduler:finish(item, C.ENGINE_FINISH_CANCELLED)
+    elseif item.preempt_requested and item.state == [sequence.RUNNING] then
+      self.scheduler:preempt(item)
+    end
+    item.preempt_requested = false
+  end
+
+  terra Loop:take_orders()
+    self.scheduler.now_ns = threads.now_ns()
+    self:lock()
+    for i = 0, self.submissions.size do
+      self.scheduler:add(self.submissions.data[i])
+    end
+    self.published.num_waiting = self.published.num_waiting + self.submissions.size
+    self.submissions:clear()
+    if self.has_orders then
+      for i = 0, self.live.size do
+        self:obey(self.live.data[i])
+      end
+    end
+    self.has_orders = false
+    self:unlock()
+  end
+
+  terra Loop:save(item : &Sequence, message : &C.glm_message) : int32
+    var bytes = self.ranks:page_host_bytes() * item.saved_pages.size
+    C.free(item.saved_data)
+    item.saved_data = C.malloc(bytes)
+    if item.saved_data == nil then
+      return status.fail(message, C.GLM_OUT_OF_MEMORY, "no host memory (%lld bytes) to save %lld pages of a preempted request", bytes, item.saved_pages.size)
+    end
+    return self.ranks:save_pages(item.saved_pages.size, item.saved_pages.data, item.saved_data, message)
+  end
+
+  terra Loop:restore(item : &Sequence, message : &C.glm_message) : int32
+    var code = self.ranks:restore_pages(item.saved_pages.size, item.pages.data, item.saved_data, message)
+    C.free(item.saved_data)
+    item.saved_data = nil
+    return code
+  end
+
+  terra Loop:recount(item : &Sequence, message : &C.glm_message) : int32
+    status.try(self.ranks:count_tokens(item.table_row, true, true, item.prompt_length, item.tokens.data, message))
+    if item:num_outputs() == 0 then
+      return C.GLM_OK
+    end
+    return self.ranks:count_tokens(item.table_row, false, false, item:num_outputs(), item.tokens.data + item.prompt_length, message)
+  end
+
+  local each = macro(function(self, list, method, num_failed)
+    local name = method:asvalue()
+    return quote
+      for i = 0, list.size do
+        var item = list.data[i]
+        var message : C.glm_message
+        message.text[0] = 0
+        if not item:is_ended() then
+          var code = self:[name](item, &message)
+          if code ~= C.GLM_OK then
+            self.scheduler:fail(item, code, &message.text[0])
+            self.failure = message
+            num_failed = num_failed + 1
+          end
+        end
+      end
+    end
+  end)
+
+  terra Loop:perform_transfers() : int32
+    var num_failed = 0
+    each(self, self.scheduler.saves, "save", num_failed)
+    each(self, self.scheduler.restores, "restore", num_failed)
+    each(self, self.scheduler.recounts, "recount", num_failed)
+    self.scheduler:clear_transfers()
+    return num_failed
+  end
+
+  terra Loop:check_ranks()
+    if self.ranks.is_usable then
+      return
+    end
+    self.scheduler:fail_all(C.GLM_DEVICE_ERROR, &self.failure.text[0])
+    if self.is_usable then
+      self:lock()
+      self.is_usable = false
+      self:unlock()
+    end
+  end
+
+  terra Loop:execute()
+    var message : C.glm_message
+    message.text[0] = 0
+    self.step.logits = nil
+    if self.scheduler:wants_logits() then
+      self.step.logits = self.captured_logits
+    end
+    var begin = threads.now_ns()
+    var code = self.ranks:step(&self.step, &message)
+    var now = threads.now_ns()
+    self.step_ns = self.step_ns + (now - begin)
+    if code == C.GLM_OK then
+      self.scheduler:advance(now)
+    else
+      self.scheduler.now_ns = now
+      self.failure = message
+      self.scheduler:fail_step(code, &message.text[0])
+    end
+  end
+
+  terra Loop:remove_ended()
+    for i = 0, self.scheduler.ended.size do
+      scheduler.remove(&self.live, self.scheduler.ended.data[i])
+    end
+  end
+
+  terra Loop:announce()
+    var one : uint64 = 1
+    C.write(self.event_fd, &one, sizeof(uint64))
+    C.pthread_cond_broadcast(&self.ready)
+  end
+
+  terra Loop:publish_events()
+    var staged = &self.scheduler.events
+    var count : int64 = 0
+    while count < staged.size and self.events:make_room(1) do
+      self.events:push(&staged.data[count])
+      count = count + 1
+    end
+    C.memmove(staged.data, staged.data + count, (staged.size - count) * sizeof(C.engine_event))
+    staged.size = staged.size - count
+    if count > 0 then
+      self:announce()
+    end
+  end
+
+  terra Loop:publish()
+    var s = &self.scheduler
+    check.invariant(s:is_consistent(), "pages, sequences and page tables disagree")
+    self:lock()
+    self:publish_events()
+    self:remove_ended()
+    self:publish_counters()
+    self.wake_ns = s:nearest_deadline()
+    self:unlock()
+    for i = 0, s.ended.size do
+      request.delete_sequence(s.ended.data[i])
+    end
+    s.ended:clear()
+  end
+
+  terra Loop:plan() : bool
+    var begin = threads.now_ns()
+    self.scheduler:expire(begin)
+    var has_step = self.scheduler:plan()
+    self.plan_ns = self.plan_ns + (threads.now_ns() - begin)
+    return has_step
+  end
+
+  terra Loop:iterate()
+    self:take_orders()
+    self:check_ranks()
+    var num_preemptions = self.scheduler.counters.num_preemptions
+    var has_step = self:plan()
+    self.is_active = has_step or self.scheduler:has_transfers() or self.scheduler.counters.num_preemptions > num_preemptions
+    if self:perform_transfers() == 0 and has_step then
+      self:execute()
+    end
+    self:check_ranks()
+    self:publish()
+  end
+
+  terra Loop:run()
+    while self:await_work() do
+      self.turnstile:enter()
+      self:iterate()
+      self.turnstile:leave()
+    end
+  end
+
+  terra Loop:wake()
+    self:lock()
+    self.has_orders = true
+    C.pthread_cond_signal(&self.work)
+    self:unlock()
+  end
+end

@@ -1,0 +1,198 @@
+local abi = require("terra.base.abi")
+local advance = require("terra.scheduling.advance")
+local batch = require("terra.scheduling.batch")
+local config = require("terra.checkpoint.config")
+local containers = require("terra.base.containers")
+local events = require("terra.loop.events")
+local request = require("terra.scheduling.request")
+local scheduler = require("terra.scheduling.scheduler")
+local status = require("terra.base.status")
+local threads = require("terra.base.threads")
+local C = abi.C
+
+local Scheduler = advance.Scheduler
+
+local event_capacity_most = 65536
+
+local struct LoopOptions {
+  num_pages : int32
+  page_size : int32
+  max_seq : int32
+  max_batch : int32
+  prefill_chunk : int32
+  max_queue : int32
+  prefix_cache : bool
+  shape : batch.StepShape
+  host_inputs : &int8
+  host_outputs : &int8
+}
+
+local struct Published {
+  counters : scheduler.Counters
+  num_pages : int32
+  num_free : int32
+  num_owned : int32
+  num_cached : int32
+  num_evictions : int64
+  num_waiting : int32
+  num_running : int32
+  num_preempted : int32
+  step_ns : int64
+  plan_ns : int64
+}
+
+local Loop = terralib.memoize(function(RankGroup)
+  local struct Loop {
+    ranks : &RankGroup
+    model : &config.ModelConfig
+    options : LoopOptions
+    scheduler : Scheduler
+    step : batch.StepPlan
+    turnstile : threads.Turnstile
+    mutex : C.pthread_mutex_t
+    work : C.pthread_cond_t
+    ready : C.pthread_cond_t
+    thread : C.pthread_t
+    is_started : bool
+    is_stopping : bool
+    is_active : bool
+    has_orders : bool
+    is_usable : bool
+    failure : C.glm_message
+    submissions : scheduler.SequenceList
+    live : scheduler.SequenceList
+    max_live : int32
+    events : events.EventRing
+    event_fd : int32
+    next_id : uint64
+    wake_ns : int64
+    captured_logits : &float
+    published : Published
+    step_ns : int64
+    plan_ns : int64
+  }
+
+  terra Loop:lock()
+    C.pthread_mutex_lock(&self.mutex)
+  end
+
+  terra Loop:unlock()
+    C.pthread_mutex_unlock(&self.mutex)
+  end
+
+  terra Loop:limits() : request.Limits
+    return request.Limits {
+      vocab_size = self.model.vocab_size,
+      max_seq = self.options.max_seq,
+      max_biases = self.options.shape.max_biases,
+      page_size = self.options.page_size,
+      num_pages = self.published.num_pages,
+    }
+  end
+
+  terra Loop:publish_counters()
+    var s, p = &self.scheduler, &self.published
+    p.counters = s.counters
+    p.num_pages = s.pool.num_pages
+    p.num_free = s.pool.num_free
+    p.num_owned = s.pool.num_owned
+    p.num_cached = s.pool.num_cached
+    p.num_evictions = s.pool.num_evictions
+    p.num_waiting = s.waiting.size
+    p.num_running = s.running.size
+    p.num_preempted = s.num_preempted
+    p.step_ns = self.step_ns
+    p.plan_ns = self.plan_ns
+  end
+
+  terra Loop:init_lists(message : &C.glm_message) : int32
+    self.max_live = self.options.max_batch + self.options.max_queue
+    var needed = 2 * self.max_live
+    var is_ready = self.submissions:reserve(self.max_live) and self.live:reserve(self.max_live)
+      and self.events:init(needed, terralib.select(4 * needed > event_capacity_most, 4 * needed, event_capacity_most))
+    if not is_ready then
+      return status.fail(message, C.GLM_OUT_OF_MEMORY, "no memory for the queues of %d requests", self.max_live)
+    end
+    self.event_fd = C.eventfd(0, C.EFD_NONBLOCK or C.EFD_CLOEXEC)
+    if self.event_fd < 0 then
+      return status.fail(message, C.GLM_IO_ERROR, "no eventfd could be made: %s", C.strerror(@C.__errno_location()))
+    end
+    return C.GLM_OK
+  end
+
+  terra Loop:init_scheduler(message : &C.glm_message) : int32
+    var o = &self.options
+    self.step.shape = o.shape
+    self.step.inputs:bind(&self.step.shape, o.host_inputs)
+    self.step.outputs:bind(&self.step.shape, o.host_outputs)
+    self.step:begin()
+    var chosen : scheduler.SchedulerOptions
+    chosen.num_pages = o.num_pages
+    chosen.page_size = o.page_size
+    chosen.max_seq = o.max_seq
+    chosen.max_sequences = o.max_batch
+    chosen.prefill_chunk = o.prefill_chunk
+    chosen.max_live = self.max_live
+    chosen.prefix_cache = o.prefix_cache
+    return self.scheduler:init(&chosen, &self.step, message)
+  end
+
+  terra Loop:init(model : &config.ModelConfig, options : &LoopOptions, ranks : &RankGroup, message : &C.glm_message) : int32
+    C.memset(self, 0, sizeof(Loop))
+    self.model = model
+    self.options = @options
+    self.ranks = ranks
+    self.event_fd = -1
+    self.next_id = 1
+    self.is_usable = true
+    self.turnstile:init()
+    C.pthread_mutex_init(&self.mutex, nil)
+    threads.init_condition(&self.work)
+    threads.init_condition(&self.ready)
+    status.try(self:init_lists(message))
+    status.try(self:init_scheduler(message))
+    self:publish_counters()
+    return C.GLM_OK
+  end
+
+  terra Loop:stop()
+    if not self.is_started then
+      return
+    end
+    self:lock()
+    self.is_stopping = true
+    C.pthread_cond_broadcast(&self.work)
+    self:unlock()
+    C.pthread_join(self.thread, nil)
+    self.is_started = false
+  end
+
+  terra Loop:free()
+    if self.ranks == nil then
+      return
+    end
+    self:stop()
+    for i = 0, self.submissions.size do
+      request.delete_sequence(self.submissions.data[i])
+    end
+    self.submissions:free()
+    self.live:free()
+    self.scheduler:free()
+    self.events:free()
+    if self.event_fd >= 0 then
+      C.close(self.event_fd)
+    end
+    C.free(self.captured_logits)
+    C.pthread_cond_destroy(&self.work)
+    C.pthread_cond_destroy(&self.ready)
+    C.pthread_mutex_destroy(&self.mutex)
+    self.turnstile:free()
+  end
+
+  require("terra.loop.iteration")(Loop)
+  require("terra.loop.requests")(Loop)
+  require("terra.loop.synchronous")(Loop)
+  return Loop
+end)
+
+return { Loop = Loop, LoopOptions = LoopOptions }

@@ -1,0 +1,100 @@
+local abi = require("terra.base.abi")
+local advance = require("terra.scheduling.advance")
+local scheduler = require("terra.scheduling.scheduler")
+local sequence = require("terra.scheduling.sequence")
+local status = require("terra.base.status")
+local C = abi.C
+
+local Scheduler = advance.Scheduler
+local Sequence = sequence.Sequence
+
+terra Scheduler:rename_pages(list : &scheduler.SequenceList)
+  for i = 0, list.size do
+    var item = list.data[i]
+    for index = 0, item.pages.size do
+      var page = item.pages.data[index]
+      if self.pool.renamed[page] ~= page then
+        item.pages.data[index] = self.pool.renamed[page]
+        self:set_page(item, index, item.pages.data[index])
+      end
+    end
+  end
+end
+
+terra Scheduler:preempt_down_to(num_pages : int32) : bool
+  while self.pool.num_owned > num_pages and self.running.size > 0 do
+    self:preempt(@self.running:last())
+  end
+  return self.pool.num_owned <= num_pages
+end
+
+terra Scheduler:commit_resize(num_pages : int32, num_moves : int32)
+  self.pool:commit_resize(num_pages, num_moves)
+  self:rename_pages(&self.running)
+  self:rename_pages(&self.states)
+end
+
+return function(Loop)
+  terra Loop:check_live_fit(num_pages : int32, message : &C.glm_message) : int32
+    for i = 0, self.live.size do
+      var item = self.live.data[i]
+      var needed = item:pages_for(item:most_tokens_computed(), self.options.page_size)
+      if needed > num_pages then
+        return status.fail(message, C.GLM_INVALID_ARGUMENT, "a pool of %d pages is too small for request %llu, which may need %d", num_pages, item.id, needed)
+      end
+    end
+    return C.GLM_OK
+  end
+
+  terra Loop:check_resize(num_pages : int32, message : &C.glm_message) : int32
+    if num_pages < 0 or num_pages > self.options.num_pages then
+      return status.fail(message, C.GLM_INVALID_ARGUMENT, "num_pages is %d, expected 0 to %d, the pages planned at init", num_pages, self.options.num_pages)
+    end
+    var held = self.scheduler:count_references(&self.scheduler.states)
+    if held > num_pages then
+      return status.fail(message, C.GLM_OUT_OF_MEMORY, "a pool of %d pages is too small for the %lld pages that states hold", num_pages, held)
+    end
+    if not self.events:make_room(2 * self.max_live) then
+      return status.fail(message, C.GLM_QUEUE_FULL, "%lld events wait to be polled", self.events.size)
+    end
+    status.try(self:check_usable(message))
+    return self:check_live_fit(num_pages, message)
+  end
+
+  terra Loop:begin_resize(num_pages : int32, message : &C.glm_message) : int32
+    self:lock()
+    var code = self:check_resize(num_pages, message)
+    if code == C.GLM_OK and num_pages < self.published.num_pages then
+      self.published.num_pages = num_pages
+    end
+    self:unlock()
+    return code
+  end
+
+  terra Loop:resize_in_turn(num_pages : int32, message : &C.glm_message) : int32
+    status.try(self:begin_resize(num_pages, message))
+    if not self.scheduler:preempt_down_to(num_pages) then
+      return status.fail(message, C.GLM_OUT_OF_MEMORY, "%d pages are in use, the pool cannot shrink to %d", self.scheduler.pool.num_owned, num_pages)
+    end
+    self:perform_transfers()
+    var pool = &self.scheduler.pool
+    var num_moves = pool:plan_resize(num_pages)
+    if num_moves > 0 then
+      status.try(self.ranks:copy_pages(num_moves, pool.move_sources, pool.move_destinations, message))
+    end
+    self.scheduler:commit_resize(num_pages, num_moves)
+    return C.GLM_OK
+  end
+
+  terra Loop:resize_pool(num_pages : int32, message : &C.glm_message) : int32
+    var own : C.glm_message
+    if message == nil then
+      message = &own
+    end
+    status.clear(message)
+    self.turnstile:enter()
+    var code = self:resize_in_turn(num_pages, message)
+    self:leave_turn()
+    return code
+  end
+end

@@ -1,0 +1,120 @@
+local abi = require("terra.base.abi")
+local batch = require("terra.scheduling.batch")
+local C = abi.C
+
+local buffers = {}
+
+local struct BufferShape {
+  rank : int32
+  max_tokens : int64
+  activation_bytes : int64
+  hidden_size : int64
+  head_dim : int64
+  num_heads : int64
+  num_kv_heads : int64
+  mlp_width : int64
+  top_k : int64
+  max_logit_rows : int64
+  local_vocab_size : int64
+  vocab_size : int64
+  max_sequences : int64
+  max_seq : int64
+  rotary_dim : int64
+  workspace_bytes : int64
+  step : batch.StepShape
+}
+buffers.BufferShape = BufferShape
+
+local alignment = 256
+
+local function activations(width)
+  return function(s) return `s.max_tokens * [width(s)] * s.activation_bytes end
+end
+
+local function hidden(s) return `s.hidden_size end
+local function query_width(s) return `s.num_heads * s.head_dim end
+local function qkv_width(s) return `(s.num_heads + 2 * s.num_kv_heads) * s.head_dim end
+local function mlp_width(s) return `s.mlp_width end
+local function gate_up_width(s) return `2 * s.mlp_width end
+local function widest(s) return `terralib.select(s.hidden_size > s.num_heads * s.head_dim, s.hidden_size, s.num_heads * s.head_dim) end
+local function per_token(s) return `s.max_tokens * 4 end
+local function per_choice(s) return `s.max_tokens * s.top_k * 4 end
+local function rotations(s) return `s.max_seq * (s.rotary_dim / 2) * 4 end
+local function counts(s) return `terralib.select(s.rank == 0, s.max_sequences * s.vocab_size * 4, [int64](0)) end
+
+buffers.table = {
+  { name = "residual", type = &opaque, bytes = activations(hidden) },
+  { name = "delta", type = &opaque, bytes = activations(hidden) },
+  { name = "plain", type = &opaque, bytes = activations(hidden) },
+  { name = "codes", type = &uint8, bytes = function(s) return `s.max_tokens * [widest(s)] end },
+  { name = "row_scale", type = &float, bytes = per_token },
+  { name = "qkv", type = &opaque, bytes = activations(qkv_width) },
+  { name = "query", type = &opaque, bytes = activations(query_width) },
+  { name = "attended", type = &opaque, bytes = activations(query_width) },
+  { name = "gate_up", type = &opaque, bytes = activations(gate_up_width) },
+  { name = "activated", type = &opaque, bytes = activations(mlp_width) },
+  { name = "activated_codes", type = &uint8, bytes = function(s) return `s.max_tokens * s.mlp_width end },
+  { name = "activated_scale", type = &float, bytes = per_token },
+  { name = "shared", type = &opaque, bytes = activations(hidden) },
+  { name = "expert_ids", type = &int32, bytes = per_choice },
+  { name = "expert_weights", type = &float, bytes = per_choice },
+  { name = "local_logits", type = &float, bytes = function(s) return `s.max_logit_rows * s.local_vocab_size * 4 end },
+  { name = "logits", type = &float, bytes = function(s) return `s.max_logit_rows * s.vocab_size * 4 end },
+  { name = "counts", type = &uint32, bytes = counts },
+  { name = "count_tokens", type = &int32, bytes = function(s) return `s.max_seq * 4 end },
+  { name = "cosine", type = &float, bytes = rotations },
+  { name = "sine", type = &float, bytes = rotations },
+  { name = "workspace", type = &opaque, bytes = function(s) return `s.workspace_bytes end },
+}
+
+local struct RankBuffers {
+  inputs : batch.StepInputs
+  outputs : batch.StepOutputs
+  host_inputs : batch.StepInputs
+  host_outputs : batch.StepOutputs
+}
+for _, buffer in ipairs(buffers.table) do
+  RankBuffers.entries:insert { field = buffer.name, type = buffer.type }
+end
+buffers.RankBuffers = RankBuffers
+
+local terra aligned(bytes : int64) : int64
+  return (bytes + alignment - 1) / alignment * alignment
+end
+
+terra RankBuffers:bind_host(shape : &BufferShape, base : &int8)
+  self.host_inputs:bind(&shape.step, base)
+  self.host_outputs:bind(&shape.step, base + aligned(batch.StepInputs.bytes_for(&shape.step)))
+end
+
+terra buffers.host_bytes(shape : &BufferShape) : int64
+  return aligned(batch.StepInputs.bytes_for(&shape.step)) + aligned(batch.StepOutputs.bytes_for(&shape.step))
+end
+
+terra RankBuffers:bind(shape : &BufferShape, base : &int8) : int64
+  var offset : int64 = 0
+  self.inputs:bind(&shape.step, base)
+  offset = offset + aligned(batch.StepInputs.bytes_for(&shape.step))
+  self.outputs:bind(&shape.step, base + offset)
+  offset = offset + aligned(batch.StepOutputs.bytes_for(&shape.step))
+  escape
+    for _, buffer in ipairs(buffers.table) do
+      emit quote
+        var bytes : int64 = [buffer.bytes(shape)]
+        self.[buffer.name] = nil
+        if bytes > 0 then
+          self.[buffer.name] = [buffer.type](base + offset)
+        end
+        offset = offset + aligned(bytes)
+      end
+    end
+  end
+  return offset
+end
+
+terra buffers.bytes(shape : &BufferShape) : int64
+  var unbound : RankBuffers
+  return unbound:bind(shape, nil)
+end
+
+return buffers

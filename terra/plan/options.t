@@ -1,0 +1,118 @@
+local abi = require("terra.base.abi")
+local config = require("terra.checkpoint.config")
+local status = require("terra.base.status")
+local weights_layout = require("terra.checkpoint.weights_layout")
+local C = abi.C
+
+local options = {}
+
+options.fields = {
+  { name = "world_size", otherwise = 1, least = 1, most = 64 },
+  { name = "max_batch", otherwise = 64, least = 1, most = 65536 },
+  { name = "max_seq", initial = 0, otherwise = 4096, least = 1, most = 2 ^ 26 },
+  { name = "page_size", otherwise = 16, least = 1, most = 65536 },
+  { name = "num_pages", otherwise = 0, least = 0, most = 2 ^ 30 },
+  { name = "expert_layout", otherwise = 0, least = 0, most = 2 },
+  { name = "num_threads", otherwise = 0, least = 0, most = 4096 },
+  { name = "max_step_tokens", otherwise = 512, least = 1, most = 2 ^ 20 },
+  { name = "prefill_chunk", otherwise = 0, least = 0, most = 2 ^ 26 },
+  { name = "max_queue", otherwise = 1024, least = 1, most = 2 ^ 24 },
+  { name = "prefix_cache", otherwise = 1, least = 0, most = 1 },
+  { name = "kv_dtype", otherwise = -1, least = -1, most = C.GLM_DTYPE_F8_E4M3 },
+  { name = "max_logit_rows", otherwise = 0, least = 0, most = 65536 },
+  { name = "memory_limit_bytes", otherwise = 0, least = 0, most = 2 ^ 60 },
+}
+
+local keeps_zero = { prefix_cache = true, kv_dtype = true }
+
+terra options.default(target : &C.engine_options)
+  C.memset(target, 0, sizeof(C.engine_options))
+  target.struct_size = sizeof(C.engine_options)
+  target.device = "auto"
+  escape
+    for _, field in ipairs(options.fields) do
+      emit quote target.[field.name] = [field.initial or field.otherwise] end
+    end
+  end
+end
+
+terra options.fill_defaults(target : &C.engine_options, model : &config.ModelConfig)
+  if target.max_seq == 0 and model.max_position_embeddings < 4096 then
+    target.max_seq = model.max_position_embeddings
+  end
+  escape
+    for _, field in ipairs(options.fields) do
+      if not keeps_zero[field.name] then
+        emit quote
+          if target.[field.name] == 0 then
+            target.[field.name] = [field.otherwise]
+          end
+        end
+      end
+    end
+  end
+  if target.max_logit_rows == 0 then
+    target.max_logit_rows = target.max_batch
+  end
+end
+
+terra options.check_struct(given : &C.engine_options, message : &C.glm_message) : int32
+  if given == nil then
+    return status.fail(message, C.GLM_INVALID_ARGUMENT, "options is null")
+  end
+  if given.struct_size ~= sizeof(C.engine_options) then
+    return status.fail(
+      message,
+      C.GLM_INVALID_ARGUMENT,
+      "options.struct_size is %u; this engine's engine_options has %u bytes",
+      given.struct_size,
+      [uint32](sizeof(C.engine_options))
+    )
+  end
+  return C.GLM_OK
+end
+
+terra options.check_ranges(given : &C.engine_options, message : &C.glm_message) : int32
+  escape
+    for _, field in ipairs(options.fields) do
+      emit quote
+        if given.[field.name] < [field.least] or given.[field.name] > [field.most] then
+          return status.fail(
+            message,
+            C.GLM_INVALID_ARGUMENT,
+            ["option " .. field.name .. " is %lld, outside %lld to %lld"],
+            [int64](given.[field.name]),
+            [int64]([field.least]),
+            [int64]([field.most])
+          )
+        end
+      end
+    end
+  end
+  return C.GLM_OK
+end
+
+terra options.resolve(
+  given : &C.engine_options,
+  model : &config.ModelConfig,
+  resolved : &C.engine_options,
+  message : &C.glm_message
+) : int32
+  status.try(options.check_struct(given, message))
+  @resolved = @given
+  options.fill_defaults(resolved, model)
+  status.try(options.check_ranges(resolved, message))
+  if resolved.max_seq > model.max_position_embeddings then
+    return status.fail(
+      message,
+      C.GLM_INVALID_ARGUMENT,
+      "option max_seq is %d, but max_position_embeddings of config.json is %d",
+      resolved.max_seq,
+      model.max_position_embeddings
+    )
+  end
+  resolved.expert_layout = weights_layout.resolve_expert_layout(model, resolved.world_size, resolved.expert_layout)
+  return C.GLM_OK
+end
+
+return options

@@ -1,0 +1,314 @@
+local abi = require("terra.base.abi")
+local batch = require("terra.scheduling.batch")
+local buffers = require("terra.plan.buffers")
+local config = require("terra.checkpoint.config")
+local dtypes = require("terra.base.dtypes")
+local model = require("terra.checkpoint.model")
+local options = require("terra.plan.options")
+local status = require("terra.base.status")
+local weights = require("terra.checkpoint.weights")
+local C = abi.C
+
+local plan = { RankBuffers = buffers.RankBuffers, BufferShape = buffers.BufferShape, buffers = buffers.table }
+
+local max_slots = 2 ^ 31 - 1
+local biases_per_row = 16
+local least_biases = 1024
+
+local struct RankPlan {
+  weight_bytes : int64
+  kv_bytes : int64
+  buffer_bytes : int64
+  workspace_bytes : int64
+  host_bytes : int64
+  total_bytes : int64
+  memory_bytes : int64
+}
+plan.RankPlan = RankPlan
+
+local struct Plan {
+  model : &model.Model
+  backend : &C.glm_backend
+  options : C.engine_options
+  activation_dtype : int32
+  kv_dtype : int32
+  shares_memory : bool
+  memory_available : int64
+  pages_per_request : int32
+  wanted_pages : int64
+  num_pages : int32
+  page_bytes : int64
+  weight_bytes : int64
+  buffer_bytes : int64
+  workspace_bytes : int64
+  host_bytes : int64
+  workspace : C.glm_workspace_shape
+  shape : batch.StepShape
+  fits : bool
+  reason : int8[512]
+}
+plan.Plan = Plan
+
+terra Plan:layout(rank : int32) : weights.Layout
+  return weights.Layout {
+    config = &self.model.config,
+    types = &self.model.types,
+    backend = self.backend,
+    world_size = self.options.world_size,
+    rank = rank,
+    expert_layout = self.options.expert_layout,
+  }
+end
+
+terra Plan:cache(num_pages : int32) : C.glm_kv_cache
+  var layout = self:layout(0)
+  var cache : C.glm_kv_cache
+  cache.dtype = self.kv_dtype
+  cache.num_layers = self.model.config.num_layers
+  cache.num_pages = num_pages
+  cache.page_size = self.options.page_size
+  cache.num_kv_heads = layout:num_local_kv_heads()
+  cache.head_dim = self.model.config.head_dim
+  cache.data = nil
+  return cache
+end
+
+terra Plan:buffer_shape(rank : int32) : buffers.BufferShape
+  var c, o, layout = &self.model.config, &self.options, self:layout(rank)
+  return buffers.BufferShape {
+    rank = rank,
+    max_tokens = o.max_step_tokens,
+    activation_bytes = dtypes.bytes(self.activation_dtype),
+    hidden_size = c.hidden_size,
+    head_dim = c.head_dim,
+    num_heads = layout:num_local_heads(),
+    num_kv_heads = layout:num_local_kv_heads(),
+    mlp_width = layout:local_mlp_width(),
+    top_k = c.top_k,
+    max_logit_rows = o.max_logit_rows,
+    local_vocab_size = layout:local_vocab_size(),
+    vocab_size = c.vocab_size,
+    max_sequences = o.max_batch,
+    max_seq = o.max_seq,
+    rotary_dim = c.rotary_dim,
+    workspace_bytes = self.workspace_bytes,
+    step = self.shape,
+  }
+end
+
+terra Plan:shape_step(message : &C.glm_message) : int32
+  var o = &self.options
+  self.pages_per_request = (o.max_seq + o.page_size - 1) / o.page_size
+  if [int64](o.max_batch) * self.pages_per_request > max_slots then
+    return status.fail(
+      message, C.GLM_INVALID_ARGUMENT, "options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries",
+      o.max_batch, o.max_seq, o.page_size, [int64](max_slots)
+    )
+  end
+  self.shape.max_step_tokens = o.max_step_tokens
+  self.shape.max_sequences = o.max_batch
+  self.shape.max_pages_per_sequence = self.pages_per_request
+  self.shape.max_logit_rows = o.max_logit_rows
+  self.shape.max_biases = biases_per_row * o.max_logit_rows
+  if self.shape.max_biases < least_biases then
+    self.shape.max_biases = least_biases
+  end
+  self.shape.max_masks = 0
+  self.shape.vocab_size = self.model.config.vocab_size
+  return C.GLM_OK
+end
+
+terra Plan:shape_workspace(message : &C.glm_message) : int32
+  var c, o, layout = &self.model.config, &self.options, self:layout(0)
+  var w = &self.workspace
+  w.struct_size = sizeof(C.glm_workspace_shape)
+  w.max_step_tokens = o.max_step_tokens
+  w.max_sequences = o.max_batch
+  w.max_context = o.max_seq
+  w.max_logit_rows = o.max_logit_rows
+  w.hidden_size = c.hidden_size
+  w.num_heads = layout:num_local_heads()
+  w.num_kv_heads = layout:num_local_kv_heads()
+  w.head_dim = c.head_dim
+  w.intermediate_size = layout:local_mlp_width()
+  w.moe_intermediate_size = layout:local_expert_width()
+  w.num_local_experts = layout:num_local_experts()
+  w.top_k = c.top_k
+  w.vocab_size = c.vocab_size
+  var code = self.backend.workspace_bytes(w, &self.workspace_bytes)
+  if code ~= C.GLM_OK then
+    return status.fail(message, code, "the device gives no workspace for max_step_tokens %d, max_seq %d", o.max_step_tokens, o.max_seq)
+  end
+  return C.GLM_OK
+end
+
+terra Plan:measure_page(message : &C.glm_message) : int32
+  var cache = self:cache(1)
+  var code = self.backend.kv_page_bytes(&cache, &self.page_bytes)
+  if code ~= C.GLM_OK or self.page_bytes <= 0 then
+    return status.fail(
+      message,
+      C.GLM_NOT_SUPPORTED,
+      "the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d",
+      dtypes.name(self.kv_dtype),
+      cache.page_size,
+      cache.num_kv_heads,
+      cache.head_dim
+    )
+  end
+  return C.GLM_OK
+end
+
+terra Plan:measure_weights(message : &C.glm_message) : int32
+  var layout = self:layout(0)
+  var unbound : weights.ModelWeights
+  status.try(layout:check(message))
+  status.try(weights.assign(&layout, nil, &unbound, &self.weight_bytes, message))
+  weights.free(&unbound)
+  return C.GLM_OK
+end
+
+terra Plan:num_sharing() : int64
+  if self.shares_memory then
+    return self.options.world_size
+  end
+  return 1
+end
+
+terra Plan:fixed_bytes() : int64
+  var fixed = (self.weight_bytes + self.buffer_bytes) * self:num_sharing()
+  if self.shares_memory then
+    fixed = fixed + self.host_bytes
+  end
+  return fixed
+end
+
+terra Plan:refuse(reason : rawstring)
+  self.fits = false
+  C.snprintf(&self.reason[0], 512, "%s", reason)
+end
+
+terra Plan:refuse_pool(num_pages : int64)
+  var reason : int8[512]
+  var o = &self.options
+  C.snprintf(
+    &reason[0], 512,
+    "the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages",
+    num_pages, o.page_size, o.max_seq, self.pages_per_request
+  )
+  self:refuse(&reason[0])
+end
+
+terra Plan:refuse_memory(num_pages : int64)
+  var reason : int8[512]
+  C.snprintf(
+    &reason[0], 512,
+    "weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available",
+    self.weight_bytes * self:num_sharing(), self.buffer_bytes * self:num_sharing(), num_pages, self.page_bytes * self:num_sharing(),
+    self.options.max_seq, self.pages_per_request,
+    self:fixed_bytes() + num_pages * self.page_bytes * self:num_sharing(), self.memory_available
+  )
+  self:refuse(&reason[0])
+end
+
+terra Plan:choose_pages()
+  var room = (self.memory_available - self:fixed_bytes()) / (self.page_bytes * self:num_sharing())
+  self.wanted_pages = [int64](self.options.max_batch) * self.pages_per_request
+  var num_pages = self.wanted_pages
+  if self.options.num_pages > 0 then
+    num_pages = self.options.num_pages
+  elseif num_pages > room then
+    num_pages = room
+  end
+  var most = [int64](max_slots) / self.options.page_size
+  if self.options.num_pages == 0 and num_pages > most then
+    num_pages = most
+  end
+  if self.options.num_pages > 0 and num_pages < self.pages_per_request then
+    self:refuse_pool(num_pages)
+  elseif num_pages > most then
+    self:refuse("num_pages * page_size is more than 2147483647 slots")
+  elseif num_pages < self.pages_per_request then
+    self:refuse_memory(self.pages_per_request)
+    num_pages = 0
+  elseif num_pages > room then
+    self:refuse_memory(num_pages)
+  end
+  self.num_pages = [int32](num_pages)
+end
+
+terra Plan:choose_memory(info : &C.glm_device_info)
+  self.memory_available = self.options.memory_limit_bytes
+  if self.memory_available == 0 then
+    self.memory_available = info.memory_free_bytes
+  end
+end
+
+terra Plan:make(
+  source : &model.Model,
+  backend : &C.glm_backend,
+  info : &C.glm_device_info,
+  shares_memory : bool,
+  given : &C.engine_options,
+  message : &C.glm_message
+) : int32
+  C.memset(self, 0, sizeof(Plan))
+  self.model = source
+  self.backend = backend
+  self.shares_memory = shares_memory
+  self.fits = true
+  status.try(options.resolve(given, &source.config, &self.options, message))
+  self.activation_dtype = info.activation_dtype
+  self.kv_dtype = self.options.kv_dtype
+  if self.kv_dtype < 0 then
+    self.kv_dtype = info.default_kv_dtype
+  end
+  self:choose_memory(info)
+  status.try(self:shape_step(message))
+  status.try(self:measure_weights(message))
+  status.try(self:measure_page(message))
+  status.try(self:shape_workspace(message))
+  var shape = self:buffer_shape(0)
+  self.buffer_bytes = buffers.bytes(&shape)
+  self.host_bytes = buffers.host_bytes(&shape)
+  self:choose_pages()
+  return C.GLM_OK
+end
+
+terra Plan:require_fit(message : &C.glm_message) : int32
+  if self.fits then
+    return C.GLM_OK
+  end
+  return status.fail(message, C.GLM_OUT_OF_MEMORY, "%s: does not fit: %s", self.model.directory, &self.reason[0])
+end
+
+terra Plan:rank(rank : int32) : RankPlan
+  var shape = self:buffer_shape(rank)
+  var result : RankPlan
+  C.memset(&result, 0, sizeof(RankPlan))
+  result.weight_bytes = self.weight_bytes
+  result.kv_bytes = self.page_bytes * self.num_pages
+  result.buffer_bytes = buffers.bytes(&shape)
+  result.workspace_bytes = self.workspace_bytes
+  if rank == 0 then
+    result.host_bytes = self.host_bytes
+  end
+  result.total_bytes = result.weight_bytes + result.kv_bytes + result.buffer_bytes
+  result.memory_bytes = self.memory_available / self:num_sharing()
+  return result
+end
+
+terra Plan:kv_bytes_per_token(dtype : int32) : int64
+  var c = &self.model.config
+  return 2 * [int64](c.num_layers) * c.num_kv_heads * c.head_dim * dtypes.bytes(dtype)
+end
+
+terra Plan:concurrent_requests() : int32
+  var requests = self.num_pages / self.pages_per_request
+  if requests > self.options.max_batch then
+    requests = self.options.max_batch
+  end
+  return requests
+end
+
+return plan

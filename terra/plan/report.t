@@ -1,0 +1,217 @@
+local abi = require("terra.base.abi")
+local device = require("terra.execution.device")
+local dtypes = require("terra.base.dtypes")
+local inspect = require("terra.checkpoint.inspect")
+local model = require("terra.checkpoint.model")
+local options = require("terra.plan.options")
+local plan = require("terra.plan.plan")
+local status = require("terra.base.status")
+local text = require("terra.base.text")
+local writer = require("terra.base.json_writer")
+local C = abi.C
+local JsonWriter = writer.JsonWriter
+local Model = model.Model
+local Plan = plan.Plan
+
+local struct Text {
+  builder : text.StringBuilder
+}
+
+local terra finish(out : &JsonWriter, target : &&C.engine_text, message : &C.glm_message) : int32
+  out.text:append_byte(0)
+  var result = [&Text](C.malloc(sizeof(Text)))
+  if result == nil or out.text.has_failed then
+    C.free(result)
+    out:free()
+    return status.fail(message, C.GLM_OUT_OF_MEMORY, "out of memory for the report")
+  end
+  result.builder = out.text
+  @target = [&C.engine_text](result)
+  return C.GLM_OK
+end
+
+local terra engine_text_data(target : &C.engine_text) : rawstring
+  if target == nil then
+    return ""
+  end
+  return [rawstring]([&Text](target).builder.bytes.data)
+end
+
+local terra engine_text_size(target : &C.engine_text) : int64
+  if target == nil then
+    return 0
+  end
+  return [&Text](target).builder.bytes.size - 1
+end
+
+local terra engine_text_free(target : &C.engine_text)
+  if target ~= nil then
+    [&Text](target).builder:free()
+    C.free(target)
+  end
+end
+
+local terra engine_inspect(model_dir : rawstring, target : &&C.engine_text, message : &C.glm_message) : int32
+  if target == nil then
+    return status.fail(message, C.GLM_INVALID_ARGUMENT, "text is null")
+  end
+  @target = nil
+  status.clear(message)
+  var source : Model
+  var code = source:read(model_dir, true, message)
+  if code == C.GLM_OK then
+    var out : JsonWriter
+    out:init()
+    inspect.write(&out, &source)
+    code = finish(&out, target, message)
+  end
+  source:close()
+  return code
+end
+
+local expert_layouts = {
+  { code = C.ENGINE_EXPERTS_TENSOR_PARALLEL, name = "tensor_parallel" },
+  { code = C.ENGINE_EXPERTS_EXPERT_PARALLEL, name = "expert_parallel" },
+}
+
+local terra layout_name(code : int32) : rawstring
+  escape
+    for _, entry in ipairs(expert_layouts) do
+      emit quote
+        if code == [entry.code] then
+          return [entry.name]
+        end
+      end
+    end
+  end
+  return "default"
+end
+
+local terra kv_dtype_name(dtype : int32) : rawstring
+  if dtype == C.GLM_DTYPE_F32 then
+    return "float32"
+  elseif dtype == C.GLM_DTYPE_BF16 then
+    return "bfloat16"
+  end
+  return dtypes.name(dtype)
+end
+
+local terra write_rank(out : &JsonWriter, made : &Plan, index : int32)
+  var rank = made:rank(index)
+  out:begin_object()
+  out:integer_field("rank", index)
+  escape
+    for _, entry in ipairs(plan.RankPlan.entries) do
+      emit quote out:integer_field([entry.field], rank.[entry.field]) end
+    end
+  end
+  out:end_object()
+end
+
+local terra write_model(out : &JsonWriter, source : &Model)
+  out:string_field("model_dir", source.directory)
+  out:string_field("architecture", &source.config.architecture[0])
+  out:integer_field("num_parameters", source.num_parameters)
+  out:integer_field("num_parameters_with_nextn", source.num_parameters + source.num_skipped_parameters)
+  out:integer_field("checkpoint_bytes", source.tensor_bytes)
+  out:integer_field("checkpoint_bytes_with_nextn", source.tensor_bytes + source.skipped_tensor_bytes)
+  out:boolean_field("has_weights", source.has_weights)
+end
+
+local terra write_cache(out : &JsonWriter, made : &Plan)
+  out:string_field("kv_dtype", kv_dtype_name(made.kv_dtype))
+  out:integer_field("kv_bytes_per_token", made:kv_bytes_per_token(made.kv_dtype))
+  out:integer_field("kv_bytes_per_token_bf16", made:kv_bytes_per_token(C.GLM_DTYPE_BF16))
+  out:integer_field("page_size", made.options.page_size)
+  out:integer_field("page_bytes", made.page_bytes)
+  out:integer_field("num_pages", made.num_pages)
+  out:integer_field("tokens_of_context", [int64](made.num_pages) * made.options.page_size)
+  out:integer_field("concurrent_requests", made:concurrent_requests())
+end
+
+local terra write_buffers(out : &JsonWriter, made : &Plan)
+  var shape = made:buffer_shape(0)
+  out:key("buffers")
+  out:begin_object()
+  escape
+    for _, buffer in ipairs(plan.buffers) do
+      emit quote out:integer_field([buffer.name], [buffer.bytes(`&shape)]) end
+    end
+  end
+  out:end_object()
+end
+
+local terra write_plan(out : &JsonWriter, made : &Plan, kind : rawstring)
+  out:begin_object()
+  write_model(out, made.model)
+  out:string_field("device", kind)
+  out:integer_field("world_size", made.options.world_size)
+  out:string_field("expert_layout", layout_name(made.options.expert_layout))
+  out:integer_field("max_seq", made.options.max_seq)
+  out:integer_field("max_batch", made.options.max_batch)
+  out:integer_field("max_step_tokens", made.options.max_step_tokens)
+  write_cache(out, made)
+  out:integer_field("memory_limit_bytes", made.memory_available)
+  out:boolean_field("fits", made.fits)
+  out:string_field("reason", &made.reason[0])
+  write_buffers(out, made)
+  out:key("ranks")
+  out:begin_array()
+  for i = 0, made.options.world_size do
+    write_rank(out, made, i)
+  end
+  out:end_array()
+  out:end_object()
+end
+
+local terra plan_on(source : &Model, library : &device.Library, given : &C.engine_options, target : &&C.engine_text, message : &C.glm_message) : int32
+  var info : C.glm_device_info
+  var made : Plan
+  status.try(library:describe(&info, message))
+  status.try(made:make(source, library.backend, &info, library:shares_memory(), given, message))
+  var out : JsonWriter
+  out:init()
+  write_plan(&out, &made, &library.kind[0])
+  return finish(&out, target, message)
+end
+
+local terra plan_model(source : &Model, given : &C.engine_options, target : &&C.engine_text, message : &C.glm_message) : int32
+  status.try(source:read(given.model_dir, false, message))
+  status.try(source.checkpoint.problems:report(source.directory, message))
+  var library : device.Library
+  status.try(library:open(given.device, given.library_dir, message))
+  var code = plan_on(source, &library, given, target, message)
+  library:close()
+  return code
+end
+
+local terra engine_plan(given : &C.engine_options, target : &&C.engine_text, message : &C.glm_message) : int32
+  if target == nil then
+    return status.fail(message, C.GLM_INVALID_ARGUMENT, "text is null")
+  end
+  @target = nil
+  status.clear(message)
+  status.try(options.check_struct(given, message))
+  var source : Model
+  source:init()
+  var code = plan_model(&source, given, target, message)
+  source:close()
+  return code
+end
+
+local terra engine_default_options(target : &C.engine_options)
+  if target ~= nil then
+    options.default(target)
+  end
+end
+
+return {
+  exports = {
+    engine_default_options = engine_default_options,
+    engine_inspect = engine_inspect,
+    engine_plan = engine_plan,
+    engine_text_data = engine_text_data,
+    engine_text_free = engine_text_free,
+    engine_text_size = engine_text_size,
+  },
+}

@@ -1,0 +1,223 @@
+local abi = require("terra.base.abi")
+local batch = require("terra.scheduling.batch")
+local status = require("terra.base.status")
+local C = abi.C
+
+local StepPlan = batch.StepPlan
+
+local struct LedgerRanks {
+  is_usable : bool
+  num_pages : int32
+  page_size : int32
+  shape : batch.StepShape
+  cells : &int32
+  page_table : &int32
+  counts : &uint32
+  step_calls : int32
+  failing_step : int32
+  failing_transfer : int32
+  transfer_calls : int32
+  breaks_for_good : bool
+}
+
+local prefill_mark = 16777216
+
+terra LedgerRanks:init(shape : batch.StepShape, num_pages : int32, page_size : int32) : bool
+  C.memset(self, 0, sizeof(LedgerRanks))
+  self.is_usable = true
+  self.shape = shape
+  self.num_pages = num_pages
+  self.page_size = page_size
+  self.failing_step = -1
+  self.failing_transfer = -1
+  self.cells = [&int32](C.calloc([int64](num_pages) * page_size + 1, sizeof(int32)))
+  self.page_table = [&int32](C.calloc([int64](shape.max_sequences) * shape.max_pages_per_sequence + 1, sizeof(int32)))
+  self.counts = [&uint32](C.calloc([int64](shape.max_sequences) * shape.vocab_size + 1, sizeof(uint32)))
+  return self.cells ~= nil and self.page_table ~= nil and self.counts ~= nil
+end
+
+terra LedgerRanks:free()
+  C.free(self.cells)
+  C.free(self.page_table)
+  C.free(self.counts)
+end
+
+terra LedgerRanks:upload_table(plan : &StepPlan)
+  var stride : int64 = self.shape.max_pages_per_sequence
+  for i = plan.page_table_row_begin * stride, plan.page_table_row_end * stride do
+    self.page_table[i] = plan.inputs.page_table[i]
+  end
+end
+
+terra LedgerRanks:store(plan : &StepPlan)
+  for row = 0, plan.num_tokens do
+    var cell = plan.inputs.token_ids[row] + 1
+    if row >= plan.num_decode_tokens then
+      cell = cell + prefill_mark
+    end
+    self.cells[plan.inputs.slots[row]] = cell
+  end
+end
+
+local terra mix(hash : uint64, value : uint64) : uint64
+  hash = (hash ^ value) * 0x9E3779B97F4A7C15ULL
+  return hash ^ (hash >> 29)
+end
+
+terra LedgerRanks:segment_of(plan : &StepPlan, row : int32) : int32
+  var segment = 0
+  while plan.inputs.query_begin[segment + 1] <= row do
+    segment = segment + 1
+  end
+  return segment
+end
+
+terra LedgerRanks:context_hash(plan : &StepPlan, row : int32) : uint64
+  var segment = self:segment_of(plan, row)
+  var after = plan.inputs.query_begin[segment + 1] - 1 - row
+  var length = plan.inputs.context_length[segment] - after
+  var pages = self.page_table + [int64](plan.inputs.table_row[segment]) * self.shape.max_pages_per_sequence
+  var hash : uint64 = 0
+  for position = 0, length do
+    var slot = pages[position / self.page_size] * self.page_size + position % self.page_size
+    hash = mix(hash, self.cells[slot])
+  end
+  return hash
+end
+
+terra LedgerRanks:count_hash(count_row : int32, hash : uint64) : uint64
+  var counts = self.counts + [int64](count_row) * self.shape.vocab_size
+  for token = 0, self.shape.vocab_size do
+    hash = mix(hash, counts[token])
+  end
+  return hash
+end
+
+terra LedgerRanks:bias_hash(plan : &StepPlan, index : int32, hash : uint64) : uint64
+  for i = plan.inputs.bias_begin[index], plan.inputs.bias_begin[index + 1] do
+    hash = mix(hash, plan.inputs.bias_tokens[i])
+    hash = mix(hash, [int64](plan.inputs.bias_values[i]))
+  end
+  return hash
+end
+
+terra LedgerRanks:poisoned(plan : &StepPlan, row : int32) : bool
+  return plan.inputs.token_ids[row] == self.shape.vocab_size - 1
+end
+
+terra LedgerRanks:sample_row(plan : &StepPlan, index : int32)
+  var row = plan.inputs.logit_rows[index]
+  var hash = self:bias_hash(plan, index, self:context_hash(plan, row))
+  var count_row = plan.inputs.count_row[index]
+  if count_row >= 0 then
+    hash = self:count_hash(count_row, hash)
+  end
+  if plan.inputs.temperature[index] > 0.0f then
+    hash = mix(mix(hash, plan.inputs.seed[index]), plan.inputs.position[index])
+  end
+  var token = [int32](hash % [uint64](self.shape.vocab_size - 1))
+  plan.outputs.token_ids[index] = token
+  plan.outputs.is_finite[index] = 1
+  if self:poisoned(plan, row) then
+    plan.outputs.is_finite[index] = 0
+  elseif count_row >= 0 then
+    var count = self.counts + ([int64](count_row) * self.shape.vocab_size + token)
+    @count = @count + 1
+  end
+  plan.outputs.logprob[index] = -1.0f
+  for i = 0, plan.inputs.num_logprobs[index] do
+    plan.outputs.top_ids[index * C.GLM_MAX_LOGPROBS + i] = (token + i) % self.shape.vocab_size
+    plan.outputs.top_logprobs[index * C.GLM_MAX_LOGPROBS + i] = -1.0f - i
+  end
+end
+
+terra LedgerRanks:write_logits(plan : &StepPlan, index : int32)
+  var row = plan.inputs.logit_rows[index]
+  var hash = self:context_hash(plan, row)
+  var logits = plan.logits + [int64](index) * self.shape.vocab_size
+  for token = 0, self.shape.vocab_size do
+    var value = [float](mix(hash, token) % 1000)
+    if self:poisoned(plan, row) then
+      value = 0.0f / 0.0f
+    end
+    logits[token] = value
+  end
+end
+
+terra LedgerRanks:step(plan : &StepPlan, message : &C.glm_message) : int32
+  self.step_calls = self.step_calls + 1
+  if self.step_calls - 1 == self.failing_step then
+    self.is_usable = not self.breaks_for_good
+    return status.fail(message, C.GLM_DEVICE_ERROR, "linear failed in layer 3 on rank 1: step %d was told to fail", self.failing_step)
+  end
+  self:upload_table(plan)
+  self:store(plan)
+  if plan.logits ~= nil then
+    for index = 0, plan.num_logit_rows do
+      self:write_logits(plan, index)
+    end
+  end
+  for index = 0, plan.num_sample_rows do
+    self:sample_row(plan, index)
+  end
+  return C.GLM_OK
+end
+
+terra LedgerRanks:page(page : int32) : &int32
+  return self.cells + [int64](page) * self.page_size
+end
+
+terra LedgerRanks:page_host_bytes() : int64
+  return self.page_size * sizeof(int32)
+end
+
+terra LedgerRanks:begin_transfer(name : rawstring, message : &C.glm_message) : int32
+  self.transfer_calls = self.transfer_calls + 1
+  if self.transfer_calls - 1 == self.failing_transfer then
+    return status.fail(message, C.GLM_DEVICE_ERROR, "%s failed on rank 0: transfer %d was told to fail", name, self.failing_transfer)
+  end
+  return C.GLM_OK
+end
+
+terra LedgerRanks:copy_pages(num_pages : int32, source : &int32, destination : &int32, message : &C.glm_message) : int32
+  status.try(self:begin_transfer("copy_pages", message))
+  for i = 0, num_pages do
+    C.memcpy(self:page(destination[i]), self:page(source[i]), self:page_host_bytes())
+    C.memset(self:page(source[i]), 0xFF, self:page_host_bytes())
+  end
+  return C.GLM_OK
+end
+
+terra LedgerRanks:save_pages(num_pages : int32, pages : &int32, host : &opaque, message : &C.glm_message) : int32
+  status.try(self:begin_transfer("save_pages", message))
+  for i = 0, num_pages do
+    C.memcpy([&int32](host) + i * self.page_size, self:page(pages[i]), self:page_host_bytes())
+  end
+  return C.GLM_OK
+end
+
+terra LedgerRanks:restore_pages(num_pages : int32, pages : &int32, host : &opaque, message : &C.glm_message) : int32
+  status.try(self:begin_transfer("restore_pages", message))
+  for i = 0, num_pages do
+    C.memcpy(self:page(pages[i]), [&int32](host) + i * self.page_size, self:page_host_bytes())
+  end
+  return C.GLM_OK
+end
+
+terra LedgerRanks:count_tokens(row : int32, reset : bool, from_prompt : bool, num_tokens : int32, tokens : &int32, message : &C.glm_message) : int32
+  var counts = self.counts + [int64](row) * self.shape.vocab_size
+  if reset then
+    C.memset(counts, 0, self.shape.vocab_size * sizeof(uint32))
+  end
+  for i = 0, num_tokens do
+    var count = &counts[tokens[i]]
+    if from_prompt then
+      @count = @count or [uint32](C.GLM_TOKEN_IN_PROMPT)
+    else
+      @count = @count + 1
+    end
+  end
+  return C.GLM_OK
+end
+
+return { LedgerRanks = LedgerRanks }

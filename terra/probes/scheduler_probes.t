@@ -1,0 +1,310 @@
+local abi = require("terra.base.abi")
+local advance = require("terra.scheduling.advance")
+local batch = require("terra.scheduling.batch")
+local compaction = require("terra.scheduling.compaction")
+local config = require("terra.checkpoint.config")
+local ledger = require("terra.probes.ledger")
+local loop = require("terra.loop.loop")
+local request = require("terra.scheduling.request")
+local scheduler = require("terra.scheduling.scheduler")
+local status = require("terra.base.status")
+local threads = require("terra.base.threads")
+local C = abi.C
+
+local PagePool = compaction.PagePool
+local LedgerRanks = ledger.LedgerRanks
+local Loop = loop.Loop(LedgerRanks)
+local Scheduler = advance.Scheduler
+
+local prefill_step_tokens = 8192
+local probes = {}
+
+local function delegate(prefix, methods, names, open)
+  for _, name in ipairs(names) do
+    local method = methods[name]
+    local signature = method:gettype()
+    local handle = symbol(&opaque, "handle")
+    local arguments = terralib.newlist()
+    for index = 2, #signature.parameters do
+      arguments:insert(symbol(signature.parameters[index]))
+    end
+    probes[prefix .. name] = terra([handle], [arguments]) : signature.returntype
+      return method([open(handle)], [arguments])
+    end
+  end
+end
+
+delegate("page_pool_", PagePool.methods, {
+  "acquire", "retain", "release", "find", "register", "drop_cache", "plan_resize", "commit_resize", "is_consistent", "is_cached",
+}, function(handle) return `[&PagePool](handle) end)
+
+terra probes.page_pool_open(capacity : int32, page_size : int32, hash_mask : uint64, message : &C.glm_message) : &opaque
+  var pool = [&PagePool](C.malloc(sizeof(PagePool)))
+  if pool:init(capacity, page_size, message) ~= C.GLM_OK then
+    pool:free()
+    C.free(pool)
+    return nil
+  end
+  pool.hash_mask = hash_mask
+  return pool
+end
+
+terra probes.page_pool_close(handle : &opaque)
+  var pool = [&PagePool](handle)
+  pool:free()
+  C.free(pool)
+end
+
+terra probes.page_pool_counts(handle : &opaque, counts : &int64)
+  var pool = [&PagePool](handle)
+  counts[0] = pool.num_pages
+  counts[1] = pool.num_free
+  counts[2] = pool.num_owned
+  counts[3] = pool.num_cached
+  counts[4] = pool.num_evictions
+end
+
+terra probes.page_pool_move(handle : &opaque, index : int32, source : &int32, destination : &int32)
+  var pool = [&PagePool](handle)
+  @source = pool.move_sources[index]
+  @destination = pool.move_destinations[index]
+end
+
+terra probes.count_loop_iterations(begin : int32, finish : int32, last : &int32) : int32
+  var count = 0
+  for i = begin, finish do
+    count = count + 1
+    @last = i
+  end
+  return count
+end
+
+terra probes.count_stepped_iterations(begin : int32, finish : int32, by : int32) : int32
+  var count = 0
+  for i = begin, finish, by do
+    count = count + 1
+  end
+  return count
+end
+
+local struct Ledger {
+  loop : Loop
+  ranks : LedgerRanks
+  model : config.ModelConfig
+  memory : &int8
+  is_manual : bool
+}
+
+local struct LedgerOptions {
+  num_pages : int32
+  page_size : int32
+  max_seq : int32
+  max_batch : int32
+  max_step_tokens : int32
+  prefill_chunk : int32
+  max_logit_rows : int32
+  max_queue : int32
+  prefix_cache : int32
+  vocab_size : int32
+  eos_token : int32
+  is_manual : int32
+}
+
+local terra shape_of(o : &LedgerOptions) : batch.StepShape
+  return batch.StepShape {
+    max_step_tokens = o.max_step_tokens,
+    max_sequences = o.max_batch,
+    max_pages_per_sequence = (o.max_seq + o.page_size - 1) / o.page_size,
+    max_logit_rows = o.max_logit_rows,
+    max_biases = 16 * o.max_logit_rows,
+    max_masks = 0,
+    vocab_size = o.vocab_size,
+  }
+end
+
+local terra bind_memory(target : &loop.LoopOptions, shape : &batch.StepShape) : &int8
+  var input_bytes = [batch.StepInputs.methods.bytes_for](shape)
+  var memory = [&int8](C.calloc(1, input_bytes + [batch.StepOutputs.methods.bytes_for](shape)))
+  target.shape = @shape
+  target.host_inputs = memory
+  target.host_outputs = memory + input_bytes
+  return memory
+end
+
+terra probes.ledger_open(o : &LedgerOptions, message : &C.glm_message) : &opaque
+  var self = [&Ledger](C.calloc(1, sizeof(Ledger)))
+  self.model.vocab_size = o.vocab_size
+  if o.eos_token >= 0 then
+    self.model.num_eos_tokens = 1
+    self.model.eos_tokens[0] = o.eos_token
+  end
+  var shape = shape_of(o)
+  self.ranks:init(shape, o.num_pages, o.page_size)
+  var chosen : loop.LoopOptions
+  chosen.num_pages = o.num_pages
+  chosen.page_size = o.page_size
+  chosen.max_seq = o.max_seq
+  chosen.max_batch = o.max_batch
+  chosen.prefill_chunk = o.prefill_chunk
+  chosen.max_queue = o.max_queue
+  chosen.prefix_cache = o.prefix_cache ~= 0
+  self.memory = bind_memory(&chosen, &shape)
+  self.is_manual = o.is_manual ~= 0
+  var code = self.loop:init(&self.model, &chosen, &self.ranks, message)
+  self.loop.is_started = self.is_manual
+  if code ~= C.GLM_OK then
+    return nil
+  end
+  return self
+end
+
+terra probes.ledger_close(handle : &opaque)
+  var self = [&Ledger](handle)
+  if self.is_manual then
+    self.loop.is_started = false
+  end
+  self.loop:free()
+  self.ranks:free()
+  C.free(self.memory)
+  C.free(self)
+end
+
+terra probes.ledger_fail_at(handle : &opaque, step : int32, transfer : int32, for_good : bool)
+  var ranks = &[&Ledger](handle).ranks
+  ranks.failing_step = terralib.select(step < 0, -1, ranks.step_calls + step)
+  ranks.failing_transfer = terralib.select(transfer < 0, -1, ranks.transfer_calls + transfer)
+  ranks.breaks_for_good = for_good
+end
+
+terra probes.ledger_is_consistent(handle : &opaque) : bool
+  var self = [&Ledger](handle)
+  self.loop.turnstile:enter()
+  var is_consistent = self.loop.scheduler:is_consistent()
+  self.loop.turnstile:leave()
+  return is_consistent
+end
+
+delegate("ledger_", Loop.methods, {
+  "iterate", "submit", "cancel", "preempt", "poll", "wait", "info", "resize_pool",
+  "prefill", "decode_step", "run_batch_decode", "free_state",
+}, function(handle) return `&[&Ledger](handle).loop end)
+
+terra probes.ledger_event_fd(handle : &opaque) : int32
+  return [&Ledger](handle).loop.event_fd
+end
+
+probes.request_default = request.default
+
+local terra long_request(context : int32, num_steps : int32, tokens : &int32) : C.engine_request
+  var wanted : C.engine_request
+  request.default(&wanted)
+  wanted.prompt = tokens
+  wanted.prompt_length = context
+  wanted.max_tokens = num_steps
+  wanted.ignore_eos = 1
+  return wanted
+end
+
+local terra accept_step(self : &Scheduler)
+  for row = 0, self.step.num_sample_rows do
+    self.step.outputs.token_ids[row] = 1
+    self.step.outputs.is_finite[row] = 1
+  end
+  self:advance(0)
+  self.events:clear()
+end
+
+local terra add_long_sequences(self : &Scheduler, limits : &request.Limits, num_sequences : int32, context : int32, num_steps : int32, message : &C.glm_message) : int32
+  var model : config.ModelConfig
+  model.num_eos_tokens = 0
+  var tokens = [&int32](C.calloc(context, sizeof(int32)))
+  var code : int32 = C.GLM_OK
+  for i = 0, num_sequences do
+    if code == C.GLM_OK then
+      for position = 0, context do
+        tokens[position] = (i + position) % 1000
+      end
+      var wanted = long_request(context, num_steps, tokens)
+      var item : &scheduler.Sequence
+      code = request.copy(&wanted, &model, limits, &item, message)
+      if code == C.GLM_OK then
+        item.id = i + 1
+        self:add(item)
+      end
+    end
+  end
+  C.free(tokens)
+  return code
+end
+
+local terra measure_plans(self : &Scheduler, num_sequences : int32, num_steps : int32, times_ns : &int64, message : &C.glm_message) : int32
+  while self:plan() and self.step.num_decode_tokens < num_sequences do
+    accept_step(self)
+  end
+  for i = 0, num_steps do
+    var begin = threads.now_ns()
+    self:plan()
+    times_ns[i] = threads.now_ns() - begin
+    if self.step.num_decode_tokens ~= num_sequences then
+      return status.fail(message, C.GLM_INTERNAL_ERROR, "step %d has %d decode rows, expected %d", i, self.step.num_decode_tokens, num_sequences)
+    end
+    accept_step(self)
+  end
+  return C.GLM_OK
+end
+
+local terra most_outputs(num_sequences : int32, context : int32, num_steps : int32) : int32
+  return num_steps + 2 * num_sequences * (context + prefill_step_tokens) / prefill_step_tokens
+end
+
+local terra measured_options(num_sequences : int32, max_seq : int32) : LedgerOptions
+  var o : LedgerOptions
+  o.page_size = 16
+  o.max_seq = max_seq
+  o.max_batch = num_sequences
+  o.max_step_tokens = prefill_step_tokens
+  o.max_logit_rows = num_sequences
+  o.vocab_size = 151552
+  return o
+end
+
+local terra bind_step(step : &batch.StepPlan, shape : batch.StepShape) : &int8
+  var bound : loop.LoopOptions
+  var memory = bind_memory(&bound, &shape)
+  step.shape = shape
+  step.inputs:bind(&shape, bound.host_inputs)
+  step.outputs:bind(&shape, bound.host_outputs)
+  step:begin()
+  return memory
+end
+
+local terra measure_on(self : &Scheduler, o : &LedgerOptions, context : int32, num_outputs : int32, num_steps : int32, times_ns : &int64, message : &C.glm_message) : int32
+  var shape = self.step.shape
+  var num_pages = o.max_batch * shape.max_pages_per_sequence
+  var chosen = scheduler.SchedulerOptions {
+    num_pages = num_pages, page_size = o.page_size, max_seq = o.max_seq, max_sequences = o.max_batch,
+    prefill_chunk = 0, max_live = o.max_batch, prefix_cache = true,
+  }
+  var limits = request.Limits {
+    vocab_size = o.vocab_size, max_seq = o.max_seq, max_biases = shape.max_biases, page_size = o.page_size, num_pages = num_pages,
+  }
+  status.try(self:init(&chosen, self.step, message))
+  status.try(add_long_sequences(self, &limits, o.max_batch, context, num_outputs, message))
+  return measure_plans(self, o.max_batch, num_steps, times_ns, message)
+end
+
+terra probes.scheduler_measure_plan(num_sequences : int32, context : int32, num_steps : int32, times_ns : &int64, message : &C.glm_message) : int32
+  var num_outputs = most_outputs(num_sequences, context, num_steps)
+  var o = measured_options(num_sequences, context + num_outputs)
+  var step : batch.StepPlan
+  var memory = bind_step(&step, shape_of(&o))
+  var self : Scheduler
+  C.memset(&self, 0, sizeof(Scheduler))
+  self.step = &step
+  var code = measure_on(&self, &o, context, num_outputs, num_steps, times_ns, message)
+  self:free()
+  C.free(memory)
+  return code
+end
+
+return { probes = probes }

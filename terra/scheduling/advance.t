@@ -1,0 +1,177 @@
+local abi = require("terra.base.abi")
+local check = require("terra.base.check")
+local pages = require("terra.scheduling.pages")
+local planning = require("terra.scheduling.planning")
+local scheduler = require("terra.scheduling.scheduler")
+local sequence = require("terra.scheduling.sequence")
+local C = abi.C
+
+local Scheduler = planning.Scheduler
+local Sequence = sequence.Sequence
+local none = pages.none
+
+terra Scheduler:share_page(item : &Sequence, index : int32, canonical : int32)
+  var page = item.pages.data[index]
+  if canonical ~= page then
+    self.pool:retain(canonical)
+    self.pool:release(page)
+    item.pages.data[index] = canonical
+    self:set_page(item, index, canonical)
+  end
+end
+
+terra Scheduler:register_prompt_pages(item : &Sequence)
+  if not self.options.prefix_cache then
+    return
+  end
+  var page_size = self.options.page_size
+  var computed = terralib.select(item.num_computed < item.prompt_length, item.num_computed, item.prompt_length)
+  while (item.num_registered + 1) * page_size <= computed do
+    var index = item.num_registered
+    var parent = none
+    if index > 0 then
+      parent = item.pages.data[index - 1]
+    end
+    var canonical = self.pool:register(item.pages.data[index], parent, item.tokens.data + index * page_size)
+    self:share_page(item, index, canonical)
+    item.num_registered = index + 1
+  end
+end
+
+terra Scheduler:capture_logits(item : &Sequence, row : int32)
+  var index = item:num_outputs()
+  if index < item.logits_capacity and self.step.logits ~= nil then
+    var vocab_size : int64 = self.step.shape.vocab_size
+    C.memcpy(item.logits + index * vocab_size, self.step.logits + row * vocab_size, vocab_size * sizeof(float))
+  end
+end
+
+terra Scheduler:wants_logits() : bool
+  for i = 0, self.segments.size do
+    var segment = self.segments.data[i]
+    if segment.sample_row >= 0 and segment.sequence:num_outputs() < segment.sequence.logits_capacity then
+      return true
+    end
+  end
+  return false
+end
+
+terra Scheduler:post_token(item : &Sequence, row : int32, token : int32)
+  var outputs = &self.step.outputs
+  var event = self:new_event(item, C.ENGINE_EVENT_TOKEN)
+  event.token_id = token
+  event.num_logprobs = item.sampling.num_logprobs
+  if item.sampling.num_logprobs >= 0 then
+    event.logprob = outputs.logprob[row]
+    for i = 0, item.sampling.num_logprobs do
+      event.top_ids[i] = outputs.top_ids[row * C.GLM_MAX_LOGPROBS + i]
+      event.top_logprobs[i] = outputs.top_logprobs[row * C.GLM_MAX_LOGPROBS + i]
+    end
+  end
+end
+
+terra Scheduler:fail_not_finite(item : &Sequence)
+  var text : int8[C.ENGINE_EVENT_MESSAGE_CAPACITY]
+  C.snprintf(&text[0], C.ENGINE_EVENT_MESSAGE_CAPACITY, "the logits after position %lld (for token %d of the output) are not finite",
+    item.tokens.size - 1, item:num_outputs())
+  self:fail(item, C.GLM_NUMERIC_ERROR, &text[0])
+end
+
+terra Scheduler:fail_without_token(item : &Sequence)
+  var text : int8[C.ENGINE_EVENT_MESSAGE_CAPACITY]
+  C.snprintf(&text[0], C.ENGINE_EVENT_MESSAGE_CAPACITY, "penalties and biases leave no token to sample for token %d of the output",
+    item:num_outputs())
+  self:fail(item, C.GLM_NUMERIC_ERROR, &text[0])
+end
+
+terra Scheduler:accept(item : &Sequence, row : int32)
+  self:capture_logits(item, row)
+  var token = self.step.outputs.token_ids[row]
+  if self.step.outputs.is_finite[row] == 0 then
+    self:fail_not_finite(item)
+    return
+  elseif token < 0 then
+    self:fail_without_token(item)
+    return
+  end
+  check.bounds(token, self.step.shape.vocab_size)
+  check.invariant(item.tokens.size < item.tokens.capacity, "a sequence outgrows its list of tokens")
+  self:post_token(item, row, token)
+  item.tokens.data[item.tokens.size] = token
+  item.tokens.size = item.tokens.size + 1
+  var reason = item:finish_reason()
+  if reason ~= C.ENGINE_FINISH_NONE then
+    self:finish(item, reason)
+  end
+end
+
+terra Scheduler:count_segment(segment : &scheduler.Segment)
+  var counters = &self.counters
+  if segment.is_decode then
+    counters.num_decode_tokens = counters.num_decode_tokens + segment.num_tokens
+  else
+    counters.num_prefill_tokens = counters.num_prefill_tokens + segment.num_tokens
+  end
+end
+
+terra Scheduler:advance(now_ns : int64)
+  self.now_ns = now_ns
+  self:table_uploaded()
+  self.counters.num_steps = self.counters.num_steps + 1
+  for i = 0, self.segments.size do
+    var segment = &self.segments.data[i]
+    var item = segment.sequence
+    item.num_computed = item.num_computed + segment.num_tokens
+    self:count_segment(segment)
+    self:register_prompt_pages(item)
+    if segment.sample_row >= 0 then
+      self:accept(item, segment.sample_row)
+    end
+  end
+  self.segments:clear()
+end
+
+terra Scheduler:fail_step(code : int32, text : rawstring)
+  for i = 0, self.segments.size do
+    self:fail(self.segments.data[i].sequence, code, text)
+  end
+  self.segments:clear()
+end
+
+terra Scheduler:count_references(list : &scheduler.SequenceList) : int64
+  var count : int64 = 0
+  for i = 0, list.size do
+    count = count + list.data[i].pages.size
+  end
+  return count
+end
+
+terra Scheduler:table_is_current(item : &Sequence) : bool
+  var row = self.step:page_table_of(item.table_row)
+  for i = 0, item.pages.size do
+    if row[i] ~= item.pages.data[i] then
+      return false
+    end
+  end
+  return true
+end
+
+terra Scheduler:is_consistent() : bool
+  var references : int64 = 0
+  for page = 0, self.pool.num_pages do
+    references = references + self.pool.pages[page].reference_count
+  end
+  var held = self:count_references(&self.running) + self:count_references(&self.states)
+  if references ~= held or self:count_references(&self.waiting) ~= 0 then
+    return false
+  end
+  for i = 0, self.running.size do
+    if not self:table_is_current(self.running.data[i]) then
+      return false
+    end
+  end
+  var rows = self.running.size + self.states.size + self.free_rows.size
+  return rows == self.options.max_sequences and self.pool:is_consistent()
+end
+
+return { Scheduler = Scheduler }

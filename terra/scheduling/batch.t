@@ -1,0 +1,202 @@
+local abi = require("terra.base.abi")
+local check = require("terra.base.check")
+local C = abi.C
+
+local batch = {}
+
+local struct StepShape {
+  max_step_tokens : int32
+  max_sequences : int32
+  max_pages_per_sequence : int32
+  max_logit_rows : int32
+  max_biases : int32
+  max_masks : int32
+  vocab_size : int32
+}
+batch.StepShape = StepShape
+
+local struct StepPlan {
+  num_tokens : int32
+  num_decode_tokens : int32
+  num_segments : int32
+  num_decode_segments : int32
+  num_logit_rows : int32
+  num_sample_rows : int32
+  num_biases : int32
+  num_masks : int32
+  page_table_row_begin : int32
+  page_table_row_end : int32
+}
+
+batch.arrays = {
+  { name = "token_ids", type = int32, count = function(s) return `s.max_step_tokens end },
+  { name = "positions", type = int32, count = function(s) return `s.max_step_tokens end },
+  { name = "slots", type = int32, count = function(s) return `s.max_step_tokens end },
+  { name = "query_begin", type = int32, count = function(s) return `s.max_sequences + 1 end },
+  { name = "context_length", type = int32, count = function(s) return `s.max_sequences end },
+  { name = "table_row", type = int32, count = function(s) return `s.max_sequences end },
+  { name = "logit_rows", type = int32, count = function(s) return `s.max_logit_rows end },
+  { name = "temperature", type = float, count = function(s) return `s.max_logit_rows end },
+  { name = "top_p", type = float, count = function(s) return `s.max_logit_rows end },
+  { name = "min_p", type = float, count = function(s) return `s.max_logit_rows end },
+  { name = "top_k", type = int32, count = function(s) return `s.max_logit_rows end },
+  { name = "repetition_penalty", type = float, count = function(s) return `s.max_logit_rows end },
+  { name = "frequency_penalty", type = float, count = function(s) return `s.max_logit_rows end },
+  { name = "presence_penalty", type = float, count = function(s) return `s.max_logit_rows end },
+  { name = "seed", type = uint64, count = function(s) return `s.max_logit_rows end },
+  { name = "position", type = int32, count = function(s) return `s.max_logit_rows end },
+  { name = "count_row", type = int32, count = function(s) return `s.max_logit_rows end },
+  { name = "mask_row", type = int32, count = function(s) return `s.max_logit_rows end },
+  { name = "num_logprobs", type = int32, count = function(s) return `s.max_logit_rows end },
+  { name = "bias_begin", type = int32, count = function(s) return `s.max_logit_rows + 1 end },
+  { name = "bias_tokens", type = int32, count = function(s) return `s.max_biases end },
+  { name = "bias_values", type = float, count = function(s) return `s.max_biases end },
+  { name = "masks", type = uint32, count = function(s) return `s.max_masks * ((s.vocab_size + 31) / 32) end },
+  { name = "page_table", type = int32, count = function(s) return `s.max_sequences * s.max_pages_per_sequence end },
+}
+
+batch.results = {
+  { name = "token_ids", type = int32, count = function(s) return `s.max_logit_rows end },
+  { name = "is_finite", type = int32, count = function(s) return `s.max_logit_rows end },
+  { name = "logprob", type = float, count = function(s) return `s.max_logit_rows end },
+  { name = "top_ids", type = int32, count = function(s) return `s.max_logit_rows * C.GLM_MAX_LOGPROBS end },
+  { name = "top_logprobs", type = float, count = function(s) return `s.max_logit_rows * C.GLM_MAX_LOGPROBS end },
+}
+
+local block_alignment = 64
+
+local function block_type(name, table)
+  local Block = terralib.types.newstruct(name)
+  Block.entries:insert { field = "data", type = &int8 }
+  Block.entries:insert { field = "bytes", type = int64 }
+  for _, array in ipairs(table) do
+    Block.entries:insert { field = array.name, type = &array.type }
+  end
+
+  local shape = symbol(&StepShape, "shape")
+  local offset = symbol(int64, "offset")
+  local sizes = terralib.newlist()
+  local binds = terralib.newlist()
+  local self = symbol(&Block, "self")
+  local data = symbol(&int8, "data")
+  for _, array in ipairs(table) do
+    local bytes = `([int64]([array.count(shape)]) * [terralib.sizeof(array.type)] + block_alignment - 1) / block_alignment * block_alignment
+    sizes:insert(quote offset = offset + bytes end)
+    binds:insert(quote
+      [self].[array.name] = [&array.type]([data] + offset)
+      offset = offset + bytes
+    end)
+  end
+
+  Block.methods.bytes_for = terra([shape]) : int64
+    var [offset] = 0
+    [sizes]
+    return offset
+  end
+
+  Block.methods.bind = terra([self], [shape], [data])
+    var [offset] = 0
+    [binds]
+    [self].data = [data]
+    [self].bytes = offset
+  end
+
+  return Block
+end
+
+batch.StepInputs = block_type("StepInputs", batch.arrays)
+batch.StepOutputs = block_type("StepOutputs", batch.results)
+StepPlan.entries:insert { field = "shape", type = StepShape }
+StepPlan.entries:insert { field = "inputs", type = batch.StepInputs }
+StepPlan.entries:insert { field = "outputs", type = batch.StepOutputs }
+StepPlan.entries:insert { field = "logits", type = &float }
+batch.StepPlan = StepPlan
+
+terra StepPlan:begin()
+  self.num_tokens = 0
+  self.num_decode_tokens = 0
+  self.num_segments = 0
+  self.num_decode_segments = 0
+  self.num_logit_rows = 0
+  self.num_sample_rows = 0
+  self.num_biases = 0
+  self.num_masks = 0
+  self.page_table_row_begin = 0
+  self.page_table_row_end = 0
+  self.logits = nil
+  self.inputs.query_begin[0] = 0
+  self.inputs.bias_begin[0] = 0
+end
+
+terra StepPlan:room() : int32
+  return self.shape.max_step_tokens - self.num_tokens
+end
+
+terra StepPlan:page_table_of(table_row : int32) : &int32
+  check.bounds(table_row, self.shape.max_sequences)
+  return self.inputs.page_table + [int64](table_row) * self.shape.max_pages_per_sequence
+end
+
+terra StepPlan:add_segment(table_row : int32, position : int32, num_tokens : int32, tokens : &int32, page_size : int32)
+  check.invariant(num_tokens > 0 and num_tokens <= self:room(), "a segment does not fit its step")
+  check.bounds(self.num_segments, self.shape.max_sequences)
+  var pages = self:page_table_of(table_row)
+  for i = 0, num_tokens do
+    var row, at = self.num_tokens + i, position + i
+    check.bounds(at / page_size, self.shape.max_pages_per_sequence)
+    self.inputs.token_ids[row] = tokens[at]
+    self.inputs.positions[row] = at
+    self.inputs.slots[row] = pages[at / page_size] * page_size + at % page_size
+  end
+  self.num_tokens = self.num_tokens + num_tokens
+  self.inputs.context_length[self.num_segments] = position + num_tokens
+  self.inputs.table_row[self.num_segments] = table_row
+  self.num_segments = self.num_segments + 1
+  self.inputs.query_begin[self.num_segments] = self.num_tokens
+end
+
+terra StepPlan:add_decode_segment(table_row : int32, position : int32, tokens : &int32, page_size : int32)
+  check.invariant(self.num_decode_segments == self.num_segments, "a decode segment comes after a prefill segment")
+  self:add_segment(table_row, position, 1, tokens, page_size)
+  self.num_decode_segments = self.num_decode_segments + 1
+  self.num_decode_tokens = self.num_decode_tokens + 1
+end
+
+terra StepPlan:add_logit_row(row : int32) : int32
+  var index = self.num_logit_rows
+  check.bounds(index, self.shape.max_logit_rows)
+  self.inputs.logit_rows[index] = row
+  self.num_logit_rows = index + 1
+  return index
+end
+
+terra StepPlan:add_sample_row(row : int32, sampling : &C.engine_sampling, position : int32, count_row : int32) : int32
+  check.invariant(self.num_sample_rows == self.num_logit_rows, "a sampled row comes after a row that is not sampled")
+  var index = self:add_logit_row(row)
+  var inputs = &self.inputs
+  inputs.temperature[index] = sampling.temperature
+  inputs.top_p[index] = sampling.top_p
+  inputs.min_p[index] = sampling.min_p
+  inputs.top_k[index] = sampling.top_k
+  inputs.repetition_penalty[index] = sampling.repetition_penalty
+  inputs.frequency_penalty[index] = sampling.frequency_penalty
+  inputs.presence_penalty[index] = sampling.presence_penalty
+  inputs.num_logprobs[index] = sampling.num_logprobs
+  inputs.seed[index] = sampling.seed
+  inputs.position[index] = position
+  inputs.count_row[index] = count_row
+  inputs.mask_row[index] = -1
+  inputs.bias_begin[index + 1] = self.num_biases
+  self.num_sample_rows = index + 1
+  return index
+end
+
+terra StepPlan:add_bias(token : int32, value : float)
+  check.bounds(self.num_biases, self.shape.max_biases)
+  self.inputs.bias_tokens[self.num_biases] = token
+  self.inputs.bias_values[self.num_biases] = value
+  self.num_biases = self.num_biases + 1
+  self.inputs.bias_begin[self.num_sample_rows] = self.num_biases
+end
+
+return batch

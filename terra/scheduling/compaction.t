@@ -1,0 +1,126 @@
+local abi = require("terra.base.abi")
+local check = require("terra.base.check")
+local pages = require("terra.scheduling.pages")
+local C = abi.C
+
+local PagePool = pages.PagePool
+local none = pages.none
+
+terra PagePool:plan_resize(num_pages : int32) : int32
+  check.invariant(num_pages >= 0 and num_pages <= self.capacity, "a pool size outside its capacity")
+  check.invariant(self.num_owned <= num_pages, "a pool shrinks below the pages in use")
+  while self.num_owned + self.num_cached > num_pages do
+    self:evict_oldest()
+  end
+  var num_moves = 0
+  var destination = 0
+  for source = num_pages, self.num_pages do
+    var entry = self:at(source)
+    if entry.reference_count > 0 or entry.is_registered then
+      while self.pages[destination].reference_count > 0 or self.pages[destination].is_registered do
+        destination = destination + 1
+      end
+      self.move_sources[num_moves] = source
+      self.move_destinations[num_moves] = destination
+      num_moves = num_moves + 1
+      destination = destination + 1
+    end
+  end
+  return num_moves
+end
+
+terra PagePool:new_name(page : int32) : int32
+  if page == none then
+    return none
+  end
+  return self.renamed[page]
+end
+
+terra PagePool:rename_links(entry : &pages.Page)
+  if entry.is_registered then
+    entry.parent = self:new_name(entry.parent)
+    entry.bucket_next = self:new_name(entry.bucket_next)
+    if entry.reference_count == 0 then
+      entry.newer = self:new_name(entry.newer)
+      entry.older = self:new_name(entry.older)
+    end
+  end
+end
+
+terra PagePool:commit_resize(num_pages : int32, num_moves : int32)
+  for page = 0, self.capacity do
+    self.renamed[page] = page
+  end
+  for i = 0, num_moves do
+    var source, destination = self.move_sources[i], self.move_destinations[i]
+    self.renamed[source] = destination
+    self.pages[destination] = self.pages[source]
+    C.memcpy(self:tokens_of(destination), self:tokens_of(source), self.page_size * sizeof(int32))
+    C.memset(&self.pages[source], 0, sizeof([pages.Page]))
+  end
+  for page = 0, self.capacity do
+    self:rename_links(&self.pages[page])
+  end
+  for bucket = 0, self.num_buckets do
+    self.buckets[bucket] = self:new_name(self.buckets[bucket])
+  end
+  self.newest = self:new_name(self.newest)
+  self.oldest = self:new_name(self.oldest)
+  self.num_pages = num_pages
+  self.version = self.version + 1
+  self:refill_free_pages()
+end
+
+terra PagePool:count_cached_list() : int32
+  var count, page, newer = 0, self.newest, none
+  while page ~= none do
+    check.invariant(self:is_cached(page), "a page in the list of cached pages is not cached")
+    check.invariant(self:at(page).newer == newer, "the list of cached pages is torn")
+    count = count + 1
+    newer = page
+    page = self:at(page).older
+  end
+  check.invariant(self.oldest == newer, "the list of cached pages loses its end")
+  return count
+end
+
+terra PagePool:count_registered() : int32
+  var count = 0
+  for bucket = 0, self.num_buckets do
+    var page = self.buckets[bucket]
+    while page ~= none do
+      check.invariant(self:at(page).is_registered, "a page in the prefix cache is not registered")
+      check.invariant(self:find(self:at(page).parent, self:tokens_of(page)) == page, "a cached page is not found by its tokens")
+      count = count + 1
+      page = self:at(page).bucket_next
+    end
+  end
+  return count
+end
+
+terra PagePool:is_consistent() : bool
+  var num_free, num_owned, num_cached, num_registered, num_children, num_with_parent = 0, 0, 0, 0, 0, 0
+  for page = 0, self.num_pages do
+    var entry = self:at(page)
+    if entry.reference_count > 0 then
+      num_owned = num_owned + 1
+    elseif entry.is_registered then
+      num_cached = num_cached + 1
+    else
+      num_free = num_free + 1
+    end
+    if entry.is_registered then
+      num_registered = num_registered + 1
+      num_children = num_children + entry.num_children
+      if entry.parent ~= none then
+        num_with_parent = num_with_parent + 1
+      end
+    end
+  end
+  return num_free == self.num_free and num_owned == self.num_owned and num_cached == self.num_cached
+    and num_free + num_owned + num_cached == self.num_pages
+    and self:count_cached_list() == num_cached and self:count_registered() == num_registered
+    and num_children == num_with_parent
+end
+
+return { PagePool = PagePool }

@@ -1,0 +1,252 @@
+local abi = require("terra.base.abi")
+local check = require("terra.base.check")
+local endings = require("terra.scheduling.endings")
+local pages = require("terra.scheduling.pages")
+local scheduler = require("terra.scheduling.scheduler")
+local sequence = require("terra.scheduling.sequence")
+local C = abi.C
+
+local Scheduler = endings.Scheduler
+local Segment = scheduler.Segment
+local Sequence = sequence.Sequence
+local append = scheduler.append
+local remove = scheduler.remove
+local insert_in_order = scheduler.insert_in_order
+local none = pages.none
+
+local terra smaller(a : int32, b : int32) : int32
+  return terralib.select(a < b, a, b)
+end
+
+terra Scheduler:prepare_decode_page(item : &Sequence) : bool
+  while item.pages.size * self.options.page_size < item.tokens.size do
+    var page = self.pool:acquire()
+    if page ~= none then
+      self:push_page(item, page)
+    else
+      var youngest = @self.running:last()
+      self:preempt(youngest)
+      if youngest == item then
+        return false
+      end
+    end
+  end
+  return true
+end
+
+terra Scheduler:prepare_running() : bool
+  var num_preemptions = self.counters.num_preemptions
+  var i = 0
+  while i < self.running.size do
+    if self:prepare_decode_page(self.running.data[i]) then
+      i = i + 1
+    end
+  end
+  return self.counters.num_preemptions > num_preemptions
+end
+
+terra Scheduler:find_prefix(item : &Sequence, found : &int32) : int32
+  if not self.options.prefix_cache or item.state == [sequence.PREEMPTED] and item.num_computed > 0 then
+    return 0
+  end
+  var page_size = self.options.page_size
+  var most = (item.prompt_length - 1) / page_size
+  var parent = none
+  for i = 0, most do
+    var page = self.pool:find(parent, item.tokens.data + i * page_size)
+    if page == none then
+      return i
+    end
+    found[i] = page
+    parent = page
+  end
+  return most
+end
+
+terra Scheduler:count_cached(num_pages : int32, found : &int32) : int32
+  var count = 0
+  for i = 0, num_pages do
+    if self.pool:is_cached(found[i]) then
+      count = count + 1
+    end
+  end
+  return count
+end
+
+terra Scheduler:adopt_prefix(item : &Sequence, num_found : int32, found : &int32)
+  for i = 0, num_found do
+    self.pool:retain(found[i])
+  end
+  item.pages:clear()
+  for i = 0, num_found do
+    self:push_page(item, found[i])
+  end
+  if num_found > 0 then
+    item.num_registered = num_found
+    item.num_computed = num_found * self.options.page_size
+    item.num_cached_tokens = item.num_computed
+    self.counters.num_cached_tokens = self.counters.num_cached_tokens + item.num_computed
+  end
+end
+
+terra Scheduler:enter_running(item : &Sequence)
+  remove(&self.waiting, item)
+  if item.state == [sequence.PREEMPTED] then
+    self.num_preempted = self.num_preempted - 1
+    if item.num_computed > 0 then
+      append(&self.restores, item)
+    end
+  end
+  if item:has_penalties() then
+    append(&self.recounts, item)
+  end
+  item.state = [sequence.RUNNING]
+  insert_in_order(&self.running, item)
+end
+
+terra Scheduler:admit(item : &Sequence) : bool
+  if item.blocked_version == self.pool.version then
+    return false
+  end
+  var found = item.pages.data
+  var num_found = self:find_prefix(item, found)
+  var num_needed = self:pages_for(item.tokens.size) - num_found
+  if num_needed > self.pool:num_available() - self:count_cached(num_found, found) then
+    item.blocked_version = self.pool.version
+    return false
+  end
+  self:take_row(item)
+  self:enter_running(item)
+  self:adopt_prefix(item, num_found, found)
+  for i = 0, num_needed do
+    self:push_page(item, self.pool:acquire())
+  end
+  return true
+end
+
+terra Scheduler:planned_tokens() : int32
+  var planned : int64 = 0
+  for i = 0, self.running.size do
+    planned = planned + self:chunk_of(self.running.data[i])
+  end
+  return smaller(planned, self.step.shape.max_step_tokens)
+end
+
+terra Scheduler:chunk_of(item : &Sequence) : int32
+  if item:is_decoding() then
+    return 1
+  end
+  var remaining = item.prompt_length - item.num_computed
+  if self.options.prefill_chunk > 0 then
+    return smaller(remaining, self.options.prefill_chunk)
+  end
+  return remaining
+end
+
+terra Scheduler:admit_waiting()
+  var planned = self:planned_tokens()
+  while self.waiting.size > 0 and self.free_rows.size > 0 and planned < self.step.shape.max_step_tokens do
+    var item = self.waiting.data[0]
+    if not self:admit(item) then
+      return
+    end
+    planned = planned + smaller(self:chunk_of(item), self.step.shape.max_step_tokens - planned)
+  end
+end
+
+terra Scheduler:can_sample(item : &Sequence) : bool
+  var step = self.step
+  return step.num_logit_rows < step.shape.max_logit_rows
+    and step.num_biases + item:active_biases().size <= step.shape.max_biases
+end
+
+terra Scheduler:add_sample_row(item : &Sequence) : int32
+  var count_row = -1
+  if item:has_penalties() then
+    count_row = item.table_row
+  end
+  var row = self.step:add_sample_row(self.step.num_tokens - 1, &item.sampling, item.tokens.size, count_row)
+  var biases = item:active_biases()
+  for i = 0, biases.size do
+    self.step:add_bias(biases.data[i].token, biases.data[i].value)
+  end
+  return row
+end
+
+terra Scheduler:push_segment(item : &Sequence, num_tokens : int32, sample_row : int32, is_decode : bool)
+  self.segments.data[self.segments.size] = Segment { item, num_tokens, sample_row, is_decode }
+  self.segments.size = self.segments.size + 1
+end
+
+terra Scheduler:write_decode_rows()
+  var step, page_size = self.step, self.options.page_size
+  for i = 0, self.running.size do
+    var item = self.running.data[i]
+    if item:is_decoding() and step:room() > 0 and self:can_sample(item) then
+      check.invariant(item:num_uncomputed() == 1, "a decoding sequence has more than one token to compute")
+      step:add_decode_segment(item.table_row, item.num_computed, item.tokens.data, page_size)
+      self:push_segment(item, 1, self:add_sample_row(item), true)
+    end
+  end
+end
+
+terra Scheduler:write_prefill_rows(item : &Sequence)
+  var step = self.step
+  var num_tokens = smaller(self:chunk_of(item), step:room())
+  var is_last = item.num_computed + num_tokens == item.prompt_length
+  if is_last and not self:can_sample(item) then
+    return
+  end
+  step:add_segment(item.table_row, item.num_computed, num_tokens, item.tokens.data, self.options.page_size)
+  var sample_row = -1
+  if is_last then
+    sample_row = self:add_sample_row(item)
+  end
+  self:push_segment(item, num_tokens, sample_row, false)
+end
+
+terra Scheduler:write_step()
+  self.step:begin()
+  self.segments:clear()
+  self:write_decode_rows()
+  for i = 0, self.running.size do
+    var item = self.running.data[i]
+    if not item:is_decoding() and self.step:room() > 0 then
+      self:write_prefill_rows(item)
+    end
+  end
+  self:write_table_range()
+end
+
+terra Scheduler:write_table_range()
+  if self.dirty_begin < self.dirty_end then
+    self.step.page_table_row_begin = self.dirty_begin
+    self.step.page_table_row_end = self.dirty_end
+  end
+end
+
+terra Scheduler:table_uploaded()
+  self.dirty_begin = self.options.max_sequences
+  self.dirty_end = 0
+end
+
+terra Scheduler:clear_transfers()
+  self.saves:clear()
+  self.restores:clear()
+  self.recounts:clear()
+end
+
+terra Scheduler:has_transfers() : bool
+  return self.saves.size + self.restores.size + self.recounts.size > 0
+end
+
+terra Scheduler:plan() : bool
+  var was_short_of_pages = self:prepare_running()
+  if not was_short_of_pages then
+    self:admit_waiting()
+  end
+  self:write_step()
+  return self.step.num_tokens > 0
+end
+
+return { Scheduler = Scheduler }

@@ -1,0 +1,249 @@
+local abi = require("terra.base.abi")
+local config = require("terra.checkpoint.config")
+local sequence = require("terra.scheduling.sequence")
+local status = require("terra.base.status")
+local C = abi.C
+
+local Sequence = sequence.Sequence
+local Bias = sequence.Bias
+local ModelConfig = config.ModelConfig
+
+local request = {}
+
+local greatest_float = `[float](3.4028234e38)
+local most_request_biases = 1024
+local most_stop_sequences = 1024
+
+local struct Limits {
+  vocab_size : int32
+  max_seq : int32
+  max_biases : int32
+  page_size : int32
+  num_pages : int32
+}
+request.Limits = Limits
+
+local refuse = macro(function(message, condition, format, ...)
+  local arguments = terralib.newlist { ... }
+  return quote
+    if condition then
+      return status.fail(message, C.GLM_INVALID_ARGUMENT, format, [arguments])
+    end
+  end
+end)
+
+local terra is_finite(value : float) : bool
+  return value >= -greatest_float and value <= greatest_float
+end
+
+terra request.default(target : &C.engine_request)
+  C.memset(target, 0, sizeof(C.engine_request))
+  target.struct_size = sizeof(C.engine_request)
+  target.max_tokens = 16
+  target.sampling.top_p = 1.0f
+  target.sampling.repetition_penalty = 1.0f
+  target.sampling.num_logprobs = -1
+end
+
+terra request.check_tokens(name : rawstring, tokens : &int32, num_tokens : int32, vocab_size : int32, message : &C.glm_message) : int32
+  refuse(message, tokens == nil and num_tokens > 0, "%s is null, expected %d tokens", name, num_tokens)
+  for i = 0, num_tokens do
+    refuse(message, tokens[i] < 0 or tokens[i] >= vocab_size, "%s[%d] is token %d, outside the vocabulary of %d tokens", name, i, tokens[i], vocab_size)
+  end
+  return C.GLM_OK
+end
+
+terra request.check_prompt(tokens : &int32, num_tokens : int32, limits : &Limits, message : &C.glm_message) : int32
+  refuse(message, num_tokens < 1, "the prompt is empty (%d tokens), expected at least one token", num_tokens)
+  refuse(message, num_tokens > limits.max_seq, "the prompt has %d tokens, max_seq is %d", num_tokens, limits.max_seq)
+  return request.check_tokens("prompt", tokens, num_tokens, limits.vocab_size, message)
+end
+
+local terra check_unit_range(name : rawstring, value : float, lowest : float, is_open : bool, message : &C.glm_message) : int32
+  var is_above = value > lowest or (value == lowest and not is_open)
+  if not (is_above and value <= 1.0f) then
+    if is_open then
+      return status.fail(message, C.GLM_INVALID_ARGUMENT, "%s is %g, expected a number above %g, at most 1", name, [double](value), [double](lowest))
+    end
+    return status.fail(message, C.GLM_INVALID_ARGUMENT, "%s is %g, expected a number from %g to 1", name, [double](value), [double](lowest))
+  end
+  return C.GLM_OK
+end
+
+terra request.check_sampling(s : &C.engine_sampling, message : &C.glm_message) : int32
+  refuse(message, not (s.temperature >= 0.0f and is_finite(s.temperature)), "temperature is %g, expected a finite number, 0 or above", [double](s.temperature))
+  status.try(check_unit_range("top_p", s.top_p, 0.0f, true, message))
+  status.try(check_unit_range("min_p", s.min_p, 0.0f, false, message))
+  refuse(message, s.top_k < 0, "top_k is %d, expected 0 (all tokens) or above", s.top_k)
+  refuse(message, not (s.repetition_penalty > 0.0f and is_finite(s.repetition_penalty)), "repetition_penalty is %g, expected a finite number above 0", [double](s.repetition_penalty))
+  refuse(message, not is_finite(s.frequency_penalty), "frequency_penalty is %g, expected a finite number", [double](s.frequency_penalty))
+  refuse(message, not is_finite(s.presence_penalty), "presence_penalty is %g, expected a finite number", [double](s.presence_penalty))
+  refuse(message, s.num_logprobs < -1 or s.num_logprobs > C.ENGINE_MAX_LOGPROBS, "num_logprobs is %d, expected -1 (none) to %d", s.num_logprobs, C.ENGINE_MAX_LOGPROBS)
+  return C.GLM_OK
+end
+
+local terra check_stop_sequences(r : &C.engine_request, limits : &Limits, message : &C.glm_message) : int32
+  refuse(message, r.num_stop_sequences < 0 or r.num_stop_sequences > most_stop_sequences, "num_stop_sequences is %d, expected 0 to %d", r.num_stop_sequences, most_stop_sequences)
+  if r.num_stop_sequences == 0 then
+    return C.GLM_OK
+  end
+  refuse(message, r.stop_sequence_begin == nil, "stop_sequence_begin is null, expected %d offsets", r.num_stop_sequences + 1)
+  refuse(message, r.stop_sequence_begin[0] ~= 0, "stop_sequence_begin[0] is %d, expected 0", r.stop_sequence_begin[0])
+  for i = 0, r.num_stop_sequences do
+    var length = r.stop_sequence_begin[i + 1] - r.stop_sequence_begin[i]
+    refuse(message, length < 1, "stop sequence %d has %d tokens, expected at least one", i, length)
+  end
+  return request.check_tokens("stop_sequence_tokens", r.stop_sequence_tokens, r.stop_sequence_begin[r.num_stop_sequences], limits.vocab_size, message)
+end
+
+local terra check_biases(r : &C.engine_request, limits : &Limits, message : &C.glm_message) : int32
+  var most = terralib.select(limits.max_biases < most_request_biases, limits.max_biases, most_request_biases)
+  refuse(message, r.num_biases < 0 or r.num_biases > most, "num_biases is %d, expected 0 to %d", r.num_biases, most)
+  status.try(request.check_tokens("bias_tokens", r.bias_tokens, r.num_biases, limits.vocab_size, message))
+  refuse(message, r.num_biases > 0 and r.bias_values == nil, "bias_values is null, expected %d values", r.num_biases)
+  for i = 0, r.num_biases do
+    refuse(message, not is_finite(r.bias_values[i]), "bias_values[%d] is %g, expected a finite number", i, [double](r.bias_values[i]))
+    for j = 0, i do
+      refuse(message, r.bias_tokens[j] == r.bias_tokens[i], "bias_tokens[%d] repeats token %d", i, r.bias_tokens[i])
+    end
+  end
+  return C.GLM_OK
+end
+
+terra request.most_outputs(r : &C.engine_request, limits : &Limits) : int32
+  var room = limits.max_seq - r.prompt_length + 1
+  return terralib.select(r.max_tokens < room, r.max_tokens, room)
+end
+
+terra request.check_pool(num_pages_needed : int32, limits : &Limits, message : &C.glm_message) : int32
+  if num_pages_needed > limits.num_pages then
+    return status.fail(message, C.GLM_OUT_OF_MEMORY, "the request may need %d pages of %d tokens, the pool has %d", num_pages_needed, limits.page_size, limits.num_pages)
+  end
+  return C.GLM_OK
+end
+
+local terra check_lengths(r : &C.engine_request, limits : &Limits, message : &C.glm_message) : int32
+  status.try(request.check_prompt(r.prompt, r.prompt_length, limits, message))
+  refuse(message, r.max_tokens < 1, "max_tokens is %d, expected at least 1", r.max_tokens)
+  refuse(message, r.min_tokens < 0 or r.min_tokens > r.max_tokens, "min_tokens is %d, expected 0 to max_tokens (%d)", r.min_tokens, r.max_tokens)
+  refuse(message, r.deadline_ns < 0, "deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC", r.deadline_ns)
+  refuse(message, r.logits_capacity < 0, "logits_capacity is %d, expected 0 or above", r.logits_capacity)
+  refuse(message, r.logits_capacity > 0 and r.logits == nil, "logits is null, expected room for %d rows of %d", r.logits_capacity, limits.vocab_size)
+  var num_tokens = r.prompt_length + request.most_outputs(r, limits) - 1
+  return request.check_pool((num_tokens + limits.page_size - 1) / limits.page_size, limits, message)
+end
+
+terra request.check(r : &C.engine_request, limits : &Limits, message : &C.glm_message) : int32
+  refuse(message, r == nil, "the request is null")
+  refuse(message, r.struct_size ~= sizeof(C.engine_request), "engine_request.struct_size is %u, expected %u", r.struct_size, [uint32](sizeof(C.engine_request)))
+  status.try(check_lengths(r, limits, message))
+  status.try(request.check_sampling(&r.sampling, message))
+  refuse(message, r.num_stop_tokens < 0, "num_stop_tokens is %d, expected 0 or above", r.num_stop_tokens)
+  status.try(request.check_tokens("stop_tokens", r.stop_tokens, r.num_stop_tokens, limits.vocab_size, message))
+  status.try(check_stop_sequences(r, limits, message))
+  return check_biases(r, limits, message)
+end
+
+local terra add_stop_token(item : &Sequence, token : int32) : bool
+  return item:is_stop_token(token) or item.stop_tokens:push(token)
+end
+
+local terra copy_stop_tokens(item : &Sequence, r : &C.engine_request, model : &ModelConfig) : bool
+  for i = 0, r.num_stop_tokens do
+    if not add_stop_token(item, r.stop_tokens[i]) then
+      return false
+    end
+  end
+  if r.ignore_eos ~= 0 then
+    return true
+  end
+  for i = 0, model.num_eos_tokens do
+    if not add_stop_token(item, model.eos_tokens[i]) then
+      return false
+    end
+  end
+  return true
+end
+
+local terra copy_stop_sequences(item : &Sequence, r : &C.engine_request) : bool
+  if r.num_stop_sequences == 0 then
+    return true
+  end
+  var num_tokens = r.stop_sequence_begin[r.num_stop_sequences]
+  if not item.stop_sequence_begin:resize(r.num_stop_sequences + 1) or not item.stop_sequence_tokens:resize(num_tokens) then
+    return false
+  end
+  C.memcpy(item.stop_sequence_begin.data, r.stop_sequence_begin, (r.num_stop_sequences + 1) * sizeof(int32))
+  C.memcpy(item.stop_sequence_tokens.data, r.stop_sequence_tokens, num_tokens * sizeof(int32))
+  return true
+end
+
+local terra copy_biases(item : &Sequence, r : &C.engine_request) : bool
+  for i = 0, r.num_biases do
+    if not item.biases:push(Bias { r.bias_tokens[i], r.bias_values[i] }) then
+      return false
+    end
+  end
+  return item.min_outputs == 0 or item:make_early_biases()
+end
+
+terra request.reserve(item : &Sequence, num_tokens : int32, page_size : int32) : bool
+  var num_pages = (num_tokens + page_size - 1) / page_size + 1
+  return item.tokens:reserve(num_tokens + 1) and item.pages:reserve(num_pages) and item.saved_pages:reserve(num_pages)
+end
+
+terra request.set_prompt(item : &Sequence, tokens : &int32, num_tokens : int32)
+  C.memcpy(item.tokens.data, tokens, num_tokens * sizeof(int32))
+  item.tokens.size = num_tokens
+  item.prompt_length = num_tokens
+end
+
+local terra copy_all(item : &Sequence, r : &C.engine_request, model : &ModelConfig, limits : &Limits) : bool
+  item.max_outputs = request.most_outputs(r, limits)
+  item.min_outputs = r.min_tokens
+  item.sampling = r.sampling
+  item.priority = r.priority
+  item.deadline_ns = r.deadline_ns
+  item.logits = r.logits
+  item.logits_capacity = r.logits_capacity
+  if not request.reserve(item, r.prompt_length + item.max_outputs, limits.page_size) then
+    return false
+  end
+  request.set_prompt(item, r.prompt, r.prompt_length)
+  return copy_stop_tokens(item, r, model) and copy_stop_sequences(item, r) and copy_biases(item, r)
+end
+
+terra request.new_sequence() : &Sequence
+  var item = [&Sequence](C.malloc(sizeof(Sequence)))
+  if item ~= nil then
+    item:init()
+  end
+  return item
+end
+
+terra request.delete_sequence(item : &Sequence)
+  item:free()
+  C.free(item)
+end
+
+terra request.copy(r : &C.engine_request, model : &ModelConfig, limits : &Limits, result : &&Sequence, message : &C.glm_message) : int32
+  @result = nil
+  status.try(request.check(r, limits, message))
+  var item = request.new_sequence()
+  if item == nil or not copy_all(item, r, model, limits) then
+    if item ~= nil then
+      request.delete_sequence(item)
+    end
+    return status.fail(message, C.GLM_OUT_OF_MEMORY, "no memory for a request of %d tokens", r.prompt_length)
+  end
+  var most = limits.max_biases
+  if item.early_biases.size > most then
+    var count = item.early_biases.size
+    request.delete_sequence(item)
+    return status.fail(message, C.GLM_INVALID_ARGUMENT, "min_tokens needs %lld biases for the stop tokens, a step has room for %d", count, most)
+  end
+  @result = item
+  return C.GLM_OK
+end
+
+return request

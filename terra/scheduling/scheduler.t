@@ -1,0 +1,212 @@
+local abi = require("terra.base.abi")
+local batch = require("terra.scheduling.batch")
+local check = require("terra.base.check")
+local compaction = require("terra.scheduling.compaction")
+local containers = require("terra.base.containers")
+local sequence = require("terra.scheduling.sequence")
+local status = require("terra.base.status")
+local C = abi.C
+
+local PagePool = compaction.PagePool
+local Sequence = sequence.Sequence
+local StepPlan = batch.StepPlan
+
+local struct SchedulerOptions {
+  num_pages : int32
+  page_size : int32
+  max_seq : int32
+  max_sequences : int32
+  prefill_chunk : int32
+  max_live : int32
+  prefix_cache : bool
+}
+
+local struct Segment {
+  sequence : &Sequence
+  num_tokens : int32
+  sample_row : int32
+  is_decode : bool
+}
+
+local struct Counters {
+  num_steps : int64
+  num_prefill_tokens : int64
+  num_decode_tokens : int64
+  num_cached_tokens : int64
+  num_preemptions : int64
+  num_finished : int64
+}
+
+local struct Scheduler {
+  options : SchedulerOptions
+  pool : PagePool
+  step : &StepPlan
+  waiting : containers.Vector(&Sequence)
+  running : containers.Vector(&Sequence)
+  states : containers.Vector(&Sequence)
+  ended : containers.Vector(&Sequence)
+  events : containers.Vector(C.engine_event)
+  saves : containers.Vector(&Sequence)
+  restores : containers.Vector(&Sequence)
+  recounts : containers.Vector(&Sequence)
+  free_rows : containers.Vector(int32)
+  segments : containers.Vector(Segment)
+  dirty_begin : int32
+  dirty_end : int32
+  num_preempted : int32
+  num_deadlines : int32
+  now_ns : int64
+  counters : Counters
+}
+
+local SequenceList = containers.Vector(&Sequence)
+
+local terra position_of(list : &SequenceList, item : &Sequence) : int64
+  for i = 0, list.size do
+    if list.data[i] == item then
+      return i
+    end
+  end
+  return -1
+end
+
+local terra remove(list : &SequenceList, item : &Sequence) : bool
+  var position = position_of(list, item)
+  if position < 0 then
+    return false
+  end
+  C.memmove(list.data + position, list.data + position + 1, (list.size - position - 1) * sizeof([&Sequence]))
+  list.size = list.size - 1
+  return true
+end
+
+local terra append(list : &SequenceList, item : &Sequence)
+  check.invariant(list.size < list.capacity, "a list of sequences outgrows what was reserved")
+  list.data[list.size] = item
+  list.size = list.size + 1
+end
+
+local terra insert_in_order(list : &SequenceList, item : &Sequence)
+  append(list, item)
+  var position = list.size - 1
+  while position > 0 and item:precedes(list.data[position - 1]) do
+    list.data[position] = list.data[position - 1]
+    position = position - 1
+  end
+  list.data[position] = item
+end
+
+terra Scheduler:reserve_lists() : bool
+  var o = &self.options
+  for row = 0, o.max_sequences do
+    if not self.free_rows:push(o.max_sequences - 1 - row) then
+      return false
+    end
+  end
+  return self.waiting:reserve(o.max_live) and self.running:reserve(o.max_sequences)
+    and self.states:reserve(o.max_sequences) and self.ended:reserve(o.max_live)
+    and self.events:reserve(4 * o.max_live) and self.saves:reserve(o.max_live)
+    and self.restores:reserve(o.max_sequences) and self.recounts:reserve(o.max_sequences)
+    and self.segments:reserve(o.max_sequences)
+end
+
+terra Scheduler:init(options : &SchedulerOptions, step : &StepPlan, message : &C.glm_message) : int32
+  C.memset(self, 0, sizeof(Scheduler))
+  self.options = @options
+  self.step = step
+  self.dirty_begin = options.max_sequences
+  if options.max_sequences > step.shape.max_sequences then
+    return status.fail(message, C.GLM_INVALID_ARGUMENT, "max_batch is %d, the step plan has %d page table rows", options.max_sequences, step.shape.max_sequences)
+  end
+  status.try(self.pool:init(options.num_pages, options.page_size, message))
+  if not self:reserve_lists() then
+    return status.fail(message, C.GLM_OUT_OF_MEMORY, "no memory for the lists of %d sequences", options.max_live)
+  end
+  return C.GLM_OK
+end
+
+local terra free_sequences(list : &SequenceList)
+  for i = 0, list.size do
+    list.data[i]:free()
+    C.free(list.data[i])
+  end
+  list:free()
+end
+
+terra Scheduler:free()
+  free_sequences(&self.waiting)
+  free_sequences(&self.running)
+  free_sequences(&self.states)
+  free_sequences(&self.ended)
+  self.events:free()
+  self.saves:free()
+  self.restores:free()
+  self.recounts:free()
+  self.free_rows:free()
+  self.segments:free()
+  self.pool:free()
+end
+
+terra Scheduler:pages_for(num_tokens : int32) : int32
+  return (num_tokens + self.options.page_size - 1) / self.options.page_size
+end
+
+terra Scheduler:num_live() : int32
+  return self.waiting.size + self.running.size
+end
+
+terra Scheduler:mark_table_row(row : int32)
+  self.dirty_begin = terralib.select(row < self.dirty_begin, row, self.dirty_begin)
+  self.dirty_end = terralib.select(row + 1 > self.dirty_end, row + 1, self.dirty_end)
+end
+
+terra Scheduler:set_page(item : &Sequence, index : int32, page : int32)
+  self.step:page_table_of(item.table_row)[index] = page
+  self:mark_table_row(item.table_row)
+end
+
+terra Scheduler:push_page(item : &Sequence, page : int32)
+  check.invariant(item.pages.size < item.pages.capacity, "a sequence outgrows its list of pages")
+  item.pages.data[item.pages.size] = page
+  item.pages.size = item.pages.size + 1
+  self:set_page(item, item.pages.size - 1, page)
+end
+
+terra Scheduler:release_pages(item : &Sequence)
+  while item.pages.size > 0 do
+    self.pool:release(item.pages:pop())
+  end
+  item.num_registered = 0
+end
+
+terra Scheduler:take_row(item : &Sequence)
+  item.table_row = self.free_rows:pop()
+end
+
+terra Scheduler:give_row(item : &Sequence)
+  if item.table_row >= 0 then
+    self.free_rows:push(item.table_row)
+    item.table_row = -1
+  end
+end
+
+terra Scheduler:add(item : &Sequence)
+  check.invariant(self:num_live() < self.options.max_live, "more live sequences than were planned for")
+  item.state = [sequence.WAITING]
+  if item.deadline_ns > 0 then
+    self.num_deadlines = self.num_deadlines + 1
+  end
+  insert_in_order(&self.waiting, item)
+end
+
+return {
+  Scheduler = Scheduler,
+  SchedulerOptions = SchedulerOptions,
+  Counters = Counters,
+  Segment = Segment,
+  Sequence = Sequence,
+  SequenceList = SequenceList,
+  append = append,
+  remove = remove,
+  insert_in_order = insert_in_order,
+}

@@ -1,0 +1,174 @@
+local abi = require("terra.base.abi")
+local containers = require("terra.base.containers")
+local C = abi.C
+
+local sequence = {}
+
+sequence.WAITING = 0
+sequence.RUNNING = 1
+sequence.PREEMPTED = 2
+sequence.ENDED = 3
+
+local suppressed_logit = `[float](-1e9)
+
+local struct Bias {
+  token : int32
+  value : float
+}
+
+local BiasList = containers.Vector(Bias)
+
+local struct Sequence {
+  id : uint64
+  priority : int32
+  state : int32
+  tokens : containers.Vector(int32)
+  prompt_length : int32
+  max_outputs : int32
+  min_outputs : int32
+  num_computed : int32
+  num_registered : int32
+  num_cached_tokens : int32
+  table_row : int32
+  pages : containers.Vector(int32)
+  blocked_version : int64
+  saved_pages : containers.Vector(int32)
+  saved_data : &opaque
+  sampling : C.engine_sampling
+  stop_tokens : containers.Vector(int32)
+  stop_sequence_begin : containers.Vector(int32)
+  stop_sequence_tokens : containers.Vector(int32)
+  biases : BiasList
+  early_biases : BiasList
+  deadline_ns : int64
+  logits : &float
+  logits_capacity : int32
+  cancel_requested : bool
+  preempt_requested : bool
+  last_row_is_prefill : bool
+  sample_row : int32
+  owner : &opaque
+}
+
+terra Sequence:init()
+  C.memset(self, 0, sizeof(Sequence))
+  self.table_row = -1
+  self.blocked_version = -1
+end
+
+terra Sequence:free()
+  self.tokens:free()
+  self.pages:free()
+  self.saved_pages:free()
+  self.stop_tokens:free()
+  self.stop_sequence_begin:free()
+  self.stop_sequence_tokens:free()
+  self.biases:free()
+  self.early_biases:free()
+  C.free(self.saved_data)
+  self.saved_data = nil
+end
+
+terra Sequence:num_outputs() : int32
+  return self.tokens.size - self.prompt_length
+end
+
+terra Sequence:is_decoding() : bool
+  return self.num_computed >= self.prompt_length
+end
+
+terra Sequence:num_uncomputed() : int32
+  return self.tokens.size - self.num_computed
+end
+
+terra Sequence:is_ended() : bool
+  return self.state == [sequence.ENDED]
+end
+
+terra Sequence:pages_for(num_tokens : int32, page_size : int32) : int32
+  return (num_tokens + page_size - 1) / page_size
+end
+
+terra Sequence:most_tokens_computed() : int32
+  return self.prompt_length + self.max_outputs - 1
+end
+
+terra Sequence:precedes(other : &Sequence) : bool
+  if self.priority ~= other.priority then
+    return self.priority > other.priority
+  end
+  return self.id < other.id
+end
+
+terra Sequence:has_penalties() : bool
+  var s = &self.sampling
+  return s.repetition_penalty ~= 1.0f or s.frequency_penalty ~= 0.0f or s.presence_penalty ~= 0.0f
+end
+
+terra Sequence:active_biases() : &BiasList
+  if self:num_outputs() < self.min_outputs then
+    return &self.early_biases
+  end
+  return &self.biases
+end
+
+terra Sequence:is_stop_token(token : int32) : bool
+  for i = 0, self.stop_tokens.size do
+    if self.stop_tokens.data[i] == token then
+      return true
+    end
+  end
+  return false
+end
+
+terra Sequence:ends_with(begin : int32, finish : int32) : bool
+  var length = finish - begin
+  if length > self:num_outputs() then
+    return false
+  end
+  var tail = self.tokens.data + (self.tokens.size - length)
+  return C.memcmp(tail, self.stop_sequence_tokens.data + begin, length * sizeof(int32)) == 0
+end
+
+terra Sequence:ends_with_stop_sequence() : bool
+  for i = 0, self.stop_sequence_begin.size - 1 do
+    if self:ends_with(self.stop_sequence_begin.data[i], self.stop_sequence_begin.data[i + 1]) then
+      return true
+    end
+  end
+  return false
+end
+
+terra Sequence:finish_reason() : int32
+  if self:num_outputs() >= self.min_outputs then
+    if self:is_stop_token(@self.tokens:last()) then
+      return C.ENGINE_FINISH_STOP_TOKEN
+    end
+    if self:ends_with_stop_sequence() then
+      return C.ENGINE_FINISH_STOP_SEQUENCE
+    end
+  end
+  if self:num_outputs() >= self.max_outputs then
+    return C.ENGINE_FINISH_LENGTH
+  end
+  return C.ENGINE_FINISH_NONE
+end
+
+terra Sequence:make_early_biases() : bool
+  for i = 0, self.biases.size do
+    var bias = self.biases.data[i]
+    if not self:is_stop_token(bias.token) and not self.early_biases:push(bias) then
+      return false
+    end
+  end
+  for i = 0, self.stop_tokens.size do
+    if not self.early_biases:push(Bias { self.stop_tokens.data[i], suppressed_logit }) then
+      return false
+    end
+  end
+  return true
+end
+
+sequence.Sequence = Sequence
+sequence.Bias = Bias
+return sequence
