@@ -64,14 +64,14 @@ def take_turns(engine: Worker, transformers: Worker, batch: int) -> tuple[dict, 
 
 def figures_of(batch: int, rates: dict, setting: dict) -> list[Figure]:
     middle = {key: median(values) for key, values in rates.items()}
-    theirs = f"transformers with {setting['attention']} attention, {setting['experts']} experts"
+    theirs = f"({setting['attention']}, {setting['experts']})"
     figures = []
     for name in MEASURES:
         kind = name.partition("_")[0]
         mine, other = middle["engine", name], middle["transformers", name]
         gated = kind == "decode" and batch == GATED_BATCH
         bound, limit = (Bound.AT_LEAST, other) if gated else (Bound.NONE, None)
-        note = f"{mine / other:.2f} of {theirs}: {other:,.0f} tokens/s"
+        note = f"{mine / other:.2f} of transformers' {other:,.0f} {theirs}"
         figures.append(Figure(f"{kind}, batch {batch}", mine, "tokens/s", bound, limit, note))
     return figures
 

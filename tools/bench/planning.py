@@ -12,6 +12,7 @@ from tools.bench.figures import Bound, Figure, Section
 from tools.bench.processes import ROOT
 
 IR = ROOT / "build" / "lowered" / "x86-64-v3" / "debug.ll"
+PROBE = "scheduler_measure_plan"
 TRIPLE, CPU = "x86_64-pc-linux-gnu", "x86-64-v3"
 NUM_STEPS, WARM_UP = 400, 20
 NUM_ROWS, CONTEXT = 256, 8192
@@ -26,6 +27,13 @@ METHOD = (
 )
 
 
+def keep_alone(module, name: str) -> None:
+    """Hide every other function, so that what the named one does not call falls away."""
+    for function in module.functions:
+        if not function.is_declaration and function.name != name:
+            function.linkage = "internal"
+
+
 def optimised_object(ir: str) -> bytes:
     """Object code of IR text, optimised as far as LLVM does."""
     import llvmlite.binding as llvm
@@ -33,6 +41,7 @@ def optimised_object(ir: str) -> bytes:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     module = llvm.parse_assembly(ir)
+    keep_alone(module, PROBE)
     machine = llvm.Target.from_triple(TRIPLE).create_target_machine(
         cpu=CPU, opt=3, reloc="pic", codemodel="default"
     )
@@ -53,7 +62,7 @@ def link(code: bytes, folder: Path) -> Path:
 
 def load_probe(path: Path):
     """The probe `scheduler_measure_plan` of a library with the engine's debug code."""
-    probe = ctypes.CDLL(str(path)).scheduler_measure_plan
+    probe = getattr(ctypes.CDLL(str(path)), PROBE)
     times = ctypes.POINTER(ctypes.c_int64)
     probe.argtypes = [ctypes.c_int32, ctypes.c_int32, ctypes.c_int32, times, ctypes.c_char_p]
     probe.restype = ctypes.c_int32
@@ -66,7 +75,7 @@ def measure(probe, num_rows: int, context: int) -> list[float]:
     message = ctypes.create_string_buffer(MESSAGE_BYTES)
     status = probe(num_rows, context, len(times), times, message)
     if status != 0:
-        raise RuntimeError(f"scheduler_measure_plan gave status {status}: {message.value.decode()}")
+        raise RuntimeError(f"{PROBE} gave status {status}: {message.value.decode()}")
     return [time / 1000 for time in times[WARM_UP:]]
 
 

@@ -1,6 +1,7 @@
 """The prompts that both sides of a comparison continue: as many tokens each, all different."""
 
 import json
+from functools import cache
 
 from tools.bench.processes import ROOT
 
@@ -15,6 +16,7 @@ def quiz(begin: int, entries: list[dict]) -> str:
     )
 
 
+@cache
 def prompts(batch: int, num_tokens: int) -> list[list[int]]:
     """Token ids of `batch` quizzes that begin at different countries, `num_tokens` each."""
     from tokenizers import Tokenizer

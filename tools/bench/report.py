@@ -1,11 +1,13 @@
 """The table on the terminal, and the same as JSON and Markdown."""
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from tools.bench.figures import Figure, Section, readable, readable_limit
 
+WIDTH = 140
 KEPT, MISSED = "kept", "missed"
 
 
@@ -32,7 +34,8 @@ def print_section(section: Section) -> None:
     styles = {MISSED: "bold red", KEPT: "green"}
     for figure in section.figures:
         table.add_row(*row(figure), style=styles.get(verdict(figure)))
-    console = Console(highlight=False, markup=False)
+    width = None if sys.stdout.isatty() else WIDTH
+    console = Console(highlight=False, markup=False, width=width)
     console.print(table, "")
 
 
