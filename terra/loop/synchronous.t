@@ -237,7 +237,7 @@ return function(Loop)
   end
 
   terra Loop:free_state(item : &Sequence)
-    if item == nil then
+    if item == nil or item.owner ~= [&opaque](self) then
       return
     end
     self.turnstile:enter()

@@ -61,9 +61,12 @@ terra Scheduler:post_token(item : &Sequence, row : int32, token : int32)
   var event = self:new_event(item, C.ENGINE_EVENT_TOKEN)
   event.token_id = token
   event.num_logprobs = item.sampling.num_logprobs
-  if item.sampling.num_logprobs >= 0 then
+  if event.num_logprobs > self.step.shape.vocab_size then
+    event.num_logprobs = self.step.shape.vocab_size
+  end
+  if event.num_logprobs >= 0 then
     event.logprob = outputs.logprob[row]
-    for i = 0, item.sampling.num_logprobs do
+    for i = 0, event.num_logprobs do
       event.top_ids[i] = outputs.top_ids[row * C.GLM_MAX_LOGPROBS + i]
       event.top_logprobs[i] = outputs.top_logprobs[row * C.GLM_MAX_LOGPROBS + i]
     end

@@ -219,6 +219,17 @@ def test_closed_state_says_so(engine, prompt):
         engine.run_batch_decode([state], [Sampling()], 1)
 
 
+def test_state_freed_through_another_engine_stays_with_its_own(engine, prompt):
+    with Engine(EngineOptions(CAPITALS, **OPTIONS)) as other:
+        owned = engine.info()["owned_pages"]
+        state, _ = engine.prefill(prompt)
+        engine.library.free_request_state(other.pointer, state.pointer)
+        assert engine.decode_step(state, 1).shape == (engine.vocab_size,)
+        state.close()
+        assert engine.info()["owned_pages"] == owned
+        assert other.info()["owned_pages"] == 0
+
+
 def test_numbers_of_the_synchronous_face_are_not_cut_off(engine, prompt):
     state, _ = engine.prefill(prompt)
     with pytest.raises(BadInputError, match="token is 4294967301"):

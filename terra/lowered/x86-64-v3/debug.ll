@@ -57362,7 +57362,7 @@ merge:                                            ; preds = %else2, %dead3, %dea
   br i1 %55, label %then5, label %or.lhs.false
 
 then5:                                            ; preds = %or.lhs.false, %merge
-  call void @"$check.fail"(ptr @"$string.582", i32 97, ptr @"$string.14")
+  call void @"$check.fail"(ptr @"$string.582", i32 100, ptr @"$string.14")
   %56 = load %45, ptr %6, align 1
   br label %merge4
 
@@ -57399,7 +57399,7 @@ or.lhs.false:                                     ; preds = %merge
   br i1 %79, label %then5, label %else6
 
 then8:                                            ; preds = %merge4
-  call void @"$check.fail"(ptr @"$string.582", i32 98, ptr @"$string.583")
+  call void @"$check.fail"(ptr @"$string.582", i32 101, ptr @"$string.583")
   %80 = load %45, ptr %5, align 1
   br label %merge7
 
@@ -57611,88 +57611,116 @@ entry:
   %18 = load ptr, ptr %event, align 8
   %19 = getelementptr %78, ptr %18, i32 0, i32 8
   store i32 %17, ptr %19, align 4
-  %20 = load ptr, ptr %item, align 8
-  %21 = getelementptr %46, ptr %20, i32 0, i32 15
-  %22 = getelementptr %47, ptr %21, i32 0, i32 7
-  %23 = load i32, ptr %22, align 4
-  %24 = icmp sge i32 %23, 0
-  %25 = zext i1 %24 to i8
-  %26 = trunc i8 %25 to i1
-  br i1 %26, label %then, label %else
+  %20 = load ptr, ptr %event, align 8
+  %21 = getelementptr %78, ptr %20, i32 0, i32 8
+  %22 = load i32, ptr %21, align 4
+  %23 = load ptr, ptr %self, align 8
+  %24 = getelementptr %32, ptr %23, i32 0, i32 2
+  %25 = load ptr, ptr %24, align 8
+  %26 = getelementptr %38, ptr %25, i32 0, i32 10
+  %27 = getelementptr %26, ptr %26, i32 0, i32 6
+  %28 = load i32, ptr %27, align 4
+  %29 = icmp sgt i32 %22, %28
+  %30 = zext i1 %29 to i8
+  %31 = trunc i8 %30 to i1
+  br i1 %31, label %then, label %else
 
 then:                                             ; preds = %entry
-  %27 = load ptr, ptr %outputs, align 8
-  %28 = getelementptr %40, ptr %27, i32 0, i32 4
-  %29 = load ptr, ptr %28, align 8
-  %30 = load i32, ptr %row, align 4
-  %31 = sext i32 %30 to i64
-  %32 = getelementptr float, ptr %29, i64 %31
-  %33 = load float, ptr %32, align 4
-  %34 = load ptr, ptr %event, align 8
-  %35 = getelementptr %78, ptr %34, i32 0, i32 9
-  store float %33, ptr %35, align 4
-  %36 = load ptr, ptr %item, align 8
-  %37 = getelementptr %46, ptr %36, i32 0, i32 15
-  %38 = getelementptr %47, ptr %37, i32 0, i32 7
-  %39 = load i32, ptr %38, align 4
-  store i32 0, ptr %i, align 4
-  br label %forcond
-
-forcond:                                          ; preds = %forbody, %then
-  %40 = load i32, ptr %i, align 4
-  %41 = icmp sgt i32 %40, %39
-  %42 = and i1 %41, false
-  %43 = icmp slt i32 %40, %39
-  %44 = and i1 %43, true
-  %45 = or i1 %44, %42
-  br i1 %45, label %forbody, label %merge1
-
-forbody:                                          ; preds = %forcond
-  %46 = load ptr, ptr %outputs, align 8
-  %47 = getelementptr %40, ptr %46, i32 0, i32 5
-  %48 = load ptr, ptr %47, align 8
-  %49 = load i32, ptr %row, align 4
-  %50 = mul i32 %49, 20
-  %51 = load i32, ptr %i, align 4
-  %52 = add i32 %50, %51
-  %53 = sext i32 %52 to i64
-  %54 = getelementptr i32, ptr %48, i64 %53
-  %55 = load i32, ptr %54, align 4
-  %56 = load ptr, ptr %event, align 8
-  %57 = getelementptr %78, ptr %56, i32 0, i32 10
-  %58 = getelementptr [20 x i32], ptr %57, i32 0, i32 0
-  %59 = load i32, ptr %i, align 4
-  %60 = sext i32 %59 to i64
-  %61 = getelementptr i32, ptr %58, i64 %60
-  store i32 %55, ptr %61, align 4
-  %62 = load ptr, ptr %outputs, align 8
-  %63 = getelementptr %40, ptr %62, i32 0, i32 6
-  %64 = load ptr, ptr %63, align 8
-  %65 = load i32, ptr %row, align 4
-  %66 = mul i32 %65, 20
-  %67 = load i32, ptr %i, align 4
-  %68 = add i32 %66, %67
-  %69 = sext i32 %68 to i64
-  %70 = getelementptr float, ptr %64, i64 %69
-  %71 = load float, ptr %70, align 4
-  %72 = load ptr, ptr %event, align 8
-  %73 = getelementptr %78, ptr %72, i32 0, i32 11
-  %74 = getelementptr [20 x float], ptr %73, i32 0, i32 0
-  %75 = load i32, ptr %i, align 4
-  %76 = sext i32 %75 to i64
-  %77 = getelementptr float, ptr %74, i64 %76
-  store float %71, ptr %77, align 4
-  %78 = add i32 %40, 1
-  store i32 %78, ptr %i, align 4
-  br label %forcond
-
-merge1:                                           ; preds = %forcond
+  %32 = load ptr, ptr %self, align 8
+  %33 = getelementptr %32, ptr %32, i32 0, i32 2
+  %34 = load ptr, ptr %33, align 8
+  %35 = getelementptr %38, ptr %34, i32 0, i32 10
+  %36 = getelementptr %26, ptr %35, i32 0, i32 6
+  %37 = load i32, ptr %36, align 4
+  %38 = load ptr, ptr %event, align 8
+  %39 = getelementptr %78, ptr %38, i32 0, i32 8
+  store i32 %37, ptr %39, align 4
   br label %merge
 
 else:                                             ; preds = %entry
   br label %merge
 
-merge:                                            ; preds = %else, %merge1
+merge:                                            ; preds = %else, %then
+  %40 = load ptr, ptr %event, align 8
+  %41 = getelementptr %78, ptr %40, i32 0, i32 8
+  %42 = load i32, ptr %41, align 4
+  %43 = icmp sge i32 %42, 0
+  %44 = zext i1 %43 to i8
+  %45 = trunc i8 %44 to i1
+  br i1 %45, label %then2, label %else3
+
+then2:                                            ; preds = %merge
+  %46 = load ptr, ptr %outputs, align 8
+  %47 = getelementptr %40, ptr %46, i32 0, i32 4
+  %48 = load ptr, ptr %47, align 8
+  %49 = load i32, ptr %row, align 4
+  %50 = sext i32 %49 to i64
+  %51 = getelementptr float, ptr %48, i64 %50
+  %52 = load float, ptr %51, align 4
+  %53 = load ptr, ptr %event, align 8
+  %54 = getelementptr %78, ptr %53, i32 0, i32 9
+  store float %52, ptr %54, align 4
+  %55 = load ptr, ptr %event, align 8
+  %56 = getelementptr %78, ptr %55, i32 0, i32 8
+  %57 = load i32, ptr %56, align 4
+  store i32 0, ptr %i, align 4
+  br label %forcond
+
+forcond:                                          ; preds = %forbody, %then2
+  %58 = load i32, ptr %i, align 4
+  %59 = icmp sgt i32 %58, %57
+  %60 = and i1 %59, false
+  %61 = icmp slt i32 %58, %57
+  %62 = and i1 %61, true
+  %63 = or i1 %62, %60
+  br i1 %63, label %forbody, label %merge4
+
+forbody:                                          ; preds = %forcond
+  %64 = load ptr, ptr %outputs, align 8
+  %65 = getelementptr %40, ptr %64, i32 0, i32 5
+  %66 = load ptr, ptr %65, align 8
+  %67 = load i32, ptr %row, align 4
+  %68 = mul i32 %67, 20
+  %69 = load i32, ptr %i, align 4
+  %70 = add i32 %68, %69
+  %71 = sext i32 %70 to i64
+  %72 = getelementptr i32, ptr %66, i64 %71
+  %73 = load i32, ptr %72, align 4
+  %74 = load ptr, ptr %event, align 8
+  %75 = getelementptr %78, ptr %74, i32 0, i32 10
+  %76 = getelementptr [20 x i32], ptr %75, i32 0, i32 0
+  %77 = load i32, ptr %i, align 4
+  %78 = sext i32 %77 to i64
+  %79 = getelementptr i32, ptr %76, i64 %78
+  store i32 %73, ptr %79, align 4
+  %80 = load ptr, ptr %outputs, align 8
+  %81 = getelementptr %40, ptr %80, i32 0, i32 6
+  %82 = load ptr, ptr %81, align 8
+  %83 = load i32, ptr %row, align 4
+  %84 = mul i32 %83, 20
+  %85 = load i32, ptr %i, align 4
+  %86 = add i32 %84, %85
+  %87 = sext i32 %86 to i64
+  %88 = getelementptr float, ptr %82, i64 %87
+  %89 = load float, ptr %88, align 4
+  %90 = load ptr, ptr %event, align 8
+  %91 = getelementptr %78, ptr %90, i32 0, i32 11
+  %92 = getelementptr [20 x float], ptr %91, i32 0, i32 0
+  %93 = load i32, ptr %i, align 4
+  %94 = sext i32 %93 to i64
+  %95 = getelementptr float, ptr %92, i64 %94
+  store float %89, ptr %95, align 4
+  %96 = add i32 %58, 1
+  store i32 %96, ptr %i, align 4
+  br label %forcond
+
+merge4:                                           ; preds = %forcond
+  br label %merge1
+
+else3:                                            ; preds = %merge
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %merge4
   ret void
 }
 
@@ -59111,30 +59139,40 @@ entry:
   %7 = icmp eq ptr %6, null
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
-  br i1 %9, label %then, label %else
+  br i1 %9, label %then, label %or.lhs.false
 
-then:                                             ; preds = %entry
+then:                                             ; preds = %or.lhs.false, %entry
   %10 = load %45, ptr %5, align 1
   ret void
+
+or.lhs.false:                                     ; preds = %entry
+  %11 = load ptr, ptr %item, align 8
+  %12 = getelementptr %46, ptr %11, i32 0, i32 28
+  %13 = load ptr, ptr %12, align 8
+  %14 = load ptr, ptr %self, align 8
+  %15 = icmp ne ptr %13, %14
+  %16 = zext i1 %15 to i8
+  %17 = trunc i8 %16 to i1
+  br i1 %17, label %then, label %else
 
 dead:                                             ; No predecessors!
   br label %merge
 
-else:                                             ; preds = %entry
+else:                                             ; preds = %or.lhs.false
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %30, ptr %11, i32 0, i32 5
-  call void @"$Turnstile.enter"(ptr %12)
-  %13 = load %45, ptr %4, align 1
-  %14 = load ptr, ptr %self, align 8
-  %15 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state"(ptr %14, ptr %15)
-  %16 = load %45, ptr %3, align 1
-  %17 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn"(ptr %17)
-  %18 = load %45, ptr %2, align 1
+  %18 = load ptr, ptr %self, align 8
+  %19 = getelementptr %30, ptr %18, i32 0, i32 5
+  call void @"$Turnstile.enter"(ptr %19)
+  %20 = load %45, ptr %4, align 1
+  %21 = load ptr, ptr %self, align 8
+  %22 = load ptr, ptr %item, align 8
+  call void @"$Loop.close_state"(ptr %21, ptr %22)
+  %23 = load %45, ptr %3, align 1
+  %24 = load ptr, ptr %self, align 8
+  call void @"$Loop.leave_turn"(ptr %24)
+  %25 = load %45, ptr %2, align 1
   ret void
 }
 
@@ -67827,30 +67865,40 @@ entry:
   %7 = icmp eq ptr %6, null
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
-  br i1 %9, label %then, label %else
+  br i1 %9, label %then, label %or.lhs.false
 
-then:                                             ; preds = %entry
+then:                                             ; preds = %or.lhs.false, %entry
   %10 = load %45, ptr %5, align 1
   ret void
+
+or.lhs.false:                                     ; preds = %entry
+  %11 = load ptr, ptr %item, align 8
+  %12 = getelementptr %46, ptr %11, i32 0, i32 28
+  %13 = load ptr, ptr %12, align 8
+  %14 = load ptr, ptr %self, align 8
+  %15 = icmp ne ptr %13, %14
+  %16 = zext i1 %15 to i8
+  %17 = trunc i8 %16 to i1
+  br i1 %17, label %then, label %else
 
 dead:                                             ; No predecessors!
   br label %merge
 
-else:                                             ; preds = %entry
+else:                                             ; preds = %or.lhs.false
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %166, ptr %11, i32 0, i32 5
-  call void @"$Turnstile.enter"(ptr %12)
-  %13 = load %45, ptr %4, align 1
-  %14 = load ptr, ptr %self, align 8
-  %15 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.646"(ptr %14, ptr %15)
-  %16 = load %45, ptr %3, align 1
-  %17 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.638"(ptr %17)
-  %18 = load %45, ptr %2, align 1
+  %18 = load ptr, ptr %self, align 8
+  %19 = getelementptr %166, ptr %18, i32 0, i32 5
+  call void @"$Turnstile.enter"(ptr %19)
+  %20 = load %45, ptr %4, align 1
+  %21 = load ptr, ptr %self, align 8
+  %22 = load ptr, ptr %item, align 8
+  call void @"$Loop.close_state.646"(ptr %21, ptr %22)
+  %23 = load %45, ptr %3, align 1
+  %24 = load ptr, ptr %self, align 8
+  call void @"$Loop.leave_turn.638"(ptr %24)
+  %25 = load %45, ptr %2, align 1
   ret void
 }
 

@@ -37750,14 +37750,14 @@ forbody.lr.ph.i.i.i8.i:                           ; preds = %then.i.i
   %1213 = load ptr, ptr %65, align 8
   br label %forbody.i.i.i9.i
 
-forbody.i.i.i9.i:                                 ; preds = %merge1.i.i67.i.i, %forbody.lr.ph.i.i.i8.i
-  %1214 = phi i1 [ true, %forbody.lr.ph.i.i.i8.i ], [ %1225, %merge1.i.i67.i.i ]
-  %i.08.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i8.i ], [ %1224, %merge1.i.i67.i.i ]
+forbody.i.i.i9.i:                                 ; preds = %merge1.i.i68.i.i, %forbody.lr.ph.i.i.i8.i
+  %1214 = phi i1 [ true, %forbody.lr.ph.i.i.i8.i ], [ %1225, %merge1.i.i68.i.i ]
+  %i.08.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i8.i ], [ %1224, %merge1.i.i68.i.i ]
   %1215 = getelementptr %89, ptr %1213, i64 %i.08.i.i.i.i
   %segment.sroa.36.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %1215, i64 12
   %segment.sroa.36.0.copyload.i.i.i.i = load i32, ptr %segment.sroa.36.0..sroa_idx.i.i.i.i, align 4
   %1216 = icmp sgt i32 %segment.sroa.36.0.copyload.i.i.i.i, -1
-  br i1 %1216, label %and.lhs.true.i.i.i.i, label %merge1.i.i67.i.i
+  br i1 %1216, label %and.lhs.true.i.i.i.i, label %merge1.i.i68.i.i
 
 and.lhs.true.i.i.i.i:                             ; preds = %forbody.i.i.i9.i
   %segment.sroa.0.0.copyload.i.i.i.i = load ptr, ptr %1215, align 8
@@ -37770,24 +37770,24 @@ and.lhs.true.i.i.i.i:                             ; preds = %forbody.i.i.i9.i
   %1221 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i.i.i.i, i64 312
   %1222 = load i32, ptr %1221, align 4
   %1223 = icmp slt i32 %1220, %1222
-  br i1 %1223, label %"$Scheduler.wants_logits.exit.i.i.i", label %merge1.i.i67.i.i
+  br i1 %1223, label %"$Scheduler.wants_logits.exit.i.i.i", label %merge1.i.i68.i.i
 
-merge1.i.i67.i.i:                                 ; preds = %and.lhs.true.i.i.i.i, %forbody.i.i.i9.i
+merge1.i.i68.i.i:                                 ; preds = %and.lhs.true.i.i.i.i, %forbody.i.i.i9.i
   %1224 = add nuw nsw i64 %i.08.i.i.i.i, 1
   %1225 = icmp slt i64 %1224, %1211
   %exitcond.not.i.i.i10.i = icmp eq i64 %1224, %1211
   br i1 %exitcond.not.i.i.i10.i, label %"$Scheduler.wants_logits.exit.i.i.i", label %forbody.i.i.i9.i
 
-"$Scheduler.wants_logits.exit.i.i.i":             ; preds = %merge1.i.i67.i.i, %and.lhs.true.i.i.i.i
-  %.lcssa.i.i.i.i = phi i1 [ %1225, %merge1.i.i67.i.i ], [ %1214, %and.lhs.true.i.i.i.i ]
-  br i1 %.lcssa.i.i.i.i, label %then.i68.i.i, label %merge.i25.i.i
+"$Scheduler.wants_logits.exit.i.i.i":             ; preds = %merge1.i.i68.i.i, %and.lhs.true.i.i.i.i
+  %.lcssa.i.i.i.i = phi i1 [ %1225, %merge1.i.i68.i.i ], [ %1214, %and.lhs.true.i.i.i.i ]
+  br i1 %.lcssa.i.i.i.i, label %then.i69.i.i, label %merge.i25.i.i
 
-then.i68.i.i:                                     ; preds = %"$Scheduler.wants_logits.exit.i.i.i"
+then.i69.i.i:                                     ; preds = %"$Scheduler.wants_logits.exit.i.i.i"
   %1226 = load ptr, ptr %72, align 8
   store ptr %1226, ptr %71, align 8
   br label %merge.i25.i.i
 
-merge.i25.i.i:                                    ; preds = %then.i68.i.i, %"$Scheduler.wants_logits.exit.i.i.i", %then.i.i
+merge.i25.i.i:                                    ; preds = %then.i69.i.i, %"$Scheduler.wants_logits.exit.i.i.i", %then.i.i
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i24.i.i)
   %1227 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i24.i.i)
   %1228 = load i64, ptr %time.i.i24.i.i, align 8
@@ -37824,7 +37824,7 @@ then2.i.i.i:                                      ; preds = %merge.i25.i.i
   br i1 %1245, label %forbody.i20.i.i.i, label %"$Loop.execute.exit.i.i"
 
 forbody.i20.i.i.i:                                ; preds = %then2.i.i.i, %merge1.i21.i.i.i
-  %i.032.i.i.i.i = phi i64 [ %1722, %merge1.i21.i.i.i ], [ 0, %then2.i.i.i ]
+  %i.032.i.i.i.i = phi i64 [ %1723, %merge1.i21.i.i.i ], [ 0, %then2.i.i.i ]
   %1246 = load ptr, ptr %65, align 8
   %1247 = getelementptr %89, ptr %1246, i64 %i.032.i.i.i.i
   %1248 = load ptr, ptr %1247, align 8
@@ -37846,9 +37846,9 @@ forbody.i20.i.i.i:                                ; preds = %then2.i.i.i, %merge
   store i64 %1261, ptr %1259, align 8
   %1262 = load i8, ptr %54, align 1
   %1263 = trunc i8 %1262 to i1
-  br i1 %1263, label %merge.i.i.i41.i.i, label %"$Scheduler.register_prompt_pages.exit.i.i.i.i"
+  br i1 %1263, label %merge.i.i.i42.i.i, label %"$Scheduler.register_prompt_pages.exit.i.i.i.i"
 
-merge.i.i.i41.i.i:                                ; preds = %forbody.i20.i.i.i
+merge.i.i.i42.i.i:                                ; preds = %forbody.i20.i.i.i
   %1264 = load i32, ptr %37, align 4
   %1265 = load i32, ptr %1249, align 4
   %1266 = getelementptr i8, ptr %1248, i64 40
@@ -37859,22 +37859,22 @@ merge.i.i.i41.i.i:                                ; preds = %forbody.i20.i.i.i
   %1271 = add i32 %1270, 1
   %1272 = mul i32 %1271, %1264
   %.not33.i.i.i.i.i = icmp sgt i32 %1272, %1268
-  br i1 %.not33.i.i.i.i.i, label %"$Scheduler.register_prompt_pages.exit.i.i.i.i", label %whilebody.lr.ph.i.i.i42.i.i
+  br i1 %.not33.i.i.i.i.i, label %"$Scheduler.register_prompt_pages.exit.i.i.i.i", label %whilebody.lr.ph.i.i.i43.i.i
 
-whilebody.lr.ph.i.i.i42.i.i:                      ; preds = %merge.i.i.i41.i.i
+whilebody.lr.ph.i.i.i43.i.i:                      ; preds = %merge.i.i.i42.i.i
   %1273 = getelementptr i8, ptr %1248, i64 72
   %1274 = getelementptr i8, ptr %1248, i64 16
   %1275 = getelementptr i8, ptr %1248, i64 64
-  br label %whilebody.i.i.i43.i.i
+  br label %whilebody.i.i.i44.i.i
 
-whilebody.i.i.i43.i.i:                            ; preds = %"$Scheduler.share_page.exit.i.i.i.i.i", %whilebody.lr.ph.i.i.i42.i.i
-  %1276 = phi i32 [ %1271, %whilebody.lr.ph.i.i.i42.i.i ], [ %1473, %"$Scheduler.share_page.exit.i.i.i.i.i" ]
-  %1277 = phi i32 [ %1270, %whilebody.lr.ph.i.i.i42.i.i ], [ %1276, %"$Scheduler.share_page.exit.i.i.i.i.i" ]
+whilebody.i.i.i44.i.i:                            ; preds = %"$Scheduler.share_page.exit.i.i.i.i.i", %whilebody.lr.ph.i.i.i43.i.i
+  %1276 = phi i32 [ %1271, %whilebody.lr.ph.i.i.i43.i.i ], [ %1473, %"$Scheduler.share_page.exit.i.i.i.i.i" ]
+  %1277 = phi i32 [ %1270, %whilebody.lr.ph.i.i.i43.i.i ], [ %1276, %"$Scheduler.share_page.exit.i.i.i.i.i" ]
   %1278 = icmp sgt i32 %1277, 0
   %1279 = load ptr, ptr %1273, align 8
-  br i1 %1278, label %merge2.i.i.i63.i.i, label %merge2.thread.i.i.i.i.i
+  br i1 %1278, label %merge2.i.i.i64.i.i, label %merge2.thread.i.i.i.i.i
 
-merge2.thread.i.i.i.i.i:                          ; preds = %whilebody.i.i.i43.i.i
+merge2.thread.i.i.i.i.i:                          ; preds = %whilebody.i.i.i44.i.i
   %1280 = sext i32 %1277 to i64
   %1281 = getelementptr i32, ptr %1279, i64 %1280
   %1282 = load i32, ptr %1281, align 4
@@ -37882,9 +37882,9 @@ merge2.thread.i.i.i.i.i:                          ; preds = %whilebody.i.i.i43.i
   %1284 = mul i32 %1277, %1264
   %1285 = sext i32 %1284 to i64
   %1286 = getelementptr i32, ptr %1283, i64 %1285
-  br label %merge.i.i.i.i.i44.i.i
+  br label %merge.i.i.i.i.i45.i.i
 
-merge2.i.i.i63.i.i:                               ; preds = %whilebody.i.i.i43.i.i
+merge2.i.i.i64.i.i:                               ; preds = %whilebody.i.i.i44.i.i
   %1287 = zext nneg i32 %1277 to i64
   %1288 = getelementptr i32, ptr %1279, i64 %1287
   %1289 = getelementptr i8, ptr %1288, i64 -4
@@ -37894,97 +37894,97 @@ merge2.i.i.i63.i.i:                               ; preds = %whilebody.i.i.i43.i
   %1293 = mul i32 %1277, %1264
   %1294 = sext i32 %1293 to i64
   %1295 = getelementptr i32, ptr %1292, i64 %1294
-  %.not.i.i.i.i.i64.i.i = icmp eq i32 %1290, -1
-  br i1 %.not.i.i.i.i.i64.i.i, label %merge.i.i.i.i.i44.i.i, label %then.i.i.i.i.i65.i.i
+  %.not.i.i.i.i.i65.i.i = icmp eq i32 %1290, -1
+  br i1 %.not.i.i.i.i.i65.i.i, label %merge.i.i.i.i.i45.i.i, label %then.i.i.i.i.i66.i.i
 
-then.i.i.i.i.i65.i.i:                             ; preds = %merge2.i.i.i63.i.i
-  %.val.i.i.i.i.i66.i.i = load ptr, ptr %44, align 8
+then.i.i.i.i.i66.i.i:                             ; preds = %merge2.i.i.i64.i.i
+  %.val.i.i.i.i.i67.i.i = load ptr, ptr %44, align 8
   %1296 = sext i32 %1290 to i64
-  %1297 = getelementptr %1, ptr %.val.i.i.i.i.i66.i.i, i64 %1296, i32 7
+  %1297 = getelementptr %1, ptr %.val.i.i.i.i.i67.i.i, i64 %1296, i32 7
   %1298 = load i64, ptr %1297, align 8
-  br label %merge.i.i.i.i.i44.i.i
+  br label %merge.i.i.i.i.i45.i.i
 
-merge.i.i.i.i.i44.i.i:                            ; preds = %then.i.i.i.i.i65.i.i, %merge2.i.i.i63.i.i, %merge2.thread.i.i.i.i.i
-  %.not.i.i31.i.i.i.i.i = phi i1 [ false, %then.i.i.i.i.i65.i.i ], [ true, %merge2.i.i.i63.i.i ], [ true, %merge2.thread.i.i.i.i.i ]
-  %1299 = phi ptr [ %1295, %then.i.i.i.i.i65.i.i ], [ %1295, %merge2.i.i.i63.i.i ], [ %1286, %merge2.thread.i.i.i.i.i ]
-  %1300 = phi i32 [ %1291, %then.i.i.i.i.i65.i.i ], [ %1291, %merge2.i.i.i63.i.i ], [ %1282, %merge2.thread.i.i.i.i.i ]
-  %1301 = phi i64 [ %1287, %then.i.i.i.i.i65.i.i ], [ %1287, %merge2.i.i.i63.i.i ], [ %1280, %merge2.thread.i.i.i.i.i ]
-  %parent.030.i.i.i.i.i = phi i32 [ %1290, %then.i.i.i.i.i65.i.i ], [ -1, %merge2.i.i.i63.i.i ], [ -1, %merge2.thread.i.i.i.i.i ]
-  %hash.0.i.i.i.i.i.i.i = phi i64 [ %1298, %then.i.i.i.i.i65.i.i ], [ 2611923443488327891, %merge2.i.i.i63.i.i ], [ 2611923443488327891, %merge2.thread.i.i.i.i.i ]
+merge.i.i.i.i.i45.i.i:                            ; preds = %then.i.i.i.i.i66.i.i, %merge2.i.i.i64.i.i, %merge2.thread.i.i.i.i.i
+  %.not.i.i31.i.i.i.i.i = phi i1 [ false, %then.i.i.i.i.i66.i.i ], [ true, %merge2.i.i.i64.i.i ], [ true, %merge2.thread.i.i.i.i.i ]
+  %1299 = phi ptr [ %1295, %then.i.i.i.i.i66.i.i ], [ %1295, %merge2.i.i.i64.i.i ], [ %1286, %merge2.thread.i.i.i.i.i ]
+  %1300 = phi i32 [ %1291, %then.i.i.i.i.i66.i.i ], [ %1291, %merge2.i.i.i64.i.i ], [ %1282, %merge2.thread.i.i.i.i.i ]
+  %1301 = phi i64 [ %1287, %then.i.i.i.i.i66.i.i ], [ %1287, %merge2.i.i.i64.i.i ], [ %1280, %merge2.thread.i.i.i.i.i ]
+  %parent.030.i.i.i.i.i = phi i32 [ %1290, %then.i.i.i.i.i66.i.i ], [ -1, %merge2.i.i.i64.i.i ], [ -1, %merge2.thread.i.i.i.i.i ]
+  %hash.0.i.i.i.i.i.i.i = phi i64 [ %1298, %then.i.i.i.i.i66.i.i ], [ 2611923443488327891, %merge2.i.i.i64.i.i ], [ 2611923443488327891, %merge2.thread.i.i.i.i.i ]
   %1302 = load i32, ptr %55, align 4
   %1303 = icmp sgt i32 %1302, 0
   br i1 %1303, label %forbody.preheader.i.i.i.i.i.i.i, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i"
 
-forbody.preheader.i.i.i.i.i.i.i:                  ; preds = %merge.i.i.i.i.i44.i.i
-  %wide.trip.count.i.i.i.i.i58.i.i = zext nneg i32 %1302 to i64
-  %xtraiter118 = and i64 %wide.trip.count.i.i.i.i.i58.i.i, 7
+forbody.preheader.i.i.i.i.i.i.i:                  ; preds = %merge.i.i.i.i.i45.i.i
+  %wide.trip.count.i.i.i.i.i59.i.i = zext nneg i32 %1302 to i64
+  %xtraiter118 = and i64 %wide.trip.count.i.i.i.i.i59.i.i, 7
   %1304 = icmp ult i32 %1302, 8
   br i1 %1304, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.preheader.i.i.i.i.i.i.i.new
 
 forbody.preheader.i.i.i.i.i.i.i.new:              ; preds = %forbody.preheader.i.i.i.i.i.i.i
-  %unroll_iter122 = and i64 %wide.trip.count.i.i.i.i.i58.i.i, 2147483640
-  br label %forbody.i.i.i.i.i59.i.i
+  %unroll_iter122 = and i64 %wide.trip.count.i.i.i.i.i59.i.i, 2147483640
+  br label %forbody.i.i.i.i.i60.i.i
 
-forbody.i.i.i.i.i59.i.i:                          ; preds = %forbody.i.i.i.i.i59.i.i, %forbody.preheader.i.i.i.i.i.i.i.new
-  %indvars.iv.i.i.i.i.i60.i.i = phi i64 [ 0, %forbody.preheader.i.i.i.i.i.i.i.new ], [ %indvars.iv.next.i.i.i.i.i61.i.i.7, %forbody.i.i.i.i.i59.i.i ]
-  %hash.19.i.i.i.i.i.i.i = phi i64 [ %hash.0.i.i.i.i.i.i.i, %forbody.preheader.i.i.i.i.i.i.i.new ], [ %1360, %forbody.i.i.i.i.i59.i.i ]
-  %niter123 = phi i64 [ 0, %forbody.preheader.i.i.i.i.i.i.i.new ], [ %niter123.next.7, %forbody.i.i.i.i.i59.i.i ]
-  %1305 = getelementptr i32, ptr %1299, i64 %indvars.iv.i.i.i.i.i60.i.i
+forbody.i.i.i.i.i60.i.i:                          ; preds = %forbody.i.i.i.i.i60.i.i, %forbody.preheader.i.i.i.i.i.i.i.new
+  %indvars.iv.i.i.i.i.i61.i.i = phi i64 [ 0, %forbody.preheader.i.i.i.i.i.i.i.new ], [ %indvars.iv.next.i.i.i.i.i62.i.i.7, %forbody.i.i.i.i.i60.i.i ]
+  %hash.19.i.i.i.i.i.i.i = phi i64 [ %hash.0.i.i.i.i.i.i.i, %forbody.preheader.i.i.i.i.i.i.i.new ], [ %1360, %forbody.i.i.i.i.i60.i.i ]
+  %niter123 = phi i64 [ 0, %forbody.preheader.i.i.i.i.i.i.i.new ], [ %niter123.next.7, %forbody.i.i.i.i.i60.i.i ]
+  %1305 = getelementptr i32, ptr %1299, i64 %indvars.iv.i.i.i.i.i61.i.i
   %1306 = load i32, ptr %1305, align 4
   %1307 = zext i32 %1306 to i64
   %1308 = xor i64 %hash.19.i.i.i.i.i.i.i, %1307
   %1309 = mul i64 %1308, -7046029254386353131
   %1310 = lshr i64 %1309, 32
-  %indvars.iv.next.i.i.i.i.i61.i.i = or disjoint i64 %indvars.iv.i.i.i.i.i60.i.i, 1
-  %1311 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i61.i.i
+  %indvars.iv.next.i.i.i.i.i62.i.i = or disjoint i64 %indvars.iv.i.i.i.i.i61.i.i, 1
+  %1311 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i62.i.i
   %1312 = load i32, ptr %1311, align 4
   %1313 = zext i32 %1312 to i64
   %1314 = xor i64 %1310, %1313
   %1315 = xor i64 %1314, %1309
   %1316 = mul i64 %1315, -7046029254386353131
   %1317 = lshr i64 %1316, 32
-  %indvars.iv.next.i.i.i.i.i61.i.i.1 = or disjoint i64 %indvars.iv.i.i.i.i.i60.i.i, 2
-  %1318 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i61.i.i.1
+  %indvars.iv.next.i.i.i.i.i62.i.i.1 = or disjoint i64 %indvars.iv.i.i.i.i.i61.i.i, 2
+  %1318 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i62.i.i.1
   %1319 = load i32, ptr %1318, align 4
   %1320 = zext i32 %1319 to i64
   %1321 = xor i64 %1317, %1320
   %1322 = xor i64 %1321, %1316
   %1323 = mul i64 %1322, -7046029254386353131
   %1324 = lshr i64 %1323, 32
-  %indvars.iv.next.i.i.i.i.i61.i.i.2 = or disjoint i64 %indvars.iv.i.i.i.i.i60.i.i, 3
-  %1325 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i61.i.i.2
+  %indvars.iv.next.i.i.i.i.i62.i.i.2 = or disjoint i64 %indvars.iv.i.i.i.i.i61.i.i, 3
+  %1325 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i62.i.i.2
   %1326 = load i32, ptr %1325, align 4
   %1327 = zext i32 %1326 to i64
   %1328 = xor i64 %1324, %1327
   %1329 = xor i64 %1328, %1323
   %1330 = mul i64 %1329, -7046029254386353131
   %1331 = lshr i64 %1330, 32
-  %indvars.iv.next.i.i.i.i.i61.i.i.3 = or disjoint i64 %indvars.iv.i.i.i.i.i60.i.i, 4
-  %1332 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i61.i.i.3
+  %indvars.iv.next.i.i.i.i.i62.i.i.3 = or disjoint i64 %indvars.iv.i.i.i.i.i61.i.i, 4
+  %1332 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i62.i.i.3
   %1333 = load i32, ptr %1332, align 4
   %1334 = zext i32 %1333 to i64
   %1335 = xor i64 %1331, %1334
   %1336 = xor i64 %1335, %1330
   %1337 = mul i64 %1336, -7046029254386353131
   %1338 = lshr i64 %1337, 32
-  %indvars.iv.next.i.i.i.i.i61.i.i.4 = or disjoint i64 %indvars.iv.i.i.i.i.i60.i.i, 5
-  %1339 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i61.i.i.4
+  %indvars.iv.next.i.i.i.i.i62.i.i.4 = or disjoint i64 %indvars.iv.i.i.i.i.i61.i.i, 5
+  %1339 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i62.i.i.4
   %1340 = load i32, ptr %1339, align 4
   %1341 = zext i32 %1340 to i64
   %1342 = xor i64 %1338, %1341
   %1343 = xor i64 %1342, %1337
   %1344 = mul i64 %1343, -7046029254386353131
   %1345 = lshr i64 %1344, 32
-  %indvars.iv.next.i.i.i.i.i61.i.i.5 = or disjoint i64 %indvars.iv.i.i.i.i.i60.i.i, 6
-  %1346 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i61.i.i.5
+  %indvars.iv.next.i.i.i.i.i62.i.i.5 = or disjoint i64 %indvars.iv.i.i.i.i.i61.i.i, 6
+  %1346 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i62.i.i.5
   %1347 = load i32, ptr %1346, align 4
   %1348 = zext i32 %1347 to i64
   %1349 = xor i64 %1345, %1348
   %1350 = xor i64 %1349, %1344
   %1351 = mul i64 %1350, -7046029254386353131
   %1352 = lshr i64 %1351, 32
-  %indvars.iv.next.i.i.i.i.i61.i.i.6 = or disjoint i64 %indvars.iv.i.i.i.i.i60.i.i, 7
-  %1353 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i61.i.i.6
+  %indvars.iv.next.i.i.i.i.i62.i.i.6 = or disjoint i64 %indvars.iv.i.i.i.i.i61.i.i, 7
+  %1353 = getelementptr i32, ptr %1299, i64 %indvars.iv.next.i.i.i.i.i62.i.i.6
   %1354 = load i32, ptr %1353, align 4
   %1355 = zext i32 %1354 to i64
   %1356 = xor i64 %1352, %1355
@@ -37992,36 +37992,36 @@ forbody.i.i.i.i.i59.i.i:                          ; preds = %forbody.i.i.i.i.i59
   %1358 = mul i64 %1357, -7046029254386353131
   %1359 = lshr i64 %1358, 32
   %1360 = xor i64 %1359, %1358
-  %indvars.iv.next.i.i.i.i.i61.i.i.7 = add nuw nsw i64 %indvars.iv.i.i.i.i.i60.i.i, 8
+  %indvars.iv.next.i.i.i.i.i62.i.i.7 = add nuw nsw i64 %indvars.iv.i.i.i.i.i61.i.i, 8
   %niter123.next.7 = add i64 %niter123, 8
   %niter123.ncmp.7 = icmp eq i64 %niter123.next.7, %unroll_iter122
-  br i1 %niter123.ncmp.7, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.i.i.i.i.i59.i.i
+  br i1 %niter123.ncmp.7, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.i.i.i.i.i60.i.i
 
-"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa": ; preds = %forbody.i.i.i.i.i59.i.i, %forbody.preheader.i.i.i.i.i.i.i
-  %.lcssa91.ph = phi i64 [ poison, %forbody.preheader.i.i.i.i.i.i.i ], [ %1360, %forbody.i.i.i.i.i59.i.i ]
-  %indvars.iv.i.i.i.i.i60.i.i.unr = phi i64 [ 0, %forbody.preheader.i.i.i.i.i.i.i ], [ %indvars.iv.next.i.i.i.i.i61.i.i.7, %forbody.i.i.i.i.i59.i.i ]
-  %hash.19.i.i.i.i.i.i.i.unr = phi i64 [ %hash.0.i.i.i.i.i.i.i, %forbody.preheader.i.i.i.i.i.i.i ], [ %1360, %forbody.i.i.i.i.i59.i.i ]
+"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa": ; preds = %forbody.i.i.i.i.i60.i.i, %forbody.preheader.i.i.i.i.i.i.i
+  %.lcssa91.ph = phi i64 [ poison, %forbody.preheader.i.i.i.i.i.i.i ], [ %1360, %forbody.i.i.i.i.i60.i.i ]
+  %indvars.iv.i.i.i.i.i61.i.i.unr = phi i64 [ 0, %forbody.preheader.i.i.i.i.i.i.i ], [ %indvars.iv.next.i.i.i.i.i62.i.i.7, %forbody.i.i.i.i.i60.i.i ]
+  %hash.19.i.i.i.i.i.i.i.unr = phi i64 [ %hash.0.i.i.i.i.i.i.i, %forbody.preheader.i.i.i.i.i.i.i ], [ %1360, %forbody.i.i.i.i.i60.i.i ]
   %lcmp.mod120.not = icmp eq i64 %xtraiter118, 0
-  br i1 %lcmp.mod120.not, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i", label %forbody.i.i.i.i.i59.i.i.epil
+  br i1 %lcmp.mod120.not, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i", label %forbody.i.i.i.i.i60.i.i.epil
 
-forbody.i.i.i.i.i59.i.i.epil:                     ; preds = %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i.i59.i.i.epil
-  %indvars.iv.i.i.i.i.i60.i.i.epil = phi i64 [ %indvars.iv.next.i.i.i.i.i61.i.i.epil, %forbody.i.i.i.i.i59.i.i.epil ], [ %indvars.iv.i.i.i.i.i60.i.i.unr, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ]
-  %hash.19.i.i.i.i.i.i.i.epil = phi i64 [ %1367, %forbody.i.i.i.i.i59.i.i.epil ], [ %hash.19.i.i.i.i.i.i.i.unr, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ]
-  %epil.iter119 = phi i64 [ %epil.iter119.next, %forbody.i.i.i.i.i59.i.i.epil ], [ 0, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ]
-  %1361 = getelementptr i32, ptr %1299, i64 %indvars.iv.i.i.i.i.i60.i.i.epil
+forbody.i.i.i.i.i60.i.i.epil:                     ; preds = %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i.i60.i.i.epil
+  %indvars.iv.i.i.i.i.i61.i.i.epil = phi i64 [ %indvars.iv.next.i.i.i.i.i62.i.i.epil, %forbody.i.i.i.i.i60.i.i.epil ], [ %indvars.iv.i.i.i.i.i61.i.i.unr, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ]
+  %hash.19.i.i.i.i.i.i.i.epil = phi i64 [ %1367, %forbody.i.i.i.i.i60.i.i.epil ], [ %hash.19.i.i.i.i.i.i.i.unr, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ]
+  %epil.iter119 = phi i64 [ %epil.iter119.next, %forbody.i.i.i.i.i60.i.i.epil ], [ 0, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ]
+  %1361 = getelementptr i32, ptr %1299, i64 %indvars.iv.i.i.i.i.i61.i.i.epil
   %1362 = load i32, ptr %1361, align 4
   %1363 = zext i32 %1362 to i64
   %1364 = xor i64 %hash.19.i.i.i.i.i.i.i.epil, %1363
   %1365 = mul i64 %1364, -7046029254386353131
   %1366 = lshr i64 %1365, 32
   %1367 = xor i64 %1366, %1365
-  %indvars.iv.next.i.i.i.i.i61.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.i.i.i60.i.i.epil, 1
+  %indvars.iv.next.i.i.i.i.i62.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.i.i.i61.i.i.epil, 1
   %epil.iter119.next = add i64 %epil.iter119, 1
   %epil.iter119.cmp.not = icmp eq i64 %epil.iter119.next, %xtraiter118
-  br i1 %epil.iter119.cmp.not, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i", label %forbody.i.i.i.i.i59.i.i.epil, !llvm.loop !74
+  br i1 %epil.iter119.cmp.not, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i", label %forbody.i.i.i.i.i60.i.i.epil, !llvm.loop !74
 
-"$PagePool.prefix_hash.exit.i.i.i.i.i.i":         ; preds = %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i.i59.i.i.epil, %merge.i.i.i.i.i44.i.i
-  %hash.1.lcssa.i.i.i.i.i.i.i = phi i64 [ %hash.0.i.i.i.i.i.i.i, %merge.i.i.i.i.i44.i.i ], [ %.lcssa91.ph, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ], [ %1367, %forbody.i.i.i.i.i59.i.i.epil ]
+"$PagePool.prefix_hash.exit.i.i.i.i.i.i":         ; preds = %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i.i60.i.i.epil, %merge.i.i.i.i.i45.i.i
+  %hash.1.lcssa.i.i.i.i.i.i.i = phi i64 [ %hash.0.i.i.i.i.i.i.i, %merge.i.i.i.i.i45.i.i ], [ %.lcssa91.ph, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ], [ %1367, %forbody.i.i.i.i.i60.i.i.epil ]
   %1368 = load i64, ptr %56, align 8
   %1369 = and i64 %1368, %hash.1.lcssa.i.i.i.i.i.i.i
   %.val14.i.i.i.i.i.i.i = load i32, ptr %46, align 4
@@ -38033,43 +38033,43 @@ forbody.i.i.i.i.i59.i.i.epil:                     ; preds = %"$PagePool.prefix_h
   %page.018.i.i.i.i.i.i.i = load i32, ptr %1373, align 4
   %.not19.i.i.i.i.i.i.i = icmp eq i32 %page.018.i.i.i.i.i.i.i, -1
   %.val36.pre.i.i.i.i.i.i = load ptr, ptr %44, align 8
-  br i1 %.not19.i.i.i.i.i.i.i, label %merge.i.i.i.i46.i.i, label %whilebody.lr.ph.i.i.i.i.i.i.i
+  br i1 %.not19.i.i.i.i.i.i.i, label %merge.i.i.i.i47.i.i, label %whilebody.lr.ph.i.i.i.i.i.i.i
 
 whilebody.lr.ph.i.i.i.i.i.i.i:                    ; preds = %"$PagePool.prefix_hash.exit.i.i.i.i.i.i"
   %1374 = sext i32 %1302 to i64
   %1375 = shl nsw i64 %1374, 2
   br label %whilebody.i.i.i.i.i.i.i
 
-whilebody.i.i.i.i.i.i.i:                          ; preds = %merge2.i.i.i.i.i45.i.i, %whilebody.lr.ph.i.i.i.i.i.i.i
-  %page.020.i.i.i.i.i.i.i = phi i32 [ %page.018.i.i.i.i.i.i.i, %whilebody.lr.ph.i.i.i.i.i.i.i ], [ %page.0.i.i.i.i.i.i.i, %merge2.i.i.i.i.i45.i.i ]
+whilebody.i.i.i.i.i.i.i:                          ; preds = %merge2.i.i.i.i.i46.i.i, %whilebody.lr.ph.i.i.i.i.i.i.i
+  %page.020.i.i.i.i.i.i.i = phi i32 [ %page.018.i.i.i.i.i.i.i, %whilebody.lr.ph.i.i.i.i.i.i.i ], [ %page.0.i.i.i.i.i.i.i, %merge2.i.i.i.i.i46.i.i ]
   %1376 = sext i32 %page.020.i.i.i.i.i.i.i to i64
   %1377 = getelementptr %1, ptr %.val36.pre.i.i.i.i.i.i, i64 %1376
   %1378 = getelementptr i8, ptr %1377, i64 32
   %1379 = load i64, ptr %1378, align 8
   %1380 = icmp eq i64 %1379, %1369
-  br i1 %1380, label %and.lhs.true3.i.i.i.i.i.i.i, label %merge2.i.i.i.i.i45.i.i
+  br i1 %1380, label %and.lhs.true3.i.i.i.i.i.i.i, label %merge2.i.i.i.i.i46.i.i
 
-and.lhs.true.i.i.i.i.i56.i.i:                     ; preds = %and.lhs.true3.i.i.i.i.i.i.i
-  %.val17.i.i.i.i.i57.i.i = load ptr, ptr %57, align 8
+and.lhs.true.i.i.i.i.i57.i.i:                     ; preds = %and.lhs.true3.i.i.i.i.i.i.i
+  %.val17.i.i.i.i.i58.i.i = load ptr, ptr %57, align 8
   %1381 = mul nsw i64 %1376, %1374
-  %1382 = getelementptr i32, ptr %.val17.i.i.i.i.i57.i.i, i64 %1381
+  %1382 = getelementptr i32, ptr %.val17.i.i.i.i.i58.i.i, i64 %1381
   %bcmp.i.i.i.i.i.i.i = call i32 @bcmp(ptr %1382, ptr readonly %1299, i64 %1375)
   %1383 = icmp eq i32 %bcmp.i.i.i.i.i.i.i, 0
-  br i1 %1383, label %"$PagePool.register.exit.i.i.i.i.i", label %merge2.i.i.i.i.i45.i.i
+  br i1 %1383, label %"$PagePool.register.exit.i.i.i.i.i", label %merge2.i.i.i.i.i46.i.i
 
 and.lhs.true3.i.i.i.i.i.i.i:                      ; preds = %whilebody.i.i.i.i.i.i.i
   %1384 = getelementptr i8, ptr %1377, i64 8
   %1385 = load i32, ptr %1384, align 4
   %1386 = icmp eq i32 %1385, %parent.030.i.i.i.i.i
-  br i1 %1386, label %and.lhs.true.i.i.i.i.i56.i.i, label %merge2.i.i.i.i.i45.i.i
+  br i1 %1386, label %and.lhs.true.i.i.i.i.i57.i.i, label %merge2.i.i.i.i.i46.i.i
 
-merge2.i.i.i.i.i45.i.i:                           ; preds = %and.lhs.true3.i.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i56.i.i, %whilebody.i.i.i.i.i.i.i
+merge2.i.i.i.i.i46.i.i:                           ; preds = %and.lhs.true3.i.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i57.i.i, %whilebody.i.i.i.i.i.i.i
   %1387 = getelementptr i8, ptr %1377, i64 24
   %page.0.i.i.i.i.i.i.i = load i32, ptr %1387, align 4
   %.not.i42.i.i.i.i.i.i = icmp eq i32 %page.0.i.i.i.i.i.i.i, -1
-  br i1 %.not.i42.i.i.i.i.i.i, label %merge.i.i.i.i46.i.i, label %whilebody.i.i.i.i.i.i.i
+  br i1 %.not.i42.i.i.i.i.i.i, label %merge.i.i.i.i47.i.i, label %whilebody.i.i.i.i.i.i.i
 
-merge.i.i.i.i46.i.i:                              ; preds = %merge2.i.i.i.i.i45.i.i, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i"
+merge.i.i.i.i47.i.i:                              ; preds = %merge2.i.i.i.i.i46.i.i, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i"
   %1388 = sext i32 %1300 to i64
   %1389 = getelementptr %1, ptr %.val36.pre.i.i.i.i.i.i, i64 %1388
   %1390 = getelementptr i8, ptr %1389, i64 32
@@ -38086,7 +38086,7 @@ merge.i.i.i.i46.i.i:                              ; preds = %merge2.i.i.i.i.i45.
   store i32 %1300, ptr %1373, align 4
   br i1 %.not.i.i31.i.i.i.i.i, label %merge2.i.i.i.i.i.i, label %then3.i.i.i.i.i.i
 
-then3.i.i.i.i.i.i:                                ; preds = %merge.i.i.i.i46.i.i
+then3.i.i.i.i.i.i:                                ; preds = %merge.i.i.i.i47.i.i
   %.val35.i.i.i.i.i.i = load ptr, ptr %44, align 8
   %1396 = sext i32 %parent.030.i.i.i.i.i to i64
   %1397 = getelementptr %1, ptr %.val35.i.i.i.i.i.i, i64 %1396, i32 3
@@ -38095,7 +38095,7 @@ then3.i.i.i.i.i.i:                                ; preds = %merge.i.i.i.i46.i.i
   store i32 %1399, ptr %1397, align 4
   br label %merge2.i.i.i.i.i.i
 
-merge2.i.i.i.i.i.i:                               ; preds = %then3.i.i.i.i.i.i, %merge.i.i.i.i46.i.i
+merge2.i.i.i.i.i.i:                               ; preds = %then3.i.i.i.i.i.i, %merge.i.i.i.i47.i.i
   %.val39.i.i.i.i.i.i = load i32, ptr %55, align 4
   %.val40.i.i.i.i.i.i = load ptr, ptr %57, align 8
   %1400 = sext i32 %.val39.i.i.i.i.i.i to i64
@@ -38106,18 +38106,18 @@ merge2.i.i.i.i.i.i:                               ; preds = %then3.i.i.i.i.i.i, 
   %1404 = load i64, ptr %53, align 8
   %1405 = add i64 %1404, 1
   store i64 %1405, ptr %53, align 8
-  %.pre.i.i.i47.i.i = load ptr, ptr %1273, align 8
+  %.pre.i.i.i48.i.i = load ptr, ptr %1273, align 8
   br label %"$PagePool.register.exit.i.i.i.i.i"
 
-"$PagePool.register.exit.i.i.i.i.i":              ; preds = %and.lhs.true.i.i.i.i.i56.i.i, %merge2.i.i.i.i.i.i
-  %1406 = phi ptr [ %.pre.i.i.i47.i.i, %merge2.i.i.i.i.i.i ], [ %1279, %and.lhs.true.i.i.i.i.i56.i.i ]
-  %common.ret.op.i.i.i.i.i.i = phi i32 [ %1300, %merge2.i.i.i.i.i.i ], [ %page.020.i.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i56.i.i ]
+"$PagePool.register.exit.i.i.i.i.i":              ; preds = %and.lhs.true.i.i.i.i.i57.i.i, %merge2.i.i.i.i.i.i
+  %1406 = phi ptr [ %.pre.i.i.i48.i.i, %merge2.i.i.i.i.i.i ], [ %1279, %and.lhs.true.i.i.i.i.i57.i.i ]
+  %common.ret.op.i.i.i.i.i.i = phi i32 [ %1300, %merge2.i.i.i.i.i.i ], [ %page.020.i.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i57.i.i ]
   %1407 = getelementptr i32, ptr %1406, i64 %1301
   %1408 = load i32, ptr %1407, align 4
-  %.not.i.i.i.i48.i.i = icmp eq i32 %1408, %common.ret.op.i.i.i.i.i.i
-  br i1 %.not.i.i.i.i48.i.i, label %"$Scheduler.share_page.exit.i.i.i.i.i", label %then.i.i.i.i49.i.i
+  %.not.i.i.i.i49.i.i = icmp eq i32 %1408, %common.ret.op.i.i.i.i.i.i
+  br i1 %.not.i.i.i.i49.i.i, label %"$Scheduler.share_page.exit.i.i.i.i.i", label %then.i.i.i.i50.i.i
 
-then.i.i.i.i49.i.i:                               ; preds = %"$PagePool.register.exit.i.i.i.i.i"
+then.i.i.i.i50.i.i:                               ; preds = %"$PagePool.register.exit.i.i.i.i.i"
   %.val.i.i24.i.i.i.i.i = load ptr, ptr %44, align 8
   %1409 = sext i32 %common.ret.op.i.i.i.i.i.i to i64
   %1410 = getelementptr %1, ptr %.val.i.i24.i.i.i.i.i, i64 %1409
@@ -38125,7 +38125,7 @@ then.i.i.i.i49.i.i:                               ; preds = %"$PagePool.register
   %1412 = icmp eq i32 %1411, 0
   br i1 %1412, label %then.i.i27.i.i.i.i.i, label %"$PagePool.retain.exit.i.i.i.i.i.i"
 
-then.i.i27.i.i.i.i.i:                             ; preds = %then.i.i.i.i49.i.i
+then.i.i27.i.i.i.i.i:                             ; preds = %then.i.i.i.i50.i.i
   %1413 = getelementptr i8, ptr %1410, i64 16
   %1414 = load i32, ptr %1413, align 4
   %1415 = icmp eq i32 %1414, -1
@@ -38133,29 +38133,29 @@ then.i.i27.i.i.i.i.i:                             ; preds = %then.i.i.i.i49.i.i
   %1417 = load i32, ptr %1416, align 4
   %1418 = sext i32 %1414 to i64
   %1419 = getelementptr %1, ptr %.val.i.i24.i.i.i.i.i, i64 %1418, i32 5
-  %.sink.i.i.i.i.i.i52.i.i = select i1 %1415, ptr %45, ptr %1419
-  store i32 %1417, ptr %.sink.i.i.i.i.i.i52.i.i, align 4
+  %.sink.i.i.i.i.i.i53.i.i = select i1 %1415, ptr %45, ptr %1419
+  store i32 %1417, ptr %.sink.i.i.i.i.i.i53.i.i, align 4
   %1420 = icmp eq i32 %1417, -1
   %1421 = load i32, ptr %1413, align 4
-  br i1 %1420, label %"$PagePool.remove_cached.exit.i.i.i.i.i54.i.i", label %else4.i.i.i.i.i.i53.i.i
+  br i1 %1420, label %"$PagePool.remove_cached.exit.i.i.i.i.i55.i.i", label %else4.i.i.i.i.i.i54.i.i
 
-else4.i.i.i.i.i.i53.i.i:                          ; preds = %then.i.i27.i.i.i.i.i
+else4.i.i.i.i.i.i54.i.i:                          ; preds = %then.i.i27.i.i.i.i.i
   %1422 = load ptr, ptr %44, align 8
   %1423 = sext i32 %1417 to i64
   %1424 = getelementptr %1, ptr %1422, i64 %1423, i32 4
-  br label %"$PagePool.remove_cached.exit.i.i.i.i.i54.i.i"
+  br label %"$PagePool.remove_cached.exit.i.i.i.i.i55.i.i"
 
-"$PagePool.remove_cached.exit.i.i.i.i.i54.i.i":   ; preds = %else4.i.i.i.i.i.i53.i.i, %then.i.i27.i.i.i.i.i
-  %.sink19.i.i.i.i.i.i55.i.i = phi ptr [ %1424, %else4.i.i.i.i.i.i53.i.i ], [ %43, %then.i.i27.i.i.i.i.i ]
-  store i32 %1421, ptr %.sink19.i.i.i.i.i.i55.i.i, align 4
+"$PagePool.remove_cached.exit.i.i.i.i.i55.i.i":   ; preds = %else4.i.i.i.i.i.i54.i.i, %then.i.i27.i.i.i.i.i
+  %.sink19.i.i.i.i.i.i56.i.i = phi ptr [ %1424, %else4.i.i.i.i.i.i54.i.i ], [ %43, %then.i.i27.i.i.i.i.i ]
+  store i32 %1421, ptr %.sink19.i.i.i.i.i.i56.i.i, align 4
   %1425 = load <2 x i32>, ptr %50, align 4
   %1426 = add <2 x i32> %1425, <i32 1, i32 -1>
   store <2 x i32> %1426, ptr %50, align 4
   %.pre.i.i.i.i.i.i.i = load i32, ptr %1410, align 4
   br label %"$PagePool.retain.exit.i.i.i.i.i.i"
 
-"$PagePool.retain.exit.i.i.i.i.i.i":              ; preds = %"$PagePool.remove_cached.exit.i.i.i.i.i54.i.i", %then.i.i.i.i49.i.i
-  %1427 = phi i32 [ %1411, %then.i.i.i.i49.i.i ], [ %.pre.i.i.i.i.i.i.i, %"$PagePool.remove_cached.exit.i.i.i.i.i54.i.i" ]
+"$PagePool.retain.exit.i.i.i.i.i.i":              ; preds = %"$PagePool.remove_cached.exit.i.i.i.i.i55.i.i", %then.i.i.i.i50.i.i
+  %1427 = phi i32 [ %1411, %then.i.i.i.i50.i.i ], [ %.pre.i.i.i.i.i.i.i, %"$PagePool.remove_cached.exit.i.i.i.i.i55.i.i" ]
   %1428 = add i32 %1427, 1
   store i32 %1428, ptr %1410, align 4
   %.val.i12.i.i.i.i.i.i = load ptr, ptr %44, align 8
@@ -38190,8 +38190,8 @@ merge.i.i25.i.i.i.i.i:                            ; preds = %"$PagePool.retain.e
   br i1 %1443, label %then3.i.i.i.i.i.i.i, label %else4.i.i.i.i.i.i.i
 
 then3.i.i.i.i.i.i.i:                              ; preds = %merge.i.i25.i.i.i.i.i
-  %.val.i.i.i.i.i.i51.i.i = load ptr, ptr %44, align 8
-  %1444 = getelementptr %1, ptr %.val.i.i.i.i.i.i51.i.i, i64 %1429
+  %.val.i.i.i.i.i.i52.i.i = load ptr, ptr %44, align 8
+  %1444 = getelementptr %1, ptr %.val.i.i.i.i.i.i52.i.i, i64 %1429
   %1445 = getelementptr i8, ptr %1444, i64 16
   store i32 -1, ptr %1445, align 4
   %1446 = load i32, ptr %45, align 4
@@ -38248,10 +38248,10 @@ else4.i.i.i.i.i.i.i:                              ; preds = %merge.i.i25.i.i.i.i
   store i32 %1276, ptr %1269, align 4
   %1473 = add i32 %1276, 1
   %1474 = mul i32 %1473, %1264
-  %.not.i.i.i50.i.i = icmp sgt i32 %1474, %1268
-  br i1 %.not.i.i.i50.i.i, label %"$Scheduler.register_prompt_pages.exit.i.i.i.i", label %whilebody.i.i.i43.i.i
+  %.not.i.i.i51.i.i = icmp sgt i32 %1474, %1268
+  br i1 %.not.i.i.i51.i.i, label %"$Scheduler.register_prompt_pages.exit.i.i.i.i", label %whilebody.i.i.i44.i.i
 
-"$Scheduler.register_prompt_pages.exit.i.i.i.i":  ; preds = %"$Scheduler.share_page.exit.i.i.i.i.i", %merge.i.i.i41.i.i, %forbody.i20.i.i.i
+"$Scheduler.register_prompt_pages.exit.i.i.i.i":  ; preds = %"$Scheduler.share_page.exit.i.i.i.i.i", %merge.i.i.i42.i.i, %forbody.i20.i.i.i
   %1475 = getelementptr i8, ptr %1247, i64 12
   %1476 = load i32, ptr %1475, align 4
   %1477 = icmp sgt i32 %1476, -1
@@ -38268,9 +38268,9 @@ then.i.i27.i.i:                                   ; preds = %"$Scheduler.registe
   %1483 = load i32, ptr %1482, align 4
   %1484 = icmp slt i32 %1481, %1483
   %.pre36.i.i.i.i = load ptr, ptr %38, align 8
-  br i1 %1484, label %and.lhs.true.i.i.i.i39.i.i, label %"$Scheduler.capture_logits.exit.i.i.i.i.i"
+  br i1 %1484, label %and.lhs.true.i.i.i.i40.i.i, label %"$Scheduler.capture_logits.exit.i.i.i.i.i"
 
-then.i.i28.i.i.i.i:                               ; preds = %and.lhs.true.i.i.i.i39.i.i
+then.i.i28.i.i.i.i:                               ; preds = %and.lhs.true.i.i.i.i40.i.i
   %1485 = getelementptr i8, ptr %.pre36.i.i.i.i, i64 64
   %1486 = load i32, ptr %1485, align 4
   %1487 = sext i32 %1486 to i64
@@ -38284,17 +38284,17 @@ then.i.i28.i.i.i.i:                               ; preds = %and.lhs.true.i.i.i.
   %1495 = getelementptr float, ptr %1498, i64 %1494
   %1496 = shl nsw i64 %1487, 2
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1492, ptr align 1 %1495, i64 %1496, i1 false)
-  %.pre.i.i40.i.i = load ptr, ptr %38, align 8
+  %.pre.i.i41.i.i = load ptr, ptr %38, align 8
   br label %"$Scheduler.capture_logits.exit.i.i.i.i.i"
 
-and.lhs.true.i.i.i.i39.i.i:                       ; preds = %then.i.i27.i.i
+and.lhs.true.i.i.i.i40.i.i:                       ; preds = %then.i.i27.i.i
   %1497 = getelementptr i8, ptr %.pre36.i.i.i.i, i64 336
   %1498 = load ptr, ptr %1497, align 8
   %.not.i.i27.i.i.i.i = icmp eq ptr %1498, null
   br i1 %.not.i.i27.i.i.i.i, label %"$Scheduler.capture_logits.exit.i.i.i.i.i", label %then.i.i28.i.i.i.i
 
-"$Scheduler.capture_logits.exit.i.i.i.i.i":       ; preds = %and.lhs.true.i.i.i.i39.i.i, %then.i.i28.i.i.i.i, %then.i.i27.i.i
-  %1499 = phi ptr [ %.pre36.i.i.i.i, %and.lhs.true.i.i.i.i39.i.i ], [ %.pre.i.i40.i.i, %then.i.i28.i.i.i.i ], [ %.pre36.i.i.i.i, %then.i.i27.i.i ]
+"$Scheduler.capture_logits.exit.i.i.i.i.i":       ; preds = %and.lhs.true.i.i.i.i40.i.i, %then.i.i28.i.i.i.i, %then.i.i27.i.i
+  %1499 = phi ptr [ %.pre36.i.i.i.i, %and.lhs.true.i.i.i.i40.i.i ], [ %.pre.i.i41.i.i, %then.i.i28.i.i.i.i ], [ %.pre36.i.i.i.i, %then.i.i27.i.i ]
   %1500 = getelementptr i8, ptr %1499, i64 296
   %1501 = load ptr, ptr %1500, align 8
   %1502 = zext nneg i32 %1476 to i64
@@ -38305,9 +38305,9 @@ and.lhs.true.i.i.i.i39.i.i:                       ; preds = %then.i.i27.i.i
   %1507 = getelementptr i32, ptr %1506, i64 %1502
   %1508 = load i32, ptr %1507, align 4
   %1509 = icmp eq i32 %1508, 0
-  br i1 %1509, label %then.i.i.i37.i.i, label %else.i.i.i29.i.i
+  br i1 %1509, label %then.i.i.i38.i.i, label %else.i.i.i29.i.i
 
-then.i.i.i37.i.i:                                 ; preds = %"$Scheduler.capture_logits.exit.i.i.i.i.i"
+then.i.i.i38.i.i:                                 ; preds = %"$Scheduler.capture_logits.exit.i.i.i.i.i"
   call void @llvm.lifetime.start.p0(i64 256, ptr nonnull %text.i.i.i.i.i.i)
   %1510 = load i64, ptr %1478, align 8
   %1511 = add i64 %1510, -1
@@ -38328,9 +38328,9 @@ then.i.i.i37.i.i:                                 ; preds = %"$Scheduler.capture
   %1521 = getelementptr i8, ptr %1517, i64 20
   store i32 -1, ptr %1521, align 4
   %.val.i.i.i.i26.i.i.i.i = load i64, ptr %1478, align 8
-  %.val17.i.i.i.i.i.i38.i.i = load i32, ptr %1479, align 4
+  %.val17.i.i.i.i.i.i39.i.i = load i32, ptr %1479, align 4
   %1522 = trunc i64 %.val.i.i.i.i26.i.i.i.i to i32
-  %1523 = sub i32 %1522, %.val17.i.i.i.i.i.i38.i.i
+  %1523 = sub i32 %1522, %.val17.i.i.i.i.i.i39.i.i
   %1524 = getelementptr i8, ptr %1517, i64 24
   store i32 %1523, ptr %1524, align 4
   %1525 = load i32, ptr %1479, align 4
@@ -38441,322 +38441,326 @@ merge.i19.i.i.i.i:                                ; preds = %else.i.i.i29.i.i
   %1581 = getelementptr i8, ptr %1248, i64 164
   %1582 = load i32, ptr %1581, align 4
   store i32 %1582, ptr %1578, align 4
-  %1583 = icmp sgt i32 %1582, -1
-  br i1 %1583, label %then.i33.i.i.i.i.i, label %"$Scheduler.post_token.exit.i.i.i.i.i"
+  %1583 = load ptr, ptr %38, align 8
+  %1584 = getelementptr i8, ptr %1583, i64 64
+  %1585 = load i32, ptr %1584, align 4
+  %spec.store.select.i.i.i.i.i.i = call i32 @llvm.smin.i32(i32 %1582, i32 %1585)
+  store i32 %spec.store.select.i.i.i.i.i.i, ptr %1578, align 4
+  %1586 = icmp sgt i32 %spec.store.select.i.i.i.i.i.i, -1
+  br i1 %1586, label %then2.i.i.i.i34.i.i, label %"$Scheduler.post_token.exit.i.i.i.i.i"
 
-then.i33.i.i.i.i.i:                               ; preds = %merge.i19.i.i.i.i
-  %1584 = getelementptr i8, ptr %1499, i64 312
-  %1585 = load ptr, ptr %1584, align 8
-  %1586 = getelementptr float, ptr %1585, i64 %1502
-  %1587 = load float, ptr %1586, align 4
-  %1588 = getelementptr i8, ptr %1565, i64 40
-  store float %1587, ptr %1588, align 4
-  %1589 = load i32, ptr %1581, align 4
-  %1590 = icmp sgt i32 %1589, 0
-  br i1 %1590, label %forbody.lr.ph.i.i.i.i34.i.i, label %"$Scheduler.post_token.exit.i.i.i.i.i"
+then2.i.i.i.i34.i.i:                              ; preds = %merge.i19.i.i.i.i
+  %1587 = getelementptr i8, ptr %1499, i64 312
+  %1588 = load ptr, ptr %1587, align 8
+  %1589 = getelementptr float, ptr %1588, i64 %1502
+  %1590 = load float, ptr %1589, align 4
+  %1591 = getelementptr i8, ptr %1565, i64 40
+  store float %1590, ptr %1591, align 4
+  %.not.i33.i.i.i.i.i = icmp eq i32 %spec.store.select.i.i.i.i.i.i, 0
+  br i1 %.not.i33.i.i.i.i.i, label %"$Scheduler.post_token.exit.i.i.i.i.i", label %forbody.lr.ph.i.i.i.i35.i.i
 
-forbody.lr.ph.i.i.i.i34.i.i:                      ; preds = %then.i33.i.i.i.i.i
-  %1591 = getelementptr i8, ptr %1499, i64 320
-  %1592 = mul i32 %1476, 20
-  %1593 = getelementptr i8, ptr %1565, i64 44
-  %1594 = getelementptr i8, ptr %1499, i64 328
-  %1595 = getelementptr i8, ptr %1565, i64 124
-  %wide.trip.count.i.i.i.i.i.i = zext nneg i32 %1589 to i64
+forbody.lr.ph.i.i.i.i35.i.i:                      ; preds = %then2.i.i.i.i34.i.i
+  %1592 = getelementptr i8, ptr %1499, i64 320
+  %1593 = mul i32 %1476, 20
+  %1594 = getelementptr i8, ptr %1565, i64 44
+  %1595 = getelementptr i8, ptr %1499, i64 328
+  %1596 = getelementptr i8, ptr %1565, i64 124
+  %wide.trip.count.i.i.i.i.i.i = zext nneg i32 %spec.store.select.i.i.i.i.i.i to i64
   %xtraiter124 = and i64 %wide.trip.count.i.i.i.i.i.i, 3
-  %1596 = icmp ult i32 %1589, 4
-  br i1 %1596, label %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.i.i34.i.i.new
+  %1597 = icmp ult i32 %spec.store.select.i.i.i.i.i.i, 4
+  br i1 %1597, label %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.i.i35.i.i.new
 
-forbody.lr.ph.i.i.i.i34.i.i.new:                  ; preds = %forbody.lr.ph.i.i.i.i34.i.i
+forbody.lr.ph.i.i.i.i35.i.i.new:                  ; preds = %forbody.lr.ph.i.i.i.i35.i.i
   %unroll_iter127 = and i64 %wide.trip.count.i.i.i.i.i.i, 2147483644
-  br label %forbody.i.i.i.i35.i.i
+  br label %forbody.i.i.i.i36.i.i
 
-forbody.i.i.i.i35.i.i:                            ; preds = %forbody.i.i.i.i35.i.i, %forbody.lr.ph.i.i.i.i34.i.i.new
-  %indvars.iv.i.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i34.i.i.new ], [ %indvars.iv.next.i.i.i.i.i.i.3, %forbody.i.i.i.i35.i.i ]
-  %niter128 = phi i64 [ 0, %forbody.lr.ph.i.i.i.i34.i.i.new ], [ %niter128.next.3, %forbody.i.i.i.i35.i.i ]
-  %1597 = load ptr, ptr %1591, align 8
-  %1598 = trunc nuw nsw i64 %indvars.iv.i.i.i.i.i.i to i32
-  %1599 = add i32 %1592, %1598
-  %1600 = sext i32 %1599 to i64
-  %1601 = getelementptr i32, ptr %1597, i64 %1600
-  %1602 = load i32, ptr %1601, align 4
-  %1603 = getelementptr i32, ptr %1593, i64 %indvars.iv.i.i.i.i.i.i
-  store i32 %1602, ptr %1603, align 4
-  %1604 = load ptr, ptr %1594, align 8
-  %1605 = getelementptr float, ptr %1604, i64 %1600
-  %1606 = load float, ptr %1605, align 4
-  %1607 = getelementptr float, ptr %1595, i64 %indvars.iv.i.i.i.i.i.i
-  store float %1606, ptr %1607, align 4
+forbody.i.i.i.i36.i.i:                            ; preds = %forbody.i.i.i.i36.i.i, %forbody.lr.ph.i.i.i.i35.i.i.new
+  %indvars.iv.i.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i35.i.i.new ], [ %indvars.iv.next.i.i.i.i.i.i.3, %forbody.i.i.i.i36.i.i ]
+  %niter128 = phi i64 [ 0, %forbody.lr.ph.i.i.i.i35.i.i.new ], [ %niter128.next.3, %forbody.i.i.i.i36.i.i ]
+  %1598 = load ptr, ptr %1592, align 8
+  %1599 = trunc nuw nsw i64 %indvars.iv.i.i.i.i.i.i to i32
+  %1600 = add i32 %1593, %1599
+  %1601 = sext i32 %1600 to i64
+  %1602 = getelementptr i32, ptr %1598, i64 %1601
+  %1603 = load i32, ptr %1602, align 4
+  %1604 = getelementptr i32, ptr %1594, i64 %indvars.iv.i.i.i.i.i.i
+  store i32 %1603, ptr %1604, align 4
+  %1605 = load ptr, ptr %1595, align 8
+  %1606 = getelementptr float, ptr %1605, i64 %1601
+  %1607 = load float, ptr %1606, align 4
+  %1608 = getelementptr float, ptr %1596, i64 %indvars.iv.i.i.i.i.i.i
+  store float %1607, ptr %1608, align 4
   %indvars.iv.next.i.i.i.i.i.i = or disjoint i64 %indvars.iv.i.i.i.i.i.i, 1
-  %1608 = load ptr, ptr %1591, align 8
-  %1609 = trunc nuw nsw i64 %indvars.iv.next.i.i.i.i.i.i to i32
-  %1610 = add i32 %1592, %1609
-  %1611 = sext i32 %1610 to i64
-  %1612 = getelementptr i32, ptr %1608, i64 %1611
-  %1613 = load i32, ptr %1612, align 4
-  %1614 = getelementptr i32, ptr %1593, i64 %indvars.iv.next.i.i.i.i.i.i
-  store i32 %1613, ptr %1614, align 4
-  %1615 = load ptr, ptr %1594, align 8
-  %1616 = getelementptr float, ptr %1615, i64 %1611
-  %1617 = load float, ptr %1616, align 4
-  %1618 = getelementptr float, ptr %1595, i64 %indvars.iv.next.i.i.i.i.i.i
-  store float %1617, ptr %1618, align 4
+  %1609 = load ptr, ptr %1592, align 8
+  %1610 = trunc nuw nsw i64 %indvars.iv.next.i.i.i.i.i.i to i32
+  %1611 = add i32 %1593, %1610
+  %1612 = sext i32 %1611 to i64
+  %1613 = getelementptr i32, ptr %1609, i64 %1612
+  %1614 = load i32, ptr %1613, align 4
+  %1615 = getelementptr i32, ptr %1594, i64 %indvars.iv.next.i.i.i.i.i.i
+  store i32 %1614, ptr %1615, align 4
+  %1616 = load ptr, ptr %1595, align 8
+  %1617 = getelementptr float, ptr %1616, i64 %1612
+  %1618 = load float, ptr %1617, align 4
+  %1619 = getelementptr float, ptr %1596, i64 %indvars.iv.next.i.i.i.i.i.i
+  store float %1618, ptr %1619, align 4
   %indvars.iv.next.i.i.i.i.i.i.1 = or disjoint i64 %indvars.iv.i.i.i.i.i.i, 2
-  %1619 = load ptr, ptr %1591, align 8
-  %1620 = trunc nuw nsw i64 %indvars.iv.next.i.i.i.i.i.i.1 to i32
-  %1621 = add i32 %1592, %1620
-  %1622 = sext i32 %1621 to i64
-  %1623 = getelementptr i32, ptr %1619, i64 %1622
-  %1624 = load i32, ptr %1623, align 4
-  %1625 = getelementptr i32, ptr %1593, i64 %indvars.iv.next.i.i.i.i.i.i.1
-  store i32 %1624, ptr %1625, align 4
-  %1626 = load ptr, ptr %1594, align 8
-  %1627 = getelementptr float, ptr %1626, i64 %1622
-  %1628 = load float, ptr %1627, align 4
-  %1629 = getelementptr float, ptr %1595, i64 %indvars.iv.next.i.i.i.i.i.i.1
-  store float %1628, ptr %1629, align 4
+  %1620 = load ptr, ptr %1592, align 8
+  %1621 = trunc nuw nsw i64 %indvars.iv.next.i.i.i.i.i.i.1 to i32
+  %1622 = add i32 %1593, %1621
+  %1623 = sext i32 %1622 to i64
+  %1624 = getelementptr i32, ptr %1620, i64 %1623
+  %1625 = load i32, ptr %1624, align 4
+  %1626 = getelementptr i32, ptr %1594, i64 %indvars.iv.next.i.i.i.i.i.i.1
+  store i32 %1625, ptr %1626, align 4
+  %1627 = load ptr, ptr %1595, align 8
+  %1628 = getelementptr float, ptr %1627, i64 %1623
+  %1629 = load float, ptr %1628, align 4
+  %1630 = getelementptr float, ptr %1596, i64 %indvars.iv.next.i.i.i.i.i.i.1
+  store float %1629, ptr %1630, align 4
   %indvars.iv.next.i.i.i.i.i.i.2 = or disjoint i64 %indvars.iv.i.i.i.i.i.i, 3
-  %1630 = load ptr, ptr %1591, align 8
-  %1631 = trunc nuw nsw i64 %indvars.iv.next.i.i.i.i.i.i.2 to i32
-  %1632 = add i32 %1592, %1631
-  %1633 = sext i32 %1632 to i64
-  %1634 = getelementptr i32, ptr %1630, i64 %1633
-  %1635 = load i32, ptr %1634, align 4
-  %1636 = getelementptr i32, ptr %1593, i64 %indvars.iv.next.i.i.i.i.i.i.2
-  store i32 %1635, ptr %1636, align 4
-  %1637 = load ptr, ptr %1594, align 8
-  %1638 = getelementptr float, ptr %1637, i64 %1633
-  %1639 = load float, ptr %1638, align 4
-  %1640 = getelementptr float, ptr %1595, i64 %indvars.iv.next.i.i.i.i.i.i.2
-  store float %1639, ptr %1640, align 4
+  %1631 = load ptr, ptr %1592, align 8
+  %1632 = trunc nuw nsw i64 %indvars.iv.next.i.i.i.i.i.i.2 to i32
+  %1633 = add i32 %1593, %1632
+  %1634 = sext i32 %1633 to i64
+  %1635 = getelementptr i32, ptr %1631, i64 %1634
+  %1636 = load i32, ptr %1635, align 4
+  %1637 = getelementptr i32, ptr %1594, i64 %indvars.iv.next.i.i.i.i.i.i.2
+  store i32 %1636, ptr %1637, align 4
+  %1638 = load ptr, ptr %1595, align 8
+  %1639 = getelementptr float, ptr %1638, i64 %1634
+  %1640 = load float, ptr %1639, align 4
+  %1641 = getelementptr float, ptr %1596, i64 %indvars.iv.next.i.i.i.i.i.i.2
+  store float %1640, ptr %1641, align 4
   %indvars.iv.next.i.i.i.i.i.i.3 = add nuw nsw i64 %indvars.iv.i.i.i.i.i.i, 4
   %niter128.next.3 = add i64 %niter128, 4
   %niter128.ncmp.3 = icmp eq i64 %niter128.next.3, %unroll_iter127
-  br i1 %niter128.ncmp.3, label %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.i.i.i.i35.i.i
+  br i1 %niter128.ncmp.3, label %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.i.i.i.i36.i.i
 
-"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa": ; preds = %forbody.i.i.i.i35.i.i, %forbody.lr.ph.i.i.i.i34.i.i
-  %indvars.iv.i.i.i.i.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i.i.i.i34.i.i ], [ %indvars.iv.next.i.i.i.i.i.i.3, %forbody.i.i.i.i35.i.i ]
+"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa": ; preds = %forbody.i.i.i.i36.i.i, %forbody.lr.ph.i.i.i.i35.i.i
+  %indvars.iv.i.i.i.i.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i.i.i.i35.i.i ], [ %indvars.iv.next.i.i.i.i.i.i.3, %forbody.i.i.i.i36.i.i ]
   %lcmp.mod126.not = icmp eq i64 %xtraiter124, 0
-  br i1 %lcmp.mod126.not, label %"$Scheduler.post_token.exit.i.i.i.i.i", label %forbody.i.i.i.i35.i.i.epil
+  br i1 %lcmp.mod126.not, label %"$Scheduler.post_token.exit.i.i.i.i.i", label %forbody.i.i.i.i36.i.i.epil
 
-forbody.i.i.i.i35.i.i.epil:                       ; preds = %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i35.i.i.epil
-  %indvars.iv.i.i.i.i.i.i.epil = phi i64 [ %indvars.iv.next.i.i.i.i.i.i.epil, %forbody.i.i.i.i35.i.i.epil ], [ %indvars.iv.i.i.i.i.i.i.unr, %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa" ]
-  %epil.iter125 = phi i64 [ %epil.iter125.next, %forbody.i.i.i.i35.i.i.epil ], [ 0, %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa" ]
-  %1641 = load ptr, ptr %1591, align 8
-  %1642 = trunc nuw nsw i64 %indvars.iv.i.i.i.i.i.i.epil to i32
-  %1643 = add i32 %1592, %1642
-  %1644 = sext i32 %1643 to i64
-  %1645 = getelementptr i32, ptr %1641, i64 %1644
-  %1646 = load i32, ptr %1645, align 4
-  %1647 = getelementptr i32, ptr %1593, i64 %indvars.iv.i.i.i.i.i.i.epil
-  store i32 %1646, ptr %1647, align 4
-  %1648 = load ptr, ptr %1594, align 8
-  %1649 = getelementptr float, ptr %1648, i64 %1644
-  %1650 = load float, ptr %1649, align 4
-  %1651 = getelementptr float, ptr %1595, i64 %indvars.iv.i.i.i.i.i.i.epil
-  store float %1650, ptr %1651, align 4
+forbody.i.i.i.i36.i.i.epil:                       ; preds = %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i36.i.i.epil
+  %indvars.iv.i.i.i.i.i.i.epil = phi i64 [ %indvars.iv.next.i.i.i.i.i.i.epil, %forbody.i.i.i.i36.i.i.epil ], [ %indvars.iv.i.i.i.i.i.i.unr, %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa" ]
+  %epil.iter125 = phi i64 [ %epil.iter125.next, %forbody.i.i.i.i36.i.i.epil ], [ 0, %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa" ]
+  %1642 = load ptr, ptr %1592, align 8
+  %1643 = trunc nuw nsw i64 %indvars.iv.i.i.i.i.i.i.epil to i32
+  %1644 = add i32 %1593, %1643
+  %1645 = sext i32 %1644 to i64
+  %1646 = getelementptr i32, ptr %1642, i64 %1645
+  %1647 = load i32, ptr %1646, align 4
+  %1648 = getelementptr i32, ptr %1594, i64 %indvars.iv.i.i.i.i.i.i.epil
+  store i32 %1647, ptr %1648, align 4
+  %1649 = load ptr, ptr %1595, align 8
+  %1650 = getelementptr float, ptr %1649, i64 %1645
+  %1651 = load float, ptr %1650, align 4
+  %1652 = getelementptr float, ptr %1596, i64 %indvars.iv.i.i.i.i.i.i.epil
+  store float %1651, ptr %1652, align 4
   %indvars.iv.next.i.i.i.i.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.i.i.i.i.epil, 1
   %epil.iter125.next = add i64 %epil.iter125, 1
   %epil.iter125.cmp.not = icmp eq i64 %epil.iter125.next, %xtraiter124
-  br i1 %epil.iter125.cmp.not, label %"$Scheduler.post_token.exit.i.i.i.i.i", label %forbody.i.i.i.i35.i.i.epil, !llvm.loop !75
+  br i1 %epil.iter125.cmp.not, label %"$Scheduler.post_token.exit.i.i.i.i.i", label %forbody.i.i.i.i36.i.i.epil, !llvm.loop !75
 
-"$Scheduler.post_token.exit.i.i.i.i.i":           ; preds = %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i35.i.i.epil, %then.i33.i.i.i.i.i, %merge.i19.i.i.i.i
-  %1652 = getelementptr i8, ptr %1248, i64 16
-  %1653 = load ptr, ptr %1652, align 8
-  %1654 = load i64, ptr %1478, align 8
-  %1655 = getelementptr i32, ptr %1653, i64 %1654
-  store i32 %1504, ptr %1655, align 4
-  %1656 = load i64, ptr %1478, align 8
-  %1657 = add i64 %1656, 1
-  store i64 %1657, ptr %1478, align 8
+"$Scheduler.post_token.exit.i.i.i.i.i":           ; preds = %"$Scheduler.post_token.exit.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i36.i.i.epil, %then2.i.i.i.i34.i.i, %merge.i19.i.i.i.i
+  %1653 = getelementptr i8, ptr %1248, i64 16
+  %1654 = load ptr, ptr %1653, align 8
+  %1655 = load i64, ptr %1478, align 8
+  %1656 = getelementptr i32, ptr %1654, i64 %1655
+  store i32 %1504, ptr %1656, align 4
+  %1657 = load i64, ptr %1478, align 8
+  %1658 = add i64 %1657, 1
+  store i64 %1658, ptr %1478, align 8
   %.val22.i.i.i.i.i.i = load i32, ptr %1479, align 4
-  %1658 = trunc i64 %1657 to i32
-  %1659 = sub i32 %1658, %.val22.i.i.i.i.i.i
-  %1660 = getelementptr i8, ptr %1248, i64 48
-  %1661 = load i32, ptr %1660, align 4
-  %.not.i34.i.i.i.i.i = icmp slt i32 %1659, %1661
+  %1659 = trunc i64 %1658 to i32
+  %1660 = sub i32 %1659, %.val22.i.i.i.i.i.i
+  %1661 = getelementptr i8, ptr %1248, i64 48
+  %1662 = load i32, ptr %1661, align 4
+  %.not.i34.i.i.i.i.i = icmp slt i32 %1660, %1662
   br i1 %.not.i34.i.i.i.i.i, label %merge.i.i22.i.i.i.i, label %then.i35.i.i.i.i.i
 
 then.i35.i.i.i.i.i:                               ; preds = %"$Scheduler.post_token.exit.i.i.i.i.i"
-  %.val23.i.i.i.i.i.i = load ptr, ptr %1652, align 8
-  %1662 = getelementptr i32, ptr %.val23.i.i.i.i.i.i, i64 %1657
-  %1663 = getelementptr i8, ptr %1662, i64 -4
-  %1664 = load i32, ptr %1663, align 4
-  %1665 = getelementptr i8, ptr %1248, i64 184
-  %1666 = load i64, ptr %1665, align 8
-  %1667 = icmp sgt i64 %1666, 0
-  br i1 %1667, label %forbody.lr.ph.i.i.i.i.i33.i.i, label %merge1.i.i.i.i30.i.i
+  %.val23.i.i.i.i.i.i = load ptr, ptr %1653, align 8
+  %1663 = getelementptr i32, ptr %.val23.i.i.i.i.i.i, i64 %1658
+  %1664 = getelementptr i8, ptr %1663, i64 -4
+  %1665 = load i32, ptr %1664, align 4
+  %1666 = getelementptr i8, ptr %1248, i64 184
+  %1667 = load i64, ptr %1666, align 8
+  %1668 = icmp sgt i64 %1667, 0
+  br i1 %1668, label %forbody.lr.ph.i.i.i.i.i33.i.i, label %merge1.i.i.i.i30.i.i
 
 forbody.lr.ph.i.i.i.i.i33.i.i:                    ; preds = %then.i35.i.i.i.i.i
-  %1668 = getelementptr i8, ptr %1248, i64 176
-  %1669 = load ptr, ptr %1668, align 8
-  %1670 = load i32, ptr %1669, align 4
-  %1671 = icmp eq i32 %1670, %1664
-  br i1 %1671, label %then5.i.i.i.i.i, label %forcond.i.i.i.i.i.i.i
+  %1669 = getelementptr i8, ptr %1248, i64 176
+  %1670 = load ptr, ptr %1669, align 8
+  %1671 = load i32, ptr %1670, align 4
+  %1672 = icmp eq i32 %1671, %1665
+  br i1 %1672, label %then5.i.i.i.i.i, label %forcond.i.i.i.i.i.i.i
 
 forcond.i.i.i.i.i.i.i:                            ; preds = %forbody.lr.ph.i.i.i.i.i33.i.i, %forbody.i.i.i25.i.i.i.i
-  %i.05.i31.i.i.i.i.i.i = phi i64 [ %1672, %forbody.i.i.i25.i.i.i.i ], [ 0, %forbody.lr.ph.i.i.i.i.i33.i.i ]
-  %1672 = add nuw nsw i64 %i.05.i31.i.i.i.i.i.i, 1
-  %exitcond.not.i.i.i24.i.i.i.i = icmp eq i64 %1672, %1666
+  %i.05.i31.i.i.i.i.i.i = phi i64 [ %1673, %forbody.i.i.i25.i.i.i.i ], [ 0, %forbody.lr.ph.i.i.i.i.i33.i.i ]
+  %1673 = add nuw nsw i64 %i.05.i31.i.i.i.i.i.i, 1
+  %exitcond.not.i.i.i24.i.i.i.i = icmp eq i64 %1673, %1667
   br i1 %exitcond.not.i.i.i24.i.i.i.i, label %merge1.i.i.i.i30.i.i, label %forbody.i.i.i25.i.i.i.i
 
 forbody.i.i.i25.i.i.i.i:                          ; preds = %forcond.i.i.i.i.i.i.i
-  %1673 = getelementptr i32, ptr %1669, i64 %1672
-  %1674 = load i32, ptr %1673, align 4
-  %1675 = icmp eq i32 %1674, %1664
-  br i1 %1675, label %"$Sequence.is_stop_token.exit.i.i.i.i.i.i", label %forcond.i.i.i.i.i.i.i
+  %1674 = getelementptr i32, ptr %1670, i64 %1673
+  %1675 = load i32, ptr %1674, align 4
+  %1676 = icmp eq i32 %1675, %1665
+  br i1 %1676, label %"$Sequence.is_stop_token.exit.i.i.i.i.i.i", label %forcond.i.i.i.i.i.i.i
 
 "$Sequence.is_stop_token.exit.i.i.i.i.i.i":       ; preds = %forbody.i.i.i25.i.i.i.i
-  %1676 = icmp slt i64 %1672, %1666
-  br i1 %1676, label %then5.i.i.i.i.i, label %merge1.i.i.i.i30.i.i
+  %1677 = icmp slt i64 %1673, %1667
+  br i1 %1677, label %then5.i.i.i.i.i, label %merge1.i.i.i.i30.i.i
 
 merge1.i.i.i.i30.i.i:                             ; preds = %forcond.i.i.i.i.i.i.i, %"$Sequence.is_stop_token.exit.i.i.i.i.i.i", %then.i35.i.i.i.i.i
-  %1677 = getelementptr i8, ptr %1248, i64 208
-  %1678 = load i64, ptr %1677, align 8
-  %1679 = add i64 %1678, -1
-  %1680 = icmp sgt i64 %1679, 0
-  br i1 %1680, label %forbody.lr.ph.i26.i.i.i.i.i.i, label %merge.i.i22.i.i.i.i
+  %1678 = getelementptr i8, ptr %1248, i64 208
+  %1679 = load i64, ptr %1678, align 8
+  %1680 = add i64 %1679, -1
+  %1681 = icmp sgt i64 %1680, 0
+  br i1 %1681, label %forbody.lr.ph.i26.i.i.i.i.i.i, label %merge.i.i22.i.i.i.i
 
 forbody.lr.ph.i26.i.i.i.i.i.i:                    ; preds = %merge1.i.i.i.i30.i.i
-  %1681 = getelementptr i8, ptr %1248, i64 200
-  %1682 = load ptr, ptr %1681, align 8
-  %1683 = getelementptr i8, ptr %1248, i64 224
-  %.pre.i.i.i23.i.i.i.i = load i32, ptr %1682, align 4
+  %1682 = getelementptr i8, ptr %1248, i64 200
+  %1683 = load ptr, ptr %1682, align 8
+  %1684 = getelementptr i8, ptr %1248, i64 224
+  %.pre.i.i.i23.i.i.i.i = load i32, ptr %1683, align 4
   br label %forbody.i27.i.i.i.i.i.i
 
 forbody.i27.i.i.i.i.i.i:                          ; preds = %forcond.backedge.i.i.i.i.i.i.i, %forbody.lr.ph.i26.i.i.i.i.i.i
-  %1684 = phi i32 [ %.pre.i.i.i23.i.i.i.i, %forbody.lr.ph.i26.i.i.i.i.i.i ], [ %1688, %forcond.backedge.i.i.i.i.i.i.i ]
-  %1685 = phi i1 [ true, %forbody.lr.ph.i26.i.i.i.i.i.i ], [ %1699, %forcond.backedge.i.i.i.i.i.i.i ]
-  %i.08.i.i.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i26.i.i.i.i.i.i ], [ %1686, %forcond.backedge.i.i.i.i.i.i.i ]
-  %1686 = add nuw nsw i64 %i.08.i.i.i.i.i.i.i, 1
-  %1687 = getelementptr i32, ptr %1682, i64 %1686
-  %1688 = load i32, ptr %1687, align 4
-  %1689 = sub i32 %1688, %1684
-  %1690 = icmp sgt i32 %1689, %1659
-  br i1 %1690, label %forcond.backedge.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i32.i.i
+  %1685 = phi i32 [ %.pre.i.i.i23.i.i.i.i, %forbody.lr.ph.i26.i.i.i.i.i.i ], [ %1689, %forcond.backedge.i.i.i.i.i.i.i ]
+  %1686 = phi i1 [ true, %forbody.lr.ph.i26.i.i.i.i.i.i ], [ %1700, %forcond.backedge.i.i.i.i.i.i.i ]
+  %i.08.i.i.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i26.i.i.i.i.i.i ], [ %1687, %forcond.backedge.i.i.i.i.i.i.i ]
+  %1687 = add nuw nsw i64 %i.08.i.i.i.i.i.i.i, 1
+  %1688 = getelementptr i32, ptr %1683, i64 %1687
+  %1689 = load i32, ptr %1688, align 4
+  %1690 = sub i32 %1689, %1685
+  %1691 = icmp sgt i32 %1690, %1660
+  br i1 %1691, label %forcond.backedge.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i32.i.i
 
 merge.i.i.i.i.i.i32.i.i:                          ; preds = %forbody.i27.i.i.i.i.i.i
-  %1691 = sext i32 %1689 to i64
-  %1692 = sub i64 %1657, %1691
-  %1693 = getelementptr i32, ptr %.val23.i.i.i.i.i.i, i64 %1692
-  %1694 = load ptr, ptr %1683, align 8
-  %1695 = sext i32 %1684 to i64
-  %1696 = getelementptr i32, ptr %1694, i64 %1695
-  %1697 = shl nsw i64 %1691, 2
-  %bcmp.i.i.i.i.i.i.i.i = call i32 @bcmp(ptr %1693, ptr %1696, i64 %1697)
-  %1698 = icmp eq i32 %bcmp.i.i.i.i.i.i.i.i, 0
-  br i1 %1698, label %"$Sequence.ends_with_stop_sequence.exit.i.i.i.i.i.i", label %forcond.backedge.i.i.i.i.i.i.i
+  %1692 = sext i32 %1690 to i64
+  %1693 = sub i64 %1658, %1692
+  %1694 = getelementptr i32, ptr %.val23.i.i.i.i.i.i, i64 %1693
+  %1695 = load ptr, ptr %1684, align 8
+  %1696 = sext i32 %1685 to i64
+  %1697 = getelementptr i32, ptr %1695, i64 %1696
+  %1698 = shl nsw i64 %1692, 2
+  %bcmp.i.i.i.i.i.i.i.i = call i32 @bcmp(ptr %1694, ptr %1697, i64 %1698)
+  %1699 = icmp eq i32 %bcmp.i.i.i.i.i.i.i.i, 0
+  br i1 %1699, label %"$Sequence.ends_with_stop_sequence.exit.i.i.i.i.i.i", label %forcond.backedge.i.i.i.i.i.i.i
 
 forcond.backedge.i.i.i.i.i.i.i:                   ; preds = %merge.i.i.i.i.i.i32.i.i, %forbody.i27.i.i.i.i.i.i
-  %1699 = icmp slt i64 %1686, %1679
-  %exitcond.not.i28.i.i.i.i.i.i = icmp eq i64 %1686, %1679
+  %1700 = icmp slt i64 %1687, %1680
+  %exitcond.not.i28.i.i.i.i.i.i = icmp eq i64 %1687, %1680
   br i1 %exitcond.not.i28.i.i.i.i.i.i, label %"$Sequence.ends_with_stop_sequence.exit.i.i.i.i.i.i", label %forbody.i27.i.i.i.i.i.i
 
 "$Sequence.ends_with_stop_sequence.exit.i.i.i.i.i.i": ; preds = %forcond.backedge.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i32.i.i
-  %.lcssa.i25.i.i.i.i.i.i = phi i1 [ %1685, %merge.i.i.i.i.i.i32.i.i ], [ %1699, %forcond.backedge.i.i.i.i.i.i.i ]
+  %.lcssa.i25.i.i.i.i.i.i = phi i1 [ %1686, %merge.i.i.i.i.i.i32.i.i ], [ %1700, %forcond.backedge.i.i.i.i.i.i.i ]
   br i1 %.lcssa.i25.i.i.i.i.i.i, label %then5.i.i.i.i.i, label %merge.i.i22.i.i.i.i
 
 merge.i.i22.i.i.i.i:                              ; preds = %"$Sequence.ends_with_stop_sequence.exit.i.i.i.i.i.i", %merge1.i.i.i.i30.i.i, %"$Scheduler.post_token.exit.i.i.i.i.i"
-  %1700 = getelementptr i8, ptr %1248, i64 44
-  %1701 = load i32, ptr %1700, align 4
-  %.not19.i.i.i.i31.i.i = icmp slt i32 %1659, %1701
+  %1701 = getelementptr i8, ptr %1248, i64 44
+  %1702 = load i32, ptr %1701, align 4
+  %.not19.i.i.i.i31.i.i = icmp slt i32 %1660, %1702
   br i1 %.not19.i.i.i.i31.i.i, label %merge1.i21.i.i.i, label %then5.i.i.i.i.i
 
 then5.i.i.i.i.i:                                  ; preds = %merge.i.i22.i.i.i.i, %"$Sequence.ends_with_stop_sequence.exit.i.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i.i.i.i.i", %forbody.lr.ph.i.i.i.i.i33.i.i
   %common.ret.op.i.ph.i.i.i.i.i = phi i32 [ 1, %forbody.lr.ph.i.i.i.i.i33.i.i ], [ 3, %merge.i.i22.i.i.i.i ], [ 2, %"$Sequence.ends_with_stop_sequence.exit.i.i.i.i.i.i" ], [ 1, %"$Sequence.is_stop_token.exit.i.i.i.i.i.i" ]
-  %1702 = load ptr, ptr %30, align 8
-  %1703 = load i64, ptr %31, align 8
-  %1704 = getelementptr %21, ptr %1702, i64 %1703
-  %1705 = add i64 %1703, 1
-  store i64 %1705, ptr %31, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %1704, i8 0, i64 472, i1 false)
-  %1706 = load i64, ptr %1248, align 8
-  store i64 %1706, ptr %1704, align 8
-  %1707 = getelementptr i8, ptr %1704, i64 8
-  store i32 2, ptr %1707, align 4
-  %1708 = getelementptr i8, ptr %1704, i64 20
-  store i32 -1, ptr %1708, align 4
+  %1703 = load ptr, ptr %30, align 8
+  %1704 = load i64, ptr %31, align 8
+  %1705 = getelementptr %21, ptr %1703, i64 %1704
+  %1706 = add i64 %1704, 1
+  store i64 %1706, ptr %31, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %1705, i8 0, i64 472, i1 false)
+  %1707 = load i64, ptr %1248, align 8
+  store i64 %1707, ptr %1705, align 8
+  %1708 = getelementptr i8, ptr %1705, i64 8
+  store i32 2, ptr %1708, align 4
+  %1709 = getelementptr i8, ptr %1705, i64 20
+  store i32 -1, ptr %1709, align 4
   %.val.i.i36.i.i.i.i.i = load i64, ptr %1478, align 8
   %.val17.i.i37.i.i.i.i.i = load i32, ptr %1479, align 4
-  %1709 = trunc i64 %.val.i.i36.i.i.i.i.i to i32
-  %1710 = sub i32 %1709, %.val17.i.i37.i.i.i.i.i
-  %1711 = getelementptr i8, ptr %1704, i64 24
-  store i32 %1710, ptr %1711, align 4
-  %1712 = load i32, ptr %1479, align 4
-  %1713 = getelementptr i8, ptr %1704, i64 28
-  store i32 %1712, ptr %1713, align 4
-  %1714 = load i32, ptr %1575, align 4
-  %1715 = getelementptr i8, ptr %1704, i64 32
-  store i32 %1714, ptr %1715, align 4
-  %1716 = getelementptr i8, ptr %1704, i64 36
-  store i32 -1, ptr %1716, align 4
-  %1717 = load i64, ptr %22, align 8
-  %1718 = getelementptr i8, ptr %1704, i64 208
-  store i64 %1717, ptr %1718, align 8
-  %1719 = getelementptr i8, ptr %1704, i64 12
-  store i32 %common.ret.op.i.ph.i.i.i.i.i, ptr %1719, align 4
-  %1720 = load i64, ptr %32, align 8
-  %1721 = add i64 %1720, 1
-  store i64 %1721, ptr %32, align 8
+  %1710 = trunc i64 %.val.i.i36.i.i.i.i.i to i32
+  %1711 = sub i32 %1710, %.val17.i.i37.i.i.i.i.i
+  %1712 = getelementptr i8, ptr %1705, i64 24
+  store i32 %1711, ptr %1712, align 4
+  %1713 = load i32, ptr %1479, align 4
+  %1714 = getelementptr i8, ptr %1705, i64 28
+  store i32 %1713, ptr %1714, align 4
+  %1715 = load i32, ptr %1575, align 4
+  %1716 = getelementptr i8, ptr %1705, i64 32
+  store i32 %1715, ptr %1716, align 4
+  %1717 = getelementptr i8, ptr %1705, i64 36
+  store i32 -1, ptr %1717, align 4
+  %1718 = load i64, ptr %22, align 8
+  %1719 = getelementptr i8, ptr %1705, i64 208
+  store i64 %1718, ptr %1719, align 8
+  %1720 = getelementptr i8, ptr %1705, i64 12
+  store i32 %common.ret.op.i.ph.i.i.i.i.i, ptr %1720, align 4
+  %1721 = load i64, ptr %32, align 8
+  %1722 = add i64 %1721, 1
+  store i64 %1722, ptr %32, align 8
   call fastcc void @"$Scheduler.retire"(ptr %21, ptr nonnull %1248)
   br label %merge1.i21.i.i.i
 
-merge1.i21.i.i.i:                                 ; preds = %then5.i.i.i.i.i, %merge.i.i22.i.i.i.i, %then1.i.i.i.i.i, %then.i.i.i37.i.i, %"$Scheduler.register_prompt_pages.exit.i.i.i.i"
-  %1722 = add nuw nsw i64 %i.032.i.i.i.i, 1
-  %exitcond.not.i22.i.i.i = icmp eq i64 %1722, %1244
+merge1.i21.i.i.i:                                 ; preds = %then5.i.i.i.i.i, %merge.i.i22.i.i.i.i, %then1.i.i.i.i.i, %then.i.i.i38.i.i, %"$Scheduler.register_prompt_pages.exit.i.i.i.i"
+  %1723 = add nuw nsw i64 %i.032.i.i.i.i, 1
+  %exitcond.not.i22.i.i.i = icmp eq i64 %1723, %1244
   br i1 %exitcond.not.i22.i.i.i, label %"$Loop.execute.exit.i.i", label %forbody.i20.i.i.i
 
 else3.i.i.i:                                      ; preds = %merge.i25.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %76, ptr noundef nonnull align 8 dereferenceable(1024) %message.i.i.i, i64 1024, i1 false)
-  %1723 = load i64, ptr %66, align 8
-  %1724 = icmp sgt i64 %1723, 0
-  br i1 %1724, label %forbody.i24.i.i.i, label %"$Loop.execute.exit.i.i"
+  %1724 = load i64, ptr %66, align 8
+  %1725 = icmp sgt i64 %1724, 0
+  br i1 %1725, label %forbody.i24.i.i.i, label %"$Loop.execute.exit.i.i"
 
 forbody.i24.i.i.i:                                ; preds = %else3.i.i.i, %forbody.i24.i.i.i
-  %i.05.i.i.i.i = phi i64 [ %1752, %forbody.i24.i.i.i ], [ 0, %else3.i.i.i ]
-  %1725 = load ptr, ptr %65, align 8
-  %1726 = getelementptr %89, ptr %1725, i64 %i.05.i.i.i.i
-  %1727 = load ptr, ptr %1726, align 8
-  %1728 = load ptr, ptr %30, align 8
-  %1729 = load i64, ptr %31, align 8
-  %1730 = getelementptr %21, ptr %1728, i64 %1729
-  %1731 = add i64 %1729, 1
-  store i64 %1731, ptr %31, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %1730, i8 0, i64 472, i1 false)
-  %1732 = load i64, ptr %1727, align 8
-  store i64 %1732, ptr %1730, align 8
-  %1733 = getelementptr i8, ptr %1730, i64 8
-  store i32 3, ptr %1733, align 4
-  %1734 = getelementptr i8, ptr %1730, i64 20
-  store i32 -1, ptr %1734, align 4
-  %1735 = getelementptr i8, ptr %1727, i64 24
-  %.val.i.i.i25.i.i.i = load i64, ptr %1735, align 8
-  %1736 = getelementptr i8, ptr %1727, i64 40
-  %.val17.i.i.i.i26.i.i = load i32, ptr %1736, align 4
-  %1737 = trunc i64 %.val.i.i.i25.i.i.i to i32
-  %1738 = sub i32 %1737, %.val17.i.i.i.i26.i.i
-  %1739 = getelementptr i8, ptr %1730, i64 24
-  store i32 %1738, ptr %1739, align 4
-  %1740 = load i32, ptr %1736, align 4
-  %1741 = getelementptr i8, ptr %1730, i64 28
-  store i32 %1740, ptr %1741, align 4
-  %1742 = getelementptr i8, ptr %1727, i64 60
-  %1743 = load i32, ptr %1742, align 4
-  %1744 = getelementptr i8, ptr %1730, i64 32
-  store i32 %1743, ptr %1744, align 4
-  %1745 = getelementptr i8, ptr %1730, i64 36
-  store i32 -1, ptr %1745, align 4
-  %1746 = load i64, ptr %22, align 8
-  %1747 = getelementptr i8, ptr %1730, i64 208
-  store i64 %1746, ptr %1747, align 8
-  %1748 = getelementptr i8, ptr %1730, i64 12
-  store i32 6, ptr %1748, align 4
-  %1749 = getelementptr i8, ptr %1730, i64 16
-  store i32 %1231, ptr %1749, align 4
-  %1750 = getelementptr i8, ptr %1730, i64 216
-  %1751 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1750, i64 256, ptr nonnull @"$string.30", ptr nonnull %message.i.i.i)
-  call fastcc void @"$Scheduler.retire"(ptr nonnull %21, ptr nonnull %1727)
-  %1752 = add nuw nsw i64 %i.05.i.i.i.i, 1
-  %exitcond.not.i26.i.i.i = icmp eq i64 %1752, %1723
+  %i.05.i.i.i.i = phi i64 [ %1753, %forbody.i24.i.i.i ], [ 0, %else3.i.i.i ]
+  %1726 = load ptr, ptr %65, align 8
+  %1727 = getelementptr %89, ptr %1726, i64 %i.05.i.i.i.i
+  %1728 = load ptr, ptr %1727, align 8
+  %1729 = load ptr, ptr %30, align 8
+  %1730 = load i64, ptr %31, align 8
+  %1731 = getelementptr %21, ptr %1729, i64 %1730
+  %1732 = add i64 %1730, 1
+  store i64 %1732, ptr %31, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %1731, i8 0, i64 472, i1 false)
+  %1733 = load i64, ptr %1728, align 8
+  store i64 %1733, ptr %1731, align 8
+  %1734 = getelementptr i8, ptr %1731, i64 8
+  store i32 3, ptr %1734, align 4
+  %1735 = getelementptr i8, ptr %1731, i64 20
+  store i32 -1, ptr %1735, align 4
+  %1736 = getelementptr i8, ptr %1728, i64 24
+  %.val.i.i.i25.i.i.i = load i64, ptr %1736, align 8
+  %1737 = getelementptr i8, ptr %1728, i64 40
+  %.val17.i.i.i.i26.i.i = load i32, ptr %1737, align 4
+  %1738 = trunc i64 %.val.i.i.i25.i.i.i to i32
+  %1739 = sub i32 %1738, %.val17.i.i.i.i26.i.i
+  %1740 = getelementptr i8, ptr %1731, i64 24
+  store i32 %1739, ptr %1740, align 4
+  %1741 = load i32, ptr %1737, align 4
+  %1742 = getelementptr i8, ptr %1731, i64 28
+  store i32 %1741, ptr %1742, align 4
+  %1743 = getelementptr i8, ptr %1728, i64 60
+  %1744 = load i32, ptr %1743, align 4
+  %1745 = getelementptr i8, ptr %1731, i64 32
+  store i32 %1744, ptr %1745, align 4
+  %1746 = getelementptr i8, ptr %1731, i64 36
+  store i32 -1, ptr %1746, align 4
+  %1747 = load i64, ptr %22, align 8
+  %1748 = getelementptr i8, ptr %1731, i64 208
+  store i64 %1747, ptr %1748, align 8
+  %1749 = getelementptr i8, ptr %1731, i64 12
+  store i32 6, ptr %1749, align 4
+  %1750 = getelementptr i8, ptr %1731, i64 16
+  store i32 %1231, ptr %1750, align 4
+  %1751 = getelementptr i8, ptr %1731, i64 216
+  %1752 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1751, i64 256, ptr nonnull @"$string.30", ptr nonnull %message.i.i.i)
+  call fastcc void @"$Scheduler.retire"(ptr nonnull %21, ptr nonnull %1728)
+  %1753 = add nuw nsw i64 %i.05.i.i.i.i, 1
+  %exitcond.not.i26.i.i.i = icmp eq i64 %1753, %1724
   br i1 %exitcond.not.i26.i.i.i, label %"$Loop.execute.exit.i.i", label %forbody.i24.i.i.i
 
 "$Loop.execute.exit.i.i":                         ; preds = %forbody.i24.i.i.i, %merge1.i21.i.i.i, %else3.i.i.i, %then2.i.i.i
@@ -38767,12 +38771,12 @@ forbody.i24.i.i.i:                                ; preds = %else3.i.i.i, %forbo
 "$Loop.iterate.exit.i":                           ; preds = %"$Loop.execute.exit.i.i", %or.end.i.i
   call fastcc void @"$Loop.check_ranks"(ptr nonnull %0)
   call fastcc void @"$Loop.publish"(ptr nonnull %0)
-  %1753 = call i32 @pthread_mutex_lock(ptr %16)
-  %1754 = load i64, ptr %18, align 8
-  %1755 = add i64 %1754, 1
-  store i64 %1755, ptr %18, align 8
-  %1756 = call i32 @pthread_cond_broadcast(ptr %19)
-  %1757 = call i32 @pthread_mutex_unlock(ptr %16)
+  %1754 = call i32 @pthread_mutex_lock(ptr %16)
+  %1755 = load i64, ptr %18, align 8
+  %1756 = add i64 %1755, 1
+  store i64 %1756, ptr %18, align 8
+  %1757 = call i32 @pthread_cond_broadcast(ptr %19)
+  %1758 = call i32 @pthread_mutex_unlock(ptr %16)
   br label %condition.i
 
 "$Loop.run.exit":                                 ; preds = %"$Loop.await_work.exit.i"
@@ -39550,48 +39554,54 @@ entry:
 
 then:                                             ; preds = %entry
   %2 = getelementptr i8, ptr %0, i64 6064
-  %3 = getelementptr i8, ptr %0, i64 6968
-  %4 = tail call i32 @pthread_mutex_lock(ptr %3)
-  %5 = getelementptr i8, ptr %0, i64 7056
-  %6 = load i64, ptr %5, align 8
-  %7 = add i64 %6, 1
-  store i64 %7, ptr %5, align 8
-  %8 = getelementptr i8, ptr %0, i64 7064
-  %9 = load i64, ptr %8, align 8
-  %.not8.i.i = icmp eq i64 %9, %6
-  br i1 %.not8.i.i, label %"$Loop.free_state.exit", label %whilebody.lr.ph.i.i
+  %3 = getelementptr i8, ptr %1, i64 328
+  %4 = load ptr, ptr %3, align 8
+  %.not.i = icmp eq ptr %4, %2
+  br i1 %.not.i, label %merge.i, label %merge
 
-whilebody.lr.ph.i.i:                              ; preds = %then
-  %10 = getelementptr i8, ptr %0, i64 7008
+merge.i:                                          ; preds = %then
+  %5 = getelementptr i8, ptr %0, i64 6968
+  %6 = tail call i32 @pthread_mutex_lock(ptr %5)
+  %7 = getelementptr i8, ptr %0, i64 7056
+  %8 = load i64, ptr %7, align 8
+  %9 = add i64 %8, 1
+  store i64 %9, ptr %7, align 8
+  %10 = getelementptr i8, ptr %0, i64 7064
+  %11 = load i64, ptr %10, align 8
+  %.not8.i.i = icmp eq i64 %11, %8
+  br i1 %.not8.i.i, label %"$Turnstile.enter.exit.i", label %whilebody.lr.ph.i.i
+
+whilebody.lr.ph.i.i:                              ; preds = %merge.i
+  %12 = getelementptr i8, ptr %0, i64 7008
   br label %whilebody.i.i
 
 whilebody.i.i:                                    ; preds = %whilebody.i.i, %whilebody.lr.ph.i.i
-  %11 = tail call i32 @pthread_cond_wait(ptr %10, ptr nonnull %3)
-  %12 = load i64, ptr %8, align 8
-  %.not.i.i = icmp eq i64 %12, %6
-  br i1 %.not.i.i, label %"$Loop.free_state.exit", label %whilebody.i.i
+  %13 = tail call i32 @pthread_cond_wait(ptr %12, ptr nonnull %5)
+  %14 = load i64, ptr %10, align 8
+  %.not.i.i = icmp eq i64 %14, %8
+  br i1 %.not.i.i, label %"$Turnstile.enter.exit.i", label %whilebody.i.i
 
-"$Loop.free_state.exit":                          ; preds = %whilebody.i.i, %then
-  %13 = tail call i32 @pthread_mutex_unlock(ptr nonnull %3)
+"$Turnstile.enter.exit.i":                        ; preds = %whilebody.i.i, %merge.i
+  %15 = tail call i32 @pthread_mutex_unlock(ptr nonnull %5)
   tail call fastcc void @"$Loop.close_state"(ptr nonnull %2, ptr %1)
   tail call fastcc void @"$Loop.publish"(ptr nonnull %2)
-  %14 = getelementptr i8, ptr %0, i64 7072
-  %15 = tail call i32 @pthread_mutex_lock(ptr %14)
-  %16 = getelementptr i8, ptr %0, i64 7219
-  store i8 1, ptr %16, align 1
-  %17 = getelementptr i8, ptr %0, i64 7112
-  %18 = tail call i32 @pthread_cond_signal(ptr %17)
-  %19 = tail call i32 @pthread_mutex_unlock(ptr %14)
-  %20 = tail call i32 @pthread_mutex_lock(ptr %3)
-  %21 = load i64, ptr %8, align 8
-  %22 = add i64 %21, 1
-  store i64 %22, ptr %8, align 8
-  %23 = getelementptr i8, ptr %0, i64 7008
-  %24 = tail call i32 @pthread_cond_broadcast(ptr %23)
-  %25 = tail call i32 @pthread_mutex_unlock(ptr %3)
+  %16 = getelementptr i8, ptr %0, i64 7072
+  %17 = tail call i32 @pthread_mutex_lock(ptr %16)
+  %18 = getelementptr i8, ptr %0, i64 7219
+  store i8 1, ptr %18, align 1
+  %19 = getelementptr i8, ptr %0, i64 7112
+  %20 = tail call i32 @pthread_cond_signal(ptr %19)
+  %21 = tail call i32 @pthread_mutex_unlock(ptr %16)
+  %22 = tail call i32 @pthread_mutex_lock(ptr %5)
+  %23 = load i64, ptr %10, align 8
+  %24 = add i64 %23, 1
+  store i64 %24, ptr %10, align 8
+  %25 = getelementptr i8, ptr %0, i64 7008
+  %26 = tail call i32 @pthread_cond_broadcast(ptr %25)
+  %27 = tail call i32 @pthread_mutex_unlock(ptr %5)
   br label %merge
 
-merge:                                            ; preds = %entry, %"$Loop.free_state.exit"
+merge:                                            ; preds = %"$Turnstile.enter.exit.i", %then, %entry
   ret void
 }
 
