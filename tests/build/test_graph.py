@@ -25,7 +25,7 @@ def test_dot_holds_the_chain_from_source_to_target(drawn):
     assert {
         '"futhark/*.fut" -> "build/kernels_cpu.{c,h,json}";',
         '"build/obj/build/kernels_cpu.c.o" -> "build/libglm_cpu.so";',
-        '"terra/*.t" -> "terra/lowered/*";',
+        '"terra/**/*.t" -> "terra/lowered/*";',
         '"terra/lowered/*" -> "build/lowered/x86-64-v3/release.ll";',
         '"build/lowered/x86-64-v3/release.ll" -> "build/engine.o";',
         '"build/engine.o" -> "build/engine.so";',

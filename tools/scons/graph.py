@@ -20,6 +20,7 @@ MANY = (
     (re.compile(r"^build/import/.*$"), "build/import/*"),
     (re.compile(r"^build/fuzz/[^./]+$"), "build/fuzz/*"),
     (re.compile(r"^terra/lowered/.*$"), "terra/lowered/*"),
+    (re.compile(r"^terra/.*\.t$"), "terra/**/*.t"),
     (re.compile(r"^(build/obj/(?:native|tests)/.*)/[^/]+$"), r"\1/*.o"),
     (re.compile(r"^(?!build/)(.*)/[^/]+(\.\w+)$"), r"\1/*\2"),
 )

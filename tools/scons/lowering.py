@@ -16,8 +16,7 @@ FOLDER = Path("terra/lowered")
 MANIFEST = FOLDER / "manifest.json"
 SCRIPT = Path("tools/scons/lower.t")
 SOURCE_PATTERNS = (
-    "terra/*.t",
-    "terra/*/*.t",
+    "terra/**/*.t",
     "native/include/glm/*.h",
     str(SCRIPT),
 )
