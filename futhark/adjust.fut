@@ -1,6 +1,11 @@
 import "controls"
 import "counts"
 
+def largest_finite : f32 = 3.4028234663852886e38
+
+#[inline]
+def bounded (logit: f32) : f32 = f32.max (-largest_finite) (f32.min largest_finite logit)
+
 #[inline]
 def penalised (controls: row_controls) (count: u32) (logit: f32) : f32 =
   let repeated =
@@ -10,8 +15,9 @@ def penalised (controls: row_controls) (count: u32) (logit: f32) : f32 =
     then logit / controls.repetition
     else logit * controls.repetition
   let outputs = count & !prompt_mark
-  let frequent = repeated - controls.frequency * f32.u32 outputs
-  in if outputs == 0 then frequent else frequent - controls.presence
+  let frequent = bounded repeated - controls.frequency * f32.u32 outputs
+  let present = if outputs == 0 then 0 else controls.presence
+  in bounded (bounded frequent - present)
 
 #[inline]
 def is_allowed [words] (mask: [words]u32) (token: i64) : bool =
@@ -33,7 +39,7 @@ def adjusted_row [vocab] [counted] [words] [biases]
   let row =
     loop row for b < biases do
       let token = i64.i32 bias_tokens[b]
-      in row with [token] = row[token] + bias_values[b]
+      in row with [token] = bounded (row[token] + bias_values[b])
   in if words == 0
      then row
      else loop row for token < vocab do

@@ -215,3 +215,26 @@ def test_count_tokens(device, reset):
     expected[1, [3, 9]] |= PROMPT
     expected[1, [3, 0]] += np.array([1, 2], np.uint32)
     np.testing.assert_array_equal(device.download(block, (3, 10), np.uint32), expected)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize(
+    "extreme",
+    [
+        {"frequency_penalty": -3.4e38},
+        {"presence_penalty": -3.4e38, "frequency_penalty": -3.4e38},
+        {"repetition_penalty": 1e-38},
+        {"biases": {5: 3.4e38}},
+        {"biases": {5: float("inf")}},
+    ],
+    ids=str,
+)
+def test_extreme_controls_still_draw_a_token(device, extreme, temperature):
+    logits = shapes.generator("extreme").standard_normal((3, 33)).astype(np.float32)
+    logits[:, 5] = 4.0
+    counts = np.zeros((3, 33), np.uint32)
+    counts[:, 5] = 7
+    controls = [Controls(temperature=temperature, seed=r, **extreme) for r in range(3)]
+    drawn = draw(device, logits, controls, 2, counts, [0, 1, 2])
+    np.testing.assert_array_equal(drawn.token_ids, 5)
+    np.testing.assert_array_equal(drawn.logprob, 0.0)
