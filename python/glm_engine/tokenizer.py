@@ -35,9 +35,10 @@ class GlmTokenizer:
     def encode(self, text, add_special_tokens=True):
         """Return the ids of a text; added tokens such as <|user|> are recognised."""
         try:
-            return self.tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
+            text.encode("utf-8")
         except UnicodeEncodeError as error:
             raise BadInputError(f"the prompt is not valid Unicode: {error}") from error
+        return self.tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
 
     def decode(self, ids, skip_special_tokens=True):
         """Return the text of ids; bytes that are no UTF-8 become U+FFFD."""

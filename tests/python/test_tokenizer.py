@@ -59,6 +59,11 @@ def test_id_outside_the_vocabulary_is_named(tokenizer):
         tokenizer.decode([tokenizer.vocab_size])
 
 
+def test_text_that_is_no_unicode_is_refused(tokenizer):
+    with pytest.raises(BadInputError, match="not valid Unicode"):
+        tokenizer.encode(b"caf\xff".decode("utf-8", "surrogateescape"))
+
+
 def test_missing_file_is_named(tmp_path):
     with pytest.raises(BadInputError, match=r"tokenizer\.json: not a file"):
         GlmTokenizer(tmp_path)
