@@ -64,11 +64,11 @@ PLOTS = {
 
 
 def draw(section: Section, folder: Path) -> list[Path]:
-    """Write the section's picture and return its files; the SVG's bytes hold no date."""
+    """Write the section's picture and return its files; the SVG holds texts as texts, no date."""
     import matplotlib
 
     matplotlib.use("Agg")
-    matplotlib.rcParams["svg.hashsalt"] = section.name
+    matplotlib.rcParams |= {"svg.hashsalt": section.name, "svg.fonttype": "none"}
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=SIZE, layout="constrained")
