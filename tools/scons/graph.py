@@ -8,7 +8,7 @@ from SCons.Action import Action
 
 DOT_FILE = "docs/build-graph.dot"
 SVG_FILE = "docs/build-graph.svg"
-LEFT_OUT = "build/missing/"
+LEFT_OUT = ("build/missing/", ".toolchain/")
 STYLES = {
     "target": {"shape": "box", "style": "rounded,filled", "fillcolor": "#fde68a"},
     "output": {"shape": "box", "style": "filled", "fillcolor": "#bfdbfe"},
