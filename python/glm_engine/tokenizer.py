@@ -17,6 +17,8 @@ class GlmTokenizer:
         from tokenizers import Tokenizer
 
         path = Path(model_dir) / TOKENIZER_FILE
+        if not Path(model_dir).is_dir():
+            raise BadInputError(f"{model_dir}: not a folder; expected the folder of a checkpoint")
         if not path.is_file():
             raise BadInputError(f"{path}: not a file; the checkpoint has no tokenizer")
         try:
