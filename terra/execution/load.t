@@ -42,7 +42,6 @@ end
 
 local terra allocate(self : &Rank, bytes : int64, memory : &&opaque, message : &C.glm_message) : int32
   call(self, message, "allocation of device memory", "allocate", bytes, memory)
-  call(self, message, "clearing of device memory", "fill_zero", @memory, bytes)
   return C.GLM_OK
 end
 

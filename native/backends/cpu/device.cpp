@@ -92,15 +92,20 @@ void device_info(glm_device&, glm_device_info* info) {
 void allocate(glm_device&, int64_t bytes, void** memory) {
   expect_range("allocate", "bytes", 0, INT64_MAX - kAlignment, bytes);
   expect_pointer("allocate", "memory", memory);
-  const int64_t rounded = (bytes + kAlignment) / kAlignment * kAlignment;
-  *memory = std::aligned_alloc(kAlignment, static_cast<size_t>(rounded));
-  if (*memory == nullptr)
+  void* const block = std::calloc(1, static_cast<size_t>(bytes + kAlignment));
+  if (block == nullptr)
     throw Failure(
         GLM_OUT_OF_MEMORY,
         "allocate: expected " + std::to_string(bytes) + " bytes, got none");
+  void** const aligned = reinterpret_cast<void**>(
+      (reinterpret_cast<uintptr_t>(block) / kAlignment + 1) * kAlignment);
+  aligned[-1] = block;
+  *memory = aligned;
 }
 
-void release(glm_device&, void* memory) { std::free(memory); }
+void release(glm_device&, void* memory) {
+  if (memory != nullptr) std::free(static_cast<void**>(memory)[-1]);
+}
 
 void transfer(glm_device&, void* destination, const void* source,
               int64_t bytes) {

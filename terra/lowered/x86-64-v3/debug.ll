@@ -698,37 +698,36 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.596" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
 @"$string.597" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
 @"$string.598" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.599" = private unnamed_addr constant [26 x i8] c"clearing of device memory\00", align 1
-@"$string.600" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.601" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.602" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.603" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.604" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.607" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.609" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.610" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.611" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.612" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.613" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.616" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.617" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.635" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
-@"$string.654" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
-@"$string.663" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
-@"$string.665" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.666" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.673" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.674" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.675" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.676" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.677" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.678" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.679" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"$string.697" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
-@"$string.710" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
-@"$string.711" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
-@"$string.712" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
-@"$string.728" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
+@"$string.599" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.600" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.601" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.602" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.603" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.606" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.608" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.609" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.610" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.611" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.612" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.615" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.616" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.634" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
+@"$string.653" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
+@"$string.662" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
+@"$string.664" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.665" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.672" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.673" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.674" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.675" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.676" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.677" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.678" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
+@"$string.696" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
+@"$string.709" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
+@"$string.710" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
+@"$string.711" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
+@"$string.727" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
 
 define dso_local i32 @count_loop_iterations(i32 %0, i32 %1, ptr %2) {
 entry:
@@ -59631,7 +59630,7 @@ then:                                             ; preds = %entry
   %18 = getelementptr %0, ptr %message, i32 0, i32 0
   %19 = getelementptr [1024 x i8], ptr %18, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
-  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.617", ptr %20)
+  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.616", ptr %20)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -61061,7 +61060,7 @@ merge:                                            ; preds = %else, %dead
 then3:                                            ; preds = %merge
   %55 = load ptr, ptr %self, align 8
   %56 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.600", i32 -1, ptr %56)
+  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.599", i32 -1, ptr %56)
   %57 = load %45, ptr %6, align 1
   %58 = load i32, ptr %code1, align 4
   ret i32 %58
@@ -61106,7 +61105,7 @@ then7:                                            ; preds = %merge2
 then11:                                           ; preds = %then7
   %83 = load ptr, ptr %self, align 8
   %84 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %83, ptr @"$string.601", i32 -1, ptr %84)
+  call void @"$Rank.describe_failure"(ptr %83, ptr @"$string.600", i32 -1, ptr %84)
   %85 = load %45, ptr %5, align 1
   %86 = load i32, ptr %code9, align 4
   ret i32 %86
@@ -61169,8 +61168,6 @@ dead14:                                           ; No predecessors!
 define internal i32 @"$allocate"(ptr %0, i64 %1, ptr %2, ptr %3) {
 entry:
   %4 = alloca %45, align 8
-  %code1 = alloca i32, align 4
-  %5 = alloca %45, align 8
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
   %memory = alloca ptr, align 8
@@ -61180,31 +61177,31 @@ entry:
   store i64 %1, ptr %bytes, align 8
   store ptr %2, ptr %memory, align 8
   store ptr %3, ptr %message, align 8
-  %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %50, ptr %6, i32 0, i32 3
-  %8 = load ptr, ptr %7, align 8
-  %9 = getelementptr %55, ptr %8, i32 0, i32 11
-  %10 = load ptr, ptr %9, align 8
-  %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %50, ptr %11, i32 0, i32 4
-  %13 = load ptr, ptr %12, align 8
-  %14 = load i64, ptr %bytes, align 8
-  %15 = load ptr, ptr %memory, align 8
-  %16 = call i32 %10(ptr %13, i64 %14, ptr %15)
-  store i32 %16, ptr %code, align 4
-  %17 = load i32, ptr %code, align 4
-  %18 = icmp ne i32 %17, 0
-  %19 = zext i1 %18 to i8
-  %20 = trunc i8 %19 to i1
-  br i1 %20, label %then, label %else
+  %5 = load ptr, ptr %self, align 8
+  %6 = getelementptr %50, ptr %5, i32 0, i32 3
+  %7 = load ptr, ptr %6, align 8
+  %8 = getelementptr %55, ptr %7, i32 0, i32 11
+  %9 = load ptr, ptr %8, align 8
+  %10 = load ptr, ptr %self, align 8
+  %11 = getelementptr %50, ptr %10, i32 0, i32 4
+  %12 = load ptr, ptr %11, align 8
+  %13 = load i64, ptr %bytes, align 8
+  %14 = load ptr, ptr %memory, align 8
+  %15 = call i32 %9(ptr %12, i64 %13, ptr %14)
+  store i32 %15, ptr %code, align 4
+  %16 = load i32, ptr %code, align 4
+  %17 = icmp ne i32 %16, 0
+  %18 = zext i1 %17 to i8
+  %19 = trunc i8 %18 to i1
+  br i1 %19, label %then, label %else
 
 then:                                             ; preds = %entry
-  %21 = load ptr, ptr %self, align 8
-  %22 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %21, ptr @"$string.598", i32 -1, ptr %22)
-  %23 = load %45, ptr %5, align 1
-  %24 = load i32, ptr %code, align 4
-  ret i32 %24
+  %20 = load ptr, ptr %self, align 8
+  %21 = load ptr, ptr %message, align 8
+  call void @"$Rank.describe_failure"(ptr %20, ptr @"$string.598", i32 -1, ptr %21)
+  %22 = load %45, ptr %4, align 1
+  %23 = load i32, ptr %code, align 4
+  ret i32 %23
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -61213,43 +61210,9 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %50, ptr %25, i32 0, i32 3
-  %27 = load ptr, ptr %26, align 8
-  %28 = getelementptr %55, ptr %27, i32 0, i32 17
-  %29 = load ptr, ptr %28, align 8
-  %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %50, ptr %30, i32 0, i32 4
-  %32 = load ptr, ptr %31, align 8
-  %33 = load ptr, ptr %memory, align 8
-  %34 = load ptr, ptr %33, align 8
-  %35 = load i64, ptr %bytes, align 8
-  %36 = call i32 %29(ptr %32, ptr %34, i64 %35)
-  store i32 %36, ptr %code1, align 4
-  %37 = load i32, ptr %code1, align 4
-  %38 = icmp ne i32 %37, 0
-  %39 = zext i1 %38 to i8
-  %40 = trunc i8 %39 to i1
-  br i1 %40, label %then3, label %else4
-
-then3:                                            ; preds = %merge
-  %41 = load ptr, ptr %self, align 8
-  %42 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %41, ptr @"$string.599", i32 -1, ptr %42)
-  %43 = load %45, ptr %4, align 1
-  %44 = load i32, ptr %code1, align 4
-  ret i32 %44
-
-dead5:                                            ; No predecessors!
-  br label %merge2
-
-else4:                                            ; preds = %merge
-  br label %merge2
-
-merge2:                                           ; preds = %else4, %dead5
   ret i32 0
 
-dead6:                                            ; No predecessors!
+dead1:                                            ; No predecessors!
   ret i32 undef
 }
 
@@ -61347,7 +61310,7 @@ entry:
 then:                                             ; preds = %entry
   %44 = load ptr, ptr %self, align 8
   %45 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %44, ptr @"$string.602", i32 -1, ptr %45)
+  call void @"$Rank.describe_failure"(ptr %44, ptr @"$string.601", i32 -1, ptr %45)
   %46 = load %45, ptr %3, align 1
   %47 = load i32, ptr %code, align 4
   ret i32 %47
@@ -61574,7 +61537,7 @@ merge15:                                          ; preds = %else17, %dead18
 then21:                                           ; preds = %merge15
   %112 = load ptr, ptr %self, align 8
   %113 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %112, ptr @"$string.607", i32 -1, ptr %113)
+  call void @"$Rank.describe_failure"(ptr %112, ptr @"$string.606", i32 -1, ptr %113)
   %114 = load %45, ptr %4, align 1
   %115 = load i32, ptr %code19, align 4
   ret i32 %115
@@ -62145,7 +62108,7 @@ then2:                                            ; preds = %then
   %38 = load ptr, ptr %37, align 8
   %39 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.603", ptr %38, ptr %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.602", ptr %38, ptr %40)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -62441,7 +62404,7 @@ then:                                             ; preds = %entry
   %42 = getelementptr %0, ptr %cause, i32 0, i32 0
   %43 = getelementptr [1024 x i8], ptr %42, i32 0, i32 0
   %44 = getelementptr i8, ptr %43, i64 0
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.604", ptr %33, ptr %36, i32 %41, ptr %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.603", ptr %33, ptr %36, i32 %41, ptr %44)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -62712,7 +62675,7 @@ merge10:                                          ; preds = %else12, %dead13
   %50 = load ptr, ptr %49, align 8
   %51 = getelementptr %131, ptr %50, i32 0, i32 4
   %52 = load i32, ptr %51, align 4
-  %53 = call i32 @"$anon (./terra/checkpoint/weights_place.t:164).606"(ptr %43, ptr %45, ptr %47, i32 %52)
+  %53 = call i32 @"$anon (./terra/checkpoint/weights_place.t:164).605"(ptr %43, ptr %45, ptr %47, i32 %52)
   ret i32 %53
 
 dead14:                                           ; No predecessors!
@@ -63245,7 +63208,7 @@ forbody:                                          ; preds = %forcond
   store i32 %75, ptr %77, align 4
   %78 = load ptr, ptr %self, align 8
   %79 = load i32, ptr %part_rank, align 4
-  %80 = call i32 @"$anon (./terra/checkpoint/weights_place.t:164).605"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
+  %80 = call i32 @"$anon (./terra/checkpoint/weights_place.t:164).604"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
   store i32 %80, ptr %code10, align 4
   %81 = load i32, ptr %code10, align 4
   %82 = icmp ne i32 %81, 0
@@ -63322,7 +63285,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal i32 @"$anon (./terra/checkpoint/weights_place.t:164).605"(ptr %0, ptr %1, ptr %2, i32 %3) {
+define internal i32 @"$anon (./terra/checkpoint/weights_place.t:164).604"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -63397,7 +63360,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$anon (./terra/checkpoint/weights_place.t:164).606"(ptr %0, ptr %1, ptr %2, i32 %3) {
+define internal i32 @"$anon (./terra/checkpoint/weights_place.t:164).605"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -63743,7 +63706,7 @@ entry:
   %20 = getelementptr %30, ptr %19, i32 0, i32 18
   %21 = load i32, ptr %20, align 4
   %22 = sext i32 %21 to i64
-  %23 = call zeroext i1 @"$Vector.reserve.608"(ptr %18, i64 %22)
+  %23 = call zeroext i1 @"$Vector.reserve.607"(ptr %18, i64 %22)
   %24 = zext i1 %23 to i8
   %25 = trunc i8 %24 to i1
   br i1 %25, label %and.lhs.true, label %and.end
@@ -63782,7 +63745,7 @@ and.lhs.true:                                     ; preds = %entry
   %49 = getelementptr %30, ptr %48, i32 0, i32 18
   %50 = load i32, ptr %49, align 4
   %51 = sext i32 %50 to i64
-  %52 = call zeroext i1 @"$Vector.reserve.608"(ptr %47, i64 %51)
+  %52 = call zeroext i1 @"$Vector.reserve.607"(ptr %47, i64 %51)
   %53 = zext i1 %52 to i8
   %54 = trunc i8 %53 to i1
   br i1 %54, label %and.rhs, label %and.end
@@ -63804,7 +63767,7 @@ then2:                                            ; preds = %then
   %64 = load ptr, ptr %self, align 8
   %65 = getelementptr %30, ptr %64, i32 0, i32 18
   %66 = load i32, ptr %65, align 4
-  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.609", i32 %66)
+  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.608", i32 %66)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -63849,7 +63812,7 @@ then9:                                            ; preds = %then5
   %86 = call ptr @__errno_location()
   %87 = load i32, ptr %86, align 4
   %88 = call ptr @strerror(i32 %87)
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.610", ptr %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.609", ptr %88)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -63871,7 +63834,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.608"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.607"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -64181,7 +64144,7 @@ then2:                                            ; preds = %then
   %40 = getelementptr %38, ptr %39, i32 0, i32 10
   %41 = getelementptr %26, ptr %40, i32 0, i32 1
   %42 = load i32, ptr %41, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.611", i32 %38, i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.610", i32 %38, i32 %42)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -64248,7 +64211,7 @@ then13:                                           ; preds = %then9
   %72 = load ptr, ptr %options, align 8
   %73 = getelementptr %33, ptr %72, i32 0, i32 5
   %74 = load i32, ptr %73, align 4
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %71, i64 1024, ptr @"$string.616", i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %71, i64 1024, ptr @"$string.615", i32 %74)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -64315,7 +64278,7 @@ then2:                                            ; preds = %then
   %23 = getelementptr i8, ptr %22, i64 0
   %24 = load i32, ptr %capacity, align 4
   %25 = load i32, ptr %page_size, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.612", i32 %24, i32 %25)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.611", i32 %24, i32 %25)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -64487,7 +64450,7 @@ then15:                                           ; preds = %then5
   %141 = getelementptr i8, ptr %140, i64 0
   %142 = load i32, ptr %capacity, align 4
   %143 = load i32, ptr %page_size, align 4
-  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %141, i64 1024, ptr @"$string.613", i32 %142, i32 %143)
+  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %141, i64 1024, ptr @"$string.612", i32 %142, i32 %143)
   br label %merge14
 
 else16:                                           ; preds = %then5
@@ -64654,7 +64617,7 @@ merge:                                            ; preds = %forcond
   %27 = getelementptr %33, ptr %26, i32 0, i32 5
   %28 = load i32, ptr %27, align 4
   %29 = sext i32 %28 to i64
-  %30 = call zeroext i1 @"$Vector.reserve.608"(ptr %25, i64 %29)
+  %30 = call zeroext i1 @"$Vector.reserve.607"(ptr %25, i64 %29)
   %31 = zext i1 %30 to i8
   %32 = trunc i8 %31 to i1
   br i1 %32, label %and.lhs.true7, label %and.end
@@ -64666,7 +64629,7 @@ and.rhs:                                          ; preds = %and.lhs.true
   %36 = getelementptr %33, ptr %35, i32 0, i32 3
   %37 = load i32, ptr %36, align 4
   %38 = sext i32 %37 to i64
-  %39 = call zeroext i1 @"$Vector.reserve.615"(ptr %34, i64 %38)
+  %39 = call zeroext i1 @"$Vector.reserve.614"(ptr %34, i64 %38)
   %40 = zext i1 %39 to i8
   %41 = trunc i8 %40 to i1
   br label %and.end
@@ -64684,7 +64647,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true2
   %48 = getelementptr %33, ptr %47, i32 0, i32 3
   %49 = load i32, ptr %48, align 4
   %50 = sext i32 %49 to i64
-  %51 = call zeroext i1 @"$Vector.reserve.608"(ptr %46, i64 %50)
+  %51 = call zeroext i1 @"$Vector.reserve.607"(ptr %46, i64 %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %and.rhs, label %and.end
@@ -64696,7 +64659,7 @@ and.lhs.true2:                                    ; preds = %and.lhs.true3
   %57 = getelementptr %33, ptr %56, i32 0, i32 3
   %58 = load i32, ptr %57, align 4
   %59 = sext i32 %58 to i64
-  %60 = call zeroext i1 @"$Vector.reserve.608"(ptr %55, i64 %59)
+  %60 = call zeroext i1 @"$Vector.reserve.607"(ptr %55, i64 %59)
   %61 = zext i1 %60 to i8
   %62 = trunc i8 %61 to i1
   br i1 %62, label %and.lhs.true, label %and.end
@@ -64708,7 +64671,7 @@ and.lhs.true3:                                    ; preds = %and.lhs.true4
   %66 = getelementptr %33, ptr %65, i32 0, i32 5
   %67 = load i32, ptr %66, align 4
   %68 = sext i32 %67 to i64
-  %69 = call zeroext i1 @"$Vector.reserve.608"(ptr %64, i64 %68)
+  %69 = call zeroext i1 @"$Vector.reserve.607"(ptr %64, i64 %68)
   %70 = zext i1 %69 to i8
   %71 = trunc i8 %70 to i1
   br i1 %71, label %and.lhs.true2, label %and.end
@@ -64721,7 +64684,7 @@ and.lhs.true4:                                    ; preds = %and.lhs.true5
   %76 = load i32, ptr %75, align 4
   %77 = mul i32 4, %76
   %78 = sext i32 %77 to i64
-  %79 = call zeroext i1 @"$Vector.reserve.614"(ptr %73, i64 %78)
+  %79 = call zeroext i1 @"$Vector.reserve.613"(ptr %73, i64 %78)
   %80 = zext i1 %79 to i8
   %81 = trunc i8 %80 to i1
   br i1 %81, label %and.lhs.true3, label %and.end
@@ -64733,7 +64696,7 @@ and.lhs.true5:                                    ; preds = %and.lhs.true6
   %85 = getelementptr %33, ptr %84, i32 0, i32 5
   %86 = load i32, ptr %85, align 4
   %87 = sext i32 %86 to i64
-  %88 = call zeroext i1 @"$Vector.reserve.608"(ptr %83, i64 %87)
+  %88 = call zeroext i1 @"$Vector.reserve.607"(ptr %83, i64 %87)
   %89 = zext i1 %88 to i8
   %90 = trunc i8 %89 to i1
   br i1 %90, label %and.lhs.true4, label %and.end
@@ -64745,7 +64708,7 @@ and.lhs.true6:                                    ; preds = %and.lhs.true7
   %94 = getelementptr %33, ptr %93, i32 0, i32 3
   %95 = load i32, ptr %94, align 4
   %96 = sext i32 %95 to i64
-  %97 = call zeroext i1 @"$Vector.reserve.608"(ptr %92, i64 %96)
+  %97 = call zeroext i1 @"$Vector.reserve.607"(ptr %92, i64 %96)
   %98 = zext i1 %97 to i8
   %99 = trunc i8 %98 to i1
   br i1 %99, label %and.lhs.true5, label %and.end
@@ -64757,7 +64720,7 @@ and.lhs.true7:                                    ; preds = %merge
   %103 = getelementptr %33, ptr %102, i32 0, i32 3
   %104 = load i32, ptr %103, align 4
   %105 = sext i32 %104 to i64
-  %106 = call zeroext i1 @"$Vector.reserve.608"(ptr %101, i64 %105)
+  %106 = call zeroext i1 @"$Vector.reserve.607"(ptr %101, i64 %105)
   %107 = zext i1 %106 to i8
   %108 = trunc i8 %107 to i1
   br i1 %108, label %and.lhs.true6, label %and.end
@@ -64766,7 +64729,7 @@ dead8:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.614"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.613"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -64865,7 +64828,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.615"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.614"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -64968,24 +64931,24 @@ declare dso_local i32 @dprintf(i32, ptr, ...)
 
 define dso_local i32 @ledger_cancel(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$3540" = alloca ptr, align 8
-  %"$3539" = alloca i64, align 8
+  %"$3539" = alloca ptr, align 8
+  %"$3538" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$3539", align 8
-  store ptr %2, ptr %"$3540", align 8
+  store i64 %1, ptr %"$3538", align 8
+  store ptr %2, ptr %"$3539", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %165, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$3539", align 8
-  %6 = load ptr, ptr %"$3540", align 8
-  %7 = call i32 @"$Loop.cancel.618"(ptr %4, i64 %5, ptr %6)
+  %5 = load i64, ptr %"$3538", align 8
+  %6 = load ptr, ptr %"$3539", align 8
+  %7 = call i32 @"$Loop.cancel.617"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.cancel.618"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.cancel.617"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -64996,14 +64959,14 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.619"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
+  %6 = call i32 @"$Loop.order.618"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.order.619"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
+define internal i32 @"$Loop.order.618"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
 entry:
   %4 = alloca %45, align 8
   %target = alloca ptr, align 8
@@ -65024,11 +64987,11 @@ entry:
   call void @"$status.clear"(ptr %9)
   %10 = load %45, ptr %7, align 1
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.620"(ptr %11)
+  call void @"$Loop.lock.619"(ptr %11)
   %12 = load %45, ptr %6, align 1
   %13 = load ptr, ptr %self, align 8
   %14 = load i64, ptr %request_id, align 8
-  %15 = call ptr @"$Loop.find_live.621"(ptr %13, i64 %14)
+  %15 = call ptr @"$Loop.find_live.620"(ptr %13, i64 %14)
   store ptr %15, ptr %item, align 8
   %16 = load ptr, ptr %item, align 8
   %17 = icmp eq ptr %16, null
@@ -65038,7 +65001,7 @@ entry:
 
 then:                                             ; preds = %entry
   %20 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.622"(ptr %20)
+  call void @"$Loop.unlock.621"(ptr %20)
   %21 = load %45, ptr %5, align 1
   %22 = load ptr, ptr %message, align 8
   store ptr %22, ptr %target, align 8
@@ -65094,7 +65057,7 @@ merge4:                                           ; preds = %else6, %then5
   %42 = getelementptr %166, ptr %41, i32 0, i32 7
   %43 = call i32 @pthread_cond_signal(ptr %42)
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.622"(ptr %44)
+  call void @"$Loop.unlock.621"(ptr %44)
   %45 = load %45, ptr %4, align 1
   ret i32 0
 
@@ -65102,7 +65065,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.lock.620"(ptr %0) {
+define internal void @"$Loop.lock.619"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -65112,7 +65075,7 @@ entry:
   ret void
 }
 
-define internal ptr @"$Loop.find_live.621"(ptr %0, i64 %1) {
+define internal ptr @"$Loop.find_live.620"(ptr %0, i64 %1) {
 entry:
   %i = alloca i64, align 8
   %request_id = alloca i64, align 8
@@ -65179,7 +65142,7 @@ dead2:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.unlock.622"(ptr %0) {
+define internal void @"$Loop.unlock.621"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -65219,7 +65182,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %165, ptr %13, i32 0, i32 0
-  call void @"$Loop.free.623"(ptr %14)
+  call void @"$Loop.free.622"(ptr %14)
   %15 = load %45, ptr %4, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = getelementptr %165, ptr %16, i32 0, i32 1
@@ -65236,7 +65199,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.free.623"(ptr %0) {
+define internal void @"$Loop.free.622"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -65270,7 +65233,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %17 = load ptr, ptr %self, align 8
-  call void @"$Loop.stop.624"(ptr %17)
+  call void @"$Loop.stop.623"(ptr %17)
   %18 = load %45, ptr %8, align 1
   %19 = load ptr, ptr %self, align 8
   %20 = getelementptr %166, ptr %19, i32 0, i32 16
@@ -65359,7 +65322,7 @@ merge2:                                           ; preds = %else4, %then3
   ret void
 }
 
-define internal void @"$Loop.stop.624"(ptr %0) {
+define internal void @"$Loop.stop.623"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -65384,7 +65347,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.620"(ptr %9)
+  call void @"$Loop.lock.619"(ptr %9)
   %10 = load %45, ptr %2, align 1
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %166, ptr %11, i32 0, i32 11
@@ -65393,7 +65356,7 @@ merge:                                            ; preds = %else, %dead
   %14 = getelementptr %166, ptr %13, i32 0, i32 7
   %15 = call i32 @pthread_cond_broadcast(ptr %14)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.622"(ptr %16)
+  call void @"$Loop.unlock.621"(ptr %16)
   %17 = load %45, ptr %1, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %166, ptr %18, i32 0, i32 9
@@ -65432,30 +65395,30 @@ entry:
 
 define dso_local i32 @ledger_decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
-  %"$3566" = alloca ptr, align 8
   %"$3565" = alloca ptr, align 8
-  %"$3564" = alloca i32, align 4
-  %"$3563" = alloca ptr, align 8
+  %"$3564" = alloca ptr, align 8
+  %"$3563" = alloca i32, align 4
+  %"$3562" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3563", align 8
-  store i32 %2, ptr %"$3564", align 4
-  store ptr %3, ptr %"$3565", align 8
-  store ptr %4, ptr %"$3566", align 8
+  store ptr %1, ptr %"$3562", align 8
+  store i32 %2, ptr %"$3563", align 4
+  store ptr %3, ptr %"$3564", align 8
+  store ptr %4, ptr %"$3565", align 8
   %5 = load ptr, ptr %"$handle", align 8
   %6 = getelementptr %165, ptr %5, i32 0, i32 0
-  %7 = load ptr, ptr %"$3563", align 8
-  %8 = load i32, ptr %"$3564", align 4
-  %9 = load ptr, ptr %"$3565", align 8
-  %10 = load ptr, ptr %"$3566", align 8
-  %11 = call i32 @"$Loop.decode_step.625"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
+  %7 = load ptr, ptr %"$3562", align 8
+  %8 = load i32, ptr %"$3563", align 4
+  %9 = load ptr, ptr %"$3564", align 8
+  %10 = load ptr, ptr %"$3565", align 8
+  %11 = call i32 @"$Loop.decode_step.624"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
   ret i32 %11
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_step.625"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_step.624"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -65498,10 +65461,10 @@ merge:                                            ; preds = %else, %then
   %19 = load i32, ptr %token, align 4
   %20 = load ptr, ptr %logits, align 8
   %21 = load ptr, ptr %message, align 8
-  %22 = call i32 @"$Loop.decode_in_turn.626"(ptr %17, ptr %18, i32 %19, ptr %20, ptr %21)
+  %22 = call i32 @"$Loop.decode_in_turn.625"(ptr %17, ptr %18, i32 %19, ptr %20, ptr %21)
   store i32 %22, ptr %code, align 4
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.638"(ptr %23)
+  call void @"$Loop.leave_turn.637"(ptr %23)
   %24 = load %45, ptr %5, align 1
   %25 = load i32, ptr %code, align 4
   ret i32 %25
@@ -65510,7 +65473,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_in_turn.626"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_in_turn.625"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %code24 = alloca i32, align 4
   %code19 = alloca i32, align 4
@@ -65530,7 +65493,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$Loop.check_usable_locked.627"(ptr %5, ptr %6)
+  %7 = call i32 @"$Loop.check_usable_locked.626"(ptr %5, ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -65552,7 +65515,7 @@ merge:                                            ; preds = %else, %dead
   %13 = load ptr, ptr %self, align 8
   %14 = load ptr, ptr %item, align 8
   %15 = load ptr, ptr %message, align 8
-  %16 = call i32 @"$Loop.check_state.629"(ptr %13, ptr %14, i32 1, ptr %15)
+  %16 = call i32 @"$Loop.check_state.628"(ptr %13, ptr %14, i32 1, ptr %15)
   store i32 %16, ptr %code1, align 4
   %17 = load i32, ptr %code1, align 4
   %18 = icmp ne i32 %17, 0
@@ -65605,7 +65568,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = add i64 %39, 1
   %41 = trunc i64 %40 to i32
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.grow_state.630"(ptr %34, ptr %35, i32 %41, ptr %42)
+  %43 = call i32 @"$Loop.grow_state.629"(ptr %34, ptr %35, i32 %41, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -65635,7 +65598,7 @@ then17:                                           ; preds = %merge12
   %54 = load ptr, ptr %self, align 8
   %55 = load ptr, ptr %item, align 8
   %56 = load ptr, ptr %message, align 8
-  %57 = call i32 @"$Loop.decode_last_token.633"(ptr %54, ptr %55, ptr null, ptr %56)
+  %57 = call i32 @"$Loop.decode_last_token.632"(ptr %54, ptr %55, ptr null, ptr %56)
   store i32 %57, ptr %code19, align 4
   %58 = load i32, ptr %code19, align 4
   %59 = icmp ne i32 %58, 0
@@ -65669,7 +65632,7 @@ merge16:                                          ; preds = %else18, %merge20
   %69 = load ptr, ptr %item, align 8
   %70 = load ptr, ptr %logits, align 8
   %71 = load ptr, ptr %message, align 8
-  %72 = call i32 @"$Loop.decode_last_token.633"(ptr %68, ptr %69, ptr %70, ptr %71)
+  %72 = call i32 @"$Loop.decode_last_token.632"(ptr %68, ptr %69, ptr %70, ptr %71)
   store i32 %72, ptr %code24, align 4
   %73 = load ptr, ptr %item, align 8
   %74 = call i32 @"$Sequence.num_uncomputed"(ptr %73)
@@ -65695,7 +65658,7 @@ dead28:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable_locked.627"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable_locked.626"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -65705,14 +65668,14 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.620"(ptr %4)
+  call void @"$Loop.lock.619"(ptr %4)
   %5 = load %45, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.check_usable.628"(ptr %6, ptr %7)
+  %8 = call i32 @"$Loop.check_usable.627"(ptr %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.622"(ptr %9)
+  call void @"$Loop.unlock.621"(ptr %9)
   %10 = load %45, ptr %2, align 1
   %11 = load i32, ptr %code, align 4
   ret i32 %11
@@ -65721,7 +65684,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable.628"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable.627"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %message = alloca ptr, align 8
@@ -65775,7 +65738,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_state.629"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.check_state.628"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %target7 = alloca ptr, align 8
   %target = alloca ptr, align 8
@@ -65895,7 +65858,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.grow_state.630"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.grow_state.629"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %45, align 8
   %i = alloca i32, align 4
@@ -65912,12 +65875,12 @@ entry:
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %item, align 8
   %7 = load i32, ptr %num_tokens, align 4
-  %8 = call i32 @"$Loop.missing_pages.631"(ptr %5, ptr %6, i32 %7)
+  %8 = call i32 @"$Loop.missing_pages.630"(ptr %5, ptr %6, i32 %7)
   store i32 %8, ptr %missing, align 4
   %9 = load ptr, ptr %self, align 8
   %10 = load i32, ptr %missing, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_room.632"(ptr %9, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.check_room.631"(ptr %9, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -65970,7 +65933,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.missing_pages.631"(ptr %0, ptr %1, i32 %2) {
+define internal i32 @"$Loop.missing_pages.630"(ptr %0, ptr %1, i32 %2) {
 entry:
   %missing = alloca i32, align 4
   %num_tokens = alloca i32, align 4
@@ -66002,7 +65965,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_room.632"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_room.631"(ptr %0, i32 %1, ptr %2) {
 entry:
   %target = alloca ptr, align 8
   %pool = alloca ptr, align 8
@@ -66066,7 +66029,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_last_token.633"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.decode_last_token.632"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %4 = alloca %45, align 8
@@ -66124,7 +66087,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %37 = load ptr, ptr %self, align 8
   %38 = load ptr, ptr %message, align 8
-  %39 = call i32 @"$Loop.run_step.634"(ptr %37, ptr %38)
+  %39 = call i32 @"$Loop.run_step.633"(ptr %37, ptr %38)
   store i32 %39, ptr %code, align 4
   %40 = load i32, ptr %code, align 4
   %41 = icmp ne i32 %40, 0
@@ -66164,14 +66127,14 @@ merge1:                                           ; preds = %else3, %dead
   %61 = load i32, ptr %60, align 4
   %62 = sub i32 %61, 1
   %63 = load ptr, ptr %message, align 8
-  %64 = call i32 @"$Loop.check_logits.637"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
+  %64 = call i32 @"$Loop.check_logits.636"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
   ret i32 %64
 
 dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.run_step.634"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.run_step.633"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
   %counters = alloca ptr, align 8
@@ -66219,7 +66182,7 @@ else3:                                            ; preds = %then
 
 merge1:                                           ; preds = %else3, %then2
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.636"(ptr %26)
+  call void @"$Loop.check_ranks.635"(ptr %26)
   %27 = load %45, ptr %3, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -66341,7 +66304,7 @@ then2:                                            ; preds = %then
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %167, ptr %39, i32 0, i32 8
   %41 = load i32, ptr %40, align 4
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.635", i32 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.634", i32 %41)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -67272,7 +67235,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Loop.check_ranks.636"(ptr %0) {
+define internal void @"$Loop.check_ranks.635"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -67316,13 +67279,13 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.620"(ptr %24)
+  call void @"$Loop.lock.619"(ptr %24)
   %25 = load %45, ptr %2, align 1
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr %166, ptr %26, i32 0, i32 14
   store i8 0, ptr %27, align 1
   %28 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.622"(ptr %28)
+  call void @"$Loop.unlock.621"(ptr %28)
   %29 = load %45, ptr %1, align 1
   br label %merge1
 
@@ -67333,7 +67296,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal i32 @"$Loop.check_logits.637"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.check_logits.636"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
 entry:
   %target = alloca ptr, align 8
   %row = alloca i32, align 4
@@ -67401,7 +67364,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.leave_turn.638"(ptr %0) {
+define internal void @"$Loop.leave_turn.637"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -67409,10 +67372,10 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.639"(ptr %4)
+  call void @"$Loop.publish.638"(ptr %4)
   %5 = load %45, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.wake.644"(ptr %6)
+  call void @"$Loop.wake.643"(ptr %6)
   %7 = load %45, ptr %2, align 1
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %166, ptr %8, i32 0, i32 5
@@ -67421,7 +67384,7 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.publish.639"(ptr %0) {
+define internal void @"$Loop.publish.638"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -67454,16 +67417,16 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.620"(ptr %16)
+  call void @"$Loop.lock.619"(ptr %16)
   %17 = load %45, ptr %7, align 1
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_events.640"(ptr %18)
+  call void @"$Loop.publish_events.639"(ptr %18)
   %19 = load %45, ptr %6, align 1
   %20 = load ptr, ptr %self, align 8
-  call void @"$Loop.remove_ended.642"(ptr %20)
+  call void @"$Loop.remove_ended.641"(ptr %20)
   %21 = load %45, ptr %5, align 1
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.643"(ptr %22)
+  call void @"$Loop.publish_counters.642"(ptr %22)
   %23 = load %45, ptr %4, align 1
   %24 = load ptr, ptr %s, align 8
   %25 = call i64 @"$Scheduler.nearest_deadline"(ptr %24)
@@ -67471,7 +67434,7 @@ merge:                                            ; preds = %else, %then
   %27 = getelementptr %166, ptr %26, i32 0, i32 22
   store i64 %25, ptr %27, align 8
   %28 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.622"(ptr %28)
+  call void @"$Loop.unlock.621"(ptr %28)
   %29 = load %45, ptr %3, align 1
   %30 = load ptr, ptr %s, align 8
   %31 = getelementptr %32, ptr %30, i32 0, i32 6
@@ -67511,7 +67474,7 @@ merge1:                                           ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_events.640"(ptr %0) {
+define internal void @"$Loop.publish_events.639"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -67591,7 +67554,7 @@ and.lhs.true:                                     ; preds = %condition
 
 then:                                             ; preds = %merge
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.announce.641"(ptr %54)
+  call void @"$Loop.announce.640"(ptr %54)
   %55 = load %45, ptr %1, align 1
   br label %merge1
 
@@ -67602,7 +67565,7 @@ merge1:                                           ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.announce.641"(ptr %0) {
+define internal void @"$Loop.announce.640"(ptr %0) {
 entry:
   %one = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -67618,7 +67581,7 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.remove_ended.642"(ptr %0) {
+define internal void @"$Loop.remove_ended.641"(ptr %0) {
 entry:
   %i = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -67661,7 +67624,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_counters.643"(ptr %0) {
+define internal void @"$Loop.publish_counters.642"(ptr %0) {
 entry:
   %p = alloca ptr, align 8
   %s = alloca ptr, align 8
@@ -67750,14 +67713,14 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.wake.644"(ptr %0) {
+define internal void @"$Loop.wake.643"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.620"(ptr %3)
+  call void @"$Loop.lock.619"(ptr %3)
   %4 = load %45, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %166, ptr %5, i32 0, i32 13
@@ -67766,7 +67729,7 @@ entry:
   %8 = getelementptr %166, ptr %7, i32 0, i32 7
   %9 = call i32 @pthread_cond_signal(ptr %8)
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.622"(ptr %10)
+  call void @"$Loop.unlock.621"(ptr %10)
   %11 = load %45, ptr %1, align 1
   ret void
 }
@@ -67836,14 +67799,14 @@ entry:
 define dso_local void @ledger_free_state(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
-  %"$3575" = alloca ptr, align 8
+  %"$3574" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3575", align 8
+  store ptr %1, ptr %"$3574", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %165, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$3575", align 8
-  call void @"$Loop.free_state.645"(ptr %4, ptr %5)
+  %5 = load ptr, ptr %"$3574", align 8
+  call void @"$Loop.free_state.644"(ptr %4, ptr %5)
   %6 = load %45, ptr %2, align 1
   ret void
 
@@ -67851,7 +67814,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.free_state.645"(ptr %0, ptr %1) {
+define internal void @"$Loop.free_state.644"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
   %3 = alloca %45, align 8
@@ -67894,15 +67857,15 @@ merge:                                            ; preds = %else, %dead
   %20 = load %45, ptr %4, align 1
   %21 = load ptr, ptr %self, align 8
   %22 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.646"(ptr %21, ptr %22)
+  call void @"$Loop.close_state.645"(ptr %21, ptr %22)
   %23 = load %45, ptr %3, align 1
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.638"(ptr %24)
+  call void @"$Loop.leave_turn.637"(ptr %24)
   %25 = load %45, ptr %2, align 1
   ret void
 }
 
-define internal void @"$Loop.close_state.646"(ptr %0, ptr %1) {
+define internal void @"$Loop.close_state.645"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
   %3 = alloca %45, align 8
@@ -67936,14 +67899,14 @@ entry:
 define dso_local void @ledger_info(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
-  %"$3551" = alloca ptr, align 8
+  %"$3550" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3551", align 8
+  store ptr %1, ptr %"$3550", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %165, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$3551", align 8
-  call void @"$Loop.info.647"(ptr %4, ptr %5)
+  %5 = load ptr, ptr %"$3550", align 8
+  call void @"$Loop.info.646"(ptr %4, ptr %5)
   %6 = load %45, ptr %2, align 1
   ret void
 
@@ -67951,7 +67914,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.info.647"(ptr %0, ptr %1) {
+define internal void @"$Loop.info.646"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
   %p = alloca ptr, align 8
@@ -67961,7 +67924,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %target, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.620"(ptr %4)
+  call void @"$Loop.lock.619"(ptr %4)
   %5 = load %45, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %166, ptr %6, i32 0, i32 24
@@ -68097,7 +68060,7 @@ merge:                                            ; preds = %else, %then
   %110 = getelementptr %150, ptr %109, i32 0, i32 37
   store i64 %108, ptr %110, align 8
   %111 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.622"(ptr %111)
+  call void @"$Loop.unlock.621"(ptr %111)
   %112 = load %45, ptr %2, align 1
   ret void
 }
@@ -68143,7 +68106,7 @@ entry:
   store ptr %0, ptr %"$handle", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %165, ptr %2, i32 0, i32 0
-  call void @"$Loop.iterate.648"(ptr %3)
+  call void @"$Loop.iterate.647"(ptr %3)
   %4 = load %45, ptr %1, align 1
   ret void
 
@@ -68151,7 +68114,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.iterate.648"(ptr %0) {
+define internal void @"$Loop.iterate.647"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -68163,10 +68126,10 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_orders.649"(ptr %6)
+  call void @"$Loop.take_orders.648"(ptr %6)
   %7 = load %45, ptr %5, align 1
   %8 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.636"(ptr %8)
+  call void @"$Loop.check_ranks.635"(ptr %8)
   %9 = load %45, ptr %4, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %166, ptr %10, i32 0, i32 3
@@ -68175,7 +68138,7 @@ entry:
   %14 = load i64, ptr %13, align 8
   store i64 %14, ptr %num_preemptions, align 8
   %15 = load ptr, ptr %self, align 8
-  %16 = call zeroext i1 @"$Loop.plan.651"(ptr %15)
+  %16 = call zeroext i1 @"$Loop.plan.650"(ptr %15)
   %17 = zext i1 %16 to i8
   store i8 %17, ptr %has_step, align 1
   %18 = load i8, ptr %has_step, align 1
@@ -68201,7 +68164,7 @@ or.end:                                           ; preds = %or.rhs, %or.lhs.fal
   %32 = getelementptr %166, ptr %31, i32 0, i32 12
   store i8 %30, ptr %32, align 1
   %33 = load ptr, ptr %self, align 8
-  %34 = call i32 @"$Loop.perform_transfers.652"(ptr %33)
+  %34 = call i32 @"$Loop.perform_transfers.651"(ptr %33)
   %35 = icmp eq i32 %34, 0
   %36 = zext i1 %35 to i8
   %37 = trunc i8 %36 to i1
@@ -68217,7 +68180,7 @@ or.lhs.false:                                     ; preds = %entry
 
 then:                                             ; preds = %and.lhs.true
   %43 = load ptr, ptr %self, align 8
-  call void @"$Loop.execute.657"(ptr %43)
+  call void @"$Loop.execute.656"(ptr %43)
   %44 = load %45, ptr %3, align 1
   br label %merge
 
@@ -68226,10 +68189,10 @@ else:                                             ; preds = %and.lhs.true, %or.e
 
 merge:                                            ; preds = %else, %then
   %45 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.636"(ptr %45)
+  call void @"$Loop.check_ranks.635"(ptr %45)
   %46 = load %45, ptr %2, align 1
   %47 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.639"(ptr %47)
+  call void @"$Loop.publish.638"(ptr %47)
   %48 = load %45, ptr %1, align 1
   ret void
 
@@ -68239,7 +68202,7 @@ and.lhs.true:                                     ; preds = %or.end
   br i1 %50, label %then, label %else
 }
 
-define internal void @"$Loop.take_orders.649"(ptr %0) {
+define internal void @"$Loop.take_orders.648"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -68256,7 +68219,7 @@ entry:
   %9 = getelementptr %32, ptr %8, i32 0, i32 17
   store i64 %6, ptr %9, align 8
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.620"(ptr %10)
+  call void @"$Loop.lock.619"(ptr %10)
   %11 = load %45, ptr %5, align 1
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %166, ptr %12, i32 0, i32 16
@@ -68342,7 +68305,7 @@ forbody4:                                         ; preds = %forcond3
   %69 = load i64, ptr %i2, align 8
   %70 = getelementptr ptr, ptr %68, i64 %69
   %71 = load ptr, ptr %70, align 8
-  call void @"$Loop.obey.650"(ptr %64, ptr %71)
+  call void @"$Loop.obey.649"(ptr %64, ptr %71)
   %72 = load %45, ptr %2, align 1
   %73 = add i64 %58, 1
   store i64 %73, ptr %i2, align 8
@@ -68359,12 +68322,12 @@ merge1:                                           ; preds = %else, %merge5
   %75 = getelementptr %166, ptr %74, i32 0, i32 13
   store i8 0, ptr %75, align 1
   %76 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.622"(ptr %76)
+  call void @"$Loop.unlock.621"(ptr %76)
   %77 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Loop.obey.650"(ptr %0, ptr %1) {
+define internal void @"$Loop.obey.649"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %45, align 8
   %3 = alloca %45, align 8
@@ -68438,7 +68401,7 @@ and.lhs.true:                                     ; preds = %else3
   br i1 %33, label %then4, label %else5
 }
 
-define internal zeroext i1 @"$Loop.plan.651"(ptr %0) {
+define internal zeroext i1 @"$Loop.plan.650"(ptr %0) {
 entry:
   %has_step = alloca i8, align 1
   %1 = alloca %45, align 8
@@ -68475,7 +68438,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal i32 @"$Loop.perform_transfers.652"(ptr %0) {
+define internal i32 @"$Loop.perform_transfers.651"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -68537,7 +68500,7 @@ forbody:                                          ; preds = %forcond
 then:                                             ; preds = %forbody
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
-  %33 = call i32 @"$Loop.save.653"(ptr %31, ptr %32, ptr %message)
+  %33 = call i32 @"$Loop.save.652"(ptr %31, ptr %32, ptr %message)
   store i32 %33, ptr %code, align 4
   %34 = load i32, ptr %code, align 4
   %35 = icmp ne i32 %34, 0
@@ -68618,7 +68581,7 @@ forbody7:                                         ; preds = %forcond6
 then12:                                           ; preds = %forbody7
   %77 = load ptr, ptr %self, align 8
   %78 = load ptr, ptr %item9, align 8
-  %79 = call i32 @"$Loop.restore.655"(ptr %77, ptr %78, ptr %message10)
+  %79 = call i32 @"$Loop.restore.654"(ptr %77, ptr %78, ptr %message10)
   store i32 %79, ptr %code14, align 4
   %80 = load i32, ptr %code14, align 4
   %81 = icmp ne i32 %80, 0
@@ -68699,7 +68662,7 @@ forbody20:                                        ; preds = %forcond19
 then25:                                           ; preds = %forbody20
   %123 = load ptr, ptr %self, align 8
   %124 = load ptr, ptr %item22, align 8
-  %125 = call i32 @"$Loop.recount.656"(ptr %123, ptr %124, ptr %message23)
+  %125 = call i32 @"$Loop.recount.655"(ptr %123, ptr %124, ptr %message23)
   store i32 %125, ptr %code27, align 4
   %126 = load i32, ptr %code27, align 4
   %127 = icmp ne i32 %126, 0
@@ -68751,7 +68714,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.save.653"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.save.652"(ptr %0, ptr %1, ptr %2) {
 entry:
   %target = alloca ptr, align 8
   %3 = alloca %45, align 8
@@ -68987,7 +68950,7 @@ then2:                                            ; preds = %then
   %29 = load ptr, ptr %self, align 8
   %30 = getelementptr %167, ptr %29, i32 0, i32 9
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.654", ptr %28, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.653", ptr %28, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -69032,7 +68995,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.restore.655"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.restore.654"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -69153,7 +69116,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.recount.656"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.recount.655"(ptr %0, ptr %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -69345,7 +69308,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.execute.657"(ptr %0) {
+define internal void @"$Loop.execute.656"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -69561,7 +69524,7 @@ merge:                                            ; preds = %else, %then
   %83 = load ptr, ptr %self, align 8
   %84 = getelementptr %165, ptr %83, i32 0, i32 1
   %85 = load ptr, ptr %message, align 8
-  %86 = call i32 @"$Loop.init.658"(ptr %80, ptr %82, ptr %chosen, ptr %84, ptr %85)
+  %86 = call i32 @"$Loop.init.657"(ptr %80, ptr %82, ptr %chosen, ptr %84, ptr %85)
   store i32 %86, ptr %code, align 4
   %87 = load ptr, ptr %self, align 8
   %88 = getelementptr %165, ptr %87, i32 0, i32 4
@@ -69819,7 +69782,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.init.658"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.init.657"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %45, align 8
   %code1 = alloca i32, align 4
@@ -69877,7 +69840,7 @@ entry:
   %37 = load %45, ptr %6, align 1
   %38 = load ptr, ptr %self, align 8
   %39 = load ptr, ptr %message, align 8
-  %40 = call i32 @"$Loop.init_lists.659"(ptr %38, ptr %39)
+  %40 = call i32 @"$Loop.init_lists.658"(ptr %38, ptr %39)
   store i32 %40, ptr %code, align 4
   %41 = load i32, ptr %code, align 4
   %42 = icmp ne i32 %41, 0
@@ -69898,7 +69861,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %46 = load ptr, ptr %self, align 8
   %47 = load ptr, ptr %message, align 8
-  %48 = call i32 @"$Loop.init_scheduler.660"(ptr %46, ptr %47)
+  %48 = call i32 @"$Loop.init_scheduler.659"(ptr %46, ptr %47)
   store i32 %48, ptr %code1, align 4
   %49 = load i32, ptr %code1, align 4
   %50 = icmp ne i32 %49, 0
@@ -69918,7 +69881,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.643"(ptr %54)
+  call void @"$Loop.publish_counters.642"(ptr %54)
   %55 = load %45, ptr %5, align 1
   ret i32 0
 
@@ -69926,7 +69889,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_lists.659"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_lists.658"(ptr %0, ptr %1) {
 entry:
   %target7 = alloca ptr, align 8
   %target = alloca ptr, align 8
@@ -69959,7 +69922,7 @@ entry:
   %20 = getelementptr %166, ptr %19, i32 0, i32 18
   %21 = load i32, ptr %20, align 4
   %22 = sext i32 %21 to i64
-  %23 = call zeroext i1 @"$Vector.reserve.608"(ptr %18, i64 %22)
+  %23 = call zeroext i1 @"$Vector.reserve.607"(ptr %18, i64 %22)
   %24 = zext i1 %23 to i8
   %25 = trunc i8 %24 to i1
   br i1 %25, label %and.lhs.true, label %and.end
@@ -69998,7 +69961,7 @@ and.lhs.true:                                     ; preds = %entry
   %49 = getelementptr %166, ptr %48, i32 0, i32 18
   %50 = load i32, ptr %49, align 4
   %51 = sext i32 %50 to i64
-  %52 = call zeroext i1 @"$Vector.reserve.608"(ptr %47, i64 %51)
+  %52 = call zeroext i1 @"$Vector.reserve.607"(ptr %47, i64 %51)
   %53 = zext i1 %52 to i8
   %54 = trunc i8 %53 to i1
   br i1 %54, label %and.rhs, label %and.end
@@ -70020,7 +69983,7 @@ then2:                                            ; preds = %then
   %64 = load ptr, ptr %self, align 8
   %65 = getelementptr %166, ptr %64, i32 0, i32 18
   %66 = load i32, ptr %65, align 4
-  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.609", i32 %66)
+  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.608", i32 %66)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -70065,7 +70028,7 @@ then9:                                            ; preds = %then5
   %86 = call ptr @__errno_location()
   %87 = load i32, ptr %86, align 4
   %88 = call ptr @strerror(i32 %87)
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.610", ptr %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.609", ptr %88)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -70087,7 +70050,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_scheduler.660"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_scheduler.659"(ptr %0, ptr %1) {
 entry:
   %chosen = alloca %33, align 8
   %2 = alloca %45, align 8
@@ -70182,27 +70145,27 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_poll(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$3547" = alloca ptr, align 8
-  %"$3546" = alloca i32, align 4
-  %"$3545" = alloca ptr, align 8
+  %"$3546" = alloca ptr, align 8
+  %"$3545" = alloca i32, align 4
+  %"$3544" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3545", align 8
-  store i32 %2, ptr %"$3546", align 4
-  store ptr %3, ptr %"$3547", align 8
+  store ptr %1, ptr %"$3544", align 8
+  store i32 %2, ptr %"$3545", align 4
+  store ptr %3, ptr %"$3546", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %165, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$3545", align 8
-  %7 = load i32, ptr %"$3546", align 4
-  %8 = load ptr, ptr %"$3547", align 8
-  %9 = call i32 @"$Loop.poll.661"(ptr %5, ptr %6, i32 %7, ptr %8)
+  %6 = load ptr, ptr %"$3544", align 8
+  %7 = load i32, ptr %"$3545", align 4
+  %8 = load ptr, ptr %"$3546", align 8
+  %9 = call i32 @"$Loop.poll.660"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.poll.661"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.poll.660"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %45, align 8
   %value = alloca i64, align 8
@@ -70253,7 +70216,7 @@ else:                                             ; preds = %and.lhs.true, %or.l
 
 merge:                                            ; preds = %else, %dead
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.620"(ptr %22)
+  call void @"$Loop.lock.619"(ptr %22)
   %23 = load %45, ptr %5, align 1
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %166, ptr %24, i32 0, i32 19
@@ -70286,7 +70249,7 @@ merge2:                                           ; preds = %else4, %then3
   %42 = getelementptr %166, ptr %41, i32 0, i32 7
   %43 = call i32 @pthread_cond_signal(ptr %42)
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.622"(ptr %44)
+  call void @"$Loop.unlock.621"(ptr %44)
   %45 = load %45, ptr %4, align 1
   ret i32 0
 
@@ -70296,24 +70259,24 @@ dead5:                                            ; No predecessors!
 
 define dso_local i32 @ledger_preempt(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$3543" = alloca ptr, align 8
-  %"$3542" = alloca i64, align 8
+  %"$3542" = alloca ptr, align 8
+  %"$3541" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$3542", align 8
-  store ptr %2, ptr %"$3543", align 8
+  store i64 %1, ptr %"$3541", align 8
+  store ptr %2, ptr %"$3542", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %165, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$3542", align 8
-  %6 = load ptr, ptr %"$3543", align 8
-  %7 = call i32 @"$Loop.preempt.662"(ptr %4, i64 %5, ptr %6)
+  %5 = load i64, ptr %"$3541", align 8
+  %6 = load ptr, ptr %"$3542", align 8
+  %7 = call i32 @"$Loop.preempt.661"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.preempt.662"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.preempt.661"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -70324,7 +70287,7 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.619"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
+  %6 = call i32 @"$Loop.order.618"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
@@ -70333,29 +70296,29 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_prefill(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
-  %"$3561" = alloca ptr, align 8
   %"$3560" = alloca ptr, align 8
   %"$3559" = alloca ptr, align 8
-  %"$3558" = alloca i8, align 1
-  %"$3557" = alloca i32, align 4
-  %"$3556" = alloca ptr, align 8
+  %"$3558" = alloca ptr, align 8
+  %"$3557" = alloca i8, align 1
+  %"$3556" = alloca i32, align 4
+  %"$3555" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3556", align 8
-  store i32 %2, ptr %"$3557", align 4
+  store ptr %1, ptr %"$3555", align 8
+  store i32 %2, ptr %"$3556", align 4
   %7 = zext i1 %3 to i8
-  store i8 %7, ptr %"$3558", align 1
-  store ptr %4, ptr %"$3559", align 8
-  store ptr %5, ptr %"$3560", align 8
-  store ptr %6, ptr %"$3561", align 8
+  store i8 %7, ptr %"$3557", align 1
+  store ptr %4, ptr %"$3558", align 8
+  store ptr %5, ptr %"$3559", align 8
+  store ptr %6, ptr %"$3560", align 8
   %8 = load ptr, ptr %"$handle", align 8
   %9 = getelementptr %165, ptr %8, i32 0, i32 0
-  %10 = load ptr, ptr %"$3556", align 8
-  %11 = load i32, ptr %"$3557", align 4
-  %12 = load i8, ptr %"$3558", align 1
-  %13 = load ptr, ptr %"$3559", align 8
-  %14 = load ptr, ptr %"$3560", align 8
-  %15 = load ptr, ptr %"$3561", align 8
+  %10 = load ptr, ptr %"$3555", align 8
+  %11 = load i32, ptr %"$3556", align 4
+  %12 = load i8, ptr %"$3557", align 1
+  %13 = load ptr, ptr %"$3558", align 8
+  %14 = load ptr, ptr %"$3559", align 8
+  %15 = load ptr, ptr %"$3560", align 8
   %16 = icmp ne i8 %12, 0
   %17 = call i32 @"$Loop.prefill"(ptr %9, ptr %10, i32 %11, i1 zeroext %16, ptr %13, ptr %14, ptr %15)
   ret i32 %17
@@ -70424,7 +70387,7 @@ then5:                                            ; preds = %then2
   %27 = getelementptr %0, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.663")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.662")
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -70457,7 +70420,7 @@ merge1:                                           ; preds = %else3, %dead
   %43 = call i32 @"$Loop.prefill_in_turn"(ptr %35, ptr %36, i32 %37, i1 zeroext %42, ptr %39, ptr %40, ptr %41)
   store i32 %43, ptr %code, align 4
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.638"(ptr %44)
+  call void @"$Loop.leave_turn.637"(ptr %44)
   %45 = load %45, ptr %7, align 1
   %46 = load i32, ptr %code, align 4
   ret i32 %46
@@ -70494,7 +70457,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %10 = load ptr, ptr %self, align 8
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_usable_locked.627"(ptr %10, ptr %11)
+  %12 = call i32 @"$Loop.check_usable_locked.626"(ptr %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -70514,7 +70477,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.664"(ptr noalias sret(%143) %8, ptr %18)
+  call void @"$Loop.limits.663"(ptr noalias sret(%143) %8, ptr %18)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %19 = load ptr, ptr %tokens, align 8
   %20 = load i32, ptr %num_tokens, align 4
@@ -70602,7 +70565,7 @@ merge12:                                          ; preds = %else14, %dead15
 then18:                                           ; preds = %merge12
   %60 = load ptr, ptr %self, align 8
   %61 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.646"(ptr %60, ptr %61)
+  call void @"$Loop.close_state.645"(ptr %60, ptr %61)
   %62 = load %45, ptr %7, align 1
   %63 = load i32, ptr %code16, align 4
   ret i32 %63
@@ -70623,7 +70586,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.limits.664"(ptr noalias sret(%143) %0, ptr %1) {
+define internal void @"$Loop.limits.663"(ptr noalias sret(%143) %0, ptr %1) {
 entry:
   %2 = alloca %143, align 8
   %3 = alloca %170, align 8
@@ -70741,7 +70704,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %166, ptr %27, i32 0, i32 2
   %29 = getelementptr %31, ptr %28, i32 0, i32 3
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.665", i32 %30)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.664", i32 %30)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -70814,7 +70777,7 @@ then12:                                           ; preds = %merge7
   %65 = getelementptr %166, ptr %64, i32 0, i32 2
   %66 = getelementptr %31, ptr %65, i32 0, i32 2
   %67 = load i32, ptr %66, align 4
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.666", i32 %67)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.665", i32 %67)
   br label %merge11
 
 else13:                                           ; preds = %merge7
@@ -70881,7 +70844,7 @@ entry:
   %9 = getelementptr %46, ptr %8, i32 0, i32 4
   %10 = load i32, ptr %9, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.grow_state.630"(ptr %6, ptr %7, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.grow_state.629"(ptr %6, ptr %7, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -71074,7 +71037,7 @@ else3:                                            ; preds = %and.lhs.true4, %els
 merge:                                            ; preds = %else3, %then2, %merge1
   %80 = load ptr, ptr %self, align 8
   %81 = load ptr, ptr %message, align 8
-  %82 = call i32 @"$Loop.run_step.634"(ptr %80, ptr %81)
+  %82 = call i32 @"$Loop.run_step.633"(ptr %80, ptr %81)
   store i32 %82, ptr %code, align 4
   %83 = load i32, ptr %code, align 4
   %84 = icmp ne i32 %83, 0
@@ -71131,7 +71094,7 @@ merge5:                                           ; preds = %else7, %dead
   %117 = load i32, ptr %num_rows, align 4
   %118 = sub i32 %116, %117
   %119 = load ptr, ptr %message, align 8
-  %120 = call i32 @"$Loop.check_logits.637"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
+  %120 = call i32 @"$Loop.check_logits.636"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
   ret i32 %120
 
 dead8:                                            ; No predecessors!
@@ -71155,7 +71118,7 @@ entry:
   %8 = getelementptr %38, ptr %7, i32 0, i32 10
   %9 = getelementptr %26, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.667"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.666"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %166, ptr %12, i32 0, i32 2
@@ -71172,7 +71135,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %166, ptr %20, i32 0, i32 2
   %22 = getelementptr %31, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.667"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.666"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -71191,7 +71154,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %38, ptr %29, i32 0, i32 10
   %31 = getelementptr %26, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.667"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.666"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -71206,7 +71169,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$smaller.667"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.666"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -71228,24 +71191,24 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_resize_pool(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$3554" = alloca ptr, align 8
-  %"$3553" = alloca i32, align 4
+  %"$3553" = alloca ptr, align 8
+  %"$3552" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3553", align 4
-  store ptr %2, ptr %"$3554", align 8
+  store i32 %1, ptr %"$3552", align 4
+  store ptr %2, ptr %"$3553", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %165, ptr %3, i32 0, i32 0
-  %5 = load i32, ptr %"$3553", align 4
-  %6 = load ptr, ptr %"$3554", align 8
-  %7 = call i32 @"$Loop.resize_pool.668"(ptr %4, i32 %5, ptr %6)
+  %5 = load i32, ptr %"$3552", align 4
+  %6 = load ptr, ptr %"$3553", align 8
+  %7 = call i32 @"$Loop.resize_pool.667"(ptr %4, i32 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_pool.668"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_pool.667"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -71282,10 +71245,10 @@ merge:                                            ; preds = %else, %then
   %15 = load ptr, ptr %self, align 8
   %16 = load i32, ptr %num_pages, align 4
   %17 = load ptr, ptr %message, align 8
-  %18 = call i32 @"$Loop.resize_in_turn.669"(ptr %15, i32 %16, ptr %17)
+  %18 = call i32 @"$Loop.resize_in_turn.668"(ptr %15, i32 %16, ptr %17)
   store i32 %18, ptr %code, align 4
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.638"(ptr %19)
+  call void @"$Loop.leave_turn.637"(ptr %19)
   %20 = load %45, ptr %3, align 1
   %21 = load i32, ptr %code, align 4
   ret i32 %21
@@ -71294,7 +71257,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_in_turn.669"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_in_turn.668"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %45, align 8
   %code11 = alloca i32, align 4
@@ -71311,7 +71274,7 @@ entry:
   %4 = load ptr, ptr %self, align 8
   %5 = load i32, ptr %num_pages, align 4
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$Loop.begin_resize.670"(ptr %4, i32 %5, ptr %6)
+  %7 = call i32 @"$Loop.begin_resize.669"(ptr %4, i32 %5, ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -71375,7 +71338,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead7
   %35 = load ptr, ptr %self, align 8
-  %36 = call i32 @"$Loop.perform_transfers.652"(ptr %35)
+  %36 = call i32 @"$Loop.perform_transfers.651"(ptr %35)
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %166, ptr %37, i32 0, i32 3
   %39 = getelementptr %32, ptr %38, i32 0, i32 1
@@ -71439,7 +71402,7 @@ dead16:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.begin_resize.670"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.begin_resize.669"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -71451,12 +71414,12 @@ entry:
   store i32 %1, ptr %num_pages, align 4
   store ptr %2, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.620"(ptr %5)
+  call void @"$Loop.lock.619"(ptr %5)
   %6 = load %45, ptr %4, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = load i32, ptr %num_pages, align 4
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_resize.671"(ptr %7, i32 %8, ptr %9)
+  %10 = call i32 @"$Loop.check_resize.670"(ptr %7, i32 %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp eq i32 %11, 0
@@ -71477,7 +71440,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.622"(ptr %19)
+  call void @"$Loop.unlock.621"(ptr %19)
   %20 = load %45, ptr %3, align 1
   %21 = load i32, ptr %code, align 4
   ret i32 %21
@@ -71497,7 +71460,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_resize.671"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_resize.670"(ptr %0, i32 %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %target15 = alloca ptr, align 8
@@ -71657,7 +71620,7 @@ else14:                                           ; preds = %merge4
 merge12:                                          ; preds = %else14, %dead19
   %78 = load ptr, ptr %self, align 8
   %79 = load ptr, ptr %message, align 8
-  %80 = call i32 @"$Loop.check_usable.628"(ptr %78, ptr %79)
+  %80 = call i32 @"$Loop.check_usable.627"(ptr %78, ptr %79)
   store i32 %80, ptr %code, align 4
   %81 = load i32, ptr %code, align 4
   %82 = icmp ne i32 %81, 0
@@ -71679,14 +71642,14 @@ merge20:                                          ; preds = %else22, %dead23
   %86 = load ptr, ptr %self, align 8
   %87 = load i32, ptr %num_pages, align 4
   %88 = load ptr, ptr %message, align 8
-  %89 = call i32 @"$Loop.check_live_fit.672"(ptr %86, i32 %87, ptr %88)
+  %89 = call i32 @"$Loop.check_live_fit.671"(ptr %86, i32 %87, ptr %88)
   ret i32 %89
 
 dead24:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_live_fit.672"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_live_fit.671"(ptr %0, i32 %1, ptr %2) {
 entry:
   %target = alloca ptr, align 8
   %needed = alloca i32, align 4
@@ -71874,28 +71837,28 @@ dead2:                                            ; No predecessors!
 
 define dso_local i32 @ledger_run_batch_decode(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
-  %"$3573" = alloca ptr, align 8
   %"$3572" = alloca ptr, align 8
-  %"$3571" = alloca i32, align 4
-  %"$3570" = alloca ptr, align 8
+  %"$3571" = alloca ptr, align 8
+  %"$3570" = alloca i32, align 4
   %"$3569" = alloca ptr, align 8
-  %"$3568" = alloca i32, align 4
+  %"$3568" = alloca ptr, align 8
+  %"$3567" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3568", align 4
-  store ptr %2, ptr %"$3569", align 8
-  store ptr %3, ptr %"$3570", align 8
-  store i32 %4, ptr %"$3571", align 4
-  store ptr %5, ptr %"$3572", align 8
-  store ptr %6, ptr %"$3573", align 8
+  store i32 %1, ptr %"$3567", align 4
+  store ptr %2, ptr %"$3568", align 8
+  store ptr %3, ptr %"$3569", align 8
+  store i32 %4, ptr %"$3570", align 4
+  store ptr %5, ptr %"$3571", align 8
+  store ptr %6, ptr %"$3572", align 8
   %7 = load ptr, ptr %"$handle", align 8
   %8 = getelementptr %165, ptr %7, i32 0, i32 0
-  %9 = load i32, ptr %"$3568", align 4
-  %10 = load ptr, ptr %"$3569", align 8
-  %11 = load ptr, ptr %"$3570", align 8
-  %12 = load i32, ptr %"$3571", align 4
-  %13 = load ptr, ptr %"$3572", align 8
-  %14 = load ptr, ptr %"$3573", align 8
+  %9 = load i32, ptr %"$3567", align 4
+  %10 = load ptr, ptr %"$3568", align 8
+  %11 = load ptr, ptr %"$3569", align 8
+  %12 = load i32, ptr %"$3570", align 4
+  %13 = load ptr, ptr %"$3571", align 8
+  %14 = load ptr, ptr %"$3572", align 8
   %15 = call i32 @"$Loop.run_batch_decode"(ptr %8, i32 %9, ptr %10, ptr %11, i32 %12, ptr %13, ptr %14)
   ret i32 %15
 
@@ -71955,7 +71918,7 @@ merge:                                            ; preds = %else, %then
   %26 = call i32 @"$Loop.batch_in_turn"(ptr %19, i32 %20, ptr %21, ptr %22, i32 %23, ptr %24, ptr %25)
   store i32 %26, ptr %code, align 4
   %27 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.638"(ptr %27)
+  call void @"$Loop.leave_turn.637"(ptr %27)
   %28 = load %45, ptr %7, align 1
   %29 = load i32, ptr %code, align 4
   ret i32 %29
@@ -71993,7 +71956,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %8 = load ptr, ptr %self, align 8
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_usable_locked.627"(ptr %8, ptr %9)
+  %10 = call i32 @"$Loop.check_usable_locked.626"(ptr %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp ne i32 %11, 0
@@ -72088,7 +72051,7 @@ forbody:                                          ; preds = %forcond
   %56 = sext i32 %55 to i64
   %57 = add i64 %54, %56
   %58 = trunc i64 %57 to i32
-  %59 = call i32 @"$Loop.missing_pages.631"(ptr %41, ptr %46, i32 %58)
+  %59 = call i32 @"$Loop.missing_pages.630"(ptr %41, ptr %46, i32 %58)
   %60 = add i32 %40, %59
   store i32 %60, ptr %missing, align 4
   %61 = add i32 %34, 1
@@ -72099,7 +72062,7 @@ merge10:                                          ; preds = %forcond
   %62 = load ptr, ptr %self, align 8
   %63 = load i32, ptr %missing, align 4
   %64 = load ptr, ptr %message, align 8
-  %65 = call i32 @"$Loop.check_room.632"(ptr %62, i32 %63, ptr %64)
+  %65 = call i32 @"$Loop.check_room.631"(ptr %62, i32 %63, ptr %64)
   store i32 %65, ptr %code11, align 4
   %66 = load i32, ptr %code11, align 4
   %67 = icmp ne i32 %66, 0
@@ -72189,7 +72152,7 @@ forbody26:                                        ; preds = %forcond25
   %107 = load %45, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
-  %110 = call i32 @"$Loop.run_step.634"(ptr %108, ptr %109)
+  %110 = call i32 @"$Loop.run_step.633"(ptr %108, ptr %109)
   store i32 %110, ptr %code28, align 4
   %111 = load i32, ptr %code28, align 4
   %112 = icmp ne i32 %111, 0
@@ -72309,7 +72272,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr i8, ptr %28, i64 0
   %30 = load i32, ptr %num_states, align 4
   %31 = load i32, ptr %most, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.673", i32 %30, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.672", i32 %30, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -72346,7 +72309,7 @@ then9:                                            ; preds = %then5
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
   %45 = getelementptr i8, ptr %44, i64 0
   %46 = load i32, ptr %num_steps, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.674", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.673", i32 %46)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -72393,7 +72356,7 @@ then17:                                           ; preds = %then13
   %69 = getelementptr %38, ptr %68, i32 0, i32 10
   %70 = getelementptr %26, ptr %69, i32 0, i32 0
   %71 = load i32, ptr %70, align 4
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.675", i32 %66, i32 %71)
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.674", i32 %66, i32 %71)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -72457,7 +72420,7 @@ then28:                                           ; preds = %then21
   %99 = getelementptr %0, ptr %98, i32 0, i32 0
   %100 = getelementptr [1024 x i8], ptr %99, i32 0, i32 0
   %101 = getelementptr i8, ptr %100, i64 0
-  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.676")
+  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.675")
   br label %merge27
 
 else29:                                           ; preds = %then21
@@ -72572,7 +72535,7 @@ entry:
   %11 = load ptr, ptr %10, align 8
   %12 = load i32, ptr %num_steps, align 4
   %13 = load ptr, ptr %message, align 8
-  %14 = call i32 @"$Loop.check_state.629"(ptr %6, ptr %11, i32 %12, ptr %13)
+  %14 = call i32 @"$Loop.check_state.628"(ptr %6, ptr %11, i32 %12, ptr %13)
   store i32 %14, ptr %code, align 4
   %15 = load i32, ptr %code, align 4
   %16 = icmp ne i32 %15, 0
@@ -72636,7 +72599,7 @@ then6:                                            ; preds = %then3
   %48 = getelementptr i8, ptr %47, i64 0
   %49 = load i32, ptr %index, align 4
   %50 = load i32, ptr %i, align 4
-  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.677", i32 %49, i32 %50)
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.676", i32 %49, i32 %50)
   br label %merge5
 
 else7:                                            ; preds = %then3
@@ -72695,7 +72658,7 @@ entry:
   %19 = add i64 %16, %18
   %20 = trunc i64 %19 to i32
   %21 = load ptr, ptr %message, align 8
-  %22 = call i32 @"$Loop.grow_state.630"(ptr %11, ptr %12, i32 %20, ptr %21)
+  %22 = call i32 @"$Loop.grow_state.629"(ptr %11, ptr %12, i32 %20, ptr %21)
   store i32 %22, ptr %code, align 4
   %23 = load i32, ptr %code, align 4
   %24 = icmp ne i32 %23, 0
@@ -72724,7 +72687,7 @@ then2:                                            ; preds = %merge
   %32 = load ptr, ptr %self, align 8
   %33 = load ptr, ptr %item, align 8
   %34 = load ptr, ptr %message, align 8
-  %35 = call i32 @"$Loop.recount.656"(ptr %32, ptr %33, ptr %34)
+  %35 = call i32 @"$Loop.recount.655"(ptr %32, ptr %33, ptr %34)
   ret i32 %35
 
 dead4:                                            ; No predecessors!
@@ -73036,7 +72999,7 @@ then3:                                            ; preds = %then
   %51 = getelementptr %11, ptr %50, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
   %53 = sub i64 %52, 1
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.678", i32 %48, i64 %53)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.677", i32 %48, i64 %53)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -73083,7 +73046,7 @@ then9:                                            ; preds = %then5
   %79 = getelementptr %11, ptr %78, i32 0, i32 1
   %80 = load i64, ptr %79, align 8
   %81 = sub i64 %80, 1
-  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.679", i32 %76, i64 %81)
+  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.678", i32 %76, i64 %81)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -73162,27 +73125,27 @@ dead16:                                           ; No predecessors!
 
 define dso_local i32 @ledger_submit(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
-  %"$3537" = alloca ptr, align 8
   %"$3536" = alloca ptr, align 8
   %"$3535" = alloca ptr, align 8
+  %"$3534" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3535", align 8
-  store ptr %2, ptr %"$3536", align 8
-  store ptr %3, ptr %"$3537", align 8
+  store ptr %1, ptr %"$3534", align 8
+  store ptr %2, ptr %"$3535", align 8
+  store ptr %3, ptr %"$3536", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %165, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$3535", align 8
-  %7 = load ptr, ptr %"$3536", align 8
-  %8 = load ptr, ptr %"$3537", align 8
-  %9 = call i32 @"$Loop.submit.680"(ptr %5, ptr %6, ptr %7, ptr %8)
+  %6 = load ptr, ptr %"$3534", align 8
+  %7 = load ptr, ptr %"$3535", align 8
+  %8 = load ptr, ptr %"$3536", align 8
+  %9 = call i32 @"$Loop.submit.679"(ptr %5, ptr %6, ptr %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.submit.680"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.submit.679"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %4 = alloca %45, align 8
   %5 = alloca %45, align 8
@@ -73207,13 +73170,13 @@ entry:
   call void @"$status.clear"(ptr %11)
   %12 = load %45, ptr %10, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.620"(ptr %13)
+  call void @"$Loop.lock.619"(ptr %13)
   %14 = load %45, ptr %9, align 1
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.664"(ptr noalias sret(%143) %8, ptr %15)
+  call void @"$Loop.limits.663"(ptr noalias sret(%143) %8, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.622"(ptr %16)
+  call void @"$Loop.unlock.621"(ptr %16)
   %17 = load %45, ptr %7, align 1
   %18 = load ptr, ptr %wanted, align 8
   %19 = load ptr, ptr %self, align 8
@@ -73240,12 +73203,12 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %29 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.620"(ptr %29)
+  call void @"$Loop.lock.619"(ptr %29)
   %30 = load %45, ptr %6, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
   %33 = load ptr, ptr %message, align 8
-  %34 = call i32 @"$Loop.enqueue.681"(ptr %31, ptr %32, ptr %33)
+  %34 = call i32 @"$Loop.enqueue.680"(ptr %31, ptr %32, ptr %33)
   store i32 %34, ptr %code1, align 4
   %35 = load i32, ptr %code1, align 4
   %36 = icmp eq i32 %35, 0
@@ -73266,7 +73229,7 @@ else4:                                            ; preds = %and.lhs.true, %merg
 
 merge2:                                           ; preds = %else4, %then3
   %43 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.622"(ptr %43)
+  call void @"$Loop.unlock.621"(ptr %43)
   %44 = load %45, ptr %5, align 1
   %45 = load i32, ptr %code1, align 4
   %46 = icmp ne i32 %45, 0
@@ -73298,7 +73261,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.enqueue.681"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.enqueue.680"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %45, align 8
   %4 = alloca %45, align 8
@@ -73318,7 +73281,7 @@ entry:
   store ptr %2, ptr %message, align 8
   %6 = load ptr, ptr %self, align 8
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.check_usable.628"(ptr %6, ptr %7)
+  %8 = call i32 @"$Loop.check_usable.627"(ptr %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load i32, ptr %code, align 4
   %10 = icmp ne i32 %9, 0
@@ -73338,7 +73301,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %14 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.664"(ptr noalias sret(%143) %5, ptr %14)
+  call void @"$Loop.limits.663"(ptr noalias sret(%143) %5, ptr %14)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %5, i64 20, i1 false)
   %15 = load ptr, ptr %item, align 8
   %16 = load ptr, ptr %item, align 8
@@ -73370,7 +73333,7 @@ else4:                                            ; preds = %merge
 merge2:                                           ; preds = %else4, %dead5
   %29 = load ptr, ptr %self, align 8
   %30 = load ptr, ptr %message, align 8
-  %31 = call i32 @"$Loop.check_queue.682"(ptr %29, ptr %30)
+  %31 = call i32 @"$Loop.check_queue.681"(ptr %29, ptr %30)
   store i32 %31, ptr %code6, align 4
   %32 = load i32, ptr %code6, align 4
   %33 = icmp ne i32 %32, 0
@@ -73400,7 +73363,7 @@ merge7:                                           ; preds = %else9, %dead10
 then12:                                           ; preds = %merge7
   %43 = load ptr, ptr %self, align 8
   %44 = load ptr, ptr %message, align 8
-  %45 = call i32 @"$Loop.prepare_capture.683"(ptr %43, ptr %44)
+  %45 = call i32 @"$Loop.prepare_capture.682"(ptr %43, ptr %44)
   store i32 %45, ptr %code14, align 4
   %46 = load i32, ptr %code14, align 4
   %47 = icmp ne i32 %46, 0
@@ -73427,7 +73390,7 @@ else13:                                           ; preds = %merge7
 merge11:                                          ; preds = %else13, %merge15
   %51 = load ptr, ptr %self, align 8
   %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$Loop.start.684"(ptr %51, ptr %52)
+  %53 = call i32 @"$Loop.start.683"(ptr %51, ptr %52)
   store i32 %53, ptr %code19, align 4
   %54 = load i32, ptr %code19, align 4
   %55 = icmp ne i32 %54, 0
@@ -73478,7 +73441,7 @@ dead24:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_queue.682"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_queue.681"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %num_waiting = alloca i64, align 8
@@ -73563,7 +73526,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_capture.683"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.prepare_capture.682"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %count = alloca i64, align 8
@@ -73658,7 +73621,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.start.684"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.start.683"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %code = alloca i32, align 4
@@ -73689,7 +73652,7 @@ merge:                                            ; preds = %else, %dead
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %166, ptr %8, i32 0, i32 9
   %10 = load ptr, ptr %self, align 8
-  %11 = call i32 @pthread_create(ptr %9, ptr null, ptr @"$engine_thread.685", ptr %10)
+  %11 = call i32 @pthread_create(ptr %9, ptr null, ptr @"$engine_thread.684", ptr %10)
   store i32 %11, ptr %code, align 4
   %12 = call i32 @pthread_sigmask(i32 2, ptr %previous, ptr null)
   %13 = load i32, ptr %code, align 4
@@ -73739,7 +73702,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$engine_thread.685"(ptr %0) {
+define internal ptr @"$engine_thread.684"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %loop = alloca ptr, align 8
@@ -73748,7 +73711,7 @@ entry:
   %2 = load ptr, ptr %argument, align 8
   store ptr %2, ptr %loop, align 8
   %3 = load ptr, ptr %loop, align 8
-  call void @"$Loop.run.686"(ptr %3)
+  call void @"$Loop.run.685"(ptr %3)
   %4 = load %45, ptr %1, align 1
   ret ptr null
 
@@ -73756,7 +73719,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.run.686"(ptr %0) {
+define internal void @"$Loop.run.685"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -73767,7 +73730,7 @@ entry:
 
 condition:                                        ; preds = %whilebody, %entry
   %4 = load ptr, ptr %self, align 8
-  %5 = call zeroext i1 @"$Loop.await_work.687"(ptr %4)
+  %5 = call zeroext i1 @"$Loop.await_work.686"(ptr %4)
   %6 = zext i1 %5 to i8
   %7 = trunc i8 %6 to i1
   br i1 %7, label %whilebody, label %merge
@@ -73778,7 +73741,7 @@ whilebody:                                        ; preds = %condition
   call void @"$Turnstile.enter"(ptr %9)
   %10 = load %45, ptr %3, align 1
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.iterate.648"(ptr %11)
+  call void @"$Loop.iterate.647"(ptr %11)
   %12 = load %45, ptr %2, align 1
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %166, ptr %13, i32 0, i32 5
@@ -73790,7 +73753,7 @@ merge:                                            ; preds = %condition
   ret void
 }
 
-define internal zeroext i1 @"$Loop.await_work.687"(ptr %0) {
+define internal zeroext i1 @"$Loop.await_work.686"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %stopping = alloca i8, align 1
@@ -73799,7 +73762,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.620"(ptr %3)
+  call void @"$Loop.lock.619"(ptr %3)
   %4 = load %45, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %166, ptr %5, i32 0, i32 19
@@ -73851,7 +73814,7 @@ merge:                                            ; preds = %and.lhs.true1, %con
   %41 = load i8, ptr %40, align 1
   store i8 %41, ptr %stopping, align 1
   %42 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.622"(ptr %42)
+  call void @"$Loop.unlock.621"(ptr %42)
   %43 = load %45, ptr %1, align 1
   %44 = load i8, ptr %stopping, align 1
   %45 = icmp eq i8 %44, 0
@@ -73866,7 +73829,7 @@ and.lhs.true:                                     ; preds = %condition
 
 and.lhs.true1:                                    ; preds = %and.lhs.true
   %50 = load ptr, ptr %self, align 8
-  %51 = call zeroext i1 @"$Loop.has_work.688"(ptr %50)
+  %51 = call zeroext i1 @"$Loop.has_work.687"(ptr %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %merge, label %whilebody
@@ -73875,7 +73838,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Loop.has_work.688"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_work.687"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -73939,21 +73902,21 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_wait(ptr %0, i64 %1) {
 entry:
-  %"$3549" = alloca i64, align 8
+  %"$3548" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$3549", align 8
+  store i64 %1, ptr %"$3548", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %165, ptr %2, i32 0, i32 0
-  %4 = load i64, ptr %"$3549", align 8
-  %5 = call i32 @"$Loop.wait.689"(ptr %3, i64 %4)
+  %4 = load i64, ptr %"$3548", align 8
+  %5 = call i32 @"$Loop.wait.688"(ptr %3, i64 %4)
   ret i32 %5
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.wait.689"(ptr %0, i64 %1) {
+define internal i32 @"$Loop.wait.688"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %45, align 8
   %has_events = alloca i8, align 1
@@ -73983,7 +73946,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.620"(ptr %11)
+  call void @"$Loop.lock.619"(ptr %11)
   %12 = load %45, ptr %3, align 1
   store i8 1, ptr %is_in_time, align 1
   br label %condition
@@ -74025,7 +73988,7 @@ merge1:                                           ; preds = %and.lhs.true2, %con
   %36 = zext i1 %35 to i8
   store i8 %36, ptr %has_events, align 1
   %37 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.622"(ptr %37)
+  call void @"$Loop.unlock.621"(ptr %37)
   %38 = load %45, ptr %2, align 1
   %39 = load i8, ptr %has_events, align 1
   %40 = trunc i8 %39 to i1
@@ -74072,7 +74035,7 @@ entry:
   store i64 0, ptr %num_wrong, align 8
   call void @"$Arena.init"(ptr %arena)
   %6 = load %45, ptr %5, align 1
-  call void @"$Vector.init.690"(ptr %blocks)
+  call void @"$Vector.init.689"(ptr %blocks)
   %7 = load %45, ptr %4, align 1
   %8 = load i64, ptr %count, align 8
   store i64 0, ptr %i, align 8
@@ -74125,7 +74088,7 @@ merge:                                            ; preds = %forcond
 
 or.lhs.false:                                     ; preds = %or.lhs.false2
   %32 = load ptr, ptr %block, align 8
-  %33 = call zeroext i1 @"$Vector.push.691"(ptr %blocks, ptr %32)
+  %33 = call zeroext i1 @"$Vector.push.690"(ptr %blocks, ptr %32)
   %34 = zext i1 %33 to i8
   %35 = trunc i8 %34 to i1
   br i1 %35, label %else, label %then
@@ -74164,7 +74127,7 @@ forcond7:                                         ; preds = %merge10, %forbody5
 
 forbody8:                                         ; preds = %forcond7
   %55 = load i64, ptr %i3, align 8
-  %56 = call ptr @"$Vector.at.693"(ptr %blocks, i64 %55)
+  %56 = call ptr @"$Vector.at.692"(ptr %blocks, i64 %55)
   %57 = load ptr, ptr %56, align 8
   %58 = load i64, ptr %j, align 8
   %59 = getelementptr i8, ptr %57, i64 %58
@@ -74197,7 +74160,7 @@ merge9:                                           ; preds = %forcond7
   br label %forcond4
 
 merge6:                                           ; preds = %forcond4
-  call void @"$Vector.free.694"(ptr %blocks)
+  call void @"$Vector.free.693"(ptr %blocks)
   %71 = load %45, ptr %3, align 1
   call void @"$Arena.free"(ptr %arena)
   %72 = load %45, ptr %2, align 1
@@ -74208,7 +74171,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Vector.init.690"(ptr %0) {
+define internal void @"$Vector.init.689"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -74224,7 +74187,7 @@ entry:
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.691"(ptr %0, ptr %1) {
+define internal zeroext i1 @"$Vector.push.690"(ptr %0, ptr %1) {
 entry:
   %value = alloca ptr, align 8
   %self = alloca ptr, align 8
@@ -74235,7 +74198,7 @@ entry:
   %4 = getelementptr %171, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.692"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.691"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -74272,7 +74235,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.692"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.691"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -74371,7 +74334,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.at.693"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.692"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %45, align 8
   %index = alloca i64, align 8
@@ -74414,7 +74377,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Vector.free.694"(ptr %0) {
+define internal void @"$Vector.free.693"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -74426,7 +74389,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.690"(ptr %7)
+  call void @"$Vector.init.689"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
@@ -74453,7 +74416,7 @@ entry:
   store i64 %0, ptr %count, align 8
   call void @"$Arena.init"(ptr %arena)
   %12 = load %45, ptr %11, align 1
-  call void @"$Map.init.695"(ptr %map)
+  call void @"$Map.init.694"(ptr %map)
   %13 = load %45, ptr %10, align 1
   %14 = load i64, ptr %count, align 8
   %15 = call i64 @"$fill_map"(ptr %map, ptr %arena, i64 %14)
@@ -74480,7 +74443,7 @@ forbody:                                          ; preds = %forcond
   %26 = load i64, ptr %25, align 8
   %27 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  %29 = call ptr @"$Map.find.698"(ptr %map, i64 %26, i64 %28)
+  %29 = call ptr @"$Map.find.697"(ptr %map, i64 %26, i64 %28)
   store ptr %29, ptr %found, align 8
   %30 = load ptr, ptr %found, align 8
   %31 = icmp eq ptr %30, null
@@ -74532,7 +74495,7 @@ else4:                                            ; preds = %or.lhs.false5
   br label %merge2
 
 merge2:                                           ; preds = %else4, %then3
-  call void @"$Map.clear.706"(ptr %map)
+  call void @"$Map.clear.705"(ptr %map)
   %53 = load %45, ptr %5, align 1
   %54 = load i64, ptr %count, align 8
   %55 = icmp sgt i64 %54, 0
@@ -74549,7 +74512,7 @@ or.lhs.false5:                                    ; preds = %merge
   %61 = load i64, ptr %60, align 8
   %62 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 1
   %63 = load i64, ptr %62, align 8
-  %64 = call ptr @"$Map.find.698"(ptr %map, i64 %61, i64 %63)
+  %64 = call ptr @"$Map.find.697"(ptr %map, i64 %61, i64 %63)
   %65 = icmp ne ptr %64, null
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
@@ -74565,7 +74528,7 @@ else8:                                            ; preds = %and.lhs.true, %merg
   br label %merge6
 
 merge6:                                           ; preds = %else8, %then7
-  call void @"$Map.free.708"(ptr %map)
+  call void @"$Map.free.707"(ptr %map)
   %70 = load %45, ptr %2, align 1
   call void @"$Arena.free"(ptr %arena)
   %71 = load %45, ptr %1, align 1
@@ -74580,7 +74543,7 @@ and.lhs.true:                                     ; preds = %merge2
   %75 = load i64, ptr %74, align 8
   %76 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %77 = load i64, ptr %76, align 8
-  %78 = call ptr @"$Map.find.698"(ptr %map, i64 %75, i64 %77)
+  %78 = call ptr @"$Map.find.697"(ptr %map, i64 %75, i64 %77)
   %79 = icmp ne ptr %78, null
   %80 = zext i1 %79 to i8
   %81 = trunc i8 %80 to i1
@@ -74590,7 +74553,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Map.init.695"(ptr %0) {
+define internal void @"$Map.init.694"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -74598,7 +74561,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %172, ptr %3, i32 0, i32 0
-  call void @"$Vector.init.696"(ptr %4)
+  call void @"$Vector.init.695"(ptr %4)
   %5 = load %45, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %172, ptr %6, i32 0, i32 1
@@ -74607,7 +74570,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.696"(ptr %0) {
+define internal void @"$Vector.init.695"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -74664,7 +74627,7 @@ forbody:                                          ; preds = %forcond
   %19 = load i64, ptr %18, align 8
   %20 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 1
   %21 = load i64, ptr %20, align 8
-  %22 = call ptr @"$Map.find.698"(ptr %17, i64 %19, i64 %21)
+  %22 = call ptr @"$Map.find.697"(ptr %17, i64 %19, i64 %21)
   %23 = icmp ne ptr %22, null
   %24 = zext i1 %23 to i8
   %25 = trunc i8 %24 to i1
@@ -74697,7 +74660,7 @@ or.lhs.false:                                     ; preds = %or.lhs.false2
   %34 = load i64, ptr %33, align 8
   %35 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %36 = load i64, ptr %35, align 8
-  %37 = call zeroext i1 @"$Map.insert.701"(ptr %30, i64 %34, i64 %36, i64 %32)
+  %37 = call zeroext i1 @"$Map.insert.700"(ptr %30, i64 %34, i64 %36, i64 %32)
   %38 = zext i1 %37 to i8
   %39 = trunc i8 %38 to i1
   br i1 %39, label %else, label %then
@@ -74710,7 +74673,7 @@ or.lhs.false2:                                    ; preds = %forbody
   %43 = load i64, ptr %42, align 8
   %44 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %45 = load i64, ptr %44, align 8
-  %46 = call zeroext i1 @"$Map.insert.701"(ptr %40, i64 %43, i64 %45, i64 %41)
+  %46 = call zeroext i1 @"$Map.insert.700"(ptr %40, i64 %43, i64 %45, i64 %41)
   %47 = zext i1 %46 to i8
   %48 = trunc i8 %47 to i1
   br i1 %48, label %or.lhs.false, label %then
@@ -74733,7 +74696,7 @@ entry:
   %6 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %7 = getelementptr i8, ptr %6, i64 0
   %8 = load i64, ptr %number, align 8
-  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.697", i64 %8)
+  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.696", i64 %8)
   %10 = load ptr, ptr %arena, align 8
   %11 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %12 = getelementptr i8, ptr %11, i64 0
@@ -74755,7 +74718,7 @@ dead:                                             ; No predecessors!
   ret { i64, i64 } undef
 }
 
-define internal ptr @"$Map.find.698"(ptr %0, i64 %1, i64 %2) {
+define internal ptr @"$Map.find.697"(ptr %0, i64 %1, i64 %2) {
 entry:
   %index = alloca i32, align 4
   %"<aggcopy>" = alloca %83, align 8
@@ -74804,7 +74767,7 @@ merge:                                            ; preds = %else, %dead
   %25 = load i64, ptr %24, align 8
   %26 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %27 = load i64, ptr %26, align 8
-  %28 = call i64 @"$Map.position.699"(ptr %18, i64 %25, i64 %27, i64 %23)
+  %28 = call i64 @"$Map.position.698"(ptr %18, i64 %25, i64 %27, i64 %23)
   %29 = getelementptr i32, ptr %17, i64 %28
   %30 = load i32, ptr %29, align 4
   store i32 %30, ptr %index, align 4
@@ -74828,7 +74791,7 @@ merge1:                                           ; preds = %else3, %dead4
   %36 = getelementptr %172, ptr %35, i32 0, i32 0
   %37 = load i32, ptr %index, align 4
   %38 = sext i32 %37 to i64
-  %39 = call ptr @"$Vector.at.700"(ptr %36, i64 %38)
+  %39 = call ptr @"$Vector.at.699"(ptr %36, i64 %38)
   %40 = getelementptr %174, ptr %39, i32 0, i32 2
   ret ptr %40
 
@@ -74836,7 +74799,7 @@ dead5:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal i64 @"$Map.position.699"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal i64 @"$Map.position.698"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %"<aggcopy>" = alloca %83, align 8
   %4 = alloca %83, align 8
@@ -74889,7 +74852,7 @@ whilebody:                                        ; preds = %condition
   %33 = getelementptr i32, ptr %31, i64 %32
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  %36 = call ptr @"$Vector.at.700"(ptr %27, i64 %35)
+  %36 = call ptr @"$Vector.at.699"(ptr %27, i64 %35)
   store ptr %36, ptr %entry1, align 8
   %37 = load ptr, ptr %entry1, align 8
   %38 = getelementptr %174, ptr %37, i32 0, i32 1
@@ -74945,7 +74908,7 @@ dead3:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal ptr @"$Vector.at.700"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.699"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %45, align 8
   %index = alloca i64, align 8
@@ -74988,7 +74951,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal zeroext i1 @"$Map.insert.701"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal zeroext i1 @"$Map.insert.700"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %4 = alloca %174, align 8
   %5 = alloca %174, align 8
@@ -75013,7 +74976,7 @@ entry:
   %14 = getelementptr %173, ptr %13, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
   %16 = add i64 %15, 1
-  %17 = call zeroext i1 @"$Map.reserve.702"(ptr %11, i64 %16)
+  %17 = call zeroext i1 @"$Map.reserve.701"(ptr %11, i64 %16)
   %18 = zext i1 %17 to i8
   %19 = trunc i8 %18 to i1
   br i1 %19, label %else, label %then
@@ -75042,7 +75005,7 @@ merge:                                            ; preds = %else, %dead
   %28 = load i64, ptr %27, align 8
   %29 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %30 = load i64, ptr %29, align 8
-  %31 = call i64 @"$Map.position.699"(ptr %25, i64 %28, i64 %30, i64 %26)
+  %31 = call i64 @"$Map.position.698"(ptr %25, i64 %28, i64 %30, i64 %26)
   store i64 %31, ptr %position, align 8
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %172, ptr %32, i32 0, i32 1
@@ -75068,7 +75031,7 @@ then2:                                            ; preds = %merge
   %50 = getelementptr i32, ptr %48, i64 %49
   %51 = load i32, ptr %50, align 4
   %52 = sext i32 %51 to i64
-  %53 = call ptr @"$Vector.at.700"(ptr %44, i64 %52)
+  %53 = call ptr @"$Vector.at.699"(ptr %44, i64 %52)
   %54 = getelementptr %174, ptr %53, i32 0, i32 2
   store i64 %42, ptr %54, align 8
   ret i1 true
@@ -75106,7 +75069,7 @@ merge1:                                           ; preds = %else3, %dead4
   %72 = load i64, ptr %71, align 8
   store i64 %72, ptr %70, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 32, i1 false)
-  %73 = call zeroext i1 @"$Vector.push.705"(ptr %56, ptr byval(%174) %4)
+  %73 = call zeroext i1 @"$Vector.push.704"(ptr %56, ptr byval(%174) %4)
   %74 = zext i1 %73 to i8
   %75 = trunc i8 %74 to i1
   br i1 %75, label %else7, label %then6
@@ -75140,7 +75103,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.reserve.702"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.reserve.701"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %count = alloca i64, align 8
@@ -75180,7 +75143,7 @@ or.rhs:                                           ; preds = %merge
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %172, ptr %18, i32 0, i32 0
   %20 = load i64, ptr %count, align 8
-  %21 = call zeroext i1 @"$Vector.reserve.703"(ptr %19, i64 %20)
+  %21 = call zeroext i1 @"$Vector.reserve.702"(ptr %19, i64 %20)
   %22 = zext i1 %21 to i8
   %23 = trunc i8 %22 to i1
   br i1 %23, label %and.rhs, label %and.end
@@ -75188,7 +75151,7 @@ or.rhs:                                           ; preds = %merge
 and.rhs:                                          ; preds = %or.rhs
   %24 = load ptr, ptr %self, align 8
   %25 = load i64, ptr %size, align 8
-  %26 = call zeroext i1 @"$Map.rebuild.704"(ptr %24, i64 %25)
+  %26 = call zeroext i1 @"$Map.rebuild.703"(ptr %24, i64 %25)
   %27 = zext i1 %26 to i8
   %28 = trunc i8 %27 to i1
   br label %and.end
@@ -75209,7 +75172,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.703"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.702"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -75308,7 +75271,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.rebuild.704"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.rebuild.703"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %83, align 8
   %entry6 = alloca ptr, align 8
@@ -75382,7 +75345,7 @@ forbody4:                                         ; preds = %forcond3
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %172, ptr %33, i32 0, i32 0
   %35 = load i64, ptr %i2, align 8
-  %36 = call ptr @"$Vector.at.700"(ptr %34, i64 %35)
+  %36 = call ptr @"$Vector.at.699"(ptr %34, i64 %35)
   store ptr %36, ptr %entry6, align 8
   %37 = load i64, ptr %i2, align 8
   %38 = trunc i64 %37 to i32
@@ -75401,7 +75364,7 @@ forbody4:                                         ; preds = %forcond3
   %50 = load i64, ptr %49, align 8
   %51 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
-  %53 = call i64 @"$Map.position.699"(ptr %43, i64 %50, i64 %52, i64 %48)
+  %53 = call i64 @"$Map.position.698"(ptr %43, i64 %50, i64 %52, i64 %48)
   %54 = getelementptr i32, ptr %42, i64 %53
   store i32 %38, ptr %54, align 4
   %55 = add i64 %27, 1
@@ -75415,7 +75378,7 @@ dead7:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.705"(ptr %0, ptr byval(%174) %1) {
+define internal zeroext i1 @"$Vector.push.704"(ptr %0, ptr byval(%174) %1) {
 entry:
   %value = alloca %174, align 8
   %self = alloca ptr, align 8
@@ -75426,7 +75389,7 @@ entry:
   %4 = getelementptr %173, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.703"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.702"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -75462,7 +75425,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Map.clear.706"(ptr %0) {
+define internal void @"$Map.clear.705"(ptr %0) {
 entry:
   %i = alloca i64, align 8
   %1 = alloca %45, align 8
@@ -75470,7 +75433,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %172, ptr %2, i32 0, i32 0
-  call void @"$Vector.clear.707"(ptr %3)
+  call void @"$Vector.clear.706"(ptr %3)
   %4 = load %45, ptr %1, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %172, ptr %5, i32 0, i32 1
@@ -75504,7 +75467,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Vector.clear.707"(ptr %0) {
+define internal void @"$Vector.clear.706"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -75514,7 +75477,7 @@ entry:
   ret void
 }
 
-define internal void @"$Map.free.708"(ptr %0) {
+define internal void @"$Map.free.707"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -75522,7 +75485,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %172, ptr %3, i32 0, i32 0
-  call void @"$Vector.free.709"(ptr %4)
+  call void @"$Vector.free.708"(ptr %4)
   %5 = load %45, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %172, ptr %6, i32 0, i32 1
@@ -75531,7 +75494,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.709"(ptr %0) {
+define internal void @"$Vector.free.708"(ptr %0) {
 entry:
   %1 = alloca %45, align 8
   %2 = alloca %45, align 8
@@ -75543,7 +75506,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %45, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.696"(ptr %7)
+  call void @"$Vector.init.695"(ptr %7)
   %8 = load %45, ptr %1, align 1
   ret void
 }
@@ -75745,7 +75708,7 @@ entry:
   %13 = load i64, ptr %12, align 8
   %14 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
-  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.710", ptr %parsed, ptr %11)
+  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.709", ptr %parsed, ptr %11)
   store i32 %16, ptr %code, align 4
   %17 = load i32, ptr %code, align 4
   %18 = icmp ne i32 %17, 0
@@ -75773,7 +75736,7 @@ merge:                                            ; preds = %else, %dead
   %27 = getelementptr %179, ptr %6, i32 0, i32 1
   store ptr %24, ptr %27, align 8
   %28 = getelementptr %179, ptr %6, i32 0, i32 2
-  store ptr @"$string.710", ptr %28, align 8
+  store ptr @"$string.709", ptr %28, align 8
   %29 = getelementptr %179, ptr %6, i32 0, i32 3
   store ptr %25, ptr %29, align 8
   %30 = load %179, ptr %6, align 8
@@ -75816,7 +75779,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %50 = load ptr, ptr %rules, align 8
-  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.711")
+  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.710")
   %52 = zext i1 %51 to i8
   ret i32 0
 
@@ -75868,7 +75831,7 @@ entry:
   %20 = getelementptr %120, ptr %reader, i32 0, i32 3
   store ptr %found, ptr %20, align 8
   %21 = getelementptr %120, ptr %reader, i32 0, i32 4
-  store ptr @"$string.710", ptr %21, align 8
+  store ptr @"$string.709", ptr %21, align 8
   %22 = load ptr, ptr %data, align 8
   %23 = load i64, ptr %size, align 8
   %24 = getelementptr %180, ptr %8, i32 0, i32 0
@@ -75918,7 +75881,7 @@ then2:                                            ; preds = %then
   %52 = getelementptr %0, ptr %51, i32 0, i32 0
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
-  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.712")
+  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.711")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -76051,7 +76014,7 @@ entry:
   %22 = load i64, ptr %21, align 8
   %23 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.710", ptr %20)
+  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.709", ptr %20)
   store i32 %25, ptr %code, align 4
   call void @"$Document.free"(ptr %document)
   %26 = load %45, ptr %3, align 1
@@ -76145,15 +76108,15 @@ entry:
 define dso_local void @page_pool_commit_resize(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %45, align 8
-  %"$3482" = alloca i32, align 4
   %"$3481" = alloca i32, align 4
+  %"$3480" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3481", align 4
-  store i32 %2, ptr %"$3482", align 4
+  store i32 %1, ptr %"$3480", align 4
+  store i32 %2, ptr %"$3481", align 4
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$3481", align 4
-  %6 = load i32, ptr %"$3482", align 4
+  %5 = load i32, ptr %"$3480", align 4
+  %6 = load i32, ptr %"$3481", align 4
   call void @"$PagePool.commit_resize"(ptr %4, i32 %5, i32 %6)
   %7 = load %45, ptr %3, align 1
   ret void
@@ -76250,15 +76213,15 @@ merge:                                            ; preds = %condition
 
 define dso_local i32 @page_pool_find(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$3472" = alloca ptr, align 8
-  %"$3471" = alloca i32, align 4
+  %"$3471" = alloca ptr, align 8
+  %"$3470" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3471", align 4
-  store ptr %2, ptr %"$3472", align 8
+  store i32 %1, ptr %"$3470", align 4
+  store ptr %2, ptr %"$3471", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$3471", align 4
-  %5 = load ptr, ptr %"$3472", align 8
+  %4 = load i32, ptr %"$3470", align 4
+  %5 = load ptr, ptr %"$3471", align 8
   %6 = call i32 @"$PagePool.find"(ptr %3, i32 %4, ptr %5)
   ret i32 %6
 
@@ -76268,12 +76231,12 @@ dead:                                             ; No predecessors!
 
 define dso_local zeroext i1 @page_pool_is_cached(ptr %0, i32 %1) {
 entry:
-  %"$3485" = alloca i32, align 4
+  %"$3484" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3485", align 4
+  store i32 %1, ptr %"$3484", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$3485", align 4
+  %3 = load i32, ptr %"$3484", align 4
   %4 = call zeroext i1 @"$PagePool.is_cached"(ptr %2, i32 %3)
   %5 = zext i1 %4 to i8
   %6 = icmp ne i8 %5, 0
@@ -76385,12 +76348,12 @@ dead1:                                            ; No predecessors!
 
 define dso_local i32 @page_pool_plan_resize(ptr %0, i32 %1) {
 entry:
-  %"$3479" = alloca i32, align 4
+  %"$3478" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3479", align 4
+  store i32 %1, ptr %"$3478", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$3479", align 4
+  %3 = load i32, ptr %"$3478", align 4
   %4 = call i32 @"$PagePool.plan_resize"(ptr %2, i32 %3)
   ret i32 %4
 
@@ -76400,18 +76363,18 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @page_pool_register(ptr %0, i32 %1, i32 %2, ptr %3) {
 entry:
-  %"$3476" = alloca ptr, align 8
-  %"$3475" = alloca i32, align 4
+  %"$3475" = alloca ptr, align 8
   %"$3474" = alloca i32, align 4
+  %"$3473" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3474", align 4
-  store i32 %2, ptr %"$3475", align 4
-  store ptr %3, ptr %"$3476", align 8
+  store i32 %1, ptr %"$3473", align 4
+  store i32 %2, ptr %"$3474", align 4
+  store ptr %3, ptr %"$3475", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$3474", align 4
-  %6 = load i32, ptr %"$3475", align 4
-  %7 = load ptr, ptr %"$3476", align 8
+  %5 = load i32, ptr %"$3473", align 4
+  %6 = load i32, ptr %"$3474", align 4
+  %7 = load ptr, ptr %"$3475", align 8
   %8 = call i32 @"$PagePool.register"(ptr %4, i32 %5, i32 %6, ptr %7)
   ret i32 %8
 
@@ -76422,12 +76385,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_release(ptr %0, i32 %1) {
 entry:
   %2 = alloca %45, align 8
-  %"$3469" = alloca i32, align 4
+  %"$3468" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3469", align 4
+  store i32 %1, ptr %"$3468", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$3469", align 4
+  %4 = load i32, ptr %"$3468", align 4
   call void @"$PagePool.release"(ptr %3, i32 %4)
   %5 = load %45, ptr %2, align 1
   ret void
@@ -76439,12 +76402,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_retain(ptr %0, i32 %1) {
 entry:
   %2 = alloca %45, align 8
-  %"$3467" = alloca i32, align 4
+  %"$3466" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3467", align 4
+  store i32 %1, ptr %"$3466", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$3467", align 4
+  %4 = load i32, ptr %"$3466", align 4
   call void @"$PagePool.retain"(ptr %3, i32 %4)
   %5 = load %45, ptr %2, align 1
   ret void
@@ -76557,14 +76520,14 @@ merge4:                                           ; preds = %else6, %dead11
   %44 = load ptr, ptr %state, align 8
   %45 = load ptr, ptr %message, align 8
   %46 = icmp ne i8 %42, 0
-  %47 = call i32 @"$Loop.prefill.713"(ptr %37, ptr %38, i32 %39, i1 zeroext %46, ptr %43, ptr %44, ptr %45)
+  %47 = call i32 @"$Loop.prefill.712"(ptr %37, ptr %38, i32 %39, i1 zeroext %46, ptr %43, ptr %44, ptr %45)
   ret i32 %47
 
 dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill.713"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill.712"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -76624,7 +76587,7 @@ then5:                                            ; preds = %then2
   %27 = getelementptr %0, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.663")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.662")
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -76654,7 +76617,7 @@ merge1:                                           ; preds = %else3, %dead
   %40 = load ptr, ptr %result, align 8
   %41 = load ptr, ptr %message, align 8
   %42 = icmp ne i8 %38, 0
-  %43 = call i32 @"$Loop.prefill_in_turn.714"(ptr %35, ptr %36, i32 %37, i1 zeroext %42, ptr %39, ptr %40, ptr %41)
+  %43 = call i32 @"$Loop.prefill_in_turn.713"(ptr %35, ptr %36, i32 %37, i1 zeroext %42, ptr %39, ptr %40, ptr %41)
   store i32 %43, ptr %code, align 4
   %44 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %44)
@@ -76666,7 +76629,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_in_turn.714"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill_in_turn.713"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %45, align 8
   %code16 = alloca i32, align 4
@@ -76766,7 +76729,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = load ptr, ptr %tokens, align 8
   %41 = load i32, ptr %num_tokens, align 4
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.open_state.715"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
+  %43 = call i32 @"$Loop.open_state.714"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -76791,7 +76754,7 @@ merge12:                                          ; preds = %else14, %dead15
   %52 = load ptr, ptr %logits, align 8
   %53 = load ptr, ptr %message, align 8
   %54 = icmp ne i8 %51, 0
-  %55 = call i32 @"$Loop.prefill_state.716"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
+  %55 = call i32 @"$Loop.prefill_state.715"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
   store i32 %55, ptr %code16, align 4
   %56 = load i32, ptr %code16, align 4
   %57 = icmp ne i32 %56, 0
@@ -76823,7 +76786,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.open_state.715"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.open_state.714"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %45, align 8
   %6 = alloca %45, align 8
@@ -76873,7 +76836,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %30, ptr %27, i32 0, i32 2
   %29 = getelementptr %31, ptr %28, i32 0, i32 3
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.665", i32 %30)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.664", i32 %30)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -76946,7 +76909,7 @@ then12:                                           ; preds = %merge7
   %65 = getelementptr %30, ptr %64, i32 0, i32 2
   %66 = getelementptr %31, ptr %65, i32 0, i32 2
   %67 = load i32, ptr %66, align 4
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.666", i32 %67)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.665", i32 %67)
   br label %merge11
 
 else13:                                           ; preds = %merge7
@@ -76992,7 +76955,7 @@ dead15:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_state.716"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_state.715"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %code2 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -77049,7 +77012,7 @@ whilebody:                                        ; preds = %condition
   %26 = load ptr, ptr %logits, align 8
   %27 = load ptr, ptr %message, align 8
   %28 = icmp ne i8 %25, 0
-  %29 = call i32 @"$Loop.prefill_one_chunk.717"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
+  %29 = call i32 @"$Loop.prefill_one_chunk.716"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
   store i32 %29, ptr %code2, align 4
   %30 = load i32, ptr %code2, align 4
   %31 = icmp ne i32 %30, 0
@@ -77077,7 +77040,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_one_chunk.717"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_one_chunk.716"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %num_rows = alloca i32, align 4
   %code = alloca i32, align 4
@@ -77104,7 +77067,7 @@ entry:
   %12 = load ptr, ptr %item, align 8
   %13 = load i8, ptr %all_positions, align 1
   %14 = icmp ne i8 %13, 0
-  %15 = call i32 @"$Loop.prefill_chunk_size.718"(ptr %11, ptr %12, i1 zeroext %14)
+  %15 = call i32 @"$Loop.prefill_chunk_size.717"(ptr %11, ptr %12, i1 zeroext %14)
   store i32 %10, ptr %begin, align 4
   store i32 %15, ptr %count, align 4
   %16 = load ptr, ptr %self, align 8
@@ -77270,7 +77233,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_chunk_size.718"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal i32 @"$Loop.prefill_chunk_size.717"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %count = alloca i32, align 4
   %all_positions = alloca i8, align 1
@@ -77287,7 +77250,7 @@ entry:
   %8 = getelementptr %38, ptr %7, i32 0, i32 10
   %9 = getelementptr %26, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.667"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.666"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %30, ptr %12, i32 0, i32 2
@@ -77304,7 +77267,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %30, ptr %20, i32 0, i32 2
   %22 = getelementptr %31, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.667"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.666"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -77323,7 +77286,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %38, ptr %29, i32 0, i32 10
   %31 = getelementptr %26, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.667"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.666"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -77429,14 +77392,14 @@ merge:                                            ; preds = %else, %dead
   %27 = load i32, ptr %num_steps, align 4
   %28 = load ptr, ptr %tokens, align 8
   %29 = load ptr, ptr %message, align 8
-  %30 = call i32 @"$Loop.run_batch_decode.719"(ptr %23, i32 %24, ptr %25, ptr %26, i32 %27, ptr %28, ptr %29)
+  %30 = call i32 @"$Loop.run_batch_decode.718"(ptr %23, i32 %24, ptr %25, ptr %26, i32 %27, ptr %28, ptr %29)
   ret i32 %30
 
 dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.run_batch_decode.719"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.run_batch_decode.718"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %45, align 8
   %code = alloca i32, align 4
@@ -77485,7 +77448,7 @@ merge:                                            ; preds = %else, %then
   %23 = load i32, ptr %num_steps, align 4
   %24 = load ptr, ptr %tokens, align 8
   %25 = load ptr, ptr %message, align 8
-  %26 = call i32 @"$Loop.batch_in_turn.720"(ptr %19, i32 %20, ptr %21, ptr %22, i32 %23, ptr %24, ptr %25)
+  %26 = call i32 @"$Loop.batch_in_turn.719"(ptr %19, i32 %20, ptr %21, ptr %22, i32 %23, ptr %24, ptr %25)
   store i32 %26, ptr %code, align 4
   %27 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %27)
@@ -77497,7 +77460,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.batch_in_turn.720"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.batch_in_turn.719"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code33 = alloca i32, align 4
   %code28 = alloca i32, align 4
@@ -77552,7 +77515,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load i32, ptr %num_steps, align 4
   %21 = load ptr, ptr %tokens, align 8
   %22 = load ptr, ptr %message, align 8
-  %23 = call i32 @"$Loop.check_batch.721"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
+  %23 = call i32 @"$Loop.check_batch.720"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
   store i32 %23, ptr %code1, align 4
   %24 = load i32, ptr %code1, align 4
   %25 = icmp ne i32 %24, 0
@@ -77677,7 +77640,7 @@ forbody18:                                        ; preds = %forcond17
   %87 = getelementptr %47, ptr %84, i64 %86
   %88 = load i32, ptr %num_steps, align 4
   %89 = load ptr, ptr %message, align 8
-  %90 = call i32 @"$Loop.prepare_batch_state.723"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
+  %90 = call i32 @"$Loop.prepare_batch_state.722"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
   store i32 %90, ptr %code20, align 4
   %91 = load i32, ptr %code20, align 4
   %92 = icmp ne i32 %91, 0
@@ -77718,7 +77681,7 @@ forbody26:                                        ; preds = %forcond25
   %104 = load ptr, ptr %self, align 8
   %105 = load i32, ptr %num_states, align 4
   %106 = load ptr, ptr %states, align 8
-  call void @"$Loop.write_batch_step.724"(ptr %104, i32 %105, ptr %106)
+  call void @"$Loop.write_batch_step.723"(ptr %104, i32 %105, ptr %106)
   %107 = load %45, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
@@ -77752,7 +77715,7 @@ merge29:                                          ; preds = %else31, %dead32
   %124 = mul i64 %121, %123
   %125 = getelementptr i32, ptr %119, i64 %124
   %126 = load ptr, ptr %message, align 8
-  %127 = call i32 @"$Loop.take_batch_tokens.726"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
+  %127 = call i32 @"$Loop.take_batch_tokens.725"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
   store i32 %127, ptr %code33, align 4
   %128 = load i32, ptr %code33, align 4
   %129 = icmp ne i32 %128, 0
@@ -77782,7 +77745,7 @@ dead38:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch.721"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.check_batch.720"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code36 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -77842,7 +77805,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr i8, ptr %28, i64 0
   %30 = load i32, ptr %num_states, align 4
   %31 = load i32, ptr %most, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.673", i32 %30, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.672", i32 %30, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -77879,7 +77842,7 @@ then9:                                            ; preds = %then5
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
   %45 = getelementptr i8, ptr %44, i64 0
   %46 = load i32, ptr %num_steps, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.674", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.673", i32 %46)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -77926,7 +77889,7 @@ then17:                                           ; preds = %then13
   %69 = getelementptr %38, ptr %68, i32 0, i32 10
   %70 = getelementptr %26, ptr %69, i32 0, i32 0
   %71 = load i32, ptr %70, align 4
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.675", i32 %66, i32 %71)
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.674", i32 %66, i32 %71)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -77990,7 +77953,7 @@ then28:                                           ; preds = %then21
   %99 = getelementptr %0, ptr %98, i32 0, i32 0
   %100 = getelementptr [1024 x i8], ptr %99, i32 0, i32 0
   %101 = getelementptr i8, ptr %100, i64 0
-  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.676")
+  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.675")
   br label %merge27
 
 else29:                                           ; preds = %then21
@@ -78026,7 +77989,7 @@ forbody:                                          ; preds = %forcond
   %113 = load i32, ptr %i, align 4
   %114 = load i32, ptr %num_steps, align 4
   %115 = load ptr, ptr %message, align 8
-  %116 = call i32 @"$Loop.check_batch_state.722"(ptr %110, i32 %111, ptr %112, i32 %113, i32 %114, ptr %115)
+  %116 = call i32 @"$Loop.check_batch_state.721"(ptr %110, i32 %111, ptr %112, i32 %113, i32 %114, ptr %115)
   store i32 %116, ptr %code, align 4
   %117 = load i32, ptr %code, align 4
   %118 = icmp ne i32 %117, 0
@@ -78080,7 +78043,7 @@ dead41:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch_state.722"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
+define internal i32 @"$Loop.check_batch_state.721"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
 entry:
   %target = alloca ptr, align 8
   %i = alloca i32, align 4
@@ -78169,7 +78132,7 @@ then6:                                            ; preds = %then3
   %48 = getelementptr i8, ptr %47, i64 0
   %49 = load i32, ptr %index, align 4
   %50 = load i32, ptr %i, align 4
-  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.677", i32 %49, i32 %50)
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.676", i32 %49, i32 %50)
   br label %merge5
 
 else7:                                            ; preds = %then3
@@ -78196,7 +78159,7 @@ dead9:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_batch_state.723"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.prepare_batch_state.722"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -78273,7 +78236,7 @@ dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.write_batch_step.724"(ptr %0, i32 %1, ptr %2) {
+define internal void @"$Loop.write_batch_step.723"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %45, align 8
   %i2 = alloca i32, align 4
@@ -78321,7 +78284,7 @@ then:                                             ; preds = %forbody
   %27 = sext i32 %26 to i64
   %28 = getelementptr ptr, ptr %25, i64 %27
   %29 = load ptr, ptr %28, align 8
-  call void @"$Loop.add_batch_row.725"(ptr %24, ptr %29, i1 zeroext false)
+  call void @"$Loop.add_batch_row.724"(ptr %24, ptr %29, i1 zeroext false)
   %30 = load %45, ptr %4, align 1
   br label %merge1
 
@@ -78365,7 +78328,7 @@ then7:                                            ; preds = %forbody4
   %50 = sext i32 %49 to i64
   %51 = getelementptr ptr, ptr %48, i64 %50
   %52 = load ptr, ptr %51, align 8
-  call void @"$Loop.add_batch_row.725"(ptr %47, ptr %52, i1 zeroext true)
+  call void @"$Loop.add_batch_row.724"(ptr %47, ptr %52, i1 zeroext true)
   %53 = load %45, ptr %3, align 1
   br label %merge6
 
@@ -78381,7 +78344,7 @@ merge5:                                           ; preds = %forcond3
   ret void
 }
 
-define internal void @"$Loop.add_batch_row.725"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal void @"$Loop.add_batch_row.724"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %3 = alloca %45, align 8
   %4 = alloca %45, align 8
@@ -78457,7 +78420,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.take_batch_tokens.726"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.take_batch_tokens.725"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %i12 = alloca i32, align 4
   %target7 = alloca ptr, align 8
@@ -78541,7 +78504,7 @@ then3:                                            ; preds = %then
   %51 = getelementptr %11, ptr %50, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
   %53 = sub i64 %52, 1
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.678", i32 %48, i64 %53)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.677", i32 %48, i64 %53)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -78588,7 +78551,7 @@ then9:                                            ; preds = %then5
   %79 = getelementptr %11, ptr %78, i32 0, i32 1
   %80 = load i64, ptr %79, align 8
   %81 = sub i64 %80, 1
-  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.679", i32 %76, i64 %81)
+  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.678", i32 %76, i64 %81)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -79288,7 +79251,7 @@ then4:                                            ; preds = %then
   %62 = getelementptr %38, ptr %61, i32 0, i32 1
   %63 = load i32, ptr %62, align 4
   %64 = load i32, ptr %num_sequences, align 4
-  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.728", i32 %58, i32 %63, i32 %64)
+  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.727", i32 %58, i32 %63, i32 %64)
   br label %merge3
 
 else5:                                            ; preds = %then
@@ -79373,12 +79336,12 @@ merge:                                            ; preds = %forcond
   %34 = load %45, ptr %2, align 1
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %32, ptr %35, i32 0, i32 7
-  call void @"$Vector.clear.727"(ptr %36)
+  call void @"$Vector.clear.726"(ptr %36)
   %37 = load %45, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.clear.727"(ptr %0) {
+define internal void @"$Vector.clear.726"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8

@@ -567,40 +567,39 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.552" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
 @"$string.553" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
 @"$string.554" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.555" = private unnamed_addr constant [26 x i8] c"clearing of device memory\00", align 1
-@"$string.556" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.557" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.558" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.559" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.560" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.563" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.565" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.566" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.567" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.568" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.569" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.572" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.573" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.575" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.576" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.578" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.579" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.580" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.581" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.582" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.583" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.584" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
+@"$string.555" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.556" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.557" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.558" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.559" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.562" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.564" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.565" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.566" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.567" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.568" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.571" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.572" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.574" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.575" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.577" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.578" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.579" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.580" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.581" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.582" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.583" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
 @"switch.table.$ConfigReader.expect_string.rel" = private unnamed_addr constant [5 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.86" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.85" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.90" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.92" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.92" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32)], align 4
 @"switch.table.$ConfigReader.flag.rel" = private unnamed_addr constant [3 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.90" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.flag.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.91" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.flag.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.92" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.flag.rel" to i64)) to i32)], align 4
 @"switch.table.$ConfigReader.real.rel" = private unnamed_addr constant [5 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.86" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.85" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.91" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.91" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.92" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32)], align 4
 @"switch.table.$Quantisation.read_groups" = private unnamed_addr constant [5 x ptr] [ptr @"$string.86", ptr @"$string.85", ptr @"$string.90", ptr @"$string.91", ptr @"$string.92"], align 8
 @"switch.table.$NameMatcher.read.rel" = private unnamed_addr constant [5 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.87" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.86" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.85" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.90" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.91" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32)], align 4
-@"switch.table.$NameMatcher.read.680.rel" = private unnamed_addr constant [6 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.87" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.680.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.86" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.680.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.85" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.680.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.90" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.680.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.87" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.680.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.92" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.680.rel" to i64)) to i32)], align 4
-@"switch.table.$Checkpoint.read_shards.682" = private unnamed_addr constant [6 x ptr] [ptr @"$string.87", ptr @"$string.86", ptr @"$string.85", ptr @"$string.90", ptr @"$string.91", ptr @"$string.92"], align 8
-@"switch.table.$Checkpoint.read_shards.685" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
+@"switch.table.$NameMatcher.read.679.rel" = private unnamed_addr constant [6 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.87" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.679.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.86" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.679.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.85" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.679.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.90" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.679.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.87" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.679.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.92" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.679.rel" to i64)) to i32)], align 4
+@"switch.table.$Checkpoint.read_shards.681" = private unnamed_addr constant [6 x ptr] [ptr @"$string.87", ptr @"$string.86", ptr @"$string.85", ptr @"$string.90", ptr @"$string.91", ptr @"$string.92"], align 8
+@"switch.table.$Checkpoint.read_shards.684" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
 @"switch.table.$plan_on.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.148" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.287" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.147" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.288" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.289" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.290" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.291" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.292" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.293" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.294" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.295" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.296" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.297" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.298" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.299" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32)], align 4
 @"switch.table.$Plan.make" = private unnamed_addr constant [32 x ptr] [ptr @"$string.285", ptr @"$string.286", ptr @"$string.287", ptr @"$string.285", ptr @"$string.285", ptr @"$string.285", ptr @"$string.285", ptr @"$string.285", ptr @"$string.285", ptr @"$string.285", ptr @"$string.285", ptr @"$string.285", ptr @"$string.285", ptr @"$string.285", ptr @"$string.285", ptr @"$string.285", ptr @"$string.285", ptr @"$string.285", ptr @"$string.285", ptr @"$string.285", ptr @"$string.288", ptr @"$string.289", ptr @"$string.290", ptr @"$string.291", ptr @"$string.292", ptr @"$string.293", ptr @"$string.294", ptr @"$string.295", ptr @"$string.296", ptr @"$string.297", ptr @"$string.298", ptr @"$string.299"], align 8
-@"switch.table.$Placer.rows.690" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
+@"switch.table.$Placer.rows.689" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
 
 define dso_local i32 @decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) local_unnamed_addr {
 entry:
@@ -6629,7 +6628,7 @@ then6.i.i.i.i:                                    ; preds = %then2.i.i.i46.i
 
 switch.lookup:                                    ; preds = %then6.i.i.i.i
   %130 = zext nneg i32 %128 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.682", i64 0, i64 %130
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.681", i64 0, i64 %130
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i.i.i.i"
 
@@ -12650,7 +12649,7 @@ merge17.i.i:                                      ; preds = %then.i
 
 switch.lookup:                                    ; preds = %then.i
   %12 = zext nneg i32 %5 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.682", i64 0, i64 %12
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.681", i64 0, i64 %12
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i"
 
@@ -14862,7 +14861,7 @@ switch.hole_check:                                ; preds = %then.i28
 switch.lookup200:                                 ; preds = %switch.hole_check
   %51 = zext nneg i32 %44 to i64
   %reltable.shift259 = shl i64 %51, 2
-  %reltable.intrinsic260 = call ptr @llvm.load.relative.i64(ptr @"switch.table.$NameMatcher.read.680.rel", i64 %reltable.shift259)
+  %reltable.intrinsic260 = call ptr @llvm.load.relative.i64(ptr @"switch.table.$NameMatcher.read.679.rel", i64 %reltable.shift259)
   br label %"$json.kind_name.exit.i30"
 
 "$json.kind_name.exit.i30":                       ; preds = %switch.lookup200, %merge17.i.i37
@@ -18729,7 +18728,7 @@ switch.hole_check:                                ; preds = %"$Module.weight_dty
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %26 = zext nneg i32 %17 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.690", i64 0, i64 %26
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.689", i64 0, i64 %26
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$dtypes.bytes.exit"
 
@@ -18758,7 +18757,7 @@ switch.hole_check47:                              ; preds = %then3
 
 switch.lookup48:                                  ; preds = %switch.hole_check47
   %34 = zext nneg i32 %17 to i64
-  %switch.gep51 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.690", i64 0, i64 %34
+  %switch.gep51 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.689", i64 0, i64 %34
   %switch.load52 = load i64, ptr %switch.gep51, align 8
   br label %"$dtypes.bytes.exit40"
 
@@ -19546,7 +19545,7 @@ merge17.i.i.i.i:                                  ; preds = %"$Problems.next.exi
 
 switch.lookup:                                    ; preds = %"$Problems.next.exit48.i.i.i"
   %238 = zext nneg i32 %235 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.682", i64 0, i64 %238
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.681", i64 0, i64 %238
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i.i.i"
 
@@ -19815,7 +19814,7 @@ merge17.i.i48.i.i:                                ; preds = %"$Problems.next.exi
 
 switch.lookup106:                                 ; preds = %"$Problems.next.exit89.i.i.i"
   %334 = zext nneg i32 %331 to i64
-  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.682", i64 0, i64 %334
+  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.681", i64 0, i64 %334
   %switch.load108 = load ptr, ptr %switch.gep107, align 8
   br label %"$json.kind_name.exit.i43.i.i"
 
@@ -20376,7 +20375,7 @@ switch.hole_check:                                ; preds = %"$TensorView.num_el
 
 switch.lookup110:                                 ; preds = %switch.hole_check
   %529 = zext nneg i32 %526 to i64
-  %switch.gep111 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.690", i64 0, i64 %529
+  %switch.gep111 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.689", i64 0, i64 %529
   %switch.load112 = load i64, ptr %switch.gep111, align 8
   br label %"$dtypes.bytes.exit.i.i.i.i.i"
 
@@ -20517,7 +20516,7 @@ switch.hole_check121:                             ; preds = %merge12.i.i.i.i.i
 
 switch.lookup122:                                 ; preds = %switch.hole_check121
   %574 = zext nneg i32 %526 to i64
-  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.685", i64 0, i64 %574
+  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.684", i64 0, i64 %574
   %switch.load126 = load i64, ptr %switch.gep125, align 8
   br label %"$dtypes.bytes.exit140.i.i.i.i.i"
 
@@ -22992,7 +22991,7 @@ switch.hole_check:                                ; preds = %entry
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %18 = zext nneg i32 %3 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.690", i64 0, i64 %18
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.689", i64 0, i64 %18
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$dtypes.bytes.exit"
 
@@ -24735,7 +24734,7 @@ switch.hole_check1077:                            ; preds = %"$JsonWriter.string
 
 switch.lookup1078:                                ; preds = %switch.hole_check1077
   %348 = zext nneg i32 %339 to i64
-  %switch.gep1081 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.690", i64 0, i64 %348
+  %switch.gep1081 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.689", i64 0, i64 %348
   %switch.load1082 = load i64, ptr %switch.gep1081, align 8
   br label %"$Plan.kv_bytes_per_token.exit.i.i"
 
@@ -30207,7 +30206,7 @@ switch.hole_check:                                ; preds = %entry
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %12 = zext nneg i32 %9 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.690", i64 0, i64 %12
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.689", i64 0, i64 %12
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$dtypes.bytes.exit"
 
@@ -39906,7 +39905,7 @@ switch.hole_check:                                ; preds = %merge
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %77 = zext nneg i32 %68 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.690", i64 0, i64 %77
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.689", i64 0, i64 %77
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$Engine.describe.exit"
 
@@ -40040,7 +40039,7 @@ entry:
   br i1 %.not, label %merge, label %then
 
 then:                                             ; preds = %entry
-  %16 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.573", ptr nonnull %message)
+  %16 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.572", ptr nonnull %message)
   br label %merge
 
 merge:                                            ; preds = %entry, %then
@@ -40618,13 +40617,16 @@ entry:
   %part.i49.i.i.i = alloca %92, align 8
   %part.i.i.i.i = alloca %92, align 8
   %placer.i.i = alloca %93, align 8
+  %cause.i.i.i39 = alloca %0, align 8
   %progress.i = alloca %94, align 8
   %bytes.i = alloca i64, align 8
   %layout.i = alloca %81, align 8
   %cause.i.i35 = alloca %0, align 8
   %args.i = alloca %95, align 8
-  %cause.i52.i = alloca %0, align 8
+  %cause.i.i58.i = alloca %0, align 8
+  %cause.i53.i = alloca %0, align 8
   %cause.i.i = alloca %0, align 8
+  %cause.i.i.i = alloca %0, align 8
   %unbound.i.i = alloca %69, align 8
   %shape.i = alloca %72, align 8
   %options.i = alloca %74, align 8
@@ -40661,8 +40663,8 @@ entry:
   %.not = icmp eq i32 %22, 0
   br i1 %.not, label %merge, label %common.ret
 
-common.ret:                                       ; preds = %"$fill_rope_table.exit", %"$bind_buffers.exit.thread", %"$bind_buffers.exit", %entry, %"$place_weights.exit"
-  %common.ret.op = phi i32 [ %common.ret.op.i41, %"$place_weights.exit" ], [ %22, %entry ], [ %86, %"$bind_buffers.exit" ], [ %103, %"$fill_rope_table.exit" ], [ %common.ret.op.i.ph, %"$bind_buffers.exit.thread" ]
+common.ret:                                       ; preds = %"$fill_rope_table.exit", %"$bind_buffers.exit.thread", %entry, %"$place_weights.exit"
+  %common.ret.op = phi i32 [ %common.ret.op.i41, %"$place_weights.exit" ], [ %22, %entry ], [ %123, %"$fill_rope_table.exit" ], [ %common.ret.op.i.ph, %"$bind_buffers.exit.thread" ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
@@ -40674,41 +40676,65 @@ merge:                                            ; preds = %entry
   %24 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i, ptr nonnull readonly %shape.i, ptr null)
   call void @llvm.lifetime.end.p0(i64 704, ptr nonnull %unbound.i.i)
   %25 = getelementptr i8, ptr %0, i64 904
-  %26 = call fastcc i32 @"$allocate"(ptr nonnull %0, i64 %24, ptr %25, ptr %2)
-  %.not.i = icmp eq i32 %26, 0
-  br i1 %.not.i, label %merge.i, label %"$bind_buffers.exit.thread"
+  %26 = load ptr, ptr %17, align 8
+  %27 = getelementptr i8, ptr %26, i64 80
+  %28 = load ptr, ptr %27, align 8
+  %29 = load ptr, ptr %21, align 8
+  %30 = call i32 %28(ptr %29, i64 %24, ptr %25)
+  %.not.i.i = icmp eq i32 %30, 0
+  br i1 %.not.i.i, label %merge.i, label %then.i.i
+
+then.i.i:                                         ; preds = %merge
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i)
+  store i8 0, ptr %cause.i.i.i, align 8
+  %31 = load ptr, ptr %17, align 8
+  %32 = getelementptr i8, ptr %31, i64 64
+  %33 = load ptr, ptr %32, align 8
+  %34 = load ptr, ptr %21, align 8
+  call void %33(ptr %34, ptr nonnull %cause.i.i.i)
+  %.not17.i.i.i = icmp eq ptr %2, null
+  br i1 %.not17.i.i.i, label %"$allocate.exit.i", label %then2.i.i.i
+
+then2.i.i.i:                                      ; preds = %then.i.i
+  %35 = load i32, ptr %0, align 4
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.10", ptr nonnull @"$string.554", i32 %35, ptr nonnull %cause.i.i.i)
+  br label %"$allocate.exit.i"
+
+"$allocate.exit.i":                               ; preds = %then2.i.i.i, %then.i.i
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i)
+  br label %"$bind_buffers.exit.thread"
 
 merge.i:                                          ; preds = %merge
-  %27 = getelementptr i8, ptr %0, i64 160
-  %28 = load ptr, ptr %25, align 8
-  %29 = call fastcc i64 @"$RankBuffers.bind"(ptr %27, ptr nonnull %shape.i, ptr %28)
-  %30 = load ptr, ptr %17, align 8
-  %31 = getelementptr i8, ptr %30, i64 168
-  %32 = load ptr, ptr %31, align 8
-  %33 = load ptr, ptr %21, align 8
-  %34 = getelementptr i8, ptr %.val33, i64 208
-  %35 = getelementptr i8, ptr %0, i64 856
-  %36 = load ptr, ptr %35, align 8
-  %37 = getelementptr i8, ptr %.val33, i64 192
-  %38 = load i64, ptr %37, align 8
-  %39 = call i32 %32(ptr %33, ptr %34, ptr %36, i64 %38)
-  %.not50.i = icmp eq i32 %39, 0
+  %37 = getelementptr i8, ptr %0, i64 160
+  %38 = load ptr, ptr %25, align 8
+  %39 = call fastcc i64 @"$RankBuffers.bind"(ptr %37, ptr nonnull %shape.i, ptr %38)
+  %40 = load ptr, ptr %17, align 8
+  %41 = getelementptr i8, ptr %40, i64 168
+  %42 = load ptr, ptr %41, align 8
+  %43 = load ptr, ptr %21, align 8
+  %44 = getelementptr i8, ptr %.val33, i64 208
+  %45 = getelementptr i8, ptr %0, i64 856
+  %46 = load ptr, ptr %45, align 8
+  %47 = getelementptr i8, ptr %.val33, i64 192
+  %48 = load i64, ptr %47, align 8
+  %49 = call i32 %42(ptr %43, ptr %44, ptr %46, i64 %48)
+  %.not50.i = icmp eq i32 %49, 0
   br i1 %.not50.i, label %merge2.i, label %then3.i
 
 then3.i:                                          ; preds = %merge.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i)
   store i8 0, ptr %cause.i.i, align 8
-  %40 = load ptr, ptr %17, align 8
-  %41 = getelementptr i8, ptr %40, i64 64
-  %42 = load ptr, ptr %41, align 8
-  %43 = load ptr, ptr %21, align 8
-  call void %42(ptr %43, ptr nonnull %cause.i.i)
+  %50 = load ptr, ptr %17, align 8
+  %51 = getelementptr i8, ptr %50, i64 64
+  %52 = load ptr, ptr %51, align 8
+  %53 = load ptr, ptr %21, align 8
+  call void %52(ptr %53, ptr nonnull %cause.i.i)
   %.not17.i.i = icmp eq ptr %2, null
   br i1 %.not17.i.i, label %"$Rank.describe_failure.exit.i", label %then2.i.i
 
 then2.i.i:                                        ; preds = %then3.i
-  %44 = load i32, ptr %0, align 4
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.10", ptr nonnull @"$string.556", i32 %44, ptr nonnull %cause.i.i)
+  %54 = load i32, ptr %0, align 4
+  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.10", ptr nonnull @"$string.555", i32 %54, ptr nonnull %cause.i.i)
   br label %"$Rank.describe_failure.exit.i"
 
 "$Rank.describe_failure.exit.i":                  ; preds = %then2.i.i, %then3.i
@@ -40716,223 +40742,271 @@ then2.i.i:                                        ; preds = %then3.i
   br label %"$bind_buffers.exit.thread"
 
 merge2.i:                                         ; preds = %merge.i
-  %46 = load i32, ptr %0, align 4
-  %47 = icmp eq i32 %46, 0
-  br i1 %47, label %then7.i, label %"$bind_buffers.exit"
+  %56 = load i32, ptr %0, align 4
+  %57 = icmp eq i32 %56, 0
+  br i1 %57, label %then7.i, label %merge6.i
 
 then7.i:                                          ; preds = %merge2.i
-  %48 = load ptr, ptr %17, align 8
-  %49 = getelementptr i8, ptr %48, i64 96
-  %50 = load ptr, ptr %49, align 8
-  %51 = load ptr, ptr %21, align 8
-  %52 = getelementptr i8, ptr %.val33, i64 200
-  %53 = load i64, ptr %52, align 8
-  %54 = getelementptr i8, ptr %0, i64 912
-  %55 = call i32 %50(ptr %51, i64 %53, ptr %54)
-  %.not51.i = icmp eq i32 %55, 0
+  %58 = load ptr, ptr %17, align 8
+  %59 = getelementptr i8, ptr %58, i64 96
+  %60 = load ptr, ptr %59, align 8
+  %61 = load ptr, ptr %21, align 8
+  %62 = getelementptr i8, ptr %.val33, i64 200
+  %63 = load i64, ptr %62, align 8
+  %64 = getelementptr i8, ptr %0, i64 912
+  %65 = call i32 %60(ptr %61, i64 %63, ptr %64)
+  %.not51.i = icmp eq i32 %65, 0
   br i1 %.not51.i, label %merge10.i, label %then11.i
 
 then11.i:                                         ; preds = %then7.i
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i52.i)
-  store i8 0, ptr %cause.i52.i, align 8
-  %56 = load ptr, ptr %17, align 8
-  %57 = getelementptr i8, ptr %56, i64 64
-  %58 = load ptr, ptr %57, align 8
-  %59 = load ptr, ptr %21, align 8
-  call void %58(ptr %59, ptr nonnull %cause.i52.i)
-  %.not17.i53.i = icmp eq ptr %2, null
-  br i1 %.not17.i53.i, label %"$Rank.describe_failure.exit55.i", label %then2.i54.i
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i53.i)
+  store i8 0, ptr %cause.i53.i, align 8
+  %66 = load ptr, ptr %17, align 8
+  %67 = getelementptr i8, ptr %66, i64 64
+  %68 = load ptr, ptr %67, align 8
+  %69 = load ptr, ptr %21, align 8
+  call void %68(ptr %69, ptr nonnull %cause.i53.i)
+  %.not17.i54.i = icmp eq ptr %2, null
+  br i1 %.not17.i54.i, label %"$Rank.describe_failure.exit57.i", label %then2.i56.i
 
-then2.i54.i:                                      ; preds = %then11.i
-  %60 = load i32, ptr %0, align 4
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.10", ptr nonnull @"$string.557", i32 %60, ptr nonnull %cause.i52.i)
-  br label %"$Rank.describe_failure.exit55.i"
+then2.i56.i:                                      ; preds = %then11.i
+  %70 = load i32, ptr %0, align 4
+  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.10", ptr nonnull @"$string.556", i32 %70, ptr nonnull %cause.i53.i)
+  br label %"$Rank.describe_failure.exit57.i"
 
-"$Rank.describe_failure.exit55.i":                ; preds = %then2.i54.i, %then11.i
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i52.i)
+"$Rank.describe_failure.exit57.i":                ; preds = %then2.i56.i, %then11.i
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i53.i)
   br label %"$bind_buffers.exit.thread"
 
 merge10.i:                                        ; preds = %then7.i
-  %62 = load ptr, ptr %54, align 8
-  %63 = load i64, ptr %52, align 8
-  call void @llvm.memset.p0.i64(ptr align 1 %62, i8 0, i64 %63, i1 false)
-  %64 = load ptr, ptr %54, align 8
-  call fastcc void @"$RankBuffers.bind_host"(ptr %27, ptr nonnull %shape.i, ptr %64)
-  br label %"$bind_buffers.exit"
+  %72 = load ptr, ptr %64, align 8
+  %73 = load i64, ptr %62, align 8
+  call void @llvm.memset.p0.i64(ptr align 1 %72, i8 0, i64 %73, i1 false)
+  %74 = load ptr, ptr %64, align 8
+  call fastcc void @"$RankBuffers.bind_host"(ptr %37, ptr nonnull %shape.i, ptr %74)
+  br label %merge6.i
 
-"$bind_buffers.exit.thread":                      ; preds = %"$Rank.describe_failure.exit.i", %"$Rank.describe_failure.exit55.i", %merge
-  %common.ret.op.i.ph = phi i32 [ %26, %merge ], [ %55, %"$Rank.describe_failure.exit55.i" ], [ %39, %"$Rank.describe_failure.exit.i" ]
+merge6.i:                                         ; preds = %merge10.i, %merge2.i
+  %75 = getelementptr i8, ptr %.val33, i64 160
+  %76 = load i32, ptr %75, align 4
+  %77 = load ptr, ptr %.val33, align 8, !noalias !76
+  %78 = getelementptr i8, ptr %.val33, i64 20
+  %79 = load i32, ptr %78, align 4, !noalias !79
+  %80 = getelementptr i8, ptr %.val33, i64 124
+  %81 = load i32, ptr %80, align 4, !noalias !76
+  %82 = getelementptr i8, ptr %77, i64 92
+  %83 = load i32, ptr %82, align 4, !noalias !76
+  %84 = getelementptr i8, ptr %.val33, i64 56
+  %85 = load i32, ptr %84, align 4, !noalias !76
+  %86 = getelementptr i8, ptr %77, i64 104
+  %layout.val.val.i.i = load i32, ptr %86, align 4, !noalias !76
+  %87 = sdiv i32 %layout.val.val.i.i, %79
+  %88 = getelementptr i8, ptr %77, i64 108
+  %89 = load i32, ptr %88, align 4, !noalias !76
+  %90 = getelementptr i8, ptr %0, i64 864
+  store i32 %81, ptr %90, align 8
+  %.sroa.2.0..sroa_idx.i = getelementptr i8, ptr %0, i64 868
+  store i32 %83, ptr %.sroa.2.0..sroa_idx.i, align 4
+  %.sroa.3.0..sroa_idx.i = getelementptr i8, ptr %0, i64 872
+  store i32 %76, ptr %.sroa.3.0..sroa_idx.i, align 8
+  %.sroa.4.0..sroa_idx.i = getelementptr i8, ptr %0, i64 876
+  store i32 %85, ptr %.sroa.4.0..sroa_idx.i, align 4
+  %.sroa.5.0..sroa_idx.i = getelementptr i8, ptr %0, i64 880
+  store i32 %87, ptr %.sroa.5.0..sroa_idx.i, align 8
+  %.sroa.6.0..sroa_idx.i = getelementptr i8, ptr %0, i64 884
+  store i32 %89, ptr %.sroa.6.0..sroa_idx.i, align 4
+  %.sroa.7.0..sroa_idx.i = getelementptr i8, ptr %0, i64 888
+  store ptr null, ptr %.sroa.7.0..sroa_idx.i, align 8
+  %91 = getelementptr i8, ptr %.val33, i64 168
+  %92 = load i64, ptr %91, align 8
+  %93 = load i32, ptr %75, align 4
+  %94 = sext i32 %93 to i64
+  %95 = mul i64 %92, %94
+  %96 = load ptr, ptr %17, align 8
+  %97 = getelementptr i8, ptr %96, i64 80
+  %98 = load ptr, ptr %97, align 8
+  %99 = load ptr, ptr %21, align 8
+  %100 = call i32 %98(ptr %99, i64 %95, ptr nonnull %.sroa.7.0..sroa_idx.i)
+  %.not.i59.i = icmp eq i32 %100, 0
+  br i1 %.not.i59.i, label %merge2, label %then.i60.i
+
+then.i60.i:                                       ; preds = %merge6.i
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i58.i)
+  store i8 0, ptr %cause.i.i58.i, align 8
+  %101 = load ptr, ptr %17, align 8
+  %102 = getelementptr i8, ptr %101, i64 64
+  %103 = load ptr, ptr %102, align 8
+  %104 = load ptr, ptr %21, align 8
+  call void %103(ptr %104, ptr nonnull %cause.i.i58.i)
+  %.not17.i.i61.i = icmp eq ptr %2, null
+  br i1 %.not17.i.i61.i, label %"$Rank.describe_failure.exit.i63.i", label %then2.i.i62.i
+
+then2.i.i62.i:                                    ; preds = %then.i60.i
+  %105 = load i32, ptr %0, align 4
+  %106 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.10", ptr nonnull @"$string.554", i32 %105, ptr nonnull %cause.i.i58.i)
+  br label %"$Rank.describe_failure.exit.i63.i"
+
+"$Rank.describe_failure.exit.i63.i":              ; preds = %then2.i.i62.i, %then.i60.i
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i58.i)
+  br label %"$bind_buffers.exit.thread"
+
+"$bind_buffers.exit.thread":                      ; preds = %"$Rank.describe_failure.exit.i", %"$Rank.describe_failure.exit57.i", %"$allocate.exit.i", %"$Rank.describe_failure.exit.i63.i"
+  %common.ret.op.i.ph = phi i32 [ %100, %"$Rank.describe_failure.exit.i63.i" ], [ %30, %"$allocate.exit.i" ], [ %65, %"$Rank.describe_failure.exit57.i" ], [ %49, %"$Rank.describe_failure.exit.i" ]
   call void @llvm.lifetime.end.p0(i64 160, ptr nonnull %shape.i)
   br label %common.ret
 
-"$bind_buffers.exit":                             ; preds = %merge2.i, %merge10.i
-  %65 = getelementptr i8, ptr %.val33, i64 160
-  %66 = load i32, ptr %65, align 4
-  %67 = load ptr, ptr %.val33, align 8, !noalias !76
-  %68 = getelementptr i8, ptr %.val33, i64 20
-  %69 = load i32, ptr %68, align 4, !noalias !79
-  %70 = getelementptr i8, ptr %.val33, i64 124
-  %71 = load i32, ptr %70, align 4, !noalias !76
-  %72 = getelementptr i8, ptr %67, i64 92
-  %73 = load i32, ptr %72, align 4, !noalias !76
-  %74 = getelementptr i8, ptr %.val33, i64 56
-  %75 = load i32, ptr %74, align 4, !noalias !76
-  %76 = getelementptr i8, ptr %67, i64 104
-  %layout.val.val.i.i = load i32, ptr %76, align 4, !noalias !76
-  %77 = sdiv i32 %layout.val.val.i.i, %69
-  %78 = getelementptr i8, ptr %67, i64 108
-  %79 = load i32, ptr %78, align 4, !noalias !76
-  %80 = getelementptr i8, ptr %0, i64 864
-  store i32 %71, ptr %80, align 8
-  %.sroa.2.0..sroa_idx.i = getelementptr i8, ptr %0, i64 868
-  store i32 %73, ptr %.sroa.2.0..sroa_idx.i, align 4
-  %.sroa.3.0..sroa_idx.i = getelementptr i8, ptr %0, i64 872
-  store i32 %66, ptr %.sroa.3.0..sroa_idx.i, align 8
-  %.sroa.4.0..sroa_idx.i = getelementptr i8, ptr %0, i64 876
-  store i32 %75, ptr %.sroa.4.0..sroa_idx.i, align 4
-  %.sroa.5.0..sroa_idx.i = getelementptr i8, ptr %0, i64 880
-  store i32 %77, ptr %.sroa.5.0..sroa_idx.i, align 8
-  %.sroa.6.0..sroa_idx.i = getelementptr i8, ptr %0, i64 884
-  store i32 %79, ptr %.sroa.6.0..sroa_idx.i, align 4
-  %.sroa.7.0..sroa_idx.i = getelementptr i8, ptr %0, i64 888
-  store ptr null, ptr %.sroa.7.0..sroa_idx.i, align 8
-  %81 = getelementptr i8, ptr %.val33, i64 168
-  %82 = load i64, ptr %81, align 8
-  %83 = load i32, ptr %65, align 4
-  %84 = sext i32 %83 to i64
-  %85 = mul i64 %82, %84
-  %86 = call fastcc i32 @"$allocate"(ptr nonnull %0, i64 %85, ptr nonnull %.sroa.7.0..sroa_idx.i, ptr %2)
+merge2:                                           ; preds = %merge6.i
   call void @llvm.lifetime.end.p0(i64 160, ptr nonnull %shape.i)
-  %.not30 = icmp eq i32 %86, 0
-  br i1 %.not30, label %merge2, label %common.ret
-
-merge2:                                           ; preds = %"$bind_buffers.exit"
-  %87 = load ptr, ptr %1, align 8
-  %88 = getelementptr i8, ptr %87, i64 52
-  %.val34 = load i32, ptr %88, align 4
+  %107 = load ptr, ptr %1, align 8
+  %108 = getelementptr i8, ptr %107, i64 52
+  %.val34 = load i32, ptr %108, align 4
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %args.i)
-  %89 = load ptr, ptr %6, align 8
-  %90 = getelementptr i8, ptr %89, i64 96
-  %91 = load double, ptr %90, align 8
-  store double %91, ptr %args.i, align 8
-  %92 = getelementptr i8, ptr %89, i64 88
-  %93 = load i32, ptr %92, align 4
-  %94 = getelementptr inbounds i8, ptr %args.i, i64 8
-  store i32 %93, ptr %94, align 8
-  %95 = getelementptr inbounds i8, ptr %args.i, i64 12
-  store i32 %.val34, ptr %95, align 4
-  %96 = getelementptr i8, ptr %0, i64 840
-  %97 = getelementptr inbounds i8, ptr %args.i, i64 16
-  %98 = load <2 x ptr>, ptr %96, align 8
-  store <2 x ptr> %98, ptr %97, align 8
-  %99 = load ptr, ptr %17, align 8
-  %100 = getelementptr i8, ptr %99, i64 192
-  %101 = load ptr, ptr %100, align 8
-  %102 = load ptr, ptr %21, align 8
-  %103 = call i32 %101(ptr %102, ptr nonnull %args.i)
-  %.not.i36 = icmp eq i32 %103, 0
-  br i1 %.not.i36, label %merge7, label %then.i
+  %109 = load ptr, ptr %6, align 8
+  %110 = getelementptr i8, ptr %109, i64 96
+  %111 = load double, ptr %110, align 8
+  store double %111, ptr %args.i, align 8
+  %112 = getelementptr i8, ptr %109, i64 88
+  %113 = load i32, ptr %112, align 4
+  %114 = getelementptr inbounds i8, ptr %args.i, i64 8
+  store i32 %113, ptr %114, align 8
+  %115 = getelementptr inbounds i8, ptr %args.i, i64 12
+  store i32 %.val34, ptr %115, align 4
+  %116 = getelementptr i8, ptr %0, i64 840
+  %117 = getelementptr inbounds i8, ptr %args.i, i64 16
+  %118 = load <2 x ptr>, ptr %116, align 8
+  store <2 x ptr> %118, ptr %117, align 8
+  %119 = load ptr, ptr %17, align 8
+  %120 = getelementptr i8, ptr %119, i64 192
+  %121 = load ptr, ptr %120, align 8
+  %122 = load ptr, ptr %21, align 8
+  %123 = call i32 %121(ptr %122, ptr nonnull %args.i)
+  %.not.i = icmp eq i32 %123, 0
+  br i1 %.not.i, label %merge7, label %then.i
 
 then.i:                                           ; preds = %merge2
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i35)
   store i8 0, ptr %cause.i.i35, align 8
-  %104 = load ptr, ptr %17, align 8
-  %105 = getelementptr i8, ptr %104, i64 64
-  %106 = load ptr, ptr %105, align 8
-  %107 = load ptr, ptr %21, align 8
-  call void %106(ptr %107, ptr nonnull %cause.i.i35)
-  %.not17.i.i37 = icmp eq ptr %2, null
-  br i1 %.not17.i.i37, label %"$fill_rope_table.exit", label %then2.i.i38
+  %124 = load ptr, ptr %17, align 8
+  %125 = getelementptr i8, ptr %124, i64 64
+  %126 = load ptr, ptr %125, align 8
+  %127 = load ptr, ptr %21, align 8
+  call void %126(ptr %127, ptr nonnull %cause.i.i35)
+  %.not17.i.i36 = icmp eq ptr %2, null
+  br i1 %.not17.i.i36, label %"$fill_rope_table.exit", label %then2.i.i37
 
-then2.i.i38:                                      ; preds = %then.i
-  %108 = load i32, ptr %0, align 4
-  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.10", ptr nonnull @"$string.558", i32 %108, ptr nonnull %cause.i.i35)
+then2.i.i37:                                      ; preds = %then.i
+  %128 = load i32, ptr %0, align 4
+  %129 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.10", ptr nonnull @"$string.557", i32 %128, ptr nonnull %cause.i.i35)
   br label %"$fill_rope_table.exit"
 
-"$fill_rope_table.exit":                          ; preds = %then.i, %then2.i.i38
+"$fill_rope_table.exit":                          ; preds = %then.i, %then2.i.i37
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i35)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i)
   br label %common.ret
 
 merge7:                                           ; preds = %merge2
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i)
-  %110 = load ptr, ptr %1, align 8
+  %130 = load ptr, ptr %1, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %progress.i)
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %bytes.i)
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %layout.i)
-  %111 = load i32, ptr %0, align 4
-  %112 = load ptr, ptr %110, align 8, !noalias !82
-  %113 = getelementptr i8, ptr %112, i64 24
-  %114 = getelementptr i8, ptr %112, i64 464
-  %115 = getelementptr i8, ptr %110, i64 8
-  %116 = load ptr, ptr %115, align 8, !noalias !82
-  %117 = getelementptr i8, ptr %110, i64 20
-  %118 = load i32, ptr %117, align 4, !noalias !82
-  %119 = getelementptr i8, ptr %110, i64 64
-  %120 = load i32, ptr %119, align 4, !noalias !82
-  store ptr %113, ptr %layout.i, align 8
+  %131 = load i32, ptr %0, align 4
+  %132 = load ptr, ptr %130, align 8, !noalias !82
+  %133 = getelementptr i8, ptr %132, i64 24
+  %134 = getelementptr i8, ptr %132, i64 464
+  %135 = getelementptr i8, ptr %130, i64 8
+  %136 = load ptr, ptr %135, align 8, !noalias !82
+  %137 = getelementptr i8, ptr %130, i64 20
+  %138 = load i32, ptr %137, align 4, !noalias !82
+  %139 = getelementptr i8, ptr %130, i64 64
+  %140 = load i32, ptr %139, align 4, !noalias !82
+  store ptr %133, ptr %layout.i, align 8
   %.sroa.2.0.layout.sroa_idx.i = getelementptr inbounds i8, ptr %layout.i, i64 8
-  store ptr %114, ptr %.sroa.2.0.layout.sroa_idx.i, align 8
+  store ptr %134, ptr %.sroa.2.0.layout.sroa_idx.i, align 8
   %.sroa.3.0.layout.sroa_idx.i = getelementptr inbounds i8, ptr %layout.i, i64 16
-  store ptr %116, ptr %.sroa.3.0.layout.sroa_idx.i, align 8
+  store ptr %136, ptr %.sroa.3.0.layout.sroa_idx.i, align 8
   %.sroa.4.0.layout.sroa_idx.i = getelementptr inbounds i8, ptr %layout.i, i64 24
-  store i32 %118, ptr %.sroa.4.0.layout.sroa_idx.i, align 8
+  store i32 %138, ptr %.sroa.4.0.layout.sroa_idx.i, align 8
   %.sroa.5.0.layout.sroa_idx.i = getelementptr inbounds i8, ptr %layout.i, i64 28
-  store i32 %111, ptr %.sroa.5.0.layout.sroa_idx.i, align 4
+  store i32 %131, ptr %.sroa.5.0.layout.sroa_idx.i, align 4
   %.sroa.6.0.layout.sroa_idx.i = getelementptr inbounds i8, ptr %layout.i, i64 32
-  store i32 %120, ptr %.sroa.6.0.layout.sroa_idx.i, align 8
+  store i32 %140, ptr %.sroa.6.0.layout.sroa_idx.i, align 8
   store i64 0, ptr %bytes.i, align 8
-  %121 = getelementptr i8, ptr %0, i64 40
-  %122 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout.i, ptr null, ptr %121, ptr nonnull %bytes.i, ptr %2)
-  %.not.i40 = icmp eq i32 %122, 0
+  %141 = getelementptr i8, ptr %0, i64 40
+  %142 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout.i, ptr null, ptr %141, ptr nonnull %bytes.i, ptr %2)
+  %.not.i40 = icmp eq i32 %142, 0
   br i1 %.not.i40, label %merge.i42, label %"$place_weights.exit"
 
 merge.i42:                                        ; preds = %merge7
-  %123 = load ptr, ptr %121, align 8
-  call void @free(ptr %123)
-  store ptr null, ptr %121, align 8
-  %124 = load i64, ptr %bytes.i, align 8
-  %125 = getelementptr i8, ptr %0, i64 896
-  %126 = call fastcc i32 @"$allocate"(ptr nonnull %0, i64 %124, ptr %125, ptr %2)
-  %.not56.i = icmp eq i32 %126, 0
-  br i1 %.not56.i, label %merge2.i43, label %"$place_weights.exit"
+  %143 = load ptr, ptr %141, align 8
+  call void @free(ptr %143)
+  store ptr null, ptr %141, align 8
+  %144 = load i64, ptr %bytes.i, align 8
+  %145 = getelementptr i8, ptr %0, i64 896
+  %146 = load ptr, ptr %17, align 8
+  %147 = getelementptr i8, ptr %146, i64 80
+  %148 = load ptr, ptr %147, align 8
+  %149 = load ptr, ptr %21, align 8
+  %150 = call i32 %148(ptr %149, i64 %144, ptr %145)
+  %.not.i.i43 = icmp eq i32 %150, 0
+  br i1 %.not.i.i43, label %merge2.i48, label %then.i.i44
 
-merge2.i43:                                       ; preds = %merge.i42
-  %127 = load ptr, ptr %125, align 8
-  %128 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout.i, ptr %127, ptr nonnull %121, ptr nonnull %bytes.i, ptr %2)
-  %.not57.i = icmp eq i32 %128, 0
+then.i.i44:                                       ; preds = %merge.i42
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i39)
+  store i8 0, ptr %cause.i.i.i39, align 8
+  %151 = load ptr, ptr %17, align 8
+  %152 = getelementptr i8, ptr %151, i64 64
+  %153 = load ptr, ptr %152, align 8
+  %154 = load ptr, ptr %21, align 8
+  call void %153(ptr %154, ptr nonnull %cause.i.i.i39)
+  %.not17.i.i.i45 = icmp eq ptr %2, null
+  br i1 %.not17.i.i.i45, label %"$allocate.exit.i47", label %then2.i.i.i46
+
+then2.i.i.i46:                                    ; preds = %then.i.i44
+  %155 = load i32, ptr %0, align 4
+  %156 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.10", ptr nonnull @"$string.554", i32 %155, ptr nonnull %cause.i.i.i39)
+  br label %"$allocate.exit.i47"
+
+"$allocate.exit.i47":                             ; preds = %then2.i.i.i46, %then.i.i44
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i39)
+  br label %"$place_weights.exit"
+
+merge2.i48:                                       ; preds = %merge.i42
+  %157 = load ptr, ptr %145, align 8
+  %158 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout.i, ptr %157, ptr nonnull %141, ptr nonnull %bytes.i, ptr %2)
+  %.not57.i = icmp eq i32 %158, 0
   br i1 %.not57.i, label %merge7.i, label %"$place_weights.exit"
 
-merge7.i:                                         ; preds = %merge2.i43
-  %129 = load i64, ptr %bytes.i, align 8
+merge7.i:                                         ; preds = %merge2.i48
+  %159 = load i64, ptr %bytes.i, align 8
   %.sroa.248.0.progress.sroa_idx.i = getelementptr inbounds i8, ptr %progress.i, i64 8
   %.sroa.3.0.progress.sroa_idx.i = getelementptr inbounds i8, ptr %progress.i, i64 16
   %.sroa.449.0.progress.sroa_idx.i = getelementptr inbounds i8, ptr %progress.i, i64 24
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %progress.i, i8 0, i64 24, i1 false)
-  store i64 %129, ptr %.sroa.449.0.progress.sroa_idx.i, align 8
-  %130 = load i32, ptr %0, align 4
-  %131 = icmp eq i32 %130, 0
-  br i1 %131, label %then12.i, label %merge11.i
+  store i64 %159, ptr %.sroa.449.0.progress.sroa_idx.i, align 8
+  %160 = load i32, ptr %0, align 4
+  %161 = icmp eq i32 %160, 0
+  br i1 %161, label %then12.i, label %merge11.i
 
 then12.i:                                         ; preds = %merge7.i
-  %132 = getelementptr i8, ptr %110, i64 104
-  %133 = load ptr, ptr %132, align 8
-  store ptr %133, ptr %progress.i, align 8
-  %134 = getelementptr i8, ptr %110, i64 112
-  %135 = load ptr, ptr %134, align 8
-  store ptr %135, ptr %.sroa.248.0.progress.sroa_idx.i, align 8
+  %162 = getelementptr i8, ptr %130, i64 104
+  %163 = load ptr, ptr %162, align 8
+  store ptr %163, ptr %progress.i, align 8
+  %164 = getelementptr i8, ptr %130, i64 112
+  %165 = load ptr, ptr %164, align 8
+  store ptr %165, ptr %.sroa.248.0.progress.sroa_idx.i, align 8
   br label %merge11.i
 
 merge11.i:                                        ; preds = %then12.i, %merge7.i
-  %136 = load ptr, ptr %110, align 8
-  %137 = getelementptr i8, ptr %136, i64 480
-  %138 = load ptr, ptr %21, align 8
+  %166 = load ptr, ptr %130, align 8
+  %167 = getelementptr i8, ptr %166, i64 480
+  %168 = load ptr, ptr %21, align 8
   call void @llvm.lifetime.start.p0(i64 48, ptr nonnull %placer.i.i)
   store ptr %layout.i, ptr %placer.i.i, align 8
   %.sroa.22.0.placer.sroa_idx.i.i = getelementptr inbounds i8, ptr %placer.i.i, i64 8
-  store ptr %137, ptr %.sroa.22.0.placer.sroa_idx.i.i, align 8
+  store ptr %167, ptr %.sroa.22.0.placer.sroa_idx.i.i, align 8
   %.sroa.3.0.placer.sroa_idx.i.i = getelementptr inbounds i8, ptr %placer.i.i, i64 16
-  store ptr %138, ptr %.sroa.3.0.placer.sroa_idx.i.i, align 8
+  store ptr %168, ptr %.sroa.3.0.placer.sroa_idx.i.i, align 8
   %.sroa.43.0.placer.sroa_idx.i.i = getelementptr inbounds i8, ptr %placer.i.i, i64 24
   store ptr %progress.i, ptr %.sroa.43.0.placer.sroa_idx.i.i, align 8
   %.sroa.5.0.placer.sroa_idx.i.i = getelementptr inbounds i8, ptr %placer.i.i, i64 32
@@ -40941,67 +41015,67 @@ merge11.i:                                        ; preds = %then12.i, %merge7.i
   store i32 0, ptr %.sroa.64.0.placer.sroa_idx.i.i, align 8
   %.sroa.7.0.placer.sroa_idx.i.i = getelementptr inbounds i8, ptr %placer.i.i, i64 44
   store i32 0, ptr %.sroa.7.0.placer.sroa_idx.i.i, align 4
-  %139 = getelementptr i8, ptr %0, i64 136
-  %140 = load i8, ptr %139, align 1
-  %141 = trunc i8 %140 to i1
-  %142 = load i32, ptr %.sroa.5.0.layout.sroa_idx.i, align 4
-  %143 = sext i32 %142 to i64
-  %head_rank.0.i.i.i = select i1 %141, i64 %143, i64 0
-  %144 = load ptr, ptr %layout.i, align 8
-  %145 = getelementptr i8, ptr %144, i64 114
-  %146 = load i8, ptr %145, align 1
-  %147 = trunc i8 %146 to i1
-  %spec.select.i.i.i = select i1 %147, ptr @"$string.223", ptr @"$string.229"
-  %148 = getelementptr i8, ptr %0, i64 48
-  %149 = getelementptr i8, ptr %0, i64 56
-  %150 = load i32, ptr %149, align 4
+  %169 = getelementptr i8, ptr %0, i64 136
+  %170 = load i8, ptr %169, align 1
+  %171 = trunc i8 %170 to i1
+  %172 = load i32, ptr %.sroa.5.0.layout.sroa_idx.i, align 4
+  %173 = sext i32 %172 to i64
+  %head_rank.0.i.i.i = select i1 %171, i64 %173, i64 0
+  %174 = load ptr, ptr %layout.i, align 8
+  %175 = getelementptr i8, ptr %174, i64 114
+  %176 = load i8, ptr %175, align 1
+  %177 = trunc i8 %176 to i1
+  %spec.select.i.i.i = select i1 %177, ptr @"$string.223", ptr @"$string.229"
+  %178 = getelementptr i8, ptr %0, i64 48
+  %179 = getelementptr i8, ptr %0, i64 56
+  %180 = load i32, ptr %179, align 4
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i.i.i)
-  store ptr %148, ptr %part.i.i.i.i, align 8
+  store ptr %178, ptr %part.i.i.i.i, align 8
   %.sroa.23.0.part.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i, i64 8
   store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i.i.i, align 8
   %.sroa.3.0.part.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i, i64 12
-  store i32 %150, ptr %.sroa.3.0.part.sroa_idx.i.i.i.i, align 4
+  store i32 %180, ptr %.sroa.3.0.part.sroa_idx.i.i.i.i, align 4
   %.sroa.44.0.part.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i, i64 16
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.44.0.part.sroa_idx.i.i.i.i, i8 0, i64 16, i1 false)
-  %151 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.223", ptr nonnull %part.i.i.i.i)
+  %181 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.223", ptr nonnull %part.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i.i)
-  %.not.i.i.i = icmp eq i32 %151, 0
+  %.not.i.i.i = icmp eq i32 %181, 0
   br i1 %.not.i.i.i, label %merge4.i.i.i, label %"$layout.place.exit.thread.i"
 
 merge4.i.i.i:                                     ; preds = %merge11.i
-  %152 = getelementptr i8, ptr %0, i64 88
-  %153 = load ptr, ptr %152, align 8
-  %154 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer.i.i, ptr nonnull @"$string.228", ptr nonnull @"$string.333", ptr %153)
-  %.not46.i.i.i = icmp eq i32 %154, 0
+  %182 = getelementptr i8, ptr %0, i64 88
+  %183 = load ptr, ptr %182, align 8
+  %184 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer.i.i, ptr nonnull @"$string.228", ptr nonnull @"$string.333", ptr %183)
+  %.not46.i.i.i = icmp eq i32 %184, 0
   br i1 %.not46.i.i.i, label %merge8.i.i.i, label %"$layout.place.exit.thread.i"
 
 merge8.i.i.i:                                     ; preds = %merge4.i.i.i
-  %155 = getelementptr i8, ptr %0, i64 96
-  %156 = getelementptr i8, ptr %0, i64 104
-  %157 = load i32, ptr %156, align 4
+  %185 = getelementptr i8, ptr %0, i64 96
+  %186 = getelementptr i8, ptr %0, i64 104
+  %187 = load i32, ptr %186, align 4
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i49.i.i.i)
-  %158 = sext i32 %157 to i64
-  %159 = mul nsw i64 %head_rank.0.i.i.i, %158
-  store ptr %155, ptr %part.i49.i.i.i, align 8
+  %188 = sext i32 %187 to i64
+  %189 = mul nsw i64 %head_rank.0.i.i.i, %188
+  store ptr %185, ptr %part.i49.i.i.i, align 8
   %.sroa.23.0.part.sroa_idx.i50.i.i.i = getelementptr inbounds i8, ptr %part.i49.i.i.i, i64 8
   store i32 0, ptr %.sroa.23.0.part.sroa_idx.i50.i.i.i, align 8
   %.sroa.3.0.part.sroa_idx.i51.i.i.i = getelementptr inbounds i8, ptr %part.i49.i.i.i, i64 12
-  store i32 %157, ptr %.sroa.3.0.part.sroa_idx.i51.i.i.i, align 4
+  store i32 %187, ptr %.sroa.3.0.part.sroa_idx.i51.i.i.i, align 4
   %.sroa.44.0.part.sroa_idx.i52.i.i.i = getelementptr inbounds i8, ptr %part.i49.i.i.i, i64 16
-  store i64 %159, ptr %.sroa.44.0.part.sroa_idx.i52.i.i.i, align 8
+  store i64 %189, ptr %.sroa.44.0.part.sroa_idx.i52.i.i.i, align 8
   %.sroa.5.0.part.sroa_idx.i53.i.i.i = getelementptr inbounds i8, ptr %part.i49.i.i.i, i64 24
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i53.i.i.i, align 8
-  %160 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly %spec.select.i.i.i, ptr nonnull %part.i49.i.i.i)
+  %190 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly %spec.select.i.i.i, ptr nonnull %part.i49.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i49.i.i.i)
-  %.not47.i.i.i = icmp eq i32 %160, 0
+  %.not47.i.i.i = icmp eq i32 %190, 0
   br i1 %.not47.i.i.i, label %merge13.i.i.i, label %"$layout.place.exit.thread.i"
 
 merge13.i.i.i:                                    ; preds = %merge8.i.i.i
-  %161 = load ptr, ptr %layout.i, align 8
-  %162 = getelementptr i8, ptr %161, i64 68
-  %163 = load i32, ptr %162, align 4
-  %164 = icmp sgt i32 %163, 0
-  br i1 %164, label %forbody.lr.ph.i.i.i, label %merge15.i
+  %191 = load ptr, ptr %layout.i, align 8
+  %192 = getelementptr i8, ptr %191, i64 68
+  %193 = load i32, ptr %192, align 4
+  %194 = icmp sgt i32 %193, 0
+  br i1 %194, label %forbody.lr.ph.i.i.i, label %merge15.i
 
 forbody.lr.ph.i.i.i:                              ; preds = %merge13.i.i.i
   %.sroa.23.0.part.sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i.i.i, i64 8
@@ -41037,7 +41111,7 @@ forbody.lr.ph.i.i.i:                              ; preds = %merge13.i.i.i
   %.sroa.257.0.down.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %down.i.i.i.i.i, i64 16
   %.sroa.358.0.down.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %down.i.i.i.i.i, i64 24
   %.sroa.459.0.down.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %down.i.i.i.i.i, i64 32
-  %165 = getelementptr inbounds i8, ptr %gate_up.i.i.i.i.i, i64 8
+  %195 = getelementptr inbounds i8, ptr %gate_up.i.i.i.i.i, i64 8
   %.sroa.23.0.part.sroa_idx.i.i.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i.i.i.i, i64 8
   %.sroa.3.0.part.sroa_idx.i.i.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i.i.i.i, i64 12
   %.sroa.44.0.part.sroa_idx.i.i.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i.i.i.i, i64 16
@@ -41046,8 +41120,8 @@ forbody.lr.ph.i.i.i:                              ; preds = %merge13.i.i.i
   %.sroa.3.0.part.sroa_idx.i21.i.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i.i.i.i, i64 12
   %.sroa.44.0.part.sroa_idx.i22.i.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i.i.i.i, i64 16
   %.sroa.5.0.part.sroa_idx.i23.i.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i.i.i.i, i64 24
-  %166 = getelementptr inbounds i8, ptr %down.i.i.i.i.i, i64 8
-  %167 = getelementptr inbounds i8, ptr %down.i.i.i.i.i, i64 12
+  %196 = getelementptr inbounds i8, ptr %down.i.i.i.i.i, i64 8
+  %197 = getelementptr inbounds i8, ptr %down.i.i.i.i.i, i64 12
   %.sroa.24.0.part.sroa_idx.i.i.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i.i.i.i, i64 8
   %.sroa.3.0.part.sroa_idx.i25.i.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i.i.i.i, i64 12
   %.sroa.45.0.part.sroa_idx.i.i.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i.i.i.i, i64 16
@@ -41064,7 +41138,7 @@ forbody.lr.ph.i.i.i:                              ; preds = %merge13.i.i.i
   %.sroa.3.0.part.sroa_idx.i25.i63.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i46.i.i.i.i, i64 12
   %.sroa.45.0.part.sroa_idx.i.i64.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i46.i.i.i.i, i64 16
   %.sroa.5.0.part.sroa_idx.i26.i65.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i46.i.i.i.i, i64 24
-  %wide.trip.count.i.i.i = zext nneg i32 %163 to i64
+  %wide.trip.count.i.i.i = zext nneg i32 %193 to i64
   %.sroa.24.0.part.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i, i64 8
   %.sroa.3.0.part.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i, i64 12
   %.sroa.45.0.part.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i, i64 16
@@ -41073,337 +41147,337 @@ forbody.lr.ph.i.i.i:                              ; preds = %merge13.i.i.i
 
 forbody.i.i.i:                                    ; preds = %merge19.i.i.i, %forbody.lr.ph.i.i.i
   %indvars.iv.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i ], [ %indvars.iv.next.i.i.i, %merge19.i.i.i ]
-  %168 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
-  store i32 %168, ptr %.sroa.64.0.placer.sroa_idx.i.i, align 8
-  %169 = load ptr, ptr %121, align 8
-  %170 = getelementptr %17, ptr %169, i64 %indvars.iv.i.i.i
-  %171 = load i32, ptr %.sroa.5.0.layout.sroa_idx.i, align 4
-  %172 = load ptr, ptr %layout.i, align 8
-  %173 = getelementptr i8, ptr %172, i64 84
-  %174 = load i32, ptr %173, align 4
+  %198 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
+  store i32 %198, ptr %.sroa.64.0.placer.sroa_idx.i.i, align 8
+  %199 = load ptr, ptr %141, align 8
+  %200 = getelementptr %17, ptr %199, i64 %indvars.iv.i.i.i
+  %201 = load i32, ptr %.sroa.5.0.layout.sroa_idx.i, align 4
+  %202 = load ptr, ptr %layout.i, align 8
+  %203 = getelementptr i8, ptr %202, i64 84
+  %204 = load i32, ptr %203, align 4
   %.val81.i.i.i.i.i = load i32, ptr %.sroa.4.0.layout.sroa_idx.i, align 8
-  %175 = getelementptr i8, ptr %172, i64 76
-  %.val.val.i.i.i.i.i = load i32, ptr %175, align 4
-  %176 = sdiv i32 %.val.val.i.i.i.i.i, %.val81.i.i.i.i.i
-  %177 = mul i32 %176, %174
-  %178 = getelementptr i8, ptr %172, i64 80
-  %.val82.val.i.i.i.i.i = load i32, ptr %178, align 4
-  %179 = sdiv i32 %.val82.val.i.i.i.i.i, %.val81.i.i.i.i.i
-  %180 = mul i32 %179, %174
-  %181 = getelementptr i8, ptr %170, i64 8
-  %182 = load ptr, ptr %181, align 8
-  %183 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i.i, ptr nonnull @"$string.231", ptr nonnull @"$string.333", ptr %182)
-  %.not.i.i.i.i.i = icmp eq i32 %183, 0
+  %205 = getelementptr i8, ptr %202, i64 76
+  %.val.val.i.i.i.i.i = load i32, ptr %205, align 4
+  %206 = sdiv i32 %.val.val.i.i.i.i.i, %.val81.i.i.i.i.i
+  %207 = mul i32 %206, %204
+  %208 = getelementptr i8, ptr %202, i64 80
+  %.val82.val.i.i.i.i.i = load i32, ptr %208, align 4
+  %209 = sdiv i32 %.val82.val.i.i.i.i.i, %.val81.i.i.i.i.i
+  %210 = mul i32 %209, %204
+  %211 = getelementptr i8, ptr %200, i64 8
+  %212 = load ptr, ptr %211, align 8
+  %213 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i.i, ptr nonnull @"$string.231", ptr nonnull @"$string.333", ptr %212)
+  %.not.i.i.i.i.i = icmp eq i32 %213, 0
   br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$layout.place.exit.thread.i"
 
 merge.i.i.i.i.i:                                  ; preds = %forbody.i.i.i
-  %184 = getelementptr i8, ptr %170, i64 16
-  %185 = load ptr, ptr %184, align 8
-  %186 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i.i, ptr nonnull @"$string.238", ptr nonnull @"$string.333", ptr %185)
-  %.not75.i.i.i.i.i = icmp eq i32 %186, 0
+  %214 = getelementptr i8, ptr %200, i64 16
+  %215 = load ptr, ptr %214, align 8
+  %216 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i.i, ptr nonnull @"$string.238", ptr nonnull @"$string.333", ptr %215)
+  %.not75.i.i.i.i.i = icmp eq i32 %216, 0
   br i1 %.not75.i.i.i.i.i, label %merge2.i.i.i.i.i, label %"$layout.place.exit.thread.i"
 
 merge2.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i
-  %187 = load ptr, ptr %layout.i, align 8
-  %188 = getelementptr i8, ptr %187, i64 113
-  %189 = load i8, ptr %188, align 1
-  %190 = trunc i8 %189 to i1
-  br i1 %190, label %then7.i.i.i.i.i, label %merge6.i.i.i.i.i
+  %217 = load ptr, ptr %layout.i, align 8
+  %218 = getelementptr i8, ptr %217, i64 113
+  %219 = load i8, ptr %218, align 1
+  %220 = trunc i8 %219 to i1
+  br i1 %220, label %then7.i.i.i.i.i, label %merge6.i.i.i.i.i
 
 then7.i.i.i.i.i:                                  ; preds = %merge2.i.i.i.i.i
-  %191 = getelementptr i8, ptr %170, i64 24
-  %192 = load ptr, ptr %191, align 8
-  %193 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i.i, ptr nonnull @"$string.236", ptr nonnull @"$string.333", ptr %192)
-  %.not76.i.i.i.i.i = icmp eq i32 %193, 0
+  %221 = getelementptr i8, ptr %200, i64 24
+  %222 = load ptr, ptr %221, align 8
+  %223 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i.i, ptr nonnull @"$string.236", ptr nonnull @"$string.333", ptr %222)
+  %.not76.i.i.i.i.i = icmp eq i32 %223, 0
   br i1 %.not76.i.i.i.i.i, label %merge10.i.i.i.i.i, label %"$layout.place.exit.thread.i"
 
 merge10.i.i.i.i.i:                                ; preds = %then7.i.i.i.i.i
-  %194 = getelementptr i8, ptr %170, i64 32
-  %195 = load ptr, ptr %194, align 8
-  %196 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i.i, ptr nonnull @"$string.237", ptr nonnull @"$string.333", ptr %195)
-  %.not77.i.i.i.i.i = icmp eq i32 %196, 0
+  %224 = getelementptr i8, ptr %200, i64 32
+  %225 = load ptr, ptr %224, align 8
+  %226 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i.i, ptr nonnull @"$string.237", ptr nonnull @"$string.333", ptr %225)
+  %.not77.i.i.i.i.i = icmp eq i32 %226, 0
   br i1 %.not77.i.i.i.i.i, label %merge6.i.i.i.i.i, label %"$layout.place.exit.thread.i"
 
 merge6.i.i.i.i.i:                                 ; preds = %merge10.i.i.i.i.i, %merge2.i.i.i.i.i
-  %197 = getelementptr i8, ptr %170, i64 40
+  %227 = getelementptr i8, ptr %200, i64 40
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i.i.i.i.i)
-  %198 = sext i32 %171 to i64
-  %199 = sext i32 %177 to i64
-  %200 = mul nsw i64 %199, %198
-  store ptr %197, ptr %part.i.i.i.i.i.i, align 8
+  %228 = sext i32 %201 to i64
+  %229 = sext i32 %207 to i64
+  %230 = mul nsw i64 %229, %228
+  store ptr %227, ptr %part.i.i.i.i.i.i, align 8
   store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i.i.i.i.i, align 8
-  store i32 %177, ptr %.sroa.3.0.part.sroa_idx.i.i.i.i.i.i, align 4
-  store i64 %200, ptr %.sroa.44.0.part.sroa_idx.i.i.i.i.i.i, align 8
+  store i32 %207, ptr %.sroa.3.0.part.sroa_idx.i.i.i.i.i.i, align 4
+  store i64 %230, ptr %.sroa.44.0.part.sroa_idx.i.i.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i.i.i.i.i, align 8
-  %201 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.232", ptr nonnull %part.i.i.i.i.i.i)
+  %231 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.232", ptr nonnull %part.i.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i.i.i.i)
-  %.not78.i.i.i.i.i = icmp eq i32 %201, 0
+  %.not78.i.i.i.i.i = icmp eq i32 %231, 0
   br i1 %.not78.i.i.i.i.i, label %merge20.i.i.i.i.i, label %"$layout.place.exit.thread.i"
 
 merge20.i.i.i.i.i:                                ; preds = %merge6.i.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i84.i.i.i.i.i)
-  %202 = sext i32 %180 to i64
-  %203 = mul nsw i64 %202, %198
-  store ptr %197, ptr %part.i84.i.i.i.i.i, align 8
-  store i32 %177, ptr %.sroa.23.0.part.sroa_idx.i85.i.i.i.i.i, align 8
-  store i32 %180, ptr %.sroa.3.0.part.sroa_idx.i86.i.i.i.i.i, align 4
-  store i64 %203, ptr %.sroa.44.0.part.sroa_idx.i87.i.i.i.i.i, align 8
+  %232 = sext i32 %210 to i64
+  %233 = mul nsw i64 %232, %228
+  store ptr %227, ptr %part.i84.i.i.i.i.i, align 8
+  store i32 %207, ptr %.sroa.23.0.part.sroa_idx.i85.i.i.i.i.i, align 8
+  store i32 %210, ptr %.sroa.3.0.part.sroa_idx.i86.i.i.i.i.i, align 4
+  store i64 %233, ptr %.sroa.44.0.part.sroa_idx.i87.i.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i88.i.i.i.i.i, align 8
-  %204 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.233", ptr nonnull %part.i84.i.i.i.i.i)
+  %234 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.233", ptr nonnull %part.i84.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i84.i.i.i.i.i)
-  %.not79.i.i.i.i.i = icmp eq i32 %204, 0
+  %.not79.i.i.i.i.i = icmp eq i32 %234, 0
   br i1 %.not79.i.i.i.i.i, label %merge25.i.i.i.i.i, label %"$layout.place.exit.thread.i"
 
 merge25.i.i.i.i.i:                                ; preds = %merge20.i.i.i.i.i
-  %205 = add i32 %180, %177
+  %235 = add i32 %210, %207
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i89.i.i.i.i.i)
-  store ptr %197, ptr %part.i89.i.i.i.i.i, align 8
-  store i32 %205, ptr %.sroa.23.0.part.sroa_idx.i90.i.i.i.i.i, align 8
-  store i32 %180, ptr %.sroa.3.0.part.sroa_idx.i91.i.i.i.i.i, align 4
-  store i64 %203, ptr %.sroa.44.0.part.sroa_idx.i92.i.i.i.i.i, align 8
+  store ptr %227, ptr %part.i89.i.i.i.i.i, align 8
+  store i32 %235, ptr %.sroa.23.0.part.sroa_idx.i90.i.i.i.i.i, align 8
+  store i32 %210, ptr %.sroa.3.0.part.sroa_idx.i91.i.i.i.i.i, align 4
+  store i64 %233, ptr %.sroa.44.0.part.sroa_idx.i92.i.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i93.i.i.i.i.i, align 8
-  %206 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.234", ptr nonnull %part.i89.i.i.i.i.i)
+  %236 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.234", ptr nonnull %part.i89.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i89.i.i.i.i.i)
-  %.not80.i.i.i.i.i = icmp eq i32 %206, 0
+  %.not80.i.i.i.i.i = icmp eq i32 %236, 0
   br i1 %.not80.i.i.i.i.i, label %"$place_attention.exit.i.i.i.i", label %"$layout.place.exit.thread.i"
 
 "$place_attention.exit.i.i.i.i":                  ; preds = %merge25.i.i.i.i.i
-  %207 = getelementptr i8, ptr %170, i64 80
+  %237 = getelementptr i8, ptr %200, i64 80
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i.i)
-  %208 = getelementptr i8, ptr %170, i64 88
-  %209 = load i32, ptr %208, align 4
-  %210 = getelementptr i8, ptr %170, i64 92
-  %211 = load i32, ptr %210, align 4
-  %212 = sext i32 %211 to i64
-  %213 = mul nsw i64 %212, %198
-  store ptr %207, ptr %part.i.i.i, align 8
+  %238 = getelementptr i8, ptr %200, i64 88
+  %239 = load i32, ptr %238, align 4
+  %240 = getelementptr i8, ptr %200, i64 92
+  %241 = load i32, ptr %240, align 4
+  %242 = sext i32 %241 to i64
+  %243 = mul nsw i64 %242, %228
+  store ptr %237, ptr %part.i.i.i, align 8
   store i32 0, ptr %.sroa.24.0.part.sroa_idx.i.i.i, align 8
-  store i32 %209, ptr %.sroa.3.0.part.sroa_idx.i.i.i, align 4
+  store i32 %239, ptr %.sroa.3.0.part.sroa_idx.i.i.i, align 4
   store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i.i, align 8
-  store i64 %213, ptr %.sroa.5.0.part.sroa_idx.i.i.i, align 8
-  %214 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.235", ptr nonnull %part.i.i.i)
+  store i64 %243, ptr %.sroa.5.0.part.sroa_idx.i.i.i, align 8
+  %244 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.235", ptr nonnull %part.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i)
-  %.not.i.i.i.i = icmp eq i32 %214, 0
+  %.not.i.i.i.i = icmp eq i32 %244, 0
   br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$layout.place.exit.thread.i"
 
 merge.i.i.i.i:                                    ; preds = %"$place_attention.exit.i.i.i.i"
-  %215 = load i8, ptr %170, align 1
-  %216 = trunc i8 %215 to i1
-  br i1 %216, label %merge1.i.i.i.i, label %then2.i.i.i.i
+  %245 = load i8, ptr %200, align 1
+  %246 = trunc i8 %245 to i1
+  br i1 %246, label %merge1.i.i.i.i, label %then2.i.i.i.i
 
 then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
-  %217 = getelementptr i8, ptr %170, i64 120
-  %218 = getelementptr i8, ptr %170, i64 160
-  %219 = load i32, ptr %.sroa.5.0.layout.sroa_idx.i, align 4
-  %220 = getelementptr i8, ptr %170, i64 128
-  %221 = load i32, ptr %220, align 4
-  %222 = sdiv i32 %221, 2
+  %247 = getelementptr i8, ptr %200, i64 120
+  %248 = getelementptr i8, ptr %200, i64 160
+  %249 = load i32, ptr %.sroa.5.0.layout.sroa_idx.i, align 4
+  %250 = getelementptr i8, ptr %200, i64 128
+  %251 = load i32, ptr %250, align 4
+  %252 = sdiv i32 %251, 2
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i31.i.i.i.i)
-  %223 = sext i32 %219 to i64
-  %224 = sext i32 %222 to i64
-  %225 = mul nsw i64 %224, %223
-  store ptr %217, ptr %part.i.i31.i.i.i.i, align 8
+  %253 = sext i32 %249 to i64
+  %254 = sext i32 %252 to i64
+  %255 = mul nsw i64 %254, %253
+  store ptr %247, ptr %part.i.i31.i.i.i.i, align 8
   store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i32.i.i.i.i, align 8
-  store i32 %222, ptr %.sroa.3.0.part.sroa_idx.i.i33.i.i.i.i, align 4
-  store i64 %225, ptr %.sroa.44.0.part.sroa_idx.i.i34.i.i.i.i, align 8
+  store i32 %252, ptr %.sroa.3.0.part.sroa_idx.i.i33.i.i.i.i, align 4
+  store i64 %255, ptr %.sroa.44.0.part.sroa_idx.i.i34.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i35.i.i.i.i, align 8
-  %226 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.240", ptr nonnull %part.i.i31.i.i.i.i)
+  %256 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.240", ptr nonnull %part.i.i31.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i31.i.i.i.i)
-  %.not.i36.i.i.i.i = icmp eq i32 %226, 0
+  %.not.i36.i.i.i.i = icmp eq i32 %256, 0
   br i1 %.not.i36.i.i.i.i, label %merge.i38.i.i.i.i, label %"$layout.place.exit.thread.i"
 
 merge.i38.i.i.i.i:                                ; preds = %then2.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i.i.i.i.i)
-  store ptr %217, ptr %part.i19.i.i.i.i.i, align 8
-  store i32 %222, ptr %.sroa.23.0.part.sroa_idx.i20.i.i.i.i.i, align 8
-  store i32 %222, ptr %.sroa.3.0.part.sroa_idx.i21.i.i.i.i.i, align 4
-  store i64 %225, ptr %.sroa.44.0.part.sroa_idx.i22.i.i.i.i.i, align 8
+  store ptr %247, ptr %part.i19.i.i.i.i.i, align 8
+  store i32 %252, ptr %.sroa.23.0.part.sroa_idx.i20.i.i.i.i.i, align 8
+  store i32 %252, ptr %.sroa.3.0.part.sroa_idx.i21.i.i.i.i.i, align 4
+  store i64 %255, ptr %.sroa.44.0.part.sroa_idx.i22.i.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i23.i.i.i.i.i, align 8
-  %227 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.241", ptr nonnull %part.i19.i.i.i.i.i)
+  %257 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.241", ptr nonnull %part.i19.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i.i)
-  %.not18.i.i.i.i.i = icmp eq i32 %227, 0
+  %.not18.i.i.i.i.i = icmp eq i32 %257, 0
   br i1 %.not18.i.i.i.i.i, label %merge2.i39.i.i.i.i, label %"$layout.place.exit.thread.i"
 
 merge2.i39.i.i.i.i:                               ; preds = %merge.i38.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i.i.i)
-  %228 = getelementptr i8, ptr %170, i64 168
-  %229 = load i32, ptr %228, align 4
-  %230 = getelementptr i8, ptr %170, i64 172
-  %231 = load i32, ptr %230, align 4
-  %232 = sext i32 %231 to i64
-  %233 = mul nsw i64 %232, %223
-  store ptr %218, ptr %part.i24.i.i.i.i.i, align 8
+  %258 = getelementptr i8, ptr %200, i64 168
+  %259 = load i32, ptr %258, align 4
+  %260 = getelementptr i8, ptr %200, i64 172
+  %261 = load i32, ptr %260, align 4
+  %262 = sext i32 %261 to i64
+  %263 = mul nsw i64 %262, %253
+  store ptr %248, ptr %part.i24.i.i.i.i.i, align 8
   store i32 0, ptr %.sroa.24.0.part.sroa_idx.i.i.i.i.i.i, align 8
-  store i32 %229, ptr %.sroa.3.0.part.sroa_idx.i25.i.i.i.i.i, align 4
+  store i32 %259, ptr %.sroa.3.0.part.sroa_idx.i25.i.i.i.i.i, align 4
   store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i.i.i.i.i, align 8
-  store i64 %233, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i.i.i, align 8
-  %234 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.242", ptr nonnull %part.i24.i.i.i.i.i)
+  store i64 %263, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i.i.i, align 8
+  %264 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.242", ptr nonnull %part.i24.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i.i.i.i.i)
   br label %"$place_layer.exit.i.i.i"
 
 merge1.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %down.i.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %gate_up.i.i.i.i.i)
-  %235 = load i32, ptr %.sroa.5.0.layout.sroa_idx.i, align 4
+  %265 = load i32, ptr %.sroa.5.0.layout.sroa_idx.i, align 4
   %.val.i.i.i.i.i = load i32, ptr %.sroa.6.0.layout.sroa_idx.i, align 8
-  %236 = icmp eq i32 %.val.i.i.i.i.i, 2
-  %spec.select.i.i.i.i.i = select i1 %236, i32 0, i32 %235
-  %237 = getelementptr i8, ptr %170, i64 200
-  %238 = getelementptr i8, ptr %170, i64 208
-  %239 = load i32, ptr %238, align 4
+  %266 = icmp eq i32 %.val.i.i.i.i.i, 2
+  %spec.select.i.i.i.i.i = select i1 %266, i32 0, i32 %265
+  %267 = getelementptr i8, ptr %200, i64 200
+  %268 = getelementptr i8, ptr %200, i64 208
+  %269 = load i32, ptr %268, align 4
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i40.i.i.i.i)
-  store ptr %237, ptr %part.i.i40.i.i.i.i, align 8
+  store ptr %267, ptr %part.i.i40.i.i.i.i, align 8
   store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i41.i.i.i.i, align 8
-  store i32 %239, ptr %.sroa.3.0.part.sroa_idx.i.i42.i.i.i.i, align 4
+  store i32 %269, ptr %.sroa.3.0.part.sroa_idx.i.i42.i.i.i.i, align 4
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.44.0.part.sroa_idx.i.i43.i.i.i.i, i8 0, i64 16, i1 false)
-  %240 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.244", ptr nonnull %part.i.i40.i.i.i.i)
+  %270 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.244", ptr nonnull %part.i.i40.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i40.i.i.i.i)
-  %.not.i44.i.i.i.i = icmp eq i32 %240, 0
+  %.not.i44.i.i.i.i = icmp eq i32 %270, 0
   br i1 %.not.i44.i.i.i.i, label %merge1.i.i.i.i.i, label %"$place_experts.exit.thread.i.i.i.i"
 
 merge1.i.i.i.i.i:                                 ; preds = %merge1.i.i.i.i
-  %241 = getelementptr i8, ptr %170, i64 240
-  %242 = load ptr, ptr %241, align 8
-  %243 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer.i.i, ptr nonnull @"$string.244", ptr nonnull @"$string.334", ptr %242)
-  %.not39.i.i.i.i.i = icmp eq i32 %243, 0
+  %271 = getelementptr i8, ptr %200, i64 240
+  %272 = load ptr, ptr %271, align 8
+  %273 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer.i.i, ptr nonnull @"$string.244", ptr nonnull @"$string.334", ptr %272)
+  %.not39.i.i.i.i.i = icmp eq i32 %273, 0
   br i1 %.not39.i.i.i.i.i, label %merge5.i.i.i.i.i, label %"$place_experts.exit.thread.i.i.i.i"
 
 merge5.i.i.i.i.i:                                 ; preds = %merge1.i.i.i.i.i
   %.val.i.i.i.i.i.i = load i32, ptr %.sroa.6.0.layout.sroa_idx.i, align 8
-  %244 = icmp eq i32 %.val.i.i.i.i.i.i, 2
-  %245 = load ptr, ptr %layout.i, align 8
-  %246 = getelementptr i8, ptr %245, i64 128
-  %247 = load i32, ptr %246, align 4
-  br i1 %244, label %then.i.i.i.i.i.i, label %"$Layout.num_local_experts.exit.i.i.i.i.i"
+  %274 = icmp eq i32 %.val.i.i.i.i.i.i, 2
+  %275 = load ptr, ptr %layout.i, align 8
+  %276 = getelementptr i8, ptr %275, i64 128
+  %277 = load i32, ptr %276, align 4
+  br i1 %274, label %then.i.i.i.i.i.i, label %"$Layout.num_local_experts.exit.i.i.i.i.i"
 
 then.i.i.i.i.i.i:                                 ; preds = %merge5.i.i.i.i.i
-  %248 = load i32, ptr %.sroa.4.0.layout.sroa_idx.i, align 8
-  %249 = sdiv i32 %247, %248
+  %278 = load i32, ptr %.sroa.4.0.layout.sroa_idx.i, align 8
+  %279 = sdiv i32 %277, %278
   br label %"$Layout.num_local_experts.exit.i.i.i.i.i"
 
 "$Layout.num_local_experts.exit.i.i.i.i.i":       ; preds = %then.i.i.i.i.i.i, %merge5.i.i.i.i.i
-  %common.ret.op.i.i.i.i.i.i = phi i32 [ %249, %then.i.i.i.i.i.i ], [ %247, %merge5.i.i.i.i.i ]
-  %250 = icmp sgt i32 %common.ret.op.i.i.i.i.i.i, 0
-  br i1 %250, label %forbody.lr.ph.i.i.i.i.i, label %merge6.i.i.i.i
+  %common.ret.op.i.i.i.i.i.i = phi i32 [ %279, %then.i.i.i.i.i.i ], [ %277, %merge5.i.i.i.i.i ]
+  %280 = icmp sgt i32 %common.ret.op.i.i.i.i.i.i, 0
+  br i1 %280, label %forbody.lr.ph.i.i.i.i.i, label %merge6.i.i.i.i
 
 forbody.lr.ph.i.i.i.i.i:                          ; preds = %"$Layout.num_local_experts.exit.i.i.i.i.i"
-  %251 = getelementptr i8, ptr %170, i64 248
-  %252 = getelementptr i8, ptr %170, i64 328
-  %253 = getelementptr i8, ptr %170, i64 336
-  %.sroa.263.0..sroa_idx.i.i.i.i.i = getelementptr i8, ptr %170, i64 264
-  %.sroa.364.0..sroa_idx.i.i.i.i.i = getelementptr i8, ptr %170, i64 272
-  %.sroa.465.0..sroa_idx.i.i.i.i.i = getelementptr i8, ptr %170, i64 280
-  %254 = getelementptr i8, ptr %170, i64 288
-  %255 = getelementptr i8, ptr %170, i64 344
-  %256 = getelementptr i8, ptr %170, i64 352
-  %.sroa.271.0..sroa_idx.i.i.i.i.i = getelementptr i8, ptr %170, i64 304
-  %.sroa.372.0..sroa_idx.i.i.i.i.i = getelementptr i8, ptr %170, i64 312
-  %.sroa.473.0..sroa_idx.i.i.i.i.i = getelementptr i8, ptr %170, i64 320
-  %257 = sext i32 %spec.select.i.i.i.i.i to i64
+  %281 = getelementptr i8, ptr %200, i64 248
+  %282 = getelementptr i8, ptr %200, i64 328
+  %283 = getelementptr i8, ptr %200, i64 336
+  %.sroa.263.0..sroa_idx.i.i.i.i.i = getelementptr i8, ptr %200, i64 264
+  %.sroa.364.0..sroa_idx.i.i.i.i.i = getelementptr i8, ptr %200, i64 272
+  %.sroa.465.0..sroa_idx.i.i.i.i.i = getelementptr i8, ptr %200, i64 280
+  %284 = getelementptr i8, ptr %200, i64 288
+  %285 = getelementptr i8, ptr %200, i64 344
+  %286 = getelementptr i8, ptr %200, i64 352
+  %.sroa.271.0..sroa_idx.i.i.i.i.i = getelementptr i8, ptr %200, i64 304
+  %.sroa.372.0..sroa_idx.i.i.i.i.i = getelementptr i8, ptr %200, i64 312
+  %.sroa.473.0..sroa_idx.i.i.i.i.i = getelementptr i8, ptr %200, i64 320
+  %287 = sext i32 %spec.select.i.i.i.i.i to i64
   %wide.trip.count.i.i.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i.i.i to i64
   br label %forbody.i.i.i.i.i
 
-forcond.i.i.i.i.i:                                ; preds = %"$anon (./terra/checkpoint/weights_place.t:164).561.exit.i.i.i.i.i"
+forcond.i.i.i.i.i:                                ; preds = %"$anon (./terra/checkpoint/weights_place.t:164).560.exit.i.i.i.i.i"
   %indvars.iv.next.i.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i.i, 1
   %exitcond.not.i.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i.i, %wide.trip.count.i.i.i.i.i
   br i1 %exitcond.not.i.i.i.i.i, label %merge6.i.i.i.loopexit.i, label %forbody.i.i.i.i.i
 
 forbody.i.i.i.i.i:                                ; preds = %forcond.i.i.i.i.i, %forbody.lr.ph.i.i.i.i.i
   %indvars.iv.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i ], [ %indvars.iv.next.i.i.i.i.i, %forcond.i.i.i.i.i ]
-  %258 = load i64, ptr %252, align 8
-  %259 = load i64, ptr %253, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %gate_up.i.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %251, i64 16, i1 false)
+  %288 = load i64, ptr %282, align 8
+  %289 = load i64, ptr %283, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %gate_up.i.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %281, i64 16, i1 false)
   %.sroa.263.0.copyload.i.i.i.i.i = load ptr, ptr %.sroa.263.0..sroa_idx.i.i.i.i.i, align 8
   %.sroa.364.0.copyload.i.i.i.i.i = load ptr, ptr %.sroa.364.0..sroa_idx.i.i.i.i.i, align 8
   %.sroa.465.0.copyload.i.i.i.i.i = load ptr, ptr %.sroa.465.0..sroa_idx.i.i.i.i.i, align 8
   %.not.i.i.i.i.i.i = icmp eq ptr %.sroa.364.0.copyload.i.i.i.i.i, null
-  %260 = mul i64 %259, %indvars.iv.i.i.i.i.i
-  %261 = getelementptr i8, ptr %.sroa.364.0.copyload.i.i.i.i.i, i64 %260
-  %matrix.sroa.4.0.i.i.i.i.i.i = select i1 %.not.i.i.i.i.i.i, ptr null, ptr %261
-  %262 = mul i64 %258, %indvars.iv.i.i.i.i.i
-  %263 = getelementptr i8, ptr %.sroa.263.0.copyload.i.i.i.i.i, i64 %262
-  store ptr %263, ptr %.sroa.2.0.gate_up.sroa_idx.i.i.i.i.i, align 8
+  %290 = mul i64 %289, %indvars.iv.i.i.i.i.i
+  %291 = getelementptr i8, ptr %.sroa.364.0.copyload.i.i.i.i.i, i64 %290
+  %matrix.sroa.4.0.i.i.i.i.i.i = select i1 %.not.i.i.i.i.i.i, ptr null, ptr %291
+  %292 = mul i64 %288, %indvars.iv.i.i.i.i.i
+  %293 = getelementptr i8, ptr %.sroa.263.0.copyload.i.i.i.i.i, i64 %292
+  store ptr %293, ptr %.sroa.2.0.gate_up.sroa_idx.i.i.i.i.i, align 8
   store ptr %matrix.sroa.4.0.i.i.i.i.i.i, ptr %.sroa.3.0.gate_up.sroa_idx.i.i.i.i.i, align 8
   store ptr %.sroa.465.0.copyload.i.i.i.i.i, ptr %.sroa.4.0.gate_up.sroa_idx.i.i.i.i.i, align 8
-  %264 = load i64, ptr %255, align 8
-  %265 = load i64, ptr %256, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %down.i.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %254, i64 16, i1 false)
+  %294 = load i64, ptr %285, align 8
+  %295 = load i64, ptr %286, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %down.i.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %284, i64 16, i1 false)
   %.sroa.271.0.copyload.i.i.i.i.i = load ptr, ptr %.sroa.271.0..sroa_idx.i.i.i.i.i, align 8
   %.sroa.372.0.copyload.i.i.i.i.i = load ptr, ptr %.sroa.372.0..sroa_idx.i.i.i.i.i, align 8
   %.sroa.473.0.copyload.i.i.i.i.i = load ptr, ptr %.sroa.473.0..sroa_idx.i.i.i.i.i, align 8
   %.not.i47.i.i.i.i.i = icmp eq ptr %.sroa.372.0.copyload.i.i.i.i.i, null
-  %266 = mul i64 %265, %indvars.iv.i.i.i.i.i
-  %267 = getelementptr i8, ptr %.sroa.372.0.copyload.i.i.i.i.i, i64 %266
-  %matrix.sroa.4.0.i48.i.i.i.i.i = select i1 %.not.i47.i.i.i.i.i, ptr null, ptr %267
-  %268 = mul i64 %264, %indvars.iv.i.i.i.i.i
-  %269 = getelementptr i8, ptr %.sroa.271.0.copyload.i.i.i.i.i, i64 %268
-  store ptr %269, ptr %.sroa.257.0.down.sroa_idx.i.i.i.i.i, align 8
+  %296 = mul i64 %295, %indvars.iv.i.i.i.i.i
+  %297 = getelementptr i8, ptr %.sroa.372.0.copyload.i.i.i.i.i, i64 %296
+  %matrix.sroa.4.0.i48.i.i.i.i.i = select i1 %.not.i47.i.i.i.i.i, ptr null, ptr %297
+  %298 = mul i64 %294, %indvars.iv.i.i.i.i.i
+  %299 = getelementptr i8, ptr %.sroa.271.0.copyload.i.i.i.i.i, i64 %298
+  store ptr %299, ptr %.sroa.257.0.down.sroa_idx.i.i.i.i.i, align 8
   store ptr %matrix.sroa.4.0.i48.i.i.i.i.i, ptr %.sroa.358.0.down.sroa_idx.i.i.i.i.i, align 8
   store ptr %.sroa.473.0.copyload.i.i.i.i.i, ptr %.sroa.459.0.down.sroa_idx.i.i.i.i.i, align 8
   %.val.i52.i.i.i.i.i = load i32, ptr %.sroa.6.0.layout.sroa_idx.i, align 8
-  %270 = icmp eq i32 %.val.i52.i.i.i.i.i, 2
-  br i1 %270, label %"$Layout.num_local_experts.exit.i.i.i.i.i.i", label %"$Layout.experts_begin.exit.i.i.i.i.i"
+  %300 = icmp eq i32 %.val.i52.i.i.i.i.i, 2
+  br i1 %300, label %"$Layout.num_local_experts.exit.i.i.i.i.i.i", label %"$Layout.experts_begin.exit.i.i.i.i.i"
 
 "$Layout.num_local_experts.exit.i.i.i.i.i.i":     ; preds = %forbody.i.i.i.i.i
-  %271 = load i32, ptr %.sroa.5.0.layout.sroa_idx.i, align 4
-  %272 = load ptr, ptr %layout.i, align 8
-  %273 = getelementptr i8, ptr %272, i64 128
-  %274 = load i32, ptr %273, align 4
-  %275 = load i32, ptr %.sroa.4.0.layout.sroa_idx.i, align 8
-  %276 = sdiv i32 %274, %275
-  %277 = mul i32 %276, %271
+  %301 = load i32, ptr %.sroa.5.0.layout.sroa_idx.i, align 4
+  %302 = load ptr, ptr %layout.i, align 8
+  %303 = getelementptr i8, ptr %302, i64 128
+  %304 = load i32, ptr %303, align 4
+  %305 = load i32, ptr %.sroa.4.0.layout.sroa_idx.i, align 8
+  %306 = sdiv i32 %304, %305
+  %307 = mul i32 %306, %301
   br label %"$Layout.experts_begin.exit.i.i.i.i.i"
 
 "$Layout.experts_begin.exit.i.i.i.i.i":           ; preds = %"$Layout.num_local_experts.exit.i.i.i.i.i.i", %forbody.i.i.i.i.i
-  %common.ret.op.i53.i.i.i.i.i = phi i32 [ %277, %"$Layout.num_local_experts.exit.i.i.i.i.i.i" ], [ 0, %forbody.i.i.i.i.i ]
-  %278 = trunc nuw nsw i64 %indvars.iv.i.i.i.i.i to i32
-  %279 = add i32 %common.ret.op.i53.i.i.i.i.i, %278
-  store i32 %279, ptr %.sroa.7.0.placer.sroa_idx.i.i, align 4
-  %280 = load i32, ptr %165, align 8
-  %281 = sdiv i32 %280, 2
+  %common.ret.op.i53.i.i.i.i.i = phi i32 [ %307, %"$Layout.num_local_experts.exit.i.i.i.i.i.i" ], [ 0, %forbody.i.i.i.i.i ]
+  %308 = trunc nuw nsw i64 %indvars.iv.i.i.i.i.i to i32
+  %309 = add i32 %common.ret.op.i53.i.i.i.i.i, %308
+  store i32 %309, ptr %.sroa.7.0.placer.sroa_idx.i.i, align 4
+  %310 = load i32, ptr %195, align 8
+  %311 = sdiv i32 %310, 2
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i.i.i.i.i.i)
-  %282 = sext i32 %281 to i64
-  %283 = mul nsw i64 %282, %257
+  %312 = sext i32 %311 to i64
+  %313 = mul nsw i64 %312, %287
   store ptr %gate_up.i.i.i.i.i, ptr %part.i.i.i.i.i.i.i, align 8
   store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i.i.i.i.i.i, align 8
-  store i32 %281, ptr %.sroa.3.0.part.sroa_idx.i.i.i.i.i.i.i, align 4
-  store i64 %283, ptr %.sroa.44.0.part.sroa_idx.i.i.i.i.i.i.i, align 8
+  store i32 %311, ptr %.sroa.3.0.part.sroa_idx.i.i.i.i.i.i.i, align 4
+  store i64 %313, ptr %.sroa.44.0.part.sroa_idx.i.i.i.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i.i.i.i.i.i, align 8
-  %284 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.246", ptr nonnull %part.i.i.i.i.i.i.i)
+  %314 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.246", ptr nonnull %part.i.i.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i.i.i.i.i)
-  %.not.i54.i.i.i.i.i = icmp eq i32 %284, 0
+  %.not.i54.i.i.i.i.i = icmp eq i32 %314, 0
   br i1 %.not.i54.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %"$place_experts.exit.thread.i.i.i.i"
 
 merge.i.i.i.i.i.i:                                ; preds = %"$Layout.experts_begin.exit.i.i.i.i.i"
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i.i.i.i.i.i)
   store ptr %gate_up.i.i.i.i.i, ptr %part.i19.i.i.i.i.i.i, align 8
-  store i32 %281, ptr %.sroa.23.0.part.sroa_idx.i20.i.i.i.i.i.i, align 8
-  store i32 %281, ptr %.sroa.3.0.part.sroa_idx.i21.i.i.i.i.i.i, align 4
-  store i64 %283, ptr %.sroa.44.0.part.sroa_idx.i22.i.i.i.i.i.i, align 8
+  store i32 %311, ptr %.sroa.23.0.part.sroa_idx.i20.i.i.i.i.i.i, align 8
+  store i32 %311, ptr %.sroa.3.0.part.sroa_idx.i21.i.i.i.i.i.i, align 4
+  store i64 %313, ptr %.sroa.44.0.part.sroa_idx.i22.i.i.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i23.i.i.i.i.i.i, align 8
-  %285 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.247", ptr nonnull %part.i19.i.i.i.i.i.i)
+  %315 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.247", ptr nonnull %part.i19.i.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i.i.i)
-  %.not18.i.i.i.i.i.i = icmp eq i32 %285, 0
-  br i1 %.not18.i.i.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:164).561.exit.i.i.i.i.i", label %"$place_experts.exit.thread.i.i.i.i"
+  %.not18.i.i.i.i.i.i = icmp eq i32 %315, 0
+  br i1 %.not18.i.i.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:164).560.exit.i.i.i.i.i", label %"$place_experts.exit.thread.i.i.i.i"
 
-"$anon (./terra/checkpoint/weights_place.t:164).561.exit.i.i.i.i.i": ; preds = %merge.i.i.i.i.i.i
+"$anon (./terra/checkpoint/weights_place.t:164).560.exit.i.i.i.i.i": ; preds = %merge.i.i.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i.i.i.i)
-  %286 = load i32, ptr %166, align 8
-  %287 = load i32, ptr %167, align 4
-  %288 = sext i32 %287 to i64
-  %289 = mul nsw i64 %288, %257
+  %316 = load i32, ptr %196, align 8
+  %317 = load i32, ptr %197, align 4
+  %318 = sext i32 %317 to i64
+  %319 = mul nsw i64 %318, %287
   store ptr %down.i.i.i.i.i, ptr %part.i24.i.i.i.i.i.i, align 8
   store i32 0, ptr %.sroa.24.0.part.sroa_idx.i.i.i.i.i.i.i, align 8
-  store i32 %286, ptr %.sroa.3.0.part.sroa_idx.i25.i.i.i.i.i.i, align 4
+  store i32 %316, ptr %.sroa.3.0.part.sroa_idx.i25.i.i.i.i.i.i, align 4
   store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i.i.i.i.i.i, align 8
-  store i64 %289, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i.i.i.i, align 8
-  %290 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.248", ptr nonnull %part.i24.i.i.i.i.i.i)
+  store i64 %319, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i.i.i.i, align 8
+  %320 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.248", ptr nonnull %part.i24.i.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i.i.i.i.i.i)
-  %.not40.i.i.i.i.i = icmp eq i32 %290, 0
+  %.not40.i.i.i.i.i = icmp eq i32 %320, 0
   br i1 %.not40.i.i.i.i.i, label %forcond.i.i.i.i.i, label %"$place_experts.exit.thread.i.i.i.i"
 
-"$place_experts.exit.thread.i.i.i.i":             ; preds = %merge1.i.i.i.i.i, %merge1.i.i.i.i, %"$anon (./terra/checkpoint/weights_place.t:164).561.exit.i.i.i.i.i", %merge.i.i.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i.i.i"
-  %common.ret.op.i45.ph.i.i.i.i = phi i32 [ %290, %"$anon (./terra/checkpoint/weights_place.t:164).561.exit.i.i.i.i.i" ], [ %284, %"$Layout.experts_begin.exit.i.i.i.i.i" ], [ %285, %merge.i.i.i.i.i.i ], [ %243, %merge1.i.i.i.i.i ], [ %240, %merge1.i.i.i.i ]
+"$place_experts.exit.thread.i.i.i.i":             ; preds = %merge1.i.i.i.i.i, %merge1.i.i.i.i, %"$anon (./terra/checkpoint/weights_place.t:164).560.exit.i.i.i.i.i", %merge.i.i.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i.i.i"
+  %common.ret.op.i45.ph.i.i.i.i = phi i32 [ %320, %"$anon (./terra/checkpoint/weights_place.t:164).560.exit.i.i.i.i.i" ], [ %314, %"$Layout.experts_begin.exit.i.i.i.i.i" ], [ %315, %merge.i.i.i.i.i.i ], [ %273, %merge1.i.i.i.i.i ], [ %270, %merge1.i.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %gate_up.i.i.i.i.i)
   br label %"$layout.place.exit.thread.i"
@@ -41413,66 +41487,66 @@ merge6.i.i.i.loopexit.i:                          ; preds = %forcond.i.i.i.i.i
   br label %merge6.i.i.i.i
 
 merge6.i.i.i.i:                                   ; preds = %merge6.i.i.i.loopexit.i, %"$Layout.num_local_experts.exit.i.i.i.i.i"
-  %291 = phi ptr [ %.pre.i, %merge6.i.i.i.loopexit.i ], [ %245, %"$Layout.num_local_experts.exit.i.i.i.i.i" ]
+  %321 = phi ptr [ %.pre.i, %merge6.i.i.i.loopexit.i ], [ %275, %"$Layout.num_local_experts.exit.i.i.i.i.i" ]
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %gate_up.i.i.i.i.i)
-  %292 = getelementptr i8, ptr %291, i64 136
-  %293 = load i32, ptr %292, align 4
-  %294 = icmp eq i32 %293, 0
-  br i1 %294, label %merge19.i.i.i, label %merge10.i.i.i.i
+  %322 = getelementptr i8, ptr %321, i64 136
+  %323 = load i32, ptr %322, align 4
+  %324 = icmp eq i32 %323, 0
+  br i1 %324, label %merge19.i.i.i, label %merge10.i.i.i.i
 
 merge10.i.i.i.i:                                  ; preds = %merge6.i.i.i.i
-  %295 = getelementptr i8, ptr %170, i64 120
-  %296 = getelementptr i8, ptr %170, i64 160
-  %297 = load i32, ptr %.sroa.5.0.layout.sroa_idx.i, align 4
-  %298 = getelementptr i8, ptr %170, i64 128
-  %299 = load i32, ptr %298, align 4
-  %300 = sdiv i32 %299, 2
+  %325 = getelementptr i8, ptr %200, i64 120
+  %326 = getelementptr i8, ptr %200, i64 160
+  %327 = load i32, ptr %.sroa.5.0.layout.sroa_idx.i, align 4
+  %328 = getelementptr i8, ptr %200, i64 128
+  %329 = load i32, ptr %328, align 4
+  %330 = sdiv i32 %329, 2
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i48.i.i.i.i)
-  %301 = sext i32 %297 to i64
-  %302 = sext i32 %300 to i64
-  %303 = mul nsw i64 %302, %301
-  store ptr %295, ptr %part.i.i48.i.i.i.i, align 8
+  %331 = sext i32 %327 to i64
+  %332 = sext i32 %330 to i64
+  %333 = mul nsw i64 %332, %331
+  store ptr %325, ptr %part.i.i48.i.i.i.i, align 8
   store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i49.i.i.i.i, align 8
-  store i32 %300, ptr %.sroa.3.0.part.sroa_idx.i.i50.i.i.i.i, align 4
-  store i64 %303, ptr %.sroa.44.0.part.sroa_idx.i.i51.i.i.i.i, align 8
+  store i32 %330, ptr %.sroa.3.0.part.sroa_idx.i.i50.i.i.i.i, align 4
+  store i64 %333, ptr %.sroa.44.0.part.sroa_idx.i.i51.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i52.i.i.i.i, align 8
-  %304 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.250", ptr nonnull %part.i.i48.i.i.i.i)
+  %334 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.250", ptr nonnull %part.i.i48.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i48.i.i.i.i)
-  %.not.i53.i.i.i.i = icmp eq i32 %304, 0
+  %.not.i53.i.i.i.i = icmp eq i32 %334, 0
   br i1 %.not.i53.i.i.i.i, label %merge.i55.i.i.i.i, label %"$layout.place.exit.thread.i"
 
 merge.i55.i.i.i.i:                                ; preds = %merge10.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i47.i.i.i.i)
-  store ptr %295, ptr %part.i19.i47.i.i.i.i, align 8
-  store i32 %300, ptr %.sroa.23.0.part.sroa_idx.i20.i56.i.i.i.i, align 8
-  store i32 %300, ptr %.sroa.3.0.part.sroa_idx.i21.i57.i.i.i.i, align 4
-  store i64 %303, ptr %.sroa.44.0.part.sroa_idx.i22.i58.i.i.i.i, align 8
+  store ptr %325, ptr %part.i19.i47.i.i.i.i, align 8
+  store i32 %330, ptr %.sroa.23.0.part.sroa_idx.i20.i56.i.i.i.i, align 8
+  store i32 %330, ptr %.sroa.3.0.part.sroa_idx.i21.i57.i.i.i.i, align 4
+  store i64 %333, ptr %.sroa.44.0.part.sroa_idx.i22.i58.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i23.i59.i.i.i.i, align 8
-  %305 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.251", ptr nonnull %part.i19.i47.i.i.i.i)
+  %335 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.251", ptr nonnull %part.i19.i47.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i47.i.i.i.i)
-  %.not18.i60.i.i.i.i = icmp eq i32 %305, 0
+  %.not18.i60.i.i.i.i = icmp eq i32 %335, 0
   br i1 %.not18.i60.i.i.i.i, label %merge2.i61.i.i.i.i, label %"$layout.place.exit.thread.i"
 
 merge2.i61.i.i.i.i:                               ; preds = %merge.i55.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i46.i.i.i.i)
-  %306 = getelementptr i8, ptr %170, i64 168
-  %307 = load i32, ptr %306, align 4
-  %308 = getelementptr i8, ptr %170, i64 172
-  %309 = load i32, ptr %308, align 4
-  %310 = sext i32 %309 to i64
-  %311 = mul nsw i64 %310, %301
-  store ptr %296, ptr %part.i24.i46.i.i.i.i, align 8
+  %336 = getelementptr i8, ptr %200, i64 168
+  %337 = load i32, ptr %336, align 4
+  %338 = getelementptr i8, ptr %200, i64 172
+  %339 = load i32, ptr %338, align 4
+  %340 = sext i32 %339 to i64
+  %341 = mul nsw i64 %340, %331
+  store ptr %326, ptr %part.i24.i46.i.i.i.i, align 8
   store i32 0, ptr %.sroa.24.0.part.sroa_idx.i.i62.i.i.i.i, align 8
-  store i32 %307, ptr %.sroa.3.0.part.sroa_idx.i25.i63.i.i.i.i, align 4
+  store i32 %337, ptr %.sroa.3.0.part.sroa_idx.i25.i63.i.i.i.i, align 4
   store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i64.i.i.i.i, align 8
-  store i64 %311, ptr %.sroa.5.0.part.sroa_idx.i26.i65.i.i.i.i, align 8
-  %312 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.252", ptr nonnull %part.i24.i46.i.i.i.i)
+  store i64 %341, ptr %.sroa.5.0.part.sroa_idx.i26.i65.i.i.i.i, align 8
+  %342 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i.i, ptr nonnull readonly @"$string.252", ptr nonnull %part.i24.i46.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i46.i.i.i.i)
   br label %"$place_layer.exit.i.i.i"
 
 "$place_layer.exit.i.i.i":                        ; preds = %merge2.i61.i.i.i.i, %merge2.i39.i.i.i.i
-  %common.ret.op.i.i.i.i = phi i32 [ %234, %merge2.i39.i.i.i.i ], [ %312, %merge2.i61.i.i.i.i ]
+  %common.ret.op.i.i.i.i = phi i32 [ %264, %merge2.i39.i.i.i.i ], [ %342, %merge2.i61.i.i.i.i ]
   %.not48.i.i.i = icmp eq i32 %common.ret.op.i.i.i.i, 0
   br i1 %.not48.i.i.i, label %merge19.i.i.i, label %"$layout.place.exit.thread.i"
 
@@ -41482,110 +41556,41 @@ merge19.i.i.i:                                    ; preds = %"$place_layer.exit.
   br i1 %exitcond.not.i.i.i, label %merge15.i, label %forbody.i.i.i
 
 "$layout.place.exit.thread.i":                    ; preds = %"$place_layer.exit.i.i.i", %merge.i55.i.i.i.i, %merge10.i.i.i.i, %merge.i38.i.i.i.i, %then2.i.i.i.i, %"$place_attention.exit.i.i.i.i", %merge25.i.i.i.i.i, %merge20.i.i.i.i.i, %merge6.i.i.i.i.i, %merge10.i.i.i.i.i, %then7.i.i.i.i.i, %merge.i.i.i.i.i, %forbody.i.i.i, %"$place_experts.exit.thread.i.i.i.i", %merge8.i.i.i, %merge4.i.i.i, %merge11.i
-  %common.ret.op.i.i.ph.i = phi i32 [ %common.ret.op.i45.ph.i.i.i.i, %"$place_experts.exit.thread.i.i.i.i" ], [ %160, %merge8.i.i.i ], [ %154, %merge4.i.i.i ], [ %151, %merge11.i ], [ %common.ret.op.i.i.i.i, %"$place_layer.exit.i.i.i" ], [ %214, %"$place_attention.exit.i.i.i.i" ], [ %226, %then2.i.i.i.i ], [ %227, %merge.i38.i.i.i.i ], [ %304, %merge10.i.i.i.i ], [ %305, %merge.i55.i.i.i.i ], [ %206, %merge25.i.i.i.i.i ], [ %204, %merge20.i.i.i.i.i ], [ %201, %merge6.i.i.i.i.i ], [ %196, %merge10.i.i.i.i.i ], [ %193, %then7.i.i.i.i.i ], [ %186, %merge.i.i.i.i.i ], [ %183, %forbody.i.i.i ]
+  %common.ret.op.i.i.ph.i = phi i32 [ %common.ret.op.i45.ph.i.i.i.i, %"$place_experts.exit.thread.i.i.i.i" ], [ %190, %merge8.i.i.i ], [ %184, %merge4.i.i.i ], [ %181, %merge11.i ], [ %common.ret.op.i.i.i.i, %"$place_layer.exit.i.i.i" ], [ %244, %"$place_attention.exit.i.i.i.i" ], [ %256, %then2.i.i.i.i ], [ %257, %merge.i38.i.i.i.i ], [ %334, %merge10.i.i.i.i ], [ %335, %merge.i55.i.i.i.i ], [ %236, %merge25.i.i.i.i.i ], [ %234, %merge20.i.i.i.i.i ], [ %231, %merge6.i.i.i.i.i ], [ %226, %merge10.i.i.i.i.i ], [ %223, %then7.i.i.i.i.i ], [ %216, %merge.i.i.i.i.i ], [ %213, %forbody.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %placer.i.i)
   br label %"$place_weights.exit"
 
 merge15.i:                                        ; preds = %merge19.i.i.i, %merge13.i.i.i
   call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %placer.i.i)
-  %313 = load ptr, ptr %17, align 8
-  %314 = getelementptr i8, ptr %313, i64 136
-  %315 = load ptr, ptr %314, align 8
-  %316 = load ptr, ptr %21, align 8
-  %317 = call i32 %315(ptr %316)
-  %.not59.i = icmp eq i32 %317, 0
+  %343 = load ptr, ptr %17, align 8
+  %344 = getelementptr i8, ptr %343, i64 136
+  %345 = load ptr, ptr %344, align 8
+  %346 = load ptr, ptr %21, align 8
+  %347 = call i32 %345(ptr %346)
+  %.not59.i = icmp eq i32 %347, 0
   br i1 %.not59.i, label %merge20.i, label %then21.i
 
 then21.i:                                         ; preds = %merge15.i
-  call fastcc void @"$Rank.describe_failure"(ptr nonnull %0, ptr nonnull @"$string.563", i32 -1, ptr %2)
+  call fastcc void @"$Rank.describe_failure"(ptr nonnull %0, ptr nonnull @"$string.562", i32 -1, ptr %2)
   br label %"$place_weights.exit"
 
 merge20.i:                                        ; preds = %merge15.i
-  store i64 %129, ptr %.sroa.3.0.progress.sroa_idx.i, align 8
-  %318 = load ptr, ptr %progress.i, align 8
-  %.not.i.i = icmp eq ptr %318, null
-  br i1 %.not.i.i, label %"$place_weights.exit", label %then.i.i
+  store i64 %159, ptr %.sroa.3.0.progress.sroa_idx.i, align 8
+  %348 = load ptr, ptr %progress.i, align 8
+  %.not.i60.i = icmp eq ptr %348, null
+  br i1 %.not.i60.i, label %"$place_weights.exit", label %then.i61.i
 
-then.i.i:                                         ; preds = %merge20.i
-  %319 = load ptr, ptr %.sroa.248.0.progress.sroa_idx.i, align 8
-  %320 = load i64, ptr %.sroa.449.0.progress.sroa_idx.i, align 8
-  call void %318(ptr %319, i64 %129, i64 %320, ptr nonnull @"$string.163")
+then.i61.i:                                       ; preds = %merge20.i
+  %349 = load ptr, ptr %.sroa.248.0.progress.sroa_idx.i, align 8
+  %350 = load i64, ptr %.sroa.449.0.progress.sroa_idx.i, align 8
+  call void %348(ptr %349, i64 %159, i64 %350, ptr nonnull @"$string.163")
   br label %"$place_weights.exit"
 
-"$place_weights.exit":                            ; preds = %merge7, %merge.i42, %merge2.i43, %"$layout.place.exit.thread.i", %then21.i, %merge20.i, %then.i.i
-  %common.ret.op.i41 = phi i32 [ %317, %then21.i ], [ %122, %merge7 ], [ %126, %merge.i42 ], [ %128, %merge2.i43 ], [ %common.ret.op.i.i.ph.i, %"$layout.place.exit.thread.i" ], [ 0, %merge20.i ], [ 0, %then.i.i ]
+"$place_weights.exit":                            ; preds = %merge7, %"$allocate.exit.i47", %merge2.i48, %"$layout.place.exit.thread.i", %then21.i, %merge20.i, %then.i61.i
+  %common.ret.op.i41 = phi i32 [ %347, %then21.i ], [ %142, %merge7 ], [ %150, %"$allocate.exit.i47" ], [ %158, %merge2.i48 ], [ %common.ret.op.i.i.ph.i, %"$layout.place.exit.thread.i" ], [ 0, %merge20.i ], [ 0, %then.i61.i ]
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %progress.i)
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %bytes.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %layout.i)
-  br label %common.ret
-}
-
-define internal fastcc i32 @"$allocate"(ptr nocapture readonly %0, i64 %1, ptr %2, ptr writeonly %3) unnamed_addr {
-entry:
-  %cause.i19 = alloca %0, align 8
-  %cause.i = alloca %0, align 8
-  %4 = getelementptr i8, ptr %0, i64 16
-  %5 = load ptr, ptr %4, align 8
-  %6 = getelementptr i8, ptr %5, i64 80
-  %7 = load ptr, ptr %6, align 8
-  %8 = getelementptr i8, ptr %0, i64 24
-  %9 = load ptr, ptr %8, align 8
-  %10 = tail call i32 %7(ptr %9, i64 %1, ptr %2)
-  %.not = icmp eq i32 %10, 0
-  br i1 %.not, label %merge, label %then
-
-common.ret:                                       ; preds = %merge, %"$Rank.describe_failure.exit22", %"$Rank.describe_failure.exit"
-  %common.ret.op = phi i32 [ %10, %"$Rank.describe_failure.exit" ], [ %22, %"$Rank.describe_failure.exit22" ], [ 0, %merge ]
-  ret i32 %common.ret.op
-
-then:                                             ; preds = %entry
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i)
-  store i8 0, ptr %cause.i, align 8
-  %11 = load ptr, ptr %4, align 8
-  %12 = getelementptr i8, ptr %11, i64 64
-  %13 = load ptr, ptr %12, align 8
-  %14 = load ptr, ptr %8, align 8
-  call void %13(ptr %14, ptr nonnull %cause.i)
-  %.not17.i = icmp eq ptr %3, null
-  br i1 %.not17.i, label %"$Rank.describe_failure.exit", label %then2.i
-
-then2.i:                                          ; preds = %then
-  %15 = load i32, ptr %0, align 4
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.10", ptr nonnull @"$string.554", i32 %15, ptr nonnull %cause.i)
-  br label %"$Rank.describe_failure.exit"
-
-"$Rank.describe_failure.exit":                    ; preds = %then, %then2.i
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i)
-  br label %common.ret
-
-merge:                                            ; preds = %entry
-  %17 = load ptr, ptr %4, align 8
-  %18 = getelementptr i8, ptr %17, i64 128
-  %19 = load ptr, ptr %18, align 8
-  %20 = load ptr, ptr %8, align 8
-  %21 = load ptr, ptr %2, align 8
-  %22 = tail call i32 %19(ptr %20, ptr %21, i64 %1)
-  %.not18 = icmp eq i32 %22, 0
-  br i1 %.not18, label %common.ret, label %then3
-
-then3:                                            ; preds = %merge
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i19)
-  store i8 0, ptr %cause.i19, align 8
-  %23 = load ptr, ptr %4, align 8
-  %24 = getelementptr i8, ptr %23, i64 64
-  %25 = load ptr, ptr %24, align 8
-  %26 = load ptr, ptr %8, align 8
-  call void %25(ptr %26, ptr nonnull %cause.i19)
-  %.not17.i20 = icmp eq ptr %3, null
-  br i1 %.not17.i20, label %"$Rank.describe_failure.exit22", label %then2.i21
-
-then2.i21:                                        ; preds = %then3
-  %27 = load i32, ptr %0, align 4
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.10", ptr nonnull @"$string.555", i32 %27, ptr nonnull %cause.i19)
-  br label %"$Rank.describe_failure.exit22"
-
-"$Rank.describe_failure.exit22":                  ; preds = %then3, %then2.i21
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i19)
   br label %common.ret
 }
 
@@ -41772,7 +41777,7 @@ switch.hole_check:                                ; preds = %merge
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %22 = zext nneg i32 %.val to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.690", i64 0, i64 %22
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.689", i64 0, i64 %22
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$element.exit"
 
@@ -41825,7 +41830,7 @@ switch.hole_check45:                              ; preds = %merge1.i
 
 switch.lookup46:                                  ; preds = %switch.hole_check45
   %40 = zext nneg i32 %.val32.i to i64
-  %switch.gep49 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.690", i64 0, i64 %40
+  %switch.gep49 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.689", i64 0, i64 %40
   %switch.load50 = load i64, ptr %switch.gep49, align 8
   br label %"$element.exit.i"
 
@@ -41872,7 +41877,7 @@ switch.hole_check52:                              ; preds = %merge8.i
 
 switch.lookup53:                                  ; preds = %switch.hole_check52
   %53 = zext nneg i32 %.val.i to i64
-  %switch.gep56 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.690", i64 0, i64 %53
+  %switch.gep56 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.689", i64 0, i64 %53
   %switch.load57 = load i64, ptr %switch.gep56, align 8
   br label %"$element.exit49.i"
 
@@ -41931,7 +41936,7 @@ then.i35:                                         ; preds = %then8
   %80 = load ptr, ptr %0, align 8
   %81 = getelementptr i8, ptr %80, i64 28
   %82 = load i32, ptr %81, align 4
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %71, i64 1024, ptr nonnull @"$string.560", ptr %78, ptr %79, i32 %82, ptr nonnull %cause.i)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %71, i64 1024, ptr nonnull @"$string.559", ptr %78, ptr %79, i32 %82, ptr nonnull %cause.i)
   br label %"$Placer.failed.exit"
 
 "$Placer.failed.exit":                            ; preds = %then8, %then.i35
@@ -41964,7 +41969,7 @@ switch.hole_check59:                              ; preds = %merge7
 
 switch.lookup60:                                  ; preds = %switch.hole_check59
   %96 = zext nneg i32 %93 to i64
-  %switch.gep63 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.690", i64 0, i64 %96
+  %switch.gep63 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.689", i64 0, i64 %96
   %switch.load64 = load i64, ptr %switch.gep63, align 8
   br label %"$dtypes.bytes.exit"
 
@@ -42040,7 +42045,7 @@ then:                                             ; preds = %"$Checkpoint.find.e
 then2:                                            ; preds = %then
   %26 = load ptr, ptr %12, align 8
   %27 = load ptr, ptr %26, align 8
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.559", ptr %27, ptr nonnull %name)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.558", ptr %27, ptr nonnull %name)
   br label %common.ret
 
 common.ret:                                       ; preds = %"$Checkpoint.find.exit", %then2, %then
@@ -42181,7 +42186,7 @@ then.i:                                           ; preds = %then3
   %55 = load ptr, ptr %0, align 8
   %56 = getelementptr i8, ptr %55, i64 28
   %57 = load i32, ptr %56, align 4
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %46, i64 1024, ptr nonnull @"$string.560", ptr %53, ptr %54, i32 %57, ptr nonnull %cause.i)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %46, i64 1024, ptr nonnull @"$string.559", ptr %53, ptr %54, i32 %57, ptr nonnull %cause.i)
   br label %"$Placer.failed.exit"
 
 "$Placer.failed.exit":                            ; preds = %then3, %then.i
@@ -42377,7 +42382,7 @@ then.i.i:                                         ; preds = %merge.i32.i.i, %"$E
 
 then2.i.i:                                        ; preds = %then.i.i
   %83 = load i32, ptr %51, align 4
-  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.565", i32 %83)
+  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.564", i32 %83)
   br label %"$Loop.init.exit"
 
 merge.i.i:                                        ; preds = %"$EventRing.init.exit.i.i"
@@ -42394,7 +42399,7 @@ then9.i.i:                                        ; preds = %then5.i.i
   %87 = call ptr @__errno_location()
   %88 = load i32, ptr %87, align 4
   %89 = call ptr @strerror(i32 %88)
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.566", ptr %89)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.565", ptr %89)
   br label %"$Loop.init.exit"
 
 merge.i:                                          ; preds = %merge.i.i
@@ -42482,7 +42487,7 @@ then.i.i.i:                                       ; preds = %merge.i
   br i1 %.not39.i.i.i, label %"$Loop.init.exit", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.567", i32 %140, i32 %142)
+  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.566", i32 %140, i32 %142)
   br label %"$Loop.init.exit"
 
 merge.i.i26.i:                                    ; preds = %merge.i
@@ -42500,9 +42505,9 @@ then.i.i.i.i:                                     ; preds = %merge.i.i26.i
   br i1 %.not67.i.i.i.i, label %"$Loop.init.exit", label %common.ret.sink.split.i.i.i.i
 
 common.ret.sink.split.i.i.i.i:                    ; preds = %then5.i.i.i.i, %then.i.i.i.i
-  %"$string.569.sink.i.i.i.i" = phi ptr [ @"$string.569", %then5.i.i.i.i ], [ @"$string.568", %then.i.i.i.i ]
+  %"$string.568.sink.i.i.i.i" = phi ptr [ @"$string.568", %then5.i.i.i.i ], [ @"$string.567", %then.i.i.i.i ]
   %common.ret.op.ph.i.i.i.i = phi i32 [ 3, %then5.i.i.i.i ], [ 1, %then.i.i.i.i ]
-  %150 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull %"$string.569.sink.i.i.i.i", i32 %146, i32 %148)
+  %150 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull %"$string.568.sink.i.i.i.i", i32 %146, i32 %148)
   br label %"$Loop.init.exit"
 
 merge.i.i.i.i:                                    ; preds = %merge.i.i26.i
@@ -42828,7 +42833,7 @@ merge7.i.i.i.i.i:                                 ; preds = %merge.i30.i.i.i.i
 and.lhs.true.i.i.i.i:                             ; preds = %merge7.i53.i.i.i, %and.lhs.true2.i.i.i.i
   %.pre-phi.i.i.i = phi i64 [ %.pre60.i.i.i, %merge7.i53.i.i.i ], [ %297, %and.lhs.true2.i.i.i.i ]
   %293 = getelementptr i8, ptr %0, i64 6480
-  %294 = call fastcc zeroext i1 @"$Vector.reserve.564"(ptr %293, i64 %.pre-phi.i.i.i)
+  %294 = call fastcc zeroext i1 @"$Vector.reserve.563"(ptr %293, i64 %.pre-phi.i.i.i)
   br i1 %294, label %"$Scheduler.reserve_lists.exit.i.i.i", label %then9.i.i.i
 
 and.lhs.true2.i.i.i.i:                            ; preds = %merge7.i.i.i.i, %and.lhs.true3.i.i.i.i
@@ -42985,7 +42990,7 @@ merge7.i56.i.i.i.i:                               ; preds = %merge.i53.i.i.i.i
   %354 = getelementptr i8, ptr %0, i64 6528
   %355 = load i32, ptr %chosen.sroa.6.0..sroa_idx.i.i, align 4
   %356 = sext i32 %355 to i64
-  %357 = call fastcc zeroext i1 @"$Vector.reserve.571"(ptr %354, i64 %356)
+  %357 = call fastcc zeroext i1 @"$Vector.reserve.570"(ptr %354, i64 %356)
   br i1 %357, label %merge2.i, label %then9.i.i.i
 
 then9.i.i.i:                                      ; preds = %merge.i.i.i.i.i.i, %"$Scheduler.reserve_lists.exit.i.i.i", %merge.i53.i.i.i.i, %merge.i46.i.i.i.i, %merge.i39.i.i.i.i, %merge.i33.i.i.i.i, %merge.i47.i.i.i, %merge.i50.i.i.i, %and.lhs.true.i.i.i.i, %merge.i30.i.i.i.i
@@ -42993,7 +42998,7 @@ then9.i.i.i:                                      ; preds = %merge.i.i.i.i.i.i, 
   br i1 %.not38.i.i.i, label %"$Loop.init.exit", label %then13.i.i.i
 
 then13.i.i.i:                                     ; preds = %then9.i.i.i
-  %358 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.572", i32 %133)
+  %358 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.571", i32 %133)
   br label %"$Loop.init.exit"
 
 merge2.i:                                         ; preds = %"$Scheduler.reserve_lists.exit.i.i.i"
@@ -43046,7 +43051,7 @@ declare dso_local i32 @pthread_condattr_setclock(ptr, i32) local_unnamed_addr
 declare dso_local i32 @pthread_condattr_destroy(ptr) local_unnamed_addr
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.564"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.563"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -43076,7 +43081,7 @@ merge7:                                           ; preds = %merge
 declare dso_local i32 @eventfd(i32, i32) local_unnamed_addr
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.571"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.570"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -43259,7 +43264,7 @@ merge7.i.i:                                       ; preds = %merge2.i.i
 then.i49.i.i:                                     ; preds = %merge7.i.i
   %64 = getelementptr i8, ptr %0, i64 6092
   %65 = load i32, ptr %64, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.575", i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.574", i32 %65)
   br label %"$Loop.prefill.exit"
 
 merge.i.i.i:                                      ; preds = %merge7.i.i
@@ -43282,7 +43287,7 @@ then8.i.i.i:                                      ; preds = %then.i.i47.i.i
 
 merge7.i.i.i:                                     ; preds = %then8.i.i.i, %merge.i.i.i
   %70 = phi i32 [ %.pre, %then8.i.i.i ], [ %39, %merge.i.i.i ]
-  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.576", i32 %70)
+  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.575", i32 %70)
   br label %"$Loop.prefill.exit"
 
 merge12.i.i:                                      ; preds = %then.i.i47.i.i
@@ -43788,7 +43793,7 @@ merge.i.i:                                        ; preds = %"$Turnstile.enter.e
   br i1 %or.cond.i.i.i, label %then.i.i.i, label %merge.i.i.i
 
 then.i.i.i:                                       ; preds = %merge.i.i
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.578", i32 %1, i32 %33)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.577", i32 %1, i32 %33)
   br label %"$Loop.run_batch_decode.exit"
 
 merge.i.i.i:                                      ; preds = %merge.i.i
@@ -43796,7 +43801,7 @@ merge.i.i.i:                                      ; preds = %merge.i.i
   br i1 %37, label %then5.i.i.i, label %merge4.i.i.i
 
 then5.i.i.i:                                      ; preds = %merge.i.i.i
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.579", i32 %4)
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.578", i32 %4)
   br label %"$Loop.run_batch_decode.exit"
 
 merge4.i.i.i:                                     ; preds = %merge.i.i.i
@@ -43805,7 +43810,7 @@ merge4.i.i.i:                                     ; preds = %merge.i.i.i
   br i1 %40, label %then13.i.i.i, label %merge12.i.i.i
 
 then13.i.i.i:                                     ; preds = %merge4.i.i.i
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.580", i32 %1, i32 %39)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.579", i32 %1, i32 %39)
   br label %"$Loop.run_batch_decode.exit"
 
 merge12.i.i.i:                                    ; preds = %merge4.i.i.i
@@ -43813,7 +43818,7 @@ merge12.i.i.i:                                    ; preds = %merge4.i.i.i
   br i1 %.not.i.i.i, label %"$Loop.run_batch_decode.exit", label %and.lhs.true.i.i.i
 
 then21.i.i.i:                                     ; preds = %or.lhs.false23.i.i.i, %and.lhs.true.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %spec.select.i, ptr noundef nonnull align 1 dereferenceable(35) @"$string.581", i64 35, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %spec.select.i, ptr noundef nonnull align 1 dereferenceable(35) @"$string.580", i64 35, i1 false)
   br label %"$Loop.run_batch_decode.exit"
 
 and.lhs.true.i.i.i:                               ; preds = %merge12.i.i.i
@@ -43878,7 +43883,7 @@ forbody.i.i.i.i:                                  ; preds = %forcond.preheader.i
 then3.i.i.i.i:                                    ; preds = %forbody.i.i.i.i
   %62 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
   %63 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.582", i32 %62, i32 %63)
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.581", i32 %62, i32 %63)
   br label %"$Loop.run_batch_decode.exit"
 
 merge2.i.i.i.i:                                   ; preds = %forbody.i.i.i.i
@@ -44382,10 +44387,10 @@ forbody.i116.i.i:                                 ; preds = %merge1.i118.i.i, %m
   br i1 %345, label %common.ret.sink.split.i.i.i, label %else.i.i.i
 
 common.ret.sink.split.i.i.i:                      ; preds = %else.i.i.i, %forbody.i116.i.i
-  %"$string.584.sink.i.i.i" = phi ptr [ @"$string.583", %forbody.i116.i.i ], [ @"$string.584", %else.i.i.i ]
+  %"$string.583.sink.i.i.i" = phi ptr [ @"$string.582", %forbody.i116.i.i ], [ @"$string.583", %else.i.i.i ]
   %346 = trunc nuw nsw i64 %indvars.iv.i117.i.i to i32
   %347 = add i64 %336, -1
-  %348 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull %"$string.584.sink.i.i.i", i32 %346, i64 %347)
+  %348 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull %"$string.583.sink.i.i.i", i32 %346, i64 %347)
   br label %"$Loop.run_batch_decode.exit"
 
 else.i.i.i:                                       ; preds = %forbody.i116.i.i
