@@ -14,6 +14,7 @@ local plan = { RankBuffers = buffers.RankBuffers, BufferShape = buffers.BufferSh
 local max_slots = 2 ^ 31 - 1
 local biases_per_row = 16
 local least_biases = 1024
+local tenths_for_planning = 9
 
 local struct RankPlan {
   weight_bytes : int64
@@ -240,7 +241,7 @@ end
 terra Plan:choose_memory(info : &C.glm_device_info)
   self.memory_available = self.options.memory_limit_bytes
   if self.memory_available == 0 then
-    self.memory_available = info.memory_free_bytes
+    self.memory_available = info.memory_free_bytes / 10 * tenths_for_planning
   end
 end
 

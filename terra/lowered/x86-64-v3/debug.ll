@@ -41135,9 +41135,11 @@ then:                                             ; preds = %entry
   %14 = load ptr, ptr %info, align 8
   %15 = getelementptr %3, ptr %14, i32 0, i32 5
   %16 = load i64, ptr %15, align 8
-  %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %23, ptr %17, i32 0, i32 6
-  store i64 %16, ptr %18, align 8
+  %17 = sdiv i64 %16, 10
+  %18 = mul i64 %17, 9
+  %19 = load ptr, ptr %self, align 8
+  %20 = getelementptr %23, ptr %19, i32 0, i32 6
+  store i64 %18, ptr %20, align 8
   br label %merge
 
 else:                                             ; preds = %entry

@@ -28776,7 +28776,7 @@ else.i.i:                                         ; preds = %merge6.i
   br label %merge
 
 common.ret:                                       ; preds = %then2.i, %then.i67, %then118.i.i, %then113.i.i, %then109.i.i, %then104.i.i, %then100.i.i, %then95.i.i, %then91.i.i, %then86.i.i, %then82.i.i, %then77.i.i, %then73.i.i, %then68.i.i, %then64.i.i, %then59.i.i, %then55.i.i, %then50.i.i, %then46.i.i, %then41.i.i, %then37.i.i, %then32.i.i, %then28.i.i, %then23.i45.i, %then19.i.i, %then14.i.i, %then10.i.i, %then5.i46.i, %then2.i48.i, %then.i47.i, %then9.i.i, %then5.i.i, %then2.i.i, %then.i.i, %then10.i, %then7.i, %"$Plan.measure_page.exit.thread", %"$Plan.measure_weights.exit.thread", %merge15, %merge20
-  %common.ret.op = phi i32 [ 0, %merge20 ], [ %199, %merge15 ], [ %common.ret.op.i68.ph, %"$Plan.measure_weights.exit.thread" ], [ 4, %"$Plan.measure_page.exit.thread" ], [ 1, %then7.i ], [ 1, %then10.i ], [ 1, %then.i.i ], [ 1, %then2.i.i ], [ 1, %then5.i.i ], [ 1, %then9.i.i ], [ 1, %then.i47.i ], [ 1, %then2.i48.i ], [ 1, %then5.i46.i ], [ 1, %then10.i.i ], [ 1, %then14.i.i ], [ 1, %then19.i.i ], [ 1, %then23.i45.i ], [ 1, %then28.i.i ], [ 1, %then32.i.i ], [ 1, %then37.i.i ], [ 1, %then41.i.i ], [ 1, %then46.i.i ], [ 1, %then50.i.i ], [ 1, %then55.i.i ], [ 1, %then59.i.i ], [ 1, %then64.i.i ], [ 1, %then68.i.i ], [ 1, %then73.i.i ], [ 1, %then77.i.i ], [ 1, %then82.i.i ], [ 1, %then86.i.i ], [ 1, %then91.i.i ], [ 1, %then95.i.i ], [ 1, %then100.i.i ], [ 1, %then104.i.i ], [ 1, %then109.i.i ], [ 1, %then113.i.i ], [ 1, %then118.i.i ], [ 1, %then.i67 ], [ 1, %then2.i ]
+  %common.ret.op = phi i32 [ 0, %merge20 ], [ %201, %merge15 ], [ %common.ret.op.i68.ph, %"$Plan.measure_weights.exit.thread" ], [ 4, %"$Plan.measure_page.exit.thread" ], [ 1, %then7.i ], [ 1, %then10.i ], [ 1, %then.i.i ], [ 1, %then2.i.i ], [ 1, %then5.i.i ], [ 1, %then9.i.i ], [ 1, %then.i47.i ], [ 1, %then2.i48.i ], [ 1, %then5.i46.i ], [ 1, %then10.i.i ], [ 1, %then14.i.i ], [ 1, %then19.i.i ], [ 1, %then23.i45.i ], [ 1, %then28.i.i ], [ 1, %then32.i.i ], [ 1, %then37.i.i ], [ 1, %then41.i.i ], [ 1, %then46.i.i ], [ 1, %then50.i.i ], [ 1, %then55.i.i ], [ 1, %then59.i.i ], [ 1, %then64.i.i ], [ 1, %then68.i.i ], [ 1, %then73.i.i ], [ 1, %then77.i.i ], [ 1, %then82.i.i ], [ 1, %then86.i.i ], [ 1, %then91.i.i ], [ 1, %then95.i.i ], [ 1, %then100.i.i ], [ 1, %then104.i.i ], [ 1, %then109.i.i ], [ 1, %then113.i.i ], [ 1, %then118.i.i ], [ 1, %then.i67 ], [ 1, %then2.i ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %else.i.i, %merge6.i
@@ -28806,55 +28806,57 @@ merge1:                                           ; preds = %merge, %then2
 then.i:                                           ; preds = %merge1
   %119 = getelementptr i8, ptr %3, i64 24
   %120 = load i64, ptr %119, align 8
-  store i64 %120, ptr %117, align 8
+  %121 = sdiv i64 %120, 10
+  %122 = mul nsw i64 %121, 9
+  store i64 %122, ptr %117, align 8
   br label %"$Plan.choose_memory.exit"
 
 "$Plan.choose_memory.exit":                       ; preds = %merge1, %then.i
-  %121 = add nsw i32 %33, -1
-  %122 = add nuw nsw i32 %121, %37
-  %123 = udiv i32 %122, %37
-  %124 = getelementptr i8, ptr %0, i64 144
-  store i32 %123, ptr %124, align 4
-  %125 = zext nneg i32 %32 to i64
-  %126 = zext nneg i32 %123 to i64
-  %127 = mul nuw nsw i64 %125, %126
-  %128 = icmp ugt i64 %127, 2147483647
-  br i1 %128, label %then.i67, label %merge5
+  %123 = add nsw i32 %33, -1
+  %124 = add nuw nsw i32 %123, %37
+  %125 = udiv i32 %124, %37
+  %126 = getelementptr i8, ptr %0, i64 144
+  store i32 %125, ptr %126, align 4
+  %127 = zext nneg i32 %32 to i64
+  %128 = zext nneg i32 %125 to i64
+  %129 = mul nuw nsw i64 %127, %128
+  %130 = icmp ugt i64 %129, 2147483647
+  br i1 %130, label %then.i67, label %merge5
 
 then.i67:                                         ; preds = %"$Plan.choose_memory.exit"
   %.not.i = icmp eq ptr %6, null
   br i1 %.not.i, label %common.ret, label %then2.i
 
 then2.i:                                          ; preds = %then.i67
-  %129 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.420", i32 %32, i32 %33, i32 %37, i64 2147483647)
+  %131 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.420", i32 %32, i32 %33, i32 %37, i64 2147483647)
   br label %common.ret
 
 merge5:                                           ; preds = %"$Plan.choose_memory.exit"
-  %130 = getelementptr i8, ptr %0, i64 264
-  store i32 %41, ptr %130, align 4
-  %131 = getelementptr i8, ptr %0, i64 268
-  store i32 %32, ptr %131, align 4
-  %132 = getelementptr i8, ptr %0, i64 272
-  store i32 %123, ptr %132, align 4
-  %133 = getelementptr i8, ptr %0, i64 276
-  store i32 %49, ptr %133, align 4
-  %134 = shl nuw nsw i32 %49, 4
-  %135 = getelementptr i8, ptr %0, i64 280
-  %136 = tail call i32 @llvm.umax.i32(i32 %134, i32 1024)
-  store i32 %136, ptr %135, align 4
-  %137 = getelementptr i8, ptr %0, i64 284
-  store i32 0, ptr %137, align 4
-  %138 = getelementptr i8, ptr %1, i64 96
-  %139 = load i32, ptr %138, align 4
-  %140 = getelementptr i8, ptr %0, i64 288
-  store i32 %139, ptr %140, align 4
+  %132 = getelementptr i8, ptr %0, i64 264
+  store i32 %41, ptr %132, align 4
+  %133 = getelementptr i8, ptr %0, i64 268
+  store i32 %32, ptr %133, align 4
+  %134 = getelementptr i8, ptr %0, i64 272
+  store i32 %125, ptr %134, align 4
+  %135 = getelementptr i8, ptr %0, i64 276
+  store i32 %49, ptr %135, align 4
+  %136 = shl nuw nsw i32 %49, 4
+  %137 = getelementptr i8, ptr %0, i64 280
+  %138 = tail call i32 @llvm.umax.i32(i32 %136, i32 1024)
+  store i32 %138, ptr %137, align 4
+  %139 = getelementptr i8, ptr %0, i64 284
+  store i32 0, ptr %139, align 4
+  %140 = getelementptr i8, ptr %1, i64 96
+  %141 = load i32, ptr %140, align 4
+  %142 = getelementptr i8, ptr %0, i64 288
+  store i32 %141, ptr %142, align 4
   call void @llvm.lifetime.start.p0(i64 120, ptr nonnull %unbound.i)
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %layout.i)
-  %141 = getelementptr i8, ptr %1, i64 24
-  %142 = getelementptr i8, ptr %1, i64 464
-  store ptr %141, ptr %layout.i, align 8
+  %143 = getelementptr i8, ptr %1, i64 24
+  %144 = getelementptr i8, ptr %1, i64 464
+  store ptr %143, ptr %layout.i, align 8
   %.sroa.2.0.layout.sroa_idx.i = getelementptr inbounds i8, ptr %layout.i, i64 8
-  store ptr %142, ptr %.sroa.2.0.layout.sroa_idx.i, align 8
+  store ptr %144, ptr %.sroa.2.0.layout.sroa_idx.i, align 8
   %.sroa.3.0.layout.sroa_idx.i = getelementptr inbounds i8, ptr %layout.i, i64 16
   store ptr %2, ptr %.sroa.3.0.layout.sroa_idx.i, align 8
   %.sroa.4.0.layout.sroa_idx.i = getelementptr inbounds i8, ptr %layout.i, i64 24
@@ -28863,10 +28865,10 @@ merge5:                                           ; preds = %"$Plan.choose_memor
   store i32 0, ptr %.sroa.5.0.layout.sroa_idx.i, align 4
   %.sroa.6.0.layout.sroa_idx.i = getelementptr inbounds i8, ptr %layout.i, i64 32
   store i32 %109, ptr %.sroa.6.0.layout.sroa_idx.i, align 8
-  %143 = getelementptr i8, ptr %1, i64 100
-  %144 = load i32, ptr %143, align 4
-  %145 = srem i32 %144, %28
-  %.not.i.i.i = icmp eq i32 %145, 0
+  %145 = getelementptr i8, ptr %1, i64 100
+  %146 = load i32, ptr %145, align 4
+  %147 = srem i32 %146, %28
+  %.not.i.i.i = icmp eq i32 %147, 0
   br i1 %.not.i.i.i, label %merge.i.i69, label %then.i.i.i
 
 then.i.i.i:                                       ; preds = %merge5
@@ -28874,14 +28876,14 @@ then.i.i.i:                                       ; preds = %merge5
   br i1 %.not8.i.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %146 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.421", i32 %28, ptr nonnull @"$string.109", i32 %144)
+  %148 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.421", i32 %28, ptr nonnull @"$string.109", i32 %146)
   br label %"$Plan.measure_weights.exit.thread"
 
 merge.i.i69:                                      ; preds = %merge5
-  %147 = getelementptr i8, ptr %1, i64 104
-  %148 = load i32, ptr %147, align 4
-  %149 = srem i32 %148, %28
-  %.not.i62.i.i = icmp eq i32 %149, 0
+  %149 = getelementptr i8, ptr %1, i64 104
+  %150 = load i32, ptr %149, align 4
+  %151 = srem i32 %150, %28
+  %.not.i62.i.i = icmp eq i32 %151, 0
   br i1 %.not.i62.i.i, label %merge2.i.i, label %then.i63.i.i
 
 then.i63.i.i:                                     ; preds = %merge.i.i69
@@ -28889,20 +28891,20 @@ then.i63.i.i:                                     ; preds = %merge.i.i69
   br i1 %.not8.i64.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i65.i.i
 
 then2.i65.i.i:                                    ; preds = %then.i63.i.i
-  %150 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.421", i32 %28, ptr nonnull @"$string.110", i32 %148)
+  %152 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.421", i32 %28, ptr nonnull @"$string.110", i32 %150)
   br label %"$Plan.measure_weights.exit.thread"
 
 merge2.i.i:                                       ; preds = %merge.i.i69
-  %151 = getelementptr i8, ptr %1, i64 148
-  %.val58.i.i = load i32, ptr %151, align 4
-  %152 = icmp sgt i32 %.val58.i.i, 0
-  br i1 %152, label %then7.i.i, label %merge6.i.i
+  %153 = getelementptr i8, ptr %1, i64 148
+  %.val58.i.i = load i32, ptr %153, align 4
+  %154 = icmp sgt i32 %.val58.i.i, 0
+  br i1 %154, label %then7.i.i, label %merge6.i.i
 
 then7.i.i:                                        ; preds = %merge2.i.i
-  %153 = getelementptr i8, ptr %1, i64 144
-  %154 = load i32, ptr %153, align 4
-  %155 = srem i32 %154, %28
-  %.not.i68.i.i = icmp eq i32 %155, 0
+  %155 = getelementptr i8, ptr %1, i64 144
+  %156 = load i32, ptr %155, align 4
+  %157 = srem i32 %156, %28
+  %.not.i68.i.i = icmp eq i32 %157, 0
   br i1 %.not.i68.i.i, label %merge6.i.i, label %then.i69.i.i
 
 then.i69.i.i:                                     ; preds = %then7.i.i
@@ -28910,23 +28912,23 @@ then.i69.i.i:                                     ; preds = %then7.i.i
   br i1 %.not8.i70.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i71.i.i
 
 then2.i71.i.i:                                    ; preds = %then.i69.i.i
-  %156 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.421", i32 %28, ptr nonnull @"$string.113", i32 %154)
+  %158 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.421", i32 %28, ptr nonnull @"$string.113", i32 %156)
   br label %"$Plan.measure_weights.exit.thread"
 
 merge6.i.i:                                       ; preds = %then7.i.i, %merge2.i.i
-  %157 = getelementptr i8, ptr %1, i64 92
-  %.val59.i.i = load i32, ptr %157, align 4
-  %158 = icmp slt i32 %.val58.i.i, %.val59.i.i
-  br i1 %158, label %merge14.i.i, label %merge.i70
+  %159 = getelementptr i8, ptr %1, i64 92
+  %.val59.i.i = load i32, ptr %159, align 4
+  %160 = icmp slt i32 %.val58.i.i, %.val59.i.i
+  br i1 %160, label %merge14.i.i, label %merge.i70
 
 merge14.i.i:                                      ; preds = %merge6.i.i
-  %159 = getelementptr i8, ptr %1, i64 160
-  %.val.i.i = load i32, ptr %159, align 4
-  %160 = getelementptr i8, ptr %1, i64 164
-  %.val57.i.i = load i32, ptr %160, align 4
-  %161 = mul i32 %.val57.i.i, %.val.i.i
-  %162 = srem i32 %161, %28
-  %.not.i74.i.i = icmp eq i32 %162, 0
+  %161 = getelementptr i8, ptr %1, i64 160
+  %.val.i.i = load i32, ptr %161, align 4
+  %162 = getelementptr i8, ptr %1, i64 164
+  %.val57.i.i = load i32, ptr %162, align 4
+  %163 = mul i32 %.val57.i.i, %.val.i.i
+  %164 = srem i32 %163, %28
+  %.not.i74.i.i = icmp eq i32 %164, 0
   br i1 %.not.i74.i.i, label %merge19.i.i, label %then.i75.i.i
 
 then.i75.i.i:                                     ; preds = %merge14.i.i
@@ -28934,18 +28936,18 @@ then.i75.i.i:                                     ; preds = %merge14.i.i
   br i1 %.not8.i76.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i77.i.i
 
 then2.i77.i.i:                                    ; preds = %then.i75.i.i
-  %163 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.421", i32 %28, ptr nonnull @"$string.422", i32 %161)
+  %165 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.421", i32 %28, ptr nonnull @"$string.422", i32 %163)
   br label %"$Plan.measure_weights.exit.thread"
 
 merge19.i.i:                                      ; preds = %merge14.i.i
-  %164 = icmp eq i32 %109, 2
-  br i1 %164, label %then24.i.i, label %merge23.i.i
+  %166 = icmp eq i32 %109, 2
+  br i1 %166, label %then24.i.i, label %merge23.i.i
 
 then24.i.i:                                       ; preds = %merge19.i.i
-  %165 = getelementptr i8, ptr %1, i64 152
-  %166 = load i32, ptr %165, align 4
-  %167 = srem i32 %166, %28
-  %.not.i80.i.i = icmp eq i32 %167, 0
+  %167 = getelementptr i8, ptr %1, i64 152
+  %168 = load i32, ptr %167, align 4
+  %169 = srem i32 %168, %28
+  %.not.i80.i.i = icmp eq i32 %169, 0
   br i1 %.not.i80.i.i, label %merge.i70, label %then.i81.i.i
 
 then.i81.i.i:                                     ; preds = %then24.i.i
@@ -28953,12 +28955,12 @@ then.i81.i.i:                                     ; preds = %then24.i.i
   br i1 %.not8.i82.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i83.i.i
 
 then2.i83.i.i:                                    ; preds = %then.i81.i.i
-  %168 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.421", i32 %28, ptr nonnull @"$string.423", i32 %166)
+  %170 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.421", i32 %28, ptr nonnull @"$string.423", i32 %168)
   br label %"$Plan.measure_weights.exit.thread"
 
 merge23.i.i:                                      ; preds = %merge19.i.i
-  %169 = srem i32 %.val57.i.i, %28
-  %.not.i86.i.i = icmp eq i32 %169, 0
+  %171 = srem i32 %.val57.i.i, %28
+  %.not.i86.i.i = icmp eq i32 %171, 0
   br i1 %.not.i86.i.i, label %merge.i70, label %then.i87.i.i
 
 then.i87.i.i:                                     ; preds = %merge23.i.i
@@ -28966,57 +28968,57 @@ then.i87.i.i:                                     ; preds = %merge23.i.i
   br i1 %.not8.i88.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i89.i.i
 
 then2.i89.i.i:                                    ; preds = %then.i87.i.i
-  %170 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.421", i32 %28, ptr nonnull @"$string.424", i32 %.val57.i.i)
+  %172 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.421", i32 %28, ptr nonnull @"$string.424", i32 %.val57.i.i)
   br label %"$Plan.measure_weights.exit.thread"
 
 merge.i70:                                        ; preds = %merge23.i.i, %then24.i.i, %merge6.i.i
-  %171 = getelementptr i8, ptr %0, i64 176
-  %172 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout.i, ptr null, ptr nonnull %unbound.i, ptr %171, ptr %6)
-  %.not12.i = icmp eq i32 %172, 0
+  %173 = getelementptr i8, ptr %0, i64 176
+  %174 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout.i, ptr null, ptr nonnull %unbound.i, ptr %173, ptr %6)
+  %.not12.i = icmp eq i32 %174, 0
   br i1 %.not12.i, label %merge10, label %"$Plan.measure_weights.exit.thread"
 
 "$Plan.measure_weights.exit.thread":              ; preds = %merge.i70, %then.i81.i.i, %then2.i83.i.i, %then.i87.i.i, %then2.i89.i.i, %then.i.i.i, %then2.i.i.i, %then.i63.i.i, %then2.i65.i.i, %then.i69.i.i, %then2.i71.i.i, %then.i75.i.i, %then2.i77.i.i
-  %common.ret.op.i68.ph = phi i32 [ 1, %then2.i77.i.i ], [ 1, %then.i75.i.i ], [ 1, %then2.i71.i.i ], [ 1, %then.i69.i.i ], [ 1, %then2.i65.i.i ], [ 1, %then.i63.i.i ], [ 1, %then2.i.i.i ], [ 1, %then.i.i.i ], [ 1, %then2.i89.i.i ], [ 1, %then.i87.i.i ], [ 1, %then2.i83.i.i ], [ 1, %then.i81.i.i ], [ %172, %merge.i70 ]
+  %common.ret.op.i68.ph = phi i32 [ 1, %then2.i77.i.i ], [ 1, %then.i75.i.i ], [ 1, %then2.i71.i.i ], [ 1, %then.i69.i.i ], [ 1, %then2.i65.i.i ], [ 1, %then.i63.i.i ], [ 1, %then2.i.i.i ], [ 1, %then.i.i.i ], [ 1, %then2.i89.i.i ], [ 1, %then.i87.i.i ], [ 1, %then2.i83.i.i ], [ 1, %then.i81.i.i ], [ %174, %merge.i70 ]
   call void @llvm.lifetime.end.p0(i64 120, ptr nonnull %unbound.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %layout.i)
   br label %common.ret
 
 merge10:                                          ; preds = %merge.i70
-  %173 = load ptr, ptr %unbound.i, align 8
-  call void @free(ptr %173)
+  %175 = load ptr, ptr %unbound.i, align 8
+  call void @free(ptr %175)
   call void @llvm.lifetime.end.p0(i64 120, ptr nonnull %unbound.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %layout.i)
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %cache.i)
-  %174 = load ptr, ptr %0, align 8, !noalias !47
-  %175 = load i32, ptr %22, align 4, !noalias !50
-  %176 = load i32, ptr %113, align 4, !noalias !47
-  %177 = getelementptr i8, ptr %174, i64 92
-  %178 = load i32, ptr %177, align 4, !noalias !47
-  %179 = load i32, ptr %34, align 4, !noalias !47
-  %180 = getelementptr i8, ptr %174, i64 104
-  %layout.val.val.i.i = load i32, ptr %180, align 4, !noalias !47
-  %181 = sdiv i32 %layout.val.val.i.i, %175
-  %182 = getelementptr i8, ptr %174, i64 108
-  %183 = load i32, ptr %182, align 4, !noalias !47
-  store i32 %176, ptr %cache.i, align 8
+  %176 = load ptr, ptr %0, align 8, !noalias !47
+  %177 = load i32, ptr %22, align 4, !noalias !50
+  %178 = load i32, ptr %113, align 4, !noalias !47
+  %179 = getelementptr i8, ptr %176, i64 92
+  %180 = load i32, ptr %179, align 4, !noalias !47
+  %181 = load i32, ptr %34, align 4, !noalias !47
+  %182 = getelementptr i8, ptr %176, i64 104
+  %layout.val.val.i.i = load i32, ptr %182, align 4, !noalias !47
+  %183 = sdiv i32 %layout.val.val.i.i, %177
+  %184 = getelementptr i8, ptr %176, i64 108
+  %185 = load i32, ptr %184, align 4, !noalias !47
+  store i32 %178, ptr %cache.i, align 8
   %.sroa.2.0.cache.sroa_idx.i = getelementptr inbounds i8, ptr %cache.i, i64 4
-  store i32 %178, ptr %.sroa.2.0.cache.sroa_idx.i, align 4
+  store i32 %180, ptr %.sroa.2.0.cache.sroa_idx.i, align 4
   %.sroa.3.0.cache.sroa_idx.i = getelementptr inbounds i8, ptr %cache.i, i64 8
   store i32 1, ptr %.sroa.3.0.cache.sroa_idx.i, align 8
   %.sroa.4.0.cache.sroa_idx.i = getelementptr inbounds i8, ptr %cache.i, i64 12
-  store i32 %179, ptr %.sroa.4.0.cache.sroa_idx.i, align 4
+  store i32 %181, ptr %.sroa.4.0.cache.sroa_idx.i, align 4
   %.sroa.5.0.cache.sroa_idx.i = getelementptr inbounds i8, ptr %cache.i, i64 16
-  store i32 %181, ptr %.sroa.5.0.cache.sroa_idx.i, align 8
+  store i32 %183, ptr %.sroa.5.0.cache.sroa_idx.i, align 8
   %.sroa.6.0.cache.sroa_idx.i = getelementptr inbounds i8, ptr %cache.i, i64 20
-  store i32 %183, ptr %.sroa.6.0.cache.sroa_idx.i, align 4
+  store i32 %185, ptr %.sroa.6.0.cache.sroa_idx.i, align 4
   %.sroa.7.0.cache.sroa_idx.i = getelementptr inbounds i8, ptr %cache.i, i64 24
   store ptr null, ptr %.sroa.7.0.cache.sroa_idx.i, align 8
-  %184 = load ptr, ptr %9, align 8
-  %185 = getelementptr i8, ptr %184, i64 152
-  %186 = load ptr, ptr %185, align 8
-  %187 = getelementptr i8, ptr %0, i64 168
-  %188 = call i32 %186(ptr nonnull %cache.i, ptr %187)
-  %.not.i72 = icmp eq i32 %188, 0
+  %186 = load ptr, ptr %9, align 8
+  %187 = getelementptr i8, ptr %186, i64 152
+  %188 = load ptr, ptr %187, align 8
+  %189 = getelementptr i8, ptr %0, i64 168
+  %190 = call i32 %188(ptr nonnull %cache.i, ptr %189)
+  %.not.i72 = icmp eq i32 %190, 0
   br i1 %.not.i72, label %or.lhs.false.i, label %then.i73
 
 then.i73:                                         ; preds = %or.lhs.false.i, %merge10
@@ -29024,37 +29026,37 @@ then.i73:                                         ; preds = %or.lhs.false.i, %me
   br i1 %.not10.i, label %"$Plan.measure_page.exit.thread", label %then2.i74
 
 or.lhs.false.i:                                   ; preds = %merge10
-  %189 = load i64, ptr %187, align 8
-  %190 = icmp slt i64 %189, 1
-  br i1 %190, label %then.i73, label %merge15
+  %191 = load i64, ptr %189, align 8
+  %192 = icmp slt i64 %191, 1
+  br i1 %192, label %then.i73, label %merge15
 
 then2.i74:                                        ; preds = %then.i73
-  %191 = load i32, ptr %113, align 4
-  %192 = icmp ult i32 %191, 32
-  br i1 %192, label %switch.hole_check, label %merge53.i.i
+  %193 = load i32, ptr %113, align 4
+  %194 = icmp ult i32 %193, 32
+  br i1 %194, label %switch.hole_check, label %merge53.i.i
 
 merge53.i.i:                                      ; preds = %switch.hole_check, %then2.i74
-  %193 = icmp eq i32 %191, 32
-  %spec.select.i.i76 = select i1 %193, ptr @"$string.300", ptr @"$string.94"
+  %195 = icmp eq i32 %193, 32
+  %spec.select.i.i76 = select i1 %195, ptr @"$string.300", ptr @"$string.94"
   br label %"$dtypes.name.exit.i"
 
 switch.hole_check:                                ; preds = %then2.i74
-  %switch.shifted = lshr i32 -1048569, %191
+  %switch.shifted = lshr i32 -1048569, %193
   %switch.lobit = trunc i32 %switch.shifted to i1
   br i1 %switch.lobit, label %switch.lookup, label %merge53.i.i
 
 switch.lookup:                                    ; preds = %switch.hole_check
-  %194 = zext nneg i32 %191 to i64
-  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.make", i64 0, i64 %194
+  %196 = zext nneg i32 %193 to i64
+  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.make", i64 0, i64 %196
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$dtypes.name.exit.i"
 
 "$dtypes.name.exit.i":                            ; preds = %switch.lookup, %merge53.i.i
   %common.ret.op.i.i = phi ptr [ %spec.select.i.i76, %merge53.i.i ], [ %switch.load, %switch.lookup ]
-  %195 = load i32, ptr %.sroa.4.0.cache.sroa_idx.i, align 4
-  %196 = load i32, ptr %.sroa.5.0.cache.sroa_idx.i, align 8
-  %197 = load i32, ptr %.sroa.6.0.cache.sroa_idx.i, align 4
-  %198 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.427", ptr nonnull %common.ret.op.i.i, i32 %195, i32 %196, i32 %197)
+  %197 = load i32, ptr %.sroa.4.0.cache.sroa_idx.i, align 4
+  %198 = load i32, ptr %.sroa.5.0.cache.sroa_idx.i, align 8
+  %199 = load i32, ptr %.sroa.6.0.cache.sroa_idx.i, align 4
+  %200 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.427", ptr nonnull %common.ret.op.i.i, i32 %197, i32 %198, i32 %199)
   br label %"$Plan.measure_page.exit.thread"
 
 "$Plan.measure_page.exit.thread":                 ; preds = %then.i73, %"$dtypes.name.exit.i"
@@ -29063,20 +29065,20 @@ switch.lookup:                                    ; preds = %switch.hole_check
 
 merge15:                                          ; preds = %or.lhs.false.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %cache.i)
-  %199 = call fastcc i32 @"$Plan.shape_workspace"(ptr nonnull %0, ptr %6)
-  %.not63 = icmp eq i32 %199, 0
+  %201 = call fastcc i32 @"$Plan.shape_workspace"(ptr nonnull %0, ptr %6)
+  %.not63 = icmp eq i32 %201, 0
   br i1 %.not63, label %merge20, label %common.ret
 
 merge20:                                          ; preds = %merge15
   call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %shape, ptr nonnull %0, i32 0)
   call void @llvm.lifetime.start.p0(i64 704, ptr nonnull %unbound.i77)
-  %200 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i77, ptr nonnull readonly %shape, ptr null)
+  %202 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i77, ptr nonnull readonly %shape, ptr null)
   call void @llvm.lifetime.end.p0(i64 704, ptr nonnull %unbound.i77)
-  %201 = getelementptr i8, ptr %0, i64 184
-  store i64 %200, ptr %201, align 8
-  %202 = call fastcc i64 @"$buffers.host_bytes"(ptr nonnull %shape)
-  %203 = getelementptr i8, ptr %0, i64 200
+  %203 = getelementptr i8, ptr %0, i64 184
   store i64 %202, ptr %203, align 8
+  %204 = call fastcc i64 @"$buffers.host_bytes"(ptr nonnull %shape)
+  %205 = getelementptr i8, ptr %0, i64 200
+  store i64 %204, ptr %205, align 8
   call fastcc void @"$Plan.choose_pages"(ptr nonnull %0)
   br label %common.ret
 }
