@@ -4,6 +4,7 @@ def panel_columns : i64 = 64
 def tile_depth : i64 = 32
 def tile_size : i64 = tile_depth * panel_columns
 def block_rows : i64 = 32
+def fewest_interleaved_rows : i64 = 8
 
 type tile = [tile_depth][panel_columns]f32
 type block = [block_rows][panel_columns]f32
@@ -47,14 +48,14 @@ def add_one [rows] [depth]
        sums with [r, n] = sums[r, n] + x * weights[i, n]
 
 #[inline]
-def add_tile [rows] [depth]
-             (input: [rows][depth]f32)
-             (first_row: i64)
-             (count: i64)
-             (base: i64)
-             (length: i64)
-             (weights: tile)
-             (sums: *block) : *block =
+def add_tile_by_row [rows] [depth]
+                    (input: [rows][depth]f32)
+                    (first_row: i64)
+                    (count: i64)
+                    (base: i64)
+                    (length: i64)
+                    (weights: tile)
+                    (sums: *block) : *block =
   loop sums for r < count do
     let row = first_row + r
     let fours = length / 4
@@ -63,6 +64,37 @@ def add_tile [rows] [depth]
         add_four input row base (f * 4) weights r sums
     in loop sums for i in fours * 4..<length do
          add_one input row base i weights r sums
+
+#[inline]
+def add_tile_interleaved [rows] [depth]
+                         (input: [rows][depth]f32)
+                         (first_row: i64)
+                         (count: i64)
+                         (base: i64)
+                         (length: i64)
+                         (weights: tile)
+                         (sums: *block) : *block =
+  let fours = length / 4
+  let sums =
+    loop sums for f < fours do
+      loop sums for r < count do
+        add_four input (first_row + r) base (f * 4) weights r sums
+  in loop sums for i in fours * 4..<length do
+       loop sums for r < count do
+         add_one input (first_row + r) base i weights r sums
+
+#[inline]
+def add_tile [rows] [depth]
+             (input: [rows][depth]f32)
+             (first_row: i64)
+             (count: i64)
+             (base: i64)
+             (length: i64)
+             (weights: tile)
+             (sums: *block) : *block =
+  if count < fewest_interleaved_rows
+  then add_tile_by_row input first_row count base length weights sums
+  else add_tile_interleaved input first_row count base length weights sums
 
 module linear (W: weight_type) = {
   #[inline]

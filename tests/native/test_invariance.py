@@ -115,16 +115,22 @@ def test_sampling(backend):
     same_over_parts_and_threads(backend, build)
 
 
-def test_attention_whole_in_chunks_and_row_by_row(backend):
-    heads, length = Heads(6, 2, 10), 37
+@pytest.mark.parametrize(
+    ("heads", "length", "page_size"),
+    [(Heads(6, 2, 10), 37, 4), (Heads(3, 3, 8), 131, 3), (Heads(24, 2, 16), 30, 16)],
+    ids=["three a group", "one a group", "twelve a group"],
+)
+def test_attention_whole_in_chunks_and_row_by_row(backend, heads, length, page_size):
+    num_pages = -(-length // page_size) + 3
     qkv = shapes.generator("chunks").standard_normal((length, heads.qkv_width))
-    pages = tuple(int(page) for page in shapes.generator("order").permutation(16))
+    pages = tuple(int(page) for page in shapes.generator("order").permutation(num_pages))
+    norms = Norms(np.ones(heads.head_dim), np.ones(heads.head_dim))
     results = []
     for num_threads in THREADS:
-        for chunk in (length, 7, 1):
+        for chunk in (length, 23, 7, 1):
             with backend.device(num_threads) as device:
-                cache = PagedCache(device, heads, 1, 16, 4)
-                tables = op.rope_tables(device, 1e6, 4, 64)
+                cache = PagedCache(device, heads, 1, num_pages, page_size)
+                tables = op.rope_tables(device, 1e6, 4, 256)
                 outputs = []
                 for begin in range(0, length, chunk):
                     end = min(begin + chunk, length)
@@ -134,7 +140,7 @@ def test_attention_whole_in_chunks_and_row_by_row(backend):
                         qkv[begin:end],
                         positions,
                         cache.slots(segment, positions),
-                        Norms(np.ones(10), np.ones(10)),
+                        norms,
                         tables,
                         4,
                     )
