@@ -6,6 +6,7 @@ import pty
 import re
 import subprocess
 
+import pytest
 from glm_engine.options import CAPITALS
 from tests.python.commands.running import CPU, ENVIRONMENT, GLM, ROOT, glm, glm_json
 
@@ -25,8 +26,17 @@ def test_evaluate_fails_below_the_threshold(random_model):
     assert re.search(r"right +0 of 3", result.stdout)
 
 
-def test_evaluate_shows_bars_on_a_terminal_only():
-    screen, terminal = pty.openpty()
+@pytest.fixture
+def terminal():
+    """The two ends of a pseudo-terminal: what it shows, and what a program writes to."""
+    try:
+        return pty.openpty()
+    except OSError as error:
+        pytest.skip(f"this machine has no pseudo-terminals: {error}")
+
+
+def test_evaluate_shows_bars_on_a_terminal_only(terminal):
+    screen, terminal = terminal
     command = [*GLM, "evaluate", *CPU, "--limit", "3"]
     result = subprocess.run(
         command, cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=terminal, timeout=120
