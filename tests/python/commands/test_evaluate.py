@@ -7,6 +7,7 @@ import re
 import subprocess
 
 import pytest
+
 from glm_engine.options import CAPITALS
 from tests.python.commands.running import CPU, ENVIRONMENT, GLM, ROOT, glm, glm_json
 
