@@ -7,7 +7,7 @@
 #include <cstring>
 #include <string>
 
-#include "failure.hpp"
+#include "native/base/failure.hpp"
 #include "kernels_cpu.h"
 
 namespace glm::cpu {

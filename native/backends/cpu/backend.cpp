@@ -11,7 +11,7 @@ extern "C" {
 #include <string>
 #include <utility>
 
-#include "failure.hpp"
+#include "native/base/failure.hpp"
 #include "lifecycle.hpp"
 #include "operations.hpp"
 
@@ -167,9 +167,9 @@ extern "C" glm_status glm_backend_open(uint32_t abi_version,
                                        const glm_backend** backend,
                                        glm_message* message) {
   return glm::cpu::guarded(message, [&] {
-    glm::cpu::expect_equal("glm_backend_open", "abi_version",
+    glm::expect_equal("glm_backend_open", "abi_version",
                            GLM_BACKEND_ABI_VERSION, abi_version);
-    glm::cpu::expect_pointer("glm_backend_open", "backend", backend);
+    glm::expect_pointer("glm_backend_open", "backend", backend);
     *backend = &glm::cpu::kBackend;
   });
 }

@@ -1,7 +1,7 @@
 #include <string>
 
 #include "device.hpp"
-#include "failure.hpp"
+#include "native/base/failure.hpp"
 #include "operations.hpp"
 
 namespace glm::cpu {

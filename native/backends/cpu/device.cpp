@@ -6,7 +6,7 @@
 #include <new>
 #include <string>
 
-#include "failure.hpp"
+#include "native/base/failure.hpp"
 #include "lifecycle.hpp"
 
 namespace glm::cpu {

@@ -1,5 +1,5 @@
-#ifndef GLM_BACKENDS_CPU_FAILURE_HPP
-#define GLM_BACKENDS_CPU_FAILURE_HPP
+#ifndef GLM_BASE_FAILURE_HPP
+#define GLM_BASE_FAILURE_HPP
 
 #include <cstdint>
 #include <stdexcept>
@@ -7,7 +7,7 @@
 
 #include "glm/status.h"
 
-namespace glm::cpu {
+namespace glm {
 
 class Failure : public std::runtime_error {
  public:

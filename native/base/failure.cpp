@@ -1,8 +1,8 @@
-#include "failure.hpp"
+#include "native/base/failure.hpp"
 
 #include <cstdio>
 
-namespace glm::cpu {
+namespace glm {
 
 void write_message(glm_message* message, const char* text) {
   if (message == nullptr) return;

@@ -1,0 +1,25 @@
+#ifndef GLM_KERNELS_CONTEXT_HPP
+#define GLM_KERNELS_CONTEXT_HPP
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "glm/backend.h"
+
+namespace glm::kernels {
+
+struct Scratch {
+  void* data = nullptr;
+  int64_t bytes = 0;
+};
+
+struct Context {
+  cudaStream_t stream = nullptr;
+  int32_t num_multiprocessors = 0;
+  Scratch scratch;
+};
+
+}
+
+#endif

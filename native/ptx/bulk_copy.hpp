@@ -1,0 +1,41 @@
+#ifndef GLM_PTX_BULK_COPY_HPP
+#define GLM_PTX_BULK_COPY_HPP
+
+#include <cstdint>
+
+#include "native/ptx/mbarrier.hpp"
+
+namespace glm::ptx {
+
+constexpr uint64_t kEvictFirst = 0x12F0000000000000ull;
+constexpr uint64_t kEvictLast = 0x14F0000000000000ull;
+
+__device__ inline void bulk_copy(void* destination, const void* source,
+                                 uint32_t bytes, uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+      "[%0], [%1], %2, [%3];" ::"r"(shared_address(destination)),
+      "l"(source), "r"(bytes), "r"(shared_address(barrier))
+      : "memory");
+}
+
+__device__ inline void bulk_copy(void* destination, const void* source,
+                                 uint32_t bytes, uint64_t* barrier,
+                                 uint64_t policy) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes."
+      "L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(
+          shared_address(destination)),
+      "l"(source), "r"(bytes), "r"(shared_address(barrier)), "l"(policy)
+      : "memory");
+}
+
+__device__ inline void bulk_prefetch(const void* source, uint32_t bytes) {
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(source),
+               "r"(bytes)
+               : "memory");
+}
+
+}
+
+#endif
