@@ -15,7 +15,8 @@ from SCons.Builder import Builder
 from SCons.Scanner.C import CScanner
 
 HEADERS = ("cuda.h", "cuda_runtime.h", "nvrtc.h")
-ARCHITECTURES = ("90a",)
+ARCHITECTURES = ("90a", "100a")
+RUNTIME = "libcudart_static.a"
 DEVICE_FLAGS = ["-O3", "-std=c++17", "-Xcompiler", "-fPIC,-fvisibility=hidden"]
 COMPILE = (
     "$NVCC $NVCC_FLAGS $NVCC_ARCHITECTURES $NATIVE_INCLUDES "
@@ -62,6 +63,29 @@ def cuda_problem(env):
     return f"CUDA headers not found: {', '.join(missing)}" if missing else None
 
 
+def toolkit_problem(env):
+    """Why the CUDA device library cannot be built here, or None."""
+    if env["NVCC_VERSION"] is None:
+        return "nvcc is not on the PATH"
+    if env["CUDA_RUNTIME"] is None:
+        return f"{RUNTIME} is not in the toolkit of nvcc"
+    return cuda_problem(env)
+
+
+def runtime_library(env):
+    """CUDA's static runtime in the toolkit of nvcc, or None."""
+    home = toolkit_folder(env)
+    folders = ["targets/x86_64-linux/lib", "lib64", "lib"] if home else []
+    paths = [Path(home) / folder / RUNTIME for folder in folders]
+    return next((path for path in paths if path.is_file()), None)
+
+
+def cuda_runtime(env):
+    """What a library that calls CUDA is linked with: the static runtime and what it asks for."""
+    path = shlex.quote(str(env["CUDA_RUNTIME"]))
+    return ["$(", path, "$)", "-lm", "-ldl", "-lrt", "-lpthread"]
+
+
 def header_version(headers):
     """CUDA's version number and the hash of the needed headers: an input of what includes them."""
     if "cuda.h" not in headers:
@@ -101,17 +125,21 @@ def exists(env):
 
 
 def generate(env):
-    """Adds DeviceObjects, CudaProblem and CudaMajor."""
+    """Adds DeviceObjects, CudaProblem, ToolkitProblem, CudaRuntime and CudaMajor."""
     folders = include_folders(env)
     env["CUDA_HEADERS"] = found_headers(folders)
     env["CUDA_INCLUDES"] = [shlex.quote(f"-I{folder}") for folder in folders]
+    env["CUDA_SYSTEM_INCLUDES"] = [shlex.quote(f"-isystem{folder}") for folder in folders]
     env["CUDA_VERSION"] = header_version(env["CUDA_HEADERS"])
     env["NVCC"] = "nvcc"
     env["NVCC_FLAGS"] = DEVICE_FLAGS
     env["NVCC_VERSION"] = nvcc_version(env)
+    env["CUDA_RUNTIME"] = runtime_library(env)
     env["BUILDERS"]["NvccObject"] = Builder(
         action=Action(COMPILE, "nvcc $SOURCE"), source_scanner=CScanner()
     )
     env.AddMethod(device_objects, "DeviceObjects")
     env.AddMethod(cuda_problem, "CudaProblem")
+    env.AddMethod(toolkit_problem, "ToolkitProblem")
+    env.AddMethod(cuda_runtime, "CudaRuntime")
     env.AddMethod(cuda_major, "CudaMajor")

@@ -1,0 +1,206 @@
+#include <stddef.h>
+#include <stdint.h>
+
+#define GLM_BACKEND_IMPLEMENTATION
+extern "C" {
+#include "glm/backend.h"
+}
+
+#include <exception>
+#include <new>
+#include <string>
+
+#include "native/backends/cuda/lifecycle.hpp"
+#include "native/backends/cuda/scratch.hpp"
+#include "native/base/failure.hpp"
+#include "native/kernels/pages/pages.hpp"
+#include "native/kernels/placement/placement.hpp"
+
+namespace glm::cuda {
+namespace {
+
+template <typename Body>
+glm_status guarded(glm_message* message, Body&& body) {
+  try {
+    body();
+    return GLM_OK;
+  } catch (const Failure& failure) {
+    write_message(message, failure.what());
+    return failure.status();
+  } catch (const std::bad_alloc&) {
+    write_message(message, "device cuda: the host ran out of memory");
+    return GLM_OUT_OF_MEMORY;
+  } catch (const std::exception& failure) {
+    write_message(message, failure.what());
+    return GLM_INTERNAL_ERROR;
+  }
+}
+
+template <typename Body>
+glm_status guarded_device(glm_device* device, Body&& body) {
+  if (device == nullptr) return GLM_INVALID_ARGUMENT;
+  const glm_status status = guarded(&device->message, [&] {
+    use(*device);
+    body();
+  });
+  if (status == GLM_DEVICE_ERROR && !device->is_lost) {
+    device->is_lost = true;
+    device->loss = device->message.text;
+  }
+  return status;
+}
+
+template <auto function, typename... Args>
+glm_status on_device(glm_device* device, Args... args) {
+  return guarded_device(device, [&] {
+    settle(*device);
+    function(*device, args...);
+  });
+}
+
+template <auto function, bool is_staged, typename Args>
+glm_status on_args(glm_device* device, const Args* args) {
+  return guarded_device(device, [&] {
+    expect_pointer("operation", "args", args);
+    if (!is_staged) settle(*device);
+    function(*device, *args);
+  });
+}
+
+template <auto function, Region region, typename Args>
+glm_status operation(glm_device* device, const Args* args) {
+  return guarded_device(device, [&] {
+    expect_pointer("operation", "args", args);
+    settle(*device);
+    function(context_of(*device, region), *args);
+  });
+}
+
+constexpr const char* kOperationNames[kNumRegions] = {
+    "placement",    "pages",           "embed",
+    "quantise",     "swiglu_quantise", "add_norm_quantise",
+    "linear",       "norm_rope_store", "attention",
+    "route",        "experts",         "logits",
+    "count_tokens", "sample"};
+
+template <Region region, typename Args>
+glm_status missing(glm_device* device, const Args*) {
+  return guarded_device(device, [&] {
+    throw Failure(GLM_NOT_SUPPORTED,
+                  std::string(kOperationNames[region]) +
+                      ": expected a kernel of the CUDA device, got none");
+  });
+}
+
+glm_status count(int32_t* number, glm_message* message) {
+  return guarded(message, [&] { device_count(number); });
+}
+
+glm_status create_group(int32_t world_size, glm_group** group,
+                        glm_message* message) {
+  return guarded(message, [&] { group_create(world_size, group); });
+}
+
+void abort_group(glm_group*) {}
+
+void free_group(glm_group* group) { delete group; }
+
+glm_status open_device(const glm_device_options* options, glm_device** device,
+                       glm_message* message) {
+  return guarded(message, [&] { device_open(options, device); });
+}
+
+void last_message(glm_device* device, glm_message* message) {
+  if (device != nullptr) write_message(message, device->message.text);
+}
+
+glm_status bytes_of_matrix(const glm_matrix* matrix, int64_t* bytes) {
+  return guarded(nullptr, [&] { matrix_bytes(matrix, bytes); });
+}
+
+glm_status bytes_of_page(const glm_kv_cache* cache, int64_t* bytes) {
+  return guarded(nullptr, [&] { kv_page_bytes(cache, bytes); });
+}
+
+glm_status bytes_of_workspace(const glm_workspace_shape* shape,
+                              int64_t* bytes) {
+  return guarded(nullptr, [&] { workspace_bytes(shape, bytes); });
+}
+
+const glm_backend kBackend = {
+    GLM_BACKEND_ABI_VERSION,
+    sizeof(glm_backend),
+    "cuda",
+    count,
+    create_group,
+    abort_group,
+    free_group,
+    open_device,
+    device_close,
+    last_message,
+    on_device<device_info, glm_device_info*>,
+    on_device<allocate, int64_t, void**>,
+    on_device<release, void*>,
+    on_device<host_allocate, int64_t, void**>,
+    on_device<host_release, void*>,
+    on_device<upload, void*, const void*, int64_t>,
+    on_device<download, void*, const void*, int64_t>,
+    on_device<fill_zero, void*, int64_t>,
+    on_device<synchronise>,
+    bytes_of_matrix,
+    bytes_of_page,
+    bytes_of_workspace,
+    on_device<set_workspace, const glm_workspace_shape*, void*, int64_t>,
+    on_args<place_rows, true, glm_place_rows_args>,
+    on_args<place_vector, true, glm_place_vector_args>,
+    operation<kernels::rope_table, kPlacement, glm_rope_table_args>,
+    operation<kernels::copy_pages, kPages, glm_copy_pages_args>,
+    on_args<save_pages, false, glm_transfer_pages_args>,
+    on_args<restore_pages, false, glm_transfer_pages_args>,
+    missing<kEmbed, glm_embed_args>,
+    missing<kQuantise, glm_quantise_args>,
+    missing<kSwigluQuantise, glm_swiglu_quantise_args>,
+    missing<kAddNormQuantise, glm_add_norm_quantise_args>,
+    missing<kLinear, glm_linear_args>,
+    missing<kNormRopeStore, glm_norm_rope_store_args>,
+    missing<kAttention, glm_attention_args>,
+    missing<kRoute, glm_route_args>,
+    missing<kExperts, glm_experts_args>,
+    on_args<all_reduce, false, glm_all_reduce_args>,
+    on_args<all_gather, false, glm_all_gather_args>,
+    on_args<all_to_all, false, glm_all_to_all_args>,
+    missing<kLogits, glm_logits_args>,
+    missing<kCountTokens, glm_count_tokens_args>,
+    missing<kSample, glm_sample_args>,
+    on_device<graph_begin>,
+    on_device<graph_end, void**>,
+    on_device<graph_replay, void*>,
+    on_device<graph_free, void*>,
+};
+
+}
+
+int64_t no_scratch(const glm_workspace_shape&) { return 0; }
+
+const ScratchNeed kScratchNeeds[kNumRegions] = {
+    {kPlacement, no_scratch},      {kPages, no_scratch},
+    {kEmbed, no_scratch},          {kQuantise, no_scratch},
+    {kSwigluQuantise, no_scratch}, {kAddNormQuantise, no_scratch},
+    {kLinear, no_scratch},         {kNormRopeStore, no_scratch},
+    {kAttention, no_scratch},      {kRoute, no_scratch},
+    {kExperts, no_scratch},        {kLogits, no_scratch},
+    {kCountTokens, no_scratch},    {kSample, no_scratch},
+};
+
+}
+
+extern "C" glm_status glm_backend_open(uint32_t abi_version,
+                                       const glm_backend** backend,
+                                       glm_message* message) {
+  return glm::cuda::guarded(message, [&] {
+    glm::expect_equal("glm_backend_open", "abi_version",
+                      GLM_BACKEND_ABI_VERSION, abi_version);
+    glm::expect_pointer("glm_backend_open", "backend", backend);
+    *backend = &glm::cuda::kBackend;
+  });
+}

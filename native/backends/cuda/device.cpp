@@ -1,0 +1,157 @@
+#include "native/backends/cuda/device.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "native/backends/cuda/lifecycle.hpp"
+#include "native/base/cuda.hpp"
+#include "native/base/failure.hpp"
+
+namespace glm::cuda {
+namespace {
+
+constexpr int64_t kAlignment = 256;
+constexpr int32_t kSupportedMajors[] = {9, 10};
+
+[[noreturn]] void refuse(const std::string& text) {
+  throw Failure(GLM_NOT_SUPPORTED, "device cuda: " + text);
+}
+
+std::string version_text(int32_t version) {
+  return std::to_string(version / 1000) + "." +
+         std::to_string(version % 1000 / 10);
+}
+
+void expect_driver() {
+  int32_t driver = 0, runtime = 0;
+  check(cudaDriverGetVersion(&driver), "device cuda: version of the driver");
+  check(cudaRuntimeGetVersion(&runtime), "device cuda: version of the runtime");
+  if (driver == 0) refuse("expected an NVIDIA driver, got none");
+  if (driver / 1000 < runtime / 1000)
+    refuse("expected a driver for CUDA " + version_text(runtime) +
+           " or newer, got one for CUDA " + version_text(driver));
+}
+
+void expect_capability(const cudaDeviceProp& properties) {
+  const bool known =
+      properties.minor == 0 &&
+      std::find(std::begin(kSupportedMajors), std::end(kSupportedMajors),
+                properties.major) != std::end(kSupportedMajors);
+  if (!known)
+    refuse("expected compute capability 9.0 or 10.0, got " +
+           std::to_string(properties.major) + "." +
+           std::to_string(properties.minor) + " (" + properties.name + ")");
+}
+
+void expect_options(const glm_device_options& options) {
+  const char* where = "device_open";
+  expect_equal(where, "struct_size", sizeof(glm_device_options),
+               options.struct_size);
+  expect_range(where, "world_size", 1, INT32_MAX, options.world_size);
+  expect_range(where, "rank", 0, options.world_size - 1, options.rank);
+  expect_range(where, "num_threads", 0, 4096, options.num_threads);
+  expect_equal(where,
+               options.group != nullptr ? "world_size of the group"
+                                        : "world_size without a group",
+               options.group != nullptr ? options.group->world_size : 1,
+               options.world_size);
+}
+
+void close(glm_device* device) {
+  cudaSetDevice(device->ordinal);
+  device->staging.reset();
+  if (device->stream != nullptr) cudaStreamDestroy(device->stream);
+  delete device;
+}
+
+cudaDeviceProp properties_of(int32_t ordinal) {
+  cudaDeviceProp properties = {};
+  check(cudaGetDeviceProperties(&properties, ordinal), "device cuda");
+  return properties;
+}
+
+}
+
+void use(glm_device& device) {
+  if (device.is_lost)
+    throw Failure(GLM_DEVICE_ERROR, "the device is lost: " + device.loss);
+  check(cudaSetDevice(device.ordinal), "device cuda");
+}
+
+void settle(glm_device& device) {
+  if (!device.staging->is_idle()) device.staging->finish();
+}
+
+void expect_no_capture(const glm_device& device, const char* where) {
+  if (!device.is_capturing) return;
+  reject(where, "call", "none while a graph is captured", "one");
+}
+
+kernels::Context context_of(const glm_device& device, Region region) {
+  return {device.stream, device.num_multiprocessors, device.scratch[region]};
+}
+
+void device_count(int32_t* count) {
+  expect_pointer("device_count", "count", count);
+  expect_driver();
+  const cudaError_t error = cudaGetDeviceCount(count);
+  if (error == cudaErrorNoDevice) refuse("expected a GPU, got none");
+  check(error, "device cuda");
+}
+
+void group_create(int32_t world_size, glm_group** group) {
+  expect_pointer("group_create", "group", group);
+  expect_range("group_create", "world_size", 1, 4096, world_size);
+  if (world_size > 1)
+    refuse("group_create: expected world_size 1, got " +
+           std::to_string(world_size) +
+           ": several GPUs are not supported by this build");
+  *group = new glm_group{world_size};
+}
+
+void device_open(const glm_device_options* options, glm_device** device) {
+  expect_pointer("device_open", "options", options);
+  expect_pointer("device_open", "device", device);
+  expect_options(*options);
+  int32_t count = 0;
+  device_count(&count);
+  if (options->rank >= count)
+    refuse("expected a GPU for rank " + std::to_string(options->rank) +
+           ", got " + std::to_string(count) + " GPUs");
+  const cudaDeviceProp properties = properties_of(options->rank);
+  expect_capability(properties);
+  std::unique_ptr<glm_device, void (*)(glm_device*)> opened(new glm_device,
+                                                            close);
+  opened->ordinal = options->rank;
+  opened->num_multiprocessors = properties.multiProcessorCount;
+  check(cudaSetDevice(opened->ordinal), "device_open");
+  check(cudaStreamCreateWithFlags(&opened->stream, cudaStreamNonBlocking),
+        "device_open");
+  opened->staging = std::make_unique<Staging>(opened->ordinal, opened->stream,
+                                              options->num_threads);
+  *device = opened.release();
+}
+
+void device_close(glm_device* device) {
+  if (device != nullptr) close(device);
+}
+
+void device_info(glm_device& device, glm_device_info* info) {
+  expect_pointer("device_info", "info", info);
+  expect_equal("device_info", "struct_size", sizeof(glm_device_info),
+               info->struct_size);
+  size_t free_bytes = 0, total = 0;
+  check(cudaMemGetInfo(&free_bytes, &total), "device_info");
+  info->activation_dtype = GLM_DTYPE_BF16;
+  info->default_kv_dtype = GLM_DTYPE_BF16;
+  info->supports_graphs = 1;
+  info->memory_total_bytes = static_cast<int64_t>(total);
+  info->memory_free_bytes = static_cast<int64_t>(free_bytes);
+  info->buffer_alignment = kAlignment;
+  std::snprintf(info->name, sizeof info->name, "%.127s",
+                properties_of(device.ordinal).name);
+}
+
+}

@@ -1,0 +1,40 @@
+#ifndef GLM_BACKENDS_CUDA_DEVICE_HPP
+#define GLM_BACKENDS_CUDA_DEVICE_HPP
+
+#include <cuda_runtime.h>
+
+#include <array>
+#include <memory>
+#include <string>
+
+#include "glm/backend.h"
+#include "native/backends/cuda/regions.hpp"
+#include "native/backends/cuda/staging.hpp"
+#include "native/kernels/context.hpp"
+
+struct glm_group {
+  int32_t world_size = 1;
+};
+
+struct glm_device {
+  int32_t ordinal = 0;
+  int32_t num_multiprocessors = 0;
+  cudaStream_t stream = nullptr;
+  bool is_capturing = false;
+  bool is_lost = false;
+  std::string loss;
+  std::array<glm::kernels::Scratch, glm::cuda::kNumRegions> scratch = {};
+  std::unique_ptr<glm::cuda::Staging> staging;
+  glm_message message = {};
+};
+
+namespace glm::cuda {
+
+void use(glm_device& device);
+void settle(glm_device& device);
+void expect_no_capture(const glm_device& device, const char* where);
+kernels::Context context_of(const glm_device& device, Region region);
+
+}
+
+#endif

@@ -1,0 +1,59 @@
+#include "native/backends/cuda/lifecycle.hpp"
+#include "native/base/cuda.hpp"
+#include "native/base/failure.hpp"
+
+namespace glm::cuda {
+namespace {
+
+cudaGraph_t ended_capture(glm_device& device, const char* where) {
+  cudaGraph_t captured = nullptr;
+  device.is_capturing = false;
+  const cudaError_t error = cudaStreamEndCapture(device.stream, &captured);
+  if (error != cudaErrorStreamCaptureInvalidated) check(error, where);
+  if (captured != nullptr) return captured;
+  cudaGetLastError();
+  throw Failure(GLM_INVALID_ARGUMENT,
+                "graph_end: expected operations that can be captured, got one "
+                "that ended the capture");
+}
+
+}
+
+void graph_begin(glm_device& device) {
+  const char* where = "graph_begin";
+  expect_no_capture(device, where);
+  check(cudaStreamBeginCapture(device.stream, cudaStreamCaptureModeThreadLocal),
+        where);
+  device.is_capturing = true;
+}
+
+void graph_end(glm_device& device, void** graph) {
+  const char* where = "graph_end";
+  expect_equal(where, "captures that were begun", 1, device.is_capturing);
+  const cudaGraph_t captured = ended_capture(device, where);
+  cudaGraphExec_t made = nullptr;
+  cudaError_t error =
+      graph == nullptr ? cudaSuccess : cudaGraphInstantiate(&made, captured, 0);
+  cudaGraphDestroy(captured);
+  check(error, where);
+  if (graph == nullptr) return;
+  check(cudaGraphUpload(made, device.stream), where);
+  *graph = made;
+}
+
+void graph_replay(glm_device& device, void* graph) {
+  expect_no_capture(device, "graph_replay");
+  expect_pointer("graph_replay", "graph", graph);
+  check(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph), device.stream),
+        "graph_replay");
+}
+
+void graph_free(glm_device& device, void* graph) {
+  expect_no_capture(device, "graph_free");
+  if (graph == nullptr) return;
+  check(cudaStreamSynchronize(device.stream), "graph_free");
+  check(cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph)),
+        "graph_free");
+}
+
+}

@@ -1,0 +1,47 @@
+#ifndef GLM_BACKENDS_CUDA_LIFECYCLE_HPP
+#define GLM_BACKENDS_CUDA_LIFECYCLE_HPP
+
+#include "native/backends/cuda/device.hpp"
+
+namespace glm::cuda {
+
+void device_count(int32_t* count);
+void group_create(int32_t world_size, glm_group** group);
+void device_open(const glm_device_options* options, glm_device** device);
+void device_close(glm_device* device);
+void device_info(glm_device& device, glm_device_info* info);
+
+void allocate(glm_device& device, int64_t bytes, void** memory);
+void release(glm_device& device, void* memory);
+void host_allocate(glm_device& device, int64_t bytes, void** memory);
+void host_release(glm_device& device, void* memory);
+void upload(glm_device& device, void* destination, const void* source,
+            int64_t bytes);
+void download(glm_device& device, void* destination, const void* source,
+              int64_t bytes);
+void fill_zero(glm_device& device, void* destination, int64_t bytes);
+void synchronise(glm_device& device);
+
+void matrix_bytes(const glm_matrix* matrix, int64_t* bytes);
+void kv_page_bytes(const glm_kv_cache* cache, int64_t* bytes);
+void workspace_bytes(const glm_workspace_shape* shape, int64_t* bytes);
+void set_workspace(glm_device& device, const glm_workspace_shape* shape,
+                   void* memory, int64_t bytes);
+
+void place_rows(glm_device& device, const glm_place_rows_args& args);
+void place_vector(glm_device& device, const glm_place_vector_args& args);
+void save_pages(glm_device& device, const glm_transfer_pages_args& args);
+void restore_pages(glm_device& device, const glm_transfer_pages_args& args);
+
+void all_reduce(glm_device& device, const glm_all_reduce_args& args);
+void all_gather(glm_device& device, const glm_all_gather_args& args);
+void all_to_all(glm_device& device, const glm_all_to_all_args& args);
+
+void graph_begin(glm_device& device);
+void graph_end(glm_device& device, void** graph);
+void graph_replay(glm_device& device, void* graph);
+void graph_free(glm_device& device, void* graph);
+
+}
+
+#endif

@@ -1,0 +1,26 @@
+#ifndef GLM_BACKENDS_CUDA_REGIONS_HPP
+#define GLM_BACKENDS_CUDA_REGIONS_HPP
+
+namespace glm::cuda {
+
+enum Region {
+  kPlacement,
+  kPages,
+  kEmbed,
+  kQuantise,
+  kSwigluQuantise,
+  kAddNormQuantise,
+  kLinear,
+  kNormRopeStore,
+  kAttention,
+  kRoute,
+  kExperts,
+  kLogits,
+  kCountTokens,
+  kSample,
+  kNumRegions
+};
+
+}
+
+#endif

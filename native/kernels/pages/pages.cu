@@ -1,0 +1,136 @@
+#include <algorithm>
+
+#include "native/base/cuda.hpp"
+#include "native/kernels/layout.hpp"
+#include "native/kernels/pages/pages.hpp"
+#include "native/ptx/dependent_launch.hpp"
+
+namespace glm::kernels {
+namespace {
+
+constexpr int32_t kThreads = 256;
+
+struct Pages {
+  uint8_t* data;
+  int32_t num_layers;
+  int32_t num_pages;
+  int64_t layer_page_bytes;
+
+  __device__ uint8_t* at(int32_t layer, int32_t page) const {
+    return data + (int64_t{layer} * num_pages + page) * layer_page_bytes;
+  }
+};
+
+__device__ void copy_block(uint8_t* destination, const uint8_t* source,
+                           int64_t bytes) {
+  int64_t step = int64_t{gridDim.z} * kThreads * kChunkBytes;
+  int64_t begin = (int64_t{blockIdx.z} * kThreads + threadIdx.x) * kChunkBytes;
+  for (int64_t byte = begin; byte < bytes; byte += step)
+    *reinterpret_cast<uint4*>(destination + byte) =
+        *reinterpret_cast<const uint4*>(source + byte);
+}
+
+__device__ bool holds(const Pages& pages, int32_t page) {
+  return 0 <= page && page < pages.num_pages;
+}
+
+__global__ void __launch_bounds__(kThreads)
+    copy_pages_kernel(Pages pages, const int32_t* source_pages,
+                      const int32_t* destination_pages) {
+  ptx::wait_for_predecessor();
+  ptx::let_successor_start();
+  int32_t source = source_pages[blockIdx.x];
+  int32_t destination = destination_pages[blockIdx.x];
+  if (!holds(pages, source) || !holds(pages, destination)) __trap();
+  copy_block(pages.at(blockIdx.y, destination), pages.at(blockIdx.y, source),
+             pages.layer_page_bytes);
+}
+
+template <bool gather>
+__global__ void __launch_bounds__(kThreads)
+    transfer_pages_kernel(Pages pages, const int32_t* ids, uint8_t* packed) {
+  ptx::wait_for_predecessor();
+  ptx::let_successor_start();
+  int32_t page = ids[blockIdx.x];
+  if (!holds(pages, page)) __trap();
+  uint8_t* stored = pages.at(blockIdx.y, page);
+  uint8_t* outside =
+      packed + (int64_t{blockIdx.x} * pages.num_layers + blockIdx.y) *
+                   pages.layer_page_bytes;
+  copy_block(gather ? outside : stored, gather ? stored : outside,
+             pages.layer_page_bytes);
+}
+
+Pages pages_of(const glm_kv_cache& cache) {
+  return {static_cast<uint8_t*>(cache.data), cache.num_layers, cache.num_pages,
+          cache.num_kv_heads *
+              head_page_bytes(cache.dtype, cache.head_dim, cache.page_size)};
+}
+
+LaunchShape shape_of(const Pages& pages, int32_t num_pages) {
+  int64_t blocks =
+      ceil_divide(pages.layer_page_bytes, 4 * kThreads * kChunkBytes);
+  return {dim3(static_cast<uint32_t>(num_pages),
+               static_cast<uint32_t>(pages.num_layers),
+               static_cast<uint32_t>(std::min<int64_t>(blocks, 1024))),
+          dim3(kThreads)};
+}
+
+}
+
+int64_t page_bytes(const glm_kv_cache& cache) {
+  const char* where = "kv_page_bytes";
+  expect_range(where, "num_layers", 0, 65535, cache.num_layers);
+  expect_range(where, "page_size", 1, INT32_MAX, cache.page_size);
+  expect_range(where, "num_kv_heads", 0, INT32_MAX, cache.num_kv_heads);
+  expect_range(where, "head_dim", 0, INT32_MAX, cache.head_dim);
+  if (cache.dtype != GLM_DTYPE_BF16 && cache.dtype != GLM_DTYPE_F8_E4M3)
+    throw Failure(GLM_NOT_SUPPORTED,
+                  "kv cache: expected dtype BF16 (1) or F8_E4M3 (2) on the "
+                  "CUDA device, got " +
+                      std::to_string(cache.dtype));
+  if (cache.page_size % kBlockTokens != 0)
+    throw Failure(GLM_NOT_SUPPORTED,
+                  "kv cache: expected a page_size that is a multiple of 16 on "
+                  "the CUDA device, got " +
+                      std::to_string(cache.page_size));
+  return int64_t{cache.num_layers} * cache.num_kv_heads *
+         head_page_bytes(cache.dtype, cache.head_dim, cache.page_size);
+}
+
+void expect_cache(const char* where, const glm_kv_cache* cache) {
+  expect_pointer(where, "cache", cache);
+  page_bytes(*cache);
+  expect_range(where, "cache num_pages", 0, INT32_MAX, cache->num_pages);
+  if (cache->num_pages > 0) expect_pointer(where, "cache data", cache->data);
+}
+
+void copy_pages(const Context& context, const glm_copy_pages_args& args) {
+  const char* where = "copy_pages";
+  expect_cache(where, args.cache);
+  expect_range(where, "num_pages", 0, INT32_MAX, args.num_pages);
+  if (args.num_pages == 0) return;
+  expect_pointer(where, "source_pages", args.source_pages);
+  expect_pointer(where, "destination_pages", args.destination_pages);
+  Pages pages = pages_of(*args.cache);
+  launch(where, context.stream, shape_of(pages, args.num_pages),
+         copy_pages_kernel, pages, args.source_pages, args.destination_pages);
+}
+
+void gather_pages(const Context& context, const glm_kv_cache& cache,
+                  const int32_t* ids, int32_t num_pages, void* packed) {
+  Pages pages = pages_of(cache);
+  launch("save_pages", context.stream, shape_of(pages, num_pages),
+         transfer_pages_kernel<true>, pages, ids,
+         static_cast<uint8_t*>(packed));
+}
+
+void scatter_pages(const Context& context, const glm_kv_cache& cache,
+                   const int32_t* ids, int32_t num_pages, const void* packed) {
+  Pages pages = pages_of(cache);
+  launch("restore_pages", context.stream, shape_of(pages, num_pages),
+         transfer_pages_kernel<false>, pages, ids,
+         static_cast<uint8_t*>(const_cast<void*>(packed)));
+}
+
+}

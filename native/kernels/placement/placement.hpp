@@ -1,0 +1,29 @@
+#ifndef GLM_KERNELS_PLACEMENT_HPP
+#define GLM_KERNELS_PLACEMENT_HPP
+
+#include "native/kernels/context.hpp"
+
+namespace glm::kernels {
+
+struct StagedFloats {
+  const void* data = nullptr;
+  int32_t dtype = GLM_DTYPE_F32;
+  int32_t count = 0;
+  float* destination = nullptr;
+};
+
+struct StagedRows {
+  glm_matrix matrix = {};
+  int32_t row_begin = 0;
+  int32_t num_rows = 0;
+  const void* data = nullptr;
+  int64_t row_pitch = 0;
+};
+
+void pack_rows(const Context& context, const StagedRows& rows);
+void widen_floats(const Context& context, const StagedFloats& floats);
+void rope_table(const Context& context, const glm_rope_table_args& args);
+
+}
+
+#endif
