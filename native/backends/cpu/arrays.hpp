@@ -7,8 +7,8 @@
 #include <cstring>
 #include <string>
 
-#include "native/base/failure.hpp"
 #include "kernels_cpu.h"
+#include "native/base/failure.hpp"
 
 namespace glm::cpu {
 

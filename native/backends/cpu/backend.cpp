@@ -11,8 +11,8 @@ extern "C" {
 #include <string>
 #include <utility>
 
-#include "native/base/failure.hpp"
 #include "lifecycle.hpp"
+#include "native/base/failure.hpp"
 #include "operations.hpp"
 
 namespace glm::cpu {
@@ -158,6 +158,15 @@ const glm_backend kBackend = {
     graph_end,
     graph_use,
     graph_use,
+    on_device<transfer, void*, const void*, int64_t>,
+    on_device<event_create, void**>,
+    on_device<event_record, void*>,
+    on_device<event_synchronise, void*>,
+    on_device<event_elapsed, void*, void*, float*>,
+    on_device<event_free, void*>,
+    operation<place_random, glm_place_random_args>,
+    operation<select_tokens, glm_select_tokens_args>,
+    on_device<measure_read, const void*, int64_t, double*>,
 };
 
 }
@@ -168,7 +177,7 @@ extern "C" glm_status glm_backend_open(uint32_t abi_version,
                                        glm_message* message) {
   return glm::cpu::guarded(message, [&] {
     glm::expect_equal("glm_backend_open", "abi_version",
-                           GLM_BACKEND_ABI_VERSION, abi_version);
+                      GLM_BACKEND_ABI_VERSION, abi_version);
     glm::expect_pointer("glm_backend_open", "backend", backend);
     *backend = &glm::cpu::kBackend;
   });

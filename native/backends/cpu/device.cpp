@@ -6,8 +6,8 @@
 #include <new>
 #include <string>
 
-#include "native/base/failure.hpp"
 #include "lifecycle.hpp"
+#include "native/base/failure.hpp"
 
 namespace glm::cpu {
 namespace {
@@ -85,6 +85,8 @@ void device_info(glm_device&, glm_device_info* info) {
   info->default_kv_dtype = GLM_DTYPE_F32;
   info->supports_graphs = 0;
   info->buffer_alignment = kAlignment;
+  info->page_size_multiple = 1;
+  info->is_asynchronous = 0;
   set_memory_info(info);
   set_processor_name(info);
 }

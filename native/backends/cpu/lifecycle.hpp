@@ -16,6 +16,14 @@ void transfer(glm_device& device, void* destination, const void* source,
               int64_t bytes);
 void fill_zero(glm_device& device, void* destination, int64_t bytes);
 void synchronise(glm_device& device);
+void event_create(glm_device& device, void** event);
+void event_record(glm_device& device, void* event);
+void event_synchronise(glm_device& device, void* event);
+void event_elapsed(glm_device& device, void* begin, void* end,
+                   float* milliseconds);
+void event_free(glm_device& device, void* event);
+void measure_read(glm_device& device, const void* memory, int64_t bytes,
+                  double* bytes_per_second);
 void workspace_bytes(const glm_workspace_shape* shape, int64_t* bytes);
 void set_workspace(glm_device& device, const glm_workspace_shape* shape,
                    void* memory, int64_t bytes);

@@ -7,12 +7,14 @@ namespace glm::cpu {
 
 void place_rows(glm_device& device, const glm_place_rows_args& args);
 void place_vector(glm_device& device, const glm_place_vector_args& args);
+void place_random(glm_device& device, const glm_place_random_args& args);
 void rope_table(glm_device& device, const glm_rope_table_args& args);
 
 void copy_pages(glm_device& device, const glm_copy_pages_args& args);
 void save_pages(glm_device& device, const glm_transfer_pages_args& args);
 void restore_pages(glm_device& device, const glm_transfer_pages_args& args);
 
+void select_tokens(glm_device& device, const glm_select_tokens_args& args);
 void embed(glm_device& device, const glm_embed_args& args);
 void quantise(glm_device& device, const glm_quantise_args& args);
 void swiglu_quantise(glm_device& device, const glm_swiglu_quantise_args& args);

@@ -6,7 +6,7 @@
 
 #include "status.h"
 
-#define GLM_BACKEND_ABI_VERSION 1
+#define GLM_BACKEND_ABI_VERSION 2
 #define GLM_MAX_LOGPROBS 20
 #define GLM_TOKEN_IN_PROMPT 0x80000000u
 
@@ -33,6 +33,8 @@ typedef struct glm_device_info {
   int64_t memory_total_bytes;
   int64_t memory_free_bytes;
   int64_t buffer_alignment;
+  int32_t page_size_multiple;
+  int32_t is_asynchronous;
   char name[128];
 } glm_device_info;
 
@@ -64,6 +66,12 @@ typedef struct glm_place_vector_args {
   int32_t count;
   float* destination;
 } glm_place_vector_args;
+
+typedef struct glm_place_random_args {
+  const glm_matrix* matrix;
+  uint64_t seed;
+  float standard_deviation;
+} glm_place_random_args;
 
 typedef struct glm_rope_table_args {
   double theta;
@@ -113,6 +121,13 @@ typedef struct glm_activation_output {
   uint8_t* codes;
   float* row_scale;
 } glm_activation_output;
+
+typedef struct glm_select_tokens_args {
+  int32_t num_tokens;
+  const int32_t* source_rows;
+  const int32_t* sampled_ids;
+  int32_t* token_ids;
+} glm_select_tokens_args;
 
 typedef struct glm_embed_args {
   glm_rows rows;
@@ -376,6 +391,21 @@ typedef struct glm_backend {
   glm_status (*graph_end)(glm_device* device, void** graph);
   glm_status (*graph_replay)(glm_device* device, void* graph);
   glm_status (*graph_free)(glm_device* device, void* graph);
+
+  glm_status (*download_begin)(glm_device* device, void* destination,
+                               const void* source, int64_t bytes);
+  glm_status (*event_create)(glm_device* device, void** event);
+  glm_status (*event_record)(glm_device* device, void* event);
+  glm_status (*event_synchronise)(glm_device* device, void* event);
+  glm_status (*event_elapsed)(glm_device* device, void* begin, void* end,
+                              float* milliseconds);
+  glm_status (*event_free)(glm_device* device, void* event);
+  glm_status (*place_random)(glm_device* device,
+                             const glm_place_random_args* args);
+  glm_status (*select_tokens)(glm_device* device,
+                              const glm_select_tokens_args* args);
+  glm_status (*measure_read)(glm_device* device, const void* memory,
+                             int64_t bytes, double* bytes_per_second);
 } glm_backend;
 
 #define GLM_BACKEND_OPEN_SYMBOL "glm_backend_open"

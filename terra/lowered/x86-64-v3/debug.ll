@@ -6,7 +6,7 @@ target triple = "x86_64-pc-linux-gnu"
 %0 = type { [1024 x i8] }
 %1 = type { %2, %3, %4, %23, %27, %30, i32, i64 }
 %2 = type { ptr, ptr, [16 x i8], [4096 x i8] }
-%3 = type { i32, i32, i32, i32, i64, i64, i64, [128 x i8] }
+%3 = type { i32, i32, i32, i32, i64, i64, i64, i32, i32, [128 x i8] }
 %4 = type { %5, ptr, ptr, %6, %7, %13, %15, %16, i8, i64, i64, i64, i64 }
 %5 = type { ptr }
 %6 = type { [64 x i8], i32, i32, i32, i32, i32, i32, i32, double, float, i32, i8, i8, i8, i8, i32, i32, i32, i32, i32, i32, i32, i8, float, i32, i32, [16 x i32] }
@@ -58,7 +58,7 @@ target triple = "x86_64-pc-linux-gnu"
 %52 = type { i32, i32, i32, i32, ptr, ptr, ptr }
 %53 = type { %39, %40, %39, %40, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
 %54 = type { i32, i32, i32, i32, i32, i32, ptr }
-%55 = type { i32, i32, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
+%55 = type { i32, i32, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
 %56 = type { i8, ptr, ptr, ptr, ptr, %52, %52, %52, %52, %52, ptr, %52, %52, i64, i64, i64, i64 }
 %57 = type { i32, i32 }
 %58 = type { %57, ptr, ptr, ptr }
@@ -39379,7 +39379,7 @@ merge7:                                           ; preds = %else9, %dead14
   %63 = load ptr, ptr %self, align 8
   %64 = getelementptr %2, ptr %63, i32 0, i32 1
   %65 = load ptr, ptr %message, align 8
-  %66 = call i32 %62(i32 1, ptr %64, ptr %65)
+  %66 = call i32 %62(i32 2, ptr %64, ptr %65)
   store i32 %66, ptr %code, align 4
   %67 = load i32, ptr %code, align 4
   %68 = icmp ne i32 %67, 0
@@ -39422,7 +39422,7 @@ or.lhs.false:                                     ; preds = %or.lhs.false22
   %86 = getelementptr %55, ptr %85, i32 0, i32 1
   %87 = load i32, ptr %86, align 4
   %88 = zext i32 %87 to i64
-  %89 = icmp ne i64 %88, 376
+  %89 = icmp ne i64 %88, 448
   %90 = zext i1 %89 to i8
   %91 = trunc i8 %90 to i1
   br i1 %91, label %then20, label %else21
@@ -39433,7 +39433,7 @@ or.lhs.false22:                                   ; preds = %merge15
   %94 = load ptr, ptr %93, align 8
   %95 = getelementptr %55, ptr %94, i32 0, i32 0
   %96 = load i32, ptr %95, align 4
-  %97 = icmp ne i32 %96, 1
+  %97 = icmp ne i32 %96, 2
   %98 = zext i1 %97 to i8
   %99 = trunc i8 %98 to i1
   br i1 %99, label %then20, label %or.lhs.false
@@ -39659,10 +39659,10 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %21 = load ptr, ptr %info, align 8
-  %22 = call ptr @memset(ptr %21, i32 0, i64 168)
+  %22 = call ptr @memset(ptr %21, i32 0, i64 176)
   %23 = load ptr, ptr %info, align 8
   %24 = getelementptr %3, ptr %23, i32 0, i32 0
-  store i32 168, ptr %24, align 4
+  store i32 176, ptr %24, align 4
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %2, ptr %25, i32 0, i32 1
   %27 = load ptr, ptr %26, align 8
@@ -59356,7 +59356,7 @@ entry:
   %77 = getelementptr i8, ptr %76, i64 0
   %78 = load ptr, ptr %self, align 8
   %79 = getelementptr %1, ptr %78, i32 0, i32 1
-  %80 = getelementptr %3, ptr %79, i32 0, i32 7
+  %80 = getelementptr %3, ptr %79, i32 0, i32 9
   %81 = getelementptr [128 x i8], ptr %80, i32 0, i32 0
   %82 = getelementptr i8, ptr %81, i64 0
   %83 = call ptr @memcpy(ptr %77, ptr %82, i64 128)
@@ -59701,7 +59701,7 @@ merge:                                            ; preds = %else, %dead
   store ptr null, ptr %19, align 8
   %20 = call i64 @"$threads.now_ns"()
   store i64 %20, ptr %begin, align 8
-  %21 = call ptr @calloc(i64 1, i64 8512)
+  %21 = call ptr @calloc(i64 1, i64 8520)
   store ptr %21, ptr %engine, align 8
   %22 = load ptr, ptr %engine, align 8
   %23 = icmp eq ptr %22, null

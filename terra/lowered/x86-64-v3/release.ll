@@ -81,7 +81,7 @@ target triple = "x86_64-pc-linux-gnu"
 %75 = type { ptr, ptr, %76, i32, i32, i8, i64, i32, i64, i32, i64, i64, i64, i64, i64, %77, %73, i8, [512 x i8] }
 %76 = type { i32, i32, ptr, ptr, ptr, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, ptr, ptr }
 %77 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }
-%78 = type { i32, i32, i32, i32, i64, i64, i64, [128 x i8] }
+%78 = type { i32, i32, i32, i32, i64, i64, i64, i32, i32, [128 x i8] }
 %79 = type { i32, i32, i32, i32, i32, i32, ptr }
 %80 = type { ptr, %18, ptr, %18, i8, i8, i32, i32, i32, i32, i32 }
 %81 = type { ptr, ptr, ptr, i32, i32, i32 }
@@ -632,24 +632,24 @@ then9:                                            ; preds = %then5
   br label %common.ret
 
 merge4:                                           ; preds = %merge
-  %9 = getelementptr i8, ptr %0, i64 6064
+  %9 = getelementptr i8, ptr %0, i64 6072
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i)
   %10 = icmp eq ptr %4, null
   %spec.select.i = select i1 %10, ptr %own.i, ptr %4
   store i8 0, ptr %spec.select.i, align 1
-  %11 = getelementptr i8, ptr %0, i64 6968
+  %11 = getelementptr i8, ptr %0, i64 6976
   %12 = tail call i32 @pthread_mutex_lock(ptr %11)
-  %13 = getelementptr i8, ptr %0, i64 7056
+  %13 = getelementptr i8, ptr %0, i64 7064
   %14 = load i64, ptr %13, align 8
   %15 = add i64 %14, 1
   store i64 %15, ptr %13, align 8
-  %16 = getelementptr i8, ptr %0, i64 7064
+  %16 = getelementptr i8, ptr %0, i64 7072
   %17 = load i64, ptr %16, align 8
   %.not8.i.i = icmp eq i64 %17, %14
   br i1 %.not8.i.i, label %"$Turnstile.enter.exit.i", label %whilebody.lr.ph.i.i
 
 whilebody.lr.ph.i.i:                              ; preds = %merge4
-  %18 = getelementptr i8, ptr %0, i64 7008
+  %18 = getelementptr i8, ptr %0, i64 7016
   br label %whilebody.i.i
 
 whilebody.i.i:                                    ; preds = %whilebody.i.i, %whilebody.lr.ph.i.i
@@ -660,15 +660,15 @@ whilebody.i.i:                                    ; preds = %whilebody.i.i, %whi
 
 "$Turnstile.enter.exit.i":                        ; preds = %whilebody.i.i, %merge4
   %21 = tail call i32 @pthread_mutex_unlock(ptr nonnull %11)
-  %22 = getelementptr i8, ptr %0, i64 7072
+  %22 = getelementptr i8, ptr %0, i64 7080
   %23 = tail call i32 @pthread_mutex_lock(ptr %22)
-  %24 = getelementptr i8, ptr %0, i64 7220
+  %24 = getelementptr i8, ptr %0, i64 7228
   %25 = load i8, ptr %24, align 1
   %26 = trunc i8 %25 to i1
   br i1 %26, label %or.lhs.false.i.i.i, label %then.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %"$Turnstile.enter.exit.i"
-  %27 = getelementptr i8, ptr %0, i64 7221
+  %27 = getelementptr i8, ptr %0, i64 7229
   %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.2", ptr %27)
   %29 = tail call i32 @pthread_mutex_unlock(ptr %22)
   br label %"$Loop.decode_step.exit"
@@ -688,7 +688,7 @@ merge.i.i.i:                                      ; preds = %or.lhs.false.i.i.i
   %33 = getelementptr i8, ptr %1, i64 24
   %34 = load i64, ptr %33, align 8
   %35 = add i64 %34, 1
-  %36 = getelementptr i8, ptr %0, i64 6088
+  %36 = getelementptr i8, ptr %0, i64 6096
   %37 = load i32, ptr %36, align 4
   %38 = sext i32 %37 to i64
   %39 = icmp sgt i64 %35, %38
@@ -699,7 +699,7 @@ then5.i.i.i:                                      ; preds = %merge.i.i.i
   br label %"$Loop.decode_step.exit"
 
 merge2.i.i:                                       ; preds = %merge.i.i.i
-  %41 = getelementptr i8, ptr %0, i64 6072
+  %41 = getelementptr i8, ptr %0, i64 6080
   %42 = load ptr, ptr %41, align 8
   %43 = getelementptr i8, ptr %42, i64 72
   %44 = load i32, ptr %43, align 4
@@ -753,16 +753,16 @@ then26.i.i:                                       ; preds = %merge16.i.i
   %common.ret.op.i.i = phi i32 [ %49, %forbody.i.us.preheader.i.i ], [ %55, %then17.i.i ], [ %56, %merge16.i.i ], [ %56, %then26.i.i ], [ 7, %then.i.i.i.i ], [ 1, %then.i.i.i ], [ 1, %then5.i.i.i ], [ 1, %then6.i.i.i ]
   call fastcc void @"$Loop.publish"(ptr nonnull %9)
   %61 = call i32 @pthread_mutex_lock(ptr %22)
-  %62 = getelementptr i8, ptr %0, i64 7219
+  %62 = getelementptr i8, ptr %0, i64 7227
   store i8 1, ptr %62, align 1
-  %63 = getelementptr i8, ptr %0, i64 7112
+  %63 = getelementptr i8, ptr %0, i64 7120
   %64 = call i32 @pthread_cond_signal(ptr %63)
   %65 = call i32 @pthread_mutex_unlock(ptr %22)
   %66 = call i32 @pthread_mutex_lock(ptr %11)
   %67 = load i64, ptr %16, align 8
   %68 = add i64 %67, 1
   store i64 %68, ptr %16, align 8
-  %69 = getelementptr i8, ptr %0, i64 7008
+  %69 = getelementptr i8, ptr %0, i64 7016
   %70 = call i32 @pthread_cond_broadcast(ptr %69)
   %71 = call i32 @pthread_mutex_unlock(ptr %11)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -4303,15 +4303,15 @@ then.i.i.i:                                       ; preds = %merge
   br label %"$status.clear.exit.i.i"
 
 "$status.clear.exit.i.i":                         ; preds = %then.i.i.i, %merge
-  %5 = getelementptr i8, ptr %0, i64 7072
+  %5 = getelementptr i8, ptr %0, i64 7080
   %6 = tail call i32 @pthread_mutex_lock(ptr %5)
-  %7 = getelementptr i8, ptr %0, i64 8280
+  %7 = getelementptr i8, ptr %0, i64 8288
   %8 = load i64, ptr %7, align 8
   %9 = icmp sgt i64 %8, 0
   br i1 %9, label %forbody.lr.ph.i.i.i, label %then.i.i
 
 forbody.lr.ph.i.i.i:                              ; preds = %"$status.clear.exit.i.i"
-  %10 = getelementptr i8, ptr %0, i64 8272
+  %10 = getelementptr i8, ptr %0, i64 8280
   %11 = load ptr, ptr %10, align 8
   br label %forbody.i.i.i
 
@@ -4339,9 +4339,9 @@ then2.i.i:                                        ; preds = %then.i.i
 merge.i.i:                                        ; preds = %forbody.i.i.i
   %19 = getelementptr i8, ptr %14, i64 316
   store i8 1, ptr %19, align 1
-  %20 = getelementptr i8, ptr %0, i64 7219
+  %20 = getelementptr i8, ptr %0, i64 7227
   store i8 1, ptr %20, align 1
-  %21 = getelementptr i8, ptr %0, i64 7112
+  %21 = getelementptr i8, ptr %0, i64 7120
   %22 = tail call i32 @pthread_cond_signal(ptr %21)
   %23 = tail call i32 @pthread_mutex_unlock(ptr %5)
   br label %common.ret
@@ -4407,7 +4407,7 @@ common.ret:                                       ; preds = %entry, %merge
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %2 = getelementptr i8, ptr %0, i64 8344
+  %2 = getelementptr i8, ptr %0, i64 8352
   %3 = load i32, ptr %2, align 4
   br label %common.ret
 }
@@ -23602,7 +23602,7 @@ then12.i38:                                       ; preds = %then8.i37
 
 merge7.i33:                                       ; preds = %merge.i32
   %73 = getelementptr i8, ptr %0, i64 8
-  %74 = call i32 %70(i32 1, ptr %73, ptr %3)
+  %74 = call i32 %70(i32 2, ptr %73, ptr %3)
   %.not.i34 = icmp eq i32 %74, 0
   br i1 %.not.i34, label %merge15.i, label %then8
 
@@ -23618,12 +23618,12 @@ then20.i:                                         ; preds = %or.lhs.false22.i, %
 or.lhs.false.i36:                                 ; preds = %or.lhs.false22.i
   %77 = getelementptr i8, ptr %75, i64 4
   %78 = load i32, ptr %77, align 4
-  %.not53.i = icmp eq i32 %78, 376
+  %.not53.i = icmp eq i32 %78, 448
   br i1 %.not53.i, label %common.ret, label %then20.i
 
 or.lhs.false22.i:                                 ; preds = %merge15.i
   %79 = load i32, ptr %75, align 4
-  %.not52.i = icmp eq i32 %79, 1
+  %.not52.i = icmp eq i32 %79, 2
   br i1 %.not52.i, label %or.lhs.false.i36, label %then20.i
 
 then25.i:                                         ; preds = %then20.i
@@ -23744,8 +23744,8 @@ entry:
 
 merge.i:                                          ; preds = %entry
   %13 = getelementptr inbounds i8, ptr %info, i64 4
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(168) %13, i8 0, i64 164, i1 false)
-  store i32 168, ptr %info, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(176) %13, i8 0, i64 172, i1 false)
+  store i32 176, ptr %info, align 8
   %14 = load ptr, ptr %8, align 8
   %15 = getelementptr i8, ptr %14, i64 72
   %16 = load ptr, ptr %15, align 8
@@ -31325,10 +31325,10 @@ or.lhs.false1:                                    ; preds = %entry
 
 merge:                                            ; preds = %or.lhs.false1
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %value.i)
-  %8 = getelementptr i8, ptr %0, i64 7072
+  %8 = getelementptr i8, ptr %0, i64 7080
   %9 = tail call i32 @pthread_mutex_lock(ptr %8)
-  %10 = getelementptr i8, ptr %0, i64 8304
-  %11 = getelementptr i8, ptr %0, i64 8336
+  %10 = getelementptr i8, ptr %0, i64 8312
+  %11 = getelementptr i8, ptr %0, i64 8344
   %12 = load i64, ptr %11, align 8
   %13 = zext nneg i32 %2 to i64
   %14 = icmp slt i64 %12, %13
@@ -31338,8 +31338,8 @@ merge:                                            ; preds = %or.lhs.false1
   br i1 %17, label %forbody.lr.ph.i.i, label %"$EventRing.take.exit.i"
 
 forbody.lr.ph.i.i:                                ; preds = %merge
-  %18 = getelementptr i8, ptr %0, i64 8328
-  %19 = getelementptr i8, ptr %0, i64 8312
+  %18 = getelementptr i8, ptr %0, i64 8336
+  %19 = getelementptr i8, ptr %0, i64 8320
   %wide.trip.count.i.i = zext nneg i32 %16 to i64
   %xtraiter = and i64 %wide.trip.count.i.i, 1
   %20 = icmp eq i32 %16, 1
@@ -31399,11 +31399,11 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
 
 "$EventRing.take.exit.i":                         ; preds = %merge.loopexit.i.i, %merge
   %45 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %12, %merge ]
-  %46 = getelementptr i8, ptr %0, i64 8328
+  %46 = getelementptr i8, ptr %0, i64 8336
   %47 = load i64, ptr %46, align 8
   %48 = sext i32 %16 to i64
   %49 = add i64 %47, %48
-  %50 = getelementptr i8, ptr %0, i64 8312
+  %50 = getelementptr i8, ptr %0, i64 8320
   %51 = load i64, ptr %50, align 8
   %52 = add i64 %51, -1
   %53 = and i64 %52, %49
@@ -31416,13 +31416,13 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
   br i1 %56, label %then3.i, label %"$Loop.poll.exit"
 
 then3.i:                                          ; preds = %"$EventRing.take.exit.i"
-  %57 = getelementptr i8, ptr %0, i64 8344
+  %57 = getelementptr i8, ptr %0, i64 8352
   %58 = load i32, ptr %57, align 4
   %59 = call i64 @read(i32 %58, ptr nonnull %value.i, i64 8)
   br label %"$Loop.poll.exit"
 
 "$Loop.poll.exit":                                ; preds = %"$EventRing.take.exit.i", %then3.i
-  %60 = getelementptr i8, ptr %0, i64 7112
+  %60 = getelementptr i8, ptr %0, i64 7120
   %61 = tail call i32 @pthread_cond_signal(ptr %60)
   %62 = tail call i32 @pthread_mutex_unlock(ptr %8)
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %value.i)
@@ -31457,15 +31457,15 @@ then.i.i.i:                                       ; preds = %merge
   br label %"$status.clear.exit.i.i"
 
 "$status.clear.exit.i.i":                         ; preds = %then.i.i.i, %merge
-  %5 = getelementptr i8, ptr %0, i64 7072
+  %5 = getelementptr i8, ptr %0, i64 7080
   %6 = tail call i32 @pthread_mutex_lock(ptr %5)
-  %7 = getelementptr i8, ptr %0, i64 8280
+  %7 = getelementptr i8, ptr %0, i64 8288
   %8 = load i64, ptr %7, align 8
   %9 = icmp sgt i64 %8, 0
   br i1 %9, label %forbody.lr.ph.i.i.i, label %then.i.i
 
 forbody.lr.ph.i.i.i:                              ; preds = %"$status.clear.exit.i.i"
-  %10 = getelementptr i8, ptr %0, i64 8272
+  %10 = getelementptr i8, ptr %0, i64 8280
   %11 = load ptr, ptr %10, align 8
   br label %forbody.i.i.i
 
@@ -31493,9 +31493,9 @@ then2.i.i:                                        ; preds = %then.i.i
 merge.i.i:                                        ; preds = %forbody.i.i.i
   %19 = getelementptr i8, ptr %14, i64 317
   store i8 1, ptr %19, align 1
-  %20 = getelementptr i8, ptr %0, i64 7219
+  %20 = getelementptr i8, ptr %0, i64 7227
   store i8 1, ptr %20, align 1
-  %21 = getelementptr i8, ptr %0, i64 7112
+  %21 = getelementptr i8, ptr %0, i64 7120
   %22 = tail call i32 @pthread_cond_signal(ptr %21)
   %23 = tail call i32 @pthread_mutex_unlock(ptr %5)
   br label %common.ret
@@ -31521,24 +31521,24 @@ common.ret:                                       ; preds = %then2, %then, %"$Lo
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %5 = getelementptr i8, ptr %0, i64 6064
+  %5 = getelementptr i8, ptr %0, i64 6072
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i)
   %6 = icmp eq ptr %2, null
   %spec.select.i = select i1 %6, ptr %own.i, ptr %2
   store i8 0, ptr %spec.select.i, align 1
-  %7 = getelementptr i8, ptr %0, i64 6968
+  %7 = getelementptr i8, ptr %0, i64 6976
   %8 = tail call i32 @pthread_mutex_lock(ptr %7)
-  %9 = getelementptr i8, ptr %0, i64 7056
+  %9 = getelementptr i8, ptr %0, i64 7064
   %10 = load i64, ptr %9, align 8
   %11 = add i64 %10, 1
   store i64 %11, ptr %9, align 8
-  %12 = getelementptr i8, ptr %0, i64 7064
+  %12 = getelementptr i8, ptr %0, i64 7072
   %13 = load i64, ptr %12, align 8
   %.not8.i.i = icmp eq i64 %13, %10
   br i1 %.not8.i.i, label %"$Turnstile.enter.exit.i", label %whilebody.lr.ph.i.i
 
 whilebody.lr.ph.i.i:                              ; preds = %merge
-  %14 = getelementptr i8, ptr %0, i64 7008
+  %14 = getelementptr i8, ptr %0, i64 7016
   br label %whilebody.i.i
 
 whilebody.i.i:                                    ; preds = %whilebody.i.i, %whilebody.lr.ph.i.i
@@ -31549,10 +31549,10 @@ whilebody.i.i:                                    ; preds = %whilebody.i.i, %whi
 
 "$Turnstile.enter.exit.i":                        ; preds = %whilebody.i.i, %merge
   %17 = tail call i32 @pthread_mutex_unlock(ptr nonnull %7)
-  %18 = getelementptr i8, ptr %0, i64 7072
+  %18 = getelementptr i8, ptr %0, i64 7080
   %19 = tail call i32 @pthread_mutex_lock(ptr %18)
   %20 = icmp slt i32 %1, 0
-  %.phi.trans.insert.i = getelementptr i8, ptr %0, i64 6080
+  %.phi.trans.insert.i = getelementptr i8, ptr %0, i64 6088
   %.pre.i = load i32, ptr %.phi.trans.insert.i, align 4
   %21 = icmp slt i32 %.pre.i, %1
   %or.cond.i = select i1 %20, i1 true, i1 %21
@@ -31563,13 +31563,13 @@ then.i.i.i.i:                                     ; preds = %"$Turnstile.enter.e
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$Turnstile.enter.exit.i"
-  %23 = getelementptr i8, ptr %0, i64 6368
+  %23 = getelementptr i8, ptr %0, i64 6376
   %24 = load i64, ptr %23, align 8
   %25 = icmp sgt i64 %24, 0
   br i1 %25, label %forbody.lr.ph.i.i.i.i.i, label %merge4.i.i.i.i
 
 forbody.lr.ph.i.i.i.i.i:                          ; preds = %merge.i.i.i.i
-  %26 = getelementptr i8, ptr %0, i64 6360
+  %26 = getelementptr i8, ptr %0, i64 6368
   %27 = load ptr, ptr %26, align 8
   %min.iters.check = icmp ult i64 %24, 16
   br i1 %min.iters.check, label %forbody.i.i.i.i.i.preheader, label %vector.ph
@@ -31723,15 +31723,15 @@ then5.i.i.i.i:                                    ; preds = %"$Scheduler.count_r
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge4.i.i.i.i:                                   ; preds = %"$Scheduler.count_references.exit.i.i.i.i", %merge.i.i.i.i
-  %138 = getelementptr i8, ptr %0, i64 8304
-  %139 = getelementptr i8, ptr %0, i64 8296
+  %138 = getelementptr i8, ptr %0, i64 8312
+  %139 = getelementptr i8, ptr %0, i64 8304
   %140 = load i32, ptr %139, align 4
   %141 = shl i32 %140, 1
   %142 = sext i32 %141 to i64
-  %143 = getelementptr i8, ptr %0, i64 8336
+  %143 = getelementptr i8, ptr %0, i64 8344
   %144 = load i64, ptr %143, align 8
   %145 = add i64 %144, %142
-  %146 = getelementptr i8, ptr %0, i64 8312
+  %146 = getelementptr i8, ptr %0, i64 8320
   %147 = load i64, ptr %146, align 8
   %.not.i.i.i.i.i = icmp sgt i64 %145, %147
   br i1 %.not.i.i.i.i.i, label %condition.i.i.i.i.i.i, label %merge12.i.i.i.i
@@ -31743,7 +31743,7 @@ condition.i.i.i.i.i.i:                            ; preds = %merge4.i.i.i.i, %co
   br i1 %148, label %condition.i.i.i.i.i.i, label %"$power_above.exit.i.i.i.i.i"
 
 "$power_above.exit.i.i.i.i.i":                    ; preds = %condition.i.i.i.i.i.i
-  %150 = getelementptr i8, ptr %0, i64 8320
+  %150 = getelementptr i8, ptr %0, i64 8328
   %151 = load i64, ptr %150, align 8
   %.not9.i.i.i.i.i = icmp sgt i64 %power.0.i.i.i.i.i.i, %151
   br i1 %.not9.i.i.i.i.i, label %then13.i.i.i.i, label %and.rhs.i.i.i.i.i
@@ -31760,7 +31760,7 @@ merge.i.i.i.i.i.i:                                ; preds = %and.rhs.i.i.i.i.i
   br i1 %154, label %forbody.lr.ph.i.i.i.i.i.i, label %merge1.i.i.i.i.i.i
 
 forbody.lr.ph.i.i.i.i.i.i:                        ; preds = %merge.i.i.i.i.i.i
-  %155 = getelementptr i8, ptr %0, i64 8328
+  %155 = getelementptr i8, ptr %0, i64 8336
   %156 = load i64, ptr %155, align 8
   %157 = add i64 %147, -1
   %xtraiter = and i64 %144, 3
@@ -31824,7 +31824,7 @@ merge1.i.i.i.i.i.i:                               ; preds = %merge1.i.i.i.i.i.i.
   tail call void @free(ptr %.pre.i.i.i.i.i.i)
   store ptr %153, ptr %138, align 8
   store i64 %power.0.i.i.i.i.i.i, ptr %146, align 8
-  %184 = getelementptr i8, ptr %0, i64 8328
+  %184 = getelementptr i8, ptr %0, i64 8336
   store i64 0, ptr %184, align 8
   br label %merge12.i.i.i.i
 
@@ -31833,26 +31833,26 @@ then13.i.i.i.i:                                   ; preds = %and.rhs.i.i.i.i.i, 
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge12.i.i.i.i:                                  ; preds = %merge1.i.i.i.i.i.i, %merge4.i.i.i.i
-  %186 = getelementptr i8, ptr %0, i64 7220
+  %186 = getelementptr i8, ptr %0, i64 7228
   %187 = load i8, ptr %186, align 1
   %188 = trunc i8 %187 to i1
   br i1 %188, label %merge20.i.i.i.i, label %then.i.i.i.i.i
 
 then.i.i.i.i.i:                                   ; preds = %merge12.i.i.i.i
-  %189 = getelementptr i8, ptr %0, i64 7221
+  %189 = getelementptr i8, ptr %0, i64 7229
   %190 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.2", ptr %189)
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge20.i.i.i.i:                                  ; preds = %merge12.i.i.i.i
-  %191 = getelementptr i8, ptr %0, i64 8280
+  %191 = getelementptr i8, ptr %0, i64 8288
   %192 = load i64, ptr %191, align 8
   %193 = icmp sgt i64 %192, 0
   br i1 %193, label %forbody.lr.ph.i56.i.i.i.i, label %and.lhs.true.i.i.i
 
 forbody.lr.ph.i56.i.i.i.i:                        ; preds = %merge20.i.i.i.i
-  %194 = getelementptr i8, ptr %0, i64 8272
+  %194 = getelementptr i8, ptr %0, i64 8280
   %195 = load ptr, ptr %194, align 8
-  %196 = getelementptr i8, ptr %0, i64 6084
+  %196 = getelementptr i8, ptr %0, i64 6092
   %197 = load i32, ptr %196, align 4
   %198 = add i32 %197, -2
   br label %forbody.i57.i.i.i.i
@@ -31886,7 +31886,7 @@ then.i.i.i:                                       ; preds = %and.lhs.true.i.i.i
   br label %merge.i.i
 
 and.lhs.true.i.i.i:                               ; preds = %forcond.i.i.i.i.i, %merge20.i.i.i.i
-  %210 = getelementptr i8, ptr %0, i64 8424
+  %210 = getelementptr i8, ptr %0, i64 8432
   %211 = load i32, ptr %210, align 4
   %212 = icmp sgt i32 %211, %1
   br i1 %212, label %then.i.i.i, label %merge.i.i
@@ -31898,15 +31898,15 @@ and.lhs.true.i.i.i:                               ; preds = %forcond.i.i.i.i.i, 
 
 merge.i.i:                                        ; preds = %and.lhs.true.i.i.i, %then.i.i.i
   %214 = tail call i32 @pthread_mutex_unlock(ptr %18)
-  %215 = getelementptr i8, ptr %0, i64 6152
-  %216 = getelementptr i8, ptr %0, i64 6344
-  %217 = getelementptr i8, ptr %0, i64 6200
+  %215 = getelementptr i8, ptr %0, i64 6160
+  %216 = getelementptr i8, ptr %0, i64 6352
+  %217 = getelementptr i8, ptr %0, i64 6208
   %218 = load i32, ptr %217, align 4
   %219 = icmp sgt i32 %218, %1
   br i1 %219, label %and.lhs.true.lr.ph.i.i.i, label %"$Scheduler.preempt_down_to.exit.i.i"
 
 and.lhs.true.lr.ph.i.i.i:                         ; preds = %merge.i.i
-  %220 = getelementptr i8, ptr %0, i64 6336
+  %220 = getelementptr i8, ptr %0, i64 6344
   %221 = load i64, ptr %216, align 8
   %222 = icmp sgt i64 %221, 0
   br i1 %222, label %whilebody.i.i.i, label %"$Scheduler.preempt_down_to.exit.i.i"
@@ -31938,7 +31938,7 @@ then2.i.i:                                        ; preds = %"$Scheduler.preempt
 
 merge1.i.i:                                       ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
   %233 = tail call fastcc i32 @"$Loop.perform_transfers"(ptr nonnull %5)
-  %234 = getelementptr i8, ptr %0, i64 6204
+  %234 = getelementptr i8, ptr %0, i64 6212
   %235 = load i32, ptr %217, align 4
   %236 = load i32, ptr %234, align 4
   %237 = add i32 %236, %235
@@ -31946,14 +31946,14 @@ merge1.i.i:                                       ; preds = %"$Scheduler.preempt
   br i1 %238, label %whilebody.lr.ph.i.i.i, label %merge.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge1.i.i
-  %239 = getelementptr i8, ptr %0, i64 6216
-  %240 = getelementptr i8, ptr %0, i64 6248
-  %241 = getelementptr i8, ptr %0, i64 6212
-  %242 = getelementptr i8, ptr %0, i64 6208
-  %243 = getelementptr i8, ptr %0, i64 6272
-  %244 = getelementptr i8, ptr %0, i64 6264
-  %245 = getelementptr i8, ptr %0, i64 6196
-  %246 = getelementptr i8, ptr %0, i64 6240
+  %239 = getelementptr i8, ptr %0, i64 6224
+  %240 = getelementptr i8, ptr %0, i64 6256
+  %241 = getelementptr i8, ptr %0, i64 6220
+  %242 = getelementptr i8, ptr %0, i64 6216
+  %243 = getelementptr i8, ptr %0, i64 6280
+  %244 = getelementptr i8, ptr %0, i64 6272
+  %245 = getelementptr i8, ptr %0, i64 6204
+  %246 = getelementptr i8, ptr %0, i64 6248
   br label %whilebody.i44.i.i
 
 whilebody.i44.i.i:                                ; preds = %"$PagePool.evict_oldest.exit.i.i.i", %whilebody.lr.ph.i.i.i
@@ -32048,15 +32048,15 @@ then.i.i.i48.i.i:                                 ; preds = %merge.i.i.i.i.i
   br i1 %296, label %whilebody.i44.i.i, label %merge.i.i.i
 
 merge.i.i.i:                                      ; preds = %"$PagePool.evict_oldest.exit.i.i.i", %merge1.i.i
-  %297 = getelementptr i8, ptr %0, i64 6188
+  %297 = getelementptr i8, ptr %0, i64 6196
   %298 = load i32, ptr %297, align 4
   %299 = icmp sgt i32 %298, %1
   br i1 %299, label %forbody.lr.ph.i.i.i, label %merge8.i.i
 
 forbody.lr.ph.i.i.i:                              ; preds = %merge.i.i.i
-  %300 = getelementptr i8, ptr %0, i64 6248
-  %301 = getelementptr i8, ptr %0, i64 6288
-  %302 = getelementptr i8, ptr %0, i64 6296
+  %300 = getelementptr i8, ptr %0, i64 6256
+  %301 = getelementptr i8, ptr %0, i64 6296
+  %302 = getelementptr i8, ptr %0, i64 6304
   %303 = zext nneg i32 %1 to i64
   %wide.trip.count.i.i.i = sext i32 %298 to i64
   br label %forbody.i.i.i
@@ -32139,13 +32139,13 @@ then9.i.i:                                        ; preds = %"$PagePool.plan_res
 merge8.i.i:                                       ; preds = %then9.i.i, %"$PagePool.plan_resize.exit.i.i", %merge.i.i.i
   %330 = phi i1 [ false, %"$PagePool.plan_resize.exit.i.i" ], [ true, %then9.i.i ], [ false, %merge.i.i.i ]
   %num_moves.0.lcssa.i63.i.i = phi i32 [ %num_moves.1.i.i.i, %"$PagePool.plan_resize.exit.i.i" ], [ %num_moves.1.i.i.i, %then9.i.i ], [ 0, %merge.i.i.i ]
-  %331 = getelementptr i8, ptr %0, i64 6184
+  %331 = getelementptr i8, ptr %0, i64 6192
   %332 = load i32, ptr %331, align 4
   %333 = icmp sgt i32 %332, 0
   br i1 %333, label %forbody.lr.ph.i.i.i.i, label %forcond1.preheader.i.i.i.i
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %merge8.i.i
-  %334 = getelementptr i8, ptr %0, i64 6280
+  %334 = getelementptr i8, ptr %0, i64 6288
   %wide.trip.count.i.i.i.i = zext nneg i32 %332 to i64
   %xtraiter48 = and i64 %wide.trip.count.i.i.i.i, 7
   %335 = icmp ult i32 %332, 8
@@ -32176,12 +32176,12 @@ forcond1.preheader.i.i.i.i:                       ; preds = %forcond1.preheader.
   br i1 %330, label %forbody2.lr.ph.i.i.i.i, label %merge3.i.i.i.i
 
 forbody2.lr.ph.i.i.i.i:                           ; preds = %forcond1.preheader.i.i.i.i
-  %339 = getelementptr i8, ptr %0, i64 6288
-  %340 = getelementptr i8, ptr %0, i64 6296
-  %341 = getelementptr i8, ptr %0, i64 6280
-  %342 = getelementptr i8, ptr %0, i64 6248
-  %343 = getelementptr i8, ptr %0, i64 6192
-  %344 = getelementptr i8, ptr %0, i64 6256
+  %339 = getelementptr i8, ptr %0, i64 6296
+  %340 = getelementptr i8, ptr %0, i64 6304
+  %341 = getelementptr i8, ptr %0, i64 6288
+  %342 = getelementptr i8, ptr %0, i64 6256
+  %343 = getelementptr i8, ptr %0, i64 6200
+  %344 = getelementptr i8, ptr %0, i64 6264
   %wide.trip.count69.i.i.i.i = zext nneg i32 %num_moves.0.lcssa.i63.i.i to i64
   br label %forbody2.i.i.i.i
 
@@ -32271,8 +32271,8 @@ merge3.i.i.i.i:                                   ; preds = %forbody2.i.i.i.i, %
   br i1 %391, label %forbody6.lr.ph.i.i.i.i, label %merge7.i.i.i.i
 
 forbody6.lr.ph.i.i.i.i:                           ; preds = %merge3.i.i.i.i
-  %392 = getelementptr i8, ptr %0, i64 6248
-  %393 = getelementptr i8, ptr %0, i64 6280
+  %392 = getelementptr i8, ptr %0, i64 6256
+  %393 = getelementptr i8, ptr %0, i64 6288
   %wide.trip.count74.i.i.i.i = zext nneg i32 %390 to i64
   br label %forbody6.i.i.i.i
 
@@ -32359,14 +32359,14 @@ merge.i23.i.i.i.i.i:                              ; preds = %"$PagePool.new_name
   br i1 %exitcond75.not.i.i.i.i, label %merge7.i.i.i.i, label %forbody6.i.i.i.i
 
 merge7.i.i.i.i:                                   ; preds = %"$PagePool.rename_links.exit.i.i.i.i", %merge3.i.i.i.i
-  %429 = getelementptr i8, ptr %0, i64 6208
+  %429 = getelementptr i8, ptr %0, i64 6216
   %430 = load i32, ptr %429, align 4
   %431 = icmp sgt i32 %430, 0
   br i1 %431, label %forbody9.lr.ph.i.i.i.i, label %merge10.i.i.i.i
 
 forbody9.lr.ph.i.i.i.i:                           ; preds = %merge7.i.i.i.i
-  %432 = getelementptr i8, ptr %0, i64 6272
-  %433 = getelementptr i8, ptr %0, i64 6280
+  %432 = getelementptr i8, ptr %0, i64 6280
+  %433 = getelementptr i8, ptr %0, i64 6288
   %wide.trip.count79.i.i.i.i = zext nneg i32 %430 to i64
   %xtraiter53 = and i64 %wide.trip.count79.i.i.i.i, 3
   %434 = icmp ult i32 %430, 4
@@ -32481,13 +32481,13 @@ merge.i.i.i56.i.i.epil:                           ; preds = %forbody9.i.i.i.i.ep
   br i1 %epil.iter54.cmp.not, label %merge10.i.i.i.i, label %forbody9.i.i.i.i.epil, !llvm.loop !63
 
 merge10.i.i.i.i:                                  ; preds = %merge10.i.i.i.i.loopexit.unr-lcssa, %"$PagePool.new_name.exit.i.i.i.i.epil", %merge7.i.i.i.i
-  %475 = getelementptr i8, ptr %0, i64 6212
+  %475 = getelementptr i8, ptr %0, i64 6220
   %476 = load i32, ptr %475, align 4
   %477 = icmp eq i32 %476, -1
   br i1 %477, label %"$PagePool.new_name.exit55.i.i.i.i", label %merge.i53.i.i.i.i
 
 merge.i53.i.i.i.i:                                ; preds = %merge10.i.i.i.i
-  %478 = getelementptr i8, ptr %0, i64 6280
+  %478 = getelementptr i8, ptr %0, i64 6288
   %479 = load ptr, ptr %478, align 8
   %480 = sext i32 %476 to i64
   %481 = getelementptr i32, ptr %479, i64 %480
@@ -32497,13 +32497,13 @@ merge.i53.i.i.i.i:                                ; preds = %merge10.i.i.i.i
 "$PagePool.new_name.exit55.i.i.i.i":              ; preds = %merge.i53.i.i.i.i, %merge10.i.i.i.i
   %common.ret.op.i54.i.i.i.i = phi i32 [ %482, %merge.i53.i.i.i.i ], [ -1, %merge10.i.i.i.i ]
   store i32 %common.ret.op.i54.i.i.i.i, ptr %475, align 4
-  %483 = getelementptr i8, ptr %0, i64 6216
+  %483 = getelementptr i8, ptr %0, i64 6224
   %484 = load i32, ptr %483, align 4
   %485 = icmp eq i32 %484, -1
   br i1 %485, label %"$PagePool.new_name.exit58.i.i.i.i", label %merge.i56.i.i.i.i
 
 merge.i56.i.i.i.i:                                ; preds = %"$PagePool.new_name.exit55.i.i.i.i"
-  %486 = getelementptr i8, ptr %0, i64 6280
+  %486 = getelementptr i8, ptr %0, i64 6288
   %487 = load ptr, ptr %486, align 8
   %488 = sext i32 %484 to i64
   %489 = getelementptr i32, ptr %487, i64 %488
@@ -32514,18 +32514,18 @@ merge.i56.i.i.i.i:                                ; preds = %"$PagePool.new_name
   %common.ret.op.i57.i.i.i.i = phi i32 [ %490, %merge.i56.i.i.i.i ], [ -1, %"$PagePool.new_name.exit55.i.i.i.i" ]
   store i32 %common.ret.op.i57.i.i.i.i, ptr %483, align 4
   store i32 %1, ptr %297, align 4
-  %491 = getelementptr i8, ptr %0, i64 6232
+  %491 = getelementptr i8, ptr %0, i64 6240
   %492 = load i64, ptr %491, align 8
   %493 = add i64 %492, 1
   store i64 %493, ptr %491, align 8
-  %494 = getelementptr i8, ptr %0, i64 6196
+  %494 = getelementptr i8, ptr %0, i64 6204
   store i32 0, ptr %494, align 4
   %.not64.i.i = icmp eq i32 %1, 0
   br i1 %.not64.i.i, label %"$PagePool.commit_resize.exit.i.i.i", label %forbody.lr.ph.i.i.i53.i.i
 
 forbody.lr.ph.i.i.i53.i.i:                        ; preds = %"$PagePool.new_name.exit58.i.i.i.i"
-  %495 = getelementptr i8, ptr %0, i64 6248
-  %496 = getelementptr i8, ptr %0, i64 6264
+  %495 = getelementptr i8, ptr %0, i64 6256
+  %496 = getelementptr i8, ptr %0, i64 6272
   %xtraiter58 = and i32 %1, 1
   %497 = icmp eq i32 %1, 1
   br i1 %497, label %"$PagePool.commit_resize.exit.i.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.i53.i.i.new
@@ -32636,16 +32636,16 @@ then.i60.i.i.i.i.epil:                            ; preds = %and.lhs.true.i.i.i.
   br label %"$PagePool.commit_resize.exit.i.i.i"
 
 "$PagePool.commit_resize.exit.i.i.i":             ; preds = %"$PagePool.commit_resize.exit.i.i.i.loopexit.unr-lcssa", %then.i60.i.i.i.i.epil, %and.lhs.true.i.i.i.i.i.epil, %forbody.i.i.i54.i.i.epil, %"$PagePool.new_name.exit58.i.i.i.i"
-  %550 = getelementptr i8, ptr %0, i64 6336
+  %550 = getelementptr i8, ptr %0, i64 6344
   %551 = load i64, ptr %216, align 8
   %552 = icmp sgt i64 %551, 0
   br i1 %552, label %forbody.lr.ph.i5.i.i.i, label %"$Scheduler.rename_pages.exit.i.i.i"
 
 forbody.lr.ph.i5.i.i.i:                           ; preds = %"$PagePool.commit_resize.exit.i.i.i"
-  %553 = getelementptr i8, ptr %0, i64 6280
-  %554 = getelementptr i8, ptr %0, i64 6304
-  %555 = getelementptr i8, ptr %0, i64 6552
-  %556 = getelementptr i8, ptr %0, i64 6556
+  %553 = getelementptr i8, ptr %0, i64 6288
+  %554 = getelementptr i8, ptr %0, i64 6312
+  %555 = getelementptr i8, ptr %0, i64 6560
+  %556 = getelementptr i8, ptr %0, i64 6564
   br label %forbody.i6.i.i.i
 
 forbody.i6.i.i.i:                                 ; preds = %merge3.i7.i.i.i, %forbody.lr.ph.i5.i.i.i
@@ -32715,16 +32715,16 @@ merge3.i7.i.i.i:                                  ; preds = %merge4.i.i52.i.i, %
   br i1 %exitcond21.not.i.i.i.i, label %"$Scheduler.rename_pages.exit.i.i.i", label %forbody.i6.i.i.i
 
 "$Scheduler.rename_pages.exit.i.i.i":             ; preds = %merge3.i7.i.i.i, %"$PagePool.commit_resize.exit.i.i.i"
-  %593 = getelementptr i8, ptr %0, i64 6360
+  %593 = getelementptr i8, ptr %0, i64 6368
   %594 = load i64, ptr %23, align 8
   %595 = icmp sgt i64 %594, 0
   br i1 %595, label %forbody.lr.ph.i11.i.i.i, label %"$Loop.resize_pool.exit"
 
 forbody.lr.ph.i11.i.i.i:                          ; preds = %"$Scheduler.rename_pages.exit.i.i.i"
-  %596 = getelementptr i8, ptr %0, i64 6280
-  %597 = getelementptr i8, ptr %0, i64 6304
-  %598 = getelementptr i8, ptr %0, i64 6552
-  %599 = getelementptr i8, ptr %0, i64 6556
+  %596 = getelementptr i8, ptr %0, i64 6288
+  %597 = getelementptr i8, ptr %0, i64 6312
+  %598 = getelementptr i8, ptr %0, i64 6560
+  %599 = getelementptr i8, ptr %0, i64 6564
   br label %forbody.i12.i.i.i
 
 forbody.i12.i.i.i:                                ; preds = %merge3.i14.i.i.i, %forbody.lr.ph.i11.i.i.i
@@ -32797,16 +32797,16 @@ merge3.i14.i.i.i:                                 ; preds = %merge4.i24.i.i.i, %
   %common.ret.op.i.i = phi i32 [ 3, %then2.i.i ], [ %329, %then9.i.i ], [ %common.ret.op.i9.i.ph.i.i, %"$Loop.begin_resize.exit.thread.i.i" ], [ 0, %"$Scheduler.rename_pages.exit.i.i.i" ], [ 0, %merge3.i14.i.i.i ]
   call fastcc void @"$Loop.publish"(ptr %5)
   %636 = call i32 @pthread_mutex_lock(ptr %18)
-  %637 = getelementptr i8, ptr %0, i64 7219
+  %637 = getelementptr i8, ptr %0, i64 7227
   store i8 1, ptr %637, align 1
-  %638 = getelementptr i8, ptr %0, i64 7112
+  %638 = getelementptr i8, ptr %0, i64 7120
   %639 = call i32 @pthread_cond_signal(ptr %638)
   %640 = call i32 @pthread_mutex_unlock(ptr %18)
   %641 = call i32 @pthread_mutex_lock(ptr %7)
   %642 = load i64, ptr %12, align 8
   %643 = add i64 %642, 1
   store i64 %643, ptr %12, align 8
-  %644 = getelementptr i8, ptr %0, i64 7008
+  %644 = getelementptr i8, ptr %0, i64 7016
   %645 = call i32 @pthread_cond_broadcast(ptr %644)
   %646 = call i32 @pthread_mutex_unlock(ptr %7)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -33836,7 +33836,7 @@ common.ret:                                       ; preds = %then2, %then, %"$Lo
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %6 = getelementptr i8, ptr %0, i64 6064
+  %6 = getelementptr i8, ptr %0, i64 6072
   call void @llvm.lifetime.start.p0(i64 20, ptr nonnull %limits.i)
   %.not.i.i = icmp eq ptr %3, null
   br i1 %.not.i.i, label %"$status.clear.exit.i", label %then.i.i
@@ -33846,19 +33846,19 @@ then.i.i:                                         ; preds = %merge
   br label %"$status.clear.exit.i"
 
 "$status.clear.exit.i":                           ; preds = %then.i.i, %merge
-  %7 = getelementptr i8, ptr %0, i64 7072
+  %7 = getelementptr i8, ptr %0, i64 7080
   %8 = tail call i32 @pthread_mutex_lock(ptr %7)
-  %9 = getelementptr i8, ptr %0, i64 6072
+  %9 = getelementptr i8, ptr %0, i64 6080
   %10 = load ptr, ptr %9, align 8, !noalias !64
   %11 = getelementptr i8, ptr %10, i64 72
   %12 = load i32, ptr %11, align 4, !noalias !64
-  %13 = getelementptr i8, ptr %0, i64 6088
+  %13 = getelementptr i8, ptr %0, i64 6096
   %14 = load i32, ptr %13, align 4, !noalias !64
-  %15 = getelementptr i8, ptr %0, i64 6124
+  %15 = getelementptr i8, ptr %0, i64 6132
   %16 = load i32, ptr %15, align 4, !noalias !64
-  %17 = getelementptr i8, ptr %0, i64 6084
+  %17 = getelementptr i8, ptr %0, i64 6092
   %18 = load i32, ptr %17, align 4, !noalias !64
-  %19 = getelementptr i8, ptr %0, i64 8424
+  %19 = getelementptr i8, ptr %0, i64 8432
   %20 = load i32, ptr %19, align 4, !noalias !64
   store i32 %12, ptr %limits.i, align 8
   %.sroa.2.0.limits.sroa_idx.i = getelementptr inbounds i8, ptr %limits.i, i64 4
@@ -34595,7 +34595,7 @@ then16.i.i:                                       ; preds = %then12.i.i
 
 merge.i:                                          ; preds = %merge1.i.i
   %300 = tail call i32 @pthread_mutex_lock(ptr %7)
-  %301 = getelementptr i8, ptr %0, i64 7220
+  %301 = getelementptr i8, ptr %0, i64 7228
   %302 = load i8, ptr %301, align 1
   %303 = trunc i8 %302 to i1
   br i1 %303, label %merge.i29.i, label %then.i.i25.i
@@ -34604,7 +34604,7 @@ then.i.i25.i:                                     ; preds = %merge.i
   br i1 %.not.i.i, label %then6.i, label %then2.i.i27.i
 
 then2.i.i27.i:                                    ; preds = %then.i.i25.i
-  %304 = getelementptr i8, ptr %0, i64 7221
+  %304 = getelementptr i8, ptr %0, i64 7229
   %305 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.2", ptr %304)
   br label %then6.i
 
@@ -34628,13 +34628,13 @@ then2.i61.i.i:                                    ; preds = %then.i59.i.i
   br label %then6.i
 
 merge2.i.i:                                       ; preds = %merge.i29.i
-  %314 = getelementptr i8, ptr %0, i64 8448
+  %314 = getelementptr i8, ptr %0, i64 8456
   %315 = load i32, ptr %314, align 4
   %316 = sext i32 %315 to i64
-  %317 = getelementptr i8, ptr %0, i64 8256
+  %317 = getelementptr i8, ptr %0, i64 8264
   %318 = load i64, ptr %317, align 8
   %319 = add i64 %318, %316
-  %320 = getelementptr i8, ptr %0, i64 6100
+  %320 = getelementptr i8, ptr %0, i64 6108
   %321 = load i32, ptr %320, align 4
   %322 = sext i32 %321 to i64
   %.not.i62.i.i = icmp slt i64 %319, %322
@@ -34644,9 +34644,9 @@ then.i63.i.i:                                     ; preds = %or.lhs.false.i.i.i,
   br i1 %.not.i.i, label %then6.i, label %then2.i64.i.i
 
 or.lhs.false.i.i.i:                               ; preds = %merge2.i.i
-  %323 = getelementptr i8, ptr %0, i64 8280
+  %323 = getelementptr i8, ptr %0, i64 8288
   %324 = load i64, ptr %323, align 8
-  %325 = getelementptr i8, ptr %0, i64 8296
+  %325 = getelementptr i8, ptr %0, i64 8304
   %326 = load i32, ptr %325, align 4
   %327 = sext i32 %326 to i64
   %.not12.i.i.i = icmp slt i64 %324, %327
@@ -34662,16 +34662,16 @@ merge7.i.i:                                       ; preds = %or.lhs.false.i.i.i
   br i1 %330, label %then12.i31.i, label %merge11.i30.i
 
 then12.i31.i:                                     ; preds = %merge7.i.i
-  %331 = getelementptr i8, ptr %0, i64 8368
+  %331 = getelementptr i8, ptr %0, i64 8376
   %332 = load ptr, ptr %331, align 8
   %.not.i66.i.i = icmp eq ptr %332, null
   br i1 %.not.i66.i.i, label %merge.i.i32.i, label %merge11.i30.i
 
 merge.i.i32.i:                                    ; preds = %then12.i31.i
-  %333 = getelementptr i8, ptr %0, i64 6120
+  %333 = getelementptr i8, ptr %0, i64 6128
   %334 = load i32, ptr %333, align 4
   %335 = sext i32 %334 to i64
-  %336 = getelementptr i8, ptr %0, i64 6132
+  %336 = getelementptr i8, ptr %0, i64 6140
   %337 = load i32, ptr %336, align 4
   %338 = sext i32 %337 to i64
   %339 = shl nsw i64 %335, 2
@@ -34691,7 +34691,7 @@ then5.i.i33.i:                                    ; preds = %then2.i68.i.i
 merge11.i30.i:                                    ; preds = %merge.i.i32.i, %then12.i31.i, %merge7.i.i
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %previous.i.i.i)
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %all.i.i.i)
-  %344 = getelementptr i8, ptr %0, i64 7216
+  %344 = getelementptr i8, ptr %0, i64 7224
   %345 = load i8, ptr %344, align 1
   %346 = trunc i8 %345 to i1
   br i1 %346, label %"$Loop.enqueue.exit.i", label %merge.i69.i.i
@@ -34699,7 +34699,7 @@ merge11.i30.i:                                    ; preds = %merge.i.i32.i, %the
 merge.i69.i.i:                                    ; preds = %merge11.i30.i
   %347 = call i32 @sigfillset(ptr nonnull %all.i.i.i)
   %348 = call i32 @pthread_sigmask(i32 2, ptr nonnull %all.i.i.i, ptr nonnull %previous.i.i.i)
-  %349 = getelementptr i8, ptr %0, i64 7208
+  %349 = getelementptr i8, ptr %0, i64 7216
   %350 = call i32 @pthread_create(ptr %349, ptr null, ptr nonnull @"$engine_thread", ptr nonnull %6)
   %351 = call i32 @pthread_sigmask(i32 2, ptr nonnull %previous.i.i.i, ptr null)
   %.not.i70.i.i = icmp eq i32 %350, 0
@@ -34727,19 +34727,19 @@ merge1.i.i.i:                                     ; preds = %merge.i69.i.i
   %354 = phi i64 [ %318, %merge11.i30.i ], [ %.pre.i, %merge1.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %previous.i.i.i)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %all.i.i.i)
-  %355 = getelementptr i8, ptr %0, i64 8352
+  %355 = getelementptr i8, ptr %0, i64 8360
   %356 = load i64, ptr %355, align 8
   store i64 %356, ptr %calloc.i.i.i, align 8
   %357 = add i64 %356, 1
   store i64 %357, ptr %355, align 8
-  %358 = getelementptr i8, ptr %0, i64 8248
+  %358 = getelementptr i8, ptr %0, i64 8256
   %359 = load ptr, ptr %358, align 8
   %360 = getelementptr ptr, ptr %359, i64 %354
   store ptr %calloc.i.i.i, ptr %360, align 8
   %361 = load i64, ptr %317, align 8
   %362 = add i64 %361, 1
   store i64 %362, ptr %317, align 8
-  %363 = getelementptr i8, ptr %0, i64 8272
+  %363 = getelementptr i8, ptr %0, i64 8280
   %364 = load ptr, ptr %363, align 8
   %365 = load i64, ptr %323, align 8
   %366 = getelementptr ptr, ptr %364, i64 %365
@@ -34747,7 +34747,7 @@ merge1.i.i.i:                                     ; preds = %merge.i69.i.i
   %367 = load i64, ptr %323, align 8
   %368 = add i64 %367, 1
   store i64 %368, ptr %323, align 8
-  %369 = getelementptr i8, ptr %0, i64 7112
+  %369 = getelementptr i8, ptr %0, i64 7120
   %370 = call i32 @pthread_cond_signal(ptr %369)
   %.not22.i = icmp eq ptr %2, null
   br i1 %.not22.i, label %merge2.thread.i, label %then3.i
@@ -39116,15 +39116,15 @@ then.i:                                           ; preds = %merge
 
 merge.i:                                          ; preds = %then.i, %merge
   %time_ns.0.i = phi i64 [ %9, %then.i ], [ 0, %merge ]
-  %10 = getelementptr i8, ptr %0, i64 7072
+  %10 = getelementptr i8, ptr %0, i64 7080
   %11 = call i32 @pthread_mutex_lock(ptr %10)
-  %12 = getelementptr i8, ptr %0, i64 8336
+  %12 = getelementptr i8, ptr %0, i64 8344
   %13 = load i64, ptr %12, align 8
   %14 = icmp eq i64 %13, 0
   br i1 %14, label %whilebody.lr.ph.i, label %"$Loop.wait.exit"
 
 whilebody.lr.ph.i:                                ; preds = %merge.i
-  %15 = getelementptr i8, ptr %0, i64 7160
+  %15 = getelementptr i8, ptr %0, i64 7168
   %16 = icmp eq i64 %time_ns.0.i, 0
   %17 = sdiv i64 %time_ns.0.i, 1000000000
   %18 = srem i64 %time_ns.0.i, 1000000000
@@ -39175,40 +39175,40 @@ merge:                                            ; preds = %entry
 
 define internal fastcc void @"$Engine.close"(ptr %0) unnamed_addr {
 entry:
-  %1 = getelementptr i8, ptr %0, i64 8496
+  %1 = getelementptr i8, ptr %0, i64 8504
   %2 = load i32, ptr %1, align 4
   %3 = icmp sgt i32 %2, 2
   br i1 %3, label %then, label %merge
 
 then:                                             ; preds = %entry
-  %4 = getelementptr i8, ptr %0, i64 6064
+  %4 = getelementptr i8, ptr %0, i64 6072
   %5 = load ptr, ptr %4, align 8
   %6 = icmp eq ptr %5, null
   br i1 %6, label %then2, label %merge.i
 
 merge.i:                                          ; preds = %then
-  %7 = getelementptr i8, ptr %0, i64 7216
+  %7 = getelementptr i8, ptr %0, i64 7224
   %8 = load i8, ptr %7, align 1
   %9 = trunc i8 %8 to i1
   br i1 %9, label %merge.i.i, label %"$Loop.stop.exit.i"
 
 merge.i.i:                                        ; preds = %merge.i
-  %10 = getelementptr i8, ptr %0, i64 7072
+  %10 = getelementptr i8, ptr %0, i64 7080
   %11 = tail call i32 @pthread_mutex_lock(ptr %10)
-  %12 = getelementptr i8, ptr %0, i64 7217
+  %12 = getelementptr i8, ptr %0, i64 7225
   store i8 1, ptr %12, align 1
-  %13 = getelementptr i8, ptr %0, i64 7112
+  %13 = getelementptr i8, ptr %0, i64 7120
   %14 = tail call i32 @pthread_cond_broadcast(ptr %13)
   %15 = tail call i32 @pthread_mutex_unlock(ptr %10)
-  %16 = getelementptr i8, ptr %0, i64 7208
+  %16 = getelementptr i8, ptr %0, i64 7216
   %17 = load i64, ptr %16, align 8
   %18 = tail call i32 @pthread_join(i64 %17, ptr null)
   store i8 0, ptr %7, align 1
   br label %"$Loop.stop.exit.i"
 
 "$Loop.stop.exit.i":                              ; preds = %merge.i.i, %merge.i
-  %19 = getelementptr i8, ptr %0, i64 8248
-  %20 = getelementptr i8, ptr %0, i64 8256
+  %19 = getelementptr i8, ptr %0, i64 8256
+  %20 = getelementptr i8, ptr %0, i64 8264
   %21 = load i64, ptr %20, align 8
   %22 = icmp sgt i64 %21, 0
   br i1 %22, label %forbody.i, label %merge1.i
@@ -39227,70 +39227,70 @@ merge1.i:                                         ; preds = %forbody.i, %"$Loop.
   %27 = load ptr, ptr %19, align 8
   tail call void @free(ptr %27)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %19, i8 0, i64 24, i1 false)
-  %28 = getelementptr i8, ptr %0, i64 8272
+  %28 = getelementptr i8, ptr %0, i64 8280
   %29 = load ptr, ptr %28, align 8
   tail call void @free(ptr %29)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %28, i8 0, i64 24, i1 false)
-  %30 = getelementptr i8, ptr %0, i64 6312
+  %30 = getelementptr i8, ptr %0, i64 6320
   tail call fastcc void @"$free_sequences"(ptr %30)
-  %31 = getelementptr i8, ptr %0, i64 6336
+  %31 = getelementptr i8, ptr %0, i64 6344
   tail call fastcc void @"$free_sequences"(ptr %31)
-  %32 = getelementptr i8, ptr %0, i64 6360
+  %32 = getelementptr i8, ptr %0, i64 6368
   tail call fastcc void @"$free_sequences"(ptr %32)
-  %33 = getelementptr i8, ptr %0, i64 6384
+  %33 = getelementptr i8, ptr %0, i64 6392
   tail call fastcc void @"$free_sequences"(ptr %33)
-  %34 = getelementptr i8, ptr %0, i64 6408
+  %34 = getelementptr i8, ptr %0, i64 6416
   %35 = load ptr, ptr %34, align 8
   tail call void @free(ptr %35)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %34, i8 0, i64 24, i1 false)
-  %36 = getelementptr i8, ptr %0, i64 6432
+  %36 = getelementptr i8, ptr %0, i64 6440
   %37 = load ptr, ptr %36, align 8
   tail call void @free(ptr %37)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %36, i8 0, i64 24, i1 false)
-  %38 = getelementptr i8, ptr %0, i64 6456
+  %38 = getelementptr i8, ptr %0, i64 6464
   %39 = load ptr, ptr %38, align 8
   tail call void @free(ptr %39)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %38, i8 0, i64 24, i1 false)
-  %40 = getelementptr i8, ptr %0, i64 6480
+  %40 = getelementptr i8, ptr %0, i64 6488
   %41 = load ptr, ptr %40, align 8
   tail call void @free(ptr %41)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %40, i8 0, i64 24, i1 false)
-  %42 = getelementptr i8, ptr %0, i64 6504
+  %42 = getelementptr i8, ptr %0, i64 6512
   %43 = load ptr, ptr %42, align 8
   tail call void @free(ptr %43)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %42, i8 0, i64 24, i1 false)
-  %44 = getelementptr i8, ptr %0, i64 6528
+  %44 = getelementptr i8, ptr %0, i64 6536
   %45 = load ptr, ptr %44, align 8
   tail call void @free(ptr %45)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %44, i8 0, i64 24, i1 false)
-  %46 = getelementptr i8, ptr %0, i64 6184
-  %47 = getelementptr i8, ptr %0, i64 6248
+  %46 = getelementptr i8, ptr %0, i64 6192
+  %47 = getelementptr i8, ptr %0, i64 6256
   %48 = load ptr, ptr %47, align 8
   tail call void @free(ptr %48)
-  %49 = getelementptr i8, ptr %0, i64 6256
+  %49 = getelementptr i8, ptr %0, i64 6264
   %50 = load ptr, ptr %49, align 8
   tail call void @free(ptr %50)
-  %51 = getelementptr i8, ptr %0, i64 6264
+  %51 = getelementptr i8, ptr %0, i64 6272
   %52 = load ptr, ptr %51, align 8
   tail call void @free(ptr %52)
-  %53 = getelementptr i8, ptr %0, i64 6272
+  %53 = getelementptr i8, ptr %0, i64 6280
   %54 = load ptr, ptr %53, align 8
   tail call void @free(ptr %54)
-  %55 = getelementptr i8, ptr %0, i64 6280
+  %55 = getelementptr i8, ptr %0, i64 6288
   %56 = load ptr, ptr %55, align 8
   tail call void @free(ptr %56)
-  %57 = getelementptr i8, ptr %0, i64 6288
+  %57 = getelementptr i8, ptr %0, i64 6296
   %58 = load ptr, ptr %57, align 8
   tail call void @free(ptr %58)
-  %59 = getelementptr i8, ptr %0, i64 6296
+  %59 = getelementptr i8, ptr %0, i64 6304
   %60 = load ptr, ptr %59, align 8
   tail call void @free(ptr %60)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(120) %46, i8 0, i64 120, i1 false)
-  %61 = getelementptr i8, ptr %0, i64 8304
+  %61 = getelementptr i8, ptr %0, i64 8312
   %62 = load ptr, ptr %61, align 8
   tail call void @free(ptr %62)
   store ptr null, ptr %61, align 8
-  %63 = getelementptr i8, ptr %0, i64 8344
+  %63 = getelementptr i8, ptr %0, i64 8352
   %64 = load i32, ptr %63, align 4
   %65 = icmp sgt i32 %64, -1
   br i1 %65, label %then3.i, label %merge2.i
@@ -39300,17 +39300,17 @@ then3.i:                                          ; preds = %merge1.i
   br label %merge2.i
 
 merge2.i:                                         ; preds = %then3.i, %merge1.i
-  %67 = getelementptr i8, ptr %0, i64 8368
+  %67 = getelementptr i8, ptr %0, i64 8376
   %68 = load ptr, ptr %67, align 8
   tail call void @free(ptr %68)
-  %69 = getelementptr i8, ptr %0, i64 7112
+  %69 = getelementptr i8, ptr %0, i64 7120
   %70 = tail call i32 @pthread_cond_destroy(ptr %69)
-  %71 = getelementptr i8, ptr %0, i64 7160
+  %71 = getelementptr i8, ptr %0, i64 7168
   %72 = tail call i32 @pthread_cond_destroy(ptr %71)
-  %73 = getelementptr i8, ptr %0, i64 7072
+  %73 = getelementptr i8, ptr %0, i64 7080
   %74 = tail call i32 @pthread_mutex_destroy(ptr %73)
-  %75 = getelementptr i8, ptr %0, i64 6968
-  %76 = getelementptr i8, ptr %0, i64 7008
+  %75 = getelementptr i8, ptr %0, i64 6976
+  %76 = getelementptr i8, ptr %0, i64 7016
   %77 = tail call i32 @pthread_cond_destroy(ptr %76)
   %78 = tail call i32 @pthread_mutex_destroy(ptr %75)
   %.pr.pre = load i32, ptr %1, align 4
@@ -39322,13 +39322,13 @@ merge:                                            ; preds = %merge2.i, %entry
   br i1 %80, label %then2, label %merge1
 
 then2:                                            ; preds = %then, %merge
-  %81 = getelementptr i8, ptr %0, i64 5840
+  %81 = getelementptr i8, ptr %0, i64 5848
   %82 = load ptr, ptr %81, align 8
   %83 = icmp eq ptr %82, null
   br i1 %83, label %"$load.free_ranks.exit", label %merge.i14
 
 merge.i14:                                        ; preds = %then2
-  %84 = getelementptr i8, ptr %0, i64 5832
+  %84 = getelementptr i8, ptr %0, i64 5840
   %85 = load i32, ptr %84, align 4
   %86 = icmp sgt i32 %85, 0
   br i1 %86, label %forbody.preheader.i, label %"$load.free_ranks.exit"
@@ -39392,20 +39392,20 @@ merge.i.i16:                                      ; preds = %forbody.i15
   br i1 %exitcond.not.i17, label %"$load.free_ranks.exit", label %forbody.i15
 
 "$load.free_ranks.exit":                          ; preds = %"$unload_rank.exit.i", %then2, %merge.i14
-  %126 = getelementptr i8, ptr %0, i64 5880
+  %126 = getelementptr i8, ptr %0, i64 5888
   %127 = tail call i32 @pthread_mutex_lock(ptr %126)
-  %128 = getelementptr i8, ptr %0, i64 6028
+  %128 = getelementptr i8, ptr %0, i64 6036
   store i8 1, ptr %128, align 1
-  %129 = getelementptr i8, ptr %0, i64 5920
+  %129 = getelementptr i8, ptr %0, i64 5928
   %130 = tail call i32 @pthread_cond_broadcast(ptr %129)
   %131 = tail call i32 @pthread_mutex_unlock(ptr %126)
-  %132 = getelementptr i8, ptr %0, i64 5872
+  %132 = getelementptr i8, ptr %0, i64 5880
   %133 = load i32, ptr %132, align 4
   %134 = icmp sgt i32 %133, 0
   br i1 %134, label %forbody.lr.ph.i, label %merge.i18
 
 forbody.lr.ph.i:                                  ; preds = %"$load.free_ranks.exit"
-  %135 = getelementptr i8, ptr %0, i64 5864
+  %135 = getelementptr i8, ptr %0, i64 5872
   %wide.trip.count.i20 = zext nneg i32 %133 to i64
   br label %forbody.i21
 
@@ -39420,13 +39420,13 @@ forbody.i21:                                      ; preds = %forbody.i21, %forbo
   br i1 %exitcond.not.i24, label %merge.i18, label %forbody.i21
 
 merge.i18:                                        ; preds = %forbody.i21, %"$load.free_ranks.exit"
-  %140 = getelementptr i8, ptr %0, i64 5856
+  %140 = getelementptr i8, ptr %0, i64 5864
   %141 = load ptr, ptr %140, align 8
   %.not.i = icmp eq ptr %141, null
   br i1 %.not.i, label %"$RankGroup.free.exit", label %then.i
 
 then.i:                                           ; preds = %merge.i18
-  %142 = getelementptr i8, ptr %0, i64 5848
+  %142 = getelementptr i8, ptr %0, i64 5856
   %143 = load ptr, ptr %142, align 8
   %144 = getelementptr i8, ptr %143, i64 40
   %145 = load ptr, ptr %144, align 8
@@ -39436,17 +39436,17 @@ then.i:                                           ; preds = %merge.i18
 "$RankGroup.free.exit":                           ; preds = %merge.i18, %then.i
   %146 = load ptr, ptr %81, align 8
   tail call void @free(ptr %146)
-  %147 = getelementptr i8, ptr %0, i64 6048
+  %147 = getelementptr i8, ptr %0, i64 6056
   %148 = load ptr, ptr %147, align 8
   tail call void @free(ptr %148)
-  %149 = getelementptr i8, ptr %0, i64 6056
+  %149 = getelementptr i8, ptr %0, i64 6064
   %150 = load ptr, ptr %149, align 8
   tail call void @free(ptr %150)
-  %151 = getelementptr i8, ptr %0, i64 5864
+  %151 = getelementptr i8, ptr %0, i64 5872
   %152 = load ptr, ptr %151, align 8
   tail call void @free(ptr %152)
   %153 = tail call i32 @pthread_cond_destroy(ptr %129)
-  %154 = getelementptr i8, ptr %0, i64 5968
+  %154 = getelementptr i8, ptr %0, i64 5976
   %155 = tail call i32 @pthread_cond_destroy(ptr %154)
   %156 = tail call i32 @pthread_mutex_destroy(ptr %126)
   %.pre = load i32, ptr %1, align 4
@@ -39458,7 +39458,7 @@ merge1:                                           ; preds = %merge, %"$RankGroup
   br i1 %158, label %then5, label %merge4
 
 then5:                                            ; preds = %merge1
-  %159 = getelementptr i8, ptr %0, i64 4296
+  %159 = getelementptr i8, ptr %0, i64 4304
   tail call fastcc void @"$Model.close"(ptr %159)
   %160 = load ptr, ptr %0, align 8
   %.not.i25 = icmp eq ptr %160, null
@@ -39554,26 +39554,26 @@ entry:
   br i1 %or.cond, label %merge, label %then
 
 then:                                             ; preds = %entry
-  %2 = getelementptr i8, ptr %0, i64 6064
+  %2 = getelementptr i8, ptr %0, i64 6072
   %3 = getelementptr i8, ptr %1, i64 328
   %4 = load ptr, ptr %3, align 8
   %.not.i = icmp eq ptr %4, %2
   br i1 %.not.i, label %merge.i, label %merge
 
 merge.i:                                          ; preds = %then
-  %5 = getelementptr i8, ptr %0, i64 6968
+  %5 = getelementptr i8, ptr %0, i64 6976
   %6 = tail call i32 @pthread_mutex_lock(ptr %5)
-  %7 = getelementptr i8, ptr %0, i64 7056
+  %7 = getelementptr i8, ptr %0, i64 7064
   %8 = load i64, ptr %7, align 8
   %9 = add i64 %8, 1
   store i64 %9, ptr %7, align 8
-  %10 = getelementptr i8, ptr %0, i64 7064
+  %10 = getelementptr i8, ptr %0, i64 7072
   %11 = load i64, ptr %10, align 8
   %.not8.i.i = icmp eq i64 %11, %8
   br i1 %.not8.i.i, label %"$Turnstile.enter.exit.i", label %whilebody.lr.ph.i.i
 
 whilebody.lr.ph.i.i:                              ; preds = %merge.i
-  %12 = getelementptr i8, ptr %0, i64 7008
+  %12 = getelementptr i8, ptr %0, i64 7016
   br label %whilebody.i.i
 
 whilebody.i.i:                                    ; preds = %whilebody.i.i, %whilebody.lr.ph.i.i
@@ -39586,18 +39586,18 @@ whilebody.i.i:                                    ; preds = %whilebody.i.i, %whi
   %15 = tail call i32 @pthread_mutex_unlock(ptr nonnull %5)
   tail call fastcc void @"$Loop.close_state"(ptr nonnull %2, ptr %1)
   tail call fastcc void @"$Loop.publish"(ptr nonnull %2)
-  %16 = getelementptr i8, ptr %0, i64 7072
+  %16 = getelementptr i8, ptr %0, i64 7080
   %17 = tail call i32 @pthread_mutex_lock(ptr %16)
-  %18 = getelementptr i8, ptr %0, i64 7219
+  %18 = getelementptr i8, ptr %0, i64 7227
   store i8 1, ptr %18, align 1
-  %19 = getelementptr i8, ptr %0, i64 7112
+  %19 = getelementptr i8, ptr %0, i64 7120
   %20 = tail call i32 @pthread_cond_signal(ptr %19)
   %21 = tail call i32 @pthread_mutex_unlock(ptr %16)
   %22 = tail call i32 @pthread_mutex_lock(ptr %5)
   %23 = load i64, ptr %10, align 8
   %24 = add i64 %23, 1
   store i64 %24, ptr %10, align 8
-  %25 = getelementptr i8, ptr %0, i64 7008
+  %25 = getelementptr i8, ptr %0, i64 7016
   %26 = tail call i32 @pthread_cond_broadcast(ptr %25)
   %27 = tail call i32 @pthread_mutex_unlock(ptr %5)
   br label %merge
@@ -39803,83 +39803,83 @@ or.lhs.false:                                     ; preds = %entry
   br i1 %.not, label %merge, label %common.ret
 
 merge:                                            ; preds = %or.lhs.false
-  %5 = getelementptr i8, ptr %0, i64 5024
-  %6 = getelementptr i8, ptr %0, i64 5832
+  %5 = getelementptr i8, ptr %0, i64 5032
+  %6 = getelementptr i8, ptr %0, i64 5840
   %7 = load i32, ptr %6, align 4
   %8 = sext i32 %7 to i64
-  %9 = getelementptr i8, ptr %0, i64 4320
-  %10 = getelementptr i8, ptr %0, i64 4392
+  %9 = getelementptr i8, ptr %0, i64 4328
+  %10 = getelementptr i8, ptr %0, i64 4400
   %11 = load i32, ptr %10, align 4
   %12 = getelementptr i8, ptr %1, i64 200
   store i32 %11, ptr %12, align 4
-  %13 = getelementptr i8, ptr %0, i64 4384
+  %13 = getelementptr i8, ptr %0, i64 4392
   %14 = load i32, ptr %13, align 4
   %15 = getelementptr i8, ptr %1, i64 204
   store i32 %14, ptr %15, align 4
-  %16 = getelementptr i8, ptr %0, i64 4388
+  %16 = getelementptr i8, ptr %0, i64 4396
   %17 = load i32, ptr %16, align 4
   %18 = getelementptr i8, ptr %1, i64 208
   store i32 %17, ptr %18, align 4
-  %19 = getelementptr i8, ptr %0, i64 4448
+  %19 = getelementptr i8, ptr %0, i64 4456
   %20 = load i32, ptr %19, align 4
   %21 = getelementptr i8, ptr %1, i64 212
   store i32 %20, ptr %21, align 4
-  %22 = getelementptr i8, ptr %0, i64 5044
+  %22 = getelementptr i8, ptr %0, i64 5052
   %23 = load i32, ptr %22, align 4
   %24 = getelementptr i8, ptr %1, i64 4
   store i32 %23, ptr %24, align 4
-  %25 = getelementptr i8, ptr %0, i64 5072
+  %25 = getelementptr i8, ptr %0, i64 5080
   %26 = load i32, ptr %25, align 4
   %27 = getelementptr i8, ptr %1, i64 216
   store i32 %26, ptr %27, align 4
-  %28 = getelementptr i8, ptr %0, i64 5076
+  %28 = getelementptr i8, ptr %0, i64 5084
   %29 = load i32, ptr %28, align 4
   %30 = getelementptr i8, ptr %1, i64 220
   store i32 %29, ptr %30, align 4
-  %31 = getelementptr i8, ptr %0, i64 5080
+  %31 = getelementptr i8, ptr %0, i64 5088
   %32 = load i32, ptr %31, align 4
   %33 = getelementptr i8, ptr %1, i64 224
   store i32 %32, ptr %33, align 4
-  %34 = getelementptr i8, ptr %0, i64 5088
+  %34 = getelementptr i8, ptr %0, i64 5096
   %35 = load i32, ptr %34, align 4
   %36 = getelementptr i8, ptr %1, i64 232
   store i32 %35, ptr %36, align 4
-  %37 = getelementptr i8, ptr %0, i64 5096
+  %37 = getelementptr i8, ptr %0, i64 5104
   %38 = load i32, ptr %37, align 4
   %39 = getelementptr i8, ptr %1, i64 236
   store i32 %38, ptr %39, align 4
   %40 = getelementptr i8, ptr %1, i64 8
-  %41 = getelementptr i8, ptr %0, i64 4168
+  %41 = getelementptr i8, ptr %0, i64 4176
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(128) %40, ptr noundef nonnull align 1 dereferenceable(128) %41, i64 128, i1 false)
   %42 = getelementptr i8, ptr %1, i64 136
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(64) %42, ptr noundef nonnull align 1 dereferenceable(64) %9, i64 64, i1 false)
-  %43 = getelementptr i8, ptr %0, i64 5148
+  %43 = getelementptr i8, ptr %0, i64 5156
   %44 = load i32, ptr %43, align 4
   %45 = getelementptr i8, ptr %1, i64 228
   store i32 %44, ptr %45, align 4
-  %46 = getelementptr i8, ptr %0, i64 4992
+  %46 = getelementptr i8, ptr %0, i64 5000
   %47 = load i64, ptr %46, align 8
   %48 = getelementptr i8, ptr %1, i64 272
   store i64 %47, ptr %48, align 8
-  %49 = getelementptr i8, ptr %0, i64 4968
+  %49 = getelementptr i8, ptr %0, i64 4976
   %50 = load i64, ptr %49, align 8
   %51 = getelementptr i8, ptr %1, i64 280
   store i64 %50, ptr %51, align 8
-  %52 = getelementptr i8, ptr %0, i64 5200
+  %52 = getelementptr i8, ptr %0, i64 5208
   %53 = load i64, ptr %52, align 8
   %54 = mul i64 %53, %8
   %55 = getelementptr i8, ptr %1, i64 288
   store i64 %54, ptr %55, align 8
-  %56 = getelementptr i8, ptr %0, i64 5192
+  %56 = getelementptr i8, ptr %0, i64 5200
   %57 = load i64, ptr %56, align 8
-  %58 = getelementptr i8, ptr %0, i64 5184
+  %58 = getelementptr i8, ptr %0, i64 5192
   %59 = load i32, ptr %58, align 4
   %60 = sext i32 %59 to i64
   %61 = mul i64 %57, %8
   %62 = mul i64 %61, %60
   %63 = getelementptr i8, ptr %1, i64 296
   store i64 %62, ptr %63, align 8
-  %64 = getelementptr i8, ptr %0, i64 5208
+  %64 = getelementptr i8, ptr %0, i64 5216
   %65 = load i64, ptr %64, align 8
   %66 = mul i64 %65, %8
   %67 = getelementptr i8, ptr %1, i64 304
@@ -39922,85 +39922,85 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %84 = mul i64 %83, %common.ret.op.i.i.i
   %85 = getelementptr i8, ptr %1, i64 312
   store i64 %84, ptr %85, align 8
-  %86 = getelementptr i8, ptr %0, i64 8504
+  %86 = getelementptr i8, ptr %0, i64 8512
   %87 = load i64, ptr %86, align 8
   %88 = getelementptr i8, ptr %1, i64 320
   store i64 %87, ptr %88, align 8
-  %89 = getelementptr i8, ptr %0, i64 7072
+  %89 = getelementptr i8, ptr %0, i64 7080
   %90 = tail call i32 @pthread_mutex_lock(ptr %89)
-  %91 = getelementptr i8, ptr %0, i64 8424
+  %91 = getelementptr i8, ptr %0, i64 8432
   %92 = load i32, ptr %91, align 4
   %93 = getelementptr i8, ptr %1, i64 240
   store i32 %92, ptr %93, align 4
-  %94 = getelementptr i8, ptr %0, i64 8428
+  %94 = getelementptr i8, ptr %0, i64 8436
   %95 = load i32, ptr %94, align 4
   %96 = getelementptr i8, ptr %1, i64 244
   store i32 %95, ptr %96, align 4
-  %97 = getelementptr i8, ptr %0, i64 8436
+  %97 = getelementptr i8, ptr %0, i64 8444
   %98 = load i32, ptr %97, align 4
   %99 = getelementptr i8, ptr %1, i64 248
   store i32 %98, ptr %99, align 4
-  %100 = getelementptr i8, ptr %0, i64 8432
+  %100 = getelementptr i8, ptr %0, i64 8440
   %101 = load i32, ptr %100, align 4
   %102 = getelementptr i8, ptr %1, i64 252
   store i32 %101, ptr %102, align 4
-  %103 = getelementptr i8, ptr %0, i64 8280
+  %103 = getelementptr i8, ptr %0, i64 8288
   %104 = load i64, ptr %103, align 8
   %105 = trunc i64 %104 to i32
   %106 = getelementptr i8, ptr %1, i64 256
   store i32 %105, ptr %106, align 4
-  %107 = getelementptr i8, ptr %0, i64 8448
+  %107 = getelementptr i8, ptr %0, i64 8456
   %108 = load i32, ptr %107, align 4
-  %109 = getelementptr i8, ptr %0, i64 8256
+  %109 = getelementptr i8, ptr %0, i64 8264
   %110 = load i64, ptr %109, align 8
   %111 = trunc i64 %110 to i32
   %112 = add i32 %108, %111
   %113 = getelementptr i8, ptr %1, i64 260
   store i32 %112, ptr %113, align 4
-  %114 = getelementptr i8, ptr %0, i64 8456
+  %114 = getelementptr i8, ptr %0, i64 8464
   %115 = load i32, ptr %114, align 4
   %116 = getelementptr i8, ptr %1, i64 264
   store i32 %115, ptr %116, align 4
   %117 = getelementptr i8, ptr %1, i64 268
   store i32 0, ptr %117, align 4
-  %118 = getelementptr i8, ptr %0, i64 7220
+  %118 = getelementptr i8, ptr %0, i64 7228
   %119 = load i8, ptr %118, align 1
   %120 = and i8 %119, 1
   %spec.store.select.i.i = zext nneg i8 %120 to i32
   store i32 %spec.store.select.i.i, ptr %117, align 4
-  %121 = getelementptr i8, ptr %0, i64 8376
+  %121 = getelementptr i8, ptr %0, i64 8384
   %122 = load i64, ptr %121, align 8
   %123 = getelementptr i8, ptr %1, i64 328
   store i64 %122, ptr %123, align 8
-  %124 = getelementptr i8, ptr %0, i64 8384
+  %124 = getelementptr i8, ptr %0, i64 8392
   %125 = load i64, ptr %124, align 8
   %126 = getelementptr i8, ptr %1, i64 336
   store i64 %125, ptr %126, align 8
-  %127 = getelementptr i8, ptr %0, i64 8392
+  %127 = getelementptr i8, ptr %0, i64 8400
   %128 = load i64, ptr %127, align 8
   %129 = getelementptr i8, ptr %1, i64 344
   store i64 %128, ptr %129, align 8
-  %130 = getelementptr i8, ptr %0, i64 8400
+  %130 = getelementptr i8, ptr %0, i64 8408
   %131 = load i64, ptr %130, align 8
   %132 = getelementptr i8, ptr %1, i64 352
   store i64 %131, ptr %132, align 8
-  %133 = getelementptr i8, ptr %0, i64 8408
+  %133 = getelementptr i8, ptr %0, i64 8416
   %134 = load i64, ptr %133, align 8
   %135 = getelementptr i8, ptr %1, i64 360
   store i64 %134, ptr %135, align 8
-  %136 = getelementptr i8, ptr %0, i64 8440
+  %136 = getelementptr i8, ptr %0, i64 8448
   %137 = load i64, ptr %136, align 8
   %138 = getelementptr i8, ptr %1, i64 368
   store i64 %137, ptr %138, align 8
-  %139 = getelementptr i8, ptr %0, i64 8416
+  %139 = getelementptr i8, ptr %0, i64 8424
   %140 = load i64, ptr %139, align 8
   %141 = getelementptr i8, ptr %1, i64 376
   store i64 %140, ptr %141, align 8
-  %142 = getelementptr i8, ptr %0, i64 8464
+  %142 = getelementptr i8, ptr %0, i64 8472
   %143 = load i64, ptr %142, align 8
   %144 = getelementptr i8, ptr %1, i64 384
   store i64 %143, ptr %144, align 8
-  %145 = getelementptr i8, ptr %0, i64 8472
+  %145 = getelementptr i8, ptr %0, i64 8480
   %146 = load i64, ptr %145, align 8
   %147 = getelementptr i8, ptr %1, i64 392
   store i64 %146, ptr %147, align 8
@@ -40076,7 +40076,7 @@ merge:                                            ; preds = %entry
   %4 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i)
   %5 = load <2 x i64>, ptr %time.i, align 16
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i)
-  %6 = call dereferenceable_or_null(8512) ptr @calloc(i64 1, i64 8512)
+  %6 = call dereferenceable_or_null(8520) ptr @calloc(i64 1, i64 8520)
   %7 = icmp eq ptr %6, null
   br i1 %7, label %then5, label %merge4
 
@@ -40123,9 +40123,9 @@ merge.i:                                          ; preds = %merge.i.i
   br i1 %.not59.i, label %merge2.i, label %then13
 
 merge2.i:                                         ; preds = %merge.i
-  %16 = getelementptr i8, ptr %6, i64 8496
+  %16 = getelementptr i8, ptr %6, i64 8504
   store i32 1, ptr %16, align 4
-  %17 = getelementptr i8, ptr %6, i64 4296
+  %17 = getelementptr i8, ptr %6, i64 4304
   %18 = getelementptr i8, ptr %0, i64 8
   %19 = load ptr, ptr %18, align 8
   %20 = call fastcc i32 @"$Model.read"(ptr %17, ptr %19, i1 zeroext true, ptr %2)
@@ -40133,7 +40133,7 @@ merge2.i:                                         ; preds = %merge.i
   br i1 %.not.i64.i, label %merge.i66.i, label %then13
 
 merge.i66.i:                                      ; preds = %merge2.i
-  %21 = getelementptr i8, ptr %6, i64 4984
+  %21 = getelementptr i8, ptr %6, i64 4992
   %22 = load i8, ptr %21, align 1
   %23 = trunc i8 %22 to i1
   br i1 %23, label %"$Model.open.exit.i", label %then2.i67.i
@@ -40147,8 +40147,8 @@ then5.i68.i:                                      ; preds = %then2.i67.i
   br label %then13
 
 "$Model.open.exit.i":                             ; preds = %merge.i66.i
-  %25 = getelementptr i8, ptr %6, i64 4936
-  %26 = getelementptr i8, ptr %6, i64 4304
+  %25 = getelementptr i8, ptr %6, i64 4944
+  %26 = getelementptr i8, ptr %6, i64 4312
   %27 = load ptr, ptr %26, align 8
   %28 = call fastcc i32 @"$Problems.report"(ptr %25, ptr %27, ptr %2)
   %.not60.i = icmp eq i32 %28, 0
@@ -40180,8 +40180,8 @@ merge7.i:                                         ; preds = %"$Model.open.exit.i
 
 merge.i.i.i:                                      ; preds = %merge7.i
   %37 = getelementptr i8, ptr %6, i64 4132
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(168) %37, i8 0, i64 164, i1 false)
-  store i32 168, ptr %29, align 4
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(176) %37, i8 0, i64 172, i1 false)
+  store i32 176, ptr %29, align 4
   %38 = load ptr, ptr %32, align 8
   %39 = getelementptr i8, ptr %38, i64 72
   %40 = load ptr, ptr %39, align 8
@@ -40214,14 +40214,14 @@ merge.critedge.i.i:                               ; preds = %merge.i.i.i
   %53 = getelementptr i8, ptr %6, i64 16
   %54 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %53, ptr noundef nonnull dereferenceable(4) @"$string.391")
   %55 = icmp eq i32 %54, 0
-  %56 = getelementptr i8, ptr %6, i64 5024
+  %56 = getelementptr i8, ptr %6, i64 5032
   %57 = load ptr, ptr %32, align 8
   %58 = call fastcc i32 @"$Plan.make"(ptr %56, ptr %17, ptr %57, ptr nonnull %29, i1 zeroext %55, ptr nonnull %0, ptr %2)
   %.not19.i70.i = icmp eq i32 %58, 0
   br i1 %.not19.i70.i, label %merge2.i.i, label %then13
 
 merge2.i.i:                                       ; preds = %merge.critedge.i.i
-  %59 = getelementptr i8, ptr %6, i64 5316
+  %59 = getelementptr i8, ptr %6, i64 5324
   %60 = load i8, ptr %59, align 1
   %61 = trunc i8 %60 to i1
   br i1 %61, label %merge12.i, label %merge.i20.i.i
@@ -40234,15 +40234,15 @@ then2.i.i.i:                                      ; preds = %merge.i20.i.i
   %62 = load ptr, ptr %56, align 8
   %63 = getelementptr i8, ptr %62, i64 8
   %64 = load ptr, ptr %63, align 8
-  %65 = getelementptr i8, ptr %6, i64 5317
+  %65 = getelementptr i8, ptr %6, i64 5325
   %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.550", ptr %64, ptr %65)
   br label %then13
 
 merge12.i:                                        ; preds = %merge2.i.i
   store i32 2, ptr %16, align 4
-  %67 = getelementptr i8, ptr %6, i64 5832
+  %67 = getelementptr i8, ptr %6, i64 5840
   %68 = load ptr, ptr %32, align 8
-  %69 = getelementptr i8, ptr %6, i64 5044
+  %69 = getelementptr i8, ptr %6, i64 5052
   %70 = load i32, ptr %69, align 4
   %71 = call fastcc i32 @"$RankGroup.init"(ptr %67, ptr %68, i32 %70, ptr %2)
   %.not62.i = icmp eq i32 %71, 0
@@ -40275,7 +40275,7 @@ merge12:                                          ; preds = %"$Engine.open.exit"
   %reass.mul = mul i64 %77, 1000000000
   %78 = extractelement <2 x i64> %76, i64 1
   %79 = add i64 %78, %reass.mul
-  %80 = getelementptr i8, ptr %6, i64 8504
+  %80 = getelementptr i8, ptr %6, i64 8512
   store i64 %79, ptr %80, align 8
   store ptr %6, ptr %1, align 8
   br label %common.ret
@@ -42222,75 +42222,75 @@ entry:
   %attributes.i25.i = alloca %98, align 8
   %attributes.i.i = alloca %98, align 8
   %chosen.sroa.8 = alloca [31 x i8], align 1
-  %2 = getelementptr i8, ptr %0, i64 5832
-  %3 = getelementptr i8, ptr %0, i64 5840
+  %2 = getelementptr i8, ptr %0, i64 5840
+  %3 = getelementptr i8, ptr %0, i64 5848
   %4 = load ptr, ptr %3, align 8
-  %5 = getelementptr i8, ptr %0, i64 5184
+  %5 = getelementptr i8, ptr %0, i64 5192
   %6 = load i32, ptr %5, align 4
-  %7 = getelementptr i8, ptr %0, i64 5076
-  %8 = getelementptr i8, ptr %0, i64 5072
+  %7 = getelementptr i8, ptr %0, i64 5084
+  %8 = getelementptr i8, ptr %0, i64 5080
   %9 = load i32, ptr %8, align 4
-  %10 = getelementptr i8, ptr %0, i64 5100
-  %11 = getelementptr i8, ptr %0, i64 5108
+  %10 = getelementptr i8, ptr %0, i64 5108
+  %11 = getelementptr i8, ptr %0, i64 5116
   %12 = load i32, ptr %11, align 4
   %13 = icmp ne i32 %12, 0
   %14 = zext i1 %13 to i8
-  %15 = getelementptr i8, ptr %0, i64 5288
+  %15 = getelementptr i8, ptr %0, i64 5296
   %chosen.sroa.8.28.sroa_idx = getelementptr inbounds i8, ptr %chosen.sroa.8, i64 3
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(28) %chosen.sroa.8.28.sroa_idx, ptr noundef nonnull align 4 dereferenceable(28) %15, i64 28, i1 false)
   %16 = getelementptr i8, ptr %4, i64 424
   %17 = load ptr, ptr %16, align 8
   %18 = getelementptr i8, ptr %4, i64 632
   %19 = load ptr, ptr %18, align 8
-  %20 = getelementptr i8, ptr %0, i64 6064
-  %21 = getelementptr i8, ptr %0, i64 4320
-  %22 = getelementptr i8, ptr %0, i64 6152
+  %20 = getelementptr i8, ptr %0, i64 6072
+  %21 = getelementptr i8, ptr %0, i64 4328
+  %22 = getelementptr i8, ptr %0, i64 6160
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(2432) %22, i8 0, i64 2344, i1 false)
-  %23 = getelementptr i8, ptr %0, i64 6072
+  %23 = getelementptr i8, ptr %0, i64 6080
   store ptr %21, ptr %23, align 8
-  %24 = getelementptr i8, ptr %0, i64 6080
+  %24 = getelementptr i8, ptr %0, i64 6088
   store i32 %6, ptr %24, align 8
-  %chosen.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 6084
+  %chosen.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 6092
   %25 = load <2 x i32>, ptr %7, align 4
   %26 = shufflevector <2 x i32> %25, <2 x i32> poison, <2 x i32> <i32 1, i32 0>
   store <2 x i32> %26, ptr %chosen.sroa.2.0..sroa_idx, align 4
-  %chosen.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 6092
+  %chosen.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 6100
   store i32 %9, ptr %chosen.sroa.4.0..sroa_idx, align 4
-  %chosen.sroa.5.0..sroa_idx = getelementptr i8, ptr %0, i64 6096
-  %chosen.sroa.6.0..sroa_idx = getelementptr i8, ptr %0, i64 6100
+  %chosen.sroa.5.0..sroa_idx = getelementptr i8, ptr %0, i64 6104
+  %chosen.sroa.6.0..sroa_idx = getelementptr i8, ptr %0, i64 6108
   %27 = load <2 x i32>, ptr %10, align 4
   store <2 x i32> %27, ptr %chosen.sroa.5.0..sroa_idx, align 8
-  %chosen.sroa.7.0..sroa_idx = getelementptr i8, ptr %0, i64 6104
+  %chosen.sroa.7.0..sroa_idx = getelementptr i8, ptr %0, i64 6112
   store i8 %14, ptr %chosen.sroa.7.0..sroa_idx, align 8
-  %chosen.sroa.8.0..sroa_idx = getelementptr i8, ptr %0, i64 6105
+  %chosen.sroa.8.0..sroa_idx = getelementptr i8, ptr %0, i64 6113
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(31) %chosen.sroa.8.0..sroa_idx, ptr noundef nonnull align 1 dereferenceable(31) %chosen.sroa.8, i64 31, i1 false)
-  %chosen.sroa.9.0..sroa_idx = getelementptr i8, ptr %0, i64 6136
+  %chosen.sroa.9.0..sroa_idx = getelementptr i8, ptr %0, i64 6144
   store ptr %17, ptr %chosen.sroa.9.0..sroa_idx, align 8
-  %chosen.sroa.10.0..sroa_idx = getelementptr i8, ptr %0, i64 6144
+  %chosen.sroa.10.0..sroa_idx = getelementptr i8, ptr %0, i64 6152
   store ptr %19, ptr %chosen.sroa.10.0..sroa_idx, align 8
   store ptr %2, ptr %20, align 8
-  %28 = getelementptr i8, ptr %0, i64 8344
+  %28 = getelementptr i8, ptr %0, i64 8352
   store i32 -1, ptr %28, align 4
-  %29 = getelementptr i8, ptr %0, i64 8352
+  %29 = getelementptr i8, ptr %0, i64 8360
   store i64 1, ptr %29, align 8
-  %30 = getelementptr i8, ptr %0, i64 7220
+  %30 = getelementptr i8, ptr %0, i64 7228
   store i8 1, ptr %30, align 1
-  %31 = getelementptr i8, ptr %0, i64 6968
+  %31 = getelementptr i8, ptr %0, i64 6976
   %32 = tail call i32 @pthread_mutex_init(ptr %31, ptr null)
-  %33 = getelementptr i8, ptr %0, i64 7008
+  %33 = getelementptr i8, ptr %0, i64 7016
   %34 = tail call i32 @pthread_cond_init(ptr %33, ptr null)
-  %35 = getelementptr i8, ptr %0, i64 7056
+  %35 = getelementptr i8, ptr %0, i64 7064
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %35, i8 0, i64 16, i1 false)
-  %36 = getelementptr i8, ptr %0, i64 7072
+  %36 = getelementptr i8, ptr %0, i64 7080
   %37 = tail call i32 @pthread_mutex_init(ptr %36, ptr null)
-  %38 = getelementptr i8, ptr %0, i64 7112
+  %38 = getelementptr i8, ptr %0, i64 7120
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %attributes.i.i)
   %39 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i.i)
   %40 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i.i, i32 1)
   %41 = call i32 @pthread_cond_init(ptr %38, ptr nonnull %attributes.i.i)
   %42 = call i32 @pthread_condattr_destroy(ptr nonnull %attributes.i.i)
   call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %attributes.i.i)
-  %43 = getelementptr i8, ptr %0, i64 7160
+  %43 = getelementptr i8, ptr %0, i64 7168
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %attributes.i25.i)
   %44 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i25.i)
   %45 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i25.i, i32 1)
@@ -42300,12 +42300,12 @@ entry:
   %48 = load i32, ptr %chosen.sroa.4.0..sroa_idx, align 4
   %49 = load i32, ptr %chosen.sroa.6.0..sroa_idx, align 4
   %50 = add i32 %49, %48
-  %51 = getelementptr i8, ptr %0, i64 8296
+  %51 = getelementptr i8, ptr %0, i64 8304
   store i32 %50, ptr %51, align 4
   %52 = shl i32 %50, 1
-  %53 = getelementptr i8, ptr %0, i64 8248
+  %53 = getelementptr i8, ptr %0, i64 8256
   %54 = sext i32 %50 to i64
-  %55 = getelementptr i8, ptr %0, i64 8264
+  %55 = getelementptr i8, ptr %0, i64 8272
   %56 = load i64, ptr %55, align 8
   %.not.i.i.i = icmp slt i64 %56, %54
   br i1 %.not.i.i.i, label %merge.i.i.i, label %and.lhs.true.i.i
@@ -42340,14 +42340,14 @@ condition.i.i.i.i:                                ; preds = %condition.i.i.i.i, 
 "$EventRing.init.exit.i.i":                       ; preds = %condition.i.i.i.i
   %65 = shl i32 %50, 3
   %66 = call i32 @llvm.smax.i32(i32 %65, i32 65536)
-  %67 = getelementptr i8, ptr %0, i64 8304
+  %67 = getelementptr i8, ptr %0, i64 8312
   %68 = zext nneg i32 %66 to i64
-  %69 = getelementptr i8, ptr %0, i64 8312
+  %69 = getelementptr i8, ptr %0, i64 8320
   store i64 %power.0.i.i.i.i, ptr %69, align 8
   %70 = call i64 @llvm.smax.i64(i64 %power.0.i.i.i.i, i64 %68)
-  %71 = getelementptr i8, ptr %0, i64 8320
+  %71 = getelementptr i8, ptr %0, i64 8328
   store i64 %70, ptr %71, align 8
-  %72 = getelementptr i8, ptr %0, i64 8328
+  %72 = getelementptr i8, ptr %0, i64 8336
   %73 = mul i64 %power.0.i.i.i.i, 472
   %74 = call ptr @malloc(i64 %73)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %72, i8 0, i64 16, i1 false)
@@ -42357,8 +42357,8 @@ condition.i.i.i.i:                                ; preds = %condition.i.i.i.i, 
 
 and.lhs.true.i.i:                                 ; preds = %merge7.i.i.i, %entry
   %.pre-phi.i.i = phi i64 [ %.pre40.i.i, %merge7.i.i.i ], [ %54, %entry ]
-  %75 = getelementptr i8, ptr %0, i64 8272
-  %76 = getelementptr i8, ptr %0, i64 8288
+  %75 = getelementptr i8, ptr %0, i64 8280
+  %76 = getelementptr i8, ptr %0, i64 8296
   %77 = load i64, ptr %76, align 8
   %.not.i30.i.i = icmp slt i64 %77, %.pre-phi.i.i
   br i1 %.not.i30.i.i, label %merge.i32.i.i, label %and.rhs.i.i
@@ -42405,18 +42405,18 @@ then9.i.i:                                        ; preds = %then5.i.i
   br label %"$Loop.init.exit"
 
 merge.i:                                          ; preds = %merge.i.i
-  %91 = getelementptr i8, ptr %0, i64 6108
-  %92 = getelementptr i8, ptr %0, i64 6624
-  %93 = getelementptr i8, ptr %0, i64 6664
+  %91 = getelementptr i8, ptr %0, i64 6116
+  %92 = getelementptr i8, ptr %0, i64 6632
+  %93 = getelementptr i8, ptr %0, i64 6672
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(28) %93, ptr noundef nonnull align 4 dereferenceable(28) %91, i64 28, i1 false)
-  %94 = getelementptr i8, ptr %0, i64 6696
+  %94 = getelementptr i8, ptr %0, i64 6704
   %95 = load ptr, ptr %chosen.sroa.9.0..sroa_idx, align 8
   call fastcc void @"$anon (./terra/scheduling/batch.t:97)"(ptr %94, ptr %93, ptr %95)
-  %96 = getelementptr i8, ptr %0, i64 6904
+  %96 = getelementptr i8, ptr %0, i64 6912
   %97 = load ptr, ptr %chosen.sroa.10.0..sroa_idx, align 8
-  %98 = getelementptr i8, ptr %0, i64 6920
+  %98 = getelementptr i8, ptr %0, i64 6928
   store ptr %97, ptr %98, align 8
-  %99 = getelementptr i8, ptr %0, i64 6676
+  %99 = getelementptr i8, ptr %0, i64 6684
   %100 = load i32, ptr %99, align 4
   %101 = sext i32 %100 to i64
   %102 = shl nsw i64 %101, 2
@@ -42424,16 +42424,16 @@ merge.i:                                          ; preds = %merge.i.i
   %104 = sdiv i64 %103, 64
   %105 = shl nsw i64 %104, 6
   %106 = getelementptr i8, ptr %97, i64 %105
-  %107 = getelementptr i8, ptr %0, i64 6928
+  %107 = getelementptr i8, ptr %0, i64 6936
   store ptr %106, ptr %107, align 8
   %108 = shl nsw i64 %104, 7
   %109 = getelementptr i8, ptr %97, i64 %108
-  %110 = getelementptr i8, ptr %0, i64 6936
+  %110 = getelementptr i8, ptr %0, i64 6944
   store ptr %109, ptr %110, align 8
   %111 = mul nsw i64 %104, 3
   %112 = mul nsw i64 %104, 192
   %113 = getelementptr i8, ptr %97, i64 %112
-  %114 = getelementptr i8, ptr %0, i64 6944
+  %114 = getelementptr i8, ptr %0, i64 6952
   store ptr %113, ptr %114, align 8
   %115 = mul i32 %100, 20
   %116 = sext i32 %115 to i64
@@ -42443,43 +42443,43 @@ merge.i:                                          ; preds = %merge.i.i
   %120 = add nsw i64 %119, %111
   %121 = shl nsw i64 %120, 6
   %122 = getelementptr i8, ptr %97, i64 %121
-  %123 = getelementptr i8, ptr %0, i64 6952
+  %123 = getelementptr i8, ptr %0, i64 6960
   store ptr %122, ptr %123, align 8
   %124 = add nsw i64 %120, %119
   %125 = shl i64 %124, 6
   store ptr %97, ptr %96, align 8
-  %126 = getelementptr i8, ptr %0, i64 6912
+  %126 = getelementptr i8, ptr %0, i64 6920
   store i64 %125, ptr %126, align 8
-  %127 = getelementptr i8, ptr %0, i64 6960
+  %127 = getelementptr i8, ptr %0, i64 6968
   store ptr null, ptr %127, align 8
-  %128 = getelementptr i8, ptr %0, i64 6736
+  %128 = getelementptr i8, ptr %0, i64 6744
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(40) %92, i8 0, i64 40, i1 false)
   %129 = load ptr, ptr %128, align 8
   store i32 0, ptr %129, align 4
-  %130 = getelementptr i8, ptr %0, i64 6864
+  %130 = getelementptr i8, ptr %0, i64 6872
   %131 = load ptr, ptr %130, align 8
   store i32 0, ptr %131, align 4
   %132 = load i32, ptr %chosen.sroa.5.0..sroa_idx, align 4
   %133 = load i32, ptr %51, align 4
   %134 = load i8, ptr %chosen.sroa.7.0..sroa_idx, align 1
-  %135 = getelementptr i8, ptr %0, i64 6152
-  %136 = getelementptr i8, ptr %0, i64 6177
+  %135 = getelementptr i8, ptr %0, i64 6160
+  %136 = getelementptr i8, ptr %0, i64 6185
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %136, i8 0, i64 447, i1 false)
-  %chosen.sroa.6.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 6164
+  %chosen.sroa.6.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 6172
   %137 = load <4 x i32>, ptr %24, align 4
   store <4 x i32> %137, ptr %135, align 4
-  %chosen.sroa.8.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 6168
+  %chosen.sroa.8.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 6176
   store i32 %132, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
-  %chosen.sroa.9.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 6172
+  %chosen.sroa.9.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 6180
   store i32 %133, ptr %chosen.sroa.9.0..sroa_idx.i.i, align 4
-  %chosen.sroa.11.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 6176
+  %chosen.sroa.11.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 6184
   store i8 %134, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
-  %138 = getelementptr i8, ptr %0, i64 6304
+  %138 = getelementptr i8, ptr %0, i64 6312
   store ptr %92, ptr %138, align 8
-  %139 = getelementptr i8, ptr %0, i64 6552
+  %139 = getelementptr i8, ptr %0, i64 6560
   %140 = extractelement <4 x i32> %137, i64 3
   store i32 %140, ptr %139, align 4
-  %141 = getelementptr i8, ptr %0, i64 6668
+  %141 = getelementptr i8, ptr %0, i64 6676
   %142 = load i32, ptr %141, align 4
   %143 = icmp sgt i32 %140, %142
   br i1 %143, label %then.i.i.i, label %merge.i.i26.i
@@ -42493,7 +42493,7 @@ then2.i.i.i:                                      ; preds = %then.i.i.i
   br label %"$Loop.init.exit"
 
 merge.i.i26.i:                                    ; preds = %merge.i
-  %145 = getelementptr i8, ptr %0, i64 6184
+  %145 = getelementptr i8, ptr %0, i64 6192
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(120) %145, i8 0, i64 120, i1 false)
   %146 = extractelement <4 x i32> %137, i64 0
   %147 = icmp slt i32 %146, 0
@@ -42514,9 +42514,9 @@ common.ret.sink.split.i.i.i.i:                    ; preds = %then5.i.i.i.i, %the
 
 merge.i.i.i.i:                                    ; preds = %merge.i.i26.i
   store i32 %146, ptr %145, align 4
-  %151 = getelementptr i8, ptr %0, i64 6188
+  %151 = getelementptr i8, ptr %0, i64 6196
   store i32 %146, ptr %151, align 4
-  %152 = getelementptr i8, ptr %0, i64 6192
+  %152 = getelementptr i8, ptr %0, i64 6200
   store i32 %148, ptr %152, align 4
   %153 = shl nuw i32 %146, 1
   %invariant.smin.i.i.i.i.i = call i32 @llvm.smin.i32(i32 %153, i32 536870912)
@@ -42529,43 +42529,43 @@ condition.i.i.i.i.i:                              ; preds = %condition.i.i.i.i.i
   br i1 %or.cond.i.i.i.i.i, label %condition.i.i.i.i.i, label %"$bucket_count.exit.i.i.i.i"
 
 "$bucket_count.exit.i.i.i.i":                     ; preds = %condition.i.i.i.i.i
-  %155 = getelementptr i8, ptr %0, i64 6208
+  %155 = getelementptr i8, ptr %0, i64 6216
   store i32 %count.0.i.i.i.i.i, ptr %155, align 4
-  %156 = getelementptr i8, ptr %0, i64 6224
+  %156 = getelementptr i8, ptr %0, i64 6232
   store i64 -1, ptr %156, align 8
-  %157 = getelementptr i8, ptr %0, i64 6212
+  %157 = getelementptr i8, ptr %0, i64 6220
   store i32 -1, ptr %157, align 4
-  %158 = getelementptr i8, ptr %0, i64 6216
+  %158 = getelementptr i8, ptr %0, i64 6224
   store i32 -1, ptr %158, align 4
   %159 = call i32 @llvm.umax.i32(i32 %146, i32 1)
   %160 = zext nneg i32 %159 to i64
   %161 = call ptr @calloc(i64 %160, i64 40)
-  %162 = getelementptr i8, ptr %0, i64 6248
+  %162 = getelementptr i8, ptr %0, i64 6256
   store ptr %161, ptr %162, align 8
   %163 = zext nneg i32 %146 to i64
   %164 = zext nneg i32 %148 to i64
   %165 = mul nuw nsw i64 %164, %163
   %166 = call i64 @llvm.umax.i64(i64 %165, i64 1)
   %167 = call noalias noundef ptr @calloc(i64 %166, i64 4)
-  %168 = getelementptr i8, ptr %0, i64 6256
+  %168 = getelementptr i8, ptr %0, i64 6264
   store ptr %167, ptr %168, align 8
   %169 = call i64 @llvm.umax.i64(i64 %163, i64 1)
   %170 = call noalias noundef ptr @calloc(i64 %169, i64 4)
-  %171 = getelementptr i8, ptr %0, i64 6264
+  %171 = getelementptr i8, ptr %0, i64 6272
   store ptr %170, ptr %171, align 8
   %172 = call i32 @llvm.smax.i32(i32 %count.0.i.i.i.i.i, i32 1)
   %173 = zext nneg i32 %172 to i64
   %174 = call noalias noundef ptr @calloc(i64 %173, i64 4)
-  %175 = getelementptr i8, ptr %0, i64 6272
+  %175 = getelementptr i8, ptr %0, i64 6280
   store ptr %174, ptr %175, align 8
   %176 = call noalias noundef ptr @calloc(i64 %169, i64 4)
-  %177 = getelementptr i8, ptr %0, i64 6280
+  %177 = getelementptr i8, ptr %0, i64 6288
   store ptr %176, ptr %177, align 8
   %178 = call noalias noundef ptr @calloc(i64 %169, i64 4)
-  %179 = getelementptr i8, ptr %0, i64 6288
+  %179 = getelementptr i8, ptr %0, i64 6296
   store ptr %178, ptr %179, align 8
   %180 = call noalias noundef ptr @calloc(i64 %169, i64 4)
-  %181 = getelementptr i8, ptr %0, i64 6296
+  %181 = getelementptr i8, ptr %0, i64 6304
   store ptr %180, ptr %181, align 8
   %182 = icmp eq ptr %161, null
   br i1 %182, label %then5.i.i.i.i, label %or.lhs.false12.i.i.i.i
@@ -42645,7 +42645,7 @@ merge18.loopexit.i.i.i.i:                         ; preds = %forbody.i.i.i.i
 
 merge18.i.i.i.i:                                  ; preds = %merge18.loopexit.i.i.i.i, %forcond.preheader.i.i.i.i
   %206 = phi i32 [ %.pre.i.i.i.i, %merge18.loopexit.i.i.i.i ], [ %146, %forcond.preheader.i.i.i.i ]
-  %207 = getelementptr i8, ptr %0, i64 6196
+  %207 = getelementptr i8, ptr %0, i64 6204
   store i32 0, ptr %207, align 4
   %208 = icmp sgt i32 %206, 0
   br i1 %208, label %forbody.i.i.i.i.i.preheader, label %merge4.i.i.i
@@ -42763,9 +42763,9 @@ merge4.i.i.i:                                     ; preds = %merge4.i.i.i.loopex
   br i1 %263, label %forbody.lr.ph.i.i.i.i, label %merge.i40.i.i.i
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %merge4.i.i.i
-  %264 = getelementptr i8, ptr %0, i64 6504
-  %265 = getelementptr i8, ptr %0, i64 6512
-  %266 = getelementptr i8, ptr %0, i64 6520
+  %264 = getelementptr i8, ptr %0, i64 6512
+  %265 = getelementptr i8, ptr %0, i64 6520
+  %266 = getelementptr i8, ptr %0, i64 6528
   %.pre.i42.i.i.i = load i64, ptr %265, align 8
   br label %forbody.i43.i.i.i
 
@@ -42809,10 +42809,10 @@ merge1.i.i.i.i:                                   ; preds = %merge7.i.i.i.i.i.i,
   br i1 %exitcond.not.i44.i.i.i, label %merge.i40.i.i.i, label %forbody.i43.i.i.i
 
 merge.i40.i.i.i:                                  ; preds = %merge1.i.i.i.i, %merge4.i.i.i
-  %283 = getelementptr i8, ptr %0, i64 6312
+  %283 = getelementptr i8, ptr %0, i64 6320
   %284 = load i32, ptr %chosen.sroa.9.0..sroa_idx.i.i, align 4
   %285 = sext i32 %284 to i64
-  %286 = getelementptr i8, ptr %0, i64 6328
+  %286 = getelementptr i8, ptr %0, i64 6336
   %287 = load i64, ptr %286, align 8
   %.not.i.i.i.i.i = icmp slt i64 %287, %285
   br i1 %.not.i.i.i.i.i, label %merge.i30.i.i.i.i, label %and.lhs.true7.i.i.i.i
@@ -42834,15 +42834,15 @@ merge7.i.i.i.i.i:                                 ; preds = %merge.i30.i.i.i.i
 
 and.lhs.true.i.i.i.i:                             ; preds = %merge7.i53.i.i.i, %and.lhs.true2.i.i.i.i
   %.pre-phi.i.i.i = phi i64 [ %.pre60.i.i.i, %merge7.i53.i.i.i ], [ %297, %and.lhs.true2.i.i.i.i ]
-  %293 = getelementptr i8, ptr %0, i64 6480
+  %293 = getelementptr i8, ptr %0, i64 6488
   %294 = call fastcc zeroext i1 @"$Vector.reserve.563"(ptr %293, i64 %.pre-phi.i.i.i)
   br i1 %294, label %"$Scheduler.reserve_lists.exit.i.i.i", label %then9.i.i.i
 
 and.lhs.true2.i.i.i.i:                            ; preds = %merge7.i.i.i.i, %and.lhs.true3.i.i.i.i
-  %295 = getelementptr i8, ptr %0, i64 6456
+  %295 = getelementptr i8, ptr %0, i64 6464
   %296 = load i32, ptr %chosen.sroa.6.0..sroa_idx.i.i, align 4
   %297 = sext i32 %296 to i64
-  %298 = getelementptr i8, ptr %0, i64 6472
+  %298 = getelementptr i8, ptr %0, i64 6480
   %299 = load i64, ptr %298, align 8
   %.not.i48.i.i.i = icmp slt i64 %299, %297
   br i1 %.not.i48.i.i.i, label %merge.i50.i.i.i, label %and.lhs.true.i.i.i.i
@@ -42866,9 +42866,9 @@ merge7.i53.i.i.i:                                 ; preds = %merge.i50.i.i.i
 
 and.lhs.true3.i.i.i.i:                            ; preds = %merge7.i36.i.i.i.i, %and.lhs.true4.i.i.i.i
   %305 = phi i32 [ %.pre67.i.i.i.i, %merge7.i36.i.i.i.i ], [ %315, %and.lhs.true4.i.i.i.i ]
-  %306 = getelementptr i8, ptr %0, i64 6432
+  %306 = getelementptr i8, ptr %0, i64 6440
   %307 = sext i32 %305 to i64
-  %308 = getelementptr i8, ptr %0, i64 6448
+  %308 = getelementptr i8, ptr %0, i64 6456
   %309 = load i64, ptr %308, align 8
   %.not.i45.i.i.i = icmp slt i64 %309, %307
   br i1 %.not.i45.i.i.i, label %merge.i47.i.i.i, label %and.lhs.true2.i.i.i.i
@@ -42890,10 +42890,10 @@ merge7.i.i.i.i:                                   ; preds = %merge.i47.i.i.i
 
 and.lhs.true4.i.i.i.i:                            ; preds = %merge7.i42.i.i.i.i, %and.lhs.true5.i.i.i.i
   %315 = phi i32 [ %.pre66.i.i.i.i, %merge7.i42.i.i.i.i ], [ %327, %and.lhs.true5.i.i.i.i ]
-  %316 = getelementptr i8, ptr %0, i64 6408
+  %316 = getelementptr i8, ptr %0, i64 6416
   %317 = shl i32 %315, 2
   %318 = sext i32 %317 to i64
-  %319 = getelementptr i8, ptr %0, i64 6424
+  %319 = getelementptr i8, ptr %0, i64 6432
   %320 = load i64, ptr %319, align 8
   %.not.i31.i.i.i.i = icmp slt i64 %320, %318
   br i1 %.not.i31.i.i.i.i, label %merge.i33.i.i.i.i, label %and.lhs.true3.i.i.i.i
@@ -42915,10 +42915,10 @@ merge7.i36.i.i.i.i:                               ; preds = %merge.i33.i.i.i.i
   br label %and.lhs.true3.i.i.i.i
 
 and.lhs.true5.i.i.i.i:                            ; preds = %merge7.i49.i.i.i.i, %and.lhs.true6.i.i.i.i
-  %326 = getelementptr i8, ptr %0, i64 6384
+  %326 = getelementptr i8, ptr %0, i64 6392
   %327 = load i32, ptr %chosen.sroa.9.0..sroa_idx.i.i, align 4
   %328 = sext i32 %327 to i64
-  %329 = getelementptr i8, ptr %0, i64 6400
+  %329 = getelementptr i8, ptr %0, i64 6408
   %330 = load i64, ptr %329, align 8
   %.not.i37.i.i.i.i = icmp slt i64 %330, %328
   br i1 %.not.i37.i.i.i.i, label %merge.i39.i.i.i.i, label %and.lhs.true4.i.i.i.i
@@ -42941,8 +42941,8 @@ merge7.i42.i.i.i.i:                               ; preds = %merge.i39.i.i.i.i
 
 and.lhs.true6.i.i.i.i:                            ; preds = %merge7.i56.i.i.i.i, %and.lhs.true7.i.i.i.i
   %.pre-phi.i.i.i.i = phi i64 [ %.pre68.i.i.i.i, %merge7.i56.i.i.i.i ], [ %346, %and.lhs.true7.i.i.i.i ]
-  %336 = getelementptr i8, ptr %0, i64 6360
-  %337 = getelementptr i8, ptr %0, i64 6376
+  %336 = getelementptr i8, ptr %0, i64 6368
+  %337 = getelementptr i8, ptr %0, i64 6384
   %338 = load i64, ptr %337, align 8
   %.not.i44.i.i.i.i = icmp slt i64 %338, %.pre-phi.i.i.i.i
   br i1 %.not.i44.i.i.i.i, label %merge.i46.i.i.i.i, label %and.lhs.true5.i.i.i.i
@@ -42963,10 +42963,10 @@ merge7.i49.i.i.i.i:                               ; preds = %merge.i46.i.i.i.i
   br label %and.lhs.true5.i.i.i.i
 
 and.lhs.true7.i.i.i.i:                            ; preds = %merge7.i.i.i.i.i, %merge.i40.i.i.i
-  %344 = getelementptr i8, ptr %0, i64 6336
+  %344 = getelementptr i8, ptr %0, i64 6344
   %345 = load i32, ptr %chosen.sroa.6.0..sroa_idx.i.i, align 4
   %346 = sext i32 %345 to i64
-  %347 = getelementptr i8, ptr %0, i64 6352
+  %347 = getelementptr i8, ptr %0, i64 6360
   %348 = load i64, ptr %347, align 8
   %.not.i51.i.i.i.i = icmp slt i64 %348, %346
   br i1 %.not.i51.i.i.i.i, label %merge.i53.i.i.i.i, label %and.lhs.true6.i.i.i.i
@@ -42989,7 +42989,7 @@ merge7.i56.i.i.i.i:                               ; preds = %merge.i53.i.i.i.i
   br label %and.lhs.true6.i.i.i.i
 
 "$Scheduler.reserve_lists.exit.i.i.i":            ; preds = %and.lhs.true.i.i.i.i
-  %354 = getelementptr i8, ptr %0, i64 6528
+  %354 = getelementptr i8, ptr %0, i64 6536
   %355 = load i32, ptr %chosen.sroa.6.0..sroa_idx.i.i, align 4
   %356 = sext i32 %355 to i64
   %357 = call fastcc zeroext i1 @"$Vector.reserve.570"(ptr %354, i64 %356)
@@ -43004,39 +43004,39 @@ then13.i.i.i:                                     ; preds = %then9.i.i.i
   br label %"$Loop.init.exit"
 
 merge2.i:                                         ; preds = %"$Scheduler.reserve_lists.exit.i.i.i"
-  %359 = getelementptr i8, ptr %0, i64 8376
-  %360 = getelementptr i8, ptr %0, i64 6576
+  %359 = getelementptr i8, ptr %0, i64 8384
+  %360 = getelementptr i8, ptr %0, i64 6584
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(48) %359, ptr noundef nonnull align 8 dereferenceable(48) %360, i64 48, i1 false)
   %361 = load i32, ptr %151, align 4
-  %362 = getelementptr i8, ptr %0, i64 8424
+  %362 = getelementptr i8, ptr %0, i64 8432
   store i32 %361, ptr %362, align 4
-  %363 = getelementptr i8, ptr %0, i64 8428
+  %363 = getelementptr i8, ptr %0, i64 8436
   %364 = load <2 x i32>, ptr %207, align 4
   store <2 x i32> %364, ptr %363, align 4
-  %365 = getelementptr i8, ptr %0, i64 6204
+  %365 = getelementptr i8, ptr %0, i64 6212
   %366 = load i32, ptr %365, align 4
-  %367 = getelementptr i8, ptr %0, i64 8436
+  %367 = getelementptr i8, ptr %0, i64 8444
   store i32 %366, ptr %367, align 4
-  %368 = getelementptr i8, ptr %0, i64 6240
+  %368 = getelementptr i8, ptr %0, i64 6248
   %369 = load i64, ptr %368, align 8
-  %370 = getelementptr i8, ptr %0, i64 8440
+  %370 = getelementptr i8, ptr %0, i64 8448
   store i64 %369, ptr %370, align 8
-  %371 = getelementptr i8, ptr %0, i64 6320
+  %371 = getelementptr i8, ptr %0, i64 6328
   %372 = load i64, ptr %371, align 8
   %373 = trunc i64 %372 to i32
-  %374 = getelementptr i8, ptr %0, i64 8448
+  %374 = getelementptr i8, ptr %0, i64 8456
   store i32 %373, ptr %374, align 4
-  %375 = getelementptr i8, ptr %0, i64 6344
+  %375 = getelementptr i8, ptr %0, i64 6352
   %376 = load i64, ptr %375, align 8
   %377 = trunc i64 %376 to i32
-  %378 = getelementptr i8, ptr %0, i64 8452
+  %378 = getelementptr i8, ptr %0, i64 8460
   store i32 %377, ptr %378, align 4
-  %379 = getelementptr i8, ptr %0, i64 6560
+  %379 = getelementptr i8, ptr %0, i64 6568
   %380 = load i32, ptr %379, align 4
-  %381 = getelementptr i8, ptr %0, i64 8456
+  %381 = getelementptr i8, ptr %0, i64 8464
   store i32 %380, ptr %381, align 4
-  %382 = getelementptr i8, ptr %0, i64 8480
-  %383 = getelementptr i8, ptr %0, i64 8464
+  %382 = getelementptr i8, ptr %0, i64 8488
+  %383 = getelementptr i8, ptr %0, i64 8472
   %384 = load <2 x i64>, ptr %382, align 8
   store <2 x i64> %384, ptr %383, align 8
   br label %"$Loop.init.exit"
@@ -43143,26 +43143,26 @@ then9:                                            ; preds = %then5
   br label %common.ret
 
 merge4:                                           ; preds = %merge
-  %11 = getelementptr i8, ptr %0, i64 6064
+  %11 = getelementptr i8, ptr %0, i64 6072
   %12 = icmp ne i32 %3, 0
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i)
   %13 = icmp eq ptr %6, null
   %spec.select.i = select i1 %13, ptr %own.i, ptr %6
   store i8 0, ptr %spec.select.i, align 1
   store ptr null, ptr %5, align 8
-  %14 = getelementptr i8, ptr %0, i64 6968
+  %14 = getelementptr i8, ptr %0, i64 6976
   %15 = tail call i32 @pthread_mutex_lock(ptr %14)
-  %16 = getelementptr i8, ptr %0, i64 7056
+  %16 = getelementptr i8, ptr %0, i64 7064
   %17 = load i64, ptr %16, align 8
   %18 = add i64 %17, 1
   store i64 %18, ptr %16, align 8
-  %19 = getelementptr i8, ptr %0, i64 7064
+  %19 = getelementptr i8, ptr %0, i64 7072
   %20 = load i64, ptr %19, align 8
   %.not8.i.i = icmp eq i64 %20, %17
   br i1 %.not8.i.i, label %"$Turnstile.enter.exit.i", label %whilebody.lr.ph.i.i
 
 whilebody.lr.ph.i.i:                              ; preds = %merge4
-  %21 = getelementptr i8, ptr %0, i64 7008
+  %21 = getelementptr i8, ptr %0, i64 7016
   br label %whilebody.i.i
 
 whilebody.i.i:                                    ; preds = %whilebody.i.i, %whilebody.lr.ph.i.i
@@ -43173,30 +43173,30 @@ whilebody.i.i:                                    ; preds = %whilebody.i.i, %whi
 
 "$Turnstile.enter.exit.i":                        ; preds = %whilebody.i.i, %merge4
   %24 = tail call i32 @pthread_mutex_unlock(ptr nonnull %14)
-  %25 = getelementptr i8, ptr %0, i64 7072
+  %25 = getelementptr i8, ptr %0, i64 7080
   %26 = tail call i32 @pthread_mutex_lock(ptr %25)
-  %27 = getelementptr i8, ptr %0, i64 7220
+  %27 = getelementptr i8, ptr %0, i64 7228
   %28 = load i8, ptr %27, align 1
   %29 = trunc i8 %28 to i1
   br i1 %29, label %merge.i.i, label %then.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %"$Turnstile.enter.exit.i"
-  %30 = getelementptr i8, ptr %0, i64 7221
+  %30 = getelementptr i8, ptr %0, i64 7229
   %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.2", ptr %30)
   %32 = tail call i32 @pthread_mutex_unlock(ptr %25)
   br label %"$Loop.prefill.exit"
 
 merge.i.i:                                        ; preds = %"$Turnstile.enter.exit.i"
   %33 = tail call i32 @pthread_mutex_unlock(ptr %25)
-  %34 = getelementptr i8, ptr %0, i64 6072
+  %34 = getelementptr i8, ptr %0, i64 6080
   %35 = load ptr, ptr %34, align 8, !noalias !87
   %36 = getelementptr i8, ptr %35, i64 72
   %37 = load i32, ptr %36, align 4, !noalias !87
-  %38 = getelementptr i8, ptr %0, i64 6088
+  %38 = getelementptr i8, ptr %0, i64 6096
   %39 = load i32, ptr %38, align 4
-  %40 = getelementptr i8, ptr %0, i64 6084
+  %40 = getelementptr i8, ptr %0, i64 6092
   %41 = load i32, ptr %40, align 4
-  %42 = getelementptr i8, ptr %0, i64 8424
+  %42 = getelementptr i8, ptr %0, i64 8432
   %43 = load i32, ptr %42, align 4, !noalias !87
   %44 = icmp slt i32 %2, 1
   br i1 %44, label %then.i, label %merge.i
@@ -43245,7 +43245,7 @@ merge5.i.i:                                       ; preds = %forbody.i.i
   br i1 %exitcond.not.i.i, label %merge2.i.i, label %forbody.i.i
 
 merge2.i.i:                                       ; preds = %merge5.i.i
-  %55 = getelementptr i8, ptr %0, i64 6156
+  %55 = getelementptr i8, ptr %0, i64 6164
   %.val.i.i = load i32, ptr %55, align 4
   %56 = add nsw i32 %2, -1
   %57 = add i32 %56, %.val.i.i
@@ -43258,13 +43258,13 @@ then.i.i.i:                                       ; preds = %merge2.i.i
   br label %"$Loop.prefill.exit"
 
 merge7.i.i:                                       ; preds = %merge2.i.i
-  %61 = getelementptr i8, ptr %0, i64 6512
+  %61 = getelementptr i8, ptr %0, i64 6520
   %62 = load i64, ptr %61, align 8
   %63 = icmp eq i64 %62, 0
   br i1 %63, label %then.i49.i.i, label %merge.i.i.i
 
 then.i49.i.i:                                     ; preds = %merge7.i.i
-  %64 = getelementptr i8, ptr %0, i64 6092
+  %64 = getelementptr i8, ptr %0, i64 6100
   %65 = load i32, ptr %64, align 4
   %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.574", i32 %65)
   br label %"$Loop.prefill.exit"
@@ -43305,7 +43305,7 @@ merge12.i.i:                                      ; preds = %then.i.i47.i.i
   store i64 %wide.trip.count.i.i, ptr %77, align 8
   %78 = getelementptr i8, ptr %calloc.i.i.i.i, i64 40
   store i32 %2, ptr %78, align 4
-  %79 = getelementptr i8, ptr %0, i64 6504
+  %79 = getelementptr i8, ptr %0, i64 6512
   %80 = load i64, ptr %61, align 8
   %81 = add i64 %80, -1
   store i64 %81, ptr %61, align 8
@@ -43313,9 +43313,9 @@ merge12.i.i:                                      ; preds = %then.i.i47.i.i
   %83 = getelementptr i32, ptr %82, i64 %81
   %84 = load i32, ptr %83, align 4
   store i32 %84, ptr %67, align 4
-  %85 = getelementptr i8, ptr %0, i64 6360
+  %85 = getelementptr i8, ptr %0, i64 6368
   %86 = load ptr, ptr %85, align 8
-  %87 = getelementptr i8, ptr %0, i64 6368
+  %87 = getelementptr i8, ptr %0, i64 6376
   %88 = load i64, ptr %87, align 8
   %89 = getelementptr ptr, ptr %86, i64 %88
   store ptr %calloc.i.i.i.i, ptr %89, align 8
@@ -43338,16 +43338,16 @@ merge17.i.i:                                      ; preds = %merge12.i.i
   %common.ret.op.i.i = phi i32 [ %92, %then18.i.i ], [ 0, %merge17.i.i ], [ 7, %then.i.i.i.i ], [ 3, %then.i.i.i ], [ 3, %then.i49.i.i ], [ 3, %merge7.i.i.i ], [ 1, %then.i ], [ 1, %then5.i ], [ 1, %then.i.i ], [ 1, %then6.i.i ]
   call fastcc void @"$Loop.publish"(ptr nonnull %11)
   %93 = call i32 @pthread_mutex_lock(ptr %25)
-  %94 = getelementptr i8, ptr %0, i64 7219
+  %94 = getelementptr i8, ptr %0, i64 7227
   store i8 1, ptr %94, align 1
-  %95 = getelementptr i8, ptr %0, i64 7112
+  %95 = getelementptr i8, ptr %0, i64 7120
   %96 = call i32 @pthread_cond_signal(ptr %95)
   %97 = call i32 @pthread_mutex_unlock(ptr %25)
   %98 = call i32 @pthread_mutex_lock(ptr %14)
   %99 = load i64, ptr %19, align 8
   %100 = add i64 %99, 1
   store i64 %100, ptr %19, align 8
-  %101 = getelementptr i8, ptr %0, i64 7008
+  %101 = getelementptr i8, ptr %0, i64 7016
   %102 = call i32 @pthread_cond_broadcast(ptr %101)
   %103 = call i32 @pthread_mutex_unlock(ptr %14)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -43743,24 +43743,24 @@ common.ret:                                       ; preds = %then2, %then, %"$Lo
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %9 = getelementptr i8, ptr %0, i64 6064
+  %9 = getelementptr i8, ptr %0, i64 6072
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i)
   %10 = icmp eq ptr %6, null
   %spec.select.i = select i1 %10, ptr %own.i, ptr %6
   store i8 0, ptr %spec.select.i, align 1
-  %11 = getelementptr i8, ptr %0, i64 6968
+  %11 = getelementptr i8, ptr %0, i64 6976
   %12 = tail call i32 @pthread_mutex_lock(ptr %11)
-  %13 = getelementptr i8, ptr %0, i64 7056
+  %13 = getelementptr i8, ptr %0, i64 7064
   %14 = load i64, ptr %13, align 8
   %15 = add i64 %14, 1
   store i64 %15, ptr %13, align 8
-  %16 = getelementptr i8, ptr %0, i64 7064
+  %16 = getelementptr i8, ptr %0, i64 7072
   %17 = load i64, ptr %16, align 8
   %.not8.i.i = icmp eq i64 %17, %14
   br i1 %.not8.i.i, label %"$Turnstile.enter.exit.i", label %whilebody.lr.ph.i.i
 
 whilebody.lr.ph.i.i:                              ; preds = %merge
-  %18 = getelementptr i8, ptr %0, i64 7008
+  %18 = getelementptr i8, ptr %0, i64 7016
   br label %whilebody.i.i
 
 whilebody.i.i:                                    ; preds = %whilebody.i.i, %whilebody.lr.ph.i.i
@@ -43771,23 +43771,23 @@ whilebody.i.i:                                    ; preds = %whilebody.i.i, %whi
 
 "$Turnstile.enter.exit.i":                        ; preds = %whilebody.i.i, %merge
   %21 = tail call i32 @pthread_mutex_unlock(ptr nonnull %11)
-  %22 = getelementptr i8, ptr %0, i64 7072
+  %22 = getelementptr i8, ptr %0, i64 7080
   %23 = tail call i32 @pthread_mutex_lock(ptr %22)
-  %24 = getelementptr i8, ptr %0, i64 7220
+  %24 = getelementptr i8, ptr %0, i64 7228
   %25 = load i8, ptr %24, align 1
   %26 = trunc i8 %25 to i1
   br i1 %26, label %merge.i.i, label %then.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %"$Turnstile.enter.exit.i"
-  %27 = getelementptr i8, ptr %0, i64 7221
+  %27 = getelementptr i8, ptr %0, i64 7229
   %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.2", ptr %27)
   %29 = tail call i32 @pthread_mutex_unlock(ptr %22)
   br label %"$Loop.run_batch_decode.exit"
 
 merge.i.i:                                        ; preds = %"$Turnstile.enter.exit.i"
   %30 = tail call i32 @pthread_mutex_unlock(ptr %22)
-  %31 = getelementptr i8, ptr %0, i64 6664
-  %32 = getelementptr i8, ptr %0, i64 6676
+  %31 = getelementptr i8, ptr %0, i64 6672
+  %32 = getelementptr i8, ptr %0, i64 6684
   %33 = load i32, ptr %32, align 4
   %34 = icmp slt i32 %1, 0
   %35 = icmp slt i32 %33, %1
@@ -43837,7 +43837,7 @@ or.lhs.false23.i.i.i:                             ; preds = %and.lhs.true.i.i.i
 
 forbody.lr.ph.i.i.i:                              ; preds = %or.lhs.false23.i.i.i
   %45 = zext nneg i32 %4 to i64
-  %46 = getelementptr i8, ptr %0, i64 6088
+  %46 = getelementptr i8, ptr %0, i64 6096
   %wide.trip.count.i.i.i = zext nneg i32 %1 to i64
   br label %forbody.i.i.i
 
@@ -43905,7 +43905,7 @@ merge37.i.i.i:                                    ; preds = %merge32.i.i.i
   br i1 %exitcond.not.i.i.i, label %forbody.lr.ph.i.i, label %forbody.i.i.i
 
 forbody.lr.ph.i.i:                                ; preds = %merge37.i.i.i
-  %67 = getelementptr i8, ptr %0, i64 6156
+  %67 = getelementptr i8, ptr %0, i64 6164
   %.val.i.i = load i32, ptr %67, align 4
   %68 = add nsw i32 %4, -1
   %69 = add i32 %68, %.val.i.i
@@ -43978,9 +43978,9 @@ forbody.i.i.epil:                                 ; preds = %merge10.i.i.unr-lcs
 
 merge10.i.i:                                      ; preds = %merge10.i.i.unr-lcssa, %forbody.i.i.epil
   %.lcssa99 = phi i32 [ %.lcssa99.ph, %merge10.i.i.unr-lcssa ], [ %106, %forbody.i.i.epil ]
-  %107 = getelementptr i8, ptr %0, i64 6196
+  %107 = getelementptr i8, ptr %0, i64 6204
   %.val11.i.i.i = load i32, ptr %107, align 4
-  %108 = getelementptr i8, ptr %0, i64 6204
+  %108 = getelementptr i8, ptr %0, i64 6212
   %.val12.i.i.i = load i32, ptr %108, align 4
   %109 = add i32 %.val12.i.i.i, %.val11.i.i.i
   %110 = icmp slt i32 %109, %.lcssa99
@@ -44004,7 +44004,7 @@ forbody18.lr.ph.i.i:                              ; preds = %merge10.i.i
   br label %forbody18.i.i
 
 then.i92.i.i:                                     ; preds = %merge10.i.i
-  %123 = getelementptr i8, ptr %0, i64 6188
+  %123 = getelementptr i8, ptr %0, i64 6196
   %124 = load i32, ptr %123, align 4
   %125 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.8", i32 %.lcssa99, i32 %109, i32 %124)
   br label %"$Loop.run_batch_decode.exit"
@@ -44013,31 +44013,31 @@ forcond25.preheader.i.i:                          ; preds = %merge21.i.i
   br i1 %.not77.i.i.i, label %"$Loop.run_batch_decode.exit", label %forbody26.lr.ph.i.i
 
 forbody26.lr.ph.i.i:                              ; preds = %forcond25.preheader.i.i
-  %126 = getelementptr i8, ptr %0, i64 6624
-  %127 = getelementptr i8, ptr %0, i64 6960
-  %128 = getelementptr i8, ptr %0, i64 6736
-  %129 = getelementptr i8, ptr %0, i64 6864
-  %130 = getelementptr i8, ptr %0, i64 6084
-  %131 = getelementptr i8, ptr %0, i64 6672
-  %132 = getelementptr i8, ptr %0, i64 6896
-  %133 = getelementptr i8, ptr %0, i64 6712
-  %134 = getelementptr i8, ptr %0, i64 6720
-  %135 = getelementptr i8, ptr %0, i64 6728
-  %136 = getelementptr i8, ptr %0, i64 6744
-  %137 = getelementptr i8, ptr %0, i64 6632
-  %138 = getelementptr i8, ptr %0, i64 6752
-  %139 = getelementptr i8, ptr %0, i64 6636
-  %140 = getelementptr i8, ptr %0, i64 6628
-  %141 = getelementptr i8, ptr %0, i64 6152
-  %142 = getelementptr i8, ptr %0, i64 6552
-  %143 = getelementptr i8, ptr %0, i64 6556
-  %144 = getelementptr i8, ptr %0, i64 6304
-  %145 = getelementptr i8, ptr %0, i64 6576
-  %146 = getelementptr i8, ptr %0, i64 6164
-  %147 = getelementptr i8, ptr %0, i64 6592
-  %148 = getelementptr i8, ptr %0, i64 6584
-  %149 = getelementptr i8, ptr %0, i64 6928
-  %150 = getelementptr i8, ptr %0, i64 6920
+  %126 = getelementptr i8, ptr %0, i64 6632
+  %127 = getelementptr i8, ptr %0, i64 6968
+  %128 = getelementptr i8, ptr %0, i64 6744
+  %129 = getelementptr i8, ptr %0, i64 6872
+  %130 = getelementptr i8, ptr %0, i64 6092
+  %131 = getelementptr i8, ptr %0, i64 6680
+  %132 = getelementptr i8, ptr %0, i64 6904
+  %133 = getelementptr i8, ptr %0, i64 6720
+  %134 = getelementptr i8, ptr %0, i64 6728
+  %135 = getelementptr i8, ptr %0, i64 6736
+  %136 = getelementptr i8, ptr %0, i64 6752
+  %137 = getelementptr i8, ptr %0, i64 6640
+  %138 = getelementptr i8, ptr %0, i64 6760
+  %139 = getelementptr i8, ptr %0, i64 6644
+  %140 = getelementptr i8, ptr %0, i64 6636
+  %141 = getelementptr i8, ptr %0, i64 6160
+  %142 = getelementptr i8, ptr %0, i64 6560
+  %143 = getelementptr i8, ptr %0, i64 6564
+  %144 = getelementptr i8, ptr %0, i64 6312
+  %145 = getelementptr i8, ptr %0, i64 6584
+  %146 = getelementptr i8, ptr %0, i64 6172
+  %147 = getelementptr i8, ptr %0, i64 6600
+  %148 = getelementptr i8, ptr %0, i64 6592
+  %149 = getelementptr i8, ptr %0, i64 6936
+  %150 = getelementptr i8, ptr %0, i64 6928
   %smax203.i.i = call i32 @llvm.smax.i32(i32 %4, i32 1)
   %wide.trip.count204.i.i = zext nneg i32 %smax203.i.i to i64
   br label %forbody26.i.i
@@ -44343,7 +44343,7 @@ then.i.i112.i.i:                                  ; preds = %"$Loop.write_batch_
   br i1 %.not.i107.i.i, label %merge29.i.i, label %then.i108.i.i
 
 then.i108.i.i:                                    ; preds = %"$Scheduler.write_table_range.exit.i.i.i"
-  %318 = getelementptr i8, ptr %0, i64 7221
+  %318 = getelementptr i8, ptr %0, i64 7229
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %318, ptr noundef nonnull align 1 dereferenceable(1024) %spec.select.i, i64 1024, i1 false)
   call fastcc void @"$Loop.check_ranks"(ptr nonnull %9)
   br label %"$Loop.run_batch_decode.exit"
@@ -44469,16 +44469,16 @@ merge34.i.i:                                      ; preds = %"$Vector.push.exit.
   %common.ret.op.i.i = phi i32 [ %317, %then.i108.i.i ], [ 7, %then.i.i.i.i ], [ 0, %merge12.i.i.i ], [ 1, %then.i.i.i ], [ 1, %then5.i.i.i ], [ 1, %then13.i.i.i ], [ 1, %then21.i.i.i ], [ 1, %then3.i.i.i.i ], [ 1, %then.i.i.i.i.i ], [ 1, %then5.i.i.i.i.i ], [ 3, %then.i92.i.i ], [ 8, %common.ret.sink.split.i.i.i ], [ 0, %forcond25.preheader.i.i ], [ 0, %merge34.i.i ], [ %160, %forbody18.i.i ], [ %177, %then2.i98.i.i ], [ %186, %"$Loop.prepare_batch_state.exit.i.i" ], [ 1, %merge32.i.i.i ]
   call fastcc void @"$Loop.publish"(ptr %9)
   %378 = call i32 @pthread_mutex_lock(ptr %22)
-  %379 = getelementptr i8, ptr %0, i64 7219
+  %379 = getelementptr i8, ptr %0, i64 7227
   store i8 1, ptr %379, align 1
-  %380 = getelementptr i8, ptr %0, i64 7112
+  %380 = getelementptr i8, ptr %0, i64 7120
   %381 = call i32 @pthread_cond_signal(ptr %380)
   %382 = call i32 @pthread_mutex_unlock(ptr %22)
   %383 = call i32 @pthread_mutex_lock(ptr %11)
   %384 = load i64, ptr %16, align 8
   %385 = add i64 %384, 1
   store i64 %385, ptr %16, align 8
-  %386 = getelementptr i8, ptr %0, i64 7008
+  %386 = getelementptr i8, ptr %0, i64 7016
   %387 = call i32 @pthread_cond_broadcast(ptr %386)
   %388 = call i32 @pthread_mutex_unlock(ptr %11)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)

@@ -1,0 +1,100 @@
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <string>
+
+#include "device.hpp"
+#include "lifecycle.hpp"
+#include "native/base/failure.hpp"
+#include "operations.hpp"
+
+namespace glm::cpu {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Event {
+  Clock::time_point time;
+  bool is_recorded = false;
+};
+
+constexpr int64_t kLeastBytesRead = int64_t{256} << 20;
+
+Event& recorded(const char* what, void* event) {
+  expect_pointer("event_elapsed", what, event);
+  Event& found = *static_cast<Event*>(event);
+  if (!found.is_recorded)
+    reject("event_elapsed", what, "a recorded event", "one that is not");
+  return found;
+}
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+uint64_t sum_of(const void* memory, int64_t bytes) {
+  const char* data = static_cast<const char*>(memory);
+  uint64_t total = 0;
+  for (int64_t at = 0; at + 8 <= bytes; at += 8) {
+    uint64_t word = 0;
+    std::memcpy(&word, data + at, 8);
+    total += word;
+  }
+  return total;
+}
+
+}
+
+void event_create(glm_device&, void** event) {
+  expect_pointer("event_create", "event", event);
+  *event = new Event;
+}
+
+void event_record(glm_device&, void* event) {
+  expect_pointer("event_record", "event", event);
+  *static_cast<Event*>(event) = {Clock::now(), true};
+}
+
+void event_synchronise(glm_device& device, void* event) {
+  expect_pointer("event_synchronise", "event", event);
+  synchronise(device);
+}
+
+void event_elapsed(glm_device&, void* begin, void* end, float* milliseconds) {
+  expect_pointer("event_elapsed", "milliseconds", milliseconds);
+  const auto span = recorded("end", end).time - recorded("begin", begin).time;
+  *milliseconds = std::chrono::duration<float, std::milli>(span).count();
+}
+
+void event_free(glm_device&, void* event) { delete static_cast<Event*>(event); }
+
+void select_tokens(glm_device&, const glm_select_tokens_args& args) {
+  const char* where = "select_tokens";
+  expect_range(where, "num_tokens", 0, INT32_MAX, args.num_tokens);
+  if (args.num_tokens == 0) return;
+  expect_pointer(where, "source_rows", args.source_rows);
+  expect_pointer(where, "sampled_ids", args.sampled_ids);
+  expect_pointer(where, "token_ids", args.token_ids);
+  for (int32_t t = 0; t < args.num_tokens; ++t)
+    if (args.source_rows[t] >= 0)
+      args.token_ids[t] = std::max(0, args.sampled_ids[args.source_rows[t]]);
+}
+
+void measure_read(glm_device&, const void* memory, int64_t bytes,
+                  double* bytes_per_second) {
+  const char* where = "measure_read";
+  expect_pointer(where, "memory", memory);
+  expect_pointer(where, "bytes_per_second", bytes_per_second);
+  expect_range(where, "bytes", 8, INT64_MAX, bytes);
+  const int64_t repeats = (kLeastBytesRead + bytes - 1) / bytes;
+  std::atomic<uint64_t> total{sum_of(memory, bytes)};
+  const auto begin = Clock::now();
+  for (int64_t i = 0; i < repeats; ++i) total += sum_of(memory, bytes);
+  *bytes_per_second = static_cast<double>(repeats) *
+                      static_cast<double>(bytes) / seconds_since(begin);
+}
+
+}
