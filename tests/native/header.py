@@ -11,6 +11,7 @@ SCALARS = {
     "int32_t": ctypes.c_int32,
     "uint32_t": ctypes.c_uint32,
     "int64_t": ctypes.c_int64,
+    "uint64_t": ctypes.c_uint64,
     "float": ctypes.c_float,
     "double": ctypes.c_double,
     "glm_status": ctypes.c_int32,
