@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tests.native.facts import FACTS, workspace_shape
 from tests.native.header import constants, structs
 
 POISON = 0xA5
@@ -96,6 +97,7 @@ class Device:
 
     def __init__(self, backend: Backend, num_threads: int, rank: int, world_size: int, group):
         self.table = backend.table
+        self.facts = FACTS[backend.kind]
         self.blocks: list[ctypes.c_void_p] = []
         self.group = group
         options = structs()["glm_device_options"](
@@ -111,6 +113,14 @@ class Device:
         self.info = structs()["glm_device_info"]()
         self.info.struct_size = ctypes.sizeof(self.info)
         self.check(self.table.device_info(self.handle, address(self.info)))
+        self.set_workspace()
+
+    def set_workspace(self) -> None:
+        shape, size = workspace_shape(), ctypes.c_int64()
+        self.check(self.table.workspace_bytes(address(shape), address(size)))
+        memory = self.empty(size.value)
+        arguments = (address(shape), memory, size.value)
+        self.check(self.table.set_workspace(self.handle, *arguments))
 
     def close(self) -> None:
         for block in self.blocks:
@@ -141,7 +151,8 @@ class Device:
         """A copy of the array in device memory."""
         array = np.ascontiguousarray(array)
         block = self.allocate(max(array.nbytes, 1))
-        self.upload(block, array)
+        if array.nbytes:
+            self.upload(block, array)
         return block
 
     def empty(self, num_bytes: int) -> ctypes.c_void_p:
@@ -170,6 +181,17 @@ class Device:
         if status:
             raise BackendError(status, "kv_page_bytes")
         return size.value
+
+    def row_kinds(self, num_tokens: int) -> list[int]:
+        """Numbers of decode rows to try: all kinds of rows alone, and both in one call."""
+        if self.facts.num_families == 1:
+            return [0]
+        return sorted({0, num_tokens // 2, num_tokens})
+
+    def page_size(self, wanted: int) -> int:
+        """The least page size of this kind that holds `wanted` positions."""
+        step = self.facts.page_step
+        return -(-wanted // step) * step
 
     @property
     def activation_type(self) -> np.dtype:

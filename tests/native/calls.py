@@ -184,13 +184,15 @@ def logits(device, placed: Matrix, values, row_index) -> np.ndarray:
     return output.get()
 
 
-def route(device, placed: Matrix, values, bias, top_k, normalise=True, factor=1.0):
+def route(
+    device, placed: Matrix, values, bias, top_k, normalise=True, factor=1.0, num_decode_tokens=0
+):
     """(expert ids, expert weights), [tokens, top_k]."""
     shape = (len(values), top_k)
     ids, weights = device.output(shape, np.int32), device.output(shape, np.float32)
     device.run(
         "route",
-        rows=rows(len(values)),
+        rows=rows(len(values), num_decode_tokens),
         top_k=top_k,
         normalise=int(normalise),
         scaling_factor=factor,
@@ -230,14 +232,24 @@ class ExpertStack:
         return (first, stride, scale_stride), exact
 
 
-def experts(device, stack: ExpertStack, values, ids, weights, begin=0, local=None, initial=None):
+def experts(
+    device,
+    stack: ExpertStack,
+    values,
+    ids,
+    weights,
+    begin=0,
+    local=None,
+    initial=None,
+    num_decode_tokens=0,
+):
     """[tokens, hidden]: the weighted sum over the local experts, on top of `initial`."""
     gate_up, gate_up_stride, gate_up_scale_stride = stack.gate_up
     down, down_stride, down_scale_stride = stack.down
     output = activation_output(device, (len(ids), gate_up.columns))
     device.run(
         "experts",
-        rows=rows(len(ids)),
+        rows=rows(len(ids), num_decode_tokens),
         top_k=ids.shape[1],
         expert_begin=begin,
         num_local_experts=len(stack.exact_down) if local is None else local,

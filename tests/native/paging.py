@@ -46,6 +46,7 @@ class PagedCache:
     """Poisoned pages, so that a row that reads what was never written shows."""
 
     def __init__(self, device: Device, heads: Heads, num_layers=1, num_pages=8, page_size=4):
+        page_size = device.page_size(page_size)
         self.device, self.heads, self.page_size = device, heads, page_size
         self.struct = structs()["glm_kv_cache"](
             device.info.default_kv_dtype,
@@ -61,6 +62,25 @@ class PagedCache:
     @property
     def pointer(self) -> int:
         return addressof(self.struct)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(pages, layers, bytes of a page of a layer) as the memory holds them."""
+        layers = self.struct.num_layers
+        sizes = (self.struct.num_pages, layers)
+        order = sizes[::-1] if self.device.facts.layers_first else sizes
+        return (*order, self.page_bytes // layers)
+
+    def turned(self, stored: np.ndarray) -> np.ndarray:
+        return stored.swapaxes(0, 1) if self.device.facts.layers_first else stored
+
+    def contents(self) -> np.ndarray:
+        """All bytes as [page][layer][byte]."""
+        return self.turned(self.device.download(self.struct.data, self.shape, np.uint8)).copy()
+
+    def fill(self, pages: np.ndarray) -> None:
+        """Sets all bytes from [page][layer][byte]."""
+        self.device.upload(self.struct.data, self.turned(pages))
 
     def slots(self, segment: Segment, positions: np.ndarray) -> np.ndarray:
         pages = np.asarray(segment.page_table, np.int32)[positions // self.page_size]

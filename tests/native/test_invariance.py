@@ -7,6 +7,7 @@ from tests import shapes
 from tests.native import calls as op
 from tests.native.backend import BF16, F32, FP8
 from tests.native.drawing import draw
+from tests.native.facts import FACTS
 from tests.native.paging import Heads, Norms, PagedCache, Segment
 from tests.reference.sampling import Controls
 
@@ -18,16 +19,23 @@ THREADS = (1, 2, 3, 7)
 
 
 def same_over_parts_and_threads(backend, build):
-    """build(device) gives a function from a slice of rows to a tuple of arrays."""
-    expected = None
-    for num_threads in THREADS:
-        with backend.device(num_threads) as device:
-            operation = build(device)
-            whole = operation(slice(None))
-            expected = expected or whole
-            for part in PARTS:
-                for actual, all_rows in zip(operation(part), expected, strict=True):
-                    np.testing.assert_array_equal(actual, all_rows[part])
+    """build(device) gives a function from a slice of rows, and whether they are decode rows, to a
+    tuple of arrays."""
+    for is_decode in range(FACTS[backend.kind].num_families):
+        expected = None
+        for num_threads in THREADS:
+            with backend.device(num_threads) as device:
+                operation = build(device)
+                whole = operation(slice(None), is_decode)
+                expected = expected or whole
+                for part in PARTS:
+                    actual = operation(part, is_decode)
+                    for rows, all_rows in zip(actual, expected, strict=True):
+                        np.testing.assert_array_equal(rows, all_rows[part])
+
+
+def num_decode(part, is_decode):
+    return len(range(NUM_ROWS)[part]) * int(is_decode)
 
 
 def values(name):
@@ -45,7 +53,12 @@ def test_linear(backend, dtype):
 
     def build(device):
         placed, _ = op.matrix(device, weight, dtype, np.ones(130))
-        return lambda part: (op.linear(device, placed, given(device, "linear", dtype, part)),)
+
+        def operation(part, is_decode):
+            rows = given(device, "linear", dtype, part)
+            return (op.linear(device, placed, rows, num_decode(part, is_decode)),)
+
+        return operation
 
     same_over_parts_and_threads(backend, build)
 
@@ -54,7 +67,7 @@ def test_norm(backend):
     delta = values("delta")
 
     def build(device):
-        def operation(part):
+        def operation(part, _):
             total, plain, quantised = op.add_norm(
                 device, values("norm")[part], delta[part], np.ones(WIDTH), 1e-5
             )
@@ -72,9 +85,9 @@ def test_route_and_logits(backend, dtype):
     def build(device):
         placed, _ = op.matrix(device, weight, dtype)
 
-        def operation(part):
-            rows = values("route")[part]
-            routes = op.route(device, placed, rows, np.zeros(65), 8)
+        def operation(part, is_decode):
+            rows, decode = values("route")[part], num_decode(part, is_decode)
+            routes = op.route(device, placed, rows, np.zeros(65), 8, num_decode_tokens=decode)
             return *routes, op.logits(device, placed, rows, np.arange(len(rows)))
 
         return operation
@@ -91,11 +104,14 @@ def test_experts(backend, dtype):
 
     def build(device):
         stack = op.ExpertStack(device, gate_up, down, dtype)
-        return lambda part: (
-            op.experts(
-                device, stack, given(device, "mixture", dtype, part), ids[part], weights[part]
-            ),
-        )
+
+        def operation(part, is_decode):
+            rows = given(device, "mixture", dtype, part)
+            decode = num_decode(part, is_decode)
+            routes = ids[part], weights[part]
+            return (op.experts(device, stack, rows, *routes, num_decode_tokens=decode),)
+
+        return operation
 
     same_over_parts_and_threads(backend, build)
 
@@ -106,7 +122,7 @@ def test_sampling(backend):
     controls = [Controls(seed=r, top_p=0.9, top_k=20, min_p=0.01) for r in range(NUM_ROWS)]
 
     def build(device):
-        def operation(part):
+        def operation(part, _):
             drawn = draw(device, logits[part], controls[part], 4)
             return drawn.token_ids, drawn.logprob, drawn.top_logprobs
 

@@ -100,8 +100,9 @@ def test_experts(device, num_tokens, num_experts, hidden, width, top_k, dtype):
         device, num_tokens, num_experts, hidden, width, top_k, dtype
     )
     expected = reference(stack, values.astype(np.float64), ids, weights, dtype == FP8)
-    actual = op.experts(device, stack, given, ids, weights)
-    assert_close(device, actual, expected, dtype)
+    for num_decode in device.row_kinds(num_tokens):
+        actual = op.experts(device, stack, given, ids, weights, num_decode_tokens=num_decode)
+        assert_close(device, actual, expected, dtype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
@@ -113,8 +114,18 @@ def test_only_local_experts_add_to_the_initial_rows(device, dtype):
     expected = initial + reference(
         stack, values.astype(np.float64), ids, weights, dtype == FP8, begin
     )
-    actual = op.experts(device, stack, given, ids, weights, begin, initial=initial)
-    assert_close(device, actual, expected, dtype)
+    for num_decode in device.row_kinds(len(ids)):
+        actual = op.experts(
+            device,
+            stack,
+            given,
+            ids,
+            weights,
+            begin,
+            initial=initial,
+            num_decode_tokens=num_decode,
+        )
+        assert_close(device, actual, expected, dtype)
 
 
 def test_no_local_expert_leaves_the_initial_rows(device):

@@ -12,13 +12,10 @@ def cache(device):
     return PagedCache(device, Heads(2, 2, 5), 3, NUM_PAGES, 4)
 
 
-def contents(device, cache):
-    return device.download(cache.struct.data, (NUM_PAGES, cache.page_bytes), np.uint8)
-
-
-def fill(device, cache):
-    pages = shapes.generator("fill").integers(0, 256, (NUM_PAGES, cache.page_bytes), np.uint8)
-    device.upload(cache.struct.data, pages)
+def fill(cache):
+    size = (NUM_PAGES, cache.struct.num_layers, cache.page_bytes // cache.struct.num_layers)
+    pages = shapes.generator("fill").integers(0, 256, size, np.uint8)
+    cache.fill(pages)
     return pages
 
 
@@ -28,7 +25,7 @@ def ids(device, pages):
 
 @pytest.mark.parametrize("moves", [[], [(2, 5)], [(6, 0), (1, 4), (3, 3)]])
 def test_copy_pages(device, cache, moves):
-    expected = fill(device, cache)
+    expected = fill(cache)
     device.run(
         "copy_pages",
         cache=cache.pointer,
@@ -38,16 +35,16 @@ def test_copy_pages(device, cache, moves):
     )
     for source, destination in moves:
         expected[destination] = expected[source]
-    np.testing.assert_array_equal(contents(device, cache), expected)
+    np.testing.assert_array_equal(cache.contents(), expected)
 
 
 @pytest.mark.parametrize("pages", [[], [6], [4, 0, 2]])
 def test_saved_pages_come_back_in_other_places(device, cache, pages):
-    expected = fill(device, cache)
+    expected = fill(cache)
     host = np.zeros((max(1, len(pages)), cache.page_bytes), np.uint8)
     fields = {"cache": cache.pointer, "num_pages": len(pages), "host_data": host.ctypes.data}
     device.run("save_pages", pages=ids(device, pages), **fields)
     others = [1, 3, 5][: len(pages)]
     device.run("restore_pages", pages=ids(device, others), **fields)
     expected[others] = expected[pages]
-    np.testing.assert_array_equal(contents(device, cache), expected)
+    np.testing.assert_array_equal(cache.contents(), expected)

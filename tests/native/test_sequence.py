@@ -26,12 +26,12 @@ def test_rope_table(device, theta, rotary_dim, num_positions):
         np.testing.assert_allclose(actual, expected.astype(np.float32), rtol=2e-7, atol=1e-7)
 
 
-def pages_of(batch, seed):
+def pages_of(batch, seed, page_size):
     """Segments with pages drawn without repetition from the pool."""
     free = list(shapes.generator("pages", seed).permutation(NUM_PAGES))
     segments = []
     for cached, new in batch:
-        needed = -(-(cached + new) // PAGE_SIZE)
+        needed = -(-(cached + new) // page_size)
         segments.append(Segment(cached + new, new, tuple(int(free.pop()) for _ in range(needed))))
     return segments
 
@@ -74,7 +74,7 @@ def test_whole_and_split_sequences(device, batch, layout, with_norms):
     norm = norms(heads, with_norms)
     cache = PagedCache(device, heads, 2, NUM_PAGES, PAGE_SIZE)
     tables = op.rope_tables(device, THETA, rotary_dim, 128)
-    queries, expected, segments = [], [], pages_of(batch, 1)
+    queries, expected, segments = [], [], pages_of(batch, 1, cache.page_size)
     for number, segment in enumerate(segments):
         rng = shapes.generator("sequence", number, *layout)
         qkv = op.as_activation(
@@ -98,17 +98,15 @@ def test_whole_and_split_sequences(device, batch, layout, with_norms):
 def test_storing_leaves_other_slots_and_layers(device):
     heads = Heads(2, 1, 10)
     cache = PagedCache(device, heads, 3, 5, PAGE_SIZE)
-    size = (5, 3, cache.page_bytes // 3)
-    before = device.download(cache.struct.data, size, np.uint8)
+    size = cache.page_size
+    before = cache.contents()
     qkv = shapes.generator("untouched").standard_normal((2, heads.qkv_width))
     tables = op.rope_tables(device, THETA, 4, 16)
-    cache.store(qkv, [3, 4], [2 * PAGE_SIZE + 1, 4 * PAGE_SIZE], norms(heads, True), tables, 4, 1)
-    after = device.download(cache.struct.data, size, np.uint8)
-    changed = np.any(before != after, axis=2)
-    np.testing.assert_array_equal(np.argwhere(changed), [[2, 1], [4, 1]])
-    elements = 2 * heads.num_kv_heads * heads.head_dim
-    width = device.page_bytes(cache.struct) // (3 * PAGE_SIZE * elements)
-    assert np.sum(before != after) <= 2 * elements * width
+    cache.store(qkv, [3, 4], [2 * size + 1, 4 * size], norms(heads, True), tables, 4, 1)
+    changed = before != cache.contents()
+    np.testing.assert_array_equal(np.argwhere(np.any(changed, axis=2)), [[2, 1], [4, 1]])
+    slot_bytes = cache.page_bytes // (3 * size)
+    assert np.sum(changed) <= 2 * slot_bytes
 
 
 def test_large_scores_stay_finite(device):
@@ -132,7 +130,7 @@ def test_decode_rows_before_a_prefill_chunk(device):
     cache = PagedCache(device, heads, 1, NUM_PAGES, PAGE_SIZE)
     tables = op.rope_tables(device, THETA, 32, 128)
     norm = norms(heads, True)
-    segments = pages_of([(12, 1), (6, 1), (5, 8)], 2)
+    segments = pages_of([(12, 1), (6, 1), (5, 8)], 2, cache.page_size)
     queries = []
     for number, segment in enumerate(segments):
         rng = shapes.generator("decode", number)

@@ -1,0 +1,64 @@
+"""What is a fact of one device kind, and no part of the contract of every backend."""
+
+from ctypes import sizeof
+from dataclasses import dataclass
+
+from tests.native.header import structs
+
+
+@dataclass(frozen=True)
+class Facts:
+    """world_sizes: groups that the kind opens; page_step: what a page_size is a multiple of;
+    checks_indexes: whether indexes in device memory are checked; num_families: how many families
+    of kernels rows go through (decode and prefill rows may differ in bits); layers_first: whether
+    the pages of a layer lie together, and not the layers of a page; packs_tiles: whether matrices
+    have the order of native/kernels/layout.hpp."""
+
+    world_sizes: tuple[int, ...]
+    page_step: int
+    checks_indexes: bool
+    num_families: int
+    layers_first: bool
+    packs_tiles: bool
+
+
+FACTS = {
+    "cpu": Facts(
+        world_sizes=(1, 2, 4, 8),
+        page_step=1,
+        checks_indexes=True,
+        num_families=1,
+        layers_first=False,
+        packs_tiles=False,
+    ),
+    "cuda": Facts(
+        world_sizes=(1,),
+        page_step=16,
+        checks_indexes=False,
+        num_families=2,
+        layers_first=True,
+        packs_tiles=True,
+    ),
+}
+
+WORKSPACE = {
+    "max_step_tokens": 1024,
+    "max_sequences": 256,
+    "max_context": 4096,
+    "max_logit_rows": 256,
+    "hidden_size": 512,
+    "num_heads": 24,
+    "num_kv_heads": 3,
+    "head_dim": 128,
+    "intermediate_size": 1024,
+    "moe_intermediate_size": 512,
+    "num_local_experts": 160,
+    "top_k": 8,
+    "vocab_size": 4096,
+}
+
+
+def workspace_shape():
+    """A shape that covers every call of tests/native."""
+    kind = structs()["glm_workspace_shape"]
+    return kind(struct_size=sizeof(kind), **WORKSPACE)
