@@ -1,0 +1,21 @@
+#ifndef GLM_KERNELS_KV_CACHE_HPP
+#define GLM_KERNELS_KV_CACHE_HPP
+
+#include <cstdint>
+
+#include "glm/backend.h"
+
+namespace glm::kernels {
+
+constexpr int32_t kMaxHeadDim = 256;
+
+void expect_kv_cache(const char* where, const glm_kv_cache* cache);
+
+void expect_layer(const char* where, const glm_kv_cache& cache, int32_t layer);
+
+void expect_group(const char* where, const glm_kv_cache& cache,
+                  int32_t num_heads);
+
+}
+
+#endif

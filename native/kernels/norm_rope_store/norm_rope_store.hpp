@@ -1,0 +1,15 @@
+#ifndef GLM_KERNELS_NORM_ROPE_STORE_HPP
+#define GLM_KERNELS_NORM_ROPE_STORE_HPP
+
+#include "native/kernels/context.hpp"
+
+namespace glm::kernels {
+
+void norm_rope_store(const Context& context,
+                     const glm_norm_rope_store_args& args);
+
+int64_t norm_rope_store_scratch_bytes(const glm_workspace_shape& shape);
+
+}
+
+#endif

@@ -1,0 +1,54 @@
+#ifndef GLM_PTX_WARP_MATRIX_HPP
+#define GLM_PTX_WARP_MATRIX_HPP
+
+#include <cstdint>
+
+namespace glm::ptx {
+
+struct Fragments {
+  uint32_t at[4];
+};
+
+__device__ inline Fragments load_matrices(uint32_t shared) {
+  Fragments f;
+  asm volatile(
+      "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+      : "=r"(f.at[0]), "=r"(f.at[1]), "=r"(f.at[2]), "=r"(f.at[3])
+      : "r"(shared)
+      : "memory");
+  return f;
+}
+
+__device__ inline Fragments load_transposed_matrices(uint32_t shared) {
+  Fragments f;
+  asm volatile(
+      "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+      : "=r"(f.at[0]), "=r"(f.at[1]), "=r"(f.at[2]), "=r"(f.at[3])
+      : "r"(shared)
+      : "memory");
+  return f;
+}
+
+__device__ inline void multiply_bf16(float (&sum)[4], const uint32_t (&a)[4],
+                                     uint32_t b0, uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
+      "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+__device__ inline float power_of_two(float exponent) {
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(exponent));
+  return result;
+}
+
+template <int32_t barrier, int32_t threads>
+__device__ inline void meet() {
+  asm volatile("bar.sync %0, %1;" ::"n"(barrier), "n"(threads) : "memory");
+}
+
+}
+
+#endif
