@@ -1,0 +1,53 @@
+#ifndef GLM_KERNELS_PREFILL_PRODUCT_HPP
+#define GLM_KERNELS_PREFILL_PRODUCT_HPP
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "native/kernels/context.hpp"
+#include "native/kernels/layout.hpp"
+
+namespace glm::kernels::prefill {
+
+constexpr int32_t kTileTokens = 256;
+constexpr int32_t kSliceTokens = 32;
+constexpr int32_t kMaxExperts = 1024;
+
+struct Product {
+  const uint8_t* weights = nullptr;
+  int64_t expert_stride = 0;
+  const float* channel_scale = nullptr;
+  int64_t channel_scale_stride = 0;
+  const float* bias = nullptr;
+  const float* token_scale = nullptr;
+  const int32_t* expert_begin = nullptr;
+  int32_t num_experts = 1;
+  int32_t num_tokens = 0;
+  int32_t role = GLM_MATRIX_LINEAR;
+  int32_t rows = 0;
+  int32_t num_row_tiles = 0;
+  int32_t num_column_tiles = 0;
+  void* output = nullptr;
+  int64_t output_stride = 0;
+  bool wide_stores = false;
+};
+
+Product describe(const glm_matrix& matrix);
+
+CUtensorMap tokens_map(const char* where, const void* data, int32_t dtype,
+                       int64_t num_tokens, int64_t columns,
+                       int64_t stride_bytes);
+
+void product_fp8(const Context& context, const CUtensorMap& tokens,
+                 const Product& product);
+void product_bf16(const Context& context, const CUtensorMap& tokens,
+                  const Product& product);
+void product_fp8_swiglu(const Context& context, const CUtensorMap& tokens,
+                        const Product& product);
+void product_bf16_swiglu(const Context& context, const CUtensorMap& tokens,
+                         const Product& product);
+
+}
+
+#endif

@@ -1,0 +1,11 @@
+#include "native/kernels/prefill/sm90a_product.hpp"
+
+namespace glm::kernels::prefill {
+
+void product_fp8_swiglu(const Context& context, const CUtensorMap& tokens,
+                        const Product& product) {
+  launch_product<Fp8, true, Output::kHiddenFloat>(
+      "prefill: FP8 gate and up product", context, tokens, product);
+}
+
+}

@@ -1,0 +1,222 @@
+#ifndef GLM_KERNELS_PREFILL_SM90A_STORE_HPP
+#define GLM_KERNELS_PREFILL_SM90A_STORE_HPP
+
+#include <cuda_bf16.h>
+
+#include "native/kernels/prefill/sm90a_tiles.hpp"
+#include "native/ptx/mbarrier.hpp"
+#include "native/ptx/stmatrix.hpp"
+
+namespace glm::kernels::prefill {
+
+enum class Output { kChannels, kHiddenFloat, kHiddenBf16 };
+
+constexpr int32_t kStagingBytes = kSliceTokens * kTileRowBytes;
+constexpr int32_t kGroupRows = 64;
+constexpr int32_t kStoreThreads = 128;
+constexpr int32_t kUnitsARow = kTileRowBytes / 16;
+
+struct Place {
+  int32_t packed_begin;
+  int32_t channel[2];
+  bool stores;
+};
+
+struct Scales {
+  float channel[2];
+  float bias[2];
+  float token[2];
+};
+
+__device__ inline int32_t group_thread() {
+  return static_cast<int32_t>(threadIdx.x) % kStoreThreads;
+}
+
+__device__ inline Place place_of(const Product& product, const Tile& tile,
+                                 int32_t row_tile, int32_t group) {
+  Place place;
+  const int32_t thread = group_thread();
+  place.packed_begin = row_tile * kTileRows + group * kGroupRows;
+  place.stores = row_tile < product.num_row_tiles;
+  const int32_t packed =
+      place.packed_begin + thread / 32 * 16 + thread % 32 / 4;
+#pragma unroll
+  for (int32_t i = 0; i < 2; ++i)
+    place.channel[i] = place.stores ? logical_row(product.role, product.rows,
+                                                  packed + i * kPairRows)
+                                    : -1;
+  return place;
+}
+
+__device__ inline Scales load_scales(const Product& product, const Tile& tile,
+                                     const Place& place) {
+  Scales scales;
+#pragma unroll
+  for (int32_t i = 0; i < 2; ++i) {
+    const int32_t channel = place.channel[i];
+    const bool present = channel >= 0;
+    scales.channel[i] =
+        product.channel_scale == nullptr ? 1.0f
+        : present
+            ? product.channel_scale[tile.expert * product.channel_scale_stride +
+                                    channel]
+            : 0.0f;
+    scales.bias[i] =
+        product.bias != nullptr && present ? product.bias[channel] : 0.0f;
+    const int32_t token = group_thread() + i * kStoreThreads;
+    scales.token[i] = product.token_scale == nullptr ? 1.0f
+                      : token < tile.num_tokens
+                          ? product.token_scale[tile.token_begin + token]
+                          : 0.0f;
+  }
+  return scales;
+}
+
+__device__ inline void store_scales(const Scales& scales, float* token_scale,
+                                    int32_t group) {
+  ptx::named_barrier<kStoreThreads>(1 + group);
+  token_scale[group_thread()] = scales.token[0];
+  token_scale[group_thread() + kStoreThreads] = scales.token[1];
+  ptx::named_barrier<kStoreThreads>(1 + group);
+}
+
+__device__ inline int32_t staging_offset(int32_t token, int32_t unit) {
+  return token * kTileRowBytes + (unit ^ (token & 7)) * 16;
+}
+
+__device__ inline uint32_t pack_pair(float low, float high) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+  return *reinterpret_cast<const uint32_t*>(&pair);
+}
+
+__device__ inline void stage_channels(const float* sums, const Scales& scales,
+                                      const float* token_scale,
+                                      uint8_t* staging) {
+  const int32_t lane = group_thread() % 32;
+  const int32_t warp = group_thread() / 32;
+#pragma unroll
+  for (int32_t pair = 0; pair < kSliceTokens / 16; ++pair) {
+    uint32_t values[4];
+#pragma unroll
+    for (int32_t matrix = 0; matrix < 4; ++matrix) {
+      const int32_t block = pair * 2 + matrix / 2;
+      const int32_t half = matrix % 2;
+      const float2 token = *reinterpret_cast<const float2*>(
+          token_scale + block * 8 + lane % 4 * 2);
+      const float* sum = sums + block * 4 + half * 2;
+      values[matrix] = pack_pair(
+          sum[0] * token.x * scales.channel[half] + scales.bias[half],
+          sum[1] * token.y * scales.channel[half] + scales.bias[half]);
+    }
+    const int32_t token = (pair * 2 + lane / 16) * 8 + lane % 8;
+    ptx::store_matrices_transposed(
+        ptx::shared_address(staging) + static_cast<uint32_t>(staging_offset(
+                                           token, warp * 2 + lane / 8 % 2)),
+        values);
+  }
+}
+
+__device__ inline float silu(float value) {
+  return value / (1.0f + __expf(-value));
+}
+
+__device__ inline void stage_hidden(const float* sums, const Scales& scales,
+                                    const float* token_scale,
+                                    uint8_t* staging) {
+  const int32_t lane = group_thread() % 32;
+  const int32_t channel = group_thread() / 32 * 8 + lane / 4;
+#pragma unroll
+  for (int32_t block = 0; block < kSliceTokens / 8; ++block) {
+#pragma unroll
+    for (int32_t i = 0; i < 2; ++i) {
+      const int32_t token = block * 8 + lane % 4 * 2 + i;
+      const float scale = token_scale[token];
+      const float gate = sums[block * 4 + i] * scale * scales.channel[0];
+      const float up = sums[block * 4 + 2 + i] * scale * scales.channel[1];
+      *reinterpret_cast<float*>(staging + staging_offset(token, channel / 4) +
+                                channel % 4 * 4) = silu(gate) * up;
+    }
+  }
+}
+
+__device__ inline void write_channels(const Product& product,
+                                      const Place& place, int64_t token,
+                                      int32_t unit, uint4 values) {
+  const int32_t packed = place.packed_begin + unit * kPairRows;
+  const int32_t channel = logical_row(product.role, product.rows, packed);
+  if (channel < 0) return;
+  auto* row = static_cast<__nv_bfloat16*>(product.output) +
+              token * product.output_stride;
+  if (product.wide_stores) {
+    *reinterpret_cast<uint4*>(row + channel) = values;
+    return;
+  }
+  const auto* each = reinterpret_cast<const __nv_bfloat16*>(&values);
+#pragma unroll
+  for (int32_t i = 0; i < kPairRows; ++i) {
+    const int32_t single = logical_row(product.role, product.rows, packed + i);
+    if (single >= 0) row[single] = each[i];
+  }
+}
+
+template <Output output>
+__device__ inline void write_hidden(const Product& product, const Place& place,
+                                    int64_t token, int32_t unit, uint4 values) {
+  const int64_t channel = place.packed_begin / 2 + unit * 4;
+  if (channel >= product.output_stride) return;
+  const int64_t offset = token * product.output_stride + channel;
+  if constexpr (output == Output::kHiddenFloat) {
+    *reinterpret_cast<uint4*>(static_cast<float*>(product.output) + offset) =
+        values;
+  } else {
+    const auto& four = reinterpret_cast<const float4&>(values);
+    *reinterpret_cast<uint2*>(static_cast<__nv_bfloat16*>(product.output) +
+                              offset) =
+        make_uint2(pack_pair(four.x, four.y), pack_pair(four.z, four.w));
+  }
+}
+
+template <Output output>
+__device__ inline void write_staged(const Product& product, const Tile& tile,
+                                    const Place& place, int32_t first,
+                                    const uint8_t* staging) {
+#pragma unroll
+  for (int32_t i = 0; i < kSliceTokens * kUnitsARow / kStoreThreads; ++i) {
+    const int32_t index = group_thread() + i * kStoreThreads;
+    const int32_t token = index / kUnitsARow;
+    const int32_t unit = index % kUnitsARow;
+    if (!place.stores || first + token >= tile.num_tokens) continue;
+    const uint4 values =
+        *reinterpret_cast<const uint4*>(staging + staging_offset(token, unit));
+    const int64_t row = tile.token_begin + first + token;
+    if constexpr (output == Output::kChannels)
+      write_channels(product, place, row, unit, values);
+    else
+      write_hidden<output>(product, place, row, unit, values);
+  }
+}
+
+template <Output output>
+__device__ inline void store_tokens(const Product& product, const Tile& tile,
+                                    const Place& place, const Scales& scales,
+                                    const float (&sums)[kTileTokens / 2],
+                                    const float* token_scale,
+                                    uint8_t (&staging)[2][kStagingBytes]) {
+  const int32_t group = static_cast<int32_t>(threadIdx.x) / kStoreThreads;
+#pragma unroll
+  for (int32_t slice = 0; slice < kTileTokens / kSliceTokens; ++slice) {
+    const int32_t first = slice * kSliceTokens;
+    if (first >= tile.num_tokens) break;
+    const float* part = sums + first / 2;
+    if constexpr (output == Output::kChannels)
+      stage_channels(part, scales, token_scale + first, staging[slice % 2]);
+    else
+      stage_hidden(part, scales, token_scale + first, staging[slice % 2]);
+    ptx::named_barrier<kStoreThreads>(1 + group);
+    write_staged<output>(product, tile, place, first, staging[slice % 2]);
+  }
+}
+
+}
+
+#endif
