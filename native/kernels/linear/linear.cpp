@@ -1,0 +1,122 @@
+#include "native/kernels/linear/linear.hpp"
+
+#include <algorithm>
+
+#include "native/base/failure.hpp"
+#include "native/kernels/layout.hpp"
+#include "native/kernels/linear/decode_products.hpp"
+#include "native/kernels/prefill/prefill.hpp"
+
+namespace glm::kernels {
+
+namespace {
+
+constexpr const char* kWhere = "linear";
+constexpr int32_t kActivationBytes = 2;
+constexpr int32_t kPlainChunk = 8 * 65535;
+
+void validate_matrix(const glm_matrix& matrix) {
+  expect_range(kWhere, "matrix.dtype", GLM_DTYPE_F32, GLM_DTYPE_F8_E4M3,
+               matrix.dtype);
+  expect_range(kWhere, "matrix.role", GLM_MATRIX_LINEAR, GLM_MATRIX_GATE_UP,
+               matrix.role);
+  expect_range(kWhere, "matrix.rows", 1, INT32_MAX / 2, matrix.rows);
+  expect_range(kWhere, "matrix.columns", 1, INT32_MAX / 8, matrix.columns);
+  if (matrix.role == GLM_MATRIX_GATE_UP) {
+    expect_equal(kWhere, "matrix.rows % 2", 0, matrix.rows % 2);
+  }
+  expect_pointer(kWhere, "matrix.data", matrix.data);
+}
+
+void validate(const glm_linear_args& args) {
+  expect_range(kWhere, "rows.num_tokens", 0, INT32_MAX, args.rows.num_tokens);
+  expect_range(kWhere, "rows.num_decode_tokens", 0, args.rows.num_tokens,
+               args.rows.num_decode_tokens);
+  expect_pointer(kWhere, "matrix", args.matrix);
+  validate_matrix(*args.matrix);
+  if (args.rows.num_tokens == 0) return;
+  expect_pointer(kWhere, "output", args.output);
+  if (args.matrix->dtype == GLM_DTYPE_F8_E4M3) {
+    expect_pointer(kWhere, "input.codes", args.input.codes);
+    expect_pointer(kWhere, "input.row_scale", args.input.row_scale);
+    expect_pointer(kWhere, "matrix.row_scale", args.matrix->row_scale);
+  } else {
+    expect_pointer(kWhere, "input.plain", args.input.plain);
+  }
+}
+
+stream::TokenRows input_rows(const glm_linear_args& args, int32_t row_begin,
+                             int32_t num_rows) {
+  const glm_matrix& matrix = *args.matrix;
+  bool is_fp8 = matrix.dtype == GLM_DTYPE_F8_E4M3;
+  int32_t row_bytes = matrix.columns * (is_fp8 ? 1 : kActivationBytes);
+  const uint8_t* data =
+      is_fp8 ? args.input.codes : static_cast<const uint8_t*>(args.input.plain);
+  return {data + int64_t{row_begin} * row_bytes, nullptr, num_rows, row_bytes};
+}
+
+stream::ProductArgs product_args(const glm_linear_args& args, int32_t row_begin,
+                                 int32_t num_rows) {
+  const glm_matrix& matrix = *args.matrix;
+  bool is_fp8 = matrix.dtype == GLM_DTYPE_F8_E4M3;
+  stream::ProductArgs product = {};
+  product.tiles = static_cast<const uint8_t*>(matrix.data);
+  product.channel_scale = is_fp8 ? matrix.row_scale : nullptr;
+  product.bias = matrix.bias;
+  product.tokens = input_rows(args, row_begin, num_rows);
+  product.token_scale = is_fp8 ? args.input.row_scale + row_begin : nullptr;
+  product.output = static_cast<uint8_t*>(args.output) +
+                   int64_t{row_begin} * matrix.rows * kActivationBytes;
+  product.role = matrix.role;
+  product.rows = matrix.rows;
+  product.num_column_tiles = num_column_tiles(matrix.dtype, matrix.columns);
+  return product;
+}
+
+void plain_linear(const Context& context, const glm_linear_args& args,
+                  int32_t row_begin, int32_t num_rows) {
+  for (int32_t row = 0; row < num_rows; row += kPlainChunk) {
+    int32_t count = std::min(num_rows - row, kPlainChunk);
+    decode_f32_linear(context, product_args(args, row_begin + row, count));
+  }
+}
+
+}
+
+void decode_linear(const Context& context, const glm_linear_args& args,
+                   int32_t row_begin, int32_t num_rows) {
+  const glm_matrix& matrix = *args.matrix;
+  if (matrix.dtype == GLM_DTYPE_F32) {
+    return plain_linear(context, args, row_begin, num_rows);
+  }
+  int32_t row_tiles = num_row_tiles(matrix.role, matrix.rows);
+  int32_t column_tiles = num_column_tiles(matrix.dtype, matrix.columns);
+  stream::ProductPlan plan = stream::plan_product(row_tiles, column_tiles);
+  int32_t chunk = stream::chunk_columns(kWhere, plan, column_tiles);
+  for (int32_t row = 0; row < num_rows; row += chunk) {
+    stream::ProductArgs product =
+        product_args(args, row_begin + row, std::min(num_rows - row, chunk));
+    stream::apply_plan(plan, row_tiles, product);
+    if (matrix.dtype == GLM_DTYPE_F8_E4M3) {
+      decode_fp8_linear(context, plan, product);
+    } else {
+      decode_bf16_linear(context, plan, product);
+    }
+  }
+}
+
+void linear(const Context& context, const glm_linear_args& args) {
+  validate(args);
+  int32_t num_decode = args.rows.num_decode_tokens;
+  int32_t num_prefill = args.rows.num_tokens - num_decode;
+  if (num_decode > 0) decode_linear(context, args, 0, num_decode);
+  if (num_prefill == 0) return;
+  if (args.matrix->dtype == GLM_DTYPE_F32) {
+    return plain_linear(context, args, num_decode, num_prefill);
+  }
+  prefill_linear(context, args, num_decode, num_prefill);
+}
+
+int64_t linear_scratch_bytes(const glm_workspace_shape&) { return 0; }
+
+}

@@ -1,0 +1,19 @@
+#ifndef GLM_KERNELS_LINEAR_LINEAR_HPP
+#define GLM_KERNELS_LINEAR_LINEAR_HPP
+
+#include <cstdint>
+
+#include "glm/backend.h"
+#include "native/kernels/context.hpp"
+
+namespace glm::kernels {
+
+void linear(const Context& context, const glm_linear_args& args);
+int64_t linear_scratch_bytes(const glm_workspace_shape& shape);
+
+void decode_linear(const Context& context, const glm_linear_args& args,
+                   int32_t row_begin, int32_t num_rows);
+
+}
+
+#endif

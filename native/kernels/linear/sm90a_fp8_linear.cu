@@ -1,0 +1,14 @@
+#include <cuda_bf16.h>
+
+#include "native/kernels/linear/decode_products.hpp"
+#include "native/kernels/stream/product_launch.hpp"
+
+namespace glm::kernels {
+
+void decode_fp8_linear(const Context& context, const stream::ProductPlan& plan,
+                       const stream::ProductArgs& args) {
+  stream::launch_chunk<GLM_DTYPE_F8_E4M3, __nv_bfloat16>("linear", context,
+                                                         plan, args);
+}
+
+}

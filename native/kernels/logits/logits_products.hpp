@@ -1,0 +1,16 @@
+#ifndef GLM_KERNELS_LOGITS_LOGITS_PRODUCTS_HPP
+#define GLM_KERNELS_LOGITS_LOGITS_PRODUCTS_HPP
+
+#include "native/kernels/context.hpp"
+#include "native/kernels/stream/product_args.hpp"
+#include "native/kernels/stream/product_plan.hpp"
+
+namespace glm::kernels {
+
+void bf16_logits(const Context& context, const stream::ProductPlan& plan,
+                 const stream::ProductArgs& args);
+void f32_logits(const Context& context, const stream::ProductArgs& args);
+
+}
+
+#endif

@@ -1,0 +1,11 @@
+#include "native/kernels/logits/logits_products.hpp"
+#include "native/kernels/stream/product_launch.hpp"
+
+namespace glm::kernels {
+
+void bf16_logits(const Context& context, const stream::ProductPlan& plan,
+                 const stream::ProductArgs& args) {
+  stream::launch_chunk<GLM_DTYPE_BF16, float>("logits", context, plan, args);
+}
+
+}

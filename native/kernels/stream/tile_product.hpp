@@ -1,0 +1,101 @@
+#ifndef GLM_KERNELS_STREAM_TILE_PRODUCT_HPP
+#define GLM_KERNELS_STREAM_TILE_PRODUCT_HPP
+
+#include <cstdint>
+
+#include "glm/backend.h"
+#include "native/kernels/layout.hpp"
+#include "native/kernels/stream/product_args.hpp"
+#include "native/ptx/mbarrier.hpp"
+#include "native/ptx/wgmma_bf16.hpp"
+#include "native/ptx/wgmma_e4m3.hpp"
+
+namespace glm::kernels::stream {
+
+constexpr int32_t kStepsPerTile = 4;
+constexpr uint64_t kStepDescriptor = 2;
+
+template <int32_t dtype, int32_t columns>
+struct Multiplier;
+
+template <int32_t columns>
+struct Multiplier<GLM_DTYPE_F8_E4M3, columns> : ptx::WgmmaE4m3<columns> {};
+
+template <int32_t columns>
+struct Multiplier<GLM_DTYPE_BF16, columns> : ptx::WgmmaBf16<columns> {};
+
+template <int32_t dtype, int32_t columns>
+__device__ inline void multiply_steps(float (&sum)[columns / 2],
+                                      uint64_t weights, uint64_t tokens,
+                                      int32_t accumulate) {
+#pragma unroll
+  for (int32_t step = 0; step < kStepsPerTile; ++step) {
+    Multiplier<dtype, columns>::multiply(sum, weights + step * kStepDescriptor,
+                                         tokens + step * kStepDescriptor,
+                                         step == 0 ? accumulate : 1);
+  }
+}
+
+template <int32_t count>
+__device__ inline void clear(float (&values)[count]) {
+#pragma unroll
+  for (int32_t i = 0; i < count; ++i) values[i] = 0.0f;
+}
+
+template <int32_t columns>
+__device__ inline void add_tile_promoted(float (&total)[columns / 2],
+                                         uint64_t weights, uint64_t tokens) {
+  float part[columns / 2];
+  clear(part);
+  ptx::hold(part);
+  ptx::wgmma_fence();
+  multiply_steps<GLM_DTYPE_F8_E4M3, columns>(part, weights, tokens, 0);
+  ptx::wgmma_commit();
+  ptx::wgmma_wait<0>();
+  ptx::hold(part);
+#pragma unroll
+  for (int32_t i = 0; i < columns / 2; ++i) total[i] += part[i];
+}
+
+template <int32_t columns>
+__device__ inline void add_tile_in_place(float (&total)[columns / 2],
+                                         uint64_t weights, uint64_t tokens) {
+  ptx::hold(total);
+  ptx::wgmma_fence();
+  multiply_steps<GLM_DTYPE_BF16, columns>(total, weights, tokens, 1);
+  ptx::wgmma_commit();
+  ptx::wgmma_wait<0>();
+  ptx::hold(total);
+}
+
+template <int32_t dtype, int32_t columns>
+__device__ inline void add_tile(float (&total)[columns / 2],
+                                const uint8_t* weights, const uint8_t* tokens) {
+  uint64_t a = ptx::swizzled_descriptor(ptx::shared_address(weights));
+  uint64_t b = ptx::swizzled_descriptor(ptx::shared_address(tokens));
+  if constexpr (dtype == GLM_DTYPE_F8_E4M3) {
+    add_tile_promoted<columns>(total, a, b);
+  } else {
+    add_tile_in_place<columns>(total, a, b);
+  }
+}
+
+struct ProductLane {
+  int32_t channel;
+  int32_t token;
+
+  __device__ explicit ProductLane(int32_t warpgroup_thread)
+      : channel(warpgroup_thread / 32 * 16 + warpgroup_thread % 32 / 4),
+        token(warpgroup_thread % 4 * 2) {}
+
+  __device__ int32_t channel_of(int32_t index) const {
+    return channel + index / 2 % 2 * 8;
+  }
+  __device__ int32_t token_of(int32_t index) const {
+    return token + index / 4 * 8 + index % 2;
+  }
+};
+
+}
+
+#endif
