@@ -15,6 +15,7 @@ extern "C" {
 #include "native/base/failure.hpp"
 #include "native/kernels/pages/pages.hpp"
 #include "native/kernels/placement/placement.hpp"
+#include "native/kernels/select_tokens/select_tokens.hpp"
 
 namespace glm::cuda {
 namespace {
@@ -176,6 +177,15 @@ const glm_backend kBackend = {
     on_device<graph_end, void**>,
     on_device<graph_replay, void*>,
     on_device<graph_free, void*>,
+    on_device<download_begin, void*, const void*, int64_t>,
+    on_device<event_create, void**>,
+    on_device<event_record, void*>,
+    on_device<event_synchronise, void*>,
+    on_device<event_elapsed, void*, void*, float*>,
+    on_device<event_free, void*>,
+    operation<kernels::place_random, kPlacement, glm_place_random_args>,
+    operation<kernels::select_tokens, kPlacement, glm_select_tokens_args>,
+    on_device<measure_read, const void*, int64_t, double*>,
 };
 
 }

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "native/backends/cuda/lifecycle.hpp"
 #include "native/base/cuda.hpp"
 #include "native/base/failure.hpp"
+#include "native/kernels/layout.hpp"
 
 namespace glm::cuda {
 namespace {
@@ -24,7 +27,13 @@ std::string version_text(int32_t version) {
          std::to_string(version % 1000 / 10);
 }
 
+void load_kernels_at_once() {
+  static std::once_flag once;
+  std::call_once(once, [] { setenv("CUDA_MODULE_LOADING", "EAGER", 0); });
+}
+
 void expect_driver() {
+  load_kernels_at_once();
   int32_t driver = 0, runtime = 0;
   check(cudaDriverGetVersion(&driver), "device cuda: version of the driver");
   check(cudaRuntimeGetVersion(&runtime), "device cuda: version of the runtime");
@@ -150,6 +159,8 @@ void device_info(glm_device& device, glm_device_info* info) {
   info->memory_total_bytes = static_cast<int64_t>(total);
   info->memory_free_bytes = static_cast<int64_t>(free_bytes);
   info->buffer_alignment = kAlignment;
+  info->page_size_multiple = kernels::kBlockTokens;
+  info->is_asynchronous = 1;
   std::snprintf(info->name, sizeof info->name, "%.127s",
                 properties_of(device.ordinal).name);
 }

@@ -19,8 +19,19 @@ void upload(glm_device& device, void* destination, const void* source,
             int64_t bytes);
 void download(glm_device& device, void* destination, const void* source,
               int64_t bytes);
+void download_begin(glm_device& device, void* destination, const void* source,
+                    int64_t bytes);
 void fill_zero(glm_device& device, void* destination, int64_t bytes);
 void synchronise(glm_device& device);
+
+void event_create(glm_device& device, void** event);
+void event_record(glm_device& device, void* event);
+void event_synchronise(glm_device& device, void* event);
+void event_elapsed(glm_device& device, void* begin, void* end,
+                   float* milliseconds);
+void event_free(glm_device& device, void* event);
+void measure_read(glm_device& device, const void* memory, int64_t bytes,
+                  double* bytes_per_second);
 
 void matrix_bytes(const glm_matrix* matrix, int64_t* bytes);
 void kv_page_bytes(const glm_kv_cache* cache, int64_t* bytes);

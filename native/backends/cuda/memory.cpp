@@ -69,14 +69,20 @@ void upload(glm_device& device, void* destination, const void* source,
         "upload");
 }
 
+void download_begin(glm_device& device, void* destination, const void* source,
+                    int64_t bytes) {
+  const char* where = "download";
+  expect_no_capture(device, where);
+  expect_copy(where, destination, source, bytes);
+  if (bytes == 0) return;
+  check(cudaMemcpyAsync(destination, source, static_cast<size_t>(bytes),
+                        cudaMemcpyDeviceToHost, device.stream),
+        where);
+}
+
 void download(glm_device& device, void* destination, const void* source,
               int64_t bytes) {
-  expect_no_capture(device, "download");
-  expect_copy("download", destination, source, bytes);
-  if (bytes > 0)
-    check(cudaMemcpyAsync(destination, source, static_cast<size_t>(bytes),
-                          cudaMemcpyDeviceToHost, device.stream),
-          "download");
+  download_begin(device, destination, source, bytes);
   check(cudaStreamSynchronize(device.stream), "download");
 }
 

@@ -11,13 +11,6 @@
 namespace glm::cuda {
 namespace {
 
-int32_t element_bytes(const char* where, int32_t dtype) {
-  if (dtype < GLM_DTYPE_F32 || dtype > GLM_DTYPE_F8_E4M3)
-    reject(where, "dtype", "F32 (0), BF16 (1) or F8_E4M3 (2)",
-           std::to_string(dtype));
-  return kernels::dtype_bytes(dtype);
-}
-
 void expect_floats(const char* where, const char* what, const void* source,
                    int32_t dtype, const void* destination) {
   if (dtype != GLM_DTYPE_F32 && dtype != GLM_DTYPE_BF16)
@@ -27,23 +20,10 @@ void expect_floats(const char* where, const char* what, const void* source,
   expect_pointer(where, what, destination);
 }
 
-void expect_shape(const char* where, const glm_matrix& matrix, int32_t least) {
-  expect_range(where, "matrix rows", least, INT32_MAX, matrix.rows);
-  expect_range(where, "matrix columns", least, INT32_MAX, matrix.columns);
-  expect_range(where, "role", GLM_MATRIX_LINEAR, GLM_MATRIX_TABLE, matrix.role);
-  element_bytes(where, matrix.dtype);
-  if (matrix.role == GLM_MATRIX_GATE_UP)
-    expect_equal(where, "matrix rows modulo 2 of a gate and up matrix", 0,
-                 matrix.rows % 2);
-}
-
 void expect_rows(const char* where, const glm_place_rows_args& args) {
   expect_pointer(where, "matrix", args.matrix);
   const glm_matrix& matrix = *args.matrix;
-  expect_shape(where, matrix, 1);
-  expect_pointer(where, "matrix data", matrix.data);
-  if (matrix.dtype == GLM_DTYPE_F8_E4M3)
-    expect_pointer(where, "row_scale of an FP8 matrix", matrix.row_scale);
+  kernels::expect_matrix(where, matrix);
   expect_range(where, "num_rows", 0, matrix.rows, args.num_rows);
   expect_range(where, "row_begin", 0, matrix.rows - args.num_rows,
                args.row_begin);
@@ -144,7 +124,11 @@ void matrix_bytes(const glm_matrix* matrix, int64_t* bytes) {
   const char* where = "matrix_bytes";
   expect_pointer(where, "matrix", matrix);
   expect_pointer(where, "bytes", bytes);
-  expect_shape(where, *matrix, 0);
+  expect_range(where, "rows", 0, INT32_MAX, matrix->rows);
+  expect_range(where, "columns", 0, INT32_MAX, matrix->columns);
+  expect_range(where, "role", GLM_MATRIX_LINEAR, GLM_MATRIX_TABLE,
+               matrix->role);
+  expect_range(where, "dtype", GLM_DTYPE_F32, GLM_DTYPE_F8_E4M3, matrix->dtype);
   *bytes = matrix->role == GLM_MATRIX_TABLE
                ? int64_t{matrix->rows} * matrix->columns *
                      kernels::dtype_bytes(matrix->dtype)

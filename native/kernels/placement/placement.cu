@@ -121,6 +121,21 @@ dim3 blocks_of(int64_t count) {
   return dim3(static_cast<uint32_t>(ceil_divide(count, kThreads)));
 }
 
+}
+
+void expect_matrix(const char* where, const glm_matrix& matrix) {
+  expect_range(where, "matrix rows", 1, INT32_MAX, matrix.rows);
+  expect_range(where, "matrix columns", 1, INT32_MAX, matrix.columns);
+  expect_range(where, "role", GLM_MATRIX_LINEAR, GLM_MATRIX_TABLE, matrix.role);
+  expect_range(where, "dtype", GLM_DTYPE_F32, GLM_DTYPE_F8_E4M3, matrix.dtype);
+  expect_pointer(where, "matrix data", matrix.data);
+  if (matrix.role == GLM_MATRIX_GATE_UP)
+    expect_equal(where, "matrix rows modulo 2 of a gate and up matrix", 0,
+                 matrix.rows % 2);
+  if (matrix.dtype == GLM_DTYPE_F8_E4M3)
+    expect_pointer(where, "row_scale of an FP8 matrix", matrix.row_scale);
+}
+
 void clear_padding(const Context& context, const glm_matrix& matrix) {
   int32_t end = num_row_tiles(matrix.role, matrix.rows) * kTileRows;
   int32_t first = matrix.role == GLM_MATRIX_GATE_UP
@@ -129,8 +144,6 @@ void clear_padding(const Context& context, const glm_matrix& matrix) {
   launch("place_rows", context.stream,
          {dim3(static_cast<uint32_t>(end - first)), dim3(kThreads)},
          clear_padding_kernel, matrix, first);
-}
-
 }
 
 void pack_rows(const Context& context, const StagedRows& rows) {

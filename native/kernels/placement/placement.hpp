@@ -20,8 +20,11 @@ struct StagedRows {
   int64_t row_pitch = 0;
 };
 
+void expect_matrix(const char* where, const glm_matrix& matrix);
+void clear_padding(const Context& context, const glm_matrix& matrix);
 void pack_rows(const Context& context, const StagedRows& rows);
 void widen_floats(const Context& context, const StagedFloats& floats);
+void place_random(const Context& context, const glm_place_random_args& args);
 void rope_table(const Context& context, const glm_rope_table_args& args);
 
 }

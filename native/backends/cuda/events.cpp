@@ -1,0 +1,84 @@
+#include "native/backends/cuda/lifecycle.hpp"
+#include "native/base/cuda.hpp"
+#include "native/base/failure.hpp"
+#include "native/kernels/measure_read/measure_read.hpp"
+
+namespace glm::cuda {
+namespace {
+
+constexpr int64_t kLeastBytesRead = int64_t{16} << 30;
+
+cudaEvent_t event_of(const char* where, void* event) {
+  expect_pointer(where, "event", event);
+  return static_cast<cudaEvent_t>(event);
+}
+
+struct Event {
+  Event() { check(cudaEventCreate(&handle), "measure_read"); }
+  ~Event() { cudaEventDestroy(handle); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  cudaEvent_t handle = nullptr;
+};
+
+}
+
+void event_create(glm_device&, void** event) {
+  expect_pointer("event_create", "event", event);
+  cudaEvent_t made = nullptr;
+  check(cudaEventCreate(&made), "event_create");
+  *event = made;
+}
+
+void event_record(glm_device& device, void* event) {
+  const char* where = "event_record";
+  expect_no_capture(device, where);
+  check(cudaEventRecord(event_of(where, event), device.stream), where);
+}
+
+void event_synchronise(glm_device& device, void* event) {
+  const char* where = "event_synchronise";
+  expect_no_capture(device, where);
+  check(cudaEventSynchronize(event_of(where, event)), where);
+}
+
+void event_elapsed(glm_device&, void* begin, void* end, float* milliseconds) {
+  const char* where = "event_elapsed";
+  expect_pointer(where, "milliseconds", milliseconds);
+  const cudaError_t error = cudaEventElapsedTime(
+      milliseconds, event_of(where, begin), event_of(where, end));
+  if (error == cudaErrorInvalidResourceHandle || error == cudaErrorNotReady) {
+    cudaGetLastError();
+    reject(where, "events", "two that are recorded and passed", "another");
+  }
+  check(error, where);
+}
+
+void event_free(glm_device&, void* event) {
+  if (event == nullptr) return;
+  check(cudaEventDestroy(static_cast<cudaEvent_t>(event)), "event_free");
+}
+
+void measure_read(glm_device& device, const void* memory, int64_t bytes,
+                  double* bytes_per_second) {
+  const char* where = "measure_read";
+  expect_no_capture(device, where);
+  expect_pointer(where, "memory", memory);
+  expect_pointer(where, "bytes_per_second", bytes_per_second);
+  expect_range(where, "bytes", 16, INT64_MAX, bytes);
+  const kernels::Context context = context_of(device, kPlacement);
+  const int64_t repeats = (kLeastBytesRead + bytes - 1) / bytes;
+  Event begin, end;
+  kernels::read_memory(context, memory, bytes);
+  check(cudaEventRecord(begin.handle, device.stream), where);
+  for (int64_t i = 0; i < repeats; ++i)
+    kernels::read_memory(context, memory, bytes);
+  check(cudaEventRecord(end.handle, device.stream), where);
+  check(cudaEventSynchronize(end.handle), where);
+  float milliseconds = 0;
+  check(cudaEventElapsedTime(&milliseconds, begin.handle, end.handle), where);
+  *bytes_per_second = static_cast<double>(repeats) *
+                      static_cast<double>(bytes) / (1e-3 * milliseconds);
+}
+
+}
