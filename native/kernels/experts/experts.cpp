@@ -1,0 +1,138 @@
+#include "native/kernels/experts/experts.hpp"
+
+#include <algorithm>
+
+#include "native/base/failure.hpp"
+#include "native/kernels/experts/checks.hpp"
+#include "native/kernels/experts/parameters.hpp"
+#include "native/kernels/experts/scratch.hpp"
+
+namespace glm::kernels {
+namespace {
+
+using mixture::ExpertsParameters;
+using mixture::ScratchLayout;
+using mixture::ScratchShape;
+
+ScratchShape shape_of(const glm_experts_args& args) {
+  return {args.gate_up->columns, args.down->columns, args.top_k};
+}
+
+mixture::StreamedMatrix streamed(const glm_matrix& matrix, int64_t stride,
+                                 int64_t scale_stride) {
+  bool is_scaled = matrix.dtype == GLM_DTYPE_F8_E4M3;
+  return {static_cast<const uint8_t*>(matrix.data),
+          is_scaled ? matrix.row_scale : nullptr,
+          stride,
+          scale_stride,
+          num_row_tiles(matrix.role, matrix.rows),
+          num_column_tiles(matrix.dtype, matrix.columns)};
+}
+
+void set_groups(ExpertsParameters& p, int32_t num_multiprocessors) {
+  constexpr int32_t kSmallestGroup = 8;
+  int64_t wanted =
+      ceil_divide(2 * int64_t{num_multiprocessors}, p.down.num_row_tiles);
+  int64_t share = ceil_divide(p.num_tokens, wanted);
+  p.tokens_per_group =
+      static_cast<int32_t>(std::max<int64_t>(kSmallestGroup, share));
+  p.num_groups =
+      static_cast<int32_t>(ceil_divide(p.num_tokens, p.tokens_per_group));
+}
+
+void set_scratch(ExpertsParameters& p, const ScratchLayout& layout,
+                 uint8_t* scratch, int32_t row_bytes) {
+  p.hidden_stride = layout.hidden_stride;
+  p.partial_stride = layout.partial_stride;
+  p.control = reinterpret_cast<mixture::Control*>(scratch);
+  p.hidden = reinterpret_cast<float*>(scratch + layout.hidden);
+  p.codes = scratch + layout.codes;
+  p.code_scale = reinterpret_cast<float*>(scratch + layout.code_scale);
+  p.partial = reinterpret_cast<float*>(scratch + layout.partial);
+  p.encoded = {p.codes, layout.code_stride, row_bytes, 1};
+}
+
+void set_input(const Context& context, ExpertsParameters& p,
+               const ScratchLayout& layout, const uint8_t* rows,
+               int32_t row_bytes) {
+  p.input = {rows, row_bytes, row_bytes, p.top_k};
+  bool is_aligned = row_bytes % kChunkBytes == 0 &&
+                    reinterpret_cast<uintptr_t>(rows) % kChunkBytes == 0;
+  if (is_aligned) return;
+  uint8_t* padded = reinterpret_cast<uint8_t*>(p.control) + layout.padded_input;
+  int32_t padded_bytes = static_cast<int32_t>(layout.input_stride);
+  mixture::launch_pad_rows(
+      context.stream, {rows, padded, p.num_tokens, row_bytes, padded_bytes});
+  p.input = {padded, padded_bytes, padded_bytes, p.top_k};
+}
+
+ExpertsParameters parameters_of(const glm_experts_args& args, int32_t begin,
+                                int32_t count) {
+  ExpertsParameters p = {};
+  int64_t first = int64_t{begin} * args.top_k;
+  int64_t element = int64_t{begin} * args.gate_up->columns;
+  const __nv_bfloat16* initial =
+      static_cast<const __nv_bfloat16*>(args.initial);
+  p.num_tokens = count;
+  p.top_k = args.top_k;
+  p.expert_begin = args.expert_begin;
+  p.num_local_experts = args.num_local_experts;
+  p.hidden_size = args.gate_up->columns;
+  p.intermediate_size = args.down->columns;
+  p.expert_ids = args.expert_ids + first;
+  p.expert_weights = args.expert_weights + first;
+  p.gate_up =
+      streamed(*args.gate_up, args.gate_up_stride, args.gate_up_scale_stride);
+  p.down = streamed(*args.down, args.down_stride, args.down_scale_stride);
+  p.initial = initial == nullptr ? nullptr : initial + element;
+  p.output = static_cast<__nv_bfloat16*>(args.output) + element;
+  if (args.gate_up->dtype == GLM_DTYPE_F8_E4M3)
+    p.input_scale = args.input.row_scale + begin;
+  return p;
+}
+
+void run_rows(const Context& context, const glm_experts_args& args,
+              const ScratchLayout& layout, int32_t begin, int32_t count) {
+  int32_t dtype = args.gate_up->dtype;
+  ExpertsParameters p = parameters_of(args, begin, count);
+  int32_t element = dtype == GLM_DTYPE_F8_E4M3 ? 1 : 2;
+  const uint8_t* input = element == 1
+                             ? args.input.codes
+                             : static_cast<const uint8_t*>(args.input.plain);
+  set_groups(p, context.num_multiprocessors);
+  set_scratch(p, layout, static_cast<uint8_t*>(context.scratch.data),
+              static_cast<int32_t>(layout.code_stride));
+  input += int64_t{begin} * p.hidden_size * element;
+  if (dtype == GLM_DTYPE_F32) {
+    p.input = {input, p.hidden_size * 2, p.hidden_size * 2, p.top_k};
+    return mixture::launch_f32_experts(context.stream, p);
+  }
+  set_input(context, p, layout, input, p.hidden_size * element);
+  mixture::launch_experts(context.stream, context.num_multiprocessors, dtype,
+                          p);
+}
+
+}
+
+int64_t experts_scratch_bytes(const glm_workspace_shape& shape) {
+  if (shape.moe_intermediate_size <= 0 || shape.top_k <= 0) return 0;
+  return ScratchLayout(
+             {shape.hidden_size, shape.moe_intermediate_size, shape.top_k},
+             GLM_DTYPE_BF16)
+      .bytes;
+}
+
+void experts(const Context& context, const glm_experts_args& args) {
+  mixture::expect_experts(args);
+  if (args.rows.num_tokens == 0) return;
+  mixture::expect_memory(args);
+  ScratchLayout layout(shape_of(args), args.gate_up->dtype);
+  expect_range(mixture::kExperts, "scratch bytes", layout.bytes, INT64_MAX,
+               context.scratch.bytes);
+  int32_t step = mixture::tokens_per_launch(args.top_k);
+  for (int32_t begin = 0; begin < args.rows.num_tokens; begin += step)
+    run_rows(context, args, layout, begin,
+             std::min(step, args.rows.num_tokens - begin));
+}
+
+}

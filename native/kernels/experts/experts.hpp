@@ -1,0 +1,16 @@
+#ifndef GLM_KERNELS_EXPERTS_EXPERTS_HPP
+#define GLM_KERNELS_EXPERTS_EXPERTS_HPP
+
+#include <cstdint>
+
+#include "glm/backend.h"
+#include "native/kernels/context.hpp"
+
+namespace glm::kernels {
+
+int64_t experts_scratch_bytes(const glm_workspace_shape& shape);
+void experts(const Context& context, const glm_experts_args& args);
+
+}
+
+#endif

@@ -1,0 +1,100 @@
+#ifndef GLM_KERNELS_EXPERTS_PARAMETERS_HPP
+#define GLM_KERNELS_EXPERTS_PARAMETERS_HPP
+
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "native/kernels/layout.hpp"
+
+namespace glm::kernels::mixture {
+
+constexpr int32_t kWarpThreads = 32;
+constexpr int32_t kMaxLocalExperts = 256;
+constexpr int32_t kMaxListTokens = 64;
+constexpr int32_t kMaxAssignments = 4096;
+constexpr int32_t kMaxLists =
+    kMaxLocalExperts + kMaxAssignments / kMaxListTokens;
+constexpr int32_t kMaxRowTiles = 1024;
+
+struct Counters {
+  uint32_t gate_up_done[kMaxLists];
+  uint32_t is_encoded[kMaxLists];
+  uint32_t down_done[kMaxRowTiles];
+};
+
+struct Control {
+  uint32_t epoch;
+  uint32_t next_unit;
+  uint32_t unused[30];
+  Counters counters[2];
+};
+
+struct StreamedMatrix {
+  const uint8_t* data;
+  const float* row_scale;
+  int64_t stride;
+  int64_t scale_stride;
+  int32_t num_row_tiles;
+  int32_t num_column_tiles;
+};
+
+struct TokenSource {
+  const uint8_t* data;
+  int64_t row_stride;
+  int32_t row_bytes;
+  int32_t assignments_per_row;
+};
+
+struct ExpertsParameters {
+  int32_t num_tokens;
+  int32_t top_k;
+  int32_t expert_begin;
+  int32_t num_local_experts;
+  int32_t hidden_size;
+  int32_t intermediate_size;
+  int32_t hidden_stride;
+  int32_t partial_stride;
+  int32_t tokens_per_group;
+  int32_t num_groups;
+  int32_t num_stages;
+  const int32_t* expert_ids;
+  const float* expert_weights;
+  const float* input_scale;
+  StreamedMatrix gate_up;
+  StreamedMatrix down;
+  TokenSource input;
+  TokenSource encoded;
+  float* hidden;
+  uint8_t* codes;
+  float* code_scale;
+  float* partial;
+  Control* control;
+  const __nv_bfloat16* initial;
+  __nv_bfloat16* output;
+
+  __host__ __device__ int32_t num_assignments() const {
+    return num_tokens * top_k;
+  }
+};
+
+void launch_experts(cudaStream_t stream, int32_t num_multiprocessors,
+                    int32_t dtype, const ExpertsParameters& parameters);
+
+void launch_f32_experts(cudaStream_t stream,
+                        const ExpertsParameters& parameters);
+
+struct PadRows {
+  const uint8_t* source;
+  uint8_t* destination;
+  int64_t num_rows;
+  int32_t row_bytes;
+  int32_t padded_bytes;
+};
+
+void launch_pad_rows(cudaStream_t stream, const PadRows& rows);
+
+}
+
+#endif

@@ -1,0 +1,128 @@
+#ifndef GLM_KERNELS_EXPERTS_SHARED_STATE_HPP
+#define GLM_KERNELS_EXPERTS_SHARED_STATE_HPP
+
+#include <cstdint>
+
+#include "native/kernels/experts/parameters.hpp"
+#include "native/kernels/stream/tile_ring.hpp"
+#include "native/ptx/mbarrier.hpp"
+
+namespace glm::kernels::mixture {
+
+constexpr int32_t kProductWarps = 8;
+constexpr int32_t kProductThreads = kProductWarps * kWarpThreads;
+constexpr int32_t kWeightWarp = kProductWarps;
+constexpr int32_t kTokenWarp = kProductWarps + 1;
+constexpr int32_t kNumThreads = (kProductWarps + 2) * kWarpThreads;
+constexpr int32_t kQueueUnits = 4;
+constexpr int32_t kNoUnit = -1;
+constexpr uint32_t kWholeWarp = 0xFFFFFFFFu;
+
+struct ExpertList {
+  uint16_t expert;
+  uint16_t begin;
+  uint16_t count;
+  uint16_t unused;
+};
+
+struct UnitQueue {
+  uint64_t full[kQueueUnits];
+  uint64_t empty[kQueueUnits];
+  int32_t unit[kQueueUnits];
+};
+
+struct SharedState {
+  stream::RingBarriers ring;
+  UnitQueue queue;
+  ExpertList lists[kMaxLists];
+  int32_t num_lists;
+  int32_t is_last;
+  uint32_t epoch;
+  uint32_t warp_totals[kProductWarps];
+};
+
+struct SortBuffer {
+  uint16_t count[kProductWarps][kMaxLocalExperts];
+  uint16_t expert[kMaxAssignments];
+};
+
+enum class Phase { gate_up, down, combine };
+
+struct Unit {
+  Phase phase;
+  int32_t list;
+  int32_t tile;
+  int32_t group;
+};
+
+struct Frame {
+  const ExpertsParameters& p;
+  SharedState& shared;
+  uint16_t* order;
+  stream::TileRing ring;
+  Counters* counters;
+
+  __device__ int32_t num_gate_up_units() const {
+    return shared.num_lists * p.gate_up.num_row_tiles;
+  }
+  __device__ int32_t num_product_units() const {
+    return num_gate_up_units() + shared.num_lists * p.down.num_row_tiles;
+  }
+  __device__ int32_t num_units() const {
+    return num_product_units() + p.down.num_row_tiles * p.num_groups;
+  }
+  __device__ Unit unit_at(int32_t index) const {
+    int32_t down_begin = num_gate_up_units();
+    int32_t combine_begin = num_product_units();
+    if (index >= combine_begin) {
+      int32_t within = index - combine_begin;
+      return {Phase::combine, 0, within / p.num_groups, within % p.num_groups};
+    }
+    bool is_down = index >= down_begin;
+    int32_t tiles = is_down ? p.down.num_row_tiles : p.gate_up.num_row_tiles;
+    int32_t within = is_down ? index - down_begin : index;
+    return {is_down ? Phase::down : Phase::gate_up, within / tiles,
+            within % tiles, 0};
+  }
+};
+
+struct QueueCursor {
+  int32_t slot = 0;
+  uint32_t parity = 0;
+
+  __device__ void advance() {
+    if (++slot == kQueueUnits) {
+      slot = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+__device__ inline void init_queue(UnitQueue& queue) {
+  for (int32_t slot = 0; slot < kQueueUnits; ++slot) {
+    ptx::barrier_init(&queue.full[slot], 1);
+    ptx::barrier_init(&queue.empty[slot], kProductWarps + 1);
+  }
+}
+
+__device__ inline void push_unit(UnitQueue& queue, QueueCursor& cursor,
+                                 int32_t unit) {
+  ptx::barrier_wait(&queue.empty[cursor.slot], cursor.parity ^ 1);
+  queue.unit[cursor.slot] = unit;
+  ptx::barrier_arrive(&queue.full[cursor.slot]);
+  cursor.advance();
+}
+
+__device__ inline int32_t pop_unit(UnitQueue& queue, QueueCursor& cursor) {
+  ptx::barrier_wait(&queue.full[cursor.slot], cursor.parity);
+  int32_t unit = queue.unit[cursor.slot];
+  __syncwarp();
+  if (threadIdx.x % kWarpThreads == 0)
+    ptx::barrier_arrive(&queue.empty[cursor.slot]);
+  cursor.advance();
+  return unit;
+}
+
+}
+
+#endif

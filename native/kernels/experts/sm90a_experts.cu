@@ -1,0 +1,105 @@
+#include <cstdint>
+
+#include "native/base/cuda.hpp"
+#include "native/kernels/experts/expert_lists.hpp"
+#include "native/kernels/experts/loaders.hpp"
+#include "native/kernels/experts/parameters.hpp"
+#include "native/kernels/experts/products.hpp"
+#include "native/kernels/experts/shared_state.hpp"
+#include "native/ptx/dependent_launch.hpp"
+
+namespace glm::kernels::mixture {
+namespace {
+
+constexpr int32_t kSharedLimit = 227 * 1024;
+constexpr int32_t kFewStages = 12;
+
+__device__ void init_barriers(SharedState& shared, int32_t num_stages) {
+  for (int32_t stage = 0; stage < num_stages; ++stage) {
+    ptx::barrier_init(&shared.ring.full[stage], 1 + kWarpThreads);
+    ptx::barrier_init(&shared.ring.empty[stage], kProductWarps);
+  }
+  init_queue(shared.queue);
+  ptx::barrier_init_fence();
+}
+
+__device__ void clear_counters(Counters& counters) {
+  uint32_t* words = reinterpret_cast<uint32_t*>(&counters);
+  constexpr int32_t kWords = sizeof(Counters) / sizeof(uint32_t);
+  int32_t stride = static_cast<int32_t>(gridDim.x * blockDim.x);
+  for (int32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < kWords;
+       i += stride)
+    words[i] = 0;
+}
+
+template <int32_t dtype, int32_t max_columns>
+__global__ __launch_bounds__(kNumThreads, 1) void experts_kernel(
+    const __grid_constant__ ExpertsParameters p) {
+  extern __shared__ __align__(1024) uint8_t memory[];
+  constexpr int32_t kStageBytes = kTileBytes + max_columns * kTileRowBytes;
+  uint8_t* after_ring = memory + p.num_stages * kStageBytes;
+  SharedState& shared = *reinterpret_cast<SharedState*>(after_ring);
+  uint16_t* order =
+      reinterpret_cast<uint16_t*>(after_ring + sizeof(SharedState));
+  if (threadIdx.x == 0) init_barriers(shared, p.num_stages);
+  ptx::let_successor_start();
+  ptx::wait_for_predecessor();
+  if (threadIdx.x == 0) shared.epoch = ptx::load_acquire(&p.control->epoch);
+  build_lists(p, shared, *reinterpret_cast<SortBuffer*>(memory), order);
+  ptx::proxy_fence();
+  __syncthreads();
+  uint32_t side = shared.epoch & 1;
+  clear_counters(p.control->counters[side ^ 1]);
+  Frame frame = {p,
+                 shared,
+                 order,
+                 {memory, &shared.ring, p.num_stages, kStageBytes},
+                 &p.control->counters[side]};
+  int32_t warp = threadIdx.x / kWarpThreads;
+  int32_t lane = threadIdx.x % kWarpThreads;
+  if (warp == kWeightWarp) {
+    if (lane == 0) stream_weights(frame);
+  } else if (warp == kTokenWarp) {
+    load_tokens<max_columns>(frame, lane);
+  } else {
+    run_units<dtype, max_columns>(frame);
+  }
+}
+
+template <int32_t dtype, int32_t max_columns>
+void launch_columns(cudaStream_t stream, int32_t num_multiprocessors,
+                    ExpertsParameters p) {
+  constexpr int32_t kStageBytes = kTileBytes + max_columns * kTileRowBytes;
+  int32_t state_bytes =
+      static_cast<int32_t>(sizeof(SharedState)) + p.num_assignments() * 2;
+  p.num_stages = min(kFewStages, (kSharedLimit - state_bytes) / kStageBytes);
+  LaunchShape shape;
+  shape.grid = dim3(static_cast<uint32_t>(num_multiprocessors));
+  shape.block = dim3(kNumThreads);
+  shape.shared_bytes = p.num_stages * kStageBytes + state_bytes;
+  launch("experts", stream, shape, experts_kernel<dtype, max_columns>, p);
+}
+
+template <int32_t dtype>
+void launch_dtype(cudaStream_t stream, int32_t num_multiprocessors,
+                  const ExpertsParameters& p) {
+  if (p.num_tokens <= 8)
+    return launch_columns<dtype, 8>(stream, num_multiprocessors, p);
+  if (p.num_tokens <= 16)
+    return launch_columns<dtype, 16>(stream, num_multiprocessors, p);
+  if (p.num_tokens <= 32)
+    return launch_columns<dtype, 32>(stream, num_multiprocessors, p);
+  launch_columns<dtype, 64>(stream, num_multiprocessors, p);
+}
+
+}
+
+void launch_experts(cudaStream_t stream, int32_t num_multiprocessors,
+                    int32_t dtype, const ExpertsParameters& parameters) {
+  if (dtype == GLM_DTYPE_BF16)
+    return launch_dtype<GLM_DTYPE_BF16>(stream, num_multiprocessors,
+                                        parameters);
+  launch_dtype<GLM_DTYPE_F8_E4M3>(stream, num_multiprocessors, parameters);
+}
+
+}

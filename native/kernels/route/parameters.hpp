@@ -1,0 +1,73 @@
+#ifndef GLM_KERNELS_ROUTE_PARAMETERS_HPP
+#define GLM_KERNELS_ROUTE_PARAMETERS_HPP
+
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "native/kernels/layout.hpp"
+
+namespace glm::kernels::routing {
+
+constexpr int32_t kWarpThreads = 32;
+constexpr int32_t kFragmentExperts = 16;
+constexpr int32_t kFragmentTokens = 8;
+constexpr int32_t kMaxExperts = 256;
+constexpr int32_t kMaxWarps = kMaxExperts / kFragmentExperts;
+constexpr int32_t kMaxThreads = (kMaxWarps + 1) * kWarpThreads;
+constexpr int32_t kMaxTopK = 32;
+constexpr int32_t kMaxStages = 24;
+constexpr int32_t kRanks = 8;
+constexpr int32_t kTokenTileElements = 64;
+constexpr int32_t kSharedLimit = 227 * 1024;
+
+struct RouteParameters {
+  const uint8_t* router;
+  const __nv_bfloat16* input;
+  const float* selection_bias;
+  int32_t* expert_ids;
+  float* expert_weights;
+  int32_t num_tokens;
+  int32_t hidden_size;
+  int32_t num_experts;
+  int32_t num_fragments;
+  int32_t num_column_tiles;
+  int32_t top_k;
+  int32_t normalise;
+  float scaling_factor;
+  int32_t num_stages;
+};
+
+struct SharedPlan {
+  int32_t slab_bytes;
+  int32_t token_tile_bytes;
+  int32_t num_token_tiles;
+  int32_t received_bytes;
+
+  __host__ __device__ SharedPlan(const RouteParameters& p, int32_t dtype,
+                                 int32_t token_blocks)
+      : slab_bytes(p.num_fragments * kFragmentExperts * kTileRowBytes),
+        token_tile_bytes(token_blocks * kFragmentTokens * kTileRowBytes),
+        num_token_tiles(static_cast<int32_t>(
+            ceil_divide(ceil_divide(p.num_column_tiles, kRanks),
+                        dtype == GLM_DTYPE_F32 ? 2 : 1))),
+        received_bytes(kRanks * token_blocks * p.num_fragments *
+                       kFragmentExperts * 4) {}
+
+  __host__ __device__ int32_t fixed_bytes() const {
+    return token_tile_bytes * num_token_tiles + received_bytes;
+  }
+};
+
+__host__ __device__ inline int32_t first_tile(int32_t num_column_tiles,
+                                              int32_t rank) {
+  return static_cast<int32_t>(int64_t{num_column_tiles} * rank / kRanks);
+}
+
+void launch_route(cudaStream_t stream, int32_t dtype,
+                  const RouteParameters& parameters);
+
+}
+
+#endif

@@ -1,0 +1,68 @@
+#include "native/kernels/route/route.hpp"
+
+#include <string>
+
+#include "native/base/failure.hpp"
+#include "native/kernels/layout.hpp"
+#include "native/kernels/route/parameters.hpp"
+#include "native/kernels/rows/checks.hpp"
+
+namespace glm::kernels {
+namespace {
+
+constexpr char kRoute[] = "route";
+
+void expect_router(const glm_route_args& args) {
+  expect_pointer(kRoute, "router", args.router);
+  const glm_matrix& router = *args.router;
+  expect_equal(kRoute, "router role", GLM_MATRIX_LINEAR, router.role);
+  if (router.dtype != GLM_DTYPE_F32 && router.dtype != GLM_DTYPE_BF16)
+    throw Failure(
+        GLM_NOT_SUPPORTED,
+        "route: expected a router of F32 (0) or BF16 (1), got dtype " +
+            std::to_string(router.dtype));
+  expect_pointer(kRoute, "router data", router.data);
+  expect_range(kRoute, "columns", 1, INT32_MAX / 4, router.columns);
+  expect_range(kRoute, "experts", 1, routing::kMaxExperts, router.rows);
+  int32_t most =
+      router.rows < routing::kMaxTopK ? router.rows : routing::kMaxTopK;
+  expect_range(kRoute, "top_k", 1, most, args.top_k);
+}
+
+routing::RouteParameters parameters_of(const glm_route_args& args) {
+  const glm_matrix& router = *args.router;
+  routing::RouteParameters p = {};
+  p.router = static_cast<const uint8_t*>(router.data);
+  p.input = static_cast<const __nv_bfloat16*>(args.input);
+  p.selection_bias = args.selection_bias;
+  p.expert_ids = args.expert_ids;
+  p.expert_weights = args.expert_weights;
+  p.num_tokens = args.rows.num_tokens;
+  p.hidden_size = router.columns;
+  p.num_experts = router.rows;
+  p.num_fragments =
+      static_cast<int32_t>(ceil_divide(router.rows, routing::kFragmentExperts));
+  p.num_column_tiles = num_column_tiles(router.dtype, router.columns);
+  p.top_k = args.top_k;
+  p.normalise = args.normalise;
+  p.scaling_factor = args.scaling_factor;
+  return p;
+}
+
+}
+
+int64_t route_scratch_bytes(const glm_workspace_shape&) { return 0; }
+
+void route(const Context& context, const glm_route_args& args) {
+  expect_rows(kRoute, args.rows);
+  expect_router(args);
+  if (args.rows.num_tokens == 0) return;
+  expect_pointer(kRoute, "input", args.input);
+  expect_pointer(kRoute, "selection_bias", args.selection_bias);
+  expect_pointer(kRoute, "expert_ids", args.expert_ids);
+  expect_pointer(kRoute, "expert_weights", args.expert_weights);
+  routing::launch_route(context.stream, args.router->dtype,
+                        parameters_of(args));
+}
+
+}

@@ -1,0 +1,103 @@
+#ifndef GLM_KERNELS_ROUTE_ROUTER_PRODUCT_HPP
+#define GLM_KERNELS_ROUTE_ROUTER_PRODUCT_HPP
+
+#include <cuda_bf16.h>
+
+#include <cstdint>
+
+#include "native/kernels/route/parameters.hpp"
+#include "native/ptx/mbarrier.hpp"
+#include "native/ptx/warp_matrix.hpp"
+
+namespace glm::kernels::routing {
+
+constexpr int32_t kStepBytes = 32;
+
+template <int32_t token_blocks>
+struct Sums {
+  float at[token_blocks][2][4];
+};
+
+__device__ inline uint32_t matrix_row_address(uint32_t base, int32_t row,
+                                              int32_t byte) {
+  return base + swizzle(row, byte);
+}
+
+__device__ inline ptx::Fragments token_fragments(uint32_t tile, int32_t block,
+                                                 int32_t byte, int32_t lane) {
+  return ptx::load_matrices(matrix_row_address(
+      tile, block * kFragmentTokens + lane % 8, byte + lane / 8 * kChunkBytes));
+}
+
+__device__ inline ptx::Fragments bf16_weights(uint32_t slab, int32_t row,
+                                              int32_t byte, int32_t lane) {
+  return ptx::load_matrices(matrix_row_address(slab, row + lane % 16,
+                                               byte + lane / 16 * kChunkBytes));
+}
+
+template <int32_t token_blocks>
+__device__ inline void add_bf16_tile(Sums<token_blocks>& sums, uint32_t slab,
+                                     uint32_t tokens, int32_t row,
+                                     int32_t lane) {
+#pragma unroll
+  for (int32_t pair = 0; pair < 2; ++pair) {
+    int32_t byte = pair * 2 * kStepBytes;
+    ptx::Fragments even = bf16_weights(slab, row, byte, lane);
+    ptx::Fragments odd = bf16_weights(slab, row, byte + kStepBytes, lane);
+#pragma unroll
+    for (int32_t block = 0; block < token_blocks; ++block) {
+      ptx::Fragments x = token_fragments(tokens, block, byte, lane);
+      ptx::multiply_bf16(sums.at[block][0], even.at, x.at[0], x.at[1]);
+      ptx::multiply_bf16(sums.at[block][1], odd.at, x.at[2], x.at[3]);
+    }
+  }
+}
+
+struct SplitWeights {
+  uint32_t part[3][4];
+};
+
+__device__ inline uint32_t take_leading(float2& rest) {
+  __nv_bfloat162 leading = __floats2bfloat162_rn(rest.x, rest.y);
+  float2 taken = __bfloat1622float2(leading);
+  rest.x -= taken.x;
+  rest.y -= taken.y;
+  return *reinterpret_cast<uint32_t*>(&leading);
+}
+
+__device__ inline SplitWeights split_weights(const uint8_t* slab, int32_t row,
+                                             int32_t step, int32_t lane) {
+  SplitWeights split;
+#pragma unroll
+  for (int32_t i = 0; i < 4; ++i) {
+    int32_t byte = step * 2 * kStepBytes + i / 2 * kStepBytes + lane % 4 * 8;
+    int32_t offset = swizzle(row + lane / 4 + i % 2 * 8, byte);
+    float2 rest = *reinterpret_cast<const float2*>(slab + offset);
+#pragma unroll
+    for (int32_t part = 0; part < 3; ++part)
+      split.part[part][i] = take_leading(rest);
+  }
+  return split;
+}
+
+template <int32_t token_blocks>
+__device__ inline void add_f32_tile(Sums<token_blocks>& sums,
+                                    const uint8_t* slab, uint32_t tokens,
+                                    int32_t token_byte, int32_t row,
+                                    int32_t lane) {
+  SplitWeights even = split_weights(slab, row, 0, lane);
+  SplitWeights odd = split_weights(slab, row, 1, lane);
+#pragma unroll
+  for (int32_t block = 0; block < token_blocks; ++block) {
+    ptx::Fragments x = token_fragments(tokens, block, token_byte, lane);
+#pragma unroll
+    for (int32_t part = 2; part >= 0; --part) {
+      ptx::multiply_bf16(sums.at[block][0], even.part[part], x.at[0], x.at[1]);
+      ptx::multiply_bf16(sums.at[block][1], odd.part[part], x.at[2], x.at[3]);
+    }
+  }
+}
+
+}
+
+#endif
