@@ -93,116 +93,112 @@ __device__ float inverse_norm(const Values& values, const Launch& launch) {
   return rsqrtf(__fadd_rn(mean, launch.args.epsilon));
 }
 
-__device__ float scaled(float value, float factor, float gain) {
-  return __fmul_rn(__fmul_rn(value, factor), gain);
-}
-
-__device__ float turned(float value, float partner, float cosine, float sine) {
-  return __fmaf_rn(value, cosine, __fmul_rn(partner, sine));
-}
-
-struct Lane {
-  int32_t dim;
-  bool turns;
-  bool is_first;
-  int32_t partner_dim;
-  int32_t partner_lane;
-  int32_t angle;
-};
-
-__device__ Lane lane_of(const Launch& launch) {
-  const int32_t half = launch.args.rotary_dim / 2;
-  const int32_t index =
-      static_cast<int32_t>(threadIdx.x) % launch.lanes_per_head;
-  Lane lane;
-  lane.dim = index * kLaneDims;
-  lane.turns = lane.dim < launch.args.rotary_dim;
-  lane.is_first = lane.dim < half;
-  lane.partner_dim = lane.is_first ? lane.dim + half : lane.dim - half;
-  lane.partner_lane = static_cast<int32_t>(threadIdx.x) % 32;
-  if (lane.turns) lane.partner_lane += lane.partner_dim / kLaneDims - index;
-  lane.angle = lane.is_first ? lane.dim : lane.partner_dim;
-  return lane;
-}
-
 __device__ bool is_query(const Launch& launch, int32_t head) {
   return head < launch.args.num_heads;
 }
 
+__device__ int32_t partner_of(const Launch& launch, int32_t dim) {
+  const int32_t half = launch.args.rotary_dim / 2;
+  if (dim >= launch.args.rotary_dim) return dim;
+  return dim < half ? dim + half : dim - half;
+}
+
+template <bool aligned>
+__device__ Values load_partners(const Launch& launch, const float* source,
+                                int32_t dim) {
+  if constexpr (aligned)
+    return load_floats<aligned>(source, partner_of(launch, dim),
+                                launch.cache.head_dim);
+  Values values = {};
+#pragma unroll
+  for (int32_t i = 0; i < kLaneDims; ++i)
+    if (dim + i < launch.args.rotary_dim)
+      values.at[i] = source[partner_of(launch, dim + i)];
+  return values;
+}
+
 struct Gains {
-  const float* weight;
   Values own;
   Values partner;
 };
 
 template <bool aligned>
-__device__ Gains load_gains(const Launch& launch, const Lane& lane,
-                            int32_t head) {
-  const glm_norm_rope_store_args& args = launch.args;
+__device__ Gains load_gains(const Launch& launch, int32_t dim, int32_t head) {
+  const float* weight =
+      is_query(launch, head) ? launch.args.query_norm : launch.args.key_norm;
+  if (weight != nullptr)
+    return {load_floats<aligned>(weight, dim, launch.cache.head_dim),
+            load_partners<aligned>(launch, weight, dim)};
   Gains gains;
-  gains.weight = is_query(launch, head) ? args.query_norm : args.key_norm;
-  if (gains.weight == nullptr) return gains;
-  const int32_t head_dim = launch.cache.head_dim;
-  gains.own = load_floats<aligned>(gains.weight, lane.dim, head_dim);
-  if (aligned && lane.turns)
-    gains.partner =
-        load_floats<aligned>(gains.weight, lane.partner_dim, head_dim);
+#pragma unroll
+  for (int32_t i = 0; i < kLaneDims; ++i)
+    gains.own.at[i] = gains.partner.at[i] = 1.0f;
   return gains;
 }
 
-struct Angles {
-  const float* cosine_row;
-  const float* sine_row;
-  Values cosine;
-  Values sine;
-};
+template <bool aligned>
+__device__ Gains turn_gains(const Launch& launch, int32_t token, int32_t dim,
+                            Gains gains) {
+  const int32_t half = launch.args.rotary_dim / 2;
+  Values cosine = {{1, 1, 1, 1, 1, 1, 1, 1}};
+  Values sine = {};
+  if (dim < launch.args.rotary_dim) {
+    const int64_t row = int64_t{launch.args.positions[token]} * half;
+    if constexpr (aligned) {
+      const int32_t angle = dim < half ? dim : dim - half;
+      cosine = load_floats<aligned>(launch.args.cosine + row, angle, half);
+      sine = load_floats<aligned>(launch.args.sine + row, angle, half);
+    } else {
+#pragma unroll
+      for (int32_t i = 0; i < kLaneDims; ++i) {
+        if (dim + i >= launch.args.rotary_dim) continue;
+        const int32_t angle = dim + i < half ? dim + i : dim + i - half;
+        cosine.at[i] = launch.args.cosine[row + angle];
+        sine.at[i] = launch.args.sine[row + angle];
+      }
+    }
+  }
+#pragma unroll
+  for (int32_t i = 0; i < kLaneDims; ++i) {
+    gains.own.at[i] = __fmul_rn(gains.own.at[i], cosine.at[i]);
+    const float turned = __fmul_rn(gains.partner.at[i], sine.at[i]);
+    gains.partner.at[i] = dim + i < half ? -turned : turned;
+  }
+  return gains;
+}
 
 template <bool aligned>
-__device__ Angles load_angles(const Launch& launch, const Lane& lane,
-                              int32_t token) {
-  Angles angles = {};
-  if (!lane.turns) return angles;
-  const int32_t half = launch.args.rotary_dim / 2;
-  const int64_t row = int64_t{launch.args.positions[token]} * half;
-  angles.cosine_row = launch.args.cosine + row;
-  angles.sine_row = launch.args.sine + row;
+__device__ Values partner_values(const Launch& launch,
+                                 const __nv_bfloat16* head, int32_t dim,
+                                 uint4 raw) {
   if constexpr (aligned) {
-    angles.cosine = load_floats<aligned>(angles.cosine_row, lane.angle, half);
-    angles.sine = load_floats<aligned>(angles.sine_row, lane.angle, half);
+    const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
+    const int32_t step = (partner_of(launch, dim) - dim) / kLaneDims;
+    return to_floats(from_lane(raw, lane + step));
   }
-  return angles;
+  Values values = {};
+#pragma unroll
+  for (int32_t i = 0; i < kLaneDims; ++i)
+    if (dim + i < launch.args.rotary_dim)
+      values.at[i] = __bfloat162float(head[partner_of(launch, dim + i)]);
+  return values;
 }
 
-__device__ void turn_wide(const Lane& lane, const Angles& angles,
-                          const Gains& gains, float factor,
-                          const Values& partner, Values& values) {
+template <bool aligned>
+__device__ Values normed_and_turned(const Launch& launch,
+                                    const __nv_bfloat16* head, int32_t dim,
+                                    uint4 raw, const Gains& gains,
+                                    bool has_norm) {
+  Values values = to_floats(raw);
+  const Values partner = partner_values<aligned>(launch, head, dim, raw);
+  const float factor = has_norm ? inverse_norm(values, launch) : 1.0f;
 #pragma unroll
-  for (int32_t i = 0; i < kLaneDims; ++i) {
-    const float other = gains.weight == nullptr ? partner.at[i]
-                                                : scaled(partner.at[i], factor,
-                                                         gains.partner.at[i]);
-    values.at[i] = turned(values.at[i], lane.is_first ? -other : other,
-                          angles.cosine.at[i], angles.sine.at[i]);
-  }
-}
-
-__device__ void turn_each(const Launch& launch, const Lane& lane,
-                          const Angles& angles, const Gains& gains,
-                          float factor, const __nv_bfloat16* head,
-                          Values& values) {
-  const int32_t half = launch.args.rotary_dim / 2;
-#pragma unroll
-  for (int32_t i = 0; i < kLaneDims; ++i) {
-    const int32_t dim = lane.dim + i;
-    if (dim >= launch.args.rotary_dim) continue;
-    const int32_t partner = dim < half ? dim + half : dim - half;
-    const int32_t angle = dim < half ? dim : partner;
-    float other = __bfloat162float(head[partner]);
-    if (gains.weight != nullptr)
-      other = scaled(other, factor, gains.weight[partner]);
-    values.at[i] = turned(values.at[i], dim < half ? -other : other,
-                          angles.cosine_row[angle], angles.sine_row[angle]);
-  }
+  for (int32_t i = 0; i < kLaneDims; ++i)
+    values.at[i] =
+        __fmul_rn(__fmaf_rn(values.at[i], gains.own.at[i],
+                            __fmul_rn(partner.at[i], gains.partner.at[i])),
+                  factor);
+  return values;
 }
 
 template <bool aligned>
@@ -222,87 +218,76 @@ __device__ void store_query(const Launch& launch, int32_t token, int32_t head,
 }
 
 __device__ void store_page(const Launch& launch, int32_t token, int32_t kv_head,
-                           bool is_value, int32_t dim, const Values& values) {
+                           bool is_value, int32_t dim, uint4 values) {
   const glm_kv_cache& cache = launch.cache;
   const int32_t slot = launch.args.slots[token];
   const int32_t padded = num_halves(cache.dtype, cache.head_dim) * kHalfBytes /
                          dtype_bytes(cache.dtype);
-  if (slot < 0 || dim >= padded) return;
+  if (slot < 0 || dim >= padded || kv_head >= cache.num_kv_heads) return;
   const int32_t offset = slot % cache.page_size;
   int64_t place =
       page_offset(cache, launch.args.layer, kv_head, slot / cache.page_size) +
       offset / kBlockTokens * block_bytes(cache.dtype, cache.head_dim) +
       block_element_offset(cache.dtype, cache.head_dim, is_value,
                            offset % kBlockTokens, dim);
-  *reinterpret_cast<uint4*>(static_cast<uint8_t*>(cache.data) + place) =
-      round_values(values);
+  *reinterpret_cast<uint4*>(static_cast<uint8_t*>(cache.data) + place) = values;
 }
 
 template <bool aligned>
-__device__ void finish_head(const Launch& launch, const Lane& lane,
-                            const Angles& angles, const Gains& gains,
-                            int32_t token, int32_t index,
-                            const __nv_bfloat16* head, uint4 raw) {
+__device__ void finish_head(const Launch& launch, int32_t token, int32_t index,
+                            int32_t dim, const __nv_bfloat16* head, uint4 raw,
+                            const Gains& gains) {
   const glm_norm_rope_store_args& args = launch.args;
-  const int32_t num_kv_heads = launch.cache.num_kv_heads;
-  const bool is_value = index >= args.num_heads + num_kv_heads;
-  Values values = to_floats(raw);
-  const float factor = inverse_norm(values, launch);
-  const uint4 partner =
-      aligned ? from_lane(raw, lane.partner_lane) : make_uint4(0, 0, 0, 0);
-  if (!is_value && gains.weight != nullptr) {
-#pragma unroll
-    for (int32_t i = 0; i < kLaneDims; ++i)
-      values.at[i] = scaled(values.at[i], factor, gains.own.at[i]);
-  }
-  if (!is_value && lane.turns) {
-    if constexpr (aligned)
-      turn_wide(lane, angles, gains, factor, to_floats(partner), values);
-    else
-      turn_each(launch, lane, angles, gains, factor, head, values);
-  }
+  const int32_t kv_head = index - args.num_heads;
+  const float* weight =
+      is_query(launch, index) ? args.query_norm : args.key_norm;
+  const Values values = normed_and_turned<aligned>(launch, head, dim, raw,
+                                                   gains, weight != nullptr);
   if (is_query(launch, index))
-    return store_query<aligned>(launch, token, index, lane.dim, values);
-  store_page(launch, token,
-             index - args.num_heads - (is_value ? num_kv_heads : 0), is_value,
-             lane.dim, values);
+    store_query<aligned>(launch, token, index, dim, values);
+  else if (kv_head < launch.cache.num_kv_heads)
+    store_page(launch, token, kv_head, false, dim, round_values(values));
+  else
+    store_page(launch, token, kv_head - launch.cache.num_kv_heads, true, dim,
+               raw);
 }
 
 template <bool aligned, int32_t heads_at_once>
 __global__ __launch_bounds__(
     kThreads,
     kBlocksPerMultiprocessor) void norm_rope_store_kernel(Launch launch) {
-  const int32_t heads_of_block = kThreads / launch.lanes_per_head;
+  const int32_t lanes = launch.lanes_per_head;
+  const int32_t thread = static_cast<int32_t>(threadIdx.x);
   const int32_t num_heads =
       launch.args.num_heads + 2 * launch.cache.num_kv_heads;
+  const int32_t head_dim = launch.cache.head_dim;
   const int32_t token = static_cast<int32_t>(blockIdx.x);
-  const Lane lane = lane_of(launch);
+  const int32_t dim = thread % lanes * kLaneDims;
   int32_t index[heads_at_once];
 #pragma unroll
   for (int32_t i = 0; i < heads_at_once; ++i)
-    index[i] =
-        min((static_cast<int32_t>(blockIdx.y) * heads_at_once + i) *
-                    heads_of_block +
-                static_cast<int32_t>(threadIdx.x) / launch.lanes_per_head,
-            num_heads - 1);
-  Gains gains = load_gains<aligned>(launch, lane, index[0]);
+    index[i] = (static_cast<int32_t>(blockIdx.y) * heads_at_once + i) *
+                   (kThreads / lanes) +
+               thread / lanes;
+  Gains gains = load_gains<aligned>(launch, dim, index[0]);
   ptx::wait_for_predecessor();
   ptx::let_successor_start();
-  const Angles angles = load_angles<aligned>(launch, lane, token);
   const auto* row = static_cast<const __nv_bfloat16*>(launch.args.qkv) +
-                    int64_t{token} * num_heads * launch.cache.head_dim;
+                    int64_t{token} * num_heads * head_dim;
+  const __nv_bfloat16* head[heads_at_once];
   uint4 raw[heads_at_once];
 #pragma unroll
-  for (int32_t i = 0; i < heads_at_once; ++i)
-    raw[i] = load_raw<aligned>(row + int64_t{index[i]} * launch.cache.head_dim,
-                               lane.dim, launch.cache.head_dim);
+  for (int32_t i = 0; i < heads_at_once; ++i) {
+    head[i] = row + int64_t{min(index[i], num_heads - 1)} * head_dim;
+    raw[i] = load_raw<aligned>(head[i], dim, head_dim);
+  }
+  gains = turn_gains<aligned>(launch, token, dim, gains);
 #pragma unroll
   for (int32_t i = 0; i < heads_at_once; ++i) {
     if (is_query(launch, index[i]) != is_query(launch, index[0]))
-      gains = load_gains<aligned>(launch, lane, index[i]);
-    finish_head<aligned>(launch, lane, angles, gains, token, index[i],
-                         row + int64_t{index[i]} * launch.cache.head_dim,
-                         raw[i]);
+      gains = turn_gains<aligned>(launch, token, dim,
+                                  load_gains<aligned>(launch, dim, index[i]));
+    finish_head<aligned>(launch, token, index[i], dim, head[i], raw[i], gains);
   }
 }
 

@@ -1,0 +1,73 @@
+#include "native/kernels/attention/attention.hpp"
+
+#include <algorithm>
+
+#include "native/base/cuda.hpp"
+#include "native/kernels/attention/decode_attention.hpp"
+#include "native/kernels/kv_cache.hpp"
+#include "native/kernels/layout.hpp"
+#include "native/kernels/prefill_attention/prefill_attention.hpp"
+
+namespace glm::kernels {
+namespace {
+
+constexpr const char* kWhere = "attention";
+
+void expect_rows(const glm_attention_args& args) {
+  const glm_rows& rows = args.rows;
+  const glm_segments& segments = args.segments;
+  expect_range(kWhere, "num_tokens", 0, INT32_MAX, rows.num_tokens);
+  expect_range(kWhere, "num_decode_tokens", 0, rows.num_tokens,
+               rows.num_decode_tokens);
+  expect_range(kWhere, "num_segments", 0, INT32_MAX - 1,
+               segments.num_segments);
+  expect_range(kWhere, "num_decode_segments", 0,
+               std::min(segments.num_segments, rows.num_tokens),
+               segments.num_decode_segments);
+}
+
+void expect_segments(const glm_segments& segments) {
+  expect_pointer(kWhere, "query_begin", segments.query_begin);
+  expect_pointer(kWhere, "context_length", segments.context_length);
+  expect_pointer(kWhere, "table_row", segments.table_row);
+  expect_pointer(kWhere, "page_table", segments.page_table);
+  expect_range(kWhere, "page_table_stride", 1, INT32_MAX,
+               segments.page_table_stride);
+  expect_range(kWhere, "num_table_rows", 1, INT32_MAX, segments.num_table_rows);
+}
+
+void expect_aligned(const char* what, const void* pointer) {
+  expect_pointer(kWhere, what, pointer);
+  expect_equal(kWhere, what, 0, reinterpret_cast<uintptr_t>(pointer) % 16);
+}
+
+void clear_output(const Context& context, const glm_attention_args& args) {
+  const int64_t bytes = int64_t{args.rows.num_tokens} * args.num_heads *
+                        args.cache->head_dim * dtype_bytes(GLM_DTYPE_BF16);
+  check(cudaMemsetAsync(args.output, 0, static_cast<size_t>(bytes),
+                        context.stream),
+        "attention: clear the output");
+}
+
+}
+
+void attention(const Context& context, const glm_attention_args& args) {
+  expect_rows(args);
+  expect_kv_cache(kWhere, args.cache);
+  expect_layer(kWhere, *args.cache, args.layer);
+  expect_group(kWhere, *args.cache, args.num_heads);
+  if (args.rows.num_tokens == 0) return;
+  expect_aligned("query", args.query);
+  expect_aligned("output", args.output);
+  if (args.segments.num_segments == 0) return clear_output(context, args);
+  expect_segments(args.segments);
+  if (args.segments.num_decode_segments > 0) decode_attention(context, args);
+  if (args.segments.num_segments > args.segments.num_decode_segments)
+    prefill_attention(context, args);
+}
+
+int64_t attention_scratch_bytes(const glm_workspace_shape& shape) {
+  return decode_attention_scratch_bytes(shape);
+}
+
+}
