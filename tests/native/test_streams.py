@@ -99,7 +99,7 @@ def test_random_weights(device, dtype, role):
     size = (device.matrix_bytes(placed[0].struct),)
     first, same, other = (device.download(each.struct.data, size, np.uint8) for each in placed)
     np.testing.assert_array_equal(first, same)
-    assert np.mean(first != other) > 0.5
+    assert np.mean(first[first != 0] != other[first != 0]) > 0.5
     decoded = {
         F32: lambda: first.view(np.float32),
         BF16: lambda: from_bf16(first.view(np.uint16)),

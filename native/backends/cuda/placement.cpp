@@ -79,7 +79,7 @@ struct SourceRows {
 
 void stage_rows(const kernels::Context& context, const SourceRows& rows,
                 uint8_t* slot) {
-  if (rows.row_pitch == rows.source_pitch) {
+  if (rows.row_bytes == rows.source_pitch && rows.row_bytes == rows.row_pitch) {
     std::memcpy(slot, rows.source,
                 static_cast<size_t>(rows.num_rows * rows.row_bytes));
   } else {
