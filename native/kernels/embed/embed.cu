@@ -1,0 +1,105 @@
+#include <string>
+
+#include "native/kernels/embed/embed.hpp"
+#include "native/kernels/rows/checks.hpp"
+#include "native/kernels/rows/chunk.hpp"
+#include "native/ptx/dependent_launch.hpp"
+
+namespace glm::kernels {
+namespace {
+
+constexpr char kWhere[] = "embed";
+
+struct EmbedRows {
+  int32_t num_tokens;
+  int32_t vocab_size;
+  int32_t width;
+  const int32_t* token_ids;
+  const void* table;
+  __nv_bfloat16* residual;
+};
+
+template <bool aligned>
+__device__ rows::Bf16Chunk table_chunk(const __nv_bfloat16* row, int32_t begin,
+                                       int32_t width) {
+  return rows::load<rows::Bf16Chunk, __nv_bfloat16, aligned>(row, begin, width);
+}
+
+template <bool aligned>
+__device__ rows::Bf16Chunk table_chunk(const float* row, int32_t begin,
+                                       int32_t width) {
+  return rows::narrow(rows::load_floats<aligned>(row, begin, width));
+}
+
+template <typename Element, int32_t num_chunks, bool aligned>
+__device__ void copy_row(const EmbedRows& args, int32_t row) {
+  int32_t token = args.token_ids[row];
+  bool is_known = token >= 0 && token < args.vocab_size;
+  const Element* source = static_cast<const Element*>(args.table) +
+                          int64_t{is_known ? token : 0} * args.width;
+  __nv_bfloat16* destination = args.residual + int64_t{row} * args.width;
+  rows::Bf16Chunk chunks[num_chunks] = {};
+#pragma unroll
+  for (int32_t i = 0; i < num_chunks; ++i)
+    if (is_known)
+      chunks[i] =
+          table_chunk<aligned>(source, rows::chunk_begin(i), args.width);
+#pragma unroll
+  for (int32_t i = 0; i < num_chunks; ++i)
+    rows::store<rows::Bf16Chunk, __nv_bfloat16, aligned>(
+        destination, rows::chunk_begin(i), args.width, chunks[i]);
+}
+
+template <typename Element, int32_t num_chunks, bool aligned>
+__global__ void __launch_bounds__(rows::block_limit(num_chunks))
+    embed_rows(EmbedRows args) {
+  ptx::let_successor_start();
+  ptx::wait_for_predecessor();
+  for (int32_t row = blockIdx.x; row < args.num_tokens; row += gridDim.x)
+    copy_row<Element, num_chunks, aligned>(args, row);
+}
+
+template <typename Element>
+void launch_embed(const Context& context, const EmbedRows& args) {
+  rows::RowShape shape = rows::shape_of(kWhere, args.width);
+  bool aligned = rows::are_aligned(args.width, {args.table, args.residual});
+  rows::with_chunks(shape.num_chunks, aligned, [&](auto chunks, auto is_fast) {
+    launch(
+        kWhere, context.stream, rows::grid_of(context, args.num_tokens, shape),
+        embed_rows<Element, decltype(chunks)::value, decltype(is_fast)::value>,
+        args);
+  });
+}
+
+void expect_table(const glm_matrix* table) {
+  expect_pointer(kWhere, "table", table);
+  expect_equal(kWhere, "table role", GLM_MATRIX_TABLE, table->role);
+  expect_range(kWhere, "table rows", 1, INT32_MAX, table->rows);
+  expect_range(kWhere, "table columns", 1, INT32_MAX, table->columns);
+  expect_pointer(kWhere, "table data", table->data);
+}
+
+}
+
+void embed(const Context& context, const glm_embed_args& args) {
+  expect_rows(kWhere, args.rows);
+  expect_table(args.table);
+  if (args.rows.num_tokens == 0) return;
+  expect_pointer(kWhere, "token_ids", args.token_ids);
+  expect_pointer(kWhere, "residual", args.residual);
+  const glm_matrix& table = *args.table;
+  EmbedRows rows = {
+      args.rows.num_tokens, table.rows,
+      table.columns,        args.token_ids,
+      table.data,           static_cast<__nv_bfloat16*>(args.residual)};
+  if (table.dtype == GLM_DTYPE_BF16)
+    return launch_embed<__nv_bfloat16>(context, rows);
+  if (table.dtype == GLM_DTYPE_F32) return launch_embed<float>(context, rows);
+  throw Failure(GLM_NOT_SUPPORTED,
+                "embed: expected a table of F32 (0) or BF16 (1), got " +
+                    std::to_string(table.dtype));
+}
+
+int64_t embed_scratch_bytes(const glm_workspace_shape&) { return 0; }
+
+}

@@ -1,0 +1,46 @@
+#ifndef GLM_KERNELS_QUANTISE_CODES_OF_ROW_HPP
+#define GLM_KERNELS_QUANTISE_CODES_OF_ROW_HPP
+
+#include <cstdint>
+
+#include "native/kernels/quantise/codes.hpp"
+#include "native/kernels/rows/chunk.hpp"
+#include "native/kernels/rows/reduce.hpp"
+
+namespace glm::kernels {
+
+__device__ inline rows::CodeChunk encode(const rows::FloatChunk& chunk,
+                                         const RowQuotient& quotient) {
+  rows::CodeChunk codes;
+#pragma unroll
+  for (int32_t i = 0; i < rows::kChunkElements / 2; ++i)
+    codes.pairs[i] = encode_pair(quotient(chunk.values[2 * i]),
+                                 quotient(chunk.values[2 * i + 1]));
+  return codes;
+}
+
+__device__ inline uint32_t largest_bits(const rows::FloatChunk& chunk) {
+  uint32_t largest = 0;
+#pragma unroll
+  for (int32_t i = 0; i < rows::kChunkElements; ++i)
+    largest = max(largest, rows::magnitude_bits(chunk.values[i]));
+  return largest;
+}
+
+template <int32_t num_chunks, bool aligned>
+__device__ void write_codes(const rows::Bf16Chunk (&row)[num_chunks],
+                            float largest, int32_t width, uint8_t* codes,
+                            float* row_scale) {
+  float scale = row_scale_of(largest);
+  if (threadIdx.x == 0) *row_scale = scale;
+  RowQuotient quotient(scale);
+#pragma unroll
+  for (int32_t i = 0; i < num_chunks; ++i)
+    rows::store<rows::CodeChunk, uint8_t, aligned>(
+        codes, rows::chunk_begin(i), width,
+        encode(rows::widen(row[i]), quotient));
+}
+
+}
+
+#endif

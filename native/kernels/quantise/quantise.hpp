@@ -1,0 +1,17 @@
+#ifndef GLM_KERNELS_QUANTISE_HPP
+#define GLM_KERNELS_QUANTISE_HPP
+
+#include <cstdint>
+
+#include "glm/backend.h"
+#include "native/kernels/context.hpp"
+
+namespace glm::kernels {
+
+void quantise(const Context& context, const glm_quantise_args& args);
+
+int64_t quantise_scratch_bytes(const glm_workspace_shape& shape);
+
+}
+
+#endif

@@ -1,0 +1,25 @@
+#ifndef GLM_KERNELS_ROWS_CHECKS_HPP
+#define GLM_KERNELS_ROWS_CHECKS_HPP
+
+#include <cstdint>
+
+#include "glm/backend.h"
+#include "native/base/failure.hpp"
+
+namespace glm::kernels {
+
+inline void expect_rows(const char* where, const glm_rows& rows) {
+  expect_range(where, "num_tokens", 0, INT32_MAX, rows.num_tokens);
+  expect_range(where, "num_decode_tokens", 0, rows.num_tokens,
+               rows.num_decode_tokens);
+}
+
+inline void expect_output(const char* where,
+                          const glm_activation_output& output) {
+  if ((output.codes == nullptr) != (output.row_scale == nullptr))
+    reject(where, "codes and row_scale", "both or neither", "one of them");
+}
+
+}
+
+#endif

@@ -1,0 +1,84 @@
+#ifndef GLM_KERNELS_ROWS_SHAPE_HPP
+#define GLM_KERNELS_ROWS_SHAPE_HPP
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <type_traits>
+
+#include "native/base/cuda.hpp"
+#include "native/kernels/context.hpp"
+#include "native/kernels/layout.hpp"
+
+namespace glm::kernels::rows {
+
+constexpr int32_t kChunkElements = 8;
+constexpr int32_t kWarpThreads = 32;
+constexpr int32_t kMaxThreads = 1024;
+constexpr int32_t kPreferredThreads = 512;
+constexpr int32_t kMaxChunks = 8;
+constexpr int32_t kMaxWidth = kMaxThreads * kMaxChunks * kChunkElements;
+constexpr int32_t kResidentThreads = 2048;
+
+__host__ __device__ constexpr int32_t block_limit(int32_t num_chunks) {
+  return num_chunks == kMaxChunks ? kMaxThreads : kPreferredThreads;
+}
+
+struct RowShape {
+  int32_t num_chunks;
+  int32_t num_threads;
+};
+
+inline int32_t threads_for(int64_t width, int32_t num_chunks) {
+  int64_t chunks = width > 0 ? ceil_divide(width, kChunkElements) : 1;
+  return static_cast<int32_t>(
+      round_up(ceil_divide(chunks, num_chunks), kWarpThreads));
+}
+
+inline RowShape shape_of(const char* where, int64_t width) {
+  if (width > kMaxWidth)
+    throw Failure(GLM_NOT_SUPPORTED, std::string(where) +
+                                         ": width: expected at most " +
+                                         std::to_string(kMaxWidth) + ", got " +
+                                         std::to_string(width));
+  for (int32_t num_chunks : {1, 2, 4}) {
+    int32_t num_threads = threads_for(width, num_chunks);
+    if (num_threads <= kPreferredThreads) return {num_chunks, num_threads};
+  }
+  return {kMaxChunks, threads_for(width, kMaxChunks)};
+}
+
+inline bool are_aligned(int64_t width,
+                        std::initializer_list<const void*> pointers) {
+  uintptr_t bits = 0;
+  for (const void* pointer : pointers)
+    bits |= reinterpret_cast<uintptr_t>(pointer);
+  return width % kChunkElements == 0 && bits % kChunkBytes == 0;
+}
+
+template <typename Function>
+void with_chunks(int32_t num_chunks, bool aligned, Function function) {
+  auto choose = [&](auto chunks) {
+    if (aligned)
+      function(chunks, std::true_type());
+    else
+      function(chunks, std::false_type());
+  };
+  if (num_chunks == 1) return choose(std::integral_constant<int32_t, 1>());
+  if (num_chunks == 2) return choose(std::integral_constant<int32_t, 2>());
+  if (num_chunks == 4) return choose(std::integral_constant<int32_t, 4>());
+  choose(std::integral_constant<int32_t, kMaxChunks>());
+}
+
+inline LaunchShape grid_of(const Context& context, int64_t num_rows,
+                           const RowShape& shape) {
+  int64_t resident = int64_t{context.num_multiprocessors} *
+                     (kResidentThreads / shape.num_threads);
+  int64_t num_blocks = num_rows < resident ? num_rows : resident;
+  return {dim3(static_cast<uint32_t>(num_blocks)),
+          dim3(static_cast<uint32_t>(shape.num_threads))};
+}
+
+}
+
+#endif
