@@ -1,12 +1,13 @@
 local abi = require("terra.base.abi")
+local batch = require("terra.scheduling.batch")
 local device = require("terra.execution.device")
+local graphs = require("terra.execution.graphs")
 local load = require("terra.execution.load")
 local loader_probes = require("terra.probes.loader_probes")
 local loop = require("terra.loop.loop")
 local model = require("terra.checkpoint.model")
 local options = require("terra.plan.options")
 local plan = require("terra.plan.plan")
-local ranks = require("terra.execution.ranks")
 local report = require("terra.plan.report")
 local scheduler_probes = require("terra.probes.scheduler_probes")
 local sequence = require("terra.scheduling.sequence")
@@ -14,7 +15,7 @@ local status = require("terra.base.status")
 local threads = require("terra.base.threads")
 local C = abi.C
 
-local Loop = loop.Loop(ranks.RankGroup)
+local Loop = loop.Loop(graphs.RankGroup)
 local Sequence = sequence.Sequence
 
 local struct Engine {
@@ -22,10 +23,13 @@ local struct Engine {
   device_info : C.glm_device_info
   model : model.Model
   plan : plan.Plan
-  ranks : ranks.RankGroup
+  ranks : graphs.RankGroup
   loop : Loop
   stage : int32
   load_ns : int64
+  capture_ns : int64
+  graph_bytes : int64
+  plan_memory : &int8
 }
 
 local model_open, ranks_open, loop_open = 1, 2, 3
@@ -33,7 +37,12 @@ local model_open, ranks_open, loop_open = 1, 2, 3
 local exports = {}
 
 terra Engine:start_loop(message : &C.glm_message) : int32
-  var planned, host = &self.plan, &self.ranks.ranks[0].buffers
+  var planned = &self.plan
+  var input_bytes = batch.StepInputs.bytes_for(&planned.shape)
+  self.plan_memory = [&int8](C.calloc(1, input_bytes + batch.StepOutputs.bytes_for(&planned.shape)))
+  if self.plan_memory == nil then
+    return status.fail(message, C.GLM_OUT_OF_MEMORY, "no host memory for the plan of a step")
+  end
   var chosen : loop.LoopOptions
   chosen.num_pages = planned.num_pages
   chosen.page_size = planned.options.page_size
@@ -43,8 +52,9 @@ terra Engine:start_loop(message : &C.glm_message) : int32
   chosen.max_queue = planned.options.max_queue
   chosen.prefix_cache = planned.options.prefix_cache ~= 0
   chosen.shape = planned.shape
-  chosen.host_inputs = host.host_inputs.data
-  chosen.host_outputs = host.host_outputs.data
+  chosen.plans_ahead = planned.plans_ahead
+  chosen.host_inputs = self.plan_memory
+  chosen.host_outputs = self.plan_memory + input_bytes
   return self.loop:init(&self.model.config, &chosen, &self.ranks, message)
 end
 
@@ -53,6 +63,25 @@ terra Engine:make_plan(wanted : &C.engine_options, message : &C.glm_message) : i
   var shares_memory = self.library:shares_memory()
   status.try(self.plan:make(&self.model, self.library.backend, &self.device_info, shares_memory, wanted, message))
   return self.plan:require_fit(message)
+end
+
+terra Engine:free_device_memory() : int64
+  var info : C.glm_device_info
+  info.struct_size = sizeof(C.glm_device_info)
+  if self.library.backend.device_info(self.ranks.ranks[0].device, &info) ~= C.GLM_OK then
+    return 0
+  end
+  return info.memory_free_bytes
+end
+
+terra Engine:capture(message : &C.glm_message) : int32
+  var free_bytes, begin = self:free_device_memory(), threads.now_ns()
+  status.try(load.capture(&self.ranks, &self.plan, message))
+  if self.plan.uses_graphs then
+    self.capture_ns = threads.now_ns() - begin
+    self.graph_bytes = free_bytes - self:free_device_memory()
+  end
+  return C.GLM_OK
 end
 
 terra Engine:open(wanted : &C.engine_options, message : &C.glm_message) : int32
@@ -64,6 +93,7 @@ terra Engine:open(wanted : &C.engine_options, message : &C.glm_message) : int32
   self.stage = ranks_open
   status.try(self.ranks:init(self.library.backend, self.plan.options.world_size, message))
   status.try(load.ranks(&self.ranks, &self.plan, message))
+  status.try(self:capture(message))
   self.stage = loop_open
   return self:start_loop(message)
 end
@@ -71,6 +101,7 @@ end
 terra Engine:close()
   if self.stage >= loop_open then
     self.loop:free()
+    C.free(self.plan_memory)
   end
   if self.stage >= ranks_open then
     load.free_ranks(&self.ranks)
@@ -151,6 +182,12 @@ terra Engine:describe(info : &C.engine_info)
   info.workspace_bytes = planned.buffer_bytes * num_ranks
   info.kv_bytes_per_token = planned:kv_bytes_per_token(planned.kv_dtype)
   info.load_ns = self.load_ns
+  info.device_ns = self.ranks.device_ns
+  info.num_graph_steps = self.ranks.num_graph_steps
+  info.capture_ns = self.capture_ns
+  info.graph_bytes = self.graph_bytes
+  info.num_graphs = self.ranks.ranks[0].num_graphs
+  info.plans_ahead = terralib.select(planned.plans_ahead, 1, 0)
   self.loop:info(info)
 end
 

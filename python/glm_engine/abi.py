@@ -47,6 +47,11 @@ STRUCTS = {
         ("memory_limit_bytes", "int64_t"),
         ("progress", "engine_progress_function"),
         ("progress_context", "void*"),
+        ("graphs", "int32_t"),
+        ("plan_ahead", "int32_t"),
+        ("check_operations", "int32_t"),
+        ("synthetic", "int32_t"),
+        ("num_layers", "int32_t"),
     ],
     "engine_sampling": [
         ("temperature", "float"),
@@ -135,6 +140,14 @@ STRUCTS = {
         ("num_finished", "int64_t"),
         ("step_ns", "int64_t"),
         ("plan_ns", "int64_t"),
+        ("device_ns", "int64_t"),
+        ("launch_ns", "int64_t"),
+        ("num_graph_steps", "int64_t"),
+        ("num_dropped_rows", "int64_t"),
+        ("capture_ns", "int64_t"),
+        ("graph_bytes", "int64_t"),
+        ("num_graphs", "int32_t"),
+        ("plans_ahead", "int32_t"),
     ],
 }
 

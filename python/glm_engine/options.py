@@ -77,6 +77,22 @@ ENGINE = (
         help="Bytes a device may use, such as 80GB (CPU: all ranks together).",
     ),
     click.option("--prefix-cache/--no-prefix-cache", default=None, help="Reuse equal prefixes."),
+    click.option(
+        "--graphs/--no-graphs",
+        default=None,
+        help="Replay captured decode steps [default: where the device can].",
+    ),
+    click.option(
+        "--plan-ahead/--no-plan-ahead",
+        default=None,
+        help="Plan a step while one runs [default: where the device works on its own].",
+    ),
+    click.option(
+        "--check-operations",
+        is_flag=True,
+        default=None,
+        help="Wait for each operation, so that a fault names it (slow).",
+    ),
 )
 
 SAMPLING = (
@@ -104,6 +120,9 @@ ENGINE_NAMES = (
     "kv_dtype",
     "memory_limit_bytes",
     "prefix_cache",
+    "graphs",
+    "plan_ahead",
+    "check_operations",
 )
 SAMPLING_NAMES = (
     "temperature",

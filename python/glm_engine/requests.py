@@ -42,6 +42,11 @@ class EngineOptions:
     kv_dtype: int | None = None
     max_logit_rows: int | None = None
     memory_limit_bytes: int | None = None
+    graphs: bool | None = None
+    plan_ahead: bool | None = None
+    check_operations: bool | None = None
+    synthetic: bool | None = None
+    num_layers: int | None = None
     progress: Callable[[int, int, str], None] | None = None
 
     def numbers(self):

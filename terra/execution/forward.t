@@ -11,7 +11,7 @@ local Rank = rank.Rank
 local StepPlan = batch.StepPlan
 local LayerWeights = weights.LayerWeights
 
-local outside_layers, run, try = rank.outside_layers, rank.run, status.try
+local outside_layers, run, run_as, try = rank.outside_layers, rank.run, rank.run_as, status.try
 
 local terra is_fp8(matrix : &C.glm_matrix) : bool
   return matrix.data ~= nil and matrix.dtype == C.GLM_DTYPE_F8_E4M3
@@ -76,6 +76,7 @@ local terra linear(
   self : &Rank,
   plan : &StepPlan,
   layer : int32,
+  label : rawstring,
   matrix : &C.glm_matrix,
   input : C.glm_activation,
   output : &opaque,
@@ -86,7 +87,7 @@ local terra linear(
   args.matrix = matrix
   args.input = input
   args.output = output
-  run(self, message, layer, "linear", args)
+  run_as(self, message, layer, label, "linear", args)
   return C.GLM_OK
 end
 
@@ -114,8 +115,8 @@ local terra store_heads(self : &Rank, plan : &StepPlan, layer : int32, w : &Laye
   args.key_norm = w.key_norm
   args.cosine = b.cosine
   args.sine = b.sine
-  args.positions = b.inputs.positions
-  args.slots = b.inputs.slots
+  args.positions = self.inputs.positions
+  args.slots = self.inputs.slots
   args.qkv = b.qkv
   args.query = b.query
   args.cache = &self.cache
@@ -129,10 +130,10 @@ local terra attend(self : &Rank, plan : &StepPlan, layer : int32, message : &C.g
   args.rows = rows_of(plan)
   args.segments.num_segments = plan.num_segments
   args.segments.num_decode_segments = plan.num_decode_segments
-  args.segments.query_begin = b.inputs.query_begin
-  args.segments.context_length = b.inputs.context_length
-  args.segments.table_row = b.inputs.table_row
-  args.segments.page_table = b.inputs.page_table
+  args.segments.query_begin = self.inputs.query_begin
+  args.segments.context_length = self.inputs.context_length
+  args.segments.table_row = self.inputs.table_row
+  args.segments.page_table = self.inputs.page_table
   args.segments.page_table_stride = plan.shape.max_pages_per_sequence
   args.segments.num_table_rows = plan.shape.max_sequences
   args.num_heads = self.weights.num_local_heads
@@ -157,7 +158,7 @@ local terra project_output(self : &Rank, plan : &StepPlan, layer : int32, w : &L
     args.row_scale = b.row_scale
     run(self, message, layer, "quantise", args)
   end
-  return linear(self, plan, layer, &w.output, input, b.delta, message)
+  return linear(self, plan, layer, "linear output", &w.output, input, b.delta, message)
 end
 
 local terra attention_block(self : &Rank, plan : &StepPlan, layer : int32, w : &LayerWeights, message : &C.glm_message) : int32
@@ -166,7 +167,7 @@ local terra attention_block(self : &Rank, plan : &StepPlan, layer : int32, w : &
     delta = nil
   end
   try(add_norm(self, plan, layer, delta, w.input_norm, is_plain(&w.qkv), is_fp8(&w.qkv), message))
-  try(linear(self, plan, layer, &w.qkv, normed(self), self.buffers.qkv, message))
+  try(linear(self, plan, layer, "linear qkv", &w.qkv, normed(self), self.buffers.qkv, message))
   try(store_heads(self, plan, layer, w, message))
   try(attend(self, plan, layer, message))
   try(project_output(self, plan, layer, w, message))
@@ -174,14 +175,14 @@ local terra attention_block(self : &Rank, plan : &StepPlan, layer : int32, w : &
 end
 
 local terra gated_block(self : &Rank, plan : &StepPlan, layer : int32, w : &LayerWeights, output : &opaque, message : &C.glm_message) : int32
-  try(linear(self, plan, layer, &w.gate_up, normed(self), self.buffers.gate_up, message))
+  try(linear(self, plan, layer, "linear gate_up", &w.gate_up, normed(self), self.buffers.gate_up, message))
   var args : C.glm_swiglu_quantise_args
   args.rows = rows_of(plan)
   args.width = w.down.columns
   args.gate_up = self.buffers.gate_up
   args.output = output_for(activated(self), is_plain(&w.down), is_fp8(&w.down))
   run(self, message, layer, "swiglu_quantise", args)
-  return linear(self, plan, layer, &w.down, activated(self), output, message)
+  return linear(self, plan, layer, "linear down", &w.down, activated(self), output, message)
 end
 
 local terra route(self : &Rank, plan : &StepPlan, layer : int32, w : &LayerWeights, message : &C.glm_message) : int32
@@ -248,7 +249,7 @@ end
 local terra embed(self : &Rank, plan : &StepPlan, message : &C.glm_message) : int32
   var args : C.glm_embed_args
   args.rows = rows_of(plan)
-  args.token_ids = self.buffers.inputs.token_ids
+  args.token_ids = self.inputs.token_ids
   args.table = &self.weights.embedding
   args.residual = self.buffers.residual
   run(self, message, outside_layers, "embed", args)
@@ -258,7 +259,7 @@ end
 local terra local_logits(self : &Rank, plan : &StepPlan, output : &float, message : &C.glm_message) : int32
   var args : C.glm_logits_args
   args.num_rows = plan.num_logit_rows
-  args.row_index = self.buffers.inputs.logit_rows
+  args.row_index = self.inputs.logit_rows
   args.input = self.buffers.plain
   args.head = &self.weights.head
   args.output = output
@@ -302,7 +303,7 @@ terra forward.sample(self : &Rank, plan : &StepPlan, message : &C.glm_message) :
   args.counts = self.buffers.counts
   escape
     for _, name in ipairs(sampling_arrays) do
-      emit quote args.[name] = self.buffers.inputs.[name] end
+      emit quote args.[name] = self.inputs.[name] end
     end
     for _, name in ipairs(sampling_results) do
       emit quote args.[name] = self.buffers.outputs.[name] end
@@ -312,7 +313,20 @@ terra forward.sample(self : &Rank, plan : &StepPlan, message : &C.glm_message) :
   return C.GLM_OK
 end
 
+local terra select_tokens(self : &Rank, plan : &StepPlan, message : &C.glm_message) : int32
+  var args : C.glm_select_tokens_args
+  args.num_tokens = plan.num_decode_tokens
+  args.source_rows = self.inputs.source_rows
+  args.sampled_ids = self.buffers.outputs.token_ids
+  args.token_ids = self.inputs.token_ids
+  run(self, message, outside_layers, "select_tokens", args)
+  return C.GLM_OK
+end
+
 terra forward.step(self : &Rank, plan : &StepPlan, message : &C.glm_message) : int32
+  if plan.num_decode_tokens > 0 then
+    try(select_tokens(self, plan, message))
+  end
   try(embed(self, plan, message))
   for layer = 0, self.config.num_layers do
     var w = &self.weights.layers[layer]

@@ -1,8 +1,8 @@
 local abi = require("terra.base.abi")
 local buffers = require("terra.plan.buffers")
 local plan = require("terra.plan.plan")
+local graphs = require("terra.execution.graphs")
 local rank = require("terra.execution.rank")
-local ranks = require("terra.execution.ranks")
 local status = require("terra.base.status")
 local weights = require("terra.checkpoint.weights")
 local C = abi.C
@@ -10,7 +10,8 @@ local C = abi.C
 local load = {}
 
 local Rank, call = rank.Rank, rank.call
-local RankGroup = ranks.RankGroup
+local RankGroup = graphs.RankGroup
+local num_stagings = buffers.num_stagings
 
 local struct Loading {
   plan : &plan.Plan
@@ -61,6 +62,14 @@ local terra bind_buffers(self : &Rank, loading : &Loading, message : &C.glm_mess
   return allocate(self, planned.page_bytes * planned.num_pages, &self.cache.data, message)
 end
 
+local terra create_events(self : &Rank, message : &C.glm_message) : int32
+  for i = 0, num_stagings do
+    call(self, message, "creation of events", "event_create", &self.step_begin[i])
+    call(self, message, "creation of events", "event_create", &self.step_end[i])
+  end
+  return C.GLM_OK
+end
+
 local terra fill_rope_table(self : &Rank, planned : &plan.Plan, message : &C.glm_message) : int32
   var args : C.glm_rope_table_args
   args.theta = self.config.rope_theta
@@ -90,11 +99,21 @@ local terra place_weights(self : &Rank, planned : &plan.Plan, message : &C.glm_m
   return C.GLM_OK
 end
 
+terra load.stop_profile(self : &Rank)
+  if self.profile ~= nil then
+    self.profile:free()
+    C.free(self.profile)
+    self.profile = nil
+  end
+end
+
 local terra load_rank(self : &Rank, context : &opaque, message : &C.glm_message) : int32
   var loading = [&Loading](context)
   self.config = &loading.plan.model.config
   self.activation_dtype = loading.plan.activation_dtype
+  self.checks_operations = loading.plan.options.check_operations ~= 0
   status.try(open_device(self, loading, message))
+  status.try(create_events(self, message))
   status.try(bind_buffers(self, loading, message))
   status.try(fill_rope_table(self, loading.plan, message))
   return place_weights(self, loading.plan, message)
@@ -109,16 +128,38 @@ terra load.ranks(group : &RankGroup, planned : &plan.Plan, message : &C.glm_mess
   return group:run(load_rank, &loading, message)
 end
 
+local terra free_events(self : &Rank)
+  for i = 0, num_stagings do
+    if self.step_begin[i] ~= nil then
+      self.backend.event_free(self.device, self.step_begin[i])
+    end
+    if self.step_end[i] ~= nil then
+      self.backend.event_free(self.device, self.step_end[i])
+    end
+  end
+end
+
 local terra unload_rank(self : &Rank)
   if self.device == nil then
     return
   end
+  self.backend.synchronise(self.device)
+  graphs.free(self)
+  load.stop_profile(self)
+  free_events(self)
   self.backend.release(self.device, self.weight_memory)
   self.backend.release(self.device, self.buffer_memory)
   self.backend.release(self.device, self.cache.data)
   self.backend.host_release(self.device, self.host_memory)
   self.backend.device_close(self.device)
   weights.free(&self.weights)
+end
+
+terra load.capture(group : &RankGroup, planned : &plan.Plan, message : &C.glm_message) : int32
+  if not planned.uses_graphs then
+    return C.GLM_OK
+  end
+  return graphs.capture(group, &planned.shape, message)
 end
 
 terra load.free_ranks(group : &RankGroup)

@@ -1,13 +1,18 @@
 local abi = require("terra.base.abi")
-local batch = require("terra.scheduling.batch")
-local forward = require("terra.execution.forward")
+local buffers = require("terra.plan.buffers")
 local rank = require("terra.execution.rank")
 local status = require("terra.base.status")
 local C = abi.C
 
-local Rank, call = rank.Rank, rank.call
-local StepPlan = batch.StepPlan
+local Rank = rank.Rank
 local Job = { &Rank, &opaque, &C.glm_message } -> int32
+
+local struct Flight {
+  num_rows : int32
+  wants_logprobs : bool
+  is_graph : bool
+  device_ns : int64
+}
 
 local struct RankGroup {
   world_size : int32
@@ -27,6 +32,11 @@ local struct RankGroup {
   context : &opaque
   codes : &int32
   messages : &C.glm_message
+  flights : Flight[buffers.num_stagings]
+  num_launched : int64
+  num_landed : int64
+  num_graph_steps : int64
+  device_ns : int64
 }
 
 local struct RankThread {
@@ -87,7 +97,7 @@ terra RankGroup:first_failure(message : &C.glm_message) : int32
   if failed < 0 then
     return C.GLM_OK
   end
-  if self.world_size > 1 then
+  if self.world_size > 1 or self.backend.synchronise(self.ranks[0].device) ~= C.GLM_OK then
     self.is_usable = false
   end
   if message ~= nil then
@@ -182,145 +192,4 @@ terra RankGroup:free()
   C.pthread_mutex_destroy(&self.mutex)
 end
 
-local terra upload_inputs(self : &Rank, plan : &StepPlan, message : &C.glm_message) : int32
-  var device, host = &self.buffers.inputs, &plan.inputs
-  var small = [&int8](host.page_table) - host.data
-  call(self, message, "upload of the step's inputs", "upload", device.data, host.data, small)
-  var stride = plan.shape.max_pages_per_sequence
-  var begin = plan.page_table_row_begin * stride
-  var count = plan.page_table_row_end * stride - begin
-  if count > 0 then
-    call(self, message, "upload of the page table", "upload", device.page_table + begin, host.page_table + begin, [int64](count) * sizeof(int32))
-  end
-  return C.GLM_OK
-end
-
-local terra download_logits(self : &Rank, plan : &StepPlan, message : &C.glm_message) : int32
-  var bytes = [int64](plan.num_logit_rows) * self.config.vocab_size * sizeof(float)
-  call(self, message, "download of the logits", "download", plan.logits, self.buffers.logits, bytes)
-  return C.GLM_OK
-end
-
-local terra sample_rows(self : &Rank, plan : &StepPlan, message : &C.glm_message) : int32
-  status.try(forward.sample(self, plan, message))
-  call(self, message, "download of the sampled tokens", "download", plan.outputs.data, self.buffers.outputs.data, plan.outputs.bytes)
-  return C.GLM_OK
-end
-
-local terra step_job(self : &Rank, context : &opaque, message : &C.glm_message) : int32
-  var plan = [&StepPlan](context)
-  status.try(upload_inputs(self, plan, message))
-  status.try(forward.step(self, plan, message))
-  if self.index == 0 then
-    if plan.logits ~= nil and plan.num_logit_rows > 0 then
-      status.try(download_logits(self, plan, message))
-    end
-    if plan.num_sample_rows > 0 then
-      status.try(sample_rows(self, plan, message))
-    end
-  end
-  call(self, message, "step", "synchronise")
-  return C.GLM_OK
-end
-
-terra RankGroup:step(plan : &StepPlan, message : &C.glm_message) : int32
-  return self:run(step_job, plan, message)
-end
-
-local terra copy_pages_job(self : &Rank, context : &opaque, message : &C.glm_message) : int32
-  var args = @[&C.glm_copy_pages_args](context)
-  args.cache = &self.cache
-  call(self, message, "copy_pages", "copy_pages", &args)
-  return C.GLM_OK
-end
-
-terra RankGroup:copy_pages(num_pages : int32, source : &int32, destination : &int32, message : &C.glm_message) : int32
-  var args = C.glm_copy_pages_args { cache = nil, num_pages = num_pages, source_pages = source, destination_pages = destination }
-  return self:run(copy_pages_job, &args, message)
-end
-
-local struct PageTransfer {
-  args : C.glm_transfer_pages_args
-  bytes_per_page : int64
-  is_restore : bool
-}
-
-local terra transfer_pages_job(self : &Rank, context : &opaque, message : &C.glm_message) : int32
-  var transfer = [&PageTransfer](context)
-  var args = transfer.args
-  args.cache = &self.cache
-  args.host_data = [&int8](args.host_data) + transfer.bytes_per_page * args.num_pages * self.index
-  if transfer.is_restore then
-    call(self, message, "restore_pages", "restore_pages", &args)
-  else
-    call(self, message, "save_pages", "save_pages", &args)
-  end
-  call(self, message, "transfer of pages", "synchronise")
-  return C.GLM_OK
-end
-
-terra RankGroup:rank_page_bytes() : int64
-  var bytes : int64 = 0
-  self.backend.kv_page_bytes(&self.ranks[0].cache, &bytes)
-  return bytes
-end
-
-terra RankGroup:page_host_bytes() : int64
-  return self:rank_page_bytes() * self.world_size
-end
-
-terra RankGroup:transfer_pages(is_restore : bool, num_pages : int32, pages : &int32, host : &opaque, message : &C.glm_message) : int32
-  var transfer : PageTransfer
-  transfer.args = C.glm_transfer_pages_args { cache = nil, num_pages = num_pages, pages = pages, host_data = host }
-  transfer.bytes_per_page = self:rank_page_bytes()
-  transfer.is_restore = is_restore
-  return self:run(transfer_pages_job, &transfer, message)
-end
-
-terra RankGroup:save_pages(num_pages : int32, pages : &int32, host : &opaque, message : &C.glm_message) : int32
-  return self:transfer_pages(false, num_pages, pages, host, message)
-end
-
-terra RankGroup:restore_pages(num_pages : int32, pages : &int32, host : &opaque, message : &C.glm_message) : int32
-  return self:transfer_pages(true, num_pages, pages, host, message)
-end
-
-local terra count_tokens_job(self : &Rank, context : &opaque, message : &C.glm_message) : int32
-  if self.index ~= 0 then
-    return C.GLM_OK
-  end
-  var args = @[&C.glm_count_tokens_args](context)
-  args.counts = self.buffers.counts
-  args.vocab_size = self.config.vocab_size
-  if args.num_tokens > 0 then
-    call(self, message, "upload of the tokens to count", "upload", self.buffers.count_tokens, args.token_ids, [int64](args.num_tokens) * sizeof(int32))
-  end
-  args.token_ids = self.buffers.count_tokens
-  call(self, message, "count_tokens", "count_tokens", &args)
-  return C.GLM_OK
-end
-
-local terra as_flag(value : bool) : int32
-  return terralib.select(value, 1, 0)
-end
-
-terra RankGroup:count_tokens(
-  row : int32,
-  reset : bool,
-  from_prompt : bool,
-  num_tokens : int32,
-  tokens : &int32,
-  message : &C.glm_message
-) : int32
-  var args : C.glm_count_tokens_args
-  args.counts = nil
-  args.vocab_size = 0
-  args.count_row = row
-  args.num_tokens = num_tokens
-  args.token_ids = tokens
-  args.from_prompt = as_flag(from_prompt)
-  args.reset = as_flag(reset)
-  return self:run(count_tokens_job, &args, message)
-end
-
-return { RankGroup = RankGroup }
+return { RankGroup = RankGroup, Flight = Flight }

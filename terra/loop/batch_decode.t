@@ -123,7 +123,7 @@ return function(Loop)
       message = &own
     end
     status.clear(message)
-    self.turnstile:enter()
+    self:enter_turn()
     var code = self:batch_in_turn(num_states, states, sampling, num_steps, tokens, message)
     self:leave_turn()
     return code

@@ -39,6 +39,13 @@ return function(Loop)
     item.preempt_requested = false
   end
 
+  terra Loop:obey_all()
+    for i = 0, self.live.size do
+      self:obey(self.live.data[i])
+    end
+    self.has_orders = false
+  end
+
   terra Loop:take_orders()
     self.scheduler.now_ns = threads.now_ns()
     self:lock()
@@ -47,12 +54,9 @@ return function(Loop)
     end
     self.published.num_waiting = self.published.num_waiting + self.submissions.size
     self.submissions:clear()
-    if self.has_orders then
-      for i = 0, self.live.size do
-        self:obey(self.live.data[i])
-      end
+    if self.has_orders and not self.scheduler:is_in_flight() then
+      self:obey_all()
     end
-    self.has_orders = false
     self:unlock()
   end
 
@@ -121,23 +125,54 @@ return function(Loop)
     end
   end
 
-  terra Loop:execute()
-    var message : C.glm_message
-    message.text[0] = 0
+  terra Loop:launch(message : &C.glm_message) : int32
     self.step.logits = nil
     if self.scheduler:wants_logits() then
       self.step.logits = self.captured_logits
     end
     var begin = threads.now_ns()
-    var code = self.ranks:step(&self.step, &message)
+    var code = self.ranks:launch(&self.step, message)
+    var spent = threads.now_ns() - begin
+    self.step_ns = self.step_ns + spent
+    self.launch_ns = self.launch_ns + spent
+    if code == C.GLM_OK then
+      self.scheduler:table_uploaded()
+    end
+    return code
+  end
+
+  terra Loop:land()
+    if not self.scheduler:is_in_flight() then
+      return
+    end
+    var message : C.glm_message
+    message.text[0] = 0
+    var begin = threads.now_ns()
+    var code = self.ranks:land(&self.step.outputs, &message)
     var now = threads.now_ns()
     self.step_ns = self.step_ns + (now - begin)
     if code == C.GLM_OK then
-      self.scheduler:advance(now)
+      self.scheduler:land(now)
     else
       self.scheduler.now_ns = now
       self.failure = message
+      self.scheduler:fail_landing(code, &message.text[0])
+    end
+  end
+
+  terra Loop:execute()
+    var message : C.glm_message
+    message.text[0] = 0
+    var code = self:launch(&message)
+    self:land()
+    if code ~= C.GLM_OK then
+      self.failure = message
       self.scheduler:fail_step(code, &message.text[0])
+      return
+    end
+    self.scheduler:launch()
+    if not self.options.plans_ahead or self.step.logits ~= nil then
+      self:land()
     end
   end
 
@@ -190,17 +225,40 @@ return function(Loop)
     return has_step
   end
 
+  terra Loop:advance_planned(has_step : bool)
+    var can_execute = self:perform_transfers() == 0 and has_step
+    if can_execute then
+      self:execute()
+    else
+      self:land()
+    end
+  end
+
+  terra Loop:has_pending_orders() : bool
+    self:lock()
+    var pending = self.has_orders
+    self:unlock()
+    return pending
+  end
+
   terra Loop:iterate()
+    if self:has_pending_orders() then
+      self:land()
+    end
     self:take_orders()
     self:check_ranks()
     var num_preemptions = self.scheduler.counters.num_preemptions
+    var was_in_flight = self.scheduler:is_in_flight()
     var has_step = self:plan()
-    self.is_active = has_step or self.scheduler:has_transfers() or self.scheduler.counters.num_preemptions > num_preemptions
-    if self:perform_transfers() == 0 and has_step then
-      self:execute()
-    end
+    self.is_active = has_step or was_in_flight or self.scheduler:has_transfers() or self.scheduler.counters.num_preemptions > num_preemptions
+    self:advance_planned(has_step)
     self:check_ranks()
     self:publish()
+  end
+
+  terra Loop:enter_turn()
+    self.turnstile:enter()
+    self:land()
   end
 
   terra Loop:run()
@@ -209,6 +267,8 @@ return function(Loop)
       self:iterate()
       self.turnstile:leave()
     end
+    self:enter_turn()
+    self.turnstile:leave()
   end
 
   terra Loop:wake()

@@ -22,6 +22,7 @@ local struct LoopOptions {
   prefill_chunk : int32
   max_queue : int32
   prefix_cache : bool
+  plans_ahead : bool
   shape : batch.StepShape
   host_inputs : &int8
   host_outputs : &int8
@@ -39,6 +40,7 @@ local struct Published {
   num_preempted : int32
   step_ns : int64
   plan_ns : int64
+  launch_ns : int64
 }
 
 local Loop = terralib.memoize(function(RankGroup)
@@ -70,6 +72,7 @@ local Loop = terralib.memoize(function(RankGroup)
     published : Published
     step_ns : int64
     plan_ns : int64
+    launch_ns : int64
   }
 
   terra Loop:lock()
@@ -102,6 +105,7 @@ local Loop = terralib.memoize(function(RankGroup)
     p.num_running = s.running.size
     p.num_preempted = s.num_preempted
     p.step_ns = self.step_ns
+    p.launch_ns = self.launch_ns
     p.plan_ns = self.plan_ns
   end
 

@@ -186,7 +186,9 @@ return function(Loop)
     target.num_preemptions = p.counters.num_preemptions
     target.num_evictions = p.num_evictions
     target.num_finished = p.counters.num_finished
+    target.num_dropped_rows = p.counters.num_dropped_rows
     target.step_ns = p.step_ns
+    target.launch_ns = p.launch_ns
     target.plan_ns = p.plan_ns
     self:unlock()
   end

@@ -92,7 +92,7 @@ return function(Loop)
       message = &own
     end
     status.clear(message)
-    self.turnstile:enter()
+    self:enter_turn()
     var code = self:resize_in_turn(num_pages, message)
     self:leave_turn()
     return code

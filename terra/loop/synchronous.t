@@ -179,7 +179,7 @@ return function(Loop)
       return status.fail(message, C.GLM_INVALID_ARGUMENT, "state is null")
     end
     @result = nil
-    self.turnstile:enter()
+    self:enter_turn()
     var code = self:prefill_in_turn(tokens, num_tokens, all_positions, logits, result, message)
     self:leave_turn()
     return code
@@ -230,7 +230,7 @@ return function(Loop)
       message = &own
     end
     status.clear(message)
-    self.turnstile:enter()
+    self:enter_turn()
     var code = self:decode_in_turn(item, token, logits, message)
     self:leave_turn()
     return code
@@ -240,7 +240,7 @@ return function(Loop)
     if item == nil or item.owner ~= [&opaque](self) then
       return
     end
-    self.turnstile:enter()
+    self:enter_turn()
     self:close_state(item)
     self:leave_turn()
   end

@@ -67,11 +67,21 @@ buffers.table = {
   { name = "workspace", type = &opaque, bytes = function(s) return `s.workspace_bytes end },
 }
 
+local num_stagings = 2
+
+local struct Staging {
+  inputs : batch.StepInputs
+  decode_inputs : batch.StepInputs
+  outputs : batch.StepOutputs
+}
+buffers.Staging = Staging
+buffers.num_stagings = num_stagings
+
 local struct RankBuffers {
   inputs : batch.StepInputs
+  decode_inputs : batch.StepInputs
   outputs : batch.StepOutputs
-  host_inputs : batch.StepInputs
-  host_outputs : batch.StepOutputs
+  stagings : Staging[num_stagings]
 }
 for _, buffer in ipairs(buffers.table) do
   RankBuffers.entries:insert { field = buffer.name, type = buffer.type }
@@ -82,21 +92,37 @@ local terra aligned(bytes : int64) : int64
   return (bytes + alignment - 1) / alignment * alignment
 end
 
+local terra bind_decode(target : &batch.StepInputs, full : &batch.StepInputs, shape : &batch.StepShape)
+  var narrow = shape:for_decode()
+  target:bind(&narrow, full.data)
+  target.page_table = full.page_table
+end
+
+local terra step_bytes(shape : &batch.StepShape) : int64
+  return aligned(batch.StepInputs.bytes_for(shape)) + aligned(batch.StepOutputs.bytes_for(shape))
+end
+
+terra Staging:bind(shape : &batch.StepShape, base : &int8)
+  self.inputs:bind(shape, base)
+  bind_decode(&self.decode_inputs, &self.inputs, shape)
+  self.outputs:bind(shape, base + aligned(batch.StepInputs.bytes_for(shape)))
+end
+
 terra RankBuffers:bind_host(shape : &BufferShape, base : &int8)
-  self.host_inputs:bind(&shape.step, base)
-  self.host_outputs:bind(&shape.step, base + aligned(batch.StepInputs.bytes_for(&shape.step)))
+  for i = 0, num_stagings do
+    self.stagings[i]:bind(&shape.step, base + i * step_bytes(&shape.step))
+  end
 end
 
 terra buffers.host_bytes(shape : &BufferShape) : int64
-  return aligned(batch.StepInputs.bytes_for(&shape.step)) + aligned(batch.StepOutputs.bytes_for(&shape.step))
+  return num_stagings * step_bytes(&shape.step)
 end
 
 terra RankBuffers:bind(shape : &BufferShape, base : &int8) : int64
-  var offset : int64 = 0
+  var offset = step_bytes(&shape.step)
   self.inputs:bind(&shape.step, base)
-  offset = offset + aligned(batch.StepInputs.bytes_for(&shape.step))
-  self.outputs:bind(&shape.step, base + offset)
-  offset = offset + aligned(batch.StepOutputs.bytes_for(&shape.step))
+  bind_decode(&self.decode_inputs, &self.inputs, &shape.step)
+  self.outputs:bind(&shape.step, base + aligned(batch.StepInputs.bytes_for(&shape.step)))
   escape
     for _, buffer in ipairs(buffers.table) do
       emit quote

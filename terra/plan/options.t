@@ -20,10 +20,15 @@ options.fields = {
   { name = "prefix_cache", otherwise = 1, least = 0, most = 1 },
   { name = "kv_dtype", otherwise = -1, least = -1, most = C.GLM_DTYPE_F8_E4M3 },
   { name = "max_logit_rows", otherwise = 0, least = 0, most = 65536 },
+  { name = "graphs", otherwise = -1, least = -1, most = 1 },
+  { name = "plan_ahead", otherwise = -1, least = -1, most = 1 },
+  { name = "check_operations", otherwise = 0, least = 0, most = 1 },
+  { name = "synthetic", otherwise = 0, least = 0, most = 1 },
+  { name = "num_layers", otherwise = 0, least = 0, most = 65536 },
   { name = "memory_limit_bytes", otherwise = 0, least = 0, most = 2 ^ 60 },
 }
 
-local keeps_zero = { prefix_cache = true, kv_dtype = true }
+local keeps_zero = { prefix_cache = true, kv_dtype = true, graphs = true, plan_ahead = true }
 
 terra options.default(target : &C.engine_options)
   C.memset(target, 0, sizeof(C.engine_options))

@@ -34,6 +34,8 @@ local struct Plan {
   activation_dtype : int32
   kv_dtype : int32
   shares_memory : bool
+  uses_graphs : bool
+  plans_ahead : bool
   memory_available : int64
   pages_per_request : int32
   wanted_pages : int64
@@ -143,6 +145,22 @@ terra Plan:shape_workspace(message : &C.glm_message) : int32
   return C.GLM_OK
 end
 
+terra Plan:choose_course(info : &C.glm_device_info, message : &C.glm_message) : int32
+  var o = &self.options
+  if o.graphs > 0 and info.supports_graphs == 0 then
+    return status.fail(message, C.GLM_NOT_SUPPORTED, "option graphs is 1, but the device (%s) captures no graphs", &info.name[0])
+  end
+  self.uses_graphs = info.supports_graphs ~= 0 and o.graphs ~= 0 and o.check_operations == 0
+  self.plans_ahead = o.plan_ahead > 0 or (o.plan_ahead < 0 and info.is_asynchronous ~= 0)
+  if info.page_size_multiple > 0 and o.page_size % info.page_size_multiple ~= 0 then
+    return status.fail(
+      message, C.GLM_NOT_SUPPORTED, "option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens",
+      o.page_size, &info.name[0], info.page_size_multiple
+    )
+  end
+  return C.GLM_OK
+end
+
 terra Plan:measure_page(message : &C.glm_message) : int32
   var cache = self:cache(1)
   var code = self.backend.kv_page_bytes(&cache, &self.page_bytes)
@@ -200,20 +218,34 @@ terra Plan:refuse_pool(num_pages : int64)
   self:refuse(&reason[0])
 end
 
+terra Plan:room_for_pages() : int64
+  return (self.memory_available - self:fixed_bytes()) / (self.page_bytes * self:num_sharing())
+end
+
+terra Plan:suggest(target : rawstring, capacity : int64)
+  var room, page_size = self:room_for_pages(), self.options.page_size
+  if room >= 1 then
+    C.snprintf(target, capacity, "max_seq %lld would fit", room * page_size)
+  else
+    C.snprintf(target, capacity, "the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would")
+  end
+end
+
 terra Plan:refuse_memory(num_pages : int64)
-  var reason : int8[512]
+  var reason : int8[512], suggestion : int8[128]
+  var needed = self:fixed_bytes() + num_pages * self.page_bytes * self:num_sharing()
+  self:suggest(&suggestion[0], 128)
   C.snprintf(
     &reason[0], 512,
-    "weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available",
+    "weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s",
     self.weight_bytes * self:num_sharing(), self.buffer_bytes * self:num_sharing(), num_pages, self.page_bytes * self:num_sharing(),
-    self.options.max_seq, self.pages_per_request,
-    self:fixed_bytes() + num_pages * self.page_bytes * self:num_sharing(), self.memory_available
+    self.options.max_seq, self.pages_per_request, needed, self.memory_available, needed - self.memory_available, &suggestion[0]
   )
   self:refuse(&reason[0])
 end
 
 terra Plan:choose_pages()
-  var room = (self.memory_available - self:fixed_bytes()) / (self.page_bytes * self:num_sharing())
+  var room = self:room_for_pages()
   self.wanted_pages = [int64](self.options.max_batch) * self.pages_per_request
   var num_pages = self.wanted_pages
   if self.options.num_pages > 0 then
@@ -264,6 +296,7 @@ terra Plan:make(
   if self.kv_dtype < 0 then
     self.kv_dtype = info.default_kv_dtype
   end
+  status.try(self:choose_course(info, message))
   self:choose_memory(info)
   status.try(self:shape_step(message))
   status.try(self:measure_weights(message))

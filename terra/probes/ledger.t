@@ -5,6 +5,8 @@ local C = abi.C
 
 local StepPlan = batch.StepPlan
 
+local num_flights = 2
+
 local struct LedgerRanks {
   is_usable : bool
   num_pages : int32
@@ -18,6 +20,11 @@ local struct LedgerRanks {
   failing_transfer : int32
   transfer_calls : int32
   breaks_for_good : bool
+  results : batch.StepOutputs
+  flights : batch.StepOutputs[num_flights]
+  memory : &int8
+  num_launched : int32
+  num_landed : int32
 }
 
 local prefill_mark = 16777216
@@ -33,13 +40,20 @@ terra LedgerRanks:init(shape : batch.StepShape, num_pages : int32, page_size : i
   self.cells = [&int32](C.calloc([int64](num_pages) * page_size + 1, sizeof(int32)))
   self.page_table = [&int32](C.calloc([int64](shape.max_sequences) * shape.max_pages_per_sequence + 1, sizeof(int32)))
   self.counts = [&uint32](C.calloc([int64](shape.max_sequences) * shape.vocab_size + 1, sizeof(uint32)))
-  return self.cells ~= nil and self.page_table ~= nil and self.counts ~= nil
+  var bytes = batch.StepOutputs.bytes_for(&shape)
+  self.memory = [&int8](C.calloc(num_flights + 1, bytes))
+  self.results:bind(&shape, self.memory)
+  for i = 0, num_flights do
+    self.flights[i]:bind(&shape, self.memory + (i + 1) * bytes)
+  end
+  return self.cells ~= nil and self.page_table ~= nil and self.counts ~= nil and self.memory ~= nil
 end
 
 terra LedgerRanks:free()
   C.free(self.cells)
   C.free(self.page_table)
   C.free(self.counts)
+  C.free(self.memory)
 end
 
 terra LedgerRanks:upload_table(plan : &StepPlan)
@@ -116,18 +130,18 @@ terra LedgerRanks:sample_row(plan : &StepPlan, index : int32)
     hash = mix(mix(hash, plan.inputs.seed[index]), plan.inputs.position[index])
   end
   var token = [int32](hash % [uint64](self.shape.vocab_size - 1))
-  plan.outputs.token_ids[index] = token
-  plan.outputs.is_finite[index] = 1
+  self.results.token_ids[index] = token
+  self.results.is_finite[index] = 1
   if self:poisoned(plan, row) then
-    plan.outputs.is_finite[index] = 0
+    self.results.is_finite[index] = 0
   elseif count_row >= 0 then
     var count = self.counts + ([int64](count_row) * self.shape.vocab_size + token)
     @count = @count + 1
   end
-  plan.outputs.logprob[index] = -1.0f
+  self.results.logprob[index] = -1.0f
   for i = 0, plan.inputs.num_logprobs[index] do
-    plan.outputs.top_ids[index * C.GLM_MAX_LOGPROBS + i] = (token + i) % self.shape.vocab_size
-    plan.outputs.top_logprobs[index * C.GLM_MAX_LOGPROBS + i] = -1.0f - i
+    self.results.top_ids[index * C.GLM_MAX_LOGPROBS + i] = (token + i) % self.shape.vocab_size
+    self.results.top_logprobs[index * C.GLM_MAX_LOGPROBS + i] = -1.0f - i
   end
 end
 
@@ -144,13 +158,24 @@ terra LedgerRanks:write_logits(plan : &StepPlan, index : int32)
   end
 end
 
-terra LedgerRanks:step(plan : &StepPlan, message : &C.glm_message) : int32
+terra LedgerRanks:select_tokens(plan : &StepPlan)
+  for row = 0, plan.num_decode_tokens do
+    var source = plan.inputs.source_rows[row]
+    if source >= 0 then
+      var token = self.results.token_ids[source]
+      plan.inputs.token_ids[row] = terralib.select(token < 0, 0, token)
+    end
+  end
+end
+
+terra LedgerRanks:launch(plan : &StepPlan, message : &C.glm_message) : int32
   self.step_calls = self.step_calls + 1
   if self.step_calls - 1 == self.failing_step then
     self.is_usable = not self.breaks_for_good
     return status.fail(message, C.GLM_DEVICE_ERROR, "linear failed in layer 3 on rank 1: step %d was told to fail", self.failing_step)
   end
   self:upload_table(plan)
+  self:select_tokens(plan)
   self:store(plan)
   if plan.logits ~= nil then
     for index = 0, plan.num_logit_rows do
@@ -160,7 +185,20 @@ terra LedgerRanks:step(plan : &StepPlan, message : &C.glm_message) : int32
   for index = 0, plan.num_sample_rows do
     self:sample_row(plan, index)
   end
+  C.memcpy(self.flights[self.num_launched % num_flights].data, self.results.data, self.results.bytes)
+  self.num_launched = self.num_launched + 1
   return C.GLM_OK
+end
+
+terra LedgerRanks:land(outputs : &batch.StepOutputs, message : &C.glm_message) : int32
+  C.memcpy(outputs.data, self.flights[self.num_landed % num_flights].data, outputs.bytes)
+  self.num_landed = self.num_landed + 1
+  return C.GLM_OK
+end
+
+terra LedgerRanks:step(plan : &StepPlan, message : &C.glm_message) : int32
+  status.try(self:launch(plan, message))
+  return self:land(&plan.outputs, message)
 end
 
 terra LedgerRanks:page(page : int32) : &int32

@@ -108,6 +108,7 @@ local struct LedgerOptions {
   vocab_size : int32
   eos_token : int32
   is_manual : int32
+  plans_ahead : int32
 }
 
 local terra shape_of(o : &LedgerOptions) : batch.StepShape
@@ -148,6 +149,7 @@ terra probes.ledger_open(o : &LedgerOptions, message : &C.glm_message) : &opaque
   chosen.prefill_chunk = o.prefill_chunk
   chosen.max_queue = o.max_queue
   chosen.prefix_cache = o.prefix_cache ~= 0
+  chosen.plans_ahead = o.plans_ahead ~= 0
   self.memory = bind_memory(&chosen, &shape)
   self.is_manual = o.is_manual ~= 0
   var code = self.loop:init(&self.model, &chosen, &self.ranks, message)

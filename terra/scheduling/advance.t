@@ -117,28 +117,60 @@ terra Scheduler:count_segment(segment : &scheduler.Segment)
   end
 end
 
-terra Scheduler:advance(now_ns : int64)
-  self.now_ns = now_ns
-  self:table_uploaded()
+terra Scheduler:launch()
+  check.invariant(not self:is_in_flight(), "a step is launched while another is in flight")
   self.counters.num_steps = self.counters.num_steps + 1
   for i = 0, self.segments.size do
     var segment = &self.segments.data[i]
-    var item = segment.sequence
-    item.num_computed = item.num_computed + segment.num_tokens
     self:count_segment(segment)
-    self:register_prompt_pages(item)
-    if segment.sample_row >= 0 then
-      self:accept(item, segment.sample_row)
+    var item = segment.sequence
+    if item ~= nil then
+      item.num_computed = item.num_computed + segment.num_tokens
+      item.num_pending = terralib.select(segment.sample_row >= 0, 1, 0)
+      item.pending_row = segment.sample_row
     end
   end
-  self.segments:clear()
+  self.segments, self.launched = self.launched, self.segments
+end
+
+terra Scheduler:land(now_ns : int64)
+  self.now_ns = now_ns
+  for i = 0, self.launched.size do
+    var segment = self.launched.data[i]
+    var item = segment.sequence
+    if item ~= nil then
+      item.num_pending = 0
+      self:register_prompt_pages(item)
+      if segment.sample_row >= 0 then
+        self:accept(item, segment.sample_row)
+      end
+    end
+  end
+  self.launched:clear()
+end
+
+terra Scheduler:advance(now_ns : int64)
+  self:table_uploaded()
+  self:launch()
+  self:land(now_ns)
+end
+
+terra Scheduler:fail_segments(list : &scheduler.SegmentList, code : int32, text : rawstring)
+  for i = 0, list.size do
+    var item = list.data[i].sequence
+    if item ~= nil then
+      self:fail(item, code, text)
+    end
+  end
+  list:clear()
 end
 
 terra Scheduler:fail_step(code : int32, text : rawstring)
-  for i = 0, self.segments.size do
-    self:fail(self.segments.data[i].sequence, code, text)
-  end
-  self.segments:clear()
+  self:fail_segments(&self.segments, code, text)
+end
+
+terra Scheduler:fail_landing(code : int32, text : rawstring)
+  self:fail_segments(&self.launched, code, text)
 end
 
 terra Scheduler:count_references(list : &scheduler.SequenceList) : int64

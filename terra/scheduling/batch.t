@@ -28,30 +28,41 @@ local struct StepPlan {
   page_table_row_end : int32
 }
 
+local function per_token(s) return `s.max_step_tokens end
+local function per_sequence(s) return `s.max_sequences end
+local function per_row(s) return `s.max_logit_rows end
+local function tokens_used(p) return `p.num_tokens end
+local function decode_used(p) return `p.num_decode_tokens end
+local function segments_used(p) return `p.num_segments end
+local function samples_used(p) return `p.num_sample_rows end
+local function biases_used(p) return `p.num_biases end
+local function mask_words(s) return `(s.vocab_size + 31) / 32 end
+
 batch.arrays = {
-  { name = "token_ids", type = int32, count = function(s) return `s.max_step_tokens end },
-  { name = "positions", type = int32, count = function(s) return `s.max_step_tokens end },
-  { name = "slots", type = int32, count = function(s) return `s.max_step_tokens end },
-  { name = "query_begin", type = int32, count = function(s) return `s.max_sequences + 1 end },
-  { name = "context_length", type = int32, count = function(s) return `s.max_sequences end },
-  { name = "table_row", type = int32, count = function(s) return `s.max_sequences end },
-  { name = "logit_rows", type = int32, count = function(s) return `s.max_logit_rows end },
-  { name = "temperature", type = float, count = function(s) return `s.max_logit_rows end },
-  { name = "top_p", type = float, count = function(s) return `s.max_logit_rows end },
-  { name = "min_p", type = float, count = function(s) return `s.max_logit_rows end },
-  { name = "top_k", type = int32, count = function(s) return `s.max_logit_rows end },
-  { name = "repetition_penalty", type = float, count = function(s) return `s.max_logit_rows end },
-  { name = "frequency_penalty", type = float, count = function(s) return `s.max_logit_rows end },
-  { name = "presence_penalty", type = float, count = function(s) return `s.max_logit_rows end },
-  { name = "seed", type = uint64, count = function(s) return `s.max_logit_rows end },
-  { name = "position", type = int32, count = function(s) return `s.max_logit_rows end },
-  { name = "count_row", type = int32, count = function(s) return `s.max_logit_rows end },
-  { name = "mask_row", type = int32, count = function(s) return `s.max_logit_rows end },
-  { name = "num_logprobs", type = int32, count = function(s) return `s.max_logit_rows end },
-  { name = "bias_begin", type = int32, count = function(s) return `s.max_logit_rows + 1 end },
-  { name = "bias_tokens", type = int32, count = function(s) return `s.max_biases end },
-  { name = "bias_values", type = float, count = function(s) return `s.max_biases end },
-  { name = "masks", type = uint32, count = function(s) return `s.max_masks * ((s.vocab_size + 31) / 32) end },
+  { name = "token_ids", type = int32, count = per_token, used = tokens_used },
+  { name = "positions", type = int32, count = per_token, used = tokens_used },
+  { name = "slots", type = int32, count = per_token, used = tokens_used },
+  { name = "source_rows", type = int32, count = per_sequence, used = decode_used },
+  { name = "query_begin", type = int32, count = function(s) return `s.max_sequences + 1 end, used = function(p) return `p.num_segments + 1 end },
+  { name = "context_length", type = int32, count = per_sequence, used = segments_used },
+  { name = "table_row", type = int32, count = per_sequence, used = segments_used },
+  { name = "logit_rows", type = int32, count = per_row, used = function(p) return `p.num_logit_rows end },
+  { name = "temperature", type = float, count = per_row, used = samples_used },
+  { name = "top_p", type = float, count = per_row, used = samples_used },
+  { name = "min_p", type = float, count = per_row, used = samples_used },
+  { name = "top_k", type = int32, count = per_row, used = samples_used },
+  { name = "repetition_penalty", type = float, count = per_row, used = samples_used },
+  { name = "frequency_penalty", type = float, count = per_row, used = samples_used },
+  { name = "presence_penalty", type = float, count = per_row, used = samples_used },
+  { name = "seed", type = uint64, count = per_row, used = samples_used },
+  { name = "position", type = int32, count = per_row, used = samples_used },
+  { name = "count_row", type = int32, count = per_row, used = samples_used },
+  { name = "mask_row", type = int32, count = per_row, used = samples_used },
+  { name = "num_logprobs", type = int32, count = per_row, used = samples_used },
+  { name = "bias_begin", type = int32, count = function(s) return `s.max_logit_rows + 1 end, used = function(p) return `p.num_sample_rows + 1 end },
+  { name = "bias_tokens", type = int32, count = function(s) return `s.max_biases end, used = biases_used },
+  { name = "bias_values", type = float, count = function(s) return `s.max_biases end, used = biases_used },
+  { name = "masks", type = uint32, count = function(s) return `s.max_masks * [mask_words(s)] end, used = function(p) return `p.num_masks * [mask_words(`p.shape)] end },
   { name = "page_table", type = int32, count = function(s) return `s.max_sequences * s.max_pages_per_sequence end },
 }
 
@@ -112,6 +123,49 @@ StepPlan.entries:insert { field = "outputs", type = batch.StepOutputs }
 StepPlan.entries:insert { field = "logits", type = &float }
 batch.StepPlan = StepPlan
 
+terra StepShape:for_decode() : StepShape
+  var shape = @self
+  shape.max_step_tokens = self.max_sequences
+  return shape
+end
+
+terra batch.StepInputs:control_bytes() : int64
+  return [&int8](self.page_table) - self.data
+end
+
+terra batch.StepInputs:unbiased_bytes() : int64
+  return [&int8](self.bias_tokens) - self.data
+end
+
+terra batch.StepOutputs:short_bytes() : int64
+  return [&int8](self.top_ids) - self.data
+end
+
+terra batch.StepInputs:pack(plan : &StepPlan)
+  escape
+    for _, array in ipairs(batch.arrays) do
+      if array.used then
+        emit quote
+          C.memcpy(self.[array.name], plan.inputs.[array.name], [int64]([array.used(plan)]) * [terralib.sizeof(array.type)])
+        end
+      end
+    end
+  end
+end
+
+terra StepPlan:is_decode() : bool
+  return self.num_tokens > 0 and self.num_tokens == self.num_decode_tokens and self.num_sample_rows == self.num_tokens
+end
+
+terra StepPlan:wants_logprobs() : bool
+  for i = 0, self.num_sample_rows do
+    if self.inputs.num_logprobs[i] >= 0 then
+      return true
+    end
+  end
+  return false
+end
+
 terra StepPlan:begin()
   self.num_tokens = 0
   self.num_decode_tokens = 0
@@ -157,9 +211,15 @@ end
 
 terra StepPlan:add_decode_segment(table_row : int32, position : int32, tokens : &int32, page_size : int32)
   check.invariant(self.num_decode_segments == self.num_segments, "a decode segment comes after a prefill segment")
+  self.inputs.source_rows[self.num_tokens] = -1
   self:add_segment(table_row, position, 1, tokens, page_size)
   self.num_decode_segments = self.num_decode_segments + 1
   self.num_decode_tokens = self.num_decode_tokens + 1
+end
+
+terra StepPlan:take_token_from(source_row : int32)
+  self.inputs.source_rows[self.num_tokens - 1] = source_row
+  self.inputs.token_ids[self.num_tokens - 1] = 0
 end
 
 terra StepPlan:add_logit_row(row : int32) : int32

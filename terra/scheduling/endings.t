@@ -40,6 +40,7 @@ end
 
 terra Scheduler:retire(item : &Sequence)
   check.invariant(item.state ~= [sequence.ENDED], "a sequence ends twice")
+  self:forget(item)
   self:leave_lists(item)
   self:release_pages(item)
   self:give_row(item)
@@ -76,6 +77,7 @@ end
 
 terra Scheduler:preempt(item : &Sequence)
   check.invariant(item.state == [sequence.RUNNING], "a sequence that does not run is preempted")
+  check.invariant(self.launched.size == 0, "a sequence is preempted while a step is in flight")
   var num_saved = self:pages_for(item.num_computed)
   item.saved_pages:clear()
   for i = 0, num_saved do

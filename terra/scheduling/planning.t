@@ -19,7 +19,7 @@ local terra smaller(a : int32, b : int32) : int32
 end
 
 terra Scheduler:prepare_decode_page(item : &Sequence) : bool
-  while item.pages.size * self.options.page_size < item.tokens.size do
+  while item.pages.size * self.options.page_size < item:length() do
     var page = self.pool:acquire()
     if page ~= none then
       self:push_page(item, page)
@@ -32,6 +32,22 @@ terra Scheduler:prepare_decode_page(item : &Sequence) : bool
     end
   end
   return true
+end
+
+terra Scheduler:is_in_flight() : bool
+  return self.launched.size > 0
+end
+
+terra Scheduler:can_plan_ahead() : bool
+  var missing : int64 = 0
+  for i = 0, self.running.size do
+    var item = self.running.data[i]
+    var lacking = self:pages_for(item:length()) - item.pages.size
+    if lacking > 0 then
+      missing = missing + lacking
+    end
+  end
+  return missing <= self.pool:num_available()
 end
 
 terra Scheduler:prepare_running() : bool
@@ -165,7 +181,7 @@ terra Scheduler:add_sample_row(item : &Sequence) : int32
   if item:has_penalties() then
     count_row = item.table_row
   end
-  var row = self.step:add_sample_row(self.step.num_tokens - 1, &item.sampling, item.tokens.size, count_row)
+  var row = self.step:add_sample_row(self.step.num_tokens - 1, &item.sampling, item:length(), count_row)
   var biases = item:active_biases()
   for i = 0, biases.size do
     self.step:add_bias(biases.data[i].token, biases.data[i].value)
@@ -178,13 +194,20 @@ terra Scheduler:push_segment(item : &Sequence, num_tokens : int32, sample_row : 
   self.segments.size = self.segments.size + 1
 end
 
+terra Scheduler:write_decode_row(item : &Sequence)
+  check.invariant(item:num_uncomputed() == 1, "a decoding sequence has more than one token to compute")
+  self.step:add_decode_segment(item.table_row, item.num_computed, item.tokens.data, self.options.page_size)
+  if item.num_pending > 0 then
+    self.step:take_token_from(item.pending_row)
+  end
+end
+
 terra Scheduler:write_decode_rows()
-  var step, page_size = self.step, self.options.page_size
   for i = 0, self.running.size do
     var item = self.running.data[i]
-    if item:is_decoding() and step:room() > 0 and self:can_sample(item) then
-      check.invariant(item:num_uncomputed() == 1, "a decoding sequence has more than one token to compute")
-      step:add_decode_segment(item.table_row, item.num_computed, item.tokens.data, page_size)
+    var is_wanted = item:is_decoding() and not item:awaits_its_end()
+    if is_wanted and self.step:room() > 0 and self:can_sample(item) then
+      self:write_decode_row(item)
       self:push_segment(item, 1, self:add_sample_row(item), true)
     end
   end
@@ -241,6 +264,9 @@ terra Scheduler:has_transfers() : bool
 end
 
 terra Scheduler:plan() : bool
+  if self:is_in_flight() and not self:can_plan_ahead() then
+    return false
+  end
   var was_short_of_pages = self:prepare_running()
   if not was_short_of_pages then
     self:admit_waiting()

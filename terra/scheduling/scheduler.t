@@ -34,8 +34,11 @@ local struct Counters {
   num_decode_tokens : int64
   num_cached_tokens : int64
   num_preemptions : int64
+  num_dropped_rows : int64
   num_finished : int64
 }
+
+local SegmentList = containers.Vector(Segment)
 
 local struct Scheduler {
   options : SchedulerOptions
@@ -50,7 +53,8 @@ local struct Scheduler {
   restores : containers.Vector(&Sequence)
   recounts : containers.Vector(&Sequence)
   free_rows : containers.Vector(int32)
-  segments : containers.Vector(Segment)
+  segments : SegmentList
+  launched : SegmentList
   dirty_begin : int32
   dirty_end : int32
   num_preempted : int32
@@ -107,7 +111,7 @@ terra Scheduler:reserve_lists() : bool
     and self.states:reserve(o.max_sequences) and self.ended:reserve(o.max_live)
     and self.events:reserve(4 * o.max_live) and self.saves:reserve(o.max_live)
     and self.restores:reserve(o.max_sequences) and self.recounts:reserve(o.max_sequences)
-    and self.segments:reserve(o.max_sequences)
+    and self.segments:reserve(o.max_sequences) and self.launched:reserve(o.max_sequences)
 end
 
 terra Scheduler:init(options : &SchedulerOptions, step : &StepPlan, message : &C.glm_message) : int32
@@ -144,11 +148,28 @@ terra Scheduler:free()
   self.recounts:free()
   self.free_rows:free()
   self.segments:free()
+  self.launched:free()
   self.pool:free()
 end
 
 terra Scheduler:pages_for(num_tokens : int32) : int32
   return (num_tokens + self.options.page_size - 1) / self.options.page_size
+end
+
+terra SegmentList:forget(item : &Sequence) : int32
+  var count = 0
+  for i = 0, self.size do
+    if self.data[i].sequence == item then
+      self.data[i].sequence = nil
+      count = count + self.data[i].num_tokens
+    end
+  end
+  return count
+end
+
+terra Scheduler:forget(item : &Sequence)
+  var dropped = self.segments:forget(item) + self.launched:forget(item)
+  self.counters.num_dropped_rows = self.counters.num_dropped_rows + dropped
 end
 
 terra Scheduler:num_live() : int32
@@ -204,6 +225,7 @@ return {
   SchedulerOptions = SchedulerOptions,
   Counters = Counters,
   Segment = Segment,
+  SegmentList = SegmentList,
   Sequence = Sequence,
   SequenceList = SequenceList,
   append = append,

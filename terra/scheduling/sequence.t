@@ -27,6 +27,8 @@ local struct Sequence {
   max_outputs : int32
   min_outputs : int32
   num_computed : int32
+  num_pending : int32
+  pending_row : int32
   num_registered : int32
   num_cached_tokens : int32
   table_row : int32
@@ -73,12 +75,24 @@ terra Sequence:num_outputs() : int32
   return self.tokens.size - self.prompt_length
 end
 
+terra Sequence:length() : int32
+  return self.tokens.size + self.num_pending
+end
+
+terra Sequence:num_planned_outputs() : int32
+  return self:length() - self.prompt_length
+end
+
+terra Sequence:awaits_its_end() : bool
+  return self.num_pending > 0 and self:num_planned_outputs() >= self.max_outputs
+end
+
 terra Sequence:is_decoding() : bool
   return self.num_computed >= self.prompt_length
 end
 
 terra Sequence:num_uncomputed() : int32
-  return self.tokens.size - self.num_computed
+  return self:length() - self.num_computed
 end
 
 terra Sequence:is_ended() : bool
@@ -106,7 +120,7 @@ terra Sequence:has_penalties() : bool
 end
 
 terra Sequence:active_biases() : &BiasList
-  if self:num_outputs() < self.min_outputs then
+  if self:num_planned_outputs() < self.min_outputs then
     return &self.early_biases
   end
   return &self.biases

@@ -6,6 +6,7 @@ knows nothing of pages.
 """
 
 import ctypes
+import os
 
 import numpy as np
 
@@ -32,6 +33,7 @@ DEFAULTS = {
     "vocab_size": 97,
     "eos_token": -1,
     "is_manual": 1,
+    "plans_ahead": int(os.environ.get("GLM_PLAN_AHEAD", "0")),
 }
 
 

@@ -36,6 +36,7 @@ LEDGER_FIELDS = (
     "vocab_size",
     "eos_token",
     "is_manual",
+    "plans_ahead",
 )
 
 

@@ -60,6 +60,11 @@ typedef struct engine_options {
   int64_t memory_limit_bytes;
   engine_progress_function progress;
   void* progress_context;
+  int32_t graphs;
+  int32_t plan_ahead;
+  int32_t check_operations;
+  int32_t synthetic;
+  int32_t num_layers;
 } engine_options;
 
 typedef struct engine_sampling {
@@ -152,6 +157,14 @@ typedef struct engine_info {
   int64_t num_finished;
   int64_t step_ns;
   int64_t plan_ns;
+  int64_t device_ns;
+  int64_t launch_ns;
+  int64_t num_graph_steps;
+  int64_t num_dropped_rows;
+  int64_t capture_ns;
+  int64_t graph_bytes;
+  int32_t num_graphs;
+  int32_t plans_ahead;
 } engine_info;
 
 #if defined(__GNUC__)

@@ -1,0 +1,192 @@
+local abi = require("terra.base.abi")
+local batch = require("terra.scheduling.batch")
+local buffers = require("terra.plan.buffers")
+local check = require("terra.base.check")
+local forward = require("terra.execution.forward")
+local rank = require("terra.execution.rank")
+local ranks = require("terra.execution.ranks")
+local status = require("terra.base.status")
+local C = abi.C
+
+local Rank, call = rank.Rank, rank.call
+local RankGroup, Flight = ranks.RankGroup, ranks.Flight
+local StepPlan = batch.StepPlan
+local num_stagings = buffers.num_stagings
+
+local struct Launch {
+  plan : &StepPlan
+  staging : &buffers.Staging
+  flight : &Flight
+  index : int32
+}
+
+terra Rank:use_inputs(is_decode : bool)
+  if is_decode then
+    self.inputs = &self.buffers.decode_inputs
+  else
+    self.inputs = &self.buffers.inputs
+  end
+end
+
+local terra staged(staging : &buffers.Staging, is_decode : bool) : &batch.StepInputs
+  return terralib.select(is_decode, &staging.decode_inputs, &staging.inputs)
+end
+
+local terra copy_table_rows(target : &batch.StepInputs, plan : &StepPlan)
+  var stride : int64 = plan.shape.max_pages_per_sequence
+  var begin, finish = plan.page_table_row_begin * stride, plan.page_table_row_end * stride
+  if finish > begin then
+    C.memcpy(target.page_table + begin, plan.inputs.page_table + begin, (finish - begin) * sizeof(int32))
+  end
+end
+
+local terra upload_inputs(self : &Rank, launch : &Launch, message : &C.glm_message) : int32
+  var plan = launch.plan
+  var host, device = staged(launch.staging, plan:is_decode()), self.inputs
+  var bytes = host:control_bytes()
+  if plan.num_biases == 0 and plan.num_masks == 0 then
+    bytes = host:unbiased_bytes()
+  end
+  call(self, message, "upload of the step's inputs", "upload", device.data, host.data, bytes)
+  var stride : int64 = plan.shape.max_pages_per_sequence
+  var begin, finish = plan.page_table_row_begin * stride, plan.page_table_row_end * stride
+  if finish > begin then
+    call(self, message, "upload of the page table", "upload", device.page_table + begin, host.page_table + begin, (finish - begin) * sizeof(int32))
+  end
+  return C.GLM_OK
+end
+
+local terra download_logits(self : &Rank, plan : &StepPlan, message : &C.glm_message) : int32
+  var bytes = [int64](plan.num_logit_rows) * self.config.vocab_size * sizeof(float)
+  call(self, message, "download of the logits", "download", plan.logits, self.buffers.logits, bytes)
+  return C.GLM_OK
+end
+
+local terra download_samples(self : &Rank, launch : &Launch, message : &C.glm_message) : int32
+  var target = &launch.staging.outputs
+  var bytes = target:short_bytes()
+  if launch.flight.wants_logprobs then
+    bytes = target.bytes
+  end
+  call(self, message, "download of the sampled tokens", "download_begin", target.data, self.buffers.outputs.data, bytes)
+  return C.GLM_OK
+end
+
+terra Rank:compute(plan : &StepPlan, message : &C.glm_message) : int32
+  status.try(forward.step(self, plan, message))
+  if self.index ~= 0 then
+    return C.GLM_OK
+  end
+  if plan.logits ~= nil and plan.num_logit_rows > 0 then
+    status.try(download_logits(self, plan, message))
+  end
+  if plan.num_sample_rows > 0 then
+    return forward.sample(self, plan, message)
+  end
+  return C.GLM_OK
+end
+
+terra Rank:graph_for(plan : &StepPlan) : &opaque
+  var is_plain = plan:is_decode() and plan.logits == nil and not self:watches_operations()
+  if not is_plain or plan.num_tokens > self.num_graphs then
+    return nil
+  end
+  return self.graphs[plan.num_tokens - 1]
+end
+
+local terra compute_or_replay(self : &Rank, launch : &Launch, message : &C.glm_message) : int32
+  var graph = self:graph_for(launch.plan)
+  launch.flight.is_graph = graph ~= nil
+  if graph == nil then
+    return self:compute(launch.plan, message)
+  end
+  call(self, message, "replay of the step's graph", "graph_replay", graph)
+  return C.GLM_OK
+end
+
+local terra launch_job(self : &Rank, context : &opaque, message : &C.glm_message) : int32
+  var launch = [&Launch](context)
+  self:use_inputs(launch.plan:is_decode())
+  if self.profile ~= nil then
+    self.profile:begin_step()
+  end
+  call(self, message, "step", "event_record", self.step_begin[launch.index])
+  status.try(upload_inputs(self, launch, message))
+  status.try(compute_or_replay(self, launch, message))
+  if self.index == 0 and launch.plan.num_sample_rows > 0 then
+    status.try(download_samples(self, launch, message))
+  end
+  call(self, message, "step", "event_record", self.step_end[launch.index])
+  return C.GLM_OK
+end
+
+terra RankGroup:num_in_flight() : int64
+  return self.num_launched - self.num_landed
+end
+
+terra RankGroup:launch(plan : &StepPlan, message : &C.glm_message) : int32
+  check.invariant(self:num_in_flight() < num_stagings, "more steps in flight than stagings")
+  var index = [int32](self.num_launched % num_stagings)
+  var staging = &self.ranks[0].buffers.stagings[index]
+  var host = staged(staging, plan:is_decode())
+  host:pack(plan)
+  copy_table_rows(host, plan)
+  var flight = &self.flights[index]
+  flight.num_rows = plan.num_sample_rows
+  flight.wants_logprobs = plan:wants_logprobs()
+  var launch = Launch { plan = plan, staging = staging, flight = flight, index = index }
+  status.try(self:run(launch_job, &launch, message))
+  self.num_launched = self.num_launched + 1
+  return C.GLM_OK
+end
+
+local terra land_job(self : &Rank, context : &opaque, message : &C.glm_message) : int32
+  var index = @[&int32](context)
+  call(self, message, "step", "event_synchronise", self.step_end[index])
+  if self.profile ~= nil then
+    status.try(self.profile:end_step(message))
+  end
+  return C.GLM_OK
+end
+
+terra RankGroup:take_time(index : int32)
+  var first, milliseconds = &self.ranks[0], [float](0)
+  if self.backend.event_elapsed(first.device, first.step_begin[index], first.step_end[index], &milliseconds) == C.GLM_OK then
+    self.flights[index].device_ns = [int64](milliseconds * 1e6)
+    self.device_ns = self.device_ns + self.flights[index].device_ns
+  end
+  if self.flights[index].is_graph then
+    self.num_graph_steps = self.num_graph_steps + 1
+  end
+end
+
+terra Flight:take_results(source : &batch.StepOutputs, target : &batch.StepOutputs)
+  escape
+    for _, array in ipairs(batch.results) do
+      local is_short = not array.name:match("^top_")
+      local count = is_short and (`self.num_rows) or (`self.num_rows * C.GLM_MAX_LOGPROBS)
+      emit quote
+        if is_short or self.wants_logprobs then
+          C.memcpy(target.[array.name], source.[array.name], [int64](count) * [terralib.sizeof(array.type)])
+        end
+      end
+    end
+  end
+end
+
+terra RankGroup:land(outputs : &batch.StepOutputs, message : &C.glm_message) : int32
+  check.invariant(self:num_in_flight() > 0, "no step is in flight")
+  var index = [int32](self.num_landed % num_stagings)
+  self.num_landed = self.num_landed + 1
+  status.try(self:run(land_job, &index, message))
+  self:take_time(index)
+  self.flights[index]:take_results(&self.ranks[0].buffers.stagings[index].outputs, outputs)
+  return C.GLM_OK
+end
+
+terra RankGroup:step(plan : &StepPlan, message : &C.glm_message) : int32
+  status.try(self:launch(plan, message))
+  return self:land(&plan.outputs, message)
+end
+
+return { RankGroup = RankGroup }
