@@ -1,0 +1,15 @@
+#ifndef GLM_KERNELS_PREFILL_ATTENTION_LAUNCH_HPP
+#define GLM_KERNELS_PREFILL_ATTENTION_LAUNCH_HPP
+
+#include <cuda_runtime.h>
+
+#include "native/kernels/prefill_attention/tiling.hpp"
+
+namespace glm::kernels::prefill_attention_detail {
+
+void launch_bf16(cudaStream_t stream, int32_t num_blocks,
+                 const Parameters& parameters);
+
+}
+
+#endif
