@@ -13,8 +13,13 @@ extern "C" {
 #include "native/backends/cuda/lifecycle.hpp"
 #include "native/backends/cuda/scratch.hpp"
 #include "native/base/failure.hpp"
+#include "native/kernels/experts/experts.hpp"
+#include "native/kernels/linear/linear.hpp"
+#include "native/kernels/logits/logits.hpp"
+#include "native/kernels/norm_rope_store/norm_rope_store.hpp"
 #include "native/kernels/pages/pages.hpp"
 #include "native/kernels/placement/placement.hpp"
+#include "native/kernels/route/route.hpp"
 #include "native/kernels/select_tokens/select_tokens.hpp"
 
 namespace glm::cuda {
@@ -162,15 +167,16 @@ const glm_backend kBackend = {
     missing<kQuantise, glm_quantise_args>,
     missing<kSwigluQuantise, glm_swiglu_quantise_args>,
     missing<kAddNormQuantise, glm_add_norm_quantise_args>,
-    missing<kLinear, glm_linear_args>,
-    missing<kNormRopeStore, glm_norm_rope_store_args>,
+    operation<kernels::linear, kLinear, glm_linear_args>,
+    operation<kernels::norm_rope_store, kNormRopeStore,
+              glm_norm_rope_store_args>,
     missing<kAttention, glm_attention_args>,
-    missing<kRoute, glm_route_args>,
-    missing<kExperts, glm_experts_args>,
+    operation<kernels::route, kRoute, glm_route_args>,
+    operation<kernels::experts, kExperts, glm_experts_args>,
     on_args<all_reduce, false, glm_all_reduce_args>,
     on_args<all_gather, false, glm_all_gather_args>,
     on_args<all_to_all, false, glm_all_to_all_args>,
-    missing<kLogits, glm_logits_args>,
+    operation<kernels::logits, kLogits, glm_logits_args>,
     missing<kCountTokens, glm_count_tokens_args>,
     missing<kSample, glm_sample_args>,
     on_device<graph_begin>,
@@ -193,13 +199,20 @@ const glm_backend kBackend = {
 int64_t no_scratch(const glm_workspace_shape&) { return 0; }
 
 const ScratchNeed kScratchNeeds[kNumRegions] = {
-    {kPlacement, no_scratch},      {kPages, no_scratch},
-    {kEmbed, no_scratch},          {kQuantise, no_scratch},
-    {kSwigluQuantise, no_scratch}, {kAddNormQuantise, no_scratch},
-    {kLinear, no_scratch},         {kNormRopeStore, no_scratch},
-    {kAttention, no_scratch},      {kRoute, no_scratch},
-    {kExperts, no_scratch},        {kLogits, no_scratch},
-    {kCountTokens, no_scratch},    {kSample, no_scratch},
+    {kPlacement, no_scratch},
+    {kPages, no_scratch},
+    {kEmbed, no_scratch},
+    {kQuantise, no_scratch},
+    {kSwigluQuantise, no_scratch},
+    {kAddNormQuantise, no_scratch},
+    {kLinear, kernels::linear_scratch_bytes},
+    {kNormRopeStore, kernels::norm_rope_store_scratch_bytes},
+    {kAttention, no_scratch},
+    {kRoute, kernels::route_scratch_bytes},
+    {kExperts, kernels::experts_scratch_bytes},
+    {kLogits, kernels::logits_scratch_bytes},
+    {kCountTokens, no_scratch},
+    {kSample, no_scratch},
 };
 
 }
