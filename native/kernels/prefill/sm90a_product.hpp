@@ -20,8 +20,8 @@ constexpr int32_t kStageBytes = kTileBytes + kTokenBytes;
 constexpr int32_t kSliceBytes = kSliceTokens * kTileRowBytes;
 constexpr int32_t kNumConsumers = 256;
 constexpr int32_t kNumThreads = kNumConsumers + 128;
-constexpr int32_t kConsumerRegisters = 232;
-constexpr int32_t kProducerRegisters = 40;
+constexpr int32_t kConsumerRegisters = 224;
+constexpr int32_t kProducerRegisters = 56;
 constexpr int32_t kGroupThreads = 128;
 constexpr int32_t kClusterSize = 2;
 constexpr int32_t kStepsATile = 4;
@@ -64,8 +64,8 @@ struct Bf16 {
 __device__ inline void release(Shared& shared, int32_t stage) {
   const int32_t thread = static_cast<int32_t>(threadIdx.x) % kGroupThreads;
   if (thread % 32 == 0 && thread / 32 < kClusterSize)
-    ptx::arrive_at_peer(ptx::peer_address(&shared.empty[stage],
-                                          static_cast<uint32_t>(thread / 32)));
+    ptx::release_to_peer(ptx::peer_address(&shared.empty[stage],
+                                           static_cast<uint32_t>(thread / 32)));
 }
 
 template <typename Type, int32_t columns>
@@ -199,7 +199,7 @@ __device__ inline void load_tile(Shared& shared, Ring& ring,
   for (int32_t column = 0; column < product.num_column_tiles; ++column) {
     uint8_t* stage = shared.stages[ring.stage];
     uint64_t* full = &shared.full[ring.stage];
-    ptx::wait_for_peers(&shared.empty[ring.stage], ring.parity ^ 1);
+    ptx::barrier_wait(&shared.empty[ring.stage], ring.parity ^ 1);
     ptx::barrier_expect(
         full, static_cast<uint32_t>(kTileBytes + slices * kSliceBytes));
     ptx::bulk_copy(stage, weights + int64_t{column} * kTileBytes, kTileBytes,
@@ -230,7 +230,8 @@ __device__ inline void produce(Shared& shared, const CUtensorMap* tokens,
 template <typename Type, bool promote, Output output>
 __device__ inline void consume(Shared& shared, const Product& product,
                                int32_t rank) {
-  const int32_t group = static_cast<int32_t>(threadIdx.x) / kGroupThreads;
+  const int32_t group =
+      __shfl_sync(~0u, static_cast<int32_t>(threadIdx.x) / kGroupThreads, 0);
   Schedule schedule(product, &shared.table);
   Ring ring;
   Tile tile;
