@@ -13,14 +13,19 @@ extern "C" {
 #include "native/backends/cuda/lifecycle.hpp"
 #include "native/backends/cuda/scratch.hpp"
 #include "native/base/failure.hpp"
+#include "native/kernels/add_norm_quantise/add_norm_quantise.hpp"
+#include "native/kernels/attention/attention.hpp"
+#include "native/kernels/embed/embed.hpp"
 #include "native/kernels/experts/experts.hpp"
 #include "native/kernels/linear/linear.hpp"
 #include "native/kernels/logits/logits.hpp"
 #include "native/kernels/norm_rope_store/norm_rope_store.hpp"
 #include "native/kernels/pages/pages.hpp"
 #include "native/kernels/placement/placement.hpp"
+#include "native/kernels/quantise/quantise.hpp"
 #include "native/kernels/route/route.hpp"
 #include "native/kernels/select_tokens/select_tokens.hpp"
+#include "native/kernels/swiglu_quantise/swiglu_quantise.hpp"
 
 namespace glm::cuda {
 namespace {
@@ -163,14 +168,16 @@ const glm_backend kBackend = {
     operation<kernels::copy_pages, kPages, glm_copy_pages_args>,
     on_args<save_pages, false, glm_transfer_pages_args>,
     on_args<restore_pages, false, glm_transfer_pages_args>,
-    missing<kEmbed, glm_embed_args>,
-    missing<kQuantise, glm_quantise_args>,
-    missing<kSwigluQuantise, glm_swiglu_quantise_args>,
-    missing<kAddNormQuantise, glm_add_norm_quantise_args>,
+    operation<kernels::embed, kEmbed, glm_embed_args>,
+    operation<kernels::quantise, kQuantise, glm_quantise_args>,
+    operation<kernels::swiglu_quantise, kSwigluQuantise,
+              glm_swiglu_quantise_args>,
+    operation<kernels::add_norm_quantise, kAddNormQuantise,
+              glm_add_norm_quantise_args>,
     operation<kernels::linear, kLinear, glm_linear_args>,
     operation<kernels::norm_rope_store, kNormRopeStore,
               glm_norm_rope_store_args>,
-    missing<kAttention, glm_attention_args>,
+    operation<kernels::attention, kAttention, glm_attention_args>,
     operation<kernels::route, kRoute, glm_route_args>,
     operation<kernels::experts, kExperts, glm_experts_args>,
     on_args<all_reduce, false, glm_all_reduce_args>,
@@ -201,13 +208,13 @@ int64_t no_scratch(const glm_workspace_shape&) { return 0; }
 const ScratchNeed kScratchNeeds[kNumRegions] = {
     {kPlacement, no_scratch},
     {kPages, no_scratch},
-    {kEmbed, no_scratch},
-    {kQuantise, no_scratch},
-    {kSwigluQuantise, no_scratch},
-    {kAddNormQuantise, no_scratch},
+    {kEmbed, kernels::embed_scratch_bytes},
+    {kQuantise, kernels::quantise_scratch_bytes},
+    {kSwigluQuantise, kernels::swiglu_quantise_scratch_bytes},
+    {kAddNormQuantise, kernels::add_norm_quantise_scratch_bytes},
     {kLinear, kernels::linear_scratch_bytes},
     {kNormRopeStore, kernels::norm_rope_store_scratch_bytes},
-    {kAttention, no_scratch},
+    {kAttention, kernels::attention_scratch_bytes},
     {kRoute, kernels::route_scratch_bytes},
     {kExperts, kernels::experts_scratch_bytes},
     {kLogits, kernels::logits_scratch_bytes},
