@@ -84,11 +84,18 @@ terra Engine:capture(message : &C.glm_message) : int32
   return C.GLM_OK
 end
 
+terra Engine:open_model(wanted : &C.engine_options, message : &C.glm_message) : int32
+  if wanted.synthetic ~= 0 then
+    return self.model:read_synthetic(wanted.model_dir, wanted.num_layers, message)
+  end
+  return self.model:open(wanted.model_dir, message)
+end
+
 terra Engine:open(wanted : &C.engine_options, message : &C.glm_message) : int32
   status.try(options.check_struct(wanted, message))
   status.try(self.library:open(wanted.device, wanted.library_dir, message))
   self.stage = model_open
-  status.try(self.model:open(wanted.model_dir, message))
+  status.try(self:open_model(wanted, message))
   status.try(self:make_plan(wanted, message))
   self.stage = ranks_open
   status.try(self.ranks:init(self.library.backend, self.plan.options.world_size, message))

@@ -89,14 +89,18 @@ terra Model:locate(path : rawstring, message : &C.glm_message) : int32
   return C.GLM_OK
 end
 
+terra Model:list_modules(message : &C.glm_message) : int32
+  status.try(self.modules:build(&self.config, &self.quantisation, message))
+  if not self.types:init(self.config.num_layers) then
+    return status.fail(message, C.GLM_OUT_OF_MEMORY, "%s: out of memory", self.directory)
+  end
+  return C.GLM_OK
+end
+
 terra Model:read_structure(path : rawstring, message : &C.glm_message) : int32
   status.try(self:locate(path, message))
   status.try(self:read_config(message))
-  status.try(self.modules:build(&self.config, &self.quantisation, message))
-  if not self.types:init(self.config.num_layers) then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "%s: out of memory", path)
-  end
-  return C.GLM_OK
+  return self:list_modules(message)
 end
 
 terra Model:count_expected(skipped : bool) : int64
@@ -156,6 +160,32 @@ terra Model:assume_weights()
   self.num_skipped_parameters = self:count_expected(true)
   self.tensor_bytes = self:expected_bytes(false)
   self.skipped_tensor_bytes = self:expected_bytes(true)
+end
+
+terra Model:cut(num_layers : int32, message : &C.glm_message) : int32
+  var c = &self.config
+  if num_layers > c.num_layers then
+    return status.fail(message, C.GLM_INVALID_ARGUMENT, "option num_layers is %d, but %s has %d layers", num_layers, self.config_path, c.num_layers)
+  end
+  c.num_layers = num_layers
+  c.num_nextn_predict_layers = 0
+  if c.first_k_dense_replace > num_layers then
+    c.first_k_dense_replace = num_layers
+  end
+  return C.GLM_OK
+end
+
+terra Model:read_synthetic(path : rawstring, num_layers : int32, message : &C.glm_message) : int32
+  self:init()
+  status.try(self:locate(path, message))
+  self.has_weights = false
+  status.try(self:read_config(message))
+  if num_layers > 0 then
+    status.try(self:cut(num_layers, message))
+  end
+  status.try(self:list_modules(message))
+  self:assume_weights()
+  return C.GLM_OK
 end
 
 terra Model:read(path : rawstring, checks_scales : bool, message : &C.glm_message) : int32

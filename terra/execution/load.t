@@ -93,7 +93,11 @@ local terra place_weights(self : &Rank, planned : &plan.Plan, message : &C.glm_m
     progress.report = planned.options.progress
     progress.context = planned.options.progress_context
   end
-  status.try(weights.place(&layout, &self.weights, &planned.model.checkpoint, self.device, &progress, message))
+  if planned.options.synthetic ~= 0 then
+    status.try(weights.place_random(&layout, &self.weights, self.device, &progress, message))
+  else
+    status.try(weights.place(&layout, &self.weights, &planned.model.checkpoint, self.device, &progress, message))
+  end
   call(self, message, "placing of the weights", "synchronise")
   progress:add(bytes - progress.bytes_done)
   return C.GLM_OK

@@ -107,6 +107,9 @@ terra options.resolve(
   @resolved = @given
   options.fill_defaults(resolved, model)
   status.try(options.check_ranges(resolved, message))
+  if resolved.num_layers > 0 and resolved.synthetic == 0 then
+    return status.fail(message, C.GLM_INVALID_ARGUMENT, "option num_layers is %d, but only synthetic models can be cut", resolved.num_layers)
+  end
   if resolved.max_seq > model.max_position_embeddings then
     return status.fail(
       message,

@@ -176,8 +176,12 @@ local terra plan_on(source : &Model, library : &device.Library, given : &C.engin
 end
 
 local terra plan_model(source : &Model, given : &C.engine_options, target : &&C.engine_text, message : &C.glm_message) : int32
-  status.try(source:read(given.model_dir, false, message))
-  status.try(source.checkpoint.problems:report(source.directory, message))
+  if given.synthetic ~= 0 then
+    status.try(source:read_synthetic(given.model_dir, given.num_layers, message))
+  else
+    status.try(source:read(given.model_dir, false, message))
+    status.try(source.checkpoint.problems:report(source.directory, message))
+  end
   var library : device.Library
   status.try(library:open(given.device, given.library_dir, message))
   var code = plan_on(source, &library, given, target, message)

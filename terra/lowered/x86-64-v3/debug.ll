@@ -167,34 +167,37 @@ target triple = "x86_64-pc-linux-gnu"
 %161 = type { double, i32, i32, ptr, ptr }
 %162 = type { ptr, ptr, i64, i64 }
 %163 = type { ptr, ptr, i32, i64 }
-%164 = type { ptr, ptr, ptr, ptr, ptr, i32, i32 }
-%165 = type { ptr, ptr, ptr, ptr, ptr, i32, i32 }
-%166 = type { ptr, i32, i32, i64, i64 }
-%167 = type { ptr, i32, i32, i64, i32 }
-%168 = type { ptr, i32, i32, ptr, i64, ptr, i32, ptr, i32 }
-%169 = type { ptr, i32, i32, ptr }
-%170 = type { ptr, i32, i32, i32, i64 }
-%171 = type { { i32 } }
-%172 = type { %173, %174, %6, ptr, i8 }
-%173 = type { ptr, ptr, %32, %33, %39, %42, %28, %29, %29, i64, i8, i8, i8, i8, i8, %0, %43, %43, i32, %44, i32, i64, i64, ptr, %45, i64, i64, i64 }
-%174 = type { i8, i32, i32, %26, ptr, ptr, ptr, i32, i32, i32, i32, i8, %41, [2 x %41], ptr, i32, i32 }
-%175 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }
-%176 = type { i32, i32, i32, i32, i32, i32, i32 }
-%177 = type { i32, i32, i32, i32, i32 }
-%178 = type { ptr, i64, i64 }
-%179 = type { %180, %11 }
-%180 = type { ptr, i64, i64 }
-%181 = type { %92, i64, i64 }
-%182 = type { %92, i64, i64 }
-%183 = type { ptr, i64 }
-%184 = type { ptr, i64 }
-%185 = type { ptr, i64 }
-%186 = type { ptr, ptr, ptr, ptr }
+%164 = type { ptr, ptr, ptr, ptr, i64, ptr, ptr }
+%165 = type { ptr, ptr, ptr, ptr, i32, ptr, ptr }
+%166 = type { ptr, i64, float }
+%167 = type { ptr, i32, i32, ptr }
+%168 = type { ptr, ptr, ptr, ptr, ptr, i32, i32 }
+%169 = type { ptr, ptr, ptr, ptr, ptr, i32, i32 }
+%170 = type { ptr, i32, i32, i64, i64 }
+%171 = type { ptr, i32, i32, i64, i32 }
+%172 = type { ptr, i32, i32, ptr, i64, ptr, i32, ptr, i32 }
+%173 = type { ptr, i32, i32, i32, i64 }
+%174 = type { { i32 } }
+%175 = type { %176, %177, %6, ptr, i8 }
+%176 = type { ptr, ptr, %32, %33, %39, %42, %28, %29, %29, i64, i8, i8, i8, i8, i8, %0, %43, %43, i32, %44, i32, i64, i64, ptr, %45, i64, i64, i64 }
+%177 = type { i8, i32, i32, %26, ptr, ptr, ptr, i32, i32, i32, i32, i8, %41, [2 x %41], ptr, i32, i32 }
+%178 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }
+%179 = type { i32, i32, i32, i32, i32, i32, i32 }
+%180 = type { i32, i32, i32, i32, i32 }
+%181 = type { ptr, i64, i64 }
+%182 = type { %183, %11 }
+%183 = type { ptr, i64, i64 }
+%184 = type { %92, i64, i64 }
+%185 = type { %92, i64, i64 }
+%186 = type { ptr, i64 }
 %187 = type { ptr, i64 }
 %188 = type { ptr, i64 }
-%189 = type { ptr, i64 }
-%190 = type { i32, i32, i32, i32, i32 }
-%191 = type { i32, i32, i32, i32, i32, i32, i8 }
+%189 = type { ptr, ptr, ptr, ptr }
+%190 = type { ptr, i64 }
+%191 = type { ptr, i64 }
+%192 = type { ptr, i64 }
+%193 = type { i32, i32, i32, i32, i32 }
+%194 = type { i32, i32, i32, i32, i32, i32, i8 }
 
 @"$string" = private unnamed_addr constant [54 x i8] c"%s is null: expected what init_engine or prefill gave\00", align 1
 @"$string.1" = private unnamed_addr constant [6 x i8] c"state\00", align 1
@@ -553,215 +556,220 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.430" = private unnamed_addr constant [29 x i8] c"out of memory for the report\00", align 1
 @"$string.435" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
 @"$string.436" = private unnamed_addr constant [69 x i8] c"options.struct_size is %u; this engine's engine_options has %u bytes\00", align 1
-@"$string.437" = private unnamed_addr constant [51 x i8] c"%s: out of memory while problems were written down\00", align 1
-@"$string.438" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
-@"$string.439" = private unnamed_addr constant [32 x i8] c" (%lld problems, the first are)\00", align 1
-@"$string.440" = private unnamed_addr constant [3 x i8] c": \00", align 1
-@"$string.441" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
-@"$string.442" = private unnamed_addr constant [3 x i8] c"; \00", align 1
-@"$string.443" = private unnamed_addr constant [4 x i8] c"cpu\00", align 1
-@"$string.444" = private unnamed_addr constant [28 x i8] c"/proc/driver/nvidia/version\00", align 1
-@"$string.445" = private unnamed_addr constant [15 x i8] c"/dev/nvidiactl\00", align 1
-@"$string.446" = private unnamed_addr constant [5 x i8] c"cuda\00", align 1
-@"$string.447" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
-@"$string.448" = private unnamed_addr constant [68 x i8] c"the folder of the engine's library cannot be found; set library_dir\00", align 1
-@"$string.449" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
-@"$string.450" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
-@"$string.451" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
-@"$string.452" = private unnamed_addr constant [105 x i8] c"an NVIDIA driver is present, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
-@"$string.453" = private unnamed_addr constant [52 x i8] c"%sthe library of device %s cannot be opened: %.700s\00", align 1
-@"$string.454" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
-@"$string.455" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
-@"$string.456" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
-@"$string.457" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
-@"$string.458" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
-@"$string.459" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
-@"$string.460" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
-@"$string.461" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
-@"$string.462" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
-@"$string.463" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
-@"$string.464" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
-@"$string.465" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
-@"$string.466" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
-@"$string.467" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
-@"$string.468" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
-@"$string.469" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
-@"$string.470" = private unnamed_addr constant [44 x i8] c"option graphs is %lld, outside %lld to %lld\00", align 1
-@"$string.471" = private unnamed_addr constant [48 x i8] c"option plan_ahead is %lld, outside %lld to %lld\00", align 1
-@"$string.472" = private unnamed_addr constant [54 x i8] c"option check_operations is %lld, outside %lld to %lld\00", align 1
-@"$string.473" = private unnamed_addr constant [47 x i8] c"option synthetic is %lld, outside %lld to %lld\00", align 1
-@"$string.474" = private unnamed_addr constant [48 x i8] c"option num_layers is %lld, outside %lld to %lld\00", align 1
-@"$string.475" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
-@"$string.476" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
-@"$string.477" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
-@"$string.478" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
-@"$string.479" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
-@"$string.480" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
-@"$string.481" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
-@"$string.482" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
-@"$string.483" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
-@"$string.484" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
-@"$string.485" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
-@"$string.486" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
-@"$string.487" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
-@"$string.490" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
-@"$string.491" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
-@"$string.492" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
-@"$string.493" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
-@"$string.494" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
-@"$string.495" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
-@"$string.496" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
-@"$string.497" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
-@"$string.498" = private unnamed_addr constant [7 x i8] c"device\00", align 1
-@"$string.499" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
-@"$string.500" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
-@"$string.501" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
-@"$string.502" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
-@"$string.503" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
-@"$string.504" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
-@"$string.505" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
-@"$string.506" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
-@"$string.507" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
-@"$string.508" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
-@"$string.509" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
-@"$string.510" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
-@"$string.511" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
-@"$string.512" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
-@"$string.513" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
-@"$string.514" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
-@"$string.515" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
-@"$string.516" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
-@"$string.517" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
-@"$string.518" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
-@"$string.519" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
-@"$string.520" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
-@"$string.521" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
-@"$string.522" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
-@"$string.523" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.524" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.525" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
-@"$string.526" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
-@"$string.527" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
-@"$string.528" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
-@"$string.529" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
-@"$string.530" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
-@"$string.531" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
-@"$string.532" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
-@"$string.533" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
-@"$string.534" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
-@"$string.535" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.536" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.537" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.538" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.539" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.540" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.541" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.542" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.543" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.544" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.545" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.546" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.547" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.548" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
-@"$string.549" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
-@"$string.550" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
-@"$string.551" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.552" = private unnamed_addr constant [42 x i8] c"a sequence that does not run is preempted\00", align 1
-@"$string.553" = private unnamed_addr constant [50 x i8] c"a sequence is preempted while a step is in flight\00", align 1
-@"$string.554" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
-@"$string.555" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
-@"$string.556" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.557" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.558" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.559" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
-@"$string.560" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
-@"$string.561" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
-@"$string.562" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.563" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.564" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
-@"$string.565" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.566" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
-@"$string.567" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
-@"$string.568" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
-@"$string.569" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
-@"$string.570" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.571" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
-@"$string.572" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.573" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
-@"$string.574" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
-@"$string.575" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
-@"$string.576" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
-@"$string.577" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.578" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.579" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
-@"$string.580" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
-@"$string.581" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.582" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.583" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.584" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
-@"$string.585" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.586" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
-@"$string.587" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
-@"$string.588" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
-@"$string.589" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
-@"$string.590" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
-@"$string.591" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.592" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.593" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.594" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.595" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.598" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
-@"$string.599" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.600" = private unnamed_addr constant [36 x i8] c"%lld requests wait, max_queue is %d\00", align 1
-@"$string.601" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.602" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
-@"$string.603" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
-@"$string.604" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
-@"$string.605" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
-@"$string.606" = private unnamed_addr constant [46 x i8] c"a step is launched while another is in flight\00", align 1
-@"$string.607" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.614" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.615" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.616" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.617" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.618" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.619" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.620" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.621" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.622" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.623" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.624" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.625" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.626" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.629" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.630" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
-@"$string.631" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
-@"$string.632" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
-@"$string.633" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
-@"$string.635" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.636" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.637" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.638" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.639" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.642" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.643" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.663" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
-@"$string.685" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
-@"$string.695" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
-@"$string.697" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.698" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.705" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.706" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.707" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.708" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.709" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.710" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.711" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"$string.729" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
-@"$string.742" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
-@"$string.743" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
-@"$string.744" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
-@"$string.760" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
+@"$string.437" = private unnamed_addr constant [46 x i8] c"option num_layers is %d, but %s has %d layers\00", align 1
+@"$string.438" = private unnamed_addr constant [51 x i8] c"%s: out of memory while problems were written down\00", align 1
+@"$string.439" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
+@"$string.440" = private unnamed_addr constant [32 x i8] c" (%lld problems, the first are)\00", align 1
+@"$string.441" = private unnamed_addr constant [3 x i8] c": \00", align 1
+@"$string.442" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
+@"$string.443" = private unnamed_addr constant [3 x i8] c"; \00", align 1
+@"$string.444" = private unnamed_addr constant [4 x i8] c"cpu\00", align 1
+@"$string.445" = private unnamed_addr constant [28 x i8] c"/proc/driver/nvidia/version\00", align 1
+@"$string.446" = private unnamed_addr constant [15 x i8] c"/dev/nvidiactl\00", align 1
+@"$string.447" = private unnamed_addr constant [5 x i8] c"cuda\00", align 1
+@"$string.448" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
+@"$string.449" = private unnamed_addr constant [68 x i8] c"the folder of the engine's library cannot be found; set library_dir\00", align 1
+@"$string.450" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
+@"$string.451" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
+@"$string.452" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
+@"$string.453" = private unnamed_addr constant [105 x i8] c"an NVIDIA driver is present, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
+@"$string.454" = private unnamed_addr constant [52 x i8] c"%sthe library of device %s cannot be opened: %.700s\00", align 1
+@"$string.455" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
+@"$string.456" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
+@"$string.457" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
+@"$string.458" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
+@"$string.459" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
+@"$string.460" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
+@"$string.461" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
+@"$string.462" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
+@"$string.463" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
+@"$string.464" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
+@"$string.465" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
+@"$string.466" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
+@"$string.467" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
+@"$string.468" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
+@"$string.469" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
+@"$string.470" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
+@"$string.471" = private unnamed_addr constant [44 x i8] c"option graphs is %lld, outside %lld to %lld\00", align 1
+@"$string.472" = private unnamed_addr constant [48 x i8] c"option plan_ahead is %lld, outside %lld to %lld\00", align 1
+@"$string.473" = private unnamed_addr constant [54 x i8] c"option check_operations is %lld, outside %lld to %lld\00", align 1
+@"$string.474" = private unnamed_addr constant [47 x i8] c"option synthetic is %lld, outside %lld to %lld\00", align 1
+@"$string.475" = private unnamed_addr constant [48 x i8] c"option num_layers is %lld, outside %lld to %lld\00", align 1
+@"$string.476" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
+@"$string.477" = private unnamed_addr constant [62 x i8] c"option num_layers is %d, but only synthetic models can be cut\00", align 1
+@"$string.478" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
+@"$string.479" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
+@"$string.480" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
+@"$string.481" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
+@"$string.482" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
+@"$string.483" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
+@"$string.484" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
+@"$string.485" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
+@"$string.486" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
+@"$string.487" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
+@"$string.488" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
+@"$string.489" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
+@"$string.492" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
+@"$string.493" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
+@"$string.494" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
+@"$string.495" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
+@"$string.496" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
+@"$string.497" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
+@"$string.498" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
+@"$string.499" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
+@"$string.500" = private unnamed_addr constant [7 x i8] c"device\00", align 1
+@"$string.501" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
+@"$string.502" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
+@"$string.503" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
+@"$string.504" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
+@"$string.505" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
+@"$string.506" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
+@"$string.507" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
+@"$string.508" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
+@"$string.509" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
+@"$string.510" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
+@"$string.511" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
+@"$string.512" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
+@"$string.513" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
+@"$string.514" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
+@"$string.515" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
+@"$string.516" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
+@"$string.517" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
+@"$string.518" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
+@"$string.519" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
+@"$string.520" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
+@"$string.521" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
+@"$string.522" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
+@"$string.523" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
+@"$string.524" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
+@"$string.525" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.526" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.527" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.528" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
+@"$string.529" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
+@"$string.530" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
+@"$string.531" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
+@"$string.532" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
+@"$string.533" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
+@"$string.534" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
+@"$string.535" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
+@"$string.536" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
+@"$string.537" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
+@"$string.538" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.539" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.540" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.541" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.542" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.543" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.544" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.545" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.546" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.547" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.548" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.549" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.550" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
+@"$string.551" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
+@"$string.552" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
+@"$string.553" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.554" = private unnamed_addr constant [42 x i8] c"a sequence that does not run is preempted\00", align 1
+@"$string.555" = private unnamed_addr constant [50 x i8] c"a sequence is preempted while a step is in flight\00", align 1
+@"$string.556" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
+@"$string.557" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
+@"$string.558" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.559" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.560" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.561" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
+@"$string.562" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
+@"$string.563" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
+@"$string.564" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.565" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.566" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
+@"$string.567" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
+@"$string.568" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
+@"$string.569" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
+@"$string.570" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
+@"$string.571" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
+@"$string.572" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
+@"$string.573" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
+@"$string.574" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
+@"$string.575" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
+@"$string.576" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
+@"$string.577" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
+@"$string.578" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
+@"$string.579" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.580" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.581" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
+@"$string.582" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
+@"$string.583" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
+@"$string.584" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
+@"$string.585" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.586" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
+@"$string.587" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.588" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
+@"$string.589" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
+@"$string.590" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
+@"$string.591" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
+@"$string.592" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
+@"$string.593" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
+@"$string.594" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.595" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
+@"$string.596" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
+@"$string.597" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.600" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
+@"$string.601" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
+@"$string.602" = private unnamed_addr constant [36 x i8] c"%lld requests wait, max_queue is %d\00", align 1
+@"$string.603" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
+@"$string.604" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
+@"$string.605" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
+@"$string.606" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
+@"$string.607" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
+@"$string.608" = private unnamed_addr constant [46 x i8] c"a step is launched while another is in flight\00", align 1
+@"$string.609" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.616" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.617" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.618" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.619" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.620" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.621" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.622" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
+@"$string.623" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.624" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.625" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.626" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.627" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
+@"$string.628" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.629" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.631" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.632" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.637" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.638" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
+@"$string.639" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
+@"$string.640" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
+@"$string.641" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
+@"$string.643" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.644" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.645" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.646" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.647" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.650" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.651" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.671" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
+@"$string.693" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
+@"$string.703" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
+@"$string.705" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.706" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.713" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.714" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.715" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.716" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.717" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.718" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.719" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
+@"$string.737" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
+@"$string.750" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
+@"$string.751" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
+@"$string.752" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
+@"$string.768" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
 
 define dso_local i32 @count_loop_iterations(i32 %0, i32 %1, ptr %2) {
 entry:
@@ -15337,8 +15345,6 @@ entry:
 
 define internal i32 @"$Model.read_structure"(ptr %0, ptr %1, ptr %2) {
 entry:
-  %target = alloca ptr, align 8
-  %code6 = alloca i32, align 4
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -15391,76 +15397,11 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %4, ptr %20, i32 0, i32 5
-  %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %4, ptr %22, i32 0, i32 3
-  %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %4, ptr %24, i32 0, i32 4
-  %26 = load ptr, ptr %message, align 8
-  %27 = call i32 @"$ModuleList.build"(ptr %21, ptr %23, ptr %25, ptr %26)
-  store i32 %27, ptr %code6, align 4
-  %28 = load i32, ptr %code6, align 4
-  %29 = icmp ne i32 %28, 0
-  %30 = zext i1 %29 to i8
-  %31 = trunc i8 %30 to i1
-  br i1 %31, label %then8, label %else9
+  %21 = load ptr, ptr %message, align 8
+  %22 = call i32 @"$Model.list_modules"(ptr %20, ptr %21)
+  ret i32 %22
 
-then8:                                            ; preds = %merge2
-  %32 = load i32, ptr %code6, align 4
-  ret i32 %32
-
-dead10:                                           ; No predecessors!
-  br label %merge7
-
-else9:                                            ; preds = %merge2
-  br label %merge7
-
-merge7:                                           ; preds = %else9, %dead10
-  %33 = load ptr, ptr %self, align 8
-  %34 = getelementptr %4, ptr %33, i32 0, i32 6
-  %35 = load ptr, ptr %self, align 8
-  %36 = getelementptr %4, ptr %35, i32 0, i32 3
-  %37 = getelementptr %6, ptr %36, i32 0, i32 2
-  %38 = load i32, ptr %37, align 4
-  %39 = call zeroext i1 @"$WeightTypes.init"(ptr %34, i32 %38)
-  %40 = zext i1 %39 to i8
-  %41 = trunc i8 %40 to i1
-  br i1 %41, label %else13, label %then12
-
-then12:                                           ; preds = %merge7
-  %42 = load ptr, ptr %message, align 8
-  store ptr %42, ptr %target, align 8
-  %43 = load ptr, ptr %target, align 8
-  %44 = icmp ne ptr %43, null
-  %45 = zext i1 %44 to i8
-  %46 = trunc i8 %45 to i1
-  br i1 %46, label %then15, label %else16
-
-then15:                                           ; preds = %then12
-  %47 = load ptr, ptr %target, align 8
-  %48 = getelementptr %0, ptr %47, i32 0, i32 0
-  %49 = getelementptr [1024 x i8], ptr %48, i32 0, i32 0
-  %50 = getelementptr i8, ptr %49, i64 0
-  %51 = load ptr, ptr %path, align 8
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.104", ptr %51)
-  br label %merge14
-
-else16:                                           ; preds = %then12
-  br label %merge14
-
-merge14:                                          ; preds = %else16, %then15
-  ret i32 3
-
-dead17:                                           ; No predecessors!
-  br label %merge11
-
-else13:                                           ; preds = %merge7
-  br label %merge11
-
-merge11:                                          ; preds = %else13, %dead17
-  ret i32 0
-
-dead18:                                           ; No predecessors!
+dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
@@ -30571,6 +30512,90 @@ merge:                                            ; preds = %else, %then
 
 declare dso_local i32 @munmap(ptr, i64)
 
+define internal i32 @"$Model.list_modules"(ptr %0, ptr %1) {
+entry:
+  %target = alloca ptr, align 8
+  %code = alloca i32, align 4
+  %message = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %message, align 8
+  %2 = load ptr, ptr %self, align 8
+  %3 = getelementptr %4, ptr %2, i32 0, i32 5
+  %4 = load ptr, ptr %self, align 8
+  %5 = getelementptr %4, ptr %4, i32 0, i32 3
+  %6 = load ptr, ptr %self, align 8
+  %7 = getelementptr %4, ptr %6, i32 0, i32 4
+  %8 = load ptr, ptr %message, align 8
+  %9 = call i32 @"$ModuleList.build"(ptr %3, ptr %5, ptr %7, ptr %8)
+  store i32 %9, ptr %code, align 4
+  %10 = load i32, ptr %code, align 4
+  %11 = icmp ne i32 %10, 0
+  %12 = zext i1 %11 to i8
+  %13 = trunc i8 %12 to i1
+  br i1 %13, label %then, label %else
+
+then:                                             ; preds = %entry
+  %14 = load i32, ptr %code, align 4
+  ret i32 %14
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %15 = load ptr, ptr %self, align 8
+  %16 = getelementptr %4, ptr %15, i32 0, i32 6
+  %17 = load ptr, ptr %self, align 8
+  %18 = getelementptr %4, ptr %17, i32 0, i32 3
+  %19 = getelementptr %6, ptr %18, i32 0, i32 2
+  %20 = load i32, ptr %19, align 4
+  %21 = call zeroext i1 @"$WeightTypes.init"(ptr %16, i32 %20)
+  %22 = zext i1 %21 to i8
+  %23 = trunc i8 %22 to i1
+  br i1 %23, label %else3, label %then2
+
+then2:                                            ; preds = %merge
+  %24 = load ptr, ptr %message, align 8
+  store ptr %24, ptr %target, align 8
+  %25 = load ptr, ptr %target, align 8
+  %26 = icmp ne ptr %25, null
+  %27 = zext i1 %26 to i8
+  %28 = trunc i8 %27 to i1
+  br i1 %28, label %then5, label %else6
+
+then5:                                            ; preds = %then2
+  %29 = load ptr, ptr %target, align 8
+  %30 = getelementptr %0, ptr %29, i32 0, i32 0
+  %31 = getelementptr [1024 x i8], ptr %30, i32 0, i32 0
+  %32 = getelementptr i8, ptr %31, i64 0
+  %33 = load ptr, ptr %self, align 8
+  %34 = getelementptr %4, ptr %33, i32 0, i32 1
+  %35 = load ptr, ptr %34, align 8
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.104", ptr %35)
+  br label %merge4
+
+else6:                                            ; preds = %then2
+  br label %merge4
+
+merge4:                                           ; preds = %else6, %then5
+  ret i32 3
+
+dead7:                                            ; No predecessors!
+  br label %merge1
+
+else3:                                            ; preds = %merge
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %dead7
+  ret i32 0
+
+dead8:                                            ; No predecessors!
+  ret i32 undef
+}
+
 define internal i32 @"$ModuleList.build"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %target = alloca ptr, align 8
@@ -42909,10 +42934,11 @@ dead12:                                           ; No predecessors!
 define internal i32 @"$plan_model"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %4 = alloca %46, align 8
-  %code11 = alloca i32, align 4
-  %code6 = alloca i32, align 4
+  %code19 = alloca i32, align 4
+  %code14 = alloca i32, align 4
   %library = alloca %2, align 8
-  %code1 = alloca i32, align 4
+  %code9 = alloca i32, align 4
+  %code4 = alloca i32, align 4
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
   %target = alloca ptr, align 8
@@ -42922,22 +42948,172 @@ entry:
   store ptr %1, ptr %given, align 8
   store ptr %2, ptr %target, align 8
   store ptr %3, ptr %message, align 8
-  %5 = load ptr, ptr %source, align 8
-  %6 = load ptr, ptr %given, align 8
-  %7 = getelementptr %24, ptr %6, i32 0, i32 2
-  %8 = load ptr, ptr %7, align 8
-  %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Model.read"(ptr %5, ptr %8, i1 zeroext false, ptr %9)
-  store i32 %10, ptr %code, align 4
-  %11 = load i32, ptr %code, align 4
-  %12 = icmp ne i32 %11, 0
-  %13 = zext i1 %12 to i8
-  %14 = trunc i8 %13 to i1
-  br i1 %14, label %then, label %else
+  %5 = load ptr, ptr %given, align 8
+  %6 = getelementptr %24, ptr %5, i32 0, i32 23
+  %7 = load i32, ptr %6, align 4
+  %8 = icmp ne i32 %7, 0
+  %9 = zext i1 %8 to i8
+  %10 = trunc i8 %9 to i1
+  br i1 %10, label %then, label %else
 
 then:                                             ; preds = %entry
-  %15 = load i32, ptr %code, align 4
-  ret i32 %15
+  %11 = load ptr, ptr %source, align 8
+  %12 = load ptr, ptr %given, align 8
+  %13 = getelementptr %24, ptr %12, i32 0, i32 2
+  %14 = load ptr, ptr %13, align 8
+  %15 = load ptr, ptr %given, align 8
+  %16 = getelementptr %24, ptr %15, i32 0, i32 24
+  %17 = load i32, ptr %16, align 4
+  %18 = load ptr, ptr %message, align 8
+  %19 = call i32 @"$Model.read_synthetic"(ptr %11, ptr %14, i32 %17, ptr %18)
+  store i32 %19, ptr %code, align 4
+  %20 = load i32, ptr %code, align 4
+  %21 = icmp ne i32 %20, 0
+  %22 = zext i1 %21 to i8
+  %23 = trunc i8 %22 to i1
+  br i1 %23, label %then2, label %else3
+
+then2:                                            ; preds = %then
+  %24 = load i32, ptr %code, align 4
+  ret i32 %24
+
+dead:                                             ; No predecessors!
+  br label %merge1
+
+else3:                                            ; preds = %then
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %dead
+  br label %merge
+
+else:                                             ; preds = %entry
+  %25 = load ptr, ptr %source, align 8
+  %26 = load ptr, ptr %given, align 8
+  %27 = getelementptr %24, ptr %26, i32 0, i32 2
+  %28 = load ptr, ptr %27, align 8
+  %29 = load ptr, ptr %message, align 8
+  %30 = call i32 @"$Model.read"(ptr %25, ptr %28, i1 zeroext false, ptr %29)
+  store i32 %30, ptr %code4, align 4
+  %31 = load i32, ptr %code4, align 4
+  %32 = icmp ne i32 %31, 0
+  %33 = zext i1 %32 to i8
+  %34 = trunc i8 %33 to i1
+  br i1 %34, label %then6, label %else7
+
+then6:                                            ; preds = %else
+  %35 = load i32, ptr %code4, align 4
+  ret i32 %35
+
+dead8:                                            ; No predecessors!
+  br label %merge5
+
+else7:                                            ; preds = %else
+  br label %merge5
+
+merge5:                                           ; preds = %else7, %dead8
+  %36 = load ptr, ptr %source, align 8
+  %37 = getelementptr %4, ptr %36, i32 0, i32 7
+  %38 = getelementptr %16, ptr %37, i32 0, i32 6
+  %39 = load ptr, ptr %source, align 8
+  %40 = getelementptr %4, ptr %39, i32 0, i32 1
+  %41 = load ptr, ptr %40, align 8
+  %42 = load ptr, ptr %message, align 8
+  %43 = call i32 @"$Problems.report"(ptr %38, ptr %41, ptr %42)
+  store i32 %43, ptr %code9, align 4
+  %44 = load i32, ptr %code9, align 4
+  %45 = icmp ne i32 %44, 0
+  %46 = zext i1 %45 to i8
+  %47 = trunc i8 %46 to i1
+  br i1 %47, label %then11, label %else12
+
+then11:                                           ; preds = %merge5
+  %48 = load i32, ptr %code9, align 4
+  ret i32 %48
+
+dead13:                                           ; No predecessors!
+  br label %merge10
+
+else12:                                           ; preds = %merge5
+  br label %merge10
+
+merge10:                                          ; preds = %else12, %dead13
+  br label %merge
+
+merge:                                            ; preds = %merge10, %merge1
+  %49 = load ptr, ptr %given, align 8
+  %50 = getelementptr %24, ptr %49, i32 0, i32 3
+  %51 = load ptr, ptr %50, align 8
+  %52 = load ptr, ptr %given, align 8
+  %53 = getelementptr %24, ptr %52, i32 0, i32 4
+  %54 = load ptr, ptr %53, align 8
+  %55 = load ptr, ptr %message, align 8
+  %56 = call i32 @"$Library.open"(ptr %library, ptr %51, ptr %54, ptr %55)
+  store i32 %56, ptr %code14, align 4
+  %57 = load i32, ptr %code14, align 4
+  %58 = icmp ne i32 %57, 0
+  %59 = zext i1 %58 to i8
+  %60 = trunc i8 %59 to i1
+  br i1 %60, label %then16, label %else17
+
+then16:                                           ; preds = %merge
+  %61 = load i32, ptr %code14, align 4
+  ret i32 %61
+
+dead18:                                           ; No predecessors!
+  br label %merge15
+
+else17:                                           ; preds = %merge
+  br label %merge15
+
+merge15:                                          ; preds = %else17, %dead18
+  %62 = load ptr, ptr %source, align 8
+  %63 = load ptr, ptr %given, align 8
+  %64 = load ptr, ptr %target, align 8
+  %65 = load ptr, ptr %message, align 8
+  %66 = call i32 @"$plan_on"(ptr %62, ptr %library, ptr %63, ptr %64, ptr %65)
+  store i32 %66, ptr %code19, align 4
+  call void @"$Library.close"(ptr %library)
+  %67 = load %46, ptr %4, align 1
+  %68 = load i32, ptr %code19, align 4
+  ret i32 %68
+
+dead20:                                           ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$Model.read_synthetic"(ptr %0, ptr %1, i32 %2, ptr %3) {
+entry:
+  %4 = alloca %46, align 8
+  %code14 = alloca i32, align 4
+  %code9 = alloca i32, align 4
+  %code1 = alloca i32, align 4
+  %code = alloca i32, align 4
+  %5 = alloca %46, align 8
+  %message = alloca ptr, align 8
+  %num_layers = alloca i32, align 4
+  %path = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %path, align 8
+  store i32 %2, ptr %num_layers, align 4
+  store ptr %3, ptr %message, align 8
+  %6 = load ptr, ptr %self, align 8
+  call void @"$Model.init"(ptr %6)
+  %7 = load %46, ptr %5, align 1
+  %8 = load ptr, ptr %self, align 8
+  %9 = load ptr, ptr %path, align 8
+  %10 = load ptr, ptr %message, align 8
+  %11 = call i32 @"$Model.locate"(ptr %8, ptr %9, ptr %10)
+  store i32 %11, ptr %code, align 4
+  %12 = load i32, ptr %code, align 4
+  %13 = icmp ne i32 %12, 0
+  %14 = zext i1 %13 to i8
+  %15 = trunc i8 %14 to i1
+  br i1 %15, label %then, label %else
+
+then:                                             ; preds = %entry
+  %16 = load i32, ptr %code, align 4
+  ret i32 %16
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -42946,24 +43122,22 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %16 = load ptr, ptr %source, align 8
-  %17 = getelementptr %4, ptr %16, i32 0, i32 7
-  %18 = getelementptr %16, ptr %17, i32 0, i32 6
-  %19 = load ptr, ptr %source, align 8
-  %20 = getelementptr %4, ptr %19, i32 0, i32 1
-  %21 = load ptr, ptr %20, align 8
-  %22 = load ptr, ptr %message, align 8
-  %23 = call i32 @"$Problems.report"(ptr %18, ptr %21, ptr %22)
-  store i32 %23, ptr %code1, align 4
-  %24 = load i32, ptr %code1, align 4
-  %25 = icmp ne i32 %24, 0
-  %26 = zext i1 %25 to i8
-  %27 = trunc i8 %26 to i1
-  br i1 %27, label %then3, label %else4
+  %17 = load ptr, ptr %self, align 8
+  %18 = getelementptr %4, ptr %17, i32 0, i32 8
+  store i8 0, ptr %18, align 1
+  %19 = load ptr, ptr %self, align 8
+  %20 = load ptr, ptr %message, align 8
+  %21 = call i32 @"$Model.read_config"(ptr %19, ptr %20)
+  store i32 %21, ptr %code1, align 4
+  %22 = load i32, ptr %code1, align 4
+  %23 = icmp ne i32 %22, 0
+  %24 = zext i1 %23 to i8
+  %25 = trunc i8 %24 to i1
+  br i1 %25, label %then3, label %else4
 
 then3:                                            ; preds = %merge
-  %28 = load i32, ptr %code1, align 4
-  ret i32 %28
+  %26 = load i32, ptr %code1, align 4
+  ret i32 %26
 
 dead5:                                            ; No predecessors!
   br label %merge2
@@ -42972,44 +43146,160 @@ else4:                                            ; preds = %merge
   br label %merge2
 
 merge2:                                           ; preds = %else4, %dead5
-  %29 = load ptr, ptr %given, align 8
-  %30 = getelementptr %24, ptr %29, i32 0, i32 3
-  %31 = load ptr, ptr %30, align 8
-  %32 = load ptr, ptr %given, align 8
-  %33 = getelementptr %24, ptr %32, i32 0, i32 4
-  %34 = load ptr, ptr %33, align 8
-  %35 = load ptr, ptr %message, align 8
-  %36 = call i32 @"$Library.open"(ptr %library, ptr %31, ptr %34, ptr %35)
-  store i32 %36, ptr %code6, align 4
-  %37 = load i32, ptr %code6, align 4
-  %38 = icmp ne i32 %37, 0
+  %27 = load i32, ptr %num_layers, align 4
+  %28 = icmp sgt i32 %27, 0
+  %29 = zext i1 %28 to i8
+  %30 = trunc i8 %29 to i1
+  br i1 %30, label %then7, label %else8
+
+then7:                                            ; preds = %merge2
+  %31 = load ptr, ptr %self, align 8
+  %32 = load i32, ptr %num_layers, align 4
+  %33 = load ptr, ptr %message, align 8
+  %34 = call i32 @"$Model.cut"(ptr %31, i32 %32, ptr %33)
+  store i32 %34, ptr %code9, align 4
+  %35 = load i32, ptr %code9, align 4
+  %36 = icmp ne i32 %35, 0
+  %37 = zext i1 %36 to i8
+  %38 = trunc i8 %37 to i1
+  br i1 %38, label %then11, label %else12
+
+then11:                                           ; preds = %then7
+  %39 = load i32, ptr %code9, align 4
+  ret i32 %39
+
+dead13:                                           ; No predecessors!
+  br label %merge10
+
+else12:                                           ; preds = %then7
+  br label %merge10
+
+merge10:                                          ; preds = %else12, %dead13
+  br label %merge6
+
+else8:                                            ; preds = %merge2
+  br label %merge6
+
+merge6:                                           ; preds = %else8, %merge10
+  %40 = load ptr, ptr %self, align 8
+  %41 = load ptr, ptr %message, align 8
+  %42 = call i32 @"$Model.list_modules"(ptr %40, ptr %41)
+  store i32 %42, ptr %code14, align 4
+  %43 = load i32, ptr %code14, align 4
+  %44 = icmp ne i32 %43, 0
+  %45 = zext i1 %44 to i8
+  %46 = trunc i8 %45 to i1
+  br i1 %46, label %then16, label %else17
+
+then16:                                           ; preds = %merge6
+  %47 = load i32, ptr %code14, align 4
+  ret i32 %47
+
+dead18:                                           ; No predecessors!
+  br label %merge15
+
+else17:                                           ; preds = %merge6
+  br label %merge15
+
+merge15:                                          ; preds = %else17, %dead18
+  %48 = load ptr, ptr %self, align 8
+  call void @"$Model.assume_weights"(ptr %48)
+  %49 = load %46, ptr %4, align 1
+  ret i32 0
+
+dead19:                                           ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$Model.cut"(ptr %0, i32 %1, ptr %2) {
+entry:
+  %target = alloca ptr, align 8
+  %c = alloca ptr, align 8
+  %message = alloca ptr, align 8
+  %num_layers = alloca i32, align 4
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store i32 %1, ptr %num_layers, align 4
+  store ptr %2, ptr %message, align 8
+  %3 = load ptr, ptr %self, align 8
+  %4 = getelementptr %4, ptr %3, i32 0, i32 3
+  store ptr %4, ptr %c, align 8
+  %5 = load i32, ptr %num_layers, align 4
+  %6 = load ptr, ptr %c, align 8
+  %7 = getelementptr %6, ptr %6, i32 0, i32 2
+  %8 = load i32, ptr %7, align 4
+  %9 = icmp sgt i32 %5, %8
+  %10 = zext i1 %9 to i8
+  %11 = trunc i8 %10 to i1
+  br i1 %11, label %then, label %else
+
+then:                                             ; preds = %entry
+  %12 = load ptr, ptr %message, align 8
+  store ptr %12, ptr %target, align 8
+  %13 = load ptr, ptr %target, align 8
+  %14 = icmp ne ptr %13, null
+  %15 = zext i1 %14 to i8
+  %16 = trunc i8 %15 to i1
+  br i1 %16, label %then2, label %else3
+
+then2:                                            ; preds = %then
+  %17 = load ptr, ptr %target, align 8
+  %18 = getelementptr %0, ptr %17, i32 0, i32 0
+  %19 = getelementptr [1024 x i8], ptr %18, i32 0, i32 0
+  %20 = getelementptr i8, ptr %19, i64 0
+  %21 = load i32, ptr %num_layers, align 4
+  %22 = load ptr, ptr %self, align 8
+  %23 = getelementptr %4, ptr %22, i32 0, i32 2
+  %24 = load ptr, ptr %23, align 8
+  %25 = load ptr, ptr %c, align 8
+  %26 = getelementptr %6, ptr %25, i32 0, i32 2
+  %27 = load i32, ptr %26, align 4
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 1024, ptr @"$string.437", i32 %21, ptr %24, i32 %27)
+  br label %merge1
+
+else3:                                            ; preds = %then
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %then2
+  ret i32 1
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %29 = load i32, ptr %num_layers, align 4
+  %30 = load ptr, ptr %c, align 8
+  %31 = getelementptr %6, ptr %30, i32 0, i32 2
+  store i32 %29, ptr %31, align 4
+  %32 = load ptr, ptr %c, align 8
+  %33 = getelementptr %6, ptr %32, i32 0, i32 24
+  store i32 0, ptr %33, align 4
+  %34 = load ptr, ptr %c, align 8
+  %35 = getelementptr %6, ptr %34, i32 0, i32 17
+  %36 = load i32, ptr %35, align 4
+  %37 = load i32, ptr %num_layers, align 4
+  %38 = icmp sgt i32 %36, %37
   %39 = zext i1 %38 to i8
   %40 = trunc i8 %39 to i1
-  br i1 %40, label %then8, label %else9
+  br i1 %40, label %then5, label %else6
 
-then8:                                            ; preds = %merge2
-  %41 = load i32, ptr %code6, align 4
-  ret i32 %41
+then5:                                            ; preds = %merge
+  %41 = load i32, ptr %num_layers, align 4
+  %42 = load ptr, ptr %c, align 8
+  %43 = getelementptr %6, ptr %42, i32 0, i32 17
+  store i32 %41, ptr %43, align 4
+  br label %merge4
 
-dead10:                                           ; No predecessors!
-  br label %merge7
+else6:                                            ; preds = %merge
+  br label %merge4
 
-else9:                                            ; preds = %merge2
-  br label %merge7
+merge4:                                           ; preds = %else6, %then5
+  ret i32 0
 
-merge7:                                           ; preds = %else9, %dead10
-  %42 = load ptr, ptr %source, align 8
-  %43 = load ptr, ptr %given, align 8
-  %44 = load ptr, ptr %target, align 8
-  %45 = load ptr, ptr %message, align 8
-  %46 = call i32 @"$plan_on"(ptr %42, ptr %library, ptr %43, ptr %44, ptr %45)
-  store i32 %46, ptr %code11, align 4
-  call void @"$Library.close"(ptr %library)
-  %47 = load %46, ptr %4, align 1
-  %48 = load i32, ptr %code11, align 4
-  ret i32 %48
-
-dead12:                                           ; No predecessors!
+dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
@@ -43065,7 +43355,7 @@ then5:                                            ; preds = %then2
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load ptr, ptr %directory, align 8
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.437", ptr %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.438", ptr %26)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -43129,7 +43419,7 @@ entry:
   %4 = load ptr, ptr %target, align 8
   %5 = load i64, ptr %capacity, align 8
   %6 = load ptr, ptr %directory, align 8
-  %7 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 %5, ptr @"$string.438", ptr %6)
+  %7 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 %5, ptr @"$string.439", ptr %6)
   %8 = sext i32 %7 to i64
   store i64 %8, ptr %used, align 8
   %9 = load ptr, ptr %self, align 8
@@ -43151,7 +43441,7 @@ then:                                             ; preds = %entry
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %21, ptr %22, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 %21, ptr @"$string.439", i64 %24)
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 %21, ptr @"$string.440", i64 %24)
   %26 = sext i32 %25 to i64
   %27 = add i64 %15, %26
   store i64 %27, ptr %used, align 8
@@ -43161,7 +43451,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %then
-  store ptr @"$string.440", ptr %separator, align 8
+  store ptr @"$string.441", ptr %separator, align 8
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %21, ptr %28, i32 0, i32 0
   %30 = getelementptr %22, ptr %29, i32 0, i32 1
@@ -43196,7 +43486,7 @@ then3:                                            ; preds = %forbody
   %49 = load ptr, ptr %separator, align 8
   %50 = call i64 @"$Problem.append_to"(ptr %45, ptr %46, i64 %47, i64 %48, ptr %49)
   store i64 %50, ptr %used, align 8
-  store ptr @"$string.442", ptr %separator, align 8
+  store ptr @"$string.443", ptr %separator, align 8
   br label %merge2
 
 else4:                                            ; preds = %forbody
@@ -43242,7 +43532,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  store ptr @"$string.440", ptr %colon, align 8
+  store ptr @"$string.441", ptr %colon, align 8
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %129, ptr %11, i32 0, i32 2
   %13 = getelementptr [256 x i8], ptr %12, i32 0, i32 0
@@ -43283,7 +43573,7 @@ merge1:                                           ; preds = %else3, %then2
   %38 = getelementptr %129, ptr %37, i32 0, i32 3
   %39 = getelementptr [512 x i8], ptr %38, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %26, ptr @"$string.441", ptr %27, ptr %31, ptr %35, ptr %36, ptr %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %26, ptr @"$string.442", ptr %27, ptr %31, ptr %35, ptr %36, ptr %40)
   %42 = sext i32 %41 to i64
   %43 = add i64 %20, %42
   ret i64 %43
@@ -43416,14 +43706,14 @@ entry:
   br i1 %7, label %then, label %else
 
 then:                                             ; preds = %entry
-  store ptr @"$string.443", ptr %chosen, align 8
+  store ptr @"$string.444", ptr %chosen, align 8
   %8 = call zeroext i1 @"$has_driver"()
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %then2, label %else3
 
 then2:                                            ; preds = %then
-  store ptr @"$string.446", ptr %chosen, align 8
+  store ptr @"$string.447", ptr %chosen, align 8
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -43437,7 +43727,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %merge1
   %11 = load ptr, ptr %chosen, align 8
-  %12 = call i32 @strcmp(ptr %11, ptr @"$string.443")
+  %12 = call i32 @strcmp(ptr %11, ptr @"$string.444")
   %13 = icmp eq i32 %12, 0
   %14 = zext i1 %13 to i8
   %15 = trunc i8 %14 to i1
@@ -43445,7 +43735,7 @@ merge:                                            ; preds = %else, %merge1
 
 then5:                                            ; preds = %merge
   %16 = load ptr, ptr %kind, align 8
-  %17 = call ptr @strcpy(ptr %16, ptr @"$string.443")
+  %17 = call ptr @strcpy(ptr %16, ptr @"$string.444")
   ret i32 0
 
 dead:                                             ; No predecessors!
@@ -43456,7 +43746,7 @@ else6:                                            ; preds = %merge
 
 merge4:                                           ; preds = %else6, %dead
   %18 = load ptr, ptr %chosen, align 8
-  %19 = call i32 @strcmp(ptr %18, ptr @"$string.446")
+  %19 = call i32 @strcmp(ptr %18, ptr @"$string.447")
   %20 = icmp eq i32 %19, 0
   %21 = zext i1 %20 to i8
   %22 = trunc i8 %21 to i1
@@ -43464,7 +43754,7 @@ merge4:                                           ; preds = %else6, %dead
 
 then8:                                            ; preds = %merge4
   %23 = load ptr, ptr %kind, align 8
-  %24 = call ptr @strcpy(ptr %23, ptr @"$string.446")
+  %24 = call ptr @strcpy(ptr %23, ptr @"$string.447")
   ret i32 0
 
 dead10:                                           ; No predecessors!
@@ -43488,7 +43778,7 @@ then12:                                           ; preds = %merge7
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
   %33 = getelementptr i8, ptr %32, i64 0
   %34 = load ptr, ptr %wanted, align 8
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.447", ptr %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.448", ptr %34)
   br label %merge11
 
 else13:                                           ; preds = %merge7
@@ -43541,7 +43831,7 @@ dead:                                             ; No predecessors!
 
 define internal zeroext i1 @"$has_driver"() {
 entry:
-  %0 = call zeroext i1 @"$files.exists"(ptr @"$string.444")
+  %0 = call zeroext i1 @"$files.exists"(ptr @"$string.445")
   %1 = zext i1 %0 to i8
   %2 = trunc i8 %1 to i1
   br i1 %2, label %then, label %else
@@ -43556,7 +43846,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %3 = call zeroext i1 @"$files.exists"(ptr @"$string.445")
+  %3 = call zeroext i1 @"$files.exists"(ptr @"$string.446")
   %4 = zext i1 %3 to i8
   %5 = trunc i8 %4 to i1
   br i1 %5, label %then2, label %else3
@@ -43670,7 +43960,7 @@ merge:                                            ; preds = %else, %merge1
   %46 = getelementptr %2, ptr %45, i32 0, i32 2
   %47 = getelementptr [16 x i8], ptr %46, i32 0, i32 0
   %48 = getelementptr i8, ptr %47, i64 0
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 4096, ptr @"$string.449", ptr %44, ptr %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 4096, ptr @"$string.450", ptr %44, ptr %48)
   store i32 %49, ptr %written, align 4
   %50 = load i32, ptr %written, align 4
   %51 = icmp sge i32 %50, 4096
@@ -43692,7 +43982,7 @@ then8:                                            ; preds = %then5
   %60 = getelementptr %0, ptr %59, i32 0, i32 0
   %61 = getelementptr [1024 x i8], ptr %60, i32 0, i32 0
   %62 = getelementptr i8, ptr %61, i64 0
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 1024, ptr @"$string.450", i32 4064)
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 1024, ptr @"$string.451", i32 4064)
   br label %merge7
 
 else9:                                            ; preds = %then5
@@ -43721,7 +44011,7 @@ then12:                                           ; preds = %and.lhs.true
   %71 = getelementptr %2, ptr %70, i32 0, i32 2
   %72 = getelementptr [16 x i8], ptr %71, i32 0, i32 0
   %73 = getelementptr i8, ptr %72, i64 0
-  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 4096, ptr @"$string.451", ptr %73)
+  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 4096, ptr @"$string.452", ptr %73)
   br label %merge11
 
 else13:                                           ; preds = %and.lhs.true, %merge4
@@ -43789,7 +44079,7 @@ then3:                                            ; preds = %then
   %22 = getelementptr %0, ptr %21, i32 0, i32 0
   %23 = getelementptr [1024 x i8], ptr %22, i32 0, i32 0
   %24 = getelementptr i8, ptr %23, i64 0
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 1024, ptr @"$string.448")
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 1024, ptr @"$string.449")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -43912,7 +44202,7 @@ then:                                             ; preds = %entry
   br i1 %18, label %and.lhs.true, label %else3
 
 then2:                                            ; preds = %and.lhs.true
-  store ptr @"$string.452", ptr %hint, align 8
+  store ptr @"$string.453", ptr %hint, align 8
   br label %merge1
 
 else3:                                            ; preds = %and.lhs.true, %then
@@ -43945,7 +44235,7 @@ then5:                                            ; preds = %merge1
   %35 = getelementptr [16 x i8], ptr %34, i32 0, i32 0
   %36 = getelementptr i8, ptr %35, i64 0
   %37 = call ptr @dlerror()
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.453", ptr %32, ptr %36, ptr %37)
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.454", ptr %32, ptr %36, ptr %37)
   br label %merge4
 
 else6:                                            ; preds = %merge1
@@ -43964,7 +44254,7 @@ merge:                                            ; preds = %else, %dead
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %2, ptr %39, i32 0, i32 0
   %41 = load ptr, ptr %40, align 8
-  %42 = call ptr @dlsym(ptr %41, ptr @"$string.454")
+  %42 = call ptr @dlsym(ptr %41, ptr @"$string.455")
   store ptr %42, ptr %symbol, align 8
   %43 = load ptr, ptr %symbol, align 8
   %44 = icmp eq ptr %43, null
@@ -43990,7 +44280,7 @@ then12:                                           ; preds = %then8
   %57 = getelementptr %2, ptr %56, i32 0, i32 3
   %58 = getelementptr [4096 x i8], ptr %57, i32 0, i32 0
   %59 = getelementptr i8, ptr %58, i64 0
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.455", ptr %59, ptr @"$string.454")
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.456", ptr %59, ptr @"$string.455")
   br label %merge11
 
 else13:                                           ; preds = %then8
@@ -44080,7 +44370,7 @@ then25:                                           ; preds = %then20
   %105 = getelementptr %2, ptr %104, i32 0, i32 3
   %106 = getelementptr [4096 x i8], ptr %105, i32 0, i32 0
   %107 = getelementptr i8, ptr %106, i64 0
-  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.456", ptr %107)
+  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.457", ptr %107)
   br label %merge24
 
 else26:                                           ; preds = %then20
@@ -44112,7 +44402,7 @@ entry:
   %2 = getelementptr %2, ptr %1, i32 0, i32 2
   %3 = getelementptr [16 x i8], ptr %2, i32 0, i32 0
   %4 = getelementptr i8, ptr %3, i64 0
-  %5 = call i32 @strcmp(ptr %4, ptr @"$string.443")
+  %5 = call i32 @strcmp(ptr %4, ptr @"$string.444")
   %6 = icmp eq i32 %5, 0
   %7 = zext i1 %6 to i8
   %8 = icmp ne i8 %7, 0
@@ -44577,6 +44867,7 @@ dead29:                                           ; No predecessors!
 
 define internal i32 @"$options.resolve"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
+  %target16 = alloca ptr, align 8
   %target = alloca ptr, align 8
   %code1 = alloca i32, align 4
   %4 = alloca %46, align 8
@@ -44639,37 +44930,40 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %26 = load ptr, ptr %resolved, align 8
-  %27 = getelementptr %24, ptr %26, i32 0, i32 6
+  %27 = getelementptr %24, ptr %26, i32 0, i32 24
   %28 = load i32, ptr %27, align 4
-  %29 = load ptr, ptr %model, align 8
-  %30 = getelementptr %6, ptr %29, i32 0, i32 10
-  %31 = load i32, ptr %30, align 4
-  %32 = icmp sgt i32 %28, %31
-  %33 = zext i1 %32 to i8
-  %34 = trunc i8 %33 to i1
-  br i1 %34, label %then7, label %else8
+  %29 = icmp sgt i32 %28, 0
+  %30 = zext i1 %29 to i8
+  %31 = trunc i8 %30 to i1
+  br i1 %31, label %and.lhs.true, label %else8
 
-then7:                                            ; preds = %merge2
-  %35 = load ptr, ptr %message, align 8
-  store ptr %35, ptr %target, align 8
-  %36 = load ptr, ptr %target, align 8
-  %37 = icmp ne ptr %36, null
-  %38 = zext i1 %37 to i8
-  %39 = trunc i8 %38 to i1
-  br i1 %39, label %then10, label %else11
+then7:                                            ; preds = %and.lhs.true
+  %32 = load ptr, ptr %message, align 8
+  store ptr %32, ptr %target, align 8
+  %33 = load ptr, ptr %target, align 8
+  %34 = icmp ne ptr %33, null
+  %35 = zext i1 %34 to i8
+  %36 = trunc i8 %35 to i1
+  br i1 %36, label %then10, label %else11
+
+and.lhs.true:                                     ; preds = %merge2
+  %37 = load ptr, ptr %resolved, align 8
+  %38 = getelementptr %24, ptr %37, i32 0, i32 23
+  %39 = load i32, ptr %38, align 4
+  %40 = icmp eq i32 %39, 0
+  %41 = zext i1 %40 to i8
+  %42 = trunc i8 %41 to i1
+  br i1 %42, label %then7, label %else8
 
 then10:                                           ; preds = %then7
-  %40 = load ptr, ptr %target, align 8
-  %41 = getelementptr %0, ptr %40, i32 0, i32 0
-  %42 = getelementptr [1024 x i8], ptr %41, i32 0, i32 0
-  %43 = getelementptr i8, ptr %42, i64 0
-  %44 = load ptr, ptr %resolved, align 8
-  %45 = getelementptr %24, ptr %44, i32 0, i32 6
-  %46 = load i32, ptr %45, align 4
-  %47 = load ptr, ptr %model, align 8
-  %48 = getelementptr %6, ptr %47, i32 0, i32 10
+  %43 = load ptr, ptr %target, align 8
+  %44 = getelementptr %0, ptr %43, i32 0, i32 0
+  %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
+  %46 = getelementptr i8, ptr %45, i64 0
+  %47 = load ptr, ptr %resolved, align 8
+  %48 = getelementptr %24, ptr %47, i32 0, i32 24
   %49 = load i32, ptr %48, align 4
-  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.476", i32 %46, i32 %49)
+  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %46, i64 1024, ptr @"$string.477", i32 %49)
   br label %merge9
 
 else11:                                           ; preds = %then7
@@ -44681,24 +44975,71 @@ merge9:                                           ; preds = %else11, %then10
 dead12:                                           ; No predecessors!
   br label %merge6
 
-else8:                                            ; preds = %merge2
+else8:                                            ; preds = %and.lhs.true, %merge2
   br label %merge6
 
 merge6:                                           ; preds = %else8, %dead12
-  %51 = load ptr, ptr %model, align 8
-  %52 = load ptr, ptr %resolved, align 8
-  %53 = getelementptr %24, ptr %52, i32 0, i32 1
-  %54 = load i32, ptr %53, align 4
-  %55 = load ptr, ptr %resolved, align 8
-  %56 = getelementptr %24, ptr %55, i32 0, i32 9
-  %57 = load i32, ptr %56, align 4
-  %58 = call i32 @"$layout.resolve_expert_layout"(ptr %51, i32 %54, i32 %57)
-  %59 = load ptr, ptr %resolved, align 8
-  %60 = getelementptr %24, ptr %59, i32 0, i32 9
-  store i32 %58, ptr %60, align 4
+  %51 = load ptr, ptr %resolved, align 8
+  %52 = getelementptr %24, ptr %51, i32 0, i32 6
+  %53 = load i32, ptr %52, align 4
+  %54 = load ptr, ptr %model, align 8
+  %55 = getelementptr %6, ptr %54, i32 0, i32 10
+  %56 = load i32, ptr %55, align 4
+  %57 = icmp sgt i32 %53, %56
+  %58 = zext i1 %57 to i8
+  %59 = trunc i8 %58 to i1
+  br i1 %59, label %then14, label %else15
+
+then14:                                           ; preds = %merge6
+  %60 = load ptr, ptr %message, align 8
+  store ptr %60, ptr %target16, align 8
+  %61 = load ptr, ptr %target16, align 8
+  %62 = icmp ne ptr %61, null
+  %63 = zext i1 %62 to i8
+  %64 = trunc i8 %63 to i1
+  br i1 %64, label %then18, label %else19
+
+then18:                                           ; preds = %then14
+  %65 = load ptr, ptr %target16, align 8
+  %66 = getelementptr %0, ptr %65, i32 0, i32 0
+  %67 = getelementptr [1024 x i8], ptr %66, i32 0, i32 0
+  %68 = getelementptr i8, ptr %67, i64 0
+  %69 = load ptr, ptr %resolved, align 8
+  %70 = getelementptr %24, ptr %69, i32 0, i32 6
+  %71 = load i32, ptr %70, align 4
+  %72 = load ptr, ptr %model, align 8
+  %73 = getelementptr %6, ptr %72, i32 0, i32 10
+  %74 = load i32, ptr %73, align 4
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %68, i64 1024, ptr @"$string.478", i32 %71, i32 %74)
+  br label %merge17
+
+else19:                                           ; preds = %then14
+  br label %merge17
+
+merge17:                                          ; preds = %else19, %then18
+  ret i32 1
+
+dead20:                                           ; No predecessors!
+  br label %merge13
+
+else15:                                           ; preds = %merge6
+  br label %merge13
+
+merge13:                                          ; preds = %else15, %dead20
+  %76 = load ptr, ptr %model, align 8
+  %77 = load ptr, ptr %resolved, align 8
+  %78 = getelementptr %24, ptr %77, i32 0, i32 1
+  %79 = load i32, ptr %78, align 4
+  %80 = load ptr, ptr %resolved, align 8
+  %81 = getelementptr %24, ptr %80, i32 0, i32 9
+  %82 = load i32, ptr %81, align 4
+  %83 = call i32 @"$layout.resolve_expert_layout"(ptr %76, i32 %79, i32 %82)
+  %84 = load ptr, ptr %resolved, align 8
+  %85 = getelementptr %24, ptr %84, i32 0, i32 9
+  store i32 %83, ptr %85, align 4
   ret i32 0
 
-dead13:                                           ; No predecessors!
+dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
@@ -45092,7 +45433,7 @@ then2:                                            ; preds = %then
   %24 = getelementptr %24, ptr %23, i32 0, i32 1
   %25 = load i32, ptr %24, align 4
   %26 = sext i32 %25 to i64
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.457", i64 %26, i64 1, i64 64)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.458", i64 %26, i64 1, i64 64)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -45143,7 +45484,7 @@ then10:                                           ; preds = %then5
   %50 = getelementptr %24, ptr %49, i32 0, i32 5
   %51 = load i32, ptr %50, align 4
   %52 = sext i32 %51 to i64
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.458", i64 %52, i64 1, i64 65536)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.459", i64 %52, i64 1, i64 65536)
   br label %merge9
 
 else11:                                           ; preds = %then5
@@ -45194,7 +45535,7 @@ then19:                                           ; preds = %then14
   %76 = getelementptr %24, ptr %75, i32 0, i32 6
   %77 = load i32, ptr %76, align 4
   %78 = sext i32 %77 to i64
-  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.459", i64 %78, i64 1, i64 67108864)
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.460", i64 %78, i64 1, i64 67108864)
   br label %merge18
 
 else20:                                           ; preds = %then14
@@ -45245,7 +45586,7 @@ then28:                                           ; preds = %then23
   %102 = getelementptr %24, ptr %101, i32 0, i32 7
   %103 = load i32, ptr %102, align 4
   %104 = sext i32 %103 to i64
-  %105 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.460", i64 %104, i64 1, i64 65536)
+  %105 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.461", i64 %104, i64 1, i64 65536)
   br label %merge27
 
 else29:                                           ; preds = %then23
@@ -45296,7 +45637,7 @@ then37:                                           ; preds = %then32
   %128 = getelementptr %24, ptr %127, i32 0, i32 8
   %129 = load i32, ptr %128, align 4
   %130 = sext i32 %129 to i64
-  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %126, i64 1024, ptr @"$string.461", i64 %130, i64 0, i64 1073741824)
+  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %126, i64 1024, ptr @"$string.462", i64 %130, i64 0, i64 1073741824)
   br label %merge36
 
 else38:                                           ; preds = %then32
@@ -45347,7 +45688,7 @@ then46:                                           ; preds = %then41
   %154 = getelementptr %24, ptr %153, i32 0, i32 9
   %155 = load i32, ptr %154, align 4
   %156 = sext i32 %155 to i64
-  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %152, i64 1024, ptr @"$string.462", i64 %156, i64 0, i64 2)
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %152, i64 1024, ptr @"$string.463", i64 %156, i64 0, i64 2)
   br label %merge45
 
 else47:                                           ; preds = %then41
@@ -45398,7 +45739,7 @@ then55:                                           ; preds = %then50
   %180 = getelementptr %24, ptr %179, i32 0, i32 10
   %181 = load i32, ptr %180, align 4
   %182 = sext i32 %181 to i64
-  %183 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %178, i64 1024, ptr @"$string.463", i64 %182, i64 0, i64 4096)
+  %183 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %178, i64 1024, ptr @"$string.464", i64 %182, i64 0, i64 4096)
   br label %merge54
 
 else56:                                           ; preds = %then50
@@ -45449,7 +45790,7 @@ then64:                                           ; preds = %then59
   %206 = getelementptr %24, ptr %205, i32 0, i32 11
   %207 = load i32, ptr %206, align 4
   %208 = sext i32 %207 to i64
-  %209 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %204, i64 1024, ptr @"$string.464", i64 %208, i64 1, i64 1048576)
+  %209 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %204, i64 1024, ptr @"$string.465", i64 %208, i64 1, i64 1048576)
   br label %merge63
 
 else65:                                           ; preds = %then59
@@ -45500,7 +45841,7 @@ then73:                                           ; preds = %then68
   %232 = getelementptr %24, ptr %231, i32 0, i32 12
   %233 = load i32, ptr %232, align 4
   %234 = sext i32 %233 to i64
-  %235 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %230, i64 1024, ptr @"$string.465", i64 %234, i64 0, i64 67108864)
+  %235 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %230, i64 1024, ptr @"$string.466", i64 %234, i64 0, i64 67108864)
   br label %merge72
 
 else74:                                           ; preds = %then68
@@ -45551,7 +45892,7 @@ then82:                                           ; preds = %then77
   %258 = getelementptr %24, ptr %257, i32 0, i32 13
   %259 = load i32, ptr %258, align 4
   %260 = sext i32 %259 to i64
-  %261 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %256, i64 1024, ptr @"$string.466", i64 %260, i64 1, i64 16777216)
+  %261 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %256, i64 1024, ptr @"$string.467", i64 %260, i64 1, i64 16777216)
   br label %merge81
 
 else83:                                           ; preds = %then77
@@ -45602,7 +45943,7 @@ then91:                                           ; preds = %then86
   %284 = getelementptr %24, ptr %283, i32 0, i32 14
   %285 = load i32, ptr %284, align 4
   %286 = sext i32 %285 to i64
-  %287 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %282, i64 1024, ptr @"$string.467", i64 %286, i64 0, i64 1)
+  %287 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %282, i64 1024, ptr @"$string.468", i64 %286, i64 0, i64 1)
   br label %merge90
 
 else92:                                           ; preds = %then86
@@ -45653,7 +45994,7 @@ then100:                                          ; preds = %then95
   %310 = getelementptr %24, ptr %309, i32 0, i32 15
   %311 = load i32, ptr %310, align 4
   %312 = sext i32 %311 to i64
-  %313 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %308, i64 1024, ptr @"$string.468", i64 %312, i64 -1, i64 2)
+  %313 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %308, i64 1024, ptr @"$string.469", i64 %312, i64 -1, i64 2)
   br label %merge99
 
 else101:                                          ; preds = %then95
@@ -45704,7 +46045,7 @@ then109:                                          ; preds = %then104
   %336 = getelementptr %24, ptr %335, i32 0, i32 16
   %337 = load i32, ptr %336, align 4
   %338 = sext i32 %337 to i64
-  %339 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %334, i64 1024, ptr @"$string.469", i64 %338, i64 0, i64 65536)
+  %339 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %334, i64 1024, ptr @"$string.470", i64 %338, i64 0, i64 65536)
   br label %merge108
 
 else110:                                          ; preds = %then104
@@ -45755,7 +46096,7 @@ then118:                                          ; preds = %then113
   %362 = getelementptr %24, ptr %361, i32 0, i32 20
   %363 = load i32, ptr %362, align 4
   %364 = sext i32 %363 to i64
-  %365 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %360, i64 1024, ptr @"$string.470", i64 %364, i64 -1, i64 1)
+  %365 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %360, i64 1024, ptr @"$string.471", i64 %364, i64 -1, i64 1)
   br label %merge117
 
 else119:                                          ; preds = %then113
@@ -45806,7 +46147,7 @@ then127:                                          ; preds = %then122
   %388 = getelementptr %24, ptr %387, i32 0, i32 21
   %389 = load i32, ptr %388, align 4
   %390 = sext i32 %389 to i64
-  %391 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %386, i64 1024, ptr @"$string.471", i64 %390, i64 -1, i64 1)
+  %391 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %386, i64 1024, ptr @"$string.472", i64 %390, i64 -1, i64 1)
   br label %merge126
 
 else128:                                          ; preds = %then122
@@ -45857,7 +46198,7 @@ then136:                                          ; preds = %then131
   %414 = getelementptr %24, ptr %413, i32 0, i32 22
   %415 = load i32, ptr %414, align 4
   %416 = sext i32 %415 to i64
-  %417 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %412, i64 1024, ptr @"$string.472", i64 %416, i64 0, i64 1)
+  %417 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %412, i64 1024, ptr @"$string.473", i64 %416, i64 0, i64 1)
   br label %merge135
 
 else137:                                          ; preds = %then131
@@ -45908,7 +46249,7 @@ then145:                                          ; preds = %then140
   %440 = getelementptr %24, ptr %439, i32 0, i32 23
   %441 = load i32, ptr %440, align 4
   %442 = sext i32 %441 to i64
-  %443 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %438, i64 1024, ptr @"$string.473", i64 %442, i64 0, i64 1)
+  %443 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %438, i64 1024, ptr @"$string.474", i64 %442, i64 0, i64 1)
   br label %merge144
 
 else146:                                          ; preds = %then140
@@ -45959,7 +46300,7 @@ then154:                                          ; preds = %then149
   %466 = getelementptr %24, ptr %465, i32 0, i32 24
   %467 = load i32, ptr %466, align 4
   %468 = sext i32 %467 to i64
-  %469 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %464, i64 1024, ptr @"$string.474", i64 %468, i64 0, i64 65536)
+  %469 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %464, i64 1024, ptr @"$string.475", i64 %468, i64 0, i64 65536)
   br label %merge153
 
 else155:                                          ; preds = %then149
@@ -46010,7 +46351,7 @@ then163:                                          ; preds = %then158
   %492 = load ptr, ptr %given, align 8
   %493 = getelementptr %24, ptr %492, i32 0, i32 17
   %494 = load i64, ptr %493, align 8
-  %495 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %491, i64 1024, ptr @"$string.475", i64 %494, i64 0, i64 1152921504606846976)
+  %495 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %491, i64 1024, ptr @"$string.476", i64 %494, i64 0, i64 1152921504606846976)
   br label %merge162
 
 else164:                                          ; preds = %then158
@@ -46129,7 +46470,7 @@ then2:                                            ; preds = %then
   %27 = getelementptr %3, ptr %26, i32 0, i32 9
   %28 = getelementptr [128 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.477", ptr %29)
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.479", ptr %29)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -46260,7 +46601,7 @@ then13:                                           ; preds = %then8
   %110 = load ptr, ptr %info, align 8
   %111 = getelementptr %3, ptr %110, i32 0, i32 7
   %112 = load i32, ptr %111, align 4
-  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %102, i64 1024, ptr @"$string.478", i32 %105, ptr %109, i32 %112)
+  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %102, i64 1024, ptr @"$string.480", i32 %105, ptr %109, i32 %112)
   br label %merge12
 
 else14:                                           ; preds = %then8
@@ -46384,7 +46725,7 @@ then2:                                            ; preds = %then
   %45 = load ptr, ptr %o, align 8
   %46 = getelementptr %24, ptr %45, i32 0, i32 7
   %47 = load i32, ptr %46, align 4
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.479", i32 %41, i32 %44, i32 %47, i64 2147483647)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.481", i32 %41, i32 %44, i32 %47, i64 2147483647)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -46740,7 +47081,7 @@ merge14:                                          ; preds = %else16, %dead17
   %50 = call i32 @"$ModelConfig.shared_width"(ptr %49)
   %51 = load i32, ptr %world_size, align 4
   %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$check_split"(ptr @"$string.481", i32 %50, i32 %51, ptr %52)
+  %53 = call i32 @"$check_split"(ptr @"$string.483", i32 %50, i32 %51, ptr %52)
   store i32 %53, ptr %code18, align 4
   %54 = load i32, ptr %code18, align 4
   %55 = icmp ne i32 %54, 0
@@ -46771,7 +47112,7 @@ then24:                                           ; preds = %merge19
   %65 = load i32, ptr %64, align 4
   %66 = load i32, ptr %world_size, align 4
   %67 = load ptr, ptr %message, align 8
-  %68 = call i32 @"$check_split"(ptr @"$string.482", i32 %65, i32 %66, ptr %67)
+  %68 = call i32 @"$check_split"(ptr @"$string.484", i32 %65, i32 %66, ptr %67)
   ret i32 %68
 
 dead26:                                           ; No predecessors!
@@ -46786,7 +47127,7 @@ merge23:                                          ; preds = %else25, %dead26
   %71 = load i32, ptr %70, align 4
   %72 = load i32, ptr %world_size, align 4
   %73 = load ptr, ptr %message, align 8
-  %74 = call i32 @"$check_split"(ptr @"$string.483", i32 %71, i32 %72, ptr %73)
+  %74 = call i32 @"$check_split"(ptr @"$string.485", i32 %71, i32 %72, ptr %73)
   ret i32 %74
 
 dead27:                                           ; No predecessors!
@@ -46829,7 +47170,7 @@ then2:                                            ; preds = %then
   %19 = load i32, ptr %world_size, align 4
   %20 = load ptr, ptr %name, align 8
   %21 = load i32, ptr %value, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.480", i32 %19, ptr %20, i32 %21)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.482", i32 %19, ptr %20, i32 %21)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -46994,7 +47335,7 @@ then2:                                            ; preds = %then
   %60 = load ptr, ptr %59, align 8
   %61 = getelementptr %6, ptr %60, i32 0, i32 2
   %62 = load i32, ptr %61, align 4
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.484", i32 %62)
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.486", i32 %62)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -47599,7 +47940,7 @@ then2:                                            ; preds = %then
   %35 = load ptr, ptr %matrix, align 8
   %36 = getelementptr %50, ptr %35, i32 0, i32 1
   %37 = load i32, ptr %36, align 4
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.485", i32 %28, i32 %31, i32 %34, i32 %37)
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.487", i32 %28, i32 %31, i32 %34, i32 %37)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -48439,7 +48780,7 @@ then2:                                            ; preds = %then
   %38 = load i32, ptr %37, align 4
   %39 = getelementptr %53, ptr %cache, i32 0, i32 5
   %40 = load i32, ptr %39, align 4
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.486", ptr %34, i32 %36, i32 %38, i32 %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.488", ptr %34, i32 %36, i32 %38, i32 %40)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -48651,7 +48992,7 @@ then2:                                            ; preds = %then
   %94 = load ptr, ptr %o, align 8
   %95 = getelementptr %24, ptr %94, i32 0, i32 6
   %96 = load i32, ptr %95, align 4
-  %97 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.487", i32 %93, i32 %96)
+  %97 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.489", i32 %93, i32 %96)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -49001,7 +49342,7 @@ entry:
   %29 = call i64 @"$anon (./terra/scheduling/batch.t:102)"(ptr %28)
   %30 = call i64 @"$aligned"(i64 %29)
   %31 = getelementptr i8, ptr %26, i64 %30
-  call void @"$anon (./terra/scheduling/batch.t:108).489"(ptr %23, ptr %25, ptr %31)
+  call void @"$anon (./terra/scheduling/batch.t:108).491"(ptr %23, ptr %25, ptr %31)
   %32 = load %46, ptr %3, align 1
   %33 = load ptr, ptr %shape, align 8
   %34 = getelementptr %138, ptr %33, i32 0, i32 1
@@ -49866,7 +50207,7 @@ entry:
   %2 = call i64 @"$anon (./terra/scheduling/batch.t:102)"(ptr %1)
   %3 = call i64 @"$aligned"(i64 %2)
   %4 = load ptr, ptr %shape, align 8
-  %5 = call i64 @"$anon (./terra/scheduling/batch.t:102).488"(ptr %4)
+  %5 = call i64 @"$anon (./terra/scheduling/batch.t:102).490"(ptr %4)
   %6 = call i64 @"$aligned"(i64 %5)
   %7 = add i64 %3, %6
   ret i64 %7
@@ -50215,7 +50556,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal i64 @"$anon (./terra/scheduling/batch.t:102).488"(ptr %0) {
+define internal i64 @"$anon (./terra/scheduling/batch.t:102).490"(ptr %0) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$shape" = alloca ptr, align 8
@@ -50821,7 +51162,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$anon (./terra/scheduling/batch.t:108).489"(ptr %0, ptr %1, ptr %2) {
+define internal void @"$anon (./terra/scheduling/batch.t:108).491"(ptr %0, ptr %1, ptr %2) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$data" = alloca ptr, align 8
@@ -51084,7 +51425,7 @@ and.lhs.true9:                                    ; preds = %merge3
 
 then10:                                           ; preds = %else8
   %82 = load ptr, ptr %self, align 8
-  call void @"$Plan.refuse"(ptr %82, ptr @"$string.491")
+  call void @"$Plan.refuse"(ptr %82, ptr @"$string.493")
   %83 = load %46, ptr %3, align 1
   br label %merge6
 
@@ -51257,7 +51598,7 @@ entry:
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %23, ptr %14, i32 0, i32 9
   %16 = load i32, ptr %15, align 4
-  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 512, ptr @"$string.490", i64 %7, i32 %10, i32 %13, i32 %16)
+  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 512, ptr @"$string.492", i64 %7, i32 %10, i32 %13, i32 %16)
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
@@ -51351,7 +51692,7 @@ entry:
   %55 = sub i64 %51, %54
   %56 = getelementptr [128 x i8], ptr %suggestion, i32 0, i32 0
   %57 = getelementptr i8, ptr %56, i64 0
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 512, ptr @"$string.494", i64 %26, i64 %32, i64 %33, i64 %39, i32 %43, i32 %46, i64 %47, i64 %50, i64 %55, ptr %57)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 512, ptr @"$string.496", i64 %26, i64 %32, i64 %33, i64 %39, i32 %43, i32 %46, i64 %47, i64 %50, i64 %55, ptr %57)
   %59 = load ptr, ptr %self, align 8
   %60 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %61 = getelementptr i8, ptr %60, i64 0
@@ -51391,13 +51732,13 @@ then:                                             ; preds = %entry
   %16 = load i32, ptr %page_size, align 4
   %17 = sext i32 %16 to i64
   %18 = mul i64 %15, %17
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %13, i64 %14, ptr @"$string.492", i64 %18)
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %13, i64 %14, ptr @"$string.494", i64 %18)
   br label %merge
 
 else:                                             ; preds = %entry
   %20 = load ptr, ptr %target, align 8
   %21 = load i64, ptr %capacity, align 8
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 %21, ptr @"$string.493")
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 %21, ptr @"$string.495")
   br label %merge
 
 merge:                                            ; preds = %else, %then
@@ -51442,7 +51783,7 @@ entry:
   %27 = load %46, ptr %19, align 1
   %28 = load ptr, ptr %out, align 8
   %29 = load ptr, ptr %kind, align 8
-  call void @"$JsonWriter.string_field"(ptr %28, ptr @"$string.498", ptr %29)
+  call void @"$JsonWriter.string_field"(ptr %28, ptr @"$string.500", ptr %29)
   %30 = load %46, ptr %18, align 1
   %31 = load ptr, ptr %out, align 8
   %32 = load ptr, ptr %made, align 8
@@ -51450,7 +51791,7 @@ entry:
   %34 = getelementptr %24, ptr %33, i32 0, i32 1
   %35 = load i32, ptr %34, align 4
   %36 = sext i32 %35 to i64
-  call void @"$JsonWriter.integer_field"(ptr %31, ptr @"$string.499", i64 %36)
+  call void @"$JsonWriter.integer_field"(ptr %31, ptr @"$string.501", i64 %36)
   %37 = load %46, ptr %17, align 1
   %38 = load ptr, ptr %out, align 8
   %39 = load ptr, ptr %made, align 8
@@ -51458,7 +51799,7 @@ entry:
   %41 = getelementptr %24, ptr %40, i32 0, i32 9
   %42 = load i32, ptr %41, align 4
   %43 = call ptr @"$layout_name"(i32 %42)
-  call void @"$JsonWriter.string_field"(ptr %38, ptr @"$string.500", ptr %43)
+  call void @"$JsonWriter.string_field"(ptr %38, ptr @"$string.502", ptr %43)
   %44 = load %46, ptr %16, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %made, align 8
@@ -51466,7 +51807,7 @@ entry:
   %48 = getelementptr %24, ptr %47, i32 0, i32 6
   %49 = load i32, ptr %48, align 4
   %50 = sext i32 %49 to i64
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.503", i64 %50)
+  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.505", i64 %50)
   %51 = load %46, ptr %15, align 1
   %52 = load ptr, ptr %out, align 8
   %53 = load ptr, ptr %made, align 8
@@ -51474,7 +51815,7 @@ entry:
   %55 = getelementptr %24, ptr %54, i32 0, i32 5
   %56 = load i32, ptr %55, align 4
   %57 = sext i32 %56 to i64
-  call void @"$JsonWriter.integer_field"(ptr %52, ptr @"$string.504", i64 %57)
+  call void @"$JsonWriter.integer_field"(ptr %52, ptr @"$string.506", i64 %57)
   %58 = load %46, ptr %14, align 1
   %59 = load ptr, ptr %out, align 8
   %60 = load ptr, ptr %made, align 8
@@ -51482,7 +51823,7 @@ entry:
   %62 = getelementptr %24, ptr %61, i32 0, i32 11
   %63 = load i32, ptr %62, align 4
   %64 = sext i32 %63 to i64
-  call void @"$JsonWriter.integer_field"(ptr %59, ptr @"$string.505", i64 %64)
+  call void @"$JsonWriter.integer_field"(ptr %59, ptr @"$string.507", i64 %64)
   %65 = load %46, ptr %13, align 1
   %66 = load ptr, ptr %out, align 8
   %67 = load ptr, ptr %made, align 8
@@ -51492,28 +51833,28 @@ entry:
   %70 = load ptr, ptr %made, align 8
   %71 = getelementptr %23, ptr %70, i32 0, i32 8
   %72 = load i64, ptr %71, align 8
-  call void @"$JsonWriter.integer_field"(ptr %69, ptr @"$string.514", i64 %72)
+  call void @"$JsonWriter.integer_field"(ptr %69, ptr @"$string.516", i64 %72)
   %73 = load %46, ptr %11, align 1
   %74 = load ptr, ptr %out, align 8
   %75 = load ptr, ptr %made, align 8
   %76 = getelementptr %23, ptr %75, i32 0, i32 19
   %77 = load i8, ptr %76, align 1
   %78 = icmp ne i8 %77, 0
-  call void @"$JsonWriter.boolean_field"(ptr %74, ptr @"$string.515", i1 zeroext %78)
+  call void @"$JsonWriter.boolean_field"(ptr %74, ptr @"$string.517", i1 zeroext %78)
   %79 = load %46, ptr %10, align 1
   %80 = load ptr, ptr %out, align 8
   %81 = load ptr, ptr %made, align 8
   %82 = getelementptr %23, ptr %81, i32 0, i32 20
   %83 = getelementptr [512 x i8], ptr %82, i32 0, i32 0
   %84 = getelementptr i8, ptr %83, i64 0
-  call void @"$JsonWriter.string_field"(ptr %80, ptr @"$string.516", ptr %84)
+  call void @"$JsonWriter.string_field"(ptr %80, ptr @"$string.518", ptr %84)
   %85 = load %46, ptr %9, align 1
   %86 = load ptr, ptr %out, align 8
   %87 = load ptr, ptr %made, align 8
   call void @"$write_buffers"(ptr %86, ptr %87)
   %88 = load %46, ptr %8, align 1
   %89 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %89, ptr @"$string.539")
+  call void @"$JsonWriter.key"(ptr %89, ptr @"$string.541")
   %90 = load %46, ptr %7, align 1
   %91 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %91)
@@ -51595,7 +51936,7 @@ entry:
   %31 = getelementptr %4, ptr %30, i32 0, i32 10
   %32 = load i64, ptr %31, align 8
   %33 = add i64 %29, %32
-  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.495", i64 %33)
+  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.497", i64 %33)
   %34 = load %46, ptr %5, align 1
   %35 = load ptr, ptr %out, align 8
   %36 = load ptr, ptr %source, align 8
@@ -51611,14 +51952,14 @@ entry:
   %45 = getelementptr %4, ptr %44, i32 0, i32 12
   %46 = load i64, ptr %45, align 8
   %47 = add i64 %43, %46
-  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.496", i64 %47)
+  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.498", i64 %47)
   %48 = load %46, ptr %3, align 1
   %49 = load ptr, ptr %out, align 8
   %50 = load ptr, ptr %source, align 8
   %51 = getelementptr %4, ptr %50, i32 0, i32 8
   %52 = load i8, ptr %51, align 1
   %53 = icmp ne i8 %52, 0
-  call void @"$JsonWriter.boolean_field"(ptr %49, ptr @"$string.497", i1 zeroext %53)
+  call void @"$JsonWriter.boolean_field"(ptr %49, ptr @"$string.499", i1 zeroext %53)
   %54 = load %46, ptr %2, align 1
   ret void
 }
@@ -51634,7 +51975,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.501"
+  ret ptr @"$string.503"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -51650,7 +51991,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.502"
+  ret ptr @"$string.504"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -51684,7 +52025,7 @@ entry:
   %12 = getelementptr %23, ptr %11, i32 0, i32 4
   %13 = load i32, ptr %12, align 4
   %14 = call ptr @"$kv_dtype_name"(i32 %13)
-  call void @"$JsonWriter.string_field"(ptr %10, ptr @"$string.506", ptr %14)
+  call void @"$JsonWriter.string_field"(ptr %10, ptr @"$string.508", ptr %14)
   %15 = load %46, ptr %9, align 1
   %16 = load ptr, ptr %out, align 8
   %17 = load ptr, ptr %made, align 8
@@ -51692,12 +52033,12 @@ entry:
   %19 = getelementptr %23, ptr %18, i32 0, i32 4
   %20 = load i32, ptr %19, align 4
   %21 = call i64 @"$Plan.kv_bytes_per_token"(ptr %17, i32 %20)
-  call void @"$JsonWriter.integer_field"(ptr %16, ptr @"$string.507", i64 %21)
+  call void @"$JsonWriter.integer_field"(ptr %16, ptr @"$string.509", i64 %21)
   %22 = load %46, ptr %8, align 1
   %23 = load ptr, ptr %out, align 8
   %24 = load ptr, ptr %made, align 8
   %25 = call i64 @"$Plan.kv_bytes_per_token"(ptr %24, i32 1)
-  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.508", i64 %25)
+  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.510", i64 %25)
   %26 = load %46, ptr %7, align 1
   %27 = load ptr, ptr %out, align 8
   %28 = load ptr, ptr %made, align 8
@@ -51705,20 +52046,20 @@ entry:
   %30 = getelementptr %24, ptr %29, i32 0, i32 7
   %31 = load i32, ptr %30, align 4
   %32 = sext i32 %31 to i64
-  call void @"$JsonWriter.integer_field"(ptr %27, ptr @"$string.509", i64 %32)
+  call void @"$JsonWriter.integer_field"(ptr %27, ptr @"$string.511", i64 %32)
   %33 = load %46, ptr %6, align 1
   %34 = load ptr, ptr %out, align 8
   %35 = load ptr, ptr %made, align 8
   %36 = getelementptr %23, ptr %35, i32 0, i32 12
   %37 = load i64, ptr %36, align 8
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.510", i64 %37)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.512", i64 %37)
   %38 = load %46, ptr %5, align 1
   %39 = load ptr, ptr %out, align 8
   %40 = load ptr, ptr %made, align 8
   %41 = getelementptr %23, ptr %40, i32 0, i32 11
   %42 = load i32, ptr %41, align 4
   %43 = sext i32 %42 to i64
-  call void @"$JsonWriter.integer_field"(ptr %39, ptr @"$string.511", i64 %43)
+  call void @"$JsonWriter.integer_field"(ptr %39, ptr @"$string.513", i64 %43)
   %44 = load %46, ptr %4, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %made, align 8
@@ -51731,13 +52072,13 @@ entry:
   %53 = load i32, ptr %52, align 4
   %54 = sext i32 %53 to i64
   %55 = mul i64 %49, %54
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.512", i64 %55)
+  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.514", i64 %55)
   %56 = load %46, ptr %3, align 1
   %57 = load ptr, ptr %out, align 8
   %58 = load ptr, ptr %made, align 8
   %59 = call i32 @"$Plan.concurrent_requests"(ptr %58)
   %60 = sext i32 %59 to i64
-  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.513", i64 %60)
+  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.515", i64 %60)
   %61 = load %46, ptr %2, align 1
   ret void
 }
@@ -51898,7 +52239,7 @@ entry:
   call void @"$Plan.buffer_shape"(ptr noalias sret(%138) %27, ptr %28, i32 0)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %27, i64 160, i1 false)
   %29 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %29, ptr @"$string.517")
+  call void @"$JsonWriter.key"(ptr %29, ptr @"$string.519")
   %30 = load %46, ptr %26, align 1
   %31 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_object"(ptr %31)
@@ -51912,7 +52253,7 @@ entry:
   %39 = getelementptr %138, ptr %shape, i32 0, i32 2
   %40 = load i64, ptr %39, align 8
   %41 = mul i64 %38, %40
-  call void @"$JsonWriter.integer_field"(ptr %33, ptr @"$string.518", i64 %41)
+  call void @"$JsonWriter.integer_field"(ptr %33, ptr @"$string.520", i64 %41)
   %42 = load %46, ptr %24, align 1
   %43 = load ptr, ptr %out, align 8
   %44 = getelementptr %138, ptr %shape, i32 0, i32 1
@@ -51923,7 +52264,7 @@ entry:
   %49 = getelementptr %138, ptr %shape, i32 0, i32 2
   %50 = load i64, ptr %49, align 8
   %51 = mul i64 %48, %50
-  call void @"$JsonWriter.integer_field"(ptr %43, ptr @"$string.519", i64 %51)
+  call void @"$JsonWriter.integer_field"(ptr %43, ptr @"$string.521", i64 %51)
   %52 = load %46, ptr %23, align 1
   %53 = load ptr, ptr %out, align 8
   %54 = getelementptr %138, ptr %shape, i32 0, i32 1
@@ -51934,7 +52275,7 @@ entry:
   %59 = getelementptr %138, ptr %shape, i32 0, i32 2
   %60 = load i64, ptr %59, align 8
   %61 = mul i64 %58, %60
-  call void @"$JsonWriter.integer_field"(ptr %53, ptr @"$string.520", i64 %61)
+  call void @"$JsonWriter.integer_field"(ptr %53, ptr @"$string.522", i64 %61)
   %62 = load %46, ptr %22, align 1
   %63 = load ptr, ptr %out, align 8
   %64 = getelementptr %138, ptr %shape, i32 0, i32 1
@@ -51958,13 +52299,13 @@ entry:
   %82 = trunc i8 %74 to i1
   %83 = select i1 %82, i64 %76, i64 %81
   %84 = mul i64 %65, %83
-  call void @"$JsonWriter.integer_field"(ptr %63, ptr @"$string.521", i64 %84)
+  call void @"$JsonWriter.integer_field"(ptr %63, ptr @"$string.523", i64 %84)
   %85 = load %46, ptr %21, align 1
   %86 = load ptr, ptr %out, align 8
   %87 = getelementptr %138, ptr %shape, i32 0, i32 1
   %88 = load i64, ptr %87, align 8
   %89 = mul i64 %88, 4
-  call void @"$JsonWriter.integer_field"(ptr %86, ptr @"$string.522", i64 %89)
+  call void @"$JsonWriter.integer_field"(ptr %86, ptr @"$string.524", i64 %89)
   %90 = load %46, ptr %20, align 1
   %91 = load ptr, ptr %out, align 8
   %92 = getelementptr %138, ptr %shape, i32 0, i32 1
@@ -51982,7 +52323,7 @@ entry:
   %104 = getelementptr %138, ptr %shape, i32 0, i32 2
   %105 = load i64, ptr %104, align 8
   %106 = mul i64 %103, %105
-  call void @"$JsonWriter.integer_field"(ptr %91, ptr @"$string.523", i64 %106)
+  call void @"$JsonWriter.integer_field"(ptr %91, ptr @"$string.525", i64 %106)
   %107 = load %46, ptr %19, align 1
   %108 = load ptr, ptr %out, align 8
   %109 = getelementptr %138, ptr %shape, i32 0, i32 1
@@ -51996,7 +52337,7 @@ entry:
   %117 = getelementptr %138, ptr %shape, i32 0, i32 2
   %118 = load i64, ptr %117, align 8
   %119 = mul i64 %116, %118
-  call void @"$JsonWriter.integer_field"(ptr %108, ptr @"$string.524", i64 %119)
+  call void @"$JsonWriter.integer_field"(ptr %108, ptr @"$string.526", i64 %119)
   %120 = load %46, ptr %18, align 1
   %121 = load ptr, ptr %out, align 8
   %122 = getelementptr %138, ptr %shape, i32 0, i32 1
@@ -52010,7 +52351,7 @@ entry:
   %130 = getelementptr %138, ptr %shape, i32 0, i32 2
   %131 = load i64, ptr %130, align 8
   %132 = mul i64 %129, %131
-  call void @"$JsonWriter.integer_field"(ptr %121, ptr @"$string.525", i64 %132)
+  call void @"$JsonWriter.integer_field"(ptr %121, ptr @"$string.527", i64 %132)
   %133 = load %46, ptr %17, align 1
   %134 = load ptr, ptr %out, align 8
   %135 = getelementptr %138, ptr %shape, i32 0, i32 1
@@ -52022,7 +52363,7 @@ entry:
   %141 = getelementptr %138, ptr %shape, i32 0, i32 2
   %142 = load i64, ptr %141, align 8
   %143 = mul i64 %140, %142
-  call void @"$JsonWriter.integer_field"(ptr %134, ptr @"$string.526", i64 %143)
+  call void @"$JsonWriter.integer_field"(ptr %134, ptr @"$string.528", i64 %143)
   %144 = load %46, ptr %16, align 1
   %145 = load ptr, ptr %out, align 8
   %146 = getelementptr %138, ptr %shape, i32 0, i32 1
@@ -52033,7 +52374,7 @@ entry:
   %151 = getelementptr %138, ptr %shape, i32 0, i32 2
   %152 = load i64, ptr %151, align 8
   %153 = mul i64 %150, %152
-  call void @"$JsonWriter.integer_field"(ptr %145, ptr @"$string.527", i64 %153)
+  call void @"$JsonWriter.integer_field"(ptr %145, ptr @"$string.529", i64 %153)
   %154 = load %46, ptr %15, align 1
   %155 = load ptr, ptr %out, align 8
   %156 = getelementptr %138, ptr %shape, i32 0, i32 1
@@ -52041,13 +52382,13 @@ entry:
   %158 = getelementptr %138, ptr %shape, i32 0, i32 7
   %159 = load i64, ptr %158, align 8
   %160 = mul i64 %157, %159
-  call void @"$JsonWriter.integer_field"(ptr %155, ptr @"$string.528", i64 %160)
+  call void @"$JsonWriter.integer_field"(ptr %155, ptr @"$string.530", i64 %160)
   %161 = load %46, ptr %14, align 1
   %162 = load ptr, ptr %out, align 8
   %163 = getelementptr %138, ptr %shape, i32 0, i32 1
   %164 = load i64, ptr %163, align 8
   %165 = mul i64 %164, 4
-  call void @"$JsonWriter.integer_field"(ptr %162, ptr @"$string.529", i64 %165)
+  call void @"$JsonWriter.integer_field"(ptr %162, ptr @"$string.531", i64 %165)
   %166 = load %46, ptr %13, align 1
   %167 = load ptr, ptr %out, align 8
   %168 = getelementptr %138, ptr %shape, i32 0, i32 1
@@ -52058,7 +52399,7 @@ entry:
   %173 = getelementptr %138, ptr %shape, i32 0, i32 2
   %174 = load i64, ptr %173, align 8
   %175 = mul i64 %172, %174
-  call void @"$JsonWriter.integer_field"(ptr %167, ptr @"$string.530", i64 %175)
+  call void @"$JsonWriter.integer_field"(ptr %167, ptr @"$string.532", i64 %175)
   %176 = load %46, ptr %12, align 1
   %177 = load ptr, ptr %out, align 8
   %178 = getelementptr %138, ptr %shape, i32 0, i32 1
@@ -52067,7 +52408,7 @@ entry:
   %181 = load i64, ptr %180, align 8
   %182 = mul i64 %179, %181
   %183 = mul i64 %182, 4
-  call void @"$JsonWriter.integer_field"(ptr %177, ptr @"$string.531", i64 %183)
+  call void @"$JsonWriter.integer_field"(ptr %177, ptr @"$string.533", i64 %183)
   %184 = load %46, ptr %11, align 1
   %185 = load ptr, ptr %out, align 8
   %186 = getelementptr %138, ptr %shape, i32 0, i32 1
@@ -52076,7 +52417,7 @@ entry:
   %189 = load i64, ptr %188, align 8
   %190 = mul i64 %187, %189
   %191 = mul i64 %190, 4
-  call void @"$JsonWriter.integer_field"(ptr %185, ptr @"$string.532", i64 %191)
+  call void @"$JsonWriter.integer_field"(ptr %185, ptr @"$string.534", i64 %191)
   %192 = load %46, ptr %10, align 1
   %193 = load ptr, ptr %out, align 8
   %194 = getelementptr %138, ptr %shape, i32 0, i32 9
@@ -52085,7 +52426,7 @@ entry:
   %197 = load i64, ptr %196, align 8
   %198 = mul i64 %195, %197
   %199 = mul i64 %198, 4
-  call void @"$JsonWriter.integer_field"(ptr %193, ptr @"$string.533", i64 %199)
+  call void @"$JsonWriter.integer_field"(ptr %193, ptr @"$string.535", i64 %199)
   %200 = load %46, ptr %9, align 1
   %201 = load ptr, ptr %out, align 8
   %202 = getelementptr %138, ptr %shape, i32 0, i32 9
@@ -52109,13 +52450,13 @@ entry:
   %219 = mul i64 %218, 4
   %220 = trunc i8 %213 to i1
   %221 = select i1 %220, i64 %219, i64 0
-  call void @"$JsonWriter.integer_field"(ptr %209, ptr @"$string.534", i64 %221)
+  call void @"$JsonWriter.integer_field"(ptr %209, ptr @"$string.536", i64 %221)
   %222 = load %46, ptr %7, align 1
   %223 = load ptr, ptr %out, align 8
   %224 = getelementptr %138, ptr %shape, i32 0, i32 13
   %225 = load i64, ptr %224, align 8
   %226 = mul i64 %225, 4
-  call void @"$JsonWriter.integer_field"(ptr %223, ptr @"$string.535", i64 %226)
+  call void @"$JsonWriter.integer_field"(ptr %223, ptr @"$string.537", i64 %226)
   %227 = load %46, ptr %6, align 1
   %228 = load ptr, ptr %out, align 8
   %229 = getelementptr %138, ptr %shape, i32 0, i32 13
@@ -52125,7 +52466,7 @@ entry:
   %233 = sdiv i64 %232, 2
   %234 = mul i64 %230, %233
   %235 = mul i64 %234, 4
-  call void @"$JsonWriter.integer_field"(ptr %228, ptr @"$string.536", i64 %235)
+  call void @"$JsonWriter.integer_field"(ptr %228, ptr @"$string.538", i64 %235)
   %236 = load %46, ptr %5, align 1
   %237 = load ptr, ptr %out, align 8
   %238 = getelementptr %138, ptr %shape, i32 0, i32 13
@@ -52135,12 +52476,12 @@ entry:
   %242 = sdiv i64 %241, 2
   %243 = mul i64 %239, %242
   %244 = mul i64 %243, 4
-  call void @"$JsonWriter.integer_field"(ptr %237, ptr @"$string.537", i64 %244)
+  call void @"$JsonWriter.integer_field"(ptr %237, ptr @"$string.539", i64 %244)
   %245 = load %46, ptr %4, align 1
   %246 = load ptr, ptr %out, align 8
   %247 = getelementptr %138, ptr %shape, i32 0, i32 15
   %248 = load i64, ptr %247, align 8
-  call void @"$JsonWriter.integer_field"(ptr %246, ptr @"$string.538", i64 %248)
+  call void @"$JsonWriter.integer_field"(ptr %246, ptr @"$string.540", i64 %248)
   %249 = load %46, ptr %3, align 1
   %250 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %250)
@@ -52178,42 +52519,42 @@ entry:
   %18 = load ptr, ptr %out, align 8
   %19 = load i32, ptr %index, align 4
   %20 = sext i32 %19 to i64
-  call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.540", i64 %20)
+  call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.542", i64 %20)
   %21 = load %46, ptr %11, align 1
   %22 = load ptr, ptr %out, align 8
   %23 = getelementptr %144, ptr %rank, i32 0, i32 0
   %24 = load i64, ptr %23, align 8
-  call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.541", i64 %24)
+  call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.543", i64 %24)
   %25 = load %46, ptr %10, align 1
   %26 = load ptr, ptr %out, align 8
   %27 = getelementptr %144, ptr %rank, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.542", i64 %28)
+  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.544", i64 %28)
   %29 = load %46, ptr %9, align 1
   %30 = load ptr, ptr %out, align 8
   %31 = getelementptr %144, ptr %rank, i32 0, i32 2
   %32 = load i64, ptr %31, align 8
-  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.543", i64 %32)
+  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.545", i64 %32)
   %33 = load %46, ptr %8, align 1
   %34 = load ptr, ptr %out, align 8
   %35 = getelementptr %144, ptr %rank, i32 0, i32 3
   %36 = load i64, ptr %35, align 8
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.544", i64 %36)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.546", i64 %36)
   %37 = load %46, ptr %7, align 1
   %38 = load ptr, ptr %out, align 8
   %39 = getelementptr %144, ptr %rank, i32 0, i32 4
   %40 = load i64, ptr %39, align 8
-  call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.545", i64 %40)
+  call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.547", i64 %40)
   %41 = load %46, ptr %6, align 1
   %42 = load ptr, ptr %out, align 8
   %43 = getelementptr %144, ptr %rank, i32 0, i32 5
   %44 = load i64, ptr %43, align 8
-  call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.546", i64 %44)
+  call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.548", i64 %44)
   %45 = load %46, ptr %5, align 1
   %46 = load ptr, ptr %out, align 8
   %47 = getelementptr %144, ptr %rank, i32 0, i32 6
   %48 = load i64, ptr %47, align 8
-  call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.547", i64 %48)
+  call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.549", i64 %48)
   %49 = load %46, ptr %4, align 1
   %50 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %50)
@@ -52785,7 +53126,7 @@ then5:                                            ; preds = %then2
   %31 = getelementptr %35, ptr %30, i32 0, i32 4
   %32 = load i32, ptr %31, align 4
   %33 = load i32, ptr %num_pages, align 4
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.554", i32 %32, i32 %33)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.556", i32 %32, i32 %33)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -52973,7 +53314,7 @@ then2:                                            ; preds = %then
   %26 = getelementptr %31, ptr %25, i32 0, i32 2
   %27 = getelementptr %32, ptr %26, i32 0, i32 0
   %28 = load i32, ptr %27, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.548", i32 %24, i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.550", i32 %24, i32 %28)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -53020,7 +53361,7 @@ then9:                                            ; preds = %then5
   %50 = getelementptr i8, ptr %49, i64 0
   %51 = load i32, ptr %num_pages, align 4
   %52 = load i64, ptr %held, align 8
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.549", i32 %51, i64 %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.551", i32 %51, i64 %52)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -53066,7 +53407,7 @@ then17:                                           ; preds = %then13
   %74 = getelementptr %31, ptr %73, i32 0, i32 19
   %75 = getelementptr %44, ptr %74, i32 0, i32 4
   %76 = load i64, ptr %75, align 8
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.550", i64 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.552", i64 %76)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -53185,7 +53526,7 @@ then3:                                            ; preds = %then
   %44 = getelementptr %58, ptr %43, i32 0, i32 0
   %45 = load i64, ptr %44, align 8
   %46 = load i32, ptr %needed, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.551", i32 %42, i64 %45, i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.553", i32 %42, i64 %45, i32 %46)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -53329,7 +53670,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.21", i32 79, ptr @"$string.552")
+  call void @"$check.fail"(ptr @"$string.21", i32 79, ptr @"$string.554")
   %15 = load %46, ptr %8, align 1
   br label %merge
 
@@ -53347,7 +53688,7 @@ merge:                                            ; preds = %else, %then
   br i1 %22, label %else3, label %then2
 
 then2:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.21", i32 80, ptr @"$string.553")
+  call void @"$check.fail"(ptr @"$string.21", i32 80, ptr @"$string.555")
   %23 = load %46, ptr %7, align 1
   br label %merge1
 
@@ -53928,7 +54269,7 @@ then2:                                            ; preds = %then
   %38 = getelementptr %58, ptr %37, i32 0, i32 15
   %39 = getelementptr %11, ptr %38, i32 0, i32 1
   %40 = load i64, ptr %39, align 8
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.555", i64 %36, i64 %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.557", i64 %36, i64 %40)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -54166,7 +54507,7 @@ then:                                             ; preds = %entry
 then2:                                            ; preds = %then
   %45 = load ptr, ptr %self, align 8
   %46 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %45, ptr @"$string.556", i32 -1, ptr %46)
+  call void @"$Rank.describe_failure"(ptr %45, ptr @"$string.558", i32 -1, ptr %46)
   %47 = load %46, ptr %5, align 1
   %48 = load i32, ptr %code, align 4
   ret i32 %48
@@ -54200,7 +54541,7 @@ else:                                             ; preds = %entry
 then6:                                            ; preds = %else
   %62 = load ptr, ptr %self, align 8
   %63 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %62, ptr @"$string.557", i32 -1, ptr %63)
+  call void @"$Rank.describe_failure"(ptr %62, ptr @"$string.559", i32 -1, ptr %63)
   %64 = load %46, ptr %4, align 1
   %65 = load i32, ptr %code4, align 4
   ret i32 %65
@@ -54234,7 +54575,7 @@ merge:                                            ; preds = %merge5, %merge1
 then11:                                           ; preds = %merge
   %79 = load ptr, ptr %self, align 8
   %80 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %79, ptr @"$string.558", i32 -1, ptr %80)
+  call void @"$Rank.describe_failure"(ptr %79, ptr @"$string.560", i32 -1, ptr %80)
   %81 = load %46, ptr %3, align 1
   %82 = load i32, ptr %code9, align 4
   ret i32 %82
@@ -54551,7 +54892,7 @@ then2:                                            ; preds = %merge
 then5:                                            ; preds = %then2
   %51 = load ptr, ptr %self, align 8
   %52 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %51, ptr @"$string.559", i32 -1, ptr %52)
+  call void @"$Rank.describe_failure"(ptr %51, ptr @"$string.561", i32 -1, ptr %52)
   %53 = load %46, ptr %4, align 1
   %54 = load i32, ptr %code, align 4
   ret i32 %54
@@ -54594,7 +54935,7 @@ merge1:                                           ; preds = %else3, %merge4
 then10:                                           ; preds = %merge1
   %73 = load ptr, ptr %self, align 8
   %74 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %73, ptr @"$string.535", i32 -1, ptr %74)
+  call void @"$Rank.describe_failure"(ptr %73, ptr @"$string.537", i32 -1, ptr %74)
   %75 = load %46, ptr %3, align 1
   %76 = load i32, ptr %code8, align 4
   ret i32 %76
@@ -54654,7 +54995,7 @@ entry:
   br i1 %8, label %and.lhs.true, label %then
 
 then:                                             ; preds = %and.lhs.true, %entry
-  call void @"$check.fail"(ptr @"$string.73", i32 10, ptr @"$string.560")
+  call void @"$check.fail"(ptr @"$string.73", i32 10, ptr @"$string.562")
   %9 = load %46, ptr %4, align 1
   br label %merge
 
@@ -54682,7 +55023,7 @@ and.lhs.true:                                     ; preds = %entry
   br i1 %23, label %else, label %then
 
 then2:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.73", i32 11, ptr @"$string.561")
+  call void @"$check.fail"(ptr @"$string.73", i32 11, ptr @"$string.563")
   %24 = load %46, ptr %3, align 1
   br label %merge1
 
@@ -54918,7 +55259,7 @@ entry:
 then:                                             ; preds = %entry
   %21 = load ptr, ptr %self, align 8
   %22 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %21, ptr @"$string.562", i32 -1, ptr %22)
+  call void @"$Rank.describe_failure"(ptr %21, ptr @"$string.564", i32 -1, ptr %22)
   %23 = load %46, ptr %3, align 1
   %24 = load i32, ptr %code, align 4
   ret i32 %24
@@ -55841,7 +56182,7 @@ then8:                                            ; preds = %merge4
   %44 = load ptr, ptr %r, align 8
   %45 = getelementptr %88, ptr %44, i32 0, i32 1
   %46 = load i32, ptr %45, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.598", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.600", i32 %46)
   br label %merge7
 
 else9:                                            ; preds = %merge4
@@ -55896,7 +56237,7 @@ then16:                                           ; preds = %then12
   %74 = getelementptr i8, ptr %73, i64 0
   %75 = load i64, ptr %count, align 8
   %76 = load i32, ptr %most, align 4
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.599", i64 %75, i32 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.601", i64 %75, i32 %76)
   br label %merge15
 
 else17:                                           ; preds = %then12
@@ -55956,7 +56297,7 @@ then2:                                            ; preds = %then
   %13 = getelementptr %0, ptr %12, i32 0, i32 0
   %14 = getelementptr [1024 x i8], ptr %13, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.563")
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.565")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -55998,7 +56339,7 @@ then9:                                            ; preds = %then5
   %33 = load ptr, ptr %r, align 8
   %34 = getelementptr %88, ptr %33, i32 0, i32 0
   %35 = load i32, ptr %34, align 4
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.564", i32 %35, i32 144)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.566", i32 %35, i32 144)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -56083,7 +56424,7 @@ then26:                                           ; preds = %then22
   %70 = load ptr, ptr %r, align 8
   %71 = getelementptr %88, ptr %70, i32 0, i32 7
   %72 = load i32, ptr %71, align 4
-  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.584", i32 %72)
+  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.586", i32 %72)
   br label %merge25
 
 else27:                                           ; preds = %then22
@@ -56109,7 +56450,7 @@ merge21:                                          ; preds = %else23, %dead28
   %81 = getelementptr %151, ptr %80, i32 0, i32 0
   %82 = load i32, ptr %81, align 4
   %83 = load ptr, ptr %message, align 8
-  %84 = call i32 @"$request.check_tokens"(ptr @"$string.585", ptr %76, i32 %79, i32 %82, ptr %83)
+  %84 = call i32 @"$request.check_tokens"(ptr @"$string.587", ptr %76, i32 %79, i32 %82, ptr %83)
   store i32 %84, ptr %code29, align 4
   %85 = load i32, ptr %code29, align 4
   %86 = icmp ne i32 %85, 0
@@ -56227,7 +56568,7 @@ then5:                                            ; preds = %then2
   %32 = load ptr, ptr %r, align 8
   %33 = getelementptr %88, ptr %32, i32 0, i32 3
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.568", i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.570", i32 %34)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -56283,7 +56624,7 @@ then13:                                           ; preds = %then9
   %63 = load ptr, ptr %r, align 8
   %64 = getelementptr %88, ptr %63, i32 0, i32 3
   %65 = load i32, ptr %64, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.569", i32 %62, i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.571", i32 %62, i32 %65)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -56324,7 +56665,7 @@ then21:                                           ; preds = %then17
   %82 = load ptr, ptr %r, align 8
   %83 = getelementptr %88, ptr %82, i32 0, i32 18
   %84 = load i64, ptr %83, align 8
-  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.570", i64 %84)
+  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.572", i64 %84)
   br label %merge20
 
 else22:                                           ; preds = %then17
@@ -56365,7 +56706,7 @@ then29:                                           ; preds = %then25
   %101 = load ptr, ptr %r, align 8
   %102 = getelementptr %88, ptr %101, i32 0, i32 16
   %103 = load i32, ptr %102, align 4
-  %104 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.571", i32 %103)
+  %104 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.573", i32 %103)
   br label %merge28
 
 else30:                                           ; preds = %then25
@@ -56418,7 +56759,7 @@ then37:                                           ; preds = %then33
   %129 = load ptr, ptr %limits, align 8
   %130 = getelementptr %151, ptr %129, i32 0, i32 0
   %131 = load i32, ptr %130, align 4
-  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %125, i64 1024, ptr @"$string.572", i32 %128, i32 %131)
+  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %125, i64 1024, ptr @"$string.574", i32 %128, i32 %131)
   br label %merge36
 
 else38:                                           ; preds = %then33
@@ -56495,7 +56836,7 @@ then2:                                            ; preds = %then
   %15 = getelementptr [1024 x i8], ptr %14, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
   %17 = load i32, ptr %num_tokens, align 4
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.565", i32 %17)
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.567", i32 %17)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -56538,7 +56879,7 @@ then9:                                            ; preds = %then5
   %36 = load ptr, ptr %limits, align 8
   %37 = getelementptr %151, ptr %36, i32 0, i32 1
   %38 = load i32, ptr %37, align 4
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.566", i32 %35, i32 %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.568", i32 %35, i32 %38)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -56560,7 +56901,7 @@ merge4:                                           ; preds = %else6, %dead11
   %43 = getelementptr %151, ptr %42, i32 0, i32 0
   %44 = load i32, ptr %43, align 4
   %45 = load ptr, ptr %message, align 8
-  %46 = call i32 @"$request.check_tokens"(ptr @"$string.567", ptr %40, i32 %41, i32 %44, ptr %45)
+  %46 = call i32 @"$request.check_tokens"(ptr @"$string.569", ptr %40, i32 %41, i32 %44, ptr %45)
   ret i32 %46
 
 dead12:                                           ; No predecessors!
@@ -56640,7 +56981,7 @@ then2:                                            ; preds = %then
   %23 = load ptr, ptr %limits, align 8
   %24 = getelementptr %151, ptr %23, i32 0, i32 4
   %25 = load i32, ptr %24, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.573", i32 %19, i32 %22, i32 %25)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.575", i32 %19, i32 %22, i32 %25)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -56711,7 +57052,7 @@ then2:                                            ; preds = %then
   %24 = getelementptr %59, ptr %23, i32 0, i32 0
   %25 = load float, ptr %24, align 4
   %26 = fpext float %25 to double
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.574", double %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.576", double %26)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -56731,7 +57072,7 @@ merge:                                            ; preds = %else, %dead
   %29 = getelementptr %59, ptr %28, i32 0, i32 1
   %30 = load float, ptr %29, align 4
   %31 = load ptr, ptr %message, align 8
-  %32 = call i32 @"$check_unit_range"(ptr @"$string.577", float %30, float 0.000000e+00, i1 zeroext true, ptr %31)
+  %32 = call i32 @"$check_unit_range"(ptr @"$string.579", float %30, float 0.000000e+00, i1 zeroext true, ptr %31)
   store i32 %32, ptr %code, align 4
   %33 = load i32, ptr %code, align 4
   %34 = icmp ne i32 %33, 0
@@ -56754,7 +57095,7 @@ merge4:                                           ; preds = %else6, %dead7
   %39 = getelementptr %59, ptr %38, i32 0, i32 2
   %40 = load float, ptr %39, align 4
   %41 = load ptr, ptr %message, align 8
-  %42 = call i32 @"$check_unit_range"(ptr @"$string.578", float %40, float 0.000000e+00, i1 zeroext false, ptr %41)
+  %42 = call i32 @"$check_unit_range"(ptr @"$string.580", float %40, float 0.000000e+00, i1 zeroext false, ptr %41)
   store i32 %42, ptr %code8, align 4
   %43 = load i32, ptr %code8, align 4
   %44 = icmp ne i32 %43, 0
@@ -56798,7 +57139,7 @@ then18:                                           ; preds = %then14
   %63 = load ptr, ptr %s, align 8
   %64 = getelementptr %59, ptr %63, i32 0, i32 3
   %65 = load i32, ptr %64, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 1024, ptr @"$string.579", i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 1024, ptr @"$string.581", i32 %65)
   br label %merge17
 
 else19:                                           ; preds = %then14
@@ -56849,7 +57190,7 @@ then27:                                           ; preds = %then22
   %89 = getelementptr %59, ptr %88, i32 0, i32 4
   %90 = load float, ptr %89, align 4
   %91 = fpext float %90 to double
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %87, i64 1024, ptr @"$string.580", double %91)
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %87, i64 1024, ptr @"$string.582", double %91)
   br label %merge26
 
 else28:                                           ; preds = %then22
@@ -56891,7 +57232,7 @@ then35:                                           ; preds = %then31
   %109 = getelementptr %59, ptr %108, i32 0, i32 5
   %110 = load float, ptr %109, align 4
   %111 = fpext float %110 to double
-  %112 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %107, i64 1024, ptr @"$string.581", double %111)
+  %112 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %107, i64 1024, ptr @"$string.583", double %111)
   br label %merge34
 
 else36:                                           ; preds = %then31
@@ -56933,7 +57274,7 @@ then43:                                           ; preds = %then39
   %129 = getelementptr %59, ptr %128, i32 0, i32 6
   %130 = load float, ptr %129, align 4
   %131 = fpext float %130 to double
-  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %127, i64 1024, ptr @"$string.582", double %131)
+  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %127, i64 1024, ptr @"$string.584", double %131)
   br label %merge42
 
 else44:                                           ; preds = %then39
@@ -56983,7 +57324,7 @@ then51:                                           ; preds = %then47
   %154 = load ptr, ptr %s, align 8
   %155 = getelementptr %59, ptr %154, i32 0, i32 7
   %156 = load i32, ptr %155, align 4
-  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.583", i32 %156, i32 20)
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.585", i32 %156, i32 20)
   br label %merge50
 
 else52:                                           ; preds = %then47
@@ -57115,7 +57456,7 @@ then5:                                            ; preds = %then2
   %44 = fpext float %43 to double
   %45 = load float, ptr %lowest, align 4
   %46 = fpext float %45 to double
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.575", ptr %42, double %44, double %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.577", ptr %42, double %44, double %46)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -57149,7 +57490,7 @@ then9:                                            ; preds = %merge1
   %59 = fpext float %58 to double
   %60 = load float, ptr %lowest, align 4
   %61 = fpext float %60 to double
-  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.576", ptr %57, double %59, double %61)
+  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.578", ptr %57, double %59, double %61)
   br label %merge8
 
 else10:                                           ; preds = %merge1
@@ -57219,7 +57560,7 @@ then2:                                            ; preds = %then
   %24 = load ptr, ptr %r, align 8
   %25 = getelementptr %88, ptr %24, i32 0, i32 9
   %26 = load i32, ptr %25, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.586", i32 %26, i32 1024)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.588", i32 %26, i32 1024)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -57279,7 +57620,7 @@ then13:                                           ; preds = %then9
   %50 = getelementptr %88, ptr %49, i32 0, i32 9
   %51 = load i32, ptr %50, align 4
   %52 = add i32 %51, 1
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.587", i32 %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.589", i32 %52)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -57324,7 +57665,7 @@ then21:                                           ; preds = %then17
   %73 = load ptr, ptr %72, align 8
   %74 = getelementptr i32, ptr %73, i64 0
   %75 = load i32, ptr %74, align 4
-  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.588", i32 %75)
+  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.590", i32 %75)
   br label %merge20
 
 else22:                                           ; preds = %then17
@@ -57395,7 +57736,7 @@ then30:                                           ; preds = %then26
   %114 = getelementptr i8, ptr %113, i64 0
   %115 = load i32, ptr %i, align 4
   %116 = load i32, ptr %length, align 4
-  %117 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %114, i64 1024, ptr @"$string.589", i32 %115, i32 %116)
+  %117 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %114, i64 1024, ptr @"$string.591", i32 %115, i32 %116)
   br label %merge29
 
 else31:                                           ; preds = %then26
@@ -57432,7 +57773,7 @@ merge24:                                          ; preds = %forcond
   %132 = getelementptr %151, ptr %131, i32 0, i32 0
   %133 = load i32, ptr %132, align 4
   %134 = load ptr, ptr %message, align 8
-  %135 = call i32 @"$request.check_tokens"(ptr @"$string.590", ptr %121, i32 %130, i32 %133, ptr %134)
+  %135 = call i32 @"$request.check_tokens"(ptr @"$string.592", ptr %121, i32 %130, i32 %133, ptr %134)
   ret i32 %135
 
 dead33:                                           ; No predecessors!
@@ -57502,7 +57843,7 @@ then2:                                            ; preds = %then
   %36 = getelementptr %88, ptr %35, i32 0, i32 10
   %37 = load i32, ptr %36, align 4
   %38 = load i32, ptr %most, align 4
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.591", i32 %37, i32 %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.593", i32 %37, i32 %38)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -57528,7 +57869,7 @@ merge:                                            ; preds = %else, %dead
   %47 = getelementptr %151, ptr %46, i32 0, i32 0
   %48 = load i32, ptr %47, align 4
   %49 = load ptr, ptr %message, align 8
-  %50 = call i32 @"$request.check_tokens"(ptr @"$string.592", ptr %42, i32 %45, i32 %48, ptr %49)
+  %50 = call i32 @"$request.check_tokens"(ptr @"$string.594", ptr %42, i32 %45, i32 %48, ptr %49)
   store i32 %50, ptr %code, align 4
   %51 = load i32, ptr %code, align 4
   %52 = icmp ne i32 %51, 0
@@ -57581,7 +57922,7 @@ then13:                                           ; preds = %then9
   %77 = load ptr, ptr %r, align 8
   %78 = getelementptr %88, ptr %77, i32 0, i32 10
   %79 = load i32, ptr %78, align 4
-  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 1024, ptr @"$string.593", i32 %79)
+  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 1024, ptr @"$string.595", i32 %79)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -57648,7 +57989,7 @@ then22:                                           ; preds = %then18
   %115 = getelementptr float, ptr %112, i64 %114
   %116 = load float, ptr %115, align 4
   %117 = fpext float %116 to double
-  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %108, i64 1024, ptr @"$string.594", i32 %109, double %117)
+  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %108, i64 1024, ptr @"$string.596", i32 %109, double %117)
   br label %merge21
 
 else23:                                           ; preds = %then18
@@ -57719,7 +58060,7 @@ then33:                                           ; preds = %then29
   %157 = sext i32 %156 to i64
   %158 = getelementptr i32, ptr %155, i64 %157
   %159 = load i32, ptr %158, align 4
-  %160 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %151, i64 1024, ptr @"$string.595", i32 %152, i32 %159)
+  %160 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %151, i64 1024, ptr @"$string.597", i32 %152, i32 %159)
   br label %merge32
 
 else34:                                           ; preds = %then29
@@ -58315,7 +58656,7 @@ forbody:                                          ; preds = %forcond
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %2, ptr align 4 %3, i64 8, i1 false)
   %39 = getelementptr { i64 }, ptr %2, i32 0, i32 0
   %40 = load i64, ptr %39, align 8
-  %41 = call zeroext i1 @"$Vector.push.596"(ptr %15, i64 %40)
+  %41 = call zeroext i1 @"$Vector.push.598"(ptr %15, i64 %40)
   %42 = zext i1 %41 to i8
   %43 = trunc i8 %42 to i1
   br i1 %43, label %else, label %then
@@ -58360,7 +58701,7 @@ dead2:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.596"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.push.598"(ptr %0, i64 %1) {
 entry:
   %value = alloca %153, align 8
   %self = alloca ptr, align 8
@@ -58372,7 +58713,7 @@ entry:
   %5 = getelementptr %60, ptr %4, i32 0, i32 1
   %6 = load i64, ptr %5, align 8
   %7 = add i64 %6, 1
-  %8 = call zeroext i1 @"$Vector.reserve.597"(ptr %3, i64 %7)
+  %8 = call zeroext i1 @"$Vector.reserve.599"(ptr %3, i64 %7)
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %else, label %then
@@ -58408,7 +58749,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.597"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.599"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -58560,7 +58901,7 @@ and.lhs.true:                                     ; preds = %forbody
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %4, ptr align 4 %bias, i64 8, i1 false)
   %29 = getelementptr { i64 }, ptr %4, i32 0, i32 0
   %30 = load i64, ptr %29, align 8
-  %31 = call zeroext i1 @"$Vector.push.596"(ptr %28, i64 %30)
+  %31 = call zeroext i1 @"$Vector.push.598"(ptr %28, i64 %30)
   %32 = zext i1 %31 to i8
   %33 = trunc i8 %32 to i1
   br i1 %33, label %else, label %then
@@ -58620,7 +58961,7 @@ forbody4:                                         ; preds = %forcond3
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %1, ptr align 4 %2, i64 8, i1 false)
   %63 = getelementptr { i64 }, ptr %1, i32 0, i32 0
   %64 = load i64, ptr %63, align 8
-  %65 = call zeroext i1 @"$Vector.push.596"(ptr %46, i64 %64)
+  %65 = call zeroext i1 @"$Vector.push.598"(ptr %46, i64 %64)
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
   br i1 %67, label %else8, label %then7
@@ -58889,7 +59230,7 @@ then2:                                            ; preds = %then
   %43 = getelementptr %31, ptr %42, i32 0, i32 2
   %44 = getelementptr %32, ptr %43, i32 0, i32 5
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.600", i64 %41, i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.602", i64 %41, i32 %45)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -58984,7 +59325,7 @@ then5:                                            ; preds = %then2
   %43 = getelementptr %32, ptr %42, i32 0, i32 8
   %44 = getelementptr %26, ptr %43, i32 0, i32 3
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.601", i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.603", i32 %45)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -59062,7 +59403,7 @@ then5:                                            ; preds = %then2
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %code, align 4
   %27 = call ptr @strerror(i32 %26)
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.607", ptr %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.609", ptr %27)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -59594,7 +59935,7 @@ entry:
   br i1 %12, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.27", i32 215, ptr @"$string.602")
+  call void @"$check.fail"(ptr @"$string.27", i32 215, ptr @"$string.604")
   %13 = load %46, ptr %3, align 1
   br label %merge
 
@@ -61399,7 +61740,7 @@ entry:
   br i1 %9, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.603", i32 198, ptr @"$string.604")
+  call void @"$check.fail"(ptr @"$string.605", i32 198, ptr @"$string.606")
   %10 = load %46, ptr %4, align 1
   br label %merge
 
@@ -61674,7 +62015,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.19", i32 234, ptr @"$string.605")
+  call void @"$check.fail"(ptr @"$string.19", i32 234, ptr @"$string.607")
   %15 = load %46, ptr %5, align 1
   br label %merge
 
@@ -62365,7 +62706,7 @@ entry:
   br i1 %6, label %then, label %else
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.30", i32 121, ptr @"$string.606")
+  call void @"$check.fail"(ptr @"$string.30", i32 121, ptr @"$string.608")
   %7 = load %46, ptr %2, align 1
   br label %merge
 
@@ -62933,11 +63274,11 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %38 = load ptr, ptr %self, align 8
   %39 = getelementptr %31, ptr %38, i32 0, i32 16
-  call void @"$Vector.free.608"(ptr %39)
+  call void @"$Vector.free.610"(ptr %39)
   %40 = load %46, ptr %6, align 1
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr %31, ptr %41, i32 0, i32 17
-  call void @"$Vector.free.608"(ptr %42)
+  call void @"$Vector.free.610"(ptr %42)
   %43 = load %46, ptr %5, align 1
   %44 = load ptr, ptr %self, align 8
   %45 = getelementptr %31, ptr %44, i32 0, i32 3
@@ -63035,7 +63376,7 @@ merge:                                            ; preds = %else, %dead
 
 declare dso_local i32 @pthread_join(i64, ptr)
 
-define internal void @"$Vector.free.608"(ptr %0) {
+define internal void @"$Vector.free.610"(ptr %0) {
 entry:
   %1 = alloca %46, align 8
   %2 = alloca %46, align 8
@@ -63047,12 +63388,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %46, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.609"(ptr %7)
+  call void @"$Vector.init.611"(ptr %7)
   %8 = load %46, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.609"(ptr %0) {
+define internal void @"$Vector.init.611"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -63102,19 +63443,19 @@ entry:
   %24 = load %46, ptr %9, align 1
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %33, ptr %25, i32 0, i32 7
-  call void @"$Vector.free.610"(ptr %26)
+  call void @"$Vector.free.612"(ptr %26)
   %27 = load %46, ptr %8, align 1
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %33, ptr %28, i32 0, i32 8
-  call void @"$Vector.free.608"(ptr %29)
+  call void @"$Vector.free.610"(ptr %29)
   %30 = load %46, ptr %7, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %33, ptr %31, i32 0, i32 9
-  call void @"$Vector.free.608"(ptr %32)
+  call void @"$Vector.free.610"(ptr %32)
   %33 = load %46, ptr %6, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = getelementptr %33, ptr %34, i32 0, i32 10
-  call void @"$Vector.free.608"(ptr %35)
+  call void @"$Vector.free.610"(ptr %35)
   %36 = load %46, ptr %5, align 1
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %33, ptr %37, i32 0, i32 11
@@ -63122,11 +63463,11 @@ entry:
   %39 = load %46, ptr %4, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %33, ptr %40, i32 0, i32 12
-  call void @"$Vector.free.612"(ptr %41)
+  call void @"$Vector.free.614"(ptr %41)
   %42 = load %46, ptr %3, align 1
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %33, ptr %43, i32 0, i32 13
-  call void @"$Vector.free.612"(ptr %44)
+  call void @"$Vector.free.614"(ptr %44)
   %45 = load %46, ptr %2, align 1
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %33, ptr %46, i32 0, i32 1
@@ -63181,12 +63522,12 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %28 = load ptr, ptr %list, align 8
-  call void @"$Vector.free.608"(ptr %28)
+  call void @"$Vector.free.610"(ptr %28)
   %29 = load %46, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.610"(ptr %0) {
+define internal void @"$Vector.free.612"(ptr %0) {
 entry:
   %1 = alloca %46, align 8
   %2 = alloca %46, align 8
@@ -63198,12 +63539,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %46, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.611"(ptr %7)
+  call void @"$Vector.init.613"(ptr %7)
   %8 = load %46, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.611"(ptr %0) {
+define internal void @"$Vector.init.613"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -63219,7 +63560,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.612"(ptr %0) {
+define internal void @"$Vector.free.614"(ptr %0) {
 entry:
   %1 = alloca %46, align 8
   %2 = alloca %46, align 8
@@ -63231,12 +63572,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %46, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.613"(ptr %7)
+  call void @"$Vector.init.615"(ptr %7)
   %8 = load %46, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.613"(ptr %0) {
+define internal void @"$Vector.init.615"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -64537,7 +64878,7 @@ then:                                             ; preds = %entry
   %18 = getelementptr %0, ptr %message, i32 0, i32 0
   %19 = getelementptr [1024 x i8], ptr %18, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
-  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.643", ptr %20)
+  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.651", ptr %20)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -64586,7 +64927,7 @@ then2:                                            ; preds = %then
   %15 = getelementptr %0, ptr %14, i32 0, i32 0
   %16 = getelementptr [1024 x i8], ptr %15, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.614")
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.616")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -64628,7 +64969,7 @@ then9:                                            ; preds = %then5
   %32 = getelementptr %0, ptr %31, i32 0, i32 0
   %33 = getelementptr [1024 x i8], ptr %32, i32 0, i32 0
   %34 = getelementptr i8, ptr %33, i64 0
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.615")
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.617")
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -64757,22 +65098,19 @@ merge2:                                           ; preds = %else4, %dead5
   %27 = getelementptr %1, ptr %26, i32 0, i32 6
   store i32 1, ptr %27, align 4
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %1, ptr %28, i32 0, i32 2
-  %30 = load ptr, ptr %wanted, align 8
-  %31 = getelementptr %24, ptr %30, i32 0, i32 2
-  %32 = load ptr, ptr %31, align 8
-  %33 = load ptr, ptr %message, align 8
-  %34 = call i32 @"$Model.open"(ptr %29, ptr %32, ptr %33)
-  store i32 %34, ptr %code6, align 4
-  %35 = load i32, ptr %code6, align 4
-  %36 = icmp ne i32 %35, 0
-  %37 = zext i1 %36 to i8
-  %38 = trunc i8 %37 to i1
-  br i1 %38, label %then8, label %else9
+  %29 = load ptr, ptr %wanted, align 8
+  %30 = load ptr, ptr %message, align 8
+  %31 = call i32 @"$Engine.open_model"(ptr %28, ptr %29, ptr %30)
+  store i32 %31, ptr %code6, align 4
+  %32 = load i32, ptr %code6, align 4
+  %33 = icmp ne i32 %32, 0
+  %34 = zext i1 %33 to i8
+  %35 = trunc i8 %34 to i1
+  br i1 %35, label %then8, label %else9
 
 then8:                                            ; preds = %merge2
-  %39 = load i32, ptr %code6, align 4
-  ret i32 %39
+  %36 = load i32, ptr %code6, align 4
+  ret i32 %36
 
 dead10:                                           ; No predecessors!
   br label %merge7
@@ -64781,20 +65119,20 @@ else9:                                            ; preds = %merge2
   br label %merge7
 
 merge7:                                           ; preds = %else9, %dead10
-  %40 = load ptr, ptr %self, align 8
-  %41 = load ptr, ptr %wanted, align 8
-  %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Engine.make_plan"(ptr %40, ptr %41, ptr %42)
-  store i32 %43, ptr %code11, align 4
-  %44 = load i32, ptr %code11, align 4
-  %45 = icmp ne i32 %44, 0
-  %46 = zext i1 %45 to i8
-  %47 = trunc i8 %46 to i1
-  br i1 %47, label %then13, label %else14
+  %37 = load ptr, ptr %self, align 8
+  %38 = load ptr, ptr %wanted, align 8
+  %39 = load ptr, ptr %message, align 8
+  %40 = call i32 @"$Engine.make_plan"(ptr %37, ptr %38, ptr %39)
+  store i32 %40, ptr %code11, align 4
+  %41 = load i32, ptr %code11, align 4
+  %42 = icmp ne i32 %41, 0
+  %43 = zext i1 %42 to i8
+  %44 = trunc i8 %43 to i1
+  br i1 %44, label %then13, label %else14
 
 then13:                                           ; preds = %merge7
-  %48 = load i32, ptr %code11, align 4
-  ret i32 %48
+  %45 = load i32, ptr %code11, align 4
+  ret i32 %45
 
 dead15:                                           ; No predecessors!
   br label %merge12
@@ -64803,32 +65141,32 @@ else14:                                           ; preds = %merge7
   br label %merge12
 
 merge12:                                          ; preds = %else14, %dead15
-  %49 = load ptr, ptr %self, align 8
-  %50 = getelementptr %1, ptr %49, i32 0, i32 6
-  store i32 2, ptr %50, align 4
-  %51 = load ptr, ptr %self, align 8
-  %52 = getelementptr %1, ptr %51, i32 0, i32 4
-  %53 = load ptr, ptr %self, align 8
-  %54 = getelementptr %1, ptr %53, i32 0, i32 0
-  %55 = getelementptr %2, ptr %54, i32 0, i32 1
-  %56 = load ptr, ptr %55, align 8
-  %57 = load ptr, ptr %self, align 8
-  %58 = getelementptr %1, ptr %57, i32 0, i32 3
-  %59 = getelementptr %23, ptr %58, i32 0, i32 2
-  %60 = getelementptr %24, ptr %59, i32 0, i32 1
-  %61 = load i32, ptr %60, align 4
-  %62 = load ptr, ptr %message, align 8
-  %63 = call i32 @"$RankGroup.init"(ptr %52, ptr %56, i32 %61, ptr %62)
-  store i32 %63, ptr %code16, align 4
-  %64 = load i32, ptr %code16, align 4
-  %65 = icmp ne i32 %64, 0
-  %66 = zext i1 %65 to i8
-  %67 = trunc i8 %66 to i1
-  br i1 %67, label %then18, label %else19
+  %46 = load ptr, ptr %self, align 8
+  %47 = getelementptr %1, ptr %46, i32 0, i32 6
+  store i32 2, ptr %47, align 4
+  %48 = load ptr, ptr %self, align 8
+  %49 = getelementptr %1, ptr %48, i32 0, i32 4
+  %50 = load ptr, ptr %self, align 8
+  %51 = getelementptr %1, ptr %50, i32 0, i32 0
+  %52 = getelementptr %2, ptr %51, i32 0, i32 1
+  %53 = load ptr, ptr %52, align 8
+  %54 = load ptr, ptr %self, align 8
+  %55 = getelementptr %1, ptr %54, i32 0, i32 3
+  %56 = getelementptr %23, ptr %55, i32 0, i32 2
+  %57 = getelementptr %24, ptr %56, i32 0, i32 1
+  %58 = load i32, ptr %57, align 4
+  %59 = load ptr, ptr %message, align 8
+  %60 = call i32 @"$RankGroup.init"(ptr %49, ptr %53, i32 %58, ptr %59)
+  store i32 %60, ptr %code16, align 4
+  %61 = load i32, ptr %code16, align 4
+  %62 = icmp ne i32 %61, 0
+  %63 = zext i1 %62 to i8
+  %64 = trunc i8 %63 to i1
+  br i1 %64, label %then18, label %else19
 
 then18:                                           ; preds = %merge12
-  %68 = load i32, ptr %code16, align 4
-  ret i32 %68
+  %65 = load i32, ptr %code16, align 4
+  ret i32 %65
 
 dead20:                                           ; No predecessors!
   br label %merge17
@@ -64837,22 +65175,22 @@ else19:                                           ; preds = %merge12
   br label %merge17
 
 merge17:                                          ; preds = %else19, %dead20
-  %69 = load ptr, ptr %self, align 8
-  %70 = getelementptr %1, ptr %69, i32 0, i32 4
-  %71 = load ptr, ptr %self, align 8
-  %72 = getelementptr %1, ptr %71, i32 0, i32 3
-  %73 = load ptr, ptr %message, align 8
-  %74 = call i32 @"$load.ranks"(ptr %70, ptr %72, ptr %73)
-  store i32 %74, ptr %code21, align 4
-  %75 = load i32, ptr %code21, align 4
-  %76 = icmp ne i32 %75, 0
-  %77 = zext i1 %76 to i8
-  %78 = trunc i8 %77 to i1
-  br i1 %78, label %then23, label %else24
+  %66 = load ptr, ptr %self, align 8
+  %67 = getelementptr %1, ptr %66, i32 0, i32 4
+  %68 = load ptr, ptr %self, align 8
+  %69 = getelementptr %1, ptr %68, i32 0, i32 3
+  %70 = load ptr, ptr %message, align 8
+  %71 = call i32 @"$load.ranks"(ptr %67, ptr %69, ptr %70)
+  store i32 %71, ptr %code21, align 4
+  %72 = load i32, ptr %code21, align 4
+  %73 = icmp ne i32 %72, 0
+  %74 = zext i1 %73 to i8
+  %75 = trunc i8 %74 to i1
+  br i1 %75, label %then23, label %else24
 
 then23:                                           ; preds = %merge17
-  %79 = load i32, ptr %code21, align 4
-  ret i32 %79
+  %76 = load i32, ptr %code21, align 4
+  ret i32 %76
 
 dead25:                                           ; No predecessors!
   br label %merge22
@@ -64861,19 +65199,19 @@ else24:                                           ; preds = %merge17
   br label %merge22
 
 merge22:                                          ; preds = %else24, %dead25
-  %80 = load ptr, ptr %self, align 8
-  %81 = load ptr, ptr %message, align 8
-  %82 = call i32 @"$Engine.capture"(ptr %80, ptr %81)
-  store i32 %82, ptr %code26, align 4
-  %83 = load i32, ptr %code26, align 4
-  %84 = icmp ne i32 %83, 0
-  %85 = zext i1 %84 to i8
-  %86 = trunc i8 %85 to i1
-  br i1 %86, label %then28, label %else29
+  %77 = load ptr, ptr %self, align 8
+  %78 = load ptr, ptr %message, align 8
+  %79 = call i32 @"$Engine.capture"(ptr %77, ptr %78)
+  store i32 %79, ptr %code26, align 4
+  %80 = load i32, ptr %code26, align 4
+  %81 = icmp ne i32 %80, 0
+  %82 = zext i1 %81 to i8
+  %83 = trunc i8 %82 to i1
+  br i1 %83, label %then28, label %else29
 
 then28:                                           ; preds = %merge22
-  %87 = load i32, ptr %code26, align 4
-  ret i32 %87
+  %84 = load i32, ptr %code26, align 4
+  ret i32 %84
 
 dead30:                                           ; No predecessors!
   br label %merge27
@@ -64882,15 +65220,64 @@ else29:                                           ; preds = %merge22
   br label %merge27
 
 merge27:                                          ; preds = %else29, %dead30
-  %88 = load ptr, ptr %self, align 8
-  %89 = getelementptr %1, ptr %88, i32 0, i32 6
-  store i32 3, ptr %89, align 4
-  %90 = load ptr, ptr %self, align 8
-  %91 = load ptr, ptr %message, align 8
-  %92 = call i32 @"$Engine.start_loop"(ptr %90, ptr %91)
-  ret i32 %92
+  %85 = load ptr, ptr %self, align 8
+  %86 = getelementptr %1, ptr %85, i32 0, i32 6
+  store i32 3, ptr %86, align 4
+  %87 = load ptr, ptr %self, align 8
+  %88 = load ptr, ptr %message, align 8
+  %89 = call i32 @"$Engine.start_loop"(ptr %87, ptr %88)
+  ret i32 %89
 
 dead31:                                           ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$Engine.open_model"(ptr %0, ptr %1, ptr %2) {
+entry:
+  %message = alloca ptr, align 8
+  %wanted = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %wanted, align 8
+  store ptr %2, ptr %message, align 8
+  %3 = load ptr, ptr %wanted, align 8
+  %4 = getelementptr %24, ptr %3, i32 0, i32 23
+  %5 = load i32, ptr %4, align 4
+  %6 = icmp ne i32 %5, 0
+  %7 = zext i1 %6 to i8
+  %8 = trunc i8 %7 to i1
+  br i1 %8, label %then, label %else
+
+then:                                             ; preds = %entry
+  %9 = load ptr, ptr %self, align 8
+  %10 = getelementptr %1, ptr %9, i32 0, i32 2
+  %11 = load ptr, ptr %wanted, align 8
+  %12 = getelementptr %24, ptr %11, i32 0, i32 2
+  %13 = load ptr, ptr %12, align 8
+  %14 = load ptr, ptr %wanted, align 8
+  %15 = getelementptr %24, ptr %14, i32 0, i32 24
+  %16 = load i32, ptr %15, align 4
+  %17 = load ptr, ptr %message, align 8
+  %18 = call i32 @"$Model.read_synthetic"(ptr %10, ptr %13, i32 %16, ptr %17)
+  ret i32 %18
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %19 = load ptr, ptr %self, align 8
+  %20 = getelementptr %1, ptr %19, i32 0, i32 2
+  %21 = load ptr, ptr %wanted, align 8
+  %22 = getelementptr %24, ptr %21, i32 0, i32 2
+  %23 = load ptr, ptr %22, align 8
+  %24 = load ptr, ptr %message, align 8
+  %25 = call i32 @"$Model.open"(ptr %20, ptr %23, ptr %24)
+  ret i32 %25
+
+dead1:                                            ; No predecessors!
   ret i32 undef
 }
 
@@ -65105,7 +65492,7 @@ then2:                                            ; preds = %merge
   %21 = getelementptr %23, ptr %20, i32 0, i32 20
   %22 = getelementptr [512 x i8], ptr %21, i32 0, i32 0
   %23 = getelementptr i8, ptr %22, i64 0
-  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.616", ptr %19, ptr %23)
+  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.618", ptr %19, ptr %23)
   br label %merge1
 
 else3:                                            ; preds = %merge
@@ -65227,7 +65614,7 @@ then4:                                            ; preds = %then
   %74 = getelementptr [1024 x i8], ptr %73, i32 0, i32 0
   %75 = getelementptr i8, ptr %74, i64 0
   %76 = load i32, ptr %world_size, align 4
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.617", i32 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.619", i32 %76)
   br label %merge3
 
 else5:                                            ; preds = %then
@@ -65395,7 +65782,7 @@ then3:                                            ; preds = %then
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %i, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.618", i32 %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.620", i32 %26)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -65454,7 +65841,7 @@ then10:                                           ; preds = %then6
   %57 = load i32, ptr %i, align 4
   %58 = load i32, ptr %code, align 4
   %59 = call ptr @strerror(i32 %58)
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.619", i32 %57, ptr %59)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.621", i32 %57, ptr %59)
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -65982,7 +66369,7 @@ forbody:                                          ; preds = %forcond
 then:                                             ; preds = %forbody
   %29 = load ptr, ptr %self, align 8
   %30 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %29, ptr @"$string.620", i32 -1, ptr %30)
+  call void @"$Rank.describe_failure"(ptr %29, ptr @"$string.622", i32 -1, ptr %30)
   %31 = load %46, ptr %3, align 1
   %32 = load i32, ptr %code, align 4
   ret i32 %32
@@ -66019,7 +66406,7 @@ merge1:                                           ; preds = %else, %dead
 then4:                                            ; preds = %merge1
   %52 = load ptr, ptr %self, align 8
   %53 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %52, ptr @"$string.620", i32 -1, ptr %53)
+  call void @"$Rank.describe_failure"(ptr %52, ptr @"$string.622", i32 -1, ptr %53)
   %54 = load %46, ptr %2, align 1
   %55 = load i32, ptr %code2, align 4
   ret i32 %55
@@ -66131,7 +66518,7 @@ merge:                                            ; preds = %else, %dead
 then3:                                            ; preds = %merge
   %55 = load ptr, ptr %self, align 8
   %56 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.622", i32 -1, ptr %56)
+  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.624", i32 -1, ptr %56)
   %57 = load %46, ptr %6, align 1
   %58 = load i32, ptr %code1, align 4
   ret i32 %58
@@ -66176,7 +66563,7 @@ then7:                                            ; preds = %merge2
 then11:                                           ; preds = %then7
   %83 = load ptr, ptr %self, align 8
   %84 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %83, ptr @"$string.623", i32 -1, ptr %84)
+  call void @"$Rank.describe_failure"(ptr %83, ptr @"$string.625", i32 -1, ptr %84)
   %85 = load %46, ptr %5, align 1
   %86 = load i32, ptr %code9, align 4
   ret i32 %86
@@ -66269,7 +66656,7 @@ entry:
 then:                                             ; preds = %entry
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %20, ptr @"$string.621", i32 -1, ptr %21)
+  call void @"$Rank.describe_failure"(ptr %20, ptr @"$string.623", i32 -1, ptr %21)
   %22 = load %46, ptr %4, align 1
   %23 = load i32, ptr %code, align 4
   ret i32 %23
@@ -66368,7 +66755,7 @@ entry:
   %22 = call i64 @"$anon (./terra/scheduling/batch.t:102)"(ptr %21)
   %23 = call i64 @"$aligned"(i64 %22)
   %24 = getelementptr i8, ptr %20, i64 %23
-  call void @"$anon (./terra/scheduling/batch.t:108).489"(ptr %18, ptr %19, ptr %24)
+  call void @"$anon (./terra/scheduling/batch.t:108).491"(ptr %18, ptr %19, ptr %24)
   %25 = load %46, ptr %3, align 1
   ret void
 }
@@ -66435,7 +66822,7 @@ entry:
 then:                                             ; preds = %entry
   %44 = load ptr, ptr %self, align 8
   %45 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %44, ptr @"$string.624", i32 -1, ptr %45)
+  call void @"$Rank.describe_failure"(ptr %44, ptr @"$string.626", i32 -1, ptr %45)
   %46 = load %46, ptr %3, align 1
   %47 = load i32, ptr %code, align 4
   ret i32 %47
@@ -66457,8 +66844,9 @@ define internal i32 @"$place_weights"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %46, align 8
   %4 = alloca %46, align 8
-  %code19 = alloca i32, align 4
-  %code14 = alloca i32, align 4
+  %code27 = alloca i32, align 4
+  %code22 = alloca i32, align 4
+  %code17 = alloca i32, align 4
   %progress = alloca %162, align 8
   %5 = alloca %162, align 8
   %6 = alloca %163, align 8
@@ -66614,84 +67002,1343 @@ else13:                                           ; preds = %merge7
   br label %merge11
 
 merge11:                                          ; preds = %else13, %then12
-  %83 = load ptr, ptr %self, align 8
-  %84 = getelementptr %48, ptr %83, i32 0, i32 6
-  %85 = load ptr, ptr %planned, align 8
-  %86 = getelementptr %23, ptr %85, i32 0, i32 0
-  %87 = load ptr, ptr %86, align 8
-  %88 = getelementptr %4, ptr %87, i32 0, i32 7
-  %89 = load ptr, ptr %self, align 8
-  %90 = getelementptr %48, ptr %89, i32 0, i32 4
-  %91 = load ptr, ptr %90, align 8
-  %92 = load ptr, ptr %message, align 8
-  %93 = call i32 @"$layout.place"(ptr %layout, ptr %84, ptr %88, ptr %91, ptr %progress, ptr %92)
-  store i32 %93, ptr %code14, align 4
-  %94 = load i32, ptr %code14, align 4
-  %95 = icmp ne i32 %94, 0
-  %96 = zext i1 %95 to i8
-  %97 = trunc i8 %96 to i1
-  br i1 %97, label %then16, label %else17
+  %83 = load ptr, ptr %planned, align 8
+  %84 = getelementptr %23, ptr %83, i32 0, i32 2
+  %85 = getelementptr %24, ptr %84, i32 0, i32 23
+  %86 = load i32, ptr %85, align 4
+  %87 = icmp ne i32 %86, 0
+  %88 = zext i1 %87 to i8
+  %89 = trunc i8 %88 to i1
+  br i1 %89, label %then15, label %else16
 
-then16:                                           ; preds = %merge11
-  %98 = load i32, ptr %code14, align 4
-  ret i32 %98
+then15:                                           ; preds = %merge11
+  %90 = load ptr, ptr %self, align 8
+  %91 = getelementptr %48, ptr %90, i32 0, i32 6
+  %92 = load ptr, ptr %self, align 8
+  %93 = getelementptr %48, ptr %92, i32 0, i32 4
+  %94 = load ptr, ptr %93, align 8
+  %95 = load ptr, ptr %message, align 8
+  %96 = call i32 @"$layout.place_random"(ptr %layout, ptr %91, ptr %94, ptr %progress, ptr %95)
+  store i32 %96, ptr %code17, align 4
+  %97 = load i32, ptr %code17, align 4
+  %98 = icmp ne i32 %97, 0
+  %99 = zext i1 %98 to i8
+  %100 = trunc i8 %99 to i1
+  br i1 %100, label %then19, label %else20
+
+then19:                                           ; preds = %then15
+  %101 = load i32, ptr %code17, align 4
+  ret i32 %101
+
+dead21:                                           ; No predecessors!
+  br label %merge18
+
+else20:                                           ; preds = %then15
+  br label %merge18
+
+merge18:                                          ; preds = %else20, %dead21
+  br label %merge14
+
+else16:                                           ; preds = %merge11
+  %102 = load ptr, ptr %self, align 8
+  %103 = getelementptr %48, ptr %102, i32 0, i32 6
+  %104 = load ptr, ptr %planned, align 8
+  %105 = getelementptr %23, ptr %104, i32 0, i32 0
+  %106 = load ptr, ptr %105, align 8
+  %107 = getelementptr %4, ptr %106, i32 0, i32 7
+  %108 = load ptr, ptr %self, align 8
+  %109 = getelementptr %48, ptr %108, i32 0, i32 4
+  %110 = load ptr, ptr %109, align 8
+  %111 = load ptr, ptr %message, align 8
+  %112 = call i32 @"$layout.place"(ptr %layout, ptr %103, ptr %107, ptr %110, ptr %progress, ptr %111)
+  store i32 %112, ptr %code22, align 4
+  %113 = load i32, ptr %code22, align 4
+  %114 = icmp ne i32 %113, 0
+  %115 = zext i1 %114 to i8
+  %116 = trunc i8 %115 to i1
+  br i1 %116, label %then24, label %else25
+
+then24:                                           ; preds = %else16
+  %117 = load i32, ptr %code22, align 4
+  ret i32 %117
+
+dead26:                                           ; No predecessors!
+  br label %merge23
+
+else25:                                           ; preds = %else16
+  br label %merge23
+
+merge23:                                          ; preds = %else25, %dead26
+  br label %merge14
+
+merge14:                                          ; preds = %merge23, %merge18
+  %118 = load ptr, ptr %self, align 8
+  %119 = getelementptr %48, ptr %118, i32 0, i32 3
+  %120 = load ptr, ptr %119, align 8
+  %121 = getelementptr %54, ptr %120, i32 0, i32 18
+  %122 = load ptr, ptr %121, align 8
+  %123 = load ptr, ptr %self, align 8
+  %124 = getelementptr %48, ptr %123, i32 0, i32 4
+  %125 = load ptr, ptr %124, align 8
+  %126 = call i32 %122(ptr %125)
+  store i32 %126, ptr %code27, align 4
+  %127 = load i32, ptr %code27, align 4
+  %128 = icmp ne i32 %127, 0
+  %129 = zext i1 %128 to i8
+  %130 = trunc i8 %129 to i1
+  br i1 %130, label %then29, label %else30
+
+then29:                                           ; preds = %merge14
+  %131 = load ptr, ptr %self, align 8
+  %132 = load ptr, ptr %message, align 8
+  call void @"$Rank.describe_failure"(ptr %131, ptr @"$string.637", i32 -1, ptr %132)
+  %133 = load %46, ptr %4, align 1
+  %134 = load i32, ptr %code27, align 4
+  ret i32 %134
+
+dead31:                                           ; No predecessors!
+  br label %merge28
+
+else30:                                           ; preds = %merge14
+  br label %merge28
+
+merge28:                                          ; preds = %else30, %dead31
+  %135 = load i64, ptr %bytes, align 8
+  %136 = getelementptr %162, ptr %progress, i32 0, i32 2
+  %137 = load i64, ptr %136, align 8
+  %138 = sub i64 %135, %137
+  call void @"$Progress.add"(ptr %progress, i64 %138)
+  %139 = load %46, ptr %3, align 1
+  ret i32 0
+
+dead32:                                           ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$layout.place_random"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
+entry:
+  %5 = alloca %46, align 8
+  %6 = alloca %46, align 8
+  %code = alloca i32, align 4
+  %placer = alloca %164, align 8
+  %7 = alloca %164, align 8
+  %8 = alloca %165, align 8
+  %"<structcast>" = alloca %165, align 8
+  %message = alloca ptr, align 8
+  %progress = alloca ptr, align 8
+  %device = alloca ptr, align 8
+  %model = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %model, align 8
+  store ptr %2, ptr %device, align 8
+  store ptr %3, ptr %progress, align 8
+  store ptr %4, ptr %message, align 8
+  %9 = load ptr, ptr %self, align 8
+  %10 = load ptr, ptr %device, align 8
+  %11 = load ptr, ptr %progress, align 8
+  %12 = load ptr, ptr %message, align 8
+  %13 = load ptr, ptr %self, align 8
+  %14 = getelementptr %139, ptr %13, i32 0, i32 4
+  %15 = load i32, ptr %14, align 4
+  %16 = mul i32 %15, 1048576
+  %17 = getelementptr %165, ptr %8, i32 0, i32 0
+  store ptr %9, ptr %17, align 8
+  %18 = getelementptr %165, ptr %8, i32 0, i32 1
+  store ptr %10, ptr %18, align 8
+  %19 = getelementptr %165, ptr %8, i32 0, i32 2
+  store ptr %11, ptr %19, align 8
+  %20 = getelementptr %165, ptr %8, i32 0, i32 3
+  store ptr %12, ptr %20, align 8
+  %21 = getelementptr %165, ptr %8, i32 0, i32 4
+  store i32 %16, ptr %21, align 4
+  %22 = getelementptr %165, ptr %8, i32 0, i32 5
+  store ptr null, ptr %22, align 8
+  %23 = getelementptr %165, ptr %8, i32 0, i32 6
+  store ptr null, ptr %23, align 8
+  %24 = load %165, ptr %8, align 8
+  store %165 %24, ptr %"<structcast>", align 8
+  %25 = getelementptr %164, ptr %7, i32 0, i32 0
+  %26 = getelementptr %165, ptr %"<structcast>", i32 0, i32 0
+  %27 = load ptr, ptr %26, align 8
+  store ptr %27, ptr %25, align 8
+  %28 = getelementptr %164, ptr %7, i32 0, i32 1
+  %29 = getelementptr %165, ptr %"<structcast>", i32 0, i32 1
+  %30 = load ptr, ptr %29, align 8
+  store ptr %30, ptr %28, align 8
+  %31 = getelementptr %164, ptr %7, i32 0, i32 2
+  %32 = getelementptr %165, ptr %"<structcast>", i32 0, i32 2
+  %33 = load ptr, ptr %32, align 8
+  store ptr %33, ptr %31, align 8
+  %34 = getelementptr %164, ptr %7, i32 0, i32 3
+  %35 = getelementptr %165, ptr %"<structcast>", i32 0, i32 3
+  %36 = load ptr, ptr %35, align 8
+  store ptr %36, ptr %34, align 8
+  %37 = getelementptr %164, ptr %7, i32 0, i32 4
+  %38 = getelementptr %165, ptr %"<structcast>", i32 0, i32 4
+  %39 = load i32, ptr %38, align 4
+  %40 = sext i32 %39 to i64
+  store i64 %40, ptr %37, align 8
+  %41 = getelementptr %164, ptr %7, i32 0, i32 5
+  %42 = getelementptr %165, ptr %"<structcast>", i32 0, i32 5
+  %43 = load ptr, ptr %42, align 8
+  store ptr %43, ptr %41, align 8
+  %44 = getelementptr %164, ptr %7, i32 0, i32 6
+  %45 = getelementptr %165, ptr %"<structcast>", i32 0, i32 6
+  %46 = load ptr, ptr %45, align 8
+  store ptr %46, ptr %44, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %placer, ptr align 8 %7, i64 56, i1 false)
+  %47 = call i32 @"$fill_vectors"(ptr %placer)
+  store i32 %47, ptr %code, align 4
+  %48 = load i32, ptr %code, align 4
+  %49 = icmp eq i32 %48, 0
+  %50 = zext i1 %49 to i8
+  %51 = trunc i8 %50 to i1
+  br i1 %51, label %then, label %else
+
+then:                                             ; preds = %entry
+  %52 = load ptr, ptr %model, align 8
+  %53 = call i32 @"$place_model"(ptr %placer, ptr %52)
+  store i32 %53, ptr %code, align 4
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %then
+  %54 = load i32, ptr %code, align 4
+  %55 = icmp eq i32 %54, 0
+  %56 = zext i1 %55 to i8
+  %57 = trunc i8 %56 to i1
+  br i1 %57, label %then2, label %else3
+
+then2:                                            ; preds = %merge
+  %58 = load ptr, ptr %self, align 8
+  %59 = getelementptr %139, ptr %58, i32 0, i32 2
+  %60 = load ptr, ptr %59, align 8
+  %61 = getelementptr %54, ptr %60, i32 0, i32 18
+  %62 = load ptr, ptr %61, align 8
+  %63 = load ptr, ptr %device, align 8
+  %64 = call i32 %62(ptr %63)
+  store i32 %64, ptr %code, align 4
+  %65 = load i32, ptr %code, align 4
+  %66 = icmp ne i32 %65, 0
+  %67 = zext i1 %66 to i8
+  %68 = trunc i8 %67 to i1
+  br i1 %68, label %then5, label %else6
+
+then5:                                            ; preds = %then2
+  %69 = load i32, ptr %code, align 4
+  %70 = call i32 @"$RandomPlacer.failed"(ptr %placer, i32 %69, ptr @"$string.215")
+  store i32 %70, ptr %code, align 4
+  br label %merge4
+
+else6:                                            ; preds = %then2
+  br label %merge4
+
+merge4:                                           ; preds = %else6, %then5
+  br label %merge1
+
+else3:                                            ; preds = %merge
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %merge4
+  %71 = getelementptr %164, ptr %placer, i32 0, i32 5
+  %72 = load ptr, ptr %71, align 8
+  call void @free(ptr %72)
+  %73 = load %46, ptr %6, align 1
+  %74 = getelementptr %164, ptr %placer, i32 0, i32 6
+  %75 = load ptr, ptr %74, align 8
+  call void @free(ptr %75)
+  %76 = load %46, ptr %5, align 1
+  %77 = load i32, ptr %code, align 4
+  ret i32 %77
+
+dead:                                             ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$fill_vectors"(ptr %0) {
+entry:
+  %i = alloca i32, align 4
+  %target = alloca ptr, align 8
+  %count = alloca i32, align 4
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %1 = load ptr, ptr %self, align 8
+  %2 = getelementptr %164, ptr %1, i32 0, i32 0
+  %3 = load ptr, ptr %2, align 8
+  %4 = getelementptr %139, ptr %3, i32 0, i32 0
+  %5 = load ptr, ptr %4, align 8
+  %6 = call i32 @"$longest_vector"(ptr %5)
+  store i32 %6, ptr %count, align 4
+  %7 = load i32, ptr %count, align 4
+  %8 = sext i32 %7 to i64
+  %9 = mul i64 %8, 4
+  %10 = call ptr @malloc(i64 %9)
+  %11 = load ptr, ptr %self, align 8
+  %12 = getelementptr %164, ptr %11, i32 0, i32 5
+  store ptr %10, ptr %12, align 8
+  %13 = load i32, ptr %count, align 4
+  %14 = sext i32 %13 to i64
+  %15 = call ptr @calloc(i64 %14, i64 4)
+  %16 = load ptr, ptr %self, align 8
+  %17 = getelementptr %164, ptr %16, i32 0, i32 6
+  store ptr %15, ptr %17, align 8
+  %18 = load ptr, ptr %self, align 8
+  %19 = getelementptr %164, ptr %18, i32 0, i32 5
+  %20 = load ptr, ptr %19, align 8
+  %21 = icmp eq ptr %20, null
+  %22 = zext i1 %21 to i8
+  %23 = trunc i8 %22 to i1
+  br i1 %23, label %then, label %or.lhs.false
+
+then:                                             ; preds = %or.lhs.false, %entry
+  %24 = load ptr, ptr %self, align 8
+  %25 = getelementptr %164, ptr %24, i32 0, i32 3
+  %26 = load ptr, ptr %25, align 8
+  store ptr %26, ptr %target, align 8
+  %27 = load ptr, ptr %target, align 8
+  %28 = icmp ne ptr %27, null
+  %29 = zext i1 %28 to i8
+  %30 = trunc i8 %29 to i1
+  br i1 %30, label %then2, label %else3
+
+or.lhs.false:                                     ; preds = %entry
+  %31 = load ptr, ptr %self, align 8
+  %32 = getelementptr %164, ptr %31, i32 0, i32 6
+  %33 = load ptr, ptr %32, align 8
+  %34 = icmp eq ptr %33, null
+  %35 = zext i1 %34 to i8
+  %36 = trunc i8 %35 to i1
+  br i1 %36, label %then, label %else
+
+then2:                                            ; preds = %then
+  %37 = load ptr, ptr %target, align 8
+  %38 = getelementptr %0, ptr %37, i32 0, i32 0
+  %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
+  %40 = getelementptr i8, ptr %39, i64 0
+  %41 = load i32, ptr %count, align 4
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.627", i32 %41)
+  br label %merge1
+
+else3:                                            ; preds = %then
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %then2
+  ret i32 3
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %or.lhs.false
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %43 = load i32, ptr %count, align 4
+  store i32 0, ptr %i, align 4
+  br label %forcond
+
+forcond:                                          ; preds = %forbody, %merge
+  %44 = load i32, ptr %i, align 4
+  %45 = icmp sgt i32 %44, %43
+  %46 = and i1 %45, false
+  %47 = icmp slt i32 %44, %43
+  %48 = and i1 %47, true
+  %49 = or i1 %48, %46
+  br i1 %49, label %forbody, label %merge4
+
+forbody:                                          ; preds = %forcond
+  %50 = load ptr, ptr %self, align 8
+  %51 = getelementptr %164, ptr %50, i32 0, i32 5
+  %52 = load ptr, ptr %51, align 8
+  %53 = load i32, ptr %i, align 4
+  %54 = sext i32 %53 to i64
+  %55 = getelementptr float, ptr %52, i64 %54
+  store float 1.000000e+00, ptr %55, align 4
+  %56 = add i32 %44, 1
+  store i32 %56, ptr %i, align 4
+  br label %forcond
+
+merge4:                                           ; preds = %forcond
+  ret i32 0
+
+dead5:                                            ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$longest_vector"(ptr %0) {
+entry:
+  %c = alloca ptr, align 8
+  store ptr %0, ptr %c, align 8
+  %1 = load ptr, ptr %c, align 8
+  %2 = getelementptr %6, ptr %1, i32 0, i32 1
+  %3 = load i32, ptr %2, align 4
+  %4 = load ptr, ptr %c, align 8
+  %5 = getelementptr %6, ptr %4, i32 0, i32 6
+  %6 = load i32, ptr %5, align 4
+  %7 = call i32 @"$greater"(i32 %3, i32 %6)
+  %8 = load ptr, ptr %c, align 8
+  %9 = getelementptr %6, ptr %8, i32 0, i32 18
+  %10 = load i32, ptr %9, align 4
+  %11 = call i32 @"$greater"(i32 %7, i32 %10)
+  ret i32 %11
+
+dead:                                             ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$greater"(i32 %0, i32 %1) {
+entry:
+  %b = alloca i32, align 4
+  %a = alloca i32, align 4
+  store i32 %0, ptr %a, align 4
+  store i32 %1, ptr %b, align 4
+  %2 = load i32, ptr %a, align 4
+  %3 = load i32, ptr %b, align 4
+  %4 = icmp sgt i32 %2, %3
+  %5 = zext i1 %4 to i8
+  %6 = load i32, ptr %a, align 4
+  %7 = load i32, ptr %b, align 4
+  %8 = trunc i8 %5 to i1
+  %9 = select i1 %8, i32 %6, i32 %7
+  ret i32 %9
+
+dead:                                             ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$place_model"(ptr %0, ptr %1) {
+entry:
+  %code12 = alloca i32, align 4
+  %layer = alloca i32, align 4
+  %code6 = alloca i32, align 4
+  %code1 = alloca i32, align 4
+  %code = alloca i32, align 4
+  %c = alloca ptr, align 8
+  %model = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %model, align 8
+  %2 = load ptr, ptr %self, align 8
+  %3 = getelementptr %164, ptr %2, i32 0, i32 0
+  %4 = load ptr, ptr %3, align 8
+  %5 = getelementptr %139, ptr %4, i32 0, i32 0
+  %6 = load ptr, ptr %5, align 8
+  store ptr %6, ptr %c, align 8
+  %7 = load ptr, ptr %self, align 8
+  %8 = load ptr, ptr %model, align 8
+  %9 = getelementptr %49, ptr %8, i32 0, i32 1
+  %10 = call i32 @"$RandomPlacer.matrix_of_deviation"(ptr %7, ptr %9, float 1.000000e+00)
+  store i32 %10, ptr %code, align 4
+  %11 = load i32, ptr %code, align 4
+  %12 = icmp ne i32 %11, 0
+  %13 = zext i1 %12 to i8
+  %14 = trunc i8 %13 to i1
+  br i1 %14, label %then, label %else
+
+then:                                             ; preds = %entry
+  %15 = load i32, ptr %code, align 4
+  ret i32 %15
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %16 = load ptr, ptr %self, align 8
+  %17 = load ptr, ptr %model, align 8
+  %18 = getelementptr %49, ptr %17, i32 0, i32 2
+  %19 = load ptr, ptr %18, align 8
+  %20 = load ptr, ptr %c, align 8
+  %21 = getelementptr %6, ptr %20, i32 0, i32 1
+  %22 = load i32, ptr %21, align 4
+  %23 = load ptr, ptr %self, align 8
+  %24 = getelementptr %164, ptr %23, i32 0, i32 5
+  %25 = load ptr, ptr %24, align 8
+  %26 = call i32 @"$RandomPlacer.vector"(ptr %16, ptr %19, i32 %22, ptr %25)
+  store i32 %26, ptr %code1, align 4
+  %27 = load i32, ptr %code1, align 4
+  %28 = icmp ne i32 %27, 0
+  %29 = zext i1 %28 to i8
+  %30 = trunc i8 %29 to i1
+  br i1 %30, label %then3, label %else4
+
+then3:                                            ; preds = %merge
+  %31 = load i32, ptr %code1, align 4
+  ret i32 %31
+
+dead5:                                            ; No predecessors!
+  br label %merge2
+
+else4:                                            ; preds = %merge
+  br label %merge2
+
+merge2:                                           ; preds = %else4, %dead5
+  %32 = load ptr, ptr %self, align 8
+  %33 = load ptr, ptr %model, align 8
+  %34 = getelementptr %49, ptr %33, i32 0, i32 3
+  %35 = call i32 @"$RandomPlacer.matrix"(ptr %32, ptr %34)
+  store i32 %35, ptr %code6, align 4
+  %36 = load i32, ptr %code6, align 4
+  %37 = icmp ne i32 %36, 0
+  %38 = zext i1 %37 to i8
+  %39 = trunc i8 %38 to i1
+  br i1 %39, label %then8, label %else9
+
+then8:                                            ; preds = %merge2
+  %40 = load i32, ptr %code6, align 4
+  ret i32 %40
+
+dead10:                                           ; No predecessors!
+  br label %merge7
+
+else9:                                            ; preds = %merge2
+  br label %merge7
+
+merge7:                                           ; preds = %else9, %dead10
+  %41 = load ptr, ptr %c, align 8
+  %42 = getelementptr %6, ptr %41, i32 0, i32 2
+  %43 = load i32, ptr %42, align 4
+  store i32 0, ptr %layer, align 4
+  br label %forcond
+
+forcond:                                          ; preds = %merge13, %merge7
+  %44 = load i32, ptr %layer, align 4
+  %45 = icmp sgt i32 %44, %43
+  %46 = and i1 %45, false
+  %47 = icmp slt i32 %44, %43
+  %48 = and i1 %47, true
+  %49 = or i1 %48, %46
+  br i1 %49, label %forbody, label %merge11
+
+forbody:                                          ; preds = %forcond
+  %50 = load ptr, ptr %self, align 8
+  %51 = load ptr, ptr %model, align 8
+  %52 = getelementptr %49, ptr %51, i32 0, i32 0
+  %53 = load ptr, ptr %52, align 8
+  %54 = load i32, ptr %layer, align 4
+  %55 = sext i32 %54 to i64
+  %56 = getelementptr %65, ptr %53, i64 %55
+  %57 = call i32 @"$place_layer"(ptr %50, ptr %56)
+  store i32 %57, ptr %code12, align 4
+  %58 = load i32, ptr %code12, align 4
+  %59 = icmp ne i32 %58, 0
+  %60 = zext i1 %59 to i8
+  %61 = trunc i8 %60 to i1
+  br i1 %61, label %then14, label %else15
+
+then14:                                           ; preds = %forbody
+  %62 = load i32, ptr %code12, align 4
+  ret i32 %62
+
+dead16:                                           ; No predecessors!
+  br label %merge13
+
+else15:                                           ; preds = %forbody
+  br label %merge13
+
+merge13:                                          ; preds = %else15, %dead16
+  %63 = add i32 %44, 1
+  store i32 %63, ptr %layer, align 4
+  br label %forcond
+
+merge11:                                          ; preds = %forcond
+  ret i32 0
+
+dead17:                                           ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$RandomPlacer.matrix_of_deviation"(ptr %0, ptr %1, float %2) {
+entry:
+  %3 = alloca %46, align 8
+  %bytes = alloca i64, align 8
+  %code = alloca i32, align 4
+  %args = alloca %166, align 8
+  %deviation = alloca float, align 4
+  %matrix = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %matrix, align 8
+  store float %2, ptr %deviation, align 4
+  %4 = load ptr, ptr %matrix, align 8
+  %5 = getelementptr %166, ptr %args, i32 0, i32 0
+  store ptr %4, ptr %5, align 8
+  %6 = load ptr, ptr %self, align 8
+  %7 = getelementptr %164, ptr %6, i32 0, i32 4
+  %8 = load i64, ptr %7, align 8
+  %9 = getelementptr %166, ptr %args, i32 0, i32 1
+  store i64 %8, ptr %9, align 8
+  %10 = load float, ptr %deviation, align 4
+  %11 = getelementptr %166, ptr %args, i32 0, i32 2
+  store float %10, ptr %11, align 4
+  %12 = load ptr, ptr %self, align 8
+  %13 = getelementptr %164, ptr %12, i32 0, i32 4
+  %14 = load i64, ptr %13, align 8
+  %15 = add i64 %14, 1
+  %16 = load ptr, ptr %self, align 8
+  %17 = getelementptr %164, ptr %16, i32 0, i32 4
+  store i64 %15, ptr %17, align 8
+  %18 = load ptr, ptr %self, align 8
+  %19 = getelementptr %164, ptr %18, i32 0, i32 0
+  %20 = load ptr, ptr %19, align 8
+  %21 = getelementptr %139, ptr %20, i32 0, i32 2
+  %22 = load ptr, ptr %21, align 8
+  %23 = getelementptr %54, ptr %22, i32 0, i32 54
+  %24 = load ptr, ptr %23, align 8
+  %25 = load ptr, ptr %self, align 8
+  %26 = getelementptr %164, ptr %25, i32 0, i32 1
+  %27 = load ptr, ptr %26, align 8
+  %28 = call i32 %24(ptr %27, ptr %args)
+  store i32 %28, ptr %code, align 4
+  %29 = load i32, ptr %code, align 4
+  %30 = icmp ne i32 %29, 0
+  %31 = zext i1 %30 to i8
+  %32 = trunc i8 %31 to i1
+  br i1 %32, label %then, label %else
+
+then:                                             ; preds = %entry
+  %33 = load ptr, ptr %self, align 8
+  %34 = load i32, ptr %code, align 4
+  %35 = call i32 @"$RandomPlacer.failed"(ptr %33, i32 %34, ptr @"$string.215")
+  ret i32 %35
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  store i64 0, ptr %bytes, align 8
+  %36 = load ptr, ptr %self, align 8
+  %37 = getelementptr %164, ptr %36, i32 0, i32 0
+  %38 = load ptr, ptr %37, align 8
+  %39 = getelementptr %139, ptr %38, i32 0, i32 2
+  %40 = load ptr, ptr %39, align 8
+  %41 = getelementptr %54, ptr %40, i32 0, i32 19
+  %42 = load ptr, ptr %41, align 8
+  %43 = load ptr, ptr %matrix, align 8
+  %44 = call i32 %42(ptr %43, ptr %bytes)
+  %45 = load ptr, ptr %self, align 8
+  %46 = getelementptr %164, ptr %45, i32 0, i32 2
+  %47 = load ptr, ptr %46, align 8
+  %48 = load i64, ptr %bytes, align 8
+  call void @"$Progress.add"(ptr %47, i64 %48)
+  %49 = load %46, ptr %3, align 1
+  ret i32 0
+
+dead1:                                            ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$RandomPlacer.failed"(ptr %0, i32 %1, ptr %2) {
+entry:
+  %target = alloca ptr, align 8
+  %3 = alloca %46, align 8
+  %cause = alloca %0, align 8
+  %what = alloca ptr, align 8
+  %code = alloca i32, align 4
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store i32 %1, ptr %code, align 4
+  store ptr %2, ptr %what, align 8
+  %4 = getelementptr %0, ptr %cause, i32 0, i32 0
+  %5 = getelementptr [1024 x i8], ptr %4, i32 0, i32 0
+  %6 = getelementptr i8, ptr %5, i64 0
+  store i8 0, ptr %6, align 1
+  %7 = load ptr, ptr %self, align 8
+  %8 = getelementptr %164, ptr %7, i32 0, i32 0
+  %9 = load ptr, ptr %8, align 8
+  %10 = getelementptr %139, ptr %9, i32 0, i32 2
+  %11 = load ptr, ptr %10, align 8
+  %12 = getelementptr %54, ptr %11, i32 0, i32 9
+  %13 = load ptr, ptr %12, align 8
+  %14 = load ptr, ptr %self, align 8
+  %15 = getelementptr %164, ptr %14, i32 0, i32 1
+  %16 = load ptr, ptr %15, align 8
+  call void %13(ptr %16, ptr %cause)
+  %17 = load %46, ptr %3, align 1
+  %18 = load ptr, ptr %self, align 8
+  %19 = getelementptr %164, ptr %18, i32 0, i32 3
+  %20 = load ptr, ptr %19, align 8
+  store ptr %20, ptr %target, align 8
+  %21 = load ptr, ptr %target, align 8
+  %22 = icmp ne ptr %21, null
+  %23 = zext i1 %22 to i8
+  %24 = trunc i8 %23 to i1
+  br i1 %24, label %then, label %else
+
+then:                                             ; preds = %entry
+  %25 = load ptr, ptr %target, align 8
+  %26 = getelementptr %0, ptr %25, i32 0, i32 0
+  %27 = getelementptr [1024 x i8], ptr %26, i32 0, i32 0
+  %28 = getelementptr i8, ptr %27, i64 0
+  %29 = load ptr, ptr %what, align 8
+  %30 = load ptr, ptr %self, align 8
+  %31 = getelementptr %164, ptr %30, i32 0, i32 0
+  %32 = load ptr, ptr %31, align 8
+  %33 = getelementptr %139, ptr %32, i32 0, i32 4
+  %34 = load i32, ptr %33, align 4
+  %35 = getelementptr %0, ptr %cause, i32 0, i32 0
+  %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
+  %37 = getelementptr i8, ptr %36, i64 0
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.628", ptr %29, i32 %34, ptr %37)
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %then
+  %39 = load i32, ptr %code, align 4
+  ret i32 %39
+
+dead:                                             ; No predecessors!
+  ret i32 undef
+}
+
+define internal void @"$Progress.add"(ptr %0, i64 %1) {
+entry:
+  %2 = alloca %46, align 8
+  %bytes = alloca i64, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store i64 %1, ptr %bytes, align 8
+  %3 = load ptr, ptr %self, align 8
+  %4 = getelementptr %162, ptr %3, i32 0, i32 2
+  %5 = load i64, ptr %4, align 8
+  %6 = load i64, ptr %bytes, align 8
+  %7 = add i64 %5, %6
+  %8 = load ptr, ptr %self, align 8
+  %9 = getelementptr %162, ptr %8, i32 0, i32 2
+  store i64 %7, ptr %9, align 8
+  %10 = load ptr, ptr %self, align 8
+  %11 = getelementptr %162, ptr %10, i32 0, i32 0
+  %12 = load ptr, ptr %11, align 8
+  %13 = icmp ne ptr %12, null
+  %14 = zext i1 %13 to i8
+  %15 = trunc i8 %14 to i1
+  br i1 %15, label %then, label %else
+
+then:                                             ; preds = %entry
+  %16 = load ptr, ptr %self, align 8
+  %17 = getelementptr %162, ptr %16, i32 0, i32 0
+  %18 = load ptr, ptr %17, align 8
+  %19 = load ptr, ptr %self, align 8
+  %20 = getelementptr %162, ptr %19, i32 0, i32 1
+  %21 = load ptr, ptr %20, align 8
+  %22 = load ptr, ptr %self, align 8
+  %23 = getelementptr %162, ptr %22, i32 0, i32 2
+  %24 = load i64, ptr %23, align 8
+  %25 = load ptr, ptr %self, align 8
+  %26 = getelementptr %162, ptr %25, i32 0, i32 3
+  %27 = load i64, ptr %26, align 8
+  call void %18(ptr %21, i64 %24, i64 %27, ptr @"$string.215")
+  %28 = load %46, ptr %2, align 1
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %then
+  ret void
+}
+
+define internal i32 @"$RandomPlacer.vector"(ptr %0, ptr %1, i32 %2, ptr %3) {
+entry:
+  %code = alloca i32, align 4
+  %args = alloca %167, align 8
+  %source = alloca ptr, align 8
+  %count = alloca i32, align 4
+  %destination = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %destination, align 8
+  store i32 %2, ptr %count, align 4
+  store ptr %3, ptr %source, align 8
+  %4 = load ptr, ptr %source, align 8
+  %5 = getelementptr %167, ptr %args, i32 0, i32 0
+  store ptr %4, ptr %5, align 8
+  %6 = getelementptr %167, ptr %args, i32 0, i32 1
+  store i32 0, ptr %6, align 4
+  %7 = load i32, ptr %count, align 4
+  %8 = getelementptr %167, ptr %args, i32 0, i32 2
+  store i32 %7, ptr %8, align 4
+  %9 = load ptr, ptr %destination, align 8
+  %10 = getelementptr %167, ptr %args, i32 0, i32 3
+  store ptr %9, ptr %10, align 8
+  %11 = load ptr, ptr %self, align 8
+  %12 = getelementptr %164, ptr %11, i32 0, i32 0
+  %13 = load ptr, ptr %12, align 8
+  %14 = getelementptr %139, ptr %13, i32 0, i32 2
+  %15 = load ptr, ptr %14, align 8
+  %16 = getelementptr %54, ptr %15, i32 0, i32 24
+  %17 = load ptr, ptr %16, align 8
+  %18 = load ptr, ptr %self, align 8
+  %19 = getelementptr %164, ptr %18, i32 0, i32 1
+  %20 = load ptr, ptr %19, align 8
+  %21 = call i32 %17(ptr %20, ptr %args)
+  store i32 %21, ptr %code, align 4
+  %22 = load i32, ptr %code, align 4
+  %23 = icmp ne i32 %22, 0
+  %24 = zext i1 %23 to i8
+  %25 = trunc i8 %24 to i1
+  br i1 %25, label %then, label %else
+
+then:                                             ; preds = %entry
+  %26 = load ptr, ptr %self, align 8
+  %27 = load i32, ptr %code, align 4
+  %28 = call i32 @"$RandomPlacer.failed"(ptr %26, i32 %27, ptr @"$string.629")
+  ret i32 %28
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  ret i32 0
+
+dead1:                                            ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$RandomPlacer.matrix"(ptr %0, ptr %1) {
+entry:
+  %matrix = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %matrix, align 8
+  %2 = load ptr, ptr %self, align 8
+  %3 = load ptr, ptr %matrix, align 8
+  %4 = load ptr, ptr %matrix, align 8
+  %5 = getelementptr %50, ptr %4, i32 0, i32 3
+  %6 = load i32, ptr %5, align 4
+  %7 = sitofp i32 %6 to double
+  %8 = call double @sqrt(double %7)
+  %9 = fdiv double 1.000000e+00, %8
+  %10 = fptrunc double %9 to float
+  %11 = call i32 @"$RandomPlacer.matrix_of_deviation"(ptr %2, ptr %3, float %10)
+  ret i32 %11
+
+dead:                                             ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$place_layer"(ptr %0, ptr %1) {
+entry:
+  %code13 = alloca i32, align 4
+  %code4 = alloca i32, align 4
+  %code = alloca i32, align 4
+  %weights = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %weights, align 8
+  %2 = load ptr, ptr %self, align 8
+  %3 = load ptr, ptr %weights, align 8
+  %4 = call i32 @"$place_attention"(ptr %2, ptr %3)
+  store i32 %4, ptr %code, align 4
+  %5 = load i32, ptr %code, align 4
+  %6 = icmp ne i32 %5, 0
+  %7 = zext i1 %6 to i8
+  %8 = trunc i8 %7 to i1
+  br i1 %8, label %then, label %else
+
+then:                                             ; preds = %entry
+  %9 = load i32, ptr %code, align 4
+  ret i32 %9
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %10 = load ptr, ptr %weights, align 8
+  %11 = getelementptr %65, ptr %10, i32 0, i32 0
+  %12 = load i8, ptr %11, align 1
+  %13 = trunc i8 %12 to i1
+  br i1 %13, label %then2, label %else3
+
+then2:                                            ; preds = %merge
+  %14 = load ptr, ptr %self, align 8
+  %15 = load ptr, ptr %weights, align 8
+  %16 = call i32 @"$place_mixture"(ptr %14, ptr %15)
+  store i32 %16, ptr %code4, align 4
+  %17 = load i32, ptr %code4, align 4
+  %18 = icmp ne i32 %17, 0
+  %19 = zext i1 %18 to i8
+  %20 = trunc i8 %19 to i1
+  br i1 %20, label %then6, label %else7
+
+then6:                                            ; preds = %then2
+  %21 = load i32, ptr %code4, align 4
+  ret i32 %21
+
+dead8:                                            ; No predecessors!
+  br label %merge5
+
+else7:                                            ; preds = %then2
+  br label %merge5
+
+merge5:                                           ; preds = %else7, %dead8
+  br label %merge1
+
+else3:                                            ; preds = %merge
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %merge5
+  %22 = load ptr, ptr %weights, align 8
+  %23 = getelementptr %65, ptr %22, i32 0, i32 7
+  %24 = getelementptr %50, ptr %23, i32 0, i32 4
+  %25 = load ptr, ptr %24, align 8
+  %26 = icmp eq ptr %25, null
+  %27 = zext i1 %26 to i8
+  %28 = trunc i8 %27 to i1
+  br i1 %28, label %then10, label %else11
+
+then10:                                           ; preds = %merge1
+  ret i32 0
+
+dead12:                                           ; No predecessors!
+  br label %merge9
+
+else11:                                           ; preds = %merge1
+  br label %merge9
+
+merge9:                                           ; preds = %else11, %dead12
+  %29 = load ptr, ptr %self, align 8
+  %30 = load ptr, ptr %weights, align 8
+  %31 = getelementptr %65, ptr %30, i32 0, i32 7
+  %32 = call i32 @"$RandomPlacer.matrix"(ptr %29, ptr %31)
+  store i32 %32, ptr %code13, align 4
+  %33 = load i32, ptr %code13, align 4
+  %34 = icmp ne i32 %33, 0
+  %35 = zext i1 %34 to i8
+  %36 = trunc i8 %35 to i1
+  br i1 %36, label %then15, label %else16
+
+then15:                                           ; preds = %merge9
+  %37 = load i32, ptr %code13, align 4
+  ret i32 %37
+
+dead17:                                           ; No predecessors!
+  br label %merge14
+
+else16:                                           ; preds = %merge9
+  br label %merge14
+
+merge14:                                          ; preds = %else16, %dead17
+  %38 = load ptr, ptr %self, align 8
+  %39 = load ptr, ptr %weights, align 8
+  %40 = getelementptr %65, ptr %39, i32 0, i32 8
+  %41 = call i32 @"$RandomPlacer.matrix"(ptr %38, ptr %40)
+  ret i32 %41
+
+dead18:                                           ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$place_attention"(ptr %0, ptr %1) {
+entry:
+  %code19 = alloca i32, align 4
+  %code14 = alloca i32, align 4
+  %code9 = alloca i32, align 4
+  %code1 = alloca i32, align 4
+  %code = alloca i32, align 4
+  %c = alloca ptr, align 8
+  %weights = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %weights, align 8
+  %2 = load ptr, ptr %self, align 8
+  %3 = getelementptr %164, ptr %2, i32 0, i32 0
+  %4 = load ptr, ptr %3, align 8
+  %5 = getelementptr %139, ptr %4, i32 0, i32 0
+  %6 = load ptr, ptr %5, align 8
+  store ptr %6, ptr %c, align 8
+  %7 = load ptr, ptr %self, align 8
+  %8 = load ptr, ptr %weights, align 8
+  %9 = getelementptr %65, ptr %8, i32 0, i32 1
+  %10 = load ptr, ptr %9, align 8
+  %11 = load ptr, ptr %c, align 8
+  %12 = getelementptr %6, ptr %11, i32 0, i32 1
+  %13 = load i32, ptr %12, align 4
+  %14 = load ptr, ptr %self, align 8
+  %15 = getelementptr %164, ptr %14, i32 0, i32 5
+  %16 = load ptr, ptr %15, align 8
+  %17 = call i32 @"$RandomPlacer.vector"(ptr %7, ptr %10, i32 %13, ptr %16)
+  store i32 %17, ptr %code, align 4
+  %18 = load i32, ptr %code, align 4
+  %19 = icmp ne i32 %18, 0
+  %20 = zext i1 %19 to i8
+  %21 = trunc i8 %20 to i1
+  br i1 %21, label %then, label %else
+
+then:                                             ; preds = %entry
+  %22 = load i32, ptr %code, align 4
+  ret i32 %22
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %23 = load ptr, ptr %self, align 8
+  %24 = load ptr, ptr %weights, align 8
+  %25 = getelementptr %65, ptr %24, i32 0, i32 2
+  %26 = load ptr, ptr %25, align 8
+  %27 = load ptr, ptr %c, align 8
+  %28 = getelementptr %6, ptr %27, i32 0, i32 1
+  %29 = load i32, ptr %28, align 4
+  %30 = load ptr, ptr %self, align 8
+  %31 = getelementptr %164, ptr %30, i32 0, i32 5
+  %32 = load ptr, ptr %31, align 8
+  %33 = call i32 @"$RandomPlacer.vector"(ptr %23, ptr %26, i32 %29, ptr %32)
+  store i32 %33, ptr %code1, align 4
+  %34 = load i32, ptr %code1, align 4
+  %35 = icmp ne i32 %34, 0
+  %36 = zext i1 %35 to i8
+  %37 = trunc i8 %36 to i1
+  br i1 %37, label %then3, label %else4
+
+then3:                                            ; preds = %merge
+  %38 = load i32, ptr %code1, align 4
+  ret i32 %38
+
+dead5:                                            ; No predecessors!
+  br label %merge2
+
+else4:                                            ; preds = %merge
+  br label %merge2
+
+merge2:                                           ; preds = %else4, %dead5
+  %39 = load ptr, ptr %c, align 8
+  %40 = getelementptr %6, ptr %39, i32 0, i32 12
+  %41 = load i8, ptr %40, align 1
+  %42 = trunc i8 %41 to i1
+  br i1 %42, label %then7, label %else8
+
+then7:                                            ; preds = %merge2
+  %43 = load ptr, ptr %self, align 8
+  %44 = load ptr, ptr %weights, align 8
+  %45 = getelementptr %65, ptr %44, i32 0, i32 3
+  %46 = load ptr, ptr %45, align 8
+  %47 = load ptr, ptr %c, align 8
+  %48 = getelementptr %6, ptr %47, i32 0, i32 6
+  %49 = load i32, ptr %48, align 4
+  %50 = load ptr, ptr %self, align 8
+  %51 = getelementptr %164, ptr %50, i32 0, i32 5
+  %52 = load ptr, ptr %51, align 8
+  %53 = call i32 @"$RandomPlacer.vector"(ptr %43, ptr %46, i32 %49, ptr %52)
+  store i32 %53, ptr %code9, align 4
+  %54 = load i32, ptr %code9, align 4
+  %55 = icmp ne i32 %54, 0
+  %56 = zext i1 %55 to i8
+  %57 = trunc i8 %56 to i1
+  br i1 %57, label %then11, label %else12
+
+then11:                                           ; preds = %then7
+  %58 = load i32, ptr %code9, align 4
+  ret i32 %58
+
+dead13:                                           ; No predecessors!
+  br label %merge10
+
+else12:                                           ; preds = %then7
+  br label %merge10
+
+merge10:                                          ; preds = %else12, %dead13
+  %59 = load ptr, ptr %self, align 8
+  %60 = load ptr, ptr %weights, align 8
+  %61 = getelementptr %65, ptr %60, i32 0, i32 4
+  %62 = load ptr, ptr %61, align 8
+  %63 = load ptr, ptr %c, align 8
+  %64 = getelementptr %6, ptr %63, i32 0, i32 6
+  %65 = load i32, ptr %64, align 4
+  %66 = load ptr, ptr %self, align 8
+  %67 = getelementptr %164, ptr %66, i32 0, i32 5
+  %68 = load ptr, ptr %67, align 8
+  %69 = call i32 @"$RandomPlacer.vector"(ptr %59, ptr %62, i32 %65, ptr %68)
+  store i32 %69, ptr %code14, align 4
+  %70 = load i32, ptr %code14, align 4
+  %71 = icmp ne i32 %70, 0
+  %72 = zext i1 %71 to i8
+  %73 = trunc i8 %72 to i1
+  br i1 %73, label %then16, label %else17
+
+then16:                                           ; preds = %merge10
+  %74 = load i32, ptr %code14, align 4
+  ret i32 %74
 
 dead18:                                           ; No predecessors!
   br label %merge15
 
-else17:                                           ; preds = %merge11
+else17:                                           ; preds = %merge10
   br label %merge15
 
 merge15:                                          ; preds = %else17, %dead18
-  %99 = load ptr, ptr %self, align 8
-  %100 = getelementptr %48, ptr %99, i32 0, i32 3
-  %101 = load ptr, ptr %100, align 8
-  %102 = getelementptr %54, ptr %101, i32 0, i32 18
-  %103 = load ptr, ptr %102, align 8
-  %104 = load ptr, ptr %self, align 8
-  %105 = getelementptr %48, ptr %104, i32 0, i32 4
-  %106 = load ptr, ptr %105, align 8
-  %107 = call i32 %103(ptr %106)
-  store i32 %107, ptr %code19, align 4
-  %108 = load i32, ptr %code19, align 4
-  %109 = icmp ne i32 %108, 0
-  %110 = zext i1 %109 to i8
-  %111 = trunc i8 %110 to i1
-  br i1 %111, label %then21, label %else22
+  br label %merge6
 
-then21:                                           ; preds = %merge15
-  %112 = load ptr, ptr %self, align 8
-  %113 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %112, ptr @"$string.629", i32 -1, ptr %113)
-  %114 = load %46, ptr %4, align 1
-  %115 = load i32, ptr %code19, align 4
-  ret i32 %115
+else8:                                            ; preds = %merge2
+  br label %merge6
+
+merge6:                                           ; preds = %else8, %merge15
+  %75 = load ptr, ptr %self, align 8
+  %76 = load ptr, ptr %weights, align 8
+  %77 = getelementptr %65, ptr %76, i32 0, i32 5
+  %78 = call i32 @"$RandomPlacer.matrix"(ptr %75, ptr %77)
+  store i32 %78, ptr %code19, align 4
+  %79 = load i32, ptr %code19, align 4
+  %80 = icmp ne i32 %79, 0
+  %81 = zext i1 %80 to i8
+  %82 = trunc i8 %81 to i1
+  br i1 %82, label %then21, label %else22
+
+then21:                                           ; preds = %merge6
+  %83 = load i32, ptr %code19, align 4
+  ret i32 %83
 
 dead23:                                           ; No predecessors!
   br label %merge20
 
-else22:                                           ; preds = %merge15
+else22:                                           ; preds = %merge6
   br label %merge20
 
 merge20:                                          ; preds = %else22, %dead23
-  %116 = load i64, ptr %bytes, align 8
-  %117 = getelementptr %162, ptr %progress, i32 0, i32 2
-  %118 = load i64, ptr %117, align 8
-  %119 = sub i64 %116, %118
-  call void @"$Progress.add"(ptr %progress, i64 %119)
-  %120 = load %46, ptr %3, align 1
-  ret i32 0
+  %84 = load ptr, ptr %self, align 8
+  %85 = load ptr, ptr %weights, align 8
+  %86 = getelementptr %65, ptr %85, i32 0, i32 6
+  %87 = call i32 @"$RandomPlacer.matrix"(ptr %84, ptr %86)
+  ret i32 %87
 
 dead24:                                           ; No predecessors!
   ret i32 undef
 }
 
+define internal i32 @"$place_mixture"(ptr %0, ptr %1) {
+entry:
+  %2 = alloca %50, align 8
+  %code6 = alloca i32, align 4
+  %3 = alloca %50, align 8
+  %code1 = alloca i32, align 4
+  %code = alloca i32, align 4
+  %count = alloca i32, align 4
+  %weights = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %weights, align 8
+  %4 = load ptr, ptr %self, align 8
+  %5 = getelementptr %164, ptr %4, i32 0, i32 0
+  %6 = load ptr, ptr %5, align 8
+  %7 = call i32 @"$Layout.num_local_experts"(ptr %6)
+  store i32 %7, ptr %count, align 4
+  %8 = load ptr, ptr %self, align 8
+  %9 = load ptr, ptr %weights, align 8
+  %10 = getelementptr %65, ptr %9, i32 0, i32 9
+  %11 = call i32 @"$RandomPlacer.matrix"(ptr %8, ptr %10)
+  store i32 %11, ptr %code, align 4
+  %12 = load i32, ptr %code, align 4
+  %13 = icmp ne i32 %12, 0
+  %14 = zext i1 %13 to i8
+  %15 = trunc i8 %14 to i1
+  br i1 %15, label %then, label %else
+
+then:                                             ; preds = %entry
+  %16 = load i32, ptr %code, align 4
+  ret i32 %16
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %17 = load ptr, ptr %self, align 8
+  %18 = load ptr, ptr %weights, align 8
+  %19 = getelementptr %65, ptr %18, i32 0, i32 10
+  %20 = load ptr, ptr %19, align 8
+  %21 = load ptr, ptr %weights, align 8
+  %22 = getelementptr %65, ptr %21, i32 0, i32 9
+  %23 = getelementptr %50, ptr %22, i32 0, i32 2
+  %24 = load i32, ptr %23, align 4
+  %25 = load ptr, ptr %self, align 8
+  %26 = getelementptr %164, ptr %25, i32 0, i32 6
+  %27 = load ptr, ptr %26, align 8
+  %28 = call i32 @"$RandomPlacer.vector"(ptr %17, ptr %20, i32 %24, ptr %27)
+  store i32 %28, ptr %code1, align 4
+  %29 = load i32, ptr %code1, align 4
+  %30 = icmp ne i32 %29, 0
+  %31 = zext i1 %30 to i8
+  %32 = trunc i8 %31 to i1
+  br i1 %32, label %then3, label %else4
+
+then3:                                            ; preds = %merge
+  %33 = load i32, ptr %code1, align 4
+  ret i32 %33
+
+dead5:                                            ; No predecessors!
+  br label %merge2
+
+else4:                                            ; preds = %merge
+  br label %merge2
+
+merge2:                                           ; preds = %else4, %dead5
+  %34 = load ptr, ptr %self, align 8
+  %35 = load ptr, ptr %weights, align 8
+  %36 = getelementptr %65, ptr %35, i32 0, i32 11
+  %37 = load i32, ptr %count, align 4
+  %38 = load ptr, ptr %weights, align 8
+  %39 = getelementptr %65, ptr %38, i32 0, i32 13
+  %40 = load i64, ptr %39, align 8
+  %41 = load ptr, ptr %weights, align 8
+  %42 = getelementptr %65, ptr %41, i32 0, i32 14
+  %43 = load i64, ptr %42, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %3, ptr align 8 %36, i64 40, i1 false)
+  %44 = call i32 @"$RandomPlacer.experts"(ptr %34, ptr byval(%50) %3, i32 %37, i64 %40, i64 %43)
+  store i32 %44, ptr %code6, align 4
+  %45 = load i32, ptr %code6, align 4
+  %46 = icmp ne i32 %45, 0
+  %47 = zext i1 %46 to i8
+  %48 = trunc i8 %47 to i1
+  br i1 %48, label %then8, label %else9
+
+then8:                                            ; preds = %merge2
+  %49 = load i32, ptr %code6, align 4
+  ret i32 %49
+
+dead10:                                           ; No predecessors!
+  br label %merge7
+
+else9:                                            ; preds = %merge2
+  br label %merge7
+
+merge7:                                           ; preds = %else9, %dead10
+  %50 = load ptr, ptr %self, align 8
+  %51 = load ptr, ptr %weights, align 8
+  %52 = getelementptr %65, ptr %51, i32 0, i32 12
+  %53 = load i32, ptr %count, align 4
+  %54 = load ptr, ptr %weights, align 8
+  %55 = getelementptr %65, ptr %54, i32 0, i32 15
+  %56 = load i64, ptr %55, align 8
+  %57 = load ptr, ptr %weights, align 8
+  %58 = getelementptr %65, ptr %57, i32 0, i32 16
+  %59 = load i64, ptr %58, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %52, i64 40, i1 false)
+  %60 = call i32 @"$RandomPlacer.experts"(ptr %50, ptr byval(%50) %2, i32 %53, i64 %56, i64 %59)
+  ret i32 %60
+
+dead11:                                           ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$RandomPlacer.experts"(ptr %0, ptr byval(%50) %1, i32 %2, i64 %3, i64 %4) {
+entry:
+  %code = alloca i32, align 4
+  %matrix = alloca %50, align 8
+  %expert = alloca i32, align 4
+  %scale_stride = alloca i64, align 8
+  %stride = alloca i64, align 8
+  %count = alloca i32, align 4
+  %first = alloca %50, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %first, ptr align 8 %1, i64 40, i1 false)
+  store i32 %2, ptr %count, align 4
+  store i64 %3, ptr %stride, align 8
+  store i64 %4, ptr %scale_stride, align 8
+  %5 = load i32, ptr %count, align 4
+  store i32 0, ptr %expert, align 4
+  br label %forcond
+
+forcond:                                          ; preds = %merge2, %entry
+  %6 = load i32, ptr %expert, align 4
+  %7 = icmp sgt i32 %6, %5
+  %8 = and i1 %7, false
+  %9 = icmp slt i32 %6, %5
+  %10 = and i1 %9, true
+  %11 = or i1 %10, %8
+  br i1 %11, label %forbody, label %merge
+
+forbody:                                          ; preds = %forcond
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %matrix, ptr align 8 %first, i64 40, i1 false)
+  %12 = getelementptr %50, ptr %first, i32 0, i32 4
+  %13 = load ptr, ptr %12, align 8
+  %14 = load i32, ptr %expert, align 4
+  %15 = sext i32 %14 to i64
+  %16 = load i64, ptr %stride, align 8
+  %17 = mul i64 %15, %16
+  %18 = getelementptr i8, ptr %13, i64 %17
+  %19 = getelementptr %50, ptr %matrix, i32 0, i32 4
+  store ptr %18, ptr %19, align 8
+  %20 = getelementptr %50, ptr %first, i32 0, i32 5
+  %21 = load ptr, ptr %20, align 8
+  %22 = icmp ne ptr %21, null
+  %23 = zext i1 %22 to i8
+  %24 = trunc i8 %23 to i1
+  br i1 %24, label %then, label %else
+
+then:                                             ; preds = %forbody
+  %25 = getelementptr %50, ptr %first, i32 0, i32 5
+  %26 = load ptr, ptr %25, align 8
+  %27 = load i32, ptr %expert, align 4
+  %28 = sext i32 %27 to i64
+  %29 = load i64, ptr %scale_stride, align 8
+  %30 = mul i64 %28, %29
+  %31 = getelementptr i8, ptr %26, i64 %30
+  %32 = getelementptr %50, ptr %matrix, i32 0, i32 5
+  store ptr %31, ptr %32, align 8
+  br label %merge1
+
+else:                                             ; preds = %forbody
+  br label %merge1
+
+merge1:                                           ; preds = %else, %then
+  %33 = load ptr, ptr %self, align 8
+  %34 = call i32 @"$RandomPlacer.matrix"(ptr %33, ptr %matrix)
+  store i32 %34, ptr %code, align 4
+  %35 = load i32, ptr %code, align 4
+  %36 = icmp ne i32 %35, 0
+  %37 = zext i1 %36 to i8
+  %38 = trunc i8 %37 to i1
+  br i1 %38, label %then3, label %else4
+
+then3:                                            ; preds = %merge1
+  %39 = load i32, ptr %code, align 4
+  ret i32 %39
+
+dead:                                             ; No predecessors!
+  br label %merge2
+
+else4:                                            ; preds = %merge1
+  br label %merge2
+
+merge2:                                           ; preds = %else4, %dead
+  %40 = add i32 %6, 1
+  store i32 %40, ptr %expert, align 4
+  br label %forcond
+
+merge:                                            ; preds = %forcond
+  ret i32 0
+
+dead5:                                            ; No predecessors!
+  ret i32 undef
+}
+
 define internal i32 @"$layout.place"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4, ptr %5) {
 entry:
-  %placer = alloca %164, align 8
-  %6 = alloca %164, align 8
-  %7 = alloca %165, align 8
-  %"<structcast>" = alloca %165, align 8
+  %placer = alloca %168, align 8
+  %6 = alloca %168, align 8
+  %7 = alloca %169, align 8
+  %"<structcast>" = alloca %169, align 8
   %message = alloca ptr, align 8
   %progress = alloca ptr, align 8
   %device = alloca ptr, align 8
@@ -66709,60 +68356,60 @@ entry:
   %10 = load ptr, ptr %device, align 8
   %11 = load ptr, ptr %progress, align 8
   %12 = load ptr, ptr %message, align 8
-  %13 = getelementptr %165, ptr %7, i32 0, i32 0
+  %13 = getelementptr %169, ptr %7, i32 0, i32 0
   store ptr %8, ptr %13, align 8
-  %14 = getelementptr %165, ptr %7, i32 0, i32 1
+  %14 = getelementptr %169, ptr %7, i32 0, i32 1
   store ptr %9, ptr %14, align 8
-  %15 = getelementptr %165, ptr %7, i32 0, i32 2
+  %15 = getelementptr %169, ptr %7, i32 0, i32 2
   store ptr %10, ptr %15, align 8
-  %16 = getelementptr %165, ptr %7, i32 0, i32 3
+  %16 = getelementptr %169, ptr %7, i32 0, i32 3
   store ptr %11, ptr %16, align 8
-  %17 = getelementptr %165, ptr %7, i32 0, i32 4
+  %17 = getelementptr %169, ptr %7, i32 0, i32 4
   store ptr %12, ptr %17, align 8
-  %18 = getelementptr %165, ptr %7, i32 0, i32 5
+  %18 = getelementptr %169, ptr %7, i32 0, i32 5
   store i32 0, ptr %18, align 4
-  %19 = getelementptr %165, ptr %7, i32 0, i32 6
+  %19 = getelementptr %169, ptr %7, i32 0, i32 6
   store i32 0, ptr %19, align 4
-  %20 = load %165, ptr %7, align 8
-  store %165 %20, ptr %"<structcast>", align 8
-  %21 = getelementptr %164, ptr %6, i32 0, i32 0
-  %22 = getelementptr %165, ptr %"<structcast>", i32 0, i32 0
+  %20 = load %169, ptr %7, align 8
+  store %169 %20, ptr %"<structcast>", align 8
+  %21 = getelementptr %168, ptr %6, i32 0, i32 0
+  %22 = getelementptr %169, ptr %"<structcast>", i32 0, i32 0
   %23 = load ptr, ptr %22, align 8
   store ptr %23, ptr %21, align 8
-  %24 = getelementptr %164, ptr %6, i32 0, i32 1
-  %25 = getelementptr %165, ptr %"<structcast>", i32 0, i32 1
+  %24 = getelementptr %168, ptr %6, i32 0, i32 1
+  %25 = getelementptr %169, ptr %"<structcast>", i32 0, i32 1
   %26 = load ptr, ptr %25, align 8
   store ptr %26, ptr %24, align 8
-  %27 = getelementptr %164, ptr %6, i32 0, i32 2
-  %28 = getelementptr %165, ptr %"<structcast>", i32 0, i32 2
+  %27 = getelementptr %168, ptr %6, i32 0, i32 2
+  %28 = getelementptr %169, ptr %"<structcast>", i32 0, i32 2
   %29 = load ptr, ptr %28, align 8
   store ptr %29, ptr %27, align 8
-  %30 = getelementptr %164, ptr %6, i32 0, i32 3
-  %31 = getelementptr %165, ptr %"<structcast>", i32 0, i32 3
+  %30 = getelementptr %168, ptr %6, i32 0, i32 3
+  %31 = getelementptr %169, ptr %"<structcast>", i32 0, i32 3
   %32 = load ptr, ptr %31, align 8
   store ptr %32, ptr %30, align 8
-  %33 = getelementptr %164, ptr %6, i32 0, i32 4
-  %34 = getelementptr %165, ptr %"<structcast>", i32 0, i32 4
+  %33 = getelementptr %168, ptr %6, i32 0, i32 4
+  %34 = getelementptr %169, ptr %"<structcast>", i32 0, i32 4
   %35 = load ptr, ptr %34, align 8
   store ptr %35, ptr %33, align 8
-  %36 = getelementptr %164, ptr %6, i32 0, i32 5
-  %37 = getelementptr %165, ptr %"<structcast>", i32 0, i32 5
+  %36 = getelementptr %168, ptr %6, i32 0, i32 5
+  %37 = getelementptr %169, ptr %"<structcast>", i32 0, i32 5
   %38 = load i32, ptr %37, align 4
   store i32 %38, ptr %36, align 4
-  %39 = getelementptr %164, ptr %6, i32 0, i32 6
-  %40 = getelementptr %165, ptr %"<structcast>", i32 0, i32 6
+  %39 = getelementptr %168, ptr %6, i32 0, i32 6
+  %40 = getelementptr %169, ptr %"<structcast>", i32 0, i32 6
   %41 = load i32, ptr %40, align 4
   store i32 %41, ptr %39, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %placer, ptr align 8 %6, i64 48, i1 false)
   %42 = load ptr, ptr %model, align 8
-  %43 = call i32 @"$place_model"(ptr %placer, ptr %42)
+  %43 = call i32 @"$place_model.630"(ptr %placer, ptr %42)
   ret i32 %43
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_model"(ptr %0, ptr %1) {
+define internal i32 @"$place_model.630"(ptr %0, ptr %1) {
 entry:
   %code18 = alloca i32, align 4
   %layer = alloca i32, align 4
@@ -66784,7 +68431,7 @@ entry:
 
 then:                                             ; preds = %entry
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %164, ptr %6, i32 0, i32 0
+  %7 = getelementptr %168, ptr %6, i32 0, i32 0
   %8 = load ptr, ptr %7, align 8
   %9 = getelementptr %139, ptr %8, i32 0, i32 4
   %10 = load i32, ptr %9, align 4
@@ -66797,7 +68444,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   store ptr @"$string.281", ptr %head_name, align 8
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %164, ptr %11, i32 0, i32 0
+  %12 = getelementptr %168, ptr %11, i32 0, i32 0
   %13 = load ptr, ptr %12, align 8
   %14 = getelementptr %139, ptr %13, i32 0, i32 0
   %15 = load ptr, ptr %14, align 8
@@ -66892,7 +68539,7 @@ else15:                                           ; preds = %merge8
 
 merge13:                                          ; preds = %else15, %dead16
   %57 = load ptr, ptr %self, align 8
-  %58 = getelementptr %164, ptr %57, i32 0, i32 0
+  %58 = getelementptr %168, ptr %57, i32 0, i32 0
   %59 = load ptr, ptr %58, align 8
   %60 = getelementptr %139, ptr %59, i32 0, i32 0
   %61 = load ptr, ptr %60, align 8
@@ -66913,7 +68560,7 @@ forcond:                                          ; preds = %merge19, %merge13
 forbody:                                          ; preds = %forcond
   %70 = load i32, ptr %layer, align 4
   %71 = load ptr, ptr %self, align 8
-  %72 = getelementptr %164, ptr %71, i32 0, i32 5
+  %72 = getelementptr %168, ptr %71, i32 0, i32 5
   store i32 %70, ptr %72, align 4
   %73 = load ptr, ptr %self, align 8
   %74 = load ptr, ptr %model, align 8
@@ -66922,7 +68569,7 @@ forbody:                                          ; preds = %forcond
   %77 = load i32, ptr %layer, align 4
   %78 = sext i32 %77 to i64
   %79 = getelementptr %65, ptr %76, i64 %78
-  %80 = call i32 @"$place_layer"(ptr %73, ptr %79)
+  %80 = call i32 @"$place_layer.633"(ptr %73, ptr %79)
   store i32 %80, ptr %code18, align 4
   %81 = load i32, ptr %code18, align 4
   %82 = icmp ne i32 %81, 0
@@ -66954,10 +68601,10 @@ dead23:                                           ; No predecessors!
 
 define internal i32 @"$Placer.row_slice"(ptr %0, ptr %1, ptr %2, i32 %3, i32 %4, i32 %5) {
 entry:
-  %part = alloca %166, align 8
-  %6 = alloca %166, align 8
-  %7 = alloca %167, align 8
-  %"<structcast>" = alloca %167, align 8
+  %part = alloca %170, align 8
+  %6 = alloca %170, align 8
+  %7 = alloca %171, align 8
+  %"<structcast>" = alloca %171, align 8
   %part_rank = alloca i32, align 4
   %num_rows = alloca i32, align 4
   %row_begin = alloca i32, align 4
@@ -66978,36 +68625,36 @@ entry:
   %13 = load i32, ptr %num_rows, align 4
   %14 = sext i32 %13 to i64
   %15 = mul i64 %12, %14
-  %16 = getelementptr %167, ptr %7, i32 0, i32 0
+  %16 = getelementptr %171, ptr %7, i32 0, i32 0
   store ptr %8, ptr %16, align 8
-  %17 = getelementptr %167, ptr %7, i32 0, i32 1
+  %17 = getelementptr %171, ptr %7, i32 0, i32 1
   store i32 %9, ptr %17, align 4
-  %18 = getelementptr %167, ptr %7, i32 0, i32 2
+  %18 = getelementptr %171, ptr %7, i32 0, i32 2
   store i32 %10, ptr %18, align 4
-  %19 = getelementptr %167, ptr %7, i32 0, i32 3
+  %19 = getelementptr %171, ptr %7, i32 0, i32 3
   store i64 %15, ptr %19, align 8
-  %20 = getelementptr %167, ptr %7, i32 0, i32 4
+  %20 = getelementptr %171, ptr %7, i32 0, i32 4
   store i32 0, ptr %20, align 4
-  %21 = load %167, ptr %7, align 8
-  store %167 %21, ptr %"<structcast>", align 8
-  %22 = getelementptr %166, ptr %6, i32 0, i32 0
-  %23 = getelementptr %167, ptr %"<structcast>", i32 0, i32 0
+  %21 = load %171, ptr %7, align 8
+  store %171 %21, ptr %"<structcast>", align 8
+  %22 = getelementptr %170, ptr %6, i32 0, i32 0
+  %23 = getelementptr %171, ptr %"<structcast>", i32 0, i32 0
   %24 = load ptr, ptr %23, align 8
   store ptr %24, ptr %22, align 8
-  %25 = getelementptr %166, ptr %6, i32 0, i32 1
-  %26 = getelementptr %167, ptr %"<structcast>", i32 0, i32 1
+  %25 = getelementptr %170, ptr %6, i32 0, i32 1
+  %26 = getelementptr %171, ptr %"<structcast>", i32 0, i32 1
   %27 = load i32, ptr %26, align 4
   store i32 %27, ptr %25, align 4
-  %28 = getelementptr %166, ptr %6, i32 0, i32 2
-  %29 = getelementptr %167, ptr %"<structcast>", i32 0, i32 2
+  %28 = getelementptr %170, ptr %6, i32 0, i32 2
+  %29 = getelementptr %171, ptr %"<structcast>", i32 0, i32 2
   %30 = load i32, ptr %29, align 4
   store i32 %30, ptr %28, align 4
-  %31 = getelementptr %166, ptr %6, i32 0, i32 3
-  %32 = getelementptr %167, ptr %"<structcast>", i32 0, i32 3
+  %31 = getelementptr %170, ptr %6, i32 0, i32 3
+  %32 = getelementptr %171, ptr %"<structcast>", i32 0, i32 3
   %33 = load i64, ptr %32, align 8
   store i64 %33, ptr %31, align 8
-  %34 = getelementptr %166, ptr %6, i32 0, i32 4
-  %35 = getelementptr %167, ptr %"<structcast>", i32 0, i32 4
+  %34 = getelementptr %170, ptr %6, i32 0, i32 4
+  %35 = getelementptr %171, ptr %"<structcast>", i32 0, i32 4
   %36 = load i32, ptr %35, align 4
   %37 = sext i32 %36 to i64
   store i64 %37, ptr %34, align 8
@@ -67026,7 +68673,7 @@ entry:
   %3 = alloca %46, align 8
   %code6 = alloca i32, align 4
   %code1 = alloca i32, align 4
-  %args = alloca %168, align 8
+  %args = alloca %172, align 8
   %columns = alloca i64, align 8
   %code = alloca i32, align 4
   %view = alloca ptr, align 8
@@ -67064,35 +68711,35 @@ merge:                                            ; preds = %else, %dead
   %16 = load i64, ptr %15, align 8
   store i64 %16, ptr %columns, align 8
   %17 = load ptr, ptr %part, align 8
-  %18 = getelementptr %166, ptr %17, i32 0, i32 0
+  %18 = getelementptr %170, ptr %17, i32 0, i32 0
   %19 = load ptr, ptr %18, align 8
-  %20 = getelementptr %168, ptr %args, i32 0, i32 0
+  %20 = getelementptr %172, ptr %args, i32 0, i32 0
   store ptr %19, ptr %20, align 8
   %21 = load ptr, ptr %part, align 8
-  %22 = getelementptr %166, ptr %21, i32 0, i32 1
+  %22 = getelementptr %170, ptr %21, i32 0, i32 1
   %23 = load i32, ptr %22, align 4
-  %24 = getelementptr %168, ptr %args, i32 0, i32 1
+  %24 = getelementptr %172, ptr %args, i32 0, i32 1
   store i32 %23, ptr %24, align 4
   %25 = load ptr, ptr %part, align 8
-  %26 = getelementptr %166, ptr %25, i32 0, i32 2
+  %26 = getelementptr %170, ptr %25, i32 0, i32 2
   %27 = load i32, ptr %26, align 4
-  %28 = getelementptr %168, ptr %args, i32 0, i32 2
+  %28 = getelementptr %172, ptr %args, i32 0, i32 2
   store i32 %27, ptr %28, align 4
   %29 = load ptr, ptr %view, align 8
   %30 = load ptr, ptr %part, align 8
-  %31 = getelementptr %166, ptr %30, i32 0, i32 3
+  %31 = getelementptr %170, ptr %30, i32 0, i32 3
   %32 = load i64, ptr %31, align 8
   %33 = load i64, ptr %columns, align 8
   %34 = mul i64 %32, %33
   %35 = load ptr, ptr %part, align 8
-  %36 = getelementptr %166, ptr %35, i32 0, i32 4
+  %36 = getelementptr %170, ptr %35, i32 0, i32 4
   %37 = load i64, ptr %36, align 8
   %38 = add i64 %34, %37
   %39 = call ptr @"$element"(ptr %29, i64 %38)
-  %40 = getelementptr %168, ptr %args, i32 0, i32 3
+  %40 = getelementptr %172, ptr %args, i32 0, i32 3
   store ptr %39, ptr %40, align 8
   %41 = load i64, ptr %columns, align 8
-  %42 = getelementptr %168, ptr %args, i32 0, i32 4
+  %42 = getelementptr %172, ptr %args, i32 0, i32 4
   store i64 %41, ptr %42, align 8
   %43 = load ptr, ptr %self, align 8
   %44 = load ptr, ptr %format, align 8
@@ -67117,14 +68764,14 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %52 = load ptr, ptr %self, align 8
-  %53 = getelementptr %164, ptr %52, i32 0, i32 0
+  %53 = getelementptr %168, ptr %52, i32 0, i32 0
   %54 = load ptr, ptr %53, align 8
   %55 = getelementptr %139, ptr %54, i32 0, i32 2
   %56 = load ptr, ptr %55, align 8
   %57 = getelementptr %54, ptr %56, i32 0, i32 23
   %58 = load ptr, ptr %57, align 8
   %59 = load ptr, ptr %self, align 8
-  %60 = getelementptr %164, ptr %59, i32 0, i32 2
+  %60 = getelementptr %168, ptr %59, i32 0, i32 2
   %61 = load ptr, ptr %60, align 8
   %62 = call i32 %58(ptr %61, ptr %args)
   store i32 %62, ptr %code6, align 4
@@ -67149,14 +68796,14 @@ else9:                                            ; preds = %merge2
 
 merge7:                                           ; preds = %else9, %dead10
   %71 = load ptr, ptr %self, align 8
-  %72 = getelementptr %164, ptr %71, i32 0, i32 3
+  %72 = getelementptr %168, ptr %71, i32 0, i32 3
   %73 = load ptr, ptr %72, align 8
   %74 = load ptr, ptr %part, align 8
-  %75 = getelementptr %166, ptr %74, i32 0, i32 2
+  %75 = getelementptr %170, ptr %74, i32 0, i32 2
   %76 = load i32, ptr %75, align 4
   %77 = sext i32 %76 to i64
   %78 = load ptr, ptr %part, align 8
-  %79 = getelementptr %166, ptr %78, i32 0, i32 0
+  %79 = getelementptr %170, ptr %78, i32 0, i32 0
   %80 = load ptr, ptr %79, align 8
   %81 = getelementptr %50, ptr %80, i32 0, i32 3
   %82 = load i32, ptr %81, align 4
@@ -67196,7 +68843,7 @@ entry:
   call void @"$Placer.name"(ptr %5, ptr %7, i64 128, ptr %8, ptr %9)
   %10 = load %46, ptr %4, align 1
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %164, ptr %11, i32 0, i32 1
+  %12 = getelementptr %168, ptr %11, i32 0, i32 1
   %13 = load ptr, ptr %12, align 8
   %14 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
@@ -67212,7 +68859,7 @@ entry:
 
 then:                                             ; preds = %entry
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %164, ptr %23, i32 0, i32 4
+  %24 = getelementptr %168, ptr %23, i32 0, i32 4
   %25 = load ptr, ptr %24, align 8
   store ptr %25, ptr %target, align 8
   %26 = load ptr, ptr %target, align 8
@@ -67227,13 +68874,13 @@ then2:                                            ; preds = %then
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
   %33 = getelementptr i8, ptr %32, i64 0
   %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %164, ptr %34, i32 0, i32 1
+  %35 = getelementptr %168, ptr %34, i32 0, i32 1
   %36 = load ptr, ptr %35, align 8
   %37 = getelementptr %16, ptr %36, i32 0, i32 0
   %38 = load ptr, ptr %37, align 8
   %39 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.625", ptr %38, ptr %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.631", ptr %38, ptr %40)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -67272,10 +68919,10 @@ entry:
   %6 = load i64, ptr %capacity, align 8
   %7 = load ptr, ptr %format, align 8
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %164, ptr %8, i32 0, i32 5
+  %9 = getelementptr %168, ptr %8, i32 0, i32 5
   %10 = load i32, ptr %9, align 4
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %164, ptr %11, i32 0, i32 6
+  %12 = getelementptr %168, ptr %11, i32 0, i32 6
   %13 = load i32, ptr %12, align 4
   %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %5, i64 %6, ptr %7, i32 %10, i32 %13)
   store i32 %14, ptr %size, align 4
@@ -67350,19 +68997,19 @@ entry:
   store ptr %2, ptr %part, align 8
   store ptr %3, ptr %args, align 8
   %4 = load ptr, ptr %args, align 8
-  %5 = getelementptr %168, ptr %4, i32 0, i32 5
+  %5 = getelementptr %172, ptr %4, i32 0, i32 5
   store ptr null, ptr %5, align 8
   %6 = load ptr, ptr %args, align 8
-  %7 = getelementptr %168, ptr %6, i32 0, i32 6
+  %7 = getelementptr %172, ptr %6, i32 0, i32 6
   store i32 0, ptr %7, align 4
   %8 = load ptr, ptr %args, align 8
-  %9 = getelementptr %168, ptr %8, i32 0, i32 7
+  %9 = getelementptr %172, ptr %8, i32 0, i32 7
   store ptr null, ptr %9, align 8
   %10 = load ptr, ptr %args, align 8
-  %11 = getelementptr %168, ptr %10, i32 0, i32 8
+  %11 = getelementptr %172, ptr %10, i32 0, i32 8
   store i32 0, ptr %11, align 4
   %12 = load ptr, ptr %part, align 8
-  %13 = getelementptr %166, ptr %12, i32 0, i32 0
+  %13 = getelementptr %170, ptr %12, i32 0, i32 0
   %14 = load ptr, ptr %13, align 8
   %15 = getelementptr %50, ptr %14, i32 0, i32 5
   %16 = load ptr, ptr %15, align 8
@@ -67395,17 +69042,17 @@ else3:                                            ; preds = %then
 merge1:                                           ; preds = %else3, %dead
   %28 = load ptr, ptr %view, align 8
   %29 = load ptr, ptr %part, align 8
-  %30 = getelementptr %166, ptr %29, i32 0, i32 3
+  %30 = getelementptr %170, ptr %29, i32 0, i32 3
   %31 = load i64, ptr %30, align 8
   %32 = call ptr @"$element"(ptr %28, i64 %31)
   %33 = load ptr, ptr %args, align 8
-  %34 = getelementptr %168, ptr %33, i32 0, i32 5
+  %34 = getelementptr %172, ptr %33, i32 0, i32 5
   store ptr %32, ptr %34, align 8
   %35 = load ptr, ptr %view, align 8
   %36 = getelementptr %131, ptr %35, i32 0, i32 1
   %37 = load i32, ptr %36, align 4
   %38 = load ptr, ptr %args, align 8
-  %39 = getelementptr %168, ptr %38, i32 0, i32 6
+  %39 = getelementptr %172, ptr %38, i32 0, i32 6
   store i32 %37, ptr %39, align 4
   br label %merge
 
@@ -67414,7 +69061,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %merge1
   %40 = load ptr, ptr %part, align 8
-  %41 = getelementptr %166, ptr %40, i32 0, i32 0
+  %41 = getelementptr %170, ptr %40, i32 0, i32 0
   %42 = load ptr, ptr %41, align 8
   %43 = getelementptr %50, ptr %42, i32 0, i32 6
   %44 = load ptr, ptr %43, align 8
@@ -67447,17 +69094,17 @@ else10:                                           ; preds = %then5
 merge8:                                           ; preds = %else10, %dead11
   %56 = load ptr, ptr %view, align 8
   %57 = load ptr, ptr %part, align 8
-  %58 = getelementptr %166, ptr %57, i32 0, i32 3
+  %58 = getelementptr %170, ptr %57, i32 0, i32 3
   %59 = load i64, ptr %58, align 8
   %60 = call ptr @"$element"(ptr %56, i64 %59)
   %61 = load ptr, ptr %args, align 8
-  %62 = getelementptr %168, ptr %61, i32 0, i32 7
+  %62 = getelementptr %172, ptr %61, i32 0, i32 7
   store ptr %60, ptr %62, align 8
   %63 = load ptr, ptr %view, align 8
   %64 = getelementptr %131, ptr %63, i32 0, i32 1
   %65 = load i32, ptr %64, align 4
   %66 = load ptr, ptr %args, align 8
-  %67 = getelementptr %168, ptr %66, i32 0, i32 8
+  %67 = getelementptr %172, ptr %66, i32 0, i32 8
   store i32 %65, ptr %67, align 4
   br label %merge4
 
@@ -67487,19 +69134,19 @@ entry:
   %6 = getelementptr i8, ptr %5, i64 0
   store i8 0, ptr %6, align 1
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %164, ptr %7, i32 0, i32 0
+  %8 = getelementptr %168, ptr %7, i32 0, i32 0
   %9 = load ptr, ptr %8, align 8
   %10 = getelementptr %139, ptr %9, i32 0, i32 2
   %11 = load ptr, ptr %10, align 8
   %12 = getelementptr %54, ptr %11, i32 0, i32 9
   %13 = load ptr, ptr %12, align 8
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %164, ptr %14, i32 0, i32 2
+  %15 = getelementptr %168, ptr %14, i32 0, i32 2
   %16 = load ptr, ptr %15, align 8
   call void %13(ptr %16, ptr %cause)
   %17 = load %46, ptr %3, align 1
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %164, ptr %18, i32 0, i32 4
+  %19 = getelementptr %168, ptr %18, i32 0, i32 4
   %20 = load ptr, ptr %19, align 8
   store ptr %20, ptr %target, align 8
   %21 = load ptr, ptr %target, align 8
@@ -67514,7 +69161,7 @@ then:                                             ; preds = %entry
   %27 = getelementptr [1024 x i8], ptr %26, i32 0, i32 0
   %28 = getelementptr i8, ptr %27, i64 0
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %164, ptr %29, i32 0, i32 1
+  %30 = getelementptr %168, ptr %29, i32 0, i32 1
   %31 = load ptr, ptr %30, align 8
   %32 = load ptr, ptr %view, align 8
   %33 = call ptr @"$Checkpoint.file_of"(ptr %31, ptr %32)
@@ -67522,14 +69169,14 @@ then:                                             ; preds = %entry
   %35 = getelementptr %131, ptr %34, i32 0, i32 0
   %36 = load ptr, ptr %35, align 8
   %37 = load ptr, ptr %self, align 8
-  %38 = getelementptr %164, ptr %37, i32 0, i32 0
+  %38 = getelementptr %168, ptr %37, i32 0, i32 0
   %39 = load ptr, ptr %38, align 8
   %40 = getelementptr %139, ptr %39, i32 0, i32 4
   %41 = load i32, ptr %40, align 4
   %42 = getelementptr %0, ptr %cause, i32 0, i32 0
   %43 = getelementptr [1024 x i8], ptr %42, i32 0, i32 0
   %44 = getelementptr i8, ptr %43, i64 0
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.626", ptr %33, ptr %36, i32 %41, ptr %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.632", ptr %33, ptr %36, i32 %41, ptr %44)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -67543,58 +69190,11 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Progress.add"(ptr %0, i64 %1) {
-entry:
-  %2 = alloca %46, align 8
-  %bytes = alloca i64, align 8
-  %self = alloca ptr, align 8
-  store ptr %0, ptr %self, align 8
-  store i64 %1, ptr %bytes, align 8
-  %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %162, ptr %3, i32 0, i32 2
-  %5 = load i64, ptr %4, align 8
-  %6 = load i64, ptr %bytes, align 8
-  %7 = add i64 %5, %6
-  %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %162, ptr %8, i32 0, i32 2
-  store i64 %7, ptr %9, align 8
-  %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %162, ptr %10, i32 0, i32 0
-  %12 = load ptr, ptr %11, align 8
-  %13 = icmp ne ptr %12, null
-  %14 = zext i1 %13 to i8
-  %15 = trunc i8 %14 to i1
-  br i1 %15, label %then, label %else
-
-then:                                             ; preds = %entry
-  %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %162, ptr %16, i32 0, i32 0
-  %18 = load ptr, ptr %17, align 8
-  %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %162, ptr %19, i32 0, i32 1
-  %21 = load ptr, ptr %20, align 8
-  %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %162, ptr %22, i32 0, i32 2
-  %24 = load i64, ptr %23, align 8
-  %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %162, ptr %25, i32 0, i32 3
-  %27 = load i64, ptr %26, align 8
-  call void %18(ptr %21, i64 %24, i64 %27, ptr @"$string.215")
-  %28 = load %46, ptr %2, align 1
-  br label %merge
-
-else:                                             ; preds = %entry
-  br label %merge
-
-merge:                                            ; preds = %else, %then
-  ret void
-}
-
 define internal i32 @"$Placer.vector"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %4 = alloca %46, align 8
   %code1 = alloca i32, align 4
-  %args = alloca %169, align 8
+  %args = alloca %167, align 8
   %code = alloca i32, align 4
   %view = alloca ptr, align 8
   %destination = alloca ptr, align 8
@@ -67630,30 +69230,30 @@ merge:                                            ; preds = %else, %dead
   %14 = load ptr, ptr %view, align 8
   %15 = getelementptr %131, ptr %14, i32 0, i32 4
   %16 = load ptr, ptr %15, align 8
-  %17 = getelementptr %169, ptr %args, i32 0, i32 0
+  %17 = getelementptr %167, ptr %args, i32 0, i32 0
   store ptr %16, ptr %17, align 8
   %18 = load ptr, ptr %view, align 8
   %19 = getelementptr %131, ptr %18, i32 0, i32 1
   %20 = load i32, ptr %19, align 4
-  %21 = getelementptr %169, ptr %args, i32 0, i32 1
+  %21 = getelementptr %167, ptr %args, i32 0, i32 1
   store i32 %20, ptr %21, align 4
   %22 = load ptr, ptr %view, align 8
   %23 = call i64 @"$TensorView.num_elements"(ptr %22)
   %24 = trunc i64 %23 to i32
-  %25 = getelementptr %169, ptr %args, i32 0, i32 2
+  %25 = getelementptr %167, ptr %args, i32 0, i32 2
   store i32 %24, ptr %25, align 4
   %26 = load ptr, ptr %destination, align 8
-  %27 = getelementptr %169, ptr %args, i32 0, i32 3
+  %27 = getelementptr %167, ptr %args, i32 0, i32 3
   store ptr %26, ptr %27, align 8
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %164, ptr %28, i32 0, i32 0
+  %29 = getelementptr %168, ptr %28, i32 0, i32 0
   %30 = load ptr, ptr %29, align 8
   %31 = getelementptr %139, ptr %30, i32 0, i32 2
   %32 = load ptr, ptr %31, align 8
   %33 = getelementptr %54, ptr %32, i32 0, i32 24
   %34 = load ptr, ptr %33, align 8
   %35 = load ptr, ptr %self, align 8
-  %36 = getelementptr %164, ptr %35, i32 0, i32 2
+  %36 = getelementptr %168, ptr %35, i32 0, i32 2
   %37 = load ptr, ptr %36, align 8
   %38 = call i32 %34(ptr %37, ptr %args)
   store i32 %38, ptr %code1, align 4
@@ -67678,7 +69278,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %47 = load ptr, ptr %self, align 8
-  %48 = getelementptr %164, ptr %47, i32 0, i32 3
+  %48 = getelementptr %168, ptr %47, i32 0, i32 3
   %49 = load ptr, ptr %48, align 8
   %50 = load ptr, ptr %view, align 8
   %51 = getelementptr %131, ptr %50, i32 0, i32 5
@@ -67691,7 +69291,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_layer"(ptr %0, ptr %1) {
+define internal i32 @"$place_layer.633"(ptr %0, ptr %1) {
 entry:
   %code5 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -67701,7 +69301,7 @@ entry:
   store ptr %1, ptr %weights, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load ptr, ptr %weights, align 8
-  %4 = call i32 @"$place_attention"(ptr %2, ptr %3)
+  %4 = call i32 @"$place_attention.634"(ptr %2, ptr %3)
   store i32 %4, ptr %code, align 4
   %5 = load i32, ptr %code, align 4
   %6 = icmp ne i32 %5, 0
@@ -67733,7 +69333,7 @@ then2:                                            ; preds = %merge
   %17 = load ptr, ptr %weights, align 8
   %18 = getelementptr %65, ptr %17, i32 0, i32 8
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %164, ptr %19, i32 0, i32 0
+  %20 = getelementptr %168, ptr %19, i32 0, i32 0
   %21 = load ptr, ptr %20, align 8
   %22 = getelementptr %139, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
@@ -67769,7 +69369,7 @@ else8:                                            ; preds = %merge1
 
 merge6:                                           ; preds = %else8, %dead9
   %33 = load ptr, ptr %self, align 8
-  %34 = getelementptr %164, ptr %33, i32 0, i32 0
+  %34 = getelementptr %168, ptr %33, i32 0, i32 0
   %35 = load ptr, ptr %34, align 8
   %36 = getelementptr %139, ptr %35, i32 0, i32 0
   %37 = load ptr, ptr %36, align 8
@@ -67796,18 +69396,18 @@ merge10:                                          ; preds = %else12, %dead13
   %46 = load ptr, ptr %weights, align 8
   %47 = getelementptr %65, ptr %46, i32 0, i32 8
   %48 = load ptr, ptr %self, align 8
-  %49 = getelementptr %164, ptr %48, i32 0, i32 0
+  %49 = getelementptr %168, ptr %48, i32 0, i32 0
   %50 = load ptr, ptr %49, align 8
   %51 = getelementptr %139, ptr %50, i32 0, i32 4
   %52 = load i32, ptr %51, align 4
-  %53 = call i32 @"$anon (./terra/checkpoint/weights_place.t:164).628"(ptr %43, ptr %45, ptr %47, i32 %52)
+  %53 = call i32 @"$anon (./terra/checkpoint/weights_place.t:164).636"(ptr %43, ptr %45, ptr %47, i32 %52)
   ret i32 %53
 
 dead14:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_attention"(ptr %0, ptr %1) {
+define internal i32 @"$place_attention.634"(ptr %0, ptr %1) {
 entry:
   %code29 = alloca i32, align 4
   %code24 = alloca i32, align 4
@@ -67825,12 +69425,12 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %weights, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %164, ptr %2, i32 0, i32 0
+  %3 = getelementptr %168, ptr %2, i32 0, i32 0
   %4 = load ptr, ptr %3, align 8
   %5 = getelementptr %139, ptr %4, i32 0, i32 4
   %6 = load i32, ptr %5, align 4
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %164, ptr %7, i32 0, i32 0
+  %8 = getelementptr %168, ptr %7, i32 0, i32 0
   %9 = load ptr, ptr %8, align 8
   %10 = getelementptr %139, ptr %9, i32 0, i32 0
   %11 = load ptr, ptr %10, align 8
@@ -67839,14 +69439,14 @@ entry:
   store i32 %6, ptr %rank, align 4
   store i32 %13, ptr %head_dim, align 4
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %164, ptr %14, i32 0, i32 0
+  %15 = getelementptr %168, ptr %14, i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   %17 = call i32 @"$Layout.num_local_heads"(ptr %16)
   %18 = load i32, ptr %head_dim, align 4
   %19 = mul i32 %17, %18
   store i32 %19, ptr %query_rows, align 4
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %164, ptr %20, i32 0, i32 0
+  %21 = getelementptr %168, ptr %20, i32 0, i32 0
   %22 = load ptr, ptr %21, align 8
   %23 = call i32 @"$Layout.num_local_kv_heads"(ptr %22)
   %24 = load i32, ptr %head_dim, align 4
@@ -67899,7 +69499,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %46 = load ptr, ptr %self, align 8
-  %47 = getelementptr %164, ptr %46, i32 0, i32 0
+  %47 = getelementptr %168, ptr %46, i32 0, i32 0
   %48 = load ptr, ptr %47, align 8
   %49 = getelementptr %139, ptr %48, i32 0, i32 0
   %50 = load ptr, ptr %49, align 8
@@ -68050,10 +69650,10 @@ dead34:                                           ; No predecessors!
 
 define internal i32 @"$Placer.column_slice"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
-  %part = alloca %166, align 8
-  %4 = alloca %166, align 8
-  %5 = alloca %170, align 8
-  %"<structcast>" = alloca %170, align 8
+  %part = alloca %170, align 8
+  %4 = alloca %170, align 8
+  %5 = alloca %173, align 8
+  %"<structcast>" = alloca %173, align 8
   %part_rank = alloca i32, align 4
   %matrix = alloca ptr, align 8
   %format = alloca ptr, align 8
@@ -68073,37 +69673,37 @@ entry:
   %14 = load i32, ptr %13, align 4
   %15 = sext i32 %14 to i64
   %16 = mul i64 %11, %15
-  %17 = getelementptr %170, ptr %5, i32 0, i32 0
+  %17 = getelementptr %173, ptr %5, i32 0, i32 0
   store ptr %6, ptr %17, align 8
-  %18 = getelementptr %170, ptr %5, i32 0, i32 1
+  %18 = getelementptr %173, ptr %5, i32 0, i32 1
   store i32 0, ptr %18, align 4
-  %19 = getelementptr %170, ptr %5, i32 0, i32 2
+  %19 = getelementptr %173, ptr %5, i32 0, i32 2
   store i32 %9, ptr %19, align 4
-  %20 = getelementptr %170, ptr %5, i32 0, i32 3
+  %20 = getelementptr %173, ptr %5, i32 0, i32 3
   store i32 0, ptr %20, align 4
-  %21 = getelementptr %170, ptr %5, i32 0, i32 4
+  %21 = getelementptr %173, ptr %5, i32 0, i32 4
   store i64 %16, ptr %21, align 8
-  %22 = load %170, ptr %5, align 8
-  store %170 %22, ptr %"<structcast>", align 8
-  %23 = getelementptr %166, ptr %4, i32 0, i32 0
-  %24 = getelementptr %170, ptr %"<structcast>", i32 0, i32 0
+  %22 = load %173, ptr %5, align 8
+  store %173 %22, ptr %"<structcast>", align 8
+  %23 = getelementptr %170, ptr %4, i32 0, i32 0
+  %24 = getelementptr %173, ptr %"<structcast>", i32 0, i32 0
   %25 = load ptr, ptr %24, align 8
   store ptr %25, ptr %23, align 8
-  %26 = getelementptr %166, ptr %4, i32 0, i32 1
-  %27 = getelementptr %170, ptr %"<structcast>", i32 0, i32 1
+  %26 = getelementptr %170, ptr %4, i32 0, i32 1
+  %27 = getelementptr %173, ptr %"<structcast>", i32 0, i32 1
   %28 = load i32, ptr %27, align 4
   store i32 %28, ptr %26, align 4
-  %29 = getelementptr %166, ptr %4, i32 0, i32 2
-  %30 = getelementptr %170, ptr %"<structcast>", i32 0, i32 2
+  %29 = getelementptr %170, ptr %4, i32 0, i32 2
+  %30 = getelementptr %173, ptr %"<structcast>", i32 0, i32 2
   %31 = load i32, ptr %30, align 4
   store i32 %31, ptr %29, align 4
-  %32 = getelementptr %166, ptr %4, i32 0, i32 3
-  %33 = getelementptr %170, ptr %"<structcast>", i32 0, i32 3
+  %32 = getelementptr %170, ptr %4, i32 0, i32 3
+  %33 = getelementptr %173, ptr %"<structcast>", i32 0, i32 3
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
   store i64 %35, ptr %32, align 8
-  %36 = getelementptr %166, ptr %4, i32 0, i32 4
-  %37 = getelementptr %170, ptr %"<structcast>", i32 0, i32 4
+  %36 = getelementptr %170, ptr %4, i32 0, i32 4
+  %37 = getelementptr %173, ptr %"<structcast>", i32 0, i32 4
   %38 = load i64, ptr %37, align 8
   store i64 %38, ptr %36, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %part, ptr align 8 %4, i64 32, i1 false)
@@ -68209,13 +69809,13 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %weights, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %164, ptr %6, i32 0, i32 0
+  %7 = getelementptr %168, ptr %6, i32 0, i32 0
   %8 = load ptr, ptr %7, align 8
   %9 = getelementptr %139, ptr %8, i32 0, i32 4
   %10 = load i32, ptr %9, align 4
   store i32 %10, ptr %part_rank, align 4
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %164, ptr %11, i32 0, i32 0
+  %12 = getelementptr %168, ptr %11, i32 0, i32 0
   %13 = load ptr, ptr %12, align 8
   %14 = call zeroext i1 @"$Layout.is_expert_parallel"(ptr %13)
   %15 = zext i1 %14 to i8
@@ -68280,7 +69880,7 @@ else7:                                            ; preds = %merge1
 
 merge5:                                           ; preds = %else7, %dead8
   %40 = load ptr, ptr %self, align 8
-  %41 = getelementptr %164, ptr %40, i32 0, i32 0
+  %41 = getelementptr %168, ptr %40, i32 0, i32 0
   %42 = load ptr, ptr %41, align 8
   %43 = call i32 @"$Layout.num_local_experts"(ptr %42)
   store i32 0, ptr %i, align 4
@@ -68323,17 +69923,17 @@ forbody:                                          ; preds = %forcond
   call void @"$shift"(ptr noalias sret(%50) %3, ptr byval(%50) %2, i64 %63, i64 %66, i64 %69)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %down, ptr align 8 %3, i64 40, i1 false)
   %70 = load ptr, ptr %self, align 8
-  %71 = getelementptr %164, ptr %70, i32 0, i32 0
+  %71 = getelementptr %168, ptr %70, i32 0, i32 0
   %72 = load ptr, ptr %71, align 8
   %73 = call i32 @"$Layout.experts_begin"(ptr %72)
   %74 = load i32, ptr %i, align 4
   %75 = add i32 %73, %74
   %76 = load ptr, ptr %self, align 8
-  %77 = getelementptr %164, ptr %76, i32 0, i32 6
+  %77 = getelementptr %168, ptr %76, i32 0, i32 6
   store i32 %75, ptr %77, align 4
   %78 = load ptr, ptr %self, align 8
   %79 = load i32, ptr %part_rank, align 4
-  %80 = call i32 @"$anon (./terra/checkpoint/weights_place.t:164).627"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
+  %80 = call i32 @"$anon (./terra/checkpoint/weights_place.t:164).635"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
   store i32 %80, ptr %code10, align 4
   %81 = load i32, ptr %code10, align 4
   %82 = icmp ne i32 %81, 0
@@ -68410,7 +70010,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal i32 @"$anon (./terra/checkpoint/weights_place.t:164).627"(ptr %0, ptr %1, ptr %2, i32 %3) {
+define internal i32 @"$anon (./terra/checkpoint/weights_place.t:164).635"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -68485,7 +70085,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$anon (./terra/checkpoint/weights_place.t:164).628"(ptr %0, ptr %1, ptr %2, i32 %3) {
+define internal i32 @"$anon (./terra/checkpoint/weights_place.t:164).636"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -68777,7 +70377,7 @@ entry:
   store i64 %11, ptr %input_bytes, align 8
   %12 = load i64, ptr %input_bytes, align 8
   %13 = load ptr, ptr %shape, align 8
-  %14 = call i64 @"$anon (./terra/scheduling/batch.t:102).488"(ptr %13)
+  %14 = call i64 @"$anon (./terra/scheduling/batch.t:102).490"(ptr %13)
   %15 = add i64 %12, %14
   %16 = call ptr @calloc(i64 1, i64 %15)
   store ptr %16, ptr %memory, align 8
@@ -68801,7 +70401,7 @@ then2:                                            ; preds = %then
   %27 = getelementptr %0, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.630")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.638")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -68827,7 +70427,7 @@ merge:                                            ; preds = %else, %dead
   %37 = load ptr, ptr %memory, align 8
   %38 = load i64, ptr %input_bytes, align 8
   %39 = getelementptr i8, ptr %37, i64 %38
-  call void @"$anon (./terra/scheduling/batch.t:108).489"(ptr %35, ptr %36, ptr %39)
+  call void @"$anon (./terra/scheduling/batch.t:108).491"(ptr %35, ptr %36, ptr %39)
   %40 = load %46, ptr %5, align 1
   call void @"$fill_warm_up"(ptr %plan)
   %41 = load %46, ptr %4, align 1
@@ -68954,7 +70554,7 @@ then2:                                            ; preds = %then
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
   %55 = load i32, ptr %most, align 4
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.631", i32 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.639", i32 %55)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -69048,7 +70648,7 @@ merge4:                                           ; preds = %forcond
 then11:                                           ; preds = %merge4
   %101 = load ptr, ptr %self, align 8
   %102 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %101, ptr @"$string.633", i32 -1, ptr %102)
+  call void @"$Rank.describe_failure"(ptr %101, ptr @"$string.641", i32 -1, ptr %102)
   %103 = load %46, ptr %3, align 1
   %104 = load i32, ptr %code9, align 4
   ret i32 %104
@@ -69146,7 +70746,7 @@ entry:
 then:                                             ; preds = %entry
   %19 = load ptr, ptr %self, align 8
   %20 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %19, ptr @"$string.632", i32 -1, ptr %20)
+  call void @"$Rank.describe_failure"(ptr %19, ptr @"$string.640", i32 -1, ptr %20)
   %21 = load %46, ptr %5, align 1
   %22 = load i32, ptr %code, align 4
   ret i32 %22
@@ -69209,7 +70809,7 @@ merge2:                                           ; preds = %else4, %dead5
 then8:                                            ; preds = %merge2
   %55 = load ptr, ptr %self, align 8
   %56 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.632", i32 -1, ptr %56)
+  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.640", i32 -1, ptr %56)
   %57 = load %46, ptr %4, align 1
   %58 = load i32, ptr %code6, align 4
   ret i32 %58
@@ -69247,7 +70847,7 @@ entry:
   %7 = load i64, ptr %input_bytes, align 8
   %8 = load ptr, ptr %planned, align 8
   %9 = getelementptr %23, ptr %8, i32 0, i32 18
-  %10 = call i64 @"$anon (./terra/scheduling/batch.t:102).488"(ptr %9)
+  %10 = call i64 @"$anon (./terra/scheduling/batch.t:102).490"(ptr %9)
   %11 = add i64 %7, %10
   %12 = call ptr @calloc(i64 1, i64 %11)
   %13 = load ptr, ptr %self, align 8
@@ -69275,7 +70875,7 @@ then2:                                            ; preds = %then
   %27 = getelementptr %0, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.630")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.638")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -69498,7 +71098,7 @@ entry:
 
 define internal void @"$threads.init_condition"(ptr %0) {
 entry:
-  %attributes = alloca %171, align 8
+  %attributes = alloca %174, align 8
   %condition = alloca ptr, align 8
   store ptr %0, ptr %condition, align 8
   %1 = call i32 @pthread_condattr_init(ptr %attributes)
@@ -69548,7 +71148,7 @@ entry:
   %20 = getelementptr %31, ptr %19, i32 0, i32 18
   %21 = load i32, ptr %20, align 4
   %22 = sext i32 %21 to i64
-  %23 = call zeroext i1 @"$Vector.reserve.634"(ptr %18, i64 %22)
+  %23 = call zeroext i1 @"$Vector.reserve.642"(ptr %18, i64 %22)
   %24 = zext i1 %23 to i8
   %25 = trunc i8 %24 to i1
   br i1 %25, label %and.lhs.true, label %and.end
@@ -69587,7 +71187,7 @@ and.lhs.true:                                     ; preds = %entry
   %49 = getelementptr %31, ptr %48, i32 0, i32 18
   %50 = load i32, ptr %49, align 4
   %51 = sext i32 %50 to i64
-  %52 = call zeroext i1 @"$Vector.reserve.634"(ptr %47, i64 %51)
+  %52 = call zeroext i1 @"$Vector.reserve.642"(ptr %47, i64 %51)
   %53 = zext i1 %52 to i8
   %54 = trunc i8 %53 to i1
   br i1 %54, label %and.rhs, label %and.end
@@ -69609,7 +71209,7 @@ then2:                                            ; preds = %then
   %64 = load ptr, ptr %self, align 8
   %65 = getelementptr %31, ptr %64, i32 0, i32 18
   %66 = load i32, ptr %65, align 4
-  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.635", i32 %66)
+  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.643", i32 %66)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -69654,7 +71254,7 @@ then9:                                            ; preds = %then5
   %86 = call ptr @__errno_location()
   %87 = load i32, ptr %86, align 4
   %88 = call ptr @strerror(i32 %87)
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.636", ptr %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.644", ptr %88)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -69676,7 +71276,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.634"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.642"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -69871,7 +71471,7 @@ entry:
   %28 = load ptr, ptr %o, align 8
   %29 = getelementptr %32, ptr %28, i32 0, i32 10
   %30 = load ptr, ptr %29, align 8
-  call void @"$anon (./terra/scheduling/batch.t:108).489"(ptr %24, ptr %27, ptr %30)
+  call void @"$anon (./terra/scheduling/batch.t:108).491"(ptr %24, ptr %27, ptr %30)
   %31 = load %46, ptr %3, align 1
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %31, ptr %32, i32 0, i32 4
@@ -69986,7 +71586,7 @@ then2:                                            ; preds = %then
   %40 = getelementptr %39, ptr %39, i32 0, i32 10
   %41 = getelementptr %26, ptr %40, i32 0, i32 1
   %42 = load i32, ptr %41, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.637", i32 %38, i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.645", i32 %38, i32 %42)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -70053,7 +71653,7 @@ then13:                                           ; preds = %then9
   %72 = load ptr, ptr %options, align 8
   %73 = getelementptr %34, ptr %72, i32 0, i32 5
   %74 = load i32, ptr %73, align 4
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %71, i64 1024, ptr @"$string.642", i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %71, i64 1024, ptr @"$string.650", i32 %74)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -70120,7 +71720,7 @@ then2:                                            ; preds = %then
   %23 = getelementptr i8, ptr %22, i64 0
   %24 = load i32, ptr %capacity, align 4
   %25 = load i32, ptr %page_size, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.638", i32 %24, i32 %25)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.646", i32 %24, i32 %25)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -70292,7 +71892,7 @@ then15:                                           ; preds = %then5
   %141 = getelementptr i8, ptr %140, i64 0
   %142 = load i32, ptr %capacity, align 4
   %143 = load i32, ptr %page_size, align 4
-  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %141, i64 1024, ptr @"$string.639", i32 %142, i32 %143)
+  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %141, i64 1024, ptr @"$string.647", i32 %142, i32 %143)
   br label %merge14
 
 else16:                                           ; preds = %then5
@@ -70459,7 +72059,7 @@ merge:                                            ; preds = %forcond
   %27 = getelementptr %34, ptr %26, i32 0, i32 5
   %28 = load i32, ptr %27, align 4
   %29 = sext i32 %28 to i64
-  %30 = call zeroext i1 @"$Vector.reserve.634"(ptr %25, i64 %29)
+  %30 = call zeroext i1 @"$Vector.reserve.642"(ptr %25, i64 %29)
   %31 = zext i1 %30 to i8
   %32 = trunc i8 %31 to i1
   br i1 %32, label %and.lhs.true8, label %and.end
@@ -70471,7 +72071,7 @@ and.rhs:                                          ; preds = %and.lhs.true
   %36 = getelementptr %34, ptr %35, i32 0, i32 3
   %37 = load i32, ptr %36, align 4
   %38 = sext i32 %37 to i64
-  %39 = call zeroext i1 @"$Vector.reserve.641"(ptr %34, i64 %38)
+  %39 = call zeroext i1 @"$Vector.reserve.649"(ptr %34, i64 %38)
   %40 = zext i1 %39 to i8
   %41 = trunc i8 %40 to i1
   br label %and.end
@@ -70489,7 +72089,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true2
   %48 = getelementptr %34, ptr %47, i32 0, i32 3
   %49 = load i32, ptr %48, align 4
   %50 = sext i32 %49 to i64
-  %51 = call zeroext i1 @"$Vector.reserve.641"(ptr %46, i64 %50)
+  %51 = call zeroext i1 @"$Vector.reserve.649"(ptr %46, i64 %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %and.rhs, label %and.end
@@ -70501,7 +72101,7 @@ and.lhs.true2:                                    ; preds = %and.lhs.true3
   %57 = getelementptr %34, ptr %56, i32 0, i32 3
   %58 = load i32, ptr %57, align 4
   %59 = sext i32 %58 to i64
-  %60 = call zeroext i1 @"$Vector.reserve.634"(ptr %55, i64 %59)
+  %60 = call zeroext i1 @"$Vector.reserve.642"(ptr %55, i64 %59)
   %61 = zext i1 %60 to i8
   %62 = trunc i8 %61 to i1
   br i1 %62, label %and.lhs.true, label %and.end
@@ -70513,7 +72113,7 @@ and.lhs.true3:                                    ; preds = %and.lhs.true4
   %66 = getelementptr %34, ptr %65, i32 0, i32 3
   %67 = load i32, ptr %66, align 4
   %68 = sext i32 %67 to i64
-  %69 = call zeroext i1 @"$Vector.reserve.634"(ptr %64, i64 %68)
+  %69 = call zeroext i1 @"$Vector.reserve.642"(ptr %64, i64 %68)
   %70 = zext i1 %69 to i8
   %71 = trunc i8 %70 to i1
   br i1 %71, label %and.lhs.true2, label %and.end
@@ -70525,7 +72125,7 @@ and.lhs.true4:                                    ; preds = %and.lhs.true5
   %75 = getelementptr %34, ptr %74, i32 0, i32 5
   %76 = load i32, ptr %75, align 4
   %77 = sext i32 %76 to i64
-  %78 = call zeroext i1 @"$Vector.reserve.634"(ptr %73, i64 %77)
+  %78 = call zeroext i1 @"$Vector.reserve.642"(ptr %73, i64 %77)
   %79 = zext i1 %78 to i8
   %80 = trunc i8 %79 to i1
   br i1 %80, label %and.lhs.true3, label %and.end
@@ -70538,7 +72138,7 @@ and.lhs.true5:                                    ; preds = %and.lhs.true6
   %85 = load i32, ptr %84, align 4
   %86 = mul i32 4, %85
   %87 = sext i32 %86 to i64
-  %88 = call zeroext i1 @"$Vector.reserve.640"(ptr %82, i64 %87)
+  %88 = call zeroext i1 @"$Vector.reserve.648"(ptr %82, i64 %87)
   %89 = zext i1 %88 to i8
   %90 = trunc i8 %89 to i1
   br i1 %90, label %and.lhs.true4, label %and.end
@@ -70550,7 +72150,7 @@ and.lhs.true6:                                    ; preds = %and.lhs.true7
   %94 = getelementptr %34, ptr %93, i32 0, i32 5
   %95 = load i32, ptr %94, align 4
   %96 = sext i32 %95 to i64
-  %97 = call zeroext i1 @"$Vector.reserve.634"(ptr %92, i64 %96)
+  %97 = call zeroext i1 @"$Vector.reserve.642"(ptr %92, i64 %96)
   %98 = zext i1 %97 to i8
   %99 = trunc i8 %98 to i1
   br i1 %99, label %and.lhs.true5, label %and.end
@@ -70562,7 +72162,7 @@ and.lhs.true7:                                    ; preds = %and.lhs.true8
   %103 = getelementptr %34, ptr %102, i32 0, i32 3
   %104 = load i32, ptr %103, align 4
   %105 = sext i32 %104 to i64
-  %106 = call zeroext i1 @"$Vector.reserve.634"(ptr %101, i64 %105)
+  %106 = call zeroext i1 @"$Vector.reserve.642"(ptr %101, i64 %105)
   %107 = zext i1 %106 to i8
   %108 = trunc i8 %107 to i1
   br i1 %108, label %and.lhs.true6, label %and.end
@@ -70574,7 +72174,7 @@ and.lhs.true8:                                    ; preds = %merge
   %112 = getelementptr %34, ptr %111, i32 0, i32 3
   %113 = load i32, ptr %112, align 4
   %114 = sext i32 %113 to i64
-  %115 = call zeroext i1 @"$Vector.reserve.634"(ptr %110, i64 %114)
+  %115 = call zeroext i1 @"$Vector.reserve.642"(ptr %110, i64 %114)
   %116 = zext i1 %115 to i8
   %117 = trunc i8 %116 to i1
   br i1 %117, label %and.lhs.true7, label %and.end
@@ -70583,7 +72183,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.640"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.648"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -70682,7 +72282,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.641"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.649"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -70785,24 +72385,24 @@ declare dso_local i32 @dprintf(i32, ptr, ...)
 
 define dso_local i32 @ledger_cancel(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$3799" = alloca ptr, align 8
-  %"$3798" = alloca i64, align 8
+  %"$3886" = alloca ptr, align 8
+  %"$3885" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$3798", align 8
-  store ptr %2, ptr %"$3799", align 8
+  store i64 %1, ptr %"$3885", align 8
+  store ptr %2, ptr %"$3886", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = getelementptr %172, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$3798", align 8
-  %6 = load ptr, ptr %"$3799", align 8
-  %7 = call i32 @"$Loop.cancel.644"(ptr %4, i64 %5, ptr %6)
+  %4 = getelementptr %175, ptr %3, i32 0, i32 0
+  %5 = load i64, ptr %"$3885", align 8
+  %6 = load ptr, ptr %"$3886", align 8
+  %7 = call i32 @"$Loop.cancel.652"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.cancel.644"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.cancel.652"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -70813,14 +72413,14 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.645"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
+  %6 = call i32 @"$Loop.order.653"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.order.645"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
+define internal i32 @"$Loop.order.653"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
 entry:
   %4 = alloca %46, align 8
   %target = alloca ptr, align 8
@@ -70841,11 +72441,11 @@ entry:
   call void @"$status.clear"(ptr %9)
   %10 = load %46, ptr %7, align 1
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.646"(ptr %11)
+  call void @"$Loop.lock.654"(ptr %11)
   %12 = load %46, ptr %6, align 1
   %13 = load ptr, ptr %self, align 8
   %14 = load i64, ptr %request_id, align 8
-  %15 = call ptr @"$Loop.find_live.647"(ptr %13, i64 %14)
+  %15 = call ptr @"$Loop.find_live.655"(ptr %13, i64 %14)
   store ptr %15, ptr %item, align 8
   %16 = load ptr, ptr %item, align 8
   %17 = icmp eq ptr %16, null
@@ -70855,7 +72455,7 @@ entry:
 
 then:                                             ; preds = %entry
   %20 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.648"(ptr %20)
+  call void @"$Loop.unlock.656"(ptr %20)
   %21 = load %46, ptr %5, align 1
   %22 = load ptr, ptr %message, align 8
   store ptr %22, ptr %target, align 8
@@ -70905,13 +72505,13 @@ else6:                                            ; preds = %merge
 
 merge4:                                           ; preds = %else6, %then5
   %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %173, ptr %39, i32 0, i32 13
+  %40 = getelementptr %176, ptr %39, i32 0, i32 13
   store i8 1, ptr %40, align 1
   %41 = load ptr, ptr %self, align 8
-  %42 = getelementptr %173, ptr %41, i32 0, i32 7
+  %42 = getelementptr %176, ptr %41, i32 0, i32 7
   %43 = call i32 @pthread_cond_signal(ptr %42)
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.648"(ptr %44)
+  call void @"$Loop.unlock.656"(ptr %44)
   %45 = load %46, ptr %4, align 1
   ret i32 0
 
@@ -70919,17 +72519,17 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.lock.646"(ptr %0) {
+define internal void @"$Loop.lock.654"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %173, ptr %1, i32 0, i32 6
+  %2 = getelementptr %176, ptr %1, i32 0, i32 6
   %3 = call i32 @pthread_mutex_lock(ptr %2)
   ret void
 }
 
-define internal ptr @"$Loop.find_live.647"(ptr %0, i64 %1) {
+define internal ptr @"$Loop.find_live.655"(ptr %0, i64 %1) {
 entry:
   %i = alloca i64, align 8
   %request_id = alloca i64, align 8
@@ -70937,7 +72537,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store i64 %1, ptr %request_id, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %173, ptr %2, i32 0, i32 17
+  %3 = getelementptr %176, ptr %2, i32 0, i32 17
   %4 = getelementptr %43, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   store i64 0, ptr %i, align 8
@@ -70954,7 +72554,7 @@ forcond:                                          ; preds = %merge1, %entry
 
 forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %173, ptr %12, i32 0, i32 17
+  %13 = getelementptr %176, ptr %12, i32 0, i32 17
   %14 = getelementptr %43, ptr %13, i32 0, i32 0
   %15 = load ptr, ptr %14, align 8
   %16 = load i64, ptr %i, align 8
@@ -70970,7 +72570,7 @@ forbody:                                          ; preds = %forcond
 
 then:                                             ; preds = %forbody
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %173, ptr %25, i32 0, i32 17
+  %26 = getelementptr %176, ptr %25, i32 0, i32 17
   %27 = getelementptr %43, ptr %26, i32 0, i32 0
   %28 = load ptr, ptr %27, align 8
   %29 = load i64, ptr %i, align 8
@@ -70996,12 +72596,12 @@ dead2:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.unlock.648"(ptr %0) {
+define internal void @"$Loop.unlock.656"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %173, ptr %1, i32 0, i32 6
+  %2 = getelementptr %176, ptr %1, i32 0, i32 6
   %3 = call i32 @pthread_mutex_unlock(ptr %2)
   ret void
 }
@@ -71018,15 +72618,15 @@ entry:
   %5 = load ptr, ptr %handle, align 8
   store ptr %5, ptr %self, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %172, ptr %6, i32 0, i32 4
+  %7 = getelementptr %175, ptr %6, i32 0, i32 4
   %8 = load i8, ptr %7, align 1
   %9 = trunc i8 %8 to i1
   br i1 %9, label %then, label %else
 
 then:                                             ; preds = %entry
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %172, ptr %10, i32 0, i32 0
-  %12 = getelementptr %173, ptr %11, i32 0, i32 10
+  %11 = getelementptr %175, ptr %10, i32 0, i32 0
+  %12 = getelementptr %176, ptr %11, i32 0, i32 10
   store i8 0, ptr %12, align 1
   br label %merge
 
@@ -71035,15 +72635,15 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %172, ptr %13, i32 0, i32 0
-  call void @"$Loop.free.649"(ptr %14)
+  %14 = getelementptr %175, ptr %13, i32 0, i32 0
+  call void @"$Loop.free.657"(ptr %14)
   %15 = load %46, ptr %4, align 1
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %172, ptr %16, i32 0, i32 1
+  %17 = getelementptr %175, ptr %16, i32 0, i32 1
   call void @"$LedgerRanks.free"(ptr %17)
   %18 = load %46, ptr %3, align 1
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %172, ptr %19, i32 0, i32 3
+  %20 = getelementptr %175, ptr %19, i32 0, i32 3
   %21 = load ptr, ptr %20, align 8
   call void @free(ptr %21)
   %22 = load %46, ptr %2, align 1
@@ -71053,7 +72653,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.free.649"(ptr %0) {
+define internal void @"$Loop.free.657"(ptr %0) {
 entry:
   %1 = alloca %46, align 8
   %2 = alloca %46, align 8
@@ -71068,7 +72668,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %173, ptr %10, i32 0, i32 0
+  %11 = getelementptr %176, ptr %10, i32 0, i32 0
   %12 = load ptr, ptr %11, align 8
   %13 = icmp eq ptr %12, null
   %14 = zext i1 %13 to i8
@@ -71087,10 +72687,10 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %17 = load ptr, ptr %self, align 8
-  call void @"$Loop.stop.650"(ptr %17)
+  call void @"$Loop.stop.658"(ptr %17)
   %18 = load %46, ptr %8, align 1
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %173, ptr %19, i32 0, i32 16
+  %20 = getelementptr %176, ptr %19, i32 0, i32 16
   %21 = getelementptr %43, ptr %20, i32 0, i32 1
   %22 = load i64, ptr %21, align 8
   store i64 0, ptr %i, align 8
@@ -71107,7 +72707,7 @@ forcond:                                          ; preds = %forbody, %merge
 
 forbody:                                          ; preds = %forcond
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %173, ptr %29, i32 0, i32 16
+  %30 = getelementptr %176, ptr %29, i32 0, i32 16
   %31 = getelementptr %43, ptr %30, i32 0, i32 0
   %32 = load ptr, ptr %31, align 8
   %33 = load i64, ptr %i, align 8
@@ -71121,23 +72721,23 @@ forbody:                                          ; preds = %forcond
 
 merge1:                                           ; preds = %forcond
   %38 = load ptr, ptr %self, align 8
-  %39 = getelementptr %173, ptr %38, i32 0, i32 16
-  call void @"$Vector.free.608"(ptr %39)
+  %39 = getelementptr %176, ptr %38, i32 0, i32 16
+  call void @"$Vector.free.610"(ptr %39)
   %40 = load %46, ptr %6, align 1
   %41 = load ptr, ptr %self, align 8
-  %42 = getelementptr %173, ptr %41, i32 0, i32 17
-  call void @"$Vector.free.608"(ptr %42)
+  %42 = getelementptr %176, ptr %41, i32 0, i32 17
+  call void @"$Vector.free.610"(ptr %42)
   %43 = load %46, ptr %5, align 1
   %44 = load ptr, ptr %self, align 8
-  %45 = getelementptr %173, ptr %44, i32 0, i32 3
+  %45 = getelementptr %176, ptr %44, i32 0, i32 3
   call void @"$Scheduler.free"(ptr %45)
   %46 = load %46, ptr %4, align 1
   %47 = load ptr, ptr %self, align 8
-  %48 = getelementptr %173, ptr %47, i32 0, i32 19
+  %48 = getelementptr %176, ptr %47, i32 0, i32 19
   call void @"$EventRing.free"(ptr %48)
   %49 = load %46, ptr %3, align 1
   %50 = load ptr, ptr %self, align 8
-  %51 = getelementptr %173, ptr %50, i32 0, i32 20
+  %51 = getelementptr %176, ptr %50, i32 0, i32 20
   %52 = load i32, ptr %51, align 4
   %53 = icmp sge i32 %52, 0
   %54 = zext i1 %53 to i8
@@ -71146,7 +72746,7 @@ merge1:                                           ; preds = %forcond
 
 then3:                                            ; preds = %merge1
   %56 = load ptr, ptr %self, align 8
-  %57 = getelementptr %173, ptr %56, i32 0, i32 20
+  %57 = getelementptr %176, ptr %56, i32 0, i32 20
   %58 = load i32, ptr %57, align 4
   %59 = call i32 @close(i32 %58)
   br label %merge2
@@ -71156,27 +72756,27 @@ else4:                                            ; preds = %merge1
 
 merge2:                                           ; preds = %else4, %then3
   %60 = load ptr, ptr %self, align 8
-  %61 = getelementptr %173, ptr %60, i32 0, i32 23
+  %61 = getelementptr %176, ptr %60, i32 0, i32 23
   %62 = load ptr, ptr %61, align 8
   call void @free(ptr %62)
   %63 = load %46, ptr %2, align 1
   %64 = load ptr, ptr %self, align 8
-  %65 = getelementptr %173, ptr %64, i32 0, i32 7
+  %65 = getelementptr %176, ptr %64, i32 0, i32 7
   %66 = call i32 @pthread_cond_destroy(ptr %65)
   %67 = load ptr, ptr %self, align 8
-  %68 = getelementptr %173, ptr %67, i32 0, i32 8
+  %68 = getelementptr %176, ptr %67, i32 0, i32 8
   %69 = call i32 @pthread_cond_destroy(ptr %68)
   %70 = load ptr, ptr %self, align 8
-  %71 = getelementptr %173, ptr %70, i32 0, i32 6
+  %71 = getelementptr %176, ptr %70, i32 0, i32 6
   %72 = call i32 @pthread_mutex_destroy(ptr %71)
   %73 = load ptr, ptr %self, align 8
-  %74 = getelementptr %173, ptr %73, i32 0, i32 5
+  %74 = getelementptr %176, ptr %73, i32 0, i32 5
   call void @"$Turnstile.free"(ptr %74)
   %75 = load %46, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Loop.stop.650"(ptr %0) {
+define internal void @"$Loop.stop.658"(ptr %0) {
 entry:
   %1 = alloca %46, align 8
   %2 = alloca %46, align 8
@@ -71184,7 +72784,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %173, ptr %4, i32 0, i32 10
+  %5 = getelementptr %176, ptr %4, i32 0, i32 10
   %6 = load i8, ptr %5, align 1
   %7 = trunc i8 %6 to i1
   br i1 %7, label %else, label %then
@@ -71201,23 +72801,23 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.646"(ptr %9)
+  call void @"$Loop.lock.654"(ptr %9)
   %10 = load %46, ptr %2, align 1
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %173, ptr %11, i32 0, i32 11
+  %12 = getelementptr %176, ptr %11, i32 0, i32 11
   store i8 1, ptr %12, align 1
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %173, ptr %13, i32 0, i32 7
+  %14 = getelementptr %176, ptr %13, i32 0, i32 7
   %15 = call i32 @pthread_cond_broadcast(ptr %14)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.648"(ptr %16)
+  call void @"$Loop.unlock.656"(ptr %16)
   %17 = load %46, ptr %1, align 1
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %173, ptr %18, i32 0, i32 9
+  %19 = getelementptr %176, ptr %18, i32 0, i32 9
   %20 = load i64, ptr %19, align 8
   %21 = call i32 @pthread_join(i64 %20, ptr null)
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %173, ptr %22, i32 0, i32 10
+  %23 = getelementptr %176, ptr %22, i32 0, i32 10
   store i8 0, ptr %23, align 1
   ret void
 }
@@ -71231,22 +72831,22 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %174, ptr %5, i32 0, i32 4
+  %6 = getelementptr %177, ptr %5, i32 0, i32 4
   %7 = load ptr, ptr %6, align 8
   call void @free(ptr %7)
   %8 = load %46, ptr %4, align 1
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %174, ptr %9, i32 0, i32 5
+  %10 = getelementptr %177, ptr %9, i32 0, i32 5
   %11 = load ptr, ptr %10, align 8
   call void @free(ptr %11)
   %12 = load %46, ptr %3, align 1
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %174, ptr %13, i32 0, i32 6
+  %14 = getelementptr %177, ptr %13, i32 0, i32 6
   %15 = load ptr, ptr %14, align 8
   call void @free(ptr %15)
   %16 = load %46, ptr %2, align 1
   %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %174, ptr %17, i32 0, i32 14
+  %18 = getelementptr %177, ptr %17, i32 0, i32 14
   %19 = load ptr, ptr %18, align 8
   call void @free(ptr %19)
   %20 = load %46, ptr %1, align 1
@@ -71255,30 +72855,30 @@ entry:
 
 define dso_local i32 @ledger_decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
-  %"$3825" = alloca ptr, align 8
-  %"$3824" = alloca ptr, align 8
-  %"$3823" = alloca i32, align 4
-  %"$3822" = alloca ptr, align 8
+  %"$3912" = alloca ptr, align 8
+  %"$3911" = alloca ptr, align 8
+  %"$3910" = alloca i32, align 4
+  %"$3909" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3822", align 8
-  store i32 %2, ptr %"$3823", align 4
-  store ptr %3, ptr %"$3824", align 8
-  store ptr %4, ptr %"$3825", align 8
+  store ptr %1, ptr %"$3909", align 8
+  store i32 %2, ptr %"$3910", align 4
+  store ptr %3, ptr %"$3911", align 8
+  store ptr %4, ptr %"$3912", align 8
   %5 = load ptr, ptr %"$handle", align 8
-  %6 = getelementptr %172, ptr %5, i32 0, i32 0
-  %7 = load ptr, ptr %"$3822", align 8
-  %8 = load i32, ptr %"$3823", align 4
-  %9 = load ptr, ptr %"$3824", align 8
-  %10 = load ptr, ptr %"$3825", align 8
-  %11 = call i32 @"$Loop.decode_step.651"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
+  %6 = getelementptr %175, ptr %5, i32 0, i32 0
+  %7 = load ptr, ptr %"$3909", align 8
+  %8 = load i32, ptr %"$3910", align 4
+  %9 = load ptr, ptr %"$3911", align 8
+  %10 = load ptr, ptr %"$3912", align 8
+  %11 = call i32 @"$Loop.decode_step.659"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
   ret i32 %11
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_step.651"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_step.659"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %46, align 8
   %code = alloca i32, align 4
@@ -71313,17 +72913,17 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %12)
   %13 = load %46, ptr %7, align 1
   %14 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.652"(ptr %14)
+  call void @"$Loop.enter_turn.660"(ptr %14)
   %15 = load %46, ptr %6, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = load ptr, ptr %item, align 8
   %18 = load i32, ptr %token, align 4
   %19 = load ptr, ptr %logits, align 8
   %20 = load ptr, ptr %message, align 8
-  %21 = call i32 @"$Loop.decode_in_turn.654"(ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
+  %21 = call i32 @"$Loop.decode_in_turn.662"(ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
   store i32 %21, ptr %code, align 4
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.666"(ptr %22)
+  call void @"$Loop.leave_turn.674"(ptr %22)
   %23 = load %46, ptr %5, align 1
   %24 = load i32, ptr %code, align 4
   ret i32 %24
@@ -71332,23 +72932,23 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.enter_turn.652"(ptr %0) {
+define internal void @"$Loop.enter_turn.660"(ptr %0) {
 entry:
   %1 = alloca %46, align 8
   %2 = alloca %46, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %173, ptr %3, i32 0, i32 5
+  %4 = getelementptr %176, ptr %3, i32 0, i32 5
   call void @"$Turnstile.enter"(ptr %4)
   %5 = load %46, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.653"(ptr %6)
+  call void @"$Loop.land.661"(ptr %6)
   %7 = load %46, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Loop.land.653"(ptr %0) {
+define internal void @"$Loop.land.661"(ptr %0) {
 entry:
   %1 = alloca %46, align 8
   %2 = alloca %46, align 8
@@ -71360,7 +72960,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %173, ptr %4, i32 0, i32 3
+  %5 = getelementptr %176, ptr %4, i32 0, i32 3
   %6 = call zeroext i1 @"$Scheduler.is_in_flight"(ptr %5)
   %7 = zext i1 %6 to i8
   %8 = trunc i8 %7 to i1
@@ -71384,24 +72984,24 @@ merge:                                            ; preds = %else, %dead
   %13 = call i64 @"$threads.now_ns"()
   store i64 %13, ptr %begin, align 8
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %173, ptr %14, i32 0, i32 0
+  %15 = getelementptr %176, ptr %14, i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %173, ptr %17, i32 0, i32 4
+  %18 = getelementptr %176, ptr %17, i32 0, i32 4
   %19 = getelementptr %39, ptr %18, i32 0, i32 12
   %20 = call i32 @"$LedgerRanks.land"(ptr %16, ptr %19, ptr %message)
   store i32 %20, ptr %code, align 4
   %21 = call i64 @"$threads.now_ns"()
   store i64 %21, ptr %now, align 8
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %173, ptr %22, i32 0, i32 25
+  %23 = getelementptr %176, ptr %22, i32 0, i32 25
   %24 = load i64, ptr %23, align 8
   %25 = load i64, ptr %now, align 8
   %26 = load i64, ptr %begin, align 8
   %27 = sub i64 %25, %26
   %28 = add i64 %24, %27
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %173, ptr %29, i32 0, i32 25
+  %30 = getelementptr %176, ptr %29, i32 0, i32 25
   store i64 %28, ptr %30, align 8
   %31 = load i32, ptr %code, align 4
   %32 = icmp eq i32 %31, 0
@@ -71411,7 +73011,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %35 = load ptr, ptr %self, align 8
-  %36 = getelementptr %173, ptr %35, i32 0, i32 3
+  %36 = getelementptr %176, ptr %35, i32 0, i32 3
   %37 = load i64, ptr %now, align 8
   call void @"$Scheduler.land"(ptr %36, i64 %37)
   %38 = load %46, ptr %2, align 1
@@ -71420,14 +73020,14 @@ then2:                                            ; preds = %merge
 else3:                                            ; preds = %merge
   %39 = load i64, ptr %now, align 8
   %40 = load ptr, ptr %self, align 8
-  %41 = getelementptr %173, ptr %40, i32 0, i32 3
+  %41 = getelementptr %176, ptr %40, i32 0, i32 3
   %42 = getelementptr %33, ptr %41, i32 0, i32 18
   store i64 %39, ptr %42, align 8
   %43 = load ptr, ptr %self, align 8
-  %44 = getelementptr %173, ptr %43, i32 0, i32 15
+  %44 = getelementptr %176, ptr %43, i32 0, i32 15
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %44, ptr align 1 %message, i64 1024, i1 false)
   %45 = load ptr, ptr %self, align 8
-  %46 = getelementptr %173, ptr %45, i32 0, i32 3
+  %46 = getelementptr %176, ptr %45, i32 0, i32 3
   %47 = load i32, ptr %code, align 4
   %48 = getelementptr %0, ptr %message, i32 0, i32 0
   %49 = getelementptr [1024 x i8], ptr %48, i32 0, i32 0
@@ -71452,10 +73052,10 @@ entry:
   %4 = getelementptr %41, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %4, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %174, ptr %6, i32 0, i32 13
+  %7 = getelementptr %177, ptr %6, i32 0, i32 13
   %8 = getelementptr [2 x %41], ptr %7, i32 0, i32 0
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %174, ptr %9, i32 0, i32 16
+  %10 = getelementptr %177, ptr %9, i32 0, i32 16
   %11 = load i32, ptr %10, align 4
   %12 = srem i32 %11, 2
   %13 = sext i32 %12 to i64
@@ -71467,11 +73067,11 @@ entry:
   %19 = load i64, ptr %18, align 8
   %20 = call ptr @memcpy(ptr %5, ptr %16, i64 %19)
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %174, ptr %21, i32 0, i32 16
+  %22 = getelementptr %177, ptr %21, i32 0, i32 16
   %23 = load i32, ptr %22, align 4
   %24 = add i32 %23, 1
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %174, ptr %25, i32 0, i32 16
+  %26 = getelementptr %177, ptr %25, i32 0, i32 16
   store i32 %24, ptr %26, align 4
   ret i32 0
 
@@ -71479,7 +73079,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_in_turn.654"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_in_turn.662"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %code24 = alloca i32, align 4
   %code19 = alloca i32, align 4
@@ -71499,7 +73099,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$Loop.check_usable_locked.655"(ptr %5, ptr %6)
+  %7 = call i32 @"$Loop.check_usable_locked.663"(ptr %5, ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -71521,7 +73121,7 @@ merge:                                            ; preds = %else, %dead
   %13 = load ptr, ptr %self, align 8
   %14 = load ptr, ptr %item, align 8
   %15 = load ptr, ptr %message, align 8
-  %16 = call i32 @"$Loop.check_state.657"(ptr %13, ptr %14, i32 1, ptr %15)
+  %16 = call i32 @"$Loop.check_state.665"(ptr %13, ptr %14, i32 1, ptr %15)
   store i32 %16, ptr %code1, align 4
   %17 = load i32, ptr %code1, align 4
   %18 = icmp ne i32 %17, 0
@@ -71541,7 +73141,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %173, ptr %22, i32 0, i32 1
+  %23 = getelementptr %176, ptr %22, i32 0, i32 1
   %24 = load ptr, ptr %23, align 8
   %25 = getelementptr %6, ptr %24, i32 0, i32 3
   %26 = load i32, ptr %25, align 4
@@ -71574,7 +73174,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = add i64 %39, 1
   %41 = trunc i64 %40 to i32
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.grow_state.658"(ptr %34, ptr %35, i32 %41, ptr %42)
+  %43 = call i32 @"$Loop.grow_state.666"(ptr %34, ptr %35, i32 %41, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -71604,7 +73204,7 @@ then17:                                           ; preds = %merge12
   %54 = load ptr, ptr %self, align 8
   %55 = load ptr, ptr %item, align 8
   %56 = load ptr, ptr %message, align 8
-  %57 = call i32 @"$Loop.decode_last_token.661"(ptr %54, ptr %55, ptr null, ptr %56)
+  %57 = call i32 @"$Loop.decode_last_token.669"(ptr %54, ptr %55, ptr null, ptr %56)
   store i32 %57, ptr %code19, align 4
   %58 = load i32, ptr %code19, align 4
   %59 = icmp ne i32 %58, 0
@@ -71638,7 +73238,7 @@ merge16:                                          ; preds = %else18, %merge20
   %69 = load ptr, ptr %item, align 8
   %70 = load ptr, ptr %logits, align 8
   %71 = load ptr, ptr %message, align 8
-  %72 = call i32 @"$Loop.decode_last_token.661"(ptr %68, ptr %69, ptr %70, ptr %71)
+  %72 = call i32 @"$Loop.decode_last_token.669"(ptr %68, ptr %69, ptr %70, ptr %71)
   store i32 %72, ptr %code24, align 4
   %73 = load ptr, ptr %item, align 8
   %74 = call i32 @"$Sequence.num_uncomputed"(ptr %73)
@@ -71664,7 +73264,7 @@ dead28:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable_locked.655"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable_locked.663"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %46, align 8
   %code = alloca i32, align 4
@@ -71674,14 +73274,14 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.646"(ptr %4)
+  call void @"$Loop.lock.654"(ptr %4)
   %5 = load %46, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.check_usable.656"(ptr %6, ptr %7)
+  %8 = call i32 @"$Loop.check_usable.664"(ptr %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.648"(ptr %9)
+  call void @"$Loop.unlock.656"(ptr %9)
   %10 = load %46, ptr %2, align 1
   %11 = load i32, ptr %code, align 4
   ret i32 %11
@@ -71690,7 +73290,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable.656"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable.664"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %message = alloca ptr, align 8
@@ -71698,7 +73298,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %173, ptr %2, i32 0, i32 14
+  %3 = getelementptr %176, ptr %2, i32 0, i32 14
   %4 = load i8, ptr %3, align 1
   %5 = trunc i8 %4 to i1
   br i1 %5, label %else, label %then
@@ -71718,7 +73318,7 @@ then2:                                            ; preds = %then
   %13 = getelementptr [1024 x i8], ptr %12, i32 0, i32 0
   %14 = getelementptr i8, ptr %13, i64 0
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %173, ptr %15, i32 0, i32 15
+  %16 = getelementptr %176, ptr %15, i32 0, i32 15
   %17 = getelementptr %0, ptr %16, i32 0, i32 0
   %18 = getelementptr [1024 x i8], ptr %17, i32 0, i32 0
   %19 = getelementptr i8, ptr %18, i64 0
@@ -71744,7 +73344,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_state.657"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.check_state.665"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %target7 = alloca ptr, align 8
   %target = alloca ptr, align 8
@@ -71810,7 +73410,7 @@ merge:                                            ; preds = %else, %dead
   %30 = sext i32 %29 to i64
   %31 = add i64 %28, %30
   %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %173, ptr %32, i32 0, i32 2
+  %33 = getelementptr %176, ptr %32, i32 0, i32 2
   %34 = getelementptr %32, ptr %33, i32 0, i32 2
   %35 = load i32, ptr %34, align 4
   %36 = sext i32 %35 to i64
@@ -71839,7 +73439,7 @@ then9:                                            ; preds = %then5
   %52 = load i64, ptr %51, align 8
   %53 = load i32, ptr %num_new_tokens, align 4
   %54 = load ptr, ptr %self, align 8
-  %55 = getelementptr %173, ptr %54, i32 0, i32 2
+  %55 = getelementptr %176, ptr %54, i32 0, i32 2
   %56 = getelementptr %32, ptr %55, i32 0, i32 2
   %57 = load i32, ptr %56, align 4
   %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.35", i64 %52, i32 %53, i32 %57)
@@ -71864,7 +73464,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.grow_state.658"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.grow_state.666"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %46, align 8
   %i = alloca i32, align 4
@@ -71881,12 +73481,12 @@ entry:
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %item, align 8
   %7 = load i32, ptr %num_tokens, align 4
-  %8 = call i32 @"$Loop.missing_pages.659"(ptr %5, ptr %6, i32 %7)
+  %8 = call i32 @"$Loop.missing_pages.667"(ptr %5, ptr %6, i32 %7)
   store i32 %8, ptr %missing, align 4
   %9 = load ptr, ptr %self, align 8
   %10 = load i32, ptr %missing, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_room.660"(ptr %9, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.check_room.668"(ptr %9, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -71920,10 +73520,10 @@ forcond:                                          ; preds = %forbody, %merge
 
 forbody:                                          ; preds = %forcond
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %173, ptr %25, i32 0, i32 3
+  %26 = getelementptr %176, ptr %25, i32 0, i32 3
   %27 = load ptr, ptr %item, align 8
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %173, ptr %28, i32 0, i32 3
+  %29 = getelementptr %176, ptr %28, i32 0, i32 3
   %30 = getelementptr %33, ptr %29, i32 0, i32 1
   %31 = call i32 @"$PagePool.acquire"(ptr %30)
   call void @"$Scheduler.push_page"(ptr %26, ptr %27, i32 %31)
@@ -71939,7 +73539,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.missing_pages.659"(ptr %0, ptr %1, i32 %2) {
+define internal i32 @"$Loop.missing_pages.667"(ptr %0, ptr %1, i32 %2) {
 entry:
   %missing = alloca i32, align 4
   %num_tokens = alloca i32, align 4
@@ -71949,7 +73549,7 @@ entry:
   store ptr %1, ptr %item, align 8
   store i32 %2, ptr %num_tokens, align 4
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %173, ptr %3, i32 0, i32 3
+  %4 = getelementptr %176, ptr %3, i32 0, i32 3
   %5 = load i32, ptr %num_tokens, align 4
   %6 = call i32 @"$Scheduler.pages_for"(ptr %4, i32 %5)
   %7 = load ptr, ptr %item, align 8
@@ -71971,7 +73571,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_room.660"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_room.668"(ptr %0, i32 %1, ptr %2) {
 entry:
   %target = alloca ptr, align 8
   %pool = alloca ptr, align 8
@@ -71982,7 +73582,7 @@ entry:
   store i32 %1, ptr %num_pages, align 4
   store ptr %2, ptr %message, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %173, ptr %3, i32 0, i32 3
+  %4 = getelementptr %176, ptr %3, i32 0, i32 3
   %5 = getelementptr %33, ptr %4, i32 0, i32 1
   store ptr %5, ptr %pool, align 8
   %6 = load i32, ptr %num_pages, align 4
@@ -72035,7 +73635,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_last_token.661"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.decode_last_token.669"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %4 = alloca %46, align 8
@@ -72049,11 +73649,11 @@ entry:
   store ptr %2, ptr %logits, align 8
   store ptr %3, ptr %message, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %173, ptr %6, i32 0, i32 4
+  %7 = getelementptr %176, ptr %6, i32 0, i32 4
   call void @"$StepPlan.begin"(ptr %7)
   %8 = load %46, ptr %5, align 1
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %173, ptr %9, i32 0, i32 4
+  %10 = getelementptr %176, ptr %9, i32 0, i32 4
   %11 = load ptr, ptr %item, align 8
   %12 = getelementptr %58, ptr %11, i32 0, i32 12
   %13 = load i32, ptr %12, align 4
@@ -72065,7 +73665,7 @@ entry:
   %19 = getelementptr %11, ptr %18, i32 0, i32 0
   %20 = load ptr, ptr %19, align 8
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %173, ptr %21, i32 0, i32 2
+  %22 = getelementptr %176, ptr %21, i32 0, i32 2
   %23 = getelementptr %32, ptr %22, i32 0, i32 1
   %24 = load i32, ptr %23, align 4
   call void @"$StepPlan.add_decode_segment"(ptr %10, i32 %13, i32 %16, ptr %20, i32 %24)
@@ -72078,11 +73678,11 @@ entry:
 
 then:                                             ; preds = %entry
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %173, ptr %30, i32 0, i32 4
+  %31 = getelementptr %176, ptr %30, i32 0, i32 4
   %32 = call i32 @"$StepPlan.add_logit_row"(ptr %31, i32 0)
   %33 = load ptr, ptr %logits, align 8
   %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %173, ptr %34, i32 0, i32 4
+  %35 = getelementptr %176, ptr %34, i32 0, i32 4
   %36 = getelementptr %39, ptr %35, i32 0, i32 13
   store ptr %33, ptr %36, align 8
   br label %merge
@@ -72093,7 +73693,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %37 = load ptr, ptr %self, align 8
   %38 = load ptr, ptr %message, align 8
-  %39 = call i32 @"$Loop.run_step.662"(ptr %37, ptr %38)
+  %39 = call i32 @"$Loop.run_step.670"(ptr %37, ptr %38)
   store i32 %39, ptr %code, align 4
   %40 = load i32, ptr %code, align 4
   %41 = icmp ne i32 %40, 0
@@ -72125,7 +73725,7 @@ merge1:                                           ; preds = %else3, %dead
   %53 = load ptr, ptr %self, align 8
   %54 = load ptr, ptr %logits, align 8
   %55 = load ptr, ptr %self, align 8
-  %56 = getelementptr %173, ptr %55, i32 0, i32 4
+  %56 = getelementptr %176, ptr %55, i32 0, i32 4
   %57 = getelementptr %39, ptr %56, i32 0, i32 4
   %58 = load i32, ptr %57, align 4
   %59 = load ptr, ptr %item, align 8
@@ -72133,14 +73733,14 @@ merge1:                                           ; preds = %else3, %dead
   %61 = load i32, ptr %60, align 4
   %62 = sub i32 %61, 1
   %63 = load ptr, ptr %message, align 8
-  %64 = call i32 @"$Loop.check_logits.665"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
+  %64 = call i32 @"$Loop.check_logits.673"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
   ret i32 %64
 
 dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.run_step.662"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.run_step.670"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %46, align 8
   %counters = alloca ptr, align 8
@@ -72152,14 +73752,14 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %173, ptr %5, i32 0, i32 3
+  %6 = getelementptr %176, ptr %5, i32 0, i32 3
   call void @"$Scheduler.write_table_range"(ptr %6)
   %7 = load %46, ptr %4, align 1
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %173, ptr %8, i32 0, i32 0
+  %9 = getelementptr %176, ptr %8, i32 0, i32 0
   %10 = load ptr, ptr %9, align 8
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %173, ptr %11, i32 0, i32 4
+  %12 = getelementptr %176, ptr %11, i32 0, i32 4
   %13 = load ptr, ptr %message, align 8
   %14 = call i32 @"$LedgerRanks.step"(ptr %10, ptr %12, ptr %13)
   store i32 %14, ptr %code, align 4
@@ -72179,7 +73779,7 @@ then:                                             ; preds = %entry
 then2:                                            ; preds = %then
   %23 = load ptr, ptr %message, align 8
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %173, ptr %24, i32 0, i32 15
+  %25 = getelementptr %176, ptr %24, i32 0, i32 15
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %25, ptr align 1 %23, i64 1024, i1 false)
   br label %merge1
 
@@ -72188,7 +73788,7 @@ else3:                                            ; preds = %then
 
 merge1:                                           ; preds = %else3, %then2
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.664"(ptr %26)
+  call void @"$Loop.check_ranks.672"(ptr %26)
   %27 = load %46, ptr %3, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -72201,11 +73801,11 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %173, ptr %29, i32 0, i32 3
+  %30 = getelementptr %176, ptr %29, i32 0, i32 3
   %31 = getelementptr %33, ptr %30, i32 0, i32 19
   store ptr %31, ptr %counters, align 8
   %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %173, ptr %32, i32 0, i32 3
+  %33 = getelementptr %176, ptr %32, i32 0, i32 3
   call void @"$Scheduler.table_uploaded"(ptr %33)
   %34 = load %46, ptr %2, align 1
   %35 = load ptr, ptr %counters, align 8
@@ -72219,7 +73819,7 @@ merge:                                            ; preds = %else, %dead
   %42 = getelementptr %38, ptr %41, i32 0, i32 2
   %43 = load i64, ptr %42, align 8
   %44 = load ptr, ptr %self, align 8
-  %45 = getelementptr %173, ptr %44, i32 0, i32 4
+  %45 = getelementptr %176, ptr %44, i32 0, i32 4
   %46 = getelementptr %39, ptr %45, i32 0, i32 1
   %47 = load i32, ptr %46, align 4
   %48 = sext i32 %47 to i64
@@ -72231,13 +73831,13 @@ merge:                                            ; preds = %else, %dead
   %53 = getelementptr %38, ptr %52, i32 0, i32 1
   %54 = load i64, ptr %53, align 8
   %55 = load ptr, ptr %self, align 8
-  %56 = getelementptr %173, ptr %55, i32 0, i32 4
+  %56 = getelementptr %176, ptr %55, i32 0, i32 4
   %57 = getelementptr %39, ptr %56, i32 0, i32 0
   %58 = load i32, ptr %57, align 4
   %59 = sext i32 %58 to i64
   %60 = add i64 %54, %59
   %61 = load ptr, ptr %self, align 8
-  %62 = getelementptr %173, ptr %61, i32 0, i32 4
+  %62 = getelementptr %176, ptr %61, i32 0, i32 4
   %63 = getelementptr %39, ptr %62, i32 0, i32 1
   %64 = load i32, ptr %63, align 4
   %65 = sext i32 %64 to i64
@@ -72310,18 +73910,18 @@ entry:
   store ptr %1, ptr %plan, align 8
   store ptr %2, ptr %message, align 8
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %174, ptr %8, i32 0, i32 7
+  %9 = getelementptr %177, ptr %8, i32 0, i32 7
   %10 = load i32, ptr %9, align 4
   %11 = add i32 %10, 1
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %174, ptr %12, i32 0, i32 7
+  %13 = getelementptr %177, ptr %12, i32 0, i32 7
   store i32 %11, ptr %13, align 4
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %174, ptr %14, i32 0, i32 7
+  %15 = getelementptr %177, ptr %14, i32 0, i32 7
   %16 = load i32, ptr %15, align 4
   %17 = sub i32 %16, 1
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %174, ptr %18, i32 0, i32 8
+  %19 = getelementptr %177, ptr %18, i32 0, i32 8
   %20 = load i32, ptr %19, align 4
   %21 = icmp eq i32 %17, %20
   %22 = zext i1 %21 to i8
@@ -72330,12 +73930,12 @@ entry:
 
 then:                                             ; preds = %entry
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %174, ptr %24, i32 0, i32 11
+  %25 = getelementptr %177, ptr %24, i32 0, i32 11
   %26 = load i8, ptr %25, align 1
   %27 = icmp eq i8 %26, 0
   %28 = zext i1 %27 to i8
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %174, ptr %29, i32 0, i32 0
+  %30 = getelementptr %177, ptr %29, i32 0, i32 0
   store i8 %28, ptr %30, align 1
   %31 = load ptr, ptr %message, align 8
   store ptr %31, ptr %target, align 8
@@ -72351,9 +73951,9 @@ then2:                                            ; preds = %then
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
   %39 = getelementptr i8, ptr %38, i64 0
   %40 = load ptr, ptr %self, align 8
-  %41 = getelementptr %174, ptr %40, i32 0, i32 8
+  %41 = getelementptr %177, ptr %40, i32 0, i32 8
   %42 = load i32, ptr %41, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.663", i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.671", i32 %42)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -72449,10 +74049,10 @@ forbody10:                                        ; preds = %forcond9
 
 merge11:                                          ; preds = %forcond9
   %87 = load ptr, ptr %self, align 8
-  %88 = getelementptr %174, ptr %87, i32 0, i32 13
+  %88 = getelementptr %177, ptr %87, i32 0, i32 13
   %89 = getelementptr [2 x %41], ptr %88, i32 0, i32 0
   %90 = load ptr, ptr %self, align 8
-  %91 = getelementptr %174, ptr %90, i32 0, i32 15
+  %91 = getelementptr %177, ptr %90, i32 0, i32 15
   %92 = load i32, ptr %91, align 4
   %93 = srem i32 %92, 2
   %94 = sext i32 %93 to i64
@@ -72460,20 +74060,20 @@ merge11:                                          ; preds = %forcond9
   %96 = getelementptr %41, ptr %95, i32 0, i32 0
   %97 = load ptr, ptr %96, align 8
   %98 = load ptr, ptr %self, align 8
-  %99 = getelementptr %174, ptr %98, i32 0, i32 12
+  %99 = getelementptr %177, ptr %98, i32 0, i32 12
   %100 = getelementptr %41, ptr %99, i32 0, i32 0
   %101 = load ptr, ptr %100, align 8
   %102 = load ptr, ptr %self, align 8
-  %103 = getelementptr %174, ptr %102, i32 0, i32 12
+  %103 = getelementptr %177, ptr %102, i32 0, i32 12
   %104 = getelementptr %41, ptr %103, i32 0, i32 1
   %105 = load i64, ptr %104, align 8
   %106 = call ptr @memcpy(ptr %97, ptr %101, i64 %105)
   %107 = load ptr, ptr %self, align 8
-  %108 = getelementptr %174, ptr %107, i32 0, i32 15
+  %108 = getelementptr %177, ptr %107, i32 0, i32 15
   %109 = load i32, ptr %108, align 4
   %110 = add i32 %109, 1
   %111 = load ptr, ptr %self, align 8
-  %112 = getelementptr %174, ptr %111, i32 0, i32 15
+  %112 = getelementptr %177, ptr %111, i32 0, i32 15
   store i32 %110, ptr %112, align 4
   ret i32 0
 
@@ -72490,7 +74090,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %plan, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %174, ptr %2, i32 0, i32 3
+  %3 = getelementptr %177, ptr %2, i32 0, i32 3
   %4 = getelementptr %26, ptr %3, i32 0, i32 2
   %5 = load i32, ptr %4, align 4
   %6 = sext i32 %5 to i64
@@ -72528,7 +74128,7 @@ forbody:                                          ; preds = %forcond
   %30 = getelementptr i32, ptr %28, i64 %29
   %31 = load i32, ptr %30, align 4
   %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %174, ptr %32, i32 0, i32 5
+  %33 = getelementptr %177, ptr %32, i32 0, i32 5
   %34 = load ptr, ptr %33, align 8
   %35 = load i64, ptr %i, align 8
   %36 = getelementptr i32, ptr %34, i64 %35
@@ -72583,7 +74183,7 @@ forbody:                                          ; preds = %forcond
 
 then:                                             ; preds = %forbody
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %174, ptr %23, i32 0, i32 12
+  %24 = getelementptr %177, ptr %23, i32 0, i32 12
   %25 = getelementptr %41, ptr %24, i32 0, i32 2
   %26 = load ptr, ptr %25, align 8
   %27 = load i32, ptr %source, align 4
@@ -72674,7 +74274,7 @@ else:                                             ; preds = %forbody
 merge1:                                           ; preds = %else, %then
   %29 = load i32, ptr %cell, align 4
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %174, ptr %30, i32 0, i32 4
+  %31 = getelementptr %177, ptr %30, i32 0, i32 4
   %32 = load ptr, ptr %31, align 8
   %33 = load ptr, ptr %plan, align 8
   %34 = getelementptr %39, ptr %33, i32 0, i32 11
@@ -72728,7 +74328,7 @@ entry:
   %18 = load i32, ptr %index, align 4
   %19 = sext i32 %18 to i64
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %174, ptr %20, i32 0, i32 3
+  %21 = getelementptr %177, ptr %20, i32 0, i32 3
   %22 = getelementptr %26, ptr %21, i32 0, i32 6
   %23 = load i32, ptr %22, align 4
   %24 = sext i32 %23 to i64
@@ -72736,7 +74336,7 @@ entry:
   %26 = getelementptr float, ptr %17, i64 %25
   store ptr %26, ptr %logits, align 8
   %27 = load ptr, ptr %self, align 8
-  %28 = getelementptr %174, ptr %27, i32 0, i32 3
+  %28 = getelementptr %177, ptr %27, i32 0, i32 3
   %29 = getelementptr %26, ptr %28, i32 0, i32 6
   %30 = load i32, ptr %29, align 4
   store i32 0, ptr %token, align 4
@@ -72834,7 +74434,7 @@ entry:
   %28 = sub i32 %26, %27
   store i32 %28, ptr %length, align 4
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %174, ptr %29, i32 0, i32 5
+  %30 = getelementptr %177, ptr %29, i32 0, i32 5
   %31 = load ptr, ptr %30, align 8
   %32 = load ptr, ptr %plan, align 8
   %33 = getelementptr %39, ptr %32, i32 0, i32 11
@@ -72846,7 +74446,7 @@ entry:
   %39 = load i32, ptr %38, align 4
   %40 = sext i32 %39 to i64
   %41 = load ptr, ptr %self, align 8
-  %42 = getelementptr %174, ptr %41, i32 0, i32 3
+  %42 = getelementptr %177, ptr %41, i32 0, i32 3
   %43 = getelementptr %26, ptr %42, i32 0, i32 2
   %44 = load i32, ptr %43, align 4
   %45 = sext i32 %44 to i64
@@ -72871,26 +74471,26 @@ forbody:                                          ; preds = %forcond
   %55 = load ptr, ptr %pages, align 8
   %56 = load i32, ptr %position, align 4
   %57 = load ptr, ptr %self, align 8
-  %58 = getelementptr %174, ptr %57, i32 0, i32 2
+  %58 = getelementptr %177, ptr %57, i32 0, i32 2
   %59 = load i32, ptr %58, align 4
   %60 = sdiv i32 %56, %59
   %61 = sext i32 %60 to i64
   %62 = getelementptr i32, ptr %55, i64 %61
   %63 = load i32, ptr %62, align 4
   %64 = load ptr, ptr %self, align 8
-  %65 = getelementptr %174, ptr %64, i32 0, i32 2
+  %65 = getelementptr %177, ptr %64, i32 0, i32 2
   %66 = load i32, ptr %65, align 4
   %67 = mul i32 %63, %66
   %68 = load i32, ptr %position, align 4
   %69 = load ptr, ptr %self, align 8
-  %70 = getelementptr %174, ptr %69, i32 0, i32 2
+  %70 = getelementptr %177, ptr %69, i32 0, i32 2
   %71 = load i32, ptr %70, align 4
   %72 = srem i32 %68, %71
   %73 = add i32 %67, %72
   store i32 %73, ptr %slot, align 4
   %74 = load i64, ptr %hash, align 8
   %75 = load ptr, ptr %self, align 8
-  %76 = getelementptr %174, ptr %75, i32 0, i32 4
+  %76 = getelementptr %177, ptr %75, i32 0, i32 4
   %77 = load ptr, ptr %76, align 8
   %78 = load i32, ptr %slot, align 4
   %79 = sext i32 %78 to i64
@@ -72991,7 +74591,7 @@ entry:
   %9 = getelementptr i32, ptr %6, i64 %8
   %10 = load i32, ptr %9, align 4
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %174, ptr %11, i32 0, i32 3
+  %12 = getelementptr %177, ptr %11, i32 0, i32 3
   %13 = getelementptr %26, ptr %12, i32 0, i32 6
   %14 = load i32, ptr %13, align 4
   %15 = sub i32 %14, 1
@@ -73106,7 +74706,7 @@ else3:                                            ; preds = %merge
 merge1:                                           ; preds = %else3, %then2
   %66 = load i64, ptr %hash, align 8
   %67 = load ptr, ptr %self, align 8
-  %68 = getelementptr %174, ptr %67, i32 0, i32 3
+  %68 = getelementptr %177, ptr %67, i32 0, i32 3
   %69 = getelementptr %26, ptr %68, i32 0, i32 6
   %70 = load i32, ptr %69, align 4
   %71 = sub i32 %70, 1
@@ -73116,7 +74716,7 @@ merge1:                                           ; preds = %else3, %then2
   store i32 %74, ptr %token, align 4
   %75 = load i32, ptr %token, align 4
   %76 = load ptr, ptr %self, align 8
-  %77 = getelementptr %174, ptr %76, i32 0, i32 12
+  %77 = getelementptr %177, ptr %76, i32 0, i32 12
   %78 = getelementptr %41, ptr %77, i32 0, i32 2
   %79 = load ptr, ptr %78, align 8
   %80 = load i32, ptr %index, align 4
@@ -73124,7 +74724,7 @@ merge1:                                           ; preds = %else3, %then2
   %82 = getelementptr i32, ptr %79, i64 %81
   store i32 %75, ptr %82, align 4
   %83 = load ptr, ptr %self, align 8
-  %84 = getelementptr %174, ptr %83, i32 0, i32 12
+  %84 = getelementptr %177, ptr %83, i32 0, i32 12
   %85 = getelementptr %41, ptr %84, i32 0, i32 3
   %86 = load ptr, ptr %85, align 8
   %87 = load i32, ptr %index, align 4
@@ -73141,7 +74741,7 @@ merge1:                                           ; preds = %else3, %then2
 
 then5:                                            ; preds = %merge1
   %96 = load ptr, ptr %self, align 8
-  %97 = getelementptr %174, ptr %96, i32 0, i32 12
+  %97 = getelementptr %177, ptr %96, i32 0, i32 12
   %98 = getelementptr %41, ptr %97, i32 0, i32 3
   %99 = load ptr, ptr %98, align 8
   %100 = load i32, ptr %index, align 4
@@ -73159,12 +74759,12 @@ else6:                                            ; preds = %merge1
 
 then7:                                            ; preds = %else6
   %107 = load ptr, ptr %self, align 8
-  %108 = getelementptr %174, ptr %107, i32 0, i32 6
+  %108 = getelementptr %177, ptr %107, i32 0, i32 6
   %109 = load ptr, ptr %108, align 8
   %110 = load i32, ptr %count_row, align 4
   %111 = sext i32 %110 to i64
   %112 = load ptr, ptr %self, align 8
-  %113 = getelementptr %174, ptr %112, i32 0, i32 3
+  %113 = getelementptr %177, ptr %112, i32 0, i32 3
   %114 = getelementptr %26, ptr %113, i32 0, i32 6
   %115 = load i32, ptr %114, align 4
   %116 = sext i32 %115 to i64
@@ -73186,7 +74786,7 @@ else8:                                            ; preds = %else6
 
 merge4:                                           ; preds = %else8, %then7, %then5
   %126 = load ptr, ptr %self, align 8
-  %127 = getelementptr %174, ptr %126, i32 0, i32 12
+  %127 = getelementptr %177, ptr %126, i32 0, i32 12
   %128 = getelementptr %41, ptr %127, i32 0, i32 4
   %129 = load ptr, ptr %128, align 8
   %130 = load i32, ptr %index, align 4
@@ -73218,12 +74818,12 @@ forbody:                                          ; preds = %forcond
   %148 = load i32, ptr %i, align 4
   %149 = add i32 %147, %148
   %150 = load ptr, ptr %self, align 8
-  %151 = getelementptr %174, ptr %150, i32 0, i32 3
+  %151 = getelementptr %177, ptr %150, i32 0, i32 3
   %152 = getelementptr %26, ptr %151, i32 0, i32 6
   %153 = load i32, ptr %152, align 4
   %154 = srem i32 %149, %153
   %155 = load ptr, ptr %self, align 8
-  %156 = getelementptr %174, ptr %155, i32 0, i32 12
+  %156 = getelementptr %177, ptr %155, i32 0, i32 12
   %157 = getelementptr %41, ptr %156, i32 0, i32 5
   %158 = load ptr, ptr %157, align 8
   %159 = load i32, ptr %index, align 4
@@ -73237,7 +74837,7 @@ forbody:                                          ; preds = %forcond
   %166 = sitofp i32 %165 to float
   %167 = fsub float -1.000000e+00, %166
   %168 = load ptr, ptr %self, align 8
-  %169 = getelementptr %174, ptr %168, i32 0, i32 12
+  %169 = getelementptr %177, ptr %168, i32 0, i32 12
   %170 = getelementptr %41, ptr %169, i32 0, i32 6
   %171 = load ptr, ptr %170, align 8
   %172 = load i32, ptr %index, align 4
@@ -73343,12 +74943,12 @@ entry:
   store i32 %1, ptr %count_row, align 4
   store i64 %2, ptr %hash, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %174, ptr %3, i32 0, i32 6
+  %4 = getelementptr %177, ptr %3, i32 0, i32 6
   %5 = load ptr, ptr %4, align 8
   %6 = load i32, ptr %count_row, align 4
   %7 = sext i32 %6 to i64
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %174, ptr %8, i32 0, i32 3
+  %9 = getelementptr %177, ptr %8, i32 0, i32 3
   %10 = getelementptr %26, ptr %9, i32 0, i32 6
   %11 = load i32, ptr %10, align 4
   %12 = sext i32 %11 to i64
@@ -73356,7 +74956,7 @@ entry:
   %14 = getelementptr i32, ptr %5, i64 %13
   store ptr %14, ptr %counts, align 8
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %174, ptr %15, i32 0, i32 3
+  %16 = getelementptr %177, ptr %15, i32 0, i32 3
   %17 = getelementptr %26, ptr %16, i32 0, i32 6
   %18 = load i32, ptr %17, align 4
   store i32 0, ptr %token, align 4
@@ -73393,7 +74993,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Loop.check_ranks.664"(ptr %0) {
+define internal void @"$Loop.check_ranks.672"(ptr %0) {
 entry:
   %1 = alloca %46, align 8
   %2 = alloca %46, align 8
@@ -73402,9 +75002,9 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %173, ptr %5, i32 0, i32 0
+  %6 = getelementptr %176, ptr %5, i32 0, i32 0
   %7 = load ptr, ptr %6, align 8
-  %8 = getelementptr %174, ptr %7, i32 0, i32 0
+  %8 = getelementptr %177, ptr %7, i32 0, i32 0
   %9 = load i8, ptr %8, align 1
   %10 = trunc i8 %9 to i1
   br i1 %10, label %then, label %else
@@ -73421,29 +75021,29 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %173, ptr %12, i32 0, i32 3
+  %13 = getelementptr %176, ptr %12, i32 0, i32 3
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %173, ptr %14, i32 0, i32 15
+  %15 = getelementptr %176, ptr %14, i32 0, i32 15
   %16 = getelementptr %0, ptr %15, i32 0, i32 0
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
   call void @"$Scheduler.fail_all"(ptr %13, i32 7, ptr %18)
   %19 = load %46, ptr %3, align 1
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %173, ptr %20, i32 0, i32 14
+  %21 = getelementptr %176, ptr %20, i32 0, i32 14
   %22 = load i8, ptr %21, align 1
   %23 = trunc i8 %22 to i1
   br i1 %23, label %then2, label %else3
 
 then2:                                            ; preds = %merge
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.646"(ptr %24)
+  call void @"$Loop.lock.654"(ptr %24)
   %25 = load %46, ptr %2, align 1
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %173, ptr %26, i32 0, i32 14
+  %27 = getelementptr %176, ptr %26, i32 0, i32 14
   store i8 0, ptr %27, align 1
   %28 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.648"(ptr %28)
+  call void @"$Loop.unlock.656"(ptr %28)
   %29 = load %46, ptr %1, align 1
   br label %merge1
 
@@ -73454,7 +75054,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal i32 @"$Loop.check_logits.665"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.check_logits.673"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
 entry:
   %target = alloca ptr, align 8
   %row = alloca i32, align 4
@@ -73471,7 +75071,7 @@ entry:
   %5 = load ptr, ptr %logits, align 8
   %6 = load i32, ptr %num_rows, align 4
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %173, ptr %7, i32 0, i32 4
+  %8 = getelementptr %176, ptr %7, i32 0, i32 4
   %9 = getelementptr %39, ptr %8, i32 0, i32 10
   %10 = getelementptr %26, ptr %9, i32 0, i32 6
   %11 = load i32, ptr %10, align 4
@@ -73522,7 +75122,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.leave_turn.666"(ptr %0) {
+define internal void @"$Loop.leave_turn.674"(ptr %0) {
 entry:
   %1 = alloca %46, align 8
   %2 = alloca %46, align 8
@@ -73530,19 +75130,19 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.667"(ptr %4)
+  call void @"$Loop.publish.675"(ptr %4)
   %5 = load %46, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.wake.672"(ptr %6)
+  call void @"$Loop.wake.680"(ptr %6)
   %7 = load %46, ptr %2, align 1
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %173, ptr %8, i32 0, i32 5
+  %9 = getelementptr %176, ptr %8, i32 0, i32 5
   call void @"$Turnstile.leave"(ptr %9)
   %10 = load %46, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Loop.publish.667"(ptr %0) {
+define internal void @"$Loop.publish.675"(ptr %0) {
 entry:
   %1 = alloca %46, align 8
   %2 = alloca %46, align 8
@@ -73557,7 +75157,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %173, ptr %9, i32 0, i32 3
+  %10 = getelementptr %176, ptr %9, i32 0, i32 3
   store ptr %10, ptr %s, align 8
   %11 = load ptr, ptr %s, align 8
   %12 = call zeroext i1 @"$Scheduler.is_consistent"(ptr %11)
@@ -73575,24 +75175,24 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.646"(ptr %16)
+  call void @"$Loop.lock.654"(ptr %16)
   %17 = load %46, ptr %7, align 1
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_events.668"(ptr %18)
+  call void @"$Loop.publish_events.676"(ptr %18)
   %19 = load %46, ptr %6, align 1
   %20 = load ptr, ptr %self, align 8
-  call void @"$Loop.remove_ended.670"(ptr %20)
+  call void @"$Loop.remove_ended.678"(ptr %20)
   %21 = load %46, ptr %5, align 1
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.671"(ptr %22)
+  call void @"$Loop.publish_counters.679"(ptr %22)
   %23 = load %46, ptr %4, align 1
   %24 = load ptr, ptr %s, align 8
   %25 = call i64 @"$Scheduler.nearest_deadline"(ptr %24)
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %173, ptr %26, i32 0, i32 22
+  %27 = getelementptr %176, ptr %26, i32 0, i32 22
   store i64 %25, ptr %27, align 8
   %28 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.648"(ptr %28)
+  call void @"$Loop.unlock.656"(ptr %28)
   %29 = load %46, ptr %3, align 1
   %30 = load ptr, ptr %s, align 8
   %31 = getelementptr %33, ptr %30, i32 0, i32 6
@@ -73632,7 +75232,7 @@ merge1:                                           ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_events.668"(ptr %0) {
+define internal void @"$Loop.publish_events.676"(ptr %0) {
 entry:
   %1 = alloca %46, align 8
   %2 = alloca %46, align 8
@@ -73641,7 +75241,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %173, ptr %3, i32 0, i32 3
+  %4 = getelementptr %176, ptr %3, i32 0, i32 3
   %5 = getelementptr %33, ptr %4, i32 0, i32 7
   store ptr %5, ptr %staged, align 8
   store i64 0, ptr %count, align 8
@@ -73659,7 +75259,7 @@ condition:                                        ; preds = %whilebody, %entry
 
 whilebody:                                        ; preds = %and.lhs.true
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %173, ptr %13, i32 0, i32 19
+  %14 = getelementptr %176, ptr %13, i32 0, i32 19
   %15 = load ptr, ptr %staged, align 8
   %16 = getelementptr %36, ptr %15, i32 0, i32 0
   %17 = load ptr, ptr %16, align 8
@@ -73704,7 +75304,7 @@ merge:                                            ; preds = %and.lhs.true, %cond
 
 and.lhs.true:                                     ; preds = %condition
   %49 = load ptr, ptr %self, align 8
-  %50 = getelementptr %173, ptr %49, i32 0, i32 19
+  %50 = getelementptr %176, ptr %49, i32 0, i32 19
   %51 = call zeroext i1 @"$EventRing.make_room"(ptr %50, i64 1)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
@@ -73712,7 +75312,7 @@ and.lhs.true:                                     ; preds = %condition
 
 then:                                             ; preds = %merge
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.announce.669"(ptr %54)
+  call void @"$Loop.announce.677"(ptr %54)
   %55 = load %46, ptr %1, align 1
   br label %merge1
 
@@ -73723,29 +75323,29 @@ merge1:                                           ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.announce.669"(ptr %0) {
+define internal void @"$Loop.announce.677"(ptr %0) {
 entry:
   %one = alloca i64, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   store i64 1, ptr %one, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %173, ptr %1, i32 0, i32 20
+  %2 = getelementptr %176, ptr %1, i32 0, i32 20
   %3 = load i32, ptr %2, align 4
   %4 = call i64 @write(i32 %3, ptr %one, i64 8)
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %173, ptr %5, i32 0, i32 8
+  %6 = getelementptr %176, ptr %5, i32 0, i32 8
   %7 = call i32 @pthread_cond_broadcast(ptr %6)
   ret void
 }
 
-define internal void @"$Loop.remove_ended.670"(ptr %0) {
+define internal void @"$Loop.remove_ended.678"(ptr %0) {
 entry:
   %i = alloca i64, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %173, ptr %1, i32 0, i32 3
+  %2 = getelementptr %176, ptr %1, i32 0, i32 3
   %3 = getelementptr %33, ptr %2, i32 0, i32 6
   %4 = getelementptr %43, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
@@ -73763,9 +75363,9 @@ forcond:                                          ; preds = %forbody, %entry
 
 forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %173, ptr %12, i32 0, i32 17
+  %13 = getelementptr %176, ptr %12, i32 0, i32 17
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %173, ptr %14, i32 0, i32 3
+  %15 = getelementptr %176, ptr %14, i32 0, i32 3
   %16 = getelementptr %33, ptr %15, i32 0, i32 6
   %17 = getelementptr %43, ptr %16, i32 0, i32 0
   %18 = load ptr, ptr %17, align 8
@@ -73782,16 +75382,16 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_counters.671"(ptr %0) {
+define internal void @"$Loop.publish_counters.679"(ptr %0) {
 entry:
   %p = alloca ptr, align 8
   %s = alloca ptr, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %173, ptr %1, i32 0, i32 3
+  %2 = getelementptr %176, ptr %1, i32 0, i32 3
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %173, ptr %3, i32 0, i32 24
+  %4 = getelementptr %176, ptr %3, i32 0, i32 24
   store ptr %2, ptr %s, align 8
   store ptr %4, ptr %p, align 8
   %5 = load ptr, ptr %s, align 8
@@ -73857,19 +75457,19 @@ entry:
   %57 = getelementptr %45, ptr %56, i32 0, i32 8
   store i32 %55, ptr %57, align 4
   %58 = load ptr, ptr %self, align 8
-  %59 = getelementptr %173, ptr %58, i32 0, i32 25
+  %59 = getelementptr %176, ptr %58, i32 0, i32 25
   %60 = load i64, ptr %59, align 8
   %61 = load ptr, ptr %p, align 8
   %62 = getelementptr %45, ptr %61, i32 0, i32 9
   store i64 %60, ptr %62, align 8
   %63 = load ptr, ptr %self, align 8
-  %64 = getelementptr %173, ptr %63, i32 0, i32 27
+  %64 = getelementptr %176, ptr %63, i32 0, i32 27
   %65 = load i64, ptr %64, align 8
   %66 = load ptr, ptr %p, align 8
   %67 = getelementptr %45, ptr %66, i32 0, i32 11
   store i64 %65, ptr %67, align 8
   %68 = load ptr, ptr %self, align 8
-  %69 = getelementptr %173, ptr %68, i32 0, i32 26
+  %69 = getelementptr %176, ptr %68, i32 0, i32 26
   %70 = load i64, ptr %69, align 8
   %71 = load ptr, ptr %p, align 8
   %72 = getelementptr %45, ptr %71, i32 0, i32 10
@@ -73877,23 +75477,23 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.wake.672"(ptr %0) {
+define internal void @"$Loop.wake.680"(ptr %0) {
 entry:
   %1 = alloca %46, align 8
   %2 = alloca %46, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.646"(ptr %3)
+  call void @"$Loop.lock.654"(ptr %3)
   %4 = load %46, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %173, ptr %5, i32 0, i32 13
+  %6 = getelementptr %176, ptr %5, i32 0, i32 13
   store i8 1, ptr %6, align 1
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %173, ptr %7, i32 0, i32 7
+  %8 = getelementptr %176, ptr %7, i32 0, i32 7
   %9 = call i32 @pthread_cond_signal(ptr %8)
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.648"(ptr %10)
+  call void @"$Loop.unlock.656"(ptr %10)
   %11 = load %46, ptr %1, align 1
   ret void
 }
@@ -73903,8 +75503,8 @@ entry:
   %handle = alloca ptr, align 8
   store ptr %0, ptr %handle, align 8
   %1 = load ptr, ptr %handle, align 8
-  %2 = getelementptr %172, ptr %1, i32 0, i32 0
-  %3 = getelementptr %173, ptr %2, i32 0, i32 20
+  %2 = getelementptr %175, ptr %1, i32 0, i32 0
+  %3 = getelementptr %176, ptr %2, i32 0, i32 20
   %4 = load i32, ptr %3, align 4
   ret i32 %4
 
@@ -73925,37 +75525,37 @@ entry:
   %4 = zext i1 %3 to i8
   store i8 %4, ptr %for_good, align 1
   %5 = load ptr, ptr %handle, align 8
-  %6 = getelementptr %172, ptr %5, i32 0, i32 1
+  %6 = getelementptr %175, ptr %5, i32 0, i32 1
   store ptr %6, ptr %ranks, align 8
   %7 = load i32, ptr %step, align 4
   %8 = icmp slt i32 %7, 0
   %9 = zext i1 %8 to i8
   %10 = load ptr, ptr %ranks, align 8
-  %11 = getelementptr %174, ptr %10, i32 0, i32 7
+  %11 = getelementptr %177, ptr %10, i32 0, i32 7
   %12 = load i32, ptr %11, align 4
   %13 = load i32, ptr %step, align 4
   %14 = add i32 %12, %13
   %15 = trunc i8 %9 to i1
   %16 = select i1 %15, i32 -1, i32 %14
   %17 = load ptr, ptr %ranks, align 8
-  %18 = getelementptr %174, ptr %17, i32 0, i32 8
+  %18 = getelementptr %177, ptr %17, i32 0, i32 8
   store i32 %16, ptr %18, align 4
   %19 = load i32, ptr %transfer, align 4
   %20 = icmp slt i32 %19, 0
   %21 = zext i1 %20 to i8
   %22 = load ptr, ptr %ranks, align 8
-  %23 = getelementptr %174, ptr %22, i32 0, i32 10
+  %23 = getelementptr %177, ptr %22, i32 0, i32 10
   %24 = load i32, ptr %23, align 4
   %25 = load i32, ptr %transfer, align 4
   %26 = add i32 %24, %25
   %27 = trunc i8 %21 to i1
   %28 = select i1 %27, i32 -1, i32 %26
   %29 = load ptr, ptr %ranks, align 8
-  %30 = getelementptr %174, ptr %29, i32 0, i32 9
+  %30 = getelementptr %177, ptr %29, i32 0, i32 9
   store i32 %28, ptr %30, align 4
   %31 = load i8, ptr %for_good, align 1
   %32 = load ptr, ptr %ranks, align 8
-  %33 = getelementptr %174, ptr %32, i32 0, i32 11
+  %33 = getelementptr %177, ptr %32, i32 0, i32 11
   store i8 %31, ptr %33, align 1
   ret void
 }
@@ -73963,14 +75563,14 @@ entry:
 define dso_local void @ledger_free_state(ptr %0, ptr %1) {
 entry:
   %2 = alloca %46, align 8
-  %"$3834" = alloca ptr, align 8
+  %"$3921" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3834", align 8
+  store ptr %1, ptr %"$3921", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = getelementptr %172, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$3834", align 8
-  call void @"$Loop.free_state.673"(ptr %4, ptr %5)
+  %4 = getelementptr %175, ptr %3, i32 0, i32 0
+  %5 = load ptr, ptr %"$3921", align 8
+  call void @"$Loop.free_state.681"(ptr %4, ptr %5)
   %6 = load %46, ptr %2, align 1
   ret void
 
@@ -73978,7 +75578,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.free_state.673"(ptr %0, ptr %1) {
+define internal void @"$Loop.free_state.681"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %46, align 8
   %3 = alloca %46, align 8
@@ -74016,19 +75616,19 @@ else:                                             ; preds = %or.lhs.false
 
 merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.652"(ptr %18)
+  call void @"$Loop.enter_turn.660"(ptr %18)
   %19 = load %46, ptr %4, align 1
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.674"(ptr %20, ptr %21)
+  call void @"$Loop.close_state.682"(ptr %20, ptr %21)
   %22 = load %46, ptr %3, align 1
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.666"(ptr %23)
+  call void @"$Loop.leave_turn.674"(ptr %23)
   %24 = load %46, ptr %2, align 1
   ret void
 }
 
-define internal void @"$Loop.close_state.674"(ptr %0, ptr %1) {
+define internal void @"$Loop.close_state.682"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %46, align 8
   %3 = alloca %46, align 8
@@ -74038,18 +75638,18 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %item, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %173, ptr %5, i32 0, i32 3
+  %6 = getelementptr %176, ptr %5, i32 0, i32 3
   %7 = getelementptr %33, ptr %6, i32 0, i32 5
   %8 = load ptr, ptr %item, align 8
   %9 = call zeroext i1 @"$remove"(ptr %7, ptr %8)
   %10 = zext i1 %9 to i8
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %173, ptr %11, i32 0, i32 3
+  %12 = getelementptr %176, ptr %11, i32 0, i32 3
   %13 = load ptr, ptr %item, align 8
   call void @"$Scheduler.release_pages"(ptr %12, ptr %13)
   %14 = load %46, ptr %4, align 1
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %173, ptr %15, i32 0, i32 3
+  %16 = getelementptr %176, ptr %15, i32 0, i32 3
   %17 = load ptr, ptr %item, align 8
   call void @"$Scheduler.give_row"(ptr %16, ptr %17)
   %18 = load %46, ptr %3, align 1
@@ -74062,14 +75662,14 @@ entry:
 define dso_local void @ledger_info(ptr %0, ptr %1) {
 entry:
   %2 = alloca %46, align 8
-  %"$3810" = alloca ptr, align 8
+  %"$3897" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3810", align 8
+  store ptr %1, ptr %"$3897", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = getelementptr %172, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$3810", align 8
-  call void @"$Loop.info.675"(ptr %4, ptr %5)
+  %4 = getelementptr %175, ptr %3, i32 0, i32 0
+  %5 = load ptr, ptr %"$3897", align 8
+  call void @"$Loop.info.683"(ptr %4, ptr %5)
   %6 = load %46, ptr %2, align 1
   ret void
 
@@ -74077,7 +75677,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.info.675"(ptr %0, ptr %1) {
+define internal void @"$Loop.info.683"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %46, align 8
   %p = alloca ptr, align 8
@@ -74087,10 +75687,10 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %target, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.646"(ptr %4)
+  call void @"$Loop.lock.654"(ptr %4)
   %5 = load %46, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %173, ptr %6, i32 0, i32 24
+  %7 = getelementptr %176, ptr %6, i32 0, i32 24
   store ptr %7, ptr %p, align 8
   %8 = load ptr, ptr %p, align 8
   %9 = getelementptr %45, ptr %8, i32 0, i32 1
@@ -74117,7 +75717,7 @@ entry:
   %27 = getelementptr %157, ptr %26, i32 0, i32 17
   store i32 %25, ptr %27, align 4
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %173, ptr %28, i32 0, i32 17
+  %29 = getelementptr %176, ptr %28, i32 0, i32 17
   %30 = getelementptr %43, ptr %29, i32 0, i32 1
   %31 = load i64, ptr %30, align 8
   %32 = trunc i64 %31 to i32
@@ -74129,7 +75729,7 @@ entry:
   %37 = load i32, ptr %36, align 4
   %38 = sext i32 %37 to i64
   %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %173, ptr %39, i32 0, i32 16
+  %40 = getelementptr %176, ptr %39, i32 0, i32 16
   %41 = getelementptr %43, ptr %40, i32 0, i32 1
   %42 = load i64, ptr %41, align 8
   %43 = add i64 %38, %42
@@ -74147,7 +75747,7 @@ entry:
   %53 = getelementptr %157, ptr %52, i32 0, i32 21
   store i32 0, ptr %53, align 4
   %54 = load ptr, ptr %self, align 8
-  %55 = getelementptr %173, ptr %54, i32 0, i32 14
+  %55 = getelementptr %176, ptr %54, i32 0, i32 14
   %56 = load i8, ptr %55, align 1
   %57 = trunc i8 %56 to i1
   br i1 %57, label %then, label %else
@@ -74236,7 +75836,7 @@ merge:                                            ; preds = %else, %then
   %121 = getelementptr %157, ptr %120, i32 0, i32 37
   store i64 %119, ptr %121, align 8
   %122 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.648"(ptr %122)
+  call void @"$Loop.unlock.656"(ptr %122)
   %123 = load %46, ptr %2, align 1
   ret void
 }
@@ -74252,19 +75852,19 @@ entry:
   %3 = load ptr, ptr %handle, align 8
   store ptr %3, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %172, ptr %4, i32 0, i32 0
-  %6 = getelementptr %173, ptr %5, i32 0, i32 5
+  %5 = getelementptr %175, ptr %4, i32 0, i32 0
+  %6 = getelementptr %176, ptr %5, i32 0, i32 5
   call void @"$Turnstile.enter"(ptr %6)
   %7 = load %46, ptr %2, align 1
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %172, ptr %8, i32 0, i32 0
-  %10 = getelementptr %173, ptr %9, i32 0, i32 3
+  %9 = getelementptr %175, ptr %8, i32 0, i32 0
+  %10 = getelementptr %176, ptr %9, i32 0, i32 3
   %11 = call zeroext i1 @"$Scheduler.is_consistent"(ptr %10)
   %12 = zext i1 %11 to i8
   store i8 %12, ptr %is_consistent, align 1
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %172, ptr %13, i32 0, i32 0
-  %15 = getelementptr %173, ptr %14, i32 0, i32 5
+  %14 = getelementptr %175, ptr %13, i32 0, i32 0
+  %15 = getelementptr %176, ptr %14, i32 0, i32 5
   call void @"$Turnstile.leave"(ptr %15)
   %16 = load %46, ptr %1, align 1
   %17 = load i8, ptr %is_consistent, align 1
@@ -74281,8 +75881,8 @@ entry:
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = getelementptr %172, ptr %2, i32 0, i32 0
-  call void @"$Loop.iterate.676"(ptr %3)
+  %3 = getelementptr %175, ptr %2, i32 0, i32 0
+  call void @"$Loop.iterate.684"(ptr %3)
   %4 = load %46, ptr %1, align 1
   ret void
 
@@ -74290,7 +75890,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.iterate.676"(ptr %0) {
+define internal void @"$Loop.iterate.684"(ptr %0) {
 entry:
   %1 = alloca %46, align 8
   %2 = alloca %46, align 8
@@ -74304,14 +75904,14 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %7 = load ptr, ptr %self, align 8
-  %8 = call zeroext i1 @"$Loop.has_pending_orders.677"(ptr %7)
+  %8 = call zeroext i1 @"$Loop.has_pending_orders.685"(ptr %7)
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %then, label %else
 
 then:                                             ; preds = %entry
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.653"(ptr %11)
+  call void @"$Loop.land.661"(ptr %11)
   %12 = load %46, ptr %6, align 1
   br label %merge
 
@@ -74320,24 +75920,24 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_orders.678"(ptr %13)
+  call void @"$Loop.take_orders.686"(ptr %13)
   %14 = load %46, ptr %5, align 1
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.664"(ptr %15)
+  call void @"$Loop.check_ranks.672"(ptr %15)
   %16 = load %46, ptr %4, align 1
   %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %173, ptr %17, i32 0, i32 3
+  %18 = getelementptr %176, ptr %17, i32 0, i32 3
   %19 = getelementptr %33, ptr %18, i32 0, i32 19
   %20 = getelementptr %38, ptr %19, i32 0, i32 4
   %21 = load i64, ptr %20, align 8
   store i64 %21, ptr %num_preemptions, align 8
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %173, ptr %22, i32 0, i32 3
+  %23 = getelementptr %176, ptr %22, i32 0, i32 3
   %24 = call zeroext i1 @"$Scheduler.is_in_flight"(ptr %23)
   %25 = zext i1 %24 to i8
   store i8 %25, ptr %was_in_flight, align 1
   %26 = load ptr, ptr %self, align 8
-  %27 = call zeroext i1 @"$Loop.plan.681"(ptr %26)
+  %27 = call zeroext i1 @"$Loop.plan.689"(ptr %26)
   %28 = zext i1 %27 to i8
   store i8 %28, ptr %has_step, align 1
   %29 = load i8, ptr %has_step, align 1
@@ -74346,7 +75946,7 @@ merge:                                            ; preds = %else, %then
 
 or.rhs:                                           ; preds = %or.lhs.false
   %31 = load ptr, ptr %self, align 8
-  %32 = getelementptr %173, ptr %31, i32 0, i32 3
+  %32 = getelementptr %176, ptr %31, i32 0, i32 3
   %33 = getelementptr %33, ptr %32, i32 0, i32 19
   %34 = getelementptr %38, ptr %33, i32 0, i32 4
   %35 = load i64, ptr %34, align 8
@@ -74360,24 +75960,24 @@ or.end:                                           ; preds = %or.rhs, %or.lhs.fal
   %40 = phi i1 [ true, %or.lhs.false ], [ true, %or.lhs.false1 ], [ true, %merge ], [ %39, %or.rhs ]
   %41 = zext i1 %40 to i8
   %42 = load ptr, ptr %self, align 8
-  %43 = getelementptr %173, ptr %42, i32 0, i32 12
+  %43 = getelementptr %176, ptr %42, i32 0, i32 12
   store i8 %41, ptr %43, align 1
   %44 = load ptr, ptr %self, align 8
   %45 = load i8, ptr %has_step, align 1
   %46 = icmp ne i8 %45, 0
-  call void @"$Loop.advance_planned.682"(ptr %44, i1 zeroext %46)
+  call void @"$Loop.advance_planned.690"(ptr %44, i1 zeroext %46)
   %47 = load %46, ptr %3, align 1
   %48 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.664"(ptr %48)
+  call void @"$Loop.check_ranks.672"(ptr %48)
   %49 = load %46, ptr %2, align 1
   %50 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.667"(ptr %50)
+  call void @"$Loop.publish.675"(ptr %50)
   %51 = load %46, ptr %1, align 1
   ret void
 
 or.lhs.false:                                     ; preds = %or.lhs.false1
   %52 = load ptr, ptr %self, align 8
-  %53 = getelementptr %173, ptr %52, i32 0, i32 3
+  %53 = getelementptr %176, ptr %52, i32 0, i32 3
   %54 = call zeroext i1 @"$Scheduler.has_transfers"(ptr %53)
   %55 = zext i1 %54 to i8
   %56 = trunc i8 %55 to i1
@@ -74389,7 +75989,7 @@ or.lhs.false1:                                    ; preds = %merge
   br i1 %58, label %or.end, label %or.lhs.false
 }
 
-define internal zeroext i1 @"$Loop.has_pending_orders.677"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_pending_orders.685"(ptr %0) {
 entry:
   %1 = alloca %46, align 8
   %pending = alloca i8, align 1
@@ -74397,14 +75997,14 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.646"(ptr %3)
+  call void @"$Loop.lock.654"(ptr %3)
   %4 = load %46, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %173, ptr %5, i32 0, i32 13
+  %6 = getelementptr %176, ptr %5, i32 0, i32 13
   %7 = load i8, ptr %6, align 1
   store i8 %7, ptr %pending, align 1
   %8 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.648"(ptr %8)
+  call void @"$Loop.unlock.656"(ptr %8)
   %9 = load %46, ptr %1, align 1
   %10 = load i8, ptr %pending, align 1
   %11 = icmp ne i8 %10, 0
@@ -74414,7 +76014,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.take_orders.678"(ptr %0) {
+define internal void @"$Loop.take_orders.686"(ptr %0) {
 entry:
   %1 = alloca %46, align 8
   %2 = alloca %46, align 8
@@ -74426,14 +76026,14 @@ entry:
   store ptr %0, ptr %self, align 8
   %6 = call i64 @"$threads.now_ns"()
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %173, ptr %7, i32 0, i32 3
+  %8 = getelementptr %176, ptr %7, i32 0, i32 3
   %9 = getelementptr %33, ptr %8, i32 0, i32 18
   store i64 %6, ptr %9, align 8
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.646"(ptr %10)
+  call void @"$Loop.lock.654"(ptr %10)
   %11 = load %46, ptr %5, align 1
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %173, ptr %12, i32 0, i32 16
+  %13 = getelementptr %176, ptr %12, i32 0, i32 16
   %14 = getelementptr %43, ptr %13, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
   store i64 0, ptr %i, align 8
@@ -74450,9 +76050,9 @@ forcond:                                          ; preds = %forbody, %entry
 
 forbody:                                          ; preds = %forcond
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %173, ptr %22, i32 0, i32 3
+  %23 = getelementptr %176, ptr %22, i32 0, i32 3
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %173, ptr %24, i32 0, i32 16
+  %25 = getelementptr %176, ptr %24, i32 0, i32 16
   %26 = getelementptr %43, ptr %25, i32 0, i32 0
   %27 = load ptr, ptr %26, align 8
   %28 = load i64, ptr %i, align 8
@@ -74466,33 +76066,33 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %33 = load ptr, ptr %self, align 8
-  %34 = getelementptr %173, ptr %33, i32 0, i32 24
+  %34 = getelementptr %176, ptr %33, i32 0, i32 24
   %35 = getelementptr %45, ptr %34, i32 0, i32 6
   %36 = load i32, ptr %35, align 4
   %37 = sext i32 %36 to i64
   %38 = load ptr, ptr %self, align 8
-  %39 = getelementptr %173, ptr %38, i32 0, i32 16
+  %39 = getelementptr %176, ptr %38, i32 0, i32 16
   %40 = getelementptr %43, ptr %39, i32 0, i32 1
   %41 = load i64, ptr %40, align 8
   %42 = add i64 %37, %41
   %43 = trunc i64 %42 to i32
   %44 = load ptr, ptr %self, align 8
-  %45 = getelementptr %173, ptr %44, i32 0, i32 24
+  %45 = getelementptr %176, ptr %44, i32 0, i32 24
   %46 = getelementptr %45, ptr %45, i32 0, i32 6
   store i32 %43, ptr %46, align 4
   %47 = load ptr, ptr %self, align 8
-  %48 = getelementptr %173, ptr %47, i32 0, i32 16
+  %48 = getelementptr %176, ptr %47, i32 0, i32 16
   call void @"$Vector.clear.85"(ptr %48)
   %49 = load %46, ptr %3, align 1
   %50 = load ptr, ptr %self, align 8
-  %51 = getelementptr %173, ptr %50, i32 0, i32 13
+  %51 = getelementptr %176, ptr %50, i32 0, i32 13
   %52 = load i8, ptr %51, align 1
   %53 = trunc i8 %52 to i1
   br i1 %53, label %and.lhs.true, label %else
 
 then:                                             ; preds = %and.lhs.true
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.obey_all.679"(ptr %54)
+  call void @"$Loop.obey_all.687"(ptr %54)
   %55 = load %46, ptr %2, align 1
   br label %merge1
 
@@ -74501,27 +76101,27 @@ else:                                             ; preds = %and.lhs.true, %merg
 
 merge1:                                           ; preds = %else, %then
   %56 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.648"(ptr %56)
+  call void @"$Loop.unlock.656"(ptr %56)
   %57 = load %46, ptr %1, align 1
   ret void
 
 and.lhs.true:                                     ; preds = %merge
   %58 = load ptr, ptr %self, align 8
-  %59 = getelementptr %173, ptr %58, i32 0, i32 3
+  %59 = getelementptr %176, ptr %58, i32 0, i32 3
   %60 = call zeroext i1 @"$Scheduler.is_in_flight"(ptr %59)
   %61 = zext i1 %60 to i8
   %62 = trunc i8 %61 to i1
   br i1 %62, label %else, label %then
 }
 
-define internal void @"$Loop.obey_all.679"(ptr %0) {
+define internal void @"$Loop.obey_all.687"(ptr %0) {
 entry:
   %1 = alloca %46, align 8
   %i = alloca i64, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %173, ptr %2, i32 0, i32 17
+  %3 = getelementptr %176, ptr %2, i32 0, i32 17
   %4 = getelementptr %43, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   store i64 0, ptr %i, align 8
@@ -74539,13 +76139,13 @@ forcond:                                          ; preds = %forbody, %entry
 forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %self, align 8
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %173, ptr %13, i32 0, i32 17
+  %14 = getelementptr %176, ptr %13, i32 0, i32 17
   %15 = getelementptr %43, ptr %14, i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   %17 = load i64, ptr %i, align 8
   %18 = getelementptr ptr, ptr %16, i64 %17
   %19 = load ptr, ptr %18, align 8
-  call void @"$Loop.obey.680"(ptr %12, ptr %19)
+  call void @"$Loop.obey.688"(ptr %12, ptr %19)
   %20 = load %46, ptr %1, align 1
   %21 = add i64 %6, 1
   store i64 %21, ptr %i, align 8
@@ -74553,12 +76153,12 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %173, ptr %22, i32 0, i32 13
+  %23 = getelementptr %176, ptr %22, i32 0, i32 13
   store i8 0, ptr %23, align 1
   ret void
 }
 
-define internal void @"$Loop.obey.680"(ptr %0, ptr %1) {
+define internal void @"$Loop.obey.688"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %46, align 8
   %3 = alloca %46, align 8
@@ -74592,7 +76192,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %173, ptr %14, i32 0, i32 3
+  %15 = getelementptr %176, ptr %14, i32 0, i32 3
   %16 = load ptr, ptr %item, align 8
   call void @"$Scheduler.finish"(ptr %15, ptr %16, i32 4)
   %17 = load %46, ptr %3, align 1
@@ -74607,7 +76207,7 @@ else3:                                            ; preds = %merge
 
 then4:                                            ; preds = %and.lhs.true
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %173, ptr %22, i32 0, i32 3
+  %23 = getelementptr %176, ptr %22, i32 0, i32 3
   %24 = load ptr, ptr %item, align 8
   call void @"$Scheduler.preempt"(ptr %23, ptr %24)
   %25 = load %46, ptr %2, align 1
@@ -74632,7 +76232,7 @@ and.lhs.true:                                     ; preds = %else3
   br i1 %33, label %then4, label %else5
 }
 
-define internal zeroext i1 @"$Loop.plan.681"(ptr %0) {
+define internal zeroext i1 @"$Loop.plan.689"(ptr %0) {
 entry:
   %has_step = alloca i8, align 1
   %1 = alloca %46, align 8
@@ -74642,24 +76242,24 @@ entry:
   %2 = call i64 @"$threads.now_ns"()
   store i64 %2, ptr %begin, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %173, ptr %3, i32 0, i32 3
+  %4 = getelementptr %176, ptr %3, i32 0, i32 3
   %5 = load i64, ptr %begin, align 8
   call void @"$Scheduler.expire"(ptr %4, i64 %5)
   %6 = load %46, ptr %1, align 1
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %173, ptr %7, i32 0, i32 3
+  %8 = getelementptr %176, ptr %7, i32 0, i32 3
   %9 = call zeroext i1 @"$Scheduler.plan"(ptr %8)
   %10 = zext i1 %9 to i8
   store i8 %10, ptr %has_step, align 1
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %173, ptr %11, i32 0, i32 26
+  %12 = getelementptr %176, ptr %11, i32 0, i32 26
   %13 = load i64, ptr %12, align 8
   %14 = call i64 @"$threads.now_ns"()
   %15 = load i64, ptr %begin, align 8
   %16 = sub i64 %14, %15
   %17 = add i64 %13, %16
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %173, ptr %18, i32 0, i32 26
+  %19 = getelementptr %176, ptr %18, i32 0, i32 26
   store i64 %17, ptr %19, align 8
   %20 = load i8, ptr %has_step, align 1
   %21 = icmp ne i8 %20, 0
@@ -74669,7 +76269,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.advance_planned.682"(ptr %0, i1 zeroext %1) {
+define internal void @"$Loop.advance_planned.690"(ptr %0, i1 zeroext %1) {
 entry:
   %2 = alloca %46, align 8
   %3 = alloca %46, align 8
@@ -74680,7 +76280,7 @@ entry:
   %4 = zext i1 %1 to i8
   store i8 %4, ptr %has_step, align 1
   %5 = load ptr, ptr %self, align 8
-  %6 = call i32 @"$Loop.perform_transfers.683"(ptr %5)
+  %6 = call i32 @"$Loop.perform_transfers.691"(ptr %5)
   %7 = icmp eq i32 %6, 0
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
@@ -74701,13 +76301,13 @@ and.end:                                          ; preds = %and.rhs, %entry
 
 then:                                             ; preds = %and.end
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.execute.688"(ptr %16)
+  call void @"$Loop.execute.696"(ptr %16)
   %17 = load %46, ptr %3, align 1
   br label %merge
 
 else:                                             ; preds = %and.end
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.653"(ptr %18)
+  call void @"$Loop.land.661"(ptr %18)
   %19 = load %46, ptr %2, align 1
   br label %merge
 
@@ -74715,7 +76315,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.perform_transfers.683"(ptr %0) {
+define internal i32 @"$Loop.perform_transfers.691"(ptr %0) {
 entry:
   %1 = alloca %46, align 8
   %2 = alloca %46, align 8
@@ -74738,7 +76338,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store i32 0, ptr %num_failed, align 4
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %173, ptr %5, i32 0, i32 3
+  %6 = getelementptr %176, ptr %5, i32 0, i32 3
   %7 = getelementptr %33, ptr %6, i32 0, i32 8
   %8 = getelementptr %43, ptr %7, i32 0, i32 1
   %9 = load i64, ptr %8, align 8
@@ -74756,7 +76356,7 @@ forcond:                                          ; preds = %merge1, %entry
 
 forbody:                                          ; preds = %forcond
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %173, ptr %16, i32 0, i32 3
+  %17 = getelementptr %176, ptr %16, i32 0, i32 3
   %18 = getelementptr %33, ptr %17, i32 0, i32 8
   %19 = getelementptr %43, ptr %18, i32 0, i32 0
   %20 = load ptr, ptr %19, align 8
@@ -74777,7 +76377,7 @@ forbody:                                          ; preds = %forcond
 then:                                             ; preds = %forbody
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
-  %33 = call i32 @"$Loop.save.684"(ptr %31, ptr %32, ptr %message)
+  %33 = call i32 @"$Loop.save.692"(ptr %31, ptr %32, ptr %message)
   store i32 %33, ptr %code, align 4
   %34 = load i32, ptr %code, align 4
   %35 = icmp ne i32 %34, 0
@@ -74787,7 +76387,7 @@ then:                                             ; preds = %forbody
 
 then3:                                            ; preds = %then
   %38 = load ptr, ptr %self, align 8
-  %39 = getelementptr %173, ptr %38, i32 0, i32 3
+  %39 = getelementptr %176, ptr %38, i32 0, i32 3
   %40 = load ptr, ptr %item, align 8
   %41 = load i32, ptr %code, align 4
   %42 = getelementptr %0, ptr %message, i32 0, i32 0
@@ -74796,7 +76396,7 @@ then3:                                            ; preds = %then
   call void @"$Scheduler.fail"(ptr %39, ptr %40, i32 %41, ptr %44)
   %45 = load %46, ptr %4, align 1
   %46 = load ptr, ptr %self, align 8
-  %47 = getelementptr %173, ptr %46, i32 0, i32 15
+  %47 = getelementptr %176, ptr %46, i32 0, i32 15
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %47, ptr align 1 %message, i64 1024, i1 false)
   %48 = load i32, ptr %num_failed, align 4
   %49 = add i32 %48, 1
@@ -74819,7 +76419,7 @@ merge1:                                           ; preds = %else, %merge2
 
 merge:                                            ; preds = %forcond
   %51 = load ptr, ptr %self, align 8
-  %52 = getelementptr %173, ptr %51, i32 0, i32 3
+  %52 = getelementptr %176, ptr %51, i32 0, i32 3
   %53 = getelementptr %33, ptr %52, i32 0, i32 9
   %54 = getelementptr %43, ptr %53, i32 0, i32 1
   %55 = load i64, ptr %54, align 8
@@ -74837,7 +76437,7 @@ forcond6:                                         ; preds = %merge11, %merge
 
 forbody7:                                         ; preds = %forcond6
   %62 = load ptr, ptr %self, align 8
-  %63 = getelementptr %173, ptr %62, i32 0, i32 3
+  %63 = getelementptr %176, ptr %62, i32 0, i32 3
   %64 = getelementptr %33, ptr %63, i32 0, i32 9
   %65 = getelementptr %43, ptr %64, i32 0, i32 0
   %66 = load ptr, ptr %65, align 8
@@ -74858,7 +76458,7 @@ forbody7:                                         ; preds = %forcond6
 then12:                                           ; preds = %forbody7
   %77 = load ptr, ptr %self, align 8
   %78 = load ptr, ptr %item9, align 8
-  %79 = call i32 @"$Loop.restore.686"(ptr %77, ptr %78, ptr %message10)
+  %79 = call i32 @"$Loop.restore.694"(ptr %77, ptr %78, ptr %message10)
   store i32 %79, ptr %code14, align 4
   %80 = load i32, ptr %code14, align 4
   %81 = icmp ne i32 %80, 0
@@ -74868,7 +76468,7 @@ then12:                                           ; preds = %forbody7
 
 then16:                                           ; preds = %then12
   %84 = load ptr, ptr %self, align 8
-  %85 = getelementptr %173, ptr %84, i32 0, i32 3
+  %85 = getelementptr %176, ptr %84, i32 0, i32 3
   %86 = load ptr, ptr %item9, align 8
   %87 = load i32, ptr %code14, align 4
   %88 = getelementptr %0, ptr %message10, i32 0, i32 0
@@ -74877,7 +76477,7 @@ then16:                                           ; preds = %then12
   call void @"$Scheduler.fail"(ptr %85, ptr %86, i32 %87, ptr %90)
   %91 = load %46, ptr %3, align 1
   %92 = load ptr, ptr %self, align 8
-  %93 = getelementptr %173, ptr %92, i32 0, i32 15
+  %93 = getelementptr %176, ptr %92, i32 0, i32 15
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %93, ptr align 1 %message10, i64 1024, i1 false)
   %94 = load i32, ptr %num_failed, align 4
   %95 = add i32 %94, 1
@@ -74900,7 +76500,7 @@ merge11:                                          ; preds = %else13, %merge15
 
 merge8:                                           ; preds = %forcond6
   %97 = load ptr, ptr %self, align 8
-  %98 = getelementptr %173, ptr %97, i32 0, i32 3
+  %98 = getelementptr %176, ptr %97, i32 0, i32 3
   %99 = getelementptr %33, ptr %98, i32 0, i32 10
   %100 = getelementptr %43, ptr %99, i32 0, i32 1
   %101 = load i64, ptr %100, align 8
@@ -74918,7 +76518,7 @@ forcond19:                                        ; preds = %merge24, %merge8
 
 forbody20:                                        ; preds = %forcond19
   %108 = load ptr, ptr %self, align 8
-  %109 = getelementptr %173, ptr %108, i32 0, i32 3
+  %109 = getelementptr %176, ptr %108, i32 0, i32 3
   %110 = getelementptr %33, ptr %109, i32 0, i32 10
   %111 = getelementptr %43, ptr %110, i32 0, i32 0
   %112 = load ptr, ptr %111, align 8
@@ -74939,7 +76539,7 @@ forbody20:                                        ; preds = %forcond19
 then25:                                           ; preds = %forbody20
   %123 = load ptr, ptr %self, align 8
   %124 = load ptr, ptr %item22, align 8
-  %125 = call i32 @"$Loop.recount.687"(ptr %123, ptr %124, ptr %message23)
+  %125 = call i32 @"$Loop.recount.695"(ptr %123, ptr %124, ptr %message23)
   store i32 %125, ptr %code27, align 4
   %126 = load i32, ptr %code27, align 4
   %127 = icmp ne i32 %126, 0
@@ -74949,7 +76549,7 @@ then25:                                           ; preds = %forbody20
 
 then29:                                           ; preds = %then25
   %130 = load ptr, ptr %self, align 8
-  %131 = getelementptr %173, ptr %130, i32 0, i32 3
+  %131 = getelementptr %176, ptr %130, i32 0, i32 3
   %132 = load ptr, ptr %item22, align 8
   %133 = load i32, ptr %code27, align 4
   %134 = getelementptr %0, ptr %message23, i32 0, i32 0
@@ -74958,7 +76558,7 @@ then29:                                           ; preds = %then25
   call void @"$Scheduler.fail"(ptr %131, ptr %132, i32 %133, ptr %136)
   %137 = load %46, ptr %2, align 1
   %138 = load ptr, ptr %self, align 8
-  %139 = getelementptr %173, ptr %138, i32 0, i32 15
+  %139 = getelementptr %176, ptr %138, i32 0, i32 15
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %139, ptr align 1 %message23, i64 1024, i1 false)
   %140 = load i32, ptr %num_failed, align 4
   %141 = add i32 %140, 1
@@ -74981,7 +76581,7 @@ merge24:                                          ; preds = %else26, %merge28
 
 merge21:                                          ; preds = %forcond19
   %143 = load ptr, ptr %self, align 8
-  %144 = getelementptr %173, ptr %143, i32 0, i32 3
+  %144 = getelementptr %176, ptr %143, i32 0, i32 3
   call void @"$Scheduler.clear_transfers"(ptr %144)
   %145 = load %46, ptr %1, align 1
   %146 = load i32, ptr %num_failed, align 4
@@ -74991,7 +76591,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.save.684"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.save.692"(ptr %0, ptr %1, ptr %2) {
 entry:
   %target = alloca ptr, align 8
   %3 = alloca %46, align 8
@@ -75003,7 +76603,7 @@ entry:
   store ptr %1, ptr %item, align 8
   store ptr %2, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %173, ptr %4, i32 0, i32 0
+  %5 = getelementptr %176, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   %7 = call i64 @"$LedgerRanks.page_host_bytes"(ptr %6)
   %8 = load ptr, ptr %item, align 8
@@ -75049,7 +76649,7 @@ then2:                                            ; preds = %then
   %38 = getelementptr %58, ptr %37, i32 0, i32 15
   %39 = getelementptr %11, ptr %38, i32 0, i32 1
   %40 = load i64, ptr %39, align 8
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.555", i64 %36, i64 %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.557", i64 %36, i64 %40)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -75066,7 +76666,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %42 = load ptr, ptr %self, align 8
-  %43 = getelementptr %173, ptr %42, i32 0, i32 0
+  %43 = getelementptr %176, ptr %42, i32 0, i32 0
   %44 = load ptr, ptr %43, align 8
   %45 = load ptr, ptr %item, align 8
   %46 = getelementptr %58, ptr %45, i32 0, i32 15
@@ -75093,7 +76693,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %174, ptr %1, i32 0, i32 2
+  %2 = getelementptr %177, ptr %1, i32 0, i32 2
   %3 = load i32, ptr %2, align 4
   %4 = sext i32 %3 to i64
   %5 = mul i64 %4, 4
@@ -75119,7 +76719,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.557", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.559", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -75155,7 +76755,7 @@ forbody:                                          ; preds = %forcond
   %20 = load ptr, ptr %host, align 8
   %21 = load i32, ptr %i, align 4
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %174, ptr %22, i32 0, i32 2
+  %23 = getelementptr %177, ptr %22, i32 0, i32 2
   %24 = load i32, ptr %23, align 4
   %25 = mul i32 %21, %24
   %26 = sext i32 %25 to i64
@@ -75191,18 +76791,18 @@ entry:
   store ptr %1, ptr %name, align 8
   store ptr %2, ptr %message, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %174, ptr %3, i32 0, i32 10
+  %4 = getelementptr %177, ptr %3, i32 0, i32 10
   %5 = load i32, ptr %4, align 4
   %6 = add i32 %5, 1
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %174, ptr %7, i32 0, i32 10
+  %8 = getelementptr %177, ptr %7, i32 0, i32 10
   store i32 %6, ptr %8, align 4
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %174, ptr %9, i32 0, i32 10
+  %10 = getelementptr %177, ptr %9, i32 0, i32 10
   %11 = load i32, ptr %10, align 4
   %12 = sub i32 %11, 1
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %174, ptr %13, i32 0, i32 9
+  %14 = getelementptr %177, ptr %13, i32 0, i32 9
   %15 = load i32, ptr %14, align 4
   %16 = icmp eq i32 %12, %15
   %17 = zext i1 %16 to i8
@@ -75225,9 +76825,9 @@ then2:                                            ; preds = %then
   %27 = getelementptr i8, ptr %26, i64 0
   %28 = load ptr, ptr %name, align 8
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %174, ptr %29, i32 0, i32 9
+  %30 = getelementptr %177, ptr %29, i32 0, i32 9
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.685", ptr %28, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.693", ptr %28, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -75256,12 +76856,12 @@ entry:
   store ptr %0, ptr %self, align 8
   store i32 %1, ptr %page, align 4
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %174, ptr %2, i32 0, i32 4
+  %3 = getelementptr %177, ptr %2, i32 0, i32 4
   %4 = load ptr, ptr %3, align 8
   %5 = load i32, ptr %page, align 4
   %6 = sext i32 %5 to i64
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %174, ptr %7, i32 0, i32 2
+  %8 = getelementptr %177, ptr %7, i32 0, i32 2
   %9 = load i32, ptr %8, align 4
   %10 = sext i32 %9 to i64
   %11 = mul i64 %6, %10
@@ -75272,7 +76872,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.restore.686"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.restore.694"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %46, align 8
   %code = alloca i32, align 4
@@ -75283,7 +76883,7 @@ entry:
   store ptr %1, ptr %item, align 8
   store ptr %2, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %173, ptr %4, i32 0, i32 0
+  %5 = getelementptr %176, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   %7 = load ptr, ptr %item, align 8
   %8 = getelementptr %58, ptr %7, i32 0, i32 15
@@ -75331,7 +76931,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.556", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.558", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -75374,7 +76974,7 @@ forbody:                                          ; preds = %forcond
   %27 = load ptr, ptr %host, align 8
   %28 = load i32, ptr %i, align 4
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %174, ptr %29, i32 0, i32 2
+  %30 = getelementptr %177, ptr %29, i32 0, i32 2
   %31 = load i32, ptr %30, align 4
   %32 = mul i32 %28, %31
   %33 = sext i32 %32 to i64
@@ -75393,7 +76993,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.recount.687"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.recount.695"(ptr %0, ptr %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -75403,7 +77003,7 @@ entry:
   store ptr %1, ptr %item, align 8
   store ptr %2, ptr %message, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %173, ptr %3, i32 0, i32 0
+  %4 = getelementptr %176, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %4, align 8
   %6 = load ptr, ptr %item, align 8
   %7 = getelementptr %58, ptr %6, i32 0, i32 12
@@ -75453,7 +77053,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead4
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %173, ptr %28, i32 0, i32 0
+  %29 = getelementptr %176, ptr %28, i32 0, i32 0
   %30 = load ptr, ptr %29, align 8
   %31 = load ptr, ptr %item, align 8
   %32 = getelementptr %58, ptr %31, i32 0, i32 12
@@ -75499,12 +77099,12 @@ entry:
   store ptr %5, ptr %tokens, align 8
   store ptr %6, ptr %message, align 8
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %174, ptr %9, i32 0, i32 6
+  %10 = getelementptr %177, ptr %9, i32 0, i32 6
   %11 = load ptr, ptr %10, align 8
   %12 = load i32, ptr %row, align 4
   %13 = sext i32 %12 to i64
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %174, ptr %14, i32 0, i32 3
+  %15 = getelementptr %177, ptr %14, i32 0, i32 3
   %16 = getelementptr %26, ptr %15, i32 0, i32 6
   %17 = load i32, ptr %16, align 4
   %18 = sext i32 %17 to i64
@@ -75518,7 +77118,7 @@ entry:
 then:                                             ; preds = %entry
   %23 = load ptr, ptr %counts, align 8
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %174, ptr %24, i32 0, i32 3
+  %25 = getelementptr %177, ptr %24, i32 0, i32 3
   %26 = getelementptr %26, ptr %25, i32 0, i32 6
   %27 = load i32, ptr %26, align 4
   %28 = sext i32 %27 to i64
@@ -75585,7 +77185,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.execute.688"(ptr %0) {
+define internal void @"$Loop.execute.696"(ptr %0) {
 entry:
   %1 = alloca %46, align 8
   %2 = alloca %46, align 8
@@ -75601,10 +77201,10 @@ entry:
   %8 = getelementptr i8, ptr %7, i64 0
   store i8 0, ptr %8, align 1
   %9 = load ptr, ptr %self, align 8
-  %10 = call i32 @"$Loop.launch.689"(ptr %9, ptr %message)
+  %10 = call i32 @"$Loop.launch.697"(ptr %9, ptr %message)
   store i32 %10, ptr %code, align 4
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.653"(ptr %11)
+  call void @"$Loop.land.661"(ptr %11)
   %12 = load %46, ptr %5, align 1
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -75614,10 +77214,10 @@ entry:
 
 then:                                             ; preds = %entry
   %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %173, ptr %17, i32 0, i32 15
+  %18 = getelementptr %176, ptr %17, i32 0, i32 15
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %18, ptr align 1 %message, i64 1024, i1 false)
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %173, ptr %19, i32 0, i32 3
+  %20 = getelementptr %176, ptr %19, i32 0, i32 3
   %21 = load i32, ptr %code, align 4
   %22 = getelementptr %0, ptr %message, i32 0, i32 0
   %23 = getelementptr [1024 x i8], ptr %22, i32 0, i32 0
@@ -75635,11 +77235,11 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %27 = load ptr, ptr %self, align 8
-  %28 = getelementptr %173, ptr %27, i32 0, i32 3
+  %28 = getelementptr %176, ptr %27, i32 0, i32 3
   call void @"$Scheduler.launch"(ptr %28)
   %29 = load %46, ptr %2, align 1
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %173, ptr %30, i32 0, i32 2
+  %31 = getelementptr %176, ptr %30, i32 0, i32 2
   %32 = getelementptr %32, ptr %31, i32 0, i32 7
   %33 = load i8, ptr %32, align 1
   %34 = trunc i8 %33 to i1
@@ -75647,7 +77247,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %or.lhs.false, %merge
   %35 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.653"(ptr %35)
+  call void @"$Loop.land.661"(ptr %35)
   %36 = load %46, ptr %1, align 1
   br label %merge1
 
@@ -75659,7 +77259,7 @@ merge1:                                           ; preds = %else3, %then2
 
 or.lhs.false:                                     ; preds = %merge
   %37 = load ptr, ptr %self, align 8
-  %38 = getelementptr %173, ptr %37, i32 0, i32 4
+  %38 = getelementptr %176, ptr %37, i32 0, i32 4
   %39 = getelementptr %39, ptr %38, i32 0, i32 13
   %40 = load ptr, ptr %39, align 8
   %41 = icmp ne ptr %40, null
@@ -75668,7 +77268,7 @@ or.lhs.false:                                     ; preds = %merge
   br i1 %43, label %then2, label %else3
 }
 
-define internal i32 @"$Loop.launch.689"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.launch.697"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %46, align 8
   %spent = alloca i64, align 8
@@ -75679,11 +77279,11 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %173, ptr %3, i32 0, i32 4
+  %4 = getelementptr %176, ptr %3, i32 0, i32 4
   %5 = getelementptr %39, ptr %4, i32 0, i32 13
   store ptr null, ptr %5, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %173, ptr %6, i32 0, i32 3
+  %7 = getelementptr %176, ptr %6, i32 0, i32 3
   %8 = call zeroext i1 @"$Scheduler.wants_logits"(ptr %7)
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
@@ -75691,10 +77291,10 @@ entry:
 
 then:                                             ; preds = %entry
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %173, ptr %11, i32 0, i32 23
+  %12 = getelementptr %176, ptr %11, i32 0, i32 23
   %13 = load ptr, ptr %12, align 8
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %173, ptr %14, i32 0, i32 4
+  %15 = getelementptr %176, ptr %14, i32 0, i32 4
   %16 = getelementptr %39, ptr %15, i32 0, i32 13
   store ptr %13, ptr %16, align 8
   br label %merge
@@ -75706,10 +77306,10 @@ merge:                                            ; preds = %else, %then
   %17 = call i64 @"$threads.now_ns"()
   store i64 %17, ptr %begin, align 8
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %173, ptr %18, i32 0, i32 0
+  %19 = getelementptr %176, ptr %18, i32 0, i32 0
   %20 = load ptr, ptr %19, align 8
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %173, ptr %21, i32 0, i32 4
+  %22 = getelementptr %176, ptr %21, i32 0, i32 4
   %23 = load ptr, ptr %message, align 8
   %24 = call i32 @"$LedgerRanks.launch"(ptr %20, ptr %22, ptr %23)
   store i32 %24, ptr %code, align 4
@@ -75718,20 +77318,20 @@ merge:                                            ; preds = %else, %then
   %27 = sub i64 %25, %26
   store i64 %27, ptr %spent, align 8
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %173, ptr %28, i32 0, i32 25
+  %29 = getelementptr %176, ptr %28, i32 0, i32 25
   %30 = load i64, ptr %29, align 8
   %31 = load i64, ptr %spent, align 8
   %32 = add i64 %30, %31
   %33 = load ptr, ptr %self, align 8
-  %34 = getelementptr %173, ptr %33, i32 0, i32 25
+  %34 = getelementptr %176, ptr %33, i32 0, i32 25
   store i64 %32, ptr %34, align 8
   %35 = load ptr, ptr %self, align 8
-  %36 = getelementptr %173, ptr %35, i32 0, i32 27
+  %36 = getelementptr %176, ptr %35, i32 0, i32 27
   %37 = load i64, ptr %36, align 8
   %38 = load i64, ptr %spent, align 8
   %39 = add i64 %37, %38
   %40 = load ptr, ptr %self, align 8
-  %41 = getelementptr %173, ptr %40, i32 0, i32 27
+  %41 = getelementptr %176, ptr %40, i32 0, i32 27
   store i64 %39, ptr %41, align 8
   %42 = load i32, ptr %code, align 4
   %43 = icmp eq i32 %42, 0
@@ -75741,7 +77341,7 @@ merge:                                            ; preds = %else, %then
 
 then2:                                            ; preds = %merge
   %46 = load ptr, ptr %self, align 8
-  %47 = getelementptr %173, ptr %46, i32 0, i32 3
+  %47 = getelementptr %176, ptr %46, i32 0, i32 3
   call void @"$Scheduler.table_uploaded"(ptr %47)
   %48 = load %46, ptr %2, align 1
   br label %merge1
@@ -75772,14 +77372,14 @@ entry:
   %4 = call ptr @calloc(i64 1, i64 3008)
   store ptr %4, ptr %self, align 8
   %5 = load ptr, ptr %o, align 8
-  %6 = getelementptr %175, ptr %5, i32 0, i32 9
+  %6 = getelementptr %178, ptr %5, i32 0, i32 9
   %7 = load i32, ptr %6, align 4
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %172, ptr %8, i32 0, i32 2
+  %9 = getelementptr %175, ptr %8, i32 0, i32 2
   %10 = getelementptr %6, ptr %9, i32 0, i32 3
   store i32 %7, ptr %10, align 4
   %11 = load ptr, ptr %o, align 8
-  %12 = getelementptr %175, ptr %11, i32 0, i32 10
+  %12 = getelementptr %178, ptr %11, i32 0, i32 10
   %13 = load i32, ptr %12, align 4
   %14 = icmp sge i32 %13, 0
   %15 = zext i1 %14 to i8
@@ -75788,14 +77388,14 @@ entry:
 
 then:                                             ; preds = %entry
   %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %172, ptr %17, i32 0, i32 2
+  %18 = getelementptr %175, ptr %17, i32 0, i32 2
   %19 = getelementptr %6, ptr %18, i32 0, i32 25
   store i32 1, ptr %19, align 4
   %20 = load ptr, ptr %o, align 8
-  %21 = getelementptr %175, ptr %20, i32 0, i32 10
+  %21 = getelementptr %178, ptr %20, i32 0, i32 10
   %22 = load i32, ptr %21, align 4
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %172, ptr %23, i32 0, i32 2
+  %24 = getelementptr %175, ptr %23, i32 0, i32 2
   %25 = getelementptr %6, ptr %24, i32 0, i32 26
   %26 = getelementptr [16 x i32], ptr %25, i32 0, i32 0
   %27 = getelementptr i32, ptr %26, i64 0
@@ -75810,55 +77410,55 @@ merge:                                            ; preds = %else, %then
   call void @"$shape_of"(ptr noalias sret(%26) %3, ptr %28)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %shape, ptr align 4 %3, i64 28, i1 false)
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %172, ptr %29, i32 0, i32 1
+  %30 = getelementptr %175, ptr %29, i32 0, i32 1
   %31 = load ptr, ptr %o, align 8
-  %32 = getelementptr %175, ptr %31, i32 0, i32 0
+  %32 = getelementptr %178, ptr %31, i32 0, i32 0
   %33 = load i32, ptr %32, align 4
   %34 = load ptr, ptr %o, align 8
-  %35 = getelementptr %175, ptr %34, i32 0, i32 1
+  %35 = getelementptr %178, ptr %34, i32 0, i32 1
   %36 = load i32, ptr %35, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %2, ptr align 4 %shape, i64 28, i1 false)
   %37 = call zeroext i1 @"$LedgerRanks.init"(ptr %30, ptr byval(%26) %2, i32 %33, i32 %36)
   %38 = zext i1 %37 to i8
   %39 = load ptr, ptr %o, align 8
-  %40 = getelementptr %175, ptr %39, i32 0, i32 0
+  %40 = getelementptr %178, ptr %39, i32 0, i32 0
   %41 = load i32, ptr %40, align 4
   %42 = getelementptr %32, ptr %chosen, i32 0, i32 0
   store i32 %41, ptr %42, align 4
   %43 = load ptr, ptr %o, align 8
-  %44 = getelementptr %175, ptr %43, i32 0, i32 1
+  %44 = getelementptr %178, ptr %43, i32 0, i32 1
   %45 = load i32, ptr %44, align 4
   %46 = getelementptr %32, ptr %chosen, i32 0, i32 1
   store i32 %45, ptr %46, align 4
   %47 = load ptr, ptr %o, align 8
-  %48 = getelementptr %175, ptr %47, i32 0, i32 2
+  %48 = getelementptr %178, ptr %47, i32 0, i32 2
   %49 = load i32, ptr %48, align 4
   %50 = getelementptr %32, ptr %chosen, i32 0, i32 2
   store i32 %49, ptr %50, align 4
   %51 = load ptr, ptr %o, align 8
-  %52 = getelementptr %175, ptr %51, i32 0, i32 3
+  %52 = getelementptr %178, ptr %51, i32 0, i32 3
   %53 = load i32, ptr %52, align 4
   %54 = getelementptr %32, ptr %chosen, i32 0, i32 3
   store i32 %53, ptr %54, align 4
   %55 = load ptr, ptr %o, align 8
-  %56 = getelementptr %175, ptr %55, i32 0, i32 5
+  %56 = getelementptr %178, ptr %55, i32 0, i32 5
   %57 = load i32, ptr %56, align 4
   %58 = getelementptr %32, ptr %chosen, i32 0, i32 4
   store i32 %57, ptr %58, align 4
   %59 = load ptr, ptr %o, align 8
-  %60 = getelementptr %175, ptr %59, i32 0, i32 7
+  %60 = getelementptr %178, ptr %59, i32 0, i32 7
   %61 = load i32, ptr %60, align 4
   %62 = getelementptr %32, ptr %chosen, i32 0, i32 5
   store i32 %61, ptr %62, align 4
   %63 = load ptr, ptr %o, align 8
-  %64 = getelementptr %175, ptr %63, i32 0, i32 8
+  %64 = getelementptr %178, ptr %63, i32 0, i32 8
   %65 = load i32, ptr %64, align 4
   %66 = icmp ne i32 %65, 0
   %67 = zext i1 %66 to i8
   %68 = getelementptr %32, ptr %chosen, i32 0, i32 6
   store i8 %67, ptr %68, align 1
   %69 = load ptr, ptr %o, align 8
-  %70 = getelementptr %175, ptr %69, i32 0, i32 12
+  %70 = getelementptr %178, ptr %69, i32 0, i32 12
   %71 = load i32, ptr %70, align 4
   %72 = icmp ne i32 %71, 0
   %73 = zext i1 %72 to i8
@@ -75866,31 +77466,31 @@ merge:                                            ; preds = %else, %then
   store i8 %73, ptr %74, align 1
   %75 = call ptr @"$bind_memory"(ptr %chosen, ptr %shape)
   %76 = load ptr, ptr %self, align 8
-  %77 = getelementptr %172, ptr %76, i32 0, i32 3
+  %77 = getelementptr %175, ptr %76, i32 0, i32 3
   store ptr %75, ptr %77, align 8
   %78 = load ptr, ptr %o, align 8
-  %79 = getelementptr %175, ptr %78, i32 0, i32 11
+  %79 = getelementptr %178, ptr %78, i32 0, i32 11
   %80 = load i32, ptr %79, align 4
   %81 = icmp ne i32 %80, 0
   %82 = zext i1 %81 to i8
   %83 = load ptr, ptr %self, align 8
-  %84 = getelementptr %172, ptr %83, i32 0, i32 4
+  %84 = getelementptr %175, ptr %83, i32 0, i32 4
   store i8 %82, ptr %84, align 1
   %85 = load ptr, ptr %self, align 8
-  %86 = getelementptr %172, ptr %85, i32 0, i32 0
+  %86 = getelementptr %175, ptr %85, i32 0, i32 0
   %87 = load ptr, ptr %self, align 8
-  %88 = getelementptr %172, ptr %87, i32 0, i32 2
+  %88 = getelementptr %175, ptr %87, i32 0, i32 2
   %89 = load ptr, ptr %self, align 8
-  %90 = getelementptr %172, ptr %89, i32 0, i32 1
+  %90 = getelementptr %175, ptr %89, i32 0, i32 1
   %91 = load ptr, ptr %message, align 8
-  %92 = call i32 @"$Loop.init.690"(ptr %86, ptr %88, ptr %chosen, ptr %90, ptr %91)
+  %92 = call i32 @"$Loop.init.698"(ptr %86, ptr %88, ptr %chosen, ptr %90, ptr %91)
   store i32 %92, ptr %code, align 4
   %93 = load ptr, ptr %self, align 8
-  %94 = getelementptr %172, ptr %93, i32 0, i32 4
+  %94 = getelementptr %175, ptr %93, i32 0, i32 4
   %95 = load i8, ptr %94, align 1
   %96 = load ptr, ptr %self, align 8
-  %97 = getelementptr %172, ptr %96, i32 0, i32 0
-  %98 = getelementptr %173, ptr %97, i32 0, i32 10
+  %97 = getelementptr %175, ptr %96, i32 0, i32 0
+  %98 = getelementptr %176, ptr %97, i32 0, i32 10
   store i8 %95, ptr %98, align 1
   %99 = load i32, ptr %code, align 4
   %100 = icmp ne i32 %99, 0
@@ -75918,80 +77518,80 @@ dead4:                                            ; No predecessors!
 define internal void @"$shape_of"(ptr noalias sret(%26) %0, ptr %1) {
 entry:
   %2 = alloca %26, align 8
-  %3 = alloca %176, align 8
-  %"<structcast>" = alloca %176, align 8
+  %3 = alloca %179, align 8
+  %"<structcast>" = alloca %179, align 8
   %o = alloca ptr, align 8
   store ptr %1, ptr %o, align 8
   %4 = load ptr, ptr %o, align 8
-  %5 = getelementptr %175, ptr %4, i32 0, i32 4
+  %5 = getelementptr %178, ptr %4, i32 0, i32 4
   %6 = load i32, ptr %5, align 4
   %7 = load ptr, ptr %o, align 8
-  %8 = getelementptr %175, ptr %7, i32 0, i32 3
+  %8 = getelementptr %178, ptr %7, i32 0, i32 3
   %9 = load i32, ptr %8, align 4
   %10 = load ptr, ptr %o, align 8
-  %11 = getelementptr %175, ptr %10, i32 0, i32 2
+  %11 = getelementptr %178, ptr %10, i32 0, i32 2
   %12 = load i32, ptr %11, align 4
   %13 = load ptr, ptr %o, align 8
-  %14 = getelementptr %175, ptr %13, i32 0, i32 1
+  %14 = getelementptr %178, ptr %13, i32 0, i32 1
   %15 = load i32, ptr %14, align 4
   %16 = add i32 %12, %15
   %17 = sub i32 %16, 1
   %18 = load ptr, ptr %o, align 8
-  %19 = getelementptr %175, ptr %18, i32 0, i32 1
+  %19 = getelementptr %178, ptr %18, i32 0, i32 1
   %20 = load i32, ptr %19, align 4
   %21 = sdiv i32 %17, %20
   %22 = load ptr, ptr %o, align 8
-  %23 = getelementptr %175, ptr %22, i32 0, i32 6
+  %23 = getelementptr %178, ptr %22, i32 0, i32 6
   %24 = load i32, ptr %23, align 4
   %25 = load ptr, ptr %o, align 8
-  %26 = getelementptr %175, ptr %25, i32 0, i32 6
+  %26 = getelementptr %178, ptr %25, i32 0, i32 6
   %27 = load i32, ptr %26, align 4
   %28 = mul i32 16, %27
   %29 = load ptr, ptr %o, align 8
-  %30 = getelementptr %175, ptr %29, i32 0, i32 9
+  %30 = getelementptr %178, ptr %29, i32 0, i32 9
   %31 = load i32, ptr %30, align 4
-  %32 = getelementptr %176, ptr %3, i32 0, i32 0
+  %32 = getelementptr %179, ptr %3, i32 0, i32 0
   store i32 %6, ptr %32, align 4
-  %33 = getelementptr %176, ptr %3, i32 0, i32 1
+  %33 = getelementptr %179, ptr %3, i32 0, i32 1
   store i32 %9, ptr %33, align 4
-  %34 = getelementptr %176, ptr %3, i32 0, i32 2
+  %34 = getelementptr %179, ptr %3, i32 0, i32 2
   store i32 %21, ptr %34, align 4
-  %35 = getelementptr %176, ptr %3, i32 0, i32 3
+  %35 = getelementptr %179, ptr %3, i32 0, i32 3
   store i32 %24, ptr %35, align 4
-  %36 = getelementptr %176, ptr %3, i32 0, i32 4
+  %36 = getelementptr %179, ptr %3, i32 0, i32 4
   store i32 %28, ptr %36, align 4
-  %37 = getelementptr %176, ptr %3, i32 0, i32 5
+  %37 = getelementptr %179, ptr %3, i32 0, i32 5
   store i32 0, ptr %37, align 4
-  %38 = getelementptr %176, ptr %3, i32 0, i32 6
+  %38 = getelementptr %179, ptr %3, i32 0, i32 6
   store i32 %31, ptr %38, align 4
-  %39 = load %176, ptr %3, align 4
-  store %176 %39, ptr %"<structcast>", align 4
+  %39 = load %179, ptr %3, align 4
+  store %179 %39, ptr %"<structcast>", align 4
   %40 = getelementptr %26, ptr %2, i32 0, i32 0
-  %41 = getelementptr %176, ptr %"<structcast>", i32 0, i32 0
+  %41 = getelementptr %179, ptr %"<structcast>", i32 0, i32 0
   %42 = load i32, ptr %41, align 4
   store i32 %42, ptr %40, align 4
   %43 = getelementptr %26, ptr %2, i32 0, i32 1
-  %44 = getelementptr %176, ptr %"<structcast>", i32 0, i32 1
+  %44 = getelementptr %179, ptr %"<structcast>", i32 0, i32 1
   %45 = load i32, ptr %44, align 4
   store i32 %45, ptr %43, align 4
   %46 = getelementptr %26, ptr %2, i32 0, i32 2
-  %47 = getelementptr %176, ptr %"<structcast>", i32 0, i32 2
+  %47 = getelementptr %179, ptr %"<structcast>", i32 0, i32 2
   %48 = load i32, ptr %47, align 4
   store i32 %48, ptr %46, align 4
   %49 = getelementptr %26, ptr %2, i32 0, i32 3
-  %50 = getelementptr %176, ptr %"<structcast>", i32 0, i32 3
+  %50 = getelementptr %179, ptr %"<structcast>", i32 0, i32 3
   %51 = load i32, ptr %50, align 4
   store i32 %51, ptr %49, align 4
   %52 = getelementptr %26, ptr %2, i32 0, i32 4
-  %53 = getelementptr %176, ptr %"<structcast>", i32 0, i32 4
+  %53 = getelementptr %179, ptr %"<structcast>", i32 0, i32 4
   %54 = load i32, ptr %53, align 4
   store i32 %54, ptr %52, align 4
   %55 = getelementptr %26, ptr %2, i32 0, i32 5
-  %56 = getelementptr %176, ptr %"<structcast>", i32 0, i32 5
+  %56 = getelementptr %179, ptr %"<structcast>", i32 0, i32 5
   %57 = load i32, ptr %56, align 4
   store i32 %57, ptr %55, align 4
   %58 = getelementptr %26, ptr %2, i32 0, i32 6
-  %59 = getelementptr %176, ptr %"<structcast>", i32 0, i32 6
+  %59 = getelementptr %179, ptr %"<structcast>", i32 0, i32 6
   %60 = load i32, ptr %59, align 4
   store i32 %60, ptr %58, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %0, ptr align 4 %2, i64 28, i1 false)
@@ -76018,24 +77618,24 @@ entry:
   %6 = load ptr, ptr %self, align 8
   %7 = call ptr @memset(ptr %6, i32 0, i64 272)
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %174, ptr %8, i32 0, i32 0
+  %9 = getelementptr %177, ptr %8, i32 0, i32 0
   store i8 1, ptr %9, align 1
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %174, ptr %10, i32 0, i32 3
+  %11 = getelementptr %177, ptr %10, i32 0, i32 3
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %11, ptr align 4 %shape, i64 28, i1 false)
   %12 = load i32, ptr %num_pages, align 4
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %174, ptr %13, i32 0, i32 1
+  %14 = getelementptr %177, ptr %13, i32 0, i32 1
   store i32 %12, ptr %14, align 4
   %15 = load i32, ptr %page_size, align 4
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %174, ptr %16, i32 0, i32 2
+  %17 = getelementptr %177, ptr %16, i32 0, i32 2
   store i32 %15, ptr %17, align 4
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %174, ptr %18, i32 0, i32 8
+  %19 = getelementptr %177, ptr %18, i32 0, i32 8
   store i32 -1, ptr %19, align 4
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %174, ptr %20, i32 0, i32 9
+  %21 = getelementptr %177, ptr %20, i32 0, i32 9
   store i32 -1, ptr %21, align 4
   %22 = load i32, ptr %num_pages, align 4
   %23 = sext i32 %22 to i64
@@ -76045,7 +77645,7 @@ entry:
   %27 = add i64 %26, 1
   %28 = call ptr @calloc(i64 %27, i64 4)
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %174, ptr %29, i32 0, i32 4
+  %30 = getelementptr %177, ptr %29, i32 0, i32 4
   store ptr %28, ptr %30, align 8
   %31 = getelementptr %26, ptr %shape, i32 0, i32 1
   %32 = load i32, ptr %31, align 4
@@ -76057,7 +77657,7 @@ entry:
   %38 = add i64 %37, 1
   %39 = call ptr @calloc(i64 %38, i64 4)
   %40 = load ptr, ptr %self, align 8
-  %41 = getelementptr %174, ptr %40, i32 0, i32 5
+  %41 = getelementptr %177, ptr %40, i32 0, i32 5
   store ptr %39, ptr %41, align 8
   %42 = getelementptr %26, ptr %shape, i32 0, i32 1
   %43 = load i32, ptr %42, align 4
@@ -76069,21 +77669,21 @@ entry:
   %49 = add i64 %48, 1
   %50 = call ptr @calloc(i64 %49, i64 4)
   %51 = load ptr, ptr %self, align 8
-  %52 = getelementptr %174, ptr %51, i32 0, i32 6
+  %52 = getelementptr %177, ptr %51, i32 0, i32 6
   store ptr %50, ptr %52, align 8
-  %53 = call i64 @"$anon (./terra/scheduling/batch.t:102).488"(ptr %shape)
+  %53 = call i64 @"$anon (./terra/scheduling/batch.t:102).490"(ptr %shape)
   store i64 %53, ptr %bytes, align 8
   %54 = load i64, ptr %bytes, align 8
   %55 = call ptr @calloc(i64 3, i64 %54)
   %56 = load ptr, ptr %self, align 8
-  %57 = getelementptr %174, ptr %56, i32 0, i32 14
+  %57 = getelementptr %177, ptr %56, i32 0, i32 14
   store ptr %55, ptr %57, align 8
   %58 = load ptr, ptr %self, align 8
-  %59 = getelementptr %174, ptr %58, i32 0, i32 12
+  %59 = getelementptr %177, ptr %58, i32 0, i32 12
   %60 = load ptr, ptr %self, align 8
-  %61 = getelementptr %174, ptr %60, i32 0, i32 14
+  %61 = getelementptr %177, ptr %60, i32 0, i32 14
   %62 = load ptr, ptr %61, align 8
-  call void @"$anon (./terra/scheduling/batch.t:108).489"(ptr %59, ptr %shape, ptr %62)
+  call void @"$anon (./terra/scheduling/batch.t:108).491"(ptr %59, ptr %shape, ptr %62)
   %63 = load %46, ptr %5, align 1
   store i32 0, ptr %i, align 4
   br label %forcond
@@ -76099,13 +77699,13 @@ forcond:                                          ; preds = %forbody, %entry
 
 forbody:                                          ; preds = %forcond
   %70 = load ptr, ptr %self, align 8
-  %71 = getelementptr %174, ptr %70, i32 0, i32 13
+  %71 = getelementptr %177, ptr %70, i32 0, i32 13
   %72 = getelementptr [2 x %41], ptr %71, i32 0, i32 0
   %73 = load i32, ptr %i, align 4
   %74 = sext i32 %73 to i64
   %75 = getelementptr %41, ptr %72, i64 %74
   %76 = load ptr, ptr %self, align 8
-  %77 = getelementptr %174, ptr %76, i32 0, i32 14
+  %77 = getelementptr %177, ptr %76, i32 0, i32 14
   %78 = load ptr, ptr %77, align 8
   %79 = load i32, ptr %i, align 4
   %80 = add i32 %79, 1
@@ -76113,7 +77713,7 @@ forbody:                                          ; preds = %forcond
   %82 = load i64, ptr %bytes, align 8
   %83 = mul i64 %81, %82
   %84 = getelementptr i8, ptr %78, i64 %83
-  call void @"$anon (./terra/scheduling/batch.t:108).489"(ptr %75, ptr %shape, ptr %84)
+  call void @"$anon (./terra/scheduling/batch.t:108).491"(ptr %75, ptr %shape, ptr %84)
   %85 = load %46, ptr %4, align 1
   %86 = add i32 %64, 1
   store i32 %86, ptr %i, align 4
@@ -76121,7 +77721,7 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %87 = load ptr, ptr %self, align 8
-  %88 = getelementptr %174, ptr %87, i32 0, i32 4
+  %88 = getelementptr %177, ptr %87, i32 0, i32 4
   %89 = load ptr, ptr %88, align 8
   %90 = icmp ne ptr %89, null
   %91 = zext i1 %90 to i8
@@ -76130,7 +77730,7 @@ merge:                                            ; preds = %forcond
 
 and.rhs:                                          ; preds = %and.lhs.true
   %93 = load ptr, ptr %self, align 8
-  %94 = getelementptr %174, ptr %93, i32 0, i32 14
+  %94 = getelementptr %177, ptr %93, i32 0, i32 14
   %95 = load ptr, ptr %94, align 8
   %96 = icmp ne ptr %95, null
   %97 = zext i1 %96 to i8
@@ -76145,7 +77745,7 @@ and.end:                                          ; preds = %and.rhs, %and.lhs.t
 
 and.lhs.true:                                     ; preds = %and.lhs.true1
   %102 = load ptr, ptr %self, align 8
-  %103 = getelementptr %174, ptr %102, i32 0, i32 6
+  %103 = getelementptr %177, ptr %102, i32 0, i32 6
   %104 = load ptr, ptr %103, align 8
   %105 = icmp ne ptr %104, null
   %106 = zext i1 %105 to i8
@@ -76154,7 +77754,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true1
 
 and.lhs.true1:                                    ; preds = %merge
   %108 = load ptr, ptr %self, align 8
-  %109 = getelementptr %174, ptr %108, i32 0, i32 5
+  %109 = getelementptr %177, ptr %108, i32 0, i32 5
   %110 = load ptr, ptr %109, align 8
   %111 = icmp ne ptr %110, null
   %112 = zext i1 %111 to i8
@@ -76178,7 +77778,7 @@ entry:
   store i64 %3, ptr %input_bytes, align 8
   %4 = load i64, ptr %input_bytes, align 8
   %5 = load ptr, ptr %shape, align 8
-  %6 = call i64 @"$anon (./terra/scheduling/batch.t:102).488"(ptr %5)
+  %6 = call i64 @"$anon (./terra/scheduling/batch.t:102).490"(ptr %5)
   %7 = add i64 %4, %6
   %8 = call ptr @calloc(i64 1, i64 %7)
   store ptr %8, ptr %memory, align 8
@@ -76203,7 +77803,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.init.690"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.init.698"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %46, align 8
   %code1 = alloca i32, align 4
@@ -76225,43 +77825,43 @@ entry:
   %10 = call ptr @memset(ptr %9, i32 0, i64 2496)
   %11 = load ptr, ptr %model, align 8
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %173, ptr %12, i32 0, i32 1
+  %13 = getelementptr %176, ptr %12, i32 0, i32 1
   store ptr %11, ptr %13, align 8
   %14 = load ptr, ptr %options, align 8
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %173, ptr %15, i32 0, i32 2
+  %16 = getelementptr %176, ptr %15, i32 0, i32 2
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %16, ptr align 8 %14, i64 72, i1 false)
   %17 = load ptr, ptr %ranks, align 8
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %173, ptr %18, i32 0, i32 0
+  %19 = getelementptr %176, ptr %18, i32 0, i32 0
   store ptr %17, ptr %19, align 8
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %173, ptr %20, i32 0, i32 20
+  %21 = getelementptr %176, ptr %20, i32 0, i32 20
   store i32 -1, ptr %21, align 4
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %173, ptr %22, i32 0, i32 21
+  %23 = getelementptr %176, ptr %22, i32 0, i32 21
   store i64 1, ptr %23, align 8
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %173, ptr %24, i32 0, i32 14
+  %25 = getelementptr %176, ptr %24, i32 0, i32 14
   store i8 1, ptr %25, align 1
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %173, ptr %26, i32 0, i32 5
+  %27 = getelementptr %176, ptr %26, i32 0, i32 5
   call void @"$Turnstile.init"(ptr %27)
   %28 = load %46, ptr %8, align 1
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %173, ptr %29, i32 0, i32 6
+  %30 = getelementptr %176, ptr %29, i32 0, i32 6
   %31 = call i32 @pthread_mutex_init(ptr %30, ptr null)
   %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %173, ptr %32, i32 0, i32 7
+  %33 = getelementptr %176, ptr %32, i32 0, i32 7
   call void @"$threads.init_condition"(ptr %33)
   %34 = load %46, ptr %7, align 1
   %35 = load ptr, ptr %self, align 8
-  %36 = getelementptr %173, ptr %35, i32 0, i32 8
+  %36 = getelementptr %176, ptr %35, i32 0, i32 8
   call void @"$threads.init_condition"(ptr %36)
   %37 = load %46, ptr %6, align 1
   %38 = load ptr, ptr %self, align 8
   %39 = load ptr, ptr %message, align 8
-  %40 = call i32 @"$Loop.init_lists.691"(ptr %38, ptr %39)
+  %40 = call i32 @"$Loop.init_lists.699"(ptr %38, ptr %39)
   store i32 %40, ptr %code, align 4
   %41 = load i32, ptr %code, align 4
   %42 = icmp ne i32 %41, 0
@@ -76282,7 +77882,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %46 = load ptr, ptr %self, align 8
   %47 = load ptr, ptr %message, align 8
-  %48 = call i32 @"$Loop.init_scheduler.692"(ptr %46, ptr %47)
+  %48 = call i32 @"$Loop.init_scheduler.700"(ptr %46, ptr %47)
   store i32 %48, ptr %code1, align 4
   %49 = load i32, ptr %code1, align 4
   %50 = icmp ne i32 %49, 0
@@ -76302,7 +77902,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.671"(ptr %54)
+  call void @"$Loop.publish_counters.679"(ptr %54)
   %55 = load %46, ptr %5, align 1
   ret i32 0
 
@@ -76310,7 +77910,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_lists.691"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_lists.699"(ptr %0, ptr %1) {
 entry:
   %target7 = alloca ptr, align 8
   %target = alloca ptr, align 8
@@ -76321,36 +77921,36 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %173, ptr %2, i32 0, i32 2
+  %3 = getelementptr %176, ptr %2, i32 0, i32 2
   %4 = getelementptr %32, ptr %3, i32 0, i32 3
   %5 = load i32, ptr %4, align 4
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %173, ptr %6, i32 0, i32 2
+  %7 = getelementptr %176, ptr %6, i32 0, i32 2
   %8 = getelementptr %32, ptr %7, i32 0, i32 5
   %9 = load i32, ptr %8, align 4
   %10 = add i32 %5, %9
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %173, ptr %11, i32 0, i32 18
+  %12 = getelementptr %176, ptr %11, i32 0, i32 18
   store i32 %10, ptr %12, align 4
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %173, ptr %13, i32 0, i32 18
+  %14 = getelementptr %176, ptr %13, i32 0, i32 18
   %15 = load i32, ptr %14, align 4
   %16 = mul i32 2, %15
   store i32 %16, ptr %needed, align 4
   %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %173, ptr %17, i32 0, i32 16
+  %18 = getelementptr %176, ptr %17, i32 0, i32 16
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %173, ptr %19, i32 0, i32 18
+  %20 = getelementptr %176, ptr %19, i32 0, i32 18
   %21 = load i32, ptr %20, align 4
   %22 = sext i32 %21 to i64
-  %23 = call zeroext i1 @"$Vector.reserve.634"(ptr %18, i64 %22)
+  %23 = call zeroext i1 @"$Vector.reserve.642"(ptr %18, i64 %22)
   %24 = zext i1 %23 to i8
   %25 = trunc i8 %24 to i1
   br i1 %25, label %and.lhs.true, label %and.end
 
 and.rhs:                                          ; preds = %and.lhs.true
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %173, ptr %26, i32 0, i32 19
+  %27 = getelementptr %176, ptr %26, i32 0, i32 19
   %28 = load i32, ptr %needed, align 4
   %29 = sext i32 %28 to i64
   %30 = load i32, ptr %needed, align 4
@@ -76377,12 +77977,12 @@ and.end:                                          ; preds = %and.rhs, %and.lhs.t
 
 and.lhs.true:                                     ; preds = %entry
   %46 = load ptr, ptr %self, align 8
-  %47 = getelementptr %173, ptr %46, i32 0, i32 17
+  %47 = getelementptr %176, ptr %46, i32 0, i32 17
   %48 = load ptr, ptr %self, align 8
-  %49 = getelementptr %173, ptr %48, i32 0, i32 18
+  %49 = getelementptr %176, ptr %48, i32 0, i32 18
   %50 = load i32, ptr %49, align 4
   %51 = sext i32 %50 to i64
-  %52 = call zeroext i1 @"$Vector.reserve.634"(ptr %47, i64 %51)
+  %52 = call zeroext i1 @"$Vector.reserve.642"(ptr %47, i64 %51)
   %53 = zext i1 %52 to i8
   %54 = trunc i8 %53 to i1
   br i1 %54, label %and.rhs, label %and.end
@@ -76402,9 +78002,9 @@ then2:                                            ; preds = %then
   %62 = getelementptr [1024 x i8], ptr %61, i32 0, i32 0
   %63 = getelementptr i8, ptr %62, i64 0
   %64 = load ptr, ptr %self, align 8
-  %65 = getelementptr %173, ptr %64, i32 0, i32 18
+  %65 = getelementptr %176, ptr %64, i32 0, i32 18
   %66 = load i32, ptr %65, align 4
-  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.635", i32 %66)
+  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.643", i32 %66)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -76422,10 +78022,10 @@ else:                                             ; preds = %and.end
 merge:                                            ; preds = %else, %dead
   %68 = call i32 @eventfd(i32 0, i32 526336)
   %69 = load ptr, ptr %self, align 8
-  %70 = getelementptr %173, ptr %69, i32 0, i32 20
+  %70 = getelementptr %176, ptr %69, i32 0, i32 20
   store i32 %68, ptr %70, align 4
   %71 = load ptr, ptr %self, align 8
-  %72 = getelementptr %173, ptr %71, i32 0, i32 20
+  %72 = getelementptr %176, ptr %71, i32 0, i32 20
   %73 = load i32, ptr %72, align 4
   %74 = icmp slt i32 %73, 0
   %75 = zext i1 %74 to i8
@@ -76449,7 +78049,7 @@ then9:                                            ; preds = %then5
   %86 = call ptr @__errno_location()
   %87 = load i32, ptr %86, align 4
   %88 = call ptr @strerror(i32 %87)
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.636", ptr %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.644", ptr %88)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -76471,7 +78071,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_scheduler.692"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_scheduler.700"(ptr %0, ptr %1) {
 entry:
   %chosen = alloca %34, align 8
   %2 = alloca %46, align 8
@@ -76483,19 +78083,19 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %173, ptr %5, i32 0, i32 2
+  %6 = getelementptr %176, ptr %5, i32 0, i32 2
   store ptr %6, ptr %o, align 8
   %7 = load ptr, ptr %o, align 8
   %8 = getelementptr %32, ptr %7, i32 0, i32 8
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %173, ptr %9, i32 0, i32 4
+  %10 = getelementptr %176, ptr %9, i32 0, i32 4
   %11 = getelementptr %39, ptr %10, i32 0, i32 10
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %11, ptr align 4 %8, i64 28, i1 false)
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %173, ptr %12, i32 0, i32 4
+  %13 = getelementptr %176, ptr %12, i32 0, i32 4
   %14 = getelementptr %39, ptr %13, i32 0, i32 11
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %173, ptr %15, i32 0, i32 4
+  %16 = getelementptr %176, ptr %15, i32 0, i32 4
   %17 = getelementptr %39, ptr %16, i32 0, i32 10
   %18 = load ptr, ptr %o, align 8
   %19 = getelementptr %32, ptr %18, i32 0, i32 9
@@ -76503,18 +78103,18 @@ entry:
   call void @"$anon (./terra/scheduling/batch.t:108)"(ptr %14, ptr %17, ptr %20)
   %21 = load %46, ptr %4, align 1
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %173, ptr %22, i32 0, i32 4
+  %23 = getelementptr %176, ptr %22, i32 0, i32 4
   %24 = getelementptr %39, ptr %23, i32 0, i32 12
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %173, ptr %25, i32 0, i32 4
+  %26 = getelementptr %176, ptr %25, i32 0, i32 4
   %27 = getelementptr %39, ptr %26, i32 0, i32 10
   %28 = load ptr, ptr %o, align 8
   %29 = getelementptr %32, ptr %28, i32 0, i32 10
   %30 = load ptr, ptr %29, align 8
-  call void @"$anon (./terra/scheduling/batch.t:108).489"(ptr %24, ptr %27, ptr %30)
+  call void @"$anon (./terra/scheduling/batch.t:108).491"(ptr %24, ptr %27, ptr %30)
   %31 = load %46, ptr %3, align 1
   %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %173, ptr %32, i32 0, i32 4
+  %33 = getelementptr %176, ptr %32, i32 0, i32 4
   call void @"$StepPlan.begin"(ptr %33)
   %34 = load %46, ptr %2, align 1
   %35 = load ptr, ptr %o, align 8
@@ -76543,7 +78143,7 @@ entry:
   %54 = getelementptr %34, ptr %chosen, i32 0, i32 4
   store i32 %53, ptr %54, align 4
   %55 = load ptr, ptr %self, align 8
-  %56 = getelementptr %173, ptr %55, i32 0, i32 18
+  %56 = getelementptr %176, ptr %55, i32 0, i32 18
   %57 = load i32, ptr %56, align 4
   %58 = getelementptr %34, ptr %chosen, i32 0, i32 5
   store i32 %57, ptr %58, align 4
@@ -76553,9 +78153,9 @@ entry:
   %62 = getelementptr %34, ptr %chosen, i32 0, i32 6
   store i8 %61, ptr %62, align 1
   %63 = load ptr, ptr %self, align 8
-  %64 = getelementptr %173, ptr %63, i32 0, i32 3
+  %64 = getelementptr %176, ptr %63, i32 0, i32 3
   %65 = load ptr, ptr %self, align 8
-  %66 = getelementptr %173, ptr %65, i32 0, i32 4
+  %66 = getelementptr %176, ptr %65, i32 0, i32 4
   %67 = load ptr, ptr %message, align 8
   %68 = call i32 @"$Scheduler.init"(ptr %64, ptr %chosen, ptr %66, ptr %67)
   ret i32 %68
@@ -76566,27 +78166,27 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_poll(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$3806" = alloca ptr, align 8
-  %"$3805" = alloca i32, align 4
-  %"$3804" = alloca ptr, align 8
+  %"$3893" = alloca ptr, align 8
+  %"$3892" = alloca i32, align 4
+  %"$3891" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3804", align 8
-  store i32 %2, ptr %"$3805", align 4
-  store ptr %3, ptr %"$3806", align 8
+  store ptr %1, ptr %"$3891", align 8
+  store i32 %2, ptr %"$3892", align 4
+  store ptr %3, ptr %"$3893", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = getelementptr %172, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$3804", align 8
-  %7 = load i32, ptr %"$3805", align 4
-  %8 = load ptr, ptr %"$3806", align 8
-  %9 = call i32 @"$Loop.poll.693"(ptr %5, ptr %6, i32 %7, ptr %8)
+  %5 = getelementptr %175, ptr %4, i32 0, i32 0
+  %6 = load ptr, ptr %"$3891", align 8
+  %7 = load i32, ptr %"$3892", align 4
+  %8 = load ptr, ptr %"$3893", align 8
+  %9 = call i32 @"$Loop.poll.701"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.poll.693"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.poll.701"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %46, align 8
   %value = alloca i64, align 8
@@ -76637,17 +78237,17 @@ else:                                             ; preds = %and.lhs.true, %or.l
 
 merge:                                            ; preds = %else, %dead
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.646"(ptr %22)
+  call void @"$Loop.lock.654"(ptr %22)
   %23 = load %46, ptr %5, align 1
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %173, ptr %24, i32 0, i32 19
+  %25 = getelementptr %176, ptr %24, i32 0, i32 19
   %26 = load ptr, ptr %target, align 8
   %27 = load i32, ptr %capacity, align 4
   %28 = call i32 @"$EventRing.take"(ptr %25, ptr %26, i32 %27)
   %29 = load ptr, ptr %count, align 8
   store i32 %28, ptr %29, align 4
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %173, ptr %30, i32 0, i32 19
+  %31 = getelementptr %176, ptr %30, i32 0, i32 19
   %32 = getelementptr %44, ptr %31, i32 0, i32 4
   %33 = load i64, ptr %32, align 8
   %34 = icmp eq i64 %33, 0
@@ -76657,7 +78257,7 @@ merge:                                            ; preds = %else, %dead
 
 then3:                                            ; preds = %merge
   %37 = load ptr, ptr %self, align 8
-  %38 = getelementptr %173, ptr %37, i32 0, i32 20
+  %38 = getelementptr %176, ptr %37, i32 0, i32 20
   %39 = load i32, ptr %38, align 4
   %40 = call i64 @read(i32 %39, ptr %value, i64 8)
   br label %merge2
@@ -76667,10 +78267,10 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %then3
   %41 = load ptr, ptr %self, align 8
-  %42 = getelementptr %173, ptr %41, i32 0, i32 7
+  %42 = getelementptr %176, ptr %41, i32 0, i32 7
   %43 = call i32 @pthread_cond_signal(ptr %42)
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.648"(ptr %44)
+  call void @"$Loop.unlock.656"(ptr %44)
   %45 = load %46, ptr %4, align 1
   ret i32 0
 
@@ -76680,24 +78280,24 @@ dead5:                                            ; No predecessors!
 
 define dso_local i32 @ledger_preempt(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$3802" = alloca ptr, align 8
-  %"$3801" = alloca i64, align 8
+  %"$3889" = alloca ptr, align 8
+  %"$3888" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$3801", align 8
-  store ptr %2, ptr %"$3802", align 8
+  store i64 %1, ptr %"$3888", align 8
+  store ptr %2, ptr %"$3889", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = getelementptr %172, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$3801", align 8
-  %6 = load ptr, ptr %"$3802", align 8
-  %7 = call i32 @"$Loop.preempt.694"(ptr %4, i64 %5, ptr %6)
+  %4 = getelementptr %175, ptr %3, i32 0, i32 0
+  %5 = load i64, ptr %"$3888", align 8
+  %6 = load ptr, ptr %"$3889", align 8
+  %7 = call i32 @"$Loop.preempt.702"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.preempt.694"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.preempt.702"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -76708,7 +78308,7 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.645"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
+  %6 = call i32 @"$Loop.order.653"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
@@ -76717,29 +78317,29 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_prefill(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
-  %"$3820" = alloca ptr, align 8
-  %"$3819" = alloca ptr, align 8
-  %"$3818" = alloca ptr, align 8
-  %"$3817" = alloca i8, align 1
-  %"$3816" = alloca i32, align 4
-  %"$3815" = alloca ptr, align 8
+  %"$3907" = alloca ptr, align 8
+  %"$3906" = alloca ptr, align 8
+  %"$3905" = alloca ptr, align 8
+  %"$3904" = alloca i8, align 1
+  %"$3903" = alloca i32, align 4
+  %"$3902" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3815", align 8
-  store i32 %2, ptr %"$3816", align 4
+  store ptr %1, ptr %"$3902", align 8
+  store i32 %2, ptr %"$3903", align 4
   %7 = zext i1 %3 to i8
-  store i8 %7, ptr %"$3817", align 1
-  store ptr %4, ptr %"$3818", align 8
-  store ptr %5, ptr %"$3819", align 8
-  store ptr %6, ptr %"$3820", align 8
+  store i8 %7, ptr %"$3904", align 1
+  store ptr %4, ptr %"$3905", align 8
+  store ptr %5, ptr %"$3906", align 8
+  store ptr %6, ptr %"$3907", align 8
   %8 = load ptr, ptr %"$handle", align 8
-  %9 = getelementptr %172, ptr %8, i32 0, i32 0
-  %10 = load ptr, ptr %"$3815", align 8
-  %11 = load i32, ptr %"$3816", align 4
-  %12 = load i8, ptr %"$3817", align 1
-  %13 = load ptr, ptr %"$3818", align 8
-  %14 = load ptr, ptr %"$3819", align 8
-  %15 = load ptr, ptr %"$3820", align 8
+  %9 = getelementptr %175, ptr %8, i32 0, i32 0
+  %10 = load ptr, ptr %"$3902", align 8
+  %11 = load i32, ptr %"$3903", align 4
+  %12 = load i8, ptr %"$3904", align 1
+  %13 = load ptr, ptr %"$3905", align 8
+  %14 = load ptr, ptr %"$3906", align 8
+  %15 = load ptr, ptr %"$3907", align 8
   %16 = icmp ne i8 %12, 0
   %17 = call i32 @"$Loop.prefill"(ptr %9, ptr %10, i32 %11, i1 zeroext %16, ptr %13, ptr %14, ptr %15)
   ret i32 %17
@@ -76808,7 +78408,7 @@ then5:                                            ; preds = %then2
   %27 = getelementptr %0, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.695")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.703")
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -76827,7 +78427,7 @@ merge1:                                           ; preds = %else3, %dead
   %31 = load ptr, ptr %result, align 8
   store ptr null, ptr %31, align 8
   %32 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.652"(ptr %32)
+  call void @"$Loop.enter_turn.660"(ptr %32)
   %33 = load %46, ptr %8, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = load ptr, ptr %tokens, align 8
@@ -76840,7 +78440,7 @@ merge1:                                           ; preds = %else3, %dead
   %42 = call i32 @"$Loop.prefill_in_turn"(ptr %34, ptr %35, i32 %36, i1 zeroext %41, ptr %38, ptr %39, ptr %40)
   store i32 %42, ptr %code, align 4
   %43 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.666"(ptr %43)
+  call void @"$Loop.leave_turn.674"(ptr %43)
   %44 = load %46, ptr %7, align 1
   %45 = load i32, ptr %code, align 4
   ret i32 %45
@@ -76877,7 +78477,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %10 = load ptr, ptr %self, align 8
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_usable_locked.655"(ptr %10, ptr %11)
+  %12 = call i32 @"$Loop.check_usable_locked.663"(ptr %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -76897,7 +78497,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.696"(ptr noalias sret(%151) %8, ptr %18)
+  call void @"$Loop.limits.704"(ptr noalias sret(%151) %8, ptr %18)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %19 = load ptr, ptr %tokens, align 8
   %20 = load i32, ptr %num_tokens, align 4
@@ -76922,7 +78522,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %173, ptr %28, i32 0, i32 3
+  %29 = getelementptr %176, ptr %28, i32 0, i32 3
   %30 = load i32, ptr %num_tokens, align 4
   %31 = call i32 @"$Scheduler.pages_for"(ptr %29, i32 %30)
   %32 = load ptr, ptr %message, align 8
@@ -76985,7 +78585,7 @@ merge12:                                          ; preds = %else14, %dead15
 then18:                                           ; preds = %merge12
   %60 = load ptr, ptr %self, align 8
   %61 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.674"(ptr %60, ptr %61)
+  call void @"$Loop.close_state.682"(ptr %60, ptr %61)
   %62 = load %46, ptr %7, align 1
   %63 = load i32, ptr %code16, align 4
   ret i32 %63
@@ -77006,65 +78606,65 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.limits.696"(ptr noalias sret(%151) %0, ptr %1) {
+define internal void @"$Loop.limits.704"(ptr noalias sret(%151) %0, ptr %1) {
 entry:
   %2 = alloca %151, align 8
-  %3 = alloca %177, align 8
-  %"<structcast>" = alloca %177, align 8
+  %3 = alloca %180, align 8
+  %"<structcast>" = alloca %180, align 8
   %self = alloca ptr, align 8
   store ptr %1, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %173, ptr %4, i32 0, i32 1
+  %5 = getelementptr %176, ptr %4, i32 0, i32 1
   %6 = load ptr, ptr %5, align 8
   %7 = getelementptr %6, ptr %6, i32 0, i32 3
   %8 = load i32, ptr %7, align 4
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %173, ptr %9, i32 0, i32 2
+  %10 = getelementptr %176, ptr %9, i32 0, i32 2
   %11 = getelementptr %32, ptr %10, i32 0, i32 2
   %12 = load i32, ptr %11, align 4
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %173, ptr %13, i32 0, i32 2
+  %14 = getelementptr %176, ptr %13, i32 0, i32 2
   %15 = getelementptr %32, ptr %14, i32 0, i32 8
   %16 = getelementptr %26, ptr %15, i32 0, i32 4
   %17 = load i32, ptr %16, align 4
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %173, ptr %18, i32 0, i32 2
+  %19 = getelementptr %176, ptr %18, i32 0, i32 2
   %20 = getelementptr %32, ptr %19, i32 0, i32 1
   %21 = load i32, ptr %20, align 4
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %173, ptr %22, i32 0, i32 24
+  %23 = getelementptr %176, ptr %22, i32 0, i32 24
   %24 = getelementptr %45, ptr %23, i32 0, i32 1
   %25 = load i32, ptr %24, align 4
-  %26 = getelementptr %177, ptr %3, i32 0, i32 0
+  %26 = getelementptr %180, ptr %3, i32 0, i32 0
   store i32 %8, ptr %26, align 4
-  %27 = getelementptr %177, ptr %3, i32 0, i32 1
+  %27 = getelementptr %180, ptr %3, i32 0, i32 1
   store i32 %12, ptr %27, align 4
-  %28 = getelementptr %177, ptr %3, i32 0, i32 2
+  %28 = getelementptr %180, ptr %3, i32 0, i32 2
   store i32 %17, ptr %28, align 4
-  %29 = getelementptr %177, ptr %3, i32 0, i32 3
+  %29 = getelementptr %180, ptr %3, i32 0, i32 3
   store i32 %21, ptr %29, align 4
-  %30 = getelementptr %177, ptr %3, i32 0, i32 4
+  %30 = getelementptr %180, ptr %3, i32 0, i32 4
   store i32 %25, ptr %30, align 4
-  %31 = load %177, ptr %3, align 4
-  store %177 %31, ptr %"<structcast>", align 4
+  %31 = load %180, ptr %3, align 4
+  store %180 %31, ptr %"<structcast>", align 4
   %32 = getelementptr %151, ptr %2, i32 0, i32 0
-  %33 = getelementptr %177, ptr %"<structcast>", i32 0, i32 0
+  %33 = getelementptr %180, ptr %"<structcast>", i32 0, i32 0
   %34 = load i32, ptr %33, align 4
   store i32 %34, ptr %32, align 4
   %35 = getelementptr %151, ptr %2, i32 0, i32 1
-  %36 = getelementptr %177, ptr %"<structcast>", i32 0, i32 1
+  %36 = getelementptr %180, ptr %"<structcast>", i32 0, i32 1
   %37 = load i32, ptr %36, align 4
   store i32 %37, ptr %35, align 4
   %38 = getelementptr %151, ptr %2, i32 0, i32 2
-  %39 = getelementptr %177, ptr %"<structcast>", i32 0, i32 2
+  %39 = getelementptr %180, ptr %"<structcast>", i32 0, i32 2
   %40 = load i32, ptr %39, align 4
   store i32 %40, ptr %38, align 4
   %41 = getelementptr %151, ptr %2, i32 0, i32 3
-  %42 = getelementptr %177, ptr %"<structcast>", i32 0, i32 3
+  %42 = getelementptr %180, ptr %"<structcast>", i32 0, i32 3
   %43 = load i32, ptr %42, align 4
   store i32 %43, ptr %41, align 4
   %44 = getelementptr %151, ptr %2, i32 0, i32 4
-  %45 = getelementptr %177, ptr %"<structcast>", i32 0, i32 4
+  %45 = getelementptr %180, ptr %"<structcast>", i32 0, i32 4
   %46 = load i32, ptr %45, align 4
   store i32 %46, ptr %44, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %0, ptr align 4 %2, i64 20, i1 false)
@@ -77095,7 +78695,7 @@ entry:
   store ptr %3, ptr %result, align 8
   store ptr %4, ptr %message, align 8
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %173, ptr %9, i32 0, i32 3
+  %10 = getelementptr %176, ptr %9, i32 0, i32 3
   store ptr %10, ptr %s, align 8
   %11 = load ptr, ptr %s, align 8
   %12 = getelementptr %33, ptr %11, i32 0, i32 11
@@ -77121,10 +78721,10 @@ then2:                                            ; preds = %then
   %25 = getelementptr [1024 x i8], ptr %24, i32 0, i32 0
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load ptr, ptr %self, align 8
-  %28 = getelementptr %173, ptr %27, i32 0, i32 2
+  %28 = getelementptr %176, ptr %27, i32 0, i32 2
   %29 = getelementptr %32, ptr %28, i32 0, i32 3
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.697", i32 %30)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.705", i32 %30)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -77158,11 +78758,11 @@ then5:                                            ; preds = %or.lhs.false, %merg
 or.lhs.false:                                     ; preds = %merge
   %41 = load ptr, ptr %item, align 8
   %42 = load ptr, ptr %self, align 8
-  %43 = getelementptr %173, ptr %42, i32 0, i32 2
+  %43 = getelementptr %176, ptr %42, i32 0, i32 2
   %44 = getelementptr %32, ptr %43, i32 0, i32 2
   %45 = load i32, ptr %44, align 4
   %46 = load ptr, ptr %self, align 8
-  %47 = getelementptr %173, ptr %46, i32 0, i32 2
+  %47 = getelementptr %176, ptr %46, i32 0, i32 2
   %48 = getelementptr %32, ptr %47, i32 0, i32 1
   %49 = load i32, ptr %48, align 4
   %50 = call zeroext i1 @"$request.reserve"(ptr %41, i32 %45, i32 %49)
@@ -77194,10 +78794,10 @@ then12:                                           ; preds = %merge7
   %62 = getelementptr [1024 x i8], ptr %61, i32 0, i32 0
   %63 = getelementptr i8, ptr %62, i64 0
   %64 = load ptr, ptr %self, align 8
-  %65 = getelementptr %173, ptr %64, i32 0, i32 2
+  %65 = getelementptr %176, ptr %64, i32 0, i32 2
   %66 = getelementptr %32, ptr %65, i32 0, i32 2
   %67 = load i32, ptr %66, align 4
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.698", i32 %67)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.706", i32 %67)
   br label %merge11
 
 else13:                                           ; preds = %merge7
@@ -77264,7 +78864,7 @@ entry:
   %9 = getelementptr %58, ptr %8, i32 0, i32 4
   %10 = load i32, ptr %9, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.grow_state.658"(ptr %6, ptr %7, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.grow_state.666"(ptr %6, ptr %7, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -77359,11 +78959,11 @@ entry:
   store i32 %10, ptr %begin, align 4
   store i32 %15, ptr %count, align 4
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %173, ptr %16, i32 0, i32 4
+  %17 = getelementptr %176, ptr %16, i32 0, i32 4
   call void @"$StepPlan.begin"(ptr %17)
   %18 = load %46, ptr %6, align 1
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %173, ptr %19, i32 0, i32 4
+  %20 = getelementptr %176, ptr %19, i32 0, i32 4
   %21 = load ptr, ptr %item, align 8
   %22 = getelementptr %58, ptr %21, i32 0, i32 12
   %23 = load i32, ptr %22, align 4
@@ -77374,7 +78974,7 @@ entry:
   %28 = getelementptr %11, ptr %27, i32 0, i32 0
   %29 = load ptr, ptr %28, align 8
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %173, ptr %30, i32 0, i32 2
+  %31 = getelementptr %176, ptr %30, i32 0, i32 2
   %32 = getelementptr %32, ptr %31, i32 0, i32 1
   %33 = load i32, ptr %32, align 4
   call void @"$StepPlan.add_segment"(ptr %20, i32 %23, i32 %24, i32 %25, ptr %29, i32 %33)
@@ -77406,7 +79006,7 @@ forcond:                                          ; preds = %forbody, %then
 
 forbody:                                          ; preds = %forcond
   %48 = load ptr, ptr %self, align 8
-  %49 = getelementptr %173, ptr %48, i32 0, i32 4
+  %49 = getelementptr %176, ptr %48, i32 0, i32 4
   %50 = load i32, ptr %row, align 4
   %51 = call i32 @"$StepPlan.add_logit_row"(ptr %49, i32 %50)
   %52 = add i32 %42, 1
@@ -77418,7 +79018,7 @@ merge1:                                           ; preds = %forcond
   %54 = load i32, ptr %begin, align 4
   %55 = sext i32 %54 to i64
   %56 = load ptr, ptr %self, align 8
-  %57 = getelementptr %173, ptr %56, i32 0, i32 4
+  %57 = getelementptr %176, ptr %56, i32 0, i32 4
   %58 = getelementptr %39, ptr %57, i32 0, i32 10
   %59 = getelementptr %26, ptr %58, i32 0, i32 6
   %60 = load i32, ptr %59, align 4
@@ -77426,7 +79026,7 @@ merge1:                                           ; preds = %forcond
   %62 = mul i64 %55, %61
   %63 = getelementptr float, ptr %53, i64 %62
   %64 = load ptr, ptr %self, align 8
-  %65 = getelementptr %173, ptr %64, i32 0, i32 4
+  %65 = getelementptr %176, ptr %64, i32 0, i32 4
   %66 = getelementptr %39, ptr %65, i32 0, i32 13
   store ptr %63, ptr %66, align 8
   br label %merge
@@ -77440,13 +79040,13 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 then2:                                            ; preds = %and.lhs.true4
   %71 = load ptr, ptr %self, align 8
-  %72 = getelementptr %173, ptr %71, i32 0, i32 4
+  %72 = getelementptr %176, ptr %71, i32 0, i32 4
   %73 = load i32, ptr %count, align 4
   %74 = sub i32 %73, 1
   %75 = call i32 @"$StepPlan.add_logit_row"(ptr %72, i32 %74)
   %76 = load ptr, ptr %logits, align 8
   %77 = load ptr, ptr %self, align 8
-  %78 = getelementptr %173, ptr %77, i32 0, i32 4
+  %78 = getelementptr %176, ptr %77, i32 0, i32 4
   %79 = getelementptr %39, ptr %78, i32 0, i32 13
   store ptr %76, ptr %79, align 8
   br label %merge
@@ -77457,7 +79057,7 @@ else3:                                            ; preds = %and.lhs.true4, %els
 merge:                                            ; preds = %else3, %then2, %merge1
   %80 = load ptr, ptr %self, align 8
   %81 = load ptr, ptr %message, align 8
-  %82 = call i32 @"$Loop.run_step.662"(ptr %80, ptr %81)
+  %82 = call i32 @"$Loop.run_step.670"(ptr %80, ptr %81)
   store i32 %82, ptr %code, align 4
   %83 = load i32, ptr %code, align 4
   %84 = icmp ne i32 %83, 0
@@ -77498,13 +79098,13 @@ merge5:                                           ; preds = %else7, %dead
   %103 = getelementptr %58, ptr %102, i32 0, i32 28
   store i8 1, ptr %103, align 1
   %104 = load ptr, ptr %self, align 8
-  %105 = getelementptr %173, ptr %104, i32 0, i32 4
+  %105 = getelementptr %176, ptr %104, i32 0, i32 4
   %106 = getelementptr %39, ptr %105, i32 0, i32 4
   %107 = load i32, ptr %106, align 4
   store i32 %107, ptr %num_rows, align 4
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %self, align 8
-  %110 = getelementptr %173, ptr %109, i32 0, i32 4
+  %110 = getelementptr %176, ptr %109, i32 0, i32 4
   %111 = getelementptr %39, ptr %110, i32 0, i32 13
   %112 = load ptr, ptr %111, align 8
   %113 = load i32, ptr %num_rows, align 4
@@ -77514,7 +79114,7 @@ merge5:                                           ; preds = %else7, %dead
   %117 = load i32, ptr %num_rows, align 4
   %118 = sub i32 %116, %117
   %119 = load ptr, ptr %message, align 8
-  %120 = call i32 @"$Loop.check_logits.665"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
+  %120 = call i32 @"$Loop.check_logits.673"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
   ret i32 %120
 
 dead8:                                            ; No predecessors!
@@ -77534,14 +79134,14 @@ entry:
   %4 = load ptr, ptr %item, align 8
   %5 = call i32 @"$Sequence.num_uncomputed"(ptr %4)
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %173, ptr %6, i32 0, i32 4
+  %7 = getelementptr %176, ptr %6, i32 0, i32 4
   %8 = getelementptr %39, ptr %7, i32 0, i32 10
   %9 = getelementptr %26, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.699"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.707"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %173, ptr %12, i32 0, i32 2
+  %13 = getelementptr %176, ptr %12, i32 0, i32 2
   %14 = getelementptr %32, ptr %13, i32 0, i32 4
   %15 = load i32, ptr %14, align 4
   %16 = icmp sgt i32 %15, 0
@@ -77552,10 +79152,10 @@ entry:
 then:                                             ; preds = %entry
   %19 = load i32, ptr %count, align 4
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %173, ptr %20, i32 0, i32 2
+  %21 = getelementptr %176, ptr %20, i32 0, i32 2
   %22 = getelementptr %32, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.699"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.707"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -77570,11 +79170,11 @@ merge:                                            ; preds = %else, %then
 then2:                                            ; preds = %merge
   %27 = load i32, ptr %count, align 4
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %173, ptr %28, i32 0, i32 4
+  %29 = getelementptr %176, ptr %28, i32 0, i32 4
   %30 = getelementptr %39, ptr %29, i32 0, i32 10
   %31 = getelementptr %26, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.699"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.707"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -77589,7 +79189,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$smaller.699"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.707"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -77611,24 +79211,24 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_resize_pool(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$3813" = alloca ptr, align 8
-  %"$3812" = alloca i32, align 4
+  %"$3900" = alloca ptr, align 8
+  %"$3899" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3812", align 4
-  store ptr %2, ptr %"$3813", align 8
+  store i32 %1, ptr %"$3899", align 4
+  store ptr %2, ptr %"$3900", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = getelementptr %172, ptr %3, i32 0, i32 0
-  %5 = load i32, ptr %"$3812", align 4
-  %6 = load ptr, ptr %"$3813", align 8
-  %7 = call i32 @"$Loop.resize_pool.700"(ptr %4, i32 %5, ptr %6)
+  %4 = getelementptr %175, ptr %3, i32 0, i32 0
+  %5 = load i32, ptr %"$3899", align 4
+  %6 = load ptr, ptr %"$3900", align 8
+  %7 = call i32 @"$Loop.resize_pool.708"(ptr %4, i32 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_pool.700"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_pool.708"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %46, align 8
   %code = alloca i32, align 4
@@ -77659,15 +79259,15 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %10)
   %11 = load %46, ptr %5, align 1
   %12 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.652"(ptr %12)
+  call void @"$Loop.enter_turn.660"(ptr %12)
   %13 = load %46, ptr %4, align 1
   %14 = load ptr, ptr %self, align 8
   %15 = load i32, ptr %num_pages, align 4
   %16 = load ptr, ptr %message, align 8
-  %17 = call i32 @"$Loop.resize_in_turn.701"(ptr %14, i32 %15, ptr %16)
+  %17 = call i32 @"$Loop.resize_in_turn.709"(ptr %14, i32 %15, ptr %16)
   store i32 %17, ptr %code, align 4
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.666"(ptr %18)
+  call void @"$Loop.leave_turn.674"(ptr %18)
   %19 = load %46, ptr %3, align 1
   %20 = load i32, ptr %code, align 4
   ret i32 %20
@@ -77676,7 +79276,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_in_turn.701"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_in_turn.709"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %46, align 8
   %code11 = alloca i32, align 4
@@ -77693,7 +79293,7 @@ entry:
   %4 = load ptr, ptr %self, align 8
   %5 = load i32, ptr %num_pages, align 4
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$Loop.begin_resize.702"(ptr %4, i32 %5, ptr %6)
+  %7 = call i32 @"$Loop.begin_resize.710"(ptr %4, i32 %5, ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -77713,7 +79313,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %173, ptr %13, i32 0, i32 3
+  %14 = getelementptr %176, ptr %13, i32 0, i32 3
   %15 = load i32, ptr %num_pages, align 4
   %16 = call zeroext i1 @"$Scheduler.preempt_down_to"(ptr %14, i32 %15)
   %17 = zext i1 %16 to i8
@@ -77735,12 +79335,12 @@ then5:                                            ; preds = %then2
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
   %27 = getelementptr i8, ptr %26, i64 0
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %173, ptr %28, i32 0, i32 3
+  %29 = getelementptr %176, ptr %28, i32 0, i32 3
   %30 = getelementptr %33, ptr %29, i32 0, i32 1
   %31 = getelementptr %35, ptr %30, i32 0, i32 4
   %32 = load i32, ptr %31, align 4
   %33 = load i32, ptr %num_pages, align 4
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.554", i32 %32, i32 %33)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.556", i32 %32, i32 %33)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -77757,9 +79357,9 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead7
   %35 = load ptr, ptr %self, align 8
-  %36 = call i32 @"$Loop.perform_transfers.683"(ptr %35)
+  %36 = call i32 @"$Loop.perform_transfers.691"(ptr %35)
   %37 = load ptr, ptr %self, align 8
-  %38 = getelementptr %173, ptr %37, i32 0, i32 3
+  %38 = getelementptr %176, ptr %37, i32 0, i32 3
   %39 = getelementptr %33, ptr %38, i32 0, i32 1
   store ptr %39, ptr %pool, align 8
   %40 = load ptr, ptr %pool, align 8
@@ -77774,7 +79374,7 @@ merge1:                                           ; preds = %else3, %dead7
 
 then9:                                            ; preds = %merge1
   %47 = load ptr, ptr %self, align 8
-  %48 = getelementptr %173, ptr %47, i32 0, i32 0
+  %48 = getelementptr %176, ptr %47, i32 0, i32 0
   %49 = load ptr, ptr %48, align 8
   %50 = load i32, ptr %num_moves, align 4
   %51 = load ptr, ptr %pool, align 8
@@ -77810,7 +79410,7 @@ else10:                                           ; preds = %merge1
 
 merge8:                                           ; preds = %else10, %merge12
   %64 = load ptr, ptr %self, align 8
-  %65 = getelementptr %173, ptr %64, i32 0, i32 3
+  %65 = getelementptr %176, ptr %64, i32 0, i32 3
   %66 = load i32, ptr %num_pages, align 4
   %67 = load i32, ptr %num_moves, align 4
   call void @"$Scheduler.commit_resize"(ptr %65, i32 %66, i32 %67)
@@ -77821,7 +79421,7 @@ dead16:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.begin_resize.702"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.begin_resize.710"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %46, align 8
   %code = alloca i32, align 4
@@ -77833,12 +79433,12 @@ entry:
   store i32 %1, ptr %num_pages, align 4
   store ptr %2, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.646"(ptr %5)
+  call void @"$Loop.lock.654"(ptr %5)
   %6 = load %46, ptr %4, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = load i32, ptr %num_pages, align 4
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_resize.703"(ptr %7, i32 %8, ptr %9)
+  %10 = call i32 @"$Loop.check_resize.711"(ptr %7, i32 %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp eq i32 %11, 0
@@ -77849,7 +79449,7 @@ entry:
 then:                                             ; preds = %and.lhs.true
   %15 = load i32, ptr %num_pages, align 4
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %173, ptr %16, i32 0, i32 24
+  %17 = getelementptr %176, ptr %16, i32 0, i32 24
   %18 = getelementptr %45, ptr %17, i32 0, i32 1
   store i32 %15, ptr %18, align 4
   br label %merge
@@ -77859,7 +79459,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.648"(ptr %19)
+  call void @"$Loop.unlock.656"(ptr %19)
   %20 = load %46, ptr %3, align 1
   %21 = load i32, ptr %code, align 4
   ret i32 %21
@@ -77867,7 +79467,7 @@ merge:                                            ; preds = %else, %then
 and.lhs.true:                                     ; preds = %entry
   %22 = load i32, ptr %num_pages, align 4
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %173, ptr %23, i32 0, i32 24
+  %24 = getelementptr %176, ptr %23, i32 0, i32 24
   %25 = getelementptr %45, ptr %24, i32 0, i32 1
   %26 = load i32, ptr %25, align 4
   %27 = icmp slt i32 %22, %26
@@ -77879,7 +79479,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_resize.703"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_resize.711"(ptr %0, i32 %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %target15 = alloca ptr, align 8
@@ -77910,7 +79510,7 @@ then:                                             ; preds = %or.lhs.false, %entr
 or.lhs.false:                                     ; preds = %entry
   %12 = load i32, ptr %num_pages, align 4
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %173, ptr %13, i32 0, i32 2
+  %14 = getelementptr %176, ptr %13, i32 0, i32 2
   %15 = getelementptr %32, ptr %14, i32 0, i32 0
   %16 = load i32, ptr %15, align 4
   %17 = icmp sgt i32 %12, %16
@@ -77925,10 +79525,10 @@ then2:                                            ; preds = %then
   %23 = getelementptr i8, ptr %22, i64 0
   %24 = load i32, ptr %num_pages, align 4
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %173, ptr %25, i32 0, i32 2
+  %26 = getelementptr %176, ptr %25, i32 0, i32 2
   %27 = getelementptr %32, ptr %26, i32 0, i32 0
   %28 = load i32, ptr %27, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.548", i32 %24, i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.550", i32 %24, i32 %28)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -77945,9 +79545,9 @@ else:                                             ; preds = %or.lhs.false
 
 merge:                                            ; preds = %else, %dead
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %173, ptr %30, i32 0, i32 3
+  %31 = getelementptr %176, ptr %30, i32 0, i32 3
   %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %173, ptr %32, i32 0, i32 3
+  %33 = getelementptr %176, ptr %32, i32 0, i32 3
   %34 = getelementptr %33, ptr %33, i32 0, i32 5
   %35 = call i64 @"$Scheduler.count_references"(ptr %31, ptr %34)
   store i64 %35, ptr %held, align 8
@@ -77975,7 +79575,7 @@ then9:                                            ; preds = %then5
   %50 = getelementptr i8, ptr %49, i64 0
   %51 = load i32, ptr %num_pages, align 4
   %52 = load i64, ptr %held, align 8
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.549", i32 %51, i64 %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.551", i32 %51, i64 %52)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -77992,9 +79592,9 @@ else6:                                            ; preds = %merge
 
 merge4:                                           ; preds = %else6, %dead11
   %54 = load ptr, ptr %self, align 8
-  %55 = getelementptr %173, ptr %54, i32 0, i32 19
+  %55 = getelementptr %176, ptr %54, i32 0, i32 19
   %56 = load ptr, ptr %self, align 8
-  %57 = getelementptr %173, ptr %56, i32 0, i32 18
+  %57 = getelementptr %176, ptr %56, i32 0, i32 18
   %58 = load i32, ptr %57, align 4
   %59 = mul i32 2, %58
   %60 = sext i32 %59 to i64
@@ -78018,10 +79618,10 @@ then17:                                           ; preds = %then13
   %71 = getelementptr [1024 x i8], ptr %70, i32 0, i32 0
   %72 = getelementptr i8, ptr %71, i64 0
   %73 = load ptr, ptr %self, align 8
-  %74 = getelementptr %173, ptr %73, i32 0, i32 19
+  %74 = getelementptr %176, ptr %73, i32 0, i32 19
   %75 = getelementptr %44, ptr %74, i32 0, i32 4
   %76 = load i64, ptr %75, align 8
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.550", i64 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.552", i64 %76)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -78039,7 +79639,7 @@ else14:                                           ; preds = %merge4
 merge12:                                          ; preds = %else14, %dead19
   %78 = load ptr, ptr %self, align 8
   %79 = load ptr, ptr %message, align 8
-  %80 = call i32 @"$Loop.check_usable.656"(ptr %78, ptr %79)
+  %80 = call i32 @"$Loop.check_usable.664"(ptr %78, ptr %79)
   store i32 %80, ptr %code, align 4
   %81 = load i32, ptr %code, align 4
   %82 = icmp ne i32 %81, 0
@@ -78061,14 +79661,14 @@ merge20:                                          ; preds = %else22, %dead23
   %86 = load ptr, ptr %self, align 8
   %87 = load i32, ptr %num_pages, align 4
   %88 = load ptr, ptr %message, align 8
-  %89 = call i32 @"$Loop.check_live_fit.704"(ptr %86, i32 %87, ptr %88)
+  %89 = call i32 @"$Loop.check_live_fit.712"(ptr %86, i32 %87, ptr %88)
   ret i32 %89
 
 dead24:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_live_fit.704"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_live_fit.712"(ptr %0, i32 %1, ptr %2) {
 entry:
   %target = alloca ptr, align 8
   %needed = alloca i32, align 4
@@ -78081,7 +79681,7 @@ entry:
   store i32 %1, ptr %num_pages, align 4
   store ptr %2, ptr %message, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %173, ptr %3, i32 0, i32 17
+  %4 = getelementptr %176, ptr %3, i32 0, i32 17
   %5 = getelementptr %43, ptr %4, i32 0, i32 1
   %6 = load i64, ptr %5, align 8
   store i64 0, ptr %i, align 8
@@ -78098,7 +79698,7 @@ forcond:                                          ; preds = %merge1, %entry
 
 forbody:                                          ; preds = %forcond
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %173, ptr %13, i32 0, i32 17
+  %14 = getelementptr %176, ptr %13, i32 0, i32 17
   %15 = getelementptr %43, ptr %14, i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   %17 = load i64, ptr %i, align 8
@@ -78109,7 +79709,7 @@ forbody:                                          ; preds = %forcond
   %21 = load ptr, ptr %item, align 8
   %22 = call i32 @"$Sequence.most_tokens_computed"(ptr %21)
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %173, ptr %23, i32 0, i32 2
+  %24 = getelementptr %176, ptr %23, i32 0, i32 2
   %25 = getelementptr %32, ptr %24, i32 0, i32 1
   %26 = load i32, ptr %25, align 4
   %27 = call i32 @"$Sequence.pages_for"(ptr %20, i32 %22, i32 %26)
@@ -78140,7 +79740,7 @@ then3:                                            ; preds = %then
   %44 = getelementptr %58, ptr %43, i32 0, i32 0
   %45 = load i64, ptr %44, align 8
   %46 = load i32, ptr %needed, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.551", i32 %42, i64 %45, i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.553", i32 %42, i64 %45, i32 %46)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -78183,7 +79783,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.562", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.564", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -78256,28 +79856,28 @@ dead2:                                            ; No predecessors!
 
 define dso_local i32 @ledger_run_batch_decode(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
-  %"$3832" = alloca ptr, align 8
-  %"$3831" = alloca ptr, align 8
-  %"$3830" = alloca i32, align 4
-  %"$3829" = alloca ptr, align 8
-  %"$3828" = alloca ptr, align 8
-  %"$3827" = alloca i32, align 4
+  %"$3919" = alloca ptr, align 8
+  %"$3918" = alloca ptr, align 8
+  %"$3917" = alloca i32, align 4
+  %"$3916" = alloca ptr, align 8
+  %"$3915" = alloca ptr, align 8
+  %"$3914" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3827", align 4
-  store ptr %2, ptr %"$3828", align 8
-  store ptr %3, ptr %"$3829", align 8
-  store i32 %4, ptr %"$3830", align 4
-  store ptr %5, ptr %"$3831", align 8
-  store ptr %6, ptr %"$3832", align 8
+  store i32 %1, ptr %"$3914", align 4
+  store ptr %2, ptr %"$3915", align 8
+  store ptr %3, ptr %"$3916", align 8
+  store i32 %4, ptr %"$3917", align 4
+  store ptr %5, ptr %"$3918", align 8
+  store ptr %6, ptr %"$3919", align 8
   %7 = load ptr, ptr %"$handle", align 8
-  %8 = getelementptr %172, ptr %7, i32 0, i32 0
-  %9 = load i32, ptr %"$3827", align 4
-  %10 = load ptr, ptr %"$3828", align 8
-  %11 = load ptr, ptr %"$3829", align 8
-  %12 = load i32, ptr %"$3830", align 4
-  %13 = load ptr, ptr %"$3831", align 8
-  %14 = load ptr, ptr %"$3832", align 8
+  %8 = getelementptr %175, ptr %7, i32 0, i32 0
+  %9 = load i32, ptr %"$3914", align 4
+  %10 = load ptr, ptr %"$3915", align 8
+  %11 = load ptr, ptr %"$3916", align 8
+  %12 = load i32, ptr %"$3917", align 4
+  %13 = load ptr, ptr %"$3918", align 8
+  %14 = load ptr, ptr %"$3919", align 8
   %15 = call i32 @"$Loop.run_batch_decode"(ptr %8, i32 %9, ptr %10, ptr %11, i32 %12, ptr %13, ptr %14)
   ret i32 %15
 
@@ -78324,7 +79924,7 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %14)
   %15 = load %46, ptr %9, align 1
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.652"(ptr %16)
+  call void @"$Loop.enter_turn.660"(ptr %16)
   %17 = load %46, ptr %8, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = load i32, ptr %num_states, align 4
@@ -78336,7 +79936,7 @@ merge:                                            ; preds = %else, %then
   %25 = call i32 @"$Loop.batch_in_turn"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
   store i32 %25, ptr %code, align 4
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.666"(ptr %26)
+  call void @"$Loop.leave_turn.674"(ptr %26)
   %27 = load %46, ptr %7, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -78374,7 +79974,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %8 = load ptr, ptr %self, align 8
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_usable_locked.655"(ptr %8, ptr %9)
+  %10 = call i32 @"$Loop.check_usable_locked.663"(ptr %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp ne i32 %11, 0
@@ -78469,7 +80069,7 @@ forbody:                                          ; preds = %forcond
   %56 = sext i32 %55 to i64
   %57 = add i64 %54, %56
   %58 = trunc i64 %57 to i32
-  %59 = call i32 @"$Loop.missing_pages.659"(ptr %41, ptr %46, i32 %58)
+  %59 = call i32 @"$Loop.missing_pages.667"(ptr %41, ptr %46, i32 %58)
   %60 = add i32 %40, %59
   store i32 %60, ptr %missing, align 4
   %61 = add i32 %34, 1
@@ -78480,7 +80080,7 @@ merge10:                                          ; preds = %forcond
   %62 = load ptr, ptr %self, align 8
   %63 = load i32, ptr %missing, align 4
   %64 = load ptr, ptr %message, align 8
-  %65 = call i32 @"$Loop.check_room.660"(ptr %62, i32 %63, ptr %64)
+  %65 = call i32 @"$Loop.check_room.668"(ptr %62, i32 %63, ptr %64)
   store i32 %65, ptr %code11, align 4
   %66 = load i32, ptr %code11, align 4
   %67 = icmp ne i32 %66, 0
@@ -78570,7 +80170,7 @@ forbody26:                                        ; preds = %forcond25
   %107 = load %46, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
-  %110 = call i32 @"$Loop.run_step.662"(ptr %108, ptr %109)
+  %110 = call i32 @"$Loop.run_step.670"(ptr %108, ptr %109)
   store i32 %110, ptr %code28, align 4
   %111 = load i32, ptr %code28, align 4
   %112 = icmp ne i32 %111, 0
@@ -78655,7 +80255,7 @@ entry:
   store ptr %5, ptr %tokens, align 8
   store ptr %6, ptr %message, align 8
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %173, ptr %7, i32 0, i32 4
+  %8 = getelementptr %176, ptr %7, i32 0, i32 4
   %9 = getelementptr %39, ptr %8, i32 0, i32 10
   %10 = getelementptr %26, ptr %9, i32 0, i32 3
   %11 = load i32, ptr %10, align 4
@@ -78690,7 +80290,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr i8, ptr %28, i64 0
   %30 = load i32, ptr %num_states, align 4
   %31 = load i32, ptr %most, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.705", i32 %30, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.713", i32 %30, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -78727,7 +80327,7 @@ then9:                                            ; preds = %then5
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
   %45 = getelementptr i8, ptr %44, i64 0
   %46 = load i32, ptr %num_steps, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.706", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.714", i32 %46)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -78745,7 +80345,7 @@ else6:                                            ; preds = %merge
 merge4:                                           ; preds = %else6, %dead11
   %48 = load i32, ptr %num_states, align 4
   %49 = load ptr, ptr %self, align 8
-  %50 = getelementptr %173, ptr %49, i32 0, i32 4
+  %50 = getelementptr %176, ptr %49, i32 0, i32 4
   %51 = getelementptr %39, ptr %50, i32 0, i32 10
   %52 = getelementptr %26, ptr %51, i32 0, i32 0
   %53 = load i32, ptr %52, align 4
@@ -78770,11 +80370,11 @@ then17:                                           ; preds = %then13
   %65 = getelementptr i8, ptr %64, i64 0
   %66 = load i32, ptr %num_states, align 4
   %67 = load ptr, ptr %self, align 8
-  %68 = getelementptr %173, ptr %67, i32 0, i32 4
+  %68 = getelementptr %176, ptr %67, i32 0, i32 4
   %69 = getelementptr %39, ptr %68, i32 0, i32 10
   %70 = getelementptr %26, ptr %69, i32 0, i32 0
   %71 = load i32, ptr %70, align 4
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.707", i32 %66, i32 %71)
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.715", i32 %66, i32 %71)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -78838,7 +80438,7 @@ then28:                                           ; preds = %then21
   %99 = getelementptr %0, ptr %98, i32 0, i32 0
   %100 = getelementptr [1024 x i8], ptr %99, i32 0, i32 0
   %101 = getelementptr i8, ptr %100, i64 0
-  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.708")
+  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.716")
   br label %merge27
 
 else29:                                           ; preds = %then21
@@ -78953,7 +80553,7 @@ entry:
   %11 = load ptr, ptr %10, align 8
   %12 = load i32, ptr %num_steps, align 4
   %13 = load ptr, ptr %message, align 8
-  %14 = call i32 @"$Loop.check_state.657"(ptr %6, ptr %11, i32 %12, ptr %13)
+  %14 = call i32 @"$Loop.check_state.665"(ptr %6, ptr %11, i32 %12, ptr %13)
   store i32 %14, ptr %code, align 4
   %15 = load i32, ptr %code, align 4
   %16 = icmp ne i32 %15, 0
@@ -79017,7 +80617,7 @@ then6:                                            ; preds = %then3
   %48 = getelementptr i8, ptr %47, i64 0
   %49 = load i32, ptr %index, align 4
   %50 = load i32, ptr %i, align 4
-  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.709", i32 %49, i32 %50)
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.717", i32 %49, i32 %50)
   br label %merge5
 
 else7:                                            ; preds = %then3
@@ -79076,7 +80676,7 @@ entry:
   %19 = add i64 %16, %18
   %20 = trunc i64 %19 to i32
   %21 = load ptr, ptr %message, align 8
-  %22 = call i32 @"$Loop.grow_state.658"(ptr %11, ptr %12, i32 %20, ptr %21)
+  %22 = call i32 @"$Loop.grow_state.666"(ptr %11, ptr %12, i32 %20, ptr %21)
   store i32 %22, ptr %code, align 4
   %23 = load i32, ptr %code, align 4
   %24 = icmp ne i32 %23, 0
@@ -79105,7 +80705,7 @@ then2:                                            ; preds = %merge
   %32 = load ptr, ptr %self, align 8
   %33 = load ptr, ptr %item, align 8
   %34 = load ptr, ptr %message, align 8
-  %35 = call i32 @"$Loop.recount.687"(ptr %32, ptr %33, ptr %34)
+  %35 = call i32 @"$Loop.recount.695"(ptr %32, ptr %33, ptr %34)
   ret i32 %35
 
 dead4:                                            ; No predecessors!
@@ -79135,7 +80735,7 @@ entry:
   store i32 %1, ptr %num_states, align 4
   store ptr %2, ptr %states, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %173, ptr %6, i32 0, i32 4
+  %7 = getelementptr %176, ptr %6, i32 0, i32 4
   call void @"$StepPlan.begin"(ptr %7)
   %8 = load %46, ptr %5, align 1
   %9 = load i32, ptr %num_states, align 4
@@ -79281,7 +80881,7 @@ entry:
 
 then:                                             ; preds = %entry
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %173, ptr %13, i32 0, i32 4
+  %14 = getelementptr %176, ptr %13, i32 0, i32 4
   %15 = load ptr, ptr %item, align 8
   %16 = getelementptr %58, ptr %15, i32 0, i32 12
   %17 = load i32, ptr %16, align 4
@@ -79292,7 +80892,7 @@ then:                                             ; preds = %entry
   %22 = getelementptr %11, ptr %21, i32 0, i32 0
   %23 = load ptr, ptr %22, align 8
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %173, ptr %24, i32 0, i32 2
+  %25 = getelementptr %176, ptr %24, i32 0, i32 2
   %26 = getelementptr %32, ptr %25, i32 0, i32 1
   %27 = load i32, ptr %26, align 4
   call void @"$StepPlan.add_segment"(ptr %14, i32 %17, i32 %19, i32 1, ptr %23, i32 %27)
@@ -79301,7 +80901,7 @@ then:                                             ; preds = %entry
 
 else:                                             ; preds = %entry
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %173, ptr %29, i32 0, i32 4
+  %30 = getelementptr %176, ptr %29, i32 0, i32 4
   %31 = load ptr, ptr %item, align 8
   %32 = getelementptr %58, ptr %31, i32 0, i32 12
   %33 = load i32, ptr %32, align 4
@@ -79312,7 +80912,7 @@ else:                                             ; preds = %entry
   %38 = getelementptr %11, ptr %37, i32 0, i32 0
   %39 = load ptr, ptr %38, align 8
   %40 = load ptr, ptr %self, align 8
-  %41 = getelementptr %173, ptr %40, i32 0, i32 2
+  %41 = getelementptr %176, ptr %40, i32 0, i32 2
   %42 = getelementptr %32, ptr %41, i32 0, i32 1
   %43 = load i32, ptr %42, align 4
   call void @"$StepPlan.add_decode_segment"(ptr %30, i32 %33, i32 %35, ptr %39, i32 %43)
@@ -79324,7 +80924,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %47 = load ptr, ptr %self, align 8
-  %48 = getelementptr %173, ptr %47, i32 0, i32 3
+  %48 = getelementptr %176, ptr %47, i32 0, i32 3
   %49 = load ptr, ptr %item, align 8
   %50 = call i32 @"$Scheduler.add_sample_row"(ptr %48, ptr %49)
   %51 = load ptr, ptr %item, align 8
@@ -79352,7 +80952,7 @@ entry:
   store ptr %3, ptr %tokens, align 8
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %173, ptr %5, i32 0, i32 4
+  %6 = getelementptr %176, ptr %5, i32 0, i32 4
   %7 = getelementptr %39, ptr %6, i32 0, i32 12
   store ptr %7, ptr %outputs, align 8
   %8 = load i32, ptr %num_states, align 4
@@ -79417,7 +81017,7 @@ then3:                                            ; preds = %then
   %51 = getelementptr %11, ptr %50, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
   %53 = sub i64 %52, 1
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.710", i32 %48, i64 %53)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.718", i32 %48, i64 %53)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -79464,7 +81064,7 @@ then9:                                            ; preds = %then5
   %79 = getelementptr %11, ptr %78, i32 0, i32 1
   %80 = load i64, ptr %79, align 8
   %81 = sub i64 %80, 1
-  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.711", i32 %76, i64 %81)
+  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.719", i32 %76, i64 %81)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -79543,27 +81143,27 @@ dead16:                                           ; No predecessors!
 
 define dso_local i32 @ledger_submit(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
-  %"$3796" = alloca ptr, align 8
-  %"$3795" = alloca ptr, align 8
-  %"$3794" = alloca ptr, align 8
+  %"$3883" = alloca ptr, align 8
+  %"$3882" = alloca ptr, align 8
+  %"$3881" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3794", align 8
-  store ptr %2, ptr %"$3795", align 8
-  store ptr %3, ptr %"$3796", align 8
+  store ptr %1, ptr %"$3881", align 8
+  store ptr %2, ptr %"$3882", align 8
+  store ptr %3, ptr %"$3883", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = getelementptr %172, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$3794", align 8
-  %7 = load ptr, ptr %"$3795", align 8
-  %8 = load ptr, ptr %"$3796", align 8
-  %9 = call i32 @"$Loop.submit.712"(ptr %5, ptr %6, ptr %7, ptr %8)
+  %5 = getelementptr %175, ptr %4, i32 0, i32 0
+  %6 = load ptr, ptr %"$3881", align 8
+  %7 = load ptr, ptr %"$3882", align 8
+  %8 = load ptr, ptr %"$3883", align 8
+  %9 = call i32 @"$Loop.submit.720"(ptr %5, ptr %6, ptr %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.submit.712"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.submit.720"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %4 = alloca %46, align 8
   %5 = alloca %46, align 8
@@ -79588,17 +81188,17 @@ entry:
   call void @"$status.clear"(ptr %11)
   %12 = load %46, ptr %10, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.646"(ptr %13)
+  call void @"$Loop.lock.654"(ptr %13)
   %14 = load %46, ptr %9, align 1
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.696"(ptr noalias sret(%151) %8, ptr %15)
+  call void @"$Loop.limits.704"(ptr noalias sret(%151) %8, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.648"(ptr %16)
+  call void @"$Loop.unlock.656"(ptr %16)
   %17 = load %46, ptr %7, align 1
   %18 = load ptr, ptr %wanted, align 8
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %173, ptr %19, i32 0, i32 1
+  %20 = getelementptr %176, ptr %19, i32 0, i32 1
   %21 = load ptr, ptr %20, align 8
   %22 = load ptr, ptr %message, align 8
   %23 = call i32 @"$request.copy"(ptr %18, ptr %21, ptr %limits, ptr %item, ptr %22)
@@ -79621,12 +81221,12 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %29 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.646"(ptr %29)
+  call void @"$Loop.lock.654"(ptr %29)
   %30 = load %46, ptr %6, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
   %33 = load ptr, ptr %message, align 8
-  %34 = call i32 @"$Loop.enqueue.713"(ptr %31, ptr %32, ptr %33)
+  %34 = call i32 @"$Loop.enqueue.721"(ptr %31, ptr %32, ptr %33)
   store i32 %34, ptr %code1, align 4
   %35 = load i32, ptr %code1, align 4
   %36 = icmp eq i32 %35, 0
@@ -79647,7 +81247,7 @@ else4:                                            ; preds = %and.lhs.true, %merg
 
 merge2:                                           ; preds = %else4, %then3
   %43 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.648"(ptr %43)
+  call void @"$Loop.unlock.656"(ptr %43)
   %44 = load %46, ptr %5, align 1
   %45 = load i32, ptr %code1, align 4
   %46 = icmp ne i32 %45, 0
@@ -79679,7 +81279,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.enqueue.713"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.enqueue.721"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %46, align 8
   %4 = alloca %46, align 8
@@ -79699,7 +81299,7 @@ entry:
   store ptr %2, ptr %message, align 8
   %6 = load ptr, ptr %self, align 8
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.check_usable.656"(ptr %6, ptr %7)
+  %8 = call i32 @"$Loop.check_usable.664"(ptr %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load i32, ptr %code, align 4
   %10 = icmp ne i32 %9, 0
@@ -79719,7 +81319,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %14 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.696"(ptr noalias sret(%151) %5, ptr %14)
+  call void @"$Loop.limits.704"(ptr noalias sret(%151) %5, ptr %14)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %5, i64 20, i1 false)
   %15 = load ptr, ptr %item, align 8
   %16 = load ptr, ptr %item, align 8
@@ -79751,7 +81351,7 @@ else4:                                            ; preds = %merge
 merge2:                                           ; preds = %else4, %dead5
   %29 = load ptr, ptr %self, align 8
   %30 = load ptr, ptr %message, align 8
-  %31 = call i32 @"$Loop.check_queue.714"(ptr %29, ptr %30)
+  %31 = call i32 @"$Loop.check_queue.722"(ptr %29, ptr %30)
   store i32 %31, ptr %code6, align 4
   %32 = load i32, ptr %code6, align 4
   %33 = icmp ne i32 %32, 0
@@ -79781,7 +81381,7 @@ merge7:                                           ; preds = %else9, %dead10
 then12:                                           ; preds = %merge7
   %43 = load ptr, ptr %self, align 8
   %44 = load ptr, ptr %message, align 8
-  %45 = call i32 @"$Loop.prepare_capture.715"(ptr %43, ptr %44)
+  %45 = call i32 @"$Loop.prepare_capture.723"(ptr %43, ptr %44)
   store i32 %45, ptr %code14, align 4
   %46 = load i32, ptr %code14, align 4
   %47 = icmp ne i32 %46, 0
@@ -79808,7 +81408,7 @@ else13:                                           ; preds = %merge7
 merge11:                                          ; preds = %else13, %merge15
   %51 = load ptr, ptr %self, align 8
   %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$Loop.start.716"(ptr %51, ptr %52)
+  %53 = call i32 @"$Loop.start.724"(ptr %51, ptr %52)
   store i32 %53, ptr %code19, align 4
   %54 = load i32, ptr %code19, align 4
   %55 = icmp ne i32 %54, 0
@@ -79828,30 +81428,30 @@ else22:                                           ; preds = %merge11
 
 merge20:                                          ; preds = %else22, %dead23
   %59 = load ptr, ptr %self, align 8
-  %60 = getelementptr %173, ptr %59, i32 0, i32 21
+  %60 = getelementptr %176, ptr %59, i32 0, i32 21
   %61 = load i64, ptr %60, align 8
   %62 = load ptr, ptr %item, align 8
   %63 = getelementptr %58, ptr %62, i32 0, i32 0
   store i64 %61, ptr %63, align 8
   %64 = load ptr, ptr %self, align 8
-  %65 = getelementptr %173, ptr %64, i32 0, i32 21
+  %65 = getelementptr %176, ptr %64, i32 0, i32 21
   %66 = load i64, ptr %65, align 8
   %67 = add i64 %66, 1
   %68 = load ptr, ptr %self, align 8
-  %69 = getelementptr %173, ptr %68, i32 0, i32 21
+  %69 = getelementptr %176, ptr %68, i32 0, i32 21
   store i64 %67, ptr %69, align 8
   %70 = load ptr, ptr %self, align 8
-  %71 = getelementptr %173, ptr %70, i32 0, i32 16
+  %71 = getelementptr %176, ptr %70, i32 0, i32 16
   %72 = load ptr, ptr %item, align 8
   call void @"$append"(ptr %71, ptr %72)
   %73 = load %46, ptr %4, align 1
   %74 = load ptr, ptr %self, align 8
-  %75 = getelementptr %173, ptr %74, i32 0, i32 17
+  %75 = getelementptr %176, ptr %74, i32 0, i32 17
   %76 = load ptr, ptr %item, align 8
   call void @"$append"(ptr %75, ptr %76)
   %77 = load %46, ptr %3, align 1
   %78 = load ptr, ptr %self, align 8
-  %79 = getelementptr %173, ptr %78, i32 0, i32 7
+  %79 = getelementptr %176, ptr %78, i32 0, i32 7
   %80 = call i32 @pthread_cond_signal(ptr %79)
   ret i32 0
 
@@ -79859,7 +81459,7 @@ dead24:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_queue.714"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_queue.722"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %num_waiting = alloca i64, align 8
@@ -79868,19 +81468,19 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %173, ptr %2, i32 0, i32 24
+  %3 = getelementptr %176, ptr %2, i32 0, i32 24
   %4 = getelementptr %45, ptr %3, i32 0, i32 6
   %5 = load i32, ptr %4, align 4
   %6 = sext i32 %5 to i64
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %173, ptr %7, i32 0, i32 16
+  %8 = getelementptr %176, ptr %7, i32 0, i32 16
   %9 = getelementptr %43, ptr %8, i32 0, i32 1
   %10 = load i64, ptr %9, align 8
   %11 = add i64 %6, %10
   store i64 %11, ptr %num_waiting, align 8
   %12 = load i64, ptr %num_waiting, align 8
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %173, ptr %13, i32 0, i32 2
+  %14 = getelementptr %176, ptr %13, i32 0, i32 2
   %15 = getelementptr %32, ptr %14, i32 0, i32 5
   %16 = load i32, ptr %15, align 4
   %17 = sext i32 %16 to i64
@@ -79900,11 +81500,11 @@ then:                                             ; preds = %or.lhs.false, %entr
 
 or.lhs.false:                                     ; preds = %entry
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %173, ptr %26, i32 0, i32 17
+  %27 = getelementptr %176, ptr %26, i32 0, i32 17
   %28 = getelementptr %43, ptr %27, i32 0, i32 1
   %29 = load i64, ptr %28, align 8
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %173, ptr %30, i32 0, i32 18
+  %31 = getelementptr %176, ptr %30, i32 0, i32 18
   %32 = load i32, ptr %31, align 4
   %33 = sext i32 %32 to i64
   %34 = icmp sge i64 %29, %33
@@ -79919,10 +81519,10 @@ then2:                                            ; preds = %then
   %40 = getelementptr i8, ptr %39, i64 0
   %41 = load i64, ptr %num_waiting, align 8
   %42 = load ptr, ptr %self, align 8
-  %43 = getelementptr %173, ptr %42, i32 0, i32 2
+  %43 = getelementptr %176, ptr %42, i32 0, i32 2
   %44 = getelementptr %32, ptr %43, i32 0, i32 5
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.600", i64 %41, i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.602", i64 %41, i32 %45)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -79944,7 +81544,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_capture.715"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.prepare_capture.723"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %count = alloca i64, align 8
@@ -79953,7 +81553,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %173, ptr %2, i32 0, i32 23
+  %3 = getelementptr %176, ptr %2, i32 0, i32 23
   %4 = load ptr, ptr %3, align 8
   %5 = icmp ne ptr %4, null
   %6 = zext i1 %5 to i8
@@ -79971,13 +81571,13 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %173, ptr %8, i32 0, i32 2
+  %9 = getelementptr %176, ptr %8, i32 0, i32 2
   %10 = getelementptr %32, ptr %9, i32 0, i32 8
   %11 = getelementptr %26, ptr %10, i32 0, i32 3
   %12 = load i32, ptr %11, align 4
   %13 = sext i32 %12 to i64
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %173, ptr %14, i32 0, i32 2
+  %15 = getelementptr %176, ptr %14, i32 0, i32 2
   %16 = getelementptr %32, ptr %15, i32 0, i32 8
   %17 = getelementptr %26, ptr %16, i32 0, i32 6
   %18 = load i32, ptr %17, align 4
@@ -79988,10 +81588,10 @@ merge:                                            ; preds = %else, %dead
   %22 = mul i64 %21, 4
   %23 = call ptr @malloc(i64 %22)
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %173, ptr %24, i32 0, i32 23
+  %25 = getelementptr %176, ptr %24, i32 0, i32 23
   store ptr %23, ptr %25, align 8
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %173, ptr %26, i32 0, i32 23
+  %27 = getelementptr %176, ptr %26, i32 0, i32 23
   %28 = load ptr, ptr %27, align 8
   %29 = icmp eq ptr %28, null
   %30 = zext i1 %29 to i8
@@ -80013,11 +81613,11 @@ then5:                                            ; preds = %then2
   %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
   %41 = load ptr, ptr %self, align 8
-  %42 = getelementptr %173, ptr %41, i32 0, i32 2
+  %42 = getelementptr %176, ptr %41, i32 0, i32 2
   %43 = getelementptr %32, ptr %42, i32 0, i32 8
   %44 = getelementptr %26, ptr %43, i32 0, i32 3
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.601", i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.603", i32 %45)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -80039,7 +81639,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.start.716"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.start.724"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %code = alloca i32, align 4
@@ -80050,7 +81650,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %173, ptr %2, i32 0, i32 10
+  %3 = getelementptr %176, ptr %2, i32 0, i32 10
   %4 = load i8, ptr %3, align 1
   %5 = trunc i8 %4 to i1
   br i1 %5, label %then, label %else
@@ -80068,9 +81668,9 @@ merge:                                            ; preds = %else, %dead
   %6 = call i32 @sigfillset(ptr %all)
   %7 = call i32 @pthread_sigmask(i32 2, ptr %all, ptr %previous)
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %173, ptr %8, i32 0, i32 9
+  %9 = getelementptr %176, ptr %8, i32 0, i32 9
   %10 = load ptr, ptr %self, align 8
-  %11 = call i32 @pthread_create(ptr %9, ptr null, ptr @"$engine_thread.717", ptr %10)
+  %11 = call i32 @pthread_create(ptr %9, ptr null, ptr @"$engine_thread.725", ptr %10)
   store i32 %11, ptr %code, align 4
   %12 = call i32 @pthread_sigmask(i32 2, ptr %previous, ptr null)
   %13 = load i32, ptr %code, align 4
@@ -80095,7 +81695,7 @@ then5:                                            ; preds = %then2
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %code, align 4
   %27 = call ptr @strerror(i32 %26)
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.607", ptr %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.609", ptr %27)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -80112,7 +81712,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead7
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %173, ptr %29, i32 0, i32 10
+  %30 = getelementptr %176, ptr %29, i32 0, i32 10
   store i8 1, ptr %30, align 1
   ret i32 0
 
@@ -80120,7 +81720,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$engine_thread.717"(ptr %0) {
+define internal ptr @"$engine_thread.725"(ptr %0) {
 entry:
   %1 = alloca %46, align 8
   %loop = alloca ptr, align 8
@@ -80129,7 +81729,7 @@ entry:
   %2 = load ptr, ptr %argument, align 8
   store ptr %2, ptr %loop, align 8
   %3 = load ptr, ptr %loop, align 8
-  call void @"$Loop.run.718"(ptr %3)
+  call void @"$Loop.run.726"(ptr %3)
   %4 = load %46, ptr %1, align 1
   ret ptr null
 
@@ -80137,7 +81737,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.run.718"(ptr %0) {
+define internal void @"$Loop.run.726"(ptr %0) {
 entry:
   %1 = alloca %46, align 8
   %2 = alloca %46, align 8
@@ -80150,37 +81750,37 @@ entry:
 
 condition:                                        ; preds = %whilebody, %entry
   %6 = load ptr, ptr %self, align 8
-  %7 = call zeroext i1 @"$Loop.await_work.719"(ptr %6)
+  %7 = call zeroext i1 @"$Loop.await_work.727"(ptr %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %whilebody, label %merge
 
 whilebody:                                        ; preds = %condition
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %173, ptr %10, i32 0, i32 5
+  %11 = getelementptr %176, ptr %10, i32 0, i32 5
   call void @"$Turnstile.enter"(ptr %11)
   %12 = load %46, ptr %5, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.iterate.676"(ptr %13)
+  call void @"$Loop.iterate.684"(ptr %13)
   %14 = load %46, ptr %4, align 1
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %173, ptr %15, i32 0, i32 5
+  %16 = getelementptr %176, ptr %15, i32 0, i32 5
   call void @"$Turnstile.leave"(ptr %16)
   %17 = load %46, ptr %3, align 1
   br label %condition
 
 merge:                                            ; preds = %condition
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.652"(ptr %18)
+  call void @"$Loop.enter_turn.660"(ptr %18)
   %19 = load %46, ptr %2, align 1
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %173, ptr %20, i32 0, i32 5
+  %21 = getelementptr %176, ptr %20, i32 0, i32 5
   call void @"$Turnstile.leave"(ptr %21)
   %22 = load %46, ptr %1, align 1
   ret void
 }
 
-define internal zeroext i1 @"$Loop.await_work.719"(ptr %0) {
+define internal zeroext i1 @"$Loop.await_work.727"(ptr %0) {
 entry:
   %1 = alloca %46, align 8
   %stopping = alloca i8, align 1
@@ -80189,12 +81789,12 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.646"(ptr %3)
+  call void @"$Loop.lock.654"(ptr %3)
   %4 = load %46, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %173, ptr %5, i32 0, i32 19
+  %6 = getelementptr %176, ptr %5, i32 0, i32 19
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %173, ptr %7, i32 0, i32 18
+  %8 = getelementptr %176, ptr %7, i32 0, i32 18
   %9 = load i32, ptr %8, align 4
   %10 = mul i32 2, %9
   %11 = sext i32 %10 to i64
@@ -80205,28 +81805,28 @@ entry:
 
 condition:                                        ; preds = %whilebody, %entry
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %173, ptr %14, i32 0, i32 11
+  %15 = getelementptr %176, ptr %14, i32 0, i32 11
   %16 = load i8, ptr %15, align 1
   %17 = trunc i8 %16 to i1
   br i1 %17, label %merge, label %and.lhs.true
 
 whilebody:                                        ; preds = %and.lhs.true1, %and.lhs.true
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %173, ptr %18, i32 0, i32 7
+  %19 = getelementptr %176, ptr %18, i32 0, i32 7
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %173, ptr %20, i32 0, i32 6
+  %21 = getelementptr %176, ptr %20, i32 0, i32 6
   %22 = load i8, ptr %has_room, align 1
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %173, ptr %23, i32 0, i32 22
+  %24 = getelementptr %176, ptr %23, i32 0, i32 22
   %25 = load i64, ptr %24, align 8
   %26 = trunc i8 %22 to i1
   %27 = select i1 %26, i64 %25, i64 0
   %28 = call zeroext i1 @"$threads.wait_until"(ptr %19, ptr %21, i64 %27)
   %29 = zext i1 %28 to i8
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %173, ptr %30, i32 0, i32 19
+  %31 = getelementptr %176, ptr %30, i32 0, i32 19
   %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %173, ptr %32, i32 0, i32 18
+  %33 = getelementptr %176, ptr %32, i32 0, i32 18
   %34 = load i32, ptr %33, align 4
   %35 = mul i32 2, %34
   %36 = sext i32 %35 to i64
@@ -80237,11 +81837,11 @@ whilebody:                                        ; preds = %and.lhs.true1, %and
 
 merge:                                            ; preds = %and.lhs.true1, %condition
   %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %173, ptr %39, i32 0, i32 11
+  %40 = getelementptr %176, ptr %39, i32 0, i32 11
   %41 = load i8, ptr %40, align 1
   store i8 %41, ptr %stopping, align 1
   %42 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.648"(ptr %42)
+  call void @"$Loop.unlock.656"(ptr %42)
   %43 = load %46, ptr %1, align 1
   %44 = load i8, ptr %stopping, align 1
   %45 = icmp eq i8 %44, 0
@@ -80256,7 +81856,7 @@ and.lhs.true:                                     ; preds = %condition
 
 and.lhs.true1:                                    ; preds = %and.lhs.true
   %50 = load ptr, ptr %self, align 8
-  %51 = call zeroext i1 @"$Loop.has_work.720"(ptr %50)
+  %51 = call zeroext i1 @"$Loop.has_work.728"(ptr %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %merge, label %whilebody
@@ -80265,19 +81865,19 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Loop.has_work.720"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_work.728"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %173, ptr %1, i32 0, i32 12
+  %2 = getelementptr %176, ptr %1, i32 0, i32 12
   %3 = load i8, ptr %2, align 1
   %4 = trunc i8 %3 to i1
   br i1 %4, label %or.end, label %or.lhs.false1
 
 or.rhs:                                           ; preds = %or.lhs.false
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %173, ptr %5, i32 0, i32 22
+  %6 = getelementptr %176, ptr %5, i32 0, i32 22
   %7 = load i64, ptr %6, align 8
   %8 = icmp sgt i64 %7, 0
   %9 = zext i1 %8 to i8
@@ -80286,7 +81886,7 @@ or.rhs:                                           ; preds = %or.lhs.false
 
 or.lhs.false:                                     ; preds = %or.lhs.false1
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %173, ptr %11, i32 0, i32 16
+  %12 = getelementptr %176, ptr %11, i32 0, i32 16
   %13 = getelementptr %43, ptr %12, i32 0, i32 1
   %14 = load i64, ptr %13, align 8
   %15 = icmp sgt i64 %14, 0
@@ -80296,7 +81896,7 @@ or.lhs.false:                                     ; preds = %or.lhs.false1
 
 or.lhs.false1:                                    ; preds = %entry
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %173, ptr %18, i32 0, i32 13
+  %19 = getelementptr %176, ptr %18, i32 0, i32 13
   %20 = load i8, ptr %19, align 1
   %21 = trunc i8 %20 to i1
   br i1 %21, label %or.end, label %or.lhs.false
@@ -80304,7 +81904,7 @@ or.lhs.false1:                                    ; preds = %entry
 and.rhs:                                          ; preds = %or.rhs
   %22 = call i64 @"$threads.now_ns"()
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %173, ptr %23, i32 0, i32 22
+  %24 = getelementptr %176, ptr %23, i32 0, i32 22
   %25 = load i64, ptr %24, align 8
   %26 = icmp sge i64 %22, %25
   %27 = zext i1 %26 to i8
@@ -80329,21 +81929,21 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_wait(ptr %0, i64 %1) {
 entry:
-  %"$3808" = alloca i64, align 8
+  %"$3895" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$3808", align 8
+  store i64 %1, ptr %"$3895", align 8
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = getelementptr %172, ptr %2, i32 0, i32 0
-  %4 = load i64, ptr %"$3808", align 8
-  %5 = call i32 @"$Loop.wait.721"(ptr %3, i64 %4)
+  %3 = getelementptr %175, ptr %2, i32 0, i32 0
+  %4 = load i64, ptr %"$3895", align 8
+  %5 = call i32 @"$Loop.wait.729"(ptr %3, i64 %4)
   ret i32 %5
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.wait.721"(ptr %0, i64 %1) {
+define internal i32 @"$Loop.wait.729"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %46, align 8
   %has_events = alloca i8, align 1
@@ -80373,7 +81973,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.646"(ptr %11)
+  call void @"$Loop.lock.654"(ptr %11)
   %12 = load %46, ptr %3, align 1
   store i8 1, ptr %is_in_time, align 1
   br label %condition
@@ -80387,7 +81987,7 @@ and.lhs.true:                                     ; preds = %entry
 
 condition:                                        ; preds = %whilebody, %merge
   %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %173, ptr %17, i32 0, i32 19
+  %18 = getelementptr %176, ptr %17, i32 0, i32 19
   %19 = getelementptr %44, ptr %18, i32 0, i32 4
   %20 = load i64, ptr %19, align 8
   %21 = icmp eq i64 %20, 0
@@ -80397,9 +81997,9 @@ condition:                                        ; preds = %whilebody, %merge
 
 whilebody:                                        ; preds = %and.lhs.true2
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %173, ptr %24, i32 0, i32 8
+  %25 = getelementptr %176, ptr %24, i32 0, i32 8
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %173, ptr %26, i32 0, i32 6
+  %27 = getelementptr %176, ptr %26, i32 0, i32 6
   %28 = load i64, ptr %time_ns, align 8
   %29 = call zeroext i1 @"$threads.wait_until"(ptr %25, ptr %27, i64 %28)
   %30 = zext i1 %29 to i8
@@ -80408,14 +82008,14 @@ whilebody:                                        ; preds = %and.lhs.true2
 
 merge1:                                           ; preds = %and.lhs.true2, %condition
   %31 = load ptr, ptr %self, align 8
-  %32 = getelementptr %173, ptr %31, i32 0, i32 19
+  %32 = getelementptr %176, ptr %31, i32 0, i32 19
   %33 = getelementptr %44, ptr %32, i32 0, i32 4
   %34 = load i64, ptr %33, align 8
   %35 = icmp sgt i64 %34, 0
   %36 = zext i1 %35 to i8
   store i8 %36, ptr %has_events, align 1
   %37 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.648"(ptr %37)
+  call void @"$Loop.unlock.656"(ptr %37)
   %38 = load %46, ptr %2, align 1
   %39 = load i8, ptr %has_events, align 1
   %40 = trunc i8 %39 to i1
@@ -80453,7 +82053,7 @@ entry:
   %4 = alloca %46, align 8
   %5 = alloca %46, align 8
   %num_wrong = alloca i64, align 8
-  %blocks = alloca %178, align 8
+  %blocks = alloca %181, align 8
   %arena = alloca %5, align 8
   %size = alloca i64, align 8
   %count = alloca i64, align 8
@@ -80462,7 +82062,7 @@ entry:
   store i64 0, ptr %num_wrong, align 8
   call void @"$Arena.init"(ptr %arena)
   %6 = load %46, ptr %5, align 1
-  call void @"$Vector.init.722"(ptr %blocks)
+  call void @"$Vector.init.730"(ptr %blocks)
   %7 = load %46, ptr %4, align 1
   %8 = load i64, ptr %count, align 8
   store i64 0, ptr %i, align 8
@@ -80508,14 +82108,14 @@ merge1:                                           ; preds = %else, %then
   br label %forcond
 
 merge:                                            ; preds = %forcond
-  %30 = getelementptr %178, ptr %blocks, i32 0, i32 1
+  %30 = getelementptr %181, ptr %blocks, i32 0, i32 1
   %31 = load i64, ptr %30, align 8
   store i64 0, ptr %i3, align 8
   br label %forcond4
 
 or.lhs.false:                                     ; preds = %or.lhs.false2
   %32 = load ptr, ptr %block, align 8
-  %33 = call zeroext i1 @"$Vector.push.723"(ptr %blocks, ptr %32)
+  %33 = call zeroext i1 @"$Vector.push.731"(ptr %blocks, ptr %32)
   %34 = zext i1 %33 to i8
   %35 = trunc i8 %34 to i1
   br i1 %35, label %else, label %then
@@ -80554,7 +82154,7 @@ forcond7:                                         ; preds = %merge10, %forbody5
 
 forbody8:                                         ; preds = %forcond7
   %55 = load i64, ptr %i3, align 8
-  %56 = call ptr @"$Vector.at.725"(ptr %blocks, i64 %55)
+  %56 = call ptr @"$Vector.at.733"(ptr %blocks, i64 %55)
   %57 = load ptr, ptr %56, align 8
   %58 = load i64, ptr %j, align 8
   %59 = getelementptr i8, ptr %57, i64 %58
@@ -80587,7 +82187,7 @@ merge9:                                           ; preds = %forcond7
   br label %forcond4
 
 merge6:                                           ; preds = %forcond4
-  call void @"$Vector.free.726"(ptr %blocks)
+  call void @"$Vector.free.734"(ptr %blocks)
   %71 = load %46, ptr %3, align 1
   call void @"$Arena.free"(ptr %arena)
   %72 = load %46, ptr %2, align 1
@@ -80598,23 +82198,23 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Vector.init.722"(ptr %0) {
+define internal void @"$Vector.init.730"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %178, ptr %1, i32 0, i32 0
+  %2 = getelementptr %181, ptr %1, i32 0, i32 0
   store ptr null, ptr %2, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %178, ptr %3, i32 0, i32 1
+  %4 = getelementptr %181, ptr %3, i32 0, i32 1
   store i64 0, ptr %4, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %178, ptr %5, i32 0, i32 2
+  %6 = getelementptr %181, ptr %5, i32 0, i32 2
   store i64 0, ptr %6, align 8
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.723"(ptr %0, ptr %1) {
+define internal zeroext i1 @"$Vector.push.731"(ptr %0, ptr %1) {
 entry:
   %value = alloca ptr, align 8
   %self = alloca ptr, align 8
@@ -80622,10 +82222,10 @@ entry:
   store ptr %1, ptr %value, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %178, ptr %3, i32 0, i32 1
+  %4 = getelementptr %181, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.724"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.732"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -80642,19 +82242,19 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %10 = load ptr, ptr %value, align 8
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %178, ptr %11, i32 0, i32 0
+  %12 = getelementptr %181, ptr %11, i32 0, i32 0
   %13 = load ptr, ptr %12, align 8
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %178, ptr %14, i32 0, i32 1
+  %15 = getelementptr %181, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %15, align 8
   %17 = getelementptr ptr, ptr %13, i64 %16
   store ptr %10, ptr %17, align 8
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %178, ptr %18, i32 0, i32 1
+  %19 = getelementptr %181, ptr %18, i32 0, i32 1
   %20 = load i64, ptr %19, align 8
   %21 = add i64 %20, 1
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %178, ptr %22, i32 0, i32 1
+  %23 = getelementptr %181, ptr %22, i32 0, i32 1
   store i64 %21, ptr %23, align 8
   ret i1 true
 
@@ -80662,7 +82262,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.724"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.732"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -80672,7 +82272,7 @@ entry:
   store i64 %1, ptr %capacity, align 8
   %2 = load i64, ptr %capacity, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %178, ptr %3, i32 0, i32 2
+  %4 = getelementptr %181, ptr %3, i32 0, i32 2
   %5 = load i64, ptr %4, align 8
   %6 = icmp sle i64 %2, %5
   %7 = zext i1 %6 to i8
@@ -80690,7 +82290,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %178, ptr %9, i32 0, i32 2
+  %10 = getelementptr %181, ptr %9, i32 0, i32 2
   %11 = load i64, ptr %10, align 8
   %12 = mul i64 %11, 2
   store i64 %12, ptr %grown, align 8
@@ -80725,7 +82325,7 @@ else6:                                            ; preds = %merge1
 
 merge4:                                           ; preds = %else6, %then5
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %178, ptr %23, i32 0, i32 0
+  %24 = getelementptr %181, ptr %23, i32 0, i32 0
   %25 = load ptr, ptr %24, align 8
   %26 = load i64, ptr %grown, align 8
   %27 = mul i64 %26, 8
@@ -80749,11 +82349,11 @@ else9:                                            ; preds = %merge4
 merge7:                                           ; preds = %else9, %dead10
   %33 = load ptr, ptr %data, align 8
   %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %178, ptr %34, i32 0, i32 0
+  %35 = getelementptr %181, ptr %34, i32 0, i32 0
   store ptr %33, ptr %35, align 8
   %36 = load i64, ptr %grown, align 8
   %37 = load ptr, ptr %self, align 8
-  %38 = getelementptr %178, ptr %37, i32 0, i32 2
+  %38 = getelementptr %181, ptr %37, i32 0, i32 2
   store i64 %36, ptr %38, align 8
   ret i1 true
 
@@ -80761,7 +82361,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.at.725"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.733"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %46, align 8
   %index = alloca i64, align 8
@@ -80784,7 +82384,7 @@ else:                                             ; preds = %or.lhs.false
 
 merge:                                            ; preds = %else, %then
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %178, ptr %8, i32 0, i32 0
+  %9 = getelementptr %181, ptr %8, i32 0, i32 0
   %10 = load ptr, ptr %9, align 8
   %11 = load i64, ptr %index, align 8
   %12 = getelementptr ptr, ptr %10, i64 %11
@@ -80793,7 +82393,7 @@ merge:                                            ; preds = %else, %then
 or.lhs.false:                                     ; preds = %entry
   %13 = load i64, ptr %index, align 8
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %178, ptr %14, i32 0, i32 1
+  %15 = getelementptr %181, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %15, align 8
   %17 = icmp sge i64 %13, %16
   %18 = zext i1 %17 to i8
@@ -80804,19 +82404,19 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Vector.free.726"(ptr %0) {
+define internal void @"$Vector.free.734"(ptr %0) {
 entry:
   %1 = alloca %46, align 8
   %2 = alloca %46, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %178, ptr %3, i32 0, i32 0
+  %4 = getelementptr %181, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %4, align 8
   call void @free(ptr %5)
   %6 = load %46, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.722"(ptr %7)
+  call void @"$Vector.init.730"(ptr %7)
   %8 = load %46, ptr %1, align 1
   ret void
 }
@@ -80837,13 +82437,13 @@ entry:
   %num_wrong = alloca i64, align 8
   %10 = alloca %46, align 8
   %11 = alloca %46, align 8
-  %map = alloca %179, align 8
+  %map = alloca %182, align 8
   %arena = alloca %5, align 8
   %count = alloca i64, align 8
   store i64 %0, ptr %count, align 8
   call void @"$Arena.init"(ptr %arena)
   %12 = load %46, ptr %11, align 1
-  call void @"$Map.init.727"(ptr %map)
+  call void @"$Map.init.735"(ptr %map)
   %13 = load %46, ptr %10, align 1
   %14 = load i64, ptr %count, align 8
   %15 = call i64 @"$fill_map"(ptr %map, ptr %arena, i64 %14)
@@ -80870,7 +82470,7 @@ forbody:                                          ; preds = %forcond
   %26 = load i64, ptr %25, align 8
   %27 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  %29 = call ptr @"$Map.find.730"(ptr %map, i64 %26, i64 %28)
+  %29 = call ptr @"$Map.find.738"(ptr %map, i64 %26, i64 %28)
   store ptr %29, ptr %found, align 8
   %30 = load ptr, ptr %found, align 8
   %31 = icmp eq ptr %30, null
@@ -80893,8 +82493,8 @@ merge1:                                           ; preds = %else, %then
   br label %forcond
 
 merge:                                            ; preds = %forcond
-  %37 = getelementptr %179, ptr %map, i32 0, i32 0
-  %38 = getelementptr %180, ptr %37, i32 0, i32 1
+  %37 = getelementptr %182, ptr %map, i32 0, i32 0
+  %38 = getelementptr %183, ptr %37, i32 0, i32 1
   %39 = load i64, ptr %38, align 8
   %40 = load i64, ptr %count, align 8
   %41 = icmp ne i64 %39, %40
@@ -80922,7 +82522,7 @@ else4:                                            ; preds = %or.lhs.false5
   br label %merge2
 
 merge2:                                           ; preds = %else4, %then3
-  call void @"$Map.clear.738"(ptr %map)
+  call void @"$Map.clear.746"(ptr %map)
   %53 = load %46, ptr %5, align 1
   %54 = load i64, ptr %count, align 8
   %55 = icmp sgt i64 %54, 0
@@ -80939,7 +82539,7 @@ or.lhs.false5:                                    ; preds = %merge
   %61 = load i64, ptr %60, align 8
   %62 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 1
   %63 = load i64, ptr %62, align 8
-  %64 = call ptr @"$Map.find.730"(ptr %map, i64 %61, i64 %63)
+  %64 = call ptr @"$Map.find.738"(ptr %map, i64 %61, i64 %63)
   %65 = icmp ne ptr %64, null
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
@@ -80955,7 +82555,7 @@ else8:                                            ; preds = %and.lhs.true, %merg
   br label %merge6
 
 merge6:                                           ; preds = %else8, %then7
-  call void @"$Map.free.740"(ptr %map)
+  call void @"$Map.free.748"(ptr %map)
   %70 = load %46, ptr %2, align 1
   call void @"$Arena.free"(ptr %arena)
   %71 = load %46, ptr %1, align 1
@@ -80970,7 +82570,7 @@ and.lhs.true:                                     ; preds = %merge2
   %75 = load i64, ptr %74, align 8
   %76 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %77 = load i64, ptr %76, align 8
-  %78 = call ptr @"$Map.find.730"(ptr %map, i64 %75, i64 %77)
+  %78 = call ptr @"$Map.find.738"(ptr %map, i64 %75, i64 %77)
   %79 = icmp ne ptr %78, null
   %80 = zext i1 %79 to i8
   %81 = trunc i8 %80 to i1
@@ -80980,35 +82580,35 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Map.init.727"(ptr %0) {
+define internal void @"$Map.init.735"(ptr %0) {
 entry:
   %1 = alloca %46, align 8
   %2 = alloca %46, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %179, ptr %3, i32 0, i32 0
-  call void @"$Vector.init.728"(ptr %4)
+  %4 = getelementptr %182, ptr %3, i32 0, i32 0
+  call void @"$Vector.init.736"(ptr %4)
   %5 = load %46, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %179, ptr %6, i32 0, i32 1
+  %7 = getelementptr %182, ptr %6, i32 0, i32 1
   call void @"$Vector.init"(ptr %7)
   %8 = load %46, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.728"(ptr %0) {
+define internal void @"$Vector.init.736"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %180, ptr %1, i32 0, i32 0
+  %2 = getelementptr %183, ptr %1, i32 0, i32 0
   store ptr null, ptr %2, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %180, ptr %3, i32 0, i32 1
+  %4 = getelementptr %183, ptr %3, i32 0, i32 1
   store i64 0, ptr %4, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %180, ptr %5, i32 0, i32 2
+  %6 = getelementptr %183, ptr %5, i32 0, i32 2
   store i64 0, ptr %6, align 8
   ret void
 }
@@ -81054,7 +82654,7 @@ forbody:                                          ; preds = %forcond
   %19 = load i64, ptr %18, align 8
   %20 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 1
   %21 = load i64, ptr %20, align 8
-  %22 = call ptr @"$Map.find.730"(ptr %17, i64 %19, i64 %21)
+  %22 = call ptr @"$Map.find.738"(ptr %17, i64 %19, i64 %21)
   %23 = icmp ne ptr %22, null
   %24 = zext i1 %23 to i8
   %25 = trunc i8 %24 to i1
@@ -81087,7 +82687,7 @@ or.lhs.false:                                     ; preds = %or.lhs.false2
   %34 = load i64, ptr %33, align 8
   %35 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %36 = load i64, ptr %35, align 8
-  %37 = call zeroext i1 @"$Map.insert.733"(ptr %30, i64 %34, i64 %36, i64 %32)
+  %37 = call zeroext i1 @"$Map.insert.741"(ptr %30, i64 %34, i64 %36, i64 %32)
   %38 = zext i1 %37 to i8
   %39 = trunc i8 %38 to i1
   br i1 %39, label %else, label %then
@@ -81100,7 +82700,7 @@ or.lhs.false2:                                    ; preds = %forbody
   %43 = load i64, ptr %42, align 8
   %44 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %45 = load i64, ptr %44, align 8
-  %46 = call zeroext i1 @"$Map.insert.733"(ptr %40, i64 %43, i64 %45, i64 %41)
+  %46 = call zeroext i1 @"$Map.insert.741"(ptr %40, i64 %43, i64 %45, i64 %41)
   %47 = zext i1 %46 to i8
   %48 = trunc i8 %47 to i1
   br i1 %48, label %or.lhs.false, label %then
@@ -81123,7 +82723,7 @@ entry:
   %6 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %7 = getelementptr i8, ptr %6, i64 0
   %8 = load i64, ptr %number, align 8
-  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.729", i64 %8)
+  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.737", i64 %8)
   %10 = load ptr, ptr %arena, align 8
   %11 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %12 = getelementptr i8, ptr %11, i64 0
@@ -81145,7 +82745,7 @@ dead:                                             ; No predecessors!
   ret { i64, i64 } undef
 }
 
-define internal ptr @"$Map.find.730"(ptr %0, i64 %1, i64 %2) {
+define internal ptr @"$Map.find.738"(ptr %0, i64 %1, i64 %2) {
 entry:
   %index = alloca i32, align 4
   %"<aggcopy>" = alloca %92, align 8
@@ -81159,8 +82759,8 @@ entry:
   %6 = getelementptr { i64, i64 }, ptr %key, i32 0, i32 1
   store i64 %2, ptr %6, align 8
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %179, ptr %7, i32 0, i32 0
-  %9 = getelementptr %180, ptr %8, i32 0, i32 1
+  %8 = getelementptr %182, ptr %7, i32 0, i32 0
+  %9 = getelementptr %183, ptr %8, i32 0, i32 1
   %10 = load i64, ptr %9, align 8
   %11 = icmp eq i64 %10, 0
   %12 = zext i1 %11 to i8
@@ -81178,7 +82778,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %179, ptr %14, i32 0, i32 1
+  %15 = getelementptr %182, ptr %14, i32 0, i32 1
   %16 = getelementptr %11, ptr %15, i32 0, i32 0
   %17 = load ptr, ptr %16, align 8
   %18 = load ptr, ptr %self, align 8
@@ -81194,7 +82794,7 @@ merge:                                            ; preds = %else, %dead
   %25 = load i64, ptr %24, align 8
   %26 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %27 = load i64, ptr %26, align 8
-  %28 = call i64 @"$Map.position.731"(ptr %18, i64 %25, i64 %27, i64 %23)
+  %28 = call i64 @"$Map.position.739"(ptr %18, i64 %25, i64 %27, i64 %23)
   %29 = getelementptr i32, ptr %17, i64 %28
   %30 = load i32, ptr %29, align 4
   store i32 %30, ptr %index, align 4
@@ -81215,18 +82815,18 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead4
   %35 = load ptr, ptr %self, align 8
-  %36 = getelementptr %179, ptr %35, i32 0, i32 0
+  %36 = getelementptr %182, ptr %35, i32 0, i32 0
   %37 = load i32, ptr %index, align 4
   %38 = sext i32 %37 to i64
-  %39 = call ptr @"$Vector.at.732"(ptr %36, i64 %38)
-  %40 = getelementptr %181, ptr %39, i32 0, i32 2
+  %39 = call ptr @"$Vector.at.740"(ptr %36, i64 %38)
+  %40 = getelementptr %184, ptr %39, i32 0, i32 2
   ret ptr %40
 
 dead5:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal i64 @"$Map.position.731"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal i64 @"$Map.position.739"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %"<aggcopy>" = alloca %92, align 8
   %4 = alloca %92, align 8
@@ -81244,7 +82844,7 @@ entry:
   store i64 %2, ptr %7, align 8
   store i64 %3, ptr %hash, align 8
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %179, ptr %8, i32 0, i32 1
+  %9 = getelementptr %182, ptr %8, i32 0, i32 1
   %10 = getelementptr %11, ptr %9, i32 0, i32 1
   %11 = load i64, ptr %10, align 8
   %12 = sub i64 %11, 1
@@ -81257,7 +82857,7 @@ entry:
 
 condition:                                        ; preds = %merge2, %entry
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %179, ptr %16, i32 0, i32 1
+  %17 = getelementptr %182, ptr %16, i32 0, i32 1
   %18 = getelementptr %11, ptr %17, i32 0, i32 0
   %19 = load ptr, ptr %18, align 8
   %20 = load i64, ptr %position, align 8
@@ -81270,19 +82870,19 @@ condition:                                        ; preds = %merge2, %entry
 
 whilebody:                                        ; preds = %condition
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %179, ptr %26, i32 0, i32 0
+  %27 = getelementptr %182, ptr %26, i32 0, i32 0
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %179, ptr %28, i32 0, i32 1
+  %29 = getelementptr %182, ptr %28, i32 0, i32 1
   %30 = getelementptr %11, ptr %29, i32 0, i32 0
   %31 = load ptr, ptr %30, align 8
   %32 = load i64, ptr %position, align 8
   %33 = getelementptr i32, ptr %31, i64 %32
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  %36 = call ptr @"$Vector.at.732"(ptr %27, i64 %35)
+  %36 = call ptr @"$Vector.at.740"(ptr %27, i64 %35)
   store ptr %36, ptr %entry1, align 8
   %37 = load ptr, ptr %entry1, align 8
-  %38 = getelementptr %181, ptr %37, i32 0, i32 1
+  %38 = getelementptr %184, ptr %37, i32 0, i32 1
   %39 = load i64, ptr %38, align 8
   %40 = load i64, ptr %hash, align 8
   %41 = icmp eq i64 %39, %40
@@ -81296,7 +82896,7 @@ then:                                             ; preds = %and.lhs.true
 
 and.lhs.true:                                     ; preds = %whilebody
   %45 = load ptr, ptr %entry1, align 8
-  %46 = getelementptr %181, ptr %45, i32 0, i32 0
+  %46 = getelementptr %184, ptr %45, i32 0, i32 0
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %"<aggcopy>", ptr align 8 %key, i64 16, i1 false)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %5, ptr align 8 %46, i64 16, i1 false)
   %47 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 0
@@ -81335,7 +82935,7 @@ dead3:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal ptr @"$Vector.at.732"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.740"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %46, align 8
   %index = alloca i64, align 8
@@ -81358,16 +82958,16 @@ else:                                             ; preds = %or.lhs.false
 
 merge:                                            ; preds = %else, %then
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %180, ptr %8, i32 0, i32 0
+  %9 = getelementptr %183, ptr %8, i32 0, i32 0
   %10 = load ptr, ptr %9, align 8
   %11 = load i64, ptr %index, align 8
-  %12 = getelementptr %181, ptr %10, i64 %11
+  %12 = getelementptr %184, ptr %10, i64 %11
   ret ptr %12
 
 or.lhs.false:                                     ; preds = %entry
   %13 = load i64, ptr %index, align 8
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %180, ptr %14, i32 0, i32 1
+  %15 = getelementptr %183, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %15, align 8
   %17 = icmp sge i64 %13, %16
   %18 = zext i1 %17 to i8
@@ -81378,12 +82978,12 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal zeroext i1 @"$Map.insert.733"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal zeroext i1 @"$Map.insert.741"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
-  %4 = alloca %181, align 8
-  %5 = alloca %181, align 8
-  %6 = alloca %182, align 8
-  %"<structcast>" = alloca %182, align 8
+  %4 = alloca %184, align 8
+  %5 = alloca %184, align 8
+  %6 = alloca %185, align 8
+  %"<structcast>" = alloca %185, align 8
   %position = alloca i64, align 8
   %7 = alloca %92, align 8
   %hash = alloca i64, align 8
@@ -81399,11 +82999,11 @@ entry:
   store i64 %3, ptr %value, align 8
   %11 = load ptr, ptr %self, align 8
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %179, ptr %12, i32 0, i32 0
-  %14 = getelementptr %180, ptr %13, i32 0, i32 1
+  %13 = getelementptr %182, ptr %12, i32 0, i32 0
+  %14 = getelementptr %183, ptr %13, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
   %16 = add i64 %15, 1
-  %17 = call zeroext i1 @"$Map.reserve.734"(ptr %11, i64 %16)
+  %17 = call zeroext i1 @"$Map.reserve.742"(ptr %11, i64 %16)
   %18 = zext i1 %17 to i8
   %19 = trunc i8 %18 to i1
   br i1 %19, label %else, label %then
@@ -81432,10 +83032,10 @@ merge:                                            ; preds = %else, %dead
   %28 = load i64, ptr %27, align 8
   %29 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %30 = load i64, ptr %29, align 8
-  %31 = call i64 @"$Map.position.731"(ptr %25, i64 %28, i64 %30, i64 %26)
+  %31 = call i64 @"$Map.position.739"(ptr %25, i64 %28, i64 %30, i64 %26)
   store i64 %31, ptr %position, align 8
   %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %179, ptr %32, i32 0, i32 1
+  %33 = getelementptr %182, ptr %32, i32 0, i32 1
   %34 = getelementptr %11, ptr %33, i32 0, i32 0
   %35 = load ptr, ptr %34, align 8
   %36 = load i64, ptr %position, align 8
@@ -81449,17 +83049,17 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %merge
   %42 = load i64, ptr %value, align 8
   %43 = load ptr, ptr %self, align 8
-  %44 = getelementptr %179, ptr %43, i32 0, i32 0
+  %44 = getelementptr %182, ptr %43, i32 0, i32 0
   %45 = load ptr, ptr %self, align 8
-  %46 = getelementptr %179, ptr %45, i32 0, i32 1
+  %46 = getelementptr %182, ptr %45, i32 0, i32 1
   %47 = getelementptr %11, ptr %46, i32 0, i32 0
   %48 = load ptr, ptr %47, align 8
   %49 = load i64, ptr %position, align 8
   %50 = getelementptr i32, ptr %48, i64 %49
   %51 = load i32, ptr %50, align 4
   %52 = sext i32 %51 to i64
-  %53 = call ptr @"$Vector.at.732"(ptr %44, i64 %52)
-  %54 = getelementptr %181, ptr %53, i32 0, i32 2
+  %53 = call ptr @"$Vector.at.740"(ptr %44, i64 %52)
+  %54 = getelementptr %184, ptr %53, i32 0, i32 2
   store i64 %42, ptr %54, align 8
   ret i1 true
 
@@ -81471,32 +83071,32 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead4
   %55 = load ptr, ptr %self, align 8
-  %56 = getelementptr %179, ptr %55, i32 0, i32 0
+  %56 = getelementptr %182, ptr %55, i32 0, i32 0
   %57 = load %92, ptr %key, align 8
   %58 = load i64, ptr %hash, align 8
   %59 = load i64, ptr %value, align 8
-  %60 = getelementptr %182, ptr %6, i32 0, i32 0
+  %60 = getelementptr %185, ptr %6, i32 0, i32 0
   store %92 %57, ptr %60, align 8
-  %61 = getelementptr %182, ptr %6, i32 0, i32 1
+  %61 = getelementptr %185, ptr %6, i32 0, i32 1
   store i64 %58, ptr %61, align 8
-  %62 = getelementptr %182, ptr %6, i32 0, i32 2
+  %62 = getelementptr %185, ptr %6, i32 0, i32 2
   store i64 %59, ptr %62, align 8
-  %63 = load %182, ptr %6, align 8
-  store %182 %63, ptr %"<structcast>", align 8
-  %64 = getelementptr %181, ptr %5, i32 0, i32 0
-  %65 = getelementptr %182, ptr %"<structcast>", i32 0, i32 0
+  %63 = load %185, ptr %6, align 8
+  store %185 %63, ptr %"<structcast>", align 8
+  %64 = getelementptr %184, ptr %5, i32 0, i32 0
+  %65 = getelementptr %185, ptr %"<structcast>", i32 0, i32 0
   %66 = load %92, ptr %65, align 8
   store %92 %66, ptr %64, align 8
-  %67 = getelementptr %181, ptr %5, i32 0, i32 1
-  %68 = getelementptr %182, ptr %"<structcast>", i32 0, i32 1
+  %67 = getelementptr %184, ptr %5, i32 0, i32 1
+  %68 = getelementptr %185, ptr %"<structcast>", i32 0, i32 1
   %69 = load i64, ptr %68, align 8
   store i64 %69, ptr %67, align 8
-  %70 = getelementptr %181, ptr %5, i32 0, i32 2
-  %71 = getelementptr %182, ptr %"<structcast>", i32 0, i32 2
+  %70 = getelementptr %184, ptr %5, i32 0, i32 2
+  %71 = getelementptr %185, ptr %"<structcast>", i32 0, i32 2
   %72 = load i64, ptr %71, align 8
   store i64 %72, ptr %70, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 32, i1 false)
-  %73 = call zeroext i1 @"$Vector.push.737"(ptr %56, ptr byval(%181) %4)
+  %73 = call zeroext i1 @"$Vector.push.745"(ptr %56, ptr byval(%184) %4)
   %74 = zext i1 %73 to i8
   %75 = trunc i8 %74 to i1
   br i1 %75, label %else7, label %then6
@@ -81512,13 +83112,13 @@ else7:                                            ; preds = %merge1
 
 merge5:                                           ; preds = %else7, %dead8
   %76 = load ptr, ptr %self, align 8
-  %77 = getelementptr %179, ptr %76, i32 0, i32 0
-  %78 = getelementptr %180, ptr %77, i32 0, i32 1
+  %77 = getelementptr %182, ptr %76, i32 0, i32 0
+  %78 = getelementptr %183, ptr %77, i32 0, i32 1
   %79 = load i64, ptr %78, align 8
   %80 = sub i64 %79, 1
   %81 = trunc i64 %80 to i32
   %82 = load ptr, ptr %self, align 8
-  %83 = getelementptr %179, ptr %82, i32 0, i32 1
+  %83 = getelementptr %182, ptr %82, i32 0, i32 1
   %84 = getelementptr %11, ptr %83, i32 0, i32 0
   %85 = load ptr, ptr %84, align 8
   %86 = load i64, ptr %position, align 8
@@ -81530,7 +83130,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.reserve.734"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.reserve.742"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %count = alloca i64, align 8
@@ -81558,7 +83158,7 @@ whilebody:                                        ; preds = %condition
 merge:                                            ; preds = %condition
   %10 = load i64, ptr %size, align 8
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %179, ptr %11, i32 0, i32 1
+  %12 = getelementptr %182, ptr %11, i32 0, i32 1
   %13 = getelementptr %11, ptr %12, i32 0, i32 1
   %14 = load i64, ptr %13, align 8
   %15 = icmp sle i64 %10, %14
@@ -81568,9 +83168,9 @@ merge:                                            ; preds = %condition
 
 or.rhs:                                           ; preds = %merge
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %179, ptr %18, i32 0, i32 0
+  %19 = getelementptr %182, ptr %18, i32 0, i32 0
   %20 = load i64, ptr %count, align 8
-  %21 = call zeroext i1 @"$Vector.reserve.735"(ptr %19, i64 %20)
+  %21 = call zeroext i1 @"$Vector.reserve.743"(ptr %19, i64 %20)
   %22 = zext i1 %21 to i8
   %23 = trunc i8 %22 to i1
   br i1 %23, label %and.rhs, label %and.end
@@ -81578,7 +83178,7 @@ or.rhs:                                           ; preds = %merge
 and.rhs:                                          ; preds = %or.rhs
   %24 = load ptr, ptr %self, align 8
   %25 = load i64, ptr %size, align 8
-  %26 = call zeroext i1 @"$Map.rebuild.736"(ptr %24, i64 %25)
+  %26 = call zeroext i1 @"$Map.rebuild.744"(ptr %24, i64 %25)
   %27 = zext i1 %26 to i8
   %28 = trunc i8 %27 to i1
   br label %and.end
@@ -81599,7 +83199,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.735"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.743"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -81609,7 +83209,7 @@ entry:
   store i64 %1, ptr %capacity, align 8
   %2 = load i64, ptr %capacity, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %180, ptr %3, i32 0, i32 2
+  %4 = getelementptr %183, ptr %3, i32 0, i32 2
   %5 = load i64, ptr %4, align 8
   %6 = icmp sle i64 %2, %5
   %7 = zext i1 %6 to i8
@@ -81627,7 +83227,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %180, ptr %9, i32 0, i32 2
+  %10 = getelementptr %183, ptr %9, i32 0, i32 2
   %11 = load i64, ptr %10, align 8
   %12 = mul i64 %11, 2
   store i64 %12, ptr %grown, align 8
@@ -81662,7 +83262,7 @@ else6:                                            ; preds = %merge1
 
 merge4:                                           ; preds = %else6, %then5
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %180, ptr %23, i32 0, i32 0
+  %24 = getelementptr %183, ptr %23, i32 0, i32 0
   %25 = load ptr, ptr %24, align 8
   %26 = load i64, ptr %grown, align 8
   %27 = mul i64 %26, 32
@@ -81686,11 +83286,11 @@ else9:                                            ; preds = %merge4
 merge7:                                           ; preds = %else9, %dead10
   %33 = load ptr, ptr %data, align 8
   %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %180, ptr %34, i32 0, i32 0
+  %35 = getelementptr %183, ptr %34, i32 0, i32 0
   store ptr %33, ptr %35, align 8
   %36 = load i64, ptr %grown, align 8
   %37 = load ptr, ptr %self, align 8
-  %38 = getelementptr %180, ptr %37, i32 0, i32 2
+  %38 = getelementptr %183, ptr %37, i32 0, i32 2
   store i64 %36, ptr %38, align 8
   ret i1 true
 
@@ -81698,7 +83298,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.rebuild.736"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.rebuild.744"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %92, align 8
   %entry6 = alloca ptr, align 8
@@ -81709,7 +83309,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store i64 %1, ptr %size, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %179, ptr %3, i32 0, i32 1
+  %4 = getelementptr %182, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %size, align 8
   %6 = call zeroext i1 @"$Vector.resize"(ptr %4, i64 %5)
   %7 = zext i1 %6 to i8
@@ -81741,7 +83341,7 @@ forcond:                                          ; preds = %forbody, %merge
 
 forbody:                                          ; preds = %forcond
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %179, ptr %16, i32 0, i32 1
+  %17 = getelementptr %182, ptr %16, i32 0, i32 1
   %18 = getelementptr %11, ptr %17, i32 0, i32 0
   %19 = load ptr, ptr %18, align 8
   %20 = load i64, ptr %i, align 8
@@ -81753,8 +83353,8 @@ forbody:                                          ; preds = %forcond
 
 merge1:                                           ; preds = %forcond
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %179, ptr %23, i32 0, i32 0
-  %25 = getelementptr %180, ptr %24, i32 0, i32 1
+  %24 = getelementptr %182, ptr %23, i32 0, i32 0
+  %25 = getelementptr %183, ptr %24, i32 0, i32 1
   %26 = load i64, ptr %25, align 8
   store i64 0, ptr %i2, align 8
   br label %forcond3
@@ -81770,28 +83370,28 @@ forcond3:                                         ; preds = %forbody4, %merge1
 
 forbody4:                                         ; preds = %forcond3
   %33 = load ptr, ptr %self, align 8
-  %34 = getelementptr %179, ptr %33, i32 0, i32 0
+  %34 = getelementptr %182, ptr %33, i32 0, i32 0
   %35 = load i64, ptr %i2, align 8
-  %36 = call ptr @"$Vector.at.732"(ptr %34, i64 %35)
+  %36 = call ptr @"$Vector.at.740"(ptr %34, i64 %35)
   store ptr %36, ptr %entry6, align 8
   %37 = load i64, ptr %i2, align 8
   %38 = trunc i64 %37 to i32
   %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %179, ptr %39, i32 0, i32 1
+  %40 = getelementptr %182, ptr %39, i32 0, i32 1
   %41 = getelementptr %11, ptr %40, i32 0, i32 0
   %42 = load ptr, ptr %41, align 8
   %43 = load ptr, ptr %self, align 8
   %44 = load ptr, ptr %entry6, align 8
-  %45 = getelementptr %181, ptr %44, i32 0, i32 0
+  %45 = getelementptr %184, ptr %44, i32 0, i32 0
   %46 = load ptr, ptr %entry6, align 8
-  %47 = getelementptr %181, ptr %46, i32 0, i32 1
+  %47 = getelementptr %184, ptr %46, i32 0, i32 1
   %48 = load i64, ptr %47, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %45, i64 16, i1 false)
   %49 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 0
   %50 = load i64, ptr %49, align 8
   %51 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
-  %53 = call i64 @"$Map.position.731"(ptr %43, i64 %50, i64 %52, i64 %48)
+  %53 = call i64 @"$Map.position.739"(ptr %43, i64 %50, i64 %52, i64 %48)
   %54 = getelementptr i32, ptr %42, i64 %53
   store i32 %38, ptr %54, align 4
   %55 = add i64 %27, 1
@@ -81805,18 +83405,18 @@ dead7:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.737"(ptr %0, ptr byval(%181) %1) {
+define internal zeroext i1 @"$Vector.push.745"(ptr %0, ptr byval(%184) %1) {
 entry:
-  %value = alloca %181, align 8
+  %value = alloca %184, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %value, ptr align 8 %1, i64 32, i1 false)
   %2 = load ptr, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %180, ptr %3, i32 0, i32 1
+  %4 = getelementptr %183, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.735"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.743"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -81832,19 +83432,19 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %180, ptr %10, i32 0, i32 0
+  %11 = getelementptr %183, ptr %10, i32 0, i32 0
   %12 = load ptr, ptr %11, align 8
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %180, ptr %13, i32 0, i32 1
+  %14 = getelementptr %183, ptr %13, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
-  %16 = getelementptr %181, ptr %12, i64 %15
+  %16 = getelementptr %184, ptr %12, i64 %15
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %16, ptr align 8 %value, i64 32, i1 false)
   %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %180, ptr %17, i32 0, i32 1
+  %18 = getelementptr %183, ptr %17, i32 0, i32 1
   %19 = load i64, ptr %18, align 8
   %20 = add i64 %19, 1
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %180, ptr %21, i32 0, i32 1
+  %22 = getelementptr %183, ptr %21, i32 0, i32 1
   store i64 %20, ptr %22, align 8
   ret i1 true
 
@@ -81852,18 +83452,18 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Map.clear.738"(ptr %0) {
+define internal void @"$Map.clear.746"(ptr %0) {
 entry:
   %i = alloca i64, align 8
   %1 = alloca %46, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %179, ptr %2, i32 0, i32 0
-  call void @"$Vector.clear.739"(ptr %3)
+  %3 = getelementptr %182, ptr %2, i32 0, i32 0
+  call void @"$Vector.clear.747"(ptr %3)
   %4 = load %46, ptr %1, align 1
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %179, ptr %5, i32 0, i32 1
+  %6 = getelementptr %182, ptr %5, i32 0, i32 1
   %7 = getelementptr %11, ptr %6, i32 0, i32 1
   %8 = load i64, ptr %7, align 8
   store i64 0, ptr %i, align 8
@@ -81880,7 +83480,7 @@ forcond:                                          ; preds = %forbody, %entry
 
 forbody:                                          ; preds = %forcond
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %179, ptr %15, i32 0, i32 1
+  %16 = getelementptr %182, ptr %15, i32 0, i32 1
   %17 = getelementptr %11, ptr %16, i32 0, i32 0
   %18 = load ptr, ptr %17, align 8
   %19 = load i64, ptr %i, align 8
@@ -81894,46 +83494,46 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Vector.clear.739"(ptr %0) {
+define internal void @"$Vector.clear.747"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %180, ptr %1, i32 0, i32 1
+  %2 = getelementptr %183, ptr %1, i32 0, i32 1
   store i64 0, ptr %2, align 8
   ret void
 }
 
-define internal void @"$Map.free.740"(ptr %0) {
+define internal void @"$Map.free.748"(ptr %0) {
 entry:
   %1 = alloca %46, align 8
   %2 = alloca %46, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %179, ptr %3, i32 0, i32 0
-  call void @"$Vector.free.741"(ptr %4)
+  %4 = getelementptr %182, ptr %3, i32 0, i32 0
+  call void @"$Vector.free.749"(ptr %4)
   %5 = load %46, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %179, ptr %6, i32 0, i32 1
+  %7 = getelementptr %182, ptr %6, i32 0, i32 1
   call void @"$Vector.free"(ptr %7)
   %8 = load %46, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.741"(ptr %0) {
+define internal void @"$Vector.free.749"(ptr %0) {
 entry:
   %1 = alloca %46, align 8
   %2 = alloca %46, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %180, ptr %3, i32 0, i32 0
+  %4 = getelementptr %183, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %4, align 8
   call void @free(ptr %5)
   %6 = load %46, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.728"(ptr %7)
+  call void @"$Vector.init.736"(ptr %7)
   %8 = load %46, ptr %1, align 1
   ret void
 }
@@ -81943,13 +83543,13 @@ entry:
   %6 = alloca %46, align 8
   %7 = alloca %92, align 8
   %8 = alloca %92, align 8
-  %9 = alloca %183, align 8
-  %"<structcast>4" = alloca %183, align 8
+  %9 = alloca %186, align 8
+  %"<structcast>4" = alloca %186, align 8
   %code = alloca i32, align 4
   %10 = alloca %92, align 8
   %11 = alloca %92, align 8
-  %12 = alloca %184, align 8
-  %"<structcast>" = alloca %184, align 8
+  %12 = alloca %187, align 8
+  %"<structcast>" = alloca %187, align 8
   %compiled = alloca %111, align 8
   %message = alloca ptr, align 8
   %is_match = alloca ptr, align 8
@@ -81967,18 +83567,18 @@ entry:
   store i32 0, ptr %13, align 4
   %14 = load ptr, ptr %pattern, align 8
   %15 = load i64, ptr %pattern_size, align 8
-  %16 = getelementptr %184, ptr %12, i32 0, i32 0
+  %16 = getelementptr %187, ptr %12, i32 0, i32 0
   store ptr %14, ptr %16, align 8
-  %17 = getelementptr %184, ptr %12, i32 0, i32 1
+  %17 = getelementptr %187, ptr %12, i32 0, i32 1
   store i64 %15, ptr %17, align 8
-  %18 = load %184, ptr %12, align 8
-  store %184 %18, ptr %"<structcast>", align 8
+  %18 = load %187, ptr %12, align 8
+  store %187 %18, ptr %"<structcast>", align 8
   %19 = getelementptr %92, ptr %11, i32 0, i32 0
-  %20 = getelementptr %184, ptr %"<structcast>", i32 0, i32 0
+  %20 = getelementptr %187, ptr %"<structcast>", i32 0, i32 0
   %21 = load ptr, ptr %20, align 8
   store ptr %21, ptr %19, align 8
   %22 = getelementptr %92, ptr %11, i32 0, i32 1
-  %23 = getelementptr %184, ptr %"<structcast>", i32 0, i32 1
+  %23 = getelementptr %187, ptr %"<structcast>", i32 0, i32 1
   %24 = load i64, ptr %23, align 8
   store i64 %24, ptr %22, align 8
   %25 = load ptr, ptr %message, align 8
@@ -82008,18 +83608,18 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %36 = load ptr, ptr %value, align 8
   %37 = load i64, ptr %value_size, align 8
-  %38 = getelementptr %183, ptr %9, i32 0, i32 0
+  %38 = getelementptr %186, ptr %9, i32 0, i32 0
   store ptr %36, ptr %38, align 8
-  %39 = getelementptr %183, ptr %9, i32 0, i32 1
+  %39 = getelementptr %186, ptr %9, i32 0, i32 1
   store i64 %37, ptr %39, align 8
-  %40 = load %183, ptr %9, align 8
-  store %183 %40, ptr %"<structcast>4", align 8
+  %40 = load %186, ptr %9, align 8
+  store %186 %40, ptr %"<structcast>4", align 8
   %41 = getelementptr %92, ptr %8, i32 0, i32 0
-  %42 = getelementptr %183, ptr %"<structcast>4", i32 0, i32 0
+  %42 = getelementptr %186, ptr %"<structcast>4", i32 0, i32 0
   %43 = load ptr, ptr %42, align 8
   store ptr %43, ptr %41, align 8
   %44 = getelementptr %92, ptr %8, i32 0, i32 1
-  %45 = getelementptr %183, ptr %"<structcast>4", i32 0, i32 1
+  %45 = getelementptr %186, ptr %"<structcast>4", i32 0, i32 1
   %46 = load i64, ptr %45, align 8
   store i64 %46, ptr %44, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %7, ptr align 8 %8, i64 16, i1 false)
@@ -82056,8 +83656,8 @@ entry:
   %code = alloca i32, align 4
   %5 = alloca %92, align 8
   %6 = alloca %92, align 8
-  %7 = alloca %185, align 8
-  %"<structcast>" = alloca %185, align 8
+  %7 = alloca %188, align 8
+  %"<structcast>" = alloca %188, align 8
   %8 = alloca %46, align 8
   %9 = alloca %46, align 8
   %rules = alloca %7, align 8
@@ -82074,18 +83674,18 @@ entry:
   %11 = load %46, ptr %8, align 1
   %12 = load ptr, ptr %data, align 8
   %13 = load i64, ptr %size, align 8
-  %14 = getelementptr %185, ptr %7, i32 0, i32 0
+  %14 = getelementptr %188, ptr %7, i32 0, i32 0
   store ptr %12, ptr %14, align 8
-  %15 = getelementptr %185, ptr %7, i32 0, i32 1
+  %15 = getelementptr %188, ptr %7, i32 0, i32 1
   store i64 %13, ptr %15, align 8
-  %16 = load %185, ptr %7, align 8
-  store %185 %16, ptr %"<structcast>", align 8
+  %16 = load %188, ptr %7, align 8
+  store %188 %16, ptr %"<structcast>", align 8
   %17 = getelementptr %92, ptr %6, i32 0, i32 0
-  %18 = getelementptr %185, ptr %"<structcast>", i32 0, i32 0
+  %18 = getelementptr %188, ptr %"<structcast>", i32 0, i32 0
   %19 = load ptr, ptr %18, align 8
   store ptr %19, ptr %17, align 8
   %20 = getelementptr %92, ptr %6, i32 0, i32 1
-  %21 = getelementptr %185, ptr %"<structcast>", i32 0, i32 1
+  %21 = getelementptr %188, ptr %"<structcast>", i32 0, i32 1
   %22 = load i64, ptr %21, align 8
   store i64 %22, ptr %20, align 8
   %23 = load ptr, ptr %message, align 8
@@ -82112,8 +83712,8 @@ entry:
   %code1 = alloca i32, align 4
   %from = alloca %99, align 8
   %5 = alloca %99, align 8
-  %6 = alloca %186, align 8
-  %"<structcast>" = alloca %186, align 8
+  %6 = alloca %189, align 8
+  %"<structcast>" = alloca %189, align 8
   %code = alloca i32, align 4
   %7 = alloca %92, align 8
   %parsed = alloca %6, align 8
@@ -82135,7 +83735,7 @@ entry:
   %13 = load i64, ptr %12, align 8
   %14 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
-  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.742", ptr %parsed, ptr %11)
+  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.750", ptr %parsed, ptr %11)
   store i32 %16, ptr %code, align 4
   %17 = load i32, ptr %code, align 4
   %18 = icmp ne i32 %17, 0
@@ -82158,30 +83758,30 @@ merge:                                            ; preds = %else, %dead
   %23 = load ptr, ptr %document, align 8
   %24 = call ptr @"$Document.root"(ptr %23)
   %25 = load ptr, ptr %message, align 8
-  %26 = getelementptr %186, ptr %6, i32 0, i32 0
+  %26 = getelementptr %189, ptr %6, i32 0, i32 0
   store ptr %22, ptr %26, align 8
-  %27 = getelementptr %186, ptr %6, i32 0, i32 1
+  %27 = getelementptr %189, ptr %6, i32 0, i32 1
   store ptr %24, ptr %27, align 8
-  %28 = getelementptr %186, ptr %6, i32 0, i32 2
-  store ptr @"$string.742", ptr %28, align 8
-  %29 = getelementptr %186, ptr %6, i32 0, i32 3
+  %28 = getelementptr %189, ptr %6, i32 0, i32 2
+  store ptr @"$string.750", ptr %28, align 8
+  %29 = getelementptr %189, ptr %6, i32 0, i32 3
   store ptr %25, ptr %29, align 8
-  %30 = load %186, ptr %6, align 8
-  store %186 %30, ptr %"<structcast>", align 8
+  %30 = load %189, ptr %6, align 8
+  store %189 %30, ptr %"<structcast>", align 8
   %31 = getelementptr %99, ptr %5, i32 0, i32 0
-  %32 = getelementptr %186, ptr %"<structcast>", i32 0, i32 0
+  %32 = getelementptr %189, ptr %"<structcast>", i32 0, i32 0
   %33 = load ptr, ptr %32, align 8
   store ptr %33, ptr %31, align 8
   %34 = getelementptr %99, ptr %5, i32 0, i32 1
-  %35 = getelementptr %186, ptr %"<structcast>", i32 0, i32 1
+  %35 = getelementptr %189, ptr %"<structcast>", i32 0, i32 1
   %36 = load ptr, ptr %35, align 8
   store ptr %36, ptr %34, align 8
   %37 = getelementptr %99, ptr %5, i32 0, i32 2
-  %38 = getelementptr %186, ptr %"<structcast>", i32 0, i32 2
+  %38 = getelementptr %189, ptr %"<structcast>", i32 0, i32 2
   %39 = load ptr, ptr %38, align 8
   store ptr %39, ptr %37, align 8
   %40 = getelementptr %99, ptr %5, i32 0, i32 3
-  %41 = getelementptr %186, ptr %"<structcast>", i32 0, i32 3
+  %41 = getelementptr %189, ptr %"<structcast>", i32 0, i32 3
   %42 = load ptr, ptr %41, align 8
   store ptr %42, ptr %40, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %from, ptr align 8 %5, i64 32, i1 false)
@@ -82206,7 +83806,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %50 = load ptr, ptr %rules, align 8
-  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.743")
+  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.751")
   %52 = zext i1 %51 to i8
   ret i32 0
 
@@ -82224,8 +83824,8 @@ entry:
   %code = alloca i32, align 4
   %is_sound = alloca i8, align 1
   %7 = alloca %92, align 8
-  %8 = alloca %187, align 8
-  %"<structcast>" = alloca %187, align 8
+  %8 = alloca %190, align 8
+  %"<structcast>" = alloca %190, align 8
   %reader = alloca %128, align 8
   %9 = alloca %46, align 8
   %10 = alloca %46, align 8
@@ -82258,21 +83858,21 @@ entry:
   %20 = getelementptr %128, ptr %reader, i32 0, i32 3
   store ptr %found, ptr %20, align 8
   %21 = getelementptr %128, ptr %reader, i32 0, i32 4
-  store ptr @"$string.742", ptr %21, align 8
+  store ptr @"$string.750", ptr %21, align 8
   %22 = load ptr, ptr %data, align 8
   %23 = load i64, ptr %size, align 8
-  %24 = getelementptr %187, ptr %8, i32 0, i32 0
+  %24 = getelementptr %190, ptr %8, i32 0, i32 0
   store ptr %22, ptr %24, align 8
-  %25 = getelementptr %187, ptr %8, i32 0, i32 1
+  %25 = getelementptr %190, ptr %8, i32 0, i32 1
   store i64 %23, ptr %25, align 8
-  %26 = load %187, ptr %8, align 8
-  store %187 %26, ptr %"<structcast>", align 8
+  %26 = load %190, ptr %8, align 8
+  store %190 %26, ptr %"<structcast>", align 8
   %27 = getelementptr %92, ptr %7, i32 0, i32 0
-  %28 = getelementptr %187, ptr %"<structcast>", i32 0, i32 0
+  %28 = getelementptr %190, ptr %"<structcast>", i32 0, i32 0
   %29 = load ptr, ptr %28, align 8
   store ptr %29, ptr %27, align 8
   %30 = getelementptr %92, ptr %7, i32 0, i32 1
-  %31 = getelementptr %187, ptr %"<structcast>", i32 0, i32 1
+  %31 = getelementptr %190, ptr %"<structcast>", i32 0, i32 1
   %32 = load i64, ptr %31, align 8
   store i64 %32, ptr %30, align 8
   %33 = getelementptr %128, ptr %reader, i32 0, i32 5
@@ -82308,7 +83908,7 @@ then2:                                            ; preds = %then
   %52 = getelementptr %0, ptr %51, i32 0, i32 0
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
-  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.744")
+  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.752")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -82342,8 +83942,8 @@ entry:
   %3 = alloca %46, align 8
   %4 = alloca %92, align 8
   %5 = alloca %92, align 8
-  %6 = alloca %188, align 8
-  %"<structcast>" = alloca %188, align 8
+  %6 = alloca %191, align 8
+  %"<structcast>" = alloca %191, align 8
   %code = alloca i32, align 4
   %7 = alloca %46, align 8
   %document = alloca %96, align 8
@@ -82358,18 +83958,18 @@ entry:
   store i32 0, ptr %code, align 4
   %9 = load ptr, ptr %data, align 8
   %10 = load i64, ptr %size, align 8
-  %11 = getelementptr %188, ptr %6, i32 0, i32 0
+  %11 = getelementptr %191, ptr %6, i32 0, i32 0
   store ptr %9, ptr %11, align 8
-  %12 = getelementptr %188, ptr %6, i32 0, i32 1
+  %12 = getelementptr %191, ptr %6, i32 0, i32 1
   store i64 %10, ptr %12, align 8
-  %13 = load %188, ptr %6, align 8
-  store %188 %13, ptr %"<structcast>", align 8
+  %13 = load %191, ptr %6, align 8
+  store %191 %13, ptr %"<structcast>", align 8
   %14 = getelementptr %92, ptr %5, i32 0, i32 0
-  %15 = getelementptr %188, ptr %"<structcast>", i32 0, i32 0
+  %15 = getelementptr %191, ptr %"<structcast>", i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   store ptr %16, ptr %14, align 8
   %17 = getelementptr %92, ptr %5, i32 0, i32 1
-  %18 = getelementptr %188, ptr %"<structcast>", i32 0, i32 1
+  %18 = getelementptr %191, ptr %"<structcast>", i32 0, i32 1
   %19 = load i64, ptr %18, align 8
   store i64 %19, ptr %17, align 8
   %20 = load ptr, ptr %message, align 8
@@ -82407,8 +84007,8 @@ entry:
   %code = alloca i32, align 4
   %4 = alloca %92, align 8
   %5 = alloca %92, align 8
-  %6 = alloca %189, align 8
-  %"<structcast>" = alloca %189, align 8
+  %6 = alloca %192, align 8
+  %"<structcast>" = alloca %192, align 8
   %7 = alloca %46, align 8
   %document = alloca %96, align 8
   %message = alloca ptr, align 8
@@ -82421,18 +84021,18 @@ entry:
   %8 = load %46, ptr %7, align 1
   %9 = load ptr, ptr %data, align 8
   %10 = load i64, ptr %size, align 8
-  %11 = getelementptr %189, ptr %6, i32 0, i32 0
+  %11 = getelementptr %192, ptr %6, i32 0, i32 0
   store ptr %9, ptr %11, align 8
-  %12 = getelementptr %189, ptr %6, i32 0, i32 1
+  %12 = getelementptr %192, ptr %6, i32 0, i32 1
   store i64 %10, ptr %12, align 8
-  %13 = load %189, ptr %6, align 8
-  store %189 %13, ptr %"<structcast>", align 8
+  %13 = load %192, ptr %6, align 8
+  store %192 %13, ptr %"<structcast>", align 8
   %14 = getelementptr %92, ptr %5, i32 0, i32 0
-  %15 = getelementptr %189, ptr %"<structcast>", i32 0, i32 0
+  %15 = getelementptr %192, ptr %"<structcast>", i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   store ptr %16, ptr %14, align 8
   %17 = getelementptr %92, ptr %5, i32 0, i32 1
-  %18 = getelementptr %189, ptr %"<structcast>", i32 0, i32 1
+  %18 = getelementptr %192, ptr %"<structcast>", i32 0, i32 1
   %19 = load i64, ptr %18, align 8
   store i64 %19, ptr %17, align 8
   %20 = load ptr, ptr %message, align 8
@@ -82441,7 +84041,7 @@ entry:
   %22 = load i64, ptr %21, align 8
   %23 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.742", ptr %20)
+  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.750", ptr %20)
   store i32 %25, ptr %code, align 4
   call void @"$Document.free"(ptr %document)
   %26 = load %46, ptr %3, align 1
@@ -82535,15 +84135,15 @@ entry:
 define dso_local void @page_pool_commit_resize(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %46, align 8
-  %"$3741" = alloca i32, align 4
-  %"$3740" = alloca i32, align 4
+  %"$3828" = alloca i32, align 4
+  %"$3827" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3740", align 4
-  store i32 %2, ptr %"$3741", align 4
+  store i32 %1, ptr %"$3827", align 4
+  store i32 %2, ptr %"$3828", align 4
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$3740", align 4
-  %6 = load i32, ptr %"$3741", align 4
+  %5 = load i32, ptr %"$3827", align 4
+  %6 = load i32, ptr %"$3828", align 4
   call void @"$PagePool.commit_resize"(ptr %4, i32 %5, i32 %6)
   %7 = load %46, ptr %3, align 1
   ret void
@@ -82640,15 +84240,15 @@ merge:                                            ; preds = %condition
 
 define dso_local i32 @page_pool_find(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$3731" = alloca ptr, align 8
-  %"$3730" = alloca i32, align 4
+  %"$3818" = alloca ptr, align 8
+  %"$3817" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3730", align 4
-  store ptr %2, ptr %"$3731", align 8
+  store i32 %1, ptr %"$3817", align 4
+  store ptr %2, ptr %"$3818", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$3730", align 4
-  %5 = load ptr, ptr %"$3731", align 8
+  %4 = load i32, ptr %"$3817", align 4
+  %5 = load ptr, ptr %"$3818", align 8
   %6 = call i32 @"$PagePool.find"(ptr %3, i32 %4, ptr %5)
   ret i32 %6
 
@@ -82658,12 +84258,12 @@ dead:                                             ; No predecessors!
 
 define dso_local zeroext i1 @page_pool_is_cached(ptr %0, i32 %1) {
 entry:
-  %"$3744" = alloca i32, align 4
+  %"$3831" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3744", align 4
+  store i32 %1, ptr %"$3831", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$3744", align 4
+  %3 = load i32, ptr %"$3831", align 4
   %4 = call zeroext i1 @"$PagePool.is_cached"(ptr %2, i32 %3)
   %5 = zext i1 %4 to i8
   %6 = icmp ne i8 %5, 0
@@ -82775,12 +84375,12 @@ dead1:                                            ; No predecessors!
 
 define dso_local i32 @page_pool_plan_resize(ptr %0, i32 %1) {
 entry:
-  %"$3738" = alloca i32, align 4
+  %"$3825" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3738", align 4
+  store i32 %1, ptr %"$3825", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$3738", align 4
+  %3 = load i32, ptr %"$3825", align 4
   %4 = call i32 @"$PagePool.plan_resize"(ptr %2, i32 %3)
   ret i32 %4
 
@@ -82790,18 +84390,18 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @page_pool_register(ptr %0, i32 %1, i32 %2, ptr %3) {
 entry:
-  %"$3735" = alloca ptr, align 8
-  %"$3734" = alloca i32, align 4
-  %"$3733" = alloca i32, align 4
+  %"$3822" = alloca ptr, align 8
+  %"$3821" = alloca i32, align 4
+  %"$3820" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3733", align 4
-  store i32 %2, ptr %"$3734", align 4
-  store ptr %3, ptr %"$3735", align 8
+  store i32 %1, ptr %"$3820", align 4
+  store i32 %2, ptr %"$3821", align 4
+  store ptr %3, ptr %"$3822", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$3733", align 4
-  %6 = load i32, ptr %"$3734", align 4
-  %7 = load ptr, ptr %"$3735", align 8
+  %5 = load i32, ptr %"$3820", align 4
+  %6 = load i32, ptr %"$3821", align 4
+  %7 = load ptr, ptr %"$3822", align 8
   %8 = call i32 @"$PagePool.register"(ptr %4, i32 %5, i32 %6, ptr %7)
   ret i32 %8
 
@@ -82812,12 +84412,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_release(ptr %0, i32 %1) {
 entry:
   %2 = alloca %46, align 8
-  %"$3728" = alloca i32, align 4
+  %"$3815" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3728", align 4
+  store i32 %1, ptr %"$3815", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$3728", align 4
+  %4 = load i32, ptr %"$3815", align 4
   call void @"$PagePool.release"(ptr %3, i32 %4)
   %5 = load %46, ptr %2, align 1
   ret void
@@ -82829,12 +84429,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_retain(ptr %0, i32 %1) {
 entry:
   %2 = alloca %46, align 8
-  %"$3726" = alloca i32, align 4
+  %"$3813" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3726", align 4
+  store i32 %1, ptr %"$3813", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$3726", align 4
+  %4 = load i32, ptr %"$3813", align 4
   call void @"$PagePool.retain"(ptr %3, i32 %4)
   %5 = load %46, ptr %2, align 1
   ret void
@@ -82947,14 +84547,14 @@ merge4:                                           ; preds = %else6, %dead11
   %44 = load ptr, ptr %state, align 8
   %45 = load ptr, ptr %message, align 8
   %46 = icmp ne i8 %42, 0
-  %47 = call i32 @"$Loop.prefill.745"(ptr %37, ptr %38, i32 %39, i1 zeroext %46, ptr %43, ptr %44, ptr %45)
+  %47 = call i32 @"$Loop.prefill.753"(ptr %37, ptr %38, i32 %39, i1 zeroext %46, ptr %43, ptr %44, ptr %45)
   ret i32 %47
 
 dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill.745"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill.753"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %46, align 8
   %code = alloca i32, align 4
@@ -83014,7 +84614,7 @@ then5:                                            ; preds = %then2
   %27 = getelementptr %0, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.695")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.703")
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -83043,7 +84643,7 @@ merge1:                                           ; preds = %else3, %dead
   %39 = load ptr, ptr %result, align 8
   %40 = load ptr, ptr %message, align 8
   %41 = icmp ne i8 %37, 0
-  %42 = call i32 @"$Loop.prefill_in_turn.746"(ptr %34, ptr %35, i32 %36, i1 zeroext %41, ptr %38, ptr %39, ptr %40)
+  %42 = call i32 @"$Loop.prefill_in_turn.754"(ptr %34, ptr %35, i32 %36, i1 zeroext %41, ptr %38, ptr %39, ptr %40)
   store i32 %42, ptr %code, align 4
   %43 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %43)
@@ -83055,7 +84655,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_in_turn.746"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill_in_turn.754"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %46, align 8
   %code16 = alloca i32, align 4
@@ -83155,7 +84755,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = load ptr, ptr %tokens, align 8
   %41 = load i32, ptr %num_tokens, align 4
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.open_state.747"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
+  %43 = call i32 @"$Loop.open_state.755"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -83180,7 +84780,7 @@ merge12:                                          ; preds = %else14, %dead15
   %52 = load ptr, ptr %logits, align 8
   %53 = load ptr, ptr %message, align 8
   %54 = icmp ne i8 %51, 0
-  %55 = call i32 @"$Loop.prefill_state.748"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
+  %55 = call i32 @"$Loop.prefill_state.756"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
   store i32 %55, ptr %code16, align 4
   %56 = load i32, ptr %code16, align 4
   %57 = icmp ne i32 %56, 0
@@ -83212,7 +84812,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.open_state.747"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.open_state.755"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %46, align 8
   %6 = alloca %46, align 8
@@ -83262,7 +84862,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %31, ptr %27, i32 0, i32 2
   %29 = getelementptr %32, ptr %28, i32 0, i32 3
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.697", i32 %30)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.705", i32 %30)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -83335,7 +84935,7 @@ then12:                                           ; preds = %merge7
   %65 = getelementptr %31, ptr %64, i32 0, i32 2
   %66 = getelementptr %32, ptr %65, i32 0, i32 2
   %67 = load i32, ptr %66, align 4
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.698", i32 %67)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.706", i32 %67)
   br label %merge11
 
 else13:                                           ; preds = %merge7
@@ -83381,7 +84981,7 @@ dead15:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_state.748"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_state.756"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %code2 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -83438,7 +85038,7 @@ whilebody:                                        ; preds = %condition
   %26 = load ptr, ptr %logits, align 8
   %27 = load ptr, ptr %message, align 8
   %28 = icmp ne i8 %25, 0
-  %29 = call i32 @"$Loop.prefill_one_chunk.749"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
+  %29 = call i32 @"$Loop.prefill_one_chunk.757"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
   store i32 %29, ptr %code2, align 4
   %30 = load i32, ptr %code2, align 4
   %31 = icmp ne i32 %30, 0
@@ -83466,7 +85066,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_one_chunk.749"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_one_chunk.757"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %num_rows = alloca i32, align 4
   %code = alloca i32, align 4
@@ -83493,7 +85093,7 @@ entry:
   %12 = load ptr, ptr %item, align 8
   %13 = load i8, ptr %all_positions, align 1
   %14 = icmp ne i8 %13, 0
-  %15 = call i32 @"$Loop.prefill_chunk_size.750"(ptr %11, ptr %12, i1 zeroext %14)
+  %15 = call i32 @"$Loop.prefill_chunk_size.758"(ptr %11, ptr %12, i1 zeroext %14)
   store i32 %10, ptr %begin, align 4
   store i32 %15, ptr %count, align 4
   %16 = load ptr, ptr %self, align 8
@@ -83659,7 +85259,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_chunk_size.750"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal i32 @"$Loop.prefill_chunk_size.758"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %count = alloca i32, align 4
   %all_positions = alloca i8, align 1
@@ -83676,7 +85276,7 @@ entry:
   %8 = getelementptr %39, ptr %7, i32 0, i32 10
   %9 = getelementptr %26, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.699"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.707"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %31, ptr %12, i32 0, i32 2
@@ -83693,7 +85293,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %31, ptr %20, i32 0, i32 2
   %22 = getelementptr %32, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.699"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.707"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -83712,7 +85312,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %39, ptr %29, i32 0, i32 10
   %31 = getelementptr %26, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.699"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.707"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -83818,14 +85418,14 @@ merge:                                            ; preds = %else, %dead
   %27 = load i32, ptr %num_steps, align 4
   %28 = load ptr, ptr %tokens, align 8
   %29 = load ptr, ptr %message, align 8
-  %30 = call i32 @"$Loop.run_batch_decode.751"(ptr %23, i32 %24, ptr %25, ptr %26, i32 %27, ptr %28, ptr %29)
+  %30 = call i32 @"$Loop.run_batch_decode.759"(ptr %23, i32 %24, ptr %25, ptr %26, i32 %27, ptr %28, ptr %29)
   ret i32 %30
 
 dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.run_batch_decode.751"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.run_batch_decode.759"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %46, align 8
   %code = alloca i32, align 4
@@ -83873,7 +85473,7 @@ merge:                                            ; preds = %else, %then
   %22 = load i32, ptr %num_steps, align 4
   %23 = load ptr, ptr %tokens, align 8
   %24 = load ptr, ptr %message, align 8
-  %25 = call i32 @"$Loop.batch_in_turn.752"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
+  %25 = call i32 @"$Loop.batch_in_turn.760"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
   store i32 %25, ptr %code, align 4
   %26 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %26)
@@ -83885,7 +85485,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.batch_in_turn.752"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.batch_in_turn.760"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code33 = alloca i32, align 4
   %code28 = alloca i32, align 4
@@ -83940,7 +85540,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load i32, ptr %num_steps, align 4
   %21 = load ptr, ptr %tokens, align 8
   %22 = load ptr, ptr %message, align 8
-  %23 = call i32 @"$Loop.check_batch.753"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
+  %23 = call i32 @"$Loop.check_batch.761"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
   store i32 %23, ptr %code1, align 4
   %24 = load i32, ptr %code1, align 4
   %25 = icmp ne i32 %24, 0
@@ -84065,7 +85665,7 @@ forbody18:                                        ; preds = %forcond17
   %87 = getelementptr %59, ptr %84, i64 %86
   %88 = load i32, ptr %num_steps, align 4
   %89 = load ptr, ptr %message, align 8
-  %90 = call i32 @"$Loop.prepare_batch_state.755"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
+  %90 = call i32 @"$Loop.prepare_batch_state.763"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
   store i32 %90, ptr %code20, align 4
   %91 = load i32, ptr %code20, align 4
   %92 = icmp ne i32 %91, 0
@@ -84106,7 +85706,7 @@ forbody26:                                        ; preds = %forcond25
   %104 = load ptr, ptr %self, align 8
   %105 = load i32, ptr %num_states, align 4
   %106 = load ptr, ptr %states, align 8
-  call void @"$Loop.write_batch_step.756"(ptr %104, i32 %105, ptr %106)
+  call void @"$Loop.write_batch_step.764"(ptr %104, i32 %105, ptr %106)
   %107 = load %46, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
@@ -84140,7 +85740,7 @@ merge29:                                          ; preds = %else31, %dead32
   %124 = mul i64 %121, %123
   %125 = getelementptr i32, ptr %119, i64 %124
   %126 = load ptr, ptr %message, align 8
-  %127 = call i32 @"$Loop.take_batch_tokens.758"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
+  %127 = call i32 @"$Loop.take_batch_tokens.766"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
   store i32 %127, ptr %code33, align 4
   %128 = load i32, ptr %code33, align 4
   %129 = icmp ne i32 %128, 0
@@ -84170,7 +85770,7 @@ dead38:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch.753"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.check_batch.761"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code36 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -84230,7 +85830,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr i8, ptr %28, i64 0
   %30 = load i32, ptr %num_states, align 4
   %31 = load i32, ptr %most, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.705", i32 %30, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.713", i32 %30, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -84267,7 +85867,7 @@ then9:                                            ; preds = %then5
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
   %45 = getelementptr i8, ptr %44, i64 0
   %46 = load i32, ptr %num_steps, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.706", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.714", i32 %46)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -84314,7 +85914,7 @@ then17:                                           ; preds = %then13
   %69 = getelementptr %39, ptr %68, i32 0, i32 10
   %70 = getelementptr %26, ptr %69, i32 0, i32 0
   %71 = load i32, ptr %70, align 4
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.707", i32 %66, i32 %71)
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.715", i32 %66, i32 %71)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -84378,7 +85978,7 @@ then28:                                           ; preds = %then21
   %99 = getelementptr %0, ptr %98, i32 0, i32 0
   %100 = getelementptr [1024 x i8], ptr %99, i32 0, i32 0
   %101 = getelementptr i8, ptr %100, i64 0
-  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.708")
+  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.716")
   br label %merge27
 
 else29:                                           ; preds = %then21
@@ -84414,7 +86014,7 @@ forbody:                                          ; preds = %forcond
   %113 = load i32, ptr %i, align 4
   %114 = load i32, ptr %num_steps, align 4
   %115 = load ptr, ptr %message, align 8
-  %116 = call i32 @"$Loop.check_batch_state.754"(ptr %110, i32 %111, ptr %112, i32 %113, i32 %114, ptr %115)
+  %116 = call i32 @"$Loop.check_batch_state.762"(ptr %110, i32 %111, ptr %112, i32 %113, i32 %114, ptr %115)
   store i32 %116, ptr %code, align 4
   %117 = load i32, ptr %code, align 4
   %118 = icmp ne i32 %117, 0
@@ -84468,7 +86068,7 @@ dead41:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch_state.754"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
+define internal i32 @"$Loop.check_batch_state.762"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
 entry:
   %target = alloca ptr, align 8
   %i = alloca i32, align 4
@@ -84557,7 +86157,7 @@ then6:                                            ; preds = %then3
   %48 = getelementptr i8, ptr %47, i64 0
   %49 = load i32, ptr %index, align 4
   %50 = load i32, ptr %i, align 4
-  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.709", i32 %49, i32 %50)
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.717", i32 %49, i32 %50)
   br label %merge5
 
 else7:                                            ; preds = %then3
@@ -84584,7 +86184,7 @@ dead9:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_batch_state.755"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.prepare_batch_state.763"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -84661,7 +86261,7 @@ dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.write_batch_step.756"(ptr %0, i32 %1, ptr %2) {
+define internal void @"$Loop.write_batch_step.764"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %46, align 8
   %i2 = alloca i32, align 4
@@ -84709,7 +86309,7 @@ then:                                             ; preds = %forbody
   %27 = sext i32 %26 to i64
   %28 = getelementptr ptr, ptr %25, i64 %27
   %29 = load ptr, ptr %28, align 8
-  call void @"$Loop.add_batch_row.757"(ptr %24, ptr %29, i1 zeroext false)
+  call void @"$Loop.add_batch_row.765"(ptr %24, ptr %29, i1 zeroext false)
   %30 = load %46, ptr %4, align 1
   br label %merge1
 
@@ -84753,7 +86353,7 @@ then7:                                            ; preds = %forbody4
   %50 = sext i32 %49 to i64
   %51 = getelementptr ptr, ptr %48, i64 %50
   %52 = load ptr, ptr %51, align 8
-  call void @"$Loop.add_batch_row.757"(ptr %47, ptr %52, i1 zeroext true)
+  call void @"$Loop.add_batch_row.765"(ptr %47, ptr %52, i1 zeroext true)
   %53 = load %46, ptr %3, align 1
   br label %merge6
 
@@ -84769,7 +86369,7 @@ merge5:                                           ; preds = %forcond3
   ret void
 }
 
-define internal void @"$Loop.add_batch_row.757"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal void @"$Loop.add_batch_row.765"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %3 = alloca %46, align 8
   %4 = alloca %46, align 8
@@ -84845,7 +86445,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.take_batch_tokens.758"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.take_batch_tokens.766"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %i12 = alloca i32, align 4
   %target7 = alloca ptr, align 8
@@ -84929,7 +86529,7 @@ then3:                                            ; preds = %then
   %51 = getelementptr %11, ptr %50, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
   %53 = sub i64 %52, 1
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.710", i32 %48, i64 %53)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.718", i32 %48, i64 %53)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -84976,7 +86576,7 @@ then9:                                            ; preds = %then5
   %79 = getelementptr %11, ptr %78, i32 0, i32 1
   %80 = load i64, ptr %79, align 8
   %81 = sub i64 %80, 1
-  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.711", i32 %76, i64 %81)
+  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.719", i32 %76, i64 %81)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -85063,8 +86663,8 @@ entry:
   %7 = alloca %26, align 8
   %8 = alloca %26, align 8
   %step = alloca %39, align 8
-  %o = alloca %175, align 8
-  %9 = alloca %175, align 8
+  %o = alloca %178, align 8
+  %9 = alloca %178, align 8
   %num_outputs = alloca i32, align 4
   %message = alloca ptr, align 8
   %times_ns = alloca ptr, align 8
@@ -85085,7 +86685,7 @@ entry:
   %15 = load i32, ptr %context, align 4
   %16 = load i32, ptr %num_outputs, align 4
   %17 = add i32 %15, %16
-  call void @"$measured_options"(ptr noalias sret(%175) %9, i32 %14, i32 %17)
+  call void @"$measured_options"(ptr noalias sret(%178) %9, i32 %14, i32 %17)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %o, ptr align 4 %9, i64 52, i1 false)
   call void @"$shape_of"(ptr noalias sret(%26) %8, ptr %o)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %7, ptr align 4 %8, i64 28, i1 false)
@@ -85135,27 +86735,27 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$measured_options"(ptr noalias sret(%175) %0, i32 %1, i32 %2) {
+define internal void @"$measured_options"(ptr noalias sret(%178) %0, i32 %1, i32 %2) {
 entry:
-  %o = alloca %175, align 8
+  %o = alloca %178, align 8
   %max_seq = alloca i32, align 4
   %num_sequences = alloca i32, align 4
   store i32 %1, ptr %num_sequences, align 4
   store i32 %2, ptr %max_seq, align 4
-  %3 = getelementptr %175, ptr %o, i32 0, i32 1
+  %3 = getelementptr %178, ptr %o, i32 0, i32 1
   store i32 16, ptr %3, align 4
   %4 = load i32, ptr %max_seq, align 4
-  %5 = getelementptr %175, ptr %o, i32 0, i32 2
+  %5 = getelementptr %178, ptr %o, i32 0, i32 2
   store i32 %4, ptr %5, align 4
   %6 = load i32, ptr %num_sequences, align 4
-  %7 = getelementptr %175, ptr %o, i32 0, i32 3
+  %7 = getelementptr %178, ptr %o, i32 0, i32 3
   store i32 %6, ptr %7, align 4
-  %8 = getelementptr %175, ptr %o, i32 0, i32 4
+  %8 = getelementptr %178, ptr %o, i32 0, i32 4
   store i32 8192, ptr %8, align 4
   %9 = load i32, ptr %num_sequences, align 4
-  %10 = getelementptr %175, ptr %o, i32 0, i32 6
+  %10 = getelementptr %178, ptr %o, i32 0, i32 6
   store i32 %9, ptr %10, align 4
-  %11 = getelementptr %175, ptr %o, i32 0, i32 9
+  %11 = getelementptr %178, ptr %o, i32 0, i32 9
   store i32 151552, ptr %11, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %0, ptr align 4 %o, i64 52, i1 false)
   ret void
@@ -85190,7 +86790,7 @@ entry:
   %14 = getelementptr %39, ptr %13, i32 0, i32 12
   %15 = getelementptr %32, ptr %bound, i32 0, i32 10
   %16 = load ptr, ptr %15, align 8
-  call void @"$anon (./terra/scheduling/batch.t:108).489"(ptr %14, ptr %shape, ptr %16)
+  call void @"$anon (./terra/scheduling/batch.t:108).491"(ptr %14, ptr %shape, ptr %16)
   %17 = load %46, ptr %3, align 1
   %18 = load ptr, ptr %step, align 8
   call void @"$StepPlan.begin"(ptr %18)
@@ -85208,12 +86808,12 @@ entry:
   %code = alloca i32, align 4
   %limits = alloca %151, align 8
   %7 = alloca %151, align 8
-  %8 = alloca %190, align 8
-  %"<structcast>1" = alloca %190, align 8
+  %8 = alloca %193, align 8
+  %"<structcast>1" = alloca %193, align 8
   %chosen = alloca %34, align 8
   %9 = alloca %34, align 8
-  %10 = alloca %191, align 8
-  %"<structcast>" = alloca %191, align 8
+  %10 = alloca %194, align 8
+  %"<structcast>" = alloca %194, align 8
   %num_pages = alloca i32, align 4
   %shape = alloca %26, align 8
   %message = alloca ptr, align 8
@@ -85236,7 +86836,7 @@ entry:
   %14 = getelementptr %39, ptr %13, i32 0, i32 10
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %shape, ptr align 4 %14, i64 28, i1 false)
   %15 = load ptr, ptr %o, align 8
-  %16 = getelementptr %175, ptr %15, i32 0, i32 3
+  %16 = getelementptr %178, ptr %15, i32 0, i32 3
   %17 = load i32, ptr %16, align 4
   %18 = getelementptr %26, ptr %shape, i32 0, i32 2
   %19 = load i32, ptr %18, align 4
@@ -85244,104 +86844,104 @@ entry:
   store i32 %20, ptr %num_pages, align 4
   %21 = load i32, ptr %num_pages, align 4
   %22 = load ptr, ptr %o, align 8
-  %23 = getelementptr %175, ptr %22, i32 0, i32 1
+  %23 = getelementptr %178, ptr %22, i32 0, i32 1
   %24 = load i32, ptr %23, align 4
   %25 = load ptr, ptr %o, align 8
-  %26 = getelementptr %175, ptr %25, i32 0, i32 2
+  %26 = getelementptr %178, ptr %25, i32 0, i32 2
   %27 = load i32, ptr %26, align 4
   %28 = load ptr, ptr %o, align 8
-  %29 = getelementptr %175, ptr %28, i32 0, i32 3
+  %29 = getelementptr %178, ptr %28, i32 0, i32 3
   %30 = load i32, ptr %29, align 4
   %31 = load ptr, ptr %o, align 8
-  %32 = getelementptr %175, ptr %31, i32 0, i32 3
+  %32 = getelementptr %178, ptr %31, i32 0, i32 3
   %33 = load i32, ptr %32, align 4
-  %34 = getelementptr %191, ptr %10, i32 0, i32 0
+  %34 = getelementptr %194, ptr %10, i32 0, i32 0
   store i32 %21, ptr %34, align 4
-  %35 = getelementptr %191, ptr %10, i32 0, i32 1
+  %35 = getelementptr %194, ptr %10, i32 0, i32 1
   store i32 %24, ptr %35, align 4
-  %36 = getelementptr %191, ptr %10, i32 0, i32 2
+  %36 = getelementptr %194, ptr %10, i32 0, i32 2
   store i32 %27, ptr %36, align 4
-  %37 = getelementptr %191, ptr %10, i32 0, i32 3
+  %37 = getelementptr %194, ptr %10, i32 0, i32 3
   store i32 %30, ptr %37, align 4
-  %38 = getelementptr %191, ptr %10, i32 0, i32 4
+  %38 = getelementptr %194, ptr %10, i32 0, i32 4
   store i32 0, ptr %38, align 4
-  %39 = getelementptr %191, ptr %10, i32 0, i32 5
+  %39 = getelementptr %194, ptr %10, i32 0, i32 5
   store i32 %33, ptr %39, align 4
-  %40 = getelementptr %191, ptr %10, i32 0, i32 6
+  %40 = getelementptr %194, ptr %10, i32 0, i32 6
   store i8 1, ptr %40, align 1
-  %41 = load %191, ptr %10, align 4
-  store %191 %41, ptr %"<structcast>", align 4
+  %41 = load %194, ptr %10, align 4
+  store %194 %41, ptr %"<structcast>", align 4
   %42 = getelementptr %34, ptr %9, i32 0, i32 0
-  %43 = getelementptr %191, ptr %"<structcast>", i32 0, i32 0
+  %43 = getelementptr %194, ptr %"<structcast>", i32 0, i32 0
   %44 = load i32, ptr %43, align 4
   store i32 %44, ptr %42, align 4
   %45 = getelementptr %34, ptr %9, i32 0, i32 1
-  %46 = getelementptr %191, ptr %"<structcast>", i32 0, i32 1
+  %46 = getelementptr %194, ptr %"<structcast>", i32 0, i32 1
   %47 = load i32, ptr %46, align 4
   store i32 %47, ptr %45, align 4
   %48 = getelementptr %34, ptr %9, i32 0, i32 2
-  %49 = getelementptr %191, ptr %"<structcast>", i32 0, i32 2
+  %49 = getelementptr %194, ptr %"<structcast>", i32 0, i32 2
   %50 = load i32, ptr %49, align 4
   store i32 %50, ptr %48, align 4
   %51 = getelementptr %34, ptr %9, i32 0, i32 3
-  %52 = getelementptr %191, ptr %"<structcast>", i32 0, i32 3
+  %52 = getelementptr %194, ptr %"<structcast>", i32 0, i32 3
   %53 = load i32, ptr %52, align 4
   store i32 %53, ptr %51, align 4
   %54 = getelementptr %34, ptr %9, i32 0, i32 4
-  %55 = getelementptr %191, ptr %"<structcast>", i32 0, i32 4
+  %55 = getelementptr %194, ptr %"<structcast>", i32 0, i32 4
   %56 = load i32, ptr %55, align 4
   store i32 %56, ptr %54, align 4
   %57 = getelementptr %34, ptr %9, i32 0, i32 5
-  %58 = getelementptr %191, ptr %"<structcast>", i32 0, i32 5
+  %58 = getelementptr %194, ptr %"<structcast>", i32 0, i32 5
   %59 = load i32, ptr %58, align 4
   store i32 %59, ptr %57, align 4
   %60 = getelementptr %34, ptr %9, i32 0, i32 6
-  %61 = getelementptr %191, ptr %"<structcast>", i32 0, i32 6
+  %61 = getelementptr %194, ptr %"<structcast>", i32 0, i32 6
   %62 = load i8, ptr %61, align 1
   store i8 %62, ptr %60, align 1
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %chosen, ptr align 4 %9, i64 28, i1 false)
   %63 = load ptr, ptr %o, align 8
-  %64 = getelementptr %175, ptr %63, i32 0, i32 9
+  %64 = getelementptr %178, ptr %63, i32 0, i32 9
   %65 = load i32, ptr %64, align 4
   %66 = load ptr, ptr %o, align 8
-  %67 = getelementptr %175, ptr %66, i32 0, i32 2
+  %67 = getelementptr %178, ptr %66, i32 0, i32 2
   %68 = load i32, ptr %67, align 4
   %69 = getelementptr %26, ptr %shape, i32 0, i32 4
   %70 = load i32, ptr %69, align 4
   %71 = load ptr, ptr %o, align 8
-  %72 = getelementptr %175, ptr %71, i32 0, i32 1
+  %72 = getelementptr %178, ptr %71, i32 0, i32 1
   %73 = load i32, ptr %72, align 4
   %74 = load i32, ptr %num_pages, align 4
-  %75 = getelementptr %190, ptr %8, i32 0, i32 0
+  %75 = getelementptr %193, ptr %8, i32 0, i32 0
   store i32 %65, ptr %75, align 4
-  %76 = getelementptr %190, ptr %8, i32 0, i32 1
+  %76 = getelementptr %193, ptr %8, i32 0, i32 1
   store i32 %68, ptr %76, align 4
-  %77 = getelementptr %190, ptr %8, i32 0, i32 2
+  %77 = getelementptr %193, ptr %8, i32 0, i32 2
   store i32 %70, ptr %77, align 4
-  %78 = getelementptr %190, ptr %8, i32 0, i32 3
+  %78 = getelementptr %193, ptr %8, i32 0, i32 3
   store i32 %73, ptr %78, align 4
-  %79 = getelementptr %190, ptr %8, i32 0, i32 4
+  %79 = getelementptr %193, ptr %8, i32 0, i32 4
   store i32 %74, ptr %79, align 4
-  %80 = load %190, ptr %8, align 4
-  store %190 %80, ptr %"<structcast>1", align 4
+  %80 = load %193, ptr %8, align 4
+  store %193 %80, ptr %"<structcast>1", align 4
   %81 = getelementptr %151, ptr %7, i32 0, i32 0
-  %82 = getelementptr %190, ptr %"<structcast>1", i32 0, i32 0
+  %82 = getelementptr %193, ptr %"<structcast>1", i32 0, i32 0
   %83 = load i32, ptr %82, align 4
   store i32 %83, ptr %81, align 4
   %84 = getelementptr %151, ptr %7, i32 0, i32 1
-  %85 = getelementptr %190, ptr %"<structcast>1", i32 0, i32 1
+  %85 = getelementptr %193, ptr %"<structcast>1", i32 0, i32 1
   %86 = load i32, ptr %85, align 4
   store i32 %86, ptr %84, align 4
   %87 = getelementptr %151, ptr %7, i32 0, i32 2
-  %88 = getelementptr %190, ptr %"<structcast>1", i32 0, i32 2
+  %88 = getelementptr %193, ptr %"<structcast>1", i32 0, i32 2
   %89 = load i32, ptr %88, align 4
   store i32 %89, ptr %87, align 4
   %90 = getelementptr %151, ptr %7, i32 0, i32 3
-  %91 = getelementptr %190, ptr %"<structcast>1", i32 0, i32 3
+  %91 = getelementptr %193, ptr %"<structcast>1", i32 0, i32 3
   %92 = load i32, ptr %91, align 4
   store i32 %92, ptr %90, align 4
   %93 = getelementptr %151, ptr %7, i32 0, i32 4
-  %94 = getelementptr %190, ptr %"<structcast>1", i32 0, i32 4
+  %94 = getelementptr %193, ptr %"<structcast>1", i32 0, i32 4
   %95 = load i32, ptr %94, align 4
   store i32 %95, ptr %93, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %7, i64 20, i1 false)
@@ -85371,7 +86971,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %107 = load ptr, ptr %self, align 8
   %108 = load ptr, ptr %o, align 8
-  %109 = getelementptr %175, ptr %108, i32 0, i32 3
+  %109 = getelementptr %178, ptr %108, i32 0, i32 3
   %110 = load i32, ptr %109, align 4
   %111 = load i32, ptr %context, align 4
   %112 = load i32, ptr %num_outputs, align 4
@@ -85397,7 +86997,7 @@ else5:                                            ; preds = %merge
 merge3:                                           ; preds = %else5, %dead6
   %120 = load ptr, ptr %self, align 8
   %121 = load ptr, ptr %o, align 8
-  %122 = getelementptr %175, ptr %121, i32 0, i32 3
+  %122 = getelementptr %178, ptr %121, i32 0, i32 3
   %123 = load i32, ptr %122, align 4
   %124 = load i32, ptr %num_steps, align 4
   %125 = load ptr, ptr %times_ns, align 8
@@ -85676,7 +87276,7 @@ then4:                                            ; preds = %then
   %62 = getelementptr %39, ptr %61, i32 0, i32 1
   %63 = load i32, ptr %62, align 4
   %64 = load i32, ptr %num_sequences, align 4
-  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.760", i32 %58, i32 %63, i32 %64)
+  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.768", i32 %58, i32 %63, i32 %64)
   br label %merge3
 
 else5:                                            ; preds = %then
@@ -85761,7 +87361,7 @@ merge:                                            ; preds = %forcond
   %34 = load %46, ptr %2, align 1
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %33, ptr %35, i32 0, i32 7
-  call void @"$Vector.clear.759"(ptr %36)
+  call void @"$Vector.clear.767"(ptr %36)
   %37 = load %46, ptr %1, align 1
   ret void
 }
@@ -85788,7 +87388,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.clear.759"(ptr %0) {
+define internal void @"$Vector.clear.767"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8

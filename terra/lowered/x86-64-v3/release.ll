@@ -66,8 +66,8 @@ target triple = "x86_64-pc-linux-gnu"
 %60 = type { ptr, i64, i64 }
 %61 = type { ptr, i64 }
 %62 = type { ptr, ptr, ptr, ptr, i64, i64, i64, i64 }
-%63 = type { ptr, ptr, ptr, ptr }
-%64 = type { i32, i8, i32, i32, i32, i32, %61, %61, i64, double }
+%63 = type { i32, i8, i32, i32, i32, i32, %61, %61, i64, double }
+%64 = type { ptr, ptr, ptr, ptr }
 %65 = type { %61, i64, i32 }
 %66 = type { %67, %42, %42, %42, %68, i64 }
 %67 = type { ptr, i64, i64 }
@@ -102,14 +102,16 @@ target triple = "x86_64-pc-linux-gnu"
 %96 = type { i32, i32, i32, ptr, ptr, ptr, %85, %77, ptr, [2 x ptr], [2 x ptr], ptr, i32, ptr, i8, %87, ptr, ptr, ptr }
 %97 = type { ptr, ptr, i32 }
 %98 = type { double, i32, i32, ptr, ptr }
-%99 = type { ptr, i32, i32, i64, i64 }
-%100 = type { ptr, ptr, ptr, ptr, ptr, i32, i32 }
-%101 = type { ptr, ptr, i64, i64 }
-%102 = type { ptr, i32, i32, ptr, i64, ptr, i32, ptr, i32 }
-%103 = type { ptr, i32, i32, ptr }
-%104 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, %79, %7, %8, ptr }
-%105 = type { { i32 } }
-%106 = type { float, float, float, i32, float, float, float, i32, i64 }
+%99 = type { ptr, i64, float }
+%100 = type { ptr, i32, i32, ptr }
+%101 = type { ptr, ptr, ptr, ptr, i64, ptr, ptr }
+%102 = type { ptr, ptr, i64, i64 }
+%103 = type { ptr, i32, i32, i64, i64 }
+%104 = type { ptr, ptr, ptr, ptr, ptr, i32, i32 }
+%105 = type { ptr, i32, i32, ptr, i64, ptr, i32, ptr, i32 }
+%106 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, %79, %7, %8, ptr }
+%107 = type { { i32 } }
+%108 = type { float, float, float, i32, float, float, float, i32, i64 }
 
 @"$string" = private unnamed_addr constant [54 x i8] c"%s is null: expected what init_engine or prefill gave\00", align 1
 @"$string.1" = private unnamed_addr constant [6 x i8] c"state\00", align 1
@@ -426,209 +428,214 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.390" = private unnamed_addr constant [29 x i8] c"out of memory for the report\00", align 1
 @"$string.395" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
 @"$string.396" = private unnamed_addr constant [69 x i8] c"options.struct_size is %u; this engine's engine_options has %u bytes\00", align 1
-@"$string.397" = private unnamed_addr constant [51 x i8] c"%s: out of memory while problems were written down\00", align 1
-@"$string.398" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
-@"$string.399" = private unnamed_addr constant [32 x i8] c" (%lld problems, the first are)\00", align 1
-@"$string.400" = private unnamed_addr constant [3 x i8] c": \00", align 1
-@"$string.401" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
-@"$string.402" = private unnamed_addr constant [3 x i8] c"; \00", align 1
-@"$string.403" = private unnamed_addr constant [4 x i8] c"cpu\00", align 1
-@"$string.404" = private unnamed_addr constant [28 x i8] c"/proc/driver/nvidia/version\00", align 1
-@"$string.405" = private unnamed_addr constant [15 x i8] c"/dev/nvidiactl\00", align 1
-@"$string.406" = private unnamed_addr constant [5 x i8] c"cuda\00", align 1
-@"$string.407" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
-@"$string.408" = private unnamed_addr constant [68 x i8] c"the folder of the engine's library cannot be found; set library_dir\00", align 1
-@"$string.409" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
-@"$string.410" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
-@"$string.411" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
-@"$string.412" = private unnamed_addr constant [105 x i8] c"an NVIDIA driver is present, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
-@"$string.413" = private unnamed_addr constant [52 x i8] c"%sthe library of device %s cannot be opened: %.700s\00", align 1
-@"$string.414" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
-@"$string.415" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
-@"$string.416" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
-@"$string.417" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
-@"$string.418" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
-@"$string.419" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
-@"$string.420" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
-@"$string.421" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
-@"$string.422" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
-@"$string.423" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
-@"$string.424" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
-@"$string.425" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
-@"$string.426" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
-@"$string.427" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
-@"$string.428" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
-@"$string.429" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
-@"$string.430" = private unnamed_addr constant [44 x i8] c"option graphs is %lld, outside %lld to %lld\00", align 1
-@"$string.431" = private unnamed_addr constant [48 x i8] c"option plan_ahead is %lld, outside %lld to %lld\00", align 1
-@"$string.432" = private unnamed_addr constant [54 x i8] c"option check_operations is %lld, outside %lld to %lld\00", align 1
-@"$string.433" = private unnamed_addr constant [47 x i8] c"option synthetic is %lld, outside %lld to %lld\00", align 1
-@"$string.434" = private unnamed_addr constant [48 x i8] c"option num_layers is %lld, outside %lld to %lld\00", align 1
-@"$string.435" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
-@"$string.436" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
-@"$string.437" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
-@"$string.438" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
-@"$string.439" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
-@"$string.440" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
-@"$string.441" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
-@"$string.442" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
-@"$string.443" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
-@"$string.444" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
-@"$string.445" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
-@"$string.446" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
-@"$string.447" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
-@"$string.450" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
-@"$string.451" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
-@"$string.452" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
-@"$string.453" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
-@"$string.454" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
-@"$string.455" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
-@"$string.456" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
-@"$string.457" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
-@"$string.458" = private unnamed_addr constant [7 x i8] c"device\00", align 1
-@"$string.459" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
-@"$string.460" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
-@"$string.461" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
-@"$string.462" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
-@"$string.463" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
-@"$string.464" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
-@"$string.465" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
-@"$string.466" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
-@"$string.467" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
-@"$string.468" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
-@"$string.469" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
-@"$string.470" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
-@"$string.471" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
-@"$string.472" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
-@"$string.473" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
-@"$string.474" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
-@"$string.475" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
-@"$string.476" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
-@"$string.477" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
-@"$string.478" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
-@"$string.479" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
-@"$string.480" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
-@"$string.481" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
-@"$string.482" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
-@"$string.483" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.484" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.485" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
-@"$string.486" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
-@"$string.487" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
-@"$string.488" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
-@"$string.489" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
-@"$string.490" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
-@"$string.491" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
-@"$string.492" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
-@"$string.493" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
-@"$string.494" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
-@"$string.495" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.496" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.497" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.498" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.499" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.500" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.501" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.502" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.503" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.504" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.505" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.506" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.507" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.508" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
-@"$string.509" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
-@"$string.510" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
-@"$string.511" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.512" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
-@"$string.513" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
-@"$string.514" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.515" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.516" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.517" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
-@"$string.518" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.519" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.520" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
-@"$string.521" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.522" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
-@"$string.523" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
-@"$string.524" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
-@"$string.525" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
-@"$string.526" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.527" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
-@"$string.528" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.529" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
-@"$string.530" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
-@"$string.531" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
-@"$string.532" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
-@"$string.533" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.534" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.535" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
-@"$string.536" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
-@"$string.537" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.538" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.539" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.540" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
-@"$string.541" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.542" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
-@"$string.543" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
-@"$string.544" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
-@"$string.545" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
-@"$string.546" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
-@"$string.547" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.548" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.549" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.550" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.551" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.554" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
-@"$string.555" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.556" = private unnamed_addr constant [36 x i8] c"%lld requests wait, max_queue is %d\00", align 1
-@"$string.557" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.558" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.565" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.566" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.567" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.568" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.569" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.570" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.571" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.572" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.573" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.574" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.575" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.576" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.577" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.580" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.581" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
-@"$string.582" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
-@"$string.583" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
-@"$string.584" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
-@"$string.586" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.587" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.588" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.589" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.590" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.593" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.594" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.596" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.597" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.599" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.600" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.601" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.602" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.603" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.604" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.605" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
+@"$string.397" = private unnamed_addr constant [46 x i8] c"option num_layers is %d, but %s has %d layers\00", align 1
+@"$string.398" = private unnamed_addr constant [51 x i8] c"%s: out of memory while problems were written down\00", align 1
+@"$string.399" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
+@"$string.400" = private unnamed_addr constant [32 x i8] c" (%lld problems, the first are)\00", align 1
+@"$string.401" = private unnamed_addr constant [3 x i8] c": \00", align 1
+@"$string.402" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
+@"$string.403" = private unnamed_addr constant [3 x i8] c"; \00", align 1
+@"$string.404" = private unnamed_addr constant [4 x i8] c"cpu\00", align 1
+@"$string.405" = private unnamed_addr constant [28 x i8] c"/proc/driver/nvidia/version\00", align 1
+@"$string.406" = private unnamed_addr constant [15 x i8] c"/dev/nvidiactl\00", align 1
+@"$string.407" = private unnamed_addr constant [5 x i8] c"cuda\00", align 1
+@"$string.408" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
+@"$string.409" = private unnamed_addr constant [68 x i8] c"the folder of the engine's library cannot be found; set library_dir\00", align 1
+@"$string.410" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
+@"$string.411" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
+@"$string.412" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
+@"$string.413" = private unnamed_addr constant [105 x i8] c"an NVIDIA driver is present, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
+@"$string.414" = private unnamed_addr constant [52 x i8] c"%sthe library of device %s cannot be opened: %.700s\00", align 1
+@"$string.415" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
+@"$string.416" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
+@"$string.417" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
+@"$string.418" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
+@"$string.419" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
+@"$string.420" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
+@"$string.421" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
+@"$string.422" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
+@"$string.423" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
+@"$string.424" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
+@"$string.425" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
+@"$string.426" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
+@"$string.427" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
+@"$string.428" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
+@"$string.429" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
+@"$string.430" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
+@"$string.431" = private unnamed_addr constant [44 x i8] c"option graphs is %lld, outside %lld to %lld\00", align 1
+@"$string.432" = private unnamed_addr constant [48 x i8] c"option plan_ahead is %lld, outside %lld to %lld\00", align 1
+@"$string.433" = private unnamed_addr constant [54 x i8] c"option check_operations is %lld, outside %lld to %lld\00", align 1
+@"$string.434" = private unnamed_addr constant [47 x i8] c"option synthetic is %lld, outside %lld to %lld\00", align 1
+@"$string.435" = private unnamed_addr constant [48 x i8] c"option num_layers is %lld, outside %lld to %lld\00", align 1
+@"$string.436" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
+@"$string.437" = private unnamed_addr constant [62 x i8] c"option num_layers is %d, but only synthetic models can be cut\00", align 1
+@"$string.438" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
+@"$string.439" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
+@"$string.440" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
+@"$string.441" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
+@"$string.442" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
+@"$string.443" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
+@"$string.444" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
+@"$string.445" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
+@"$string.446" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
+@"$string.447" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
+@"$string.448" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
+@"$string.449" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
+@"$string.452" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
+@"$string.453" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
+@"$string.454" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
+@"$string.455" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
+@"$string.456" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
+@"$string.457" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
+@"$string.458" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
+@"$string.459" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
+@"$string.460" = private unnamed_addr constant [7 x i8] c"device\00", align 1
+@"$string.461" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
+@"$string.462" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
+@"$string.463" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
+@"$string.464" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
+@"$string.465" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
+@"$string.466" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
+@"$string.467" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
+@"$string.468" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
+@"$string.469" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
+@"$string.470" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
+@"$string.471" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
+@"$string.472" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
+@"$string.473" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
+@"$string.474" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
+@"$string.475" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
+@"$string.476" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
+@"$string.477" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
+@"$string.478" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
+@"$string.479" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
+@"$string.480" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
+@"$string.481" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
+@"$string.482" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
+@"$string.483" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
+@"$string.484" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
+@"$string.485" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.486" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.487" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.488" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
+@"$string.489" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
+@"$string.490" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
+@"$string.491" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
+@"$string.492" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
+@"$string.493" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
+@"$string.494" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
+@"$string.495" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
+@"$string.496" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
+@"$string.497" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
+@"$string.498" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.499" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.500" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.501" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.502" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.503" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.504" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.505" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.506" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.507" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.508" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.509" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.510" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
+@"$string.511" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
+@"$string.512" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
+@"$string.513" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.514" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
+@"$string.515" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
+@"$string.516" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.517" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.518" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.519" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
+@"$string.520" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.521" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.522" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
+@"$string.523" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
+@"$string.524" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
+@"$string.525" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
+@"$string.526" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
+@"$string.527" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
+@"$string.528" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
+@"$string.529" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
+@"$string.530" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
+@"$string.531" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
+@"$string.532" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
+@"$string.533" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
+@"$string.534" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
+@"$string.535" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.536" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.537" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
+@"$string.538" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
+@"$string.539" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
+@"$string.540" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
+@"$string.541" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.542" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
+@"$string.543" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.544" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
+@"$string.545" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
+@"$string.546" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
+@"$string.547" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
+@"$string.548" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
+@"$string.549" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
+@"$string.550" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.551" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
+@"$string.552" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
+@"$string.553" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.556" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
+@"$string.557" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
+@"$string.558" = private unnamed_addr constant [36 x i8] c"%lld requests wait, max_queue is %d\00", align 1
+@"$string.559" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
+@"$string.560" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.567" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.568" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.569" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.570" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.571" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.572" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.573" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
+@"$string.574" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.575" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.576" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.577" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.578" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
+@"$string.579" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.580" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.582" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.583" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.588" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.589" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
+@"$string.590" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
+@"$string.591" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
+@"$string.592" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
+@"$string.594" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.595" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.596" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.597" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.598" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.601" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.602" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.604" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.605" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.607" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.608" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.609" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.610" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.611" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.612" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.613" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
 @"switch.table.$ConfigReader.expect_string.rel" = private unnamed_addr constant [5 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.98" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.97" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.102" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.104" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.104" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32)], align 4
 @"switch.table.$ConfigReader.flag.rel" = private unnamed_addr constant [3 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.102" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.flag.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.103" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.flag.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.104" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.flag.rel" to i64)) to i32)], align 4
 @"switch.table.$ConfigReader.real.rel" = private unnamed_addr constant [5 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.98" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.97" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.103" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.103" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.104" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32)], align 4
 @"switch.table.$Quantisation.read_groups" = private unnamed_addr constant [5 x ptr] [ptr @"$string.98", ptr @"$string.97", ptr @"$string.102", ptr @"$string.103", ptr @"$string.104"], align 8
 @"switch.table.$NameMatcher.read.rel" = private unnamed_addr constant [5 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.99" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.98" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.97" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.102" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.103" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32)], align 4
-@"switch.table.$NameMatcher.read.711.rel" = private unnamed_addr constant [6 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.99" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.711.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.98" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.711.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.97" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.711.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.102" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.711.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.99" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.711.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.104" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.711.rel" to i64)) to i32)], align 4
-@"switch.table.$Checkpoint.read_shards.713" = private unnamed_addr constant [6 x ptr] [ptr @"$string.99", ptr @"$string.98", ptr @"$string.97", ptr @"$string.102", ptr @"$string.103", ptr @"$string.104"], align 8
-@"switch.table.$Checkpoint.read_shards.716" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
+@"switch.table.$NameMatcher.read.718.rel" = private unnamed_addr constant [6 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.99" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.718.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.98" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.718.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.97" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.718.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.102" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.718.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.99" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.718.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.104" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.718.rel" to i64)) to i32)], align 4
+@"switch.table.$Checkpoint.read_shards.720" = private unnamed_addr constant [6 x ptr] [ptr @"$string.99", ptr @"$string.98", ptr @"$string.97", ptr @"$string.102", ptr @"$string.103", ptr @"$string.104"], align 8
+@"switch.table.$Checkpoint.read_shards.723" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
 @"switch.table.$plan_on.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.159" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.160" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.299" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.159" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.159" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.159" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.159" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.159" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.159" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.159" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.159" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.159" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.159" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.159" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.159" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.159" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.159" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.159" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.159" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.159" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.300" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.301" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.302" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.303" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.304" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.305" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.306" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.307" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.308" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.309" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.310" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.311" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32)], align 4
 @"switch.table.$Plan.measure_page" = private unnamed_addr constant [32 x ptr] [ptr @"$string.297", ptr @"$string.298", ptr @"$string.299", ptr @"$string.297", ptr @"$string.297", ptr @"$string.297", ptr @"$string.297", ptr @"$string.297", ptr @"$string.297", ptr @"$string.297", ptr @"$string.297", ptr @"$string.297", ptr @"$string.297", ptr @"$string.297", ptr @"$string.297", ptr @"$string.297", ptr @"$string.297", ptr @"$string.297", ptr @"$string.297", ptr @"$string.297", ptr @"$string.300", ptr @"$string.301", ptr @"$string.302", ptr @"$string.303", ptr @"$string.304", ptr @"$string.305", ptr @"$string.306", ptr @"$string.307", ptr @"$string.308", ptr @"$string.309", ptr @"$string.310", ptr @"$string.311"], align 8
-@"switch.table.$Placer.rows.721" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
+@"switch.table.$Placer.rows.728" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
 
 define dso_local i32 @decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) local_unnamed_addr {
 entry:
@@ -10136,25 +10143,13 @@ entry:
   %name.i.i = alloca [160 x i8], align 1
   %last.i.i.i.i.i = alloca ptr, align 8
   %name.i.i.i.i = alloca [160 x i8], align 1
-  %name.i.i.i17 = alloca [160 x i8], align 1
+  %name.i.i.i = alloca [160 x i8], align 1
   %info.i.i70.i.i = alloca %58, align 8
   %name.i.i.i.i.i.i = alloca [256 x i8], align 1
   %document.i.i.i = alloca %59, align 8
   %index.i.i.i = alloca %55, align 8
-  %info.i.i.i.i18 = alloca %58, align 8
-  %validator.i = alloca %62, align 8
-  %name.i26.i.i = alloca [128 x i8], align 1
-  %name.i.i.i = alloca [128 x i8], align 8
-  %inside.i.i.i.i = alloca %63, align 8
-  %scaling.i.i.i.i.i.i = alloca double, align 8
-  %epsilon.i.i.i.i.i.i = alloca double, align 8
-  %from.i.i.i.i = alloca %63, align 8
-  %document.i.i = alloca %59, align 8
-  %file.i.i = alloca %55, align 8
-  %info.i.i3.i.i.i = alloca %58, align 8
-  %info.i.i.i.i.i = alloca %58, align 8
-  %path.i.i.i = alloca [4096 x i8], align 1
   %info.i.i.i.i = alloca %58, align 8
+  %validator.i = alloca %62, align 8
   %4 = getelementptr i8, ptr %0, i64 248
   store i8 0, ptr %4, align 1
   %5 = getelementptr i8, ptr %0, i64 249
@@ -10176,1524 +10171,240 @@ entry:
   store i8 0, ptr %12, align 1
   %13 = getelementptr i8, ptr %0, i64 696
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %13, i8 0, i64 32, i1 false)
-  %14 = icmp eq ptr %1, null
-  br i1 %14, label %then.i.i, label %or.lhs.false.i.i
-
-then.i.i:                                         ; preds = %or.lhs.false.i.i, %entry
-  %.not44.i.i = icmp eq ptr %3, null
-  br i1 %.not44.i.i, label %common.ret, label %then2.i.i
-
-or.lhs.false.i.i:                                 ; preds = %entry
-  %15 = load i8, ptr %1, align 1
-  %16 = icmp eq i8 %15, 0
-  br i1 %16, label %then.i.i, label %then.i.i.i.i
-
-then2.i.i:                                        ; preds = %then.i.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(19) %3, ptr noundef nonnull align 1 dereferenceable(19) @"$string.59", i64 19, i1 false)
-  br label %common.ret
-
-then.i.i.i.i:                                     ; preds = %or.lhs.false.i.i
-  %17 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %18 = add i64 %17, 8
-  %19 = sdiv i64 %18, 8
-  %20 = shl nsw i64 %19, 3
-  %spec.store.select.i.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %20, i64 65536)
-  %21 = add nuw i64 %spec.store.select.i.i.i.i.i, 24
-  %22 = tail call ptr @malloc(i64 %21)
-  %.not.i.i.i.i = icmp eq ptr %22, null
-  br i1 %.not.i.i.i.i, label %"$Arena.copy.exit.i.i", label %"$Arena.allocate.exit.i.i.i"
-
-"$Arena.allocate.exit.i.i.i":                     ; preds = %then.i.i.i.i
-  %23 = getelementptr i8, ptr %22, i64 16
-  store i64 0, ptr %22, align 8
-  store i64 %spec.store.select.i.i.i.i.i, ptr %23, align 8
-  store ptr %22, ptr %0, align 8
-  %24 = getelementptr i8, ptr %22, i64 24
-  %25 = getelementptr i8, ptr %22, i64 8
-  store i64 %20, ptr %25, align 8
-  %.not.i.i.i = icmp eq ptr %24, null
-  br i1 %.not.i.i.i, label %"$Arena.copy.exit.i.i", label %then.i.i.i
-
-then.i.i.i:                                       ; preds = %"$Arena.allocate.exit.i.i.i"
-  %26 = icmp sgt i64 %17, 0
-  br i1 %26, label %then2.i.i.i.i, label %"$text.copy_into.exit.i.i.i"
-
-then2.i.i.i.i:                                    ; preds = %then.i.i.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %24, ptr nonnull align 1 %1, i64 %17, i1 false)
-  br label %"$text.copy_into.exit.i.i.i"
-
-"$text.copy_into.exit.i.i.i":                     ; preds = %then2.i.i.i.i, %then.i.i.i
-  %27 = getelementptr i8, ptr %24, i64 %17
-  store i8 0, ptr %27, align 1
-  br label %"$Arena.copy.exit.i.i"
-
-"$Arena.copy.exit.i.i":                           ; preds = %"$text.copy_into.exit.i.i.i", %"$Arena.allocate.exit.i.i.i", %then.i.i.i.i
-  %common.ret.op.i6.i.i.i = phi ptr [ null, %"$Arena.allocate.exit.i.i.i" ], [ %24, %"$text.copy_into.exit.i.i.i" ], [ null, %then.i.i.i.i ]
-  %28 = getelementptr i8, ptr %0, i64 8
-  store ptr %common.ret.op.i6.i.i.i, ptr %28, align 8
-  call void @llvm.lifetime.start.p0(i64 144, ptr nonnull %info.i.i.i.i)
-  %29 = call i32 @stat(ptr nonnull readonly %1, ptr nonnull %info.i.i.i.i)
-  %.not.i.i45.i.i = icmp eq i32 %29, 0
-  %30 = getelementptr inbounds i8, ptr %info.i.i.i.i, i64 24
-  %31 = load i32, ptr %30, align 8
-  %32 = and i32 %31, 61440
-  call void @llvm.lifetime.end.p0(i64 144, ptr nonnull %info.i.i.i.i)
-  %33 = icmp eq i32 %32, 16384
-  %34 = select i1 %.not.i.i45.i.i, i1 %33, i1 false
-  %35 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  br i1 %34, label %then5.i.i, label %else6.i.i
-
-then5.i.i:                                        ; preds = %"$Arena.copy.exit.i.i"
-  %36 = add i64 %35, 13
-  %37 = add i64 %35, 20
-  %38 = sdiv i64 %37, 8
-  %39 = shl nsw i64 %38, 3
-  %40 = load ptr, ptr %0, align 8
-  %41 = icmp eq ptr %40, null
-  br i1 %41, label %then.i.i50.i.i, label %or.lhs.false.i.i46.i.i
-
-then.i.i50.i.i:                                   ; preds = %or.lhs.false.i.i46.i.i, %then5.i.i
-  %spec.store.select.i.i.i51.i.i = tail call i64 @llvm.smax.i64(i64 %39, i64 65536)
-  %42 = add nuw i64 %spec.store.select.i.i.i51.i.i, 24
-  %43 = tail call ptr @malloc(i64 %42)
-  %.not.i.i52.i.i = icmp eq ptr %43, null
-  br i1 %.not.i.i52.i.i, label %"$safetensors.join.exit.i.i", label %"$Arena.grow.exit.thread.i.i53.i.i"
-
-"$Arena.grow.exit.thread.i.i53.i.i":              ; preds = %then.i.i50.i.i
-  store ptr %40, ptr %43, align 8
-  %44 = getelementptr i8, ptr %43, i64 8
-  store i64 0, ptr %44, align 8
-  %45 = getelementptr i8, ptr %43, i64 16
-  store i64 %spec.store.select.i.i.i51.i.i, ptr %45, align 8
-  store ptr %43, ptr %0, align 8
-  br label %"$Arena.allocate.exit.i47.i.i"
-
-or.lhs.false.i.i46.i.i:                           ; preds = %then5.i.i
-  %46 = getelementptr i8, ptr %40, i64 16
-  %47 = load i64, ptr %46, align 8
-  %48 = getelementptr i8, ptr %40, i64 8
-  %49 = load i64, ptr %48, align 8
-  %50 = sub i64 %47, %49
-  %51 = icmp slt i64 %50, %39
-  br i1 %51, label %then.i.i50.i.i, label %"$Arena.allocate.exit.i47.i.i"
-
-"$Arena.allocate.exit.i47.i.i":                   ; preds = %or.lhs.false.i.i46.i.i, %"$Arena.grow.exit.thread.i.i53.i.i"
-  %52 = phi i64 [ 0, %"$Arena.grow.exit.thread.i.i53.i.i" ], [ %49, %or.lhs.false.i.i46.i.i ]
-  %53 = phi ptr [ %43, %"$Arena.grow.exit.thread.i.i53.i.i" ], [ %40, %or.lhs.false.i.i46.i.i ]
-  %54 = getelementptr i8, ptr %53, i64 24
-  %55 = getelementptr i8, ptr %53, i64 8
-  %56 = getelementptr i8, ptr %54, i64 %52
-  %57 = add i64 %52, %39
-  store i64 %57, ptr %55, align 8
-  %.not.i48.i.i = icmp eq ptr %56, null
-  br i1 %.not.i48.i.i, label %"$safetensors.join.exit.i.i", label %then.i49.i.i
-
-then.i49.i.i:                                     ; preds = %"$Arena.allocate.exit.i47.i.i"
-  %58 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull %56, i64 %36, ptr nonnull @"$string.60", ptr nonnull %1, ptr nonnull @"$string.61")
-  br label %"$safetensors.join.exit.i.i"
-
-"$safetensors.join.exit.i.i":                     ; preds = %then.i49.i.i, %"$Arena.allocate.exit.i47.i.i", %then.i.i50.i.i
-  %common.ret.op.i8.i.i.i = phi ptr [ null, %"$Arena.allocate.exit.i47.i.i" ], [ %56, %then.i49.i.i ], [ null, %then.i.i50.i.i ]
-  %59 = getelementptr i8, ptr %0, i64 16
-  store ptr %common.ret.op.i8.i.i.i, ptr %59, align 8
-  call void @llvm.lifetime.start.p0(i64 4096, ptr nonnull %path.i.i.i)
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %path.i.i.i, i64 4096, ptr nonnull @"$string.60", ptr nonnull %1, ptr nonnull @"$string.62")
-  call void @llvm.lifetime.start.p0(i64 144, ptr nonnull %info.i.i.i.i.i)
-  %61 = call i32 @stat(ptr nonnull readonly %path.i.i.i, ptr nonnull %info.i.i.i.i.i)
-  %.not.i.i.i.i.i = icmp eq i32 %61, 0
-  %62 = getelementptr inbounds i8, ptr %info.i.i.i.i.i, i64 24
-  %63 = load i32, ptr %62, align 8
-  %64 = and i32 %63, 61440
-  call void @llvm.lifetime.end.p0(i64 144, ptr nonnull %info.i.i.i.i.i)
-  %65 = icmp ne i32 %64, 0
-  %66 = select i1 %.not.i.i.i.i.i, i1 %65, i1 false
-  br i1 %66, label %"$safetensors.has_weights.exit.i.i", label %merge.i.i.i
-
-merge.i.i.i:                                      ; preds = %"$safetensors.join.exit.i.i"
-  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %path.i.i.i, i64 4096, ptr nonnull @"$string.60", ptr nonnull %1, ptr nonnull @"$string.63")
-  call void @llvm.lifetime.start.p0(i64 144, ptr nonnull %info.i.i3.i.i.i)
-  %68 = call i32 @stat(ptr nonnull readonly %path.i.i.i, ptr nonnull %info.i.i3.i.i.i)
-  %.not.i.i4.i.i.i = icmp eq i32 %68, 0
-  %69 = getelementptr inbounds i8, ptr %info.i.i3.i.i.i, i64 24
-  %70 = load i32, ptr %69, align 8
-  %71 = and i32 %70, 61440
-  call void @llvm.lifetime.end.p0(i64 144, ptr nonnull %info.i.i3.i.i.i)
-  %72 = icmp ne i32 %71, 0
-  %73 = select i1 %.not.i.i4.i.i.i, i1 %72, i1 false
-  %74 = zext i1 %73 to i8
-  br label %"$safetensors.has_weights.exit.i.i"
-
-"$safetensors.has_weights.exit.i.i":              ; preds = %merge.i.i.i, %"$safetensors.join.exit.i.i"
-  %common.ret.op.i.i.i = phi i8 [ %74, %merge.i.i.i ], [ 1, %"$safetensors.join.exit.i.i" ]
-  call void @llvm.lifetime.end.p0(i64 4096, ptr nonnull %path.i.i.i)
-  store i8 %common.ret.op.i.i.i, ptr %12, align 1
-  br label %merge4.i.i
-
-else6.i.i:                                        ; preds = %"$Arena.copy.exit.i.i"
-  %75 = add i64 %35, 8
-  %76 = sdiv i64 %75, 8
-  %77 = shl nsw i64 %76, 3
-  %78 = load ptr, ptr %0, align 8
-  %79 = icmp eq ptr %78, null
-  br i1 %79, label %then.i.i64.i.i, label %or.lhs.false.i.i56.i.i
-
-then.i.i64.i.i:                                   ; preds = %or.lhs.false.i.i56.i.i, %else6.i.i
-  %spec.store.select.i.i.i65.i.i = tail call i64 @llvm.smax.i64(i64 %77, i64 65536)
-  %80 = add nuw i64 %spec.store.select.i.i.i65.i.i, 24
-  %81 = tail call ptr @malloc(i64 %80)
-  %.not.i.i66.i.i = icmp eq ptr %81, null
-  br i1 %.not.i.i66.i.i, label %"$Arena.copy.exit68.i.i", label %"$Arena.grow.exit.thread.i.i67.i.i"
-
-"$Arena.grow.exit.thread.i.i67.i.i":              ; preds = %then.i.i64.i.i
-  store ptr %78, ptr %81, align 8
-  %82 = getelementptr i8, ptr %81, i64 8
-  store i64 0, ptr %82, align 8
-  %83 = getelementptr i8, ptr %81, i64 16
-  store i64 %spec.store.select.i.i.i65.i.i, ptr %83, align 8
-  store ptr %81, ptr %0, align 8
-  br label %"$Arena.allocate.exit.i57.i.i"
-
-or.lhs.false.i.i56.i.i:                           ; preds = %else6.i.i
-  %84 = getelementptr i8, ptr %78, i64 16
-  %85 = load i64, ptr %84, align 8
-  %86 = getelementptr i8, ptr %78, i64 8
-  %87 = load i64, ptr %86, align 8
-  %88 = sub i64 %85, %87
-  %89 = icmp slt i64 %88, %77
-  br i1 %89, label %then.i.i64.i.i, label %"$Arena.allocate.exit.i57.i.i"
-
-"$Arena.allocate.exit.i57.i.i":                   ; preds = %or.lhs.false.i.i56.i.i, %"$Arena.grow.exit.thread.i.i67.i.i"
-  %90 = phi i64 [ 0, %"$Arena.grow.exit.thread.i.i67.i.i" ], [ %87, %or.lhs.false.i.i56.i.i ]
-  %91 = phi ptr [ %81, %"$Arena.grow.exit.thread.i.i67.i.i" ], [ %78, %or.lhs.false.i.i56.i.i ]
-  %92 = getelementptr i8, ptr %91, i64 24
-  %93 = getelementptr i8, ptr %91, i64 8
-  %94 = getelementptr i8, ptr %92, i64 %90
-  %95 = add i64 %90, %77
-  store i64 %95, ptr %93, align 8
-  %.not.i58.i.i = icmp eq ptr %94, null
-  br i1 %.not.i58.i.i, label %"$Arena.copy.exit68.i.i", label %then.i59.i.i
-
-then.i59.i.i:                                     ; preds = %"$Arena.allocate.exit.i57.i.i"
-  %96 = icmp sgt i64 %35, 0
-  br i1 %96, label %then2.i.i63.i.i, label %"$text.copy_into.exit.i60.i.i"
-
-then2.i.i63.i.i:                                  ; preds = %then.i59.i.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %94, ptr nonnull align 1 %1, i64 %35, i1 false)
-  br label %"$text.copy_into.exit.i60.i.i"
-
-"$text.copy_into.exit.i60.i.i":                   ; preds = %then2.i.i63.i.i, %then.i59.i.i
-  %97 = getelementptr i8, ptr %94, i64 %35
-  store i8 0, ptr %97, align 1
-  br label %"$Arena.copy.exit68.i.i"
-
-"$Arena.copy.exit68.i.i":                         ; preds = %"$text.copy_into.exit.i60.i.i", %"$Arena.allocate.exit.i57.i.i", %then.i.i64.i.i
-  %common.ret.op.i6.i62.i.i = phi ptr [ null, %"$Arena.allocate.exit.i57.i.i" ], [ %94, %"$text.copy_into.exit.i60.i.i" ], [ null, %then.i.i64.i.i ]
-  %98 = getelementptr i8, ptr %0, i64 16
-  store ptr %common.ret.op.i6.i62.i.i, ptr %98, align 8
-  br label %merge4.i.i
-
-merge4.i.i:                                       ; preds = %"$Arena.copy.exit68.i.i", %"$safetensors.has_weights.exit.i.i"
-  %99 = load ptr, ptr %28, align 8
-  %100 = icmp eq ptr %99, null
-  br i1 %100, label %then8.i.i, label %or.lhs.false10.i.i
-
-then8.i.i:                                        ; preds = %or.lhs.false10.i.i, %merge4.i.i
-  %.not.i.i = icmp eq ptr %3, null
-  br i1 %.not.i.i, label %common.ret, label %then13.i.i
-
-or.lhs.false10.i.i:                               ; preds = %merge4.i.i
-  %101 = getelementptr i8, ptr %0, i64 16
-  %102 = load ptr, ptr %101, align 8
-  %103 = icmp eq ptr %102, null
-  br i1 %103, label %then8.i.i, label %merge.i
-
-then13.i.i:                                       ; preds = %then8.i.i
-  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.64", ptr nonnull %1)
-  br label %common.ret
-
-merge.i:                                          ; preds = %or.lhs.false10.i.i
-  call void @llvm.lifetime.start.p0(i64 120, ptr nonnull %document.i.i)
-  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %file.i.i)
-  %105 = call fastcc i32 @"$MappedFile.open"(ptr nonnull %file.i.i, ptr nonnull %102, ptr %3)
-  %.not.i39.i = icmp eq i32 %105, 0
-  br i1 %.not.i39.i, label %merge.i41.i, label %"$Model.read_config.exit.thread.i"
-
-"$Model.read_config.exit.thread.i":               ; preds = %merge.i
-  call void @llvm.lifetime.end.p0(i64 120, ptr nonnull %document.i.i)
-  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %file.i.i)
-  br label %common.ret
-
-merge.i41.i:                                      ; preds = %merge.i
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(80) %document.i.i, i8 0, i64 80, i1 false)
-  %file.val.i.i = load ptr, ptr %file.i.i, align 8
-  %106 = getelementptr inbounds i8, ptr %file.i.i, i64 8
-  %file.val8.i.i = load i64, ptr %106, align 8
-  %107 = ptrtoint ptr %file.val.i.i to i64
-  %108 = load ptr, ptr %101, align 8
-  %109 = getelementptr i8, ptr %0, i64 24
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %from.i.i.i.i)
-  %110 = getelementptr inbounds i8, ptr %document.i.i, i64 8
-  store i64 0, ptr %110, align 8
-  %111 = getelementptr inbounds i8, ptr %document.i.i, i64 80
-  store i64 %107, ptr %111, align 8
-  %input.sroa.2.0..sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %document.i.i, i64 88
-  store i64 %file.val8.i.i, ptr %input.sroa.2.0..sroa_idx.i.i.i.i.i, align 8
-  %112 = getelementptr inbounds i8, ptr %document.i.i, i64 96
-  store i64 0, ptr %112, align 8
-  %113 = getelementptr inbounds i8, ptr %document.i.i, i64 104
-  store ptr %108, ptr %113, align 8
-  %114 = getelementptr inbounds i8, ptr %document.i.i, i64 112
-  store ptr %3, ptr %114, align 8
-  %115 = call fastcc i32 @"$parse_value"(ptr nonnull %document.i.i, i32 0)
-  %116 = icmp eq i32 %115, -1
-  br i1 %116, label %"$config.parse.exit.thread.i.i.i", label %merge.i.i.i.i.i
-
-merge.i.i.i.i.i:                                  ; preds = %merge.i41.i
-  %117 = load i64, ptr %input.sroa.2.0..sroa_idx.i.i.i.i.i, align 8
-  %.promoted.i.i.i.i.i.i = load i64, ptr %112, align 8
-  %118 = icmp slt i64 %.promoted.i.i.i.i.i.i, %117
-  br i1 %118, label %whilebody.lr.ph.i.i.i.i.i.i, label %"$Document.skip_space.exit.i.i.i.i.i"
-
-whilebody.lr.ph.i.i.i.i.i.i:                      ; preds = %merge.i.i.i.i.i
-  %119 = load ptr, ptr %111, align 8
-  br label %whilebody.i.i.i.i.i.i
-
-whilebody.i.i.i.i.i.i:                            ; preds = %merge1.i.i.i.i.i.i, %whilebody.lr.ph.i.i.i.i.i.i
-  %120 = phi i64 [ %.promoted.i.i.i.i.i.i, %whilebody.lr.ph.i.i.i.i.i.i ], [ %123, %merge1.i.i.i.i.i.i ]
-  %121 = getelementptr i8, ptr %119, i64 %120
-  %122 = load i8, ptr %121, align 1
-  switch i8 %122, label %"$Document.skip_space.exit.i.i.i.i.i" [
-    i8 32, label %merge1.i.i.i.i.i.i
-    i8 10, label %merge1.i.i.i.i.i.i
-    i8 13, label %merge1.i.i.i.i.i.i
-    i8 9, label %merge1.i.i.i.i.i.i
-  ]
-
-merge1.i.i.i.i.i.i:                               ; preds = %whilebody.i.i.i.i.i.i, %whilebody.i.i.i.i.i.i, %whilebody.i.i.i.i.i.i, %whilebody.i.i.i.i.i.i
-  %123 = add i64 %120, 1
-  store i64 %123, ptr %112, align 8
-  %exitcond.not.i.i.i.i.i.i = icmp eq i64 %123, %117
-  br i1 %exitcond.not.i.i.i.i.i.i, label %"$Document.skip_space.exit.i.i.i.i.i", label %whilebody.i.i.i.i.i.i
-
-"$Document.skip_space.exit.i.i.i.i.i":            ; preds = %merge1.i.i.i.i.i.i, %whilebody.i.i.i.i.i.i, %merge.i.i.i.i.i
-  %124 = phi i64 [ %.promoted.i.i.i.i.i.i, %merge.i.i.i.i.i ], [ %117, %merge1.i.i.i.i.i.i ], [ %120, %whilebody.i.i.i.i.i.i ]
-  %.not.i.i.i.i42.i = icmp eq i64 %124, %file.val8.i.i
-  br i1 %.not.i.i.i.i42.i, label %merge.i.i.i.i, label %then2.i.i.i.i.i
-
-then2.i.i.i.i.i:                                  ; preds = %"$Document.skip_space.exit.i.i.i.i.i"
-  %125 = load ptr, ptr %114, align 8
-  %.not.i.i.i.i.i.i = icmp eq ptr %125, null
-  br i1 %.not.i.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i", label %then.i.i.i.i.i.i
-
-then.i.i.i.i.i.i:                                 ; preds = %then2.i.i.i.i.i
-  %126 = load ptr, ptr %113, align 8
-  %127 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %125, i64 1024, ptr nonnull @"$string.73", ptr %126, i64 %124, ptr nonnull @"$string.100")
-  br label %"$config.parse.exit.thread.i.i.i"
-
-merge.i.i.i.i:                                    ; preds = %"$Document.skip_space.exit.i.i.i.i.i"
-  %.val29.i.i.i.i = load ptr, ptr %document.i.i, align 8
-  %128 = load i32, ptr %.val29.i.i.i.i, align 4
-  %.not26.i.i.i.i = icmp eq i32 %128, 6
-  br i1 %.not26.i.i.i.i, label %merge1.i.i.i.i, label %then2.i.i.i46.i
-
-then2.i.i.i46.i:                                  ; preds = %merge.i.i.i.i
-  %.not27.i.i.i.i = icmp eq ptr %3, null
-  br i1 %.not27.i.i.i.i, label %"$config.parse.exit.thread.i.i.i", label %then6.i.i.i.i
-
-then6.i.i.i.i:                                    ; preds = %then2.i.i.i46.i
-  %129 = icmp ult i32 %128, 6
-  br i1 %129, label %switch.lookup, label %"$json.kind_name.exit.i.i.i.i"
-
-switch.lookup:                                    ; preds = %then6.i.i.i.i
-  %130 = zext nneg i32 %128 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.713", i64 0, i64 %130
-  %switch.load = load ptr, ptr %switch.gep, align 8
-  br label %"$json.kind_name.exit.i.i.i.i"
-
-"$json.kind_name.exit.i.i.i.i":                   ; preds = %then6.i.i.i.i, %switch.lookup
-  %common.ret.op.i30.i.i.i.i = phi ptr [ %switch.load, %switch.lookup ], [ @"$string.106", %then6.i.i.i.i ]
-  %131 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.101", ptr %108, ptr nonnull %common.ret.op.i30.i.i.i.i)
-  br label %"$config.parse.exit.thread.i.i.i"
-
-merge1.i.i.i.i:                                   ; preds = %merge.i.i.i.i
-  store ptr %document.i.i, ptr %from.i.i.i.i, align 8
-  %.sroa.223.0.from.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %from.i.i.i.i, i64 8
-  store ptr %.val29.i.i.i.i, ptr %.sroa.223.0.from.sroa_idx.i.i.i.i, align 8
-  %.sroa.3.0.from.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %from.i.i.i.i, i64 16
-  store ptr %108, ptr %.sroa.3.0.from.sroa_idx.i.i.i.i, align 8
-  %.sroa.424.0.from.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %from.i.i.i.i, i64 24
-  store ptr %3, ptr %.sroa.424.0.from.sroa_idx.i.i.i.i, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(224) %109, i8 0, i64 224, i1 false)
-  %132 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull readonly %from.i.i.i.i, ptr nonnull @"$string.111", ptr nonnull @"$string.112")
-  %.not.i.i31.i.i.i.i = icmp eq i32 %132, 0
-  br i1 %.not.i.i31.i.i.i.i, label %or.lhs.false.i.i.i.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
-
-or.lhs.false.i.i.i.i.i.i.i.i:                     ; preds = %merge1.i.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(18) %109, ptr noundef nonnull align 1 dereferenceable(18) @"$string.113", i64 18, i1 false)
-  %133 = getelementptr i8, ptr %0, i64 42
-  store i8 0, ptr %133, align 1
-  %134 = load i32, ptr %.val29.i.i.i.i, align 4
-  %.not.i.i.i.i.i.i.i.i = icmp eq i32 %134, 6
-  br i1 %.not.i.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i.i, label %merge.i33.i.i.i.i
-
-merge.i.i.i.i.i.i.i.i:                            ; preds = %or.lhs.false.i.i.i.i.i.i.i.i
-  %135 = getelementptr i8, ptr %.val29.i.i.i.i, i64 12
-  %.val.i.i.i.i.i.i.i.i = load i32, ptr %135, align 4
-  %136 = icmp eq i32 %.val.i.i.i.i.i.i.i.i, -1
-  br i1 %136, label %merge.i33.i.i.i.i, label %"$Document.child.exit.i.i.i.i.i.i.i.i"
-
-"$Document.child.exit.i.i.i.i.i.i.i.i":           ; preds = %merge.i.i.i.i.i.i.i.i
-  %.val.i.i.i.i.i.i.i.i.i = load ptr, ptr %document.i.i, align 8
-  %137 = sext i32 %.val.i.i.i.i.i.i.i.i to i64
-  %138 = getelementptr %64, ptr %.val.i.i.i.i.i.i.i.i.i, i64 %137
-  %.not1722.i.i.i.i.i.i.i.i = icmp eq ptr %138, null
-  br i1 %.not1722.i.i.i.i.i.i.i.i, label %merge.i33.i.i.i.i, label %whilebody.i.i.i.i.i.i.i.i
-
-whilebody.i.i.i.i.i.i.i.i:                        ; preds = %"$Document.child.exit.i.i.i.i.i.i.i.i", %merge2.i.i.i.i.i.i.i.i
-  %child.023.i.i.i.i.i.i.i.i = phi ptr [ %146, %merge2.i.i.i.i.i.i.i.i ], [ %138, %"$Document.child.exit.i.i.i.i.i.i.i.i" ]
-  %.sroa.214.0..sroa_idx.i.i.i.i.i.i.i.i = getelementptr i8, ptr %child.023.i.i.i.i.i.i.i.i, i64 32
-  %.sroa.214.0.copyload.i.i.i.i.i.i.i.i = load i64, ptr %.sroa.214.0..sroa_idx.i.i.i.i.i.i.i.i, align 8
-  %139 = icmp eq i64 %.sroa.214.0.copyload.i.i.i.i.i.i.i.i, 13
-  br i1 %139, label %and.rhs.i.i.i.i.i.i.i.i.i, label %merge2.i.i.i.i.i.i.i.i
-
-and.rhs.i.i.i.i.i.i.i.i.i:                        ; preds = %whilebody.i.i.i.i.i.i.i.i
-  %140 = getelementptr i8, ptr %child.023.i.i.i.i.i.i.i.i, i64 24
-  %.sroa.013.0.copyload.i.i.i.i.i.i.i.i = load i64, ptr %140, align 8
-  %141 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i.i.i.i.i to ptr
-  %bcmp.i.i.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(13) %141, ptr noundef nonnull readonly dereferenceable(13) @"$string.114", i64 13)
-  %142 = icmp eq i32 %bcmp.i.i.i.i.i.i.i.i.i, 0
-  br i1 %142, label %and.lhs.true.i.i.i.i.i.i.i, label %merge2.i.i.i.i.i.i.i.i
-
-merge2.i.i.i.i.i.i.i.i:                           ; preds = %and.rhs.i.i.i.i.i.i.i.i.i, %whilebody.i.i.i.i.i.i.i.i
-  %143 = getelementptr i8, ptr %child.023.i.i.i.i.i.i.i.i, i64 20
-  %child.0.val.i.i.i.i.i.i.i.i = load i32, ptr %143, align 4
-  %144 = icmp eq i32 %child.0.val.i.i.i.i.i.i.i.i, -1
-  %145 = sext i32 %child.0.val.i.i.i.i.i.i.i.i to i64
-  %146 = getelementptr %64, ptr %.val.i.i.i.i.i.i.i.i.i, i64 %145
-  %.not17.i.i.i.i.i.i.i.i = icmp eq ptr %146, null
-  %or.cond.i.i.i.i.i.i.i = or i1 %144, %.not17.i.i.i.i.i.i.i.i
-  br i1 %or.cond.i.i.i.i.i.i.i, label %merge.i33.i.i.i.i, label %whilebody.i.i.i.i.i.i.i.i
-
-and.lhs.true.i.i.i.i.i.i.i:                       ; preds = %and.rhs.i.i.i.i.i.i.i.i.i
-  %147 = load i32, ptr %child.023.i.i.i.i.i.i.i.i, align 4
-  %148 = icmp eq i32 %147, 0
-  br i1 %148, label %merge.i33.i.i.i.i, label %merge1.i.i34.i.i.i.i
-
-merge1.i.i34.i.i.i.i:                             ; preds = %and.lhs.true.i.i.i.i.i.i.i
-  %149 = getelementptr i8, ptr %child.023.i.i.i.i.i.i.i.i, i64 12
-  %.val.i.i.i.i.i.i = load i32, ptr %149, align 4
-  %150 = icmp eq i32 %.val.i.i.i.i.i.i, -1
-  br i1 %150, label %then6.i.i.i.i.i.i, label %"$Document.child.exit.i.i.i.i.i.i"
-
-"$Document.child.exit.i.i.i.i.i.i":               ; preds = %merge1.i.i34.i.i.i.i
-  %151 = sext i32 %.val.i.i.i.i.i.i to i64
-  %152 = getelementptr %64, ptr %.val.i.i.i.i.i.i.i.i.i, i64 %151
-  %.not27.i.i.i.i.i.i = icmp ne i32 %147, 5
-  %153 = icmp eq ptr %152, null
-  %or.cond.i.i.i.i.i.i = or i1 %.not27.i.i.i.i.i.i, %153
-  br i1 %or.cond.i.i.i.i.i.i, label %then6.i.i.i.i.i.i, label %or.lhs.false.i.i.i.i.i.i
-
-then6.i.i.i.i.i.i:                                ; preds = %or.lhs.false.i.i.i.i.i.i, %"$Document.child.exit.i.i.i.i.i.i", %merge1.i.i34.i.i.i.i
-  %.not.i.i.i.i.i.i.i = icmp eq ptr %3, null
-  br i1 %.not.i.i.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i", label %then.i.i.i.i.i.i.i
-
-then.i.i.i.i.i.i.i:                               ; preds = %then6.i.i.i.i.i.i
-  %154 = icmp ult i32 %147, 6
-  br i1 %154, label %switch.lookup204, label %merge17.i.i.i.i.i.i.i.i
-
-merge17.i.i.i.i.i.i.i.i:                          ; preds = %then.i.i.i.i.i.i.i
-  %155 = icmp eq i32 %147, 6
-  %spec.select.i.i.i.i.i.i.i.i = select i1 %155, ptr @"$string.105", ptr @"$string.106"
-  br label %"$json.kind_name.exit.i.i.i.i.i.i.i"
-
-switch.lookup204:                                 ; preds = %then.i.i.i.i.i.i.i
-  %switch.tableidx = add nsw i32 %147, -1
-  %156 = sext i32 %switch.tableidx to i64
-  %switch.gep205 = getelementptr inbounds [5 x ptr], ptr @"switch.table.$Quantisation.read_groups", i64 0, i64 %156
-  %switch.load206 = load ptr, ptr %switch.gep205, align 8
-  br label %"$json.kind_name.exit.i.i.i.i.i.i.i"
-
-"$json.kind_name.exit.i.i.i.i.i.i.i":             ; preds = %switch.lookup204, %merge17.i.i.i.i.i.i.i.i
-  %common.ret.op.i.i.i.i.i.i.i.i = phi ptr [ %spec.select.i.i.i.i.i.i.i.i, %merge17.i.i.i.i.i.i.i.i ], [ %switch.load206, %switch.lookup204 ]
-  %157 = getelementptr i8, ptr %child.023.i.i.i.i.i.i.i.i, i64 40
-  %158 = getelementptr i8, ptr %child.023.i.i.i.i.i.i.i.i, i64 48
-  %159 = load i64, ptr %158, align 8
-  %160 = trunc i64 %159 to i32
-  %161 = load ptr, ptr %157, align 8
-  %162 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.108", ptr %108, ptr nonnull @"$string.114", ptr nonnull @"$string.115", ptr nonnull %common.ret.op.i.i.i.i.i.i.i.i, i32 %160, ptr %161)
-  br label %"$config.parse.exit.thread.i.i.i"
-
-or.lhs.false.i.i.i.i.i.i:                         ; preds = %"$Document.child.exit.i.i.i.i.i.i"
-  %163 = load i32, ptr %152, align 4
-  %.not28.i.i.i.i.i.i = icmp eq i32 %163, 4
-  br i1 %.not28.i.i.i.i.i.i, label %merge5.i.i.i.i.i.i, label %then6.i.i.i.i.i.i
-
-merge5.i.i.i.i.i.i:                               ; preds = %or.lhs.false.i.i.i.i.i.i
-  %.sroa.224.0..sroa_idx.i.i.i.i.i.i = getelementptr i8, ptr %152, i64 48
-  %.sroa.224.0.copyload.i.i.i.i.i.i = load i64, ptr %.sroa.224.0..sroa_idx.i.i.i.i.i.i, align 8
-  %spec.select.i34.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %.sroa.224.0.copyload.i.i.i.i.i.i, i64 63)
-  %164 = icmp sgt i64 %.sroa.224.0.copyload.i.i.i.i.i.i, 0
-  br i1 %164, label %then2.i35.i.i.i.i.i.i, label %"$text.copy_into.exit36.i.i.i.i.i.i"
-
-then2.i35.i.i.i.i.i.i:                            ; preds = %merge5.i.i.i.i.i.i
-  %165 = getelementptr i8, ptr %152, i64 40
-  %.sroa.023.0.copyload.i.i.i.i.i.i = load i64, ptr %165, align 8
-  %166 = inttoptr i64 %.sroa.023.0.copyload.i.i.i.i.i.i to ptr
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %109, ptr align 1 %166, i64 %spec.select.i34.i.i.i.i.i.i, i1 false)
-  br label %"$text.copy_into.exit36.i.i.i.i.i.i"
-
-"$text.copy_into.exit36.i.i.i.i.i.i":             ; preds = %then2.i35.i.i.i.i.i.i, %merge5.i.i.i.i.i.i
-  %167 = getelementptr i8, ptr %109, i64 %spec.select.i34.i.i.i.i.i.i
-  store i8 0, ptr %167, align 1
-  br label %merge.i33.i.i.i.i
-
-merge.i33.i.i.i.i:                                ; preds = %merge2.i.i.i.i.i.i.i.i, %"$text.copy_into.exit36.i.i.i.i.i.i", %and.lhs.true.i.i.i.i.i.i.i, %"$Document.child.exit.i.i.i.i.i.i.i.i", %merge.i.i.i.i.i.i.i.i, %or.lhs.false.i.i.i.i.i.i.i.i
-  %168 = getelementptr i8, ptr %0, i64 88
-  %169 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i.i.i, ptr nonnull @"$string.118", i64 1, i64 1048576, ptr %168)
-  %.not.i113.i.i.i.i.i = icmp eq i32 %169, 0
-  br i1 %.not.i113.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
-
-merge.i.i.i.i.i.i:                                ; preds = %merge.i33.i.i.i.i
-  %170 = getelementptr i8, ptr %0, i64 92
-  %171 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i.i.i, ptr nonnull @"$string.119", i64 1, i64 4096, ptr %170)
-  %.not119.i.i.i.i.i.i = icmp eq i32 %171, 0
-  br i1 %.not119.i.i.i.i.i.i, label %merge2.i.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
-
-merge2.i.i.i.i.i.i:                               ; preds = %merge.i.i.i.i.i.i
-  %172 = getelementptr i8, ptr %0, i64 96
-  %173 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i.i.i, ptr nonnull @"$string.120", i64 1, i64 16777216, ptr %172)
-  %.not120.i.i.i.i.i.i = icmp eq i32 %173, 0
-  br i1 %.not120.i.i.i.i.i.i, label %merge7.i.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
-
-merge7.i.i.i.i.i.i:                               ; preds = %merge2.i.i.i.i.i.i
-  %174 = getelementptr i8, ptr %0, i64 100
-  %175 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i.i.i, ptr nonnull @"$string.121", i64 1, i64 4096, ptr %174)
-  %.not121.i.i.i.i.i.i = icmp eq i32 %175, 0
-  br i1 %.not121.i.i.i.i.i.i, label %merge12.i.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
-
-merge12.i.i.i.i.i.i:                              ; preds = %merge7.i.i.i.i.i.i
-  %176 = getelementptr i8, ptr %0, i64 104
-  %177 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i.i.i, ptr nonnull @"$string.122", i64 1, i64 4096, ptr %176)
-  %.not122.i.i.i.i.i.i = icmp eq i32 %177, 0
-  br i1 %.not122.i.i.i.i.i.i, label %merge17.i.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
-
-merge17.i.i.i.i.i.i:                              ; preds = %merge12.i.i.i.i.i.i
-  %178 = getelementptr i8, ptr %0, i64 108
-  %179 = call fastcc i32 @"$ConfigReader.optional_integer"(ptr nonnull readonly %from.i.i.i.i, ptr nonnull @"$string.123", i64 2, i64 4096, i32 0, ptr %178)
-  %.not123.i.i.i.i.i.i = icmp eq i32 %179, 0
-  br i1 %.not123.i.i.i.i.i.i, label %merge22.i.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
-
-merge22.i.i.i.i.i.i:                              ; preds = %merge17.i.i.i.i.i.i
-  %180 = getelementptr i8, ptr %0, i64 132
-  %181 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i.i.i, ptr nonnull @"$string.124", i64 1, i64 67108864, ptr %180)
-  %.not124.i.i.i.i.i.i = icmp eq i32 %181, 0
-  br i1 %.not124.i.i.i.i.i.i, label %merge27.i.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
-
-merge27.i.i.i.i.i.i:                              ; preds = %merge22.i.i.i.i.i.i
-  %182 = getelementptr i8, ptr %0, i64 144
-  %183 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i.i.i, ptr nonnull @"$string.125", i64 1, i64 1048576, ptr %182)
-  %.not125.i.i.i.i.i.i = icmp eq i32 %183, 0
-  br i1 %.not125.i.i.i.i.i.i, label %merge32.i.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
-
-merge32.i.i.i.i.i.i:                              ; preds = %merge27.i.i.i.i.i.i
-  %184 = getelementptr i8, ptr %0, i64 148
-  %185 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i.i.i, ptr nonnull @"$string.126", i64 0, i64 2147483647, ptr %184)
-  %.not126.i.i.i.i.i.i = icmp eq i32 %185, 0
-  br i1 %.not126.i.i.i.i.i.i, label %merge37.i.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
-
-merge37.i.i.i.i.i.i:                              ; preds = %merge32.i.i.i.i.i.i
-  %186 = getelementptr i8, ptr %0, i64 152
-  %187 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i.i.i, ptr nonnull @"$string.127", i64 1, i64 65536, ptr %186)
-  %.not127.i.i.i.i.i.i = icmp eq i32 %187, 0
-  br i1 %.not127.i.i.i.i.i.i, label %merge42.i.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
-
-merge42.i.i.i.i.i.i:                              ; preds = %merge37.i.i.i.i.i.i
-  %188 = getelementptr i8, ptr %0, i64 156
-  %189 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i.i.i, ptr nonnull @"$string.128", i64 1, i64 65536, ptr %188)
-  %.not128.i.i.i.i.i.i = icmp eq i32 %189, 0
-  br i1 %.not128.i.i.i.i.i.i, label %merge47.i.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
-
-merge47.i.i.i.i.i.i:                              ; preds = %merge42.i.i.i.i.i.i
-  %190 = getelementptr i8, ptr %0, i64 160
-  %191 = call fastcc i32 @"$ConfigReader.optional_integer"(ptr nonnull readonly %from.i.i.i.i, ptr nonnull @"$string.129", i64 0, i64 64, i32 1, ptr %190)
-  %.not129.i.i.i.i.i.i = icmp eq i32 %191, 0
-  br i1 %.not129.i.i.i.i.i.i, label %merge52.i.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
-
-merge52.i.i.i.i.i.i:                              ; preds = %merge47.i.i.i.i.i.i
-  %192 = getelementptr i8, ptr %0, i64 164
-  %193 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i.i.i, ptr nonnull @"$string.130", i64 1, i64 1048576, ptr %192)
-  %.not130.i.i.i.i.i.i = icmp eq i32 %193, 0
-  br i1 %.not130.i.i.i.i.i.i, label %"$read_integers.exit.i.i.i.i.i", label %"$config.parse.exit.thread.i.i.i"
-
-"$read_integers.exit.i.i.i.i.i":                  ; preds = %merge52.i.i.i.i.i.i
-  %194 = getelementptr i8, ptr %0, i64 176
-  %195 = call fastcc i32 @"$ConfigReader.optional_integer"(ptr nonnull readonly %from.i.i.i.i, ptr nonnull @"$string.131", i64 0, i64 64, i32 0, ptr %194)
-  %.not100.i.i.i.i.i = icmp eq i32 %195, 0
-  br i1 %.not100.i.i.i.i.i, label %merge2.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
-
-merge2.i.i.i.i.i:                                 ; preds = %"$read_integers.exit.i.i.i.i.i"
-  %196 = getelementptr i8, ptr %0, i64 136
-  %197 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull readonly %from.i.i.i.i, ptr nonnull @"$string.133", i1 zeroext false, ptr %196)
-  %.not.i115.i.i.i.i.i = icmp eq i32 %197, 0
-  br i1 %.not.i115.i.i.i.i.i, label %merge.i117.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
-
-merge.i117.i.i.i.i.i:                             ; preds = %merge2.i.i.i.i.i
-  %198 = getelementptr i8, ptr %0, i64 137
-  %199 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull readonly %from.i.i.i.i, ptr nonnull @"$string.134", i1 zeroext false, ptr %198)
-  %.not45.i.i.i.i.i.i = icmp eq i32 %199, 0
-  br i1 %.not45.i.i.i.i.i.i, label %merge2.i118.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
-
-merge2.i118.i.i.i.i.i:                            ; preds = %merge.i117.i.i.i.i.i
-  %200 = getelementptr i8, ptr %0, i64 138
-  %201 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull readonly %from.i.i.i.i, ptr nonnull @"$string.135", i1 zeroext false, ptr %200)
-  %.not46.i.i.i.i.i.i = icmp eq i32 %201, 0
-  br i1 %.not46.i.i.i.i.i.i, label %merge7.i119.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
-
-merge7.i119.i.i.i.i.i:                            ; preds = %merge2.i118.i.i.i.i.i
-  %202 = getelementptr i8, ptr %0, i64 168
-  %203 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull readonly %from.i.i.i.i, ptr nonnull @"$string.136", i1 zeroext true, ptr %202)
-  %.not47.i.i.i.i.i.i = icmp eq i32 %203, 0
-  br i1 %.not47.i.i.i.i.i.i, label %merge12.i120.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
-
-merge12.i120.i.i.i.i.i:                           ; preds = %merge7.i119.i.i.i.i.i
-  %204 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull readonly %from.i.i.i.i, ptr nonnull @"$string.138", i64 1)
-  %.not48.i.i.i.i.i.i = icmp eq i32 %204, 0
-  br i1 %.not48.i.i.i.i.i.i, label %"$read_flags.exit.i.i.i.i.i", label %"$config.parse.exit.thread.i.i.i"
-
-"$read_flags.exit.i.i.i.i.i":                     ; preds = %merge12.i120.i.i.i.i.i
-  %205 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull readonly %from.i.i.i.i, ptr nonnull @"$string.139", i64 1)
-  %.not101.i.i.i.i.i = icmp eq i32 %205, 0
-  br i1 %.not101.i.i.i.i.i, label %merge7.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
-
-merge7.i.i.i.i.i:                                 ; preds = %"$read_flags.exit.i.i.i.i.i"
-  call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %scaling.i.i.i.i.i.i)
-  call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %epsilon.i.i.i.i.i.i)
-  store double 0.000000e+00, ptr %epsilon.i.i.i.i.i.i, align 8
-  store double 0.000000e+00, ptr %scaling.i.i.i.i.i.i, align 8
-  %206 = call fastcc i32 @"$ConfigReader.real"(ptr nonnull readonly %from.i.i.i.i, ptr nonnull @"$string.142", double 0x3D719799812DEA11, double 1.000000e-01, ptr nonnull %epsilon.i.i.i.i.i.i)
-  %.not.i122.i.i.i.i.i = icmp eq i32 %206, 0
-  br i1 %.not.i122.i.i.i.i.i, label %merge.i124.i.i.i.i.i, label %"$read_reals.exit.thread.i.i.i.i.i"
-
-merge.i124.i.i.i.i.i:                             ; preds = %merge7.i.i.i.i.i
-  %207 = call fastcc i32 @"$ConfigReader.optional_real"(ptr nonnull readonly %from.i.i.i.i, ptr nonnull @"$string.143", double 0x3EB0C6F7A0B5ED8D, double 1.000000e+06, double 1.000000e+00, ptr nonnull %scaling.i.i.i.i.i.i)
-  %.not12.i.i.i.i.i.i = icmp eq i32 %207, 0
-  br i1 %.not12.i.i.i.i.i.i, label %merge12.i.i.i.i.i, label %"$read_reals.exit.thread.i.i.i.i.i"
-
-"$read_reals.exit.thread.i.i.i.i.i":              ; preds = %merge.i124.i.i.i.i.i, %merge7.i.i.i.i.i
-  %common.ret.op.i123.ph.i.i.i.i.i = phi i32 [ %207, %merge.i124.i.i.i.i.i ], [ %206, %merge7.i.i.i.i.i ]
-  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %scaling.i.i.i.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %epsilon.i.i.i.i.i.i)
-  br label %"$config.parse.exit.thread.i.i.i"
-
-merge12.i.i.i.i.i:                                ; preds = %merge.i124.i.i.i.i.i
-  %208 = load double, ptr %epsilon.i.i.i.i.i.i, align 8
-  %209 = fptrunc double %208 to float
-  %210 = getelementptr i8, ptr %0, i64 128
-  store float %209, ptr %210, align 4
-  %211 = load double, ptr %scaling.i.i.i.i.i.i, align 8
-  %212 = fptrunc double %211 to float
-  %213 = getelementptr i8, ptr %0, i64 172
-  store float %212, ptr %213, align 4
-  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %scaling.i.i.i.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %epsilon.i.i.i.i.i.i)
-  %214 = call fastcc ptr @"$ConfigReader.find"(ptr nonnull %document.i.i, ptr nonnull %.val29.i.i.i.i, ptr nonnull @"$string.144")
-  %.not103.i.i.i.i.i = icmp eq ptr %214, null
-  br i1 %.not103.i.i.i.i.i, label %merge16.i.i.i.i.i, label %then17.i.i.i.i.i
-
-then17.i.i.i.i.i:                                 ; preds = %merge12.i.i.i.i.i
-  %215 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull readonly %from.i.i.i.i, ptr nonnull @"$string.144", ptr nonnull @"$string.145")
-  %.not104.i.i.i.i.i = icmp eq i32 %215, 0
-  br i1 %.not104.i.i.i.i.i, label %merge16.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
-
-merge16.i.i.i.i.i:                                ; preds = %then17.i.i.i.i.i, %merge12.i.i.i.i.i
-  %216 = call fastcc i32 @"$settle_head_dim"(ptr nonnull %109, ptr nonnull readonly %from.i.i.i.i)
-  %.not105.i.i.i.i.i = icmp eq i32 %216, 0
-  br i1 %.not105.i.i.i.i.i, label %merge25.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
-
-merge25.i.i.i.i.i:                                ; preds = %merge16.i.i.i.i.i
-  %217 = call fastcc i32 @"$read_rotation"(ptr nonnull %109, ptr nonnull readonly %from.i.i.i.i)
-  %.not106.i.i.i.i.i = icmp eq i32 %217, 0
-  br i1 %.not106.i.i.i.i.i, label %merge30.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
-
-merge30.i.i.i.i.i:                                ; preds = %merge25.i.i.i.i.i
-  %218 = call fastcc i32 @"$read_eos_tokens"(ptr nonnull %109, ptr nonnull readonly %from.i.i.i.i)
-  %.not107.i.i.i.i.i = icmp eq i32 %218, 0
-  br i1 %.not107.i.i.i.i.i, label %merge35.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
-
-merge35.i.i.i.i.i:                                ; preds = %merge30.i.i.i.i.i
-  %219 = call fastcc i32 @"$read_dtype"(ptr nonnull %109, ptr nonnull readonly %from.i.i.i.i)
-  %.not108.i.i.i.i.i = icmp eq i32 %219, 0
-  br i1 %.not108.i.i.i.i.i, label %merge40.i.i.i.i.i, label %"$config.parse.exit.thread.i.i.i"
-
-merge40.i.i.i.i.i:                                ; preds = %merge35.i.i.i.i.i
-  %220 = load i32, ptr %184, align 4
-  %221 = load i32, ptr %170, align 4
-  %222 = icmp sgt i32 %220, %221
-  br i1 %222, label %then45.i.i.i.i.i, label %merge44.i.i.i.i.i
-
-then45.i.i.i.i.i:                                 ; preds = %merge40.i.i.i.i.i
-  store i32 %221, ptr %184, align 4
-  br label %merge44.i.i.i.i.i
-
-merge44.i.i.i.i.i:                                ; preds = %then45.i.i.i.i.i, %merge40.i.i.i.i.i
-  %223 = call fastcc ptr @"$ConfigReader.find"(ptr nonnull %document.i.i, ptr nonnull %.val29.i.i.i.i, ptr nonnull @"$string.161")
-  %224 = icmp ne ptr %223, null
-  %225 = zext i1 %224 to i8
-  %226 = getelementptr i8, ptr %0, i64 139
-  store i8 %225, ptr %226, align 1
-  %227 = call fastcc i32 @"$check_extent"(ptr nonnull %109, ptr nonnull readonly %from.i.i.i.i)
-  %.not109.i.i.i.i.i = icmp eq i32 %227, 0
-  br i1 %.not109.i.i.i.i.i, label %"$config.parse.exit.i.i.i", label %"$config.parse.exit.thread.i.i.i"
-
-"$config.parse.exit.thread.i.i.i":                ; preds = %merge44.i.i.i.i.i, %merge35.i.i.i.i.i, %merge30.i.i.i.i.i, %merge25.i.i.i.i.i, %merge16.i.i.i.i.i, %then17.i.i.i.i.i, %"$read_reals.exit.thread.i.i.i.i.i", %"$read_flags.exit.i.i.i.i.i", %merge12.i120.i.i.i.i.i, %merge7.i119.i.i.i.i.i, %merge2.i118.i.i.i.i.i, %merge.i117.i.i.i.i.i, %merge2.i.i.i.i.i, %"$read_integers.exit.i.i.i.i.i", %merge52.i.i.i.i.i.i, %merge47.i.i.i.i.i.i, %merge42.i.i.i.i.i.i, %merge37.i.i.i.i.i.i, %merge32.i.i.i.i.i.i, %merge27.i.i.i.i.i.i, %merge22.i.i.i.i.i.i, %merge17.i.i.i.i.i.i, %merge12.i.i.i.i.i.i, %merge7.i.i.i.i.i.i, %merge2.i.i.i.i.i.i, %merge.i.i.i.i.i.i, %merge.i33.i.i.i.i, %"$json.kind_name.exit.i.i.i.i.i.i.i", %then6.i.i.i.i.i.i, %merge1.i.i.i.i, %"$json.kind_name.exit.i.i.i.i", %then2.i.i.i46.i, %then.i.i.i.i.i.i, %then2.i.i.i.i.i, %merge.i41.i
-  %common.ret.op.i.ph.i.i.i = phi i32 [ 2, %then.i.i.i.i.i.i ], [ 2, %then2.i.i.i.i.i ], [ 2, %merge.i41.i ], [ %197, %merge2.i.i.i.i.i ], [ %199, %merge.i117.i.i.i.i.i ], [ %201, %merge2.i118.i.i.i.i.i ], [ %203, %merge7.i119.i.i.i.i.i ], [ %204, %merge12.i120.i.i.i.i.i ], [ %169, %merge.i33.i.i.i.i ], [ %171, %merge.i.i.i.i.i.i ], [ %173, %merge2.i.i.i.i.i.i ], [ %175, %merge7.i.i.i.i.i.i ], [ %177, %merge12.i.i.i.i.i.i ], [ %179, %merge17.i.i.i.i.i.i ], [ %181, %merge22.i.i.i.i.i.i ], [ %183, %merge27.i.i.i.i.i.i ], [ %185, %merge32.i.i.i.i.i.i ], [ %187, %merge37.i.i.i.i.i.i ], [ %189, %merge42.i.i.i.i.i.i ], [ %191, %merge47.i.i.i.i.i.i ], [ %193, %merge52.i.i.i.i.i.i ], [ %common.ret.op.i123.ph.i.i.i.i.i, %"$read_reals.exit.thread.i.i.i.i.i" ], [ 2, %"$json.kind_name.exit.i.i.i.i.i.i.i" ], [ 2, %then6.i.i.i.i.i.i ], [ %132, %merge1.i.i.i.i ], [ %227, %merge44.i.i.i.i.i ], [ %219, %merge35.i.i.i.i.i ], [ %218, %merge30.i.i.i.i.i ], [ %217, %merge25.i.i.i.i.i ], [ %216, %merge16.i.i.i.i.i ], [ %215, %then17.i.i.i.i.i ], [ %205, %"$read_flags.exit.i.i.i.i.i" ], [ %195, %"$read_integers.exit.i.i.i.i.i" ], [ 2, %"$json.kind_name.exit.i.i.i.i" ], [ 2, %then2.i.i.i46.i ]
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %from.i.i.i.i)
-  br label %"$Model.parse_config.exit.i.i"
-
-"$config.parse.exit.i.i.i":                       ; preds = %merge44.i.i.i.i.i
-  %228 = call fastcc i32 @"$check_relations"(ptr nonnull %109, ptr nonnull readonly %from.i.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %from.i.i.i.i)
-  %.not.i.i47.i = icmp eq i32 %228, 0
-  br i1 %.not.i.i47.i, label %merge.i.i48.i, label %"$Model.parse_config.exit.i.i"
-
-merge.i.i48.i:                                    ; preds = %"$config.parse.exit.i.i.i"
-  %.val.i.i.i = load ptr, ptr %document.i.i, align 8
-  %229 = load ptr, ptr %101, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %inside.i.i.i.i)
-  %230 = icmp eq ptr %.val.i.i.i, null
-  br i1 %230, label %"$Quantisation.read.exit.i.i.i", label %or.lhs.false.i.i.i14.i.i.i
-
-or.lhs.false.i.i.i14.i.i.i:                       ; preds = %merge.i.i48.i
-  %231 = load i32, ptr %.val.i.i.i, align 4
-  %.not.i.i.i15.i.i.i = icmp eq i32 %231, 6
-  br i1 %.not.i.i.i15.i.i.i, label %merge.i.i.i17.i.i.i, label %"$Quantisation.read.exit.i.i.i"
-
-merge.i.i.i17.i.i.i:                              ; preds = %or.lhs.false.i.i.i14.i.i.i
-  %232 = getelementptr i8, ptr %.val.i.i.i, i64 12
-  %.val.i.i.i18.i.i.i = load i32, ptr %232, align 4
-  %233 = icmp eq i32 %.val.i.i.i18.i.i.i, -1
-  %234 = sext i32 %.val.i.i.i18.i.i.i to i64
-  %235 = getelementptr %64, ptr %.val.i.i.i, i64 %234
-  %.not1722.i.i.i.i.i.i = icmp eq ptr %235, null
-  %or.cond.i.i.i = or i1 %233, %.not1722.i.i.i.i.i.i
-  br i1 %or.cond.i.i.i, label %"$Quantisation.read.exit.i.i.i", label %whilebody.i.i.i20.i.i.i
-
-whilebody.i.i.i20.i.i.i:                          ; preds = %merge.i.i.i17.i.i.i, %merge2.i.i.i21.i.i.i
-  %child.023.i.i.i.i.i.i = phi ptr [ %243, %merge2.i.i.i21.i.i.i ], [ %235, %merge.i.i.i17.i.i.i ]
-  %.sroa.214.0..sroa_idx.i.i.i.i.i.i = getelementptr i8, ptr %child.023.i.i.i.i.i.i, i64 32
-  %.sroa.214.0.copyload.i.i.i.i.i.i = load i64, ptr %.sroa.214.0..sroa_idx.i.i.i.i.i.i, align 8
-  %236 = icmp eq i64 %.sroa.214.0.copyload.i.i.i.i.i.i, 19
-  br i1 %236, label %and.rhs.i.i.i.i.i.i.i, label %merge2.i.i.i21.i.i.i
-
-and.rhs.i.i.i.i.i.i.i:                            ; preds = %whilebody.i.i.i20.i.i.i
-  %237 = getelementptr i8, ptr %child.023.i.i.i.i.i.i, i64 24
-  %.sroa.013.0.copyload.i.i.i.i.i.i = load i64, ptr %237, align 8
-  %238 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i.i.i to ptr
-  %bcmp.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(19) %238, ptr noundef nonnull readonly dereferenceable(19) @"$string.161", i64 19)
-  %239 = icmp eq i32 %bcmp.i.i.i.i.i.i.i, 0
-  br i1 %239, label %and.lhs.true.i.i.i.i.i, label %merge2.i.i.i21.i.i.i
-
-merge2.i.i.i21.i.i.i:                             ; preds = %and.rhs.i.i.i.i.i.i.i, %whilebody.i.i.i20.i.i.i
-  %240 = getelementptr i8, ptr %child.023.i.i.i.i.i.i, i64 20
-  %child.0.val.i.i.i.i.i.i = load i32, ptr %240, align 4
-  %241 = icmp eq i32 %child.0.val.i.i.i.i.i.i, -1
-  %242 = sext i32 %child.0.val.i.i.i.i.i.i to i64
-  %243 = getelementptr %64, ptr %.val.i.i.i, i64 %242
-  %.not17.i.i.i.i.i.i = icmp eq ptr %243, null
-  %or.cond.i.i.i.i.i = or i1 %241, %.not17.i.i.i.i.i.i
-  br i1 %or.cond.i.i.i.i.i, label %"$Quantisation.read.exit.i.i.i", label %whilebody.i.i.i20.i.i.i
-
-and.lhs.true.i.i.i.i.i:                           ; preds = %and.rhs.i.i.i.i.i.i.i
-  %244 = load i32, ptr %child.023.i.i.i.i.i.i, align 4
-  switch i32 %244, label %then2.i23.i.i.i [
-    i32 0, label %"$Quantisation.read.exit.i.i.i"
-    i32 6, label %merge1.i22.i.i.i
-  ]
-
-then2.i23.i.i.i:                                  ; preds = %and.lhs.true.i.i.i.i.i
-  %.not.i.i24.i.i.i = icmp eq ptr %3, null
-  br i1 %.not.i.i24.i.i.i, label %"$Quantisation.read.exit.i.i.i", label %then.i.i.i.i.i
-
-then.i.i.i.i.i:                                   ; preds = %then2.i23.i.i.i
-  %switch.tableidx208 = add i32 %244, -1
-  %245 = icmp ult i32 %switch.tableidx208, 5
-  br i1 %245, label %switch.lookup207, label %"$json.kind_name.exit.i.i.i.i.i"
-
-switch.lookup207:                                 ; preds = %then.i.i.i.i.i
-  %246 = zext nneg i32 %switch.tableidx208 to i64
-  %switch.gep209 = getelementptr inbounds [5 x ptr], ptr @"switch.table.$Quantisation.read_groups", i64 0, i64 %246
-  %switch.load210 = load ptr, ptr %switch.gep209, align 8
-  br label %"$json.kind_name.exit.i.i.i.i.i"
-
-"$json.kind_name.exit.i.i.i.i.i":                 ; preds = %then.i.i.i.i.i, %switch.lookup207
-  %common.ret.op.i.i.i.i.i.i = phi ptr [ %switch.load210, %switch.lookup207 ], [ @"$string.106", %then.i.i.i.i.i ]
-  %247 = getelementptr i8, ptr %child.023.i.i.i.i.i.i, i64 40
-  %248 = getelementptr i8, ptr %child.023.i.i.i.i.i.i, i64 48
-  %249 = load i64, ptr %248, align 8
-  %250 = trunc i64 %249 to i32
-  %251 = load ptr, ptr %247, align 8
-  %252 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.108", ptr %229, ptr nonnull @"$string.161", ptr nonnull @"$string.148", ptr nonnull %common.ret.op.i.i.i.i.i.i, i32 %250, ptr %251)
-  br label %"$Quantisation.read.exit.i.i.i"
-
-merge1.i22.i.i.i:                                 ; preds = %and.lhs.true.i.i.i.i.i
-  store i8 1, ptr %4, align 1
-  %.sroa.3.0.inside.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %inside.i.i.i.i, i64 16
-  store ptr %229, ptr %.sroa.3.0.inside.sroa_idx.i.i.i.i, align 8
-  %from.sroa.8.16..sroa.3.0.inside.sroa_idx.i.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %inside.i.i.i.i, i64 24
-  store ptr %3, ptr %from.sroa.8.16..sroa.3.0.inside.sroa_idx.i.sroa_idx.i.i.i, align 8
-  store ptr %document.i.i, ptr %inside.i.i.i.i, align 8
-  %.sroa.2.0.inside.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %inside.i.i.i.i, i64 8
-  store ptr %child.023.i.i.i.i.i.i, ptr %.sroa.2.0.inside.sroa_idx.i.i.i.i, align 8
-  %253 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i.i.i, ptr nonnull @"$string.166", ptr nonnull @"$string.167")
-  %.not47.i.i.i.i = icmp eq i32 %253, 0
-  br i1 %.not47.i.i.i.i, label %merge5.i.i.i.i, label %"$Quantisation.read.exit.i.i.i"
-
-merge5.i.i.i.i:                                   ; preds = %merge1.i22.i.i.i
-  %254 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i.i.i, ptr nonnull @"$string.168", ptr nonnull @"$string.169")
-  %.not48.i.i.i.i = icmp eq i32 %254, 0
-  br i1 %.not48.i.i.i.i, label %merge10.i.i.i.i, label %"$Quantisation.read.exit.i.i.i"
-
-merge10.i.i.i.i:                                  ; preds = %merge5.i.i.i.i
-  %255 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside.i.i.i.i, ptr nonnull @"$string.171")
-  %.not49.i.i.i.i = icmp eq i32 %255, 0
-  br i1 %.not49.i.i.i.i, label %merge15.i.i.i.i, label %"$Quantisation.read.exit.i.i.i"
-
-merge15.i.i.i.i:                                  ; preds = %merge10.i.i.i.i
-  %256 = call fastcc i32 @"$Quantisation.read_groups"(ptr nonnull %4, ptr nonnull %inside.i.i.i.i)
-  %.not50.i.i.i.i = icmp eq i32 %256, 0
-  br i1 %.not50.i.i.i.i, label %merge20.i.i.i.i, label %"$Quantisation.read.exit.i.i.i"
-
-merge20.i.i.i.i:                                  ; preds = %merge15.i.i.i.i
-  %257 = call fastcc ptr @"$ConfigReader.find"(ptr nonnull %document.i.i, ptr nonnull %child.023.i.i.i.i.i.i, ptr nonnull @"$string.232")
-  %.not51.i.i.i.i = icmp eq ptr %257, null
-  br i1 %.not51.i.i.i.i, label %"$Quantisation.read.exit.i.i.i", label %then25.i.i.i.i
-
-then25.i.i.i.i:                                   ; preds = %merge20.i.i.i.i
-  %258 = getelementptr i8, ptr %0, i64 400
-  %259 = call fastcc i32 @"$NameMatcher.read"(ptr %6, ptr nonnull %257, ptr %258, ptr nonnull @"$string.232", ptr nonnull %inside.i.i.i.i)
-  br label %"$Quantisation.read.exit.i.i.i"
-
-"$Quantisation.read.exit.i.i.i":                  ; preds = %merge2.i.i.i21.i.i.i, %then25.i.i.i.i, %merge20.i.i.i.i, %merge15.i.i.i.i, %merge10.i.i.i.i, %merge5.i.i.i.i, %merge1.i22.i.i.i, %"$json.kind_name.exit.i.i.i.i.i", %then2.i23.i.i.i, %and.lhs.true.i.i.i.i.i, %merge.i.i.i17.i.i.i, %or.lhs.false.i.i.i14.i.i.i, %merge.i.i48.i
-  %common.ret.op.i16.i.i.i = phi i32 [ %259, %then25.i.i.i.i ], [ 0, %merge20.i.i.i.i ], [ %253, %merge1.i22.i.i.i ], [ %254, %merge5.i.i.i.i ], [ %255, %merge10.i.i.i.i ], [ %256, %merge15.i.i.i.i ], [ 2, %then2.i23.i.i.i ], [ 2, %"$json.kind_name.exit.i.i.i.i.i" ], [ 0, %or.lhs.false.i.i.i14.i.i.i ], [ 0, %merge.i.i48.i ], [ 0, %merge.i.i.i17.i.i.i ], [ %244, %and.lhs.true.i.i.i.i.i ], [ 0, %merge2.i.i.i21.i.i.i ]
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %inside.i.i.i.i)
-  br label %"$Model.parse_config.exit.i.i"
-
-"$Model.parse_config.exit.i.i":                   ; preds = %"$Quantisation.read.exit.i.i.i", %"$config.parse.exit.i.i.i", %"$config.parse.exit.thread.i.i.i"
-  %common.ret.op.i.i43.i = phi i32 [ %common.ret.op.i16.i.i.i, %"$Quantisation.read.exit.i.i.i" ], [ %228, %"$config.parse.exit.i.i.i" ], [ %common.ret.op.i.ph.i.i.i, %"$config.parse.exit.thread.i.i.i" ]
-  %260 = load ptr, ptr %document.i.i, align 8
-  call void @free(ptr %260)
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %document.i.i, i8 0, i64 24, i1 false)
-  %261 = getelementptr inbounds i8, ptr %document.i.i, i64 24
-  %.pr.i.i.i.i = load ptr, ptr %261, align 8
-  %.not4.i.i.i.i = icmp eq ptr %.pr.i.i.i.i, null
-  br i1 %.not4.i.i.i.i, label %"$Document.free.exit.i.i", label %whilebody.i.i.i.i
-
-whilebody.i.i.i.i:                                ; preds = %"$Model.parse_config.exit.i.i", %whilebody.i.i.i.i
-  %262 = phi ptr [ %263, %whilebody.i.i.i.i ], [ %.pr.i.i.i.i, %"$Model.parse_config.exit.i.i" ]
-  %263 = load ptr, ptr %262, align 8
-  call void @free(ptr nonnull %262)
-  store ptr %263, ptr %261, align 8
-  %.not.i.i.i44.i = icmp eq ptr %263, null
-  br i1 %.not.i.i.i44.i, label %"$Document.free.exit.i.i", label %whilebody.i.i.i.i
-
-"$Document.free.exit.i.i":                        ; preds = %whilebody.i.i.i.i, %"$Model.parse_config.exit.i.i"
-  %264 = getelementptr inbounds i8, ptr %document.i.i, i64 32
-  %265 = load ptr, ptr %264, align 8
-  call void @free(ptr %265)
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %264, i8 0, i64 24, i1 false)
-  %266 = getelementptr inbounds i8, ptr %document.i.i, i64 56
-  %267 = load ptr, ptr %266, align 8
-  call void @free(ptr %267)
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %266, i8 0, i64 24, i1 false)
-  %.not.i9.i.i = icmp eq ptr %file.val.i.i, null
-  br i1 %.not.i9.i.i, label %"$Model.read_config.exit.i", label %then.i.i45.i
-
-then.i.i45.i:                                     ; preds = %"$Document.free.exit.i.i"
-  %268 = call i32 @munmap(ptr nonnull %file.val.i.i, i64 %file.val8.i.i)
-  br label %"$Model.read_config.exit.i"
-
-"$Model.read_config.exit.i":                      ; preds = %then.i.i45.i, %"$Document.free.exit.i.i"
-  call void @llvm.lifetime.end.p0(i64 120, ptr nonnull %document.i.i)
-  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %file.i.i)
-  %.not36.i = icmp eq i32 %common.ret.op.i.i43.i, 0
-  br i1 %.not36.i, label %merge2.i, label %common.ret
-
-merge2.i:                                         ; preds = %"$Model.read_config.exit.i"
-  %269 = getelementptr i8, ptr %0, i64 408
-  %270 = getelementptr i8, ptr %0, i64 440
-  store ptr %109, ptr %270, align 8
-  %271 = getelementptr i8, ptr %0, i64 448
-  store ptr %4, ptr %271, align 8
-  %272 = getelementptr i8, ptr %0, i64 92
-  %273 = load i32, ptr %272, align 4
-  call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %name.i.i.i)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(19) %name.i.i.i, ptr noundef nonnull align 1 dereferenceable(19) @"$string.235", i64 19, i1 false)
-  %274 = getelementptr i8, ptr %0, i64 96
-  %275 = load i32, ptr %274, align 4
-  %276 = getelementptr i8, ptr %0, i64 88
-  %277 = load i32, ptr %276, align 4
-  call fastcc void @"$ModuleList.add"(ptr %269, ptr nonnull %name.i.i.i, i32 2, i32 %273, i32 7, i32 %275, i32 %277, i1 zeroext false)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(11) %name.i.i.i, ptr noundef nonnull align 1 dereferenceable(11) @"$string.240", i64 11, i1 false)
-  %278 = load i32, ptr %276, align 4
-  call fastcc void @"$ModuleList.add"(ptr %269, ptr nonnull %name.i.i.i, i32 0, i32 %273, i32 9, i32 %278, i32 1, i1 zeroext false)
-  %279 = getelementptr i8, ptr %0, i64 138
-  %280 = load i8, ptr %279, align 1
-  %281 = trunc i8 %280 to i1
-  br i1 %281, label %"$anon (./terra/checkpoint/modules.t:156).exit.i.i", label %then5.i.i.i
-
-then5.i.i.i:                                      ; preds = %merge2.i
-  store i64 28254585841741164, ptr %name.i.i.i, align 8
-  %282 = load i32, ptr %274, align 4
-  %283 = load i32, ptr %276, align 4
-  call fastcc void @"$ModuleList.add"(ptr nonnull %269, ptr nonnull %name.i.i.i, i32 1, i32 %273, i32 8, i32 %282, i32 %283, i1 zeroext false)
-  br label %"$anon (./terra/checkpoint/modules.t:156).exit.i.i"
-
-"$anon (./terra/checkpoint/modules.t:156).exit.i.i": ; preds = %then5.i.i.i, %merge2.i
-  call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %name.i.i.i)
-  %284 = load i32, ptr %272, align 4
-  %285 = icmp sgt i32 %284, 0
-  br i1 %285, label %forbody.i.i, label %merge.i49.i
-
-forbody.i.i:                                      ; preds = %"$anon (./terra/checkpoint/modules.t:156).exit.i.i", %forbody.i.i
-  %layer.027.i.i = phi i32 [ %286, %forbody.i.i ], [ 0, %"$anon (./terra/checkpoint/modules.t:156).exit.i.i" ]
-  call fastcc void @"$ModuleList.add_layer"(ptr %269, i32 %layer.027.i.i)
-  %286 = add nuw nsw i32 %layer.027.i.i, 1
-  %exitcond.not.i.i = icmp eq i32 %286, %284
-  br i1 %exitcond.not.i.i, label %merge.i49.i, label %forbody.i.i
-
-merge.i49.i:                                      ; preds = %forbody.i.i, %"$anon (./terra/checkpoint/modules.t:156).exit.i.i"
-  store i8 1, ptr %8, align 1
-  %287 = getelementptr i8, ptr %0, i64 176
-  %288 = load i32, ptr %287, align 4
-  %289 = icmp sgt i32 %288, 0
-  br i1 %289, label %forbody2.i.i, label %merge3.i.i
-
-forbody2.i.i:                                     ; preds = %merge.i49.i, %forbody2.i.i
-  %extra.028.i.i = phi i32 [ %305, %forbody2.i.i ], [ 0, %merge.i49.i ]
-  %290 = load i32, ptr %272, align 4
-  %291 = add i32 %290, %extra.028.i.i
-  call fastcc void @"$ModuleList.add_layer"(ptr nonnull %269, i32 %291)
-  %292 = load i32, ptr %272, align 4
-  %293 = add i32 %292, %extra.028.i.i
-  call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %name.i26.i.i)
-  %294 = load ptr, ptr %270, align 8
-  %295 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i26.i.i, i64 128, ptr nonnull @"$string.266", i32 %293, i32 0)
-  %296 = getelementptr i8, ptr %294, i64 64
-  %297 = load i32, ptr %296, align 4
-  call fastcc void @"$ModuleList.add"(ptr nonnull %269, ptr nonnull %name.i26.i.i, i32 0, i32 %293, i32 9, i32 %297, i32 1, i1 zeroext false)
-  %298 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i26.i.i, i64 128, ptr nonnull @"$string.267", i32 %293, i32 0)
-  %299 = load i32, ptr %296, align 4
-  call fastcc void @"$ModuleList.add"(ptr nonnull %269, ptr nonnull %name.i26.i.i, i32 0, i32 %293, i32 9, i32 %299, i32 1, i1 zeroext false)
-  %300 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i26.i.i, i64 128, ptr nonnull @"$string.268", i32 %293, i32 0)
-  %301 = load i32, ptr %296, align 4
-  %302 = shl i32 %301, 1
-  call fastcc void @"$ModuleList.add"(ptr nonnull %269, ptr nonnull %name.i26.i.i, i32 1, i32 %293, i32 9, i32 %301, i32 %302, i1 zeroext false)
-  %303 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i26.i.i, i64 128, ptr nonnull @"$string.269", i32 %293, i32 0)
-  %304 = load i32, ptr %296, align 4
-  call fastcc void @"$ModuleList.add"(ptr nonnull %269, ptr nonnull %name.i26.i.i, i32 0, i32 %293, i32 9, i32 %304, i32 1, i1 zeroext false)
-  call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %name.i26.i.i)
-  %305 = add nuw nsw i32 %extra.028.i.i, 1
-  %exitcond29.not.i.i = icmp eq i32 %305, %288
-  br i1 %exitcond29.not.i.i, label %merge3.i.i, label %forbody2.i.i
-
-merge3.i.i:                                       ; preds = %forbody2.i.i, %merge.i49.i
-  %306 = load i8, ptr %7, align 1
-  %307 = trunc i8 %306 to i1
-  br i1 %307, label %then.i51.i, label %merge7.i
-
-then.i51.i:                                       ; preds = %merge3.i.i
-  %.not.i52.i = icmp eq ptr %3, null
-  br i1 %.not.i52.i, label %common.ret, label %then6.i.i
-
-then6.i.i:                                        ; preds = %then.i51.i
-  %308 = load i32, ptr %272, align 4
-  %309 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.270", i32 %308)
-  br label %common.ret
-
-merge7.i:                                         ; preds = %merge3.i.i
-  %310 = getelementptr i8, ptr %0, i64 464
-  %311 = load i32, ptr %272, align 4
-  %312 = add i32 %311, 1
-  %313 = sext i32 %312 to i64
-  %314 = mul nsw i64 %313, 10
-  store i32 %311, ptr %310, align 4
-  %315 = mul nsw i64 %313, 40
-  %316 = call ptr @malloc(i64 %315)
-  store ptr %316, ptr %9, align 8
-  %317 = icmp ne ptr %316, null
-  %318 = icmp ult i32 %311, 2147483647
-  %or.cond.i.i = and i1 %318, %317
-  br i1 %or.cond.i.i, label %forbody.i53.i.preheader, label %"$WeightTypes.init.exit.i"
-
-forbody.i53.i.preheader:                          ; preds = %merge7.i
-  %xtraiter = and i64 %314, 6
-  %319 = icmp ult i64 %314, 8
-  br i1 %319, label %"$WeightTypes.init.exit.i.loopexit.unr-lcssa", label %forbody.i53.i.preheader.new
-
-forbody.i53.i.preheader.new:                      ; preds = %forbody.i53.i.preheader
-  %unroll_iter = and i64 %314, -8
-  br label %forbody.i53.i
-
-forbody.i53.i:                                    ; preds = %forbody.i53.i, %forbody.i53.i.preheader.new
-  %i.09.i.i = phi i64 [ 0, %forbody.i53.i.preheader.new ], [ %343, %forbody.i53.i ]
-  %niter = phi i64 [ 0, %forbody.i53.i.preheader.new ], [ %niter.next.7, %forbody.i53.i ]
-  %320 = load ptr, ptr %9, align 8
-  %321 = getelementptr i32, ptr %320, i64 %i.09.i.i
-  store i32 -1, ptr %321, align 4
-  %322 = or disjoint i64 %i.09.i.i, 1
-  %323 = load ptr, ptr %9, align 8
-  %324 = getelementptr i32, ptr %323, i64 %322
-  store i32 -1, ptr %324, align 4
-  %325 = or disjoint i64 %i.09.i.i, 2
-  %326 = load ptr, ptr %9, align 8
-  %327 = getelementptr i32, ptr %326, i64 %325
-  store i32 -1, ptr %327, align 4
-  %328 = or disjoint i64 %i.09.i.i, 3
-  %329 = load ptr, ptr %9, align 8
-  %330 = getelementptr i32, ptr %329, i64 %328
-  store i32 -1, ptr %330, align 4
-  %331 = or disjoint i64 %i.09.i.i, 4
-  %332 = load ptr, ptr %9, align 8
-  %333 = getelementptr i32, ptr %332, i64 %331
-  store i32 -1, ptr %333, align 4
-  %334 = or disjoint i64 %i.09.i.i, 5
-  %335 = load ptr, ptr %9, align 8
-  %336 = getelementptr i32, ptr %335, i64 %334
-  store i32 -1, ptr %336, align 4
-  %337 = or disjoint i64 %i.09.i.i, 6
-  %338 = load ptr, ptr %9, align 8
-  %339 = getelementptr i32, ptr %338, i64 %337
-  store i32 -1, ptr %339, align 4
-  %340 = or disjoint i64 %i.09.i.i, 7
-  %341 = load ptr, ptr %9, align 8
-  %342 = getelementptr i32, ptr %341, i64 %340
-  store i32 -1, ptr %342, align 4
-  %343 = add nuw nsw i64 %i.09.i.i, 8
-  %niter.next.7 = add i64 %niter, 8
-  %niter.ncmp.7 = icmp eq i64 %niter.next.7, %unroll_iter
-  br i1 %niter.ncmp.7, label %"$WeightTypes.init.exit.i.loopexit.unr-lcssa", label %forbody.i53.i
-
-"$WeightTypes.init.exit.i.loopexit.unr-lcssa":    ; preds = %forbody.i53.i, %forbody.i53.i.preheader
-  %i.09.i.i.unr = phi i64 [ 0, %forbody.i53.i.preheader ], [ %343, %forbody.i53.i ]
-  %lcmp.mod.not = icmp eq i64 %xtraiter, 0
-  br i1 %lcmp.mod.not, label %"$WeightTypes.init.exit.i", label %forbody.i53.i.epil
-
-forbody.i53.i.epil:                               ; preds = %"$WeightTypes.init.exit.i.loopexit.unr-lcssa", %forbody.i53.i.epil
-  %i.09.i.i.epil = phi i64 [ %346, %forbody.i53.i.epil ], [ %i.09.i.i.unr, %"$WeightTypes.init.exit.i.loopexit.unr-lcssa" ]
-  %epil.iter = phi i64 [ %epil.iter.next, %forbody.i53.i.epil ], [ 0, %"$WeightTypes.init.exit.i.loopexit.unr-lcssa" ]
-  %344 = load ptr, ptr %9, align 8
-  %345 = getelementptr i32, ptr %344, i64 %i.09.i.i.epil
-  store i32 -1, ptr %345, align 4
-  %346 = add nuw nsw i64 %i.09.i.i.epil, 1
-  %epil.iter.next = add i64 %epil.iter, 1
-  %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %"$WeightTypes.init.exit.i", label %forbody.i53.i.epil, !llvm.loop !28
-
-"$WeightTypes.init.exit.i":                       ; preds = %"$WeightTypes.init.exit.i.loopexit.unr-lcssa", %forbody.i53.i.epil, %merge7.i
-  br i1 %317, label %merge, label %then12.i
-
-then12.i:                                         ; preds = %"$WeightTypes.init.exit.i"
-  %.not38.i = icmp eq ptr %3, null
-  br i1 %.not38.i, label %common.ret, label %then15.i
-
-then15.i:                                         ; preds = %then12.i
-  %347 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.64", ptr nonnull %1)
-  br label %common.ret
-
-common.ret:                                       ; preds = %then6.i.i, %then.i51.i, %then.i.i, %then2.i.i, %then8.i.i, %then13.i.i, %"$Model.read_config.exit.thread.i", %"$Model.read_config.exit.i", %then15.i, %then12.i, %"$Model.read_weights.exit", %"$Model.assume_weights.exit"
-  %common.ret.op = phi i32 [ 0, %"$Model.assume_weights.exit" ], [ %common.ret.op.i29, %"$Model.read_weights.exit" ], [ 3, %then6.i.i ], [ 3, %then.i51.i ], [ 1, %then.i.i ], [ 1, %then2.i.i ], [ 3, %then8.i.i ], [ 3, %then13.i.i ], [ %105, %"$Model.read_config.exit.thread.i" ], [ %common.ret.op.i.i43.i, %"$Model.read_config.exit.i" ], [ 3, %then15.i ], [ 3, %then12.i ]
+  %14 = tail call fastcc i32 @"$Model.locate"(ptr %0, ptr %1, ptr %3)
+  %.not.i = icmp eq i32 %14, 0
+  br i1 %.not.i, label %merge.i, label %common.ret
+
+merge.i:                                          ; preds = %entry
+  %15 = tail call fastcc i32 @"$Model.read_config"(ptr nonnull %0, ptr %3)
+  %.not14.i = icmp eq i32 %15, 0
+  br i1 %.not14.i, label %"$Model.read_structure.exit", label %common.ret
+
+"$Model.read_structure.exit":                     ; preds = %merge.i
+  %16 = tail call fastcc i32 @"$Model.list_modules"(ptr nonnull %0, ptr %3)
+  %.not = icmp eq i32 %16, 0
+  br i1 %.not, label %merge, label %common.ret
+
+common.ret:                                       ; preds = %merge.i, %entry, %"$Model.read_structure.exit", %"$Model.read_weights.exit", %then2
+  %common.ret.op = phi i32 [ 0, %then2 ], [ %common.ret.op.i12, %"$Model.read_weights.exit" ], [ %16, %"$Model.read_structure.exit" ], [ %15, %merge.i ], [ %14, %entry ]
   ret i32 %common.ret.op
 
-merge:                                            ; preds = %"$WeightTypes.init.exit.i"
-  %348 = load i8, ptr %12, align 1
-  %349 = trunc i8 %348 to i1
-  br i1 %349, label %merge1, label %then2
+merge:                                            ; preds = %"$Model.read_structure.exit"
+  %17 = load i8, ptr %12, align 1
+  %18 = trunc i8 %17 to i1
+  br i1 %18, label %merge1, label %then2
 
 then2:                                            ; preds = %merge
-  %350 = getelementptr i8, ptr %0, i64 416
-  %351 = load i64, ptr %350, align 8
-  %352 = icmp sgt i64 %351, 0
-  br i1 %352, label %forbody.i.i12, label %"$Model.count_expected.exit.thread.i"
-
-forbody.i.i12:                                    ; preds = %then2, %merge1.i.i
-  %i.016.i.i = phi i64 [ %366, %merge1.i.i ], [ 0, %then2 ]
-  %.val.i.i = load ptr, ptr %269, align 8
-  %353 = getelementptr %56, ptr %.val.i.i, i64 %i.016.i.i
-  %354 = getelementptr i8, ptr %353, i64 30
-  %355 = load i8, ptr %354, align 1
-  %356 = trunc i8 %355 to i1
-  br i1 %356, label %merge1.i.i, label %and.lhs.true2.i.i
-
-then.i.i15:                                       ; preds = %and.lhs.true.i.i
-  %357 = getelementptr i8, ptr %353, i64 29
-  %358 = load i8, ptr %357, align 1
-  %359 = trunc i8 %358 to i1
-  br i1 %359, label %"$Module.weight_dtype.exit.i.i", label %else.i.i.i
-
-else.i.i.i:                                       ; preds = %then.i.i15
-  %360 = load ptr, ptr %270, align 8
-  %361 = getelementptr i8, ptr %360, i64 116
-  %362 = load i32, ptr %361, align 4
-  %363 = getelementptr i8, ptr %353, i64 8
-  %364 = load i32, ptr %363, align 4
-  %365 = icmp eq i32 %364, 3
-  %spec.select.i.i.i = select i1 %365, i32 0, i32 %362
-  br label %"$Module.weight_dtype.exit.i.i"
-
-"$Module.weight_dtype.exit.i.i":                  ; preds = %else.i.i.i, %then.i.i15
-  %common.ret.op.i.i.i16 = phi i32 [ 2, %then.i.i15 ], [ %spec.select.i.i.i, %else.i.i.i ]
-  store i32 %common.ret.op.i.i.i16, ptr %372, align 4
-  br label %merge1.i.i
-
-merge1.i.i:                                       ; preds = %and.lhs.true2.i.i, %and.lhs.true.i.i, %"$Module.weight_dtype.exit.i.i", %forbody.i.i12
-  %366 = add nuw nsw i64 %i.016.i.i, 1
-  %exitcond.not.i.i14 = icmp eq i64 %366, %351
-  br i1 %exitcond.not.i.i14, label %"$WeightTypes.fill.exit.i", label %forbody.i.i12
-
-and.lhs.true.i.i:                                 ; preds = %and.lhs.true2.i.i
-  %367 = getelementptr i8, ptr %353, i64 12
-  %368 = load i32, ptr %367, align 4
-  %.val14.i.i = load ptr, ptr %9, align 8
-  %369 = sext i32 %368 to i64
-  %370 = sext i32 %376 to i64
-  %.idx.i15.i.i = mul nsw i64 %369, 40
-  %371 = getelementptr i8, ptr %.val14.i.i, i64 %.idx.i15.i.i
-  %372 = getelementptr i32, ptr %371, i64 %370
-  %373 = load i32, ptr %372, align 4
-  %374 = icmp eq i32 %373, -1
-  br i1 %374, label %then.i.i15, label %merge1.i.i
-
-and.lhs.true2.i.i:                                ; preds = %forbody.i.i12
-  %375 = getelementptr i8, ptr %353, i64 16
-  %376 = load i32, ptr %375, align 4
-  %.not.i.i13 = icmp eq i32 %376, 9
-  br i1 %.not.i.i13, label %merge1.i.i, label %and.lhs.true.i.i
-
-"$WeightTypes.fill.exit.i":                       ; preds = %merge1.i.i
-  %.pre.i = load i64, ptr %350, align 8
-  %377 = icmp sgt i64 %.pre.i, 0
-  br i1 %377, label %forbody.lr.ph.i10.i, label %"$Model.count_expected.exit.thread.i"
-
-"$Model.count_expected.exit.thread.i":            ; preds = %"$WeightTypes.fill.exit.i", %then2
-  store i64 0, ptr %13, align 8
-  br label %"$Model.assume_weights.exit"
-
-forbody.lr.ph.i10.i:                              ; preds = %"$WeightTypes.fill.exit.i"
-  %.val.i11.i = load ptr, ptr %269, align 8
-  %378 = add nsw i64 %.pre.i, -1
-  %xtraiter272 = and i64 %.pre.i, 1
-  %379 = icmp eq i64 %378, 0
-  br i1 %379, label %"$Model.count_expected.exit.i.unr-lcssa", label %forbody.lr.ph.i10.i.new
-
-forbody.lr.ph.i10.i.new:                          ; preds = %forbody.lr.ph.i10.i
-  %unroll_iter276 = and i64 %.pre.i, 9223372036854775806
-  br label %forbody.i12.i
-
-forbody.i12.i:                                    ; preds = %merge1.i13.i.1, %forbody.lr.ph.i10.i.new
-  %i.015.i.i = phi i64 [ 0, %forbody.lr.ph.i10.i.new ], [ %409, %merge1.i13.i.1 ]
-  %total.014.i.i = phi i64 [ 0, %forbody.lr.ph.i10.i.new ], [ %total.1.i.i.1, %merge1.i13.i.1 ]
-  %niter277 = phi i64 [ 0, %forbody.lr.ph.i10.i.new ], [ %niter277.next.1, %merge1.i13.i.1 ]
-  %380 = getelementptr %56, ptr %.val.i11.i, i64 %i.015.i.i
-  %381 = getelementptr i8, ptr %380, i64 30
-  %382 = load i8, ptr %381, align 1
-  %383 = icmp eq i8 %382, 0
-  br i1 %383, label %then.i15.i, label %merge1.i13.i
-
-then.i15.i:                                       ; preds = %forbody.i12.i
-  %384 = getelementptr i8, ptr %380, i64 20
-  %.val12.i.i = load i32, ptr %384, align 4
-  %385 = getelementptr i8, ptr %380, i64 24
-  %.val13.i.i = load i32, ptr %385, align 4
-  %386 = sext i32 %.val12.i.i to i64
-  %387 = sext i32 %.val13.i.i to i64
-  %388 = mul nsw i64 %387, %386
-  %389 = add i64 %388, %total.014.i.i
-  %390 = getelementptr i8, ptr %380, i64 28
-  %391 = load i8, ptr %390, align 1
-  %392 = trunc i8 %391 to i1
-  %393 = select i1 %392, i64 %386, i64 0
-  %spec.select.i.i = add i64 %389, %393
-  br label %merge1.i13.i
-
-merge1.i13.i:                                     ; preds = %then.i15.i, %forbody.i12.i
-  %total.1.i.i = phi i64 [ %total.014.i.i, %forbody.i12.i ], [ %spec.select.i.i, %then.i15.i ]
-  %394 = or disjoint i64 %i.015.i.i, 1
-  %395 = getelementptr %56, ptr %.val.i11.i, i64 %394
-  %396 = getelementptr i8, ptr %395, i64 30
-  %397 = load i8, ptr %396, align 1
-  %398 = icmp eq i8 %397, 0
-  br i1 %398, label %then.i15.i.1, label %merge1.i13.i.1
-
-then.i15.i.1:                                     ; preds = %merge1.i13.i
-  %399 = getelementptr i8, ptr %395, i64 20
-  %.val12.i.i.1 = load i32, ptr %399, align 4
-  %400 = getelementptr i8, ptr %395, i64 24
-  %.val13.i.i.1 = load i32, ptr %400, align 4
-  %401 = sext i32 %.val12.i.i.1 to i64
-  %402 = sext i32 %.val13.i.i.1 to i64
-  %403 = mul nsw i64 %402, %401
-  %404 = add i64 %403, %total.1.i.i
-  %405 = getelementptr i8, ptr %395, i64 28
-  %406 = load i8, ptr %405, align 1
-  %407 = trunc i8 %406 to i1
-  %408 = select i1 %407, i64 %401, i64 0
-  %spec.select.i.i.1 = add i64 %404, %408
-  br label %merge1.i13.i.1
-
-merge1.i13.i.1:                                   ; preds = %then.i15.i.1, %merge1.i13.i
-  %total.1.i.i.1 = phi i64 [ %total.1.i.i, %merge1.i13.i ], [ %spec.select.i.i.1, %then.i15.i.1 ]
-  %409 = add nuw nsw i64 %i.015.i.i, 2
-  %niter277.next.1 = add i64 %niter277, 2
-  %niter277.ncmp.1 = icmp eq i64 %niter277.next.1, %unroll_iter276
-  br i1 %niter277.ncmp.1, label %"$Model.count_expected.exit.i.unr-lcssa", label %forbody.i12.i
-
-"$Model.count_expected.exit.i.unr-lcssa":         ; preds = %merge1.i13.i.1, %forbody.lr.ph.i10.i
-  %total.1.i.i.lcssa.ph = phi i64 [ poison, %forbody.lr.ph.i10.i ], [ %total.1.i.i.1, %merge1.i13.i.1 ]
-  %i.015.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i10.i ], [ %409, %merge1.i13.i.1 ]
-  %total.014.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i10.i ], [ %total.1.i.i.1, %merge1.i13.i.1 ]
-  %lcmp.mod274.not = icmp eq i64 %xtraiter272, 0
-  br i1 %lcmp.mod274.not, label %"$Model.count_expected.exit.i", label %forbody.i12.i.epil
-
-forbody.i12.i.epil:                               ; preds = %"$Model.count_expected.exit.i.unr-lcssa"
-  %410 = getelementptr %56, ptr %.val.i11.i, i64 %i.015.i.i.unr
-  %411 = getelementptr i8, ptr %410, i64 30
-  %412 = load i8, ptr %411, align 1
-  %413 = icmp eq i8 %412, 0
-  br i1 %413, label %then.i15.i.epil, label %"$Model.count_expected.exit.i"
-
-then.i15.i.epil:                                  ; preds = %forbody.i12.i.epil
-  %414 = getelementptr i8, ptr %410, i64 20
-  %.val12.i.i.epil = load i32, ptr %414, align 4
-  %415 = getelementptr i8, ptr %410, i64 24
-  %.val13.i.i.epil = load i32, ptr %415, align 4
-  %416 = sext i32 %.val12.i.i.epil to i64
-  %417 = sext i32 %.val13.i.i.epil to i64
-  %418 = mul nsw i64 %417, %416
-  %419 = add i64 %418, %total.014.i.i.unr
-  %420 = getelementptr i8, ptr %410, i64 28
-  %421 = load i8, ptr %420, align 1
-  %422 = trunc i8 %421 to i1
-  %423 = select i1 %422, i64 %416, i64 0
-  %spec.select.i.i.epil = add i64 %419, %423
-  br label %"$Model.count_expected.exit.i"
-
-"$Model.count_expected.exit.i":                   ; preds = %forbody.i12.i.epil, %then.i15.i.epil, %"$Model.count_expected.exit.i.unr-lcssa"
-  %total.1.i.i.lcssa = phi i64 [ %total.1.i.i.lcssa.ph, %"$Model.count_expected.exit.i.unr-lcssa" ], [ %total.014.i.i.unr, %forbody.i12.i.epil ], [ %spec.select.i.i.epil, %then.i15.i.epil ]
-  store i64 %total.1.i.i.lcssa, ptr %13, align 8
-  %xtraiter278 = and i64 %.pre.i, 1
-  %424 = icmp eq i64 %378, 0
-  br i1 %424, label %"$Model.assume_weights.exit.loopexit.unr-lcssa", label %"$Model.count_expected.exit.i.new"
-
-"$Model.count_expected.exit.i.new":               ; preds = %"$Model.count_expected.exit.i"
-  %unroll_iter282 = and i64 %.pre.i, 9223372036854775806
-  br label %forbody.i19.i
-
-forbody.i19.i:                                    ; preds = %merge1.i22.i.1, %"$Model.count_expected.exit.i.new"
-  %i.015.i20.i = phi i64 [ 0, %"$Model.count_expected.exit.i.new" ], [ %454, %merge1.i22.i.1 ]
-  %total.014.i21.i = phi i64 [ 0, %"$Model.count_expected.exit.i.new" ], [ %total.1.i23.i.1, %merge1.i22.i.1 ]
-  %niter283 = phi i64 [ 0, %"$Model.count_expected.exit.i.new" ], [ %niter283.next.1, %merge1.i22.i.1 ]
-  %425 = getelementptr %56, ptr %.val.i11.i, i64 %i.015.i20.i
-  %426 = getelementptr i8, ptr %425, i64 30
-  %427 = load i8, ptr %426, align 1
-  %428 = icmp eq i8 %427, 1
-  br i1 %428, label %then.i25.i, label %merge1.i22.i
-
-then.i25.i:                                       ; preds = %forbody.i19.i
-  %429 = getelementptr i8, ptr %425, i64 20
-  %.val12.i26.i = load i32, ptr %429, align 4
-  %430 = getelementptr i8, ptr %425, i64 24
-  %.val13.i27.i = load i32, ptr %430, align 4
-  %431 = sext i32 %.val12.i26.i to i64
-  %432 = sext i32 %.val13.i27.i to i64
-  %433 = mul nsw i64 %432, %431
-  %434 = add i64 %433, %total.014.i21.i
-  %435 = getelementptr i8, ptr %425, i64 28
-  %436 = load i8, ptr %435, align 1
-  %437 = trunc i8 %436 to i1
-  %438 = select i1 %437, i64 %431, i64 0
-  %spec.select.i28.i = add i64 %434, %438
-  br label %merge1.i22.i
-
-merge1.i22.i:                                     ; preds = %then.i25.i, %forbody.i19.i
-  %total.1.i23.i = phi i64 [ %total.014.i21.i, %forbody.i19.i ], [ %spec.select.i28.i, %then.i25.i ]
-  %439 = or disjoint i64 %i.015.i20.i, 1
-  %440 = getelementptr %56, ptr %.val.i11.i, i64 %439
-  %441 = getelementptr i8, ptr %440, i64 30
-  %442 = load i8, ptr %441, align 1
-  %443 = icmp eq i8 %442, 1
-  br i1 %443, label %then.i25.i.1, label %merge1.i22.i.1
-
-then.i25.i.1:                                     ; preds = %merge1.i22.i
-  %444 = getelementptr i8, ptr %440, i64 20
-  %.val12.i26.i.1 = load i32, ptr %444, align 4
-  %445 = getelementptr i8, ptr %440, i64 24
-  %.val13.i27.i.1 = load i32, ptr %445, align 4
-  %446 = sext i32 %.val12.i26.i.1 to i64
-  %447 = sext i32 %.val13.i27.i.1 to i64
-  %448 = mul nsw i64 %447, %446
-  %449 = add i64 %448, %total.1.i23.i
-  %450 = getelementptr i8, ptr %440, i64 28
-  %451 = load i8, ptr %450, align 1
-  %452 = trunc i8 %451 to i1
-  %453 = select i1 %452, i64 %446, i64 0
-  %spec.select.i28.i.1 = add i64 %449, %453
-  br label %merge1.i22.i.1
-
-merge1.i22.i.1:                                   ; preds = %then.i25.i.1, %merge1.i22.i
-  %total.1.i23.i.1 = phi i64 [ %total.1.i23.i, %merge1.i22.i ], [ %spec.select.i28.i.1, %then.i25.i.1 ]
-  %454 = add nuw nsw i64 %i.015.i20.i, 2
-  %niter283.next.1 = add i64 %niter283, 2
-  %niter283.ncmp.1 = icmp eq i64 %niter283.next.1, %unroll_iter282
-  br i1 %niter283.ncmp.1, label %"$Model.assume_weights.exit.loopexit.unr-lcssa", label %forbody.i19.i
-
-"$Model.assume_weights.exit.loopexit.unr-lcssa":  ; preds = %merge1.i22.i.1, %"$Model.count_expected.exit.i"
-  %total.1.i23.i.lcssa.ph = phi i64 [ poison, %"$Model.count_expected.exit.i" ], [ %total.1.i23.i.1, %merge1.i22.i.1 ]
-  %i.015.i20.i.unr = phi i64 [ 0, %"$Model.count_expected.exit.i" ], [ %454, %merge1.i22.i.1 ]
-  %total.014.i21.i.unr = phi i64 [ 0, %"$Model.count_expected.exit.i" ], [ %total.1.i23.i.1, %merge1.i22.i.1 ]
-  %lcmp.mod280.not = icmp eq i64 %xtraiter278, 0
-  br i1 %lcmp.mod280.not, label %"$Model.assume_weights.exit", label %forbody.i19.i.epil
-
-forbody.i19.i.epil:                               ; preds = %"$Model.assume_weights.exit.loopexit.unr-lcssa"
-  %455 = getelementptr %56, ptr %.val.i11.i, i64 %i.015.i20.i.unr
-  %456 = getelementptr i8, ptr %455, i64 30
-  %457 = load i8, ptr %456, align 1
-  %458 = icmp eq i8 %457, 1
-  br i1 %458, label %then.i25.i.epil, label %"$Model.assume_weights.exit"
-
-then.i25.i.epil:                                  ; preds = %forbody.i19.i.epil
-  %459 = getelementptr i8, ptr %455, i64 20
-  %.val12.i26.i.epil = load i32, ptr %459, align 4
-  %460 = getelementptr i8, ptr %455, i64 24
-  %.val13.i27.i.epil = load i32, ptr %460, align 4
-  %461 = sext i32 %.val12.i26.i.epil to i64
-  %462 = sext i32 %.val13.i27.i.epil to i64
-  %463 = mul nsw i64 %462, %461
-  %464 = add i64 %463, %total.014.i21.i.unr
-  %465 = getelementptr i8, ptr %455, i64 28
-  %466 = load i8, ptr %465, align 1
-  %467 = trunc i8 %466 to i1
-  %468 = select i1 %467, i64 %461, i64 0
-  %spec.select.i28.i.epil = add i64 %464, %468
-  br label %"$Model.assume_weights.exit"
-
-"$Model.assume_weights.exit":                     ; preds = %"$Model.assume_weights.exit.loopexit.unr-lcssa", %then.i25.i.epil, %forbody.i19.i.epil, %"$Model.count_expected.exit.thread.i"
-  %total.0.lcssa.i16.i = phi i64 [ 0, %"$Model.count_expected.exit.thread.i" ], [ %total.1.i23.i.lcssa.ph, %"$Model.assume_weights.exit.loopexit.unr-lcssa" ], [ %total.014.i21.i.unr, %forbody.i19.i.epil ], [ %spec.select.i28.i.epil, %then.i25.i.epil ]
-  %469 = getelementptr i8, ptr %0, i64 704
-  store i64 %total.0.lcssa.i16.i, ptr %469, align 8
-  %470 = call fastcc i64 @"$Model.expected_bytes"(ptr %0, i1 zeroext false)
-  %471 = getelementptr i8, ptr %0, i64 712
-  store i64 %470, ptr %471, align 8
-  %472 = call fastcc i64 @"$Model.expected_bytes"(ptr %0, i1 zeroext true)
-  %473 = getelementptr i8, ptr %0, i64 720
-  store i64 %472, ptr %473, align 8
+  tail call fastcc void @"$Model.assume_weights"(ptr nonnull %0)
   br label %common.ret
 
 merge1:                                           ; preds = %merge
   call void @llvm.lifetime.start.p0(i64 64, ptr nonnull %validator.i)
-  call fastcc void @"$Checkpoint.close"(ptr nonnull %10)
-  %474 = load ptr, ptr %28, align 8
+  tail call fastcc void @"$Checkpoint.close"(ptr nonnull %10)
+  %19 = getelementptr i8, ptr %0, i64 8
+  %20 = load ptr, ptr %19, align 8
   store ptr @"$string.53", ptr %10, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(193) %11, i8 0, i64 193, i1 false)
-  %475 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %474)
-  %476 = add i64 %475, 8
-  %477 = sdiv i64 %476, 8
-  %478 = shl nsw i64 %477, 3
-  %spec.store.select.i.i.i.i.i19 = call i64 @llvm.smax.i64(i64 %478, i64 65536)
-  %479 = add nuw i64 %spec.store.select.i.i.i.i.i19, 24
-  %480 = call ptr @malloc(i64 %479)
-  %.not.i.i.i.i20 = icmp eq ptr %480, null
-  br i1 %.not.i.i.i.i20, label %then.i.i81, label %"$Arena.grow.exit.thread.i.i.i.i21"
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(193) %11, i8 0, i64 193, i1 false)
+  %21 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %20)
+  %22 = add i64 %21, 8
+  %23 = sdiv i64 %22, 8
+  %24 = shl nsw i64 %23, 3
+  %spec.store.select.i.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %24, i64 65536)
+  %25 = add nuw i64 %spec.store.select.i.i.i.i.i, 24
+  %26 = tail call ptr @malloc(i64 %25)
+  %.not.i.i.i.i = icmp eq ptr %26, null
+  br i1 %.not.i.i.i.i, label %then.i.i, label %"$Arena.grow.exit.thread.i.i.i.i"
 
-"$Arena.grow.exit.thread.i.i.i.i21":              ; preds = %merge1
-  %481 = getelementptr i8, ptr %480, i64 8
-  %482 = getelementptr i8, ptr %480, i64 16
-  store i64 0, ptr %480, align 8
-  store i64 %spec.store.select.i.i.i.i.i19, ptr %482, align 8
-  store ptr %480, ptr %11, align 8
-  %483 = getelementptr i8, ptr %480, i64 24
-  store i64 %478, ptr %481, align 8
-  %.not.i.i.i22 = icmp eq ptr %483, null
-  br i1 %.not.i.i.i22, label %then.i.i81, label %then.i.i.i23
+"$Arena.grow.exit.thread.i.i.i.i":                ; preds = %merge1
+  %27 = getelementptr i8, ptr %26, i64 8
+  %28 = getelementptr i8, ptr %26, i64 16
+  store i64 0, ptr %26, align 8
+  store i64 %spec.store.select.i.i.i.i.i, ptr %28, align 8
+  store ptr %26, ptr %11, align 8
+  %29 = getelementptr i8, ptr %26, i64 24
+  store i64 %24, ptr %27, align 8
+  %.not.i.i.i = icmp eq ptr %29, null
+  br i1 %.not.i.i.i, label %then.i.i, label %then.i.i.i
 
-then.i.i.i23:                                     ; preds = %"$Arena.grow.exit.thread.i.i.i.i21"
-  %484 = icmp sgt i64 %475, 0
-  br i1 %484, label %then2.i.i.i.i80, label %or.lhs.false.i.i43.i.i
+then.i.i.i:                                       ; preds = %"$Arena.grow.exit.thread.i.i.i.i"
+  %30 = icmp sgt i64 %21, 0
+  br i1 %30, label %then2.i.i.i.i, label %or.lhs.false.i.i43.i.i
 
-then2.i.i.i.i80:                                  ; preds = %then.i.i.i23
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %483, ptr align 1 %474, i64 %475, i1 false)
+then2.i.i.i.i:                                    ; preds = %then.i.i.i
+  tail call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %29, ptr align 1 %20, i64 %21, i1 false)
   br label %or.lhs.false.i.i43.i.i
 
-then.i.i81:                                       ; preds = %"$Arena.grow.exit.thread.i.i.i.i21", %merge1
+then.i.i:                                         ; preds = %"$Arena.grow.exit.thread.i.i.i.i", %merge1
   store ptr @"$string.53", ptr %10, align 8
   %.not.i41.i.i = icmp eq ptr %3, null
   br i1 %.not.i41.i.i, label %"$Model.read_weights.exit", label %then.i42.i.i
 
-then.i42.i.i:                                     ; preds = %then.i.i81
-  %485 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.276", ptr nonnull @"$string.53")
+then.i42.i.i:                                     ; preds = %then.i.i
+  %31 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.276", ptr nonnull @"$string.53")
   br label %"$Model.read_weights.exit"
 
 then.i.i47.i.i:                                   ; preds = %or.lhs.false.i.i43.i.i
-  %spec.store.select.i.i.i48.i.i = call i64 @llvm.smax.i64(i64 %495, i64 65536)
-  %486 = add nuw i64 %spec.store.select.i.i.i48.i.i, 24
-  %487 = call ptr @malloc(i64 %486)
-  %.not.i.i49.i.i = icmp eq ptr %487, null
-  br i1 %.not.i.i49.i.i, label %"$safetensors.join.exit.i.i24", label %"$Arena.grow.exit.thread.i.i50.i.i"
+  %spec.store.select.i.i.i48.i.i = tail call i64 @llvm.smax.i64(i64 %41, i64 65536)
+  %32 = add nuw i64 %spec.store.select.i.i.i48.i.i, 24
+  %33 = tail call ptr @malloc(i64 %32)
+  %.not.i.i49.i.i = icmp eq ptr %33, null
+  br i1 %.not.i.i49.i.i, label %"$safetensors.join.exit.i.i", label %"$Arena.grow.exit.thread.i.i50.i.i"
 
 "$Arena.grow.exit.thread.i.i50.i.i":              ; preds = %then.i.i47.i.i
-  store ptr %480, ptr %487, align 8
-  %488 = getelementptr i8, ptr %487, i64 8
-  store i64 0, ptr %488, align 8
-  %489 = getelementptr i8, ptr %487, i64 16
-  store i64 %spec.store.select.i.i.i48.i.i, ptr %489, align 8
-  store ptr %487, ptr %11, align 8
+  store ptr %26, ptr %33, align 8
+  %34 = getelementptr i8, ptr %33, i64 8
+  store i64 0, ptr %34, align 8
+  %35 = getelementptr i8, ptr %33, i64 16
+  store i64 %spec.store.select.i.i.i48.i.i, ptr %35, align 8
+  store ptr %33, ptr %11, align 8
   br label %"$Arena.allocate.exit.i44.i.i"
 
-or.lhs.false.i.i43.i.i:                           ; preds = %then2.i.i.i.i80, %then.i.i.i23
-  %490 = getelementptr i8, ptr %483, i64 %475
-  store i8 0, ptr %490, align 1
-  store ptr %483, ptr %10, align 8
-  %491 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %474)
-  %492 = add i64 %491, 30
-  %493 = add i64 %491, 37
-  %494 = sdiv i64 %493, 8
-  %495 = shl nsw i64 %494, 3
-  %496 = load i64, ptr %482, align 8
-  %497 = load i64, ptr %481, align 8
-  %498 = sub i64 %496, %497
-  %499 = icmp slt i64 %498, %495
-  br i1 %499, label %then.i.i47.i.i, label %"$Arena.allocate.exit.i44.i.i"
+or.lhs.false.i.i43.i.i:                           ; preds = %then2.i.i.i.i, %then.i.i.i
+  %36 = getelementptr i8, ptr %29, i64 %21
+  store i8 0, ptr %36, align 1
+  store ptr %29, ptr %10, align 8
+  %37 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %20)
+  %38 = add i64 %37, 30
+  %39 = add i64 %37, 37
+  %40 = sdiv i64 %39, 8
+  %41 = shl nsw i64 %40, 3
+  %42 = load i64, ptr %28, align 8
+  %43 = load i64, ptr %27, align 8
+  %44 = sub i64 %42, %43
+  %45 = icmp slt i64 %44, %41
+  br i1 %45, label %then.i.i47.i.i, label %"$Arena.allocate.exit.i44.i.i"
 
 "$Arena.allocate.exit.i44.i.i":                   ; preds = %or.lhs.false.i.i43.i.i, %"$Arena.grow.exit.thread.i.i50.i.i"
-  %500 = phi i64 [ 0, %"$Arena.grow.exit.thread.i.i50.i.i" ], [ %497, %or.lhs.false.i.i43.i.i ]
-  %501 = phi ptr [ %487, %"$Arena.grow.exit.thread.i.i50.i.i" ], [ %480, %or.lhs.false.i.i43.i.i ]
-  %502 = getelementptr i8, ptr %501, i64 24
-  %503 = getelementptr i8, ptr %501, i64 8
-  %504 = getelementptr i8, ptr %502, i64 %500
-  %505 = add i64 %500, %495
-  store i64 %505, ptr %503, align 8
-  %.not.i45.i.i = icmp eq ptr %504, null
-  br i1 %.not.i45.i.i, label %"$safetensors.join.exit.i.i24", label %then.i46.i.i
+  %46 = phi i64 [ 0, %"$Arena.grow.exit.thread.i.i50.i.i" ], [ %43, %or.lhs.false.i.i43.i.i ]
+  %47 = phi ptr [ %33, %"$Arena.grow.exit.thread.i.i50.i.i" ], [ %26, %or.lhs.false.i.i43.i.i ]
+  %48 = getelementptr i8, ptr %47, i64 24
+  %49 = getelementptr i8, ptr %47, i64 8
+  %50 = getelementptr i8, ptr %48, i64 %46
+  %51 = add i64 %46, %41
+  store i64 %51, ptr %49, align 8
+  %.not.i45.i.i = icmp eq ptr %50, null
+  br i1 %.not.i45.i.i, label %"$safetensors.join.exit.i.i", label %then.i46.i.i
 
 then.i46.i.i:                                     ; preds = %"$Arena.allocate.exit.i44.i.i"
-  %506 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull %504, i64 %492, ptr nonnull @"$string.60", ptr %474, ptr nonnull @"$string.62")
+  %52 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull %50, i64 %38, ptr nonnull @"$string.60", ptr %20, ptr nonnull @"$string.62")
   %.pre.i.i = load ptr, ptr %11, align 8
-  br label %"$safetensors.join.exit.i.i24"
+  br label %"$safetensors.join.exit.i.i"
 
-"$safetensors.join.exit.i.i24":                   ; preds = %then.i46.i.i, %"$Arena.allocate.exit.i44.i.i", %then.i.i47.i.i
-  %507 = phi ptr [ %501, %"$Arena.allocate.exit.i44.i.i" ], [ %.pre.i.i, %then.i46.i.i ], [ %480, %then.i.i47.i.i ]
-  %common.ret.op.i8.i.i.i25 = phi ptr [ null, %"$Arena.allocate.exit.i44.i.i" ], [ %504, %then.i46.i.i ], [ null, %then.i.i47.i.i ]
-  %508 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %474)
-  %509 = add i64 %508, 19
-  %510 = add i64 %508, 26
-  %511 = sdiv i64 %510, 8
-  %512 = shl nsw i64 %511, 3
-  %513 = icmp eq ptr %507, null
-  br i1 %513, label %then.i.i56.i.i, label %or.lhs.false.i.i51.i.i
+"$safetensors.join.exit.i.i":                     ; preds = %then.i46.i.i, %"$Arena.allocate.exit.i44.i.i", %then.i.i47.i.i
+  %53 = phi ptr [ %47, %"$Arena.allocate.exit.i44.i.i" ], [ %.pre.i.i, %then.i46.i.i ], [ %26, %then.i.i47.i.i ]
+  %common.ret.op.i8.i.i.i = phi ptr [ null, %"$Arena.allocate.exit.i44.i.i" ], [ %50, %then.i46.i.i ], [ null, %then.i.i47.i.i ]
+  %54 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %20)
+  %55 = add i64 %54, 19
+  %56 = add i64 %54, 26
+  %57 = sdiv i64 %56, 8
+  %58 = shl nsw i64 %57, 3
+  %59 = icmp eq ptr %53, null
+  br i1 %59, label %then.i.i56.i.i, label %or.lhs.false.i.i51.i.i
 
-then.i.i56.i.i:                                   ; preds = %or.lhs.false.i.i51.i.i, %"$safetensors.join.exit.i.i24"
-  %spec.store.select.i.i.i57.i.i = call i64 @llvm.smax.i64(i64 %512, i64 65536)
-  %514 = add nuw i64 %spec.store.select.i.i.i57.i.i, 24
-  %515 = call ptr @malloc(i64 %514)
-  %.not.i.i58.i.i = icmp eq ptr %515, null
-  br i1 %.not.i.i58.i.i, label %then2.i.i79, label %"$Arena.grow.exit.thread.i.i59.i.i"
+then.i.i56.i.i:                                   ; preds = %or.lhs.false.i.i51.i.i, %"$safetensors.join.exit.i.i"
+  %spec.store.select.i.i.i57.i.i = tail call i64 @llvm.smax.i64(i64 %58, i64 65536)
+  %60 = add nuw i64 %spec.store.select.i.i.i57.i.i, 24
+  %61 = tail call ptr @malloc(i64 %60)
+  %.not.i.i58.i.i = icmp eq ptr %61, null
+  br i1 %.not.i.i58.i.i, label %then2.i.i, label %"$Arena.grow.exit.thread.i.i59.i.i"
 
 "$Arena.grow.exit.thread.i.i59.i.i":              ; preds = %then.i.i56.i.i
-  store ptr %507, ptr %515, align 8
-  %516 = getelementptr i8, ptr %515, i64 8
-  store i64 0, ptr %516, align 8
-  %517 = getelementptr i8, ptr %515, i64 16
-  store i64 %spec.store.select.i.i.i57.i.i, ptr %517, align 8
-  store ptr %515, ptr %11, align 8
+  store ptr %53, ptr %61, align 8
+  %62 = getelementptr i8, ptr %61, i64 8
+  store i64 0, ptr %62, align 8
+  %63 = getelementptr i8, ptr %61, i64 16
+  store i64 %spec.store.select.i.i.i57.i.i, ptr %63, align 8
+  store ptr %61, ptr %11, align 8
   br label %"$Arena.allocate.exit.i52.i.i"
 
-or.lhs.false.i.i51.i.i:                           ; preds = %"$safetensors.join.exit.i.i24"
-  %518 = getelementptr i8, ptr %507, i64 16
-  %519 = load i64, ptr %518, align 8
-  %520 = getelementptr i8, ptr %507, i64 8
-  %521 = load i64, ptr %520, align 8
-  %522 = sub i64 %519, %521
-  %523 = icmp slt i64 %522, %512
-  br i1 %523, label %then.i.i56.i.i, label %"$Arena.allocate.exit.i52.i.i"
+or.lhs.false.i.i51.i.i:                           ; preds = %"$safetensors.join.exit.i.i"
+  %64 = getelementptr i8, ptr %53, i64 16
+  %65 = load i64, ptr %64, align 8
+  %66 = getelementptr i8, ptr %53, i64 8
+  %67 = load i64, ptr %66, align 8
+  %68 = sub i64 %65, %67
+  %69 = icmp slt i64 %68, %58
+  br i1 %69, label %then.i.i56.i.i, label %"$Arena.allocate.exit.i52.i.i"
 
 "$Arena.allocate.exit.i52.i.i":                   ; preds = %or.lhs.false.i.i51.i.i, %"$Arena.grow.exit.thread.i.i59.i.i"
-  %524 = phi i64 [ 0, %"$Arena.grow.exit.thread.i.i59.i.i" ], [ %521, %or.lhs.false.i.i51.i.i ]
-  %525 = phi ptr [ %515, %"$Arena.grow.exit.thread.i.i59.i.i" ], [ %507, %or.lhs.false.i.i51.i.i ]
-  %526 = getelementptr i8, ptr %525, i64 24
-  %527 = getelementptr i8, ptr %525, i64 8
-  %528 = getelementptr i8, ptr %526, i64 %524
-  %529 = add i64 %524, %512
-  store i64 %529, ptr %527, align 8
-  %.not.i53.i.i = icmp eq ptr %528, null
-  br i1 %.not.i53.i.i, label %then2.i.i79, label %"$safetensors.join.exit60.i.i"
+  %70 = phi i64 [ 0, %"$Arena.grow.exit.thread.i.i59.i.i" ], [ %67, %or.lhs.false.i.i51.i.i ]
+  %71 = phi ptr [ %61, %"$Arena.grow.exit.thread.i.i59.i.i" ], [ %53, %or.lhs.false.i.i51.i.i ]
+  %72 = getelementptr i8, ptr %71, i64 24
+  %73 = getelementptr i8, ptr %71, i64 8
+  %74 = getelementptr i8, ptr %72, i64 %70
+  %75 = add i64 %70, %58
+  store i64 %75, ptr %73, align 8
+  %.not.i53.i.i = icmp eq ptr %74, null
+  br i1 %.not.i53.i.i, label %then2.i.i, label %"$safetensors.join.exit60.i.i"
 
 "$safetensors.join.exit60.i.i":                   ; preds = %"$Arena.allocate.exit.i52.i.i"
-  %530 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull %528, i64 %509, ptr nonnull @"$string.60", ptr %474, ptr nonnull @"$string.63")
-  %531 = icmp eq ptr %common.ret.op.i8.i.i.i25, null
-  br i1 %531, label %then2.i.i79, label %merge1.i.i26
+  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull %74, i64 %55, ptr nonnull @"$string.60", ptr %20, ptr nonnull @"$string.63")
+  %77 = icmp eq ptr %common.ret.op.i8.i.i.i, null
+  br i1 %77, label %then2.i.i, label %merge1.i.i
 
-then2.i.i79:                                      ; preds = %"$safetensors.join.exit60.i.i", %"$Arena.allocate.exit.i52.i.i", %then.i.i56.i.i
+then2.i.i:                                        ; preds = %"$safetensors.join.exit60.i.i", %"$Arena.allocate.exit.i52.i.i", %then.i.i56.i.i
   %.not.i61.i.i = icmp eq ptr %3, null
   br i1 %.not.i61.i.i, label %"$Model.read_weights.exit", label %then.i62.i.i
 
-then.i62.i.i:                                     ; preds = %then2.i.i79
-  %532 = load ptr, ptr %10, align 8
-  %533 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.276", ptr %532)
+then.i62.i.i:                                     ; preds = %then2.i.i
+  %78 = load ptr, ptr %10, align 8
+  %79 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.276", ptr %78)
   br label %"$Model.read_weights.exit"
 
-merge1.i.i26:                                     ; preds = %"$safetensors.join.exit60.i.i"
-  call void @llvm.lifetime.start.p0(i64 144, ptr nonnull %info.i.i.i.i18)
-  %534 = call i32 @stat(ptr nonnull readonly %common.ret.op.i8.i.i.i25, ptr nonnull %info.i.i.i.i18)
-  %.not.i.i64.i.i = icmp eq i32 %534, 0
-  %535 = getelementptr inbounds i8, ptr %info.i.i.i.i18, i64 24
-  %536 = load i32, ptr %535, align 8
-  %537 = and i32 %536, 61440
-  call void @llvm.lifetime.end.p0(i64 144, ptr nonnull %info.i.i.i.i18)
-  %538 = icmp ne i32 %537, 0
-  %539 = select i1 %.not.i.i64.i.i, i1 %538, i1 false
-  br i1 %539, label %then6.i.i46, label %else7.i.i
+merge1.i.i:                                       ; preds = %"$safetensors.join.exit60.i.i"
+  call void @llvm.lifetime.start.p0(i64 144, ptr nonnull %info.i.i.i.i)
+  %80 = call i32 @stat(ptr nonnull readonly %common.ret.op.i8.i.i.i, ptr nonnull %info.i.i.i.i)
+  %.not.i.i64.i.i = icmp eq i32 %80, 0
+  %81 = getelementptr inbounds i8, ptr %info.i.i.i.i, i64 24
+  %82 = load i32, ptr %81, align 8
+  %83 = and i32 %82, 61440
+  call void @llvm.lifetime.end.p0(i64 144, ptr nonnull %info.i.i.i.i)
+  %84 = icmp ne i32 %83, 0
+  %85 = select i1 %.not.i.i64.i.i, i1 %84, i1 false
+  br i1 %85, label %then6.i.i, label %else7.i.i
 
-then6.i.i46:                                      ; preds = %merge1.i.i26
+then6.i.i:                                        ; preds = %merge1.i.i
   call void @llvm.lifetime.start.p0(i64 120, ptr nonnull %document.i.i.i)
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %index.i.i.i)
-  %540 = call fastcc i32 @"$MappedFile.open"(ptr nonnull %index.i.i.i, ptr nonnull %common.ret.op.i8.i.i.i25, ptr %3)
-  %.not.i65.i.i = icmp eq i32 %540, 0
-  br i1 %.not.i65.i.i, label %merge.i.i.i48, label %"$Checkpoint.read_index.exit.i.i"
+  %86 = call fastcc i32 @"$MappedFile.open"(ptr nonnull %index.i.i.i, ptr nonnull %common.ret.op.i8.i.i.i, ptr %3)
+  %.not.i65.i.i = icmp eq i32 %86, 0
+  br i1 %.not.i65.i.i, label %merge.i.i.i, label %"$Checkpoint.read_index.exit.i.i"
 
-merge.i.i.i48:                                    ; preds = %then6.i.i46
+merge.i.i.i:                                      ; preds = %then6.i.i
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(80) %document.i.i.i, i8 0, i64 80, i1 false)
   %index.val.i.i.i = load ptr, ptr %index.i.i.i, align 8
-  %541 = getelementptr inbounds i8, ptr %index.i.i.i, i64 8
-  %index.val7.i.i.i = load i64, ptr %541, align 8
-  %542 = ptrtoint ptr %index.val.i.i.i to i64
-  %543 = getelementptr inbounds i8, ptr %document.i.i.i, i64 80
-  store i64 %542, ptr %543, align 8
+  %87 = getelementptr inbounds i8, ptr %index.i.i.i, i64 8
+  %index.val7.i.i.i = load i64, ptr %87, align 8
+  %88 = ptrtoint ptr %index.val.i.i.i to i64
+  %89 = getelementptr inbounds i8, ptr %document.i.i.i, i64 80
+  store i64 %88, ptr %89, align 8
   %input.sroa.2.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %document.i.i.i, i64 88
   store i64 %index.val7.i.i.i, ptr %input.sroa.2.0..sroa_idx.i.i.i.i.i.i, align 8
-  %544 = getelementptr inbounds i8, ptr %document.i.i.i, i64 96
-  store i64 0, ptr %544, align 8
-  %545 = getelementptr inbounds i8, ptr %document.i.i.i, i64 104
-  store ptr @"$string.62", ptr %545, align 8
-  %546 = getelementptr inbounds i8, ptr %document.i.i.i, i64 112
-  store ptr %3, ptr %546, align 8
-  %547 = call fastcc i32 @"$parse_value"(ptr nonnull %document.i.i.i, i32 0)
-  %548 = icmp eq i32 %547, -1
-  br i1 %548, label %"$Checkpoint.read_indexed.exit.i.i.i", label %merge.i.i.i.i.i.i49
+  %90 = getelementptr inbounds i8, ptr %document.i.i.i, i64 96
+  store i64 0, ptr %90, align 8
+  %91 = getelementptr inbounds i8, ptr %document.i.i.i, i64 104
+  store ptr @"$string.62", ptr %91, align 8
+  %92 = getelementptr inbounds i8, ptr %document.i.i.i, i64 112
+  store ptr %3, ptr %92, align 8
+  %93 = call fastcc i32 @"$parse_value"(ptr nonnull %document.i.i.i, i32 0)
+  %94 = icmp eq i32 %93, -1
+  br i1 %94, label %"$Checkpoint.read_indexed.exit.i.i.i", label %merge.i.i.i.i.i.i
 
-merge.i.i.i.i.i.i49:                              ; preds = %merge.i.i.i48
-  %549 = load i64, ptr %input.sroa.2.0..sroa_idx.i.i.i.i.i.i, align 8
-  %.promoted.i.i.i.i.i.i.i = load i64, ptr %544, align 8
-  %550 = icmp slt i64 %.promoted.i.i.i.i.i.i.i, %549
-  br i1 %550, label %whilebody.lr.ph.i.i.i.i.i.i.i, label %"$Document.skip_space.exit.i.i.i.i.i.i"
+merge.i.i.i.i.i.i:                                ; preds = %merge.i.i.i
+  %95 = load i64, ptr %input.sroa.2.0..sroa_idx.i.i.i.i.i.i, align 8
+  %.promoted.i.i.i.i.i.i.i = load i64, ptr %90, align 8
+  %96 = icmp slt i64 %.promoted.i.i.i.i.i.i.i, %95
+  br i1 %96, label %whilebody.lr.ph.i.i.i.i.i.i.i, label %"$Document.skip_space.exit.i.i.i.i.i.i"
 
-whilebody.lr.ph.i.i.i.i.i.i.i:                    ; preds = %merge.i.i.i.i.i.i49
-  %551 = load ptr, ptr %543, align 8
+whilebody.lr.ph.i.i.i.i.i.i.i:                    ; preds = %merge.i.i.i.i.i.i
+  %97 = load ptr, ptr %89, align 8
   br label %whilebody.i.i.i.i.i.i.i
 
 whilebody.i.i.i.i.i.i.i:                          ; preds = %merge1.i.i.i.i.i.i.i, %whilebody.lr.ph.i.i.i.i.i.i.i
-  %552 = phi i64 [ %.promoted.i.i.i.i.i.i.i, %whilebody.lr.ph.i.i.i.i.i.i.i ], [ %555, %merge1.i.i.i.i.i.i.i ]
-  %553 = getelementptr i8, ptr %551, i64 %552
-  %554 = load i8, ptr %553, align 1
-  switch i8 %554, label %"$Document.skip_space.exit.i.i.i.loopexit.i.i.i" [
+  %98 = phi i64 [ %.promoted.i.i.i.i.i.i.i, %whilebody.lr.ph.i.i.i.i.i.i.i ], [ %101, %merge1.i.i.i.i.i.i.i ]
+  %99 = getelementptr i8, ptr %97, i64 %98
+  %100 = load i8, ptr %99, align 1
+  switch i8 %100, label %"$Document.skip_space.exit.i.i.i.loopexit.i.i.i" [
     i8 32, label %merge1.i.i.i.i.i.i.i
     i8 10, label %merge1.i.i.i.i.i.i.i
     i8 13, label %merge1.i.i.i.i.i.i.i
@@ -11701,102 +10412,102 @@ whilebody.i.i.i.i.i.i.i:                          ; preds = %merge1.i.i.i.i.i.i.
   ]
 
 merge1.i.i.i.i.i.i.i:                             ; preds = %whilebody.i.i.i.i.i.i.i, %whilebody.i.i.i.i.i.i.i, %whilebody.i.i.i.i.i.i.i, %whilebody.i.i.i.i.i.i.i
-  %555 = add i64 %552, 1
-  %exitcond.not.i.i.i.i.i.i.i = icmp eq i64 %555, %549
+  %101 = add i64 %98, 1
+  %exitcond.not.i.i.i.i.i.i.i = icmp eq i64 %101, %95
   br i1 %exitcond.not.i.i.i.i.i.i.i, label %"$Document.skip_space.exit.i.i.i.loopexit.i.i.i", label %whilebody.i.i.i.i.i.i.i
 
 "$Document.skip_space.exit.i.i.i.loopexit.i.i.i": ; preds = %merge1.i.i.i.i.i.i.i, %whilebody.i.i.i.i.i.i.i
-  %556 = phi i64 [ %549, %merge1.i.i.i.i.i.i.i ], [ %552, %whilebody.i.i.i.i.i.i.i ]
-  store i64 %556, ptr %544, align 8
+  %102 = phi i64 [ %95, %merge1.i.i.i.i.i.i.i ], [ %98, %whilebody.i.i.i.i.i.i.i ]
+  store i64 %102, ptr %90, align 8
   br label %"$Document.skip_space.exit.i.i.i.i.i.i"
 
-"$Document.skip_space.exit.i.i.i.i.i.i":          ; preds = %"$Document.skip_space.exit.i.i.i.loopexit.i.i.i", %merge.i.i.i.i.i.i49
-  %557 = phi i64 [ %.promoted.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i49 ], [ %556, %"$Document.skip_space.exit.i.i.i.loopexit.i.i.i" ]
-  %.not.i.i.i.i.i.i50 = icmp eq i64 %557, %index.val7.i.i.i
-  br i1 %.not.i.i.i.i.i.i50, label %merge.i.i.i.i.i53, label %then2.i.i.i.i.i.i
+"$Document.skip_space.exit.i.i.i.i.i.i":          ; preds = %"$Document.skip_space.exit.i.i.i.loopexit.i.i.i", %merge.i.i.i.i.i.i
+  %103 = phi i64 [ %.promoted.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i ], [ %102, %"$Document.skip_space.exit.i.i.i.loopexit.i.i.i" ]
+  %.not.i.i.i.i.i.i = icmp eq i64 %103, %index.val7.i.i.i
+  br i1 %.not.i.i.i.i.i.i, label %merge.i.i.i.i.i, label %then2.i.i.i.i.i.i
 
 then2.i.i.i.i.i.i:                                ; preds = %"$Document.skip_space.exit.i.i.i.i.i.i"
-  %558 = load ptr, ptr %546, align 8
-  %.not.i.i.i.i.i.i.i51 = icmp eq ptr %558, null
-  br i1 %.not.i.i.i.i.i.i.i51, label %"$Checkpoint.read_indexed.exit.i.i.i", label %then.i.i.i.i.i.i.i52
+  %104 = load ptr, ptr %92, align 8
+  %.not.i.i.i.i.i.i.i = icmp eq ptr %104, null
+  br i1 %.not.i.i.i.i.i.i.i, label %"$Checkpoint.read_indexed.exit.i.i.i", label %then.i.i.i.i.i.i.i
 
-then.i.i.i.i.i.i.i52:                             ; preds = %then2.i.i.i.i.i.i
-  %559 = load ptr, ptr %545, align 8
-  %560 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %558, i64 1024, ptr nonnull @"$string.73", ptr %559, i64 %557, ptr nonnull @"$string.100")
+then.i.i.i.i.i.i.i:                               ; preds = %then2.i.i.i.i.i.i
+  %105 = load ptr, ptr %91, align 8
+  %106 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %104, i64 1024, ptr nonnull @"$string.73", ptr %105, i64 %103, ptr nonnull @"$string.100")
   br label %"$Checkpoint.read_indexed.exit.i.i.i"
 
-merge.i.i.i.i.i53:                                ; preds = %"$Document.skip_space.exit.i.i.i.i.i.i"
+merge.i.i.i.i.i:                                  ; preds = %"$Document.skip_space.exit.i.i.i.i.i.i"
   %.val.i.i.i.i.i = load ptr, ptr %document.i.i.i, align 8
-  %561 = icmp eq ptr %.val.i.i.i.i.i, null
-  br i1 %561, label %then2.i.i.i.i.i55, label %or.lhs.false.i.i.i.i.i.i54
+  %107 = icmp eq ptr %.val.i.i.i.i.i, null
+  br i1 %107, label %then2.i.i.i.i.i, label %or.lhs.false.i.i.i.i.i.i
 
-or.lhs.false.i.i.i.i.i.i54:                       ; preds = %merge.i.i.i.i.i53
-  %562 = load i32, ptr %.val.i.i.i.i.i, align 4
-  %.not.i45.i.i.i.i.i = icmp eq i32 %562, 6
-  br i1 %.not.i45.i.i.i.i.i, label %merge.i47.i.i.i.i.i, label %then2.i.i.i.i.i55
+or.lhs.false.i.i.i.i.i.i:                         ; preds = %merge.i.i.i.i.i
+  %108 = load i32, ptr %.val.i.i.i.i.i, align 4
+  %.not.i45.i.i.i.i.i = icmp eq i32 %108, 6
+  br i1 %.not.i45.i.i.i.i.i, label %merge.i47.i.i.i.i.i, label %then2.i.i.i.i.i
 
-merge.i47.i.i.i.i.i:                              ; preds = %or.lhs.false.i.i.i.i.i.i54
-  %563 = getelementptr i8, ptr %.val.i.i.i.i.i, i64 12
-  %.val.i.i.i.i.i.i56 = load i32, ptr %563, align 4
-  %564 = icmp eq i32 %.val.i.i.i.i.i.i56, -1
-  %565 = sext i32 %.val.i.i.i.i.i.i56 to i64
-  %566 = getelementptr %64, ptr %.val.i.i.i.i.i, i64 %565
-  %.not1722.i.i.i.i.i.i57 = icmp eq ptr %566, null
-  %or.cond65.i.i.i.i.i = or i1 %564, %.not1722.i.i.i.i.i.i57
-  br i1 %or.cond65.i.i.i.i.i, label %then2.i.i.i.i.i55, label %whilebody.i.i.i.i.i.i58
+merge.i47.i.i.i.i.i:                              ; preds = %or.lhs.false.i.i.i.i.i.i
+  %109 = getelementptr i8, ptr %.val.i.i.i.i.i, i64 12
+  %.val.i.i.i.i.i.i = load i32, ptr %109, align 4
+  %110 = icmp eq i32 %.val.i.i.i.i.i.i, -1
+  %111 = sext i32 %.val.i.i.i.i.i.i to i64
+  %112 = getelementptr %63, ptr %.val.i.i.i.i.i, i64 %111
+  %.not1722.i.i.i.i.i.i = icmp eq ptr %112, null
+  %or.cond65.i.i.i.i.i = or i1 %110, %.not1722.i.i.i.i.i.i
+  br i1 %or.cond65.i.i.i.i.i, label %then2.i.i.i.i.i, label %whilebody.i.i.i.i.i.i
 
-whilebody.i.i.i.i.i.i58:                          ; preds = %merge.i47.i.i.i.i.i, %merge2.i.i.i.i.i.i62
-  %child.023.i.i.i.i.i.i59 = phi ptr [ %574, %merge2.i.i.i.i.i.i62 ], [ %566, %merge.i47.i.i.i.i.i ]
-  %.sroa.214.0..sroa_idx.i.i.i.i.i.i60 = getelementptr i8, ptr %child.023.i.i.i.i.i.i59, i64 32
-  %.sroa.214.0.copyload.i.i.i.i.i.i61 = load i64, ptr %.sroa.214.0..sroa_idx.i.i.i.i.i.i60, align 8
-  %567 = icmp eq i64 %.sroa.214.0.copyload.i.i.i.i.i.i61, 10
-  br i1 %567, label %"$text.equal.exit.i.i.i.i.i.i", label %merge2.i.i.i.i.i.i62
+whilebody.i.i.i.i.i.i:                            ; preds = %merge.i47.i.i.i.i.i, %merge2.i.i.i.i.i.i
+  %child.023.i.i.i.i.i.i = phi ptr [ %120, %merge2.i.i.i.i.i.i ], [ %112, %merge.i47.i.i.i.i.i ]
+  %.sroa.214.0..sroa_idx.i.i.i.i.i.i = getelementptr i8, ptr %child.023.i.i.i.i.i.i, i64 32
+  %.sroa.214.0.copyload.i.i.i.i.i.i = load i64, ptr %.sroa.214.0..sroa_idx.i.i.i.i.i.i, align 8
+  %113 = icmp eq i64 %.sroa.214.0.copyload.i.i.i.i.i.i, 10
+  br i1 %113, label %"$text.equal.exit.i.i.i.i.i.i", label %merge2.i.i.i.i.i.i
 
-"$text.equal.exit.i.i.i.i.i.i":                   ; preds = %whilebody.i.i.i.i.i.i58
-  %568 = getelementptr i8, ptr %child.023.i.i.i.i.i.i59, i64 24
-  %.sroa.013.0.copyload.i.i.i.i.i.i66 = load i64, ptr %568, align 8
-  %569 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i.i.i66 to ptr
-  %bcmp.i.i.i.i.i.i.i67 = call i32 @bcmp(ptr noundef nonnull dereferenceable(10) %569, ptr noundef nonnull readonly dereferenceable(10) @"$string.277", i64 10)
-  %570 = icmp eq i32 %bcmp.i.i.i.i.i.i.i67, 0
-  br i1 %570, label %or.lhs.false.i.i.i.i.i, label %merge2.i.i.i.i.i.i62
+"$text.equal.exit.i.i.i.i.i.i":                   ; preds = %whilebody.i.i.i.i.i.i
+  %114 = getelementptr i8, ptr %child.023.i.i.i.i.i.i, i64 24
+  %.sroa.013.0.copyload.i.i.i.i.i.i = load i64, ptr %114, align 8
+  %115 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i.i.i to ptr
+  %bcmp.i.i.i.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(10) %115, ptr noundef nonnull readonly dereferenceable(10) @"$string.277", i64 10)
+  %116 = icmp eq i32 %bcmp.i.i.i.i.i.i.i, 0
+  br i1 %116, label %or.lhs.false.i.i.i.i.i, label %merge2.i.i.i.i.i.i
 
-merge2.i.i.i.i.i.i62:                             ; preds = %"$text.equal.exit.i.i.i.i.i.i", %whilebody.i.i.i.i.i.i58
-  %571 = getelementptr i8, ptr %child.023.i.i.i.i.i.i59, i64 20
-  %child.0.val.i.i.i.i.i.i63 = load i32, ptr %571, align 4
-  %572 = icmp eq i32 %child.0.val.i.i.i.i.i.i63, -1
-  %573 = sext i32 %child.0.val.i.i.i.i.i.i63 to i64
-  %574 = getelementptr %64, ptr %.val.i.i.i.i.i, i64 %573
-  %.not17.i.i.i.i.i.i64 = icmp eq ptr %574, null
-  %or.cond.i.i.i.i.i65 = or i1 %572, %.not17.i.i.i.i.i.i64
-  br i1 %or.cond.i.i.i.i.i65, label %then2.i.i.i.i.i55, label %whilebody.i.i.i.i.i.i58
+merge2.i.i.i.i.i.i:                               ; preds = %"$text.equal.exit.i.i.i.i.i.i", %whilebody.i.i.i.i.i.i
+  %117 = getelementptr i8, ptr %child.023.i.i.i.i.i.i, i64 20
+  %child.0.val.i.i.i.i.i.i = load i32, ptr %117, align 4
+  %118 = icmp eq i32 %child.0.val.i.i.i.i.i.i, -1
+  %119 = sext i32 %child.0.val.i.i.i.i.i.i to i64
+  %120 = getelementptr %63, ptr %.val.i.i.i.i.i, i64 %119
+  %.not17.i.i.i.i.i.i = icmp eq ptr %120, null
+  %or.cond.i.i.i.i.i = or i1 %118, %.not17.i.i.i.i.i.i
+  br i1 %or.cond.i.i.i.i.i, label %then2.i.i.i.i.i, label %whilebody.i.i.i.i.i.i
 
-then2.i.i.i.i.i55:                                ; preds = %merge2.i.i.i.i.i.i62, %or.lhs.false.i.i.i.i.i, %merge.i47.i.i.i.i.i, %or.lhs.false.i.i.i.i.i.i54, %merge.i.i.i.i.i53
+then2.i.i.i.i.i:                                  ; preds = %merge2.i.i.i.i.i.i, %or.lhs.false.i.i.i.i.i, %merge.i47.i.i.i.i.i, %or.lhs.false.i.i.i.i.i.i, %merge.i.i.i.i.i
   %.not43.i.i.i.i.i = icmp eq ptr %3, null
   br i1 %.not43.i.i.i.i.i, label %"$Checkpoint.read_indexed.exit.i.i.i", label %then5.i.i.i.i.i
 
 or.lhs.false.i.i.i.i.i:                           ; preds = %"$text.equal.exit.i.i.i.i.i.i"
-  %575 = load i32, ptr %child.023.i.i.i.i.i.i59, align 4
-  %.not39.i.i.i.i.i = icmp eq i32 %575, 6
-  br i1 %.not39.i.i.i.i.i, label %merge1.i.i.i.i.i, label %then2.i.i.i.i.i55
+  %121 = load i32, ptr %child.023.i.i.i.i.i.i, align 4
+  %.not39.i.i.i.i.i = icmp eq i32 %121, 6
+  br i1 %.not39.i.i.i.i.i, label %merge1.i.i.i.i.i, label %then2.i.i.i.i.i
 
-then5.i.i.i.i.i:                                  ; preds = %then2.i.i.i.i.i55
-  %576 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.278", ptr nonnull @"$string.62")
+then5.i.i.i.i.i:                                  ; preds = %then2.i.i.i.i.i
+  %122 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.278", ptr nonnull @"$string.62")
   br label %"$Checkpoint.read_indexed.exit.i.i.i"
 
 merge1.i.i.i.i.i:                                 ; preds = %or.lhs.false.i.i.i.i.i
-  %577 = getelementptr i8, ptr %child.023.i.i.i.i.i.i59, i64 12
-  %.val44.i.i.i.i.i = load i32, ptr %577, align 4
-  %578 = icmp eq i32 %.val44.i.i.i.i.i, -1
-  %579 = sext i32 %.val44.i.i.i.i.i to i64
-  %580 = getelementptr %64, ptr %.val.i.i.i.i.i, i64 %579
-  %.not407178.i.i.i.i.i = icmp eq ptr %580, null
-  %.not4071.i.i.i.i.i = or i1 %578, %.not407178.i.i.i.i.i
+  %123 = getelementptr i8, ptr %child.023.i.i.i.i.i.i, i64 12
+  %.val44.i.i.i.i.i = load i32, ptr %123, align 4
+  %124 = icmp eq i32 %.val44.i.i.i.i.i, -1
+  %125 = sext i32 %.val44.i.i.i.i.i to i64
+  %126 = getelementptr %63, ptr %.val.i.i.i.i.i, i64 %125
+  %.not407178.i.i.i.i.i = icmp eq ptr %126, null
+  %.not4071.i.i.i.i.i = or i1 %124, %.not407178.i.i.i.i.i
   br i1 %.not4071.i.i.i.i.i, label %or.lhs.false.i.i68.i.i, label %whilebody.i.i.i.i.i
 
 whilebody.i.i.i.i.i:                              ; preds = %merge1.i.i.i.i.i, %merge10.i.i.i.i.i
-  %entry8.072.i.i.i.i.i = phi ptr [ %597, %merge10.i.i.i.i.i ], [ %580, %merge1.i.i.i.i.i ]
-  %581 = load i32, ptr %entry8.072.i.i.i.i.i, align 4
-  %.not41.i.i.i.i.i = icmp eq i32 %581, 4
+  %entry8.072.i.i.i.i.i = phi ptr [ %143, %merge10.i.i.i.i.i ], [ %126, %merge1.i.i.i.i.i ]
+  %127 = load i32, ptr %entry8.072.i.i.i.i.i, align 4
+  %.not41.i.i.i.i.i = icmp eq i32 %127, 4
   br i1 %.not41.i.i.i.i.i, label %or.lhs.false13.i.i.i.i.i, label %then11.i.i.i.i.i
 
 then11.i.i.i.i.i:                                 ; preds = %"$is_plain_file_name.exit.i.i.i.i.i", %or.rhs.i.i.i.i.i.i.i.i, %or.lhs.false13.i.i.i.i.i, %whilebody.i.i.i.i.i, %forbody.i.i.i.i.i.i, %forbody.i.i.i.i.i.i
@@ -11804,1346 +10515,1349 @@ then11.i.i.i.i.i:                                 ; preds = %"$is_plain_file_nam
   br i1 %.not42.i.i.i.i.i, label %"$Checkpoint.read_indexed.exit.i.i.i", label %then16.i.i.i.i.i
 
 or.lhs.false13.i.i.i.i.i:                         ; preds = %whilebody.i.i.i.i.i
-  %582 = getelementptr i8, ptr %entry8.072.i.i.i.i.i, i64 40
-  %.sroa.035.0.copyload.i.i.i.i.i = load i64, ptr %582, align 8
+  %128 = getelementptr i8, ptr %entry8.072.i.i.i.i.i, i64 40
+  %.sroa.035.0.copyload.i.i.i.i.i = load i64, ptr %128, align 8
   %.sroa.236.0..sroa_idx.i.i.i.i.i = getelementptr i8, ptr %entry8.072.i.i.i.i.i, i64 48
   %.sroa.236.0.copyload.i.i.i.i.i = load i64, ptr %.sroa.236.0..sroa_idx.i.i.i.i.i, align 8
-  %583 = inttoptr i64 %.sroa.035.0.copyload.i.i.i.i.i to ptr
-  %584 = icmp sgt i64 %.sroa.236.0.copyload.i.i.i.i.i, 0
-  br i1 %584, label %forbody.i.i.i.i.i.i, label %then11.i.i.i.i.i
+  %129 = inttoptr i64 %.sroa.035.0.copyload.i.i.i.i.i to ptr
+  %130 = icmp sgt i64 %.sroa.236.0.copyload.i.i.i.i.i, 0
+  br i1 %130, label %forbody.i.i.i.i.i.i, label %then11.i.i.i.i.i
 
-forbody.i.i.i.i.i.i:                              ; preds = %or.lhs.false13.i.i.i.i.i, %merge1.i.i.i.i.i.i68
-  %i.017.i.i.i.i.i.i = phi i64 [ %587, %merge1.i.i.i.i.i.i68 ], [ 0, %or.lhs.false13.i.i.i.i.i ]
-  %585 = getelementptr i8, ptr %583, i64 %i.017.i.i.i.i.i.i
-  %586 = load i8, ptr %585, align 1
-  switch i8 %586, label %merge1.i.i.i.i.i.i68 [
+forbody.i.i.i.i.i.i:                              ; preds = %or.lhs.false13.i.i.i.i.i, %merge1.i.i.i.i.i.i
+  %i.017.i.i.i.i.i.i = phi i64 [ %133, %merge1.i.i.i.i.i.i ], [ 0, %or.lhs.false13.i.i.i.i.i ]
+  %131 = getelementptr i8, ptr %129, i64 %i.017.i.i.i.i.i.i
+  %132 = load i8, ptr %131, align 1
+  switch i8 %132, label %merge1.i.i.i.i.i.i [
     i8 47, label %then11.i.i.i.i.i
     i8 0, label %then11.i.i.i.i.i
   ]
 
-merge1.i.i.i.i.i.i68:                             ; preds = %forbody.i.i.i.i.i.i
-  %587 = add nuw nsw i64 %i.017.i.i.i.i.i.i, 1
-  %exitcond.not.i.i.i.i.i.i69 = icmp eq i64 %587, %.sroa.236.0.copyload.i.i.i.i.i
-  br i1 %exitcond.not.i.i.i.i.i.i69, label %merge.i52.i.i.i.i.i, label %forbody.i.i.i.i.i.i
+merge1.i.i.i.i.i.i:                               ; preds = %forbody.i.i.i.i.i.i
+  %133 = add nuw nsw i64 %i.017.i.i.i.i.i.i, 1
+  %exitcond.not.i.i.i.i.i.i = icmp eq i64 %133, %.sroa.236.0.copyload.i.i.i.i.i
+  br i1 %exitcond.not.i.i.i.i.i.i, label %merge.i52.i.i.i.i.i, label %forbody.i.i.i.i.i.i
 
-merge.i52.i.i.i.i.i:                              ; preds = %merge1.i.i.i.i.i.i68
+merge.i52.i.i.i.i.i:                              ; preds = %merge1.i.i.i.i.i.i
   switch i64 %.sroa.236.0.copyload.i.i.i.i.i, label %merge10.i.i.i.i.i [
     i64 2, label %"$is_plain_file_name.exit.i.i.i.i.i"
     i64 1, label %or.rhs.i.i.i.i.i.i.i.i
   ]
 
 or.rhs.i.i.i.i.i.i.i.i:                           ; preds = %merge.i52.i.i.i.i.i
-  %lhsc.i.i.i.i.i.i = load i8, ptr %583, align 1
-  %.not.i.i.i.i.i70 = icmp eq i8 %lhsc.i.i.i.i.i.i, 46
-  br i1 %.not.i.i.i.i.i70, label %then11.i.i.i.i.i, label %merge10.i.i.i.i.i
+  %lhsc.i.i.i.i.i.i = load i8, ptr %129, align 1
+  %.not.i.i.i.i.i = icmp eq i8 %lhsc.i.i.i.i.i.i, 46
+  br i1 %.not.i.i.i.i.i, label %then11.i.i.i.i.i, label %merge10.i.i.i.i.i
 
 "$is_plain_file_name.exit.i.i.i.i.i":             ; preds = %merge.i52.i.i.i.i.i
-  %bcmp.i.i15.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %583, ptr noundef nonnull readonly dereferenceable(2) @"$string.279", i64 2)
+  %bcmp.i.i15.i.i.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %129, ptr noundef nonnull readonly dereferenceable(2) @"$string.279", i64 2)
   %.not63.i.i.i.i.i = icmp eq i32 %bcmp.i.i15.i.i.i.i.i.i, 0
   br i1 %.not63.i.i.i.i.i, label %then11.i.i.i.i.i, label %merge10.i.i.i.i.i
 
 then16.i.i.i.i.i:                                 ; preds = %then11.i.i.i.i.i
-  %588 = getelementptr i8, ptr %entry8.072.i.i.i.i.i, i64 24
-  %589 = getelementptr i8, ptr %entry8.072.i.i.i.i.i, i64 32
-  %590 = load i64, ptr %589, align 8
-  %591 = trunc i64 %590 to i32
-  %592 = load ptr, ptr %588, align 8
-  %593 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.281", ptr nonnull @"$string.62", i32 %591, ptr %592)
+  %134 = getelementptr i8, ptr %entry8.072.i.i.i.i.i, i64 24
+  %135 = getelementptr i8, ptr %entry8.072.i.i.i.i.i, i64 32
+  %136 = load i64, ptr %135, align 8
+  %137 = trunc i64 %136 to i32
+  %138 = load ptr, ptr %134, align 8
+  %139 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.281", ptr nonnull @"$string.62", i32 %137, ptr %138)
   br label %"$Checkpoint.read_indexed.exit.i.i.i"
 
 merge10.i.i.i.i.i:                                ; preds = %"$is_plain_file_name.exit.i.i.i.i.i", %or.rhs.i.i.i.i.i.i.i.i, %merge.i52.i.i.i.i.i
-  %594 = getelementptr i8, ptr %entry8.072.i.i.i.i.i, i64 20
-  %entry8.0.val.i.i.i.i.i = load i32, ptr %594, align 4
-  %595 = icmp eq i32 %entry8.0.val.i.i.i.i.i, -1
-  %596 = sext i32 %entry8.0.val.i.i.i.i.i to i64
-  %597 = getelementptr %64, ptr %.val.i.i.i.i.i, i64 %596
-  %.not4084.i.i.i.i.i = icmp eq ptr %597, null
-  %.not40.i.i.i.i.i = or i1 %595, %.not4084.i.i.i.i.i
+  %140 = getelementptr i8, ptr %entry8.072.i.i.i.i.i, i64 20
+  %entry8.0.val.i.i.i.i.i = load i32, ptr %140, align 4
+  %141 = icmp eq i32 %entry8.0.val.i.i.i.i.i, -1
+  %142 = sext i32 %entry8.0.val.i.i.i.i.i to i64
+  %143 = getelementptr %63, ptr %.val.i.i.i.i.i, i64 %142
+  %.not4084.i.i.i.i.i = icmp eq ptr %143, null
+  %.not40.i.i.i.i.i = or i1 %141, %.not4084.i.i.i.i.i
   br i1 %.not40.i.i.i.i.i, label %whilebody.i24.i.i.i.i, label %whilebody.i.i.i.i.i
 
-whilebody.i24.i.i.i.i:                            ; preds = %merge10.i.i.i.i.i, %merge2.i.i.i.i.i72
-  %entry1.02.i.i.i.i.i = phi ptr [ %604, %merge2.i.i.i.i.i72 ], [ %580, %merge10.i.i.i.i.i ]
-  %598 = getelementptr i8, ptr %entry1.02.i.i.i.i.i, i64 40
-  %.sroa.0.0.copyload.i.i.i.i.i = load i64, ptr %598, align 8
+whilebody.i24.i.i.i.i:                            ; preds = %merge10.i.i.i.i.i, %merge2.i.i.i.i.i
+  %entry1.02.i.i.i.i.i = phi ptr [ %150, %merge2.i.i.i.i.i ], [ %126, %merge10.i.i.i.i.i ]
+  %144 = getelementptr i8, ptr %entry1.02.i.i.i.i.i, i64 40
+  %.sroa.0.0.copyload.i.i.i.i.i = load i64, ptr %144, align 8
   %.sroa.2.0..sroa_idx.i.i.i.i.i = getelementptr i8, ptr %entry1.02.i.i.i.i.i, i64 48
   %.sroa.2.0.copyload.i.i.i.i.i = load i64, ptr %.sroa.2.0..sroa_idx.i.i.i.i.i, align 8
-  %599 = call fastcc i32 @"$Checkpoint.add_shard"(ptr nonnull %10, i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i)
-  %600 = icmp sgt i32 %599, -1
-  br i1 %600, label %merge2.i.i.i.i.i72, label %then2.i.i67.i.i
+  %145 = tail call fastcc i32 @"$Checkpoint.add_shard"(ptr nonnull %10, i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i)
+  %146 = icmp sgt i32 %145, -1
+  br i1 %146, label %merge2.i.i.i.i.i, label %then2.i.i67.i.i
 
-merge2.i.i.i.i.i72:                               ; preds = %whilebody.i24.i.i.i.i
-  %601 = getelementptr i8, ptr %entry1.02.i.i.i.i.i, i64 20
-  %entry1.0.val.i.i.i.i.i = load i32, ptr %601, align 4
-  %602 = icmp eq i32 %entry1.0.val.i.i.i.i.i, -1
-  %603 = sext i32 %entry1.0.val.i.i.i.i.i to i64
-  %604 = getelementptr %64, ptr %.val.i.i.i.i.i, i64 %603
-  %.not.i25.i.i.i.i = icmp eq ptr %604, null
-  %or.cond.i.i.i73 = or i1 %602, %.not.i25.i.i.i.i
-  br i1 %or.cond.i.i.i73, label %or.lhs.false.i.i68.i.i, label %whilebody.i24.i.i.i.i
+merge2.i.i.i.i.i:                                 ; preds = %whilebody.i24.i.i.i.i
+  %147 = getelementptr i8, ptr %entry1.02.i.i.i.i.i, i64 20
+  %entry1.0.val.i.i.i.i.i = load i32, ptr %147, align 4
+  %148 = icmp eq i32 %entry1.0.val.i.i.i.i.i, -1
+  %149 = sext i32 %entry1.0.val.i.i.i.i.i to i64
+  %150 = getelementptr %63, ptr %.val.i.i.i.i.i, i64 %149
+  %.not.i25.i.i.i.i = icmp eq ptr %150, null
+  %or.cond.i.i.i = or i1 %148, %.not.i25.i.i.i.i
+  br i1 %or.cond.i.i.i, label %or.lhs.false.i.i68.i.i, label %whilebody.i24.i.i.i.i
 
 then2.i.i67.i.i:                                  ; preds = %whilebody.i24.i.i.i.i, %"$Checkpoint.sort_shards.exit.i.i.i.i", %forbody.i.preheader.i.i.i.i
   %.not.i26.i.i.i.i = icmp eq ptr %3, null
-  br i1 %.not.i26.i.i.i.i, label %"$Checkpoint.read_indexed.exit.i.i.i", label %then.i.i.i.i.i71
+  br i1 %.not.i26.i.i.i.i, label %"$Checkpoint.read_indexed.exit.i.i.i", label %then.i.i.i.i.i
 
-then.i.i.i.i.i71:                                 ; preds = %then2.i.i67.i.i
-  %605 = load ptr, ptr %10, align 8
-  %606 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.276", ptr %605)
+then.i.i.i.i.i:                                   ; preds = %then2.i.i67.i.i
+  %151 = load ptr, ptr %10, align 8
+  %152 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.276", ptr %151)
   br label %"$Checkpoint.read_indexed.exit.i.i.i"
 
-or.lhs.false.i.i68.i.i:                           ; preds = %merge2.i.i.i.i.i72, %merge1.i.i.i.i.i
-  %607 = getelementptr i8, ptr %0, i64 496
-  %608 = getelementptr i8, ptr %0, i64 504
-  %609 = load i64, ptr %608, align 8
-  %610 = icmp sgt i64 %609, 1
-  br i1 %610, label %then.i32.i.i.i.i, label %merge.i28.i.i.i.i
+or.lhs.false.i.i68.i.i:                           ; preds = %merge2.i.i.i.i.i, %merge1.i.i.i.i.i
+  %153 = getelementptr i8, ptr %0, i64 496
+  %154 = getelementptr i8, ptr %0, i64 504
+  %155 = load i64, ptr %154, align 8
+  %156 = icmp sgt i64 %155, 1
+  br i1 %156, label %then.i32.i.i.i.i, label %merge.i28.i.i.i.i
 
 then.i32.i.i.i.i:                                 ; preds = %or.lhs.false.i.i68.i.i
-  %611 = load ptr, ptr %607, align 8
-  call void @qsort(ptr %611, i64 %609, i64 32, ptr nonnull @"$compare_files")
+  %157 = load ptr, ptr %153, align 8
+  tail call void @qsort(ptr %157, i64 %155, i64 32, ptr nonnull @"$compare_files")
   br label %merge.i28.i.i.i.i
 
 merge.i28.i.i.i.i:                                ; preds = %then.i32.i.i.i.i, %or.lhs.false.i.i68.i.i
-  %612 = getelementptr i8, ptr %0, i64 520
-  %613 = getelementptr i8, ptr %0, i64 528
-  store i64 0, ptr %613, align 8
-  %614 = getelementptr i8, ptr %0, i64 544
-  %615 = getelementptr i8, ptr %0, i64 552
-  %616 = load i64, ptr %615, align 8
-  %617 = icmp sgt i64 %616, 0
-  br i1 %617, label %forbody.i.i30.i.i.i.i.preheader, label %"$Map.clear.exit.i.i.i.i.i"
+  %158 = getelementptr i8, ptr %0, i64 520
+  %159 = getelementptr i8, ptr %0, i64 528
+  store i64 0, ptr %159, align 8
+  %160 = getelementptr i8, ptr %0, i64 544
+  %161 = getelementptr i8, ptr %0, i64 552
+  %162 = load i64, ptr %161, align 8
+  %163 = icmp sgt i64 %162, 0
+  br i1 %163, label %forbody.i.i30.i.i.i.i.preheader, label %"$Map.clear.exit.i.i.i.i.i"
 
 forbody.i.i30.i.i.i.i.preheader:                  ; preds = %merge.i28.i.i.i.i
-  %xtraiter284 = and i64 %616, 7
-  %618 = icmp ult i64 %616, 8
-  br i1 %618, label %"$Map.clear.exit.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.i.i30.i.i.i.i.preheader.new
+  %xtraiter = and i64 %162, 7
+  %164 = icmp ult i64 %162, 8
+  br i1 %164, label %"$Map.clear.exit.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.i.i30.i.i.i.i.preheader.new
 
 forbody.i.i30.i.i.i.i.preheader.new:              ; preds = %forbody.i.i30.i.i.i.i.preheader
-  %unroll_iter287 = and i64 %616, 9223372036854775800
+  %unroll_iter = and i64 %162, 9223372036854775800
   br label %forbody.i.i30.i.i.i.i
 
 forbody.i.i30.i.i.i.i:                            ; preds = %forbody.i.i30.i.i.i.i, %forbody.i.i30.i.i.i.i.preheader.new
-  %i.04.i.i.i.i.i.i = phi i64 [ 0, %forbody.i.i30.i.i.i.i.preheader.new ], [ %642, %forbody.i.i30.i.i.i.i ]
-  %niter288 = phi i64 [ 0, %forbody.i.i30.i.i.i.i.preheader.new ], [ %niter288.next.7, %forbody.i.i30.i.i.i.i ]
-  %619 = load ptr, ptr %614, align 8
-  %620 = getelementptr i32, ptr %619, i64 %i.04.i.i.i.i.i.i
-  store i32 -1, ptr %620, align 4
-  %621 = or disjoint i64 %i.04.i.i.i.i.i.i, 1
-  %622 = load ptr, ptr %614, align 8
-  %623 = getelementptr i32, ptr %622, i64 %621
-  store i32 -1, ptr %623, align 4
-  %624 = or disjoint i64 %i.04.i.i.i.i.i.i, 2
-  %625 = load ptr, ptr %614, align 8
-  %626 = getelementptr i32, ptr %625, i64 %624
-  store i32 -1, ptr %626, align 4
-  %627 = or disjoint i64 %i.04.i.i.i.i.i.i, 3
-  %628 = load ptr, ptr %614, align 8
-  %629 = getelementptr i32, ptr %628, i64 %627
-  store i32 -1, ptr %629, align 4
-  %630 = or disjoint i64 %i.04.i.i.i.i.i.i, 4
-  %631 = load ptr, ptr %614, align 8
-  %632 = getelementptr i32, ptr %631, i64 %630
-  store i32 -1, ptr %632, align 4
-  %633 = or disjoint i64 %i.04.i.i.i.i.i.i, 5
-  %634 = load ptr, ptr %614, align 8
-  %635 = getelementptr i32, ptr %634, i64 %633
-  store i32 -1, ptr %635, align 4
-  %636 = or disjoint i64 %i.04.i.i.i.i.i.i, 6
-  %637 = load ptr, ptr %614, align 8
-  %638 = getelementptr i32, ptr %637, i64 %636
-  store i32 -1, ptr %638, align 4
-  %639 = or disjoint i64 %i.04.i.i.i.i.i.i, 7
-  %640 = load ptr, ptr %614, align 8
-  %641 = getelementptr i32, ptr %640, i64 %639
-  store i32 -1, ptr %641, align 4
-  %642 = add nuw nsw i64 %i.04.i.i.i.i.i.i, 8
-  %niter288.next.7 = add i64 %niter288, 8
-  %niter288.ncmp.7 = icmp eq i64 %niter288.next.7, %unroll_iter287
-  br i1 %niter288.ncmp.7, label %"$Map.clear.exit.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.i.i30.i.i.i.i
+  %i.04.i.i.i.i.i.i = phi i64 [ 0, %forbody.i.i30.i.i.i.i.preheader.new ], [ %188, %forbody.i.i30.i.i.i.i ]
+  %niter = phi i64 [ 0, %forbody.i.i30.i.i.i.i.preheader.new ], [ %niter.next.7, %forbody.i.i30.i.i.i.i ]
+  %165 = load ptr, ptr %160, align 8
+  %166 = getelementptr i32, ptr %165, i64 %i.04.i.i.i.i.i.i
+  store i32 -1, ptr %166, align 4
+  %167 = or disjoint i64 %i.04.i.i.i.i.i.i, 1
+  %168 = load ptr, ptr %160, align 8
+  %169 = getelementptr i32, ptr %168, i64 %167
+  store i32 -1, ptr %169, align 4
+  %170 = or disjoint i64 %i.04.i.i.i.i.i.i, 2
+  %171 = load ptr, ptr %160, align 8
+  %172 = getelementptr i32, ptr %171, i64 %170
+  store i32 -1, ptr %172, align 4
+  %173 = or disjoint i64 %i.04.i.i.i.i.i.i, 3
+  %174 = load ptr, ptr %160, align 8
+  %175 = getelementptr i32, ptr %174, i64 %173
+  store i32 -1, ptr %175, align 4
+  %176 = or disjoint i64 %i.04.i.i.i.i.i.i, 4
+  %177 = load ptr, ptr %160, align 8
+  %178 = getelementptr i32, ptr %177, i64 %176
+  store i32 -1, ptr %178, align 4
+  %179 = or disjoint i64 %i.04.i.i.i.i.i.i, 5
+  %180 = load ptr, ptr %160, align 8
+  %181 = getelementptr i32, ptr %180, i64 %179
+  store i32 -1, ptr %181, align 4
+  %182 = or disjoint i64 %i.04.i.i.i.i.i.i, 6
+  %183 = load ptr, ptr %160, align 8
+  %184 = getelementptr i32, ptr %183, i64 %182
+  store i32 -1, ptr %184, align 4
+  %185 = or disjoint i64 %i.04.i.i.i.i.i.i, 7
+  %186 = load ptr, ptr %160, align 8
+  %187 = getelementptr i32, ptr %186, i64 %185
+  store i32 -1, ptr %187, align 4
+  %188 = add nuw nsw i64 %i.04.i.i.i.i.i.i, 8
+  %niter.next.7 = add i64 %niter, 8
+  %niter.ncmp.7 = icmp eq i64 %niter.next.7, %unroll_iter
+  br i1 %niter.ncmp.7, label %"$Map.clear.exit.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.i.i30.i.i.i.i
 
 "$Map.clear.exit.i.i.i.i.i.loopexit.unr-lcssa":   ; preds = %forbody.i.i30.i.i.i.i, %forbody.i.i30.i.i.i.i.preheader
-  %i.04.i.i.i.i.i.i.unr = phi i64 [ 0, %forbody.i.i30.i.i.i.i.preheader ], [ %642, %forbody.i.i30.i.i.i.i ]
-  %lcmp.mod286.not = icmp eq i64 %xtraiter284, 0
-  br i1 %lcmp.mod286.not, label %"$Map.clear.exit.i.i.i.i.i", label %forbody.i.i30.i.i.i.i.epil
+  %i.04.i.i.i.i.i.i.unr = phi i64 [ 0, %forbody.i.i30.i.i.i.i.preheader ], [ %188, %forbody.i.i30.i.i.i.i ]
+  %lcmp.mod.not = icmp eq i64 %xtraiter, 0
+  br i1 %lcmp.mod.not, label %"$Map.clear.exit.i.i.i.i.i", label %forbody.i.i30.i.i.i.i.epil
 
 forbody.i.i30.i.i.i.i.epil:                       ; preds = %"$Map.clear.exit.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i30.i.i.i.i.epil
-  %i.04.i.i.i.i.i.i.epil = phi i64 [ %645, %forbody.i.i30.i.i.i.i.epil ], [ %i.04.i.i.i.i.i.i.unr, %"$Map.clear.exit.i.i.i.i.i.loopexit.unr-lcssa" ]
-  %epil.iter285 = phi i64 [ %epil.iter285.next, %forbody.i.i30.i.i.i.i.epil ], [ 0, %"$Map.clear.exit.i.i.i.i.i.loopexit.unr-lcssa" ]
-  %643 = load ptr, ptr %614, align 8
-  %644 = getelementptr i32, ptr %643, i64 %i.04.i.i.i.i.i.i.epil
-  store i32 -1, ptr %644, align 4
-  %645 = add nuw nsw i64 %i.04.i.i.i.i.i.i.epil, 1
-  %epil.iter285.next = add i64 %epil.iter285, 1
-  %epil.iter285.cmp.not = icmp eq i64 %epil.iter285.next, %xtraiter284
-  br i1 %epil.iter285.cmp.not, label %"$Map.clear.exit.i.i.i.i.i", label %forbody.i.i30.i.i.i.i.epil, !llvm.loop !29
+  %i.04.i.i.i.i.i.i.epil = phi i64 [ %191, %forbody.i.i30.i.i.i.i.epil ], [ %i.04.i.i.i.i.i.i.unr, %"$Map.clear.exit.i.i.i.i.i.loopexit.unr-lcssa" ]
+  %epil.iter = phi i64 [ %epil.iter.next, %forbody.i.i30.i.i.i.i.epil ], [ 0, %"$Map.clear.exit.i.i.i.i.i.loopexit.unr-lcssa" ]
+  %189 = load ptr, ptr %160, align 8
+  %190 = getelementptr i32, ptr %189, i64 %i.04.i.i.i.i.i.i.epil
+  store i32 -1, ptr %190, align 4
+  %191 = add nuw nsw i64 %i.04.i.i.i.i.i.i.epil, 1
+  %epil.iter.next = add i64 %epil.iter, 1
+  %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
+  br i1 %epil.iter.cmp.not, label %"$Map.clear.exit.i.i.i.i.i", label %forbody.i.i30.i.i.i.i.epil, !llvm.loop !28
 
 "$Map.clear.exit.i.i.i.i.i":                      ; preds = %"$Map.clear.exit.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i30.i.i.i.i.epil, %merge.i28.i.i.i.i
-  %646 = load i64, ptr %608, align 8
-  %647 = icmp slt i64 %646, 1
-  br i1 %647, label %merge1.i.i.i.i74, label %forbody.i.preheader.i.i.i.i
+  %192 = load i64, ptr %154, align 8
+  %193 = icmp slt i64 %192, 1
+  br i1 %193, label %merge1.i.i.i.i, label %forbody.i.preheader.i.i.i.i
 
 forbody.i.preheader.i.i.i.i:                      ; preds = %"$Map.clear.exit.i.i.i.i.i"
-  %.val.i2956.i.i.i.i = load ptr, ptr %607, align 8
-  %648 = load ptr, ptr %.val.i2956.i.i.i.i, align 8
-  %649 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %648)
-  %650 = ptrtoint ptr %648 to i64
-  %651 = call fastcc zeroext i1 @"$Map.insert"(ptr %612, i64 %650, i64 %649, i32 0)
-  br i1 %651, label %forcond.i.i.i.i.i, label %then2.i.i67.i.i
+  %.val.i2956.i.i.i.i = load ptr, ptr %153, align 8
+  %194 = load ptr, ptr %.val.i2956.i.i.i.i, align 8
+  %195 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %194)
+  %196 = ptrtoint ptr %194 to i64
+  %197 = tail call fastcc zeroext i1 @"$Map.insert"(ptr %158, i64 %196, i64 %195, i32 0)
+  br i1 %197, label %forcond.i.i.i.i.i, label %then2.i.i67.i.i
 
 forcond.i.i.i.i.i:                                ; preds = %forbody.i.preheader.i.i.i.i, %forbody.i.i.i.i.i
-  %i.016.i57.i.i.i.i = phi i64 [ %652, %forbody.i.i.i.i.i ], [ 0, %forbody.i.preheader.i.i.i.i ]
-  %652 = add nuw nsw i64 %i.016.i57.i.i.i.i, 1
-  %exitcond.i.i.i.i.i = icmp eq i64 %652, %646
-  br i1 %exitcond.i.i.i.i.i, label %merge1.i.i.i.i74, label %forbody.i.i.i.i.i
+  %i.016.i57.i.i.i.i = phi i64 [ %198, %forbody.i.i.i.i.i ], [ 0, %forbody.i.preheader.i.i.i.i ]
+  %198 = add nuw nsw i64 %i.016.i57.i.i.i.i, 1
+  %exitcond.i.i.i.i.i = icmp eq i64 %198, %192
+  br i1 %exitcond.i.i.i.i.i, label %merge1.i.i.i.i, label %forbody.i.i.i.i.i
 
 forbody.i.i.i.i.i:                                ; preds = %forcond.i.i.i.i.i
-  %.val.i29.i.i.i.i = load ptr, ptr %607, align 8
-  %653 = getelementptr %54, ptr %.val.i29.i.i.i.i, i64 %652
-  %654 = load ptr, ptr %653, align 8
-  %655 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %654)
-  %656 = ptrtoint ptr %654 to i64
-  %657 = trunc i64 %652 to i32
-  %658 = call fastcc zeroext i1 @"$Map.insert"(ptr %612, i64 %656, i64 %655, i32 %657)
-  br i1 %658, label %forcond.i.i.i.i.i, label %"$Checkpoint.sort_shards.exit.i.i.i.i"
+  %.val.i29.i.i.i.i = load ptr, ptr %153, align 8
+  %199 = getelementptr %54, ptr %.val.i29.i.i.i.i, i64 %198
+  %200 = load ptr, ptr %199, align 8
+  %201 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %200)
+  %202 = ptrtoint ptr %200 to i64
+  %203 = trunc i64 %198 to i32
+  %204 = tail call fastcc zeroext i1 @"$Map.insert"(ptr %158, i64 %202, i64 %201, i32 %203)
+  br i1 %204, label %forcond.i.i.i.i.i, label %"$Checkpoint.sort_shards.exit.i.i.i.i"
 
 "$Checkpoint.sort_shards.exit.i.i.i.i":           ; preds = %forbody.i.i.i.i.i
-  %.not59.le.i.i.i.i = icmp slt i64 %652, %646
-  br i1 %.not59.le.i.i.i.i, label %then2.i.i67.i.i, label %merge1.i.i.i.i74
+  %.not59.le.i.i.i.i = icmp slt i64 %198, %192
+  br i1 %.not59.le.i.i.i.i, label %then2.i.i67.i.i, label %merge1.i.i.i.i
 
-merge1.i.i.i.i74:                                 ; preds = %forcond.i.i.i.i.i, %"$Checkpoint.sort_shards.exit.i.i.i.i", %"$Map.clear.exit.i.i.i.i.i"
-  %659 = call fastcc i32 @"$Checkpoint.read_shards"(ptr nonnull %10, ptr %3)
-  %.not.i.i69.i.i = icmp eq i32 %659, 0
-  br i1 %.not.i.i69.i.i, label %merge5.i.i.i.i75, label %"$Checkpoint.read_indexed.exit.i.i.i"
+merge1.i.i.i.i:                                   ; preds = %forcond.i.i.i.i.i, %"$Checkpoint.sort_shards.exit.i.i.i.i", %"$Map.clear.exit.i.i.i.i.i"
+  %205 = tail call fastcc i32 @"$Checkpoint.read_shards"(ptr nonnull %10, ptr %3)
+  %.not.i.i69.i.i = icmp eq i32 %205, 0
+  br i1 %.not.i.i69.i.i, label %merge5.i.i.i.i, label %"$Checkpoint.read_indexed.exit.i.i.i"
 
-merge5.i.i.i.i75:                                 ; preds = %merge1.i.i.i.i74
-  %.val22.i.i.i.i = load i32, ptr %577, align 4
-  %660 = icmp eq i32 %.val22.i.i.i.i, -1
-  br i1 %660, label %merge.i40.i.i.i.i, label %"$Document.child.exit.i33.i.i.i.i"
+merge5.i.i.i.i:                                   ; preds = %merge1.i.i.i.i
+  %.val22.i.i.i.i = load i32, ptr %123, align 4
+  %206 = icmp eq i32 %.val22.i.i.i.i, -1
+  br i1 %206, label %merge.i40.i.i.i.i, label %"$Document.child.exit.i33.i.i.i.i"
 
-"$Document.child.exit.i33.i.i.i.i":               ; preds = %merge5.i.i.i.i75
-  %661 = sext i32 %.val22.i.i.i.i to i64
-  %662 = getelementptr %64, ptr %.val.i.i.i.i.i, i64 %661
-  %.not3.i.i.i.i.i = icmp eq ptr %662, null
+"$Document.child.exit.i33.i.i.i.i":               ; preds = %merge5.i.i.i.i
+  %207 = sext i32 %.val22.i.i.i.i to i64
+  %208 = getelementptr %63, ptr %.val.i.i.i.i.i, i64 %207
+  %.not3.i.i.i.i.i = icmp eq ptr %208, null
   br i1 %.not3.i.i.i.i.i, label %merge.i40.i.i.i.i, label %whilebody.lr.ph.i.i.i.i.i
 
 whilebody.lr.ph.i.i.i.i.i:                        ; preds = %"$Document.child.exit.i33.i.i.i.i"
-  %663 = getelementptr i8, ptr %0, i64 592
-  %664 = getelementptr i8, ptr %0, i64 568
-  %665 = getelementptr i8, ptr %0, i64 640
-  %666 = getelementptr i8, ptr %0, i64 664
-  %667 = getelementptr i8, ptr %0, i64 648
-  %668 = getelementptr i8, ptr %0, i64 656
+  %209 = getelementptr i8, ptr %0, i64 592
+  %210 = getelementptr i8, ptr %0, i64 568
+  %211 = getelementptr i8, ptr %0, i64 640
+  %212 = getelementptr i8, ptr %0, i64 664
+  %213 = getelementptr i8, ptr %0, i64 648
+  %214 = getelementptr i8, ptr %0, i64 656
   br label %whilebody.i35.i.i.i.i
 
 whilebody.i35.i.i.i.i:                            ; preds = %"$Document.next.exit.i38.i.i.i.i", %whilebody.lr.ph.i.i.i.i.i
-  %entry1.04.i.i.i.i.i = phi ptr [ %662, %whilebody.lr.ph.i.i.i.i.i ], [ %731, %"$Document.next.exit.i38.i.i.i.i" ]
+  %entry1.04.i.i.i.i.i = phi ptr [ %208, %whilebody.lr.ph.i.i.i.i.i ], [ %277, %"$Document.next.exit.i38.i.i.i.i" ]
   call void @llvm.lifetime.start.p0(i64 256, ptr nonnull %name.i.i.i.i.i.i)
-  %669 = getelementptr i8, ptr %entry1.04.i.i.i.i.i, i64 40
-  %.sroa.0.0.copyload.i.i.i.i.i.i = load i64, ptr %669, align 8
+  %215 = getelementptr i8, ptr %entry1.04.i.i.i.i.i, i64 40
+  %.sroa.0.0.copyload.i.i.i.i.i.i = load i64, ptr %215, align 8
   %.sroa.2.0..sroa_idx.i.i.i.i.i.i = getelementptr i8, ptr %entry1.04.i.i.i.i.i, i64 48
   %.sroa.2.0.copyload.i.i.i.i.i.i = load i64, ptr %.sroa.2.0..sroa_idx.i.i.i.i.i.i, align 8
-  %670 = call fastcc ptr @"$Map.find"(ptr %612, i64 %.sroa.0.0.copyload.i.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i.i)
-  %671 = load i32, ptr %670, align 4
-  %672 = sext i32 %671 to i64
-  %.val.i22.i.i.i.i.i = load ptr, ptr %607, align 8
-  %673 = getelementptr %54, ptr %.val.i22.i.i.i.i.i, i64 %672
-  %674 = getelementptr i8, ptr %entry1.04.i.i.i.i.i, i64 24
-  %.sroa.026.0.copyload.i.i.i.i.i.i = load i64, ptr %674, align 8
+  %216 = call fastcc ptr @"$Map.find"(ptr %158, i64 %.sroa.0.0.copyload.i.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i.i)
+  %217 = load i32, ptr %216, align 4
+  %218 = sext i32 %217 to i64
+  %.val.i22.i.i.i.i.i = load ptr, ptr %153, align 8
+  %219 = getelementptr %54, ptr %.val.i22.i.i.i.i.i, i64 %218
+  %220 = getelementptr i8, ptr %entry1.04.i.i.i.i.i, i64 24
+  %.sroa.026.0.copyload.i.i.i.i.i.i = load i64, ptr %220, align 8
   %.sroa.227.0..sroa_idx.i.i.i.i.i.i = getelementptr i8, ptr %entry1.04.i.i.i.i.i, i64 32
   %.sroa.227.0.copyload.i.i.i.i.i.i = load i64, ptr %.sroa.227.0..sroa_idx.i.i.i.i.i.i, align 8
-  %675 = call fastcc ptr @"$Map.find"(ptr %663, i64 %.sroa.026.0.copyload.i.i.i.i.i.i, i64 %.sroa.227.0.copyload.i.i.i.i.i.i)
+  %221 = call fastcc ptr @"$Map.find"(ptr %209, i64 %.sroa.026.0.copyload.i.i.i.i.i.i, i64 %.sroa.227.0.copyload.i.i.i.i.i.i)
   %.sroa.230.0.copyload.i.i.i.i.i.i = load i64, ptr %.sroa.227.0..sroa_idx.i.i.i.i.i.i, align 8
   %spec.select.i.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %.sroa.230.0.copyload.i.i.i.i.i.i, i64 255)
-  %676 = icmp sgt i64 %.sroa.230.0.copyload.i.i.i.i.i.i, 0
-  br i1 %676, label %then2.i.i.i.i.i.i.i, label %"$text.copy_into.exit.i.i.i.i.i.i"
+  %222 = icmp sgt i64 %.sroa.230.0.copyload.i.i.i.i.i.i, 0
+  br i1 %222, label %then2.i.i.i.i.i.i.i, label %"$text.copy_into.exit.i.i.i.i.i.i"
 
 then2.i.i.i.i.i.i.i:                              ; preds = %whilebody.i35.i.i.i.i
-  %.sroa.029.0.copyload.i.i.i.i.i.i = load i64, ptr %674, align 8
-  %677 = inttoptr i64 %.sroa.029.0.copyload.i.i.i.i.i.i to ptr
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %name.i.i.i.i.i.i, ptr align 1 %677, i64 %spec.select.i.i.i.i.i.i.i, i1 false)
+  %.sroa.029.0.copyload.i.i.i.i.i.i = load i64, ptr %220, align 8
+  %223 = inttoptr i64 %.sroa.029.0.copyload.i.i.i.i.i.i to ptr
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %name.i.i.i.i.i.i, ptr align 1 %223, i64 %spec.select.i.i.i.i.i.i.i, i1 false)
   br label %"$text.copy_into.exit.i.i.i.i.i.i"
 
 "$text.copy_into.exit.i.i.i.i.i.i":               ; preds = %then2.i.i.i.i.i.i.i, %whilebody.i35.i.i.i.i
-  %678 = getelementptr i8, ptr %name.i.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i.i
-  store i8 0, ptr %678, align 1
-  %679 = icmp eq ptr %675, null
-  br i1 %679, label %then.i.i.i.i.i.i78, label %merge.i23.i.i.i.i.i
+  %224 = getelementptr i8, ptr %name.i.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i.i
+  store i8 0, ptr %224, align 1
+  %225 = icmp eq ptr %221, null
+  br i1 %225, label %then.i.i.i.i.i.i, label %merge.i23.i.i.i.i.i
 
-then.i.i.i.i.i.i78:                               ; preds = %"$text.copy_into.exit.i.i.i.i.i.i"
-  %680 = getelementptr i8, ptr %673, i64 28
-  %681 = load i8, ptr %680, align 1
-  %682 = trunc i8 %681 to i1
-  br i1 %682, label %then3.i.i.i.i.i.i, label %"$Checkpoint.match_entry.exit.i.i.i.i.i"
+then.i.i.i.i.i.i:                                 ; preds = %"$text.copy_into.exit.i.i.i.i.i.i"
+  %226 = getelementptr i8, ptr %219, i64 28
+  %227 = load i8, ptr %226, align 1
+  %228 = trunc i8 %227 to i1
+  br i1 %228, label %then3.i.i.i.i.i.i, label %"$Checkpoint.match_entry.exit.i.i.i.i.i"
 
-then3.i.i.i.i.i.i:                                ; preds = %then.i.i.i.i.i.i78
-  %683 = load i64, ptr %666, align 8
-  %684 = add i64 %683, 1
-  store i64 %684, ptr %666, align 8
-  %685 = load i64, ptr %667, align 8
-  %686 = icmp sgt i64 %685, 999
-  br i1 %686, label %"$Checkpoint.match_entry.exit.i.i.i.i.i", label %or.lhs.false.i.i.i.i.i.i.i
+then3.i.i.i.i.i.i:                                ; preds = %then.i.i.i.i.i.i
+  %229 = load i64, ptr %212, align 8
+  %230 = add i64 %229, 1
+  store i64 %230, ptr %212, align 8
+  %231 = load i64, ptr %213, align 8
+  %232 = icmp sgt i64 %231, 999
+  br i1 %232, label %"$Checkpoint.match_entry.exit.i.i.i.i.i", label %or.lhs.false.i.i.i.i.i.i.i
 
 or.lhs.false.i.i.i.i.i.i.i:                       ; preds = %then3.i.i.i.i.i.i
-  %687 = add nsw i64 %685, 1
-  %688 = load i64, ptr %668, align 8
-  %.not.i.i.not.i.i.i.i.i.i.i = icmp sgt i64 %688, %685
-  %.val.pre.i.i.i.i.i.i.i = load ptr, ptr %665, align 8
+  %233 = add nsw i64 %231, 1
+  %234 = load i64, ptr %214, align 8
+  %.not.i.i.not.i.i.i.i.i.i.i = icmp sgt i64 %234, %231
+  %.val.pre.i.i.i.i.i.i.i = load ptr, ptr %211, align 8
   br i1 %.not.i.i.not.i.i.i.i.i.i.i, label %"$Problems.next.exit.i.i.i.i.i.i", label %merge.i.i.i.i.i.i.i.i.i
 
 merge.i.i.i.i.i.i.i.i.i:                          ; preds = %or.lhs.false.i.i.i.i.i.i.i
-  %689 = shl i64 %688, 1
-  %spec.select.i.i.i.i.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %689, i64 %687)
+  %235 = shl i64 %234, 1
+  %spec.select.i.i.i.i.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %235, i64 %233)
   %spec.store.select.i.i.i.i.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i.i.i.i, i64 8)
-  %690 = mul i64 %spec.store.select.i.i.i.i.i.i.i.i.i, 1028
-  %691 = call ptr @realloc(ptr %.val.pre.i.i.i.i.i.i.i, i64 %690)
-  %692 = icmp eq ptr %691, null
-  br i1 %692, label %"$Checkpoint.match_entry.exit.i.i.i.i.i", label %merge7.i.i.i.i.i.i.i.i.i
+  %236 = mul i64 %spec.store.select.i.i.i.i.i.i.i.i.i, 1028
+  %237 = call ptr @realloc(ptr %.val.pre.i.i.i.i.i.i.i, i64 %236)
+  %238 = icmp eq ptr %237, null
+  br i1 %238, label %"$Checkpoint.match_entry.exit.i.i.i.i.i", label %merge7.i.i.i.i.i.i.i.i.i
 
 merge7.i.i.i.i.i.i.i.i.i:                         ; preds = %merge.i.i.i.i.i.i.i.i.i
-  store ptr %691, ptr %665, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i.i.i.i, ptr %668, align 8
+  store ptr %237, ptr %211, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i.i.i.i, ptr %214, align 8
   br label %"$Problems.next.exit.i.i.i.i.i.i"
 
 "$Problems.next.exit.i.i.i.i.i.i":                ; preds = %merge7.i.i.i.i.i.i.i.i.i, %or.lhs.false.i.i.i.i.i.i.i
-  %.val.i.i.i.i.i.i.i = phi ptr [ %.val.pre.i.i.i.i.i.i.i, %or.lhs.false.i.i.i.i.i.i.i ], [ %691, %merge7.i.i.i.i.i.i.i.i.i ]
-  store i64 %687, ptr %667, align 8
-  %693 = getelementptr %57, ptr %.val.i.i.i.i.i.i.i, i64 %687
-  %694 = getelementptr i8, ptr %693, i64 -1028
-  store i32 2, ptr %694, align 4
-  %695 = getelementptr i8, ptr %693, i64 -1024
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %695, ptr noundef nonnull align 1 dereferenceable(29) @"$string.62", i64 29, i1 false)
-  %696 = getelementptr i8, ptr %693, i64 -768
-  %697 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %696, i64 256, ptr nonnull @"$string.9", ptr nonnull %name.i.i.i.i.i.i)
-  %698 = getelementptr i8, ptr %693, i64 -512
-  store i8 0, ptr %698, align 1
-  %699 = load ptr, ptr %673, align 8
-  %700 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %698, i64 512, ptr nonnull @"$string.336", ptr %699)
+  %.val.i.i.i.i.i.i.i = phi ptr [ %.val.pre.i.i.i.i.i.i.i, %or.lhs.false.i.i.i.i.i.i.i ], [ %237, %merge7.i.i.i.i.i.i.i.i.i ]
+  store i64 %233, ptr %213, align 8
+  %239 = getelementptr %57, ptr %.val.i.i.i.i.i.i.i, i64 %233
+  %240 = getelementptr i8, ptr %239, i64 -1028
+  store i32 2, ptr %240, align 4
+  %241 = getelementptr i8, ptr %239, i64 -1024
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %241, ptr noundef nonnull align 1 dereferenceable(29) @"$string.62", i64 29, i1 false)
+  %242 = getelementptr i8, ptr %239, i64 -768
+  %243 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %242, i64 256, ptr nonnull @"$string.9", ptr nonnull %name.i.i.i.i.i.i)
+  %244 = getelementptr i8, ptr %239, i64 -512
+  store i8 0, ptr %244, align 1
+  %245 = load ptr, ptr %219, align 8
+  %246 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %244, i64 512, ptr nonnull @"$string.336", ptr %245)
   br label %"$Checkpoint.match_entry.exit.i.i.i.i.i"
 
 merge.i23.i.i.i.i.i:                              ; preds = %"$text.copy_into.exit.i.i.i.i.i.i"
-  %701 = load i32, ptr %675, align 4
-  %702 = sext i32 %701 to i64
-  %.val39.i.i.i.i.i.i = load ptr, ptr %664, align 8
-  %703 = getelementptr %31, ptr %.val39.i.i.i.i.i.i, i64 %702
-  %704 = getelementptr i8, ptr %703, i64 108
-  store i8 1, ptr %704, align 1
-  %705 = getelementptr i8, ptr %703, i64 104
-  %706 = load i32, ptr %705, align 4
-  %.not.i.i36.i.i.i.i = icmp eq i32 %706, %671
+  %247 = load i32, ptr %221, align 4
+  %248 = sext i32 %247 to i64
+  %.val39.i.i.i.i.i.i = load ptr, ptr %210, align 8
+  %249 = getelementptr %31, ptr %.val39.i.i.i.i.i.i, i64 %248
+  %250 = getelementptr i8, ptr %249, i64 108
+  store i8 1, ptr %250, align 1
+  %251 = getelementptr i8, ptr %249, i64 104
+  %252 = load i32, ptr %251, align 4
+  %.not.i.i36.i.i.i.i = icmp eq i32 %252, %217
   br i1 %.not.i.i36.i.i.i.i, label %"$Checkpoint.match_entry.exit.i.i.i.i.i", label %then9.i.i.i.i.i.i
 
 then9.i.i.i.i.i.i:                                ; preds = %merge.i23.i.i.i.i.i
-  %707 = load i64, ptr %666, align 8
-  %708 = add i64 %707, 1
-  store i64 %708, ptr %666, align 8
-  %709 = load i64, ptr %667, align 8
-  %710 = icmp sgt i64 %709, 999
-  br i1 %710, label %"$Checkpoint.match_entry.exit.i.i.i.i.i", label %or.lhs.false.i42.i.i.i.i.i.i
+  %253 = load i64, ptr %212, align 8
+  %254 = add i64 %253, 1
+  store i64 %254, ptr %212, align 8
+  %255 = load i64, ptr %213, align 8
+  %256 = icmp sgt i64 %255, 999
+  br i1 %256, label %"$Checkpoint.match_entry.exit.i.i.i.i.i", label %or.lhs.false.i42.i.i.i.i.i.i
 
 or.lhs.false.i42.i.i.i.i.i.i:                     ; preds = %then9.i.i.i.i.i.i
-  %711 = add nsw i64 %709, 1
-  %712 = load i64, ptr %668, align 8
-  %.not.i.i.not.i43.i.i.i.i.i.i = icmp sgt i64 %712, %709
-  %.val.pre.i44.i.i.i.i.i.i = load ptr, ptr %665, align 8
+  %257 = add nsw i64 %255, 1
+  %258 = load i64, ptr %214, align 8
+  %.not.i.i.not.i43.i.i.i.i.i.i = icmp sgt i64 %258, %255
+  %.val.pre.i44.i.i.i.i.i.i = load ptr, ptr %211, align 8
   br i1 %.not.i.i.not.i43.i.i.i.i.i.i, label %"$Problems.next.exit52.i.i.i.i.i.i", label %merge.i.i.i45.i.i.i.i.i.i
 
 merge.i.i.i45.i.i.i.i.i.i:                        ; preds = %or.lhs.false.i42.i.i.i.i.i.i
-  %713 = shl i64 %712, 1
-  %spec.select.i.i.i46.i.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %713, i64 %711)
+  %259 = shl i64 %258, 1
+  %spec.select.i.i.i46.i.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %259, i64 %257)
   %spec.store.select.i.i.i47.i.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i46.i.i.i.i.i.i, i64 8)
-  %714 = mul i64 %spec.store.select.i.i.i47.i.i.i.i.i.i, 1028
-  %715 = call ptr @realloc(ptr %.val.pre.i44.i.i.i.i.i.i, i64 %714)
-  %716 = icmp eq ptr %715, null
-  br i1 %716, label %"$Checkpoint.match_entry.exit.i.i.i.i.i", label %merge7.i.i.i48.i.i.i.i.i.i
+  %260 = mul i64 %spec.store.select.i.i.i47.i.i.i.i.i.i, 1028
+  %261 = call ptr @realloc(ptr %.val.pre.i44.i.i.i.i.i.i, i64 %260)
+  %262 = icmp eq ptr %261, null
+  br i1 %262, label %"$Checkpoint.match_entry.exit.i.i.i.i.i", label %merge7.i.i.i48.i.i.i.i.i.i
 
 merge7.i.i.i48.i.i.i.i.i.i:                       ; preds = %merge.i.i.i45.i.i.i.i.i.i
-  store ptr %715, ptr %665, align 8
-  store i64 %spec.store.select.i.i.i47.i.i.i.i.i.i, ptr %668, align 8
+  store ptr %261, ptr %211, align 8
+  store i64 %spec.store.select.i.i.i47.i.i.i.i.i.i, ptr %214, align 8
   br label %"$Problems.next.exit52.i.i.i.i.i.i"
 
 "$Problems.next.exit52.i.i.i.i.i.i":              ; preds = %merge7.i.i.i48.i.i.i.i.i.i, %or.lhs.false.i42.i.i.i.i.i.i
-  %.val.i50.i.i.i.i.i.i = phi ptr [ %.val.pre.i44.i.i.i.i.i.i, %or.lhs.false.i42.i.i.i.i.i.i ], [ %715, %merge7.i.i.i48.i.i.i.i.i.i ]
-  store i64 %711, ptr %667, align 8
-  %717 = getelementptr %57, ptr %.val.i50.i.i.i.i.i.i, i64 %711
-  %718 = getelementptr i8, ptr %717, i64 -1028
-  store i32 2, ptr %718, align 4
-  %719 = getelementptr i8, ptr %717, i64 -1024
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %719, ptr noundef nonnull align 1 dereferenceable(29) @"$string.62", i64 29, i1 false)
-  %720 = getelementptr i8, ptr %717, i64 -768
-  %721 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %720, i64 256, ptr nonnull @"$string.9", ptr nonnull %name.i.i.i.i.i.i)
-  %722 = getelementptr i8, ptr %717, i64 -512
-  store i8 0, ptr %722, align 1
-  %723 = load ptr, ptr %673, align 8
-  %.val40.i.i.i.i.i.i = load ptr, ptr %607, align 8
-  %.val41.i.i.i.i.i.i = load i32, ptr %705, align 4
-  %724 = sext i32 %.val41.i.i.i.i.i.i to i64
-  %725 = getelementptr %54, ptr %.val40.i.i.i.i.i.i, i64 %724
-  %726 = load ptr, ptr %725, align 8
-  %727 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %722, i64 512, ptr nonnull @"$string.337", ptr %723, ptr %726)
+  %.val.i50.i.i.i.i.i.i = phi ptr [ %.val.pre.i44.i.i.i.i.i.i, %or.lhs.false.i42.i.i.i.i.i.i ], [ %261, %merge7.i.i.i48.i.i.i.i.i.i ]
+  store i64 %257, ptr %213, align 8
+  %263 = getelementptr %57, ptr %.val.i50.i.i.i.i.i.i, i64 %257
+  %264 = getelementptr i8, ptr %263, i64 -1028
+  store i32 2, ptr %264, align 4
+  %265 = getelementptr i8, ptr %263, i64 -1024
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %265, ptr noundef nonnull align 1 dereferenceable(29) @"$string.62", i64 29, i1 false)
+  %266 = getelementptr i8, ptr %263, i64 -768
+  %267 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %266, i64 256, ptr nonnull @"$string.9", ptr nonnull %name.i.i.i.i.i.i)
+  %268 = getelementptr i8, ptr %263, i64 -512
+  store i8 0, ptr %268, align 1
+  %269 = load ptr, ptr %219, align 8
+  %.val40.i.i.i.i.i.i = load ptr, ptr %153, align 8
+  %.val41.i.i.i.i.i.i = load i32, ptr %251, align 4
+  %270 = sext i32 %.val41.i.i.i.i.i.i to i64
+  %271 = getelementptr %54, ptr %.val40.i.i.i.i.i.i, i64 %270
+  %272 = load ptr, ptr %271, align 8
+  %273 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %268, i64 512, ptr nonnull @"$string.337", ptr %269, ptr %272)
   br label %"$Checkpoint.match_entry.exit.i.i.i.i.i"
 
-"$Checkpoint.match_entry.exit.i.i.i.i.i":         ; preds = %"$Problems.next.exit52.i.i.i.i.i.i", %merge.i.i.i45.i.i.i.i.i.i, %then9.i.i.i.i.i.i, %merge.i23.i.i.i.i.i, %"$Problems.next.exit.i.i.i.i.i.i", %merge.i.i.i.i.i.i.i.i.i, %then3.i.i.i.i.i.i, %then.i.i.i.i.i.i78
+"$Checkpoint.match_entry.exit.i.i.i.i.i":         ; preds = %"$Problems.next.exit52.i.i.i.i.i.i", %merge.i.i.i45.i.i.i.i.i.i, %then9.i.i.i.i.i.i, %merge.i23.i.i.i.i.i, %"$Problems.next.exit.i.i.i.i.i.i", %merge.i.i.i.i.i.i.i.i.i, %then3.i.i.i.i.i.i, %then.i.i.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 256, ptr nonnull %name.i.i.i.i.i.i)
-  %728 = getelementptr i8, ptr %entry1.04.i.i.i.i.i, i64 20
-  %entry1.0.val.i37.i.i.i.i = load i32, ptr %728, align 4
-  %729 = icmp eq i32 %entry1.0.val.i37.i.i.i.i, -1
-  br i1 %729, label %merge.i40.i.i.i.i, label %"$Document.next.exit.i38.i.i.i.i"
+  %274 = getelementptr i8, ptr %entry1.04.i.i.i.i.i, i64 20
+  %entry1.0.val.i37.i.i.i.i = load i32, ptr %274, align 4
+  %275 = icmp eq i32 %entry1.0.val.i37.i.i.i.i, -1
+  br i1 %275, label %merge.i40.i.i.i.i, label %"$Document.next.exit.i38.i.i.i.i"
 
 "$Document.next.exit.i38.i.i.i.i":                ; preds = %"$Checkpoint.match_entry.exit.i.i.i.i.i"
   %.val.i25.i.i.i.i.i = load ptr, ptr %document.i.i.i, align 8
-  %730 = sext i32 %entry1.0.val.i37.i.i.i.i to i64
-  %731 = getelementptr %64, ptr %.val.i25.i.i.i.i.i, i64 %730
-  %.not.i39.i.i.i.i = icmp eq ptr %731, null
+  %276 = sext i32 %entry1.0.val.i37.i.i.i.i to i64
+  %277 = getelementptr %63, ptr %.val.i25.i.i.i.i.i, i64 %276
+  %.not.i39.i.i.i.i = icmp eq ptr %277, null
   br i1 %.not.i39.i.i.i.i, label %merge.i40.i.i.i.i, label %whilebody.i35.i.i.i.i
 
-merge.i40.i.i.i.i:                                ; preds = %"$Document.next.exit.i38.i.i.i.i", %"$Checkpoint.match_entry.exit.i.i.i.i.i", %"$Document.child.exit.i33.i.i.i.i", %merge5.i.i.i.i75
-  %732 = getelementptr i8, ptr %0, i64 568
-  %733 = getelementptr i8, ptr %0, i64 576
-  %734 = load i64, ptr %733, align 8
-  %735 = icmp sgt i64 %734, 0
-  br i1 %735, label %forbody.lr.ph.i.i.i.i.i, label %"$Checkpoint.read_indexed.exit.i.i.i"
+merge.i40.i.i.i.i:                                ; preds = %"$Document.next.exit.i38.i.i.i.i", %"$Checkpoint.match_entry.exit.i.i.i.i.i", %"$Document.child.exit.i33.i.i.i.i", %merge5.i.i.i.i
+  %278 = getelementptr i8, ptr %0, i64 568
+  %279 = getelementptr i8, ptr %0, i64 576
+  %280 = load i64, ptr %279, align 8
+  %281 = icmp sgt i64 %280, 0
+  br i1 %281, label %forbody.lr.ph.i.i.i.i.i, label %"$Checkpoint.read_indexed.exit.i.i.i"
 
 forbody.lr.ph.i.i.i.i.i:                          ; preds = %merge.i40.i.i.i.i
-  %736 = getelementptr i8, ptr %0, i64 640
-  %737 = getelementptr i8, ptr %0, i64 664
-  %738 = getelementptr i8, ptr %0, i64 648
-  %739 = getelementptr i8, ptr %0, i64 656
+  %282 = getelementptr i8, ptr %0, i64 640
+  %283 = getelementptr i8, ptr %0, i64 664
+  %284 = getelementptr i8, ptr %0, i64 648
+  %285 = getelementptr i8, ptr %0, i64 656
   br label %forbody.i42.i.i.i.i
 
 forbody.i42.i.i.i.i:                              ; preds = %merge3.i.i.i.i.i, %forbody.lr.ph.i.i.i.i.i
-  %i.05.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i ], [ %766, %merge3.i.i.i.i.i ]
-  %.val19.i.i.i.i.i = load ptr, ptr %732, align 8
-  %740 = getelementptr %31, ptr %.val19.i.i.i.i.i, i64 %i.05.i.i.i.i.i
-  %741 = getelementptr i8, ptr %740, i64 108
-  %742 = load i8, ptr %741, align 1
-  %743 = trunc i8 %742 to i1
-  br i1 %743, label %merge3.i.i.i.i.i, label %then.i43.i.i.i.i
+  %i.05.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i ], [ %312, %merge3.i.i.i.i.i ]
+  %.val19.i.i.i.i.i = load ptr, ptr %278, align 8
+  %286 = getelementptr %31, ptr %.val19.i.i.i.i.i, i64 %i.05.i.i.i.i.i
+  %287 = getelementptr i8, ptr %286, i64 108
+  %288 = load i8, ptr %287, align 1
+  %289 = trunc i8 %288 to i1
+  br i1 %289, label %merge3.i.i.i.i.i, label %then.i43.i.i.i.i
 
 then.i43.i.i.i.i:                                 ; preds = %forbody.i42.i.i.i.i
-  %.val20.i.i.i.i.i = load ptr, ptr %607, align 8
-  %744 = getelementptr i8, ptr %740, i64 104
-  %.val21.i.i.i.i.i = load i32, ptr %744, align 4
-  %745 = sext i32 %.val21.i.i.i.i.i to i64
-  %746 = getelementptr %54, ptr %.val20.i.i.i.i.i, i64 %745
-  %747 = load ptr, ptr %746, align 8
-  %748 = load ptr, ptr %740, align 8
-  %749 = load i64, ptr %737, align 8
-  %750 = add i64 %749, 1
-  store i64 %750, ptr %737, align 8
-  %751 = load i64, ptr %738, align 8
-  %752 = icmp sgt i64 %751, 999
-  br i1 %752, label %merge3.i.i.i.i.i, label %or.lhs.false.i.i44.i.i.i.i
+  %.val20.i.i.i.i.i = load ptr, ptr %153, align 8
+  %290 = getelementptr i8, ptr %286, i64 104
+  %.val21.i.i.i.i.i = load i32, ptr %290, align 4
+  %291 = sext i32 %.val21.i.i.i.i.i to i64
+  %292 = getelementptr %54, ptr %.val20.i.i.i.i.i, i64 %291
+  %293 = load ptr, ptr %292, align 8
+  %294 = load ptr, ptr %286, align 8
+  %295 = load i64, ptr %283, align 8
+  %296 = add i64 %295, 1
+  store i64 %296, ptr %283, align 8
+  %297 = load i64, ptr %284, align 8
+  %298 = icmp sgt i64 %297, 999
+  br i1 %298, label %merge3.i.i.i.i.i, label %or.lhs.false.i.i44.i.i.i.i
 
 or.lhs.false.i.i44.i.i.i.i:                       ; preds = %then.i43.i.i.i.i
-  %753 = add nsw i64 %751, 1
-  %754 = load i64, ptr %739, align 8
-  %.not.i.i.not.i.i.i.i.i.i = icmp sgt i64 %754, %751
-  %.val.pre.i.i.i.i.i.i = load ptr, ptr %736, align 8
-  br i1 %.not.i.i.not.i.i.i.i.i.i, label %"$Problems.next.exit.i.i.i.i.i", label %merge.i.i.i.i.i.i.i.i76
+  %299 = add nsw i64 %297, 1
+  %300 = load i64, ptr %285, align 8
+  %.not.i.i.not.i.i.i.i.i.i = icmp sgt i64 %300, %297
+  %.val.pre.i.i.i.i.i.i = load ptr, ptr %282, align 8
+  br i1 %.not.i.i.not.i.i.i.i.i.i, label %"$Problems.next.exit.i.i.i.i.i", label %merge.i.i.i.i.i.i.i.i
 
-merge.i.i.i.i.i.i.i.i76:                          ; preds = %or.lhs.false.i.i44.i.i.i.i
-  %755 = shl i64 %754, 1
-  %spec.select.i.i.i.i.i.i.i.i77 = call i64 @llvm.smax.i64(i64 %755, i64 %753)
-  %spec.store.select.i.i.i.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i.i.i77, i64 8)
-  %756 = mul i64 %spec.store.select.i.i.i.i.i.i.i.i, 1028
-  %757 = call ptr @realloc(ptr %.val.pre.i.i.i.i.i.i, i64 %756)
-  %758 = icmp eq ptr %757, null
-  br i1 %758, label %merge3.i.i.i.i.i, label %merge7.i.i.i.i.i.i.i.i
+merge.i.i.i.i.i.i.i.i:                            ; preds = %or.lhs.false.i.i44.i.i.i.i
+  %301 = shl i64 %300, 1
+  %spec.select.i.i.i.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %301, i64 %299)
+  %spec.store.select.i.i.i.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i.i.i, i64 8)
+  %302 = mul i64 %spec.store.select.i.i.i.i.i.i.i.i, 1028
+  %303 = call ptr @realloc(ptr %.val.pre.i.i.i.i.i.i, i64 %302)
+  %304 = icmp eq ptr %303, null
+  br i1 %304, label %merge3.i.i.i.i.i, label %merge7.i.i.i.i.i.i.i.i
 
-merge7.i.i.i.i.i.i.i.i:                           ; preds = %merge.i.i.i.i.i.i.i.i76
-  store ptr %757, ptr %736, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i.i.i, ptr %739, align 8
+merge7.i.i.i.i.i.i.i.i:                           ; preds = %merge.i.i.i.i.i.i.i.i
+  store ptr %303, ptr %282, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i.i.i, ptr %285, align 8
   br label %"$Problems.next.exit.i.i.i.i.i"
 
 "$Problems.next.exit.i.i.i.i.i":                  ; preds = %merge7.i.i.i.i.i.i.i.i, %or.lhs.false.i.i44.i.i.i.i
-  %.val.i28.i.i.i.i.i = phi ptr [ %.val.pre.i.i.i.i.i.i, %or.lhs.false.i.i44.i.i.i.i ], [ %757, %merge7.i.i.i.i.i.i.i.i ]
-  store i64 %753, ptr %738, align 8
-  %759 = getelementptr %57, ptr %.val.i28.i.i.i.i.i, i64 %753
-  %760 = getelementptr i8, ptr %759, i64 -1028
-  store i32 2, ptr %760, align 4
-  %761 = getelementptr i8, ptr %759, i64 -1024
-  %762 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %761, i64 256, ptr nonnull @"$string.9", ptr %747)
-  %763 = getelementptr i8, ptr %759, i64 -768
-  %764 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %763, i64 256, ptr nonnull @"$string.9", ptr %748)
-  %765 = getelementptr i8, ptr %759, i64 -512
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(36) %765, ptr noundef nonnull align 1 dereferenceable(36) @"$string.338", i64 36, i1 false)
+  %.val.i28.i.i.i.i.i = phi ptr [ %.val.pre.i.i.i.i.i.i, %or.lhs.false.i.i44.i.i.i.i ], [ %303, %merge7.i.i.i.i.i.i.i.i ]
+  store i64 %299, ptr %284, align 8
+  %305 = getelementptr %57, ptr %.val.i28.i.i.i.i.i, i64 %299
+  %306 = getelementptr i8, ptr %305, i64 -1028
+  store i32 2, ptr %306, align 4
+  %307 = getelementptr i8, ptr %305, i64 -1024
+  %308 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %307, i64 256, ptr nonnull @"$string.9", ptr %293)
+  %309 = getelementptr i8, ptr %305, i64 -768
+  %310 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %309, i64 256, ptr nonnull @"$string.9", ptr %294)
+  %311 = getelementptr i8, ptr %305, i64 -512
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(36) %311, ptr noundef nonnull align 1 dereferenceable(36) @"$string.338", i64 36, i1 false)
   br label %merge3.i.i.i.i.i
 
-merge3.i.i.i.i.i:                                 ; preds = %"$Problems.next.exit.i.i.i.i.i", %merge.i.i.i.i.i.i.i.i76, %then.i43.i.i.i.i, %forbody.i42.i.i.i.i
-  %766 = add nuw nsw i64 %i.05.i.i.i.i.i, 1
-  %exitcond.not.i.i.i.i.i = icmp eq i64 %766, %734
+merge3.i.i.i.i.i:                                 ; preds = %"$Problems.next.exit.i.i.i.i.i", %merge.i.i.i.i.i.i.i.i, %then.i43.i.i.i.i, %forbody.i42.i.i.i.i
+  %312 = add nuw nsw i64 %i.05.i.i.i.i.i, 1
+  %exitcond.not.i.i.i.i.i = icmp eq i64 %312, %280
   br i1 %exitcond.not.i.i.i.i.i, label %"$Checkpoint.read_indexed.exit.i.i.i", label %forbody.i42.i.i.i.i
 
-"$Checkpoint.read_indexed.exit.i.i.i":            ; preds = %merge3.i.i.i.i.i, %merge.i40.i.i.i.i, %merge1.i.i.i.i74, %then.i.i.i.i.i71, %then2.i.i67.i.i, %then16.i.i.i.i.i, %then11.i.i.i.i.i, %then5.i.i.i.i.i, %then2.i.i.i.i.i55, %then.i.i.i.i.i.i.i52, %then2.i.i.i.i.i.i, %merge.i.i.i48
-  %common.ret.op.i.i.i.i = phi i32 [ %659, %merge1.i.i.i.i74 ], [ 3, %then2.i.i67.i.i ], [ 3, %then.i.i.i.i.i71 ], [ 0, %merge.i40.i.i.i.i ], [ 2, %then2.i.i.i.i.i55 ], [ 2, %then5.i.i.i.i.i ], [ 2, %then11.i.i.i.i.i ], [ 2, %then16.i.i.i.i.i ], [ 2, %merge.i.i.i48 ], [ 2, %then2.i.i.i.i.i.i ], [ 2, %then.i.i.i.i.i.i.i52 ], [ 0, %merge3.i.i.i.i.i ]
-  %767 = load ptr, ptr %document.i.i.i, align 8
-  call void @free(ptr %767)
-  %768 = getelementptr inbounds i8, ptr %document.i.i.i, i64 24
-  %.pr.i.i.i.i.i = load ptr, ptr %768, align 8
+"$Checkpoint.read_indexed.exit.i.i.i":            ; preds = %merge3.i.i.i.i.i, %merge.i40.i.i.i.i, %merge1.i.i.i.i, %then.i.i.i.i.i, %then2.i.i67.i.i, %then16.i.i.i.i.i, %then11.i.i.i.i.i, %then5.i.i.i.i.i, %then2.i.i.i.i.i, %then.i.i.i.i.i.i.i, %then2.i.i.i.i.i.i, %merge.i.i.i
+  %common.ret.op.i.i.i.i = phi i32 [ %205, %merge1.i.i.i.i ], [ 3, %then2.i.i67.i.i ], [ 3, %then.i.i.i.i.i ], [ 0, %merge.i40.i.i.i.i ], [ 2, %then2.i.i.i.i.i ], [ 2, %then5.i.i.i.i.i ], [ 2, %then11.i.i.i.i.i ], [ 2, %then16.i.i.i.i.i ], [ 2, %merge.i.i.i ], [ 2, %then2.i.i.i.i.i.i ], [ 2, %then.i.i.i.i.i.i.i ], [ 0, %merge3.i.i.i.i.i ]
+  %313 = load ptr, ptr %document.i.i.i, align 8
+  call void @free(ptr %313)
+  %314 = getelementptr inbounds i8, ptr %document.i.i.i, i64 24
+  %.pr.i.i.i.i.i = load ptr, ptr %314, align 8
   %.not4.i.i.i.i.i = icmp eq ptr %.pr.i.i.i.i.i, null
   br i1 %.not4.i.i.i.i.i, label %"$Document.free.exit.i.i.i", label %whilebody.i.i8.i.i.i
 
 whilebody.i.i8.i.i.i:                             ; preds = %"$Checkpoint.read_indexed.exit.i.i.i", %whilebody.i.i8.i.i.i
-  %769 = phi ptr [ %770, %whilebody.i.i8.i.i.i ], [ %.pr.i.i.i.i.i, %"$Checkpoint.read_indexed.exit.i.i.i" ]
-  %770 = load ptr, ptr %769, align 8
-  call void @free(ptr nonnull %769)
-  %.not.i.i9.i.i.i = icmp eq ptr %770, null
+  %315 = phi ptr [ %316, %whilebody.i.i8.i.i.i ], [ %.pr.i.i.i.i.i, %"$Checkpoint.read_indexed.exit.i.i.i" ]
+  %316 = load ptr, ptr %315, align 8
+  call void @free(ptr nonnull %315)
+  %.not.i.i9.i.i.i = icmp eq ptr %316, null
   br i1 %.not.i.i9.i.i.i, label %"$Document.free.exit.i.i.i", label %whilebody.i.i8.i.i.i
 
 "$Document.free.exit.i.i.i":                      ; preds = %whilebody.i.i8.i.i.i, %"$Checkpoint.read_indexed.exit.i.i.i"
-  %771 = getelementptr inbounds i8, ptr %document.i.i.i, i64 32
-  %772 = load ptr, ptr %771, align 8
-  call void @free(ptr %772)
-  %773 = getelementptr inbounds i8, ptr %document.i.i.i, i64 56
-  %774 = load ptr, ptr %773, align 8
-  call void @free(ptr %774)
-  %775 = load ptr, ptr %index.i.i.i, align 8
-  %.not.i10.i.i.i = icmp eq ptr %775, null
+  %317 = getelementptr inbounds i8, ptr %document.i.i.i, i64 32
+  %318 = load ptr, ptr %317, align 8
+  call void @free(ptr %318)
+  %319 = getelementptr inbounds i8, ptr %document.i.i.i, i64 56
+  %320 = load ptr, ptr %319, align 8
+  call void @free(ptr %320)
+  %321 = load ptr, ptr %index.i.i.i, align 8
+  %.not.i10.i.i.i = icmp eq ptr %321, null
   br i1 %.not.i10.i.i.i, label %"$Checkpoint.read_index.exit.i.i", label %then.i.i66.i.i
 
 then.i.i66.i.i:                                   ; preds = %"$Document.free.exit.i.i.i"
-  %776 = load i64, ptr %541, align 8
-  %777 = call i32 @munmap(ptr nonnull %775, i64 %776)
+  %322 = load i64, ptr %87, align 8
+  %323 = call i32 @munmap(ptr nonnull %321, i64 %322)
   br label %"$Checkpoint.read_index.exit.i.i"
 
-"$Checkpoint.read_index.exit.i.i":                ; preds = %then.i.i66.i.i, %"$Document.free.exit.i.i.i", %then6.i.i46
-  %common.ret.op.i.i.i47 = phi i32 [ %540, %then6.i.i46 ], [ %common.ret.op.i.i.i.i, %"$Document.free.exit.i.i.i" ], [ %common.ret.op.i.i.i.i, %then.i.i66.i.i ]
+"$Checkpoint.read_index.exit.i.i":                ; preds = %then.i.i66.i.i, %"$Document.free.exit.i.i.i", %then6.i.i
+  %common.ret.op.i.i.i = phi i32 [ %86, %then6.i.i ], [ %common.ret.op.i.i.i.i, %"$Document.free.exit.i.i.i" ], [ %common.ret.op.i.i.i.i, %then.i.i66.i.i ]
   call void @llvm.lifetime.end.p0(i64 120, ptr nonnull %document.i.i.i)
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %index.i.i.i)
   br label %"$Checkpoint.read.exit.i"
 
-else7.i.i:                                        ; preds = %merge1.i.i26
+else7.i.i:                                        ; preds = %merge1.i.i
   call void @llvm.lifetime.start.p0(i64 144, ptr nonnull %info.i.i70.i.i)
-  %778 = call i32 @stat(ptr nonnull readonly %528, ptr nonnull %info.i.i70.i.i)
-  %.not.i.i71.i.i = icmp eq i32 %778, 0
-  %779 = getelementptr inbounds i8, ptr %info.i.i70.i.i, i64 24
-  %780 = load i32, ptr %779, align 8
-  %781 = and i32 %780, 61440
+  %324 = call i32 @stat(ptr nonnull readonly %74, ptr nonnull %info.i.i70.i.i)
+  %.not.i.i71.i.i = icmp eq i32 %324, 0
+  %325 = getelementptr inbounds i8, ptr %info.i.i70.i.i, i64 24
+  %326 = load i32, ptr %325, align 8
+  %327 = and i32 %326, 61440
   call void @llvm.lifetime.end.p0(i64 144, ptr nonnull %info.i.i70.i.i)
-  %782 = icmp ne i32 %781, 0
-  %783 = select i1 %.not.i.i71.i.i, i1 %782, i1 false
-  br i1 %783, label %then9.i.i, label %merge5.i.i
+  %328 = icmp ne i32 %327, 0
+  %329 = select i1 %.not.i.i71.i.i, i1 %328, i1 false
+  br i1 %329, label %then9.i.i, label %merge5.i.i
 
 then9.i.i:                                        ; preds = %else7.i.i
-  %784 = call fastcc i32 @"$Checkpoint.add_shard"(ptr nonnull %10, i64 ptrtoint (ptr @"$string.63" to i64), i64 17)
-  %785 = icmp slt i32 %784, 0
-  br i1 %785, label %then.i74.i.i, label %merge.i72.i.i
+  %330 = tail call fastcc i32 @"$Checkpoint.add_shard"(ptr nonnull %10, i64 ptrtoint (ptr @"$string.63" to i64), i64 17)
+  %331 = icmp slt i32 %330, 0
+  br i1 %331, label %then.i74.i.i, label %merge.i72.i.i
 
 then.i74.i.i:                                     ; preds = %then9.i.i
   %.not.i.i75.i.i = icmp eq ptr %3, null
   br i1 %.not.i.i75.i.i, label %"$Model.read_weights.exit", label %then.i.i76.i.i
 
 then.i.i76.i.i:                                   ; preds = %then.i74.i.i
-  %786 = load ptr, ptr %10, align 8
-  %787 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.276", ptr %786)
+  %332 = load ptr, ptr %10, align 8
+  %333 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.276", ptr %332)
   br label %"$Model.read_weights.exit"
 
 merge.i72.i.i:                                    ; preds = %then9.i.i
-  %788 = call fastcc i32 @"$Checkpoint.read_shards"(ptr nonnull %10, ptr %3)
+  %334 = tail call fastcc i32 @"$Checkpoint.read_shards"(ptr nonnull %10, ptr %3)
   br label %"$Checkpoint.read.exit.i"
 
 merge5.i.i:                                       ; preds = %else7.i.i
-  %.not.i.i27 = icmp eq ptr %3, null
-  br i1 %.not.i.i27, label %"$Model.read_weights.exit", label %then13.i.i28
+  %.not.i.i = icmp eq ptr %3, null
+  br i1 %.not.i.i, label %"$Model.read_weights.exit", label %then13.i.i
 
-then13.i.i28:                                     ; preds = %merge5.i.i
-  %789 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.339", ptr %474, ptr nonnull @"$string.62", ptr nonnull @"$string.63")
+then13.i.i:                                       ; preds = %merge5.i.i
+  %335 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.339", ptr %20, ptr nonnull @"$string.62", ptr nonnull @"$string.63")
   br label %"$Model.read_weights.exit"
 
 "$Checkpoint.read.exit.i":                        ; preds = %merge.i72.i.i, %"$Checkpoint.read_index.exit.i.i"
-  %common.ret.op.i.i = phi i32 [ %common.ret.op.i.i.i47, %"$Checkpoint.read_index.exit.i.i" ], [ %788, %merge.i72.i.i ]
-  %.not.i = icmp eq i32 %common.ret.op.i.i, 0
-  br i1 %.not.i, label %merge.i30, label %"$Model.read_weights.exit"
+  %common.ret.op.i.i = phi i32 [ %common.ret.op.i.i.i, %"$Checkpoint.read_index.exit.i.i" ], [ %334, %merge.i72.i.i ]
+  %.not.i13 = icmp eq i32 %common.ret.op.i.i, 0
+  br i1 %.not.i13, label %merge.i14, label %"$Model.read_weights.exit"
 
-merge.i30:                                        ; preds = %"$Checkpoint.read.exit.i"
-  store ptr %109, ptr %validator.i, align 8
+merge.i14:                                        ; preds = %"$Checkpoint.read.exit.i"
+  %336 = getelementptr i8, ptr %0, i64 24
+  %337 = getelementptr i8, ptr %0, i64 408
+  %338 = getelementptr i8, ptr %0, i64 464
+  store ptr %336, ptr %validator.i, align 8
   %.sroa.217.0.validator.sroa_idx.i = getelementptr inbounds i8, ptr %validator.i, i64 8
-  store ptr %269, ptr %.sroa.217.0.validator.sroa_idx.i, align 8
+  store ptr %337, ptr %.sroa.217.0.validator.sroa_idx.i, align 8
   %.sroa.3.0.validator.sroa_idx.i = getelementptr inbounds i8, ptr %validator.i, i64 16
   store ptr %10, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
   %.sroa.418.0.validator.sroa_idx.i = getelementptr inbounds i8, ptr %validator.i, i64 24
-  store ptr %310, ptr %.sroa.418.0.validator.sroa_idx.i, align 8
+  store ptr %338, ptr %.sroa.418.0.validator.sroa_idx.i, align 8
   %.sroa.5.0.validator.sroa_idx.i = getelementptr inbounds i8, ptr %validator.i, i64 32
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %.sroa.5.0.validator.sroa_idx.i, i8 0, i64 32, i1 false)
-  %790 = getelementptr i8, ptr %0, i64 416
-  %791 = load i64, ptr %790, align 8
-  %792 = icmp sgt i64 %791, 0
-  br i1 %792, label %forbody.i.i36, label %merge.i.i31
+  %339 = getelementptr i8, ptr %0, i64 416
+  %340 = load i64, ptr %339, align 8
+  %341 = icmp sgt i64 %340, 0
+  br i1 %341, label %forbody.i.i, label %merge.i.i
 
-forbody.i.i36:                                    ; preds = %merge.i30, %merge1.i24.i
-  %i.029.i.i = phi i64 [ %1043, %merge1.i24.i ], [ 0, %merge.i30 ]
-  %793 = load ptr, ptr %.sroa.217.0.validator.sroa_idx.i, align 8
-  %.val.i.i37 = load ptr, ptr %793, align 8
-  %794 = getelementptr %56, ptr %.val.i.i37, i64 %i.029.i.i
-  %795 = getelementptr i8, ptr %794, i64 30
-  %796 = load i8, ptr %795, align 1
-  %797 = trunc i8 %796 to i1
-  br i1 %797, label %merge1.i24.i, label %then.i23.i
+forbody.i.i:                                      ; preds = %merge.i14, %merge1.i24.i
+  %i.029.i.i = phi i64 [ %592, %merge1.i24.i ], [ 0, %merge.i14 ]
+  %342 = load ptr, ptr %.sroa.217.0.validator.sroa_idx.i, align 8
+  %.val.i.i = load ptr, ptr %342, align 8
+  %343 = getelementptr %56, ptr %.val.i.i, i64 %i.029.i.i
+  %344 = getelementptr i8, ptr %343, i64 30
+  %345 = load i8, ptr %344, align 1
+  %346 = trunc i8 %345 to i1
+  br i1 %346, label %merge1.i24.i, label %then.i23.i
 
-then.i23.i:                                       ; preds = %forbody.i.i36
-  call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i.i.i17)
-  %798 = getelementptr i8, ptr %794, i64 8
-  %799 = load i32, ptr %798, align 4
-  switch i32 %799, label %else2.i.i.i [
+then.i23.i:                                       ; preds = %forbody.i.i
+  call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i.i.i)
+  %347 = getelementptr i8, ptr %343, i64 8
+  %348 = load i32, ptr %347, align 4
+  switch i32 %348, label %else2.i.i.i [
     i32 0, label %then.i.i25.i
     i32 3, label %then1.i.i.i
   ]
 
 then.i.i25.i:                                     ; preds = %then.i23.i
-  %.val11.i.i.i = load ptr, ptr %794, align 8
-  %800 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i17, i64 160, ptr nonnull @"$string.344", ptr %.val11.i.i.i, ptr nonnull @"$string.345")
-  %801 = getelementptr i8, ptr %794, i64 20
-  %802 = load i32, ptr %801, align 4
-  %803 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i17)
-  %804 = icmp eq ptr %803, null
-  br i1 %804, label %"$Validator.check_module.exit.i.i", label %or.lhs.false1.i.i.i.i
+  %.val11.i.i.i = load ptr, ptr %343, align 8
+  %349 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i, i64 160, ptr nonnull @"$string.344", ptr %.val11.i.i.i, ptr nonnull @"$string.345")
+  %350 = getelementptr i8, ptr %343, i64 20
+  %351 = load i32, ptr %350, align 4
+  %352 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i)
+  %353 = icmp eq ptr %352, null
+  br i1 %353, label %"$Validator.check_module.exit.i.i", label %or.lhs.false1.i.i.i.i
 
-or.lhs.false.i.i.i.i41:                           ; preds = %or.lhs.false1.i.i.i.i
-  %805 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %803)
+or.lhs.false.i.i.i.i:                             ; preds = %or.lhs.false1.i.i.i.i
+  %354 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %352)
   br label %"$Validator.check_module.exit.i.i"
 
 or.lhs.false1.i.i.i.i:                            ; preds = %then.i.i25.i
-  %806 = sext i32 %802 to i64
-  %807 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %803, i64 %806, i64 0)
-  br i1 %807, label %or.lhs.false.i.i.i.i41, label %"$Validator.check_module.exit.i.i"
+  %355 = sext i32 %351 to i64
+  %356 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %352, i64 %355, i64 0)
+  br i1 %356, label %or.lhs.false.i.i.i.i, label %"$Validator.check_module.exit.i.i"
 
 then1.i.i.i:                                      ; preds = %then.i23.i
-  %.val.i.i.i38 = load ptr, ptr %794, align 8
-  %808 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i17, i64 160, ptr nonnull @"$string.344", ptr %.val.i.i.i38, ptr nonnull @"$string.346")
-  %809 = getelementptr i8, ptr %794, i64 20
-  %810 = load i32, ptr %809, align 4
-  %811 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i17)
-  %812 = icmp eq ptr %811, null
-  br i1 %812, label %"$Validator.check_module.exit.i.i", label %or.lhs.false1.i12.i.i.i
+  %.val.i.i.i = load ptr, ptr %343, align 8
+  %357 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i, i64 160, ptr nonnull @"$string.344", ptr %.val.i.i.i, ptr nonnull @"$string.346")
+  %358 = getelementptr i8, ptr %343, i64 20
+  %359 = load i32, ptr %358, align 4
+  %360 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i)
+  %361 = icmp eq ptr %360, null
+  br i1 %361, label %"$Validator.check_module.exit.i.i", label %or.lhs.false1.i12.i.i.i
 
 or.lhs.false.i14.i.i.i:                           ; preds = %or.lhs.false1.i12.i.i.i
-  %813 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %811)
+  %362 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %360)
   br label %"$Validator.check_module.exit.i.i"
 
 or.lhs.false1.i12.i.i.i:                          ; preds = %then1.i.i.i
-  %814 = sext i32 %810 to i64
-  %815 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %811, i64 %814, i64 0)
-  br i1 %815, label %or.lhs.false.i14.i.i.i, label %"$Validator.check_module.exit.i.i"
+  %363 = sext i32 %359 to i64
+  %364 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %360, i64 %363, i64 0)
+  br i1 %364, label %or.lhs.false.i14.i.i.i, label %"$Validator.check_module.exit.i.i"
 
 else2.i.i.i:                                      ; preds = %then.i23.i
   call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i.i.i.i)
-  %.val37.i.i.i.i = load ptr, ptr %794, align 8
-  %816 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.344", ptr %.val37.i.i.i.i, ptr nonnull @"$string.345")
-  %817 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
-  %.not.i.i.i26.i = icmp eq ptr %817, null
-  br i1 %.not.i.i.i26.i, label %merge.i.i.i.i42, label %and.lhs.true.i.i.i.i
+  %.val37.i.i.i.i = load ptr, ptr %343, align 8
+  %365 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.344", ptr %.val37.i.i.i.i, ptr nonnull @"$string.345")
+  %366 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
+  %.not.i.i.i26.i = icmp eq ptr %366, null
+  br i1 %.not.i.i.i26.i, label %merge.i.i.i.i, label %and.lhs.true.i.i.i.i
 
-then.i.i.i.i44:                                   ; preds = %and.lhs.true.i.i.i.i
-  %818 = load i32, ptr %798, align 4
-  %819 = icmp eq i32 %818, 1
-  br i1 %819, label %and.rhs.i.i.i.i, label %or.lhs.false.i17.i.i.i
+then.i.i.i.i:                                     ; preds = %and.lhs.true.i.i.i.i
+  %367 = load i32, ptr %347, align 4
+  %368 = icmp eq i32 %367, 1
+  br i1 %368, label %and.rhs.i.i.i.i, label %or.lhs.false.i17.i.i.i
 
 and.lhs.true.i.i.i.i:                             ; preds = %else2.i.i.i
-  %820 = getelementptr i8, ptr %794, i64 20
-  %821 = load i32, ptr %820, align 4
-  %822 = sext i32 %821 to i64
-  %823 = getelementptr i8, ptr %794, i64 24
-  %824 = load i32, ptr %823, align 4
-  %825 = sext i32 %824 to i64
-  %826 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %817, i64 %822, i64 %825)
-  br i1 %826, label %then.i.i.i.i44, label %merge.i.i.i.i42
+  %369 = getelementptr i8, ptr %343, i64 20
+  %370 = load i32, ptr %369, align 4
+  %371 = sext i32 %370 to i64
+  %372 = getelementptr i8, ptr %343, i64 24
+  %373 = load i32, ptr %372, align 4
+  %374 = sext i32 %373 to i64
+  %375 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %366, i64 %371, i64 %374)
+  br i1 %375, label %then.i.i.i.i, label %merge.i.i.i.i
 
-and.rhs.i.i.i.i:                                  ; preds = %then.i.i.i.i44
-  %827 = getelementptr i8, ptr %817, i64 8
-  %828 = load i32, ptr %827, align 4
-  %829 = icmp eq i32 %828, 2
-  br i1 %829, label %and.lhs.true4.thread.i.i.i.i, label %or.lhs.false.i17.i.i.i
+and.rhs.i.i.i.i:                                  ; preds = %then.i.i.i.i
+  %376 = getelementptr i8, ptr %366, i64 8
+  %377 = load i32, ptr %376, align 4
+  %378 = icmp eq i32 %377, 2
+  br i1 %378, label %and.lhs.true4.thread.i.i.i.i, label %or.lhs.false.i17.i.i.i
 
 and.lhs.true4.thread.i.i.i.i:                     ; preds = %and.rhs.i.i.i.i
   %.val38109.i.i.i.i = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
-  %830 = getelementptr i8, ptr %.val38109.i.i.i.i, i64 16
-  %.val.i70110.i.i.i.i = load ptr, ptr %830, align 8
-  %831 = getelementptr i8, ptr %817, i64 104
-  %.val47.i111.i.i.i.i = load i32, ptr %831, align 4
-  %832 = sext i32 %.val47.i111.i.i.i.i to i64
-  %833 = getelementptr %54, ptr %.val.i70110.i.i.i.i, i64 %832
-  %834 = load ptr, ptr %833, align 8
+  %379 = getelementptr i8, ptr %.val38109.i.i.i.i, i64 16
+  %.val.i70110.i.i.i.i = load ptr, ptr %379, align 8
+  %380 = getelementptr i8, ptr %366, i64 104
+  %.val47.i111.i.i.i.i = load i32, ptr %380, align 4
+  %381 = sext i32 %.val47.i111.i.i.i.i to i64
+  %382 = getelementptr %54, ptr %.val.i70110.i.i.i.i, i64 %381
+  %383 = load ptr, ptr %382, align 8
   br label %and.lhs.true.i89.i.i.i.i
 
 then2.i.i.i29.i:                                  ; preds = %merge4.i.then2_crit_edge.i.i.i.i, %and.lhs.true7.i.i.i.i.i
-  %835 = phi ptr [ %.phi.trans.insert.i.i.i.i, %merge4.i.then2_crit_edge.i.i.i.i ], [ %959, %and.lhs.true7.i.i.i.i.i ]
-  %836 = phi ptr [ %936, %merge4.i.then2_crit_edge.i.i.i.i ], [ %960, %and.lhs.true7.i.i.i.i.i ]
-  %837 = phi ptr [ %933, %merge4.i.then2_crit_edge.i.i.i.i ], [ %961, %and.lhs.true7.i.i.i.i.i ]
+  %384 = phi ptr [ %.phi.trans.insert.i.i.i.i, %merge4.i.then2_crit_edge.i.i.i.i ], [ %508, %and.lhs.true7.i.i.i.i.i ]
+  %385 = phi ptr [ %485, %merge4.i.then2_crit_edge.i.i.i.i ], [ %509, %and.lhs.true7.i.i.i.i.i ]
+  %386 = phi ptr [ %482, %merge4.i.then2_crit_edge.i.i.i.i ], [ %510, %and.lhs.true7.i.i.i.i.i ]
   %.val38114.i.i.i.i = phi ptr [ %.val38.i.i.i.i, %merge4.i.then2_crit_edge.i.i.i.i ], [ %.val38113.i.i.i.i, %and.lhs.true7.i.i.i.i.i ]
-  %838 = phi i32 [ %.pre.i.i.i.i, %merge4.i.then2_crit_edge.i.i.i.i ], [ 2, %and.lhs.true7.i.i.i.i.i ]
-  %839 = phi i32 [ %.pre108.i.i.i.i, %merge4.i.then2_crit_edge.i.i.i.i ], [ %963, %and.lhs.true7.i.i.i.i.i ]
-  %840 = load ptr, ptr %.sroa.418.0.validator.sroa_idx.i, align 8
-  %841 = getelementptr i8, ptr %794, i64 12
-  %842 = load i32, ptr %841, align 4
-  %843 = getelementptr i8, ptr %794, i64 16
-  %844 = getelementptr i8, ptr %840, i64 8
-  %.val.i.i.i.i30.i = load ptr, ptr %844, align 8
-  %845 = sext i32 %842 to i64
-  %846 = sext i32 %839 to i64
-  %.idx.i.i.i.i.i.i = mul nsw i64 %845, 40
-  %847 = getelementptr i8, ptr %.val.i.i.i.i30.i, i64 %.idx.i.i.i.i.i.i
-  %848 = getelementptr i32, ptr %847, i64 %846
-  %849 = load i32, ptr %848, align 4
-  %850 = icmp eq i32 %849, -1
-  br i1 %850, label %then.i.i.i.i43.i, label %else.i.i.i.i.i
+  %387 = phi i32 [ %.pre.i.i.i.i, %merge4.i.then2_crit_edge.i.i.i.i ], [ 2, %and.lhs.true7.i.i.i.i.i ]
+  %388 = phi i32 [ %.pre108.i.i.i.i, %merge4.i.then2_crit_edge.i.i.i.i ], [ %512, %and.lhs.true7.i.i.i.i.i ]
+  %389 = load ptr, ptr %.sroa.418.0.validator.sroa_idx.i, align 8
+  %390 = getelementptr i8, ptr %343, i64 12
+  %391 = load i32, ptr %390, align 4
+  %392 = getelementptr i8, ptr %343, i64 16
+  %393 = getelementptr i8, ptr %389, i64 8
+  %.val.i.i.i.i30.i = load ptr, ptr %393, align 8
+  %394 = sext i32 %391 to i64
+  %395 = sext i32 %388 to i64
+  %.idx.i.i.i.i.i.i = mul nsw i64 %394, 40
+  %396 = getelementptr i8, ptr %.val.i.i.i.i30.i, i64 %.idx.i.i.i.i.i.i
+  %397 = getelementptr i32, ptr %396, i64 %395
+  %398 = load i32, ptr %397, align 4
+  %399 = icmp eq i32 %398, -1
+  br i1 %399, label %then.i.i.i.i43.i, label %else.i.i.i.i.i
 
 then.i.i.i.i43.i:                                 ; preds = %then2.i.i.i29.i
-  store i32 %838, ptr %848, align 4
+  store i32 %387, ptr %397, align 4
   br label %"$Validator.unify.exit.i.i.i.i"
 
 else.i.i.i.i.i:                                   ; preds = %then2.i.i.i29.i
-  %.not.i.i.i.i31.i = icmp eq i32 %849, %838
+  %.not.i.i.i.i31.i = icmp eq i32 %398, %387
   br i1 %.not.i.i.i.i31.i, label %"$Validator.unify.exit.i.i.i.i", label %then1.i.i.i.i.i
 
 then1.i.i.i.i.i:                                  ; preds = %else.i.i.i.i.i
-  %851 = getelementptr i8, ptr %.val38114.i.i.i.i, i64 160
-  %852 = load ptr, ptr %817, align 8
-  %853 = getelementptr i8, ptr %.val38114.i.i.i.i, i64 184
-  %854 = load i64, ptr %853, align 8
-  %855 = add i64 %854, 1
-  store i64 %855, ptr %853, align 8
-  %856 = getelementptr i8, ptr %.val38114.i.i.i.i, i64 168
-  %857 = load i64, ptr %856, align 8
-  %858 = icmp sgt i64 %857, 999
-  br i1 %858, label %"$Validator.unify.exit.i.i.i.i", label %or.lhs.false.i.i.i.i.i32.i
+  %400 = getelementptr i8, ptr %.val38114.i.i.i.i, i64 160
+  %401 = load ptr, ptr %366, align 8
+  %402 = getelementptr i8, ptr %.val38114.i.i.i.i, i64 184
+  %403 = load i64, ptr %402, align 8
+  %404 = add i64 %403, 1
+  store i64 %404, ptr %402, align 8
+  %405 = getelementptr i8, ptr %.val38114.i.i.i.i, i64 168
+  %406 = load i64, ptr %405, align 8
+  %407 = icmp sgt i64 %406, 999
+  br i1 %407, label %"$Validator.unify.exit.i.i.i.i", label %or.lhs.false.i.i.i.i.i32.i
 
 or.lhs.false.i.i.i.i.i32.i:                       ; preds = %then1.i.i.i.i.i
-  %859 = add nsw i64 %857, 1
-  %860 = getelementptr i8, ptr %.val38114.i.i.i.i, i64 176
-  %861 = load i64, ptr %860, align 8
-  %.not.i.i.not.i.i.i.i.i33.i = icmp sgt i64 %861, %857
-  %.val.pre.i.i.i.i.i34.i = load ptr, ptr %851, align 8
+  %408 = add nsw i64 %406, 1
+  %409 = getelementptr i8, ptr %.val38114.i.i.i.i, i64 176
+  %410 = load i64, ptr %409, align 8
+  %.not.i.i.not.i.i.i.i.i33.i = icmp sgt i64 %410, %406
+  %.val.pre.i.i.i.i.i34.i = load ptr, ptr %400, align 8
   br i1 %.not.i.i.not.i.i.i.i.i33.i, label %"$Problems.next.exit.i.i.i.i39.i", label %merge.i.i.i.i.i.i.i35.i
 
 merge.i.i.i.i.i.i.i35.i:                          ; preds = %or.lhs.false.i.i.i.i.i32.i
-  %862 = shl i64 %861, 1
-  %spec.select.i.i.i.i.i.i.i36.i = call i64 @llvm.smax.i64(i64 %862, i64 %859)
+  %411 = shl i64 %410, 1
+  %spec.select.i.i.i.i.i.i.i36.i = call i64 @llvm.smax.i64(i64 %411, i64 %408)
   %spec.store.select.i.i.i.i.i.i.i37.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i.i36.i, i64 8)
-  %863 = mul i64 %spec.store.select.i.i.i.i.i.i.i37.i, 1028
-  %864 = call ptr @realloc(ptr %.val.pre.i.i.i.i.i34.i, i64 %863)
-  %865 = icmp eq ptr %864, null
-  br i1 %865, label %"$Validator.unify.exit.i.i.i.i", label %merge7.i.i.i.i.i.i.i38.i
+  %412 = mul i64 %spec.store.select.i.i.i.i.i.i.i37.i, 1028
+  %413 = call ptr @realloc(ptr %.val.pre.i.i.i.i.i34.i, i64 %412)
+  %414 = icmp eq ptr %413, null
+  br i1 %414, label %"$Validator.unify.exit.i.i.i.i", label %merge7.i.i.i.i.i.i.i38.i
 
 merge7.i.i.i.i.i.i.i38.i:                         ; preds = %merge.i.i.i.i.i.i.i35.i
-  store ptr %864, ptr %851, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i.i37.i, ptr %860, align 8
+  store ptr %413, ptr %400, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i.i37.i, ptr %409, align 8
   br label %"$Problems.next.exit.i.i.i.i39.i"
 
 "$Problems.next.exit.i.i.i.i39.i":                ; preds = %merge7.i.i.i.i.i.i.i38.i, %or.lhs.false.i.i.i.i.i32.i
-  %.val.i.i.i.i.i40.i = phi ptr [ %.val.pre.i.i.i.i.i34.i, %or.lhs.false.i.i.i.i.i32.i ], [ %864, %merge7.i.i.i.i.i.i.i38.i ]
-  store i64 %859, ptr %856, align 8
-  %866 = getelementptr %57, ptr %.val.i.i.i.i.i40.i, i64 %859
-  %867 = getelementptr i8, ptr %866, i64 -1028
-  store i32 2, ptr %867, align 4
-  %868 = getelementptr i8, ptr %866, i64 -1024
-  %869 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %868, i64 256, ptr nonnull @"$string.9", ptr %836)
-  %870 = getelementptr i8, ptr %866, i64 -768
-  %871 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %870, i64 256, ptr nonnull @"$string.9", ptr %852)
-  %872 = getelementptr i8, ptr %866, i64 -512
-  store i8 0, ptr %872, align 1
-  %873 = load i32, ptr %835, align 4
-  %874 = icmp ult i32 %873, 32
-  br i1 %874, label %switch.hole_check, label %merge53.i.i.i.i.i.i
+  %.val.i.i.i.i.i40.i = phi ptr [ %.val.pre.i.i.i.i.i34.i, %or.lhs.false.i.i.i.i.i32.i ], [ %413, %merge7.i.i.i.i.i.i.i38.i ]
+  store i64 %408, ptr %405, align 8
+  %415 = getelementptr %57, ptr %.val.i.i.i.i.i40.i, i64 %408
+  %416 = getelementptr i8, ptr %415, i64 -1028
+  store i32 2, ptr %416, align 4
+  %417 = getelementptr i8, ptr %415, i64 -1024
+  %418 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %417, i64 256, ptr nonnull @"$string.9", ptr %385)
+  %419 = getelementptr i8, ptr %415, i64 -768
+  %420 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %419, i64 256, ptr nonnull @"$string.9", ptr %401)
+  %421 = getelementptr i8, ptr %415, i64 -512
+  store i8 0, ptr %421, align 1
+  %422 = load i32, ptr %384, align 4
+  %423 = icmp ult i32 %422, 32
+  br i1 %423, label %switch.hole_check, label %merge53.i.i.i.i.i.i
 
 merge53.i.i.i.i.i.i:                              ; preds = %switch.hole_check, %"$Problems.next.exit.i.i.i.i39.i"
-  %875 = icmp eq i32 %873, 32
-  %spec.select.i.i.i.i.i.i = select i1 %875, ptr @"$string.312", ptr @"$string.106"
+  %424 = icmp eq i32 %422, 32
+  %spec.select.i.i.i.i.i.i = select i1 %424, ptr @"$string.312", ptr @"$string.106"
   br label %"$dtypes.name.exit.i.i.i.i.i"
 
 switch.hole_check:                                ; preds = %"$Problems.next.exit.i.i.i.i39.i"
-  %switch.shifted = lshr i32 -1048569, %873
+  %switch.shifted = lshr i32 -1048569, %422
   %switch.lobit = trunc i32 %switch.shifted to i1
-  br i1 %switch.lobit, label %switch.lookup212, label %merge53.i.i.i.i.i.i
+  br i1 %switch.lobit, label %switch.lookup, label %merge53.i.i.i.i.i.i
 
-switch.lookup212:                                 ; preds = %switch.hole_check
-  %876 = zext nneg i32 %873 to i64
-  %switch.gep213 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %876
-  %switch.load214 = load ptr, ptr %switch.gep213, align 8
+switch.lookup:                                    ; preds = %switch.hole_check
+  %425 = zext nneg i32 %422 to i64
+  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %425
+  %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$dtypes.name.exit.i.i.i.i.i"
 
-"$dtypes.name.exit.i.i.i.i.i":                    ; preds = %switch.lookup212, %merge53.i.i.i.i.i.i
-  %common.ret.op.i22.i.i.i.i.i = phi ptr [ %spec.select.i.i.i.i.i.i, %merge53.i.i.i.i.i.i ], [ %switch.load214, %switch.lookup212 ]
-  %877 = load i32, ptr %841, align 4
-  %878 = load i32, ptr %848, align 4
-  %879 = icmp ult i32 %878, 32
-  br i1 %879, label %switch.hole_check216, label %merge53.i38.i.i.i.i.i
+"$dtypes.name.exit.i.i.i.i.i":                    ; preds = %switch.lookup, %merge53.i.i.i.i.i.i
+  %common.ret.op.i22.i.i.i.i.i = phi ptr [ %spec.select.i.i.i.i.i.i, %merge53.i.i.i.i.i.i ], [ %switch.load, %switch.lookup ]
+  %426 = load i32, ptr %390, align 4
+  %427 = load i32, ptr %397, align 4
+  %428 = icmp ult i32 %427, 32
+  br i1 %428, label %switch.hole_check130, label %merge53.i38.i.i.i.i.i
 
-merge53.i38.i.i.i.i.i:                            ; preds = %switch.hole_check216, %"$dtypes.name.exit.i.i.i.i.i"
-  %880 = icmp eq i32 %878, 32
-  %spec.select.i39.i.i.i.i.i = select i1 %880, ptr @"$string.312", ptr @"$string.106"
+merge53.i38.i.i.i.i.i:                            ; preds = %switch.hole_check130, %"$dtypes.name.exit.i.i.i.i.i"
+  %429 = icmp eq i32 %427, 32
+  %spec.select.i39.i.i.i.i.i = select i1 %429, ptr @"$string.312", ptr @"$string.106"
   br label %"$dtypes.name.exit40.i.i.i.i.i"
 
-switch.hole_check216:                             ; preds = %"$dtypes.name.exit.i.i.i.i.i"
-  %switch.shifted218 = lshr i32 -1048569, %878
-  %switch.lobit219 = trunc i32 %switch.shifted218 to i1
-  br i1 %switch.lobit219, label %switch.lookup217, label %merge53.i38.i.i.i.i.i
+switch.hole_check130:                             ; preds = %"$dtypes.name.exit.i.i.i.i.i"
+  %switch.shifted132 = lshr i32 -1048569, %427
+  %switch.lobit133 = trunc i32 %switch.shifted132 to i1
+  br i1 %switch.lobit133, label %switch.lookup131, label %merge53.i38.i.i.i.i.i
 
-switch.lookup217:                                 ; preds = %switch.hole_check216
-  %881 = zext nneg i32 %878 to i64
-  %switch.gep220 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %881
-  %switch.load221 = load ptr, ptr %switch.gep220, align 8
+switch.lookup131:                                 ; preds = %switch.hole_check130
+  %430 = zext nneg i32 %427 to i64
+  %switch.gep134 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %430
+  %switch.load135 = load ptr, ptr %switch.gep134, align 8
   br label %"$dtypes.name.exit40.i.i.i.i.i"
 
-"$dtypes.name.exit40.i.i.i.i.i":                  ; preds = %switch.lookup217, %merge53.i38.i.i.i.i.i
-  %common.ret.op.i24.i.i.i.i.i = phi ptr [ %spec.select.i39.i.i.i.i.i, %merge53.i38.i.i.i.i.i ], [ %switch.load221, %switch.lookup217 ]
-  %882 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %872, i64 512, ptr nonnull @"$string.350", ptr nonnull %common.ret.op.i22.i.i.i.i.i, i32 %877, ptr nonnull %common.ret.op.i24.i.i.i.i.i)
+"$dtypes.name.exit40.i.i.i.i.i":                  ; preds = %switch.lookup131, %merge53.i38.i.i.i.i.i
+  %common.ret.op.i24.i.i.i.i.i = phi ptr [ %spec.select.i39.i.i.i.i.i, %merge53.i38.i.i.i.i.i ], [ %switch.load135, %switch.lookup131 ]
+  %431 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %421, i64 512, ptr nonnull @"$string.350", ptr nonnull %common.ret.op.i22.i.i.i.i.i, i32 %426, ptr nonnull %common.ret.op.i24.i.i.i.i.i)
   br label %"$Validator.unify.exit.i.i.i.i"
 
 "$Validator.unify.exit.i.i.i.i":                  ; preds = %"$dtypes.name.exit40.i.i.i.i.i", %merge.i.i.i.i.i.i.i35.i, %then1.i.i.i.i.i, %else.i.i.i.i.i, %then.i.i.i.i43.i
-  %883 = load ptr, ptr %.sroa.418.0.validator.sroa_idx.i, align 8
-  %884 = load i32, ptr %841, align 4
-  %885 = getelementptr i8, ptr %883, i64 8
-  %.val.i39.i.i.i.i = load ptr, ptr %885, align 8
-  %886 = sext i32 %884 to i64
-  %.idx.i.i40.i.i.i.i = mul nsw i64 %886, 40
-  %887 = getelementptr i8, ptr %.val.i39.i.i.i.i, i64 %.idx.i.i40.i.i.i.i
-  %888 = getelementptr i8, ptr %887, i64 20
-  %889 = load i32, ptr %888, align 4
-  %890 = load i32, ptr %843, align 4
-  %891 = icmp ne i32 %890, 6
-  %.not.i41.i.i.i.i = icmp eq i32 %889, -1
-  %or.cond.i.i.i.i41.i = select i1 %891, i1 true, i1 %.not.i41.i.i.i.i
-  br i1 %or.cond.i.i.i.i41.i, label %merge.i.i.i.i42, label %and.lhs.true.i.i.i.i.i45
+  %432 = load ptr, ptr %.sroa.418.0.validator.sroa_idx.i, align 8
+  %433 = load i32, ptr %390, align 4
+  %434 = getelementptr i8, ptr %432, i64 8
+  %.val.i39.i.i.i.i = load ptr, ptr %434, align 8
+  %435 = sext i32 %433 to i64
+  %.idx.i.i40.i.i.i.i = mul nsw i64 %435, 40
+  %436 = getelementptr i8, ptr %.val.i39.i.i.i.i, i64 %.idx.i.i40.i.i.i.i
+  %437 = getelementptr i8, ptr %436, i64 20
+  %438 = load i32, ptr %437, align 4
+  %439 = load i32, ptr %392, align 4
+  %440 = icmp ne i32 %439, 6
+  %.not.i41.i.i.i.i = icmp eq i32 %438, -1
+  %or.cond.i.i.i.i41.i = select i1 %440, i1 true, i1 %.not.i41.i.i.i.i
+  br i1 %or.cond.i.i.i.i41.i, label %merge.i.i.i.i, label %and.lhs.true.i.i.i.i.i
 
-then.i42.i.i.i.i:                                 ; preds = %and.lhs.true.i.i.i.i.i45
-  %892 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
-  %893 = getelementptr i8, ptr %892, i64 160
-  %894 = getelementptr i8, ptr %892, i64 16
-  %.val18.i.i.i.i.i = load ptr, ptr %894, align 8
-  %.val19.i.i.i.i42.i = load i32, ptr %837, align 4
-  %895 = sext i32 %.val19.i.i.i.i42.i to i64
-  %896 = getelementptr %54, ptr %.val18.i.i.i.i.i, i64 %895
-  %897 = load ptr, ptr %896, align 8
-  %898 = load ptr, ptr %817, align 8
-  %899 = getelementptr i8, ptr %892, i64 184
-  %900 = load i64, ptr %899, align 8
-  %901 = add i64 %900, 1
-  store i64 %901, ptr %899, align 8
-  %902 = getelementptr i8, ptr %892, i64 168
-  %903 = load i64, ptr %902, align 8
-  %904 = icmp sgt i64 %903, 999
-  br i1 %904, label %merge.i.i.i.i42, label %or.lhs.false.i.i43.i.i.i.i
+then.i42.i.i.i.i:                                 ; preds = %and.lhs.true.i.i.i.i.i
+  %441 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
+  %442 = getelementptr i8, ptr %441, i64 160
+  %443 = getelementptr i8, ptr %441, i64 16
+  %.val18.i.i.i.i.i = load ptr, ptr %443, align 8
+  %.val19.i.i.i.i42.i = load i32, ptr %386, align 4
+  %444 = sext i32 %.val19.i.i.i.i42.i to i64
+  %445 = getelementptr %54, ptr %.val18.i.i.i.i.i, i64 %444
+  %446 = load ptr, ptr %445, align 8
+  %447 = load ptr, ptr %366, align 8
+  %448 = getelementptr i8, ptr %441, i64 184
+  %449 = load i64, ptr %448, align 8
+  %450 = add i64 %449, 1
+  store i64 %450, ptr %448, align 8
+  %451 = getelementptr i8, ptr %441, i64 168
+  %452 = load i64, ptr %451, align 8
+  %453 = icmp sgt i64 %452, 999
+  br i1 %453, label %merge.i.i.i.i, label %or.lhs.false.i.i43.i.i.i.i
 
 or.lhs.false.i.i43.i.i.i.i:                       ; preds = %then.i42.i.i.i.i
-  %905 = add nsw i64 %903, 1
-  %906 = getelementptr i8, ptr %892, i64 176
-  %907 = load i64, ptr %906, align 8
-  %.not.i.i.not.i.i44.i.i.i.i = icmp sgt i64 %907, %903
-  %.val.pre.i.i45.i.i.i.i = load ptr, ptr %893, align 8
+  %454 = add nsw i64 %452, 1
+  %455 = getelementptr i8, ptr %441, i64 176
+  %456 = load i64, ptr %455, align 8
+  %.not.i.i.not.i.i44.i.i.i.i = icmp sgt i64 %456, %452
+  %.val.pre.i.i45.i.i.i.i = load ptr, ptr %442, align 8
   br i1 %.not.i.i.not.i.i44.i.i.i.i, label %"$Problems.next.exit.i50.i.i.i.i", label %merge.i.i.i.i46.i.i.i.i
 
 merge.i.i.i.i46.i.i.i.i:                          ; preds = %or.lhs.false.i.i43.i.i.i.i
-  %908 = shl i64 %907, 1
-  %spec.select.i.i.i.i47.i.i.i.i = call i64 @llvm.smax.i64(i64 %908, i64 %905)
+  %457 = shl i64 %456, 1
+  %spec.select.i.i.i.i47.i.i.i.i = call i64 @llvm.smax.i64(i64 %457, i64 %454)
   %spec.store.select.i.i.i.i48.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i47.i.i.i.i, i64 8)
-  %909 = mul i64 %spec.store.select.i.i.i.i48.i.i.i.i, 1028
-  %910 = call ptr @realloc(ptr %.val.pre.i.i45.i.i.i.i, i64 %909)
-  %911 = icmp eq ptr %910, null
-  br i1 %911, label %merge.i.i.i.i42, label %merge7.i.i.i.i49.i.i.i.i
+  %458 = mul i64 %spec.store.select.i.i.i.i48.i.i.i.i, 1028
+  %459 = call ptr @realloc(ptr %.val.pre.i.i45.i.i.i.i, i64 %458)
+  %460 = icmp eq ptr %459, null
+  br i1 %460, label %merge.i.i.i.i, label %merge7.i.i.i.i49.i.i.i.i
 
 merge7.i.i.i.i49.i.i.i.i:                         ; preds = %merge.i.i.i.i46.i.i.i.i
-  store ptr %910, ptr %893, align 8
-  store i64 %spec.store.select.i.i.i.i48.i.i.i.i, ptr %906, align 8
+  store ptr %459, ptr %442, align 8
+  store i64 %spec.store.select.i.i.i.i48.i.i.i.i, ptr %455, align 8
   br label %"$Problems.next.exit.i50.i.i.i.i"
 
 "$Problems.next.exit.i50.i.i.i.i":                ; preds = %merge7.i.i.i.i49.i.i.i.i, %or.lhs.false.i.i43.i.i.i.i
-  %.val.i.i51.i.i.i.i = phi ptr [ %.val.pre.i.i45.i.i.i.i, %or.lhs.false.i.i43.i.i.i.i ], [ %910, %merge7.i.i.i.i49.i.i.i.i ]
-  store i64 %905, ptr %902, align 8
-  %912 = getelementptr %57, ptr %.val.i.i51.i.i.i.i, i64 %905
-  %913 = getelementptr i8, ptr %912, i64 -1028
-  store i32 2, ptr %913, align 4
-  %914 = getelementptr i8, ptr %912, i64 -1024
-  %915 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %914, i64 256, ptr nonnull @"$string.9", ptr %897)
-  %916 = getelementptr i8, ptr %912, i64 -768
-  %917 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %916, i64 256, ptr nonnull @"$string.9", ptr %898)
-  %918 = getelementptr i8, ptr %912, i64 -512
-  store i8 0, ptr %918, align 1
-  %919 = load i32, ptr %835, align 4
-  %920 = icmp ult i32 %919, 32
-  br i1 %920, label %switch.hole_check223, label %merge53.i.i68.i.i.i.i
+  %.val.i.i51.i.i.i.i = phi ptr [ %.val.pre.i.i45.i.i.i.i, %or.lhs.false.i.i43.i.i.i.i ], [ %459, %merge7.i.i.i.i49.i.i.i.i ]
+  store i64 %454, ptr %451, align 8
+  %461 = getelementptr %57, ptr %.val.i.i51.i.i.i.i, i64 %454
+  %462 = getelementptr i8, ptr %461, i64 -1028
+  store i32 2, ptr %462, align 4
+  %463 = getelementptr i8, ptr %461, i64 -1024
+  %464 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %463, i64 256, ptr nonnull @"$string.9", ptr %446)
+  %465 = getelementptr i8, ptr %461, i64 -768
+  %466 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %465, i64 256, ptr nonnull @"$string.9", ptr %447)
+  %467 = getelementptr i8, ptr %461, i64 -512
+  store i8 0, ptr %467, align 1
+  %468 = load i32, ptr %384, align 4
+  %469 = icmp ult i32 %468, 32
+  br i1 %469, label %switch.hole_check137, label %merge53.i.i68.i.i.i.i
 
-and.lhs.true.i.i.i.i.i45:                         ; preds = %"$Validator.unify.exit.i.i.i.i"
-  %921 = load i32, ptr %835, align 4
-  %.not16.i.i.i.i.i = icmp eq i32 %889, %921
-  br i1 %.not16.i.i.i.i.i, label %merge.i.i.i.i42, label %then.i42.i.i.i.i
+and.lhs.true.i.i.i.i.i:                           ; preds = %"$Validator.unify.exit.i.i.i.i"
+  %470 = load i32, ptr %384, align 4
+  %.not16.i.i.i.i.i = icmp eq i32 %438, %470
+  br i1 %.not16.i.i.i.i.i, label %merge.i.i.i.i, label %then.i42.i.i.i.i
 
-merge53.i.i68.i.i.i.i:                            ; preds = %switch.hole_check223, %"$Problems.next.exit.i50.i.i.i.i"
-  %922 = icmp eq i32 %919, 32
-  %spec.select.i.i69.i.i.i.i = select i1 %922, ptr @"$string.312", ptr @"$string.106"
+merge53.i.i68.i.i.i.i:                            ; preds = %switch.hole_check137, %"$Problems.next.exit.i50.i.i.i.i"
+  %471 = icmp eq i32 %468, 32
+  %spec.select.i.i69.i.i.i.i = select i1 %471, ptr @"$string.312", ptr @"$string.106"
   br label %"$dtypes.name.exit.i53.i.i.i.i"
 
-switch.hole_check223:                             ; preds = %"$Problems.next.exit.i50.i.i.i.i"
-  %switch.shifted225 = lshr i32 -1048569, %919
-  %switch.lobit226 = trunc i32 %switch.shifted225 to i1
-  br i1 %switch.lobit226, label %switch.lookup224, label %merge53.i.i68.i.i.i.i
+switch.hole_check137:                             ; preds = %"$Problems.next.exit.i50.i.i.i.i"
+  %switch.shifted139 = lshr i32 -1048569, %468
+  %switch.lobit140 = trunc i32 %switch.shifted139 to i1
+  br i1 %switch.lobit140, label %switch.lookup138, label %merge53.i.i68.i.i.i.i
 
-switch.lookup224:                                 ; preds = %switch.hole_check223
-  %923 = zext nneg i32 %919 to i64
-  %switch.gep227 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %923
-  %switch.load228 = load ptr, ptr %switch.gep227, align 8
+switch.lookup138:                                 ; preds = %switch.hole_check137
+  %472 = zext nneg i32 %468 to i64
+  %switch.gep141 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %472
+  %switch.load142 = load ptr, ptr %switch.gep141, align 8
   br label %"$dtypes.name.exit.i53.i.i.i.i"
 
-"$dtypes.name.exit.i53.i.i.i.i":                  ; preds = %switch.lookup224, %merge53.i.i68.i.i.i.i
-  %common.ret.op.i20.i.i.i.i.i = phi ptr [ %spec.select.i.i69.i.i.i.i, %merge53.i.i68.i.i.i.i ], [ %switch.load228, %switch.lookup224 ]
-  %924 = load i32, ptr %841, align 4
-  %925 = icmp ult i32 %889, 32
-  br i1 %925, label %switch.hole_check230, label %merge53.i36.i.i.i.i.i
+"$dtypes.name.exit.i53.i.i.i.i":                  ; preds = %switch.lookup138, %merge53.i.i68.i.i.i.i
+  %common.ret.op.i20.i.i.i.i.i = phi ptr [ %spec.select.i.i69.i.i.i.i, %merge53.i.i68.i.i.i.i ], [ %switch.load142, %switch.lookup138 ]
+  %473 = load i32, ptr %390, align 4
+  %474 = icmp ult i32 %438, 32
+  br i1 %474, label %switch.hole_check144, label %merge53.i36.i.i.i.i.i
 
-merge53.i36.i.i.i.i.i:                            ; preds = %switch.hole_check230, %"$dtypes.name.exit.i53.i.i.i.i"
-  %926 = icmp eq i32 %889, 32
-  %spec.select.i37.i.i.i.i.i = select i1 %926, ptr @"$string.312", ptr @"$string.106"
+merge53.i36.i.i.i.i.i:                            ; preds = %switch.hole_check144, %"$dtypes.name.exit.i53.i.i.i.i"
+  %475 = icmp eq i32 %438, 32
+  %spec.select.i37.i.i.i.i.i = select i1 %475, ptr @"$string.312", ptr @"$string.106"
   br label %"$dtypes.name.exit38.i.i.i.i.i"
 
-switch.hole_check230:                             ; preds = %"$dtypes.name.exit.i53.i.i.i.i"
-  %switch.shifted232 = lshr i32 -1048569, %889
-  %switch.lobit233 = trunc i32 %switch.shifted232 to i1
-  br i1 %switch.lobit233, label %switch.lookup231, label %merge53.i36.i.i.i.i.i
+switch.hole_check144:                             ; preds = %"$dtypes.name.exit.i53.i.i.i.i"
+  %switch.shifted146 = lshr i32 -1048569, %438
+  %switch.lobit147 = trunc i32 %switch.shifted146 to i1
+  br i1 %switch.lobit147, label %switch.lookup145, label %merge53.i36.i.i.i.i.i
 
-switch.lookup231:                                 ; preds = %switch.hole_check230
-  %927 = zext nneg i32 %889 to i64
-  %switch.gep234 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %927
-  %switch.load235 = load ptr, ptr %switch.gep234, align 8
+switch.lookup145:                                 ; preds = %switch.hole_check144
+  %476 = zext nneg i32 %438 to i64
+  %switch.gep148 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %476
+  %switch.load149 = load ptr, ptr %switch.gep148, align 8
   br label %"$dtypes.name.exit38.i.i.i.i.i"
 
-"$dtypes.name.exit38.i.i.i.i.i":                  ; preds = %switch.lookup231, %merge53.i36.i.i.i.i.i
-  %common.ret.op.i22.i54.i.i.i.i = phi ptr [ %spec.select.i37.i.i.i.i.i, %merge53.i36.i.i.i.i.i ], [ %switch.load235, %switch.lookup231 ]
-  %928 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %918, i64 512, ptr nonnull @"$string.351", ptr nonnull %common.ret.op.i20.i.i.i.i.i, i32 %924, ptr nonnull %common.ret.op.i22.i54.i.i.i.i)
-  br label %merge.i.i.i.i42
+"$dtypes.name.exit38.i.i.i.i.i":                  ; preds = %switch.lookup145, %merge53.i36.i.i.i.i.i
+  %common.ret.op.i22.i54.i.i.i.i = phi ptr [ %spec.select.i37.i.i.i.i.i, %merge53.i36.i.i.i.i.i ], [ %switch.load149, %switch.lookup145 ]
+  %477 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %467, i64 512, ptr nonnull @"$string.351", ptr nonnull %common.ret.op.i20.i.i.i.i.i, i32 %473, ptr nonnull %common.ret.op.i22.i54.i.i.i.i)
+  br label %merge.i.i.i.i
 
-merge.i.i.i.i42:                                  ; preds = %or.lhs.false.i17.i.i.i, %"$dtypes.name.exit.i73.i.i.i.i", %merge.i.i.i62.i.i.i.i.i, %then14.i.i.i.i.i, %"$Problems.next.exit58.i.i.i.i.i", %merge.i.i.i51.i.i.i.i.i, %then5.i.i.i.i44.i, %"$Problems.next.exit.i98.i.i.i.i", %merge.i.i.i.i94.i.i.i.i, %then.i90.i.i.i.i, %"$dtypes.name.exit38.i.i.i.i.i", %and.lhs.true.i.i.i.i.i45, %merge.i.i.i.i46.i.i.i.i, %then.i42.i.i.i.i, %"$Validator.unify.exit.i.i.i.i", %and.lhs.true.i.i.i.i, %else2.i.i.i
-  %929 = getelementptr i8, ptr %794, i64 29
-  %930 = load i8, ptr %929, align 1
-  %931 = trunc i8 %930 to i1
-  br i1 %931, label %then6.i.i.i.i43, label %merge5.i.i.i27.i
+merge.i.i.i.i:                                    ; preds = %or.lhs.false.i17.i.i.i, %"$dtypes.name.exit.i73.i.i.i.i", %merge.i.i.i62.i.i.i.i.i, %then14.i.i.i.i.i, %"$Problems.next.exit58.i.i.i.i.i", %merge.i.i.i51.i.i.i.i.i, %then5.i.i.i.i44.i, %"$Problems.next.exit.i98.i.i.i.i", %merge.i.i.i.i94.i.i.i.i, %then.i90.i.i.i.i, %"$dtypes.name.exit38.i.i.i.i.i", %and.lhs.true.i.i.i.i.i, %merge.i.i.i.i46.i.i.i.i, %then.i42.i.i.i.i, %"$Validator.unify.exit.i.i.i.i", %and.lhs.true.i.i.i.i, %else2.i.i.i
+  %478 = getelementptr i8, ptr %343, i64 29
+  %479 = load i8, ptr %478, align 1
+  %480 = trunc i8 %479 to i1
+  br i1 %480, label %then6.i.i.i.i, label %merge5.i.i.i27.i
 
 and.lhs.true4.i.i.i.i:                            ; preds = %or.lhs.false.i17.i.i.i
-  %.phi.trans.insert.i.i.i.i = getelementptr i8, ptr %817, i64 8
+  %.phi.trans.insert.i.i.i.i = getelementptr i8, ptr %366, i64 8
   %.pre.i.i.i.i = load i32, ptr %.phi.trans.insert.i.i.i.i, align 4
   %.val38.i.i.i.i = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
-  %932 = getelementptr i8, ptr %.val38.i.i.i.i, i64 16
-  %.val.i70.i.i.i.i = load ptr, ptr %932, align 8
-  %933 = getelementptr i8, ptr %817, i64 104
-  %.val47.i.i.i.i.i = load i32, ptr %933, align 4
-  %934 = sext i32 %.val47.i.i.i.i.i to i64
-  %935 = getelementptr %54, ptr %.val.i70.i.i.i.i, i64 %934
-  %936 = load ptr, ptr %935, align 8
+  %481 = getelementptr i8, ptr %.val38.i.i.i.i, i64 16
+  %.val.i70.i.i.i.i = load ptr, ptr %481, align 8
+  %482 = getelementptr i8, ptr %366, i64 104
+  %.val47.i.i.i.i.i = load i32, ptr %482, align 4
+  %483 = sext i32 %.val47.i.i.i.i.i to i64
+  %484 = getelementptr %54, ptr %.val.i70.i.i.i.i, i64 %483
+  %485 = load ptr, ptr %484, align 8
   %.not.i71.i.i.i.i = icmp eq i32 %.pre.i.i.i.i, 2
   br i1 %.not.i71.i.i.i.i, label %and.lhs.true.i89.i.i.i.i, label %merge4.i.i.i.i.i
 
 then.i90.i.i.i.i:                                 ; preds = %and.lhs.true.i89.i.i.i.i
-  %937 = getelementptr i8, ptr %.val38113.i.i.i.i, i64 160
-  %938 = load ptr, ptr %817, align 8
-  %939 = getelementptr i8, ptr %.val38113.i.i.i.i, i64 184
-  %940 = load i64, ptr %939, align 8
-  %941 = add i64 %940, 1
-  store i64 %941, ptr %939, align 8
-  %942 = getelementptr i8, ptr %.val38113.i.i.i.i, i64 168
-  %943 = load i64, ptr %942, align 8
-  %944 = icmp sgt i64 %943, 999
-  br i1 %944, label %merge.i.i.i.i42, label %or.lhs.false.i.i91.i.i.i.i
+  %486 = getelementptr i8, ptr %.val38113.i.i.i.i, i64 160
+  %487 = load ptr, ptr %366, align 8
+  %488 = getelementptr i8, ptr %.val38113.i.i.i.i, i64 184
+  %489 = load i64, ptr %488, align 8
+  %490 = add i64 %489, 1
+  store i64 %490, ptr %488, align 8
+  %491 = getelementptr i8, ptr %.val38113.i.i.i.i, i64 168
+  %492 = load i64, ptr %491, align 8
+  %493 = icmp sgt i64 %492, 999
+  br i1 %493, label %merge.i.i.i.i, label %or.lhs.false.i.i91.i.i.i.i
 
 or.lhs.false.i.i91.i.i.i.i:                       ; preds = %then.i90.i.i.i.i
-  %945 = add nsw i64 %943, 1
-  %946 = getelementptr i8, ptr %.val38113.i.i.i.i, i64 176
-  %947 = load i64, ptr %946, align 8
-  %.not.i.i.not.i.i92.i.i.i.i = icmp sgt i64 %947, %943
-  %.val.pre.i.i93.i.i.i.i = load ptr, ptr %937, align 8
+  %494 = add nsw i64 %492, 1
+  %495 = getelementptr i8, ptr %.val38113.i.i.i.i, i64 176
+  %496 = load i64, ptr %495, align 8
+  %.not.i.i.not.i.i92.i.i.i.i = icmp sgt i64 %496, %492
+  %.val.pre.i.i93.i.i.i.i = load ptr, ptr %486, align 8
   br i1 %.not.i.i.not.i.i92.i.i.i.i, label %"$Problems.next.exit.i98.i.i.i.i", label %merge.i.i.i.i94.i.i.i.i
 
 merge.i.i.i.i94.i.i.i.i:                          ; preds = %or.lhs.false.i.i91.i.i.i.i
-  %948 = shl i64 %947, 1
-  %spec.select.i.i.i.i95.i.i.i.i = call i64 @llvm.smax.i64(i64 %948, i64 %945)
+  %497 = shl i64 %496, 1
+  %spec.select.i.i.i.i95.i.i.i.i = call i64 @llvm.smax.i64(i64 %497, i64 %494)
   %spec.store.select.i.i.i.i96.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i95.i.i.i.i, i64 8)
-  %949 = mul i64 %spec.store.select.i.i.i.i96.i.i.i.i, 1028
-  %950 = call ptr @realloc(ptr %.val.pre.i.i93.i.i.i.i, i64 %949)
-  %951 = icmp eq ptr %950, null
-  br i1 %951, label %merge.i.i.i.i42, label %merge7.i.i.i.i97.i.i.i.i
+  %498 = mul i64 %spec.store.select.i.i.i.i96.i.i.i.i, 1028
+  %499 = call ptr @realloc(ptr %.val.pre.i.i93.i.i.i.i, i64 %498)
+  %500 = icmp eq ptr %499, null
+  br i1 %500, label %merge.i.i.i.i, label %merge7.i.i.i.i97.i.i.i.i
 
 merge7.i.i.i.i97.i.i.i.i:                         ; preds = %merge.i.i.i.i94.i.i.i.i
-  store ptr %950, ptr %937, align 8
-  store i64 %spec.store.select.i.i.i.i96.i.i.i.i, ptr %946, align 8
+  store ptr %499, ptr %486, align 8
+  store i64 %spec.store.select.i.i.i.i96.i.i.i.i, ptr %495, align 8
   br label %"$Problems.next.exit.i98.i.i.i.i"
 
 "$Problems.next.exit.i98.i.i.i.i":                ; preds = %merge7.i.i.i.i97.i.i.i.i, %or.lhs.false.i.i91.i.i.i.i
-  %.val.i.i99.i.i.i.i = phi ptr [ %.val.pre.i.i93.i.i.i.i, %or.lhs.false.i.i91.i.i.i.i ], [ %950, %merge7.i.i.i.i97.i.i.i.i ]
-  store i64 %945, ptr %942, align 8
-  %952 = getelementptr %57, ptr %.val.i.i99.i.i.i.i, i64 %945
-  %953 = getelementptr i8, ptr %952, i64 -1028
-  store i32 2, ptr %953, align 4
-  %954 = getelementptr i8, ptr %952, i64 -1024
-  %955 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %954, i64 256, ptr nonnull @"$string.9", ptr %960)
-  %956 = getelementptr i8, ptr %952, i64 -768
-  %957 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %956, i64 256, ptr nonnull @"$string.9", ptr %938)
-  %958 = getelementptr i8, ptr %952, i64 -512
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %958, ptr noundef nonnull align 1 dereferenceable(39) @"$string.347", i64 39, i1 false)
-  br label %merge.i.i.i.i42
+  %.val.i.i99.i.i.i.i = phi ptr [ %.val.pre.i.i93.i.i.i.i, %or.lhs.false.i.i91.i.i.i.i ], [ %499, %merge7.i.i.i.i97.i.i.i.i ]
+  store i64 %494, ptr %491, align 8
+  %501 = getelementptr %57, ptr %.val.i.i99.i.i.i.i, i64 %494
+  %502 = getelementptr i8, ptr %501, i64 -1028
+  store i32 2, ptr %502, align 4
+  %503 = getelementptr i8, ptr %501, i64 -1024
+  %504 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %503, i64 256, ptr nonnull @"$string.9", ptr %509)
+  %505 = getelementptr i8, ptr %501, i64 -768
+  %506 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %505, i64 256, ptr nonnull @"$string.9", ptr %487)
+  %507 = getelementptr i8, ptr %501, i64 -512
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %507, ptr noundef nonnull align 1 dereferenceable(39) @"$string.347", i64 39, i1 false)
+  br label %merge.i.i.i.i
 
 and.lhs.true.i89.i.i.i.i:                         ; preds = %and.lhs.true4.i.i.i.i, %and.lhs.true4.thread.i.i.i.i
-  %959 = phi ptr [ %827, %and.lhs.true4.thread.i.i.i.i ], [ %.phi.trans.insert.i.i.i.i, %and.lhs.true4.i.i.i.i ]
-  %960 = phi ptr [ %834, %and.lhs.true4.thread.i.i.i.i ], [ %936, %and.lhs.true4.i.i.i.i ]
-  %961 = phi ptr [ %831, %and.lhs.true4.thread.i.i.i.i ], [ %933, %and.lhs.true4.i.i.i.i ]
+  %508 = phi ptr [ %376, %and.lhs.true4.thread.i.i.i.i ], [ %.phi.trans.insert.i.i.i.i, %and.lhs.true4.i.i.i.i ]
+  %509 = phi ptr [ %383, %and.lhs.true4.thread.i.i.i.i ], [ %485, %and.lhs.true4.i.i.i.i ]
+  %510 = phi ptr [ %380, %and.lhs.true4.thread.i.i.i.i ], [ %482, %and.lhs.true4.i.i.i.i ]
   %.val38113.i.i.i.i = phi ptr [ %.val38109.i.i.i.i, %and.lhs.true4.thread.i.i.i.i ], [ %.val38.i.i.i.i, %and.lhs.true4.i.i.i.i ]
-  %962 = getelementptr i8, ptr %794, i64 16
-  %963 = load i32, ptr %962, align 4
-  %964 = icmp eq i32 %963, 8
-  br i1 %964, label %then.i90.i.i.i.i, label %and.lhs.true7.i.i.i.i.i
+  %511 = getelementptr i8, ptr %343, i64 16
+  %512 = load i32, ptr %511, align 4
+  %513 = icmp eq i32 %512, 8
+  br i1 %513, label %then.i90.i.i.i.i, label %and.lhs.true7.i.i.i.i.i
 
 then5.i.i.i.i44.i:                                ; preds = %and.lhs.true7.i.i.i.i.i
-  %965 = getelementptr i8, ptr %.val38113.i.i.i.i, i64 160
-  %966 = load ptr, ptr %817, align 8
-  %967 = getelementptr i8, ptr %.val38113.i.i.i.i, i64 184
-  %968 = load i64, ptr %967, align 8
-  %969 = add i64 %968, 1
-  store i64 %969, ptr %967, align 8
-  %970 = getelementptr i8, ptr %.val38113.i.i.i.i, i64 168
-  %971 = load i64, ptr %970, align 8
-  %972 = icmp sgt i64 %971, 999
-  br i1 %972, label %merge.i.i.i.i42, label %or.lhs.false.i48.i.i.i.i.i
+  %514 = getelementptr i8, ptr %.val38113.i.i.i.i, i64 160
+  %515 = load ptr, ptr %366, align 8
+  %516 = getelementptr i8, ptr %.val38113.i.i.i.i, i64 184
+  %517 = load i64, ptr %516, align 8
+  %518 = add i64 %517, 1
+  store i64 %518, ptr %516, align 8
+  %519 = getelementptr i8, ptr %.val38113.i.i.i.i, i64 168
+  %520 = load i64, ptr %519, align 8
+  %521 = icmp sgt i64 %520, 999
+  br i1 %521, label %merge.i.i.i.i, label %or.lhs.false.i48.i.i.i.i.i
 
 or.lhs.false.i48.i.i.i.i.i:                       ; preds = %then5.i.i.i.i44.i
-  %973 = add nsw i64 %971, 1
-  %974 = getelementptr i8, ptr %.val38113.i.i.i.i, i64 176
-  %975 = load i64, ptr %974, align 8
-  %.not.i.i.not.i49.i.i.i.i.i = icmp sgt i64 %975, %971
-  %.val.pre.i50.i.i.i.i.i = load ptr, ptr %965, align 8
+  %522 = add nsw i64 %520, 1
+  %523 = getelementptr i8, ptr %.val38113.i.i.i.i, i64 176
+  %524 = load i64, ptr %523, align 8
+  %.not.i.i.not.i49.i.i.i.i.i = icmp sgt i64 %524, %520
+  %.val.pre.i50.i.i.i.i.i = load ptr, ptr %514, align 8
   br i1 %.not.i.i.not.i49.i.i.i.i.i, label %"$Problems.next.exit58.i.i.i.i.i", label %merge.i.i.i51.i.i.i.i.i
 
 merge.i.i.i51.i.i.i.i.i:                          ; preds = %or.lhs.false.i48.i.i.i.i.i
-  %976 = shl i64 %975, 1
-  %spec.select.i.i.i52.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %976, i64 %973)
+  %525 = shl i64 %524, 1
+  %spec.select.i.i.i52.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %525, i64 %522)
   %spec.store.select.i.i.i53.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i52.i.i.i.i.i, i64 8)
-  %977 = mul i64 %spec.store.select.i.i.i53.i.i.i.i.i, 1028
-  %978 = call ptr @realloc(ptr %.val.pre.i50.i.i.i.i.i, i64 %977)
-  %979 = icmp eq ptr %978, null
-  br i1 %979, label %merge.i.i.i.i42, label %merge7.i.i.i54.i.i.i.i.i
+  %526 = mul i64 %spec.store.select.i.i.i53.i.i.i.i.i, 1028
+  %527 = call ptr @realloc(ptr %.val.pre.i50.i.i.i.i.i, i64 %526)
+  %528 = icmp eq ptr %527, null
+  br i1 %528, label %merge.i.i.i.i, label %merge7.i.i.i54.i.i.i.i.i
 
 merge7.i.i.i54.i.i.i.i.i:                         ; preds = %merge.i.i.i51.i.i.i.i.i
-  store ptr %978, ptr %965, align 8
-  store i64 %spec.store.select.i.i.i53.i.i.i.i.i, ptr %974, align 8
+  store ptr %527, ptr %514, align 8
+  store i64 %spec.store.select.i.i.i53.i.i.i.i.i, ptr %523, align 8
   br label %"$Problems.next.exit58.i.i.i.i.i"
 
 "$Problems.next.exit58.i.i.i.i.i":                ; preds = %merge7.i.i.i54.i.i.i.i.i, %or.lhs.false.i48.i.i.i.i.i
-  %.val.i56.i.i.i.i.i = phi ptr [ %.val.pre.i50.i.i.i.i.i, %or.lhs.false.i48.i.i.i.i.i ], [ %978, %merge7.i.i.i54.i.i.i.i.i ]
-  store i64 %973, ptr %970, align 8
-  %980 = getelementptr %57, ptr %.val.i56.i.i.i.i.i, i64 %973
-  %981 = getelementptr i8, ptr %980, i64 -1028
-  store i32 2, ptr %981, align 4
-  %982 = getelementptr i8, ptr %980, i64 -1024
-  %983 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %982, i64 256, ptr nonnull @"$string.9", ptr %960)
-  %984 = getelementptr i8, ptr %980, i64 -768
-  %985 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %984, i64 256, ptr nonnull @"$string.9", ptr %966)
-  %986 = getelementptr i8, ptr %980, i64 -512
-  store i8 0, ptr %986, align 1
-  %987 = load ptr, ptr %794, align 8
-  %988 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %986, i64 512, ptr nonnull @"$string.348", ptr %987)
-  br label %merge.i.i.i.i42
+  %.val.i56.i.i.i.i.i = phi ptr [ %.val.pre.i50.i.i.i.i.i, %or.lhs.false.i48.i.i.i.i.i ], [ %527, %merge7.i.i.i54.i.i.i.i.i ]
+  store i64 %522, ptr %519, align 8
+  %529 = getelementptr %57, ptr %.val.i56.i.i.i.i.i, i64 %522
+  %530 = getelementptr i8, ptr %529, i64 -1028
+  store i32 2, ptr %530, align 4
+  %531 = getelementptr i8, ptr %529, i64 -1024
+  %532 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %531, i64 256, ptr nonnull @"$string.9", ptr %509)
+  %533 = getelementptr i8, ptr %529, i64 -768
+  %534 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %533, i64 256, ptr nonnull @"$string.9", ptr %515)
+  %535 = getelementptr i8, ptr %529, i64 -512
+  store i8 0, ptr %535, align 1
+  %536 = load ptr, ptr %343, align 8
+  %537 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %535, i64 512, ptr nonnull @"$string.348", ptr %536)
+  br label %merge.i.i.i.i
 
 and.lhs.true7.i.i.i.i.i:                          ; preds = %and.lhs.true.i89.i.i.i.i
-  %989 = getelementptr i8, ptr %794, i64 29
-  %990 = load i8, ptr %989, align 1
-  %991 = trunc i8 %990 to i1
-  br i1 %991, label %then2.i.i.i29.i, label %then5.i.i.i.i44.i
+  %538 = getelementptr i8, ptr %343, i64 29
+  %539 = load i8, ptr %538, align 1
+  %540 = trunc i8 %539 to i1
+  br i1 %540, label %then2.i.i.i29.i, label %then5.i.i.i.i44.i
 
 merge4.i.i.i.i.i:                                 ; preds = %and.lhs.true4.i.i.i.i
-  %992 = getelementptr i8, ptr %794, i64 29
-  %993 = load i8, ptr %992, align 1
-  %994 = trunc i8 %993 to i1
-  br i1 %994, label %then14.i.i.i.i.i, label %merge4.i.then2_crit_edge.i.i.i.i
+  %541 = getelementptr i8, ptr %343, i64 29
+  %542 = load i8, ptr %541, align 1
+  %543 = trunc i8 %542 to i1
+  br i1 %543, label %then14.i.i.i.i.i, label %merge4.i.then2_crit_edge.i.i.i.i
 
 merge4.i.then2_crit_edge.i.i.i.i:                 ; preds = %merge4.i.i.i.i.i
-  %.phi.trans.insert107.i.i.i.i = getelementptr i8, ptr %794, i64 16
+  %.phi.trans.insert107.i.i.i.i = getelementptr i8, ptr %343, i64 16
   %.pre108.i.i.i.i = load i32, ptr %.phi.trans.insert107.i.i.i.i, align 4
   br label %then2.i.i.i29.i
 
 then14.i.i.i.i.i:                                 ; preds = %merge4.i.i.i.i.i
-  %995 = getelementptr i8, ptr %.val38.i.i.i.i, i64 160
-  %996 = load ptr, ptr %817, align 8
-  %997 = getelementptr i8, ptr %.val38.i.i.i.i, i64 184
-  %998 = load i64, ptr %997, align 8
-  %999 = add i64 %998, 1
-  store i64 %999, ptr %997, align 8
-  %1000 = getelementptr i8, ptr %.val38.i.i.i.i, i64 168
-  %1001 = load i64, ptr %1000, align 8
-  %1002 = icmp sgt i64 %1001, 999
-  br i1 %1002, label %merge.i.i.i.i42, label %or.lhs.false.i59.i.i.i.i.i
+  %544 = getelementptr i8, ptr %.val38.i.i.i.i, i64 160
+  %545 = load ptr, ptr %366, align 8
+  %546 = getelementptr i8, ptr %.val38.i.i.i.i, i64 184
+  %547 = load i64, ptr %546, align 8
+  %548 = add i64 %547, 1
+  store i64 %548, ptr %546, align 8
+  %549 = getelementptr i8, ptr %.val38.i.i.i.i, i64 168
+  %550 = load i64, ptr %549, align 8
+  %551 = icmp sgt i64 %550, 999
+  br i1 %551, label %merge.i.i.i.i, label %or.lhs.false.i59.i.i.i.i.i
 
 or.lhs.false.i59.i.i.i.i.i:                       ; preds = %then14.i.i.i.i.i
-  %1003 = add nsw i64 %1001, 1
-  %1004 = getelementptr i8, ptr %.val38.i.i.i.i, i64 176
-  %1005 = load i64, ptr %1004, align 8
-  %.not.i.i.not.i60.i.i.i.i.i = icmp sgt i64 %1005, %1001
-  %.val.pre.i61.i.i.i.i.i = load ptr, ptr %995, align 8
+  %552 = add nsw i64 %550, 1
+  %553 = getelementptr i8, ptr %.val38.i.i.i.i, i64 176
+  %554 = load i64, ptr %553, align 8
+  %.not.i.i.not.i60.i.i.i.i.i = icmp sgt i64 %554, %550
+  %.val.pre.i61.i.i.i.i.i = load ptr, ptr %544, align 8
   br i1 %.not.i.i.not.i60.i.i.i.i.i, label %"$Problems.next.exit69.i.i.i.i.i", label %merge.i.i.i62.i.i.i.i.i
 
 merge.i.i.i62.i.i.i.i.i:                          ; preds = %or.lhs.false.i59.i.i.i.i.i
-  %1006 = shl i64 %1005, 1
-  %spec.select.i.i.i63.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %1006, i64 %1003)
+  %555 = shl i64 %554, 1
+  %spec.select.i.i.i63.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %555, i64 %552)
   %spec.store.select.i.i.i64.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i63.i.i.i.i.i, i64 8)
-  %1007 = mul i64 %spec.store.select.i.i.i64.i.i.i.i.i, 1028
-  %1008 = call ptr @realloc(ptr %.val.pre.i61.i.i.i.i.i, i64 %1007)
-  %1009 = icmp eq ptr %1008, null
-  br i1 %1009, label %merge.i.i.i.i42, label %merge7.i.i.i65.i.i.i.i.i
+  %556 = mul i64 %spec.store.select.i.i.i64.i.i.i.i.i, 1028
+  %557 = call ptr @realloc(ptr %.val.pre.i61.i.i.i.i.i, i64 %556)
+  %558 = icmp eq ptr %557, null
+  br i1 %558, label %merge.i.i.i.i, label %merge7.i.i.i65.i.i.i.i.i
 
 merge7.i.i.i65.i.i.i.i.i:                         ; preds = %merge.i.i.i62.i.i.i.i.i
-  store ptr %1008, ptr %995, align 8
-  store i64 %spec.store.select.i.i.i64.i.i.i.i.i, ptr %1004, align 8
+  store ptr %557, ptr %544, align 8
+  store i64 %spec.store.select.i.i.i64.i.i.i.i.i, ptr %553, align 8
   br label %"$Problems.next.exit69.i.i.i.i.i"
 
 "$Problems.next.exit69.i.i.i.i.i":                ; preds = %merge7.i.i.i65.i.i.i.i.i, %or.lhs.false.i59.i.i.i.i.i
-  %.val.i67.i.i.i.i.i = phi ptr [ %.val.pre.i61.i.i.i.i.i, %or.lhs.false.i59.i.i.i.i.i ], [ %1008, %merge7.i.i.i65.i.i.i.i.i ]
-  store i64 %1003, ptr %1000, align 8
-  %1010 = getelementptr %57, ptr %.val.i67.i.i.i.i.i, i64 %1003
-  %1011 = getelementptr i8, ptr %1010, i64 -1028
-  store i32 2, ptr %1011, align 4
-  %1012 = getelementptr i8, ptr %1010, i64 -1024
-  %1013 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1012, i64 256, ptr nonnull @"$string.9", ptr %936)
-  %1014 = getelementptr i8, ptr %1010, i64 -768
-  %1015 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1014, i64 256, ptr nonnull @"$string.9", ptr %996)
-  %1016 = getelementptr i8, ptr %1010, i64 -512
-  store i8 0, ptr %1016, align 1
-  %1017 = load i32, ptr %.phi.trans.insert.i.i.i.i, align 4
-  %1018 = icmp ult i32 %1017, 32
-  br i1 %1018, label %switch.hole_check237, label %merge53.i.i87.i.i.i.i
+  %.val.i67.i.i.i.i.i = phi ptr [ %.val.pre.i61.i.i.i.i.i, %or.lhs.false.i59.i.i.i.i.i ], [ %557, %merge7.i.i.i65.i.i.i.i.i ]
+  store i64 %552, ptr %549, align 8
+  %559 = getelementptr %57, ptr %.val.i67.i.i.i.i.i, i64 %552
+  %560 = getelementptr i8, ptr %559, i64 -1028
+  store i32 2, ptr %560, align 4
+  %561 = getelementptr i8, ptr %559, i64 -1024
+  %562 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %561, i64 256, ptr nonnull @"$string.9", ptr %485)
+  %563 = getelementptr i8, ptr %559, i64 -768
+  %564 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %563, i64 256, ptr nonnull @"$string.9", ptr %545)
+  %565 = getelementptr i8, ptr %559, i64 -512
+  store i8 0, ptr %565, align 1
+  %566 = load i32, ptr %.phi.trans.insert.i.i.i.i, align 4
+  %567 = icmp ult i32 %566, 32
+  br i1 %567, label %switch.hole_check151, label %merge53.i.i87.i.i.i.i
 
-merge53.i.i87.i.i.i.i:                            ; preds = %switch.hole_check237, %"$Problems.next.exit69.i.i.i.i.i"
-  %1019 = icmp eq i32 %1017, 32
-  %spec.select.i.i88.i.i.i.i = select i1 %1019, ptr @"$string.312", ptr @"$string.106"
+merge53.i.i87.i.i.i.i:                            ; preds = %switch.hole_check151, %"$Problems.next.exit69.i.i.i.i.i"
+  %568 = icmp eq i32 %566, 32
+  %spec.select.i.i88.i.i.i.i = select i1 %568, ptr @"$string.312", ptr @"$string.106"
   br label %"$dtypes.name.exit.i73.i.i.i.i"
 
-switch.hole_check237:                             ; preds = %"$Problems.next.exit69.i.i.i.i.i"
-  %switch.shifted239 = lshr i32 -1048569, %1017
-  %switch.lobit240 = trunc i32 %switch.shifted239 to i1
-  br i1 %switch.lobit240, label %switch.lookup238, label %merge53.i.i87.i.i.i.i
+switch.hole_check151:                             ; preds = %"$Problems.next.exit69.i.i.i.i.i"
+  %switch.shifted153 = lshr i32 -1048569, %566
+  %switch.lobit154 = trunc i32 %switch.shifted153 to i1
+  br i1 %switch.lobit154, label %switch.lookup152, label %merge53.i.i87.i.i.i.i
 
-switch.lookup238:                                 ; preds = %switch.hole_check237
-  %1020 = zext nneg i32 %1017 to i64
-  %switch.gep241 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %1020
-  %switch.load242 = load ptr, ptr %switch.gep241, align 8
+switch.lookup152:                                 ; preds = %switch.hole_check151
+  %569 = zext nneg i32 %566 to i64
+  %switch.gep155 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %569
+  %switch.load156 = load ptr, ptr %switch.gep155, align 8
   br label %"$dtypes.name.exit.i73.i.i.i.i"
 
-"$dtypes.name.exit.i73.i.i.i.i":                  ; preds = %switch.lookup238, %merge53.i.i87.i.i.i.i
-  %common.ret.op.i70.i.i.i.i.i = phi ptr [ %spec.select.i.i88.i.i.i.i, %merge53.i.i87.i.i.i.i ], [ %switch.load242, %switch.lookup238 ]
-  %1021 = load ptr, ptr %794, align 8
-  %1022 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1016, i64 512, ptr nonnull @"$string.349", ptr nonnull %common.ret.op.i70.i.i.i.i.i, ptr %1021)
-  br label %merge.i.i.i.i42
+"$dtypes.name.exit.i73.i.i.i.i":                  ; preds = %switch.lookup152, %merge53.i.i87.i.i.i.i
+  %common.ret.op.i70.i.i.i.i.i = phi ptr [ %spec.select.i.i88.i.i.i.i, %merge53.i.i87.i.i.i.i ], [ %switch.load156, %switch.lookup152 ]
+  %570 = load ptr, ptr %343, align 8
+  %571 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %565, i64 512, ptr nonnull @"$string.349", ptr nonnull %common.ret.op.i70.i.i.i.i.i, ptr %570)
+  br label %merge.i.i.i.i
 
-or.lhs.false.i17.i.i.i:                           ; preds = %and.rhs.i.i.i.i, %then.i.i.i.i44
-  %1023 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %817)
-  br i1 %1023, label %and.lhs.true4.i.i.i.i, label %merge.i.i.i.i42
+or.lhs.false.i17.i.i.i:                           ; preds = %and.rhs.i.i.i.i, %then.i.i.i.i
+  %572 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %366)
+  br i1 %572, label %and.lhs.true4.i.i.i.i, label %merge.i.i.i.i
 
-then6.i.i.i.i43:                                  ; preds = %merge.i.i.i.i42
-  %.val36.i.i.i.i = load ptr, ptr %794, align 8
-  %1024 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.344", ptr %.val36.i.i.i.i, ptr nonnull @"$string.352")
-  %1025 = getelementptr i8, ptr %794, i64 20
-  %1026 = load i32, ptr %1025, align 4
-  %1027 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
-  %1028 = icmp eq ptr %1027, null
-  br i1 %1028, label %merge5.i.i.i27.i, label %or.lhs.false1.i.i.i.i.i
+then6.i.i.i.i:                                    ; preds = %merge.i.i.i.i
+  %.val36.i.i.i.i = load ptr, ptr %343, align 8
+  %573 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.344", ptr %.val36.i.i.i.i, ptr nonnull @"$string.352")
+  %574 = getelementptr i8, ptr %343, i64 20
+  %575 = load i32, ptr %574, align 4
+  %576 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
+  %577 = icmp eq ptr %576, null
+  br i1 %577, label %merge5.i.i.i27.i, label %or.lhs.false1.i.i.i.i.i
 
 or.lhs.false.i.i.i.i28.i:                         ; preds = %or.lhs.false1.i.i.i.i.i
-  %1029 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %1027)
+  %578 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %576)
   br label %merge5.i.i.i27.i
 
-or.lhs.false1.i.i.i.i.i:                          ; preds = %then6.i.i.i.i43
-  %1030 = sext i32 %1026 to i64
-  %1031 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %1027, i64 %1030, i64 0)
-  br i1 %1031, label %or.lhs.false.i.i.i.i28.i, label %merge5.i.i.i27.i
+or.lhs.false1.i.i.i.i.i:                          ; preds = %then6.i.i.i.i
+  %579 = sext i32 %575 to i64
+  %580 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %576, i64 %579, i64 0)
+  br i1 %580, label %or.lhs.false.i.i.i.i28.i, label %merge5.i.i.i27.i
 
-merge5.i.i.i27.i:                                 ; preds = %or.lhs.false1.i.i.i.i.i, %or.lhs.false.i.i.i.i28.i, %then6.i.i.i.i43, %merge.i.i.i.i42
-  %1032 = getelementptr i8, ptr %794, i64 28
-  %1033 = load i8, ptr %1032, align 1
-  %1034 = trunc i8 %1033 to i1
-  br i1 %1034, label %then9.i.i.i.i, label %"$Validator.check_matrix.exit.i.i.i"
+merge5.i.i.i27.i:                                 ; preds = %or.lhs.false1.i.i.i.i.i, %or.lhs.false.i.i.i.i28.i, %then6.i.i.i.i, %merge.i.i.i.i
+  %581 = getelementptr i8, ptr %343, i64 28
+  %582 = load i8, ptr %581, align 1
+  %583 = trunc i8 %582 to i1
+  br i1 %583, label %then9.i.i.i.i, label %"$Validator.check_matrix.exit.i.i.i"
 
 then9.i.i.i.i:                                    ; preds = %merge5.i.i.i27.i
-  %.val.i.i.i.i = load ptr, ptr %794, align 8
-  %1035 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.344", ptr %.val.i.i.i.i, ptr nonnull @"$string.353")
-  %1036 = getelementptr i8, ptr %794, i64 20
-  %1037 = load i32, ptr %1036, align 4
-  %1038 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
-  %1039 = icmp eq ptr %1038, null
-  br i1 %1039, label %"$Validator.check_matrix.exit.i.i.i", label %or.lhs.false1.i101.i.i.i.i
+  %.val.i.i.i.i = load ptr, ptr %343, align 8
+  %584 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.344", ptr %.val.i.i.i.i, ptr nonnull @"$string.353")
+  %585 = getelementptr i8, ptr %343, i64 20
+  %586 = load i32, ptr %585, align 4
+  %587 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
+  %588 = icmp eq ptr %587, null
+  br i1 %588, label %"$Validator.check_matrix.exit.i.i.i", label %or.lhs.false1.i101.i.i.i.i
 
 or.lhs.false.i103.i.i.i.i:                        ; preds = %or.lhs.false1.i101.i.i.i.i
-  %1040 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %1038)
+  %589 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %587)
   br label %"$Validator.check_matrix.exit.i.i.i"
 
 or.lhs.false1.i101.i.i.i.i:                       ; preds = %then9.i.i.i.i
-  %1041 = sext i32 %1037 to i64
-  %1042 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %1038, i64 %1041, i64 0)
-  br i1 %1042, label %or.lhs.false.i103.i.i.i.i, label %"$Validator.check_matrix.exit.i.i.i"
+  %590 = sext i32 %586 to i64
+  %591 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %587, i64 %590, i64 0)
+  br i1 %591, label %or.lhs.false.i103.i.i.i.i, label %"$Validator.check_matrix.exit.i.i.i"
 
 "$Validator.check_matrix.exit.i.i.i":             ; preds = %or.lhs.false1.i101.i.i.i.i, %or.lhs.false.i103.i.i.i.i, %then9.i.i.i.i, %merge5.i.i.i27.i
   call void @llvm.lifetime.end.p0(i64 160, ptr nonnull %name.i.i.i.i)
   br label %"$Validator.check_module.exit.i.i"
 
-"$Validator.check_module.exit.i.i":               ; preds = %"$Validator.check_matrix.exit.i.i.i", %or.lhs.false1.i12.i.i.i, %or.lhs.false.i14.i.i.i, %then1.i.i.i, %or.lhs.false1.i.i.i.i, %or.lhs.false.i.i.i.i41, %then.i.i25.i
-  call void @llvm.lifetime.end.p0(i64 160, ptr nonnull %name.i.i.i17)
+"$Validator.check_module.exit.i.i":               ; preds = %"$Validator.check_matrix.exit.i.i.i", %or.lhs.false1.i12.i.i.i, %or.lhs.false.i14.i.i.i, %then1.i.i.i, %or.lhs.false1.i.i.i.i, %or.lhs.false.i.i.i.i, %then.i.i25.i
+  call void @llvm.lifetime.end.p0(i64 160, ptr nonnull %name.i.i.i)
   br label %merge1.i24.i
 
-merge1.i24.i:                                     ; preds = %"$Validator.check_module.exit.i.i", %forbody.i.i36
-  %1043 = add nuw nsw i64 %i.029.i.i, 1
-  %exitcond.not.i.i39 = icmp eq i64 %1043, %791
-  br i1 %exitcond.not.i.i39, label %merge.i.loopexit.i, label %forbody.i.i36
+merge1.i24.i:                                     ; preds = %"$Validator.check_module.exit.i.i", %forbody.i.i
+  %592 = add nuw nsw i64 %i.029.i.i, 1
+  %exitcond.not.i.i = icmp eq i64 %592, %340
+  br i1 %exitcond.not.i.i, label %merge.i.loopexit.i, label %forbody.i.i
 
 merge.i.loopexit.i:                               ; preds = %merge1.i24.i
-  %.pre.i40 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
-  br label %merge.i.i31
+  %.pre.i = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
+  br label %merge.i.i
 
-merge.i.i31:                                      ; preds = %merge.i.loopexit.i, %merge.i30
-  %1044 = phi ptr [ %.pre.i40, %merge.i.loopexit.i ], [ %10, %merge.i30 ]
-  %1045 = getelementptr i8, ptr %1044, i64 96
-  %1046 = load i64, ptr %1045, align 8
-  %1047 = icmp sgt i64 %1046, 0
-  br i1 %1047, label %forbody4.i.preheader.i, label %"$Validator.check_all.exit.i"
+merge.i.i:                                        ; preds = %merge.i.loopexit.i, %merge.i14
+  %593 = phi ptr [ %.pre.i, %merge.i.loopexit.i ], [ %10, %merge.i14 ]
+  %594 = getelementptr i8, ptr %593, i64 96
+  %595 = load i64, ptr %594, align 8
+  %596 = icmp sgt i64 %595, 0
+  br i1 %596, label %forbody4.i.preheader.i, label %"$Validator.check_all.exit.i"
 
-forbody4.i.preheader.i:                           ; preds = %merge.i.i31
+forbody4.i.preheader.i:                           ; preds = %merge.i.i
   %.sroa.gep.i = getelementptr inbounds i8, ptr %validator.i, i64 40
   br label %forbody4.i.i
 
 forbody4.i.i:                                     ; preds = %"$Validator.account.exit.i.i", %forbody4.i.preheader.i
-  %i2.030.i.i = phi i64 [ %1132, %"$Validator.account.exit.i.i" ], [ 0, %forbody4.i.preheader.i ]
-  %1048 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
-  %1049 = getelementptr i8, ptr %1048, i64 88
-  %.val18.i.i = load ptr, ptr %1049, align 8
-  %1050 = getelementptr %31, ptr %.val18.i.i, i64 %i2.030.i.i
-  %1051 = getelementptr i8, ptr %1050, i64 109
-  %1052 = load i8, ptr %1051, align 1
-  %1053 = trunc i8 %1052 to i1
-  br i1 %1053, label %merge.i.i20.i, label %then.i19.i.i
+  %i2.030.i.i = phi i64 [ %681, %"$Validator.account.exit.i.i" ], [ 0, %forbody4.i.preheader.i ]
+  %597 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
+  %598 = getelementptr i8, ptr %597, i64 88
+  %.val18.i.i = load ptr, ptr %598, align 8
+  %599 = getelementptr %31, ptr %.val18.i.i, i64 %i2.030.i.i
+  %600 = getelementptr i8, ptr %599, i64 109
+  %601 = load i8, ptr %600, align 1
+  %602 = trunc i8 %601 to i1
+  br i1 %602, label %merge.i.i20.i, label %then.i19.i.i
 
 then.i19.i.i:                                     ; preds = %forbody4.i.i
-  %1054 = load ptr, ptr %1050, align 8
+  %603 = load ptr, ptr %599, align 8
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %last.i.i.i.i.i)
-  %1055 = call i32 @strncmp(ptr noundef nonnull dereferenceable(1) %1054, ptr noundef nonnull dereferenceable(14) @"$string.354", i64 13)
-  %.not.i.i.i20.i.i = icmp eq i32 %1055, 0
+  %604 = call i32 @strncmp(ptr noundef nonnull dereferenceable(1) %603, ptr noundef nonnull dereferenceable(14) @"$string.354", i64 13)
+  %.not.i.i.i20.i.i = icmp eq i32 %604, 0
   br i1 %.not.i.i.i20.i.i, label %or.lhs.false1.i.i.i27.i.i, label %"$validate.layer_of.exit.i.i.i.i"
 
 or.lhs.false1.i.i.i27.i.i:                        ; preds = %then.i19.i.i
-  %1056 = getelementptr i8, ptr %1054, i64 13
-  %1057 = load i8, ptr %1056, align 1
-  %1058 = add i8 %1057, -58
-  %or.cond.i.i.i28.i.i = icmp ult i8 %1058, -10
+  %605 = getelementptr i8, ptr %603, i64 13
+  %606 = load i8, ptr %605, align 1
+  %607 = add i8 %606, -58
+  %or.cond.i.i.i28.i.i = icmp ult i8 %607, -10
   br i1 %or.cond.i.i.i28.i.i, label %"$validate.layer_of.exit.i.i.i.i", label %merge.i.i.i.i22.i
 
 merge.i.i.i.i22.i:                                ; preds = %or.lhs.false1.i.i.i27.i.i
-  %1059 = call i64 @strtol(ptr nonnull %1056, ptr nonnull %last.i.i.i.i.i, i32 10)
-  %1060 = load ptr, ptr %last.i.i.i.i.i, align 8
-  %1061 = load i8, ptr %1060, align 1
-  %.not18.i.i.i.i.i = icmp eq i8 %1061, 46
+  %608 = call i64 @strtol(ptr nonnull %605, ptr nonnull %last.i.i.i.i.i, i32 10)
+  %609 = load ptr, ptr %last.i.i.i.i.i, align 8
+  %610 = load i8, ptr %609, align 1
+  %.not18.i.i.i.i.i = icmp eq i8 %610, 46
   br i1 %.not18.i.i.i.i.i, label %or.lhs.false6.i.i.i.i.i, label %"$validate.layer_of.exit.i.i.i.i"
 
 or.lhs.false6.i.i.i.i.i:                          ; preds = %merge.i.i.i.i22.i
-  %or.cond19.i.i.i.i.i = icmp ugt i64 %1059, 1000000
-  %1062 = trunc nuw nsw i64 %1059 to i32
-  %spec.select.i.i.i.i.i = select i1 %or.cond19.i.i.i.i.i, i32 -1, i32 %1062
+  %or.cond19.i.i.i.i.i = icmp ugt i64 %608, 1000000
+  %611 = trunc nuw nsw i64 %608 to i32
+  %spec.select.i.i.i.i.i = select i1 %or.cond19.i.i.i.i.i, i32 -1, i32 %611
   br label %"$validate.layer_of.exit.i.i.i.i"
 
 "$validate.layer_of.exit.i.i.i.i":                ; preds = %or.lhs.false6.i.i.i.i.i, %merge.i.i.i.i22.i, %or.lhs.false1.i.i.i27.i.i, %then.i19.i.i
   %common.ret.op.i.i.i.i.i = phi i32 [ -1, %or.lhs.false1.i.i.i27.i.i ], [ -1, %then.i19.i.i ], [ -1, %merge.i.i.i.i22.i ], [ %spec.select.i.i.i.i.i, %or.lhs.false6.i.i.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %last.i.i.i.i.i)
-  %1063 = load ptr, ptr %validator.i, align 8
-  %1064 = getelementptr i8, ptr %1063, i64 68
-  %1065 = load i32, ptr %1064, align 4
-  %.not.i.i21.i.i = icmp slt i32 %common.ret.op.i.i.i.i.i, %1065
+  %612 = load ptr, ptr %validator.i, align 8
+  %613 = getelementptr i8, ptr %612, i64 68
+  %614 = load i32, ptr %613, align 4
+  %.not.i.i21.i.i = icmp slt i32 %common.ret.op.i.i.i.i.i, %614
   br i1 %.not.i.i21.i.i, label %merge.i.i22.i.i, label %then2.i.i.i
 
 merge.i.i22.i.i:                                  ; preds = %"$validate.layer_of.exit.i.i.i.i"
-  %1066 = getelementptr i8, ptr %1063, i64 114
-  %1067 = load i8, ptr %1066, align 1
-  %1068 = trunc i8 %1067 to i1
-  %.pre.i.i.i = load ptr, ptr %1050, align 8
-  br i1 %1068, label %"$Validator.may_skip.exit.i.i.i", label %else3.i.i.i
+  %615 = getelementptr i8, ptr %612, i64 114
+  %616 = load i8, ptr %615, align 1
+  %617 = trunc i8 %616 to i1
+  %.pre.i.i.i = load ptr, ptr %599, align 8
+  br i1 %617, label %"$Validator.may_skip.exit.i.i.i", label %else3.i.i.i
 
 "$Validator.may_skip.exit.i.i.i":                 ; preds = %merge.i.i22.i.i
-  %1069 = call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %.pre.i.i.i, ptr noundef nonnull dereferenceable(15) @"$string.355")
-  %1070 = icmp eq i32 %1069, 0
-  br i1 %1070, label %then2.i.i.i, label %else3.i.i.i
+  %618 = call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %.pre.i.i.i, ptr noundef nonnull dereferenceable(15) @"$string.355")
+  %619 = icmp eq i32 %618, 0
+  br i1 %619, label %then2.i.i.i, label %else3.i.i.i
 
 then2.i.i.i:                                      ; preds = %"$Validator.may_skip.exit.i.i.i", %"$validate.layer_of.exit.i.i.i.i"
-  %1071 = getelementptr i8, ptr %1050, i64 110
-  store i8 1, ptr %1071, align 1
+  %620 = getelementptr i8, ptr %599, i64 110
+  store i8 1, ptr %620, align 1
   br label %merge.i.i20.i
 
 else3.i.i.i:                                      ; preds = %"$Validator.may_skip.exit.i.i.i", %merge.i.i22.i.i
-  %1072 = getelementptr i8, ptr %1048, i64 160
-  %1073 = getelementptr i8, ptr %1048, i64 16
-  %.val.i23.i.i = load ptr, ptr %1073, align 8
-  %1074 = getelementptr i8, ptr %1050, i64 104
-  %.val31.i.i.i = load i32, ptr %1074, align 4
-  %1075 = sext i32 %.val31.i.i.i to i64
-  %1076 = getelementptr %54, ptr %.val.i23.i.i, i64 %1075
-  %1077 = load ptr, ptr %1076, align 8
-  %1078 = getelementptr i8, ptr %1048, i64 184
-  %1079 = load i64, ptr %1078, align 8
-  %1080 = add i64 %1079, 1
-  store i64 %1080, ptr %1078, align 8
-  %1081 = getelementptr i8, ptr %1048, i64 168
-  %1082 = load i64, ptr %1081, align 8
-  %1083 = icmp sgt i64 %1082, 999
-  br i1 %1083, label %merge.i.i20.i, label %or.lhs.false.i.i24.i.i
+  %621 = getelementptr i8, ptr %597, i64 160
+  %622 = getelementptr i8, ptr %597, i64 16
+  %.val.i23.i.i = load ptr, ptr %622, align 8
+  %623 = getelementptr i8, ptr %599, i64 104
+  %.val31.i.i.i = load i32, ptr %623, align 4
+  %624 = sext i32 %.val31.i.i.i to i64
+  %625 = getelementptr %54, ptr %.val.i23.i.i, i64 %624
+  %626 = load ptr, ptr %625, align 8
+  %627 = getelementptr i8, ptr %597, i64 184
+  %628 = load i64, ptr %627, align 8
+  %629 = add i64 %628, 1
+  store i64 %629, ptr %627, align 8
+  %630 = getelementptr i8, ptr %597, i64 168
+  %631 = load i64, ptr %630, align 8
+  %632 = icmp sgt i64 %631, 999
+  br i1 %632, label %merge.i.i20.i, label %or.lhs.false.i.i24.i.i
 
 or.lhs.false.i.i24.i.i:                           ; preds = %else3.i.i.i
-  %1084 = add nsw i64 %1082, 1
-  %1085 = getelementptr i8, ptr %1048, i64 176
-  %1086 = load i64, ptr %1085, align 8
-  %.not.i.i.not.i.i.i.i = icmp sgt i64 %1086, %1082
-  %.val.pre.i.i.i.i = load ptr, ptr %1072, align 8
+  %633 = add nsw i64 %631, 1
+  %634 = getelementptr i8, ptr %597, i64 176
+  %635 = load i64, ptr %634, align 8
+  %.not.i.i.not.i.i.i.i = icmp sgt i64 %635, %631
+  %.val.pre.i.i.i.i = load ptr, ptr %621, align 8
   br i1 %.not.i.i.not.i.i.i.i, label %"$Problems.next.exit.i.i.i", label %merge.i.i.i.i.i21.i
 
 merge.i.i.i.i.i21.i:                              ; preds = %or.lhs.false.i.i24.i.i
-  %1087 = shl i64 %1086, 1
-  %spec.select.i.i.i.i25.i.i = call i64 @llvm.smax.i64(i64 %1087, i64 %1084)
+  %636 = shl i64 %635, 1
+  %spec.select.i.i.i.i25.i.i = call i64 @llvm.smax.i64(i64 %636, i64 %633)
   %spec.store.select.i.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i25.i.i, i64 8)
-  %1088 = mul i64 %spec.store.select.i.i.i.i.i.i, 1028
-  %1089 = call ptr @realloc(ptr %.val.pre.i.i.i.i, i64 %1088)
-  %1090 = icmp eq ptr %1089, null
-  br i1 %1090, label %merge.i.i20.i, label %merge7.i.i.i.i.i.i35
+  %637 = mul i64 %spec.store.select.i.i.i.i.i.i, 1028
+  %638 = call ptr @realloc(ptr %.val.pre.i.i.i.i, i64 %637)
+  %639 = icmp eq ptr %638, null
+  br i1 %639, label %merge.i.i20.i, label %merge7.i.i.i.i.i.i
 
-merge7.i.i.i.i.i.i35:                             ; preds = %merge.i.i.i.i.i21.i
-  store ptr %1089, ptr %1072, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i, ptr %1085, align 8
+merge7.i.i.i.i.i.i:                               ; preds = %merge.i.i.i.i.i21.i
+  store ptr %638, ptr %621, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i, ptr %634, align 8
   br label %"$Problems.next.exit.i.i.i"
 
-"$Problems.next.exit.i.i.i":                      ; preds = %merge7.i.i.i.i.i.i35, %or.lhs.false.i.i24.i.i
-  %.val.i.i26.i.i = phi ptr [ %.val.pre.i.i.i.i, %or.lhs.false.i.i24.i.i ], [ %1089, %merge7.i.i.i.i.i.i35 ]
-  store i64 %1084, ptr %1081, align 8
-  %1091 = getelementptr %57, ptr %.val.i.i26.i.i, i64 %1084
-  %1092 = getelementptr i8, ptr %1091, i64 -1028
-  store i32 2, ptr %1092, align 4
-  %1093 = getelementptr i8, ptr %1091, i64 -1024
-  %1094 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1093, i64 256, ptr nonnull @"$string.9", ptr %1077)
-  %1095 = getelementptr i8, ptr %1091, i64 -768
-  %1096 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1095, i64 256, ptr nonnull @"$string.9", ptr %.pre.i.i.i)
-  %1097 = getelementptr i8, ptr %1091, i64 -512
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1097, ptr noundef nonnull align 1 dereferenceable(38) @"$string.356", i64 38, i1 false)
+"$Problems.next.exit.i.i.i":                      ; preds = %merge7.i.i.i.i.i.i, %or.lhs.false.i.i24.i.i
+  %.val.i.i26.i.i = phi ptr [ %.val.pre.i.i.i.i, %or.lhs.false.i.i24.i.i ], [ %638, %merge7.i.i.i.i.i.i ]
+  store i64 %633, ptr %630, align 8
+  %640 = getelementptr %57, ptr %.val.i.i26.i.i, i64 %633
+  %641 = getelementptr i8, ptr %640, i64 -1028
+  store i32 2, ptr %641, align 4
+  %642 = getelementptr i8, ptr %640, i64 -1024
+  %643 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %642, i64 256, ptr nonnull @"$string.9", ptr %626)
+  %644 = getelementptr i8, ptr %640, i64 -768
+  %645 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %644, i64 256, ptr nonnull @"$string.9", ptr %.pre.i.i.i)
+  %646 = getelementptr i8, ptr %640, i64 -512
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %646, ptr noundef nonnull align 1 dereferenceable(38) @"$string.356", i64 38, i1 false)
   br label %merge.i.i20.i
 
 merge.i.i20.i:                                    ; preds = %"$Problems.next.exit.i.i.i", %merge.i.i.i.i.i21.i, %else3.i.i.i, %then2.i.i.i, %forbody4.i.i
-  %.val32.i.i.i = load ptr, ptr %1050, align 8
-  %1098 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %.val32.i.i.i)
-  %.not.i.i35.i.i.i = icmp slt i64 %1098, 6
+  %.val32.i.i.i = load ptr, ptr %599, align 8
+  %647 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %.val32.i.i.i)
+  %.not.i.i35.i.i.i = icmp slt i64 %647, 6
   br i1 %.not.i.i35.i.i.i, label %"$is_parameter.exit.i.i.i", label %or.rhs.i.i.i.i.i.i
 
 or.rhs.i.i.i.i.i.i:                               ; preds = %merge.i.i20.i
-  %1099 = ptrtoint ptr %.val32.i.i.i to i64
-  %1100 = add i64 %1099, -6
-  %1101 = add i64 %1100, %1098
-  %1102 = inttoptr i64 %1101 to ptr
-  %bcmp.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(6) %1102, ptr noundef nonnull dereferenceable(6) @"$string.357", i64 6)
-  %1103 = icmp ne i32 %bcmp.i.i.i.i.i.i, 0
+  %648 = ptrtoint ptr %.val32.i.i.i to i64
+  %649 = add i64 %648, -6
+  %650 = add i64 %649, %647
+  %651 = inttoptr i64 %650 to ptr
+  %bcmp.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(6) %651, ptr noundef nonnull dereferenceable(6) @"$string.357", i64 6)
+  %652 = icmp ne i32 %bcmp.i.i.i.i.i.i, 0
   br label %"$is_parameter.exit.i.i.i"
 
 "$is_parameter.exit.i.i.i":                       ; preds = %or.rhs.i.i.i.i.i.i, %merge.i.i20.i
-  %1104 = phi i1 [ true, %merge.i.i20.i ], [ %1103, %or.rhs.i.i.i.i.i.i ]
-  %1105 = getelementptr i8, ptr %1050, i64 12
-  %1106 = load i32, ptr %1105, align 4
-  %1107 = icmp sgt i32 %1106, 0
-  br i1 %1107, label %forbody.lr.ph.i.i.i.i, label %"$Validator.account.exit.i.i"
+  %653 = phi i1 [ true, %merge.i.i20.i ], [ %652, %or.rhs.i.i.i.i.i.i ]
+  %654 = getelementptr i8, ptr %599, i64 12
+  %655 = load i32, ptr %654, align 4
+  %656 = icmp sgt i32 %655, 0
+  br i1 %656, label %forbody.lr.ph.i.i.i.i, label %"$Validator.account.exit.i.i"
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %"$is_parameter.exit.i.i.i"
-  %1108 = getelementptr i8, ptr %1050, i64 16
-  %wide.trip.count.i.i.i.i = zext nneg i32 %1106 to i64
-  %min.iters.check = icmp ult i32 %1106, 16
+  %657 = getelementptr i8, ptr %599, i64 16
+  %wide.trip.count.i.i.i.i = zext nneg i32 %655 to i64
+  %min.iters.check = icmp ult i32 %655, 16
   br i1 %min.iters.check, label %forbody.i.i.i.i.preheader, label %vector.ph
 
 vector.ph:                                        ; preds = %forbody.lr.ph.i.i.i.i
@@ -13152,396 +11866,396 @@ vector.ph:                                        ; preds = %forbody.lr.ph.i.i.i
 
 vector.body:                                      ; preds = %vector.body, %vector.ph
   %index = phi i64 [ 0, %vector.ph ], [ %index.next, %vector.body ]
-  %vec.phi = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %1113, %vector.body ]
-  %vec.phi150 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %1114, %vector.body ]
-  %vec.phi151 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %1115, %vector.body ]
-  %vec.phi152 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %1116, %vector.body ]
-  %1109 = getelementptr i64, ptr %1108, i64 %index
-  %1110 = getelementptr i8, ptr %1109, i64 32
-  %1111 = getelementptr i8, ptr %1109, i64 64
-  %1112 = getelementptr i8, ptr %1109, i64 96
-  %wide.load = load <4 x i64>, ptr %1109, align 8
-  %wide.load153 = load <4 x i64>, ptr %1110, align 8
-  %wide.load154 = load <4 x i64>, ptr %1111, align 8
-  %wide.load155 = load <4 x i64>, ptr %1112, align 8
-  %1113 = mul <4 x i64> %wide.load, %vec.phi
-  %1114 = mul <4 x i64> %wide.load153, %vec.phi150
-  %1115 = mul <4 x i64> %wide.load154, %vec.phi151
-  %1116 = mul <4 x i64> %wide.load155, %vec.phi152
+  %vec.phi = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %662, %vector.body ]
+  %vec.phi75 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %663, %vector.body ]
+  %vec.phi76 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %664, %vector.body ]
+  %vec.phi77 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %665, %vector.body ]
+  %658 = getelementptr i64, ptr %657, i64 %index
+  %659 = getelementptr i8, ptr %658, i64 32
+  %660 = getelementptr i8, ptr %658, i64 64
+  %661 = getelementptr i8, ptr %658, i64 96
+  %wide.load = load <4 x i64>, ptr %658, align 8
+  %wide.load78 = load <4 x i64>, ptr %659, align 8
+  %wide.load79 = load <4 x i64>, ptr %660, align 8
+  %wide.load80 = load <4 x i64>, ptr %661, align 8
+  %662 = mul <4 x i64> %wide.load, %vec.phi
+  %663 = mul <4 x i64> %wide.load78, %vec.phi75
+  %664 = mul <4 x i64> %wide.load79, %vec.phi76
+  %665 = mul <4 x i64> %wide.load80, %vec.phi77
   %index.next = add nuw i64 %index, 16
-  %1117 = icmp eq i64 %index.next, %n.vec
-  br i1 %1117, label %middle.block, label %vector.body, !llvm.loop !30
+  %666 = icmp eq i64 %index.next, %n.vec
+  br i1 %666, label %middle.block, label %vector.body, !llvm.loop !29
 
 middle.block:                                     ; preds = %vector.body
-  %bin.rdx = mul <4 x i64> %1114, %1113
-  %bin.rdx156 = mul <4 x i64> %1115, %bin.rdx
-  %bin.rdx157 = mul <4 x i64> %1116, %bin.rdx156
-  %1118 = call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx157)
+  %bin.rdx = mul <4 x i64> %663, %662
+  %bin.rdx81 = mul <4 x i64> %664, %bin.rdx
+  %bin.rdx82 = mul <4 x i64> %665, %bin.rdx81
+  %667 = call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx82)
   %cmp.n = icmp eq i64 %n.vec, %wide.trip.count.i.i.i.i
   br i1 %cmp.n, label %"$Validator.account.exit.i.i", label %forbody.i.i.i.i.preheader
 
 forbody.i.i.i.i.preheader:                        ; preds = %middle.block, %forbody.lr.ph.i.i.i.i
   %indvars.iv.i.i.i.i.ph = phi i64 [ 0, %forbody.lr.ph.i.i.i.i ], [ %n.vec, %middle.block ]
-  %count.04.i.i.i.i.ph = phi i64 [ 1, %forbody.lr.ph.i.i.i.i ], [ %1118, %middle.block ]
+  %count.04.i.i.i.i.ph = phi i64 [ 1, %forbody.lr.ph.i.i.i.i ], [ %667, %middle.block ]
   br label %forbody.i.i.i.i
 
 forbody.i.i.i.i:                                  ; preds = %forbody.i.i.i.i.preheader, %forbody.i.i.i.i
   %indvars.iv.i.i.i.i = phi i64 [ %indvars.iv.next.i.i.i.i, %forbody.i.i.i.i ], [ %indvars.iv.i.i.i.i.ph, %forbody.i.i.i.i.preheader ]
-  %count.04.i.i.i.i = phi i64 [ %1121, %forbody.i.i.i.i ], [ %count.04.i.i.i.i.ph, %forbody.i.i.i.i.preheader ]
-  %1119 = getelementptr i64, ptr %1108, i64 %indvars.iv.i.i.i.i
-  %1120 = load i64, ptr %1119, align 8
-  %1121 = mul i64 %1120, %count.04.i.i.i.i
+  %count.04.i.i.i.i = phi i64 [ %670, %forbody.i.i.i.i ], [ %count.04.i.i.i.i.ph, %forbody.i.i.i.i.preheader ]
+  %668 = getelementptr i64, ptr %657, i64 %indvars.iv.i.i.i.i
+  %669 = load i64, ptr %668, align 8
+  %670 = mul i64 %669, %count.04.i.i.i.i
   %indvars.iv.next.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i, 1
   %exitcond.not.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i, %wide.trip.count.i.i.i.i
-  br i1 %exitcond.not.i.i.i.i, label %"$Validator.account.exit.i.i", label %forbody.i.i.i.i, !llvm.loop !33
+  br i1 %exitcond.not.i.i.i.i, label %"$Validator.account.exit.i.i", label %forbody.i.i.i.i, !llvm.loop !32
 
 "$Validator.account.exit.i.i":                    ; preds = %forbody.i.i.i.i, %middle.block, %"$is_parameter.exit.i.i.i"
-  %count.0.lcssa.i.i.i.i = phi i64 [ 1, %"$is_parameter.exit.i.i.i" ], [ %1118, %middle.block ], [ %1121, %forbody.i.i.i.i ]
-  %1122 = select i1 %1104, i64 %count.0.lcssa.i.i.i.i, i64 0
-  %1123 = getelementptr i8, ptr %1050, i64 110
-  %1124 = load i8, ptr %1123, align 1
-  %1125 = trunc i8 %1124 to i1
-  %1126 = getelementptr i8, ptr %1050, i64 88
-  %..i.i.sroa.sel.i = select i1 %1125, ptr %.sroa.gep.i, ptr %.sroa.5.0.validator.sroa_idx.i
-  %1127 = load i64, ptr %..i.i.sroa.sel.i, align 8
-  %1128 = add i64 %1127, %1122
-  store i64 %1128, ptr %..i.i.sroa.sel.i, align 8
-  %.49.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel.v = select i1 %1125, i64 56, i64 48
+  %count.0.lcssa.i.i.i.i = phi i64 [ 1, %"$is_parameter.exit.i.i.i" ], [ %667, %middle.block ], [ %670, %forbody.i.i.i.i ]
+  %671 = select i1 %653, i64 %count.0.lcssa.i.i.i.i, i64 0
+  %672 = getelementptr i8, ptr %599, i64 110
+  %673 = load i8, ptr %672, align 1
+  %674 = trunc i8 %673 to i1
+  %675 = getelementptr i8, ptr %599, i64 88
+  %..i.i.sroa.sel.i = select i1 %674, ptr %.sroa.gep.i, ptr %.sroa.5.0.validator.sroa_idx.i
+  %676 = load i64, ptr %..i.i.sroa.sel.i, align 8
+  %677 = add i64 %676, %671
+  store i64 %677, ptr %..i.i.sroa.sel.i, align 8
+  %.49.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel.v = select i1 %674, i64 56, i64 48
   %.49.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel = getelementptr inbounds i8, ptr %validator.i, i64 %.49.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel.v
-  %1129 = load i64, ptr %.49.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel, align 8
-  %1130 = load i64, ptr %1126, align 8
-  %1131 = add i64 %1130, %1129
-  store i64 %1131, ptr %.49.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel, align 8
-  %1132 = add nuw nsw i64 %i2.030.i.i, 1
-  %exitcond31.not.i.i = icmp eq i64 %1132, %1046
+  %678 = load i64, ptr %.49.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel, align 8
+  %679 = load i64, ptr %675, align 8
+  %680 = add i64 %679, %678
+  store i64 %680, ptr %.49.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel, align 8
+  %681 = add nuw nsw i64 %i2.030.i.i, 1
+  %exitcond31.not.i.i = icmp eq i64 %681, %595
   br i1 %exitcond31.not.i.i, label %"$Validator.check_all.exit.i", label %forbody4.i.i
 
-"$Validator.check_all.exit.i":                    ; preds = %"$Validator.account.exit.i.i", %merge.i.i31
+"$Validator.check_all.exit.i":                    ; preds = %"$Validator.account.exit.i.i", %merge.i.i
   br i1 %2, label %then2.i, label %merge1.i
 
 then2.i:                                          ; preds = %"$Validator.check_all.exit.i"
   call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i.i)
-  %1133 = load ptr, ptr %.sroa.217.0.validator.sroa_idx.i, align 8
-  %1134 = getelementptr i8, ptr %1133, i64 8
-  %1135 = load i64, ptr %1134, align 8
-  %1136 = icmp sgt i64 %1135, 0
-  br i1 %1136, label %forbody.lr.ph.i46.i, label %"$Validator.check_scales.exit.i"
+  %682 = load ptr, ptr %.sroa.217.0.validator.sroa_idx.i, align 8
+  %683 = getelementptr i8, ptr %682, i64 8
+  %684 = load i64, ptr %683, align 8
+  %685 = icmp sgt i64 %684, 0
+  br i1 %685, label %forbody.lr.ph.i46.i, label %"$Validator.check_scales.exit.i"
 
 forbody.lr.ph.i46.i:                              ; preds = %then2.i
-  %1137 = ptrtoint ptr %name.i.i to i64
+  %686 = ptrtoint ptr %name.i.i to i64
   br label %forbody.i47.i
 
 forbody.i47.i:                                    ; preds = %merge1.i49.i, %forbody.lr.ph.i46.i
-  %i.022.i.i = phi i64 [ 0, %forbody.lr.ph.i46.i ], [ %1255, %merge1.i49.i ]
-  %1138 = load ptr, ptr %.sroa.217.0.validator.sroa_idx.i, align 8
-  %.val.i48.i = load ptr, ptr %1138, align 8
-  %1139 = getelementptr %56, ptr %.val.i48.i, i64 %i.022.i.i
-  %1140 = getelementptr i8, ptr %1139, i64 29
-  %1141 = load i8, ptr %1140, align 1
-  %1142 = trunc i8 %1141 to i1
-  br i1 %1142, label %and.lhs.true.i.i32, label %merge1.i49.i
+  %i.022.i.i = phi i64 [ 0, %forbody.lr.ph.i46.i ], [ %804, %merge1.i49.i ]
+  %687 = load ptr, ptr %.sroa.217.0.validator.sroa_idx.i, align 8
+  %.val.i48.i = load ptr, ptr %687, align 8
+  %688 = getelementptr %56, ptr %.val.i48.i, i64 %i.022.i.i
+  %689 = getelementptr i8, ptr %688, i64 29
+  %690 = load i8, ptr %689, align 1
+  %691 = trunc i8 %690 to i1
+  br i1 %691, label %and.lhs.true.i.i, label %merge1.i49.i
 
-then.i51.i33:                                     ; preds = %and.lhs.true.i.i32
-  %1143 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
-  %.val12.i.i34 = load ptr, ptr %1139, align 8
-  %1144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i, i64 160, ptr nonnull @"$string.344", ptr %.val12.i.i34, ptr nonnull @"$string.352")
-  %1145 = getelementptr i8, ptr %1143, i64 112
-  %1146 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name.i.i)
-  %1147 = call fastcc ptr @"$Map.find"(ptr readonly %1145, i64 %1137, i64 %1146)
-  %1148 = icmp eq ptr %1147, null
-  br i1 %1148, label %merge1.i49.i, label %"$Checkpoint.find.exit.i.i"
+then.i51.i:                                       ; preds = %and.lhs.true.i.i
+  %692 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
+  %.val12.i.i = load ptr, ptr %688, align 8
+  %693 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i, i64 160, ptr nonnull @"$string.344", ptr %.val12.i.i, ptr nonnull @"$string.352")
+  %694 = getelementptr i8, ptr %692, i64 112
+  %695 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name.i.i)
+  %696 = call fastcc ptr @"$Map.find"(ptr readonly %694, i64 %686, i64 %695)
+  %697 = icmp eq ptr %696, null
+  br i1 %697, label %merge1.i49.i, label %"$Checkpoint.find.exit.i.i"
 
-"$Checkpoint.find.exit.i.i":                      ; preds = %then.i51.i33
-  %1149 = getelementptr i8, ptr %1143, i64 88
-  %1150 = load i32, ptr %1147, align 4
-  %1151 = sext i32 %1150 to i64
-  %.val.i.i52.i = load ptr, ptr %1149, align 8
-  %1152 = getelementptr %31, ptr %.val.i.i52.i, i64 %1151
-  %.not.i53.i = icmp eq ptr %1152, null
+"$Checkpoint.find.exit.i.i":                      ; preds = %then.i51.i
+  %698 = getelementptr i8, ptr %692, i64 88
+  %699 = load i32, ptr %696, align 4
+  %700 = sext i32 %699 to i64
+  %.val.i.i52.i = load ptr, ptr %698, align 8
+  %701 = getelementptr %31, ptr %.val.i.i52.i, i64 %700
+  %.not.i53.i = icmp eq ptr %701, null
   br i1 %.not.i53.i, label %merge1.i49.i, label %then3.i.i
 
-and.lhs.true.i.i32:                               ; preds = %forbody.i47.i
-  %1153 = getelementptr i8, ptr %1139, i64 30
-  %1154 = load i8, ptr %1153, align 1
-  %1155 = trunc i8 %1154 to i1
-  br i1 %1155, label %merge1.i49.i, label %then.i51.i33
+and.lhs.true.i.i:                                 ; preds = %forbody.i47.i
+  %702 = getelementptr i8, ptr %688, i64 30
+  %703 = load i8, ptr %702, align 1
+  %704 = trunc i8 %703 to i1
+  br i1 %704, label %merge1.i49.i, label %then.i51.i
 
 then3.i.i:                                        ; preds = %"$Checkpoint.find.exit.i.i"
-  %1156 = getelementptr i8, ptr %1152, i64 8
-  %1157 = load i32, ptr %1156, align 4
-  switch i32 %1157, label %merge1.i49.i [
+  %705 = getelementptr i8, ptr %701, i64 8
+  %706 = load i32, ptr %705, align 4
+  switch i32 %706, label %merge1.i49.i [
     i32 0, label %then.i.i65.i
     i32 1, label %then1.i.i54.i
   ]
 
 then.i.i65.i:                                     ; preds = %then3.i.i
-  %1158 = getelementptr i8, ptr %1152, i64 80
-  %1159 = load ptr, ptr %1158, align 8
-  %1160 = getelementptr i8, ptr %1152, i64 12
-  %1161 = load i32, ptr %1160, align 4
-  %1162 = icmp sgt i32 %1161, 0
-  br i1 %1162, label %forbody.lr.ph.i.i.i67.i, label %forbody.i26.preheader.i.i.i
+  %707 = getelementptr i8, ptr %701, i64 80
+  %708 = load ptr, ptr %707, align 8
+  %709 = getelementptr i8, ptr %701, i64 12
+  %710 = load i32, ptr %709, align 4
+  %711 = icmp sgt i32 %710, 0
+  br i1 %711, label %forbody.lr.ph.i.i.i67.i, label %forbody.i26.preheader.i.i.i
 
 forbody.lr.ph.i.i.i67.i:                          ; preds = %then.i.i65.i
-  %1163 = getelementptr i8, ptr %1152, i64 16
-  %wide.trip.count.i.i.i68.i = zext nneg i32 %1161 to i64
-  %min.iters.check160 = icmp ult i32 %1161, 16
-  br i1 %min.iters.check160, label %forbody.i.i.i69.i.preheader, label %vector.ph161
+  %712 = getelementptr i8, ptr %701, i64 16
+  %wide.trip.count.i.i.i68.i = zext nneg i32 %710 to i64
+  %min.iters.check85 = icmp ult i32 %710, 16
+  br i1 %min.iters.check85, label %forbody.i.i.i69.i.preheader, label %vector.ph86
 
-vector.ph161:                                     ; preds = %forbody.lr.ph.i.i.i67.i
-  %n.vec163 = and i64 %wide.trip.count.i.i.i68.i, 2147483632
-  br label %vector.body165
+vector.ph86:                                      ; preds = %forbody.lr.ph.i.i.i67.i
+  %n.vec88 = and i64 %wide.trip.count.i.i.i68.i, 2147483632
+  br label %vector.body90
 
-vector.body165:                                   ; preds = %vector.body165, %vector.ph161
-  %index166 = phi i64 [ 0, %vector.ph161 ], [ %index.next175, %vector.body165 ]
-  %vec.phi167 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph161 ], [ %1168, %vector.body165 ]
-  %vec.phi168 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph161 ], [ %1169, %vector.body165 ]
-  %vec.phi169 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph161 ], [ %1170, %vector.body165 ]
-  %vec.phi170 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph161 ], [ %1171, %vector.body165 ]
-  %1164 = getelementptr i64, ptr %1163, i64 %index166
-  %1165 = getelementptr i8, ptr %1164, i64 32
-  %1166 = getelementptr i8, ptr %1164, i64 64
-  %1167 = getelementptr i8, ptr %1164, i64 96
-  %wide.load171 = load <4 x i64>, ptr %1164, align 8
-  %wide.load172 = load <4 x i64>, ptr %1165, align 8
-  %wide.load173 = load <4 x i64>, ptr %1166, align 8
-  %wide.load174 = load <4 x i64>, ptr %1167, align 8
-  %1168 = mul <4 x i64> %wide.load171, %vec.phi167
-  %1169 = mul <4 x i64> %wide.load172, %vec.phi168
-  %1170 = mul <4 x i64> %wide.load173, %vec.phi169
-  %1171 = mul <4 x i64> %wide.load174, %vec.phi170
-  %index.next175 = add nuw i64 %index166, 16
-  %1172 = icmp eq i64 %index.next175, %n.vec163
-  br i1 %1172, label %middle.block158, label %vector.body165, !llvm.loop !34
+vector.body90:                                    ; preds = %vector.body90, %vector.ph86
+  %index91 = phi i64 [ 0, %vector.ph86 ], [ %index.next100, %vector.body90 ]
+  %vec.phi92 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph86 ], [ %717, %vector.body90 ]
+  %vec.phi93 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph86 ], [ %718, %vector.body90 ]
+  %vec.phi94 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph86 ], [ %719, %vector.body90 ]
+  %vec.phi95 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph86 ], [ %720, %vector.body90 ]
+  %713 = getelementptr i64, ptr %712, i64 %index91
+  %714 = getelementptr i8, ptr %713, i64 32
+  %715 = getelementptr i8, ptr %713, i64 64
+  %716 = getelementptr i8, ptr %713, i64 96
+  %wide.load96 = load <4 x i64>, ptr %713, align 8
+  %wide.load97 = load <4 x i64>, ptr %714, align 8
+  %wide.load98 = load <4 x i64>, ptr %715, align 8
+  %wide.load99 = load <4 x i64>, ptr %716, align 8
+  %717 = mul <4 x i64> %wide.load96, %vec.phi92
+  %718 = mul <4 x i64> %wide.load97, %vec.phi93
+  %719 = mul <4 x i64> %wide.load98, %vec.phi94
+  %720 = mul <4 x i64> %wide.load99, %vec.phi95
+  %index.next100 = add nuw i64 %index91, 16
+  %721 = icmp eq i64 %index.next100, %n.vec88
+  br i1 %721, label %middle.block83, label %vector.body90, !llvm.loop !33
 
-middle.block158:                                  ; preds = %vector.body165
-  %bin.rdx176 = mul <4 x i64> %1169, %1168
-  %bin.rdx177 = mul <4 x i64> %1170, %bin.rdx176
-  %bin.rdx178 = mul <4 x i64> %1171, %bin.rdx177
-  %1173 = call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx178)
-  %cmp.n179 = icmp eq i64 %n.vec163, %wide.trip.count.i.i.i68.i
-  br i1 %cmp.n179, label %"$TensorView.num_elements.exit.i.i.i", label %forbody.i.i.i69.i.preheader
+middle.block83:                                   ; preds = %vector.body90
+  %bin.rdx101 = mul <4 x i64> %718, %717
+  %bin.rdx102 = mul <4 x i64> %719, %bin.rdx101
+  %bin.rdx103 = mul <4 x i64> %720, %bin.rdx102
+  %722 = call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx103)
+  %cmp.n104 = icmp eq i64 %n.vec88, %wide.trip.count.i.i.i68.i
+  br i1 %cmp.n104, label %"$TensorView.num_elements.exit.i.i.i", label %forbody.i.i.i69.i.preheader
 
-forbody.i.i.i69.i.preheader:                      ; preds = %middle.block158, %forbody.lr.ph.i.i.i67.i
-  %indvars.iv.i.i.i70.i.ph = phi i64 [ 0, %forbody.lr.ph.i.i.i67.i ], [ %n.vec163, %middle.block158 ]
-  %count.04.i.i.i71.i.ph = phi i64 [ 1, %forbody.lr.ph.i.i.i67.i ], [ %1173, %middle.block158 ]
+forbody.i.i.i69.i.preheader:                      ; preds = %middle.block83, %forbody.lr.ph.i.i.i67.i
+  %indvars.iv.i.i.i70.i.ph = phi i64 [ 0, %forbody.lr.ph.i.i.i67.i ], [ %n.vec88, %middle.block83 ]
+  %count.04.i.i.i71.i.ph = phi i64 [ 1, %forbody.lr.ph.i.i.i67.i ], [ %722, %middle.block83 ]
   br label %forbody.i.i.i69.i
 
 forbody.i.i.i69.i:                                ; preds = %forbody.i.i.i69.i.preheader, %forbody.i.i.i69.i
   %indvars.iv.i.i.i70.i = phi i64 [ %indvars.iv.next.i.i.i72.i, %forbody.i.i.i69.i ], [ %indvars.iv.i.i.i70.i.ph, %forbody.i.i.i69.i.preheader ]
-  %count.04.i.i.i71.i = phi i64 [ %1176, %forbody.i.i.i69.i ], [ %count.04.i.i.i71.i.ph, %forbody.i.i.i69.i.preheader ]
-  %1174 = getelementptr i64, ptr %1163, i64 %indvars.iv.i.i.i70.i
-  %1175 = load i64, ptr %1174, align 8
-  %1176 = mul i64 %1175, %count.04.i.i.i71.i
+  %count.04.i.i.i71.i = phi i64 [ %725, %forbody.i.i.i69.i ], [ %count.04.i.i.i71.i.ph, %forbody.i.i.i69.i.preheader ]
+  %723 = getelementptr i64, ptr %712, i64 %indvars.iv.i.i.i70.i
+  %724 = load i64, ptr %723, align 8
+  %725 = mul i64 %724, %count.04.i.i.i71.i
   %indvars.iv.next.i.i.i72.i = add nuw nsw i64 %indvars.iv.i.i.i70.i, 1
   %exitcond.not.i.i.i73.i = icmp eq i64 %indvars.iv.next.i.i.i72.i, %wide.trip.count.i.i.i68.i
-  br i1 %exitcond.not.i.i.i73.i, label %"$TensorView.num_elements.exit.i.i.i", label %forbody.i.i.i69.i, !llvm.loop !35
+  br i1 %exitcond.not.i.i.i73.i, label %"$TensorView.num_elements.exit.i.i.i", label %forbody.i.i.i69.i, !llvm.loop !34
 
-"$TensorView.num_elements.exit.i.i.i":            ; preds = %forbody.i.i.i69.i, %middle.block158
-  %.lcssa139 = phi i64 [ %1173, %middle.block158 ], [ %1176, %forbody.i.i.i69.i ]
-  %1177 = icmp sgt i64 %.lcssa139, 0
-  br i1 %1177, label %forbody.i26.preheader.i.i.i, label %merge1.i49.i
+"$TensorView.num_elements.exit.i.i.i":            ; preds = %forbody.i.i.i69.i, %middle.block83
+  %.lcssa66 = phi i64 [ %722, %middle.block83 ], [ %725, %forbody.i.i.i69.i ]
+  %726 = icmp sgt i64 %.lcssa66, 0
+  br i1 %726, label %forbody.i26.preheader.i.i.i, label %merge1.i49.i
 
 forbody.i26.preheader.i.i.i:                      ; preds = %"$TensorView.num_elements.exit.i.i.i", %then.i.i65.i
-  %count.0.lcssa.i65.i.i.i = phi i64 [ %.lcssa139, %"$TensorView.num_elements.exit.i.i.i" ], [ 1, %then.i.i65.i ]
+  %count.0.lcssa.i65.i.i.i = phi i64 [ %.lcssa66, %"$TensorView.num_elements.exit.i.i.i" ], [ 1, %then.i.i65.i ]
   br label %forbody.i26.i.i.i
 
 forbody.i26.i.i.i:                                ; preds = %merge2.i.i.i.i, %forbody.i26.preheader.i.i.i
-  %i.017.i.i.i.i = phi i64 [ %1185, %merge2.i.i.i.i ], [ 0, %forbody.i26.preheader.i.i.i ]
-  %1178 = getelementptr i32, ptr %1159, i64 %i.017.i.i.i.i
-  %1179 = load i32, ptr %1178, align 4
-  %1180 = and i32 %1179, 2139095040
-  %1181 = icmp eq i32 %1180, 2139095040
-  br i1 %1181, label %merge3.i.i.i, label %merge1.i.i.i66.i
+  %i.017.i.i.i.i = phi i64 [ %734, %merge2.i.i.i.i ], [ 0, %forbody.i26.preheader.i.i.i ]
+  %727 = getelementptr i32, ptr %708, i64 %i.017.i.i.i.i
+  %728 = load i32, ptr %727, align 4
+  %729 = and i32 %728, 2139095040
+  %730 = icmp eq i32 %729, 2139095040
+  br i1 %730, label %merge3.i.i.i, label %merge1.i.i.i66.i
 
 merge1.i.i.i66.i:                                 ; preds = %forbody.i26.i.i.i
-  %1182 = and i32 %1179, 2147483647
-  %1183 = icmp eq i32 %1182, 0
-  %1184 = icmp slt i32 %1179, 0
-  %or.cond.i.i.i.i = or i1 %1184, %1183
+  %731 = and i32 %728, 2147483647
+  %732 = icmp eq i32 %731, 0
+  %733 = icmp slt i32 %728, 0
+  %or.cond.i.i.i.i = or i1 %733, %732
   br i1 %or.cond.i.i.i.i, label %merge3.i.i.i, label %merge2.i.i.i.i
 
 merge2.i.i.i.i:                                   ; preds = %merge1.i.i.i66.i
-  %1185 = add nuw nsw i64 %i.017.i.i.i.i, 1
-  %exitcond.not.i27.i.i.i = icmp eq i64 %1185, %count.0.lcssa.i65.i.i.i
+  %734 = add nuw nsw i64 %i.017.i.i.i.i, 1
+  %exitcond.not.i27.i.i.i = icmp eq i64 %734, %count.0.lcssa.i65.i.i.i
   br i1 %exitcond.not.i27.i.i.i, label %merge1.i49.i, label %forbody.i26.i.i.i
 
 then1.i.i54.i:                                    ; preds = %then3.i.i
-  %1186 = getelementptr i8, ptr %1152, i64 80
-  %1187 = load ptr, ptr %1186, align 8
-  %1188 = getelementptr i8, ptr %1152, i64 12
-  %1189 = load i32, ptr %1188, align 4
-  %1190 = icmp sgt i32 %1189, 0
-  br i1 %1190, label %forbody.lr.ph.i29.i.i.i, label %forbody.i38.preheader.i.i.i
+  %735 = getelementptr i8, ptr %701, i64 80
+  %736 = load ptr, ptr %735, align 8
+  %737 = getelementptr i8, ptr %701, i64 12
+  %738 = load i32, ptr %737, align 4
+  %739 = icmp sgt i32 %738, 0
+  br i1 %739, label %forbody.lr.ph.i29.i.i.i, label %forbody.i38.preheader.i.i.i
 
 forbody.lr.ph.i29.i.i.i:                          ; preds = %then1.i.i54.i
-  %1191 = getelementptr i8, ptr %1152, i64 16
-  %wide.trip.count.i30.i.i.i = zext nneg i32 %1189 to i64
-  %min.iters.check183 = icmp ult i32 %1189, 16
-  br i1 %min.iters.check183, label %forbody.i31.i.i.i.preheader, label %vector.ph184
+  %740 = getelementptr i8, ptr %701, i64 16
+  %wide.trip.count.i30.i.i.i = zext nneg i32 %738 to i64
+  %min.iters.check108 = icmp ult i32 %738, 16
+  br i1 %min.iters.check108, label %forbody.i31.i.i.i.preheader, label %vector.ph109
 
-vector.ph184:                                     ; preds = %forbody.lr.ph.i29.i.i.i
-  %n.vec186 = and i64 %wide.trip.count.i30.i.i.i, 2147483632
-  br label %vector.body188
+vector.ph109:                                     ; preds = %forbody.lr.ph.i29.i.i.i
+  %n.vec111 = and i64 %wide.trip.count.i30.i.i.i, 2147483632
+  br label %vector.body113
 
-vector.body188:                                   ; preds = %vector.body188, %vector.ph184
-  %index189 = phi i64 [ 0, %vector.ph184 ], [ %index.next198, %vector.body188 ]
-  %vec.phi190 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph184 ], [ %1196, %vector.body188 ]
-  %vec.phi191 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph184 ], [ %1197, %vector.body188 ]
-  %vec.phi192 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph184 ], [ %1198, %vector.body188 ]
-  %vec.phi193 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph184 ], [ %1199, %vector.body188 ]
-  %1192 = getelementptr i64, ptr %1191, i64 %index189
-  %1193 = getelementptr i8, ptr %1192, i64 32
-  %1194 = getelementptr i8, ptr %1192, i64 64
-  %1195 = getelementptr i8, ptr %1192, i64 96
-  %wide.load194 = load <4 x i64>, ptr %1192, align 8
-  %wide.load195 = load <4 x i64>, ptr %1193, align 8
-  %wide.load196 = load <4 x i64>, ptr %1194, align 8
-  %wide.load197 = load <4 x i64>, ptr %1195, align 8
-  %1196 = mul <4 x i64> %wide.load194, %vec.phi190
-  %1197 = mul <4 x i64> %wide.load195, %vec.phi191
-  %1198 = mul <4 x i64> %wide.load196, %vec.phi192
-  %1199 = mul <4 x i64> %wide.load197, %vec.phi193
-  %index.next198 = add nuw i64 %index189, 16
-  %1200 = icmp eq i64 %index.next198, %n.vec186
-  br i1 %1200, label %middle.block181, label %vector.body188, !llvm.loop !36
+vector.body113:                                   ; preds = %vector.body113, %vector.ph109
+  %index114 = phi i64 [ 0, %vector.ph109 ], [ %index.next123, %vector.body113 ]
+  %vec.phi115 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph109 ], [ %745, %vector.body113 ]
+  %vec.phi116 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph109 ], [ %746, %vector.body113 ]
+  %vec.phi117 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph109 ], [ %747, %vector.body113 ]
+  %vec.phi118 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph109 ], [ %748, %vector.body113 ]
+  %741 = getelementptr i64, ptr %740, i64 %index114
+  %742 = getelementptr i8, ptr %741, i64 32
+  %743 = getelementptr i8, ptr %741, i64 64
+  %744 = getelementptr i8, ptr %741, i64 96
+  %wide.load119 = load <4 x i64>, ptr %741, align 8
+  %wide.load120 = load <4 x i64>, ptr %742, align 8
+  %wide.load121 = load <4 x i64>, ptr %743, align 8
+  %wide.load122 = load <4 x i64>, ptr %744, align 8
+  %745 = mul <4 x i64> %wide.load119, %vec.phi115
+  %746 = mul <4 x i64> %wide.load120, %vec.phi116
+  %747 = mul <4 x i64> %wide.load121, %vec.phi117
+  %748 = mul <4 x i64> %wide.load122, %vec.phi118
+  %index.next123 = add nuw i64 %index114, 16
+  %749 = icmp eq i64 %index.next123, %n.vec111
+  br i1 %749, label %middle.block106, label %vector.body113, !llvm.loop !35
 
-middle.block181:                                  ; preds = %vector.body188
-  %bin.rdx199 = mul <4 x i64> %1197, %1196
-  %bin.rdx200 = mul <4 x i64> %1198, %bin.rdx199
-  %bin.rdx201 = mul <4 x i64> %1199, %bin.rdx200
-  %1201 = call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx201)
-  %cmp.n202 = icmp eq i64 %n.vec186, %wide.trip.count.i30.i.i.i
-  br i1 %cmp.n202, label %"$TensorView.num_elements.exit36.i.i.i", label %forbody.i31.i.i.i.preheader
+middle.block106:                                  ; preds = %vector.body113
+  %bin.rdx124 = mul <4 x i64> %746, %745
+  %bin.rdx125 = mul <4 x i64> %747, %bin.rdx124
+  %bin.rdx126 = mul <4 x i64> %748, %bin.rdx125
+  %750 = call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx126)
+  %cmp.n127 = icmp eq i64 %n.vec111, %wide.trip.count.i30.i.i.i
+  br i1 %cmp.n127, label %"$TensorView.num_elements.exit36.i.i.i", label %forbody.i31.i.i.i.preheader
 
-forbody.i31.i.i.i.preheader:                      ; preds = %middle.block181, %forbody.lr.ph.i29.i.i.i
-  %indvars.iv.i32.i.i.i.ph = phi i64 [ 0, %forbody.lr.ph.i29.i.i.i ], [ %n.vec186, %middle.block181 ]
-  %count.04.i33.i.i.i.ph = phi i64 [ 1, %forbody.lr.ph.i29.i.i.i ], [ %1201, %middle.block181 ]
+forbody.i31.i.i.i.preheader:                      ; preds = %middle.block106, %forbody.lr.ph.i29.i.i.i
+  %indvars.iv.i32.i.i.i.ph = phi i64 [ 0, %forbody.lr.ph.i29.i.i.i ], [ %n.vec111, %middle.block106 ]
+  %count.04.i33.i.i.i.ph = phi i64 [ 1, %forbody.lr.ph.i29.i.i.i ], [ %750, %middle.block106 ]
   br label %forbody.i31.i.i.i
 
 forbody.i31.i.i.i:                                ; preds = %forbody.i31.i.i.i.preheader, %forbody.i31.i.i.i
   %indvars.iv.i32.i.i.i = phi i64 [ %indvars.iv.next.i34.i.i.i, %forbody.i31.i.i.i ], [ %indvars.iv.i32.i.i.i.ph, %forbody.i31.i.i.i.preheader ]
-  %count.04.i33.i.i.i = phi i64 [ %1204, %forbody.i31.i.i.i ], [ %count.04.i33.i.i.i.ph, %forbody.i31.i.i.i.preheader ]
-  %1202 = getelementptr i64, ptr %1191, i64 %indvars.iv.i32.i.i.i
-  %1203 = load i64, ptr %1202, align 8
-  %1204 = mul i64 %1203, %count.04.i33.i.i.i
+  %count.04.i33.i.i.i = phi i64 [ %753, %forbody.i31.i.i.i ], [ %count.04.i33.i.i.i.ph, %forbody.i31.i.i.i.preheader ]
+  %751 = getelementptr i64, ptr %740, i64 %indvars.iv.i32.i.i.i
+  %752 = load i64, ptr %751, align 8
+  %753 = mul i64 %752, %count.04.i33.i.i.i
   %indvars.iv.next.i34.i.i.i = add nuw nsw i64 %indvars.iv.i32.i.i.i, 1
   %exitcond.not.i35.i.i.i = icmp eq i64 %indvars.iv.next.i34.i.i.i, %wide.trip.count.i30.i.i.i
-  br i1 %exitcond.not.i35.i.i.i, label %"$TensorView.num_elements.exit36.i.i.i", label %forbody.i31.i.i.i, !llvm.loop !37
+  br i1 %exitcond.not.i35.i.i.i, label %"$TensorView.num_elements.exit36.i.i.i", label %forbody.i31.i.i.i, !llvm.loop !36
 
-"$TensorView.num_elements.exit36.i.i.i":          ; preds = %forbody.i31.i.i.i, %middle.block181
-  %.lcssa = phi i64 [ %1201, %middle.block181 ], [ %1204, %forbody.i31.i.i.i ]
-  %1205 = icmp sgt i64 %.lcssa, 0
-  br i1 %1205, label %forbody.i38.preheader.i.i.i, label %merge1.i49.i
+"$TensorView.num_elements.exit36.i.i.i":          ; preds = %forbody.i31.i.i.i, %middle.block106
+  %.lcssa = phi i64 [ %750, %middle.block106 ], [ %753, %forbody.i31.i.i.i ]
+  %754 = icmp sgt i64 %.lcssa, 0
+  br i1 %754, label %forbody.i38.preheader.i.i.i, label %merge1.i49.i
 
 forbody.i38.preheader.i.i.i:                      ; preds = %"$TensorView.num_elements.exit36.i.i.i", %then1.i.i54.i
   %count.0.lcssa.i2867.i.i.i = phi i64 [ %.lcssa, %"$TensorView.num_elements.exit36.i.i.i" ], [ 1, %then1.i.i54.i ]
   br label %forbody.i38.i.i.i
 
 forbody.i38.i.i.i:                                ; preds = %merge2.i42.i.i.i, %forbody.i38.preheader.i.i.i
-  %i.017.i39.i.i.i = phi i64 [ %1214, %merge2.i42.i.i.i ], [ 0, %forbody.i38.preheader.i.i.i ]
-  %1206 = getelementptr i16, ptr %1187, i64 %i.017.i39.i.i.i
-  %1207 = load i16, ptr %1206, align 2
-  %1208 = zext i16 %1207 to i32
-  %1209 = and i32 %1208, 32640
-  %1210 = icmp eq i32 %1209, 32640
-  br i1 %1210, label %merge3.i.i.i, label %merge1.i40.i.i.i
+  %i.017.i39.i.i.i = phi i64 [ %763, %merge2.i42.i.i.i ], [ 0, %forbody.i38.preheader.i.i.i ]
+  %755 = getelementptr i16, ptr %736, i64 %i.017.i39.i.i.i
+  %756 = load i16, ptr %755, align 2
+  %757 = zext i16 %756 to i32
+  %758 = and i32 %757, 32640
+  %759 = icmp eq i32 %758, 32640
+  br i1 %759, label %merge3.i.i.i, label %merge1.i40.i.i.i
 
 merge1.i40.i.i.i:                                 ; preds = %forbody.i38.i.i.i
-  %1211 = and i32 %1208, 32767
-  %1212 = icmp eq i32 %1211, 0
-  %1213 = icmp slt i16 %1207, 0
-  %or.cond.i41.i.i.i = or i1 %1213, %1212
+  %760 = and i32 %757, 32767
+  %761 = icmp eq i32 %760, 0
+  %762 = icmp slt i16 %756, 0
+  %or.cond.i41.i.i.i = or i1 %762, %761
   br i1 %or.cond.i41.i.i.i, label %merge3.i.i.i, label %merge2.i42.i.i.i
 
 merge2.i42.i.i.i:                                 ; preds = %merge1.i40.i.i.i
-  %1214 = add nuw nsw i64 %i.017.i39.i.i.i, 1
-  %exitcond.not.i43.i.i.i = icmp eq i64 %1214, %count.0.lcssa.i2867.i.i.i
+  %763 = add nuw nsw i64 %i.017.i39.i.i.i, 1
+  %exitcond.not.i43.i.i.i = icmp eq i64 %763, %count.0.lcssa.i2867.i.i.i
   br i1 %exitcond.not.i43.i.i.i, label %merge1.i49.i, label %forbody.i38.i.i.i
 
 merge3.i.i.i:                                     ; preds = %merge1.i40.i.i.i, %forbody.i38.i.i.i, %merge1.i.i.i66.i, %forbody.i26.i.i.i
   %is_finite.2.i.i.i = phi ptr [ @"$string.360", %forbody.i26.i.i.i ], [ @"$string.359", %merge1.i.i.i66.i ], [ @"$string.360", %forbody.i38.i.i.i ], [ @"$string.359", %merge1.i40.i.i.i ]
   %index.0.i.i.i = phi i64 [ %i.017.i.i.i.i, %forbody.i26.i.i.i ], [ %i.017.i.i.i.i, %merge1.i.i.i66.i ], [ %i.017.i39.i.i.i, %forbody.i38.i.i.i ], [ %i.017.i39.i.i.i, %merge1.i40.i.i.i ]
-  %1215 = getelementptr i8, ptr %1143, i64 160
-  %1216 = getelementptr i8, ptr %1143, i64 16
-  %.val.i13.i.i = load ptr, ptr %1216, align 8
-  %1217 = getelementptr i8, ptr %1152, i64 104
-  %.val25.i.i.i = load i32, ptr %1217, align 4
-  %1218 = sext i32 %.val25.i.i.i to i64
-  %1219 = getelementptr %54, ptr %.val.i13.i.i, i64 %1218
-  %1220 = load ptr, ptr %1219, align 8
-  %1221 = load ptr, ptr %1152, align 8
-  %1222 = getelementptr i8, ptr %1143, i64 184
-  %1223 = load i64, ptr %1222, align 8
-  %1224 = add i64 %1223, 1
-  store i64 %1224, ptr %1222, align 8
-  %1225 = getelementptr i8, ptr %1143, i64 168
-  %1226 = load i64, ptr %1225, align 8
-  %1227 = icmp sgt i64 %1226, 999
-  br i1 %1227, label %merge1.i49.i, label %or.lhs.false.i.i.i55.i
+  %764 = getelementptr i8, ptr %692, i64 160
+  %765 = getelementptr i8, ptr %692, i64 16
+  %.val.i13.i.i = load ptr, ptr %765, align 8
+  %766 = getelementptr i8, ptr %701, i64 104
+  %.val25.i.i.i = load i32, ptr %766, align 4
+  %767 = sext i32 %.val25.i.i.i to i64
+  %768 = getelementptr %54, ptr %.val.i13.i.i, i64 %767
+  %769 = load ptr, ptr %768, align 8
+  %770 = load ptr, ptr %701, align 8
+  %771 = getelementptr i8, ptr %692, i64 184
+  %772 = load i64, ptr %771, align 8
+  %773 = add i64 %772, 1
+  store i64 %773, ptr %771, align 8
+  %774 = getelementptr i8, ptr %692, i64 168
+  %775 = load i64, ptr %774, align 8
+  %776 = icmp sgt i64 %775, 999
+  br i1 %776, label %merge1.i49.i, label %or.lhs.false.i.i.i55.i
 
 or.lhs.false.i.i.i55.i:                           ; preds = %merge3.i.i.i
-  %1228 = add nsw i64 %1226, 1
-  %1229 = getelementptr i8, ptr %1143, i64 176
-  %1230 = load i64, ptr %1229, align 8
-  %.not.i.i.not.i.i.i56.i = icmp sgt i64 %1230, %1226
-  %.val.pre.i.i.i57.i = load ptr, ptr %1215, align 8
+  %777 = add nsw i64 %775, 1
+  %778 = getelementptr i8, ptr %692, i64 176
+  %779 = load i64, ptr %778, align 8
+  %.not.i.i.not.i.i.i56.i = icmp sgt i64 %779, %775
+  %.val.pre.i.i.i57.i = load ptr, ptr %764, align 8
   br i1 %.not.i.i.not.i.i.i56.i, label %"$Problems.next.exit.i.i62.i", label %merge.i.i.i.i.i58.i
 
 merge.i.i.i.i.i58.i:                              ; preds = %or.lhs.false.i.i.i55.i
-  %1231 = shl i64 %1230, 1
-  %spec.select.i.i.i.i.i59.i = call i64 @llvm.smax.i64(i64 %1231, i64 %1228)
+  %780 = shl i64 %779, 1
+  %spec.select.i.i.i.i.i59.i = call i64 @llvm.smax.i64(i64 %780, i64 %777)
   %spec.store.select.i.i.i.i.i60.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i59.i, i64 8)
-  %1232 = mul i64 %spec.store.select.i.i.i.i.i60.i, 1028
-  %1233 = call ptr @realloc(ptr %.val.pre.i.i.i57.i, i64 %1232)
-  %1234 = icmp eq ptr %1233, null
-  br i1 %1234, label %merge1.i49.i, label %merge7.i.i.i.i.i61.i
+  %781 = mul i64 %spec.store.select.i.i.i.i.i60.i, 1028
+  %782 = call ptr @realloc(ptr %.val.pre.i.i.i57.i, i64 %781)
+  %783 = icmp eq ptr %782, null
+  br i1 %783, label %merge1.i49.i, label %merge7.i.i.i.i.i61.i
 
 merge7.i.i.i.i.i61.i:                             ; preds = %merge.i.i.i.i.i58.i
-  store ptr %1233, ptr %1215, align 8
-  store i64 %spec.store.select.i.i.i.i.i60.i, ptr %1229, align 8
+  store ptr %782, ptr %764, align 8
+  store i64 %spec.store.select.i.i.i.i.i60.i, ptr %778, align 8
   br label %"$Problems.next.exit.i.i62.i"
 
 "$Problems.next.exit.i.i62.i":                    ; preds = %merge7.i.i.i.i.i61.i, %or.lhs.false.i.i.i55.i
-  %.val.i.i.i63.i = phi ptr [ %.val.pre.i.i.i57.i, %or.lhs.false.i.i.i55.i ], [ %1233, %merge7.i.i.i.i.i61.i ]
-  store i64 %1228, ptr %1225, align 8
-  %1235 = getelementptr %57, ptr %.val.i.i.i63.i, i64 %1228
-  %1236 = getelementptr i8, ptr %1235, i64 -1028
-  store i32 2, ptr %1236, align 4
-  %1237 = getelementptr i8, ptr %1235, i64 -1024
-  %1238 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1237, i64 256, ptr nonnull @"$string.9", ptr %1220)
-  %1239 = getelementptr i8, ptr %1235, i64 -768
-  %1240 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1239, i64 256, ptr nonnull @"$string.9", ptr %1221)
-  %1241 = getelementptr i8, ptr %1235, i64 -512
-  store i8 0, ptr %1241, align 1
-  %1242 = load i32, ptr %1156, align 4
-  %1243 = icmp eq i32 %1242, 0
-  %1244 = getelementptr i8, ptr %1152, i64 80
-  %1245 = load ptr, ptr %1244, align 8
-  br i1 %1243, label %then.i.i.i64.i, label %else.i.i.i.i
+  %.val.i.i.i63.i = phi ptr [ %.val.pre.i.i.i57.i, %or.lhs.false.i.i.i55.i ], [ %782, %merge7.i.i.i.i.i61.i ]
+  store i64 %777, ptr %774, align 8
+  %784 = getelementptr %57, ptr %.val.i.i.i63.i, i64 %777
+  %785 = getelementptr i8, ptr %784, i64 -1028
+  store i32 2, ptr %785, align 4
+  %786 = getelementptr i8, ptr %784, i64 -1024
+  %787 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %786, i64 256, ptr nonnull @"$string.9", ptr %769)
+  %788 = getelementptr i8, ptr %784, i64 -768
+  %789 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %788, i64 256, ptr nonnull @"$string.9", ptr %770)
+  %790 = getelementptr i8, ptr %784, i64 -512
+  store i8 0, ptr %790, align 1
+  %791 = load i32, ptr %705, align 4
+  %792 = icmp eq i32 %791, 0
+  %793 = getelementptr i8, ptr %701, i64 80
+  %794 = load ptr, ptr %793, align 8
+  br i1 %792, label %then.i.i.i64.i, label %else.i.i.i.i
 
 then.i.i.i64.i:                                   ; preds = %"$Problems.next.exit.i.i62.i"
-  %1246 = getelementptr i32, ptr %1245, i64 %index.0.i.i.i
-  %1247 = load i32, ptr %1246, align 4
+  %795 = getelementptr i32, ptr %794, i64 %index.0.i.i.i
+  %796 = load i32, ptr %795, align 4
   br label %"$value_at.exit.i.i.i"
 
 else.i.i.i.i:                                     ; preds = %"$Problems.next.exit.i.i62.i"
-  %1248 = getelementptr i16, ptr %1245, i64 %index.0.i.i.i
-  %1249 = load i16, ptr %1248, align 2
-  %1250 = zext i16 %1249 to i32
-  %1251 = shl nuw i32 %1250, 16
+  %797 = getelementptr i16, ptr %794, i64 %index.0.i.i.i
+  %798 = load i16, ptr %797, align 2
+  %799 = zext i16 %798 to i32
+  %800 = shl nuw i32 %799, 16
   br label %"$value_at.exit.i.i.i"
 
 "$value_at.exit.i.i.i":                           ; preds = %else.i.i.i.i, %then.i.i.i64.i
-  %bits.0.i.i.i.i = phi i32 [ %1247, %then.i.i.i64.i ], [ %1251, %else.i.i.i.i ]
-  %1252 = bitcast i32 %bits.0.i.i.i.i to float
-  %1253 = fpext float %1252 to double
-  %1254 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1241, i64 512, ptr nonnull @"$string.361", i64 %index.0.i.i.i, double %1253, ptr nonnull %is_finite.2.i.i.i)
+  %bits.0.i.i.i.i = phi i32 [ %796, %then.i.i.i64.i ], [ %800, %else.i.i.i.i ]
+  %801 = bitcast i32 %bits.0.i.i.i.i to float
+  %802 = fpext float %801 to double
+  %803 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %790, i64 512, ptr nonnull @"$string.361", i64 %index.0.i.i.i, double %802, ptr nonnull %is_finite.2.i.i.i)
   br label %merge1.i49.i
 
-merge1.i49.i:                                     ; preds = %merge2.i42.i.i.i, %merge2.i.i.i.i, %"$value_at.exit.i.i.i", %merge.i.i.i.i.i58.i, %merge3.i.i.i, %"$TensorView.num_elements.exit36.i.i.i", %"$TensorView.num_elements.exit.i.i.i", %then3.i.i, %and.lhs.true.i.i32, %"$Checkpoint.find.exit.i.i", %then.i51.i33, %forbody.i47.i
-  %1255 = add nuw nsw i64 %i.022.i.i, 1
-  %exitcond.not.i50.i = icmp eq i64 %1255, %1135
+merge1.i49.i:                                     ; preds = %merge2.i42.i.i.i, %merge2.i.i.i.i, %"$value_at.exit.i.i.i", %merge.i.i.i.i.i58.i, %merge3.i.i.i, %"$TensorView.num_elements.exit36.i.i.i", %"$TensorView.num_elements.exit.i.i.i", %then3.i.i, %and.lhs.true.i.i, %"$Checkpoint.find.exit.i.i", %then.i51.i, %forbody.i47.i
+  %804 = add nuw nsw i64 %i.022.i.i, 1
+  %exitcond.not.i50.i = icmp eq i64 %804, %684
   br i1 %exitcond.not.i50.i, label %"$Validator.check_scales.exit.i", label %forbody.i47.i
 
 "$Validator.check_scales.exit.i":                 ; preds = %merge1.i49.i, %then2.i
@@ -13549,13 +12263,284 @@ merge1.i49.i:                                     ; preds = %merge2.i42.i.i.i, %
   br label %merge1.i
 
 merge1.i:                                         ; preds = %"$Validator.check_scales.exit.i", %"$Validator.check_all.exit.i"
-  %1256 = load <4 x i64>, ptr %.sroa.5.0.validator.sroa_idx.i, align 8
-  store <4 x i64> %1256, ptr %13, align 8
+  %805 = load <4 x i64>, ptr %.sroa.5.0.validator.sroa_idx.i, align 8
+  store <4 x i64> %805, ptr %13, align 8
   br label %"$Model.read_weights.exit"
 
-"$Model.read_weights.exit":                       ; preds = %then.i.i81, %then.i42.i.i, %then2.i.i79, %then.i62.i.i, %then.i74.i.i, %then.i.i76.i.i, %merge5.i.i, %then13.i.i28, %"$Checkpoint.read.exit.i", %merge1.i
-  %common.ret.op.i29 = phi i32 [ 0, %merge1.i ], [ %common.ret.op.i.i, %"$Checkpoint.read.exit.i" ], [ 3, %then.i.i76.i.i ], [ 3, %then.i74.i.i ], [ 3, %then.i62.i.i ], [ 3, %then2.i.i79 ], [ 3, %then.i42.i.i ], [ 3, %then.i.i81 ], [ 5, %then13.i.i28 ], [ 5, %merge5.i.i ]
+"$Model.read_weights.exit":                       ; preds = %then.i.i, %then.i42.i.i, %then2.i.i, %then.i62.i.i, %then.i74.i.i, %then.i.i76.i.i, %merge5.i.i, %then13.i.i, %"$Checkpoint.read.exit.i", %merge1.i
+  %common.ret.op.i12 = phi i32 [ 0, %merge1.i ], [ %common.ret.op.i.i, %"$Checkpoint.read.exit.i" ], [ 3, %then.i.i76.i.i ], [ 3, %then.i74.i.i ], [ 3, %then.i62.i.i ], [ 3, %then2.i.i ], [ 3, %then.i42.i.i ], [ 3, %then.i.i ], [ 5, %then13.i.i ], [ 5, %merge5.i.i ]
   call void @llvm.lifetime.end.p0(i64 64, ptr nonnull %validator.i)
+  br label %common.ret
+}
+
+; Function Attrs: nofree nounwind
+define internal fastcc range(i32 0, 4) i32 @"$Model.locate"(ptr nocapture %0, ptr %1, ptr writeonly %2) unnamed_addr #0 {
+entry:
+  %info.i.i3.i = alloca %58, align 8
+  %info.i.i.i = alloca %58, align 8
+  %path.i = alloca [4096 x i8], align 1
+  %info.i.i = alloca %58, align 8
+  %3 = icmp eq ptr %1, null
+  br i1 %3, label %then, label %or.lhs.false
+
+then:                                             ; preds = %or.lhs.false, %entry
+  %.not44 = icmp eq ptr %2, null
+  br i1 %.not44, label %common.ret, label %then2
+
+or.lhs.false:                                     ; preds = %entry
+  %4 = load i8, ptr %1, align 1
+  %5 = icmp eq i8 %4, 0
+  br i1 %5, label %then, label %merge
+
+then2:                                            ; preds = %then
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(19) %2, ptr noundef nonnull align 1 dereferenceable(19) @"$string.59", i64 19, i1 false)
+  br label %common.ret
+
+common.ret:                                       ; preds = %or.lhs.false10, %then13, %then8, %then2, %then
+  %common.ret.op = phi i32 [ 1, %then ], [ 1, %then2 ], [ 3, %then8 ], [ 3, %then13 ], [ 0, %or.lhs.false10 ]
+  ret i32 %common.ret.op
+
+merge:                                            ; preds = %or.lhs.false
+  %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %7 = add i64 %6, 8
+  %8 = sdiv i64 %7, 8
+  %9 = shl nsw i64 %8, 3
+  %10 = load ptr, ptr %0, align 8
+  %11 = icmp eq ptr %10, null
+  br i1 %11, label %then.i.i, label %or.lhs.false.i.i
+
+then.i.i:                                         ; preds = %or.lhs.false.i.i, %merge
+  %spec.store.select.i.i.i = tail call i64 @llvm.smax.i64(i64 %9, i64 65536)
+  %12 = add nuw i64 %spec.store.select.i.i.i, 24
+  %13 = tail call ptr @malloc(i64 %12)
+  %.not.i.i = icmp eq ptr %13, null
+  br i1 %.not.i.i, label %"$Arena.copy.exit", label %"$Arena.grow.exit.thread.i.i"
+
+"$Arena.grow.exit.thread.i.i":                    ; preds = %then.i.i
+  store ptr %10, ptr %13, align 8
+  %14 = getelementptr i8, ptr %13, i64 8
+  store i64 0, ptr %14, align 8
+  %15 = getelementptr i8, ptr %13, i64 16
+  store i64 %spec.store.select.i.i.i, ptr %15, align 8
+  store ptr %13, ptr %0, align 8
+  br label %"$Arena.allocate.exit.i"
+
+or.lhs.false.i.i:                                 ; preds = %merge
+  %16 = getelementptr i8, ptr %10, i64 16
+  %17 = load i64, ptr %16, align 8
+  %18 = getelementptr i8, ptr %10, i64 8
+  %19 = load i64, ptr %18, align 8
+  %20 = sub i64 %17, %19
+  %21 = icmp slt i64 %20, %9
+  br i1 %21, label %then.i.i, label %"$Arena.allocate.exit.i"
+
+"$Arena.allocate.exit.i":                         ; preds = %or.lhs.false.i.i, %"$Arena.grow.exit.thread.i.i"
+  %22 = phi i64 [ 0, %"$Arena.grow.exit.thread.i.i" ], [ %19, %or.lhs.false.i.i ]
+  %23 = phi ptr [ %13, %"$Arena.grow.exit.thread.i.i" ], [ %10, %or.lhs.false.i.i ]
+  %24 = getelementptr i8, ptr %23, i64 24
+  %25 = getelementptr i8, ptr %23, i64 8
+  %26 = getelementptr i8, ptr %24, i64 %22
+  %27 = add i64 %22, %9
+  store i64 %27, ptr %25, align 8
+  %.not.i = icmp eq ptr %26, null
+  br i1 %.not.i, label %"$Arena.copy.exit", label %then.i
+
+then.i:                                           ; preds = %"$Arena.allocate.exit.i"
+  %28 = icmp sgt i64 %6, 0
+  br i1 %28, label %then2.i.i, label %"$text.copy_into.exit.i"
+
+then2.i.i:                                        ; preds = %then.i
+  tail call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %26, ptr nonnull align 1 %1, i64 %6, i1 false)
+  br label %"$text.copy_into.exit.i"
+
+"$text.copy_into.exit.i":                         ; preds = %then2.i.i, %then.i
+  %29 = getelementptr i8, ptr %26, i64 %6
+  store i8 0, ptr %29, align 1
+  br label %"$Arena.copy.exit"
+
+"$Arena.copy.exit":                               ; preds = %then.i.i, %"$Arena.allocate.exit.i", %"$text.copy_into.exit.i"
+  %common.ret.op.i6.i = phi ptr [ null, %"$Arena.allocate.exit.i" ], [ %26, %"$text.copy_into.exit.i" ], [ null, %then.i.i ]
+  %30 = getelementptr i8, ptr %0, i64 8
+  store ptr %common.ret.op.i6.i, ptr %30, align 8
+  call void @llvm.lifetime.start.p0(i64 144, ptr nonnull %info.i.i)
+  %31 = call i32 @stat(ptr nonnull readonly %1, ptr nonnull %info.i.i)
+  %.not.i.i45 = icmp eq i32 %31, 0
+  %32 = getelementptr inbounds i8, ptr %info.i.i, i64 24
+  %33 = load i32, ptr %32, align 8
+  %34 = and i32 %33, 61440
+  call void @llvm.lifetime.end.p0(i64 144, ptr nonnull %info.i.i)
+  %35 = icmp eq i32 %34, 16384
+  %36 = select i1 %.not.i.i45, i1 %35, i1 false
+  %37 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  br i1 %36, label %then5, label %else6
+
+then5:                                            ; preds = %"$Arena.copy.exit"
+  %38 = add i64 %37, 13
+  %39 = add i64 %37, 20
+  %40 = sdiv i64 %39, 8
+  %41 = shl nsw i64 %40, 3
+  %42 = load ptr, ptr %0, align 8
+  %43 = icmp eq ptr %42, null
+  br i1 %43, label %then.i.i50, label %or.lhs.false.i.i46
+
+then.i.i50:                                       ; preds = %or.lhs.false.i.i46, %then5
+  %spec.store.select.i.i.i51 = tail call i64 @llvm.smax.i64(i64 %41, i64 65536)
+  %44 = add nuw i64 %spec.store.select.i.i.i51, 24
+  %45 = tail call ptr @malloc(i64 %44)
+  %.not.i.i52 = icmp eq ptr %45, null
+  br i1 %.not.i.i52, label %"$safetensors.join.exit", label %"$Arena.grow.exit.thread.i.i53"
+
+"$Arena.grow.exit.thread.i.i53":                  ; preds = %then.i.i50
+  store ptr %42, ptr %45, align 8
+  %46 = getelementptr i8, ptr %45, i64 8
+  store i64 0, ptr %46, align 8
+  %47 = getelementptr i8, ptr %45, i64 16
+  store i64 %spec.store.select.i.i.i51, ptr %47, align 8
+  store ptr %45, ptr %0, align 8
+  br label %"$Arena.allocate.exit.i47"
+
+or.lhs.false.i.i46:                               ; preds = %then5
+  %48 = getelementptr i8, ptr %42, i64 16
+  %49 = load i64, ptr %48, align 8
+  %50 = getelementptr i8, ptr %42, i64 8
+  %51 = load i64, ptr %50, align 8
+  %52 = sub i64 %49, %51
+  %53 = icmp slt i64 %52, %41
+  br i1 %53, label %then.i.i50, label %"$Arena.allocate.exit.i47"
+
+"$Arena.allocate.exit.i47":                       ; preds = %or.lhs.false.i.i46, %"$Arena.grow.exit.thread.i.i53"
+  %54 = phi i64 [ 0, %"$Arena.grow.exit.thread.i.i53" ], [ %51, %or.lhs.false.i.i46 ]
+  %55 = phi ptr [ %45, %"$Arena.grow.exit.thread.i.i53" ], [ %42, %or.lhs.false.i.i46 ]
+  %56 = getelementptr i8, ptr %55, i64 24
+  %57 = getelementptr i8, ptr %55, i64 8
+  %58 = getelementptr i8, ptr %56, i64 %54
+  %59 = add i64 %54, %41
+  store i64 %59, ptr %57, align 8
+  %.not.i48 = icmp eq ptr %58, null
+  br i1 %.not.i48, label %"$safetensors.join.exit", label %then.i49
+
+then.i49:                                         ; preds = %"$Arena.allocate.exit.i47"
+  %60 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull %58, i64 %38, ptr nonnull @"$string.60", ptr nonnull %1, ptr nonnull @"$string.61")
+  br label %"$safetensors.join.exit"
+
+"$safetensors.join.exit":                         ; preds = %then.i.i50, %"$Arena.allocate.exit.i47", %then.i49
+  %common.ret.op.i8.i = phi ptr [ null, %"$Arena.allocate.exit.i47" ], [ %58, %then.i49 ], [ null, %then.i.i50 ]
+  %61 = getelementptr i8, ptr %0, i64 16
+  store ptr %common.ret.op.i8.i, ptr %61, align 8
+  call void @llvm.lifetime.start.p0(i64 4096, ptr nonnull %path.i)
+  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %path.i, i64 4096, ptr nonnull @"$string.60", ptr nonnull %1, ptr nonnull @"$string.62")
+  call void @llvm.lifetime.start.p0(i64 144, ptr nonnull %info.i.i.i)
+  %63 = call i32 @stat(ptr nonnull readonly %path.i, ptr nonnull %info.i.i.i)
+  %.not.i.i.i = icmp eq i32 %63, 0
+  %64 = getelementptr inbounds i8, ptr %info.i.i.i, i64 24
+  %65 = load i32, ptr %64, align 8
+  %66 = and i32 %65, 61440
+  call void @llvm.lifetime.end.p0(i64 144, ptr nonnull %info.i.i.i)
+  %67 = icmp ne i32 %66, 0
+  %68 = select i1 %.not.i.i.i, i1 %67, i1 false
+  br i1 %68, label %"$safetensors.has_weights.exit", label %merge.i
+
+merge.i:                                          ; preds = %"$safetensors.join.exit"
+  %69 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %path.i, i64 4096, ptr nonnull @"$string.60", ptr nonnull %1, ptr nonnull @"$string.63")
+  call void @llvm.lifetime.start.p0(i64 144, ptr nonnull %info.i.i3.i)
+  %70 = call i32 @stat(ptr nonnull readonly %path.i, ptr nonnull %info.i.i3.i)
+  %.not.i.i4.i = icmp eq i32 %70, 0
+  %71 = getelementptr inbounds i8, ptr %info.i.i3.i, i64 24
+  %72 = load i32, ptr %71, align 8
+  %73 = and i32 %72, 61440
+  call void @llvm.lifetime.end.p0(i64 144, ptr nonnull %info.i.i3.i)
+  %74 = icmp ne i32 %73, 0
+  %75 = select i1 %.not.i.i4.i, i1 %74, i1 false
+  %76 = zext i1 %75 to i8
+  br label %"$safetensors.has_weights.exit"
+
+"$safetensors.has_weights.exit":                  ; preds = %"$safetensors.join.exit", %merge.i
+  %common.ret.op.i = phi i8 [ %76, %merge.i ], [ 1, %"$safetensors.join.exit" ]
+  call void @llvm.lifetime.end.p0(i64 4096, ptr nonnull %path.i)
+  %77 = getelementptr i8, ptr %0, i64 688
+  store i8 %common.ret.op.i, ptr %77, align 1
+  br label %merge4
+
+else6:                                            ; preds = %"$Arena.copy.exit"
+  %78 = add i64 %37, 8
+  %79 = sdiv i64 %78, 8
+  %80 = shl nsw i64 %79, 3
+  %81 = load ptr, ptr %0, align 8
+  %82 = icmp eq ptr %81, null
+  br i1 %82, label %then.i.i64, label %or.lhs.false.i.i56
+
+then.i.i64:                                       ; preds = %or.lhs.false.i.i56, %else6
+  %spec.store.select.i.i.i65 = tail call i64 @llvm.smax.i64(i64 %80, i64 65536)
+  %83 = add nuw i64 %spec.store.select.i.i.i65, 24
+  %84 = tail call ptr @malloc(i64 %83)
+  %.not.i.i66 = icmp eq ptr %84, null
+  br i1 %.not.i.i66, label %"$Arena.copy.exit68", label %"$Arena.grow.exit.thread.i.i67"
+
+"$Arena.grow.exit.thread.i.i67":                  ; preds = %then.i.i64
+  store ptr %81, ptr %84, align 8
+  %85 = getelementptr i8, ptr %84, i64 8
+  store i64 0, ptr %85, align 8
+  %86 = getelementptr i8, ptr %84, i64 16
+  store i64 %spec.store.select.i.i.i65, ptr %86, align 8
+  store ptr %84, ptr %0, align 8
+  br label %"$Arena.allocate.exit.i57"
+
+or.lhs.false.i.i56:                               ; preds = %else6
+  %87 = getelementptr i8, ptr %81, i64 16
+  %88 = load i64, ptr %87, align 8
+  %89 = getelementptr i8, ptr %81, i64 8
+  %90 = load i64, ptr %89, align 8
+  %91 = sub i64 %88, %90
+  %92 = icmp slt i64 %91, %80
+  br i1 %92, label %then.i.i64, label %"$Arena.allocate.exit.i57"
+
+"$Arena.allocate.exit.i57":                       ; preds = %or.lhs.false.i.i56, %"$Arena.grow.exit.thread.i.i67"
+  %93 = phi i64 [ 0, %"$Arena.grow.exit.thread.i.i67" ], [ %90, %or.lhs.false.i.i56 ]
+  %94 = phi ptr [ %84, %"$Arena.grow.exit.thread.i.i67" ], [ %81, %or.lhs.false.i.i56 ]
+  %95 = getelementptr i8, ptr %94, i64 24
+  %96 = getelementptr i8, ptr %94, i64 8
+  %97 = getelementptr i8, ptr %95, i64 %93
+  %98 = add i64 %93, %80
+  store i64 %98, ptr %96, align 8
+  %.not.i58 = icmp eq ptr %97, null
+  br i1 %.not.i58, label %"$Arena.copy.exit68", label %then.i59
+
+then.i59:                                         ; preds = %"$Arena.allocate.exit.i57"
+  %99 = icmp sgt i64 %37, 0
+  br i1 %99, label %then2.i.i63, label %"$text.copy_into.exit.i60"
+
+then2.i.i63:                                      ; preds = %then.i59
+  tail call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %97, ptr nonnull align 1 %1, i64 %37, i1 false)
+  br label %"$text.copy_into.exit.i60"
+
+"$text.copy_into.exit.i60":                       ; preds = %then2.i.i63, %then.i59
+  %100 = getelementptr i8, ptr %97, i64 %37
+  store i8 0, ptr %100, align 1
+  br label %"$Arena.copy.exit68"
+
+"$Arena.copy.exit68":                             ; preds = %then.i.i64, %"$Arena.allocate.exit.i57", %"$text.copy_into.exit.i60"
+  %common.ret.op.i6.i62 = phi ptr [ null, %"$Arena.allocate.exit.i57" ], [ %97, %"$text.copy_into.exit.i60" ], [ null, %then.i.i64 ]
+  %101 = getelementptr i8, ptr %0, i64 16
+  store ptr %common.ret.op.i6.i62, ptr %101, align 8
+  br label %merge4
+
+merge4:                                           ; preds = %"$Arena.copy.exit68", %"$safetensors.has_weights.exit"
+  %102 = load ptr, ptr %30, align 8
+  %103 = icmp eq ptr %102, null
+  br i1 %103, label %then8, label %or.lhs.false10
+
+then8:                                            ; preds = %or.lhs.false10, %merge4
+  %.not = icmp eq ptr %2, null
+  br i1 %.not, label %common.ret, label %then13
+
+or.lhs.false10:                                   ; preds = %merge4
+  %104 = getelementptr i8, ptr %0, i64 16
+  %105 = load ptr, ptr %104, align 8
+  %106 = icmp eq ptr %105, null
+  br i1 %106, label %then8, label %common.ret
+
+then13:                                           ; preds = %then8
+  %107 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.64", ptr nonnull %1)
   br label %common.ret
 }
 
@@ -13564,6 +12549,616 @@ declare dso_local i64 @strlen(ptr nocapture) local_unnamed_addr #2
 
 ; Function Attrs: nofree nounwind
 declare dso_local noundef i32 @stat(ptr nocapture noundef readonly, ptr nocapture noundef) local_unnamed_addr #0
+
+define internal fastcc i32 @"$Model.read_config"(ptr nocapture %0, ptr %1) unnamed_addr {
+entry:
+  %inside.i.i = alloca %64, align 8
+  %scaling.i.i.i.i = alloca double, align 8
+  %epsilon.i.i.i.i = alloca double, align 8
+  %from.i.i = alloca %64, align 8
+  %document = alloca %59, align 8
+  %file = alloca %55, align 8
+  %2 = getelementptr i8, ptr %0, i64 16
+  %3 = load ptr, ptr %2, align 8
+  %4 = call fastcc i32 @"$MappedFile.open"(ptr nonnull %file, ptr %3, ptr %1)
+  %.not = icmp eq i32 %4, 0
+  br i1 %.not, label %merge, label %common.ret
+
+common.ret:                                       ; preds = %then.i, %"$Document.free.exit", %entry
+  %common.ret.op = phi i32 [ %4, %entry ], [ %common.ret.op.i, %"$Document.free.exit" ], [ %common.ret.op.i, %then.i ]
+  ret i32 %common.ret.op
+
+merge:                                            ; preds = %entry
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(80) %document, i8 0, i64 80, i1 false)
+  %file.val = load ptr, ptr %file, align 8
+  %5 = getelementptr inbounds i8, ptr %file, i64 8
+  %file.val8 = load i64, ptr %5, align 8
+  %6 = ptrtoint ptr %file.val to i64
+  %7 = load ptr, ptr %2, align 8
+  %8 = getelementptr i8, ptr %0, i64 24
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %from.i.i)
+  %9 = getelementptr inbounds i8, ptr %document, i64 8
+  store i64 0, ptr %9, align 8
+  %10 = getelementptr inbounds i8, ptr %document, i64 80
+  store i64 %6, ptr %10, align 8
+  %input.sroa.2.0..sroa_idx.i.i.i = getelementptr inbounds i8, ptr %document, i64 88
+  store i64 %file.val8, ptr %input.sroa.2.0..sroa_idx.i.i.i, align 8
+  %11 = getelementptr inbounds i8, ptr %document, i64 96
+  store i64 0, ptr %11, align 8
+  %12 = getelementptr inbounds i8, ptr %document, i64 104
+  store ptr %7, ptr %12, align 8
+  %13 = getelementptr inbounds i8, ptr %document, i64 112
+  store ptr %1, ptr %13, align 8
+  %14 = call fastcc i32 @"$parse_value"(ptr nonnull %document, i32 0)
+  %15 = icmp eq i32 %14, -1
+  br i1 %15, label %"$config.parse.exit.thread.i", label %merge.i.i.i
+
+merge.i.i.i:                                      ; preds = %merge
+  %16 = load i64, ptr %input.sroa.2.0..sroa_idx.i.i.i, align 8
+  %.promoted.i.i.i.i = load i64, ptr %11, align 8
+  %17 = icmp slt i64 %.promoted.i.i.i.i, %16
+  br i1 %17, label %whilebody.lr.ph.i.i.i.i, label %"$Document.skip_space.exit.i.i.i"
+
+whilebody.lr.ph.i.i.i.i:                          ; preds = %merge.i.i.i
+  %18 = load ptr, ptr %10, align 8
+  br label %whilebody.i.i.i.i
+
+whilebody.i.i.i.i:                                ; preds = %merge1.i.i.i.i, %whilebody.lr.ph.i.i.i.i
+  %19 = phi i64 [ %.promoted.i.i.i.i, %whilebody.lr.ph.i.i.i.i ], [ %22, %merge1.i.i.i.i ]
+  %20 = getelementptr i8, ptr %18, i64 %19
+  %21 = load i8, ptr %20, align 1
+  switch i8 %21, label %"$Document.skip_space.exit.i.i.i" [
+    i8 32, label %merge1.i.i.i.i
+    i8 10, label %merge1.i.i.i.i
+    i8 13, label %merge1.i.i.i.i
+    i8 9, label %merge1.i.i.i.i
+  ]
+
+merge1.i.i.i.i:                                   ; preds = %whilebody.i.i.i.i, %whilebody.i.i.i.i, %whilebody.i.i.i.i, %whilebody.i.i.i.i
+  %22 = add i64 %19, 1
+  store i64 %22, ptr %11, align 8
+  %exitcond.not.i.i.i.i = icmp eq i64 %22, %16
+  br i1 %exitcond.not.i.i.i.i, label %"$Document.skip_space.exit.i.i.i", label %whilebody.i.i.i.i
+
+"$Document.skip_space.exit.i.i.i":                ; preds = %merge1.i.i.i.i, %whilebody.i.i.i.i, %merge.i.i.i
+  %23 = phi i64 [ %.promoted.i.i.i.i, %merge.i.i.i ], [ %16, %merge1.i.i.i.i ], [ %19, %whilebody.i.i.i.i ]
+  %.not.i.i.i = icmp eq i64 %23, %file.val8
+  br i1 %.not.i.i.i, label %merge.i.i, label %then2.i.i.i
+
+then2.i.i.i:                                      ; preds = %"$Document.skip_space.exit.i.i.i"
+  %24 = load ptr, ptr %13, align 8
+  %.not.i.i.i.i = icmp eq ptr %24, null
+  br i1 %.not.i.i.i.i, label %"$config.parse.exit.thread.i", label %then.i.i.i.i
+
+then.i.i.i.i:                                     ; preds = %then2.i.i.i
+  %25 = load ptr, ptr %12, align 8
+  %26 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %24, i64 1024, ptr nonnull @"$string.73", ptr %25, i64 %23, ptr nonnull @"$string.100")
+  br label %"$config.parse.exit.thread.i"
+
+merge.i.i:                                        ; preds = %"$Document.skip_space.exit.i.i.i"
+  %.val29.i.i = load ptr, ptr %document, align 8
+  %27 = load i32, ptr %.val29.i.i, align 4
+  %.not26.i.i = icmp eq i32 %27, 6
+  br i1 %.not26.i.i, label %merge1.i.i, label %then2.i.i
+
+then2.i.i:                                        ; preds = %merge.i.i
+  %.not27.i.i = icmp eq ptr %1, null
+  br i1 %.not27.i.i, label %"$config.parse.exit.thread.i", label %then6.i.i
+
+then6.i.i:                                        ; preds = %then2.i.i
+  %28 = icmp ult i32 %27, 6
+  br i1 %28, label %switch.lookup, label %"$json.kind_name.exit.i.i"
+
+switch.lookup:                                    ; preds = %then6.i.i
+  %29 = zext nneg i32 %27 to i64
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.720", i64 0, i64 %29
+  %switch.load = load ptr, ptr %switch.gep, align 8
+  br label %"$json.kind_name.exit.i.i"
+
+"$json.kind_name.exit.i.i":                       ; preds = %then6.i.i, %switch.lookup
+  %common.ret.op.i30.i.i = phi ptr [ %switch.load, %switch.lookup ], [ @"$string.106", %then6.i.i ]
+  %30 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.101", ptr %7, ptr nonnull %common.ret.op.i30.i.i)
+  br label %"$config.parse.exit.thread.i"
+
+merge1.i.i:                                       ; preds = %merge.i.i
+  store ptr %document, ptr %from.i.i, align 8
+  %.sroa.223.0.from.sroa_idx.i.i = getelementptr inbounds i8, ptr %from.i.i, i64 8
+  store ptr %.val29.i.i, ptr %.sroa.223.0.from.sroa_idx.i.i, align 8
+  %.sroa.3.0.from.sroa_idx.i.i = getelementptr inbounds i8, ptr %from.i.i, i64 16
+  store ptr %7, ptr %.sroa.3.0.from.sroa_idx.i.i, align 8
+  %.sroa.424.0.from.sroa_idx.i.i = getelementptr inbounds i8, ptr %from.i.i, i64 24
+  store ptr %1, ptr %.sroa.424.0.from.sroa_idx.i.i, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(224) %8, i8 0, i64 224, i1 false)
+  %31 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.111", ptr nonnull @"$string.112")
+  %.not.i.i31.i.i = icmp eq i32 %31, 0
+  br i1 %.not.i.i31.i.i, label %or.lhs.false.i.i.i.i.i.i, label %"$config.parse.exit.thread.i"
+
+or.lhs.false.i.i.i.i.i.i:                         ; preds = %merge1.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(18) %8, ptr noundef nonnull align 1 dereferenceable(18) @"$string.113", i64 18, i1 false)
+  %32 = getelementptr i8, ptr %0, i64 42
+  store i8 0, ptr %32, align 1
+  %33 = load i32, ptr %.val29.i.i, align 4
+  %.not.i.i.i.i.i.i = icmp eq i32 %33, 6
+  br i1 %.not.i.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %merge.i33.i.i
+
+merge.i.i.i.i.i.i:                                ; preds = %or.lhs.false.i.i.i.i.i.i
+  %34 = getelementptr i8, ptr %.val29.i.i, i64 12
+  %.val.i.i.i.i.i.i = load i32, ptr %34, align 4
+  %35 = icmp eq i32 %.val.i.i.i.i.i.i, -1
+  br i1 %35, label %merge.i33.i.i, label %"$Document.child.exit.i.i.i.i.i.i"
+
+"$Document.child.exit.i.i.i.i.i.i":               ; preds = %merge.i.i.i.i.i.i
+  %.val.i.i.i.i.i.i.i = load ptr, ptr %document, align 8
+  %36 = sext i32 %.val.i.i.i.i.i.i to i64
+  %37 = getelementptr %63, ptr %.val.i.i.i.i.i.i.i, i64 %36
+  %.not1722.i.i.i.i.i.i = icmp eq ptr %37, null
+  br i1 %.not1722.i.i.i.i.i.i, label %merge.i33.i.i, label %whilebody.i.i.i.i.i.i
+
+whilebody.i.i.i.i.i.i:                            ; preds = %"$Document.child.exit.i.i.i.i.i.i", %merge2.i.i.i.i.i.i
+  %child.023.i.i.i.i.i.i = phi ptr [ %45, %merge2.i.i.i.i.i.i ], [ %37, %"$Document.child.exit.i.i.i.i.i.i" ]
+  %.sroa.214.0..sroa_idx.i.i.i.i.i.i = getelementptr i8, ptr %child.023.i.i.i.i.i.i, i64 32
+  %.sroa.214.0.copyload.i.i.i.i.i.i = load i64, ptr %.sroa.214.0..sroa_idx.i.i.i.i.i.i, align 8
+  %38 = icmp eq i64 %.sroa.214.0.copyload.i.i.i.i.i.i, 13
+  br i1 %38, label %and.rhs.i.i.i.i.i.i.i, label %merge2.i.i.i.i.i.i
+
+and.rhs.i.i.i.i.i.i.i:                            ; preds = %whilebody.i.i.i.i.i.i
+  %39 = getelementptr i8, ptr %child.023.i.i.i.i.i.i, i64 24
+  %.sroa.013.0.copyload.i.i.i.i.i.i = load i64, ptr %39, align 8
+  %40 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i.i.i to ptr
+  %bcmp.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(13) %40, ptr noundef nonnull readonly dereferenceable(13) @"$string.114", i64 13)
+  %41 = icmp eq i32 %bcmp.i.i.i.i.i.i.i, 0
+  br i1 %41, label %and.lhs.true.i.i.i.i.i, label %merge2.i.i.i.i.i.i
+
+merge2.i.i.i.i.i.i:                               ; preds = %and.rhs.i.i.i.i.i.i.i, %whilebody.i.i.i.i.i.i
+  %42 = getelementptr i8, ptr %child.023.i.i.i.i.i.i, i64 20
+  %child.0.val.i.i.i.i.i.i = load i32, ptr %42, align 4
+  %43 = icmp eq i32 %child.0.val.i.i.i.i.i.i, -1
+  %44 = sext i32 %child.0.val.i.i.i.i.i.i to i64
+  %45 = getelementptr %63, ptr %.val.i.i.i.i.i.i.i, i64 %44
+  %.not17.i.i.i.i.i.i = icmp eq ptr %45, null
+  %or.cond.i.i.i.i.i = or i1 %43, %.not17.i.i.i.i.i.i
+  br i1 %or.cond.i.i.i.i.i, label %merge.i33.i.i, label %whilebody.i.i.i.i.i.i
+
+and.lhs.true.i.i.i.i.i:                           ; preds = %and.rhs.i.i.i.i.i.i.i
+  %46 = load i32, ptr %child.023.i.i.i.i.i.i, align 4
+  %47 = icmp eq i32 %46, 0
+  br i1 %47, label %merge.i33.i.i, label %merge1.i.i34.i.i
+
+merge1.i.i34.i.i:                                 ; preds = %and.lhs.true.i.i.i.i.i
+  %48 = getelementptr i8, ptr %child.023.i.i.i.i.i.i, i64 12
+  %.val.i.i.i.i = load i32, ptr %48, align 4
+  %49 = icmp eq i32 %.val.i.i.i.i, -1
+  br i1 %49, label %then6.i.i.i.i, label %"$Document.child.exit.i.i.i.i"
+
+"$Document.child.exit.i.i.i.i":                   ; preds = %merge1.i.i34.i.i
+  %50 = sext i32 %.val.i.i.i.i to i64
+  %51 = getelementptr %63, ptr %.val.i.i.i.i.i.i.i, i64 %50
+  %.not27.i.i.i.i = icmp ne i32 %46, 5
+  %52 = icmp eq ptr %51, null
+  %or.cond.i.i.i.i = or i1 %.not27.i.i.i.i, %52
+  br i1 %or.cond.i.i.i.i, label %then6.i.i.i.i, label %or.lhs.false.i.i.i.i
+
+then6.i.i.i.i:                                    ; preds = %or.lhs.false.i.i.i.i, %"$Document.child.exit.i.i.i.i", %merge1.i.i34.i.i
+  %.not.i.i.i.i.i = icmp eq ptr %1, null
+  br i1 %.not.i.i.i.i.i, label %"$config.parse.exit.thread.i", label %then.i.i.i.i.i
+
+then.i.i.i.i.i:                                   ; preds = %then6.i.i.i.i
+  %53 = icmp ult i32 %46, 6
+  br i1 %53, label %switch.lookup19, label %merge17.i.i.i.i.i.i
+
+merge17.i.i.i.i.i.i:                              ; preds = %then.i.i.i.i.i
+  %54 = icmp eq i32 %46, 6
+  %spec.select.i.i.i.i.i.i = select i1 %54, ptr @"$string.105", ptr @"$string.106"
+  br label %"$json.kind_name.exit.i.i.i.i.i"
+
+switch.lookup19:                                  ; preds = %then.i.i.i.i.i
+  %switch.tableidx = add nsw i32 %46, -1
+  %55 = sext i32 %switch.tableidx to i64
+  %switch.gep20 = getelementptr inbounds [5 x ptr], ptr @"switch.table.$Quantisation.read_groups", i64 0, i64 %55
+  %switch.load21 = load ptr, ptr %switch.gep20, align 8
+  br label %"$json.kind_name.exit.i.i.i.i.i"
+
+"$json.kind_name.exit.i.i.i.i.i":                 ; preds = %switch.lookup19, %merge17.i.i.i.i.i.i
+  %common.ret.op.i.i.i.i.i.i = phi ptr [ %spec.select.i.i.i.i.i.i, %merge17.i.i.i.i.i.i ], [ %switch.load21, %switch.lookup19 ]
+  %56 = getelementptr i8, ptr %child.023.i.i.i.i.i.i, i64 40
+  %57 = getelementptr i8, ptr %child.023.i.i.i.i.i.i, i64 48
+  %58 = load i64, ptr %57, align 8
+  %59 = trunc i64 %58 to i32
+  %60 = load ptr, ptr %56, align 8
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.108", ptr %7, ptr nonnull @"$string.114", ptr nonnull @"$string.115", ptr nonnull %common.ret.op.i.i.i.i.i.i, i32 %59, ptr %60)
+  br label %"$config.parse.exit.thread.i"
+
+or.lhs.false.i.i.i.i:                             ; preds = %"$Document.child.exit.i.i.i.i"
+  %62 = load i32, ptr %51, align 4
+  %.not28.i.i.i.i = icmp eq i32 %62, 4
+  br i1 %.not28.i.i.i.i, label %merge5.i.i.i.i, label %then6.i.i.i.i
+
+merge5.i.i.i.i:                                   ; preds = %or.lhs.false.i.i.i.i
+  %.sroa.224.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %51, i64 48
+  %.sroa.224.0.copyload.i.i.i.i = load i64, ptr %.sroa.224.0..sroa_idx.i.i.i.i, align 8
+  %spec.select.i34.i.i.i.i = call i64 @llvm.smin.i64(i64 %.sroa.224.0.copyload.i.i.i.i, i64 63)
+  %63 = icmp sgt i64 %.sroa.224.0.copyload.i.i.i.i, 0
+  br i1 %63, label %then2.i35.i.i.i.i, label %"$text.copy_into.exit36.i.i.i.i"
+
+then2.i35.i.i.i.i:                                ; preds = %merge5.i.i.i.i
+  %64 = getelementptr i8, ptr %51, i64 40
+  %.sroa.023.0.copyload.i.i.i.i = load i64, ptr %64, align 8
+  %65 = inttoptr i64 %.sroa.023.0.copyload.i.i.i.i to ptr
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %8, ptr align 1 %65, i64 %spec.select.i34.i.i.i.i, i1 false)
+  br label %"$text.copy_into.exit36.i.i.i.i"
+
+"$text.copy_into.exit36.i.i.i.i":                 ; preds = %then2.i35.i.i.i.i, %merge5.i.i.i.i
+  %66 = getelementptr i8, ptr %8, i64 %spec.select.i34.i.i.i.i
+  store i8 0, ptr %66, align 1
+  br label %merge.i33.i.i
+
+merge.i33.i.i:                                    ; preds = %merge2.i.i.i.i.i.i, %"$text.copy_into.exit36.i.i.i.i", %and.lhs.true.i.i.i.i.i, %"$Document.child.exit.i.i.i.i.i.i", %merge.i.i.i.i.i.i, %or.lhs.false.i.i.i.i.i.i
+  %67 = getelementptr i8, ptr %0, i64 88
+  %68 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.118", i64 1, i64 1048576, ptr %67)
+  %.not.i113.i.i.i = icmp eq i32 %68, 0
+  br i1 %.not.i113.i.i.i, label %merge.i.i.i.i, label %"$config.parse.exit.thread.i"
+
+merge.i.i.i.i:                                    ; preds = %merge.i33.i.i
+  %69 = getelementptr i8, ptr %0, i64 92
+  %70 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.119", i64 1, i64 4096, ptr %69)
+  %.not119.i.i.i.i = icmp eq i32 %70, 0
+  br i1 %.not119.i.i.i.i, label %merge2.i.i.i.i, label %"$config.parse.exit.thread.i"
+
+merge2.i.i.i.i:                                   ; preds = %merge.i.i.i.i
+  %71 = getelementptr i8, ptr %0, i64 96
+  %72 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.120", i64 1, i64 16777216, ptr %71)
+  %.not120.i.i.i.i = icmp eq i32 %72, 0
+  br i1 %.not120.i.i.i.i, label %merge7.i.i.i.i, label %"$config.parse.exit.thread.i"
+
+merge7.i.i.i.i:                                   ; preds = %merge2.i.i.i.i
+  %73 = getelementptr i8, ptr %0, i64 100
+  %74 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.121", i64 1, i64 4096, ptr %73)
+  %.not121.i.i.i.i = icmp eq i32 %74, 0
+  br i1 %.not121.i.i.i.i, label %merge12.i.i.i.i, label %"$config.parse.exit.thread.i"
+
+merge12.i.i.i.i:                                  ; preds = %merge7.i.i.i.i
+  %75 = getelementptr i8, ptr %0, i64 104
+  %76 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.122", i64 1, i64 4096, ptr %75)
+  %.not122.i.i.i.i = icmp eq i32 %76, 0
+  br i1 %.not122.i.i.i.i, label %merge17.i.i.i.i, label %"$config.parse.exit.thread.i"
+
+merge17.i.i.i.i:                                  ; preds = %merge12.i.i.i.i
+  %77 = getelementptr i8, ptr %0, i64 108
+  %78 = call fastcc i32 @"$ConfigReader.optional_integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.123", i64 2, i64 4096, i32 0, ptr %77)
+  %.not123.i.i.i.i = icmp eq i32 %78, 0
+  br i1 %.not123.i.i.i.i, label %merge22.i.i.i.i, label %"$config.parse.exit.thread.i"
+
+merge22.i.i.i.i:                                  ; preds = %merge17.i.i.i.i
+  %79 = getelementptr i8, ptr %0, i64 132
+  %80 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.124", i64 1, i64 67108864, ptr %79)
+  %.not124.i.i.i.i = icmp eq i32 %80, 0
+  br i1 %.not124.i.i.i.i, label %merge27.i.i.i.i, label %"$config.parse.exit.thread.i"
+
+merge27.i.i.i.i:                                  ; preds = %merge22.i.i.i.i
+  %81 = getelementptr i8, ptr %0, i64 144
+  %82 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.125", i64 1, i64 1048576, ptr %81)
+  %.not125.i.i.i.i = icmp eq i32 %82, 0
+  br i1 %.not125.i.i.i.i, label %merge32.i.i.i.i, label %"$config.parse.exit.thread.i"
+
+merge32.i.i.i.i:                                  ; preds = %merge27.i.i.i.i
+  %83 = getelementptr i8, ptr %0, i64 148
+  %84 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.126", i64 0, i64 2147483647, ptr %83)
+  %.not126.i.i.i.i = icmp eq i32 %84, 0
+  br i1 %.not126.i.i.i.i, label %merge37.i.i.i.i, label %"$config.parse.exit.thread.i"
+
+merge37.i.i.i.i:                                  ; preds = %merge32.i.i.i.i
+  %85 = getelementptr i8, ptr %0, i64 152
+  %86 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.127", i64 1, i64 65536, ptr %85)
+  %.not127.i.i.i.i = icmp eq i32 %86, 0
+  br i1 %.not127.i.i.i.i, label %merge42.i.i.i.i, label %"$config.parse.exit.thread.i"
+
+merge42.i.i.i.i:                                  ; preds = %merge37.i.i.i.i
+  %87 = getelementptr i8, ptr %0, i64 156
+  %88 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.128", i64 1, i64 65536, ptr %87)
+  %.not128.i.i.i.i = icmp eq i32 %88, 0
+  br i1 %.not128.i.i.i.i, label %merge47.i.i.i.i, label %"$config.parse.exit.thread.i"
+
+merge47.i.i.i.i:                                  ; preds = %merge42.i.i.i.i
+  %89 = getelementptr i8, ptr %0, i64 160
+  %90 = call fastcc i32 @"$ConfigReader.optional_integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.129", i64 0, i64 64, i32 1, ptr %89)
+  %.not129.i.i.i.i = icmp eq i32 %90, 0
+  br i1 %.not129.i.i.i.i, label %merge52.i.i.i.i, label %"$config.parse.exit.thread.i"
+
+merge52.i.i.i.i:                                  ; preds = %merge47.i.i.i.i
+  %91 = getelementptr i8, ptr %0, i64 164
+  %92 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.130", i64 1, i64 1048576, ptr %91)
+  %.not130.i.i.i.i = icmp eq i32 %92, 0
+  br i1 %.not130.i.i.i.i, label %"$read_integers.exit.i.i.i", label %"$config.parse.exit.thread.i"
+
+"$read_integers.exit.i.i.i":                      ; preds = %merge52.i.i.i.i
+  %93 = getelementptr i8, ptr %0, i64 176
+  %94 = call fastcc i32 @"$ConfigReader.optional_integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.131", i64 0, i64 64, i32 0, ptr %93)
+  %.not100.i.i.i = icmp eq i32 %94, 0
+  br i1 %.not100.i.i.i, label %merge2.i.i.i, label %"$config.parse.exit.thread.i"
+
+merge2.i.i.i:                                     ; preds = %"$read_integers.exit.i.i.i"
+  %95 = getelementptr i8, ptr %0, i64 136
+  %96 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.133", i1 zeroext false, ptr %95)
+  %.not.i115.i.i.i = icmp eq i32 %96, 0
+  br i1 %.not.i115.i.i.i, label %merge.i117.i.i.i, label %"$config.parse.exit.thread.i"
+
+merge.i117.i.i.i:                                 ; preds = %merge2.i.i.i
+  %97 = getelementptr i8, ptr %0, i64 137
+  %98 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.134", i1 zeroext false, ptr %97)
+  %.not45.i.i.i.i = icmp eq i32 %98, 0
+  br i1 %.not45.i.i.i.i, label %merge2.i118.i.i.i, label %"$config.parse.exit.thread.i"
+
+merge2.i118.i.i.i:                                ; preds = %merge.i117.i.i.i
+  %99 = getelementptr i8, ptr %0, i64 138
+  %100 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.135", i1 zeroext false, ptr %99)
+  %.not46.i.i.i.i = icmp eq i32 %100, 0
+  br i1 %.not46.i.i.i.i, label %merge7.i119.i.i.i, label %"$config.parse.exit.thread.i"
+
+merge7.i119.i.i.i:                                ; preds = %merge2.i118.i.i.i
+  %101 = getelementptr i8, ptr %0, i64 168
+  %102 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.136", i1 zeroext true, ptr %101)
+  %.not47.i.i.i.i = icmp eq i32 %102, 0
+  br i1 %.not47.i.i.i.i, label %merge12.i120.i.i.i, label %"$config.parse.exit.thread.i"
+
+merge12.i120.i.i.i:                               ; preds = %merge7.i119.i.i.i
+  %103 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.138", i64 1)
+  %.not48.i.i.i.i = icmp eq i32 %103, 0
+  br i1 %.not48.i.i.i.i, label %"$read_flags.exit.i.i.i", label %"$config.parse.exit.thread.i"
+
+"$read_flags.exit.i.i.i":                         ; preds = %merge12.i120.i.i.i
+  %104 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.139", i64 1)
+  %.not101.i.i.i = icmp eq i32 %104, 0
+  br i1 %.not101.i.i.i, label %merge7.i.i.i, label %"$config.parse.exit.thread.i"
+
+merge7.i.i.i:                                     ; preds = %"$read_flags.exit.i.i.i"
+  call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %scaling.i.i.i.i)
+  call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %epsilon.i.i.i.i)
+  store double 0.000000e+00, ptr %epsilon.i.i.i.i, align 8
+  store double 0.000000e+00, ptr %scaling.i.i.i.i, align 8
+  %105 = call fastcc i32 @"$ConfigReader.real"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.142", double 0x3D719799812DEA11, double 1.000000e-01, ptr nonnull %epsilon.i.i.i.i)
+  %.not.i122.i.i.i = icmp eq i32 %105, 0
+  br i1 %.not.i122.i.i.i, label %merge.i124.i.i.i, label %"$read_reals.exit.thread.i.i.i"
+
+merge.i124.i.i.i:                                 ; preds = %merge7.i.i.i
+  %106 = call fastcc i32 @"$ConfigReader.optional_real"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.143", double 0x3EB0C6F7A0B5ED8D, double 1.000000e+06, double 1.000000e+00, ptr nonnull %scaling.i.i.i.i)
+  %.not12.i.i.i.i = icmp eq i32 %106, 0
+  br i1 %.not12.i.i.i.i, label %merge12.i.i.i, label %"$read_reals.exit.thread.i.i.i"
+
+"$read_reals.exit.thread.i.i.i":                  ; preds = %merge.i124.i.i.i, %merge7.i.i.i
+  %common.ret.op.i123.ph.i.i.i = phi i32 [ %106, %merge.i124.i.i.i ], [ %105, %merge7.i.i.i ]
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %scaling.i.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %epsilon.i.i.i.i)
+  br label %"$config.parse.exit.thread.i"
+
+merge12.i.i.i:                                    ; preds = %merge.i124.i.i.i
+  %107 = load double, ptr %epsilon.i.i.i.i, align 8
+  %108 = fptrunc double %107 to float
+  %109 = getelementptr i8, ptr %0, i64 128
+  store float %108, ptr %109, align 4
+  %110 = load double, ptr %scaling.i.i.i.i, align 8
+  %111 = fptrunc double %110 to float
+  %112 = getelementptr i8, ptr %0, i64 172
+  store float %111, ptr %112, align 4
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %scaling.i.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %epsilon.i.i.i.i)
+  %113 = call fastcc ptr @"$ConfigReader.find"(ptr nonnull %document, ptr nonnull %.val29.i.i, ptr nonnull @"$string.144")
+  %.not103.i.i.i = icmp eq ptr %113, null
+  br i1 %.not103.i.i.i, label %merge16.i.i.i, label %then17.i.i.i
+
+then17.i.i.i:                                     ; preds = %merge12.i.i.i
+  %114 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.144", ptr nonnull @"$string.145")
+  %.not104.i.i.i = icmp eq i32 %114, 0
+  br i1 %.not104.i.i.i, label %merge16.i.i.i, label %"$config.parse.exit.thread.i"
+
+merge16.i.i.i:                                    ; preds = %then17.i.i.i, %merge12.i.i.i
+  %115 = call fastcc i32 @"$settle_head_dim"(ptr nonnull %8, ptr nonnull readonly %from.i.i)
+  %.not105.i.i.i = icmp eq i32 %115, 0
+  br i1 %.not105.i.i.i, label %merge25.i.i.i, label %"$config.parse.exit.thread.i"
+
+merge25.i.i.i:                                    ; preds = %merge16.i.i.i
+  %116 = call fastcc i32 @"$read_rotation"(ptr nonnull %8, ptr nonnull readonly %from.i.i)
+  %.not106.i.i.i = icmp eq i32 %116, 0
+  br i1 %.not106.i.i.i, label %merge30.i.i.i, label %"$config.parse.exit.thread.i"
+
+merge30.i.i.i:                                    ; preds = %merge25.i.i.i
+  %117 = call fastcc i32 @"$read_eos_tokens"(ptr nonnull %8, ptr nonnull readonly %from.i.i)
+  %.not107.i.i.i = icmp eq i32 %117, 0
+  br i1 %.not107.i.i.i, label %merge35.i.i.i, label %"$config.parse.exit.thread.i"
+
+merge35.i.i.i:                                    ; preds = %merge30.i.i.i
+  %118 = call fastcc i32 @"$read_dtype"(ptr nonnull %8, ptr nonnull readonly %from.i.i)
+  %.not108.i.i.i = icmp eq i32 %118, 0
+  br i1 %.not108.i.i.i, label %merge40.i.i.i, label %"$config.parse.exit.thread.i"
+
+merge40.i.i.i:                                    ; preds = %merge35.i.i.i
+  %119 = load i32, ptr %83, align 4
+  %120 = load i32, ptr %69, align 4
+  %121 = icmp sgt i32 %119, %120
+  br i1 %121, label %then45.i.i.i, label %merge44.i.i.i
+
+then45.i.i.i:                                     ; preds = %merge40.i.i.i
+  store i32 %120, ptr %83, align 4
+  br label %merge44.i.i.i
+
+merge44.i.i.i:                                    ; preds = %then45.i.i.i, %merge40.i.i.i
+  %122 = call fastcc ptr @"$ConfigReader.find"(ptr nonnull %document, ptr nonnull %.val29.i.i, ptr nonnull @"$string.161")
+  %123 = icmp ne ptr %122, null
+  %124 = zext i1 %123 to i8
+  %125 = getelementptr i8, ptr %0, i64 139
+  store i8 %124, ptr %125, align 1
+  %126 = call fastcc i32 @"$check_extent"(ptr nonnull %8, ptr nonnull readonly %from.i.i)
+  %.not109.i.i.i = icmp eq i32 %126, 0
+  br i1 %.not109.i.i.i, label %"$config.parse.exit.i", label %"$config.parse.exit.thread.i"
+
+"$config.parse.exit.thread.i":                    ; preds = %merge44.i.i.i, %merge35.i.i.i, %merge30.i.i.i, %merge25.i.i.i, %merge16.i.i.i, %then17.i.i.i, %"$read_reals.exit.thread.i.i.i", %"$read_flags.exit.i.i.i", %merge12.i120.i.i.i, %merge7.i119.i.i.i, %merge2.i118.i.i.i, %merge.i117.i.i.i, %merge2.i.i.i, %"$read_integers.exit.i.i.i", %merge52.i.i.i.i, %merge47.i.i.i.i, %merge42.i.i.i.i, %merge37.i.i.i.i, %merge32.i.i.i.i, %merge27.i.i.i.i, %merge22.i.i.i.i, %merge17.i.i.i.i, %merge12.i.i.i.i, %merge7.i.i.i.i, %merge2.i.i.i.i, %merge.i.i.i.i, %merge.i33.i.i, %"$json.kind_name.exit.i.i.i.i.i", %then6.i.i.i.i, %merge1.i.i, %"$json.kind_name.exit.i.i", %then2.i.i, %then.i.i.i.i, %then2.i.i.i, %merge
+  %common.ret.op.i.ph.i = phi i32 [ 2, %then.i.i.i.i ], [ 2, %then2.i.i.i ], [ 2, %merge ], [ %96, %merge2.i.i.i ], [ %98, %merge.i117.i.i.i ], [ %100, %merge2.i118.i.i.i ], [ %102, %merge7.i119.i.i.i ], [ %103, %merge12.i120.i.i.i ], [ %68, %merge.i33.i.i ], [ %70, %merge.i.i.i.i ], [ %72, %merge2.i.i.i.i ], [ %74, %merge7.i.i.i.i ], [ %76, %merge12.i.i.i.i ], [ %78, %merge17.i.i.i.i ], [ %80, %merge22.i.i.i.i ], [ %82, %merge27.i.i.i.i ], [ %84, %merge32.i.i.i.i ], [ %86, %merge37.i.i.i.i ], [ %88, %merge42.i.i.i.i ], [ %90, %merge47.i.i.i.i ], [ %92, %merge52.i.i.i.i ], [ %common.ret.op.i123.ph.i.i.i, %"$read_reals.exit.thread.i.i.i" ], [ 2, %"$json.kind_name.exit.i.i.i.i.i" ], [ 2, %then6.i.i.i.i ], [ %31, %merge1.i.i ], [ %126, %merge44.i.i.i ], [ %118, %merge35.i.i.i ], [ %117, %merge30.i.i.i ], [ %116, %merge25.i.i.i ], [ %115, %merge16.i.i.i ], [ %114, %then17.i.i.i ], [ %104, %"$read_flags.exit.i.i.i" ], [ %94, %"$read_integers.exit.i.i.i" ], [ 2, %"$json.kind_name.exit.i.i" ], [ 2, %then2.i.i ]
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %from.i.i)
+  br label %"$Model.parse_config.exit"
+
+"$config.parse.exit.i":                           ; preds = %merge44.i.i.i
+  %127 = call fastcc i32 @"$check_relations"(ptr nonnull %8, ptr nonnull readonly %from.i.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %from.i.i)
+  %.not.i = icmp eq i32 %127, 0
+  br i1 %.not.i, label %merge.i, label %"$Model.parse_config.exit"
+
+merge.i:                                          ; preds = %"$config.parse.exit.i"
+  %.val.i = load ptr, ptr %document, align 8
+  %128 = load ptr, ptr %2, align 8
+  %129 = getelementptr i8, ptr %0, i64 248
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %inside.i.i)
+  %130 = icmp eq ptr %.val.i, null
+  br i1 %130, label %"$Quantisation.read.exit.i", label %or.lhs.false.i.i.i14.i
+
+or.lhs.false.i.i.i14.i:                           ; preds = %merge.i
+  %131 = load i32, ptr %.val.i, align 4
+  %.not.i.i.i15.i = icmp eq i32 %131, 6
+  br i1 %.not.i.i.i15.i, label %merge.i.i.i17.i, label %"$Quantisation.read.exit.i"
+
+merge.i.i.i17.i:                                  ; preds = %or.lhs.false.i.i.i14.i
+  %132 = getelementptr i8, ptr %.val.i, i64 12
+  %.val.i.i.i18.i = load i32, ptr %132, align 4
+  %133 = icmp eq i32 %.val.i.i.i18.i, -1
+  %134 = sext i32 %.val.i.i.i18.i to i64
+  %135 = getelementptr %63, ptr %.val.i, i64 %134
+  %.not1722.i.i.i.i = icmp eq ptr %135, null
+  %or.cond.i = or i1 %133, %.not1722.i.i.i.i
+  br i1 %or.cond.i, label %"$Quantisation.read.exit.i", label %whilebody.i.i.i20.i
+
+whilebody.i.i.i20.i:                              ; preds = %merge.i.i.i17.i, %merge2.i.i.i21.i
+  %child.023.i.i.i.i = phi ptr [ %143, %merge2.i.i.i21.i ], [ %135, %merge.i.i.i17.i ]
+  %.sroa.214.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %child.023.i.i.i.i, i64 32
+  %.sroa.214.0.copyload.i.i.i.i = load i64, ptr %.sroa.214.0..sroa_idx.i.i.i.i, align 8
+  %136 = icmp eq i64 %.sroa.214.0.copyload.i.i.i.i, 19
+  br i1 %136, label %and.rhs.i.i.i.i.i, label %merge2.i.i.i21.i
+
+and.rhs.i.i.i.i.i:                                ; preds = %whilebody.i.i.i20.i
+  %137 = getelementptr i8, ptr %child.023.i.i.i.i, i64 24
+  %.sroa.013.0.copyload.i.i.i.i = load i64, ptr %137, align 8
+  %138 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i to ptr
+  %bcmp.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(19) %138, ptr noundef nonnull readonly dereferenceable(19) @"$string.161", i64 19)
+  %139 = icmp eq i32 %bcmp.i.i.i.i.i, 0
+  br i1 %139, label %and.lhs.true.i.i.i, label %merge2.i.i.i21.i
+
+merge2.i.i.i21.i:                                 ; preds = %and.rhs.i.i.i.i.i, %whilebody.i.i.i20.i
+  %140 = getelementptr i8, ptr %child.023.i.i.i.i, i64 20
+  %child.0.val.i.i.i.i = load i32, ptr %140, align 4
+  %141 = icmp eq i32 %child.0.val.i.i.i.i, -1
+  %142 = sext i32 %child.0.val.i.i.i.i to i64
+  %143 = getelementptr %63, ptr %.val.i, i64 %142
+  %.not17.i.i.i.i = icmp eq ptr %143, null
+  %or.cond.i.i.i = or i1 %141, %.not17.i.i.i.i
+  br i1 %or.cond.i.i.i, label %"$Quantisation.read.exit.i", label %whilebody.i.i.i20.i
+
+and.lhs.true.i.i.i:                               ; preds = %and.rhs.i.i.i.i.i
+  %144 = load i32, ptr %child.023.i.i.i.i, align 4
+  switch i32 %144, label %then2.i23.i [
+    i32 0, label %"$Quantisation.read.exit.i"
+    i32 6, label %merge1.i22.i
+  ]
+
+then2.i23.i:                                      ; preds = %and.lhs.true.i.i.i
+  %.not.i.i24.i = icmp eq ptr %1, null
+  br i1 %.not.i.i24.i, label %"$Quantisation.read.exit.i", label %then.i.i.i
+
+then.i.i.i:                                       ; preds = %then2.i23.i
+  %switch.tableidx23 = add i32 %144, -1
+  %145 = icmp ult i32 %switch.tableidx23, 5
+  br i1 %145, label %switch.lookup22, label %"$json.kind_name.exit.i.i.i"
+
+switch.lookup22:                                  ; preds = %then.i.i.i
+  %146 = zext nneg i32 %switch.tableidx23 to i64
+  %switch.gep24 = getelementptr inbounds [5 x ptr], ptr @"switch.table.$Quantisation.read_groups", i64 0, i64 %146
+  %switch.load25 = load ptr, ptr %switch.gep24, align 8
+  br label %"$json.kind_name.exit.i.i.i"
+
+"$json.kind_name.exit.i.i.i":                     ; preds = %then.i.i.i, %switch.lookup22
+  %common.ret.op.i.i.i.i = phi ptr [ %switch.load25, %switch.lookup22 ], [ @"$string.106", %then.i.i.i ]
+  %147 = getelementptr i8, ptr %child.023.i.i.i.i, i64 40
+  %148 = getelementptr i8, ptr %child.023.i.i.i.i, i64 48
+  %149 = load i64, ptr %148, align 8
+  %150 = trunc i64 %149 to i32
+  %151 = load ptr, ptr %147, align 8
+  %152 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.108", ptr %128, ptr nonnull @"$string.161", ptr nonnull @"$string.148", ptr nonnull %common.ret.op.i.i.i.i, i32 %150, ptr %151)
+  br label %"$Quantisation.read.exit.i"
+
+merge1.i22.i:                                     ; preds = %and.lhs.true.i.i.i
+  store i8 1, ptr %129, align 1
+  %.sroa.3.0.inside.sroa_idx.i.i = getelementptr inbounds i8, ptr %inside.i.i, i64 16
+  store ptr %128, ptr %.sroa.3.0.inside.sroa_idx.i.i, align 8
+  %from.sroa.8.16..sroa.3.0.inside.sroa_idx.i.sroa_idx.i = getelementptr inbounds i8, ptr %inside.i.i, i64 24
+  store ptr %1, ptr %from.sroa.8.16..sroa.3.0.inside.sroa_idx.i.sroa_idx.i, align 8
+  store ptr %document, ptr %inside.i.i, align 8
+  %.sroa.2.0.inside.sroa_idx.i.i = getelementptr inbounds i8, ptr %inside.i.i, i64 8
+  store ptr %child.023.i.i.i.i, ptr %.sroa.2.0.inside.sroa_idx.i.i, align 8
+  %153 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i, ptr nonnull @"$string.166", ptr nonnull @"$string.167")
+  %.not47.i.i = icmp eq i32 %153, 0
+  br i1 %.not47.i.i, label %merge5.i.i, label %"$Quantisation.read.exit.i"
+
+merge5.i.i:                                       ; preds = %merge1.i22.i
+  %154 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i, ptr nonnull @"$string.168", ptr nonnull @"$string.169")
+  %.not48.i.i = icmp eq i32 %154, 0
+  br i1 %.not48.i.i, label %merge10.i.i, label %"$Quantisation.read.exit.i"
+
+merge10.i.i:                                      ; preds = %merge5.i.i
+  %155 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside.i.i, ptr nonnull @"$string.171")
+  %.not49.i.i = icmp eq i32 %155, 0
+  br i1 %.not49.i.i, label %merge15.i.i, label %"$Quantisation.read.exit.i"
+
+merge15.i.i:                                      ; preds = %merge10.i.i
+  %156 = call fastcc i32 @"$Quantisation.read_groups"(ptr nonnull %129, ptr nonnull %inside.i.i)
+  %.not50.i.i = icmp eq i32 %156, 0
+  br i1 %.not50.i.i, label %merge20.i.i, label %"$Quantisation.read.exit.i"
+
+merge20.i.i:                                      ; preds = %merge15.i.i
+  %157 = call fastcc ptr @"$ConfigReader.find"(ptr nonnull %document, ptr nonnull %child.023.i.i.i.i, ptr nonnull @"$string.232")
+  %.not51.i.i = icmp eq ptr %157, null
+  br i1 %.not51.i.i, label %"$Quantisation.read.exit.i", label %then25.i.i
+
+then25.i.i:                                       ; preds = %merge20.i.i
+  %158 = getelementptr i8, ptr %0, i64 256
+  %159 = getelementptr i8, ptr %0, i64 400
+  %160 = call fastcc i32 @"$NameMatcher.read"(ptr %158, ptr nonnull %157, ptr %159, ptr nonnull @"$string.232", ptr nonnull %inside.i.i)
+  br label %"$Quantisation.read.exit.i"
+
+"$Quantisation.read.exit.i":                      ; preds = %merge2.i.i.i21.i, %then25.i.i, %merge20.i.i, %merge15.i.i, %merge10.i.i, %merge5.i.i, %merge1.i22.i, %"$json.kind_name.exit.i.i.i", %then2.i23.i, %and.lhs.true.i.i.i, %merge.i.i.i17.i, %or.lhs.false.i.i.i14.i, %merge.i
+  %common.ret.op.i16.i = phi i32 [ %160, %then25.i.i ], [ 0, %merge20.i.i ], [ %153, %merge1.i22.i ], [ %154, %merge5.i.i ], [ %155, %merge10.i.i ], [ %156, %merge15.i.i ], [ 2, %then2.i23.i ], [ 2, %"$json.kind_name.exit.i.i.i" ], [ 0, %or.lhs.false.i.i.i14.i ], [ 0, %merge.i ], [ 0, %merge.i.i.i17.i ], [ %144, %and.lhs.true.i.i.i ], [ 0, %merge2.i.i.i21.i ]
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %inside.i.i)
+  br label %"$Model.parse_config.exit"
+
+"$Model.parse_config.exit":                       ; preds = %"$config.parse.exit.thread.i", %"$config.parse.exit.i", %"$Quantisation.read.exit.i"
+  %common.ret.op.i = phi i32 [ %common.ret.op.i16.i, %"$Quantisation.read.exit.i" ], [ %127, %"$config.parse.exit.i" ], [ %common.ret.op.i.ph.i, %"$config.parse.exit.thread.i" ]
+  %161 = load ptr, ptr %document, align 8
+  call void @free(ptr %161)
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %document, i8 0, i64 24, i1 false)
+  %162 = getelementptr inbounds i8, ptr %document, i64 24
+  %.pr.i.i = load ptr, ptr %162, align 8
+  %.not4.i.i = icmp eq ptr %.pr.i.i, null
+  br i1 %.not4.i.i, label %"$Document.free.exit", label %whilebody.i.i
+
+whilebody.i.i:                                    ; preds = %"$Model.parse_config.exit", %whilebody.i.i
+  %163 = phi ptr [ %164, %whilebody.i.i ], [ %.pr.i.i, %"$Model.parse_config.exit" ]
+  %164 = load ptr, ptr %163, align 8
+  call void @free(ptr nonnull %163)
+  store ptr %164, ptr %162, align 8
+  %.not.i.i = icmp eq ptr %164, null
+  br i1 %.not.i.i, label %"$Document.free.exit", label %whilebody.i.i
+
+"$Document.free.exit":                            ; preds = %whilebody.i.i, %"$Model.parse_config.exit"
+  %165 = getelementptr inbounds i8, ptr %document, i64 32
+  %166 = load ptr, ptr %165, align 8
+  call void @free(ptr %166)
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %165, i8 0, i64 24, i1 false)
+  %167 = getelementptr inbounds i8, ptr %document, i64 56
+  %168 = load ptr, ptr %167, align 8
+  call void @free(ptr %168)
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %167, i8 0, i64 24, i1 false)
+  %.not.i9 = icmp eq ptr %file.val, null
+  br i1 %.not.i9, label %common.ret, label %then.i
+
+then.i:                                           ; preds = %"$Document.free.exit"
+  %169 = call i32 @munmap(ptr nonnull %file.val, i64 %file.val8)
+  br label %common.ret
+}
 
 define internal fastcc i32 @"$MappedFile.open"(ptr nocapture writeonly %0, ptr %1, ptr writeonly %2) unnamed_addr {
 entry:
@@ -13797,13 +13392,13 @@ merge1.i38:                                       ; preds = %merge.i
 merge5.i:                                         ; preds = %merge1.i38
   %.val45.i = load ptr, ptr %0, align 8
   %29 = sext i32 %24 to i64
-  %30 = getelementptr %64, ptr %.val45.i, i64 %29, i32 2
+  %30 = getelementptr %63, ptr %.val45.i, i64 %29, i32 2
   %31 = load i32, ptr %30, align 4
   %32 = icmp slt i32 %31, 9
   br i1 %32, label %and.lhs.true.i, label %merge.i84
 
 and.lhs.true.i:                                   ; preds = %merge5.i
-  %33 = getelementptr %64, ptr %.val45.i, i64 %29, i32 3
+  %33 = getelementptr %63, ptr %.val45.i, i64 %29, i32 3
   %a.012.i.i = load i32, ptr %33, align 4
   %.not13.not.i.i = icmp eq i32 %a.012.i.i, -1
   br i1 %.not13.not.i.i, label %common.ret, label %whilebody.lr.ph.i.i
@@ -13811,7 +13406,7 @@ and.lhs.true.i:                                   ; preds = %merge5.i
 whilebody.lr.ph.i.i:                              ; preds = %and.lhs.true.i
   %invariant.gep.i.i = getelementptr i8, ptr %.val45.i, i64 32
   %34 = sext i32 %a.012.i.i to i64
-  %b.0.in5.i56.i = getelementptr %64, ptr %.val45.i, i64 %34, i32 5
+  %b.0.in5.i56.i = getelementptr %63, ptr %.val45.i, i64 %34, i32 5
   %b.06.i57.i = load i32, ptr %b.0.in5.i56.i, align 4
   %.not197.i58.i = icmp eq i32 %b.06.i57.i, -1
   br i1 %.not197.i58.i, label %common.ret, label %whilebody2.lr.ph.i.i
@@ -13819,7 +13414,7 @@ whilebody.lr.ph.i.i:                              ; preds = %and.lhs.true.i
 whilebody2.lr.ph.i.i:                             ; preds = %whilebody.lr.ph.i.i, %merge3.i.i
   %b.06.i59.i = phi i32 [ %b.06.i.i, %merge3.i.i ], [ %b.06.i57.i, %whilebody.lr.ph.i.i ]
   %35 = phi i64 [ %48, %merge3.i.i ], [ %34, %whilebody.lr.ph.i.i ]
-  %36 = getelementptr %64, ptr %.val45.i, i64 %35
+  %36 = getelementptr %63, ptr %.val45.i, i64 %35
   %37 = getelementptr i8, ptr %36, i64 24
   %"<aggcopy>.sroa.0.0.copyload.i.i" = load i64, ptr %37, align 8
   %"<aggcopy>.sroa.2.0..sroa_idx.i.i" = getelementptr i8, ptr %36, i64 32
@@ -13832,13 +13427,13 @@ whilebody2.lr.ph.i.i:                             ; preds = %whilebody.lr.ph.i.i
 whilebody2.us.i.i:                                ; preds = %whilebody2.lr.ph.i.i, %merge4.us.i.i
   %b.08.us.i.i = phi i32 [ %b.0.us.i.i, %merge4.us.i.i ], [ %b.06.i59.i, %whilebody2.lr.ph.i.i ]
   %40 = sext i32 %b.08.us.i.i to i64
-  %gep.i.i = getelementptr %64, ptr %invariant.gep.i.i, i64 %40
+  %gep.i.i = getelementptr %63, ptr %invariant.gep.i.i, i64 %40
   %"<aggcopy>5.sroa.2.0.copyload.us.i.i" = load i64, ptr %gep.i.i, align 8
   %41 = icmp eq i64 %"<aggcopy>5.sroa.2.0.copyload.us.i.i", 0
   br i1 %41, label %merge.i84, label %merge4.us.i.i
 
 merge4.us.i.i:                                    ; preds = %whilebody2.us.i.i
-  %b.0.in.us.i.i = getelementptr %64, ptr %.val45.i, i64 %40, i32 5
+  %b.0.in.us.i.i = getelementptr %63, ptr %.val45.i, i64 %40, i32 5
   %b.0.us.i.i = load i32, ptr %b.0.in.us.i.i, align 4
   %.not19.us.i.i = icmp eq i32 %b.0.us.i.i, -1
   br i1 %.not19.us.i.i, label %merge3.i.i, label %whilebody2.us.i.i
@@ -13846,7 +13441,7 @@ merge4.us.i.i:                                    ; preds = %whilebody2.us.i.i
 whilebody2.i.i:                                   ; preds = %whilebody2.lr.ph.i.i, %merge4.i.i95
   %b.08.i.i = phi i32 [ %b.0.i.i, %merge4.i.i95 ], [ %b.06.i59.i, %whilebody2.lr.ph.i.i ]
   %42 = sext i32 %b.08.i.i to i64
-  %43 = getelementptr %64, ptr %.val45.i, i64 %42
+  %43 = getelementptr %63, ptr %.val45.i, i64 %42
   %"<aggcopy>5.sroa.2.0..sroa_idx.i.i" = getelementptr i8, ptr %43, i64 32
   %"<aggcopy>5.sroa.2.0.copyload.i.i" = load i64, ptr %"<aggcopy>5.sroa.2.0..sroa_idx.i.i", align 8
   %44 = icmp eq i64 %"<aggcopy>.sroa.2.0.copyload.fr.i.i", %"<aggcopy>5.sroa.2.0.copyload.i.i"
@@ -13861,14 +13456,14 @@ and.rhs.i.i.i:                                    ; preds = %whilebody2.i.i
   br i1 %47, label %merge.i84, label %merge4.i.i95
 
 merge4.i.i95:                                     ; preds = %and.rhs.i.i.i, %whilebody2.i.i
-  %b.0.in.i.i = getelementptr %64, ptr %.val45.i, i64 %42, i32 5
+  %b.0.in.i.i = getelementptr %63, ptr %.val45.i, i64 %42, i32 5
   %b.0.i.i = load i32, ptr %b.0.in.i.i, align 4
   %.not19.i.i = icmp eq i32 %b.0.i.i, -1
   br i1 %.not19.i.i, label %merge3.i.i, label %whilebody2.i.i
 
 merge3.i.i:                                       ; preds = %merge4.i.i95, %merge4.us.i.i
   %48 = sext i32 %b.06.i59.i to i64
-  %b.0.in5.i.i = getelementptr %64, ptr %.val45.i, i64 %48, i32 5
+  %b.0.in5.i.i = getelementptr %63, ptr %.val45.i, i64 %48, i32 5
   %b.06.i.i = load i32, ptr %b.0.in5.i.i, align 4
   %.not197.i.i = icmp eq i32 %b.06.i.i, -1
   br i1 %.not197.i.i, label %common.ret, label %whilebody2.lr.ph.i.i
@@ -13945,7 +13540,7 @@ forbody.i.i.epil:                                 ; preds = %"$Map.clear.exit.i.
   %82 = add nuw nsw i64 %i.04.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %"$Map.clear.exit.i", label %forbody.i.i.epil, !llvm.loop !38
+  br i1 %epil.iter.cmp.not, label %"$Map.clear.exit.i", label %forbody.i.i.epil, !llvm.loop !37
 
 "$Map.clear.exit.i":                              ; preds = %"$Map.clear.exit.i.loopexit.unr-lcssa", %forbody.i.i.epil, %merge.i84
   %83 = sext i32 %31 to i64
@@ -13967,7 +13562,7 @@ then.i.i87:                                       ; preds = %then2.i85
 
 merge1.i89:                                       ; preds = %"$Map.clear.exit.i"
   %.val44.i = load ptr, ptr %0, align 8
-  %91 = getelementptr %64, ptr %.val44.i, i64 %29, i32 3
+  %91 = getelementptr %63, ptr %.val44.i, i64 %29, i32 3
   %child.060.i = load i32, ptr %91, align 4
   %.not61.i = icmp eq i32 %child.060.i, -1
   br i1 %.not61.i, label %common.ret, label %whilebody.i90
@@ -13976,7 +13571,7 @@ whilebody.i90:                                    ; preds = %merge1.i89, %merge1
   %.val43.i = phi ptr [ %.val.i92, %merge10.i ], [ %.val44.i, %merge1.i89 ]
   %child.062.i = phi i32 [ %child.0.i, %merge10.i ], [ %child.060.i, %merge1.i89 ]
   %92 = sext i32 %child.062.i to i64
-  %93 = getelementptr %64, ptr %.val43.i, i64 %92
+  %93 = getelementptr %63, ptr %.val43.i, i64 %92
   %94 = getelementptr i8, ptr %93, i64 24
   %key.sroa.0.0.copyload.i = load i64, ptr %94, align 8
   %key.sroa.4.0..sroa_idx.i = getelementptr i8, ptr %93, i64 32
@@ -14025,7 +13620,7 @@ then.i48.i:                                       ; preds = %then11.i
 
 merge10.i:                                        ; preds = %merge6.i
   %.val.i92 = load ptr, ptr %0, align 8
-  %112 = getelementptr %64, ptr %.val.i92, i64 %92, i32 5
+  %112 = getelementptr %63, ptr %.val.i92, i64 %92, i32 5
   %child.0.i = load i32, ptr %112, align 4
   %.not.i93 = icmp eq i32 %child.0.i, -1
   br i1 %.not.i93, label %common.ret, label %whilebody.i90
@@ -14072,7 +13667,7 @@ merge.i48:                                        ; preds = %then4
 then2.i:                                          ; preds = %merge.i48
   %.val.i = load ptr, ptr %0, align 8
   %127 = sext i32 %126 to i64
-  %128 = getelementptr %64, ptr %.val.i, i64 %127, i32 7
+  %128 = getelementptr %63, ptr %.val.i, i64 %127, i32 7
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %128, ptr noundef nonnull align 8 dereferenceable(16) %value.i, i64 16, i1 false)
   br label %"$Document.parse_string_value.exit"
 
@@ -14283,7 +13878,7 @@ merge1.i52:                                       ; preds = %merge.i51
 merge5.i53:                                       ; preds = %merge1.i52
   %.val.i54 = load ptr, ptr %0, align 8
   %201 = sext i32 %199 to i64
-  %202 = getelementptr %64, ptr %.val.i54, i64 %201
+  %202 = getelementptr %63, ptr %.val.i54, i64 %201
   %203 = getelementptr i8, ptr %202, i64 40
   store ptr %16, ptr %203, align 8
   %digits.sroa.4.0..sroa_idx.i = getelementptr i8, ptr %202, i64 48
@@ -14404,7 +13999,7 @@ whilebody.i.i.epil:                               ; preds = %"$json.parse_intege
   %262 = add nuw nsw i64 %position.118.i.i.epil, 1
   %epil.iter154.next = add i64 %epil.iter154, 1
   %epil.iter154.cmp.not = icmp eq i64 %epil.iter154.next, %xtraiter153
-  br i1 %epil.iter154.cmp.not, label %"$json.parse_integer.exit.i", label %whilebody.i.i.epil, !llvm.loop !39
+  br i1 %epil.iter154.cmp.not, label %"$json.parse_integer.exit.i", label %whilebody.i.i.epil, !llvm.loop !38
 
 "$json.parse_integer.exit.i":                     ; preds = %whilebody.i.i.epil, %"$json.parse_integer.exit.i.unr-lcssa"
   %.lcssa = phi i64 [ %.lcssa.ph, %"$json.parse_integer.exit.i.unr-lcssa" ], [ %261, %whilebody.i.i.epil ]
@@ -14635,7 +14230,7 @@ then.i11:                                         ; preds = %then2
 merge1:                                           ; preds = %merge, %merge7.i.i
   %26 = phi i64 [ %.pre10.i, %merge7.i.i ], [ %3, %merge ]
   %27 = phi ptr [ %17, %merge7.i.i ], [ %.pre.i, %merge ]
-  %28 = getelementptr %64, ptr %27, i64 %26
+  %28 = getelementptr %63, ptr %27, i64 %26
   store i32 %1, ptr %28, align 8
   %.sroa.416.0..sroa_idx = getelementptr inbounds i8, ptr %28, i64 4
   store i64 0, ptr %.sroa.416.0..sroa_idx, align 4
@@ -14806,15 +14401,15 @@ merge5.i.us:                                      ; preds = %"$Document.peek.exi
 merge2.us:                                        ; preds = %merge5.i.us
   %.val.i.us = load ptr, ptr %0, align 8
   %57 = sext i32 %55 to i64
-  %58 = getelementptr %64, ptr %.val.i.us, i64 %57, i32 6
+  %58 = getelementptr %63, ptr %.val.i.us, i64 %57, i32 6
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %58, ptr noundef nonnull align 8 dereferenceable(16) %key.i, i64 16, i1 false)
   %.val28.i.us = load ptr, ptr %0, align 8
-  %59 = getelementptr %64, ptr %.val28.i.us, i64 %26
+  %59 = getelementptr %63, ptr %.val28.i.us, i64 %26
   %60 = getelementptr i8, ptr %59, i64 16
   %61 = load i32, ptr %60, align 4
   %62 = icmp eq i32 %61, -1
   %63 = sext i32 %61 to i64
-  %64 = getelementptr %64, ptr %.val28.i.us, i64 %63, i32 5
+  %64 = getelementptr %63, ptr %.val28.i.us, i64 %63, i32 5
   %65 = getelementptr i8, ptr %59, i64 12
   %.sink.i.us = select i1 %62, ptr %65, ptr %64
   store i32 %55, ptr %.sink.i.us, align 4
@@ -14914,12 +14509,12 @@ then.i55:                                         ; preds = %then6.i
 merge2.thread86:                                  ; preds = %condition.preheader.split, %merge9
   %99 = phi i32 [ %134, %merge9 ], [ %84, %condition.preheader.split ]
   %.val.i40 = load ptr, ptr %0, align 8
-  %100 = getelementptr %64, ptr %.val.i40, i64 %26
+  %100 = getelementptr %63, ptr %.val.i40, i64 %26
   %101 = getelementptr i8, ptr %100, i64 16
   %102 = load i32, ptr %101, align 4
   %103 = icmp eq i32 %102, -1
   %104 = sext i32 %102 to i64
-  %105 = getelementptr %64, ptr %.val.i40, i64 %104, i32 5
+  %105 = getelementptr %63, ptr %.val.i40, i64 %104, i32 5
   %106 = getelementptr i8, ptr %100, i64 12
   %.sink.i80 = select i1 %103, ptr %106, ptr %105
   store i32 %99, ptr %.sink.i80, align 4
@@ -16134,7 +15729,7 @@ merge.i.i:                                        ; preds = %or.lhs.false.i.i
 "$Document.child.exit.i.i":                       ; preds = %merge.i.i
   %.val.i.i.i = load ptr, ptr %.val, align 8
   %9 = sext i32 %.val.i.i to i64
-  %10 = getelementptr %64, ptr %.val.i.i.i, i64 %9
+  %10 = getelementptr %63, ptr %.val.i.i.i, i64 %9
   %.not1722.i.i = icmp eq ptr %10, null
   br i1 %.not1722.i.i, label %then, label %whilebody.preheader.i.i
 
@@ -16154,7 +15749,7 @@ merge2.i.us.i:                                    ; preds = %whilebody.i.us.i
   %child.0.val.i.us.i = load i32, ptr %13, align 4
   %14 = icmp eq i32 %child.0.val.i.us.i, -1
   %15 = sext i32 %child.0.val.i.us.i to i64
-  %16 = getelementptr %64, ptr %.val.i.i.i, i64 %15
+  %16 = getelementptr %63, ptr %.val.i.i.i, i64 %15
   %.not17.i.us.i = icmp eq ptr %16, null
   %or.cond.us.i = or i1 %14, %.not17.i.us.i
   br i1 %or.cond.us.i, label %then, label %whilebody.i.us.i
@@ -16179,7 +15774,7 @@ merge2.i.i:                                       ; preds = %and.rhs.i.i.i, %whi
   %child.0.val.i.i = load i32, ptr %21, align 4
   %22 = icmp eq i32 %child.0.val.i.i, -1
   %23 = sext i32 %child.0.val.i.i to i64
-  %24 = getelementptr %64, ptr %.val.i.i.i, i64 %23
+  %24 = getelementptr %63, ptr %.val.i.i.i, i64 %23
   %.not17.i.i = icmp eq ptr %24, null
   %or.cond.i = or i1 %22, %.not17.i.i
   br i1 %or.cond.i, label %then, label %whilebody.i.i
@@ -16303,7 +15898,7 @@ merge.i:                                          ; preds = %or.lhs.false.i
 "$Document.child.exit.i":                         ; preds = %merge.i
   %.val.i.i = load ptr, ptr %.0.val, align 8
   %6 = sext i32 %.val.i to i64
-  %7 = getelementptr %64, ptr %.val.i.i, i64 %6
+  %7 = getelementptr %63, ptr %.val.i.i, i64 %6
   %.not1722.i = icmp eq ptr %7, null
   br i1 %.not1722.i, label %common.ret, label %whilebody.preheader.i
 
@@ -16323,7 +15918,7 @@ merge2.i.us:                                      ; preds = %whilebody.i.us
   %child.0.val.i.us = load i32, ptr %10, align 4
   %11 = icmp eq i32 %child.0.val.i.us, -1
   %12 = sext i32 %child.0.val.i.us to i64
-  %13 = getelementptr %64, ptr %.val.i.i, i64 %12
+  %13 = getelementptr %63, ptr %.val.i.i, i64 %12
   %.not17.i.us = icmp eq ptr %13, null
   %or.cond.us = or i1 %11, %.not17.i.us
   br i1 %or.cond.us, label %common.ret, label %whilebody.i.us
@@ -16348,7 +15943,7 @@ merge2.i:                                         ; preds = %and.rhs.i.i, %while
   %child.0.val.i = load i32, ptr %18, align 4
   %19 = icmp eq i32 %child.0.val.i, -1
   %20 = sext i32 %child.0.val.i to i64
-  %21 = getelementptr %64, ptr %.val.i.i, i64 %20
+  %21 = getelementptr %63, ptr %.val.i.i, i64 %20
   %.not17.i = icmp eq ptr %21, null
   %or.cond = or i1 %19, %.not17.i
   br i1 %or.cond, label %common.ret, label %whilebody.i
@@ -16412,7 +16007,7 @@ merge.i.i:                                        ; preds = %or.lhs.false.i.i
 "$Document.child.exit.i.i":                       ; preds = %merge.i.i
   %.val.i.i.i = load ptr, ptr %.val, align 8
   %11 = sext i32 %.val.i.i to i64
-  %12 = getelementptr %64, ptr %.val.i.i.i, i64 %11
+  %12 = getelementptr %63, ptr %.val.i.i.i, i64 %11
   %.not1722.i.i = icmp eq ptr %12, null
   br i1 %.not1722.i.i, label %then, label %whilebody.preheader.i.i
 
@@ -16432,7 +16027,7 @@ merge2.i.us.i:                                    ; preds = %whilebody.i.us.i
   %child.0.val.i.us.i = load i32, ptr %15, align 4
   %16 = icmp eq i32 %child.0.val.i.us.i, -1
   %17 = sext i32 %child.0.val.i.us.i to i64
-  %18 = getelementptr %64, ptr %.val.i.i.i, i64 %17
+  %18 = getelementptr %63, ptr %.val.i.i.i, i64 %17
   %.not17.i.us.i = icmp eq ptr %18, null
   %or.cond.us.i = or i1 %16, %.not17.i.us.i
   br i1 %or.cond.us.i, label %then, label %whilebody.i.us.i
@@ -16457,7 +16052,7 @@ merge2.i.i:                                       ; preds = %and.rhs.i.i.i, %whi
   %child.0.val.i.i = load i32, ptr %23, align 4
   %24 = icmp eq i32 %child.0.val.i.i, -1
   %25 = sext i32 %child.0.val.i.i to i64
-  %26 = getelementptr %64, ptr %.val.i.i.i, i64 %25
+  %26 = getelementptr %63, ptr %.val.i.i.i, i64 %25
   %.not17.i.i = icmp eq ptr %26, null
   %or.cond.i = or i1 %24, %.not17.i.i
   br i1 %or.cond.i, label %then, label %whilebody.i.i
@@ -16527,7 +16122,7 @@ merge17.i.i:                                      ; preds = %then.i
 
 switch.lookup:                                    ; preds = %then.i
   %12 = zext nneg i32 %5 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.713", i64 0, i64 %12
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.720", i64 0, i64 %12
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i"
 
@@ -16593,7 +16188,7 @@ merge.i.i:                                        ; preds = %or.lhs.false.i.i
 "$Document.child.exit.i.i":                       ; preds = %merge.i.i
   %.val.i.i.i = load ptr, ptr %.val, align 8
   %12 = sext i32 %.val.i.i to i64
-  %13 = getelementptr %64, ptr %.val.i.i.i, i64 %12
+  %13 = getelementptr %63, ptr %.val.i.i.i, i64 %12
   %.not1722.i.i = icmp eq ptr %13, null
   br i1 %.not1722.i.i, label %then, label %whilebody.preheader.i.i
 
@@ -16613,7 +16208,7 @@ merge2.i.us.i:                                    ; preds = %whilebody.i.us.i
   %child.0.val.i.us.i = load i32, ptr %16, align 4
   %17 = icmp eq i32 %child.0.val.i.us.i, -1
   %18 = sext i32 %child.0.val.i.us.i to i64
-  %19 = getelementptr %64, ptr %.val.i.i.i, i64 %18
+  %19 = getelementptr %63, ptr %.val.i.i.i, i64 %18
   %.not17.i.us.i = icmp eq ptr %19, null
   %or.cond.us.i = or i1 %17, %.not17.i.us.i
   br i1 %or.cond.us.i, label %then, label %whilebody.i.us.i
@@ -16638,7 +16233,7 @@ merge2.i.i:                                       ; preds = %and.rhs.i.i.i, %whi
   %child.0.val.i.i = load i32, ptr %24, align 4
   %25 = icmp eq i32 %child.0.val.i.i, -1
   %26 = sext i32 %child.0.val.i.i to i64
-  %27 = getelementptr %64, ptr %.val.i.i.i, i64 %26
+  %27 = getelementptr %63, ptr %.val.i.i.i, i64 %26
   %.not17.i.i = icmp eq ptr %27, null
   %or.cond.i = or i1 %25, %.not17.i.i
   br i1 %or.cond.i, label %then, label %whilebody.i.i
@@ -16689,7 +16284,7 @@ merge.i.i:                                        ; preds = %or.lhs.false.i.i
 "$Document.child.exit.i.i":                       ; preds = %merge.i.i
   %.val.i.i.i = load ptr, ptr %.val, align 8
   %11 = sext i32 %.val.i.i to i64
-  %12 = getelementptr %64, ptr %.val.i.i.i, i64 %11
+  %12 = getelementptr %63, ptr %.val.i.i.i, i64 %11
   %.not1722.i.i = icmp eq ptr %12, null
   br i1 %.not1722.i.i, label %common.ret, label %whilebody.preheader.i.i
 
@@ -16709,7 +16304,7 @@ merge2.i.us.i:                                    ; preds = %whilebody.i.us.i
   %child.0.val.i.us.i = load i32, ptr %15, align 4
   %16 = icmp eq i32 %child.0.val.i.us.i, -1
   %17 = sext i32 %child.0.val.i.us.i to i64
-  %18 = getelementptr %64, ptr %.val.i.i.i, i64 %17
+  %18 = getelementptr %63, ptr %.val.i.i.i, i64 %17
   %.not17.i.us.i = icmp eq ptr %18, null
   %or.cond.us.i = or i1 %16, %.not17.i.us.i
   br i1 %or.cond.us.i, label %common.ret, label %whilebody.i.us.i
@@ -16734,7 +16329,7 @@ merge2.i.i:                                       ; preds = %and.rhs.i.i.i, %whi
   %child.0.val.i.i = load i32, ptr %23, align 4
   %24 = icmp eq i32 %child.0.val.i.i, -1
   %25 = sext i32 %child.0.val.i.i to i64
-  %26 = getelementptr %64, ptr %.val.i.i.i, i64 %25
+  %26 = getelementptr %63, ptr %.val.i.i.i, i64 %25
   %.not17.i.i = icmp eq ptr %26, null
   %or.cond.i = or i1 %24, %.not17.i.i
   br i1 %or.cond.i, label %common.ret, label %whilebody.i.i
@@ -16819,7 +16414,7 @@ merge.i.i:                                        ; preds = %or.lhs.false.i.i
 "$Document.child.exit.i.i":                       ; preds = %merge.i.i
   %.val.i.i.i = load ptr, ptr %.val, align 8
   %9 = sext i32 %.val.i.i to i64
-  %10 = getelementptr %64, ptr %.val.i.i.i, i64 %9
+  %10 = getelementptr %63, ptr %.val.i.i.i, i64 %9
   %.not1722.i.i = icmp eq ptr %10, null
   br i1 %.not1722.i.i, label %common.ret, label %whilebody.preheader.i.i
 
@@ -16839,7 +16434,7 @@ merge2.i.us.i:                                    ; preds = %whilebody.i.us.i
   %child.0.val.i.us.i = load i32, ptr %13, align 4
   %14 = icmp eq i32 %child.0.val.i.us.i, -1
   %15 = sext i32 %child.0.val.i.us.i to i64
-  %16 = getelementptr %64, ptr %.val.i.i.i, i64 %15
+  %16 = getelementptr %63, ptr %.val.i.i.i, i64 %15
   %.not17.i.us.i = icmp eq ptr %16, null
   %or.cond.us.i = or i1 %14, %.not17.i.us.i
   br i1 %or.cond.us.i, label %common.ret, label %whilebody.i.us.i
@@ -16864,7 +16459,7 @@ merge2.i.i:                                       ; preds = %and.rhs.i.i.i, %whi
   %child.0.val.i.i = load i32, ptr %21, align 4
   %22 = icmp eq i32 %child.0.val.i.i, -1
   %23 = sext i32 %child.0.val.i.i to i64
-  %24 = getelementptr %64, ptr %.val.i.i.i, i64 %23
+  %24 = getelementptr %63, ptr %.val.i.i.i, i64 %23
   %.not17.i.i = icmp eq ptr %24, null
   %or.cond.i = or i1 %22, %.not17.i.i
   br i1 %or.cond.i, label %common.ret, label %whilebody.i.i
@@ -16965,7 +16560,7 @@ merge.i.i:                                        ; preds = %or.lhs.false.i.i
 "$Document.child.exit.i.i":                       ; preds = %merge.i.i
   %.val.i.i.i = load ptr, ptr %.val, align 8
   %11 = sext i32 %.val.i.i to i64
-  %12 = getelementptr %64, ptr %.val.i.i.i, i64 %11
+  %12 = getelementptr %63, ptr %.val.i.i.i, i64 %11
   %.not1722.i.i = icmp eq ptr %12, null
   br i1 %.not1722.i.i, label %then, label %whilebody.preheader.i.i
 
@@ -16985,7 +16580,7 @@ merge2.i.us.i:                                    ; preds = %whilebody.i.us.i
   %child.0.val.i.us.i = load i32, ptr %15, align 4
   %16 = icmp eq i32 %child.0.val.i.us.i, -1
   %17 = sext i32 %child.0.val.i.us.i to i64
-  %18 = getelementptr %64, ptr %.val.i.i.i, i64 %17
+  %18 = getelementptr %63, ptr %.val.i.i.i, i64 %17
   %.not17.i.us.i = icmp eq ptr %18, null
   %or.cond.us.i = or i1 %16, %.not17.i.us.i
   br i1 %or.cond.us.i, label %then, label %whilebody.i.us.i
@@ -17010,7 +16605,7 @@ merge2.i.i:                                       ; preds = %and.rhs.i.i.i, %whi
   %child.0.val.i.i = load i32, ptr %23, align 4
   %24 = icmp eq i32 %child.0.val.i.i, -1
   %25 = sext i32 %child.0.val.i.i to i64
-  %26 = getelementptr %64, ptr %.val.i.i.i, i64 %25
+  %26 = getelementptr %63, ptr %.val.i.i.i, i64 %25
   %.not17.i.i = icmp eq ptr %26, null
   %or.cond.i = or i1 %24, %.not17.i.i
   br i1 %or.cond.i, label %then, label %whilebody.i.i
@@ -17129,7 +16724,7 @@ merge.i.i:                                        ; preds = %or.lhs.false.i.i
 "$Document.child.exit.i.i":                       ; preds = %merge.i.i
   %.val.i.i.i = load ptr, ptr %.val, align 8
   %12 = sext i32 %.val.i.i to i64
-  %13 = getelementptr %64, ptr %.val.i.i.i, i64 %12
+  %13 = getelementptr %63, ptr %.val.i.i.i, i64 %12
   %.not1722.i.i = icmp eq ptr %13, null
   br i1 %.not1722.i.i, label %then, label %whilebody.preheader.i.i
 
@@ -17149,7 +16744,7 @@ merge2.i.us.i:                                    ; preds = %whilebody.i.us.i
   %child.0.val.i.us.i = load i32, ptr %16, align 4
   %17 = icmp eq i32 %child.0.val.i.us.i, -1
   %18 = sext i32 %child.0.val.i.us.i to i64
-  %19 = getelementptr %64, ptr %.val.i.i.i, i64 %18
+  %19 = getelementptr %63, ptr %.val.i.i.i, i64 %18
   %.not17.i.us.i = icmp eq ptr %19, null
   %or.cond.us.i = or i1 %17, %.not17.i.us.i
   br i1 %or.cond.us.i, label %then, label %whilebody.i.us.i
@@ -17174,7 +16769,7 @@ merge2.i.i:                                       ; preds = %and.rhs.i.i.i, %whi
   %child.0.val.i.i = load i32, ptr %24, align 4
   %25 = icmp eq i32 %child.0.val.i.i, -1
   %26 = sext i32 %child.0.val.i.i to i64
-  %27 = getelementptr %64, ptr %.val.i.i.i, i64 %26
+  %27 = getelementptr %63, ptr %.val.i.i.i, i64 %26
   %.not17.i.i = icmp eq ptr %27, null
   %or.cond.i = or i1 %25, %.not17.i.i
   br i1 %or.cond.i, label %then, label %whilebody.i.i
@@ -17243,8 +16838,8 @@ merge1:                                           ; preds = %merge
 define internal fastcc range(i32 0, 5) i32 @"$read_rotation"(ptr nocapture %0, ptr nocapture readonly %1) unnamed_addr #0 {
 entry:
   %factor = alloca double, align 8
-  %inside = alloca %63, align 8
-  %source = alloca %63, align 8
+  %inside = alloca %64, align 8
+  %source = alloca %64, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %source, ptr noundef nonnull align 8 dereferenceable(32) %1, i64 32, i1 false)
   %.val75 = load ptr, ptr %1, align 8
   %2 = getelementptr i8, ptr %1, i64 8
@@ -17266,7 +16861,7 @@ merge.i.i:                                        ; preds = %or.lhs.false.i.i
 "$Document.child.exit.i.i":                       ; preds = %merge.i.i
   %.val.i.i.i = load ptr, ptr %.val75, align 8
   %7 = sext i32 %.val.i.i to i64
-  %8 = getelementptr %64, ptr %.val.i.i.i, i64 %7
+  %8 = getelementptr %63, ptr %.val.i.i.i, i64 %7
   %.not1722.i.i = icmp eq ptr %8, null
   br i1 %.not1722.i.i, label %or.lhs.false.i.i110, label %whilebody.i.i
 
@@ -17290,7 +16885,7 @@ merge2.i.i:                                       ; preds = %and.rhs.i.i.i, %whi
   %child.0.val.i.i = load i32, ptr %13, align 4
   %14 = icmp eq i32 %child.0.val.i.i, -1
   %15 = sext i32 %child.0.val.i.i to i64
-  %16 = getelementptr %64, ptr %.val.i.i.i, i64 %15
+  %16 = getelementptr %63, ptr %.val.i.i.i, i64 %15
   %.not17.i.i = icmp eq ptr %16, null
   %or.cond.i = or i1 %14, %.not17.i.i
   br i1 %or.cond.i, label %merge, label %whilebody.i.i
@@ -17346,7 +16941,7 @@ merge.i.i80:                                      ; preds = %and.lhs.true.i
   %.val.i.i82 = load i32, ptr %30, align 4
   %31 = icmp eq i32 %.val.i.i82, -1
   %32 = sext i32 %.val.i.i82 to i64
-  %33 = getelementptr %64, ptr %.val.i.i.i, i64 %32
+  %33 = getelementptr %63, ptr %.val.i.i.i, i64 %32
   %.not1722.i.i85 = icmp eq ptr %33, null
   %or.cond = or i1 %31, %.not1722.i.i85
   br i1 %or.cond, label %merge, label %whilebody.i.i87
@@ -17371,7 +16966,7 @@ merge2.i.i91:                                     ; preds = %and.rhs.i.i.i95, %w
   %child.0.val.i.i92 = load i32, ptr %38, align 4
   %39 = icmp eq i32 %child.0.val.i.i92, -1
   %40 = sext i32 %child.0.val.i.i92 to i64
-  %41 = getelementptr %64, ptr %.val.i.i.i, i64 %40
+  %41 = getelementptr %63, ptr %.val.i.i.i, i64 %40
   %.not17.i.i93 = icmp eq ptr %41, null
   %or.cond.i94 = or i1 %39, %.not17.i.i93
   br i1 %or.cond.i94, label %merge, label %whilebody.i.i87
@@ -17413,7 +17008,7 @@ merge.i.i113:                                     ; preds = %or.lhs.false.i.i110
 "$Document.child.exit.i.i116":                    ; preds = %merge.i.i113
   %.val.i.i.i117 = load ptr, ptr %.val297, align 8
   %48 = sext i32 %.val.i.i115 to i64
-  %49 = getelementptr %64, ptr %.val.i.i.i117, i64 %48
+  %49 = getelementptr %63, ptr %.val.i.i.i117, i64 %48
   %.not1722.i.i118 = icmp eq ptr %49, null
   br i1 %.not1722.i.i118, label %merge11, label %whilebody.i.i120
 
@@ -17437,7 +17032,7 @@ merge2.i.i124:                                    ; preds = %and.rhs.i.i.i128, %
   %child.0.val.i.i125 = load i32, ptr %54, align 4
   %55 = icmp eq i32 %child.0.val.i.i125, -1
   %56 = sext i32 %child.0.val.i.i125 to i64
-  %57 = getelementptr %64, ptr %.val.i.i.i117, i64 %56
+  %57 = getelementptr %63, ptr %.val.i.i.i117, i64 %56
   %.not17.i.i126 = icmp eq ptr %57, null
   %or.cond.i127 = or i1 %55, %.not17.i.i126
   br i1 %or.cond.i127, label %merge11, label %whilebody.i.i120
@@ -17462,7 +17057,7 @@ merge.i.i150:                                     ; preds = %or.lhs.false.i.i147
   %.val.i.i152 = load i32, ptr %60, align 4
   %61 = icmp eq i32 %.val.i.i152, -1
   %62 = sext i32 %.val.i.i152 to i64
-  %63 = getelementptr %64, ptr %.val.i.i.i117, i64 %62
+  %63 = getelementptr %63, ptr %.val.i.i.i117, i64 %62
   %.not1722.i.i155 = icmp eq ptr %63, null
   %or.cond312 = or i1 %61, %.not1722.i.i155
   br i1 %or.cond312, label %then15.split, label %whilebody.i.i157
@@ -17487,7 +17082,7 @@ merge2.i.i161:                                    ; preds = %and.rhs.i.i.i165, %
   %child.0.val.i.i162 = load i32, ptr %68, align 4
   %69 = icmp eq i32 %child.0.val.i.i162, -1
   %70 = sext i32 %child.0.val.i.i162 to i64
-  %71 = getelementptr %64, ptr %.val.i.i.i117, i64 %70
+  %71 = getelementptr %63, ptr %.val.i.i.i117, i64 %70
   %.not17.i.i163 = icmp eq ptr %71, null
   %or.cond.i164 = or i1 %69, %.not17.i.i163
   br i1 %or.cond.i164, label %then15.split, label %whilebody.i.i157
@@ -17527,7 +17122,7 @@ merge.i.i183:                                     ; preds = %or.lhs.false.i.i180
 "$Document.child.exit.i.i186":                    ; preds = %merge.i.i183
   %.val.i.i.i187 = load ptr, ptr %source.val69, align 8
   %80 = sext i32 %.val.i.i185 to i64
-  %81 = getelementptr %64, ptr %.val.i.i.i187, i64 %80
+  %81 = getelementptr %63, ptr %.val.i.i.i187, i64 %80
   %.not1722.i.i188 = icmp eq ptr %81, null
   br i1 %.not1722.i.i188, label %"$Document.child.exit.i.i219", label %whilebody.i.i190
 
@@ -17551,7 +17146,7 @@ merge2.i.i194:                                    ; preds = %and.rhs.i.i.i198, %
   %child.0.val.i.i195 = load i32, ptr %86, align 4
   %87 = icmp eq i32 %child.0.val.i.i195, -1
   %88 = sext i32 %child.0.val.i.i195 to i64
-  %89 = getelementptr %64, ptr %.val.i.i.i187, i64 %88
+  %89 = getelementptr %63, ptr %.val.i.i.i187, i64 %88
   %.not17.i.i196 = icmp eq ptr %89, null
   %or.cond.i197 = or i1 %87, %.not17.i.i196
   br i1 %or.cond.i197, label %merge.i.i216, label %whilebody.i.i190
@@ -17570,7 +17165,7 @@ merge.i.i216:                                     ; preds = %merge2.i.i194, %and
   %spec.select261.ph302 = phi ptr [ %spec.select261.ph, %merge.i.i216 ], [ %1, %"$Document.child.exit.i.i186" ]
   %.val.i.i.i220 = load ptr, ptr %source.val69, align 8
   %93 = sext i32 %.val.i.i185 to i64
-  %94 = getelementptr %64, ptr %.val.i.i.i220, i64 %93
+  %94 = getelementptr %63, ptr %.val.i.i.i220, i64 %93
   %.not1722.i.i221 = icmp eq ptr %94, null
   br i1 %.not1722.i.i221, label %"$ConfigReader.find.exit245", label %whilebody.i.i223
 
@@ -17594,7 +17189,7 @@ merge2.i.i227:                                    ; preds = %and.rhs.i.i.i231, %
   %child.0.val.i.i228 = load i32, ptr %99, align 4
   %100 = icmp eq i32 %child.0.val.i.i228, -1
   %101 = sext i32 %child.0.val.i.i228 to i64
-  %102 = getelementptr %64, ptr %.val.i.i.i220, i64 %101
+  %102 = getelementptr %63, ptr %.val.i.i.i220, i64 %101
   %.not17.i.i229 = icmp eq ptr %102, null
   %or.cond.i230 = or i1 %100, %.not17.i.i229
   br i1 %or.cond.i230, label %"$ConfigReader.find.exit245", label %whilebody.i.i223
@@ -17656,7 +17251,7 @@ merge.i.i:                                        ; preds = %or.lhs.false.i.i
 "$Document.child.exit.i.i":                       ; preds = %merge.i.i
   %.val.i.i.i = load ptr, ptr %.val26, align 8
   %8 = sext i32 %.val.i.i to i64
-  %9 = getelementptr %64, ptr %.val.i.i.i, i64 %8
+  %9 = getelementptr %63, ptr %.val.i.i.i, i64 %8
   %.not1722.i.i = icmp eq ptr %9, null
   br i1 %.not1722.i.i, label %common.ret, label %whilebody.i.i
 
@@ -17680,7 +17275,7 @@ merge2.i.i:                                       ; preds = %and.rhs.i.i.i, %whi
   %child.0.val.i.i = load i32, ptr %14, align 4
   %15 = icmp eq i32 %child.0.val.i.i, -1
   %16 = sext i32 %child.0.val.i.i to i64
-  %17 = getelementptr %64, ptr %.val.i.i.i, i64 %16
+  %17 = getelementptr %63, ptr %.val.i.i.i, i64 %16
   %.not17.i.i = icmp eq ptr %17, null
   %or.cond.i = or i1 %15, %.not17.i.i
   br i1 %or.cond.i, label %common.ret, label %whilebody.i.i
@@ -17743,7 +17338,7 @@ merge1:                                           ; preds = %and.lhs.true.i
 
 "$Document.child.exit":                           ; preds = %merge1
   %41 = sext i32 %.val to i64
-  %42 = getelementptr %64, ptr %.val.i.i.i, i64 %41
+  %42 = getelementptr %63, ptr %.val.i.i.i, i64 %41
   %.not2447 = icmp eq ptr %42, null
   br i1 %.not2447, label %common.ret, label %whilebody.lr.ph
 
@@ -17797,7 +17392,7 @@ merge6:                                           ; preds = %merge.i33
   %65 = load ptr, ptr %1, align 8
   %.val.i40 = load ptr, ptr %65, align 8
   %66 = sext i32 %child.0.val to i64
-  %67 = getelementptr %64, ptr %.val.i40, i64 %66
+  %67 = getelementptr %63, ptr %.val.i40, i64 %66
   %.not24 = icmp eq ptr %67, null
   br i1 %.not24, label %common.ret, label %whilebody
 }
@@ -17827,7 +17422,7 @@ merge.i.i:                                        ; preds = %or.lhs.false.i.i
 "$Document.child.exit.i.i":                       ; preds = %merge.i.i
   %.val.i.i.i = load ptr, ptr %.val19, align 8
   %8 = sext i32 %.val.i.i to i64
-  %9 = getelementptr %64, ptr %.val.i.i.i, i64 %8
+  %9 = getelementptr %63, ptr %.val.i.i.i, i64 %8
   %.not1722.i.i = icmp eq ptr %9, null
   br i1 %.not1722.i.i, label %"$Document.child.exit.i.i60", label %whilebody.i.i
 
@@ -17851,7 +17446,7 @@ merge2.i.i:                                       ; preds = %and.rhs.i.i.i, %whi
   %child.0.val.i.i = load i32, ptr %14, align 4
   %15 = icmp eq i32 %child.0.val.i.i, -1
   %16 = sext i32 %child.0.val.i.i to i64
-  %17 = getelementptr %64, ptr %.val.i.i.i, i64 %16
+  %17 = getelementptr %63, ptr %.val.i.i.i, i64 %16
   %.not17.i.i = icmp eq ptr %17, null
   %or.cond.i = or i1 %15, %.not17.i.i
   br i1 %or.cond.i, label %merge.i.i57, label %whilebody.i.i
@@ -17881,7 +17476,7 @@ merge2.i.i35:                                     ; preds = %and.rhs.i.i.i39, %w
   %child.0.val.i.i36 = load i32, ptr %24, align 4
   %25 = icmp eq i32 %child.0.val.i.i36, -1
   %26 = sext i32 %child.0.val.i.i36 to i64
-  %27 = getelementptr %64, ptr %.val.i.i.i, i64 %26
+  %27 = getelementptr %63, ptr %.val.i.i.i, i64 %26
   %.not17.i.i37 = icmp eq ptr %27, null
   %or.cond.i38 = or i1 %25, %.not17.i.i37
   br i1 %or.cond.i38, label %common.ret, label %whilebody.i.i31
@@ -17897,7 +17492,7 @@ merge.i.i57:                                      ; preds = %merge2.i.i, %and.lh
 "$Document.child.exit.i.i60":                     ; preds = %"$Document.child.exit.i.i", %merge.i.i57
   %.val.i.i.i61 = load ptr, ptr %.val19, align 8
   %30 = sext i32 %.val.i.i to i64
-  %31 = getelementptr %64, ptr %.val.i.i.i61, i64 %30
+  %31 = getelementptr %63, ptr %.val.i.i.i61, i64 %30
   %.not1722.i.i62 = icmp eq ptr %31, null
   br i1 %.not1722.i.i62, label %common.ret, label %whilebody.i.i64
 
@@ -17921,7 +17516,7 @@ merge2.i.i68:                                     ; preds = %and.rhs.i.i.i72, %w
   %child.0.val.i.i69 = load i32, ptr %36, align 4
   %37 = icmp eq i32 %child.0.val.i.i69, -1
   %38 = sext i32 %child.0.val.i.i69 to i64
-  %39 = getelementptr %64, ptr %.val.i.i.i61, i64 %38
+  %39 = getelementptr %63, ptr %.val.i.i.i61, i64 %38
   %.not17.i.i70 = icmp eq ptr %39, null
   %or.cond.i71 = or i1 %37, %.not17.i.i70
   br i1 %or.cond.i71, label %common.ret, label %whilebody.i.i64
@@ -18094,7 +17689,7 @@ merge.i.i:                                        ; preds = %or.lhs.false.i.i
 "$Document.child.exit.i.i":                       ; preds = %merge.i.i
   %.val.i.i.i = load ptr, ptr %.val, align 8
   %8 = sext i32 %.val.i.i to i64
-  %9 = getelementptr %64, ptr %.val.i.i.i, i64 %8
+  %9 = getelementptr %63, ptr %.val.i.i.i, i64 %8
   %.not1722.i.i = icmp eq ptr %9, null
   br i1 %.not1722.i.i, label %common.ret, label %whilebody.preheader.i.i
 
@@ -18114,7 +17709,7 @@ merge2.i.us.i:                                    ; preds = %whilebody.i.us.i
   %child.0.val.i.us.i = load i32, ptr %12, align 4
   %13 = icmp eq i32 %child.0.val.i.us.i, -1
   %14 = sext i32 %child.0.val.i.us.i to i64
-  %15 = getelementptr %64, ptr %.val.i.i.i, i64 %14
+  %15 = getelementptr %63, ptr %.val.i.i.i, i64 %14
   %.not17.i.us.i = icmp eq ptr %15, null
   %or.cond.us.i = or i1 %13, %.not17.i.us.i
   br i1 %or.cond.us.i, label %common.ret, label %whilebody.i.us.i
@@ -18139,7 +17734,7 @@ merge2.i.i:                                       ; preds = %and.rhs.i.i.i, %whi
   %child.0.val.i.i = load i32, ptr %20, align 4
   %21 = icmp eq i32 %child.0.val.i.i, -1
   %22 = sext i32 %child.0.val.i.i to i64
-  %23 = getelementptr %64, ptr %.val.i.i.i, i64 %22
+  %23 = getelementptr %63, ptr %.val.i.i.i, i64 %22
   %.not17.i.i = icmp eq ptr %23, null
   %or.cond.i = or i1 %21, %.not17.i.i
   br i1 %or.cond.i, label %common.ret, label %whilebody.i.i
@@ -18172,9 +17767,9 @@ define internal fastcc i32 @"$Quantisation.read_groups"(ptr nocapture %0, ptr no
 entry:
   %words.i.i = alloca [2 x ptr], align 8
   %value.i.i = alloca i8, align 1
-  %inside30.i = alloca %63, align 8
-  %inside.i = alloca %63, align 8
-  %inside = alloca %63, align 8
+  %inside30.i = alloca %64, align 8
+  %inside.i = alloca %64, align 8
+  %inside = alloca %64, align 8
   %.val35 = load ptr, ptr %1, align 8
   %2 = getelementptr i8, ptr %1, i64 8
   %.val36 = load ptr, ptr %2, align 8
@@ -18195,7 +17790,7 @@ merge.i.i:                                        ; preds = %or.lhs.false.i.i
 "$Document.child.exit.i.i":                       ; preds = %merge.i.i
   %.val.i.i.i = load ptr, ptr %.val35, align 8
   %7 = sext i32 %.val.i.i to i64
-  %8 = getelementptr %64, ptr %.val.i.i.i, i64 %7
+  %8 = getelementptr %63, ptr %.val.i.i.i, i64 %7
   %.not1722.i.i = icmp eq ptr %8, null
   br i1 %.not1722.i.i, label %then, label %whilebody.i.i
 
@@ -18219,7 +17814,7 @@ merge2.i.i:                                       ; preds = %and.rhs.i.i.i, %whi
   %child.0.val.i.i = load i32, ptr %13, align 4
   %14 = icmp eq i32 %child.0.val.i.i, -1
   %15 = sext i32 %child.0.val.i.i to i64
-  %16 = getelementptr %64, ptr %.val.i.i.i, i64 %15
+  %16 = getelementptr %63, ptr %.val.i.i.i, i64 %15
   %.not17.i.i = icmp eq ptr %16, null
   %or.cond.i = or i1 %14, %.not17.i.i
   br i1 %or.cond.i, label %then, label %whilebody.i.i
@@ -18253,7 +17848,7 @@ merge:                                            ; preds = %and.lhs.true.i
 
 "$Document.child.exit":                           ; preds = %merge
   %26 = sext i32 %.val to i64
-  %27 = getelementptr %64, ptr %.val.i.i.i, i64 %26
+  %27 = getelementptr %63, ptr %.val.i.i.i, i64 %26
   %.not = icmp ne i32 %17, 6
   %28 = icmp eq ptr %27, null
   %or.cond = or i1 %.not, %28
@@ -18308,7 +17903,7 @@ switch.lookup:                                    ; preds = %then.i39
 
 or.lhs.false.i.i.i:                               ; preds = %condition.preheader, %"$Document.next.exit"
   %group.0114 = phi ptr [ %27, %condition.preheader ], [ %116, %"$Document.next.exit" ]
-  %reader.sroa.0.0.copyload.i = load ptr, ptr %1, align 8, !noalias !40
+  %reader.sroa.0.0.copyload.i = load ptr, ptr %1, align 8, !noalias !39
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.3.0.inside.sroa_idx, ptr noundef nonnull align 8 dereferenceable(16) %reader.sroa.3.0.self.0..sroa_idx.i, i64 16, i1 false)
   store ptr %reader.sroa.0.0.copyload.i, ptr %inside, align 8
   store ptr %group.0114, ptr %.sroa.2.0.inside.sroa_idx, align 8
@@ -18327,7 +17922,7 @@ merge.i.i.i:                                      ; preds = %or.lhs.false.i.i.i
 "$Document.child.exit.i.i.i":                     ; preds = %merge.i.i.i
   %.val.i.i.i.i = load ptr, ptr %reader.sroa.0.0.copyload.i, align 8
   %48 = sext i32 %.val.i.i.i44 to i64
-  %49 = getelementptr %64, ptr %.val.i.i.i.i, i64 %48
+  %49 = getelementptr %63, ptr %.val.i.i.i.i, i64 %48
   %.not1722.i.i.i = icmp eq ptr %49, null
   br i1 %.not1722.i.i.i, label %then.i41, label %whilebody.i.i.i
 
@@ -18351,7 +17946,7 @@ merge2.i.i.i:                                     ; preds = %and.rhs.i.i.i.i, %w
   %child.0.val.i.i.i = load i32, ptr %54, align 4
   %55 = icmp eq i32 %child.0.val.i.i.i, -1
   %56 = sext i32 %child.0.val.i.i.i to i64
-  %57 = getelementptr %64, ptr %.val.i.i.i.i, i64 %56
+  %57 = getelementptr %63, ptr %.val.i.i.i.i, i64 %56
   %.not17.i.i.i = icmp eq ptr %57, null
   %or.cond.i.i = or i1 %55, %.not17.i.i.i
   br i1 %or.cond.i.i, label %then.i41, label %whilebody.i.i.i
@@ -18504,7 +18099,7 @@ merge.i.i.i56:                                    ; preds = %or.lhs.false.i.i.i5
 "$Document.child.exit.i.i.i58":                   ; preds = %merge.i.i.i56
   %.val.i.i.i.i59 = load ptr, ptr %reader.sroa.0.0.copyload.i, align 8
   %92 = sext i32 %.val.i.i.i57 to i64
-  %93 = getelementptr %64, ptr %.val.i.i.i.i59, i64 %92
+  %93 = getelementptr %63, ptr %.val.i.i.i.i59, i64 %92
   %.not1722.i.i.i60 = icmp eq ptr %93, null
   br i1 %.not1722.i.i.i60, label %then.i52, label %whilebody.i.i.i61
 
@@ -18528,7 +18123,7 @@ merge2.i.i.i65:                                   ; preds = %and.rhs.i.i.i.i69, 
   %child.0.val.i.i.i66 = load i32, ptr %98, align 4
   %99 = icmp eq i32 %child.0.val.i.i.i66, -1
   %100 = sext i32 %child.0.val.i.i.i66 to i64
-  %101 = getelementptr %64, ptr %.val.i.i.i.i59, i64 %100
+  %101 = getelementptr %63, ptr %.val.i.i.i.i59, i64 %100
   %.not17.i.i.i67 = icmp eq ptr %101, null
   %or.cond.i.i68 = or i1 %99, %.not17.i.i.i67
   br i1 %or.cond.i.i68, label %then.i52, label %whilebody.i.i.i61
@@ -18568,7 +18163,7 @@ merge11:                                          ; preds = %merge.i73
   %114 = load ptr, ptr %1, align 8
   %.val.i77 = load ptr, ptr %114, align 8
   %115 = sext i32 %group.0.val to i64
-  %116 = getelementptr %64, ptr %.val.i77, i64 %115
+  %116 = getelementptr %63, ptr %.val.i77, i64 %115
   %.not32 = icmp eq ptr %116, null
   br i1 %.not32, label %common.ret, label %or.lhs.false.i.i.i
 }
@@ -18676,7 +18271,7 @@ merge:                                            ; preds = %entry
   %22 = load ptr, ptr %4, align 8
   %.val.i = load ptr, ptr %22, align 8
   %23 = sext i32 %.val to i64
-  %24 = getelementptr %64, ptr %.val.i, i64 %23
+  %24 = getelementptr %63, ptr %.val.i, i64 %23
   %.not24111 = icmp eq ptr %24, null
   br i1 %.not24111, label %common.ret, label %whilebody.lr.ph
 
@@ -18739,7 +18334,7 @@ switch.hole_check:                                ; preds = %then.i28
 switch.lookup200:                                 ; preds = %switch.hole_check
   %51 = zext nneg i32 %44 to i64
   %reltable.shift259 = shl i64 %51, 2
-  %reltable.intrinsic260 = call ptr @llvm.load.relative.i64(ptr @"switch.table.$NameMatcher.read.711.rel", i64 %reltable.shift259)
+  %reltable.intrinsic260 = call ptr @llvm.load.relative.i64(ptr @"switch.table.$NameMatcher.read.718.rel", i64 %reltable.shift259)
   br label %"$json.kind_name.exit.i30"
 
 "$json.kind_name.exit.i30":                       ; preds = %switch.lookup200, %merge17.i.i37
@@ -19046,7 +18641,7 @@ forbody.i.i.i.i.epil:                             ; preds = %merge.i.i.loopexit.
   %156 = add nuw nsw i64 %i.034.i.i.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %merge.i.i, label %forbody.i.i.i.i.epil, !llvm.loop !43
+  br i1 %epil.iter.cmp.not, label %merge.i.i, label %forbody.i.i.i.i.epil, !llvm.loop !42
 
 merge.i.i:                                        ; preds = %merge.i.i.loopexit.unr-lcssa, %forbody.i.i.i.i.epil, %and.end2.i.i.i.i
   %157 = load ptr, ptr %.sroa.419.0.parser.sroa_idx.i.i.i, align 8
@@ -19555,7 +19150,7 @@ merge6:                                           ; preds = %merge5.i.i, %then2.
   %366 = load ptr, ptr %4, align 8
   %.val.i46 = load ptr, ptr %366, align 8
   %367 = sext i32 %child.0.val to i64
-  %368 = getelementptr %64, ptr %.val.i46, i64 %367
+  %368 = getelementptr %63, ptr %.val.i46, i64 %367
   %.not24 = icmp eq ptr %368, null
   br i1 %.not24, label %common.ret, label %whilebody
 }
@@ -21780,6 +21375,204 @@ merge1:                                           ; preds = %"$Map.position.228.
 declare dso_local i32 @munmap(ptr, i64) local_unnamed_addr
 
 ; Function Attrs: nounwind
+define internal fastcc noundef i32 @"$Model.list_modules"(ptr %0, ptr writeonly %1) unnamed_addr #3 {
+entry:
+  %name.i26.i = alloca [128 x i8], align 1
+  %name.i.i = alloca [128 x i8], align 8
+  %2 = getelementptr i8, ptr %0, i64 408
+  %3 = getelementptr i8, ptr %0, i64 24
+  %4 = getelementptr i8, ptr %0, i64 248
+  %5 = getelementptr i8, ptr %0, i64 440
+  store ptr %3, ptr %5, align 8
+  %6 = getelementptr i8, ptr %0, i64 448
+  store ptr %4, ptr %6, align 8
+  %7 = getelementptr i8, ptr %0, i64 92
+  %8 = load i32, ptr %7, align 4
+  call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %name.i.i)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(19) %name.i.i, ptr noundef nonnull align 1 dereferenceable(19) @"$string.235", i64 19, i1 false)
+  %9 = getelementptr i8, ptr %0, i64 96
+  %10 = load i32, ptr %9, align 4
+  %11 = getelementptr i8, ptr %0, i64 88
+  %12 = load i32, ptr %11, align 4
+  call fastcc void @"$ModuleList.add"(ptr %2, ptr nonnull %name.i.i, i32 2, i32 %8, i32 7, i32 %10, i32 %12, i1 zeroext false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(11) %name.i.i, ptr noundef nonnull align 1 dereferenceable(11) @"$string.240", i64 11, i1 false)
+  %13 = load i32, ptr %11, align 4
+  call fastcc void @"$ModuleList.add"(ptr %2, ptr nonnull %name.i.i, i32 0, i32 %8, i32 9, i32 %13, i32 1, i1 zeroext false)
+  %14 = getelementptr i8, ptr %0, i64 138
+  %15 = load i8, ptr %14, align 1
+  %16 = trunc i8 %15 to i1
+  br i1 %16, label %"$anon (./terra/checkpoint/modules.t:156).exit.i", label %then5.i.i
+
+then5.i.i:                                        ; preds = %entry
+  store i64 28254585841741164, ptr %name.i.i, align 8
+  %17 = load i32, ptr %9, align 4
+  %18 = load i32, ptr %11, align 4
+  call fastcc void @"$ModuleList.add"(ptr nonnull %2, ptr nonnull %name.i.i, i32 1, i32 %8, i32 8, i32 %17, i32 %18, i1 zeroext false)
+  br label %"$anon (./terra/checkpoint/modules.t:156).exit.i"
+
+"$anon (./terra/checkpoint/modules.t:156).exit.i": ; preds = %then5.i.i, %entry
+  call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %name.i.i)
+  %19 = load i32, ptr %7, align 4
+  %20 = icmp sgt i32 %19, 0
+  br i1 %20, label %forbody.i, label %merge.i
+
+forbody.i:                                        ; preds = %"$anon (./terra/checkpoint/modules.t:156).exit.i", %forbody.i
+  %layer.027.i = phi i32 [ %21, %forbody.i ], [ 0, %"$anon (./terra/checkpoint/modules.t:156).exit.i" ]
+  call fastcc void @"$ModuleList.add_layer"(ptr %2, i32 %layer.027.i)
+  %21 = add nuw nsw i32 %layer.027.i, 1
+  %exitcond.not.i = icmp eq i32 %21, %19
+  br i1 %exitcond.not.i, label %merge.i, label %forbody.i
+
+merge.i:                                          ; preds = %forbody.i, %"$anon (./terra/checkpoint/modules.t:156).exit.i"
+  %22 = getelementptr i8, ptr %0, i64 457
+  store i8 1, ptr %22, align 1
+  %23 = getelementptr i8, ptr %0, i64 176
+  %24 = load i32, ptr %23, align 4
+  %25 = icmp sgt i32 %24, 0
+  br i1 %25, label %forbody2.i, label %merge3.i
+
+forbody2.i:                                       ; preds = %merge.i, %forbody2.i
+  %extra.028.i = phi i32 [ %41, %forbody2.i ], [ 0, %merge.i ]
+  %26 = load i32, ptr %7, align 4
+  %27 = add i32 %26, %extra.028.i
+  call fastcc void @"$ModuleList.add_layer"(ptr nonnull %2, i32 %27)
+  %28 = load i32, ptr %7, align 4
+  %29 = add i32 %28, %extra.028.i
+  call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %name.i26.i)
+  %30 = load ptr, ptr %5, align 8
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i26.i, i64 128, ptr nonnull @"$string.266", i32 %29, i32 0)
+  %32 = getelementptr i8, ptr %30, i64 64
+  %33 = load i32, ptr %32, align 4
+  call fastcc void @"$ModuleList.add"(ptr nonnull %2, ptr nonnull %name.i26.i, i32 0, i32 %29, i32 9, i32 %33, i32 1, i1 zeroext false)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i26.i, i64 128, ptr nonnull @"$string.267", i32 %29, i32 0)
+  %35 = load i32, ptr %32, align 4
+  call fastcc void @"$ModuleList.add"(ptr nonnull %2, ptr nonnull %name.i26.i, i32 0, i32 %29, i32 9, i32 %35, i32 1, i1 zeroext false)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i26.i, i64 128, ptr nonnull @"$string.268", i32 %29, i32 0)
+  %37 = load i32, ptr %32, align 4
+  %38 = shl i32 %37, 1
+  call fastcc void @"$ModuleList.add"(ptr nonnull %2, ptr nonnull %name.i26.i, i32 1, i32 %29, i32 9, i32 %37, i32 %38, i1 zeroext false)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i26.i, i64 128, ptr nonnull @"$string.269", i32 %29, i32 0)
+  %40 = load i32, ptr %32, align 4
+  call fastcc void @"$ModuleList.add"(ptr nonnull %2, ptr nonnull %name.i26.i, i32 0, i32 %29, i32 9, i32 %40, i32 1, i1 zeroext false)
+  call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %name.i26.i)
+  %41 = add nuw nsw i32 %extra.028.i, 1
+  %exitcond29.not.i = icmp eq i32 %41, %24
+  br i1 %exitcond29.not.i, label %merge3.i, label %forbody2.i
+
+merge3.i:                                         ; preds = %forbody2.i, %merge.i
+  %42 = getelementptr i8, ptr %0, i64 456
+  %43 = load i8, ptr %42, align 1
+  %44 = trunc i8 %43 to i1
+  br i1 %44, label %then.i, label %merge
+
+then.i:                                           ; preds = %merge3.i
+  %.not.i = icmp eq ptr %1, null
+  br i1 %.not.i, label %common.ret, label %then6.i
+
+then6.i:                                          ; preds = %then.i
+  %45 = load i32, ptr %7, align 4
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.270", i32 %45)
+  br label %common.ret
+
+common.ret:                                       ; preds = %then6.i, %then.i, %"$WeightTypes.init.exit", %then5, %then2
+  %common.ret.op = phi i32 [ 3, %then2 ], [ 3, %then5 ], [ 0, %"$WeightTypes.init.exit" ], [ 3, %then.i ], [ 3, %then6.i ]
+  ret i32 %common.ret.op
+
+merge:                                            ; preds = %merge3.i
+  %47 = getelementptr i8, ptr %0, i64 464
+  %48 = load i32, ptr %7, align 4
+  %49 = add i32 %48, 1
+  %50 = sext i32 %49 to i64
+  %51 = mul nsw i64 %50, 10
+  store i32 %48, ptr %47, align 4
+  %52 = mul nsw i64 %50, 40
+  %53 = call ptr @malloc(i64 %52)
+  %54 = getelementptr i8, ptr %0, i64 472
+  store ptr %53, ptr %54, align 8
+  %55 = icmp ne ptr %53, null
+  %56 = icmp ult i32 %48, 2147483647
+  %or.cond.i = and i1 %56, %55
+  br i1 %or.cond.i, label %forbody.i19.preheader, label %"$WeightTypes.init.exit"
+
+forbody.i19.preheader:                            ; preds = %merge
+  %xtraiter = and i64 %51, 6
+  %57 = icmp ult i64 %51, 8
+  br i1 %57, label %"$WeightTypes.init.exit.loopexit.unr-lcssa", label %forbody.i19.preheader.new
+
+forbody.i19.preheader.new:                        ; preds = %forbody.i19.preheader
+  %unroll_iter = and i64 %51, -8
+  br label %forbody.i19
+
+forbody.i19:                                      ; preds = %forbody.i19, %forbody.i19.preheader.new
+  %i.09.i = phi i64 [ 0, %forbody.i19.preheader.new ], [ %81, %forbody.i19 ]
+  %niter = phi i64 [ 0, %forbody.i19.preheader.new ], [ %niter.next.7, %forbody.i19 ]
+  %58 = load ptr, ptr %54, align 8
+  %59 = getelementptr i32, ptr %58, i64 %i.09.i
+  store i32 -1, ptr %59, align 4
+  %60 = or disjoint i64 %i.09.i, 1
+  %61 = load ptr, ptr %54, align 8
+  %62 = getelementptr i32, ptr %61, i64 %60
+  store i32 -1, ptr %62, align 4
+  %63 = or disjoint i64 %i.09.i, 2
+  %64 = load ptr, ptr %54, align 8
+  %65 = getelementptr i32, ptr %64, i64 %63
+  store i32 -1, ptr %65, align 4
+  %66 = or disjoint i64 %i.09.i, 3
+  %67 = load ptr, ptr %54, align 8
+  %68 = getelementptr i32, ptr %67, i64 %66
+  store i32 -1, ptr %68, align 4
+  %69 = or disjoint i64 %i.09.i, 4
+  %70 = load ptr, ptr %54, align 8
+  %71 = getelementptr i32, ptr %70, i64 %69
+  store i32 -1, ptr %71, align 4
+  %72 = or disjoint i64 %i.09.i, 5
+  %73 = load ptr, ptr %54, align 8
+  %74 = getelementptr i32, ptr %73, i64 %72
+  store i32 -1, ptr %74, align 4
+  %75 = or disjoint i64 %i.09.i, 6
+  %76 = load ptr, ptr %54, align 8
+  %77 = getelementptr i32, ptr %76, i64 %75
+  store i32 -1, ptr %77, align 4
+  %78 = or disjoint i64 %i.09.i, 7
+  %79 = load ptr, ptr %54, align 8
+  %80 = getelementptr i32, ptr %79, i64 %78
+  store i32 -1, ptr %80, align 4
+  %81 = add nuw nsw i64 %i.09.i, 8
+  %niter.next.7 = add i64 %niter, 8
+  %niter.ncmp.7 = icmp eq i64 %niter.next.7, %unroll_iter
+  br i1 %niter.ncmp.7, label %"$WeightTypes.init.exit.loopexit.unr-lcssa", label %forbody.i19
+
+"$WeightTypes.init.exit.loopexit.unr-lcssa":      ; preds = %forbody.i19, %forbody.i19.preheader
+  %i.09.i.unr = phi i64 [ 0, %forbody.i19.preheader ], [ %81, %forbody.i19 ]
+  %lcmp.mod.not = icmp eq i64 %xtraiter, 0
+  br i1 %lcmp.mod.not, label %"$WeightTypes.init.exit", label %forbody.i19.epil
+
+forbody.i19.epil:                                 ; preds = %"$WeightTypes.init.exit.loopexit.unr-lcssa", %forbody.i19.epil
+  %i.09.i.epil = phi i64 [ %84, %forbody.i19.epil ], [ %i.09.i.unr, %"$WeightTypes.init.exit.loopexit.unr-lcssa" ]
+  %epil.iter = phi i64 [ %epil.iter.next, %forbody.i19.epil ], [ 0, %"$WeightTypes.init.exit.loopexit.unr-lcssa" ]
+  %82 = load ptr, ptr %54, align 8
+  %83 = getelementptr i32, ptr %82, i64 %i.09.i.epil
+  store i32 -1, ptr %83, align 4
+  %84 = add nuw nsw i64 %i.09.i.epil, 1
+  %epil.iter.next = add i64 %epil.iter, 1
+  %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
+  br i1 %epil.iter.cmp.not, label %"$WeightTypes.init.exit", label %forbody.i19.epil, !llvm.loop !43
+
+"$WeightTypes.init.exit":                         ; preds = %"$WeightTypes.init.exit.loopexit.unr-lcssa", %forbody.i19.epil, %merge
+  br i1 %55, label %common.ret, label %then2
+
+then2:                                            ; preds = %"$WeightTypes.init.exit"
+  %.not18 = icmp eq ptr %1, null
+  br i1 %.not18, label %common.ret, label %then5
+
+then5:                                            ; preds = %then2
+  %85 = getelementptr i8, ptr %0, i64 8
+  %86 = load ptr, ptr %85, align 8
+  %87 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.64", ptr %86)
+  br label %common.ret
+}
+
+; Function Attrs: nounwind
 define internal fastcc void @"$ModuleList.add"(ptr nocapture %0, ptr %1, i32 %2, i32 %3, i32 %4, i32 %5, i32 %6, i1 zeroext %7) unnamed_addr #3 {
 entry:
   %8 = zext i1 %7 to i8
@@ -22546,6 +22339,296 @@ then5.i:                                          ; preds = %merge1.i
   br label %common.ret
 }
 
+; Function Attrs: nofree norecurse nosync nounwind memory(readwrite, inaccessiblemem: none)
+define internal fastcc void @"$Model.assume_weights"(ptr nocapture %0) unnamed_addr #6 {
+entry:
+  %1 = getelementptr i8, ptr %0, i64 408
+  %2 = getelementptr i8, ptr %0, i64 416
+  %3 = load i64, ptr %2, align 8
+  %4 = icmp sgt i64 %3, 0
+  br i1 %4, label %forbody.lr.ph.i, label %"$Model.count_expected.exit.thread"
+
+forbody.lr.ph.i:                                  ; preds = %entry
+  %5 = getelementptr i8, ptr %0, i64 472
+  %6 = getelementptr i8, ptr %0, i64 440
+  br label %forbody.i
+
+forbody.i:                                        ; preds = %merge1.i, %forbody.lr.ph.i
+  %i.016.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %20, %merge1.i ]
+  %.val.i = load ptr, ptr %1, align 8
+  %7 = getelementptr %56, ptr %.val.i, i64 %i.016.i
+  %8 = getelementptr i8, ptr %7, i64 30
+  %9 = load i8, ptr %8, align 1
+  %10 = trunc i8 %9 to i1
+  br i1 %10, label %merge1.i, label %and.lhs.true2.i
+
+then.i:                                           ; preds = %and.lhs.true.i
+  %11 = getelementptr i8, ptr %7, i64 29
+  %12 = load i8, ptr %11, align 1
+  %13 = trunc i8 %12 to i1
+  br i1 %13, label %"$Module.weight_dtype.exit.i", label %else.i.i
+
+else.i.i:                                         ; preds = %then.i
+  %14 = load ptr, ptr %6, align 8
+  %15 = getelementptr i8, ptr %14, i64 116
+  %16 = load i32, ptr %15, align 4
+  %17 = getelementptr i8, ptr %7, i64 8
+  %18 = load i32, ptr %17, align 4
+  %19 = icmp eq i32 %18, 3
+  %spec.select.i.i = select i1 %19, i32 0, i32 %16
+  br label %"$Module.weight_dtype.exit.i"
+
+"$Module.weight_dtype.exit.i":                    ; preds = %else.i.i, %then.i
+  %common.ret.op.i.i = phi i32 [ 2, %then.i ], [ %spec.select.i.i, %else.i.i ]
+  store i32 %common.ret.op.i.i, ptr %26, align 4
+  br label %merge1.i
+
+merge1.i:                                         ; preds = %and.lhs.true2.i, %and.lhs.true.i, %"$Module.weight_dtype.exit.i", %forbody.i
+  %20 = add nuw nsw i64 %i.016.i, 1
+  %exitcond.not.i = icmp eq i64 %20, %3
+  br i1 %exitcond.not.i, label %"$WeightTypes.fill.exit", label %forbody.i
+
+and.lhs.true.i:                                   ; preds = %and.lhs.true2.i
+  %21 = getelementptr i8, ptr %7, i64 12
+  %22 = load i32, ptr %21, align 4
+  %.val14.i = load ptr, ptr %5, align 8
+  %23 = sext i32 %22 to i64
+  %24 = sext i32 %30 to i64
+  %.idx.i15.i = mul nsw i64 %23, 40
+  %25 = getelementptr i8, ptr %.val14.i, i64 %.idx.i15.i
+  %26 = getelementptr i32, ptr %25, i64 %24
+  %27 = load i32, ptr %26, align 4
+  %28 = icmp eq i32 %27, -1
+  br i1 %28, label %then.i, label %merge1.i
+
+and.lhs.true2.i:                                  ; preds = %forbody.i
+  %29 = getelementptr i8, ptr %7, i64 16
+  %30 = load i32, ptr %29, align 4
+  %.not.i = icmp eq i32 %30, 9
+  br i1 %.not.i, label %merge1.i, label %and.lhs.true.i
+
+"$WeightTypes.fill.exit":                         ; preds = %merge1.i
+  %.pre = load i64, ptr %2, align 8
+  %31 = icmp sgt i64 %.pre, 0
+  br i1 %31, label %forbody.lr.ph.i10, label %"$Model.count_expected.exit.thread"
+
+"$Model.count_expected.exit.thread":              ; preds = %entry, %"$WeightTypes.fill.exit"
+  %32 = getelementptr i8, ptr %0, i64 696
+  store i64 0, ptr %32, align 8
+  br label %"$Model.count_expected.exit29"
+
+forbody.lr.ph.i10:                                ; preds = %"$WeightTypes.fill.exit"
+  %.val.i11 = load ptr, ptr %1, align 8
+  %33 = add nsw i64 %.pre, -1
+  %xtraiter = and i64 %.pre, 1
+  %34 = icmp eq i64 %33, 0
+  br i1 %34, label %"$Model.count_expected.exit.unr-lcssa", label %forbody.lr.ph.i10.new
+
+forbody.lr.ph.i10.new:                            ; preds = %forbody.lr.ph.i10
+  %unroll_iter = and i64 %.pre, 9223372036854775806
+  br label %forbody.i12
+
+forbody.i12:                                      ; preds = %merge1.i13.1, %forbody.lr.ph.i10.new
+  %i.015.i = phi i64 [ 0, %forbody.lr.ph.i10.new ], [ %64, %merge1.i13.1 ]
+  %total.014.i = phi i64 [ 0, %forbody.lr.ph.i10.new ], [ %total.1.i.1, %merge1.i13.1 ]
+  %niter = phi i64 [ 0, %forbody.lr.ph.i10.new ], [ %niter.next.1, %merge1.i13.1 ]
+  %35 = getelementptr %56, ptr %.val.i11, i64 %i.015.i
+  %36 = getelementptr i8, ptr %35, i64 30
+  %37 = load i8, ptr %36, align 1
+  %38 = icmp eq i8 %37, 0
+  br i1 %38, label %then.i15, label %merge1.i13
+
+then.i15:                                         ; preds = %forbody.i12
+  %39 = getelementptr i8, ptr %35, i64 20
+  %.val12.i = load i32, ptr %39, align 4
+  %40 = getelementptr i8, ptr %35, i64 24
+  %.val13.i = load i32, ptr %40, align 4
+  %41 = sext i32 %.val12.i to i64
+  %42 = sext i32 %.val13.i to i64
+  %43 = mul nsw i64 %42, %41
+  %44 = add i64 %43, %total.014.i
+  %45 = getelementptr i8, ptr %35, i64 28
+  %46 = load i8, ptr %45, align 1
+  %47 = trunc i8 %46 to i1
+  %48 = select i1 %47, i64 %41, i64 0
+  %spec.select.i = add i64 %44, %48
+  br label %merge1.i13
+
+merge1.i13:                                       ; preds = %then.i15, %forbody.i12
+  %total.1.i = phi i64 [ %total.014.i, %forbody.i12 ], [ %spec.select.i, %then.i15 ]
+  %49 = or disjoint i64 %i.015.i, 1
+  %50 = getelementptr %56, ptr %.val.i11, i64 %49
+  %51 = getelementptr i8, ptr %50, i64 30
+  %52 = load i8, ptr %51, align 1
+  %53 = icmp eq i8 %52, 0
+  br i1 %53, label %then.i15.1, label %merge1.i13.1
+
+then.i15.1:                                       ; preds = %merge1.i13
+  %54 = getelementptr i8, ptr %50, i64 20
+  %.val12.i.1 = load i32, ptr %54, align 4
+  %55 = getelementptr i8, ptr %50, i64 24
+  %.val13.i.1 = load i32, ptr %55, align 4
+  %56 = sext i32 %.val12.i.1 to i64
+  %57 = sext i32 %.val13.i.1 to i64
+  %58 = mul nsw i64 %57, %56
+  %59 = add i64 %58, %total.1.i
+  %60 = getelementptr i8, ptr %50, i64 28
+  %61 = load i8, ptr %60, align 1
+  %62 = trunc i8 %61 to i1
+  %63 = select i1 %62, i64 %56, i64 0
+  %spec.select.i.1 = add i64 %59, %63
+  br label %merge1.i13.1
+
+merge1.i13.1:                                     ; preds = %then.i15.1, %merge1.i13
+  %total.1.i.1 = phi i64 [ %total.1.i, %merge1.i13 ], [ %spec.select.i.1, %then.i15.1 ]
+  %64 = add nuw nsw i64 %i.015.i, 2
+  %niter.next.1 = add i64 %niter, 2
+  %niter.ncmp.1 = icmp eq i64 %niter.next.1, %unroll_iter
+  br i1 %niter.ncmp.1, label %"$Model.count_expected.exit.unr-lcssa", label %forbody.i12
+
+"$Model.count_expected.exit.unr-lcssa":           ; preds = %merge1.i13.1, %forbody.lr.ph.i10
+  %total.1.i.lcssa.ph = phi i64 [ poison, %forbody.lr.ph.i10 ], [ %total.1.i.1, %merge1.i13.1 ]
+  %i.015.i.unr = phi i64 [ 0, %forbody.lr.ph.i10 ], [ %64, %merge1.i13.1 ]
+  %total.014.i.unr = phi i64 [ 0, %forbody.lr.ph.i10 ], [ %total.1.i.1, %merge1.i13.1 ]
+  %lcmp.mod.not = icmp eq i64 %xtraiter, 0
+  br i1 %lcmp.mod.not, label %"$Model.count_expected.exit", label %forbody.i12.epil
+
+forbody.i12.epil:                                 ; preds = %"$Model.count_expected.exit.unr-lcssa"
+  %65 = getelementptr %56, ptr %.val.i11, i64 %i.015.i.unr
+  %66 = getelementptr i8, ptr %65, i64 30
+  %67 = load i8, ptr %66, align 1
+  %68 = icmp eq i8 %67, 0
+  br i1 %68, label %then.i15.epil, label %"$Model.count_expected.exit"
+
+then.i15.epil:                                    ; preds = %forbody.i12.epil
+  %69 = getelementptr i8, ptr %65, i64 20
+  %.val12.i.epil = load i32, ptr %69, align 4
+  %70 = getelementptr i8, ptr %65, i64 24
+  %.val13.i.epil = load i32, ptr %70, align 4
+  %71 = sext i32 %.val12.i.epil to i64
+  %72 = sext i32 %.val13.i.epil to i64
+  %73 = mul nsw i64 %72, %71
+  %74 = add i64 %73, %total.014.i.unr
+  %75 = getelementptr i8, ptr %65, i64 28
+  %76 = load i8, ptr %75, align 1
+  %77 = trunc i8 %76 to i1
+  %78 = select i1 %77, i64 %71, i64 0
+  %spec.select.i.epil = add i64 %74, %78
+  br label %"$Model.count_expected.exit"
+
+"$Model.count_expected.exit":                     ; preds = %forbody.i12.epil, %then.i15.epil, %"$Model.count_expected.exit.unr-lcssa"
+  %total.1.i.lcssa = phi i64 [ %total.1.i.lcssa.ph, %"$Model.count_expected.exit.unr-lcssa" ], [ %total.014.i.unr, %forbody.i12.epil ], [ %spec.select.i.epil, %then.i15.epil ]
+  %79 = getelementptr i8, ptr %0, i64 696
+  store i64 %total.1.i.lcssa, ptr %79, align 8
+  %xtraiter32 = and i64 %.pre, 1
+  %80 = icmp eq i64 %33, 0
+  br i1 %80, label %"$Model.count_expected.exit29.loopexit.unr-lcssa", label %"$Model.count_expected.exit.new"
+
+"$Model.count_expected.exit.new":                 ; preds = %"$Model.count_expected.exit"
+  %unroll_iter35 = and i64 %.pre, 9223372036854775806
+  br label %forbody.i19
+
+forbody.i19:                                      ; preds = %merge1.i22.1, %"$Model.count_expected.exit.new"
+  %i.015.i20 = phi i64 [ 0, %"$Model.count_expected.exit.new" ], [ %110, %merge1.i22.1 ]
+  %total.014.i21 = phi i64 [ 0, %"$Model.count_expected.exit.new" ], [ %total.1.i23.1, %merge1.i22.1 ]
+  %niter36 = phi i64 [ 0, %"$Model.count_expected.exit.new" ], [ %niter36.next.1, %merge1.i22.1 ]
+  %81 = getelementptr %56, ptr %.val.i11, i64 %i.015.i20
+  %82 = getelementptr i8, ptr %81, i64 30
+  %83 = load i8, ptr %82, align 1
+  %84 = icmp eq i8 %83, 1
+  br i1 %84, label %then.i25, label %merge1.i22
+
+then.i25:                                         ; preds = %forbody.i19
+  %85 = getelementptr i8, ptr %81, i64 20
+  %.val12.i26 = load i32, ptr %85, align 4
+  %86 = getelementptr i8, ptr %81, i64 24
+  %.val13.i27 = load i32, ptr %86, align 4
+  %87 = sext i32 %.val12.i26 to i64
+  %88 = sext i32 %.val13.i27 to i64
+  %89 = mul nsw i64 %88, %87
+  %90 = add i64 %89, %total.014.i21
+  %91 = getelementptr i8, ptr %81, i64 28
+  %92 = load i8, ptr %91, align 1
+  %93 = trunc i8 %92 to i1
+  %94 = select i1 %93, i64 %87, i64 0
+  %spec.select.i28 = add i64 %90, %94
+  br label %merge1.i22
+
+merge1.i22:                                       ; preds = %then.i25, %forbody.i19
+  %total.1.i23 = phi i64 [ %total.014.i21, %forbody.i19 ], [ %spec.select.i28, %then.i25 ]
+  %95 = or disjoint i64 %i.015.i20, 1
+  %96 = getelementptr %56, ptr %.val.i11, i64 %95
+  %97 = getelementptr i8, ptr %96, i64 30
+  %98 = load i8, ptr %97, align 1
+  %99 = icmp eq i8 %98, 1
+  br i1 %99, label %then.i25.1, label %merge1.i22.1
+
+then.i25.1:                                       ; preds = %merge1.i22
+  %100 = getelementptr i8, ptr %96, i64 20
+  %.val12.i26.1 = load i32, ptr %100, align 4
+  %101 = getelementptr i8, ptr %96, i64 24
+  %.val13.i27.1 = load i32, ptr %101, align 4
+  %102 = sext i32 %.val12.i26.1 to i64
+  %103 = sext i32 %.val13.i27.1 to i64
+  %104 = mul nsw i64 %103, %102
+  %105 = add i64 %104, %total.1.i23
+  %106 = getelementptr i8, ptr %96, i64 28
+  %107 = load i8, ptr %106, align 1
+  %108 = trunc i8 %107 to i1
+  %109 = select i1 %108, i64 %102, i64 0
+  %spec.select.i28.1 = add i64 %105, %109
+  br label %merge1.i22.1
+
+merge1.i22.1:                                     ; preds = %then.i25.1, %merge1.i22
+  %total.1.i23.1 = phi i64 [ %total.1.i23, %merge1.i22 ], [ %spec.select.i28.1, %then.i25.1 ]
+  %110 = add nuw nsw i64 %i.015.i20, 2
+  %niter36.next.1 = add i64 %niter36, 2
+  %niter36.ncmp.1 = icmp eq i64 %niter36.next.1, %unroll_iter35
+  br i1 %niter36.ncmp.1, label %"$Model.count_expected.exit29.loopexit.unr-lcssa", label %forbody.i19
+
+"$Model.count_expected.exit29.loopexit.unr-lcssa": ; preds = %merge1.i22.1, %"$Model.count_expected.exit"
+  %total.1.i23.lcssa.ph = phi i64 [ poison, %"$Model.count_expected.exit" ], [ %total.1.i23.1, %merge1.i22.1 ]
+  %i.015.i20.unr = phi i64 [ 0, %"$Model.count_expected.exit" ], [ %110, %merge1.i22.1 ]
+  %total.014.i21.unr = phi i64 [ 0, %"$Model.count_expected.exit" ], [ %total.1.i23.1, %merge1.i22.1 ]
+  %lcmp.mod33.not = icmp eq i64 %xtraiter32, 0
+  br i1 %lcmp.mod33.not, label %"$Model.count_expected.exit29", label %forbody.i19.epil
+
+forbody.i19.epil:                                 ; preds = %"$Model.count_expected.exit29.loopexit.unr-lcssa"
+  %111 = getelementptr %56, ptr %.val.i11, i64 %i.015.i20.unr
+  %112 = getelementptr i8, ptr %111, i64 30
+  %113 = load i8, ptr %112, align 1
+  %114 = icmp eq i8 %113, 1
+  br i1 %114, label %then.i25.epil, label %"$Model.count_expected.exit29"
+
+then.i25.epil:                                    ; preds = %forbody.i19.epil
+  %115 = getelementptr i8, ptr %111, i64 20
+  %.val12.i26.epil = load i32, ptr %115, align 4
+  %116 = getelementptr i8, ptr %111, i64 24
+  %.val13.i27.epil = load i32, ptr %116, align 4
+  %117 = sext i32 %.val12.i26.epil to i64
+  %118 = sext i32 %.val13.i27.epil to i64
+  %119 = mul nsw i64 %118, %117
+  %120 = add i64 %119, %total.014.i21.unr
+  %121 = getelementptr i8, ptr %111, i64 28
+  %122 = load i8, ptr %121, align 1
+  %123 = trunc i8 %122 to i1
+  %124 = select i1 %123, i64 %117, i64 0
+  %spec.select.i28.epil = add i64 %120, %124
+  br label %"$Model.count_expected.exit29"
+
+"$Model.count_expected.exit29":                   ; preds = %"$Model.count_expected.exit29.loopexit.unr-lcssa", %then.i25.epil, %forbody.i19.epil, %"$Model.count_expected.exit.thread"
+  %total.0.lcssa.i16 = phi i64 [ 0, %"$Model.count_expected.exit.thread" ], [ %total.1.i23.lcssa.ph, %"$Model.count_expected.exit29.loopexit.unr-lcssa" ], [ %total.014.i21.unr, %forbody.i19.epil ], [ %spec.select.i28.epil, %then.i25.epil ]
+  %125 = getelementptr i8, ptr %0, i64 704
+  store i64 %total.0.lcssa.i16, ptr %125, align 8
+  %126 = tail call fastcc i64 @"$Model.expected_bytes"(ptr %0, i1 zeroext false)
+  %127 = getelementptr i8, ptr %0, i64 712
+  store i64 %126, ptr %127, align 8
+  %128 = tail call fastcc i64 @"$Model.expected_bytes"(ptr %0, i1 zeroext true)
+  %129 = getelementptr i8, ptr %0, i64 720
+  store i64 %128, ptr %129, align 8
+  ret void
+}
+
 ; Function Attrs: nofree norecurse nosync nounwind memory(read, inaccessiblemem: none)
 define internal fastcc i64 @"$Model.expected_bytes"(ptr nocapture readonly %0, i1 zeroext %1) unnamed_addr #19 {
 entry:
@@ -22606,7 +22689,7 @@ switch.hole_check:                                ; preds = %"$Module.weight_dty
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %26 = zext nneg i32 %17 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.721", i64 0, i64 %26
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.728", i64 0, i64 %26
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$dtypes.bytes.exit"
 
@@ -22635,7 +22718,7 @@ switch.hole_check47:                              ; preds = %then3
 
 switch.lookup48:                                  ; preds = %switch.hole_check47
   %34 = zext nneg i32 %17 to i64
-  %switch.gep51 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.721", i64 0, i64 %34
+  %switch.gep51 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.728", i64 0, i64 %34
   %switch.load52 = load i64, ptr %switch.gep51, align 8
   br label %"$dtypes.bytes.exit40"
 
@@ -23420,7 +23503,7 @@ merge17.i.i.i.i:                                  ; preds = %"$Problems.next.exi
 
 switch.lookup:                                    ; preds = %"$Problems.next.exit48.i.i.i"
   %238 = zext nneg i32 %235 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.713", i64 0, i64 %238
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.720", i64 0, i64 %238
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i.i.i"
 
@@ -23441,7 +23524,7 @@ merge.i22.i:                                      ; preds = %merge.i.i.i
   %.val18.i.i = load i32, ptr %242, align 4
   %243 = icmp eq i32 %.val18.i.i, -1
   %244 = sext i32 %.val18.i.i to i64
-  %245 = getelementptr %64, ptr %.val35.i.i.i, i64 %244
+  %245 = getelementptr %63, ptr %.val35.i.i.i, i64 %244
   %.not117130.i.i = icmp eq ptr %245, null
   %.not117.i.i = or i1 %243, %.not117130.i.i
   br i1 %.not117.i.i, label %and.rhs.i.i, label %whilebody.i.i
@@ -23473,7 +23556,7 @@ merge3.i.i:                                       ; preds = %697, %"$HeaderReade
 "$Document.next.exit.i.i":                        ; preds = %merge3.i.i
   %.val.i34.i.i = load ptr, ptr %document, align 8
   %252 = sext i32 %entry1.0.val.i.i to i64
-  %253 = getelementptr %64, ptr %.val.i34.i.i, i64 %252
+  %253 = getelementptr %63, ptr %.val.i34.i.i, i64 %252
   %.not.i25.i = icmp eq ptr %253, null
   br i1 %.not.i25.i, label %merge2.i.i, label %whilebody.i.i
 
@@ -23689,7 +23772,7 @@ merge17.i.i48.i.i:                                ; preds = %"$Problems.next.exi
 
 switch.lookup106:                                 ; preds = %"$Problems.next.exit89.i.i.i"
   %334 = zext nneg i32 %331 to i64
-  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.713", i64 0, i64 %334
+  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.720", i64 0, i64 %334
   %switch.load108 = load ptr, ptr %switch.gep107, align 8
   br label %"$json.kind_name.exit.i43.i.i"
 
@@ -23706,7 +23789,7 @@ merge.i.i.i.i26.i:                                ; preds = %merge5.i40.i.i
 
 "$Document.child.exit.i.i.i.i.i":                 ; preds = %merge.i.i.i.i26.i
   %338 = sext i32 %.val.i.i.i.i.i to i64
-  %339 = getelementptr %64, ptr %.val.i.i.i.i.i.i, i64 %338
+  %339 = getelementptr %63, ptr %.val.i.i.i.i.i.i, i64 %338
   %.not1722.i.i.i.i.i = icmp eq ptr %339, null
   br i1 %.not1722.i.i.i.i.i, label %then.i93.i.i.i, label %whilebody.i.i.i50.i.i
 
@@ -23730,7 +23813,7 @@ merge2.i.i.i.i.i:                                 ; preds = %"$text.equal.exit.i
   %child.0.val.i.i.i.i.i = load i32, ptr %344, align 4
   %345 = icmp eq i32 %child.0.val.i.i.i.i.i, -1
   %346 = sext i32 %child.0.val.i.i.i.i.i to i64
-  %347 = getelementptr %64, ptr %.val.i.i.i.i.i.i, i64 %346
+  %347 = getelementptr %63, ptr %.val.i.i.i.i.i.i, i64 %346
   %.not17.i.i.i.i.i = icmp eq ptr %347, null
   %or.cond.i.i.i.i = or i1 %345, %.not17.i.i.i.i.i
   br i1 %or.cond.i.i.i.i, label %then.i93.i.i.i, label %whilebody.i.i.i50.i.i
@@ -23941,7 +24024,7 @@ merge2.i.i118.i.i.i:                              ; preds = %"$text.equal.exit.i
   %child.0.val.i.i119.i.i.i = load i32, ptr %410, align 4
   %411 = icmp eq i32 %child.0.val.i.i119.i.i.i, -1
   %412 = sext i32 %child.0.val.i.i119.i.i.i to i64
-  %413 = getelementptr %64, ptr %.val.i.i.i.i.i.i, i64 %412
+  %413 = getelementptr %63, ptr %.val.i.i.i.i.i.i, i64 %412
   %.not17.i.i120.i.i.i = icmp eq ptr %413, null
   %or.cond.i121.i.i.i = or i1 %411, %.not17.i.i120.i.i.i
   br i1 %or.cond.i121.i.i.i, label %then.i100.i.i.i, label %whilebody.i.i114.i.i.i
@@ -24006,13 +24089,13 @@ merge.i127.i.i.i:                                 ; preds = %or.lhs.false.i126.i
   %.val.i128.i.i.i = load i32, ptr %435, align 4
   %436 = icmp eq i32 %.val.i128.i.i.i, -1
   %437 = sext i32 %.val.i128.i.i.i to i64
-  %438 = getelementptr %64, ptr %.val.i.i.i.i.i.i, i64 %437
+  %438 = getelementptr %63, ptr %.val.i.i.i.i.i.i, i64 %437
   %common.ret.op.i58.i.i.i.i = select i1 %436, ptr null, ptr %438
   %439 = getelementptr i8, ptr %common.ret.op.i58.i.i.i.i, i64 20
   %.val51.i.i.i.i = load i32, ptr %439, align 4
   %440 = icmp eq i32 %.val51.i.i.i.i, -1
   %441 = sext i32 %.val51.i.i.i.i to i64
-  %442 = getelementptr %64, ptr %.val.i.i.i.i.i.i, i64 %441
+  %442 = getelementptr %63, ptr %.val.i.i.i.i.i.i, i64 %441
   %common.ret.op.i61.i.i.i.i = select i1 %440, ptr null, ptr %442
   %443 = getelementptr i8, ptr %common.ret.op.i58.i.i.i.i, i64 4
   %444 = load i8, ptr %443, align 1
@@ -24250,7 +24333,7 @@ switch.hole_check:                                ; preds = %"$TensorView.num_el
 
 switch.lookup110:                                 ; preds = %switch.hole_check
   %529 = zext nneg i32 %526 to i64
-  %switch.gep111 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.721", i64 0, i64 %529
+  %switch.gep111 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.728", i64 0, i64 %529
   %switch.load112 = load i64, ptr %switch.gep111, align 8
   br label %"$dtypes.bytes.exit.i.i.i.i.i"
 
@@ -24391,7 +24474,7 @@ switch.hole_check121:                             ; preds = %merge12.i.i.i.i.i
 
 switch.lookup122:                                 ; preds = %switch.hole_check121
   %574 = zext nneg i32 %526 to i64
-  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.716", i64 0, i64 %574
+  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.723", i64 0, i64 %574
   %switch.load126 = load i64, ptr %switch.gep125, align 8
   br label %"$dtypes.bytes.exit140.i.i.i.i.i"
 
@@ -24496,7 +24579,7 @@ merge2.i.i151.i.i.i:                              ; preds = %"$text.equal.exit.i
   %child.0.val.i.i152.i.i.i = load i32, ptr %602, align 4
   %603 = icmp eq i32 %child.0.val.i.i152.i.i.i, -1
   %604 = sext i32 %child.0.val.i.i152.i.i.i to i64
-  %605 = getelementptr %64, ptr %.val.i.i.i.i.i.i, i64 %604
+  %605 = getelementptr %63, ptr %.val.i.i.i.i.i.i, i64 %604
   %.not17.i.i153.i.i.i = icmp eq ptr %605, null
   %or.cond106.i.i.i.i = or i1 %603, %.not17.i.i153.i.i.i
   br i1 %or.cond106.i.i.i.i, label %then.i133.i.i.i, label %whilebody.i.i147.i.i.i
@@ -24605,7 +24688,7 @@ merge5.i.i.i.i:                                   ; preds = %merge.i159.i.i.i
   %.val.i160.i.i.i = load i32, ptr %646, align 4
   %647 = icmp eq i32 %.val.i160.i.i.i, -1
   %648 = sext i32 %.val.i160.i.i.i to i64
-  %649 = getelementptr %64, ptr %.val.i.i.i.i.i.i, i64 %648
+  %649 = getelementptr %63, ptr %.val.i.i.i.i.i.i, i64 %648
   %.not61108.i.i.i.i = icmp eq ptr %649, null
   %or.cond.i.i = or i1 %647, %.not61108.i.i.i.i
   br i1 %or.cond.i.i, label %whilebody.i.i114.preheader.i.i.i, label %whilebody.i.i.i.i
@@ -24694,7 +24777,7 @@ merge14.i.i.i.i:                                  ; preds = %and.lhs.true.i.i.i.
 "$Document.next.exit.i.i.i.i":                    ; preds = %merge14.i.i.i.i
   %683 = mul i64 %674, %count.0109.i.i.i.i
   %684 = sext i32 %child.0.val.i.i.i.i to i64
-  %685 = getelementptr %64, ptr %.val.i.i.i.i.i.i, i64 %684
+  %685 = getelementptr %63, ptr %.val.i.i.i.i.i.i, i64 %684
   %.not61.i.i.i.i = icmp eq ptr %685, null
   br i1 %.not61.i.i.i.i, label %whilebody.i.i114.preheader.i.i.i, label %whilebody.i.i.i.i
 
@@ -26866,7 +26949,7 @@ switch.hole_check:                                ; preds = %entry
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %18 = zext nneg i32 %3 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.721", i64 0, i64 %18
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.728", i64 0, i64 %18
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$dtypes.bytes.exit"
 
@@ -27010,7 +27093,7 @@ then3:                                            ; preds = %then
   br label %common.ret
 
 common.ret:                                       ; preds = %merge.i, %"$status.clear.exit", %then9.i, %then2.i, %then3, %then, %"$plan_model.exit"
-  %common.ret.op = phi i32 [ %common.ret.op.i25, %"$plan_model.exit" ], [ 1, %then ], [ 1, %then3 ], [ 1, %then2.i ], [ 1, %then9.i ], [ 1, %"$status.clear.exit" ], [ 1, %merge.i ]
+  %common.ret.op = phi i32 [ %common.ret.op.i26, %"$plan_model.exit" ], [ 1, %then ], [ 1, %then3 ], [ 1, %then2.i ], [ 1, %then9.i ], [ 1, %"$status.clear.exit" ], [ 1, %merge.i ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
@@ -27038,8 +27121,8 @@ merge.i:                                          ; preds = %"$status.clear.exit
 
 merge.i.thread:                                   ; preds = %"$status.clear.exit.thread"
   %7 = load i32, ptr %0, align 4
-  %.not.i2227 = icmp eq i32 %7, 128
-  br i1 %.not.i2227, label %merge5, label %then9.i
+  %.not.i2228 = icmp eq i32 %7, 128
+  br i1 %.not.i2228, label %merge5, label %then9.i
 
 then9.i:                                          ; preds = %merge.i.thread
   %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.396", i32 %7, i32 128)
@@ -27068,43 +27151,136 @@ merge5:                                           ; preds = %merge.i, %merge.i.t
   %18 = getelementptr inbounds i8, ptr %source, i64 696
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %18, i8 0, i64 32, i1 false)
   call void @llvm.lifetime.start.p0(i64 4128, ptr nonnull %library.i)
-  %19 = getelementptr i8, ptr %0, i64 8
-  %20 = load ptr, ptr %19, align 8
-  %21 = call fastcc i32 @"$Model.read"(ptr nonnull %source, ptr %20, i1 zeroext false, ptr %2)
-  %.not.i24 = icmp eq i32 %21, 0
-  br i1 %.not.i24, label %merge.i26, label %"$plan_model.exit"
+  %19 = getelementptr i8, ptr %0, i64 116
+  %20 = load i32, ptr %19, align 4
+  %.not.i24 = icmp eq i32 %20, 0
+  %21 = getelementptr i8, ptr %0, i64 8
+  %22 = load ptr, ptr %21, align 8
+  br i1 %.not.i24, label %else.i, label %then.i25
 
-merge.i26:                                        ; preds = %merge5
-  %22 = getelementptr inbounds i8, ptr %source, i64 640
-  %23 = getelementptr inbounds i8, ptr %source, i64 8
-  %24 = load ptr, ptr %23, align 8
-  %25 = call fastcc i32 @"$Problems.report"(ptr nonnull %22, ptr %24, ptr %2)
-  %.not27.i = icmp eq i32 %25, 0
-  br i1 %.not27.i, label %merge2.i, label %"$plan_model.exit"
+then.i25:                                         ; preds = %merge5
+  %23 = getelementptr i8, ptr %0, i64 120
+  %24 = load i32, ptr %23, align 4
+  %25 = call fastcc i32 @"$Model.read_synthetic"(ptr nonnull %source, ptr %22, i32 %24, ptr %2)
+  %.not44.i = icmp eq i32 %25, 0
+  br i1 %.not44.i, label %merge.i27, label %"$plan_model.exit"
 
-merge2.i:                                         ; preds = %merge.i26
-  %26 = getelementptr i8, ptr %0, i64 16
-  %27 = load ptr, ptr %26, align 8
-  %28 = getelementptr i8, ptr %0, i64 24
+else.i:                                           ; preds = %merge5
+  %26 = call fastcc i32 @"$Model.read"(ptr nonnull %source, ptr %22, i1 zeroext false, ptr %2)
+  %.not42.i = icmp eq i32 %26, 0
+  br i1 %.not42.i, label %merge5.i, label %"$plan_model.exit"
+
+merge5.i:                                         ; preds = %else.i
+  %27 = getelementptr inbounds i8, ptr %source, i64 640
+  %28 = getelementptr inbounds i8, ptr %source, i64 8
   %29 = load ptr, ptr %28, align 8
-  %30 = call fastcc i32 @"$Library.open"(ptr nonnull %library.i, ptr %27, ptr %29, ptr %2)
-  %.not28.i = icmp eq i32 %30, 0
-  br i1 %.not28.i, label %merge7.i, label %"$plan_model.exit"
+  %30 = call fastcc i32 @"$Problems.report"(ptr nonnull %27, ptr %29, ptr %2)
+  %.not43.i = icmp eq i32 %30, 0
+  br i1 %.not43.i, label %merge.i27, label %"$plan_model.exit"
 
-merge7.i:                                         ; preds = %merge2.i
-  %31 = call fastcc i32 @"$plan_on"(ptr nonnull %source, ptr nonnull %library.i, ptr nonnull %0, ptr nonnull %1, ptr %2)
-  %32 = load ptr, ptr %library.i, align 8
-  %.not.i.i = icmp eq ptr %32, null
+merge.i27:                                        ; preds = %merge5.i, %then.i25
+  %31 = getelementptr i8, ptr %0, i64 16
+  %32 = load ptr, ptr %31, align 8
+  %33 = getelementptr i8, ptr %0, i64 24
+  %34 = load ptr, ptr %33, align 8
+  %35 = call fastcc i32 @"$Library.open"(ptr nonnull %library.i, ptr %32, ptr %34, ptr %2)
+  %.not45.i = icmp eq i32 %35, 0
+  br i1 %.not45.i, label %merge15.i, label %"$plan_model.exit"
+
+merge15.i:                                        ; preds = %merge.i27
+  %36 = call fastcc i32 @"$plan_on"(ptr nonnull %source, ptr nonnull %library.i, ptr nonnull %0, ptr nonnull %1, ptr %2)
+  %37 = load ptr, ptr %library.i, align 8
+  %.not.i.i = icmp eq ptr %37, null
   br i1 %.not.i.i, label %"$plan_model.exit", label %then.i.i
 
-then.i.i:                                         ; preds = %merge7.i
-  %33 = call i32 @dlclose(ptr nonnull %32)
+then.i.i:                                         ; preds = %merge15.i
+  %38 = call i32 @dlclose(ptr nonnull %37)
   br label %"$plan_model.exit"
 
-"$plan_model.exit":                               ; preds = %merge5, %merge.i26, %merge2.i, %merge7.i, %then.i.i
-  %common.ret.op.i25 = phi i32 [ %21, %merge5 ], [ %25, %merge.i26 ], [ %30, %merge2.i ], [ %31, %merge7.i ], [ %31, %then.i.i ]
+"$plan_model.exit":                               ; preds = %then.i25, %else.i, %merge5.i, %merge.i27, %merge15.i, %then.i.i
+  %common.ret.op.i26 = phi i32 [ %25, %then.i25 ], [ %26, %else.i ], [ %30, %merge5.i ], [ %35, %merge.i27 ], [ %36, %merge15.i ], [ %36, %then.i.i ]
   call void @llvm.lifetime.end.p0(i64 4128, ptr nonnull %library.i)
   call fastcc void @"$Model.close"(ptr nonnull %source)
+  br label %common.ret
+}
+
+define internal fastcc i32 @"$Model.read_synthetic"(ptr %0, ptr %1, i32 %2, ptr %3) unnamed_addr {
+entry:
+  %4 = getelementptr i8, ptr %0, i64 248
+  store i8 0, ptr %4, align 1
+  %5 = getelementptr i8, ptr %0, i64 249
+  store i8 0, ptr %5, align 1
+  %6 = getelementptr i8, ptr %0, i64 256
+  %7 = getelementptr i8, ptr %0, i64 456
+  store i8 0, ptr %7, align 1
+  %8 = getelementptr i8, ptr %0, i64 457
+  store i8 0, ptr %8, align 1
+  %9 = getelementptr i8, ptr %0, i64 472
+  store ptr null, ptr %9, align 8
+  %10 = getelementptr i8, ptr %0, i64 480
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %0, i8 0, i64 24, i1 false)
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(184) %6, i8 0, i64 184, i1 false)
+  store ptr @"$string.53", ptr %10, align 8
+  %11 = getelementptr i8, ptr %0, i64 488
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(193) %11, i8 0, i64 193, i1 false)
+  %12 = getelementptr i8, ptr %0, i64 688
+  store i8 0, ptr %12, align 1
+  %13 = getelementptr i8, ptr %0, i64 696
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %13, i8 0, i64 32, i1 false)
+  %14 = tail call fastcc i32 @"$Model.locate"(ptr %0, ptr %1, ptr %3)
+  %.not = icmp eq i32 %14, 0
+  br i1 %.not, label %merge, label %common.ret
+
+common.ret:                                       ; preds = %then2.i, %then.i, %merge6, %merge, %entry, %merge15
+  %common.ret.op = phi i32 [ 0, %merge15 ], [ %14, %entry ], [ %15, %merge ], [ %27, %merge6 ], [ 1, %then.i ], [ 1, %then2.i ]
+  ret i32 %common.ret.op
+
+merge:                                            ; preds = %entry
+  store i8 0, ptr %12, align 1
+  %15 = tail call fastcc i32 @"$Model.read_config"(ptr nonnull %0, ptr %3)
+  %.not38 = icmp eq i32 %15, 0
+  br i1 %.not38, label %merge2, label %common.ret
+
+merge2:                                           ; preds = %merge
+  %16 = icmp sgt i32 %2, 0
+  br i1 %16, label %then7, label %merge6
+
+then7:                                            ; preds = %merge2
+  %17 = getelementptr i8, ptr %0, i64 92
+  %18 = load i32, ptr %17, align 4
+  %19 = icmp slt i32 %18, %2
+  br i1 %19, label %then.i, label %merge.i
+
+then.i:                                           ; preds = %then7
+  %.not.i = icmp eq ptr %3, null
+  br i1 %.not.i, label %common.ret, label %then2.i
+
+then2.i:                                          ; preds = %then.i
+  %20 = getelementptr i8, ptr %0, i64 16
+  %21 = load ptr, ptr %20, align 8
+  %22 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.397", i32 %2, ptr %21, i32 %18)
+  br label %common.ret
+
+merge.i:                                          ; preds = %then7
+  store i32 %2, ptr %17, align 4
+  %23 = getelementptr i8, ptr %0, i64 176
+  store i32 0, ptr %23, align 4
+  %24 = getelementptr i8, ptr %0, i64 148
+  %25 = load i32, ptr %24, align 4
+  %26 = icmp sgt i32 %25, %2
+  br i1 %26, label %then5.i, label %merge6
+
+then5.i:                                          ; preds = %merge.i
+  store i32 %2, ptr %24, align 4
+  br label %merge6
+
+merge6:                                           ; preds = %then5.i, %merge.i, %merge2
+  %27 = tail call fastcc i32 @"$Model.list_modules"(ptr nonnull %0, ptr %3)
+  %.not40 = icmp eq i32 %27, 0
+  br i1 %.not40, label %merge15, label %common.ret
+
+merge15:                                          ; preds = %merge6
+  tail call fastcc void @"$Model.assume_weights"(ptr nonnull %0)
   br label %common.ret
 }
 
@@ -27131,14 +27307,14 @@ then2:                                            ; preds = %merge
   br i1 %.not19, label %common.ret, label %then5
 
 then5:                                            ; preds = %then2
-  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.397", ptr %1)
+  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.398", ptr %1)
   br label %common.ret
 
 merge1:                                           ; preds = %merge
   br i1 %.not19, label %merge8, label %then9
 
 then9:                                            ; preds = %merge1
-  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.398", ptr %1)
+  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.399", ptr %1)
   %11 = sext i32 %10 to i64
   %12 = load i64, ptr %3, align 8
   %13 = icmp sgt i64 %12, 3
@@ -27147,7 +27323,7 @@ then9:                                            ; preds = %merge1
 then.i:                                           ; preds = %then9
   %14 = getelementptr i8, ptr %2, i64 %11
   %15 = sub nsw i64 1024, %11
-  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 %15, ptr nonnull @"$string.399", i64 %12)
+  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 %15, ptr nonnull @"$string.400", i64 %12)
   %17 = sext i32 %16 to i64
   %18 = add nsw i64 %17, %11
   br label %merge.i
@@ -27167,12 +27343,12 @@ merge.i.peel.i:                                   ; preds = %then3.peel.i
   %22 = getelementptr i8, ptr %.val.peel.i, i64 260
   %23 = load i8, ptr %22, align 1
   %24 = icmp eq i8 %23, 0
-  %spec.select.i.peel.i = select i1 %24, ptr @"$string.53", ptr @"$string.400"
+  %spec.select.i.peel.i = select i1 %24, ptr @"$string.53", ptr @"$string.401"
   %25 = getelementptr i8, ptr %2, i64 %used.0.i
   %26 = sub nsw i64 1024, %used.0.i
   %27 = getelementptr i8, ptr %.val.peel.i, i64 4
   %28 = getelementptr i8, ptr %.val.peel.i, i64 516
-  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 %26, ptr nonnull @"$string.401", ptr nonnull @"$string.400", ptr %27, ptr nonnull %22, ptr nonnull %spec.select.i.peel.i, ptr %28)
+  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 %26, ptr nonnull @"$string.402", ptr nonnull @"$string.401", ptr %27, ptr nonnull %22, ptr nonnull %spec.select.i.peel.i, ptr %28)
   %30 = sext i32 %29 to i64
   %31 = add nsw i64 %used.0.i, %30
   br label %merge2.peel.i
@@ -27191,12 +27367,12 @@ merge.i.peel23.i:                                 ; preds = %then3.peel22.i
   %33 = getelementptr i8, ptr %.val.peel24.i, i64 1288
   %34 = load i8, ptr %33, align 1
   %35 = icmp eq i8 %34, 0
-  %spec.select.i.peel25.i = select i1 %35, ptr @"$string.53", ptr @"$string.400"
+  %spec.select.i.peel25.i = select i1 %35, ptr @"$string.53", ptr @"$string.401"
   %36 = getelementptr i8, ptr %2, i64 %used.2.peel.i
   %37 = sub nsw i64 1024, %used.2.peel.i
   %38 = getelementptr i8, ptr %.val.peel24.i, i64 1032
   %39 = getelementptr i8, ptr %.val.peel24.i, i64 1544
-  %40 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 %37, ptr nonnull @"$string.401", ptr nonnull @"$string.402", ptr %38, ptr nonnull %33, ptr nonnull %spec.select.i.peel25.i, ptr %39)
+  %40 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 %37, ptr nonnull @"$string.402", ptr nonnull @"$string.403", ptr %38, ptr nonnull %33, ptr nonnull %spec.select.i.peel25.i, ptr %39)
   %41 = sext i32 %40 to i64
   %42 = add nsw i64 %used.2.peel.i, %41
   br label %merge2.peel26.i
@@ -27213,12 +27389,12 @@ merge.i.peel33.i:                                 ; preds = %merge2.peel26.i
   %44 = getelementptr i8, ptr %.val.peel34.i, i64 2316
   %45 = load i8, ptr %44, align 1
   %46 = icmp eq i8 %45, 0
-  %spec.select.i.peel35.i = select i1 %46, ptr @"$string.53", ptr @"$string.400"
+  %spec.select.i.peel35.i = select i1 %46, ptr @"$string.53", ptr @"$string.401"
   %47 = getelementptr i8, ptr %2, i64 %used.2.peel27.i
   %48 = sub nsw i64 1024, %used.2.peel27.i
   %49 = getelementptr i8, ptr %.val.peel34.i, i64 2060
   %50 = getelementptr i8, ptr %.val.peel34.i, i64 2572
-  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 %48, ptr nonnull @"$string.401", ptr nonnull @"$string.402", ptr %49, ptr nonnull %44, ptr nonnull %spec.select.i.peel35.i, ptr %50)
+  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 %48, ptr nonnull @"$string.402", ptr nonnull @"$string.403", ptr %49, ptr nonnull %44, ptr nonnull %spec.select.i.peel35.i, ptr %50)
   br label %merge8
 
 merge8:                                           ; preds = %merge.i.peel33.i, %merge2.peel26.i, %merge2.peel.i, %merge.i, %merge1
@@ -27251,7 +27427,7 @@ or.lhs.false.i.i:                                 ; preds = %entry
 
 then.i:                                           ; preds = %"$device.is_automatic.exit.i", %or.lhs.false.i.i, %entry
   call void @llvm.lifetime.start.p0(i64 144, ptr nonnull %info.i.i.i.i)
-  %10 = call i32 @stat(ptr nonnull readonly @"$string.404", ptr nonnull %info.i.i.i.i)
+  %10 = call i32 @stat(ptr nonnull readonly @"$string.405", ptr nonnull %info.i.i.i.i)
   %.not.i.i.i.i = icmp eq i32 %10, 0
   %11 = getelementptr inbounds i8, ptr %info.i.i.i.i, i64 24
   %12 = load i32, ptr %11, align 8
@@ -27263,7 +27439,7 @@ then.i:                                           ; preds = %"$device.is_automat
 
 "$has_driver.exit.i":                             ; preds = %then.i
   call void @llvm.lifetime.start.p0(i64 144, ptr nonnull %info.i.i6.i.i)
-  %16 = call i32 @stat(ptr nonnull readonly @"$string.405", ptr nonnull %info.i.i6.i.i)
+  %16 = call i32 @stat(ptr nonnull readonly @"$string.406", ptr nonnull %info.i.i6.i.i)
   %.not.i.i7.i.i = icmp eq i32 %16, 0
   %17 = getelementptr inbounds i8, ptr %info.i.i6.i.i, i64 24
   %18 = load i32, ptr %17, align 8
@@ -27278,8 +27454,8 @@ then.i:                                           ; preds = %"$device.is_automat
   br label %merge.i
 
 merge.i:                                          ; preds = %"$has_driver.exit.thread.i", %"$has_driver.exit.i", %"$device.is_automatic.exit.i"
-  %chosen.0.i = phi ptr [ %1, %"$device.is_automatic.exit.i" ], [ @"$string.406", %"$has_driver.exit.thread.i" ], [ @"$string.403", %"$has_driver.exit.i" ]
-  %22 = tail call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %chosen.0.i, ptr noundef nonnull dereferenceable(4) @"$string.403")
+  %chosen.0.i = phi ptr [ %1, %"$device.is_automatic.exit.i" ], [ @"$string.407", %"$has_driver.exit.thread.i" ], [ @"$string.404", %"$has_driver.exit.i" ]
+  %22 = tail call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %chosen.0.i, ptr noundef nonnull dereferenceable(4) @"$string.404")
   %23 = icmp eq i32 %22, 0
   br i1 %23, label %then5.i, label %merge4.i
 
@@ -27288,12 +27464,12 @@ then5.i:                                          ; preds = %merge.i
   br label %merge
 
 merge4.i:                                         ; preds = %merge.i
-  %24 = tail call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %chosen.0.i, ptr noundef nonnull dereferenceable(5) @"$string.406")
+  %24 = tail call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %chosen.0.i, ptr noundef nonnull dereferenceable(5) @"$string.407")
   %25 = icmp eq i32 %24, 0
   br i1 %25, label %then8.i, label %merge7.i
 
 then8.i:                                          ; preds = %merge4.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(5) %4, ptr noundef nonnull align 1 dereferenceable(5) @"$string.406", i64 5, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(5) %4, ptr noundef nonnull align 1 dereferenceable(5) @"$string.407", i64 5, i1 false)
   br label %merge
 
 merge7.i:                                         ; preds = %merge4.i
@@ -27301,7 +27477,7 @@ merge7.i:                                         ; preds = %merge4.i
   br i1 %.not.i, label %common.ret, label %then12.i
 
 then12.i:                                         ; preds = %merge7.i
-  %26 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.407", ptr %1)
+  %26 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.408", ptr %1)
   br label %common.ret
 
 common.ret:                                       ; preds = %or.lhs.false.i36, %"$Library.locate.exit", %then12.i, %merge7.i, %"$Library.close.exit"
@@ -27334,7 +27510,7 @@ or.lhs.false.i.i28:                               ; preds = %then.i27
   br i1 %33, label %then.i.i, label %merge.i.i
 
 then3.i.i:                                        ; preds = %then.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(68) %3, ptr noundef nonnull align 1 dereferenceable(68) @"$string.408", i64 68, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(68) %3, ptr noundef nonnull align 1 dereferenceable(68) @"$string.409", i64 68, i1 false)
   br label %"$own_folder.exit.i"
 
 merge.i.i:                                        ; preds = %or.lhs.false.i.i28
@@ -27380,7 +27556,7 @@ then2.i.i:                                        ; preds = %else.i
 merge.i29:                                        ; preds = %"$text.copy_into.exit.i.i", %then6.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %info.i.i)
   %43 = getelementptr i8, ptr %0, i64 32
-  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %43, i64 4096, ptr nonnull @"$string.409", ptr nonnull %folder.i, ptr %4)
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %43, i64 4096, ptr nonnull @"$string.410", ptr nonnull %folder.i, ptr %4)
   %45 = icmp sgt i32 %44, 4095
   br i1 %45, label %then5.i25, label %and.lhs.true.i
 
@@ -27388,7 +27564,7 @@ merge.thread.i:                                   ; preds = %then2.i.i, %else.i
   %46 = getelementptr i8, ptr %folder.i, i64 %spec.select.i.i
   store i8 0, ptr %46, align 1
   %47 = getelementptr i8, ptr %0, i64 32
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %47, i64 4096, ptr nonnull @"$string.409", ptr nonnull %folder.i, ptr %4)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %47, i64 4096, ptr nonnull @"$string.410", ptr nonnull %folder.i, ptr %4)
   %49 = icmp sgt i32 %48, 4095
   br i1 %49, label %then5.i25, label %merge2
 
@@ -27397,11 +27573,11 @@ then5.i25:                                        ; preds = %merge.thread.i, %me
   br i1 %.not29.i, label %"$Library.locate.exit", label %then8.i26
 
 then8.i26:                                        ; preds = %then5.i25
-  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.410", i32 4064)
+  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.411", i32 4064)
   br label %"$Library.locate.exit"
 
 then12.i30:                                       ; preds = %and.lhs.true.i
-  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %43, i64 4096, ptr nonnull @"$string.411", ptr %4)
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %43, i64 4096, ptr nonnull @"$string.412", ptr %4)
   br label %merge2
 
 and.lhs.true.i:                                   ; preds = %merge.i29
@@ -27452,18 +27628,18 @@ merge1.i:                                         ; preds = %and.lhs.true.i41, %
   br i1 %.not56.i, label %then8, label %then5.i40
 
 and.lhs.true.i41:                                 ; preds = %then.i39
-  %66 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %4, ptr noundef nonnull dereferenceable(4) @"$string.403")
+  %66 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %4, ptr noundef nonnull dereferenceable(4) @"$string.404")
   %67 = icmp eq i32 %66, 0
-  %spec.select.i = select i1 %67, ptr @"$string.53", ptr @"$string.412"
+  %spec.select.i = select i1 %67, ptr @"$string.53", ptr @"$string.413"
   br label %merge1.i
 
 then5.i40:                                        ; preds = %merge1.i
   %68 = call ptr @dlerror()
-  %69 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.413", ptr nonnull %hint.0.i, ptr %4, ptr %68)
+  %69 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.414", ptr nonnull %hint.0.i, ptr %4, ptr %68)
   br label %then8
 
 merge.i32:                                        ; preds = %"$device.is_automatic.exit"
-  %70 = call ptr @dlsym(ptr nonnull %64, ptr nonnull @"$string.414")
+  %70 = call ptr @dlsym(ptr nonnull %64, ptr nonnull @"$string.415")
   %71 = icmp eq ptr %70, null
   br i1 %71, label %then8.i37, label %merge7.i33
 
@@ -27472,7 +27648,7 @@ then8.i37:                                        ; preds = %merge.i32
   br i1 %.not55.i, label %then8, label %then12.i38
 
 then12.i38:                                       ; preds = %then8.i37
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.415", ptr %63, ptr nonnull @"$string.414")
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.416", ptr %63, ptr nonnull @"$string.415")
   br label %then8
 
 merge7.i33:                                       ; preds = %merge.i32
@@ -27502,7 +27678,7 @@ or.lhs.false22.i:                                 ; preds = %merge15.i
   br i1 %.not52.i, label %or.lhs.false.i36, label %then20.i
 
 then25.i:                                         ; preds = %then20.i
-  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.416", ptr %63)
+  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.417", ptr %63)
   br label %then8
 
 then8:                                            ; preds = %merge1.i, %then5.i40, %then8.i37, %then12.i38, %then20.i, %then25.i, %merge7.i33
@@ -27656,7 +27832,7 @@ merge.critedge:                                   ; preds = %merge.i
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i)
   %29 = load ptr, ptr %8, align 8
   %30 = getelementptr i8, ptr %1, i64 16
-  %31 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %30, ptr noundef nonnull dereferenceable(4) @"$string.403")
+  %31 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %30, ptr noundef nonnull dereferenceable(4) @"$string.404")
   %32 = icmp eq i32 %31, 0
   %33 = call fastcc i32 @"$Plan.make"(ptr nonnull %made, ptr %0, ptr %29, ptr nonnull %info, i1 zeroext %32, ptr %2, ptr %4)
   %.not15 = icmp eq i32 %33, 0
@@ -27855,7 +28031,7 @@ then2.i.i.i.i1031:                                ; preds = %merge.i.i.i.i1030
   %95 = getelementptr i8, ptr %39, i64 704
   %96 = load i64, ptr %95, align 8
   %97 = add i64 %96, %94
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.455")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.457")
   %98 = load i64, ptr %35, align 8
   %99 = add i64 %98, 1
   %100 = load i64, ptr %36, align 8
@@ -28020,7 +28196,7 @@ then2.i.i.i.i989:                                 ; preds = %merge.i.i.i.i988
   %150 = load i64, ptr %123, align 8
   %151 = getelementptr i8, ptr %39, i64 720
   %152 = load i64, ptr %151, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.456")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.458")
   %153 = load i64, ptr %35, align 8
   %154 = add i64 %153, 1
   %155 = load i64, ptr %36, align 8
@@ -28104,8 +28280,8 @@ then2.i.i.i.i968:                                 ; preds = %merge.i.i.i.i967
   %179 = getelementptr i8, ptr %39, i64 688
   %180 = load i8, ptr %179, align 1
   %181 = icmp ne i8 %180, 0
-  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.457", i1 zeroext %181)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.458")
+  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.459", i1 zeroext %181)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.460")
   %182 = load i64, ptr %35, align 8
   %183 = add i64 %182, 1
   %184 = load i64, ptr %36, align 8
@@ -28148,7 +28324,7 @@ then.i.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i
   %194 = getelementptr inbounds i8, ptr %made, i64 20
   %195 = load i32, ptr %194, align 4
   %196 = sext i32 %195 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.459")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.461")
   %197 = load i64, ptr %35, align 8
   %198 = add i64 %197, 1
   %199 = load i64, ptr %36, align 8
@@ -28232,9 +28408,9 @@ then2.i.i.i.i947:                                 ; preds = %merge.i.i.i.i946
   %223 = load i32, ptr %222, align 8
   %224 = icmp eq i32 %223, 1
   %225 = icmp eq i32 %223, 2
-  %spec.select.i.i = select i1 %225, ptr @"$string.462", ptr @"$string.150"
-  %common.ret.op.i.i = select i1 %224, ptr @"$string.461", ptr %spec.select.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.460")
+  %spec.select.i.i = select i1 %225, ptr @"$string.464", ptr @"$string.150"
+  %common.ret.op.i.i = select i1 %224, ptr @"$string.463", ptr %spec.select.i.i
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.462")
   %226 = load i64, ptr %35, align 8
   %227 = add i64 %226, 1
   %228 = load i64, ptr %36, align 8
@@ -28277,7 +28453,7 @@ then.i.i.i48.i:                                   ; preds = %merge.i.i.i.i.i43.i
   %238 = getelementptr inbounds i8, ptr %made, i64 52
   %239 = load i32, ptr %238, align 4
   %240 = sext i32 %239 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.463")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.465")
   %241 = load i64, ptr %35, align 8
   %242 = add i64 %241, 1
   %243 = load i64, ptr %36, align 8
@@ -28360,7 +28536,7 @@ then2.i.i.i.i926:                                 ; preds = %merge.i.i.i.i925
   %266 = getelementptr inbounds i8, ptr %made, i64 48
   %267 = load i32, ptr %266, align 8
   %268 = sext i32 %267 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.464")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.466")
   %269 = load i64, ptr %35, align 8
   %270 = add i64 %269, 1
   %271 = load i64, ptr %36, align 8
@@ -28443,7 +28619,7 @@ then2.i.i.i.i905:                                 ; preds = %merge.i.i.i.i904
   %294 = getelementptr inbounds i8, ptr %made, i64 72
   %295 = load i32, ptr %294, align 8
   %296 = sext i32 %295 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.465")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.467")
   %297 = load i64, ptr %35, align 8
   %298 = add i64 %297, 1
   %299 = load i64, ptr %36, align 8
@@ -28546,7 +28722,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
 
 "$kv_dtype_name.exit.i.i":                        ; preds = %switch.lookup, %merge53.i.i.i.i
   %common.ret.op.i.i.i = phi ptr [ %spec.select.i.i.i.i, %merge53.i.i.i.i ], [ %reltable.intrinsic, %switch.lookup ]
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.466")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.468")
   %327 = load i64, ptr %35, align 8
   %328 = add i64 %327, 1
   %329 = load i64, ptr %36, align 8
@@ -28609,7 +28785,7 @@ switch.hole_check1077:                            ; preds = %"$JsonWriter.string
 
 switch.lookup1078:                                ; preds = %switch.hole_check1077
   %348 = zext nneg i32 %339 to i64
-  %switch.gep1081 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.721", i64 0, i64 %348
+  %switch.gep1081 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.728", i64 0, i64 %348
   %switch.load1082 = load i64, ptr %switch.gep1081, align 8
   br label %"$Plan.kv_bytes_per_token.exit.i.i"
 
@@ -28622,7 +28798,7 @@ switch.lookup1078:                                ; preds = %switch.hole_check10
   %353 = sext i32 %345 to i64
   %354 = mul i64 %352, %353
   %355 = mul i64 %354, %common.ret.op.i.i.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.467")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.469")
   %356 = load i64, ptr %35, align 8
   %357 = add i64 %356, 1
   %358 = load i64, ptr %36, align 8
@@ -28715,7 +28891,7 @@ then2.i.i.i.i863:                                 ; preds = %merge.i.i.i.i862
   %390 = shl nsw i64 %387, 2
   %391 = mul i64 %390, %388
   %392 = mul i64 %391, %389
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.468")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.470")
   %393 = load i64, ptr %35, align 8
   %394 = add i64 %393, 1
   %395 = load i64, ptr %36, align 8
@@ -28798,7 +28974,7 @@ then2.i.i.i.i842:                                 ; preds = %merge.i.i.i.i841
   %418 = getelementptr inbounds i8, ptr %made, i64 56
   %419 = load i32, ptr %418, align 8
   %420 = sext i32 %419 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.469")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.471")
   %421 = load i64, ptr %35, align 8
   %422 = add i64 %421, 1
   %423 = load i64, ptr %36, align 8
@@ -28880,7 +29056,7 @@ then2.i.i.i.i821:                                 ; preds = %merge.i.i.i.i820
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i817)
   %446 = getelementptr inbounds i8, ptr %made, i64 192
   %447 = load i64, ptr %446, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.470")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.472")
   %448 = load i64, ptr %35, align 8
   %449 = add i64 %448, 1
   %450 = load i64, ptr %36, align 8
@@ -28963,7 +29139,7 @@ then2.i.i.i.i800:                                 ; preds = %merge.i.i.i.i799
   %473 = getelementptr inbounds i8, ptr %made, i64 184
   %474 = load i32, ptr %473, align 8
   %475 = sext i32 %474 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.471")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.473")
   %476 = load i64, ptr %35, align 8
   %477 = add i64 %476, 1
   %478 = load i64, ptr %36, align 8
@@ -29048,7 +29224,7 @@ then2.i.i.i.i779:                                 ; preds = %merge.i.i.i.i778
   %503 = load i32, ptr %418, align 8
   %504 = sext i32 %503 to i64
   %505 = mul nsw i64 %504, %502
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.472")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.474")
   %506 = load i64, ptr %35, align 8
   %507 = add i64 %506, 1
   %508 = load i64, ptr %36, align 8
@@ -29132,7 +29308,7 @@ then2.i.i.i.i758:                                 ; preds = %merge.i.i.i.i757
   %532 = getelementptr inbounds i8, ptr %made, i64 168
   %533 = load i32, ptr %532, align 8
   %534 = load i32, ptr %266, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.473")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.475")
   %535 = load i64, ptr %35, align 8
   %536 = add i64 %535, 1
   %537 = load i64, ptr %36, align 8
@@ -29217,7 +29393,7 @@ then2.i.i.i.i737:                                 ; preds = %merge.i.i.i.i736
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i733)
   %562 = getelementptr inbounds i8, ptr %made, i64 160
   %563 = load i64, ptr %562, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.474")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.476")
   %564 = load i64, ptr %35, align 8
   %565 = add i64 %564, 1
   %566 = load i64, ptr %36, align 8
@@ -29300,9 +29476,9 @@ then2.i.i.i.i716:                                 ; preds = %merge.i.i.i.i715
   %589 = getelementptr inbounds i8, ptr %made, i64 316
   %590 = load i8, ptr %589, align 4
   %591 = icmp ne i8 %590, 0
-  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.475", i1 zeroext %591)
+  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.477", i1 zeroext %591)
   %592 = getelementptr inbounds i8, ptr %made, i64 317
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.476")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.478")
   %593 = load i64, ptr %35, align 8
   %594 = add i64 %593, 1
   %595 = load i64, ptr %36, align 8
@@ -29375,7 +29551,7 @@ then.i.i.i109.i:                                  ; preds = %merge.i.i.i.i.i104.
   %shape.sroa.57.0.copyload.i.i = load i64, ptr %shape.sroa.57.0..sroa_idx.i.i, align 8
   %shape.sroa.59.0..sroa_idx.i.i = getelementptr inbounds i8, ptr %5, i64 120
   %shape.sroa.59.0.copyload.i.i = load i64, ptr %shape.sroa.59.0..sroa_idx.i.i, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.477")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.479")
   %605 = load i64, ptr %35, align 8
   %606 = add i64 %605, 1
   %607 = load i64, ptr %36, align 8
@@ -29455,7 +29631,7 @@ then.i3.i700:                                     ; preds = %merge.i.i.i.i695
   store i8 0, ptr %34, align 8
   %629 = mul i64 %shape.sroa.17.0.copyload.i.i, %shape.sroa.225.0.copyload.i.i
   %630 = mul i64 %629, %shape.sroa.26.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.478")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.480")
   %631 = load i64, ptr %35, align 8
   %632 = add i64 %631, 1
   %633 = load i64, ptr %36, align 8
@@ -29535,7 +29711,7 @@ then2.i.i.i.i673:                                 ; preds = %merge.i.i.i.i672
 
 "$JsonWriter.integer.exit689":                    ; preds = %then.i.i.i.i678, %merge.i.i.i.i672, %then2.i.i.i.i673
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i669)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.479")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.481")
   %656 = load i64, ptr %35, align 8
   %657 = add i64 %656, 1
   %658 = load i64, ptr %36, align 8
@@ -29615,7 +29791,7 @@ then2.i.i.i.i652:                                 ; preds = %merge.i.i.i.i651
 
 "$JsonWriter.integer.exit668":                    ; preds = %then.i.i.i.i657, %merge.i.i.i.i651, %then2.i.i.i.i652
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i648)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.480")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.482")
   %681 = load i64, ptr %35, align 8
   %682 = add i64 %681, 1
   %683 = load i64, ptr %36, align 8
@@ -29698,7 +29874,7 @@ then2.i.i.i.i631:                                 ; preds = %merge.i.i.i.i630
   %706 = mul i64 %shape.sroa.37.0.copyload.i.i, %shape.sroa.32.0.copyload.i.i
   %707 = call i64 @llvm.smax.i64(i64 %shape.sroa.26.0.copyload.i.i, i64 %706)
   %708 = mul i64 %707, %shape.sroa.225.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.481")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.483")
   %709 = load i64, ptr %35, align 8
   %710 = add i64 %709, 1
   %711 = load i64, ptr %36, align 8
@@ -29779,7 +29955,7 @@ then2.i.i.i.i610:                                 ; preds = %merge.i.i.i.i609
 "$JsonWriter.integer.exit626":                    ; preds = %then.i.i.i.i615, %merge.i.i.i.i609, %then2.i.i.i.i610
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i606)
   %734 = shl i64 %shape.sroa.225.0.copyload.i.i, 2
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.482")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.484")
   %735 = load i64, ptr %35, align 8
   %736 = add i64 %735, 1
   %737 = load i64, ptr %36, align 8
@@ -29863,7 +30039,7 @@ then2.i.i.i.i589:                                 ; preds = %merge.i.i.i.i588
   %761 = add i64 %760, %shape.sroa.37.0.copyload.i.i
   %762 = mul i64 %shape.sroa.32.0.copyload.i.i, %629
   %763 = mul i64 %762, %761
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.483")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.485")
   %764 = load i64, ptr %35, align 8
   %765 = add i64 %764, 1
   %766 = load i64, ptr %36, align 8
@@ -29944,7 +30120,7 @@ then2.i.i.i.i568:                                 ; preds = %merge.i.i.i.i567
 "$JsonWriter.integer.exit584":                    ; preds = %then.i.i.i.i573, %merge.i.i.i.i567, %then2.i.i.i.i568
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i564)
   %789 = mul i64 %706, %629
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.484")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.486")
   %790 = load i64, ptr %35, align 8
   %791 = add i64 %790, 1
   %792 = load i64, ptr %36, align 8
@@ -30024,7 +30200,7 @@ then2.i.i.i.i547:                                 ; preds = %merge.i.i.i.i546
 
 "$JsonWriter.integer.exit563":                    ; preds = %then.i.i.i.i552, %merge.i.i.i.i546, %then2.i.i.i.i547
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i543)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.485")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.487")
   %815 = load i64, ptr %35, align 8
   %816 = add i64 %815, 1
   %817 = load i64, ptr %36, align 8
@@ -30106,7 +30282,7 @@ then2.i.i.i.i526:                                 ; preds = %merge.i.i.i.i525
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i522)
   %840 = shl i64 %629, 1
   %841 = mul i64 %840, %shape.sroa.43.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.486")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.488")
   %842 = load i64, ptr %35, align 8
   %843 = add i64 %842, 1
   %844 = load i64, ptr %36, align 8
@@ -30188,7 +30364,7 @@ then2.i.i.i.i505:                                 ; preds = %merge.i.i.i.i504
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i501)
   %867 = mul i64 %shape.sroa.43.0.copyload.i.i, %shape.sroa.225.0.copyload.i.i
   %868 = mul i64 %867, %shape.sroa.17.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.487")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.489")
   %869 = load i64, ptr %35, align 8
   %870 = add i64 %869, 1
   %871 = load i64, ptr %36, align 8
@@ -30268,7 +30444,7 @@ then2.i.i.i.i484:                                 ; preds = %merge.i.i.i.i483
 
 "$JsonWriter.integer.exit500":                    ; preds = %then.i.i.i.i489, %merge.i.i.i.i483, %then2.i.i.i.i484
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i480)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.488")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.490")
   %894 = load i64, ptr %35, align 8
   %895 = add i64 %894, 1
   %896 = load i64, ptr %36, align 8
@@ -30348,7 +30524,7 @@ then2.i.i.i.i463:                                 ; preds = %merge.i.i.i.i462
 
 "$JsonWriter.integer.exit479":                    ; preds = %then.i.i.i.i468, %merge.i.i.i.i462, %then2.i.i.i.i463
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i459)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.489")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.491")
   %919 = load i64, ptr %35, align 8
   %920 = add i64 %919, 1
   %921 = load i64, ptr %36, align 8
@@ -30428,7 +30604,7 @@ then2.i.i.i.i442:                                 ; preds = %merge.i.i.i.i441
 
 "$JsonWriter.integer.exit458":                    ; preds = %then.i.i.i.i447, %merge.i.i.i.i441, %then2.i.i.i.i442
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i438)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.490")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.492")
   %944 = load i64, ptr %35, align 8
   %945 = add i64 %944, 1
   %946 = load i64, ptr %36, align 8
@@ -30509,7 +30685,7 @@ then2.i.i.i.i421:                                 ; preds = %merge.i.i.i.i420
 "$JsonWriter.integer.exit437":                    ; preds = %then.i.i.i.i426, %merge.i.i.i.i420, %then2.i.i.i.i421
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i417)
   %969 = mul i64 %shape.sroa.46.0.copyload.i.i, %734
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.491")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.493")
   %970 = load i64, ptr %35, align 8
   %971 = add i64 %970, 1
   %972 = load i64, ptr %36, align 8
@@ -30589,7 +30765,7 @@ then2.i.i.i.i400:                                 ; preds = %merge.i.i.i.i399
 
 "$JsonWriter.integer.exit416":                    ; preds = %then.i.i.i.i405, %merge.i.i.i.i399, %then2.i.i.i.i400
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i396)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.492")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.494")
   %995 = load i64, ptr %35, align 8
   %996 = add i64 %995, 1
   %997 = load i64, ptr %36, align 8
@@ -30671,7 +30847,7 @@ then2.i.i.i.i379:                                 ; preds = %merge.i.i.i.i378
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i375)
   %1020 = shl i64 %shape.sroa.48.0.copyload.i.i, 2
   %1021 = mul i64 %1020, %shape.sroa.50.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.493")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.495")
   %1022 = load i64, ptr %35, align 8
   %1023 = add i64 %1022, 1
   %1024 = load i64, ptr %36, align 8
@@ -30836,7 +31012,7 @@ then2.i.i.i.i337:                                 ; preds = %merge.i.i.i.i336
   %1074 = shl i64 %shape.sroa.51.0.copyload.i.i, 2
   %1075 = mul i64 %1074, %shape.sroa.53.0.copyload.i.i
   %1076 = select i1 %1073, i64 %1075, i64 0
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.494")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.496")
   %1077 = load i64, ptr %35, align 8
   %1078 = add i64 %1077, 1
   %1079 = load i64, ptr %36, align 8
@@ -30917,7 +31093,7 @@ then2.i.i.i.i316:                                 ; preds = %merge.i.i.i.i315
 "$JsonWriter.integer.exit332":                    ; preds = %then.i.i.i.i321, %merge.i.i.i.i315, %then2.i.i.i.i316
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i312)
   %1102 = shl i64 %shape.sroa.54.0.copyload.i.i, 2
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.495")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.497")
   %1103 = load i64, ptr %35, align 8
   %1104 = add i64 %1103, 1
   %1105 = load i64, ptr %36, align 8
@@ -30999,7 +31175,7 @@ then2.i.i.i.i295:                                 ; preds = %merge.i.i.i.i294
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i291)
   %1128 = sdiv i64 %shape.sroa.57.0.copyload.i.i, 2
   %1129 = mul i64 %1128, %1102
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.496")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.498")
   %1130 = load i64, ptr %35, align 8
   %1131 = add i64 %1130, 1
   %1132 = load i64, ptr %36, align 8
@@ -31079,7 +31255,7 @@ then2.i.i.i.i274:                                 ; preds = %merge.i.i.i.i273
 
 "$JsonWriter.integer.exit290":                    ; preds = %then.i.i.i.i279, %merge.i.i.i.i273, %then2.i.i.i.i274
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i270)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.497")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.499")
   %1155 = load i64, ptr %35, align 8
   %1156 = add i64 %1155, 1
   %1157 = load i64, ptr %36, align 8
@@ -31159,7 +31335,7 @@ then2.i.i.i.i253:                                 ; preds = %merge.i.i.i.i252
 
 "$JsonWriter.integer.exit269":                    ; preds = %then.i.i.i.i258, %merge.i.i.i.i252, %then2.i.i.i.i253
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i249)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.498")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.500")
   %1180 = load i64, ptr %35, align 8
   %1181 = add i64 %1180, 1
   %1182 = load i64, ptr %36, align 8
@@ -31278,7 +31454,7 @@ then.i.i.i287.i.i:                                ; preds = %merge.i.i.i.i.i282.
 "$write_buffers.exit.i":                          ; preds = %then.i.i.i287.i.i, %"$Vector.push.363.exit.thread.i.i.i281.i.i"
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.end.p0(i64 160, ptr nonnull %5)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.499")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.501")
   %1217 = load i64, ptr %35, align 8
   %1218 = add i64 %1217, 1
   %1219 = load i64, ptr %36, align 8
@@ -31476,7 +31652,7 @@ then.i3.i:                                        ; preds = %merge.i.i.i.i191
 
 "$JsonWriter.open.exit":                          ; preds = %"$Vector.push.363.exit.thread.i.i189", %then.i3.i
   store i8 0, ptr %34, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.500")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.502")
   %1289 = load i64, ptr %35, align 8
   %1290 = add i64 %1289, 1
   %1291 = load i64, ptr %36, align 8
@@ -31554,7 +31730,7 @@ then2.i.i.i.i169:                                 ; preds = %merge.i.i.i.i168
 
 "$JsonWriter.integer.exit185":                    ; preds = %then.i.i.i.i174, %merge.i.i.i.i168, %then2.i.i.i.i169
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i165)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.501")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.503")
   %1312 = load i64, ptr %35, align 8
   %1313 = add i64 %1312, 1
   %1314 = load i64, ptr %36, align 8
@@ -31632,7 +31808,7 @@ then2.i.i.i.i148:                                 ; preds = %merge.i.i.i.i147
 
 "$JsonWriter.integer.exit164":                    ; preds = %then.i.i.i.i153, %merge.i.i.i.i147, %then2.i.i.i.i148
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i144)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.502")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.504")
   %1335 = load i64, ptr %35, align 8
   %1336 = add i64 %1335, 1
   %1337 = load i64, ptr %36, align 8
@@ -31710,7 +31886,7 @@ then2.i.i.i.i127:                                 ; preds = %merge.i.i.i.i126
 
 "$JsonWriter.integer.exit143":                    ; preds = %then.i.i.i.i132, %merge.i.i.i.i126, %then2.i.i.i.i127
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i123)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.503")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.505")
   %1358 = load i64, ptr %35, align 8
   %1359 = add i64 %1358, 1
   %1360 = load i64, ptr %36, align 8
@@ -31788,7 +31964,7 @@ then2.i.i.i.i106:                                 ; preds = %merge.i.i.i.i105
 
 "$JsonWriter.integer.exit122":                    ; preds = %then.i.i.i.i111, %merge.i.i.i.i105, %then2.i.i.i.i106
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i102)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.504")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.506")
   %1381 = load i64, ptr %35, align 8
   %1382 = add i64 %1381, 1
   %1383 = load i64, ptr %36, align 8
@@ -31866,7 +32042,7 @@ then2.i.i.i.i85:                                  ; preds = %merge.i.i.i.i84
 
 "$JsonWriter.integer.exit101":                    ; preds = %then.i.i.i.i90, %merge.i.i.i.i84, %then2.i.i.i.i85
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i81)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.505")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.507")
   %1404 = load i64, ptr %35, align 8
   %1405 = add i64 %1404, 1
   %1406 = load i64, ptr %36, align 8
@@ -31944,7 +32120,7 @@ then2.i.i.i.i64:                                  ; preds = %merge.i.i.i.i63
 
 "$JsonWriter.integer.exit80":                     ; preds = %then.i.i.i.i69, %merge.i.i.i.i63, %then2.i.i.i.i64
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i60)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.506")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.508")
   %1427 = load i64, ptr %35, align 8
   %1428 = add i64 %1427, 1
   %1429 = load i64, ptr %36, align 8
@@ -32022,7 +32198,7 @@ then2.i.i.i.i43:                                  ; preds = %merge.i.i.i.i42
 
 "$JsonWriter.integer.exit59":                     ; preds = %then.i.i.i.i48, %merge.i.i.i.i42, %then2.i.i.i.i43
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i39)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.507")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.509")
   %1450 = load i64, ptr %35, align 8
   %1451 = add i64 %1450, 1
   %1452 = load i64, ptr %36, align 8
@@ -32286,7 +32462,7 @@ merge.i17:                                        ; preds = %or.lhs.false.i
 
 define internal fastcc i32 @"$Plan.make"(ptr %0, ptr %1, ptr %2, ptr %3, i1 zeroext %4, ptr readonly %5, ptr %6) unnamed_addr {
 entry:
-  %unbound.i87 = alloca %77, align 8
+  %unbound.i89 = alloca %77, align 8
   %unbound.i = alloca %85, align 8
   %layout.i = alloca %86, align 8
   %shape = alloca %78, align 8
@@ -32330,44 +32506,44 @@ merge.i:                                          ; preds = %merge.i.i
   %16 = getelementptr i8, ptr %0, i64 52
   %17 = load i32, ptr %16, align 4
   %18 = icmp eq i32 %17, 0
-  br i1 %18, label %and.lhs.true.i.i, label %merge.i36.i
+  br i1 %18, label %and.lhs.true.i.i, label %merge.i51.i
 
-then.i39.i:                                       ; preds = %and.lhs.true.i.i
+then.i54.i:                                       ; preds = %and.lhs.true.i.i
   store i32 %26, ptr %16, align 4
   %19 = icmp eq i32 %26, 0
-  br label %merge.i36.i
+  br label %merge.i51.i
 
-merge.i36.i:                                      ; preds = %and.lhs.true.i.i, %then.i39.i, %merge.i
-  %20 = phi i32 [ %17, %merge.i ], [ 0, %and.lhs.true.i.i ], [ %26, %then.i39.i ]
-  %21 = phi i1 [ false, %merge.i ], [ true, %and.lhs.true.i.i ], [ %19, %then.i39.i ]
+merge.i51.i:                                      ; preds = %and.lhs.true.i.i, %then.i54.i, %merge.i
+  %20 = phi i32 [ %17, %merge.i ], [ 0, %and.lhs.true.i.i ], [ %26, %then.i54.i ]
+  %21 = phi i1 [ false, %merge.i ], [ true, %and.lhs.true.i.i ], [ %19, %then.i54.i ]
   %22 = getelementptr i8, ptr %0, i64 20
   %23 = load i32, ptr %22, align 4
   %24 = icmp eq i32 %23, 0
-  br i1 %24, label %then2.i38.i, label %merge1.i.i
+  br i1 %24, label %then2.i53.i, label %merge1.i.i
 
 and.lhs.true.i.i:                                 ; preds = %merge.i
   %25 = getelementptr i8, ptr %1, i64 132
   %26 = load i32, ptr %25, align 4
   %27 = icmp slt i32 %26, 4096
-  br i1 %27, label %then.i39.i, label %merge.i36.i
+  br i1 %27, label %then.i54.i, label %merge.i51.i
 
-then2.i38.i:                                      ; preds = %merge.i36.i
+then2.i53.i:                                      ; preds = %merge.i51.i
   store i32 1, ptr %22, align 4
   br label %merge1.i.i
 
-merge1.i.i:                                       ; preds = %then2.i38.i, %merge.i36.i
-  %28 = phi i32 [ 1, %then2.i38.i ], [ %23, %merge.i36.i ]
+merge1.i.i:                                       ; preds = %then2.i53.i, %merge.i51.i
+  %28 = phi i32 [ 1, %then2.i53.i ], [ %23, %merge.i51.i ]
   %29 = getelementptr i8, ptr %0, i64 48
   %30 = load i32, ptr %29, align 4
   %31 = icmp eq i32 %30, 0
-  br i1 %31, label %then5.i37.i, label %merge4.i.i
+  br i1 %31, label %then5.i52.i, label %merge4.i.i
 
-then5.i37.i:                                      ; preds = %merge1.i.i
+then5.i52.i:                                      ; preds = %merge1.i.i
   store i32 64, ptr %29, align 4
   br label %merge4.i.i
 
-merge4.i.i:                                       ; preds = %then5.i37.i, %merge1.i.i
-  %32 = phi i32 [ %30, %merge1.i.i ], [ 64, %then5.i37.i ]
+merge4.i.i:                                       ; preds = %then5.i52.i, %merge1.i.i
+  %32 = phi i32 [ %30, %merge1.i.i ], [ 64, %then5.i52.i ]
   br i1 %21, label %then8.i.i, label %merge7.i.i
 
 then8.i.i:                                        ; preds = %merge4.i.i
@@ -32422,75 +32598,75 @@ then47.i.i:                                       ; preds = %merge28.i.i
   %49 = phi i32 [ %47, %merge28.i.i ], [ %32, %then47.i.i ]
   %50 = add i32 %28, -65
   %or.cond.i.i = icmp ult i32 %50, -64
-  br i1 %or.cond.i.i, label %then.i47.i, label %merge.i40.i
+  br i1 %or.cond.i.i, label %then.i62.i, label %merge.i55.i
 
-then.i47.i:                                       ; preds = %"$options.fill_defaults.exit.i"
+then.i62.i:                                       ; preds = %"$options.fill_defaults.exit.i"
   %.not296.i.i = icmp eq ptr %6, null
-  br i1 %.not296.i.i, label %common.ret, label %then2.i48.i
+  br i1 %.not296.i.i, label %common.ret, label %then2.i63.i
 
-then2.i48.i:                                      ; preds = %then.i47.i
+then2.i63.i:                                      ; preds = %then.i62.i
   %51 = sext i32 %28 to i64
-  %52 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.417", i64 %51, i64 1, i64 64)
+  %52 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.418", i64 %51, i64 1, i64 64)
   br label %common.ret
 
-merge.i40.i:                                      ; preds = %"$options.fill_defaults.exit.i"
+merge.i55.i:                                      ; preds = %"$options.fill_defaults.exit.i"
   %53 = add i32 %32, -65537
   %or.cond297.i.i = icmp ult i32 %53, -65536
-  br i1 %or.cond297.i.i, label %then5.i46.i, label %merge4.i41.i
+  br i1 %or.cond297.i.i, label %then5.i61.i, label %merge4.i56.i
 
-then5.i46.i:                                      ; preds = %merge.i40.i
+then5.i61.i:                                      ; preds = %merge.i55.i
   %.not295.i.i = icmp eq ptr %6, null
   br i1 %.not295.i.i, label %common.ret, label %then10.i.i
 
-then10.i.i:                                       ; preds = %then5.i46.i
+then10.i.i:                                       ; preds = %then5.i61.i
   %54 = sext i32 %32 to i64
-  %55 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.418", i64 %54, i64 1, i64 65536)
+  %55 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.419", i64 %54, i64 1, i64 65536)
   br label %common.ret
 
-merge4.i41.i:                                     ; preds = %merge.i40.i
+merge4.i56.i:                                     ; preds = %merge.i55.i
   %56 = add i32 %33, -67108865
   %or.cond298.i.i = icmp ult i32 %56, -67108864
   br i1 %or.cond298.i.i, label %then14.i.i, label %merge13.i.i
 
-then14.i.i:                                       ; preds = %merge4.i41.i
+then14.i.i:                                       ; preds = %merge4.i56.i
   %.not294.i.i = icmp eq ptr %6, null
   br i1 %.not294.i.i, label %common.ret, label %then19.i.i
 
 then19.i.i:                                       ; preds = %then14.i.i
   %57 = sext i32 %33 to i64
-  %58 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.419", i64 %57, i64 1, i64 67108864)
+  %58 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.420", i64 %57, i64 1, i64 67108864)
   br label %common.ret
 
-merge13.i.i:                                      ; preds = %merge4.i41.i
+merge13.i.i:                                      ; preds = %merge4.i56.i
   %59 = add i32 %37, -65537
   %or.cond299.i.i = icmp ult i32 %59, -65536
-  br i1 %or.cond299.i.i, label %then23.i45.i, label %merge22.i42.i
+  br i1 %or.cond299.i.i, label %then23.i60.i, label %merge22.i57.i
 
-then23.i45.i:                                     ; preds = %merge13.i.i
+then23.i60.i:                                     ; preds = %merge13.i.i
   %.not293.i.i = icmp eq ptr %6, null
   br i1 %.not293.i.i, label %common.ret, label %then28.i.i
 
-then28.i.i:                                       ; preds = %then23.i45.i
+then28.i.i:                                       ; preds = %then23.i60.i
   %60 = sext i32 %37 to i64
-  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.420", i64 %60, i64 1, i64 65536)
+  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.421", i64 %60, i64 1, i64 65536)
   br label %common.ret
 
-merge22.i42.i:                                    ; preds = %merge13.i.i
+merge22.i57.i:                                    ; preds = %merge13.i.i
   %62 = getelementptr i8, ptr %0, i64 60
   %63 = load i32, ptr %62, align 4
   %or.cond300.i.i = icmp ugt i32 %63, 1073741824
   br i1 %or.cond300.i.i, label %then32.i.i, label %merge31.i.i
 
-then32.i.i:                                       ; preds = %merge22.i42.i
+then32.i.i:                                       ; preds = %merge22.i57.i
   %.not292.i.i = icmp eq ptr %6, null
   br i1 %.not292.i.i, label %common.ret, label %then37.i.i
 
 then37.i.i:                                       ; preds = %then32.i.i
   %64 = sext i32 %63 to i64
-  %65 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.421", i64 %64, i64 0, i64 1073741824)
+  %65 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.422", i64 %64, i64 0, i64 1073741824)
   br label %common.ret
 
-merge31.i.i:                                      ; preds = %merge22.i42.i
+merge31.i.i:                                      ; preds = %merge22.i57.i
   %66 = getelementptr i8, ptr %0, i64 64
   %67 = load i32, ptr %66, align 4
   %or.cond301.i.i = icmp ugt i32 %67, 2
@@ -32502,7 +32678,7 @@ then41.i.i:                                       ; preds = %merge31.i.i
 
 then46.i.i:                                       ; preds = %then41.i.i
   %68 = sext i32 %67 to i64
-  %69 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.422", i64 %68, i64 0, i64 2)
+  %69 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.423", i64 %68, i64 0, i64 2)
   br label %common.ret
 
 merge40.i.i:                                      ; preds = %merge31.i.i
@@ -32517,7 +32693,7 @@ then50.i.i:                                       ; preds = %merge40.i.i
 
 then55.i.i:                                       ; preds = %then50.i.i
   %72 = sext i32 %71 to i64
-  %73 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.423", i64 %72, i64 0, i64 4096)
+  %73 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.424", i64 %72, i64 0, i64 4096)
   br label %common.ret
 
 merge49.i.i:                                      ; preds = %merge40.i.i
@@ -32531,7 +32707,7 @@ then59.i.i:                                       ; preds = %merge49.i.i
 
 then64.i.i:                                       ; preds = %then59.i.i
   %75 = sext i32 %41 to i64
-  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.424", i64 %75, i64 1, i64 1048576)
+  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.425", i64 %75, i64 1, i64 1048576)
   br label %common.ret
 
 merge58.i.i:                                      ; preds = %merge49.i.i
@@ -32546,7 +32722,7 @@ then68.i.i:                                       ; preds = %merge58.i.i
 
 then73.i.i:                                       ; preds = %then68.i.i
   %79 = sext i32 %78 to i64
-  %80 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.425", i64 %79, i64 0, i64 67108864)
+  %80 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.426", i64 %79, i64 0, i64 67108864)
   br label %common.ret
 
 merge67.i.i:                                      ; preds = %merge58.i.i
@@ -32560,7 +32736,7 @@ then77.i.i:                                       ; preds = %merge67.i.i
 
 then82.i.i:                                       ; preds = %then77.i.i
   %82 = sext i32 %45 to i64
-  %83 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.426", i64 %82, i64 1, i64 16777216)
+  %83 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.427", i64 %82, i64 1, i64 16777216)
   br label %common.ret
 
 merge76.i.i:                                      ; preds = %merge67.i.i
@@ -32575,7 +32751,7 @@ then86.i.i:                                       ; preds = %merge76.i.i
 
 then91.i.i:                                       ; preds = %then86.i.i
   %86 = sext i32 %85 to i64
-  %87 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.427", i64 %86, i64 0, i64 1)
+  %87 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.428", i64 %86, i64 0, i64 1)
   br label %common.ret
 
 merge85.i.i:                                      ; preds = %merge76.i.i
@@ -32591,7 +32767,7 @@ then95.i.i:                                       ; preds = %merge85.i.i
 
 then100.i.i:                                      ; preds = %then95.i.i
   %91 = sext i32 %89 to i64
-  %92 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.428", i64 %91, i64 -1, i64 2)
+  %92 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.429", i64 %91, i64 -1, i64 2)
   br label %common.ret
 
 merge94.i.i:                                      ; preds = %merge85.i.i
@@ -32604,7 +32780,7 @@ then104.i.i:                                      ; preds = %merge94.i.i
 
 then109.i.i:                                      ; preds = %then104.i.i
   %93 = sext i32 %49 to i64
-  %94 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.429", i64 %93, i64 0, i64 65536)
+  %94 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.430", i64 %93, i64 0, i64 65536)
   br label %common.ret
 
 merge103.i.i:                                     ; preds = %merge94.i.i
@@ -32620,7 +32796,7 @@ then113.i.i:                                      ; preds = %merge103.i.i
 
 then118.i.i:                                      ; preds = %then113.i.i
   %98 = sext i32 %96 to i64
-  %99 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.430", i64 %98, i64 -1, i64 1)
+  %99 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.431", i64 %98, i64 -1, i64 1)
   br label %common.ret
 
 merge112.i.i:                                     ; preds = %merge103.i.i
@@ -32636,7 +32812,7 @@ then122.i.i:                                      ; preds = %merge112.i.i
 
 then127.i.i:                                      ; preds = %then122.i.i
   %103 = sext i32 %101 to i64
-  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.431", i64 %103, i64 -1, i64 1)
+  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.432", i64 %103, i64 -1, i64 1)
   br label %common.ret
 
 merge121.i.i:                                     ; preds = %merge112.i.i
@@ -32651,7 +32827,7 @@ then131.i.i:                                      ; preds = %merge121.i.i
 
 then136.i.i:                                      ; preds = %then131.i.i
   %107 = sext i32 %106 to i64
-  %108 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.432", i64 %107, i64 0, i64 1)
+  %108 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.433", i64 %107, i64 0, i64 1)
   br label %common.ret
 
 merge130.i.i:                                     ; preds = %merge121.i.i
@@ -32666,7 +32842,7 @@ then140.i.i:                                      ; preds = %merge130.i.i
 
 then145.i.i:                                      ; preds = %then140.i.i
   %111 = sext i32 %110 to i64
-  %112 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.433", i64 %111, i64 0, i64 1)
+  %112 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.434", i64 %111, i64 0, i64 1)
   br label %common.ret
 
 merge139.i.i:                                     ; preds = %merge130.i.i
@@ -32681,7 +32857,7 @@ then149.i.i:                                      ; preds = %merge139.i.i
 
 then154.i.i:                                      ; preds = %then149.i.i
   %115 = sext i32 %114 to i64
-  %116 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.434", i64 %115, i64 0, i64 65536)
+  %116 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.435", i64 %115, i64 0, i64 65536)
   br label %common.ret
 
 merge148.i.i:                                     ; preds = %merge139.i.i
@@ -32694,68 +32870,82 @@ merge148.i.i:                                     ; preds = %merge139.i.i
   br i1 %or.cond315.i.i, label %then158.i.i, label %merge2.i
 
 then158.i.i:                                      ; preds = %merge148.i.i
-  %.not.i44.i = icmp eq ptr %6, null
-  br i1 %.not.i44.i, label %common.ret, label %then163.i.i
+  %.not.i59.i = icmp eq ptr %6, null
+  br i1 %.not.i59.i, label %common.ret, label %then163.i.i
 
 then163.i.i:                                      ; preds = %then158.i.i
-  %122 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.435", i64 %118, i64 0, i64 1152921504606846976)
+  %122 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.436", i64 %118, i64 0, i64 1152921504606846976)
   br label %common.ret
 
 merge2.i:                                         ; preds = %merge148.i.i
-  %123 = getelementptr i8, ptr %1, i64 132
-  %124 = load i32, ptr %123, align 4
-  %125 = icmp sgt i32 %33, %124
-  br i1 %125, label %then7.i, label %merge6.i
+  %.not.i = icmp ne i32 %114, 0
+  %123 = icmp eq i32 %110, 0
+  %or.cond.i = and i1 %123, %.not.i
+  br i1 %or.cond.i, label %then7.i, label %merge6.i
 
 then7.i:                                          ; preds = %merge2.i
-  %.not35.i = icmp eq ptr %6, null
-  br i1 %.not35.i, label %common.ret, label %then10.i
+  %.not50.i = icmp eq ptr %6, null
+  br i1 %.not50.i, label %common.ret, label %then10.i
 
 then10.i:                                         ; preds = %then7.i
-  %126 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.436", i32 %33, i32 %124)
+  %124 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.437", i32 %114)
   br label %common.ret
 
 merge6.i:                                         ; preds = %merge2.i
-  %.not.i49.i = icmp eq i32 %67, 0
-  br i1 %.not.i49.i, label %else.i.i, label %merge
+  %125 = getelementptr i8, ptr %1, i64 132
+  %126 = load i32, ptr %125, align 4
+  %127 = icmp sgt i32 %33, %126
+  br i1 %127, label %then14.i, label %merge13.i
 
-else.i.i:                                         ; preds = %merge6.i
-  %127 = getelementptr i8, ptr %1, i64 152
-  %128 = load i32, ptr %127, align 4
-  %129 = srem i32 %128, %28
-  %130 = icmp eq i32 %129, 0
-  %spec.select.i.i = select i1 %130, i32 2, i32 1
+then14.i:                                         ; preds = %merge6.i
+  %.not49.i = icmp eq ptr %6, null
+  br i1 %.not49.i, label %common.ret, label %then18.i
+
+then18.i:                                         ; preds = %then14.i
+  %128 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.438", i32 %33, i32 %126)
+  br label %common.ret
+
+merge13.i:                                        ; preds = %merge6.i
+  %.not.i64.i = icmp eq i32 %67, 0
+  br i1 %.not.i64.i, label %else.i.i, label %merge
+
+else.i.i:                                         ; preds = %merge13.i
+  %129 = getelementptr i8, ptr %1, i64 152
+  %130 = load i32, ptr %129, align 4
+  %131 = srem i32 %130, %28
+  %132 = icmp eq i32 %131, 0
+  %spec.select.i.i = select i1 %132, i32 2, i32 1
   br label %merge
 
-common.ret:                                       ; preds = %then2.i82, %then.i81, %then13.i, %then8.i, %then2.i, %then.i, %then163.i.i, %then158.i.i, %then154.i.i, %then149.i.i, %then145.i.i, %then140.i.i, %then136.i.i, %then131.i.i, %then127.i.i, %then122.i.i, %then118.i.i, %then113.i.i, %then109.i.i, %then104.i.i, %then100.i.i, %then95.i.i, %then91.i.i, %then86.i.i, %then82.i.i, %then77.i.i, %then73.i.i, %then68.i.i, %then64.i.i, %then59.i.i, %then55.i.i, %then50.i.i, %then46.i.i, %then41.i.i, %then37.i.i, %then32.i.i, %then28.i.i, %then23.i45.i, %then19.i.i, %then14.i.i, %then10.i.i, %then5.i46.i, %then2.i48.i, %then.i47.i, %then9.i.i, %then5.i.i, %then2.i.i, %then.i.i, %then10.i, %then7.i, %"$Plan.measure_weights.exit.thread", %merge20, %merge15, %merge25
-  %common.ret.op = phi i32 [ 0, %merge25 ], [ %222, %merge15 ], [ %223, %merge20 ], [ %common.ret.op.i83.ph, %"$Plan.measure_weights.exit.thread" ], [ 1, %then7.i ], [ 1, %then10.i ], [ 1, %then.i.i ], [ 1, %then2.i.i ], [ 1, %then5.i.i ], [ 1, %then9.i.i ], [ 1, %then.i47.i ], [ 1, %then2.i48.i ], [ 1, %then5.i46.i ], [ 1, %then10.i.i ], [ 1, %then14.i.i ], [ 1, %then19.i.i ], [ 1, %then23.i45.i ], [ 1, %then28.i.i ], [ 1, %then32.i.i ], [ 1, %then37.i.i ], [ 1, %then41.i.i ], [ 1, %then46.i.i ], [ 1, %then50.i.i ], [ 1, %then55.i.i ], [ 1, %then59.i.i ], [ 1, %then64.i.i ], [ 1, %then68.i.i ], [ 1, %then73.i.i ], [ 1, %then77.i.i ], [ 1, %then82.i.i ], [ 1, %then86.i.i ], [ 1, %then91.i.i ], [ 1, %then95.i.i ], [ 1, %then100.i.i ], [ 1, %then104.i.i ], [ 1, %then109.i.i ], [ 1, %then113.i.i ], [ 1, %then118.i.i ], [ 1, %then122.i.i ], [ 1, %then127.i.i ], [ 1, %then131.i.i ], [ 1, %then136.i.i ], [ 1, %then140.i.i ], [ 1, %then145.i.i ], [ 1, %then149.i.i ], [ 1, %then154.i.i ], [ 1, %then158.i.i ], [ 1, %then163.i.i ], [ 4, %then.i ], [ 4, %then2.i ], [ 4, %then8.i ], [ 4, %then13.i ], [ 1, %then.i81 ], [ 1, %then2.i82 ]
+common.ret:                                       ; preds = %then2.i84, %then.i82, %then13.i, %then8.i, %then2.i, %then.i, %then163.i.i, %then158.i.i, %then154.i.i, %then149.i.i, %then145.i.i, %then140.i.i, %then136.i.i, %then131.i.i, %then127.i.i, %then122.i.i, %then118.i.i, %then113.i.i, %then109.i.i, %then104.i.i, %then100.i.i, %then95.i.i, %then91.i.i, %then86.i.i, %then82.i.i, %then77.i.i, %then73.i.i, %then68.i.i, %then64.i.i, %then59.i.i, %then55.i.i, %then50.i.i, %then46.i.i, %then41.i.i, %then37.i.i, %then32.i.i, %then28.i.i, %then23.i60.i, %then19.i.i, %then14.i.i, %then10.i.i, %then5.i61.i, %then2.i63.i, %then.i62.i, %then9.i.i, %then5.i.i, %then2.i.i, %then.i.i, %then18.i, %then14.i, %then10.i, %then7.i, %"$Plan.measure_weights.exit.thread", %merge20, %merge15, %merge25
+  %common.ret.op = phi i32 [ 0, %merge25 ], [ %224, %merge15 ], [ %225, %merge20 ], [ %common.ret.op.i85.ph, %"$Plan.measure_weights.exit.thread" ], [ 1, %then7.i ], [ 1, %then10.i ], [ 1, %then14.i ], [ 1, %then18.i ], [ 1, %then.i.i ], [ 1, %then2.i.i ], [ 1, %then5.i.i ], [ 1, %then9.i.i ], [ 1, %then.i62.i ], [ 1, %then2.i63.i ], [ 1, %then5.i61.i ], [ 1, %then10.i.i ], [ 1, %then14.i.i ], [ 1, %then19.i.i ], [ 1, %then23.i60.i ], [ 1, %then28.i.i ], [ 1, %then32.i.i ], [ 1, %then37.i.i ], [ 1, %then41.i.i ], [ 1, %then46.i.i ], [ 1, %then50.i.i ], [ 1, %then55.i.i ], [ 1, %then59.i.i ], [ 1, %then64.i.i ], [ 1, %then68.i.i ], [ 1, %then73.i.i ], [ 1, %then77.i.i ], [ 1, %then82.i.i ], [ 1, %then86.i.i ], [ 1, %then91.i.i ], [ 1, %then95.i.i ], [ 1, %then100.i.i ], [ 1, %then104.i.i ], [ 1, %then109.i.i ], [ 1, %then113.i.i ], [ 1, %then118.i.i ], [ 1, %then122.i.i ], [ 1, %then127.i.i ], [ 1, %then131.i.i ], [ 1, %then136.i.i ], [ 1, %then140.i.i ], [ 1, %then145.i.i ], [ 1, %then149.i.i ], [ 1, %then154.i.i ], [ 1, %then158.i.i ], [ 1, %then163.i.i ], [ 4, %then.i ], [ 4, %then2.i ], [ 4, %then8.i ], [ 4, %then13.i ], [ 1, %then.i82 ], [ 1, %then2.i84 ]
   ret i32 %common.ret.op
 
-merge:                                            ; preds = %else.i.i, %merge6.i
-  %131 = phi i32 [ %spec.select.i.i, %else.i.i ], [ %67, %merge6.i ]
-  store i32 %131, ptr %66, align 4
-  %132 = getelementptr i8, ptr %3, i64 4
-  %133 = load i32, ptr %132, align 4
-  %134 = getelementptr i8, ptr %0, i64 144
-  store i32 %133, ptr %134, align 4
-  %135 = getelementptr i8, ptr %0, i64 148
-  store i32 %89, ptr %135, align 4
-  %136 = icmp slt i32 %89, 0
-  br i1 %136, label %then2, label %merge1
+merge:                                            ; preds = %else.i.i, %merge13.i
+  %133 = phi i32 [ %spec.select.i.i, %else.i.i ], [ %67, %merge13.i ]
+  store i32 %133, ptr %66, align 4
+  %134 = getelementptr i8, ptr %3, i64 4
+  %135 = load i32, ptr %134, align 4
+  %136 = getelementptr i8, ptr %0, i64 144
+  store i32 %135, ptr %136, align 4
+  %137 = getelementptr i8, ptr %0, i64 148
+  store i32 %89, ptr %137, align 4
+  %138 = icmp slt i32 %89, 0
+  br i1 %138, label %then2, label %merge1
 
 then2:                                            ; preds = %merge
-  %137 = getelementptr i8, ptr %3, i64 8
-  %138 = load i32, ptr %137, align 4
-  store i32 %138, ptr %135, align 4
+  %139 = getelementptr i8, ptr %3, i64 8
+  %140 = load i32, ptr %139, align 4
+  store i32 %140, ptr %137, align 4
   br label %merge1
 
 merge1:                                           ; preds = %merge, %then2
-  %139 = icmp slt i32 %96, 1
-  %140 = getelementptr i8, ptr %3, i64 12
-  %141 = load i32, ptr %140, align 4
-  %142 = icmp eq i32 %141, 0
-  %.not42.i = xor i1 %142, true
-  %brmerge.i = select i1 %139, i1 true, i1 %.not42.i
+  %141 = icmp slt i32 %96, 1
+  %142 = getelementptr i8, ptr %3, i64 12
+  %143 = load i32, ptr %142, align 4
+  %144 = icmp eq i32 %143, 0
+  %.not42.i = xor i1 %144, true
+  %brmerge.i = select i1 %141, i1 true, i1 %.not42.i
   br i1 %brmerge.i, label %merge.i76, label %then.i
 
 then.i:                                           ; preds = %merge1
@@ -32763,116 +32953,116 @@ then.i:                                           ; preds = %merge1
   br i1 %.not40.i, label %common.ret, label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %143 = getelementptr i8, ptr %3, i64 48
-  %144 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.437", ptr %143)
+  %145 = getelementptr i8, ptr %3, i64 48
+  %146 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.439", ptr %145)
   br label %common.ret
 
 merge.i76:                                        ; preds = %merge1
-  %.mux.i = select i1 %139, i1 %142, i1 false
+  %.mux.i = select i1 %141, i1 %144, i1 false
   %.not37.i = icmp eq i32 %96, 0
-  %or.cond.i = or i1 %.not37.i, %.mux.i
-  %145 = trunc nuw i32 %106 to i8
-  %146 = xor i8 %145, 1
-  %147 = select i1 %or.cond.i, i8 0, i8 %146
-  %148 = getelementptr i8, ptr %0, i64 153
-  store i8 %147, ptr %148, align 1
-  %149 = icmp sgt i32 %101, 0
-  br i1 %149, label %or.end.i, label %or.rhs.i
+  %or.cond.i77 = or i1 %.not37.i, %.mux.i
+  %147 = trunc nuw i32 %106 to i8
+  %148 = xor i8 %147, 1
+  %149 = select i1 %or.cond.i77, i8 0, i8 %148
+  %150 = getelementptr i8, ptr %0, i64 153
+  store i8 %149, ptr %150, align 1
+  %151 = icmp sgt i32 %101, 0
+  br i1 %151, label %or.end.i, label %or.rhs.i
 
 or.rhs.i:                                         ; preds = %merge.i76
-  %150 = icmp slt i32 %101, 0
-  br i1 %150, label %and.rhs5.i, label %or.end.i
+  %152 = icmp slt i32 %101, 0
+  br i1 %152, label %and.rhs5.i, label %or.end.i
 
 and.rhs5.i:                                       ; preds = %or.rhs.i
-  %151 = getelementptr i8, ptr %3, i64 44
-  %152 = load i32, ptr %151, align 4
-  %153 = icmp ne i32 %152, 0
-  %154 = zext i1 %153 to i8
+  %153 = getelementptr i8, ptr %3, i64 44
+  %154 = load i32, ptr %153, align 4
+  %155 = icmp ne i32 %154, 0
+  %156 = zext i1 %155 to i8
   br label %or.end.i
 
 or.end.i:                                         ; preds = %and.rhs5.i, %or.rhs.i, %merge.i76
-  %155 = phi i8 [ 1, %merge.i76 ], [ 0, %or.rhs.i ], [ %154, %and.rhs5.i ]
-  %156 = getelementptr i8, ptr %0, i64 154
-  store i8 %155, ptr %156, align 1
-  %157 = getelementptr i8, ptr %3, i64 40
-  %158 = load i32, ptr %157, align 4
-  %159 = icmp sgt i32 %158, 0
-  br i1 %159, label %and.lhs.true10.i, label %merge5
+  %157 = phi i8 [ 1, %merge.i76 ], [ 0, %or.rhs.i ], [ %156, %and.rhs5.i ]
+  %158 = getelementptr i8, ptr %0, i64 154
+  store i8 %157, ptr %158, align 1
+  %159 = getelementptr i8, ptr %3, i64 40
+  %160 = load i32, ptr %159, align 4
+  %161 = icmp sgt i32 %160, 0
+  br i1 %161, label %and.lhs.true10.i, label %merge5
 
 then8.i:                                          ; preds = %and.lhs.true10.i
   %.not39.i = icmp eq ptr %6, null
   br i1 %.not39.i, label %common.ret, label %then13.i
 
 and.lhs.true10.i:                                 ; preds = %or.end.i
-  %160 = urem i32 %37, %158
-  %.not38.i = icmp eq i32 %160, 0
+  %162 = urem i32 %37, %160
+  %.not38.i = icmp eq i32 %162, 0
   br i1 %.not38.i, label %merge5, label %then8.i
 
 then13.i:                                         ; preds = %then8.i
-  %161 = getelementptr i8, ptr %3, i64 48
-  %162 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.438", i32 %37, ptr %161, i32 %158)
+  %163 = getelementptr i8, ptr %3, i64 48
+  %164 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.440", i32 %37, ptr %163, i32 %160)
   br label %common.ret
 
 merge5:                                           ; preds = %and.lhs.true10.i, %or.end.i
-  %163 = getelementptr i8, ptr %0, i64 160
-  store i64 %118, ptr %163, align 8
-  %164 = icmp eq i64 %118, 0
-  br i1 %164, label %then.i78, label %"$Plan.choose_memory.exit"
+  %165 = getelementptr i8, ptr %0, i64 160
+  store i64 %118, ptr %165, align 8
+  %166 = icmp eq i64 %118, 0
+  br i1 %166, label %then.i79, label %"$Plan.choose_memory.exit"
 
-then.i78:                                         ; preds = %merge5
-  %165 = getelementptr i8, ptr %3, i64 24
-  %166 = load i64, ptr %165, align 8
-  %167 = sdiv i64 %166, 10
-  %168 = mul nsw i64 %167, 9
-  store i64 %168, ptr %163, align 8
+then.i79:                                         ; preds = %merge5
+  %167 = getelementptr i8, ptr %3, i64 24
+  %168 = load i64, ptr %167, align 8
+  %169 = sdiv i64 %168, 10
+  %170 = mul nsw i64 %169, 9
+  store i64 %170, ptr %165, align 8
   br label %"$Plan.choose_memory.exit"
 
-"$Plan.choose_memory.exit":                       ; preds = %merge5, %then.i78
-  %169 = add nsw i32 %33, -1
-  %170 = add nuw nsw i32 %169, %37
-  %171 = udiv i32 %170, %37
-  %172 = getelementptr i8, ptr %0, i64 168
-  store i32 %171, ptr %172, align 4
-  %173 = zext nneg i32 %32 to i64
-  %174 = zext nneg i32 %171 to i64
-  %175 = mul nuw nsw i64 %173, %174
-  %176 = icmp ugt i64 %175, 2147483647
-  br i1 %176, label %then.i81, label %merge10
+"$Plan.choose_memory.exit":                       ; preds = %merge5, %then.i79
+  %171 = add nsw i32 %33, -1
+  %172 = add nuw nsw i32 %171, %37
+  %173 = udiv i32 %172, %37
+  %174 = getelementptr i8, ptr %0, i64 168
+  store i32 %173, ptr %174, align 4
+  %175 = zext nneg i32 %32 to i64
+  %176 = zext nneg i32 %173 to i64
+  %177 = mul nuw nsw i64 %175, %176
+  %178 = icmp ugt i64 %177, 2147483647
+  br i1 %178, label %then.i82, label %merge10
 
-then.i81:                                         ; preds = %"$Plan.choose_memory.exit"
-  %.not.i = icmp eq ptr %6, null
-  br i1 %.not.i, label %common.ret, label %then2.i82
+then.i82:                                         ; preds = %"$Plan.choose_memory.exit"
+  %.not.i83 = icmp eq ptr %6, null
+  br i1 %.not.i83, label %common.ret, label %then2.i84
 
-then2.i82:                                        ; preds = %then.i81
-  %177 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.439", i32 %32, i32 %33, i32 %37, i64 2147483647)
+then2.i84:                                        ; preds = %then.i82
+  %179 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.441", i32 %32, i32 %33, i32 %37, i64 2147483647)
   br label %common.ret
 
 merge10:                                          ; preds = %"$Plan.choose_memory.exit"
-  %178 = getelementptr i8, ptr %0, i64 288
-  store i32 %41, ptr %178, align 4
-  %179 = getelementptr i8, ptr %0, i64 292
-  store i32 %32, ptr %179, align 4
-  %180 = getelementptr i8, ptr %0, i64 296
-  store i32 %171, ptr %180, align 4
-  %181 = getelementptr i8, ptr %0, i64 300
-  store i32 %49, ptr %181, align 4
-  %182 = shl nuw nsw i32 %49, 4
-  %183 = getelementptr i8, ptr %0, i64 304
-  %184 = tail call i32 @llvm.umax.i32(i32 %182, i32 1024)
-  store i32 %184, ptr %183, align 4
-  %185 = getelementptr i8, ptr %0, i64 308
-  store i32 0, ptr %185, align 4
-  %186 = getelementptr i8, ptr %1, i64 96
-  %187 = load i32, ptr %186, align 4
-  %188 = getelementptr i8, ptr %0, i64 312
-  store i32 %187, ptr %188, align 4
+  %180 = getelementptr i8, ptr %0, i64 288
+  store i32 %41, ptr %180, align 4
+  %181 = getelementptr i8, ptr %0, i64 292
+  store i32 %32, ptr %181, align 4
+  %182 = getelementptr i8, ptr %0, i64 296
+  store i32 %173, ptr %182, align 4
+  %183 = getelementptr i8, ptr %0, i64 300
+  store i32 %49, ptr %183, align 4
+  %184 = shl nuw nsw i32 %49, 4
+  %185 = getelementptr i8, ptr %0, i64 304
+  %186 = tail call i32 @llvm.umax.i32(i32 %184, i32 1024)
+  store i32 %186, ptr %185, align 4
+  %187 = getelementptr i8, ptr %0, i64 308
+  store i32 0, ptr %187, align 4
+  %188 = getelementptr i8, ptr %1, i64 96
+  %189 = load i32, ptr %188, align 4
+  %190 = getelementptr i8, ptr %0, i64 312
+  store i32 %189, ptr %190, align 4
   call void @llvm.lifetime.start.p0(i64 120, ptr nonnull %unbound.i)
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %layout.i)
-  %189 = getelementptr i8, ptr %1, i64 24
-  %190 = getelementptr i8, ptr %1, i64 464
-  store ptr %189, ptr %layout.i, align 8
+  %191 = getelementptr i8, ptr %1, i64 24
+  %192 = getelementptr i8, ptr %1, i64 464
+  store ptr %191, ptr %layout.i, align 8
   %.sroa.2.0.layout.sroa_idx.i = getelementptr inbounds i8, ptr %layout.i, i64 8
-  store ptr %190, ptr %.sroa.2.0.layout.sroa_idx.i, align 8
+  store ptr %192, ptr %.sroa.2.0.layout.sroa_idx.i, align 8
   %.sroa.3.0.layout.sroa_idx.i = getelementptr inbounds i8, ptr %layout.i, i64 16
   store ptr %2, ptr %.sroa.3.0.layout.sroa_idx.i, align 8
   %.sroa.4.0.layout.sroa_idx.i = getelementptr inbounds i8, ptr %layout.i, i64 24
@@ -32880,47 +33070,47 @@ merge10:                                          ; preds = %"$Plan.choose_memor
   %.sroa.5.0.layout.sroa_idx.i = getelementptr inbounds i8, ptr %layout.i, i64 28
   store i32 0, ptr %.sroa.5.0.layout.sroa_idx.i, align 4
   %.sroa.6.0.layout.sroa_idx.i = getelementptr inbounds i8, ptr %layout.i, i64 32
-  store i32 %131, ptr %.sroa.6.0.layout.sroa_idx.i, align 8
-  %191 = getelementptr i8, ptr %1, i64 100
-  %192 = load i32, ptr %191, align 4
-  %193 = srem i32 %192, %28
-  %.not.i.i.i = icmp eq i32 %193, 0
-  br i1 %.not.i.i.i, label %merge.i.i84, label %then.i.i.i
+  store i32 %133, ptr %.sroa.6.0.layout.sroa_idx.i, align 8
+  %193 = getelementptr i8, ptr %1, i64 100
+  %194 = load i32, ptr %193, align 4
+  %195 = srem i32 %194, %28
+  %.not.i.i.i = icmp eq i32 %195, 0
+  br i1 %.not.i.i.i, label %merge.i.i86, label %then.i.i.i
 
 then.i.i.i:                                       ; preds = %merge10
   %.not8.i.i.i = icmp eq ptr %6, null
   br i1 %.not8.i.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %194 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.440", i32 %28, ptr nonnull @"$string.121", i32 %192)
+  %196 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.442", i32 %28, ptr nonnull @"$string.121", i32 %194)
   br label %"$Plan.measure_weights.exit.thread"
 
-merge.i.i84:                                      ; preds = %merge10
-  %195 = getelementptr i8, ptr %1, i64 104
-  %196 = load i32, ptr %195, align 4
-  %197 = srem i32 %196, %28
-  %.not.i62.i.i = icmp eq i32 %197, 0
+merge.i.i86:                                      ; preds = %merge10
+  %197 = getelementptr i8, ptr %1, i64 104
+  %198 = load i32, ptr %197, align 4
+  %199 = srem i32 %198, %28
+  %.not.i62.i.i = icmp eq i32 %199, 0
   br i1 %.not.i62.i.i, label %merge2.i.i, label %then.i63.i.i
 
-then.i63.i.i:                                     ; preds = %merge.i.i84
+then.i63.i.i:                                     ; preds = %merge.i.i86
   %.not8.i64.i.i = icmp eq ptr %6, null
   br i1 %.not8.i64.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i65.i.i
 
 then2.i65.i.i:                                    ; preds = %then.i63.i.i
-  %198 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.440", i32 %28, ptr nonnull @"$string.122", i32 %196)
+  %200 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.442", i32 %28, ptr nonnull @"$string.122", i32 %198)
   br label %"$Plan.measure_weights.exit.thread"
 
-merge2.i.i:                                       ; preds = %merge.i.i84
-  %199 = getelementptr i8, ptr %1, i64 148
-  %.val58.i.i = load i32, ptr %199, align 4
-  %200 = icmp sgt i32 %.val58.i.i, 0
-  br i1 %200, label %then7.i.i, label %merge6.i.i
+merge2.i.i:                                       ; preds = %merge.i.i86
+  %201 = getelementptr i8, ptr %1, i64 148
+  %.val58.i.i = load i32, ptr %201, align 4
+  %202 = icmp sgt i32 %.val58.i.i, 0
+  br i1 %202, label %then7.i.i, label %merge6.i.i
 
 then7.i.i:                                        ; preds = %merge2.i.i
-  %201 = getelementptr i8, ptr %1, i64 144
-  %202 = load i32, ptr %201, align 4
-  %203 = srem i32 %202, %28
-  %.not.i68.i.i = icmp eq i32 %203, 0
+  %203 = getelementptr i8, ptr %1, i64 144
+  %204 = load i32, ptr %203, align 4
+  %205 = srem i32 %204, %28
+  %.not.i68.i.i = icmp eq i32 %205, 0
   br i1 %.not.i68.i.i, label %merge6.i.i, label %then.i69.i.i
 
 then.i69.i.i:                                     ; preds = %then7.i.i
@@ -32928,23 +33118,23 @@ then.i69.i.i:                                     ; preds = %then7.i.i
   br i1 %.not8.i70.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i71.i.i
 
 then2.i71.i.i:                                    ; preds = %then.i69.i.i
-  %204 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.440", i32 %28, ptr nonnull @"$string.125", i32 %202)
+  %206 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.442", i32 %28, ptr nonnull @"$string.125", i32 %204)
   br label %"$Plan.measure_weights.exit.thread"
 
 merge6.i.i:                                       ; preds = %then7.i.i, %merge2.i.i
-  %205 = getelementptr i8, ptr %1, i64 92
-  %.val59.i.i = load i32, ptr %205, align 4
-  %206 = icmp slt i32 %.val58.i.i, %.val59.i.i
-  br i1 %206, label %merge14.i.i, label %merge.i85
+  %207 = getelementptr i8, ptr %1, i64 92
+  %.val59.i.i = load i32, ptr %207, align 4
+  %208 = icmp slt i32 %.val58.i.i, %.val59.i.i
+  br i1 %208, label %merge14.i.i, label %merge.i87
 
 merge14.i.i:                                      ; preds = %merge6.i.i
-  %207 = getelementptr i8, ptr %1, i64 160
-  %.val.i.i = load i32, ptr %207, align 4
-  %208 = getelementptr i8, ptr %1, i64 164
-  %.val57.i.i = load i32, ptr %208, align 4
-  %209 = mul i32 %.val57.i.i, %.val.i.i
-  %210 = srem i32 %209, %28
-  %.not.i74.i.i = icmp eq i32 %210, 0
+  %209 = getelementptr i8, ptr %1, i64 160
+  %.val.i.i = load i32, ptr %209, align 4
+  %210 = getelementptr i8, ptr %1, i64 164
+  %.val57.i.i = load i32, ptr %210, align 4
+  %211 = mul i32 %.val57.i.i, %.val.i.i
+  %212 = srem i32 %211, %28
+  %.not.i74.i.i = icmp eq i32 %212, 0
   br i1 %.not.i74.i.i, label %merge19.i.i, label %then.i75.i.i
 
 then.i75.i.i:                                     ; preds = %merge14.i.i
@@ -32952,77 +33142,77 @@ then.i75.i.i:                                     ; preds = %merge14.i.i
   br i1 %.not8.i76.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i77.i.i
 
 then2.i77.i.i:                                    ; preds = %then.i75.i.i
-  %211 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.440", i32 %28, ptr nonnull @"$string.441", i32 %209)
+  %213 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.442", i32 %28, ptr nonnull @"$string.443", i32 %211)
   br label %"$Plan.measure_weights.exit.thread"
 
 merge19.i.i:                                      ; preds = %merge14.i.i
-  %212 = icmp eq i32 %131, 2
-  br i1 %212, label %then24.i.i, label %merge23.i.i
+  %214 = icmp eq i32 %133, 2
+  br i1 %214, label %then24.i.i, label %merge23.i.i
 
 then24.i.i:                                       ; preds = %merge19.i.i
-  %213 = getelementptr i8, ptr %1, i64 152
-  %214 = load i32, ptr %213, align 4
-  %215 = srem i32 %214, %28
-  %.not.i80.i.i = icmp eq i32 %215, 0
-  br i1 %.not.i80.i.i, label %merge.i85, label %then.i81.i.i
+  %215 = getelementptr i8, ptr %1, i64 152
+  %216 = load i32, ptr %215, align 4
+  %217 = srem i32 %216, %28
+  %.not.i80.i.i = icmp eq i32 %217, 0
+  br i1 %.not.i80.i.i, label %merge.i87, label %then.i81.i.i
 
 then.i81.i.i:                                     ; preds = %then24.i.i
   %.not8.i82.i.i = icmp eq ptr %6, null
   br i1 %.not8.i82.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i83.i.i
 
 then2.i83.i.i:                                    ; preds = %then.i81.i.i
-  %216 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.440", i32 %28, ptr nonnull @"$string.442", i32 %214)
+  %218 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.442", i32 %28, ptr nonnull @"$string.444", i32 %216)
   br label %"$Plan.measure_weights.exit.thread"
 
 merge23.i.i:                                      ; preds = %merge19.i.i
-  %217 = srem i32 %.val57.i.i, %28
-  %.not.i86.i.i = icmp eq i32 %217, 0
-  br i1 %.not.i86.i.i, label %merge.i85, label %then.i87.i.i
+  %219 = srem i32 %.val57.i.i, %28
+  %.not.i86.i.i = icmp eq i32 %219, 0
+  br i1 %.not.i86.i.i, label %merge.i87, label %then.i87.i.i
 
 then.i87.i.i:                                     ; preds = %merge23.i.i
   %.not8.i88.i.i = icmp eq ptr %6, null
   br i1 %.not8.i88.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i89.i.i
 
 then2.i89.i.i:                                    ; preds = %then.i87.i.i
-  %218 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.440", i32 %28, ptr nonnull @"$string.443", i32 %.val57.i.i)
+  %220 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.442", i32 %28, ptr nonnull @"$string.445", i32 %.val57.i.i)
   br label %"$Plan.measure_weights.exit.thread"
 
-merge.i85:                                        ; preds = %merge23.i.i, %then24.i.i, %merge6.i.i
-  %219 = getelementptr i8, ptr %0, i64 200
-  %220 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout.i, ptr null, ptr nonnull %unbound.i, ptr %219, ptr %6)
-  %.not12.i = icmp eq i32 %220, 0
+merge.i87:                                        ; preds = %merge23.i.i, %then24.i.i, %merge6.i.i
+  %221 = getelementptr i8, ptr %0, i64 200
+  %222 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout.i, ptr null, ptr nonnull %unbound.i, ptr %221, ptr %6)
+  %.not12.i = icmp eq i32 %222, 0
   br i1 %.not12.i, label %merge15, label %"$Plan.measure_weights.exit.thread"
 
-"$Plan.measure_weights.exit.thread":              ; preds = %merge.i85, %then.i81.i.i, %then2.i83.i.i, %then.i87.i.i, %then2.i89.i.i, %then.i.i.i, %then2.i.i.i, %then.i63.i.i, %then2.i65.i.i, %then.i69.i.i, %then2.i71.i.i, %then.i75.i.i, %then2.i77.i.i
-  %common.ret.op.i83.ph = phi i32 [ 1, %then2.i77.i.i ], [ 1, %then.i75.i.i ], [ 1, %then2.i71.i.i ], [ 1, %then.i69.i.i ], [ 1, %then2.i65.i.i ], [ 1, %then.i63.i.i ], [ 1, %then2.i.i.i ], [ 1, %then.i.i.i ], [ 1, %then2.i89.i.i ], [ 1, %then.i87.i.i ], [ 1, %then2.i83.i.i ], [ 1, %then.i81.i.i ], [ %220, %merge.i85 ]
+"$Plan.measure_weights.exit.thread":              ; preds = %merge.i87, %then.i81.i.i, %then2.i83.i.i, %then.i87.i.i, %then2.i89.i.i, %then.i.i.i, %then2.i.i.i, %then.i63.i.i, %then2.i65.i.i, %then.i69.i.i, %then2.i71.i.i, %then.i75.i.i, %then2.i77.i.i
+  %common.ret.op.i85.ph = phi i32 [ 1, %then2.i77.i.i ], [ 1, %then.i75.i.i ], [ 1, %then2.i71.i.i ], [ 1, %then.i69.i.i ], [ 1, %then2.i65.i.i ], [ 1, %then.i63.i.i ], [ 1, %then2.i.i.i ], [ 1, %then.i.i.i ], [ 1, %then2.i89.i.i ], [ 1, %then.i87.i.i ], [ 1, %then2.i83.i.i ], [ 1, %then.i81.i.i ], [ %222, %merge.i87 ]
   call void @llvm.lifetime.end.p0(i64 120, ptr nonnull %unbound.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %layout.i)
   br label %common.ret
 
-merge15:                                          ; preds = %merge.i85
-  %221 = load ptr, ptr %unbound.i, align 8
-  call void @free(ptr %221)
+merge15:                                          ; preds = %merge.i87
+  %223 = load ptr, ptr %unbound.i, align 8
+  call void @free(ptr %223)
   call void @llvm.lifetime.end.p0(i64 120, ptr nonnull %unbound.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %layout.i)
-  %222 = call fastcc i32 @"$Plan.measure_page"(ptr nonnull %0, ptr %6)
-  %.not73 = icmp eq i32 %222, 0
+  %224 = call fastcc i32 @"$Plan.measure_page"(ptr nonnull %0, ptr %6)
+  %.not73 = icmp eq i32 %224, 0
   br i1 %.not73, label %merge20, label %common.ret
 
 merge20:                                          ; preds = %merge15
-  %223 = call fastcc i32 @"$Plan.shape_workspace"(ptr nonnull %0, ptr %6)
-  %.not74 = icmp eq i32 %223, 0
+  %225 = call fastcc i32 @"$Plan.shape_workspace"(ptr nonnull %0, ptr %6)
+  %.not74 = icmp eq i32 %225, 0
   br i1 %.not74, label %merge25, label %common.ret
 
 merge25:                                          ; preds = %merge20
   call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %shape, ptr nonnull %0, i32 0)
-  call void @llvm.lifetime.start.p0(i64 1640, ptr nonnull %unbound.i87)
-  %224 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i87, ptr nonnull readonly %shape, ptr null)
-  call void @llvm.lifetime.end.p0(i64 1640, ptr nonnull %unbound.i87)
-  %225 = getelementptr i8, ptr %0, i64 208
-  store i64 %224, ptr %225, align 8
-  %226 = call fastcc i64 @"$buffers.host_bytes"(ptr nonnull %shape)
-  %227 = getelementptr i8, ptr %0, i64 224
+  call void @llvm.lifetime.start.p0(i64 1640, ptr nonnull %unbound.i89)
+  %226 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i89, ptr nonnull readonly %shape, ptr null)
+  call void @llvm.lifetime.end.p0(i64 1640, ptr nonnull %unbound.i89)
+  %227 = getelementptr i8, ptr %0, i64 208
   store i64 %226, ptr %227, align 8
+  %228 = call fastcc i64 @"$buffers.host_bytes"(ptr nonnull %shape)
+  %229 = getelementptr i8, ptr %0, i64 224
+  store i64 %228, ptr %229, align 8
   call fastcc void @"$Plan.choose_pages"(ptr nonnull %0)
   br label %common.ret
 }
@@ -33057,7 +33247,7 @@ then2:                                            ; preds = %then
   %14 = load ptr, ptr %0, align 8
   %15 = getelementptr i8, ptr %14, i64 68
   %16 = load i32, ptr %15, align 4
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.444", i32 %16)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.446", i32 %16)
   br label %common.ret
 
 common.ret:                                       ; preds = %"$assign_model.exit", %then5, %then2, %then
@@ -33198,7 +33388,7 @@ then2.i.i.i:                                      ; preds = %then.i.i.i
   %86 = load i32, ptr %81, align 4
   %87 = load i32, ptr %66, align 4
   %88 = load i32, ptr %79, align 4
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.445", i32 %85, i32 %86, i32 %87, i32 %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.447", i32 %85, i32 %86, i32 %87, i32 %88)
   br label %"$Cursor.matrix.exit.i"
 
 merge.i.i:                                        ; preds = %"$Layout.local_vocab_size.exit.i"
@@ -33286,7 +33476,7 @@ then2.i.i68.i:                                    ; preds = %then.i.i66.i
   %131 = load i32, ptr %127, align 4
   %132 = load i32, ptr %112, align 4
   %133 = load i32, ptr %125, align 4
-  %134 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.445", i32 %130, i32 %131, i32 %132, i32 %133)
+  %134 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.447", i32 %130, i32 %131, i32 %132, i32 %133)
   br label %"$Cursor.matrix.exit72.i"
 
 merge.i69.i:                                      ; preds = %"$WeightTypes.head.exit.i"
@@ -33445,7 +33635,7 @@ then2.i.i83.i:                                    ; preds = %then.i.i81.i
   %230 = load i32, ptr %226, align 4
   %231 = load i32, ptr %212, align 4
   %232 = load i32, ptr %228, align 4
-  %233 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.445", i32 %229, i32 %230, i32 %231, i32 %232)
+  %233 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.447", i32 %229, i32 %230, i32 %231, i32 %232)
   br label %"$Cursor.matrix.exit87.i"
 
 merge.i84.i:                                      ; preds = %merge.i.i.i
@@ -33530,7 +33720,7 @@ then2.i.i.i.i.i:                                  ; preds = %then.i.i.i.i.i
   %274 = load i32, ptr %270, align 4
   %275 = load i32, ptr %257, align 4
   %276 = load i32, ptr %272, align 4
-  %277 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.445", i32 %273, i32 %274, i32 %275, i32 %276)
+  %277 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.447", i32 %273, i32 %274, i32 %275, i32 %276)
   br label %"$assign_attention.exit.i.i"
 
 merge.i.i.i.i:                                    ; preds = %merge1.i.i.i
@@ -33637,7 +33827,7 @@ then2.i.i.i48.i.i:                                ; preds = %then.i.i.i46.i.i
   %328 = load i32, ptr %324, align 4
   %329 = load i32, ptr %312, align 4
   %330 = load i32, ptr %326, align 4
-  %331 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.445", i32 %327, i32 %328, i32 %329, i32 %330)
+  %331 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.447", i32 %327, i32 %328, i32 %329, i32 %330)
   br label %"$Cursor.matrix.exit.i49.i.i"
 
 merge.i38.i.i.i:                                  ; preds = %"$Layout.num_local_experts.exit.i.i.i"
@@ -33718,7 +33908,7 @@ then2.i.i43.i.i.i:                                ; preds = %then.i.i41.i.i.i
   %377 = load i32, ptr %373, align 4
   %378 = load i32, ptr %358, align 4
   %379 = load i32, ptr %375, align 4
-  %380 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.445", i32 %376, i32 %377, i32 %378, i32 %379)
+  %380 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.447", i32 %376, i32 %377, i32 %378, i32 %379)
   br label %then5
 
 merge.i44.i.i.i:                                  ; preds = %merge.i51.i.i
@@ -33786,7 +33976,7 @@ then2.i.i50.i.i.i:                                ; preds = %then.i.i48.i.i.i
   %417 = load i32, ptr %413, align 4
   %418 = load i32, ptr %399, align 4
   %419 = load i32, ptr %415, align 4
-  %420 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.445", i32 %416, i32 %417, i32 %418, i32 %419)
+  %420 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.447", i32 %416, i32 %417, i32 %418, i32 %419)
   br label %then5
 
 merge.i51.i.i.i:                                  ; preds = %merge2.i.i.i
@@ -33877,7 +34067,7 @@ then2.i.i.i27:                                    ; preds = %then.i.i.i25
   %466 = load i32, ptr %462, align 4
   %467 = load i32, ptr %448, align 4
   %468 = load i32, ptr %464, align 4
-  %469 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.445", i32 %465, i32 %466, i32 %467, i32 %468)
+  %469 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.447", i32 %465, i32 %466, i32 %467, i32 %468)
   br label %"$assign_mlp.exit.thread"
 
 merge.i.i30:                                      ; preds = %"$assign_layer.exit.i"
@@ -33945,7 +34135,7 @@ then2.i.i16.i:                                    ; preds = %then.i.i14.i
   %501 = load i32, ptr %497, align 4
   %502 = load i32, ptr %485, align 4
   %503 = load i32, ptr %499, align 4
-  %504 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.445", i32 %500, i32 %501, i32 %502, i32 %503)
+  %504 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.447", i32 %500, i32 %501, i32 %502, i32 %503)
   br label %"$assign_mlp.exit"
 
 merge.i17.i:                                      ; preds = %merge.i31
@@ -34075,7 +34265,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %27 = load i32, ptr %.sroa.4.0.cache.sroa_idx, align 4
   %28 = load i32, ptr %.sroa.5.0.cache.sroa_idx, align 8
   %29 = load i32, ptr %.sroa.6.0.cache.sroa_idx, align 4
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.446", ptr nonnull %common.ret.op.i, i32 %27, i32 %28, i32 %29)
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.448", ptr nonnull %common.ret.op.i, i32 %27, i32 %28, i32 %29)
   br label %common.ret
 
 common.ret:                                       ; preds = %or.lhs.false, %"$dtypes.name.exit", %then
@@ -34202,7 +34392,7 @@ then.i45:                                         ; preds = %"$Layout.local_mlp_
 then2:                                            ; preds = %"$Layout.num_local_experts.exit"
   %65 = load i32, ptr %9, align 4
   %66 = load i32, ptr %14, align 4
-  %67 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.447", i32 %65, i32 %66)
+  %67 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.449", i32 %65, i32 %66)
   br label %common.ret
 
 common.ret:                                       ; preds = %then2, %"$Layout.num_local_experts.exit"
@@ -34234,7 +34424,7 @@ switch.hole_check:                                ; preds = %entry
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %12 = zext nneg i32 %9 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.721", i64 0, i64 %12
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.728", i64 0, i64 %12
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$dtypes.bytes.exit"
 
@@ -35307,7 +35497,7 @@ then7:                                            ; preds = %"$Plan.room_for_pag
   call void @llvm.lifetime.start.p0(i64 512, ptr nonnull %reason.i)
   %40 = getelementptr i8, ptr %0, i64 52
   %41 = load i32, ptr %40, align 4
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.450", i64 %num_pages.0, i32 %35, i32 %41, i32 %26)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.452", i64 %num_pages.0, i32 %35, i32 %41, i32 %26)
   %43 = getelementptr i8, ptr %0, i64 316
   store i8 0, ptr %43, align 1
   %44 = getelementptr i8, ptr %0, i64 317
@@ -35323,7 +35513,7 @@ then10:                                           ; preds = %else8
   %47 = getelementptr i8, ptr %0, i64 316
   store i8 0, ptr %47, align 1
   %48 = getelementptr i8, ptr %0, i64 317
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %48, ptr noundef nonnull align 1 dereferenceable(52) @"$string.451", i64 52, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %48, ptr noundef nonnull align 1 dereferenceable(52) @"$string.453", i64 52, i1 false)
   br label %merge6
 
 else11:                                           ; preds = %else8
@@ -35405,13 +35595,13 @@ then.i18:                                         ; preds = %"$Plan.room_for_pag
   %36 = load i32, ptr %35, align 4
   %37 = sext i32 %36 to i64
   %38 = mul i64 %33, %37
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.452", i64 %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.454", i64 %38)
   %.pre = load i64, ptr %2, align 8
   %.pre35 = load i8, ptr %7, align 1
   br label %"$Plan.suggest.exit"
 
 else.i:                                           ; preds = %"$Plan.room_for_pages.exit.i"
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(101) %suggestion, ptr noundef nonnull align 1 dereferenceable(101) @"$string.453", i64 101, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(101) %suggestion, ptr noundef nonnull align 1 dereferenceable(101) @"$string.455", i64 101, i1 false)
   br label %"$Plan.suggest.exit"
 
 "$Plan.suggest.exit":                             ; preds = %then.i18, %else.i
@@ -35445,7 +35635,7 @@ then.i26:                                         ; preds = %"$Plan.suggest.exit
   %57 = load i32, ptr %56, align 4
   %58 = load i64, ptr %29, align 8
   %59 = sub i64 %26, %58
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason, i64 512, ptr nonnull @"$string.454", i64 %51, i64 %50, i64 %1, i64 %53, i32 %55, i32 %57, i64 %26, i64 %58, i64 %59, ptr nonnull %suggestion)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason, i64 512, ptr nonnull @"$string.456", i64 %51, i64 %50, i64 %1, i64 %53, i32 %55, i32 %57, i64 %26, i64 %58, i64 %59, ptr nonnull %suggestion)
   %61 = getelementptr i8, ptr %0, i64 316
   store i8 0, ptr %61, align 1
   %62 = getelementptr i8, ptr %0, i64 317
@@ -35708,7 +35898,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   br i1 %or.cond.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %"$Loop.enter_turn.exit.i"
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.508", i32 %1, i32 %.pre.i)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.510", i32 %1, i32 %.pre.i)
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$Loop.enter_turn.exit.i"
@@ -35868,7 +36058,7 @@ forbody.i.i.i.i.i:                                ; preds = %forbody.i.i.i.i.i.p
   br i1 %136, label %then5.i.i.i.i, label %merge4.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %"$Scheduler.count_references.exit.i.i.i.i"
-  %137 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.509", i32 %1, i64 %.lcssa32)
+  %137 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.511", i32 %1, i64 %.lcssa32)
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge4.i.i.i.i:                                   ; preds = %"$Scheduler.count_references.exit.i.i.i.i", %merge.i.i.i.i
@@ -35978,7 +36168,7 @@ merge1.i.i.i.i.i.i:                               ; preds = %merge1.i.i.i.i.i.i.
   br label %merge12.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %and.rhs.i.i.i.i.i, %"$power_above.exit.i.i.i.i.i"
-  %185 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.510", i64 %144)
+  %185 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.512", i64 %144)
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge12.i.i.i.i:                                  ; preds = %merge1.i.i.i.i.i.i, %merge4.i.i.i.i
@@ -36027,7 +36217,7 @@ forbody.i57.i.i.i.i:                              ; preds = %forcond.i.i.i.i.i, 
 
 then.i59.i.i.i.i:                                 ; preds = %forbody.i57.i.i.i.i
   %208 = load i64, ptr %201, align 8
-  %209 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.511", i32 %1, i64 %208, i32 %206)
+  %209 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.513", i32 %1, i64 %208, i32 %206)
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 then.i.i.i:                                       ; preds = %and.lhs.true.i.i.i
@@ -36082,7 +36272,7 @@ and.lhs.true.i41.i.i:                             ; preds = %whilebody.i.i6.i
   br i1 %.not.i.i, label %then2.i.i, label %merge1.i.i
 
 then2.i.i:                                        ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
-  %232 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.512", i32 %231, i32 %1)
+  %232 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.514", i32 %231, i32 %1)
   br label %"$Loop.resize_pool.exit"
 
 merge1.i.i:                                       ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
@@ -37352,7 +37542,7 @@ then:                                             ; preds = %forbody
 
 "$Loop.save.exit.thread":                         ; preds = %then
   %34 = load i64, ptr %27, align 8
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.513", i64 %29, i64 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.515", i64 %29, i64 %34)
   br label %then3
 
 "$Loop.save.exit":                                ; preds = %then
@@ -37755,7 +37945,7 @@ then2:                                            ; preds = %then
 
 then2.i:                                          ; preds = %then2
   %30 = load i32, ptr %0, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.514", i32 %30, ptr nonnull %cause.i)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.516", i32 %30, ptr nonnull %cause.i)
   br label %"$Rank.describe_failure.exit"
 
 "$Rank.describe_failure.exit":                    ; preds = %then2, %then2.i
@@ -37782,7 +37972,7 @@ then6:                                            ; preds = %else
 
 then2.i38:                                        ; preds = %then6
   %39 = load i32, ptr %0, align 4
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.515", i32 %39, ptr nonnull %cause.i36)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.517", i32 %39, ptr nonnull %cause.i36)
   br label %"$Rank.describe_failure.exit39"
 
 "$Rank.describe_failure.exit39":                  ; preds = %then6, %then2.i38
@@ -37813,7 +38003,7 @@ then11:                                           ; preds = %merge
 
 then2.i42:                                        ; preds = %then11
   %52 = load i32, ptr %0, align 4
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.516", i32 %52, ptr nonnull %cause.i40)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.518", i32 %52, ptr nonnull %cause.i40)
   br label %"$Rank.describe_failure.exit43"
 
 "$Rank.describe_failure.exit43":                  ; preds = %then11, %then2.i42
@@ -37880,7 +38070,7 @@ then5:                                            ; preds = %then2
 
 then2.i:                                          ; preds = %then5
   %31 = load i32, ptr %0, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.517", i32 %31, ptr nonnull %cause.i)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.519", i32 %31, ptr nonnull %cause.i)
   br label %"$Rank.describe_failure.exit"
 
 "$Rank.describe_failure.exit":                    ; preds = %then5, %then2.i
@@ -37915,7 +38105,7 @@ then10:                                           ; preds = %merge1
 
 then2.i33:                                        ; preds = %then10
   %47 = load i32, ptr %0, align 4
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.495", i32 %47, ptr nonnull %cause.i31)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.497", i32 %47, ptr nonnull %cause.i31)
   br label %"$Rank.describe_failure.exit34"
 
 "$Rank.describe_failure.exit34":                  ; preds = %then10, %then2.i33
@@ -37956,7 +38146,7 @@ then:                                             ; preds = %entry
 
 then2.i:                                          ; preds = %then
   %15 = load i32, ptr %0, align 4
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.518", i32 %15, ptr nonnull %cause.i)
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.520", i32 %15, ptr nonnull %cause.i)
   br label %"$Rank.describe_failure.exit"
 
 "$Rank.describe_failure.exit":                    ; preds = %then, %then2.i
@@ -38027,7 +38217,7 @@ then.i.i.i:                                       ; preds = %"$status.clear.exit
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.519", i64 20, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.521", i64 20, i1 false)
   br label %"$Loop.submit.exit"
 
 merge.i.i.i:                                      ; preds = %"$status.clear.exit.i"
@@ -38039,7 +38229,7 @@ then5.i.i.i:                                      ; preds = %merge.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then9.i.i.i
 
 then9.i.i.i:                                      ; preds = %then5.i.i.i
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.520", i32 %24, i32 144)
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.522", i32 %24, i32 144)
   br label %"$Loop.submit.exit"
 
 merge4.i.i.i:                                     ; preds = %merge.i.i.i
@@ -38061,7 +38251,7 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %then2.i.i.i.i
-  %34 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.524", i32 %32)
+  %34 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.526", i32 %32)
   br label %"$Loop.submit.exit"
 
 merge1.i.i.i.i:                                   ; preds = %merge.i.i.i.i
@@ -38074,7 +38264,7 @@ then9.i.i.i.i:                                    ; preds = %merge1.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then13.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %then9.i.i.i.i
-  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.525", i32 %36, i32 %32)
+  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.527", i32 %36, i32 %32)
   br label %"$Loop.submit.exit"
 
 merge8.i.i.i.i:                                   ; preds = %merge1.i.i.i.i
@@ -38087,7 +38277,7 @@ then17.i.i.i.i:                                   ; preds = %merge8.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then21.i.i.i.i
 
 then21.i.i.i.i:                                   ; preds = %then17.i.i.i.i
-  %41 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.526", i64 %39)
+  %41 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.528", i64 %39)
   br label %"$Loop.submit.exit"
 
 merge16.i.i.i.i:                                  ; preds = %merge8.i.i.i.i
@@ -38100,7 +38290,7 @@ then25.i.i.i.i:                                   ; preds = %merge16.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then29.i.i.i.i
 
 then29.i.i.i.i:                                   ; preds = %then25.i.i.i.i
-  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.527", i32 %43)
+  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.529", i32 %43)
   br label %"$Loop.submit.exit"
 
 merge24.i.i.i.i:                                  ; preds = %merge16.i.i.i.i
@@ -38117,7 +38307,7 @@ and.lhs.true.i.i.i.i:                             ; preds = %merge24.i.i.i.i
   br i1 %48, label %then33.i.i.i.i, label %merge32.i.i.i.i
 
 then37.i.i.i.i:                                   ; preds = %then33.i.i.i.i
-  %49 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.528", i32 %43, i32 %12)
+  %49 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.530", i32 %43, i32 %12)
   br label %"$Loop.submit.exit"
 
 merge32.i.i.i.i:                                  ; preds = %and.lhs.true.i.i.i.i, %merge24.i.i.i.i
@@ -38136,7 +38326,7 @@ then.i.i.i.i.i:                                   ; preds = %merge32.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i.i.i.i
 
 then2.i.i.i.i.i:                                  ; preds = %then.i.i.i.i.i
-  %58 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.529", i32 %56, i32 %18, i32 %20)
+  %58 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.531", i32 %56, i32 %18, i32 %20)
   br label %"$Loop.submit.exit"
 
 merge12.i.i.i:                                    ; preds = %merge32.i.i.i.i
@@ -38155,7 +38345,7 @@ then22.i.i.i:                                     ; preds = %merge17.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then26.i.i.i
 
 then26.i.i.i:                                     ; preds = %then22.i.i.i
-  %64 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.540", i32 %62)
+  %64 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.542", i32 %62)
   br label %"$Loop.submit.exit"
 
 merge21.i.i.i:                                    ; preds = %merge17.i.i.i
@@ -38177,7 +38367,7 @@ then.i.i.i.i:                                     ; preds = %merge21.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i84.i.i.i
 
 then2.i84.i.i.i:                                  ; preds = %then.i.i.i.i
-  %69 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.14", ptr nonnull @"$string.541", i32 %62)
+  %69 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.14", ptr nonnull @"$string.543", i32 %62)
   br label %"$Loop.submit.exit"
 
 forbody.i.i.i.i:                                  ; preds = %merge5.i.i.i.i, %forbody.preheader.i.i.i.i
@@ -38194,7 +38384,7 @@ then6.i.i.i.i:                                    ; preds = %forbody.i.i.i.i
 
 then10.i.i.i.i:                                   ; preds = %then6.i.i.i.i
   %73 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
-  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.15", ptr nonnull @"$string.541", i32 %73, i32 %71, i32 %12)
+  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.15", ptr nonnull @"$string.543", i32 %73, i32 %71, i32 %12)
   br label %"$Loop.submit.exit"
 
 merge5.i.i.i.i:                                   ; preds = %forbody.i.i.i.i
@@ -38551,7 +38741,7 @@ and.lhs.true.i.i.i.i.i:                           ; preds = %forcond.i.i.i38.i.i
   %220 = load i64, ptr %204, align 8
   %.not.i.i.i.i31.i.i.i = icmp slt i64 %220, %219
   %.pre.i.i.i.i.i.i = load ptr, ptr %202, align 8
-  br i1 %.not.i.i.i.i31.i.i.i, label %merge.i.i.i.i32.i.i.i, label %"$Vector.push.552.exit.thread.i.i.i.i.i"
+  br i1 %.not.i.i.i.i31.i.i.i, label %merge.i.i.i.i32.i.i.i, label %"$Vector.push.554.exit.thread.i.i.i.i.i"
 
 merge.i.i.i.i32.i.i.i:                            ; preds = %and.lhs.true.i.i.i.i.i
   %221 = shl i64 %220, 1
@@ -38566,9 +38756,9 @@ merge7.i.i.i.i35.i.i.i:                           ; preds = %merge.i.i.i.i32.i.i
   store ptr %223, ptr %202, align 8
   store i64 %spec.store.select.i.i.i.i34.i.i.i, ptr %204, align 8
   %.pre10.i.i.i36.i.i.i = load i64, ptr %203, align 8
-  br label %"$Vector.push.552.exit.thread.i.i.i.i.i"
+  br label %"$Vector.push.554.exit.thread.i.i.i.i.i"
 
-"$Vector.push.552.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i35.i.i.i, %and.lhs.true.i.i.i.i.i
+"$Vector.push.554.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i35.i.i.i, %and.lhs.true.i.i.i.i.i
   %225 = phi i64 [ %.pre10.i.i.i36.i.i.i, %merge7.i.i.i.i35.i.i.i ], [ %218, %and.lhs.true.i.i.i.i.i ]
   %226 = phi ptr [ %223, %merge7.i.i.i.i35.i.i.i ], [ %.pre.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i ]
   %227 = getelementptr %94, ptr %226, i64 %225
@@ -38578,7 +38768,7 @@ merge7.i.i.i.i35.i.i.i:                           ; preds = %merge.i.i.i.i32.i.i
   store i64 %229, ptr %203, align 8
   br label %merge1.i.i.i.i.i
 
-merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.552.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i41.i.i.i", %forbody.lr.ph.i.i.i37.i.i.i
+merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.554.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i41.i.i.i", %forbody.lr.ph.i.i.i37.i.i.i
   %230 = add nuw nsw i64 %i.045.i.i.i.i.i, 1
   %exitcond.not.i.i.i.i.i = icmp eq i64 %230, %198
   br i1 %exitcond.not.i.i.i.i.i, label %merge.i13.i.i.i.i, label %forbody.i.i.i.i.i
@@ -38724,7 +38914,7 @@ merge4.i.i:                                       ; preds = %then5.i.i, %merge.i
 
 then8.i.i:                                        ; preds = %merge4.i.i
   %293 = load i32, ptr %28, align 4
-  %294 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.554", i32 %293)
+  %294 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.556", i32 %293)
   br label %"$Loop.submit.exit"
 
 merge1.i.i:                                       ; preds = %merge6.i.i.i.i.i, %merge.i13.i.i.i.i, %merge.i29.i.i.i
@@ -38739,7 +38929,7 @@ then12.i.i:                                       ; preds = %merge1.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then16.i.i
 
 then16.i.i:                                       ; preds = %then12.i.i
-  %299 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.555", i64 %296, i32 %16)
+  %299 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.557", i64 %296, i32 %16)
   br label %"$Loop.submit.exit"
 
 merge.i:                                          ; preds = %merge1.i.i
@@ -38773,7 +38963,7 @@ then.i59.i.i:                                     ; preds = %merge.i29.i
   br i1 %.not.i.i, label %then6.i, label %then2.i61.i.i
 
 then2.i61.i.i:                                    ; preds = %then.i59.i.i
-  %313 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.529", i32 %311, i32 %306, i32 %307)
+  %313 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.531", i32 %311, i32 %306, i32 %307)
   br label %then6.i
 
 merge2.i.i:                                       ; preds = %merge.i29.i
@@ -38802,7 +38992,7 @@ or.lhs.false.i.i.i:                               ; preds = %merge2.i.i
   br i1 %.not12.i.i.i, label %merge7.i.i, label %then.i63.i.i
 
 then2.i64.i.i:                                    ; preds = %then.i63.i.i
-  %328 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.556", i64 %319, i32 %321)
+  %328 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.558", i64 %319, i32 %321)
   br label %then6.i
 
 merge7.i.i:                                       ; preds = %or.lhs.false.i.i.i
@@ -38834,7 +39024,7 @@ then2.i68.i.i:                                    ; preds = %merge.i.i32.i
   br i1 %.not.i.i, label %then6.i, label %then5.i.i33.i
 
 then5.i.i33.i:                                    ; preds = %then2.i68.i.i
-  %343 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.557", i32 %334)
+  %343 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.559", i32 %334)
   br label %then6.i
 
 merge11.i30.i:                                    ; preds = %merge.i.i32.i, %then12.i31.i, %merge7.i.i
@@ -38859,7 +39049,7 @@ then2.i71.i.i:                                    ; preds = %merge.i69.i.i
 
 then5.i73.i.i:                                    ; preds = %then2.i71.i.i
   %352 = call ptr @strerror(i32 %350)
-  %353 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.558", ptr %352)
+  %353 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.560", ptr %352)
   br label %"$Loop.start.exit.i.i"
 
 merge1.i.i.i:                                     ; preds = %merge.i69.i.i
@@ -38933,7 +39123,7 @@ then:                                             ; preds = %entry
   br i1 %.not26, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.521", i32 %1)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.523", i32 %1)
   br label %common.ret
 
 common.ret:                                       ; preds = %merge5.i, %then10.i, %then6.i, %then2.i, %then.i, %then9, %then5, %then2, %then
@@ -38951,7 +39141,7 @@ then5:                                            ; preds = %merge
   br i1 %.not, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.522", i32 %1, i32 %7)
+  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.524", i32 %1, i32 %7)
   br label %common.ret
 
 merge4:                                           ; preds = %merge
@@ -38968,7 +39158,7 @@ then.i:                                           ; preds = %merge4
   br i1 %.not31.i, label %common.ret, label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.14", ptr nonnull @"$string.523", i32 %1)
+  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.14", ptr nonnull @"$string.525", i32 %1)
   br label %common.ret
 
 forbody.i:                                        ; preds = %merge5.i, %forbody.preheader.i
@@ -38986,7 +39176,7 @@ then6.i:                                          ; preds = %forbody.i
 
 then10.i:                                         ; preds = %then6.i
   %16 = trunc nuw nsw i64 %indvars.iv.i to i32
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.15", ptr nonnull @"$string.523", i32 %16, i32 %14, i32 %10)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.15", ptr nonnull @"$string.525", i32 %16, i32 %14, i32 %10)
   br label %common.ret
 
 merge5.i:                                         ; preds = %forbody.i
@@ -39011,7 +39201,7 @@ then:                                             ; preds = %entry
 
 then2:                                            ; preds = %then
   %6 = fpext float %2 to double
-  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.530", double %6)
+  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.532", double %6)
   br label %common.ret
 
 common.ret:                                       ; preds = %then.i, %common.ret.sink.split.i, %common.ret.sink.split.i103, %then.i101, %merge38, %then51, %then47, %then43, %then39, %then35, %then31, %then27, %then22, %then18, %then14, %then2, %then
@@ -39032,7 +39222,7 @@ then.i:                                           ; preds = %merge
 
 common.ret.sink.split.i:                          ; preds = %then.i
   %11 = fpext float %9 to double
-  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.531", ptr nonnull @"$string.533", double %11, double 0.000000e+00)
+  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.533", ptr nonnull @"$string.535", double %11, double 0.000000e+00)
   br label %common.ret
 
 merge4:                                           ; preds = %merge
@@ -39057,7 +39247,7 @@ and.lhs.true.i104:                                ; preds = %merge4
 
 common.ret.sink.split.i103:                       ; preds = %then.i101
   %18 = fpext float %14 to double
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.532", ptr nonnull @"$string.534", double %18, double 0.000000e+00)
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.534", ptr nonnull @"$string.536", double %18, double 0.000000e+00)
   br label %common.ret
 
 merge9:                                           ; preds = %and.lhs.true.i104, %or.rhs.i99
@@ -39071,7 +39261,7 @@ then14:                                           ; preds = %merge9
   br i1 %.not98, label %common.ret, label %then18
 
 then18:                                           ; preds = %then14
-  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.535", i32 %21)
+  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.537", i32 %21)
   br label %common.ret
 
 merge13:                                          ; preds = %merge9
@@ -39089,7 +39279,7 @@ then22:                                           ; preds = %merge13
 
 then27:                                           ; preds = %then22
   %29 = fpext float %25 to double
-  %30 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.536", double %29)
+  %30 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.538", double %29)
   br label %common.ret
 
 merge21:                                          ; preds = %merge13
@@ -39105,7 +39295,7 @@ then31:                                           ; preds = %merge21
 
 then35:                                           ; preds = %then31
   %35 = fpext float %32 to double
-  %36 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.537", double %35)
+  %36 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.539", double %35)
   br label %common.ret
 
 merge30:                                          ; preds = %merge21
@@ -39121,7 +39311,7 @@ then39:                                           ; preds = %merge30
 
 then43:                                           ; preds = %then39
   %41 = fpext float %38 to double
-  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.538", double %41)
+  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.540", double %41)
   br label %common.ret
 
 merge38:                                          ; preds = %merge30
@@ -39136,7 +39326,7 @@ then47:                                           ; preds = %merge38
   br i1 %.not97, label %common.ret, label %then51
 
 then51:                                           ; preds = %then47
-  %46 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.539", i32 %44, i32 20)
+  %46 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.541", i32 %44, i32 20)
   br label %common.ret
 }
 
@@ -39153,7 +39343,7 @@ then:                                             ; preds = %entry
   br i1 %.not66, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.542", i32 %4, i32 1024)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.544", i32 %4, i32 1024)
   br label %common.ret
 
 common.ret:                                       ; preds = %merge5.i, %then10.i, %then6.i, %then2.i, %then.i, %forcond.preheader.i, %then30, %then26, %then21, %then17, %then13, %then9, %merge, %then2, %then
@@ -39176,7 +39366,7 @@ then9:                                            ; preds = %merge4
 
 then13:                                           ; preds = %then9
   %10 = add nuw nsw i32 %4, 1
-  %11 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.543", i32 %10)
+  %11 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.545", i32 %10)
   br label %common.ret
 
 merge8:                                           ; preds = %merge4
@@ -39193,7 +39383,7 @@ then17:                                           ; preds = %merge8
   br i1 %.not64, label %common.ret, label %then21
 
 then21:                                           ; preds = %then17
-  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.544", i32 %12)
+  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.546", i32 %12)
   br label %common.ret
 
 forcond:                                          ; preds = %forcond.preheader, %forbody
@@ -39216,7 +39406,7 @@ then26:                                           ; preds = %forbody
 
 then30:                                           ; preds = %then26
   %19 = trunc nuw nsw i64 %indvars.iv to i32
-  %20 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.545", i32 %19, i32 %17)
+  %20 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.547", i32 %19, i32 %17)
   br label %common.ret
 
 merge24:                                          ; preds = %forcond
@@ -39242,7 +39432,7 @@ then.i:                                           ; preds = %merge24
   br i1 %.not31.i, label %common.ret, label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.14", ptr nonnull @"$string.546", i32 %24)
+  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.14", ptr nonnull @"$string.548", i32 %24)
   br label %common.ret
 
 forbody.i:                                        ; preds = %merge5.i, %forbody.preheader.i
@@ -39260,7 +39450,7 @@ then6.i:                                          ; preds = %forbody.i
 
 then10.i:                                         ; preds = %then6.i
   %32 = trunc nuw nsw i64 %indvars.iv.i to i32
-  %33 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.15", ptr nonnull @"$string.546", i32 %32, i32 %30, i32 %25)
+  %33 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.15", ptr nonnull @"$string.548", i32 %32, i32 %30, i32 %25)
   br label %common.ret
 
 merge5.i:                                         ; preds = %forbody.i
@@ -39287,7 +39477,7 @@ then:                                             ; preds = %entry
   br i1 %.not77, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.547", i32 %7, i32 %5)
+  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.549", i32 %7, i32 %5)
   br label %common.ret
 
 common.ret:                                       ; preds = %merge27, %forcond.preheader.i, %then10.i, %then6.i, %then2.i, %then.i, %then33, %then29, %then22, %then18, %then13, %then9, %then2, %then
@@ -39315,7 +39505,7 @@ then.i:                                           ; preds = %merge
   br i1 %.not31.i, label %common.ret, label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.14", ptr nonnull @"$string.548", i32 %7)
+  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.14", ptr nonnull @"$string.550", i32 %7)
   br label %common.ret
 
 forbody.i:                                        ; preds = %merge5.i, %forbody.preheader.i
@@ -39333,7 +39523,7 @@ then6.i:                                          ; preds = %forbody.i
 
 then10.i:                                         ; preds = %then6.i
   %20 = trunc nuw nsw i64 %indvars.iv.i to i32
-  %21 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.15", ptr nonnull @"$string.548", i32 %20, i32 %18, i32 %13)
+  %21 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.15", ptr nonnull @"$string.550", i32 %20, i32 %18, i32 %13)
   br label %common.ret
 
 merge5.i:                                         ; preds = %forbody.i
@@ -39352,7 +39542,7 @@ and.lhs.true:                                     ; preds = %merge5.i
   br i1 %24, label %then9, label %forbody.lr.ph
 
 then13:                                           ; preds = %then9
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.549", i32 %7)
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.551", i32 %7)
   br label %common.ret
 
 forbody.lr.ph:                                    ; preds = %and.lhs.true
@@ -39385,7 +39575,7 @@ then18:                                           ; preds = %forbody
 then22:                                           ; preds = %then18
   %34 = trunc nuw nsw i64 %indvars.iv98 to i32
   %35 = fpext float %29 to double
-  %36 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.550", i32 %34, double %35)
+  %36 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.552", i32 %34, double %35)
   br label %common.ret
 
 forcond25:                                        ; preds = %forbody26
@@ -39406,7 +39596,7 @@ then29:                                           ; preds = %forbody26
 
 then33:                                           ; preds = %then29
   %40 = trunc nuw nsw i64 %indvars.iv98 to i32
-  %41 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.551", i32 %40, i32 %33)
+  %41 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.553", i32 %40, i32 %33)
   br label %common.ret
 
 merge27:                                          ; preds = %forcond25, %forcond25.preheader
@@ -43718,7 +43908,7 @@ switch.hole_check:                                ; preds = %merge
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %77 = zext nneg i32 %68 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.721", i64 0, i64 %77
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.728", i64 0, i64 %77
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$Engine.describe.exit"
 
@@ -43894,7 +44084,7 @@ entry:
   br i1 %.not, label %merge, label %then
 
 then:                                             ; preds = %entry
-  %19 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.594", ptr nonnull %message)
+  %19 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.602", ptr nonnull %message)
   br label %merge
 
 merge:                                            ; preds = %entry, %then
@@ -43916,7 +44106,7 @@ then:                                             ; preds = %entry
   br i1 %.not33, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.565", i64 49, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.567", i64 49, i1 false)
   br label %common.ret
 
 common.ret:                                       ; preds = %then9, %then5, %then2, %then, %merge12, %then13
@@ -43938,7 +44128,7 @@ then5:                                            ; preds = %merge
   br i1 %.not32, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.566", i64 30, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.568", i64 30, i1 false)
   br label %common.ret
 
 merge4:                                           ; preds = %merge
@@ -43978,163 +44168,179 @@ merge.i:                                          ; preds = %merge.i.i
 merge2.i:                                         ; preds = %merge.i
   %16 = getelementptr i8, ptr %6, i64 8656
   store i32 1, ptr %16, align 4
-  %17 = getelementptr i8, ptr %6, i64 4304
-  %18 = getelementptr i8, ptr %0, i64 8
-  %19 = load ptr, ptr %18, align 8
-  %20 = call fastcc i32 @"$Model.read"(ptr %17, ptr %19, i1 zeroext true, ptr %2)
-  %.not.i74.i = icmp eq i32 %20, 0
-  br i1 %.not.i74.i, label %merge.i76.i, label %then13
+  %17 = getelementptr i8, ptr %0, i64 116
+  %18 = load i32, ptr %17, align 4
+  %.not.i74.i = icmp eq i32 %18, 0
+  %19 = getelementptr i8, ptr %6, i64 4304
+  %20 = getelementptr i8, ptr %0, i64 8
+  %21 = load ptr, ptr %20, align 8
+  br i1 %.not.i74.i, label %merge.i77.i, label %then.i75.i
 
-merge.i76.i:                                      ; preds = %merge2.i
-  %21 = getelementptr i8, ptr %6, i64 4992
-  %22 = load i8, ptr %21, align 1
-  %23 = trunc i8 %22 to i1
-  br i1 %23, label %"$Model.open.exit.i", label %then2.i77.i
+then.i75.i:                                       ; preds = %merge2.i
+  %22 = getelementptr i8, ptr %0, i64 120
+  %23 = load i32, ptr %22, align 4
+  %24 = call fastcc i32 @"$Model.read_synthetic"(ptr %19, ptr %21, i32 %23, ptr %2)
+  br label %"$Engine.open_model.exit.i"
 
-then2.i77.i:                                      ; preds = %merge.i76.i
-  %.not18.i.i = icmp eq ptr %2, null
-  br i1 %.not18.i.i, label %then13, label %then5.i78.i
+merge.i77.i:                                      ; preds = %merge2.i
+  %25 = call fastcc i32 @"$Model.read"(ptr %19, ptr %21, i1 zeroext true, ptr %2)
+  %.not.i.i.i = icmp eq i32 %25, 0
+  br i1 %.not.i.i.i, label %merge.i.i.i, label %then13
 
-then5.i78.i:                                      ; preds = %then2.i77.i
-  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.339", ptr %19, ptr nonnull @"$string.62", ptr nonnull @"$string.63")
+merge.i.i.i:                                      ; preds = %merge.i77.i
+  %26 = getelementptr i8, ptr %6, i64 4992
+  %27 = load i8, ptr %26, align 1
+  %28 = trunc i8 %27 to i1
+  br i1 %28, label %merge1.i.i.i, label %then2.i.i.i
+
+then2.i.i.i:                                      ; preds = %merge.i.i.i
+  %.not18.i.i.i = icmp eq ptr %2, null
+  br i1 %.not18.i.i.i, label %then13, label %then5.i.i.i
+
+then5.i.i.i:                                      ; preds = %then2.i.i.i
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.339", ptr %21, ptr nonnull @"$string.62", ptr nonnull @"$string.63")
   br label %then13
 
-"$Model.open.exit.i":                             ; preds = %merge.i76.i
-  %25 = getelementptr i8, ptr %6, i64 4944
-  %26 = getelementptr i8, ptr %6, i64 4312
-  %27 = load ptr, ptr %26, align 8
-  %28 = call fastcc i32 @"$Problems.report"(ptr %25, ptr %27, ptr %2)
-  %.not69.i = icmp eq i32 %28, 0
+merge1.i.i.i:                                     ; preds = %merge.i.i.i
+  %30 = getelementptr i8, ptr %6, i64 4944
+  %31 = getelementptr i8, ptr %6, i64 4312
+  %32 = load ptr, ptr %31, align 8
+  %33 = call fastcc i32 @"$Problems.report"(ptr %30, ptr %32, ptr %2)
+  br label %"$Engine.open_model.exit.i"
+
+"$Engine.open_model.exit.i":                      ; preds = %merge1.i.i.i, %then.i75.i
+  %common.ret.op.i76.i = phi i32 [ %24, %then.i75.i ], [ %33, %merge1.i.i.i ]
+  %.not69.i = icmp eq i32 %common.ret.op.i76.i, 0
   br i1 %.not69.i, label %merge7.i, label %then13
 
-merge7.i:                                         ; preds = %"$Model.open.exit.i"
-  %29 = getelementptr i8, ptr %6, i64 4128
+merge7.i:                                         ; preds = %"$Engine.open_model.exit.i"
+  %34 = getelementptr i8, ptr %6, i64 4128
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %handle.i.i.i)
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %options.i.i.i)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %options.i.i.i, i8 0, i64 24, i1 false)
   store i32 24, ptr %options.i.i.i, align 8
-  %30 = getelementptr inbounds i8, ptr %options.i.i.i, i64 8
-  store i32 1, ptr %30, align 8
-  %31 = getelementptr inbounds i8, ptr %options.i.i.i, i64 12
-  store i32 1, ptr %31, align 4
+  %35 = getelementptr inbounds i8, ptr %options.i.i.i, i64 8
+  store i32 1, ptr %35, align 8
+  %36 = getelementptr inbounds i8, ptr %options.i.i.i, i64 12
+  store i32 1, ptr %36, align 4
   store ptr null, ptr %handle.i.i.i, align 8
-  %32 = getelementptr i8, ptr %6, i64 8
-  %33 = load ptr, ptr %32, align 8
-  %34 = getelementptr i8, ptr %33, i64 48
-  %35 = load ptr, ptr %34, align 8
-  %36 = call i32 %35(ptr nonnull %options.i.i.i, ptr nonnull %handle.i.i.i, ptr %2)
-  %.not.i.i.i = icmp eq i32 %36, 0
-  br i1 %.not.i.i.i, label %merge.i.i.i, label %"$Library.describe.exit.thread.i.i"
+  %37 = getelementptr i8, ptr %6, i64 8
+  %38 = load ptr, ptr %37, align 8
+  %39 = getelementptr i8, ptr %38, i64 48
+  %40 = load ptr, ptr %39, align 8
+  %41 = call i32 %40(ptr nonnull %options.i.i.i, ptr nonnull %handle.i.i.i, ptr %2)
+  %.not.i.i78.i = icmp eq i32 %41, 0
+  br i1 %.not.i.i78.i, label %merge.i.i80.i, label %"$Library.describe.exit.thread.i.i"
 
 "$Library.describe.exit.thread.i.i":              ; preds = %merge7.i
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %handle.i.i.i)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i.i.i)
   br label %then13
 
-merge.i.i.i:                                      ; preds = %merge7.i
-  %37 = getelementptr i8, ptr %6, i64 4132
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(176) %37, i8 0, i64 172, i1 false)
-  store i32 176, ptr %29, align 4
-  %38 = load ptr, ptr %32, align 8
-  %39 = getelementptr i8, ptr %38, i64 72
-  %40 = load ptr, ptr %39, align 8
-  %41 = load ptr, ptr %handle.i.i.i, align 8
-  %42 = call i32 %40(ptr %41, ptr nonnull %29)
-  %.not14.i.i.i = icmp eq i32 %42, 0
-  %43 = load ptr, ptr %32, align 8
-  %44 = load ptr, ptr %handle.i.i.i, align 8
+merge.i.i80.i:                                    ; preds = %merge7.i
+  %42 = getelementptr i8, ptr %6, i64 4132
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(176) %42, i8 0, i64 172, i1 false)
+  store i32 176, ptr %34, align 4
+  %43 = load ptr, ptr %37, align 8
+  %44 = getelementptr i8, ptr %43, i64 72
+  %45 = load ptr, ptr %44, align 8
+  %46 = load ptr, ptr %handle.i.i.i, align 8
+  %47 = call i32 %45(ptr %46, ptr nonnull %34)
+  %.not14.i.i.i = icmp eq i32 %47, 0
+  %48 = load ptr, ptr %37, align 8
+  %49 = load ptr, ptr %handle.i.i.i, align 8
   br i1 %.not14.i.i.i, label %merge.critedge.i.i, label %then3.i.i.i
 
-then3.i.i.i:                                      ; preds = %merge.i.i.i
-  %45 = getelementptr i8, ptr %43, i64 64
-  %46 = load ptr, ptr %45, align 8
-  call void %46(ptr %44, ptr %2)
-  %47 = load ptr, ptr %32, align 8
-  %48 = getelementptr i8, ptr %47, i64 56
-  %49 = load ptr, ptr %48, align 8
-  %50 = load ptr, ptr %handle.i.i.i, align 8
-  call void %49(ptr %50)
+then3.i.i.i:                                      ; preds = %merge.i.i80.i
+  %50 = getelementptr i8, ptr %48, i64 64
+  %51 = load ptr, ptr %50, align 8
+  call void %51(ptr %49, ptr %2)
+  %52 = load ptr, ptr %37, align 8
+  %53 = getelementptr i8, ptr %52, i64 56
+  %54 = load ptr, ptr %53, align 8
+  %55 = load ptr, ptr %handle.i.i.i, align 8
+  call void %54(ptr %55)
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %handle.i.i.i)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i.i.i)
   br label %then13
 
-merge.critedge.i.i:                               ; preds = %merge.i.i.i
-  %51 = getelementptr i8, ptr %43, i64 56
-  %52 = load ptr, ptr %51, align 8
-  call void %52(ptr %44)
+merge.critedge.i.i:                               ; preds = %merge.i.i80.i
+  %56 = getelementptr i8, ptr %48, i64 56
+  %57 = load ptr, ptr %56, align 8
+  call void %57(ptr %49)
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %handle.i.i.i)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i.i.i)
-  %53 = getelementptr i8, ptr %6, i64 16
-  %54 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %53, ptr noundef nonnull dereferenceable(4) @"$string.403")
-  %55 = icmp eq i32 %54, 0
-  %56 = getelementptr i8, ptr %6, i64 5032
-  %57 = load ptr, ptr %32, align 8
-  %58 = call fastcc i32 @"$Plan.make"(ptr %56, ptr %17, ptr %57, ptr nonnull %29, i1 zeroext %55, ptr nonnull %0, ptr %2)
-  %.not19.i80.i = icmp eq i32 %58, 0
-  br i1 %.not19.i80.i, label %merge2.i.i, label %then13
+  %58 = getelementptr i8, ptr %6, i64 16
+  %59 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %58, ptr noundef nonnull dereferenceable(4) @"$string.404")
+  %60 = icmp eq i32 %59, 0
+  %61 = getelementptr i8, ptr %6, i64 5032
+  %62 = load ptr, ptr %37, align 8
+  %63 = call fastcc i32 @"$Plan.make"(ptr %61, ptr %19, ptr %62, ptr nonnull %34, i1 zeroext %60, ptr nonnull %0, ptr %2)
+  %.not19.i81.i = icmp eq i32 %63, 0
+  br i1 %.not19.i81.i, label %merge2.i.i, label %then13
 
 merge2.i.i:                                       ; preds = %merge.critedge.i.i
-  %59 = getelementptr i8, ptr %6, i64 5348
-  %60 = load i8, ptr %59, align 1
-  %61 = trunc i8 %60 to i1
-  br i1 %61, label %merge12.i, label %merge.i20.i.i
+  %64 = getelementptr i8, ptr %6, i64 5348
+  %65 = load i8, ptr %64, align 1
+  %66 = trunc i8 %65 to i1
+  br i1 %66, label %merge12.i, label %merge.i20.i.i
 
 merge.i20.i.i:                                    ; preds = %merge2.i.i
   %.not.i21.i.i = icmp eq ptr %2, null
-  br i1 %.not.i21.i.i, label %then13, label %then2.i.i.i
+  br i1 %.not.i21.i.i, label %then13, label %then2.i.i82.i
 
-then2.i.i.i:                                      ; preds = %merge.i20.i.i
-  %62 = load ptr, ptr %56, align 8
-  %63 = getelementptr i8, ptr %62, i64 8
-  %64 = load ptr, ptr %63, align 8
-  %65 = getelementptr i8, ptr %6, i64 5349
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.567", ptr %64, ptr %65)
+then2.i.i82.i:                                    ; preds = %merge.i20.i.i
+  %67 = load ptr, ptr %61, align 8
+  %68 = getelementptr i8, ptr %67, i64 8
+  %69 = load ptr, ptr %68, align 8
+  %70 = getelementptr i8, ptr %6, i64 5349
+  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.569", ptr %69, ptr %70)
   br label %then13
 
 merge12.i:                                        ; preds = %merge2.i.i
   store i32 2, ptr %16, align 4
-  %67 = getelementptr i8, ptr %6, i64 5864
-  %68 = load ptr, ptr %32, align 8
-  %69 = getelementptr i8, ptr %6, i64 5052
-  %70 = load i32, ptr %69, align 4
-  %71 = call fastcc i32 @"$RankGroup.init"(ptr %67, ptr %68, i32 %70, ptr %2)
-  %.not71.i = icmp eq i32 %71, 0
+  %72 = getelementptr i8, ptr %6, i64 5864
+  %73 = load ptr, ptr %37, align 8
+  %74 = getelementptr i8, ptr %6, i64 5052
+  %75 = load i32, ptr %74, align 4
+  %76 = call fastcc i32 @"$RankGroup.init"(ptr %72, ptr %73, i32 %75, ptr %2)
+  %.not71.i = icmp eq i32 %76, 0
   br i1 %.not71.i, label %merge17.i, label %then13
 
 merge17.i:                                        ; preds = %merge12.i
-  %72 = call fastcc i32 @"$load.ranks"(ptr %67, ptr %56, ptr %2)
-  %.not72.i = icmp eq i32 %72, 0
+  %77 = call fastcc i32 @"$load.ranks"(ptr %72, ptr %61, ptr %2)
+  %.not72.i = icmp eq i32 %77, 0
   br i1 %.not72.i, label %merge22.i, label %then13
 
 merge22.i:                                        ; preds = %merge17.i
-  %73 = call fastcc i32 @"$Engine.capture"(ptr nonnull %6, ptr %2)
-  %.not73.i = icmp eq i32 %73, 0
+  %78 = call fastcc i32 @"$Engine.capture"(ptr nonnull %6, ptr %2)
+  %.not73.i = icmp eq i32 %78, 0
   br i1 %.not73.i, label %"$Engine.open.exit", label %then13
 
 "$Engine.open.exit":                              ; preds = %merge22.i
   store i32 3, ptr %16, align 4
-  %74 = call fastcc i32 @"$Engine.start_loop"(ptr nonnull %6, ptr %2)
-  %.not = icmp eq i32 %74, 0
+  %79 = call fastcc i32 @"$Engine.start_loop"(ptr nonnull %6, ptr %2)
+  %.not = icmp eq i32 %79, 0
   br i1 %.not, label %merge12, label %then13
 
-then13:                                           ; preds = %then3.i.i.i, %merge.critedge.i.i, %"$Library.describe.exit.thread.i.i", %merge.i20.i.i, %then2.i.i.i, %then2.i77.i, %then5.i78.i, %merge2.i, %then9.i.i, %then5.i.i, %then2.i.i, %then.i.i, %merge22.i, %merge17.i, %merge12.i, %"$Model.open.exit.i", %merge.i, %"$Engine.open.exit"
-  %common.ret.op.i37 = phi i32 [ %74, %"$Engine.open.exit" ], [ %42, %then3.i.i.i ], [ %58, %merge.critedge.i.i ], [ %36, %"$Library.describe.exit.thread.i.i" ], [ 3, %merge.i20.i.i ], [ 3, %then2.i.i.i ], [ 5, %then2.i77.i ], [ 5, %then5.i78.i ], [ %20, %merge2.i ], [ 1, %then9.i.i ], [ 1, %then5.i.i ], [ 1, %then2.i.i ], [ 1, %then.i.i ], [ %73, %merge22.i ], [ %72, %merge17.i ], [ %71, %merge12.i ], [ %28, %"$Model.open.exit.i" ], [ %15, %merge.i ]
+then13:                                           ; preds = %then3.i.i.i, %merge.critedge.i.i, %"$Library.describe.exit.thread.i.i", %merge.i20.i.i, %then2.i.i82.i, %then2.i.i.i, %then5.i.i.i, %merge.i77.i, %then9.i.i, %then5.i.i, %then2.i.i, %then.i.i, %merge22.i, %merge17.i, %merge12.i, %"$Engine.open_model.exit.i", %merge.i, %"$Engine.open.exit"
+  %common.ret.op.i37 = phi i32 [ %79, %"$Engine.open.exit" ], [ %47, %then3.i.i.i ], [ %63, %merge.critedge.i.i ], [ %41, %"$Library.describe.exit.thread.i.i" ], [ 3, %merge.i20.i.i ], [ 3, %then2.i.i82.i ], [ 5, %then2.i.i.i ], [ 5, %then5.i.i.i ], [ %25, %merge.i77.i ], [ 1, %then9.i.i ], [ 1, %then5.i.i ], [ 1, %then2.i.i ], [ 1, %then.i.i ], [ %78, %merge22.i ], [ %77, %merge17.i ], [ %76, %merge12.i ], [ %common.ret.op.i76.i, %"$Engine.open_model.exit.i" ], [ %15, %merge.i ]
   call fastcc void @"$Engine.close"(ptr nonnull %6)
   call void @free(ptr nonnull %6)
   br label %common.ret
 
 merge12:                                          ; preds = %"$Engine.open.exit"
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i34)
-  %75 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i34)
-  %76 = load <2 x i64>, ptr %time.i34, align 16
+  %80 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i34)
+  %81 = load <2 x i64>, ptr %time.i34, align 16
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i34)
-  %77 = sub <2 x i64> %76, %5
-  %78 = extractelement <2 x i64> %77, i64 0
-  %reass.mul = mul i64 %78, 1000000000
-  %79 = extractelement <2 x i64> %77, i64 1
-  %80 = add i64 %79, %reass.mul
-  %81 = getelementptr i8, ptr %6, i64 8664
-  store i64 %80, ptr %81, align 8
+  %82 = sub <2 x i64> %81, %5
+  %83 = extractelement <2 x i64> %82, i64 0
+  %reass.mul = mul i64 %83, 1000000000
+  %84 = extractelement <2 x i64> %82, i64 1
+  %85 = add i64 %84, %reass.mul
+  %86 = getelementptr i8, ptr %6, i64 8664
+  store i64 %85, ptr %86, align 8
   store ptr %6, ptr %1, align 8
   br label %common.ret
 }
@@ -44200,7 +44406,7 @@ forbody.preheader.new:                            ; preds = %forbody.preheader
   br label %forbody
 
 then4:                                            ; preds = %then
-  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.568", i32 %2)
+  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.570", i32 %2)
   br label %common.ret
 
 common.ret:                                       ; preds = %merge5.i, %then10.i, %then6.i, %then3.i, %then.i, %merge11, %merge7, %merge6, %then4, %then
@@ -44288,7 +44494,7 @@ then.i:                                           ; preds = %forbody.i
 
 then3.i:                                          ; preds = %then.i
   %60 = trunc nuw nsw i64 %indvars.iv.i to i32
-  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.569", i32 %60)
+  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.571", i32 %60)
   br label %common.ret
 
 merge1.i:                                         ; preds = %forbody.i
@@ -44309,7 +44515,7 @@ then6.i:                                          ; preds = %merge1.i
 
 then10.i:                                         ; preds = %then6.i
   %67 = tail call ptr @strerror(i32 %66)
-  %68 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.570", i32 %63, ptr %67)
+  %68 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.572", i32 %63, ptr %67)
   br label %common.ret
 
 merge5.i:                                         ; preds = %merge1.i
@@ -44557,7 +44763,7 @@ then.i:                                           ; preds = %forcond.i, %merge
 
 then2.i.i:                                        ; preds = %then.i
   %51 = load i32, ptr %0, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.571", i32 %51, ptr nonnull %cause.i.i)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.573", i32 %51, ptr nonnull %cause.i.i)
   br label %"$Rank.describe_failure.exit.i"
 
 "$Rank.describe_failure.exit.i":                  ; preds = %then2.i.i, %then.i
@@ -44588,7 +44794,7 @@ then4.i:                                          ; preds = %merge1.i, %merge1.1
 
 then2.i24.i:                                      ; preds = %then4.i
   %63 = load i32, ptr %0, align 4
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.571", i32 %63, ptr nonnull %cause.i22.i)
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.573", i32 %63, ptr nonnull %cause.i22.i)
   br label %"$Rank.describe_failure.exit25.i"
 
 "$Rank.describe_failure.exit25.i":                ; preds = %then2.i24.i, %then4.i
@@ -44625,7 +44831,7 @@ then.i.i:                                         ; preds = %merge2
 
 then2.i.i.i:                                      ; preds = %then.i.i
   %77 = load i32, ptr %0, align 4
-  %78 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.572", i32 %77, ptr nonnull %cause.i.i.i)
+  %78 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.574", i32 %77, ptr nonnull %cause.i.i.i)
   br label %"$allocate.exit.i"
 
 "$allocate.exit.i":                               ; preds = %then2.i.i.i, %then.i.i
@@ -44662,7 +44868,7 @@ then3.i:                                          ; preds = %merge.i
 
 then2.i.i50:                                      ; preds = %then3.i
   %96 = load i32, ptr %0, align 4
-  %97 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.573", i32 %96, ptr nonnull %cause.i.i47)
+  %97 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.575", i32 %96, ptr nonnull %cause.i.i47)
   br label %"$Rank.describe_failure.exit.i51"
 
 "$Rank.describe_failure.exit.i51":                ; preds = %then2.i.i50, %then3.i
@@ -44699,7 +44905,7 @@ then11.i:                                         ; preds = %then7.i
 
 then2.i56.i:                                      ; preds = %then11.i
   %112 = load i32, ptr %0, align 4
-  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.574", i32 %112, ptr nonnull %cause.i53.i)
+  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.576", i32 %112, ptr nonnull %cause.i53.i)
   br label %"$Rank.describe_failure.exit57.i"
 
 "$Rank.describe_failure.exit57.i":                ; preds = %then2.i56.i, %then11.i
@@ -44771,7 +44977,7 @@ then.i60.i:                                       ; preds = %merge6.i
 
 then2.i.i62.i:                                    ; preds = %then.i60.i
   %147 = load i32, ptr %0, align 4
-  %148 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.572", i32 %147, ptr nonnull %cause.i.i58.i)
+  %148 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.574", i32 %147, ptr nonnull %cause.i.i58.i)
   br label %"$Rank.describe_failure.exit.i63.i"
 
 "$Rank.describe_failure.exit.i63.i":              ; preds = %then2.i.i62.i, %then.i60.i
@@ -44824,7 +45030,7 @@ then.i54:                                         ; preds = %merge7
 
 then2.i.i56:                                      ; preds = %then.i54
   %170 = load i32, ptr %0, align 4
-  %171 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.575", i32 %170, ptr nonnull %cause.i.i52)
+  %171 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.577", i32 %170, ptr nonnull %cause.i.i52)
   br label %"$fill_rope_table.exit"
 
 "$fill_rope_table.exit":                          ; preds = %then.i54, %then2.i.i56
@@ -45066,27 +45272,50 @@ merge:                                            ; preds = %forbody
 
 define internal fastcc i32 @"$place_weights"(ptr %0, ptr nocapture readonly %1, ptr %2) unnamed_addr {
 entry:
-  %part.i.i = alloca %99, align 8
-  %part.i24.i46.i.i.i = alloca %99, align 8
-  %part.i19.i47.i.i.i = alloca %99, align 8
-  %part.i.i48.i.i.i = alloca %99, align 8
-  %part.i24.i.i.i.i.i = alloca %99, align 8
-  %part.i19.i.i.i.i.i = alloca %99, align 8
-  %part.i.i.i.i.i.i = alloca %99, align 8
-  %part.i.i40.i.i.i = alloca %99, align 8
-  %down.i.i.i.i = alloca %24, align 8
-  %gate_up.i.i.i.i = alloca %24, align 8
-  %part.i24.i.i.i.i = alloca %99, align 8
-  %part.i19.i.i.i.i = alloca %99, align 8
-  %part.i.i31.i.i.i = alloca %99, align 8
-  %part.i89.i.i.i.i = alloca %99, align 8
-  %part.i84.i.i.i.i = alloca %99, align 8
-  %part.i.i.i.i.i = alloca %99, align 8
-  %part.i49.i.i = alloca %99, align 8
-  %part.i.i.i = alloca %99, align 8
-  %placer.i = alloca %100, align 8
+  %cause.i.i106.i = alloca %0, align 8
+  %bytes.i107.i = alloca i64, align 8
+  %args.i108.i = alloca %99, align 8
+  %cause.i.i94.i = alloca %0, align 8
+  %bytes.i95.i = alloca i64, align 8
+  %args.i96.i = alloca %99, align 8
+  %cause.i.i82.i = alloca %0, align 8
+  %bytes.i83.i = alloca i64, align 8
+  %args.i84.i = alloca %99, align 8
+  %cause.i.i70.i = alloca %0, align 8
+  %bytes.i71.i = alloca i64, align 8
+  %args.i72.i = alloca %99, align 8
+  %cause.i.i58.i = alloca %0, align 8
+  %bytes.i59.i = alloca i64, align 8
+  %args.i60.i = alloca %99, align 8
+  %cause.i.i46.i = alloca %0, align 8
+  %bytes.i47.i = alloca i64, align 8
+  %args.i48.i = alloca %99, align 8
+  %cause.i.i34.i = alloca %0, align 8
+  %bytes.i35.i = alloca i64, align 8
+  %args.i36.i = alloca %99, align 8
+  %cause.i.i.i = alloca %0, align 8
+  %bytes.i.i = alloca i64, align 8
+  %args.i.i = alloca %99, align 8
+  %cause.i.i76 = alloca %0, align 8
+  %matrix.i36.i.i.i.i = alloca %24, align 8
+  %.sroa.064.i.i.i.i = alloca { i32, i32, i32, i32 }, align 8
+  %matrix.i.i.i.i.i = alloca %24, align 8
+  %.sroa.0.i.i.i.i = alloca { i32, i32, i32, i32 }, align 8
+  %cause.i.i.i34.i.i.i = alloca %0, align 8
+  %args.i.i35.i.i.i = alloca %100, align 8
+  %cause.i.i73.i.i.i.i = alloca %0, align 8
+  %args.i74.i.i.i.i = alloca %100, align 8
+  %cause.i.i65.i.i.i.i = alloca %0, align 8
+  %args.i66.i.i.i.i = alloca %100, align 8
+  %cause.i.i57.i.i.i.i = alloca %0, align 8
+  %args.i58.i.i.i.i = alloca %100, align 8
+  %cause.i.i.i.i.i.i = alloca %0, align 8
+  %args.i.i.i.i.i = alloca %100, align 8
+  %cause.i.i.i.i = alloca %0, align 8
+  %args.i.i.i = alloca %100, align 8
+  %placer.i = alloca %101, align 8
   %cause.i.i = alloca %0, align 8
-  %progress = alloca %101, align 16
+  %progress = alloca %102, align 16
   %bytes = alloca i64, align 8
   %layout = alloca %86, align 8
   %3 = load i32, ptr %0, align 4
@@ -45116,8 +45345,8 @@ entry:
   %.not = icmp eq i32 %14, 0
   br i1 %.not, label %merge, label %common.ret
 
-common.ret:                                       ; preds = %then.i61, %merge20, %"$layout.place.exit.thread", %"$allocate.exit", %merge2, %entry, %then21
-  %common.ret.op = phi i32 [ %219, %then21 ], [ %14, %entry ], [ %24, %"$allocate.exit" ], [ %32, %merge2 ], [ %common.ret.op.i.i.ph, %"$layout.place.exit.thread" ], [ 0, %merge20 ], [ 0, %then.i61 ]
+common.ret:                                       ; preds = %then.i81, %merge28, %"$allocate.exit", %else16, %"$layout.place_random.exit", %merge2, %entry, %then29
+  %common.ret.op = phi i32 [ %678, %then29 ], [ %14, %entry ], [ %24, %"$allocate.exit" ], [ %32, %merge2 ], [ %code.1.i, %"$layout.place_random.exit" ], [ %673, %else16 ], [ 0, %merge28 ], [ 0, %then.i81 ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
@@ -45149,7 +45378,7 @@ then.i:                                           ; preds = %merge
 
 then2.i.i:                                        ; preds = %then.i
   %29 = load i32, ptr %0, align 4
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.572", i32 %29, ptr nonnull %cause.i.i)
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.574", i32 %29, ptr nonnull %cause.i.i)
   br label %"$allocate.exit"
 
 "$allocate.exit":                                 ; preds = %then.i, %then2.i.i
@@ -45159,16 +45388,16 @@ then2.i.i:                                        ; preds = %then.i
 merge2:                                           ; preds = %merge
   %31 = load ptr, ptr %17, align 8
   %32 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout, ptr %31, ptr nonnull %13, ptr nonnull %bytes, ptr %2)
-  %.not57 = icmp eq i32 %32, 0
-  br i1 %.not57, label %merge7, label %common.ret
+  %.not71 = icmp eq i32 %32, 0
+  br i1 %.not71, label %merge7, label %common.ret
 
 merge7:                                           ; preds = %merge2
   %33 = load i64, ptr %bytes, align 8
-  %.sroa.248.0.progress.sroa_idx = getelementptr inbounds i8, ptr %progress, i64 8
+  %.sroa.260.0.progress.sroa_idx = getelementptr inbounds i8, ptr %progress, i64 8
   %.sroa.3.0.progress.sroa_idx = getelementptr inbounds i8, ptr %progress, i64 16
-  %.sroa.449.0.progress.sroa_idx = getelementptr inbounds i8, ptr %progress, i64 24
+  %.sroa.461.0.progress.sroa_idx = getelementptr inbounds i8, ptr %progress, i64 24
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 16 dereferenceable(24) %progress, i8 0, i64 24, i1 false)
-  store i64 %33, ptr %.sroa.449.0.progress.sroa_idx, align 8
+  store i64 %33, ptr %.sroa.461.0.progress.sroa_idx, align 8
   %34 = load i32, ptr %0, align 4
   %35 = icmp eq i32 %34, 0
   br i1 %35, label %then12, label %merge11
@@ -45180,600 +45409,2054 @@ then12:                                           ; preds = %merge7
   br label %merge11
 
 merge11:                                          ; preds = %merge7, %then12
-  %38 = load ptr, ptr %1, align 8
-  %39 = getelementptr i8, ptr %38, i64 480
+  %38 = getelementptr i8, ptr %1, i64 132
+  %39 = load i32, ptr %38, align 4
+  %.not72 = icmp eq i32 %39, 0
+  br i1 %.not72, label %else16, label %then15
+
+then15:                                           ; preds = %merge11
   %40 = load ptr, ptr %22, align 8
-  call void @llvm.lifetime.start.p0(i64 48, ptr nonnull %placer.i)
+  call void @llvm.lifetime.start.p0(i64 56, ptr nonnull %placer.i)
+  %41 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 4
+  %42 = shl i32 %41, 20
+  %43 = sext i32 %42 to i64
   store ptr %layout, ptr %placer.i, align 8
-  %.sroa.22.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 8
-  store ptr %39, ptr %.sroa.22.0.placer.sroa_idx.i, align 8
+  %.sroa.211.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 8
+  store ptr %40, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
   %.sroa.3.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 16
-  store ptr %40, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
-  %.sroa.43.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 24
-  store ptr %progress, ptr %.sroa.43.0.placer.sroa_idx.i, align 8
+  store ptr %progress, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
+  %.sroa.412.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 24
+  store ptr %2, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
   %.sroa.5.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 32
-  store ptr %2, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
-  %.sroa.64.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 40
-  store i32 0, ptr %.sroa.64.0.placer.sroa_idx.i, align 8
-  %.sroa.7.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 44
-  store i32 0, ptr %.sroa.7.0.placer.sroa_idx.i, align 4
-  %41 = getelementptr i8, ptr %0, i64 136
-  %42 = load i8, ptr %41, align 1
-  %43 = trunc i8 %42 to i1
-  %44 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 4
-  %45 = sext i32 %44 to i64
-  %head_rank.0.i.i = select i1 %43, i64 %45, i64 0
-  %46 = load ptr, ptr %layout, align 8
-  %47 = getelementptr i8, ptr %46, i64 114
-  %48 = load i8, ptr %47, align 1
-  %49 = trunc i8 %48 to i1
-  %spec.select.i.i = select i1 %49, ptr @"$string.235", ptr @"$string.241"
-  %50 = getelementptr i8, ptr %0, i64 48
-  %51 = getelementptr i8, ptr %0, i64 56
-  %52 = load i32, ptr %51, align 4
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i.i)
-  store ptr %50, ptr %part.i.i.i, align 8
-  %.sroa.23.0.part.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i, i64 8
-  store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i.i, align 8
-  %.sroa.3.0.part.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i, i64 12
-  store i32 %52, ptr %.sroa.3.0.part.sroa_idx.i.i.i, align 4
-  %.sroa.44.0.part.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i, i64 16
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.44.0.part.sroa_idx.i.i.i, i8 0, i64 16, i1 false)
-  %53 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i, ptr nonnull readonly @"$string.235", ptr nonnull %part.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i)
-  %.not.i.i = icmp eq i32 %53, 0
-  br i1 %.not.i.i, label %merge4.i.i, label %"$layout.place.exit.thread"
+  store i64 %43, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  %.sroa.613.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 40
+  %.sroa.7.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 48
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.613.0.placer.sroa_idx.i, i8 0, i64 16, i1 false)
+  %44 = load ptr, ptr %layout, align 8
+  %45 = getelementptr i8, ptr %44, i64 64
+  %46 = load i32, ptr %45, align 4
+  %47 = getelementptr i8, ptr %44, i64 84
+  %48 = load i32, ptr %47, align 4
+  %49 = call i32 @llvm.smax.i32(i32 %46, i32 %48)
+  %50 = getelementptr i8, ptr %44, i64 128
+  %51 = load i32, ptr %50, align 4
+  %52 = call i32 @llvm.smax.i32(i32 %49, i32 %51)
+  %53 = sext i32 %52 to i64
+  %54 = shl nsw i64 %53, 2
+  %55 = call ptr @malloc(i64 %54)
+  store ptr %55, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
+  %56 = call ptr @calloc(i64 %53, i64 4)
+  store ptr %56, ptr %.sroa.7.0.placer.sroa_idx.i, align 8
+  %57 = icmp eq ptr %55, null
+  %58 = icmp eq ptr %56, null
+  %or.cond.i.i = or i1 %57, %58
+  br i1 %or.cond.i.i, label %then.i.i, label %forcond.preheader.i.i
 
-merge4.i.i:                                       ; preds = %merge11
-  %54 = getelementptr i8, ptr %0, i64 88
-  %55 = load ptr, ptr %54, align 8
-  %56 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer.i, ptr nonnull @"$string.240", ptr nonnull @"$string.345", ptr %55)
-  %.not46.i.i = icmp eq i32 %56, 0
-  br i1 %.not46.i.i, label %merge8.i.i, label %"$layout.place.exit.thread"
+forcond.preheader.i.i:                            ; preds = %then15
+  %59 = icmp sgt i32 %52, 0
+  br i1 %59, label %forbody.preheader.i.i, label %then.i77
 
-merge8.i.i:                                       ; preds = %merge4.i.i
-  %57 = getelementptr i8, ptr %0, i64 96
-  %58 = getelementptr i8, ptr %0, i64 104
-  %59 = load i32, ptr %58, align 4
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i49.i.i)
-  %60 = sext i32 %59 to i64
-  %61 = mul nsw i64 %head_rank.0.i.i, %60
-  store ptr %57, ptr %part.i49.i.i, align 8
-  %.sroa.23.0.part.sroa_idx.i50.i.i = getelementptr inbounds i8, ptr %part.i49.i.i, i64 8
-  store i32 0, ptr %.sroa.23.0.part.sroa_idx.i50.i.i, align 8
-  %.sroa.3.0.part.sroa_idx.i51.i.i = getelementptr inbounds i8, ptr %part.i49.i.i, i64 12
-  store i32 %59, ptr %.sroa.3.0.part.sroa_idx.i51.i.i, align 4
-  %.sroa.44.0.part.sroa_idx.i52.i.i = getelementptr inbounds i8, ptr %part.i49.i.i, i64 16
-  store i64 %61, ptr %.sroa.44.0.part.sroa_idx.i52.i.i, align 8
-  %.sroa.5.0.part.sroa_idx.i53.i.i = getelementptr inbounds i8, ptr %part.i49.i.i, i64 24
-  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i53.i.i, align 8
-  %62 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i, ptr nonnull readonly %spec.select.i.i, ptr nonnull %part.i49.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i49.i.i)
-  %.not47.i.i = icmp eq i32 %62, 0
-  br i1 %.not47.i.i, label %merge13.i.i, label %"$layout.place.exit.thread"
+forbody.preheader.i.i:                            ; preds = %forcond.preheader.i.i
+  %wide.trip.count.i.i = zext nneg i32 %52 to i64
+  %xtraiter = and i64 %wide.trip.count.i.i, 7
+  %60 = icmp ult i32 %52, 8
+  br i1 %60, label %then.loopexit.i.unr-lcssa, label %forbody.preheader.i.i.new
 
-merge13.i.i:                                      ; preds = %merge8.i.i
-  %63 = load ptr, ptr %layout, align 8
-  %64 = getelementptr i8, ptr %63, i64 68
-  %65 = load i32, ptr %64, align 4
-  %66 = icmp sgt i32 %65, 0
-  br i1 %66, label %forbody.lr.ph.i.i, label %merge15
+forbody.preheader.i.i.new:                        ; preds = %forbody.preheader.i.i
+  %unroll_iter = and i64 %wide.trip.count.i.i, 2147483640
+  br label %forbody.i.i
 
-forbody.lr.ph.i.i:                                ; preds = %merge13.i.i
+then.i.i:                                         ; preds = %then15
+  %.not.i.i = icmp eq ptr %2, null
+  br i1 %.not.i.i, label %"$layout.place_random.exit", label %then2.i.i79
+
+then2.i.i79:                                      ; preds = %then.i.i
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.578", i32 %52)
+  br label %"$layout.place_random.exit"
+
+forbody.i.i:                                      ; preds = %forbody.i.i, %forbody.preheader.i.i.new
+  %indvars.iv.i.i = phi i64 [ 0, %forbody.preheader.i.i.new ], [ %indvars.iv.next.i.i.7, %forbody.i.i ]
+  %niter = phi i64 [ 0, %forbody.preheader.i.i.new ], [ %niter.next.7, %forbody.i.i ]
+  %62 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
+  %63 = getelementptr float, ptr %62, i64 %indvars.iv.i.i
+  store float 1.000000e+00, ptr %63, align 4
+  %indvars.iv.next.i.i = or disjoint i64 %indvars.iv.i.i, 1
+  %64 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
+  %65 = getelementptr float, ptr %64, i64 %indvars.iv.next.i.i
+  store float 1.000000e+00, ptr %65, align 4
+  %indvars.iv.next.i.i.1 = or disjoint i64 %indvars.iv.i.i, 2
+  %66 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
+  %67 = getelementptr float, ptr %66, i64 %indvars.iv.next.i.i.1
+  store float 1.000000e+00, ptr %67, align 4
+  %indvars.iv.next.i.i.2 = or disjoint i64 %indvars.iv.i.i, 3
+  %68 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
+  %69 = getelementptr float, ptr %68, i64 %indvars.iv.next.i.i.2
+  store float 1.000000e+00, ptr %69, align 4
+  %indvars.iv.next.i.i.3 = or disjoint i64 %indvars.iv.i.i, 4
+  %70 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
+  %71 = getelementptr float, ptr %70, i64 %indvars.iv.next.i.i.3
+  store float 1.000000e+00, ptr %71, align 4
+  %indvars.iv.next.i.i.4 = or disjoint i64 %indvars.iv.i.i, 5
+  %72 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
+  %73 = getelementptr float, ptr %72, i64 %indvars.iv.next.i.i.4
+  store float 1.000000e+00, ptr %73, align 4
+  %indvars.iv.next.i.i.5 = or disjoint i64 %indvars.iv.i.i, 6
+  %74 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
+  %75 = getelementptr float, ptr %74, i64 %indvars.iv.next.i.i.5
+  store float 1.000000e+00, ptr %75, align 4
+  %indvars.iv.next.i.i.6 = or disjoint i64 %indvars.iv.i.i, 7
+  %76 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
+  %77 = getelementptr float, ptr %76, i64 %indvars.iv.next.i.i.6
+  store float 1.000000e+00, ptr %77, align 4
+  %indvars.iv.next.i.i.7 = add nuw nsw i64 %indvars.iv.i.i, 8
+  %niter.next.7 = add i64 %niter, 8
+  %niter.ncmp.7 = icmp eq i64 %niter.next.7, %unroll_iter
+  br i1 %niter.ncmp.7, label %then.loopexit.i.unr-lcssa, label %forbody.i.i
+
+then.loopexit.i.unr-lcssa:                        ; preds = %forbody.i.i, %forbody.preheader.i.i
+  %indvars.iv.i.i.unr = phi i64 [ 0, %forbody.preheader.i.i ], [ %indvars.iv.next.i.i.7, %forbody.i.i ]
+  %lcmp.mod.not = icmp eq i64 %xtraiter, 0
+  br i1 %lcmp.mod.not, label %then.loopexit.i, label %forbody.i.i.epil
+
+forbody.i.i.epil:                                 ; preds = %then.loopexit.i.unr-lcssa, %forbody.i.i.epil
+  %indvars.iv.i.i.epil = phi i64 [ %indvars.iv.next.i.i.epil, %forbody.i.i.epil ], [ %indvars.iv.i.i.unr, %then.loopexit.i.unr-lcssa ]
+  %epil.iter = phi i64 [ %epil.iter.next, %forbody.i.i.epil ], [ 0, %then.loopexit.i.unr-lcssa ]
+  %78 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
+  %79 = getelementptr float, ptr %78, i64 %indvars.iv.i.i.epil
+  store float 1.000000e+00, ptr %79, align 4
+  %indvars.iv.next.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.epil, 1
+  %epil.iter.next = add i64 %epil.iter, 1
+  %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
+  br i1 %epil.iter.cmp.not, label %then.loopexit.i, label %forbody.i.i.epil, !llvm.loop !93
+
+then.loopexit.i:                                  ; preds = %forbody.i.i.epil, %then.loopexit.i.unr-lcssa
+  %.pre.i = load ptr, ptr %placer.i, align 8
+  %.pre238.i = load ptr, ptr %.pre.i, align 8
+  %.pre239.i = load i64, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  %.pre240.i = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  br label %then.i77
+
+then.i77:                                         ; preds = %then.loopexit.i, %forcond.preheader.i.i
+  %80 = phi ptr [ %.pre240.i, %then.loopexit.i ], [ %40, %forcond.preheader.i.i ]
+  %81 = phi i64 [ %.pre239.i, %then.loopexit.i ], [ %43, %forcond.preheader.i.i ]
+  %82 = phi ptr [ %.pre238.i, %then.loopexit.i ], [ %44, %forcond.preheader.i.i ]
+  %83 = phi ptr [ %.pre.i, %then.loopexit.i ], [ %layout, %forcond.preheader.i.i ]
+  %84 = getelementptr i8, ptr %0, i64 48
+  call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %bytes.i107.i)
+  call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i108.i)
+  store ptr %84, ptr %args.i108.i, align 8
+  %85 = getelementptr inbounds i8, ptr %args.i108.i, i64 8
+  store i64 %81, ptr %85, align 8
+  %86 = getelementptr inbounds i8, ptr %args.i108.i, i64 16
+  store float 1.000000e+00, ptr %86, align 8
+  %87 = add i64 %81, 1
+  store i64 %87, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  %88 = getelementptr i8, ptr %83, i64 16
+  %89 = load ptr, ptr %88, align 8
+  %90 = getelementptr i8, ptr %89, i64 424
+  %91 = load ptr, ptr %90, align 8
+  %92 = call i32 %91(ptr %80, ptr nonnull %args.i108.i)
+  %.not.i109.i = icmp eq i32 %92, 0
+  br i1 %.not.i109.i, label %merge.i114.i, label %then.i110.i
+
+then.i110.i:                                      ; preds = %then.i77
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i106.i)
+  store i8 0, ptr %cause.i.i106.i, align 8
+  %93 = load ptr, ptr %placer.i, align 8
+  %94 = getelementptr i8, ptr %93, i64 16
+  %95 = load ptr, ptr %94, align 8
+  %96 = getelementptr i8, ptr %95, i64 64
+  %97 = load ptr, ptr %96, align 8
+  %98 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  call void %97(ptr %98, ptr nonnull %cause.i.i106.i)
+  %99 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.not.i.i111.i = icmp eq ptr %99, null
+  br i1 %.not.i.i111.i, label %"$RandomPlacer.matrix_of_deviation.exit117.i", label %then.i.i112.i
+
+then.i.i112.i:                                    ; preds = %then.i110.i
+  %100 = load ptr, ptr %placer.i, align 8
+  %101 = getelementptr i8, ptr %100, i64 28
+  %102 = load i32, ptr %101, align 4
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %99, i64 1024, ptr nonnull @"$string.579", ptr nonnull @"$string.175", i32 %102, ptr nonnull %cause.i.i106.i)
+  br label %"$RandomPlacer.matrix_of_deviation.exit117.i"
+
+merge.i114.i:                                     ; preds = %then.i77
+  store i64 0, ptr %bytes.i107.i, align 8
+  %104 = load ptr, ptr %placer.i, align 8
+  %105 = getelementptr i8, ptr %104, i64 16
+  %106 = load ptr, ptr %105, align 8
+  %107 = getelementptr i8, ptr %106, i64 144
+  %108 = load ptr, ptr %107, align 8
+  %109 = call i32 %108(ptr %84, ptr nonnull %bytes.i107.i)
+  %110 = load ptr, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
+  %111 = load i64, ptr %bytes.i107.i, align 8
+  %112 = getelementptr i8, ptr %110, i64 16
+  %113 = load i64, ptr %112, align 8
+  %114 = add i64 %113, %111
+  store i64 %114, ptr %112, align 8
+  %115 = load ptr, ptr %110, align 8
+  %.not.i11.i115.i = icmp eq ptr %115, null
+  br i1 %.not.i11.i115.i, label %merge.i.i, label %then.i12.i116.i
+
+then.i12.i116.i:                                  ; preds = %merge.i114.i
+  %116 = getelementptr i8, ptr %110, i64 8
+  %117 = load ptr, ptr %116, align 8
+  %118 = getelementptr i8, ptr %110, i64 24
+  %119 = load i64, ptr %118, align 8
+  call void %115(ptr %117, i64 %114, i64 %119, ptr nonnull @"$string.175")
+  br label %merge.i.i
+
+"$RandomPlacer.matrix_of_deviation.exit117.i":    ; preds = %then.i.i112.i, %then.i110.i
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i106.i)
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %bytes.i107.i)
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i108.i)
+  br label %"$layout.place_random.exit"
+
+merge.i.i:                                        ; preds = %then.i12.i116.i, %merge.i114.i
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %bytes.i107.i)
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i108.i)
+  %120 = getelementptr i8, ptr %0, i64 88
+  %121 = load ptr, ptr %120, align 8
+  %122 = getelementptr i8, ptr %82, i64 64
+  %123 = load i32, ptr %122, align 4
+  %124 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
+  call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i.i.i)
+  store ptr %124, ptr %args.i.i.i, align 8
+  %125 = getelementptr inbounds i8, ptr %args.i.i.i, i64 8
+  store i32 0, ptr %125, align 8
+  %126 = getelementptr inbounds i8, ptr %args.i.i.i, i64 12
+  store i32 %123, ptr %126, align 4
+  %127 = getelementptr inbounds i8, ptr %args.i.i.i, i64 16
+  store ptr %121, ptr %127, align 8
+  %128 = load ptr, ptr %placer.i, align 8
+  %129 = getelementptr i8, ptr %128, i64 16
+  %130 = load ptr, ptr %129, align 8
+  %131 = getelementptr i8, ptr %130, i64 184
+  %132 = load ptr, ptr %131, align 8
+  %133 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  %134 = call i32 %132(ptr %133, ptr nonnull %args.i.i.i)
+  %.not.i.i.i = icmp eq i32 %134, 0
+  br i1 %.not.i.i.i, label %merge2.i.i, label %then.i.i.i
+
+then.i.i.i:                                       ; preds = %merge.i.i
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i.i)
+  store i8 0, ptr %cause.i.i.i.i, align 8
+  %135 = load ptr, ptr %placer.i, align 8
+  %136 = getelementptr i8, ptr %135, i64 16
+  %137 = load ptr, ptr %136, align 8
+  %138 = getelementptr i8, ptr %137, i64 64
+  %139 = load ptr, ptr %138, align 8
+  %140 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  call void %139(ptr %140, ptr nonnull %cause.i.i.i.i)
+  %141 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.not.i.i.i.i = icmp eq ptr %141, null
+  br i1 %.not.i.i.i.i, label %"$RandomPlacer.vector.exit.i.i", label %then.i.i.i.i
+
+then.i.i.i.i:                                     ; preds = %then.i.i.i
+  %142 = load ptr, ptr %placer.i, align 8
+  %143 = getelementptr i8, ptr %142, i64 28
+  %144 = load i32, ptr %143, align 4
+  %145 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %141, i64 1024, ptr nonnull @"$string.579", ptr nonnull @"$string.580", i32 %144, ptr nonnull %cause.i.i.i.i)
+  br label %"$RandomPlacer.vector.exit.i.i"
+
+"$RandomPlacer.vector.exit.i.i":                  ; preds = %then.i.i.i.i, %then.i.i.i
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i.i.i)
+  br label %"$layout.place_random.exit"
+
+merge2.i.i:                                       ; preds = %merge.i.i
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i.i.i)
+  %146 = getelementptr i8, ptr %0, i64 96
+  %147 = getelementptr i8, ptr %0, i64 108
+  %148 = load i32, ptr %147, align 4
+  %149 = sitofp i32 %148 to double
+  %150 = call double @sqrt(double %149)
+  %151 = fdiv double 1.000000e+00, %150
+  %152 = fptrunc double %151 to float
+  call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %bytes.i95.i)
+  call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i96.i)
+  store ptr %146, ptr %args.i96.i, align 8
+  %153 = load i64, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  %154 = getelementptr inbounds i8, ptr %args.i96.i, i64 8
+  store i64 %153, ptr %154, align 8
+  %155 = getelementptr inbounds i8, ptr %args.i96.i, i64 16
+  store float %152, ptr %155, align 8
+  %156 = add i64 %153, 1
+  store i64 %156, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  %157 = load ptr, ptr %placer.i, align 8
+  %158 = getelementptr i8, ptr %157, i64 16
+  %159 = load ptr, ptr %158, align 8
+  %160 = getelementptr i8, ptr %159, i64 424
+  %161 = load ptr, ptr %160, align 8
+  %162 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  %163 = call i32 %161(ptr %162, ptr nonnull %args.i96.i)
+  %.not.i97.i = icmp eq i32 %163, 0
+  br i1 %.not.i97.i, label %merge.i102.i, label %then.i98.i
+
+then.i98.i:                                       ; preds = %merge2.i.i
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i94.i)
+  store i8 0, ptr %cause.i.i94.i, align 8
+  %164 = load ptr, ptr %placer.i, align 8
+  %165 = getelementptr i8, ptr %164, i64 16
+  %166 = load ptr, ptr %165, align 8
+  %167 = getelementptr i8, ptr %166, i64 64
+  %168 = load ptr, ptr %167, align 8
+  %169 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  call void %168(ptr %169, ptr nonnull %cause.i.i94.i)
+  %170 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.not.i.i99.i = icmp eq ptr %170, null
+  br i1 %.not.i.i99.i, label %"$RandomPlacer.matrix_of_deviation.exit105.i", label %then.i.i100.i
+
+then.i.i100.i:                                    ; preds = %then.i98.i
+  %171 = load ptr, ptr %placer.i, align 8
+  %172 = getelementptr i8, ptr %171, i64 28
+  %173 = load i32, ptr %172, align 4
+  %174 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %170, i64 1024, ptr nonnull @"$string.579", ptr nonnull @"$string.175", i32 %173, ptr nonnull %cause.i.i94.i)
+  br label %"$RandomPlacer.matrix_of_deviation.exit105.i"
+
+merge.i102.i:                                     ; preds = %merge2.i.i
+  store i64 0, ptr %bytes.i95.i, align 8
+  %175 = load ptr, ptr %placer.i, align 8
+  %176 = getelementptr i8, ptr %175, i64 16
+  %177 = load ptr, ptr %176, align 8
+  %178 = getelementptr i8, ptr %177, i64 144
+  %179 = load ptr, ptr %178, align 8
+  %180 = call i32 %179(ptr %146, ptr nonnull %bytes.i95.i)
+  %181 = load ptr, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
+  %182 = load i64, ptr %bytes.i95.i, align 8
+  %183 = getelementptr i8, ptr %181, i64 16
+  %184 = load i64, ptr %183, align 8
+  %185 = add i64 %184, %182
+  store i64 %185, ptr %183, align 8
+  %186 = load ptr, ptr %181, align 8
+  %.not.i11.i103.i = icmp eq ptr %186, null
+  br i1 %.not.i11.i103.i, label %merge7.i.i, label %then.i12.i104.i
+
+then.i12.i104.i:                                  ; preds = %merge.i102.i
+  %187 = getelementptr i8, ptr %181, i64 8
+  %188 = load ptr, ptr %187, align 8
+  %189 = getelementptr i8, ptr %181, i64 24
+  %190 = load i64, ptr %189, align 8
+  call void %186(ptr %188, i64 %185, i64 %190, ptr nonnull @"$string.175")
+  br label %merge7.i.i
+
+"$RandomPlacer.matrix_of_deviation.exit105.i":    ; preds = %then.i.i100.i, %then.i98.i
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i94.i)
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %bytes.i95.i)
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i96.i)
+  br label %"$layout.place_random.exit"
+
+merge7.i.i:                                       ; preds = %then.i12.i104.i, %merge.i102.i
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %bytes.i95.i)
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i96.i)
+  %191 = getelementptr i8, ptr %82, i64 68
+  %192 = load i32, ptr %191, align 4
+  %193 = icmp sgt i32 %192, 0
+  br i1 %193, label %forbody.lr.ph.i.i, label %then2.i
+
+forbody.lr.ph.i.i:                                ; preds = %merge7.i.i
+  %194 = getelementptr inbounds i8, ptr %args.i.i.i.i.i, i64 8
+  %195 = getelementptr inbounds i8, ptr %args.i.i.i.i.i, i64 12
+  %196 = getelementptr inbounds i8, ptr %args.i.i.i.i.i, i64 16
+  %197 = getelementptr inbounds i8, ptr %args.i58.i.i.i.i, i64 8
+  %198 = getelementptr inbounds i8, ptr %args.i58.i.i.i.i, i64 12
+  %199 = getelementptr inbounds i8, ptr %args.i58.i.i.i.i, i64 16
+  %200 = getelementptr inbounds i8, ptr %args.i66.i.i.i.i, i64 8
+  %201 = getelementptr inbounds i8, ptr %args.i66.i.i.i.i, i64 12
+  %202 = getelementptr inbounds i8, ptr %args.i66.i.i.i.i, i64 16
+  %203 = getelementptr inbounds i8, ptr %args.i74.i.i.i.i, i64 8
+  %204 = getelementptr inbounds i8, ptr %args.i74.i.i.i.i, i64 12
+  %205 = getelementptr inbounds i8, ptr %args.i74.i.i.i.i, i64 16
+  %206 = getelementptr inbounds i8, ptr %args.i.i35.i.i.i, i64 8
+  %207 = getelementptr inbounds i8, ptr %args.i.i35.i.i.i, i64 12
+  %208 = getelementptr inbounds i8, ptr %args.i.i35.i.i.i, i64 16
+  %first.sroa.2.0.matrix.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %matrix.i.i.i.i.i, i64 16
+  %first.sroa.3.0.matrix.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %matrix.i.i.i.i.i, i64 24
+  %first.sroa.5.0.matrix.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %matrix.i.i.i.i.i, i64 32
+  %209 = getelementptr inbounds i8, ptr %matrix.i.i.i.i.i, i64 12
+  %first.sroa.2.0.matrix.sroa_idx.i45.i.i.i.i = getelementptr inbounds i8, ptr %matrix.i36.i.i.i.i, i64 16
+  %first.sroa.3.0.matrix.sroa_idx.i46.i.i.i.i = getelementptr inbounds i8, ptr %matrix.i36.i.i.i.i, i64 24
+  %first.sroa.5.0.matrix.sroa_idx.i47.i.i.i.i = getelementptr inbounds i8, ptr %matrix.i36.i.i.i.i, i64 32
+  %210 = getelementptr inbounds i8, ptr %matrix.i36.i.i.i.i, i64 12
+  %wide.trip.count.i21.i = zext nneg i32 %192 to i64
+  %211 = getelementptr inbounds i8, ptr %args.i84.i, i64 8
+  %212 = getelementptr inbounds i8, ptr %args.i84.i, i64 16
+  %213 = getelementptr inbounds i8, ptr %args.i72.i, i64 8
+  %214 = getelementptr inbounds i8, ptr %args.i72.i, i64 16
+  %215 = getelementptr inbounds i8, ptr %args.i48.i, i64 8
+  %216 = getelementptr inbounds i8, ptr %args.i48.i, i64 16
+  %217 = getelementptr inbounds i8, ptr %args.i60.i, i64 8
+  %218 = getelementptr inbounds i8, ptr %args.i60.i, i64 16
+  %219 = getelementptr inbounds i8, ptr %args.i.i, i64 8
+  %220 = getelementptr inbounds i8, ptr %args.i.i, i64 16
+  %221 = getelementptr inbounds i8, ptr %args.i36.i, i64 8
+  %222 = getelementptr inbounds i8, ptr %args.i36.i, i64 16
+  br label %forbody.i22.i
+
+forbody.i22.i:                                    ; preds = %merge13.i.i, %forbody.lr.ph.i.i
+  %indvars.iv.i23.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %indvars.iv.next.i24.i, %merge13.i.i ]
+  %223 = load ptr, ptr %13, align 8
+  %224 = getelementptr %23, ptr %223, i64 %indvars.iv.i23.i
+  %225 = load ptr, ptr %placer.i, align 8
+  %226 = load ptr, ptr %225, align 8
+  %227 = getelementptr i8, ptr %224, i64 8
+  %228 = load ptr, ptr %227, align 8
+  %229 = getelementptr i8, ptr %226, i64 64
+  %230 = load i32, ptr %229, align 4
+  %231 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
+  call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i.i.i.i.i)
+  store ptr %231, ptr %args.i.i.i.i.i, align 8
+  store i32 0, ptr %194, align 8
+  store i32 %230, ptr %195, align 4
+  store ptr %228, ptr %196, align 8
+  %232 = getelementptr i8, ptr %225, i64 16
+  %233 = load ptr, ptr %232, align 8
+  %234 = getelementptr i8, ptr %233, i64 184
+  %235 = load ptr, ptr %234, align 8
+  %236 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  %237 = call i32 %235(ptr %236, ptr nonnull %args.i.i.i.i.i)
+  %.not.i.i.i.i.i = icmp eq i32 %237, 0
+  br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i, label %then.i.i.i.i.i
+
+then.i.i.i.i.i:                                   ; preds = %forbody.i22.i
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i.i.i.i)
+  store i8 0, ptr %cause.i.i.i.i.i.i, align 8
+  %238 = load ptr, ptr %placer.i, align 8
+  %239 = getelementptr i8, ptr %238, i64 16
+  %240 = load ptr, ptr %239, align 8
+  %241 = getelementptr i8, ptr %240, i64 64
+  %242 = load ptr, ptr %241, align 8
+  %243 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  call void %242(ptr %243, ptr nonnull %cause.i.i.i.i.i.i)
+  %244 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.not.i.i.i.i.i.i = icmp eq ptr %244, null
+  br i1 %.not.i.i.i.i.i.i, label %"$RandomPlacer.vector.exit.i.i.i.i", label %then.i.i.i.i.i.i
+
+then.i.i.i.i.i.i:                                 ; preds = %then.i.i.i.i.i
+  %245 = load ptr, ptr %placer.i, align 8
+  %246 = getelementptr i8, ptr %245, i64 28
+  %247 = load i32, ptr %246, align 4
+  %248 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %244, i64 1024, ptr nonnull @"$string.579", ptr nonnull @"$string.580", i32 %247, ptr nonnull %cause.i.i.i.i.i.i)
+  br label %"$RandomPlacer.vector.exit.i.i.i.i"
+
+"$RandomPlacer.vector.exit.i.i.i.i":              ; preds = %then.i.i.i.i.i.i, %then.i.i.i.i.i
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i.i.i.i.i)
+  br label %"$layout.place_random.exit"
+
+merge.i.i.i.i:                                    ; preds = %forbody.i22.i
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i.i.i.i.i)
+  %249 = getelementptr i8, ptr %224, i64 16
+  %250 = load ptr, ptr %249, align 8
+  %251 = load i32, ptr %229, align 4
+  %252 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
+  call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i58.i.i.i.i)
+  store ptr %252, ptr %args.i58.i.i.i.i, align 8
+  store i32 0, ptr %197, align 8
+  store i32 %251, ptr %198, align 4
+  store ptr %250, ptr %199, align 8
+  %253 = load ptr, ptr %placer.i, align 8
+  %254 = getelementptr i8, ptr %253, i64 16
+  %255 = load ptr, ptr %254, align 8
+  %256 = getelementptr i8, ptr %255, i64 184
+  %257 = load ptr, ptr %256, align 8
+  %258 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  %259 = call i32 %257(ptr %258, ptr nonnull %args.i58.i.i.i.i)
+  %.not.i59.i.i.i.i = icmp eq i32 %259, 0
+  br i1 %.not.i59.i.i.i.i, label %merge2.i.i.i.i, label %then.i60.i.i.i.i
+
+then.i60.i.i.i.i:                                 ; preds = %merge.i.i.i.i
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i57.i.i.i.i)
+  store i8 0, ptr %cause.i.i57.i.i.i.i, align 8
+  %260 = load ptr, ptr %placer.i, align 8
+  %261 = getelementptr i8, ptr %260, i64 16
+  %262 = load ptr, ptr %261, align 8
+  %263 = getelementptr i8, ptr %262, i64 64
+  %264 = load ptr, ptr %263, align 8
+  %265 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  call void %264(ptr %265, ptr nonnull %cause.i.i57.i.i.i.i)
+  %266 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.not.i.i61.i.i.i.i = icmp eq ptr %266, null
+  br i1 %.not.i.i61.i.i.i.i, label %"$RandomPlacer.vector.exit64.i.i.i.i", label %then.i.i62.i.i.i.i
+
+then.i.i62.i.i.i.i:                               ; preds = %then.i60.i.i.i.i
+  %267 = load ptr, ptr %placer.i, align 8
+  %268 = getelementptr i8, ptr %267, i64 28
+  %269 = load i32, ptr %268, align 4
+  %270 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %266, i64 1024, ptr nonnull @"$string.579", ptr nonnull @"$string.580", i32 %269, ptr nonnull %cause.i.i57.i.i.i.i)
+  br label %"$RandomPlacer.vector.exit64.i.i.i.i"
+
+"$RandomPlacer.vector.exit64.i.i.i.i":            ; preds = %then.i.i62.i.i.i.i, %then.i60.i.i.i.i
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i57.i.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i58.i.i.i.i)
+  br label %"$layout.place_random.exit"
+
+merge2.i.i.i.i:                                   ; preds = %merge.i.i.i.i
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i58.i.i.i.i)
+  %271 = getelementptr i8, ptr %226, i64 113
+  %272 = load i8, ptr %271, align 1
+  %273 = trunc i8 %272 to i1
+  br i1 %273, label %then7.i.i.i.i, label %merge6.i.i.i.i
+
+then7.i.i.i.i:                                    ; preds = %merge2.i.i.i.i
+  %274 = getelementptr i8, ptr %224, i64 24
+  %275 = load ptr, ptr %274, align 8
+  %276 = getelementptr i8, ptr %226, i64 84
+  %277 = load i32, ptr %276, align 4
+  %278 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
+  call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i66.i.i.i.i)
+  store ptr %278, ptr %args.i66.i.i.i.i, align 8
+  store i32 0, ptr %200, align 8
+  store i32 %277, ptr %201, align 4
+  store ptr %275, ptr %202, align 8
+  %279 = load ptr, ptr %placer.i, align 8
+  %280 = getelementptr i8, ptr %279, i64 16
+  %281 = load ptr, ptr %280, align 8
+  %282 = getelementptr i8, ptr %281, i64 184
+  %283 = load ptr, ptr %282, align 8
+  %284 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  %285 = call i32 %283(ptr %284, ptr nonnull %args.i66.i.i.i.i)
+  %.not.i67.i.i.i.i = icmp eq i32 %285, 0
+  br i1 %.not.i67.i.i.i.i, label %merge10.i.i.i.i, label %then.i68.i.i.i.i
+
+then.i68.i.i.i.i:                                 ; preds = %then7.i.i.i.i
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i65.i.i.i.i)
+  store i8 0, ptr %cause.i.i65.i.i.i.i, align 8
+  %286 = load ptr, ptr %placer.i, align 8
+  %287 = getelementptr i8, ptr %286, i64 16
+  %288 = load ptr, ptr %287, align 8
+  %289 = getelementptr i8, ptr %288, i64 64
+  %290 = load ptr, ptr %289, align 8
+  %291 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  call void %290(ptr %291, ptr nonnull %cause.i.i65.i.i.i.i)
+  %292 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.not.i.i69.i.i.i.i = icmp eq ptr %292, null
+  br i1 %.not.i.i69.i.i.i.i, label %"$RandomPlacer.vector.exit72.i.i.i.i", label %then.i.i70.i.i.i.i
+
+then.i.i70.i.i.i.i:                               ; preds = %then.i68.i.i.i.i
+  %293 = load ptr, ptr %placer.i, align 8
+  %294 = getelementptr i8, ptr %293, i64 28
+  %295 = load i32, ptr %294, align 4
+  %296 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %292, i64 1024, ptr nonnull @"$string.579", ptr nonnull @"$string.580", i32 %295, ptr nonnull %cause.i.i65.i.i.i.i)
+  br label %"$RandomPlacer.vector.exit72.i.i.i.i"
+
+"$RandomPlacer.vector.exit72.i.i.i.i":            ; preds = %then.i.i70.i.i.i.i, %then.i68.i.i.i.i
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i65.i.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i66.i.i.i.i)
+  br label %"$layout.place_random.exit"
+
+merge10.i.i.i.i:                                  ; preds = %then7.i.i.i.i
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i66.i.i.i.i)
+  %297 = getelementptr i8, ptr %224, i64 32
+  %298 = load ptr, ptr %297, align 8
+  %299 = load i32, ptr %276, align 4
+  %300 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
+  call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i74.i.i.i.i)
+  store ptr %300, ptr %args.i74.i.i.i.i, align 8
+  store i32 0, ptr %203, align 8
+  store i32 %299, ptr %204, align 4
+  store ptr %298, ptr %205, align 8
+  %301 = load ptr, ptr %placer.i, align 8
+  %302 = getelementptr i8, ptr %301, i64 16
+  %303 = load ptr, ptr %302, align 8
+  %304 = getelementptr i8, ptr %303, i64 184
+  %305 = load ptr, ptr %304, align 8
+  %306 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  %307 = call i32 %305(ptr %306, ptr nonnull %args.i74.i.i.i.i)
+  %.not.i75.i.i.i.i = icmp eq i32 %307, 0
+  br i1 %.not.i75.i.i.i.i, label %"$RandomPlacer.vector.exit80.thread.i.i.i.i", label %then.i76.i.i.i.i
+
+"$RandomPlacer.vector.exit80.thread.i.i.i.i":     ; preds = %merge10.i.i.i.i
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i74.i.i.i.i)
+  br label %merge6.i.i.i.i
+
+then.i76.i.i.i.i:                                 ; preds = %merge10.i.i.i.i
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i73.i.i.i.i)
+  store i8 0, ptr %cause.i.i73.i.i.i.i, align 8
+  %308 = load ptr, ptr %placer.i, align 8
+  %309 = getelementptr i8, ptr %308, i64 16
+  %310 = load ptr, ptr %309, align 8
+  %311 = getelementptr i8, ptr %310, i64 64
+  %312 = load ptr, ptr %311, align 8
+  %313 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  call void %312(ptr %313, ptr nonnull %cause.i.i73.i.i.i.i)
+  %314 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.not.i.i77.i.i.i.i = icmp eq ptr %314, null
+  br i1 %.not.i.i77.i.i.i.i, label %"$RandomPlacer.vector.exit80.i.i.i.i", label %then.i.i78.i.i.i.i
+
+then.i.i78.i.i.i.i:                               ; preds = %then.i76.i.i.i.i
+  %315 = load ptr, ptr %placer.i, align 8
+  %316 = getelementptr i8, ptr %315, i64 28
+  %317 = load i32, ptr %316, align 4
+  %318 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %314, i64 1024, ptr nonnull @"$string.579", ptr nonnull @"$string.580", i32 %317, ptr nonnull %cause.i.i73.i.i.i.i)
+  br label %"$RandomPlacer.vector.exit80.i.i.i.i"
+
+"$RandomPlacer.vector.exit80.i.i.i.i":            ; preds = %then.i.i78.i.i.i.i, %then.i76.i.i.i.i
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i73.i.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i74.i.i.i.i)
+  br label %"$layout.place_random.exit"
+
+merge6.i.i.i.i:                                   ; preds = %"$RandomPlacer.vector.exit80.thread.i.i.i.i", %merge2.i.i.i.i
+  %319 = getelementptr i8, ptr %224, i64 40
+  %320 = getelementptr i8, ptr %224, i64 52
+  %321 = load i32, ptr %320, align 4
+  %322 = sitofp i32 %321 to double
+  %323 = call double @sqrt(double %322)
+  %324 = fdiv double 1.000000e+00, %323
+  %325 = fptrunc double %324 to float
+  call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %bytes.i83.i)
+  call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i84.i)
+  store ptr %319, ptr %args.i84.i, align 8
+  %326 = load i64, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  store i64 %326, ptr %211, align 8
+  store float %325, ptr %212, align 8
+  %327 = add i64 %326, 1
+  store i64 %327, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  %328 = load ptr, ptr %placer.i, align 8
+  %329 = getelementptr i8, ptr %328, i64 16
+  %330 = load ptr, ptr %329, align 8
+  %331 = getelementptr i8, ptr %330, i64 424
+  %332 = load ptr, ptr %331, align 8
+  %333 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  %334 = call i32 %332(ptr %333, ptr nonnull %args.i84.i)
+  %.not.i85.i = icmp eq i32 %334, 0
+  br i1 %.not.i85.i, label %merge.i90.i, label %then.i86.i
+
+then.i86.i:                                       ; preds = %merge6.i.i.i.i
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i82.i)
+  store i8 0, ptr %cause.i.i82.i, align 8
+  %335 = load ptr, ptr %placer.i, align 8
+  %336 = getelementptr i8, ptr %335, i64 16
+  %337 = load ptr, ptr %336, align 8
+  %338 = getelementptr i8, ptr %337, i64 64
+  %339 = load ptr, ptr %338, align 8
+  %340 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  call void %339(ptr %340, ptr nonnull %cause.i.i82.i)
+  %341 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.not.i.i87.i = icmp eq ptr %341, null
+  br i1 %.not.i.i87.i, label %"$RandomPlacer.matrix_of_deviation.exit93.i", label %then.i.i88.i
+
+then.i.i88.i:                                     ; preds = %then.i86.i
+  %342 = load ptr, ptr %placer.i, align 8
+  %343 = getelementptr i8, ptr %342, i64 28
+  %344 = load i32, ptr %343, align 4
+  %345 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %341, i64 1024, ptr nonnull @"$string.579", ptr nonnull @"$string.175", i32 %344, ptr nonnull %cause.i.i82.i)
+  br label %"$RandomPlacer.matrix_of_deviation.exit93.i"
+
+merge.i90.i:                                      ; preds = %merge6.i.i.i.i
+  store i64 0, ptr %bytes.i83.i, align 8
+  %346 = load ptr, ptr %placer.i, align 8
+  %347 = getelementptr i8, ptr %346, i64 16
+  %348 = load ptr, ptr %347, align 8
+  %349 = getelementptr i8, ptr %348, i64 144
+  %350 = load ptr, ptr %349, align 8
+  %351 = call i32 %350(ptr %319, ptr nonnull %bytes.i83.i)
+  %352 = load ptr, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
+  %353 = load i64, ptr %bytes.i83.i, align 8
+  %354 = getelementptr i8, ptr %352, i64 16
+  %355 = load i64, ptr %354, align 8
+  %356 = add i64 %355, %353
+  store i64 %356, ptr %354, align 8
+  %357 = load ptr, ptr %352, align 8
+  %.not.i11.i91.i = icmp eq ptr %357, null
+  br i1 %.not.i11.i91.i, label %"$place_attention.exit.i.i.i", label %then.i12.i92.i
+
+then.i12.i92.i:                                   ; preds = %merge.i90.i
+  %358 = getelementptr i8, ptr %352, i64 8
+  %359 = load ptr, ptr %358, align 8
+  %360 = getelementptr i8, ptr %352, i64 24
+  %361 = load i64, ptr %360, align 8
+  call void %357(ptr %359, i64 %356, i64 %361, ptr nonnull @"$string.175")
+  br label %"$place_attention.exit.i.i.i"
+
+"$RandomPlacer.matrix_of_deviation.exit93.i":     ; preds = %then.i.i88.i, %then.i86.i
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i82.i)
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %bytes.i83.i)
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i84.i)
+  br label %"$layout.place_random.exit"
+
+"$place_attention.exit.i.i.i":                    ; preds = %then.i12.i92.i, %merge.i90.i
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %bytes.i83.i)
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i84.i)
+  %362 = getelementptr i8, ptr %224, i64 80
+  %363 = getelementptr i8, ptr %224, i64 92
+  %364 = load i32, ptr %363, align 4
+  %365 = sitofp i32 %364 to double
+  %366 = call double @sqrt(double %365)
+  %367 = fdiv double 1.000000e+00, %366
+  %368 = fptrunc double %367 to float
+  call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %bytes.i71.i)
+  call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i72.i)
+  store ptr %362, ptr %args.i72.i, align 8
+  %369 = load i64, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  store i64 %369, ptr %213, align 8
+  store float %368, ptr %214, align 8
+  %370 = add i64 %369, 1
+  store i64 %370, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  %371 = load ptr, ptr %placer.i, align 8
+  %372 = getelementptr i8, ptr %371, i64 16
+  %373 = load ptr, ptr %372, align 8
+  %374 = getelementptr i8, ptr %373, i64 424
+  %375 = load ptr, ptr %374, align 8
+  %376 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  %377 = call i32 %375(ptr %376, ptr nonnull %args.i72.i)
+  %.not.i73.i = icmp eq i32 %377, 0
+  br i1 %.not.i73.i, label %merge.i78.i, label %then.i74.i
+
+then.i74.i:                                       ; preds = %"$place_attention.exit.i.i.i"
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i70.i)
+  store i8 0, ptr %cause.i.i70.i, align 8
+  %378 = load ptr, ptr %placer.i, align 8
+  %379 = getelementptr i8, ptr %378, i64 16
+  %380 = load ptr, ptr %379, align 8
+  %381 = getelementptr i8, ptr %380, i64 64
+  %382 = load ptr, ptr %381, align 8
+  %383 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  call void %382(ptr %383, ptr nonnull %cause.i.i70.i)
+  %384 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.not.i.i75.i = icmp eq ptr %384, null
+  br i1 %.not.i.i75.i, label %"$RandomPlacer.matrix_of_deviation.exit81.i", label %then.i.i76.i
+
+then.i.i76.i:                                     ; preds = %then.i74.i
+  %385 = load ptr, ptr %placer.i, align 8
+  %386 = getelementptr i8, ptr %385, i64 28
+  %387 = load i32, ptr %386, align 4
+  %388 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %384, i64 1024, ptr nonnull @"$string.579", ptr nonnull @"$string.175", i32 %387, ptr nonnull %cause.i.i70.i)
+  br label %"$RandomPlacer.matrix_of_deviation.exit81.i"
+
+merge.i78.i:                                      ; preds = %"$place_attention.exit.i.i.i"
+  store i64 0, ptr %bytes.i71.i, align 8
+  %389 = load ptr, ptr %placer.i, align 8
+  %390 = getelementptr i8, ptr %389, i64 16
+  %391 = load ptr, ptr %390, align 8
+  %392 = getelementptr i8, ptr %391, i64 144
+  %393 = load ptr, ptr %392, align 8
+  %394 = call i32 %393(ptr %362, ptr nonnull %bytes.i71.i)
+  %395 = load ptr, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
+  %396 = load i64, ptr %bytes.i71.i, align 8
+  %397 = getelementptr i8, ptr %395, i64 16
+  %398 = load i64, ptr %397, align 8
+  %399 = add i64 %398, %396
+  store i64 %399, ptr %397, align 8
+  %400 = load ptr, ptr %395, align 8
+  %.not.i11.i79.i = icmp eq ptr %400, null
+  br i1 %.not.i11.i79.i, label %merge.i.i.i, label %then.i12.i80.i
+
+then.i12.i80.i:                                   ; preds = %merge.i78.i
+  %401 = getelementptr i8, ptr %395, i64 8
+  %402 = load ptr, ptr %401, align 8
+  %403 = getelementptr i8, ptr %395, i64 24
+  %404 = load i64, ptr %403, align 8
+  call void %400(ptr %402, i64 %399, i64 %404, ptr nonnull @"$string.175")
+  br label %merge.i.i.i
+
+"$RandomPlacer.matrix_of_deviation.exit81.i":     ; preds = %then.i.i76.i, %then.i74.i
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i70.i)
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %bytes.i71.i)
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i72.i)
+  br label %"$layout.place_random.exit"
+
+merge.i.i.i:                                      ; preds = %then.i12.i80.i, %merge.i78.i
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %bytes.i71.i)
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i72.i)
+  %405 = load i8, ptr %224, align 1
+  %406 = trunc i8 %405 to i1
+  br i1 %406, label %then2.i.i.i, label %merge1.i.i.i
+
+then2.i.i.i:                                      ; preds = %merge.i.i.i
+  %407 = load ptr, ptr %placer.i, align 8
+  %408 = getelementptr i8, ptr %407, i64 32
+  %.val.i.i.i.i.i = load i32, ptr %408, align 4
+  %409 = icmp eq i32 %.val.i.i.i.i.i, 2
+  %410 = load ptr, ptr %407, align 8
+  %411 = getelementptr i8, ptr %410, i64 128
+  %412 = load i32, ptr %411, align 4
+  br i1 %409, label %then.i.i43.i.i.i, label %"$Layout.num_local_experts.exit.i.i.i.i"
+
+then.i.i43.i.i.i:                                 ; preds = %then2.i.i.i
+  %413 = getelementptr i8, ptr %407, i64 24
+  %414 = load i32, ptr %413, align 4
+  %415 = sdiv i32 %412, %414
+  br label %"$Layout.num_local_experts.exit.i.i.i.i"
+
+"$Layout.num_local_experts.exit.i.i.i.i":         ; preds = %then.i.i43.i.i.i, %then2.i.i.i
+  %common.ret.op.i.i.i.i.i = phi i32 [ %415, %then.i.i43.i.i.i ], [ %412, %then2.i.i.i ]
+  %416 = getelementptr i8, ptr %224, i64 200
+  %417 = getelementptr i8, ptr %224, i64 212
+  %418 = load i32, ptr %417, align 4
+  %419 = sitofp i32 %418 to double
+  %420 = call double @sqrt(double %419)
+  %421 = fdiv double 1.000000e+00, %420
+  %422 = fptrunc double %421 to float
+  %423 = call fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nonnull %placer.i, ptr %416, float %422)
+  %.not.i.i39.i.i = icmp eq i32 %423, 0
+  br i1 %.not.i.i39.i.i, label %merge.i37.i.i.i, label %"$layout.place_random.exit"
+
+merge.i37.i.i.i:                                  ; preds = %"$Layout.num_local_experts.exit.i.i.i.i"
+  %424 = getelementptr i8, ptr %224, i64 240
+  %425 = load ptr, ptr %424, align 8
+  %426 = getelementptr i8, ptr %224, i64 208
+  %427 = load i32, ptr %426, align 4
+  %428 = load ptr, ptr %.sroa.7.0.placer.sroa_idx.i, align 8
+  call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i.i35.i.i.i)
+  store ptr %428, ptr %args.i.i35.i.i.i, align 8
+  store i32 0, ptr %206, align 8
+  store i32 %427, ptr %207, align 4
+  store ptr %425, ptr %208, align 8
+  %429 = load ptr, ptr %placer.i, align 8
+  %430 = getelementptr i8, ptr %429, i64 16
+  %431 = load ptr, ptr %430, align 8
+  %432 = getelementptr i8, ptr %431, i64 184
+  %433 = load ptr, ptr %432, align 8
+  %434 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  %435 = call i32 %433(ptr %434, ptr nonnull %args.i.i35.i.i.i)
+  %.not.i.i38.i.i.i = icmp eq i32 %435, 0
+  br i1 %.not.i.i38.i.i.i, label %merge2.i42.i.i.i, label %then.i33.i.i.i.i
+
+then.i33.i.i.i.i:                                 ; preds = %merge.i37.i.i.i
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i34.i.i.i)
+  store i8 0, ptr %cause.i.i.i34.i.i.i, align 8
+  %436 = load ptr, ptr %placer.i, align 8
+  %437 = getelementptr i8, ptr %436, i64 16
+  %438 = load ptr, ptr %437, align 8
+  %439 = getelementptr i8, ptr %438, i64 64
+  %440 = load ptr, ptr %439, align 8
+  %441 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  call void %440(ptr %441, ptr nonnull %cause.i.i.i34.i.i.i)
+  %442 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.not.i.i.i39.i.i.i = icmp eq ptr %442, null
+  br i1 %.not.i.i.i39.i.i.i, label %"$RandomPlacer.vector.exit.i41.i.i.i", label %then.i.i.i40.i.i.i
+
+then.i.i.i40.i.i.i:                               ; preds = %then.i33.i.i.i.i
+  %443 = load ptr, ptr %placer.i, align 8
+  %444 = getelementptr i8, ptr %443, i64 28
+  %445 = load i32, ptr %444, align 4
+  %446 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %442, i64 1024, ptr nonnull @"$string.579", ptr nonnull @"$string.580", i32 %445, ptr nonnull %cause.i.i.i34.i.i.i)
+  br label %"$RandomPlacer.vector.exit.i41.i.i.i"
+
+"$RandomPlacer.vector.exit.i41.i.i.i":            ; preds = %then.i.i.i40.i.i.i, %then.i33.i.i.i.i
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i34.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i.i35.i.i.i)
+  br label %"$layout.place_random.exit"
+
+merge2.i42.i.i.i:                                 ; preds = %merge.i37.i.i.i
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i.i35.i.i.i)
+  %447 = getelementptr i8, ptr %224, i64 248
+  %448 = getelementptr i8, ptr %224, i64 328
+  %449 = load i64, ptr %448, align 8
+  %450 = getelementptr i8, ptr %224, i64 336
+  %451 = load i64, ptr %450, align 8
+  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %.sroa.0.i.i.i.i)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.0.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %447, i64 16, i1 false)
+  %.sroa.2.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %224, i64 264
+  %.sroa.2.0.copyload.i.i.i.i = load ptr, ptr %.sroa.2.0..sroa_idx.i.i.i.i, align 8
+  %.sroa.3.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %224, i64 272
+  %.sroa.3.0.copyload.i.i.i.i = load ptr, ptr %.sroa.3.0..sroa_idx.i.i.i.i, align 8
+  %.sroa.4.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %224, i64 280
+  %.sroa.4.0.copyload.i.i.i.i = load ptr, ptr %.sroa.4.0..sroa_idx.i.i.i.i, align 8
+  call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %matrix.i.i.i.i.i)
+  %452 = icmp sgt i32 %common.ret.op.i.i.i.i.i, 0
+  br i1 %452, label %forbody.lr.ph.i.i.i.i.i, label %merge7.i.i.i.i
+
+forbody.lr.ph.i.i.i.i.i:                          ; preds = %merge2.i42.i.i.i
+  %.not.i35.i.i.i.i = icmp eq ptr %.sroa.3.0.copyload.i.i.i.i, null
+  %wide.trip.count23.i.i.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i.i to i64
+  br i1 %.not.i35.i.i.i.i, label %forbody.us.i.i.i.i.i, label %forbody.i.i.i.i.i
+
+forbody.us.i.i.i.i.i:                             ; preds = %forbody.lr.ph.i.i.i.i.i, %forcond.us.i.i.i.i.i
+  %indvars.iv20.i.i.i.i.i = phi i64 [ %indvars.iv.next21.i.i.i.i.i, %forcond.us.i.i.i.i.i ], [ 0, %forbody.lr.ph.i.i.i.i.i ]
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %matrix.i.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %.sroa.0.i.i.i.i, i64 16, i1 false)
+  store ptr null, ptr %first.sroa.3.0.matrix.sroa_idx.i.i.i.i.i, align 8
+  store ptr %.sroa.4.0.copyload.i.i.i.i, ptr %first.sroa.5.0.matrix.sroa_idx.i.i.i.i.i, align 8
+  %453 = mul i64 %indvars.iv20.i.i.i.i.i, %449
+  %454 = getelementptr i8, ptr %.sroa.2.0.copyload.i.i.i.i, i64 %453
+  store ptr %454, ptr %first.sroa.2.0.matrix.sroa_idx.i.i.i.i.i, align 8
+  %455 = load i32, ptr %209, align 4
+  %456 = sitofp i32 %455 to double
+  %457 = call double @sqrt(double %456)
+  %458 = fdiv double 1.000000e+00, %457
+  %459 = fptrunc double %458 to float
+  call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %bytes.i59.i)
+  call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i60.i)
+  store ptr %matrix.i.i.i.i.i, ptr %args.i60.i, align 8
+  %460 = load i64, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  store i64 %460, ptr %217, align 8
+  store float %459, ptr %218, align 8
+  %461 = add i64 %460, 1
+  store i64 %461, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  %462 = load ptr, ptr %placer.i, align 8
+  %463 = getelementptr i8, ptr %462, i64 16
+  %464 = load ptr, ptr %463, align 8
+  %465 = getelementptr i8, ptr %464, i64 424
+  %466 = load ptr, ptr %465, align 8
+  %467 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  %468 = call i32 %466(ptr %467, ptr nonnull %args.i60.i)
+  %.not.i61.i = icmp eq i32 %468, 0
+  br i1 %.not.i61.i, label %merge.i66.i, label %then.i62.i
+
+then.i62.i:                                       ; preds = %forbody.us.i.i.i.i.i
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i58.i)
+  store i8 0, ptr %cause.i.i58.i, align 8
+  %469 = load ptr, ptr %placer.i, align 8
+  %470 = getelementptr i8, ptr %469, i64 16
+  %471 = load ptr, ptr %470, align 8
+  %472 = getelementptr i8, ptr %471, i64 64
+  %473 = load ptr, ptr %472, align 8
+  %474 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  call void %473(ptr %474, ptr nonnull %cause.i.i58.i)
+  %475 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.not.i.i63.i = icmp eq ptr %475, null
+  br i1 %.not.i.i63.i, label %"$RandomPlacer.matrix_of_deviation.exit69.i", label %then.i.i64.i
+
+then.i.i64.i:                                     ; preds = %then.i62.i
+  %476 = load ptr, ptr %placer.i, align 8
+  %477 = getelementptr i8, ptr %476, i64 28
+  %478 = load i32, ptr %477, align 4
+  %479 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %475, i64 1024, ptr nonnull @"$string.579", ptr nonnull @"$string.175", i32 %478, ptr nonnull %cause.i.i58.i)
+  br label %"$RandomPlacer.matrix_of_deviation.exit69.i"
+
+merge.i66.i:                                      ; preds = %forbody.us.i.i.i.i.i
+  store i64 0, ptr %bytes.i59.i, align 8
+  %480 = load ptr, ptr %placer.i, align 8
+  %481 = getelementptr i8, ptr %480, i64 16
+  %482 = load ptr, ptr %481, align 8
+  %483 = getelementptr i8, ptr %482, i64 144
+  %484 = load ptr, ptr %483, align 8
+  %485 = call i32 %484(ptr nonnull %matrix.i.i.i.i.i, ptr nonnull %bytes.i59.i)
+  %486 = load ptr, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
+  %487 = load i64, ptr %bytes.i59.i, align 8
+  %488 = getelementptr i8, ptr %486, i64 16
+  %489 = load i64, ptr %488, align 8
+  %490 = add i64 %489, %487
+  store i64 %490, ptr %488, align 8
+  %491 = load ptr, ptr %486, align 8
+  %.not.i11.i67.i = icmp eq ptr %491, null
+  br i1 %.not.i11.i67.i, label %forcond.us.i.i.i.i.i, label %then.i12.i68.i
+
+then.i12.i68.i:                                   ; preds = %merge.i66.i
+  %492 = getelementptr i8, ptr %486, i64 8
+  %493 = load ptr, ptr %492, align 8
+  %494 = getelementptr i8, ptr %486, i64 24
+  %495 = load i64, ptr %494, align 8
+  call void %491(ptr %493, i64 %490, i64 %495, ptr nonnull @"$string.175")
+  br label %forcond.us.i.i.i.i.i
+
+"$RandomPlacer.matrix_of_deviation.exit69.i":     ; preds = %then.i.i64.i, %then.i62.i
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i58.i)
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %bytes.i59.i)
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i60.i)
+  br label %"$RandomPlacer.experts.exit.i.i.i.i"
+
+forcond.us.i.i.i.i.i:                             ; preds = %then.i12.i68.i, %merge.i66.i
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %bytes.i59.i)
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i60.i)
+  %indvars.iv.next21.i.i.i.i.i = add nuw nsw i64 %indvars.iv20.i.i.i.i.i, 1
+  %exitcond24.not.i.i.i.i.i = icmp eq i64 %indvars.iv.next21.i.i.i.i.i, %wide.trip.count23.i.i.i.i.i
+  br i1 %exitcond24.not.i.i.i.i.i, label %merge7.i.i.i.i, label %forbody.us.i.i.i.i.i
+
+forcond.i.i.i.i.i:                                ; preds = %then.i12.i56.i, %merge.i54.i
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %bytes.i47.i)
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i48.i)
+  %indvars.iv.next.i.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i.i, 1
+  %exitcond.not.i.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i.i, %wide.trip.count23.i.i.i.i.i
+  br i1 %exitcond.not.i.i.i.i.i, label %merge7.i.i.i.i, label %forbody.i.i.i.i.i
+
+forbody.i.i.i.i.i:                                ; preds = %forbody.lr.ph.i.i.i.i.i, %forcond.i.i.i.i.i
+  %indvars.iv.i.i.i.i.i = phi i64 [ %indvars.iv.next.i.i.i.i.i, %forcond.i.i.i.i.i ], [ 0, %forbody.lr.ph.i.i.i.i.i ]
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %matrix.i.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %.sroa.0.i.i.i.i, i64 16, i1 false)
+  store ptr %.sroa.4.0.copyload.i.i.i.i, ptr %first.sroa.5.0.matrix.sroa_idx.i.i.i.i.i, align 8
+  %496 = mul i64 %indvars.iv.i.i.i.i.i, %449
+  %497 = getelementptr i8, ptr %.sroa.2.0.copyload.i.i.i.i, i64 %496
+  store ptr %497, ptr %first.sroa.2.0.matrix.sroa_idx.i.i.i.i.i, align 8
+  %498 = mul i64 %indvars.iv.i.i.i.i.i, %451
+  %499 = getelementptr i8, ptr %.sroa.3.0.copyload.i.i.i.i, i64 %498
+  store ptr %499, ptr %first.sroa.3.0.matrix.sroa_idx.i.i.i.i.i, align 8
+  %500 = load i32, ptr %209, align 4
+  %501 = sitofp i32 %500 to double
+  %502 = call double @sqrt(double %501)
+  %503 = fdiv double 1.000000e+00, %502
+  %504 = fptrunc double %503 to float
+  call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %bytes.i47.i)
+  call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i48.i)
+  store ptr %matrix.i.i.i.i.i, ptr %args.i48.i, align 8
+  %505 = load i64, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  store i64 %505, ptr %215, align 8
+  store float %504, ptr %216, align 8
+  %506 = add i64 %505, 1
+  store i64 %506, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  %507 = load ptr, ptr %placer.i, align 8
+  %508 = getelementptr i8, ptr %507, i64 16
+  %509 = load ptr, ptr %508, align 8
+  %510 = getelementptr i8, ptr %509, i64 424
+  %511 = load ptr, ptr %510, align 8
+  %512 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  %513 = call i32 %511(ptr %512, ptr nonnull %args.i48.i)
+  %.not.i49.i = icmp eq i32 %513, 0
+  br i1 %.not.i49.i, label %merge.i54.i, label %then.i50.i
+
+then.i50.i:                                       ; preds = %forbody.i.i.i.i.i
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i46.i)
+  store i8 0, ptr %cause.i.i46.i, align 8
+  %514 = load ptr, ptr %placer.i, align 8
+  %515 = getelementptr i8, ptr %514, i64 16
+  %516 = load ptr, ptr %515, align 8
+  %517 = getelementptr i8, ptr %516, i64 64
+  %518 = load ptr, ptr %517, align 8
+  %519 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  call void %518(ptr %519, ptr nonnull %cause.i.i46.i)
+  %520 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.not.i.i51.i = icmp eq ptr %520, null
+  br i1 %.not.i.i51.i, label %"$RandomPlacer.matrix_of_deviation.exit57.i", label %then.i.i52.i
+
+then.i.i52.i:                                     ; preds = %then.i50.i
+  %521 = load ptr, ptr %placer.i, align 8
+  %522 = getelementptr i8, ptr %521, i64 28
+  %523 = load i32, ptr %522, align 4
+  %524 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %520, i64 1024, ptr nonnull @"$string.579", ptr nonnull @"$string.175", i32 %523, ptr nonnull %cause.i.i46.i)
+  br label %"$RandomPlacer.matrix_of_deviation.exit57.i"
+
+merge.i54.i:                                      ; preds = %forbody.i.i.i.i.i
+  store i64 0, ptr %bytes.i47.i, align 8
+  %525 = load ptr, ptr %placer.i, align 8
+  %526 = getelementptr i8, ptr %525, i64 16
+  %527 = load ptr, ptr %526, align 8
+  %528 = getelementptr i8, ptr %527, i64 144
+  %529 = load ptr, ptr %528, align 8
+  %530 = call i32 %529(ptr nonnull %matrix.i.i.i.i.i, ptr nonnull %bytes.i47.i)
+  %531 = load ptr, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
+  %532 = load i64, ptr %bytes.i47.i, align 8
+  %533 = getelementptr i8, ptr %531, i64 16
+  %534 = load i64, ptr %533, align 8
+  %535 = add i64 %534, %532
+  store i64 %535, ptr %533, align 8
+  %536 = load ptr, ptr %531, align 8
+  %.not.i11.i55.i = icmp eq ptr %536, null
+  br i1 %.not.i11.i55.i, label %forcond.i.i.i.i.i, label %then.i12.i56.i
+
+then.i12.i56.i:                                   ; preds = %merge.i54.i
+  %537 = getelementptr i8, ptr %531, i64 8
+  %538 = load ptr, ptr %537, align 8
+  %539 = getelementptr i8, ptr %531, i64 24
+  %540 = load i64, ptr %539, align 8
+  call void %536(ptr %538, i64 %535, i64 %540, ptr nonnull @"$string.175")
+  br label %forcond.i.i.i.i.i
+
+"$RandomPlacer.matrix_of_deviation.exit57.i":     ; preds = %then.i.i52.i, %then.i50.i
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i46.i)
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %bytes.i47.i)
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i48.i)
+  br label %"$RandomPlacer.experts.exit.i.i.i.i"
+
+"$RandomPlacer.experts.exit.i.i.i.i":             ; preds = %"$RandomPlacer.matrix_of_deviation.exit57.i", %"$RandomPlacer.matrix_of_deviation.exit69.i"
+  %common.ret.op.i34.i.i.i.i = phi i32 [ %468, %"$RandomPlacer.matrix_of_deviation.exit69.i" ], [ %513, %"$RandomPlacer.matrix_of_deviation.exit57.i" ]
+  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %.sroa.0.i.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %matrix.i.i.i.i.i)
+  br label %"$layout.place_random.exit"
+
+merge7.i.i.i.i:                                   ; preds = %forcond.i.i.i.i.i, %forcond.us.i.i.i.i.i, %merge2.i42.i.i.i
+  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %.sroa.0.i.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %matrix.i.i.i.i.i)
+  %541 = getelementptr i8, ptr %224, i64 288
+  %542 = getelementptr i8, ptr %224, i64 344
+  %543 = load i64, ptr %542, align 8
+  %544 = getelementptr i8, ptr %224, i64 352
+  %545 = load i64, ptr %544, align 8
+  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %.sroa.064.i.i.i.i)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.064.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %541, i64 16, i1 false)
+  %.sroa.269.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %224, i64 304
+  %.sroa.269.0.copyload.i.i.i.i = load ptr, ptr %.sroa.269.0..sroa_idx.i.i.i.i, align 8
+  %.sroa.370.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %224, i64 312
+  %.sroa.370.0.copyload.i.i.i.i = load ptr, ptr %.sroa.370.0..sroa_idx.i.i.i.i, align 8
+  %.sroa.471.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %224, i64 320
+  %.sroa.471.0.copyload.i.i.i.i = load ptr, ptr %.sroa.471.0..sroa_idx.i.i.i.i, align 8
+  call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %matrix.i36.i.i.i.i)
+  br i1 %452, label %forbody.lr.ph.i44.i.i.i.i, label %"$place_mixture.exit.thread49.i.i.i"
+
+forbody.lr.ph.i44.i.i.i.i:                        ; preds = %merge7.i.i.i.i
+  %.not.i48.i.i.i.i = icmp eq ptr %.sroa.370.0.copyload.i.i.i.i, null
+  %wide.trip.count23.i49.i.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i.i to i64
+  br i1 %.not.i48.i.i.i.i, label %forbody.us.i56.i.i.i.i, label %forbody.i50.i.i.i.i
+
+forbody.us.i56.i.i.i.i:                           ; preds = %forbody.lr.ph.i44.i.i.i.i, %forcond.us.i59.i.i.i.i
+  %indvars.iv20.i57.i.i.i.i = phi i64 [ %indvars.iv.next21.i60.i.i.i.i, %forcond.us.i59.i.i.i.i ], [ 0, %forbody.lr.ph.i44.i.i.i.i ]
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %matrix.i36.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %.sroa.064.i.i.i.i, i64 16, i1 false)
+  store ptr null, ptr %first.sroa.3.0.matrix.sroa_idx.i46.i.i.i.i, align 8
+  store ptr %.sroa.471.0.copyload.i.i.i.i, ptr %first.sroa.5.0.matrix.sroa_idx.i47.i.i.i.i, align 8
+  %546 = mul i64 %indvars.iv20.i57.i.i.i.i, %543
+  %547 = getelementptr i8, ptr %.sroa.269.0.copyload.i.i.i.i, i64 %546
+  store ptr %547, ptr %first.sroa.2.0.matrix.sroa_idx.i45.i.i.i.i, align 8
+  %548 = load i32, ptr %210, align 4
+  %549 = sitofp i32 %548 to double
+  %550 = call double @sqrt(double %549)
+  %551 = fdiv double 1.000000e+00, %550
+  %552 = fptrunc double %551 to float
+  call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %bytes.i35.i)
+  call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i36.i)
+  store ptr %matrix.i36.i.i.i.i, ptr %args.i36.i, align 8
+  %553 = load i64, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  store i64 %553, ptr %221, align 8
+  store float %552, ptr %222, align 8
+  %554 = add i64 %553, 1
+  store i64 %554, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  %555 = load ptr, ptr %placer.i, align 8
+  %556 = getelementptr i8, ptr %555, i64 16
+  %557 = load ptr, ptr %556, align 8
+  %558 = getelementptr i8, ptr %557, i64 424
+  %559 = load ptr, ptr %558, align 8
+  %560 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  %561 = call i32 %559(ptr %560, ptr nonnull %args.i36.i)
+  %.not.i37.i = icmp eq i32 %561, 0
+  br i1 %.not.i37.i, label %merge.i42.i, label %then.i38.i
+
+then.i38.i:                                       ; preds = %forbody.us.i56.i.i.i.i
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i34.i)
+  store i8 0, ptr %cause.i.i34.i, align 8
+  %562 = load ptr, ptr %placer.i, align 8
+  %563 = getelementptr i8, ptr %562, i64 16
+  %564 = load ptr, ptr %563, align 8
+  %565 = getelementptr i8, ptr %564, i64 64
+  %566 = load ptr, ptr %565, align 8
+  %567 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  call void %566(ptr %567, ptr nonnull %cause.i.i34.i)
+  %568 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.not.i.i39.i = icmp eq ptr %568, null
+  br i1 %.not.i.i39.i, label %"$RandomPlacer.matrix_of_deviation.exit45.i", label %then.i.i40.i
+
+then.i.i40.i:                                     ; preds = %then.i38.i
+  %569 = load ptr, ptr %placer.i, align 8
+  %570 = getelementptr i8, ptr %569, i64 28
+  %571 = load i32, ptr %570, align 4
+  %572 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %568, i64 1024, ptr nonnull @"$string.579", ptr nonnull @"$string.175", i32 %571, ptr nonnull %cause.i.i34.i)
+  br label %"$RandomPlacer.matrix_of_deviation.exit45.i"
+
+merge.i42.i:                                      ; preds = %forbody.us.i56.i.i.i.i
+  store i64 0, ptr %bytes.i35.i, align 8
+  %573 = load ptr, ptr %placer.i, align 8
+  %574 = getelementptr i8, ptr %573, i64 16
+  %575 = load ptr, ptr %574, align 8
+  %576 = getelementptr i8, ptr %575, i64 144
+  %577 = load ptr, ptr %576, align 8
+  %578 = call i32 %577(ptr nonnull %matrix.i36.i.i.i.i, ptr nonnull %bytes.i35.i)
+  %579 = load ptr, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
+  %580 = load i64, ptr %bytes.i35.i, align 8
+  %581 = getelementptr i8, ptr %579, i64 16
+  %582 = load i64, ptr %581, align 8
+  %583 = add i64 %582, %580
+  store i64 %583, ptr %581, align 8
+  %584 = load ptr, ptr %579, align 8
+  %.not.i11.i43.i = icmp eq ptr %584, null
+  br i1 %.not.i11.i43.i, label %forcond.us.i59.i.i.i.i, label %then.i12.i44.i
+
+then.i12.i44.i:                                   ; preds = %merge.i42.i
+  %585 = getelementptr i8, ptr %579, i64 8
+  %586 = load ptr, ptr %585, align 8
+  %587 = getelementptr i8, ptr %579, i64 24
+  %588 = load i64, ptr %587, align 8
+  call void %584(ptr %586, i64 %583, i64 %588, ptr nonnull @"$string.175")
+  br label %forcond.us.i59.i.i.i.i
+
+"$RandomPlacer.matrix_of_deviation.exit45.i":     ; preds = %then.i.i40.i, %then.i38.i
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i34.i)
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %bytes.i35.i)
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i36.i)
+  br label %"$place_mixture.exit.i.i.i"
+
+forcond.us.i59.i.i.i.i:                           ; preds = %then.i12.i44.i, %merge.i42.i
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %bytes.i35.i)
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i36.i)
+  %indvars.iv.next21.i60.i.i.i.i = add nuw nsw i64 %indvars.iv20.i57.i.i.i.i, 1
+  %exitcond24.not.i61.i.i.i.i = icmp eq i64 %indvars.iv.next21.i60.i.i.i.i, %wide.trip.count23.i49.i.i.i.i
+  br i1 %exitcond24.not.i61.i.i.i.i, label %"$place_mixture.exit.thread49.i.i.i", label %forbody.us.i56.i.i.i.i
+
+forcond.i53.i.i.i.i:                              ; preds = %then.i12.i.i, %merge.i33.i
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %bytes.i.i)
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i.i)
+  %indvars.iv.next.i54.i.i.i.i = add nuw nsw i64 %indvars.iv.i51.i.i.i.i, 1
+  %exitcond.not.i55.i.i.i.i = icmp eq i64 %indvars.iv.next.i54.i.i.i.i, %wide.trip.count23.i49.i.i.i.i
+  br i1 %exitcond.not.i55.i.i.i.i, label %"$place_mixture.exit.thread49.i.i.i", label %forbody.i50.i.i.i.i
+
+forbody.i50.i.i.i.i:                              ; preds = %forbody.lr.ph.i44.i.i.i.i, %forcond.i53.i.i.i.i
+  %indvars.iv.i51.i.i.i.i = phi i64 [ %indvars.iv.next.i54.i.i.i.i, %forcond.i53.i.i.i.i ], [ 0, %forbody.lr.ph.i44.i.i.i.i ]
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %matrix.i36.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %.sroa.064.i.i.i.i, i64 16, i1 false)
+  store ptr %.sroa.471.0.copyload.i.i.i.i, ptr %first.sroa.5.0.matrix.sroa_idx.i47.i.i.i.i, align 8
+  %589 = mul i64 %indvars.iv.i51.i.i.i.i, %543
+  %590 = getelementptr i8, ptr %.sroa.269.0.copyload.i.i.i.i, i64 %589
+  store ptr %590, ptr %first.sroa.2.0.matrix.sroa_idx.i45.i.i.i.i, align 8
+  %591 = mul i64 %indvars.iv.i51.i.i.i.i, %545
+  %592 = getelementptr i8, ptr %.sroa.370.0.copyload.i.i.i.i, i64 %591
+  store ptr %592, ptr %first.sroa.3.0.matrix.sroa_idx.i46.i.i.i.i, align 8
+  %593 = load i32, ptr %210, align 4
+  %594 = sitofp i32 %593 to double
+  %595 = call double @sqrt(double %594)
+  %596 = fdiv double 1.000000e+00, %595
+  %597 = fptrunc double %596 to float
+  call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %bytes.i.i)
+  call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i.i)
+  store ptr %matrix.i36.i.i.i.i, ptr %args.i.i, align 8
+  %598 = load i64, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  store i64 %598, ptr %219, align 8
+  store float %597, ptr %220, align 8
+  %599 = add i64 %598, 1
+  store i64 %599, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  %600 = load ptr, ptr %placer.i, align 8
+  %601 = getelementptr i8, ptr %600, i64 16
+  %602 = load ptr, ptr %601, align 8
+  %603 = getelementptr i8, ptr %602, i64 424
+  %604 = load ptr, ptr %603, align 8
+  %605 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  %606 = call i32 %604(ptr %605, ptr nonnull %args.i.i)
+  %.not.i29.i = icmp eq i32 %606, 0
+  br i1 %.not.i29.i, label %merge.i33.i, label %then.i30.i
+
+then.i30.i:                                       ; preds = %forbody.i50.i.i.i.i
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i)
+  store i8 0, ptr %cause.i.i.i, align 8
+  %607 = load ptr, ptr %placer.i, align 8
+  %608 = getelementptr i8, ptr %607, i64 16
+  %609 = load ptr, ptr %608, align 8
+  %610 = getelementptr i8, ptr %609, i64 64
+  %611 = load ptr, ptr %610, align 8
+  %612 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  call void %611(ptr %612, ptr nonnull %cause.i.i.i)
+  %613 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.not.i.i31.i = icmp eq ptr %613, null
+  br i1 %.not.i.i31.i, label %"$RandomPlacer.matrix_of_deviation.exit.i", label %then.i.i32.i
+
+then.i.i32.i:                                     ; preds = %then.i30.i
+  %614 = load ptr, ptr %placer.i, align 8
+  %615 = getelementptr i8, ptr %614, i64 28
+  %616 = load i32, ptr %615, align 4
+  %617 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %613, i64 1024, ptr nonnull @"$string.579", ptr nonnull @"$string.175", i32 %616, ptr nonnull %cause.i.i.i)
+  br label %"$RandomPlacer.matrix_of_deviation.exit.i"
+
+merge.i33.i:                                      ; preds = %forbody.i50.i.i.i.i
+  store i64 0, ptr %bytes.i.i, align 8
+  %618 = load ptr, ptr %placer.i, align 8
+  %619 = getelementptr i8, ptr %618, i64 16
+  %620 = load ptr, ptr %619, align 8
+  %621 = getelementptr i8, ptr %620, i64 144
+  %622 = load ptr, ptr %621, align 8
+  %623 = call i32 %622(ptr nonnull %matrix.i36.i.i.i.i, ptr nonnull %bytes.i.i)
+  %624 = load ptr, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
+  %625 = load i64, ptr %bytes.i.i, align 8
+  %626 = getelementptr i8, ptr %624, i64 16
+  %627 = load i64, ptr %626, align 8
+  %628 = add i64 %627, %625
+  store i64 %628, ptr %626, align 8
+  %629 = load ptr, ptr %624, align 8
+  %.not.i11.i.i = icmp eq ptr %629, null
+  br i1 %.not.i11.i.i, label %forcond.i53.i.i.i.i, label %then.i12.i.i
+
+then.i12.i.i:                                     ; preds = %merge.i33.i
+  %630 = getelementptr i8, ptr %624, i64 8
+  %631 = load ptr, ptr %630, align 8
+  %632 = getelementptr i8, ptr %624, i64 24
+  %633 = load i64, ptr %632, align 8
+  call void %629(ptr %631, i64 %628, i64 %633, ptr nonnull @"$string.175")
+  br label %forcond.i53.i.i.i.i
+
+"$RandomPlacer.matrix_of_deviation.exit.i":       ; preds = %then.i.i32.i, %then.i30.i
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %bytes.i.i)
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i.i)
+  br label %"$place_mixture.exit.i.i.i"
+
+"$place_mixture.exit.thread49.i.i.i":             ; preds = %forcond.i53.i.i.i.i, %forcond.us.i59.i.i.i.i, %merge7.i.i.i.i
+  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %.sroa.064.i.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %matrix.i36.i.i.i.i)
+  br label %merge1.i.i.i
+
+"$place_mixture.exit.i.i.i":                      ; preds = %"$RandomPlacer.matrix_of_deviation.exit.i", %"$RandomPlacer.matrix_of_deviation.exit45.i"
+  %common.ret.op.i43.i.i.i.i = phi i32 [ %561, %"$RandomPlacer.matrix_of_deviation.exit45.i" ], [ %606, %"$RandomPlacer.matrix_of_deviation.exit.i" ]
+  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %.sroa.064.i.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %matrix.i36.i.i.i.i)
+  br label %"$layout.place_random.exit"
+
+merge1.i.i.i:                                     ; preds = %"$place_mixture.exit.thread49.i.i.i", %merge.i.i.i
+  %634 = getelementptr i8, ptr %224, i64 136
+  %635 = load ptr, ptr %634, align 8
+  %636 = icmp eq ptr %635, null
+  br i1 %636, label %merge13.i.i, label %merge9.i.i.i
+
+merge9.i.i.i:                                     ; preds = %merge1.i.i.i
+  %637 = getelementptr i8, ptr %224, i64 120
+  %638 = getelementptr i8, ptr %224, i64 132
+  %639 = load i32, ptr %638, align 4
+  %640 = sitofp i32 %639 to double
+  %641 = call double @sqrt(double %640)
+  %642 = fdiv double 1.000000e+00, %641
+  %643 = fptrunc double %642 to float
+  %644 = call fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nonnull %placer.i, ptr %637, float %643)
+  %.not33.i.i.i = icmp eq i32 %644, 0
+  br i1 %.not33.i.i.i, label %"$place_layer.exit.i.i", label %"$layout.place_random.exit"
+
+"$place_layer.exit.i.i":                          ; preds = %merge9.i.i.i
+  %645 = getelementptr i8, ptr %224, i64 160
+  %646 = getelementptr i8, ptr %224, i64 172
+  %647 = load i32, ptr %646, align 4
+  %648 = sitofp i32 %647 to double
+  %649 = call double @sqrt(double %648)
+  %650 = fdiv double 1.000000e+00, %649
+  %651 = fptrunc double %650 to float
+  %652 = call fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nonnull %placer.i, ptr %645, float %651)
+  %.not37.i.i = icmp eq i32 %652, 0
+  br i1 %.not37.i.i, label %merge13.i.i, label %"$layout.place_random.exit"
+
+merge13.i.i:                                      ; preds = %"$place_layer.exit.i.i", %merge1.i.i.i
+  %indvars.iv.next.i24.i = add nuw nsw i64 %indvars.iv.i23.i, 1
+  %exitcond.not.i25.i = icmp eq i64 %indvars.iv.next.i24.i, %wide.trip.count.i21.i
+  br i1 %exitcond.not.i25.i, label %then2.i, label %forbody.i22.i
+
+then2.i:                                          ; preds = %merge13.i.i, %merge7.i.i
+  %653 = load ptr, ptr %.sroa.3.0.layout.sroa_idx, align 8
+  %654 = getelementptr i8, ptr %653, i64 136
+  %655 = load ptr, ptr %654, align 8
+  %656 = call i32 %655(ptr %40)
+  %.not.i78 = icmp eq i32 %656, 0
+  br i1 %.not.i78, label %"$layout.place_random.exit", label %then5.i
+
+then5.i:                                          ; preds = %then2.i
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i76)
+  store i8 0, ptr %cause.i.i76, align 8
+  %657 = load ptr, ptr %placer.i, align 8
+  %658 = getelementptr i8, ptr %657, i64 16
+  %659 = load ptr, ptr %658, align 8
+  %660 = getelementptr i8, ptr %659, i64 64
+  %661 = load ptr, ptr %660, align 8
+  %662 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  call void %661(ptr %662, ptr nonnull %cause.i.i76)
+  %663 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.not.i26.i = icmp eq ptr %663, null
+  br i1 %.not.i26.i, label %"$RandomPlacer.failed.exit.i", label %then.i27.i
+
+then.i27.i:                                       ; preds = %then5.i
+  %664 = load ptr, ptr %placer.i, align 8
+  %665 = getelementptr i8, ptr %664, i64 28
+  %666 = load i32, ptr %665, align 4
+  %667 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %663, i64 1024, ptr nonnull @"$string.579", ptr nonnull @"$string.175", i32 %666, ptr nonnull %cause.i.i76)
+  br label %"$RandomPlacer.failed.exit.i"
+
+"$RandomPlacer.failed.exit.i":                    ; preds = %then.i27.i, %then5.i
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i76)
+  br label %"$layout.place_random.exit"
+
+"$layout.place_random.exit":                      ; preds = %"$Layout.num_local_experts.exit.i.i.i.i", %merge9.i.i.i, %"$place_layer.exit.i.i", %then.i.i, %then2.i.i79, %"$RandomPlacer.matrix_of_deviation.exit117.i", %"$RandomPlacer.vector.exit.i.i", %"$RandomPlacer.matrix_of_deviation.exit105.i", %"$RandomPlacer.vector.exit.i.i.i.i", %"$RandomPlacer.vector.exit64.i.i.i.i", %"$RandomPlacer.vector.exit72.i.i.i.i", %"$RandomPlacer.vector.exit80.i.i.i.i", %"$RandomPlacer.matrix_of_deviation.exit93.i", %"$RandomPlacer.matrix_of_deviation.exit81.i", %"$RandomPlacer.vector.exit.i41.i.i.i", %"$RandomPlacer.experts.exit.i.i.i.i", %"$place_mixture.exit.i.i.i", %then2.i, %"$RandomPlacer.failed.exit.i"
+  %code.1.i = phi i32 [ %656, %"$RandomPlacer.failed.exit.i" ], [ 0, %then2.i ], [ %334, %"$RandomPlacer.matrix_of_deviation.exit93.i" ], [ %377, %"$RandomPlacer.matrix_of_deviation.exit81.i" ], [ %common.ret.op.i43.i.i.i.i, %"$place_mixture.exit.i.i.i" ], [ %307, %"$RandomPlacer.vector.exit80.i.i.i.i" ], [ %285, %"$RandomPlacer.vector.exit72.i.i.i.i" ], [ %259, %"$RandomPlacer.vector.exit64.i.i.i.i" ], [ %237, %"$RandomPlacer.vector.exit.i.i.i.i" ], [ %common.ret.op.i34.i.i.i.i, %"$RandomPlacer.experts.exit.i.i.i.i" ], [ %435, %"$RandomPlacer.vector.exit.i41.i.i.i" ], [ %163, %"$RandomPlacer.matrix_of_deviation.exit105.i" ], [ %134, %"$RandomPlacer.vector.exit.i.i" ], [ %92, %"$RandomPlacer.matrix_of_deviation.exit117.i" ], [ 3, %then2.i.i79 ], [ 3, %then.i.i ], [ %423, %"$Layout.num_local_experts.exit.i.i.i.i" ], [ %644, %merge9.i.i.i ], [ %652, %"$place_layer.exit.i.i" ]
+  %668 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
+  call void @free(ptr %668)
+  %669 = load ptr, ptr %.sroa.7.0.placer.sroa_idx.i, align 8
+  call void @free(ptr %669)
+  call void @llvm.lifetime.end.p0(i64 56, ptr nonnull %placer.i)
+  %.not74 = icmp eq i32 %code.1.i, 0
+  br i1 %.not74, label %merge14, label %common.ret
+
+else16:                                           ; preds = %merge11
+  %670 = load ptr, ptr %1, align 8
+  %671 = getelementptr i8, ptr %670, i64 480
+  %672 = load ptr, ptr %22, align 8
+  %673 = call fastcc i32 @"$layout.place"(ptr nonnull %layout, ptr nonnull %13, ptr %671, ptr %672, ptr nonnull %progress, ptr %2)
+  %.not73 = icmp eq i32 %673, 0
+  br i1 %.not73, label %merge14, label %common.ret
+
+merge14:                                          ; preds = %else16, %"$layout.place_random.exit"
+  %674 = load ptr, ptr %18, align 8
+  %675 = getelementptr i8, ptr %674, i64 136
+  %676 = load ptr, ptr %675, align 8
+  %677 = load ptr, ptr %22, align 8
+  %678 = call i32 %676(ptr %677)
+  %.not75 = icmp eq i32 %678, 0
+  br i1 %.not75, label %merge28, label %then29
+
+then29:                                           ; preds = %merge14
+  call fastcc void @"$Rank.describe_failure"(ptr nonnull %0, ptr nonnull @"$string.588", i32 -1, ptr %2)
+  br label %common.ret
+
+merge28:                                          ; preds = %merge14
+  store i64 %33, ptr %.sroa.3.0.progress.sroa_idx, align 16
+  %679 = load ptr, ptr %progress, align 16
+  %.not.i80 = icmp eq ptr %679, null
+  br i1 %.not.i80, label %common.ret, label %then.i81
+
+then.i81:                                         ; preds = %merge28
+  %680 = load ptr, ptr %.sroa.260.0.progress.sroa_idx, align 8
+  %681 = load i64, ptr %.sroa.461.0.progress.sroa_idx, align 8
+  call void %679(ptr %680, i64 %33, i64 %681, ptr nonnull @"$string.175")
+  br label %common.ret
+}
+
+define internal fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nocapture %0, ptr %1, float %2) unnamed_addr {
+entry:
+  %cause.i = alloca %0, align 8
+  %bytes = alloca i64, align 8
+  %args = alloca %99, align 8
+  store ptr %1, ptr %args, align 8
+  %3 = getelementptr i8, ptr %0, i64 32
+  %4 = load i64, ptr %3, align 8
+  %5 = getelementptr inbounds i8, ptr %args, i64 8
+  store i64 %4, ptr %5, align 8
+  %6 = getelementptr inbounds i8, ptr %args, i64 16
+  store float %2, ptr %6, align 8
+  %7 = add i64 %4, 1
+  store i64 %7, ptr %3, align 8
+  %8 = load ptr, ptr %0, align 8
+  %9 = getelementptr i8, ptr %8, i64 16
+  %10 = load ptr, ptr %9, align 8
+  %11 = getelementptr i8, ptr %10, i64 424
+  %12 = load ptr, ptr %11, align 8
+  %13 = getelementptr i8, ptr %0, i64 8
+  %14 = load ptr, ptr %13, align 8
+  %15 = call i32 %12(ptr %14, ptr nonnull %args)
+  %.not = icmp eq i32 %15, 0
+  br i1 %.not, label %merge, label %then
+
+common.ret:                                       ; preds = %then.i12, %merge, %"$RandomPlacer.failed.exit"
+  ret i32 %15
+
+then:                                             ; preds = %entry
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i)
+  store i8 0, ptr %cause.i, align 8
+  %16 = load ptr, ptr %0, align 8
+  %17 = getelementptr i8, ptr %16, i64 16
+  %18 = load ptr, ptr %17, align 8
+  %19 = getelementptr i8, ptr %18, i64 64
+  %20 = load ptr, ptr %19, align 8
+  %21 = load ptr, ptr %13, align 8
+  call void %20(ptr %21, ptr nonnull %cause.i)
+  %22 = getelementptr i8, ptr %0, i64 24
+  %23 = load ptr, ptr %22, align 8
+  %.not.i = icmp eq ptr %23, null
+  br i1 %.not.i, label %"$RandomPlacer.failed.exit", label %then.i
+
+then.i:                                           ; preds = %then
+  %24 = load ptr, ptr %0, align 8
+  %25 = getelementptr i8, ptr %24, i64 28
+  %26 = load i32, ptr %25, align 4
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %23, i64 1024, ptr nonnull @"$string.579", ptr nonnull @"$string.175", i32 %26, ptr nonnull %cause.i)
+  br label %"$RandomPlacer.failed.exit"
+
+"$RandomPlacer.failed.exit":                      ; preds = %then, %then.i
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i)
+  br label %common.ret
+
+merge:                                            ; preds = %entry
+  store i64 0, ptr %bytes, align 8
+  %28 = load ptr, ptr %0, align 8
+  %29 = getelementptr i8, ptr %28, i64 16
+  %30 = load ptr, ptr %29, align 8
+  %31 = getelementptr i8, ptr %30, i64 144
+  %32 = load ptr, ptr %31, align 8
+  %33 = call i32 %32(ptr %1, ptr nonnull %bytes)
+  %34 = getelementptr i8, ptr %0, i64 16
+  %35 = load ptr, ptr %34, align 8
+  %36 = load i64, ptr %bytes, align 8
+  %37 = getelementptr i8, ptr %35, i64 16
+  %38 = load i64, ptr %37, align 8
+  %39 = add i64 %38, %36
+  store i64 %39, ptr %37, align 8
+  %40 = load ptr, ptr %35, align 8
+  %.not.i11 = icmp eq ptr %40, null
+  br i1 %.not.i11, label %common.ret, label %then.i12
+
+then.i12:                                         ; preds = %merge
+  %41 = getelementptr i8, ptr %35, i64 8
+  %42 = load ptr, ptr %41, align 8
+  %43 = getelementptr i8, ptr %35, i64 24
+  %44 = load i64, ptr %43, align 8
+  call void %40(ptr %42, i64 %39, i64 %44, ptr nonnull @"$string.175")
+  br label %common.ret
+}
+
+define internal fastcc i32 @"$layout.place"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4, ptr %5) unnamed_addr {
+entry:
+  %part.i = alloca %103, align 8
+  %part.i24.i46.i.i = alloca %103, align 8
+  %part.i19.i47.i.i = alloca %103, align 8
+  %part.i.i48.i.i = alloca %103, align 8
+  %part.i24.i.i.i.i = alloca %103, align 8
+  %part.i19.i.i.i.i = alloca %103, align 8
+  %part.i.i.i.i.i = alloca %103, align 8
+  %part.i.i40.i.i = alloca %103, align 8
+  %down.i.i.i = alloca %24, align 8
+  %gate_up.i.i.i = alloca %24, align 8
+  %part.i24.i.i.i = alloca %103, align 8
+  %part.i19.i.i.i = alloca %103, align 8
+  %part.i.i31.i.i = alloca %103, align 8
+  %part.i89.i.i.i = alloca %103, align 8
+  %part.i84.i.i.i = alloca %103, align 8
+  %part.i.i.i.i = alloca %103, align 8
+  %part.i49.i = alloca %103, align 8
+  %part.i.i = alloca %103, align 8
+  %placer = alloca %104, align 8
+  store ptr %0, ptr %placer, align 8
+  %.sroa.22.0.placer.sroa_idx = getelementptr inbounds i8, ptr %placer, i64 8
+  store ptr %2, ptr %.sroa.22.0.placer.sroa_idx, align 8
+  %.sroa.3.0.placer.sroa_idx = getelementptr inbounds i8, ptr %placer, i64 16
+  store ptr %3, ptr %.sroa.3.0.placer.sroa_idx, align 8
+  %.sroa.43.0.placer.sroa_idx = getelementptr inbounds i8, ptr %placer, i64 24
+  store ptr %4, ptr %.sroa.43.0.placer.sroa_idx, align 8
+  %.sroa.5.0.placer.sroa_idx = getelementptr inbounds i8, ptr %placer, i64 32
+  store ptr %5, ptr %.sroa.5.0.placer.sroa_idx, align 8
+  %.sroa.64.0.placer.sroa_idx = getelementptr inbounds i8, ptr %placer, i64 40
+  store i32 0, ptr %.sroa.64.0.placer.sroa_idx, align 8
+  %.sroa.7.0.placer.sroa_idx = getelementptr inbounds i8, ptr %placer, i64 44
+  store i32 0, ptr %.sroa.7.0.placer.sroa_idx, align 4
+  %6 = getelementptr i8, ptr %1, i64 96
+  %7 = load i8, ptr %6, align 1
+  %8 = trunc i8 %7 to i1
+  br i1 %8, label %then.i, label %merge.i
+
+then.i:                                           ; preds = %entry
+  %9 = getelementptr i8, ptr %0, i64 28
+  %10 = load i32, ptr %9, align 4
+  %11 = sext i32 %10 to i64
+  br label %merge.i
+
+merge.i:                                          ; preds = %then.i, %entry
+  %head_rank.0.i = phi i64 [ %11, %then.i ], [ 0, %entry ]
+  %12 = load ptr, ptr %0, align 8
+  %13 = getelementptr i8, ptr %12, i64 114
+  %14 = load i8, ptr %13, align 1
+  %15 = trunc i8 %14 to i1
+  %spec.select.i = select i1 %15, ptr @"$string.235", ptr @"$string.241"
+  %16 = getelementptr i8, ptr %1, i64 8
+  %17 = getelementptr i8, ptr %1, i64 16
+  %18 = load i32, ptr %17, align 4
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i)
+  store ptr %16, ptr %part.i.i, align 8
+  %.sroa.23.0.part.sroa_idx.i.i = getelementptr inbounds i8, ptr %part.i.i, i64 8
+  store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i, align 8
+  %.sroa.3.0.part.sroa_idx.i.i = getelementptr inbounds i8, ptr %part.i.i, i64 12
+  store i32 %18, ptr %.sroa.3.0.part.sroa_idx.i.i, align 4
+  %.sroa.44.0.part.sroa_idx.i.i = getelementptr inbounds i8, ptr %part.i.i, i64 16
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.44.0.part.sroa_idx.i.i, i8 0, i64 16, i1 false)
+  %19 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.235", ptr nonnull %part.i.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i)
+  %.not.i = icmp eq i32 %19, 0
+  br i1 %.not.i, label %merge4.i, label %"$place_model.581.exit"
+
+merge4.i:                                         ; preds = %merge.i
+  %20 = getelementptr i8, ptr %1, i64 48
+  %21 = load ptr, ptr %20, align 8
+  %22 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer, ptr nonnull @"$string.240", ptr nonnull @"$string.345", ptr %21)
+  %.not46.i = icmp eq i32 %22, 0
+  br i1 %.not46.i, label %merge8.i, label %"$place_model.581.exit"
+
+merge8.i:                                         ; preds = %merge4.i
+  %23 = getelementptr i8, ptr %1, i64 56
+  %24 = getelementptr i8, ptr %1, i64 64
+  %25 = load i32, ptr %24, align 4
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i49.i)
+  %26 = sext i32 %25 to i64
+  %27 = mul nsw i64 %head_rank.0.i, %26
+  store ptr %23, ptr %part.i49.i, align 8
+  %.sroa.23.0.part.sroa_idx.i50.i = getelementptr inbounds i8, ptr %part.i49.i, i64 8
+  store i32 0, ptr %.sroa.23.0.part.sroa_idx.i50.i, align 8
+  %.sroa.3.0.part.sroa_idx.i51.i = getelementptr inbounds i8, ptr %part.i49.i, i64 12
+  store i32 %25, ptr %.sroa.3.0.part.sroa_idx.i51.i, align 4
+  %.sroa.44.0.part.sroa_idx.i52.i = getelementptr inbounds i8, ptr %part.i49.i, i64 16
+  store i64 %27, ptr %.sroa.44.0.part.sroa_idx.i52.i, align 8
+  %.sroa.5.0.part.sroa_idx.i53.i = getelementptr inbounds i8, ptr %part.i49.i, i64 24
+  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i53.i, align 8
+  %28 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly %spec.select.i, ptr nonnull %part.i49.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i49.i)
+  %.not47.i = icmp eq i32 %28, 0
+  br i1 %.not47.i, label %merge13.i, label %"$place_model.581.exit"
+
+merge13.i:                                        ; preds = %merge8.i
+  %29 = load ptr, ptr %0, align 8
+  %30 = getelementptr i8, ptr %29, i64 68
+  %31 = load i32, ptr %30, align 4
+  %32 = icmp sgt i32 %31, 0
+  br i1 %32, label %forbody.lr.ph.i, label %"$place_model.581.exit"
+
+forbody.lr.ph.i:                                  ; preds = %merge13.i
+  %.sroa.23.0.part.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i, i64 8
+  %.sroa.3.0.part.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i, i64 12
+  %.sroa.44.0.part.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i, i64 16
+  %.sroa.5.0.part.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i, i64 24
+  %.sroa.23.0.part.sroa_idx.i85.i.i.i = getelementptr inbounds i8, ptr %part.i84.i.i.i, i64 8
+  %.sroa.3.0.part.sroa_idx.i86.i.i.i = getelementptr inbounds i8, ptr %part.i84.i.i.i, i64 12
+  %.sroa.44.0.part.sroa_idx.i87.i.i.i = getelementptr inbounds i8, ptr %part.i84.i.i.i, i64 16
+  %.sroa.5.0.part.sroa_idx.i88.i.i.i = getelementptr inbounds i8, ptr %part.i84.i.i.i, i64 24
+  %.sroa.23.0.part.sroa_idx.i90.i.i.i = getelementptr inbounds i8, ptr %part.i89.i.i.i, i64 8
+  %.sroa.3.0.part.sroa_idx.i91.i.i.i = getelementptr inbounds i8, ptr %part.i89.i.i.i, i64 12
+  %.sroa.44.0.part.sroa_idx.i92.i.i.i = getelementptr inbounds i8, ptr %part.i89.i.i.i, i64 16
+  %.sroa.5.0.part.sroa_idx.i93.i.i.i = getelementptr inbounds i8, ptr %part.i89.i.i.i, i64 24
+  %.sroa.23.0.part.sroa_idx.i.i32.i.i = getelementptr inbounds i8, ptr %part.i.i31.i.i, i64 8
+  %.sroa.3.0.part.sroa_idx.i.i33.i.i = getelementptr inbounds i8, ptr %part.i.i31.i.i, i64 12
+  %.sroa.44.0.part.sroa_idx.i.i34.i.i = getelementptr inbounds i8, ptr %part.i.i31.i.i, i64 16
+  %.sroa.5.0.part.sroa_idx.i.i35.i.i = getelementptr inbounds i8, ptr %part.i.i31.i.i, i64 24
+  %.sroa.23.0.part.sroa_idx.i20.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i, i64 8
+  %.sroa.3.0.part.sroa_idx.i21.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i, i64 12
+  %.sroa.44.0.part.sroa_idx.i22.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i, i64 16
+  %.sroa.5.0.part.sroa_idx.i23.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i, i64 24
+  %.sroa.24.0.part.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i, i64 8
+  %.sroa.3.0.part.sroa_idx.i25.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i, i64 12
+  %.sroa.45.0.part.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i, i64 16
+  %.sroa.5.0.part.sroa_idx.i26.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i, i64 24
+  %.sroa.23.0.part.sroa_idx.i.i41.i.i = getelementptr inbounds i8, ptr %part.i.i40.i.i, i64 8
+  %.sroa.3.0.part.sroa_idx.i.i42.i.i = getelementptr inbounds i8, ptr %part.i.i40.i.i, i64 12
+  %.sroa.44.0.part.sroa_idx.i.i43.i.i = getelementptr inbounds i8, ptr %part.i.i40.i.i, i64 16
+  %.sroa.2.0.gate_up.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %gate_up.i.i.i, i64 16
+  %.sroa.3.0.gate_up.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %gate_up.i.i.i, i64 24
+  %.sroa.4.0.gate_up.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %gate_up.i.i.i, i64 32
+  %.sroa.257.0.down.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %down.i.i.i, i64 16
+  %.sroa.358.0.down.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %down.i.i.i, i64 24
+  %.sroa.459.0.down.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %down.i.i.i, i64 32
+  %33 = getelementptr inbounds i8, ptr %gate_up.i.i.i, i64 8
   %.sroa.23.0.part.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i.i, i64 8
   %.sroa.3.0.part.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i.i, i64 12
   %.sroa.44.0.part.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i.i, i64 16
   %.sroa.5.0.part.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i.i, i64 24
-  %.sroa.23.0.part.sroa_idx.i85.i.i.i.i = getelementptr inbounds i8, ptr %part.i84.i.i.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i86.i.i.i.i = getelementptr inbounds i8, ptr %part.i84.i.i.i.i, i64 12
-  %.sroa.44.0.part.sroa_idx.i87.i.i.i.i = getelementptr inbounds i8, ptr %part.i84.i.i.i.i, i64 16
-  %.sroa.5.0.part.sroa_idx.i88.i.i.i.i = getelementptr inbounds i8, ptr %part.i84.i.i.i.i, i64 24
-  %.sroa.23.0.part.sroa_idx.i90.i.i.i.i = getelementptr inbounds i8, ptr %part.i89.i.i.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i91.i.i.i.i = getelementptr inbounds i8, ptr %part.i89.i.i.i.i, i64 12
-  %.sroa.44.0.part.sroa_idx.i92.i.i.i.i = getelementptr inbounds i8, ptr %part.i89.i.i.i.i, i64 16
-  %.sroa.5.0.part.sroa_idx.i93.i.i.i.i = getelementptr inbounds i8, ptr %part.i89.i.i.i.i, i64 24
-  %.sroa.23.0.part.sroa_idx.i.i32.i.i.i = getelementptr inbounds i8, ptr %part.i.i31.i.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i.i33.i.i.i = getelementptr inbounds i8, ptr %part.i.i31.i.i.i, i64 12
-  %.sroa.44.0.part.sroa_idx.i.i34.i.i.i = getelementptr inbounds i8, ptr %part.i.i31.i.i.i, i64 16
-  %.sroa.5.0.part.sroa_idx.i.i35.i.i.i = getelementptr inbounds i8, ptr %part.i.i31.i.i.i, i64 24
   %.sroa.23.0.part.sroa_idx.i20.i.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i.i, i64 8
   %.sroa.3.0.part.sroa_idx.i21.i.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i.i, i64 12
   %.sroa.44.0.part.sroa_idx.i22.i.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i.i, i64 16
   %.sroa.5.0.part.sroa_idx.i23.i.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i.i, i64 24
+  %34 = getelementptr inbounds i8, ptr %down.i.i.i, i64 8
+  %35 = getelementptr inbounds i8, ptr %down.i.i.i, i64 12
   %.sroa.24.0.part.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i.i, i64 8
   %.sroa.3.0.part.sroa_idx.i25.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i.i, i64 12
   %.sroa.45.0.part.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i.i, i64 16
   %.sroa.5.0.part.sroa_idx.i26.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i.i, i64 24
-  %.sroa.23.0.part.sroa_idx.i.i41.i.i.i = getelementptr inbounds i8, ptr %part.i.i40.i.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i.i42.i.i.i = getelementptr inbounds i8, ptr %part.i.i40.i.i.i, i64 12
-  %.sroa.44.0.part.sroa_idx.i.i43.i.i.i = getelementptr inbounds i8, ptr %part.i.i40.i.i.i, i64 16
-  %.sroa.2.0.gate_up.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %gate_up.i.i.i.i, i64 16
-  %.sroa.3.0.gate_up.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %gate_up.i.i.i.i, i64 24
-  %.sroa.4.0.gate_up.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %gate_up.i.i.i.i, i64 32
-  %.sroa.257.0.down.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %down.i.i.i.i, i64 16
-  %.sroa.358.0.down.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %down.i.i.i.i, i64 24
-  %.sroa.459.0.down.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %down.i.i.i.i, i64 32
-  %67 = getelementptr inbounds i8, ptr %gate_up.i.i.i.i, i64 8
-  %.sroa.23.0.part.sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i.i.i, i64 12
-  %.sroa.44.0.part.sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i.i.i, i64 16
-  %.sroa.5.0.part.sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i.i.i, i64 24
-  %.sroa.23.0.part.sroa_idx.i20.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i21.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i.i.i, i64 12
-  %.sroa.44.0.part.sroa_idx.i22.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i.i.i, i64 16
-  %.sroa.5.0.part.sroa_idx.i23.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i.i.i, i64 24
-  %68 = getelementptr inbounds i8, ptr %down.i.i.i.i, i64 8
-  %69 = getelementptr inbounds i8, ptr %down.i.i.i.i, i64 12
-  %.sroa.24.0.part.sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i25.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i.i.i, i64 12
-  %.sroa.45.0.part.sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i.i.i, i64 16
-  %.sroa.5.0.part.sroa_idx.i26.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i.i.i, i64 24
-  %.sroa.23.0.part.sroa_idx.i.i49.i.i.i = getelementptr inbounds i8, ptr %part.i.i48.i.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i.i50.i.i.i = getelementptr inbounds i8, ptr %part.i.i48.i.i.i, i64 12
-  %.sroa.44.0.part.sroa_idx.i.i51.i.i.i = getelementptr inbounds i8, ptr %part.i.i48.i.i.i, i64 16
-  %.sroa.5.0.part.sroa_idx.i.i52.i.i.i = getelementptr inbounds i8, ptr %part.i.i48.i.i.i, i64 24
-  %.sroa.23.0.part.sroa_idx.i20.i56.i.i.i = getelementptr inbounds i8, ptr %part.i19.i47.i.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i21.i57.i.i.i = getelementptr inbounds i8, ptr %part.i19.i47.i.i.i, i64 12
-  %.sroa.44.0.part.sroa_idx.i22.i58.i.i.i = getelementptr inbounds i8, ptr %part.i19.i47.i.i.i, i64 16
-  %.sroa.5.0.part.sroa_idx.i23.i59.i.i.i = getelementptr inbounds i8, ptr %part.i19.i47.i.i.i, i64 24
-  %.sroa.24.0.part.sroa_idx.i.i62.i.i.i = getelementptr inbounds i8, ptr %part.i24.i46.i.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i25.i63.i.i.i = getelementptr inbounds i8, ptr %part.i24.i46.i.i.i, i64 12
-  %.sroa.45.0.part.sroa_idx.i.i64.i.i.i = getelementptr inbounds i8, ptr %part.i24.i46.i.i.i, i64 16
-  %.sroa.5.0.part.sroa_idx.i26.i65.i.i.i = getelementptr inbounds i8, ptr %part.i24.i46.i.i.i, i64 24
-  %wide.trip.count.i.i = zext nneg i32 %65 to i64
-  %.sroa.24.0.part.sroa_idx.i.i = getelementptr inbounds i8, ptr %part.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i.i = getelementptr inbounds i8, ptr %part.i.i, i64 12
-  %.sroa.45.0.part.sroa_idx.i.i = getelementptr inbounds i8, ptr %part.i.i, i64 16
-  %.sroa.5.0.part.sroa_idx.i.i = getelementptr inbounds i8, ptr %part.i.i, i64 24
-  br label %forbody.i.i
+  %.sroa.23.0.part.sroa_idx.i.i49.i.i = getelementptr inbounds i8, ptr %part.i.i48.i.i, i64 8
+  %.sroa.3.0.part.sroa_idx.i.i50.i.i = getelementptr inbounds i8, ptr %part.i.i48.i.i, i64 12
+  %.sroa.44.0.part.sroa_idx.i.i51.i.i = getelementptr inbounds i8, ptr %part.i.i48.i.i, i64 16
+  %.sroa.5.0.part.sroa_idx.i.i52.i.i = getelementptr inbounds i8, ptr %part.i.i48.i.i, i64 24
+  %.sroa.23.0.part.sroa_idx.i20.i56.i.i = getelementptr inbounds i8, ptr %part.i19.i47.i.i, i64 8
+  %.sroa.3.0.part.sroa_idx.i21.i57.i.i = getelementptr inbounds i8, ptr %part.i19.i47.i.i, i64 12
+  %.sroa.44.0.part.sroa_idx.i22.i58.i.i = getelementptr inbounds i8, ptr %part.i19.i47.i.i, i64 16
+  %.sroa.5.0.part.sroa_idx.i23.i59.i.i = getelementptr inbounds i8, ptr %part.i19.i47.i.i, i64 24
+  %.sroa.24.0.part.sroa_idx.i.i62.i.i = getelementptr inbounds i8, ptr %part.i24.i46.i.i, i64 8
+  %.sroa.3.0.part.sroa_idx.i25.i63.i.i = getelementptr inbounds i8, ptr %part.i24.i46.i.i, i64 12
+  %.sroa.45.0.part.sroa_idx.i.i64.i.i = getelementptr inbounds i8, ptr %part.i24.i46.i.i, i64 16
+  %.sroa.5.0.part.sroa_idx.i26.i65.i.i = getelementptr inbounds i8, ptr %part.i24.i46.i.i, i64 24
+  %wide.trip.count.i = zext nneg i32 %31 to i64
+  %.sroa.24.0.part.sroa_idx.i = getelementptr inbounds i8, ptr %part.i, i64 8
+  %.sroa.3.0.part.sroa_idx.i = getelementptr inbounds i8, ptr %part.i, i64 12
+  %.sroa.45.0.part.sroa_idx.i = getelementptr inbounds i8, ptr %part.i, i64 16
+  %.sroa.5.0.part.sroa_idx.i = getelementptr inbounds i8, ptr %part.i, i64 24
+  %36 = getelementptr i8, ptr %0, i64 28
+  %37 = getelementptr i8, ptr %0, i64 24
+  %38 = getelementptr i8, ptr %0, i64 32
+  %39 = getelementptr i8, ptr %0, i64 28
+  br label %forbody.i
 
-forbody.i.i:                                      ; preds = %merge19.i.i, %forbody.lr.ph.i.i
-  %indvars.iv.i.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %indvars.iv.next.i.i, %merge19.i.i ]
-  %70 = trunc nuw nsw i64 %indvars.iv.i.i to i32
-  store i32 %70, ptr %.sroa.64.0.placer.sroa_idx.i, align 8
-  %71 = load ptr, ptr %13, align 8
-  %72 = getelementptr %23, ptr %71, i64 %indvars.iv.i.i
-  %73 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 4
-  %74 = load ptr, ptr %layout, align 8
-  %75 = getelementptr i8, ptr %74, i64 84
-  %76 = load i32, ptr %75, align 4
-  %.val81.i.i.i.i = load i32, ptr %.sroa.4.0.layout.sroa_idx, align 8
-  %77 = getelementptr i8, ptr %74, i64 76
-  %.val.val.i.i.i.i = load i32, ptr %77, align 4
-  %78 = sdiv i32 %.val.val.i.i.i.i, %.val81.i.i.i.i
-  %79 = mul i32 %78, %76
-  %80 = getelementptr i8, ptr %74, i64 80
-  %.val82.val.i.i.i.i = load i32, ptr %80, align 4
-  %81 = sdiv i32 %.val82.val.i.i.i.i, %.val81.i.i.i.i
-  %82 = mul i32 %81, %76
-  %83 = getelementptr i8, ptr %72, i64 8
-  %84 = load ptr, ptr %83, align 8
-  %85 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i, ptr nonnull @"$string.243", ptr nonnull @"$string.345", ptr %84)
-  %.not.i.i.i.i = icmp eq i32 %85, 0
-  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$layout.place.exit.thread"
+forbody.i:                                        ; preds = %merge19.i, %forbody.lr.ph.i
+  %indvars.iv.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %indvars.iv.next.i, %merge19.i ]
+  %40 = trunc nuw nsw i64 %indvars.iv.i to i32
+  store i32 %40, ptr %.sroa.64.0.placer.sroa_idx, align 8
+  %41 = load ptr, ptr %1, align 8
+  %42 = getelementptr %23, ptr %41, i64 %indvars.iv.i
+  %43 = load i32, ptr %36, align 4
+  %44 = load ptr, ptr %0, align 8
+  %45 = getelementptr i8, ptr %44, i64 84
+  %46 = load i32, ptr %45, align 4
+  %.val81.i.i.i = load i32, ptr %37, align 4
+  %47 = getelementptr i8, ptr %44, i64 76
+  %.val.val.i.i.i = load i32, ptr %47, align 4
+  %48 = sdiv i32 %.val.val.i.i.i, %.val81.i.i.i
+  %49 = mul i32 %48, %46
+  %50 = getelementptr i8, ptr %44, i64 80
+  %.val82.val.i.i.i = load i32, ptr %50, align 4
+  %51 = sdiv i32 %.val82.val.i.i.i, %.val81.i.i.i
+  %52 = mul i32 %51, %46
+  %53 = getelementptr i8, ptr %42, i64 8
+  %54 = load ptr, ptr %53, align 8
+  %55 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.243", ptr nonnull @"$string.345", ptr %54)
+  %.not.i.i.i = icmp eq i32 %55, 0
+  br i1 %.not.i.i.i, label %merge.i.i.i, label %"$place_model.581.exit"
 
-merge.i.i.i.i:                                    ; preds = %forbody.i.i
-  %86 = getelementptr i8, ptr %72, i64 16
-  %87 = load ptr, ptr %86, align 8
-  %88 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i, ptr nonnull @"$string.250", ptr nonnull @"$string.345", ptr %87)
-  %.not75.i.i.i.i = icmp eq i32 %88, 0
-  br i1 %.not75.i.i.i.i, label %merge2.i.i.i.i, label %"$layout.place.exit.thread"
+merge.i.i.i:                                      ; preds = %forbody.i
+  %56 = getelementptr i8, ptr %42, i64 16
+  %57 = load ptr, ptr %56, align 8
+  %58 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.250", ptr nonnull @"$string.345", ptr %57)
+  %.not75.i.i.i = icmp eq i32 %58, 0
+  br i1 %.not75.i.i.i, label %merge2.i.i.i, label %"$place_model.581.exit"
 
-merge2.i.i.i.i:                                   ; preds = %merge.i.i.i.i
-  %89 = load ptr, ptr %layout, align 8
-  %90 = getelementptr i8, ptr %89, i64 113
-  %91 = load i8, ptr %90, align 1
-  %92 = trunc i8 %91 to i1
-  br i1 %92, label %then7.i.i.i.i, label %merge6.i.i.i.i
+merge2.i.i.i:                                     ; preds = %merge.i.i.i
+  %59 = load ptr, ptr %0, align 8
+  %60 = getelementptr i8, ptr %59, i64 113
+  %61 = load i8, ptr %60, align 1
+  %62 = trunc i8 %61 to i1
+  br i1 %62, label %then7.i.i.i, label %merge6.i.i.i
 
-then7.i.i.i.i:                                    ; preds = %merge2.i.i.i.i
-  %93 = getelementptr i8, ptr %72, i64 24
-  %94 = load ptr, ptr %93, align 8
-  %95 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i, ptr nonnull @"$string.248", ptr nonnull @"$string.345", ptr %94)
-  %.not76.i.i.i.i = icmp eq i32 %95, 0
-  br i1 %.not76.i.i.i.i, label %merge10.i.i.i.i, label %"$layout.place.exit.thread"
+then7.i.i.i:                                      ; preds = %merge2.i.i.i
+  %63 = getelementptr i8, ptr %42, i64 24
+  %64 = load ptr, ptr %63, align 8
+  %65 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.248", ptr nonnull @"$string.345", ptr %64)
+  %.not76.i.i.i = icmp eq i32 %65, 0
+  br i1 %.not76.i.i.i, label %merge10.i.i.i, label %"$place_model.581.exit"
 
-merge10.i.i.i.i:                                  ; preds = %then7.i.i.i.i
-  %96 = getelementptr i8, ptr %72, i64 32
-  %97 = load ptr, ptr %96, align 8
-  %98 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i, ptr nonnull @"$string.249", ptr nonnull @"$string.345", ptr %97)
-  %.not77.i.i.i.i = icmp eq i32 %98, 0
-  br i1 %.not77.i.i.i.i, label %merge6.i.i.i.i, label %"$layout.place.exit.thread"
+merge10.i.i.i:                                    ; preds = %then7.i.i.i
+  %66 = getelementptr i8, ptr %42, i64 32
+  %67 = load ptr, ptr %66, align 8
+  %68 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.249", ptr nonnull @"$string.345", ptr %67)
+  %.not77.i.i.i = icmp eq i32 %68, 0
+  br i1 %.not77.i.i.i, label %merge6.i.i.i, label %"$place_model.581.exit"
 
-merge6.i.i.i.i:                                   ; preds = %merge10.i.i.i.i, %merge2.i.i.i.i
-  %99 = getelementptr i8, ptr %72, i64 40
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i.i.i.i)
-  %100 = sext i32 %73 to i64
-  %101 = sext i32 %79 to i64
-  %102 = mul nsw i64 %101, %100
-  store ptr %99, ptr %part.i.i.i.i.i, align 8
-  store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i.i.i.i, align 8
-  store i32 %79, ptr %.sroa.3.0.part.sroa_idx.i.i.i.i.i, align 4
-  store i64 %102, ptr %.sroa.44.0.part.sroa_idx.i.i.i.i.i, align 8
-  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i.i.i.i, align 8
-  %103 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i, ptr nonnull readonly @"$string.244", ptr nonnull %part.i.i.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i.i.i)
-  %.not78.i.i.i.i = icmp eq i32 %103, 0
-  br i1 %.not78.i.i.i.i, label %merge20.i.i.i.i, label %"$layout.place.exit.thread"
+merge6.i.i.i:                                     ; preds = %merge10.i.i.i, %merge2.i.i.i
+  %69 = getelementptr i8, ptr %42, i64 40
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i.i.i)
+  %70 = sext i32 %43 to i64
+  %71 = sext i32 %49 to i64
+  %72 = mul nsw i64 %71, %70
+  store ptr %69, ptr %part.i.i.i.i, align 8
+  store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i.i.i, align 8
+  store i32 %49, ptr %.sroa.3.0.part.sroa_idx.i.i.i.i, align 4
+  store i64 %72, ptr %.sroa.44.0.part.sroa_idx.i.i.i.i, align 8
+  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i.i.i, align 8
+  %73 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.244", ptr nonnull %part.i.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i.i)
+  %.not78.i.i.i = icmp eq i32 %73, 0
+  br i1 %.not78.i.i.i, label %merge20.i.i.i, label %"$place_model.581.exit"
 
-merge20.i.i.i.i:                                  ; preds = %merge6.i.i.i.i
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i84.i.i.i.i)
-  %104 = sext i32 %82 to i64
-  %105 = mul nsw i64 %104, %100
-  store ptr %99, ptr %part.i84.i.i.i.i, align 8
-  store i32 %79, ptr %.sroa.23.0.part.sroa_idx.i85.i.i.i.i, align 8
-  store i32 %82, ptr %.sroa.3.0.part.sroa_idx.i86.i.i.i.i, align 4
-  store i64 %105, ptr %.sroa.44.0.part.sroa_idx.i87.i.i.i.i, align 8
-  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i88.i.i.i.i, align 8
-  %106 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i, ptr nonnull readonly @"$string.245", ptr nonnull %part.i84.i.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i84.i.i.i.i)
-  %.not79.i.i.i.i = icmp eq i32 %106, 0
-  br i1 %.not79.i.i.i.i, label %merge25.i.i.i.i, label %"$layout.place.exit.thread"
+merge20.i.i.i:                                    ; preds = %merge6.i.i.i
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i84.i.i.i)
+  %74 = sext i32 %52 to i64
+  %75 = mul nsw i64 %74, %70
+  store ptr %69, ptr %part.i84.i.i.i, align 8
+  store i32 %49, ptr %.sroa.23.0.part.sroa_idx.i85.i.i.i, align 8
+  store i32 %52, ptr %.sroa.3.0.part.sroa_idx.i86.i.i.i, align 4
+  store i64 %75, ptr %.sroa.44.0.part.sroa_idx.i87.i.i.i, align 8
+  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i88.i.i.i, align 8
+  %76 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.245", ptr nonnull %part.i84.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i84.i.i.i)
+  %.not79.i.i.i = icmp eq i32 %76, 0
+  br i1 %.not79.i.i.i, label %merge25.i.i.i, label %"$place_model.581.exit"
 
-merge25.i.i.i.i:                                  ; preds = %merge20.i.i.i.i
-  %107 = add i32 %82, %79
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i89.i.i.i.i)
-  store ptr %99, ptr %part.i89.i.i.i.i, align 8
-  store i32 %107, ptr %.sroa.23.0.part.sroa_idx.i90.i.i.i.i, align 8
-  store i32 %82, ptr %.sroa.3.0.part.sroa_idx.i91.i.i.i.i, align 4
-  store i64 %105, ptr %.sroa.44.0.part.sroa_idx.i92.i.i.i.i, align 8
-  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i93.i.i.i.i, align 8
-  %108 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i, ptr nonnull readonly @"$string.246", ptr nonnull %part.i89.i.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i89.i.i.i.i)
-  %.not80.i.i.i.i = icmp eq i32 %108, 0
-  br i1 %.not80.i.i.i.i, label %"$place_attention.exit.i.i.i", label %"$layout.place.exit.thread"
+merge25.i.i.i:                                    ; preds = %merge20.i.i.i
+  %77 = add i32 %52, %49
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i89.i.i.i)
+  store ptr %69, ptr %part.i89.i.i.i, align 8
+  store i32 %77, ptr %.sroa.23.0.part.sroa_idx.i90.i.i.i, align 8
+  store i32 %52, ptr %.sroa.3.0.part.sroa_idx.i91.i.i.i, align 4
+  store i64 %75, ptr %.sroa.44.0.part.sroa_idx.i92.i.i.i, align 8
+  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i93.i.i.i, align 8
+  %78 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.246", ptr nonnull %part.i89.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i89.i.i.i)
+  %.not80.i.i.i = icmp eq i32 %78, 0
+  br i1 %.not80.i.i.i, label %"$place_attention.585.exit.i.i", label %"$place_model.581.exit"
 
-"$place_attention.exit.i.i.i":                    ; preds = %merge25.i.i.i.i
-  %109 = getelementptr i8, ptr %72, i64 80
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i)
-  %110 = getelementptr i8, ptr %72, i64 88
+"$place_attention.585.exit.i.i":                  ; preds = %merge25.i.i.i
+  %79 = getelementptr i8, ptr %42, i64 80
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i)
+  %80 = getelementptr i8, ptr %42, i64 88
+  %81 = load i32, ptr %80, align 4
+  %82 = getelementptr i8, ptr %42, i64 92
+  %83 = load i32, ptr %82, align 4
+  %84 = sext i32 %83 to i64
+  %85 = mul nsw i64 %84, %70
+  store ptr %79, ptr %part.i, align 8
+  store i32 0, ptr %.sroa.24.0.part.sroa_idx.i, align 8
+  store i32 %81, ptr %.sroa.3.0.part.sroa_idx.i, align 4
+  store i64 0, ptr %.sroa.45.0.part.sroa_idx.i, align 8
+  store i64 %85, ptr %.sroa.5.0.part.sroa_idx.i, align 8
+  %86 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.247", ptr nonnull %part.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i)
+  %.not.i.i = icmp eq i32 %86, 0
+  br i1 %.not.i.i, label %merge.i.i, label %"$place_model.581.exit"
+
+merge.i.i:                                        ; preds = %"$place_attention.585.exit.i.i"
+  %87 = load i8, ptr %42, align 1
+  %88 = trunc i8 %87 to i1
+  br i1 %88, label %merge1.i.i, label %then2.i.i
+
+then2.i.i:                                        ; preds = %merge.i.i
+  %89 = getelementptr i8, ptr %42, i64 120
+  %90 = getelementptr i8, ptr %42, i64 160
+  %91 = load i32, ptr %36, align 4
+  %92 = getelementptr i8, ptr %42, i64 128
+  %93 = load i32, ptr %92, align 4
+  %94 = sdiv i32 %93, 2
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i31.i.i)
+  %95 = sext i32 %91 to i64
+  %96 = sext i32 %94 to i64
+  %97 = mul nsw i64 %96, %95
+  store ptr %89, ptr %part.i.i31.i.i, align 8
+  store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i32.i.i, align 8
+  store i32 %94, ptr %.sroa.3.0.part.sroa_idx.i.i33.i.i, align 4
+  store i64 %97, ptr %.sroa.44.0.part.sroa_idx.i.i34.i.i, align 8
+  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i35.i.i, align 8
+  %98 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.252", ptr nonnull %part.i.i31.i.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i31.i.i)
+  %.not.i36.i.i = icmp eq i32 %98, 0
+  br i1 %.not.i36.i.i, label %merge.i38.i.i, label %"$place_model.581.exit"
+
+merge.i38.i.i:                                    ; preds = %then2.i.i
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i.i.i)
+  store ptr %89, ptr %part.i19.i.i.i, align 8
+  store i32 %94, ptr %.sroa.23.0.part.sroa_idx.i20.i.i.i, align 8
+  store i32 %94, ptr %.sroa.3.0.part.sroa_idx.i21.i.i.i, align 4
+  store i64 %97, ptr %.sroa.44.0.part.sroa_idx.i22.i.i.i, align 8
+  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i23.i.i.i, align 8
+  %99 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.253", ptr nonnull %part.i19.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i)
+  %.not18.i.i.i = icmp eq i32 %99, 0
+  br i1 %.not18.i.i.i, label %merge2.i39.i.i, label %"$place_model.581.exit"
+
+merge2.i39.i.i:                                   ; preds = %merge.i38.i.i
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i)
+  %100 = getelementptr i8, ptr %42, i64 168
+  %101 = load i32, ptr %100, align 4
+  %102 = getelementptr i8, ptr %42, i64 172
+  %103 = load i32, ptr %102, align 4
+  %104 = sext i32 %103 to i64
+  %105 = mul nsw i64 %104, %95
+  store ptr %90, ptr %part.i24.i.i.i, align 8
+  store i32 0, ptr %.sroa.24.0.part.sroa_idx.i.i.i.i, align 8
+  store i32 %101, ptr %.sroa.3.0.part.sroa_idx.i25.i.i.i, align 4
+  store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i.i.i, align 8
+  store i64 %105, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i, align 8
+  %106 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.254", ptr nonnull %part.i24.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i.i.i)
+  br label %"$place_layer.584.exit.i"
+
+merge1.i.i:                                       ; preds = %merge.i.i
+  call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %down.i.i.i)
+  call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %gate_up.i.i.i)
+  %107 = load i32, ptr %36, align 4
+  %.val.i.i.i = load i32, ptr %38, align 4
+  %108 = icmp eq i32 %.val.i.i.i, 2
+  %spec.select.i.i.i = select i1 %108, i32 0, i32 %107
+  %109 = getelementptr i8, ptr %42, i64 200
+  %110 = getelementptr i8, ptr %42, i64 208
   %111 = load i32, ptr %110, align 4
-  %112 = getelementptr i8, ptr %72, i64 92
-  %113 = load i32, ptr %112, align 4
-  %114 = sext i32 %113 to i64
-  %115 = mul nsw i64 %114, %100
-  store ptr %109, ptr %part.i.i, align 8
-  store i32 0, ptr %.sroa.24.0.part.sroa_idx.i.i, align 8
-  store i32 %111, ptr %.sroa.3.0.part.sroa_idx.i.i, align 4
-  store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i, align 8
-  store i64 %115, ptr %.sroa.5.0.part.sroa_idx.i.i, align 8
-  %116 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i, ptr nonnull readonly @"$string.247", ptr nonnull %part.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i)
-  %.not.i.i.i = icmp eq i32 %116, 0
-  br i1 %.not.i.i.i, label %merge.i.i.i, label %"$layout.place.exit.thread"
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i40.i.i)
+  store ptr %109, ptr %part.i.i40.i.i, align 8
+  store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i41.i.i, align 8
+  store i32 %111, ptr %.sroa.3.0.part.sroa_idx.i.i42.i.i, align 4
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.44.0.part.sroa_idx.i.i43.i.i, i8 0, i64 16, i1 false)
+  %112 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.256", ptr nonnull %part.i.i40.i.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i40.i.i)
+  %.not.i44.i.i = icmp eq i32 %112, 0
+  br i1 %.not.i44.i.i, label %merge1.i.i.i, label %"$place_experts.exit.thread.i.i"
 
-merge.i.i.i:                                      ; preds = %"$place_attention.exit.i.i.i"
-  %117 = load i8, ptr %72, align 1
-  %118 = trunc i8 %117 to i1
-  br i1 %118, label %merge1.i.i.i, label %then2.i.i.i
+merge1.i.i.i:                                     ; preds = %merge1.i.i
+  %113 = getelementptr i8, ptr %42, i64 240
+  %114 = load ptr, ptr %113, align 8
+  %115 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer, ptr nonnull @"$string.256", ptr nonnull @"$string.346", ptr %114)
+  %.not39.i.i.i = icmp eq i32 %115, 0
+  br i1 %.not39.i.i.i, label %merge5.i.i.i, label %"$place_experts.exit.thread.i.i"
 
-then2.i.i.i:                                      ; preds = %merge.i.i.i
-  %119 = getelementptr i8, ptr %72, i64 120
-  %120 = getelementptr i8, ptr %72, i64 160
-  %121 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 4
-  %122 = getelementptr i8, ptr %72, i64 128
-  %123 = load i32, ptr %122, align 4
-  %124 = sdiv i32 %123, 2
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i31.i.i.i)
-  %125 = sext i32 %121 to i64
-  %126 = sext i32 %124 to i64
-  %127 = mul nsw i64 %126, %125
-  store ptr %119, ptr %part.i.i31.i.i.i, align 8
-  store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i32.i.i.i, align 8
-  store i32 %124, ptr %.sroa.3.0.part.sroa_idx.i.i33.i.i.i, align 4
-  store i64 %127, ptr %.sroa.44.0.part.sroa_idx.i.i34.i.i.i, align 8
-  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i35.i.i.i, align 8
-  %128 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i, ptr nonnull readonly @"$string.252", ptr nonnull %part.i.i31.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i31.i.i.i)
-  %.not.i36.i.i.i = icmp eq i32 %128, 0
-  br i1 %.not.i36.i.i.i, label %merge.i38.i.i.i, label %"$layout.place.exit.thread"
+merge5.i.i.i:                                     ; preds = %merge1.i.i.i
+  %.val.i.i.i.i = load i32, ptr %38, align 4
+  %116 = icmp eq i32 %.val.i.i.i.i, 2
+  %117 = load ptr, ptr %0, align 8
+  %118 = getelementptr i8, ptr %117, i64 128
+  %119 = load i32, ptr %118, align 4
+  br i1 %116, label %then.i.i.i.i, label %"$Layout.num_local_experts.exit.i.i.i"
 
-merge.i38.i.i.i:                                  ; preds = %then2.i.i.i
+then.i.i.i.i:                                     ; preds = %merge5.i.i.i
+  %120 = load i32, ptr %37, align 4
+  %121 = sdiv i32 %119, %120
+  br label %"$Layout.num_local_experts.exit.i.i.i"
+
+"$Layout.num_local_experts.exit.i.i.i":           ; preds = %then.i.i.i.i, %merge5.i.i.i
+  %common.ret.op.i.i.i.i = phi i32 [ %121, %then.i.i.i.i ], [ %119, %merge5.i.i.i ]
+  %122 = icmp sgt i32 %common.ret.op.i.i.i.i, 0
+  br i1 %122, label %forbody.lr.ph.i.i.i, label %merge6.i.i
+
+forbody.lr.ph.i.i.i:                              ; preds = %"$Layout.num_local_experts.exit.i.i.i"
+  %123 = getelementptr i8, ptr %42, i64 248
+  %124 = getelementptr i8, ptr %42, i64 328
+  %125 = getelementptr i8, ptr %42, i64 336
+  %.sroa.263.0..sroa_idx.i.i.i = getelementptr i8, ptr %42, i64 264
+  %.sroa.364.0..sroa_idx.i.i.i = getelementptr i8, ptr %42, i64 272
+  %.sroa.465.0..sroa_idx.i.i.i = getelementptr i8, ptr %42, i64 280
+  %126 = getelementptr i8, ptr %42, i64 288
+  %127 = getelementptr i8, ptr %42, i64 344
+  %128 = getelementptr i8, ptr %42, i64 352
+  %.sroa.271.0..sroa_idx.i.i.i = getelementptr i8, ptr %42, i64 304
+  %.sroa.372.0..sroa_idx.i.i.i = getelementptr i8, ptr %42, i64 312
+  %.sroa.473.0..sroa_idx.i.i.i = getelementptr i8, ptr %42, i64 320
+  %129 = sext i32 %spec.select.i.i.i to i64
+  %wide.trip.count.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i to i64
+  br label %forbody.i.i.i
+
+forcond.i.i.i:                                    ; preds = %"$anon (./terra/checkpoint/weights_place.t:164).586.exit.i.i.i"
+  %indvars.iv.next.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i, 1
+  %exitcond.not.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i, %wide.trip.count.i.i.i
+  br i1 %exitcond.not.i.i.i, label %merge6.i.i, label %forbody.i.i.i
+
+forbody.i.i.i:                                    ; preds = %forcond.i.i.i, %forbody.lr.ph.i.i.i
+  %indvars.iv.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i ], [ %indvars.iv.next.i.i.i, %forcond.i.i.i ]
+  %130 = load i64, ptr %124, align 8
+  %131 = load i64, ptr %125, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %gate_up.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %123, i64 16, i1 false)
+  %.sroa.263.0.copyload.i.i.i = load ptr, ptr %.sroa.263.0..sroa_idx.i.i.i, align 8
+  %.sroa.364.0.copyload.i.i.i = load ptr, ptr %.sroa.364.0..sroa_idx.i.i.i, align 8
+  %.sroa.465.0.copyload.i.i.i = load ptr, ptr %.sroa.465.0..sroa_idx.i.i.i, align 8
+  %.not.i.i.i.i = icmp eq ptr %.sroa.364.0.copyload.i.i.i, null
+  %132 = mul i64 %131, %indvars.iv.i.i.i
+  %133 = getelementptr i8, ptr %.sroa.364.0.copyload.i.i.i, i64 %132
+  %matrix.sroa.4.0.i.i.i.i = select i1 %.not.i.i.i.i, ptr null, ptr %133
+  %134 = mul i64 %130, %indvars.iv.i.i.i
+  %135 = getelementptr i8, ptr %.sroa.263.0.copyload.i.i.i, i64 %134
+  store ptr %135, ptr %.sroa.2.0.gate_up.sroa_idx.i.i.i, align 8
+  store ptr %matrix.sroa.4.0.i.i.i.i, ptr %.sroa.3.0.gate_up.sroa_idx.i.i.i, align 8
+  store ptr %.sroa.465.0.copyload.i.i.i, ptr %.sroa.4.0.gate_up.sroa_idx.i.i.i, align 8
+  %136 = load i64, ptr %127, align 8
+  %137 = load i64, ptr %128, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %down.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %126, i64 16, i1 false)
+  %.sroa.271.0.copyload.i.i.i = load ptr, ptr %.sroa.271.0..sroa_idx.i.i.i, align 8
+  %.sroa.372.0.copyload.i.i.i = load ptr, ptr %.sroa.372.0..sroa_idx.i.i.i, align 8
+  %.sroa.473.0.copyload.i.i.i = load ptr, ptr %.sroa.473.0..sroa_idx.i.i.i, align 8
+  %.not.i47.i.i.i = icmp eq ptr %.sroa.372.0.copyload.i.i.i, null
+  %138 = mul i64 %137, %indvars.iv.i.i.i
+  %139 = getelementptr i8, ptr %.sroa.372.0.copyload.i.i.i, i64 %138
+  %matrix.sroa.4.0.i48.i.i.i = select i1 %.not.i47.i.i.i, ptr null, ptr %139
+  %140 = mul i64 %136, %indvars.iv.i.i.i
+  %141 = getelementptr i8, ptr %.sroa.271.0.copyload.i.i.i, i64 %140
+  store ptr %141, ptr %.sroa.257.0.down.sroa_idx.i.i.i, align 8
+  store ptr %matrix.sroa.4.0.i48.i.i.i, ptr %.sroa.358.0.down.sroa_idx.i.i.i, align 8
+  store ptr %.sroa.473.0.copyload.i.i.i, ptr %.sroa.459.0.down.sroa_idx.i.i.i, align 8
+  %.val.i52.i.i.i = load i32, ptr %38, align 4
+  %142 = icmp eq i32 %.val.i52.i.i.i, 2
+  br i1 %142, label %"$Layout.num_local_experts.exit.i.i.i.i", label %"$Layout.experts_begin.exit.i.i.i"
+
+"$Layout.num_local_experts.exit.i.i.i.i":         ; preds = %forbody.i.i.i
+  %143 = load i32, ptr %36, align 4
+  %144 = load ptr, ptr %0, align 8
+  %145 = getelementptr i8, ptr %144, i64 128
+  %146 = load i32, ptr %145, align 4
+  %147 = load i32, ptr %37, align 4
+  %148 = sdiv i32 %146, %147
+  %149 = mul i32 %148, %143
+  br label %"$Layout.experts_begin.exit.i.i.i"
+
+"$Layout.experts_begin.exit.i.i.i":               ; preds = %"$Layout.num_local_experts.exit.i.i.i.i", %forbody.i.i.i
+  %common.ret.op.i53.i.i.i = phi i32 [ %149, %"$Layout.num_local_experts.exit.i.i.i.i" ], [ 0, %forbody.i.i.i ]
+  %150 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
+  %151 = add i32 %common.ret.op.i53.i.i.i, %150
+  store i32 %151, ptr %.sroa.7.0.placer.sroa_idx, align 4
+  %152 = load i32, ptr %33, align 8
+  %153 = sdiv i32 %152, 2
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i.i.i.i)
+  %154 = sext i32 %153 to i64
+  %155 = mul nsw i64 %154, %129
+  store ptr %gate_up.i.i.i, ptr %part.i.i.i.i.i, align 8
+  store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i.i.i.i, align 8
+  store i32 %153, ptr %.sroa.3.0.part.sroa_idx.i.i.i.i.i, align 4
+  store i64 %155, ptr %.sroa.44.0.part.sroa_idx.i.i.i.i.i, align 8
+  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i.i.i.i, align 8
+  %156 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.258", ptr nonnull %part.i.i.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i.i.i)
+  %.not.i54.i.i.i = icmp eq i32 %156, 0
+  br i1 %.not.i54.i.i.i, label %merge.i.i.i.i, label %"$place_experts.exit.thread.i.i"
+
+merge.i.i.i.i:                                    ; preds = %"$Layout.experts_begin.exit.i.i.i"
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i.i.i.i)
-  store ptr %119, ptr %part.i19.i.i.i.i, align 8
-  store i32 %124, ptr %.sroa.23.0.part.sroa_idx.i20.i.i.i.i, align 8
-  store i32 %124, ptr %.sroa.3.0.part.sroa_idx.i21.i.i.i.i, align 4
-  store i64 %127, ptr %.sroa.44.0.part.sroa_idx.i22.i.i.i.i, align 8
+  store ptr %gate_up.i.i.i, ptr %part.i19.i.i.i.i, align 8
+  store i32 %153, ptr %.sroa.23.0.part.sroa_idx.i20.i.i.i.i, align 8
+  store i32 %153, ptr %.sroa.3.0.part.sroa_idx.i21.i.i.i.i, align 4
+  store i64 %155, ptr %.sroa.44.0.part.sroa_idx.i22.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i23.i.i.i.i, align 8
-  %129 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i, ptr nonnull readonly @"$string.253", ptr nonnull %part.i19.i.i.i.i)
+  %157 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.259", ptr nonnull %part.i19.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i)
-  %.not18.i.i.i.i = icmp eq i32 %129, 0
-  br i1 %.not18.i.i.i.i, label %merge2.i39.i.i.i, label %"$layout.place.exit.thread"
+  %.not18.i.i.i.i = icmp eq i32 %157, 0
+  br i1 %.not18.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:164).586.exit.i.i.i", label %"$place_experts.exit.thread.i.i"
 
-merge2.i39.i.i.i:                                 ; preds = %merge.i38.i.i.i
+"$anon (./terra/checkpoint/weights_place.t:164).586.exit.i.i.i": ; preds = %merge.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i.i)
-  %130 = getelementptr i8, ptr %72, i64 168
-  %131 = load i32, ptr %130, align 4
-  %132 = getelementptr i8, ptr %72, i64 172
-  %133 = load i32, ptr %132, align 4
-  %134 = sext i32 %133 to i64
-  %135 = mul nsw i64 %134, %125
-  store ptr %120, ptr %part.i24.i.i.i.i, align 8
+  %158 = load i32, ptr %34, align 8
+  %159 = load i32, ptr %35, align 4
+  %160 = sext i32 %159 to i64
+  %161 = mul nsw i64 %160, %129
+  store ptr %down.i.i.i, ptr %part.i24.i.i.i.i, align 8
   store i32 0, ptr %.sroa.24.0.part.sroa_idx.i.i.i.i.i, align 8
-  store i32 %131, ptr %.sroa.3.0.part.sroa_idx.i25.i.i.i.i, align 4
+  store i32 %158, ptr %.sroa.3.0.part.sroa_idx.i25.i.i.i.i, align 4
   store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i.i.i.i, align 8
-  store i64 %135, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i.i, align 8
-  %136 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i, ptr nonnull readonly @"$string.254", ptr nonnull %part.i24.i.i.i.i)
+  store i64 %161, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i.i, align 8
+  %162 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.260", ptr nonnull %part.i24.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i.i.i.i)
-  br label %"$place_layer.exit.i.i"
+  %.not40.i.i.i = icmp eq i32 %162, 0
+  br i1 %.not40.i.i.i, label %forcond.i.i.i, label %"$place_experts.exit.thread.i.i"
 
-merge1.i.i.i:                                     ; preds = %merge.i.i.i
-  call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %down.i.i.i.i)
-  call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %gate_up.i.i.i.i)
-  %137 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 4
-  %.val.i.i.i.i = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 8
-  %138 = icmp eq i32 %.val.i.i.i.i, 2
-  %spec.select.i.i.i.i = select i1 %138, i32 0, i32 %137
-  %139 = getelementptr i8, ptr %72, i64 200
-  %140 = getelementptr i8, ptr %72, i64 208
-  %141 = load i32, ptr %140, align 4
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i40.i.i.i)
-  store ptr %139, ptr %part.i.i40.i.i.i, align 8
-  store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i41.i.i.i, align 8
-  store i32 %141, ptr %.sroa.3.0.part.sroa_idx.i.i42.i.i.i, align 4
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.44.0.part.sroa_idx.i.i43.i.i.i, i8 0, i64 16, i1 false)
-  %142 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i, ptr nonnull readonly @"$string.256", ptr nonnull %part.i.i40.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i40.i.i.i)
-  %.not.i44.i.i.i = icmp eq i32 %142, 0
-  br i1 %.not.i44.i.i.i, label %merge1.i.i.i.i, label %"$place_experts.exit.thread.i.i.i"
+"$place_experts.exit.thread.i.i":                 ; preds = %merge1.i.i.i, %merge1.i.i, %"$anon (./terra/checkpoint/weights_place.t:164).586.exit.i.i.i", %merge.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i"
+  %common.ret.op.i45.ph.i.i = phi i32 [ %162, %"$anon (./terra/checkpoint/weights_place.t:164).586.exit.i.i.i" ], [ %156, %"$Layout.experts_begin.exit.i.i.i" ], [ %157, %merge.i.i.i.i ], [ %115, %merge1.i.i.i ], [ %112, %merge1.i.i ]
+  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %gate_up.i.i.i)
+  br label %"$place_model.581.exit"
 
-merge1.i.i.i.i:                                   ; preds = %merge1.i.i.i
-  %143 = getelementptr i8, ptr %72, i64 240
-  %144 = load ptr, ptr %143, align 8
-  %145 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer.i, ptr nonnull @"$string.256", ptr nonnull @"$string.346", ptr %144)
-  %.not39.i.i.i.i = icmp eq i32 %145, 0
-  br i1 %.not39.i.i.i.i, label %merge5.i.i.i.i, label %"$place_experts.exit.thread.i.i.i"
+merge6.i.i:                                       ; preds = %forcond.i.i.i, %"$Layout.num_local_experts.exit.i.i.i"
+  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %gate_up.i.i.i)
+  %163 = load ptr, ptr %0, align 8
+  %164 = getelementptr i8, ptr %163, i64 136
+  %165 = load i32, ptr %164, align 4
+  %166 = icmp eq i32 %165, 0
+  br i1 %166, label %merge19.i, label %merge10.i.i
 
-merge5.i.i.i.i:                                   ; preds = %merge1.i.i.i.i
-  %.val.i.i.i.i.i = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 8
-  %146 = icmp eq i32 %.val.i.i.i.i.i, 2
-  %147 = load ptr, ptr %layout, align 8
-  %148 = getelementptr i8, ptr %147, i64 128
-  %149 = load i32, ptr %148, align 4
-  br i1 %146, label %then.i.i.i.i.i, label %"$Layout.num_local_experts.exit.i.i.i.i"
+merge10.i.i:                                      ; preds = %merge6.i.i
+  %167 = getelementptr i8, ptr %42, i64 120
+  %168 = getelementptr i8, ptr %42, i64 160
+  %169 = load i32, ptr %39, align 4
+  %170 = getelementptr i8, ptr %42, i64 128
+  %171 = load i32, ptr %170, align 4
+  %172 = sdiv i32 %171, 2
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i48.i.i)
+  %173 = sext i32 %169 to i64
+  %174 = sext i32 %172 to i64
+  %175 = mul nsw i64 %174, %173
+  store ptr %167, ptr %part.i.i48.i.i, align 8
+  store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i49.i.i, align 8
+  store i32 %172, ptr %.sroa.3.0.part.sroa_idx.i.i50.i.i, align 4
+  store i64 %175, ptr %.sroa.44.0.part.sroa_idx.i.i51.i.i, align 8
+  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i52.i.i, align 8
+  %176 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.262", ptr nonnull %part.i.i48.i.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i48.i.i)
+  %.not.i53.i.i = icmp eq i32 %176, 0
+  br i1 %.not.i53.i.i, label %merge.i55.i.i, label %"$place_model.581.exit"
 
-then.i.i.i.i.i:                                   ; preds = %merge5.i.i.i.i
-  %150 = load i32, ptr %.sroa.4.0.layout.sroa_idx, align 8
-  %151 = sdiv i32 %149, %150
-  br label %"$Layout.num_local_experts.exit.i.i.i.i"
+merge.i55.i.i:                                    ; preds = %merge10.i.i
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i47.i.i)
+  store ptr %167, ptr %part.i19.i47.i.i, align 8
+  store i32 %172, ptr %.sroa.23.0.part.sroa_idx.i20.i56.i.i, align 8
+  store i32 %172, ptr %.sroa.3.0.part.sroa_idx.i21.i57.i.i, align 4
+  store i64 %175, ptr %.sroa.44.0.part.sroa_idx.i22.i58.i.i, align 8
+  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i23.i59.i.i, align 8
+  %177 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.263", ptr nonnull %part.i19.i47.i.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i47.i.i)
+  %.not18.i60.i.i = icmp eq i32 %177, 0
+  br i1 %.not18.i60.i.i, label %merge2.i61.i.i, label %"$place_model.581.exit"
 
-"$Layout.num_local_experts.exit.i.i.i.i":         ; preds = %then.i.i.i.i.i, %merge5.i.i.i.i
-  %common.ret.op.i.i.i.i.i = phi i32 [ %151, %then.i.i.i.i.i ], [ %149, %merge5.i.i.i.i ]
-  %152 = icmp sgt i32 %common.ret.op.i.i.i.i.i, 0
-  br i1 %152, label %forbody.lr.ph.i.i.i.i, label %merge6.i.i.i
+merge2.i61.i.i:                                   ; preds = %merge.i55.i.i
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i46.i.i)
+  %178 = getelementptr i8, ptr %42, i64 168
+  %179 = load i32, ptr %178, align 4
+  %180 = getelementptr i8, ptr %42, i64 172
+  %181 = load i32, ptr %180, align 4
+  %182 = sext i32 %181 to i64
+  %183 = mul nsw i64 %182, %173
+  store ptr %168, ptr %part.i24.i46.i.i, align 8
+  store i32 0, ptr %.sroa.24.0.part.sroa_idx.i.i62.i.i, align 8
+  store i32 %179, ptr %.sroa.3.0.part.sroa_idx.i25.i63.i.i, align 4
+  store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i64.i.i, align 8
+  store i64 %183, ptr %.sroa.5.0.part.sroa_idx.i26.i65.i.i, align 8
+  %184 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.264", ptr nonnull %part.i24.i46.i.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i46.i.i)
+  br label %"$place_layer.584.exit.i"
 
-forbody.lr.ph.i.i.i.i:                            ; preds = %"$Layout.num_local_experts.exit.i.i.i.i"
-  %153 = getelementptr i8, ptr %72, i64 248
-  %154 = getelementptr i8, ptr %72, i64 328
-  %155 = getelementptr i8, ptr %72, i64 336
-  %.sroa.263.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %72, i64 264
-  %.sroa.364.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %72, i64 272
-  %.sroa.465.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %72, i64 280
-  %156 = getelementptr i8, ptr %72, i64 288
-  %157 = getelementptr i8, ptr %72, i64 344
-  %158 = getelementptr i8, ptr %72, i64 352
-  %.sroa.271.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %72, i64 304
-  %.sroa.372.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %72, i64 312
-  %.sroa.473.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %72, i64 320
-  %159 = sext i32 %spec.select.i.i.i.i to i64
-  %wide.trip.count.i.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i.i to i64
-  br label %forbody.i.i.i.i
+"$place_layer.584.exit.i":                        ; preds = %merge2.i61.i.i, %merge2.i39.i.i
+  %common.ret.op.i.i = phi i32 [ %106, %merge2.i39.i.i ], [ %184, %merge2.i61.i.i ]
+  %.not48.i = icmp eq i32 %common.ret.op.i.i, 0
+  br i1 %.not48.i, label %merge19.i, label %"$place_model.581.exit"
 
-forcond.i.i.i.i:                                  ; preds = %"$anon (./terra/checkpoint/weights_place.t:164).578.exit.i.i.i.i"
-  %indvars.iv.next.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i, 1
-  %exitcond.not.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i, %wide.trip.count.i.i.i.i
-  br i1 %exitcond.not.i.i.i.i, label %merge6.i.i.i.loopexit, label %forbody.i.i.i.i
+merge19.i:                                        ; preds = %"$place_layer.584.exit.i", %merge6.i.i
+  %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
+  %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
+  br i1 %exitcond.not.i, label %"$place_model.581.exit", label %forbody.i
 
-forbody.i.i.i.i:                                  ; preds = %forcond.i.i.i.i, %forbody.lr.ph.i.i.i.i
-  %indvars.iv.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i ], [ %indvars.iv.next.i.i.i.i, %forcond.i.i.i.i ]
-  %160 = load i64, ptr %154, align 8
-  %161 = load i64, ptr %155, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %gate_up.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %153, i64 16, i1 false)
-  %.sroa.263.0.copyload.i.i.i.i = load ptr, ptr %.sroa.263.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.364.0.copyload.i.i.i.i = load ptr, ptr %.sroa.364.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.465.0.copyload.i.i.i.i = load ptr, ptr %.sroa.465.0..sroa_idx.i.i.i.i, align 8
-  %.not.i.i.i.i.i = icmp eq ptr %.sroa.364.0.copyload.i.i.i.i, null
-  %162 = mul i64 %161, %indvars.iv.i.i.i.i
-  %163 = getelementptr i8, ptr %.sroa.364.0.copyload.i.i.i.i, i64 %162
-  %matrix.sroa.4.0.i.i.i.i.i = select i1 %.not.i.i.i.i.i, ptr null, ptr %163
-  %164 = mul i64 %160, %indvars.iv.i.i.i.i
-  %165 = getelementptr i8, ptr %.sroa.263.0.copyload.i.i.i.i, i64 %164
-  store ptr %165, ptr %.sroa.2.0.gate_up.sroa_idx.i.i.i.i, align 8
-  store ptr %matrix.sroa.4.0.i.i.i.i.i, ptr %.sroa.3.0.gate_up.sroa_idx.i.i.i.i, align 8
-  store ptr %.sroa.465.0.copyload.i.i.i.i, ptr %.sroa.4.0.gate_up.sroa_idx.i.i.i.i, align 8
-  %166 = load i64, ptr %157, align 8
-  %167 = load i64, ptr %158, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %down.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %156, i64 16, i1 false)
-  %.sroa.271.0.copyload.i.i.i.i = load ptr, ptr %.sroa.271.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.372.0.copyload.i.i.i.i = load ptr, ptr %.sroa.372.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.473.0.copyload.i.i.i.i = load ptr, ptr %.sroa.473.0..sroa_idx.i.i.i.i, align 8
-  %.not.i47.i.i.i.i = icmp eq ptr %.sroa.372.0.copyload.i.i.i.i, null
-  %168 = mul i64 %167, %indvars.iv.i.i.i.i
-  %169 = getelementptr i8, ptr %.sroa.372.0.copyload.i.i.i.i, i64 %168
-  %matrix.sroa.4.0.i48.i.i.i.i = select i1 %.not.i47.i.i.i.i, ptr null, ptr %169
-  %170 = mul i64 %166, %indvars.iv.i.i.i.i
-  %171 = getelementptr i8, ptr %.sroa.271.0.copyload.i.i.i.i, i64 %170
-  store ptr %171, ptr %.sroa.257.0.down.sroa_idx.i.i.i.i, align 8
-  store ptr %matrix.sroa.4.0.i48.i.i.i.i, ptr %.sroa.358.0.down.sroa_idx.i.i.i.i, align 8
-  store ptr %.sroa.473.0.copyload.i.i.i.i, ptr %.sroa.459.0.down.sroa_idx.i.i.i.i, align 8
-  %.val.i52.i.i.i.i = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 8
-  %172 = icmp eq i32 %.val.i52.i.i.i.i, 2
-  br i1 %172, label %"$Layout.num_local_experts.exit.i.i.i.i.i", label %"$Layout.experts_begin.exit.i.i.i.i"
-
-"$Layout.num_local_experts.exit.i.i.i.i.i":       ; preds = %forbody.i.i.i.i
-  %173 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 4
-  %174 = load ptr, ptr %layout, align 8
-  %175 = getelementptr i8, ptr %174, i64 128
-  %176 = load i32, ptr %175, align 4
-  %177 = load i32, ptr %.sroa.4.0.layout.sroa_idx, align 8
-  %178 = sdiv i32 %176, %177
-  %179 = mul i32 %178, %173
-  br label %"$Layout.experts_begin.exit.i.i.i.i"
-
-"$Layout.experts_begin.exit.i.i.i.i":             ; preds = %"$Layout.num_local_experts.exit.i.i.i.i.i", %forbody.i.i.i.i
-  %common.ret.op.i53.i.i.i.i = phi i32 [ %179, %"$Layout.num_local_experts.exit.i.i.i.i.i" ], [ 0, %forbody.i.i.i.i ]
-  %180 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
-  %181 = add i32 %common.ret.op.i53.i.i.i.i, %180
-  store i32 %181, ptr %.sroa.7.0.placer.sroa_idx.i, align 4
-  %182 = load i32, ptr %67, align 8
-  %183 = sdiv i32 %182, 2
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i.i.i.i.i)
-  %184 = sext i32 %183 to i64
-  %185 = mul nsw i64 %184, %159
-  store ptr %gate_up.i.i.i.i, ptr %part.i.i.i.i.i.i, align 8
-  store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i.i.i.i.i, align 8
-  store i32 %183, ptr %.sroa.3.0.part.sroa_idx.i.i.i.i.i.i, align 4
-  store i64 %185, ptr %.sroa.44.0.part.sroa_idx.i.i.i.i.i.i, align 8
-  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i.i.i.i.i, align 8
-  %186 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i, ptr nonnull readonly @"$string.258", ptr nonnull %part.i.i.i.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i.i.i.i)
-  %.not.i54.i.i.i.i = icmp eq i32 %186, 0
-  br i1 %.not.i54.i.i.i.i, label %merge.i.i.i.i.i, label %"$place_experts.exit.thread.i.i.i"
-
-merge.i.i.i.i.i:                                  ; preds = %"$Layout.experts_begin.exit.i.i.i.i"
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i.i.i.i.i)
-  store ptr %gate_up.i.i.i.i, ptr %part.i19.i.i.i.i.i, align 8
-  store i32 %183, ptr %.sroa.23.0.part.sroa_idx.i20.i.i.i.i.i, align 8
-  store i32 %183, ptr %.sroa.3.0.part.sroa_idx.i21.i.i.i.i.i, align 4
-  store i64 %185, ptr %.sroa.44.0.part.sroa_idx.i22.i.i.i.i.i, align 8
-  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i23.i.i.i.i.i, align 8
-  %187 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i, ptr nonnull readonly @"$string.259", ptr nonnull %part.i19.i.i.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i.i)
-  %.not18.i.i.i.i.i = icmp eq i32 %187, 0
-  br i1 %.not18.i.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:164).578.exit.i.i.i.i", label %"$place_experts.exit.thread.i.i.i"
-
-"$anon (./terra/checkpoint/weights_place.t:164).578.exit.i.i.i.i": ; preds = %merge.i.i.i.i.i
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i.i.i)
-  %188 = load i32, ptr %68, align 8
-  %189 = load i32, ptr %69, align 4
-  %190 = sext i32 %189 to i64
-  %191 = mul nsw i64 %190, %159
-  store ptr %down.i.i.i.i, ptr %part.i24.i.i.i.i.i, align 8
-  store i32 0, ptr %.sroa.24.0.part.sroa_idx.i.i.i.i.i.i, align 8
-  store i32 %188, ptr %.sroa.3.0.part.sroa_idx.i25.i.i.i.i.i, align 4
-  store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i.i.i.i.i, align 8
-  store i64 %191, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i.i.i, align 8
-  %192 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i, ptr nonnull readonly @"$string.260", ptr nonnull %part.i24.i.i.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i.i.i.i.i)
-  %.not40.i.i.i.i = icmp eq i32 %192, 0
-  br i1 %.not40.i.i.i.i, label %forcond.i.i.i.i, label %"$place_experts.exit.thread.i.i.i"
-
-"$place_experts.exit.thread.i.i.i":               ; preds = %merge1.i.i.i.i, %merge1.i.i.i, %"$anon (./terra/checkpoint/weights_place.t:164).578.exit.i.i.i.i", %merge.i.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i.i"
-  %common.ret.op.i45.ph.i.i.i = phi i32 [ %187, %merge.i.i.i.i.i ], [ %186, %"$Layout.experts_begin.exit.i.i.i.i" ], [ %192, %"$anon (./terra/checkpoint/weights_place.t:164).578.exit.i.i.i.i" ], [ %142, %merge1.i.i.i ], [ %145, %merge1.i.i.i.i ]
-  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %gate_up.i.i.i.i)
-  br label %"$layout.place.exit.thread"
-
-merge6.i.i.i.loopexit:                            ; preds = %forcond.i.i.i.i
-  %.pre = load ptr, ptr %layout, align 8
-  br label %merge6.i.i.i
-
-merge6.i.i.i:                                     ; preds = %merge6.i.i.i.loopexit, %"$Layout.num_local_experts.exit.i.i.i.i"
-  %193 = phi ptr [ %.pre, %merge6.i.i.i.loopexit ], [ %147, %"$Layout.num_local_experts.exit.i.i.i.i" ]
-  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %gate_up.i.i.i.i)
-  %194 = getelementptr i8, ptr %193, i64 136
-  %195 = load i32, ptr %194, align 4
-  %196 = icmp eq i32 %195, 0
-  br i1 %196, label %merge19.i.i, label %merge10.i.i.i
-
-merge10.i.i.i:                                    ; preds = %merge6.i.i.i
-  %197 = getelementptr i8, ptr %72, i64 120
-  %198 = getelementptr i8, ptr %72, i64 160
-  %199 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 4
-  %200 = getelementptr i8, ptr %72, i64 128
-  %201 = load i32, ptr %200, align 4
-  %202 = sdiv i32 %201, 2
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i48.i.i.i)
-  %203 = sext i32 %199 to i64
-  %204 = sext i32 %202 to i64
-  %205 = mul nsw i64 %204, %203
-  store ptr %197, ptr %part.i.i48.i.i.i, align 8
-  store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i49.i.i.i, align 8
-  store i32 %202, ptr %.sroa.3.0.part.sroa_idx.i.i50.i.i.i, align 4
-  store i64 %205, ptr %.sroa.44.0.part.sroa_idx.i.i51.i.i.i, align 8
-  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i52.i.i.i, align 8
-  %206 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i, ptr nonnull readonly @"$string.262", ptr nonnull %part.i.i48.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i48.i.i.i)
-  %.not.i53.i.i.i = icmp eq i32 %206, 0
-  br i1 %.not.i53.i.i.i, label %merge.i55.i.i.i, label %"$layout.place.exit.thread"
-
-merge.i55.i.i.i:                                  ; preds = %merge10.i.i.i
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i47.i.i.i)
-  store ptr %197, ptr %part.i19.i47.i.i.i, align 8
-  store i32 %202, ptr %.sroa.23.0.part.sroa_idx.i20.i56.i.i.i, align 8
-  store i32 %202, ptr %.sroa.3.0.part.sroa_idx.i21.i57.i.i.i, align 4
-  store i64 %205, ptr %.sroa.44.0.part.sroa_idx.i22.i58.i.i.i, align 8
-  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i23.i59.i.i.i, align 8
-  %207 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i, ptr nonnull readonly @"$string.263", ptr nonnull %part.i19.i47.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i47.i.i.i)
-  %.not18.i60.i.i.i = icmp eq i32 %207, 0
-  br i1 %.not18.i60.i.i.i, label %merge2.i61.i.i.i, label %"$layout.place.exit.thread"
-
-merge2.i61.i.i.i:                                 ; preds = %merge.i55.i.i.i
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i46.i.i.i)
-  %208 = getelementptr i8, ptr %72, i64 168
-  %209 = load i32, ptr %208, align 4
-  %210 = getelementptr i8, ptr %72, i64 172
-  %211 = load i32, ptr %210, align 4
-  %212 = sext i32 %211 to i64
-  %213 = mul nsw i64 %212, %203
-  store ptr %198, ptr %part.i24.i46.i.i.i, align 8
-  store i32 0, ptr %.sroa.24.0.part.sroa_idx.i.i62.i.i.i, align 8
-  store i32 %209, ptr %.sroa.3.0.part.sroa_idx.i25.i63.i.i.i, align 4
-  store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i64.i.i.i, align 8
-  store i64 %213, ptr %.sroa.5.0.part.sroa_idx.i26.i65.i.i.i, align 8
-  %214 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i, ptr nonnull readonly @"$string.264", ptr nonnull %part.i24.i46.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i46.i.i.i)
-  br label %"$place_layer.exit.i.i"
-
-"$place_layer.exit.i.i":                          ; preds = %merge2.i61.i.i.i, %merge2.i39.i.i.i
-  %common.ret.op.i.i.i = phi i32 [ %136, %merge2.i39.i.i.i ], [ %214, %merge2.i61.i.i.i ]
-  %.not48.i.i = icmp eq i32 %common.ret.op.i.i.i, 0
-  br i1 %.not48.i.i, label %merge19.i.i, label %"$layout.place.exit.thread"
-
-merge19.i.i:                                      ; preds = %"$place_layer.exit.i.i", %merge6.i.i.i
-  %indvars.iv.next.i.i = add nuw nsw i64 %indvars.iv.i.i, 1
-  %exitcond.not.i.i = icmp eq i64 %indvars.iv.next.i.i, %wide.trip.count.i.i
-  br i1 %exitcond.not.i.i, label %merge15, label %forbody.i.i
-
-"$layout.place.exit.thread":                      ; preds = %forbody.i.i, %merge.i.i.i.i, %then7.i.i.i.i, %merge10.i.i.i.i, %merge6.i.i.i.i, %merge20.i.i.i.i, %merge25.i.i.i.i, %merge.i55.i.i.i, %merge10.i.i.i, %merge.i38.i.i.i, %then2.i.i.i, %"$place_attention.exit.i.i.i", %"$place_layer.exit.i.i", %merge11, %merge4.i.i, %merge8.i.i, %"$place_experts.exit.thread.i.i.i"
-  %common.ret.op.i.i.ph = phi i32 [ %common.ret.op.i45.ph.i.i.i, %"$place_experts.exit.thread.i.i.i" ], [ %62, %merge8.i.i ], [ %56, %merge4.i.i ], [ %53, %merge11 ], [ %85, %forbody.i.i ], [ %88, %merge.i.i.i.i ], [ %95, %then7.i.i.i.i ], [ %98, %merge10.i.i.i.i ], [ %103, %merge6.i.i.i.i ], [ %106, %merge20.i.i.i.i ], [ %108, %merge25.i.i.i.i ], [ %207, %merge.i55.i.i.i ], [ %206, %merge10.i.i.i ], [ %129, %merge.i38.i.i.i ], [ %128, %then2.i.i.i ], [ %116, %"$place_attention.exit.i.i.i" ], [ %common.ret.op.i.i.i, %"$place_layer.exit.i.i" ]
-  call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %placer.i)
-  br label %common.ret
-
-merge15:                                          ; preds = %merge19.i.i, %merge13.i.i
-  call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %placer.i)
-  %215 = load ptr, ptr %18, align 8
-  %216 = getelementptr i8, ptr %215, i64 136
-  %217 = load ptr, ptr %216, align 8
-  %218 = load ptr, ptr %22, align 8
-  %219 = call i32 %217(ptr %218)
-  %.not59 = icmp eq i32 %219, 0
-  br i1 %.not59, label %merge20, label %then21
-
-then21:                                           ; preds = %merge15
-  call fastcc void @"$Rank.describe_failure"(ptr nonnull %0, ptr nonnull @"$string.580", i32 -1, ptr %2)
-  br label %common.ret
-
-merge20:                                          ; preds = %merge15
-  store i64 %33, ptr %.sroa.3.0.progress.sroa_idx, align 16
-  %220 = load ptr, ptr %progress, align 16
-  %.not.i60 = icmp eq ptr %220, null
-  br i1 %.not.i60, label %common.ret, label %then.i61
-
-then.i61:                                         ; preds = %merge20
-  %221 = load ptr, ptr %.sroa.248.0.progress.sroa_idx, align 8
-  %222 = load i64, ptr %.sroa.449.0.progress.sroa_idx, align 8
-  call void %220(ptr %221, i64 %33, i64 %222, ptr nonnull @"$string.175")
-  br label %common.ret
+"$place_model.581.exit":                          ; preds = %forbody.i, %merge.i.i.i, %then7.i.i.i, %merge10.i.i.i, %merge6.i.i.i, %merge20.i.i.i, %merge25.i.i.i, %"$place_attention.585.exit.i.i", %then2.i.i, %merge.i38.i.i, %merge10.i.i, %merge.i55.i.i, %"$place_layer.584.exit.i", %merge19.i, %merge.i, %merge4.i, %merge8.i, %merge13.i, %"$place_experts.exit.thread.i.i"
+  %common.ret.op.i = phi i32 [ %19, %merge.i ], [ %22, %merge4.i ], [ %28, %merge8.i ], [ %common.ret.op.i45.ph.i.i, %"$place_experts.exit.thread.i.i" ], [ 0, %merge13.i ], [ %55, %forbody.i ], [ %58, %merge.i.i.i ], [ %65, %then7.i.i.i ], [ %68, %merge10.i.i.i ], [ %73, %merge6.i.i.i ], [ %76, %merge20.i.i.i ], [ %78, %merge25.i.i.i ], [ %177, %merge.i55.i.i ], [ %176, %merge10.i.i ], [ %99, %merge.i38.i.i ], [ %98, %then2.i.i ], [ %86, %"$place_attention.585.exit.i.i" ], [ %common.ret.op.i.i, %"$place_layer.584.exit.i" ], [ 0, %merge19.i ]
+  ret i32 %common.ret.op.i
 }
 
 define internal fastcc i32 @"$Placer.rows"(ptr nocapture readonly %0, ptr nocapture readonly %1, ptr nocapture readonly %2) unnamed_addr {
 entry:
   %cause.i = alloca %0, align 8
   %view.i = alloca ptr, align 8
-  %args = alloca %102, align 8
+  %args = alloca %105, align 8
   %view = alloca ptr, align 8
   %3 = call fastcc i32 @"$Placer.find"(ptr %0, ptr %1, ptr nonnull @"$string.345", ptr nonnull %view)
   %.not = icmp eq i32 %3, 0
@@ -45819,7 +47502,7 @@ switch.hole_check:                                ; preds = %merge
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %22 = zext nneg i32 %.val to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.721", i64 0, i64 %22
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.728", i64 0, i64 %22
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$element.exit"
 
@@ -45872,7 +47555,7 @@ switch.hole_check45:                              ; preds = %merge1.i
 
 switch.lookup46:                                  ; preds = %switch.hole_check45
   %40 = zext nneg i32 %.val32.i to i64
-  %switch.gep49 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.721", i64 0, i64 %40
+  %switch.gep49 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.728", i64 0, i64 %40
   %switch.load50 = load i64, ptr %switch.gep49, align 8
   br label %"$element.exit.i"
 
@@ -45919,7 +47602,7 @@ switch.hole_check52:                              ; preds = %merge8.i
 
 switch.lookup53:                                  ; preds = %switch.hole_check52
   %53 = zext nneg i32 %.val.i to i64
-  %switch.gep56 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.721", i64 0, i64 %53
+  %switch.gep56 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.728", i64 0, i64 %53
   %switch.load57 = load i64, ptr %switch.gep56, align 8
   br label %"$element.exit49.i"
 
@@ -45978,7 +47661,7 @@ then.i35:                                         ; preds = %then8
   %80 = load ptr, ptr %0, align 8
   %81 = getelementptr i8, ptr %80, i64 28
   %82 = load i32, ptr %81, align 4
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %71, i64 1024, ptr nonnull @"$string.577", ptr %78, ptr %79, i32 %82, ptr nonnull %cause.i)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %71, i64 1024, ptr nonnull @"$string.583", ptr %78, ptr %79, i32 %82, ptr nonnull %cause.i)
   br label %"$Placer.failed.exit"
 
 "$Placer.failed.exit":                            ; preds = %then8, %then.i35
@@ -46011,7 +47694,7 @@ switch.hole_check59:                              ; preds = %merge7
 
 switch.lookup60:                                  ; preds = %switch.hole_check59
   %96 = zext nneg i32 %93 to i64
-  %switch.gep63 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.721", i64 0, i64 %96
+  %switch.gep63 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.728", i64 0, i64 %96
   %switch.load64 = load i64, ptr %switch.gep63, align 8
   br label %"$dtypes.bytes.exit"
 
@@ -46087,7 +47770,7 @@ then:                                             ; preds = %"$Checkpoint.find.e
 then2:                                            ; preds = %then
   %26 = load ptr, ptr %12, align 8
   %27 = load ptr, ptr %26, align 8
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.576", ptr %27, ptr nonnull %name)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.582", ptr %27, ptr nonnull %name)
   br label %common.ret
 
 common.ret:                                       ; preds = %"$Checkpoint.find.exit", %then2, %then
@@ -46098,7 +47781,7 @@ common.ret:                                       ; preds = %"$Checkpoint.find.e
 define internal fastcc i32 @"$Placer.vector"(ptr nocapture readonly %0, ptr nocapture readonly %1, ptr %2, ptr %3) unnamed_addr {
 entry:
   %cause.i = alloca %0, align 8
-  %args = alloca %103, align 8
+  %args = alloca %100, align 8
   %view = alloca ptr, align 8
   %4 = call fastcc i32 @"$Placer.find"(ptr %0, ptr %1, ptr %2, ptr nonnull %view)
   %.not = icmp eq i32 %4, 0
@@ -46152,7 +47835,7 @@ vector.body:                                      ; preds = %vector.body, %vecto
   %22 = mul <4 x i64> %wide.load22, %vec.phi19
   %index.next = add nuw i64 %index, 16
   %23 = icmp eq i64 %index.next, %n.vec
-  br i1 %23, label %middle.block, label %vector.body, !llvm.loop !93
+  br i1 %23, label %middle.block, label %vector.body, !llvm.loop !94
 
 middle.block:                                     ; preds = %vector.body
   %bin.rdx = mul <4 x i64> %20, %19
@@ -46175,7 +47858,7 @@ forbody.i:                                        ; preds = %forbody.i.preheader
   %27 = mul i64 %26, %count.04.i
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
-  br i1 %exitcond.not.i, label %"$TensorView.num_elements.exit.loopexit", label %forbody.i, !llvm.loop !94
+  br i1 %exitcond.not.i, label %"$TensorView.num_elements.exit.loopexit", label %forbody.i, !llvm.loop !95
 
 "$TensorView.num_elements.exit.loopexit":         ; preds = %forbody.i, %middle.block
   %.lcssa = phi i64 [ %24, %middle.block ], [ %27, %forbody.i ]
@@ -46228,7 +47911,7 @@ then.i:                                           ; preds = %then3
   %55 = load ptr, ptr %0, align 8
   %56 = getelementptr i8, ptr %55, i64 28
   %57 = load i32, ptr %56, align 4
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %46, i64 1024, ptr nonnull @"$string.577", ptr %53, ptr %54, i32 %57, ptr nonnull %cause.i)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %46, i64 1024, ptr nonnull @"$string.583", ptr %53, ptr %54, i32 %57, ptr nonnull %cause.i)
   br label %"$Placer.failed.exit"
 
 "$Placer.failed.exit":                            ; preds = %then3, %then.i
@@ -46261,7 +47944,7 @@ define internal fastcc i32 @"$Engine.capture"(ptr %0, ptr %1) unnamed_addr {
 entry:
   %info.i17 = alloca %84, align 8
   %time.i16 = alloca %1, align 8
-  %plan.i.i.i = alloca %104, align 8
+  %plan.i.i.i = alloca %106, align 8
   %time.i = alloca %1, align 8
   %info.i = alloca %84, align 8
   %2 = getelementptr i8, ptr %0, i64 8
@@ -46375,7 +48058,7 @@ then.i.i.i:                                       ; preds = %merge.i
   br i1 %.not.i.i.i, label %"$warm_up.exit.thread.i.i", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.581", i64 38, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.589", i64 38, i1 false)
   br label %"$warm_up.exit.thread.i.i"
 
 merge.i.i.i:                                      ; preds = %merge.i
@@ -46570,7 +48253,7 @@ entry:
   %cause.i = alloca %0, align 8
   %cause.i29.i = alloca %0, align 8
   %cause.i.i = alloca %0, align 8
-  %plan = alloca %104, align 16
+  %plan = alloca %106, align 16
   %3 = getelementptr i8, ptr %1, i64 12
   %4 = load i32, ptr %3, align 4
   %5 = getelementptr i8, ptr %1, i64 4
@@ -46590,7 +48273,7 @@ then:                                             ; preds = %entry
   br i1 %.not44, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.582", i32 %9)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.590", i32 %9)
   br label %common.ret
 
 common.ret:                                       ; preds = %"$Rank.describe_failure.exit32.i", %then3.i, %"$Rank.describe_failure.exit.i", %merge4, %then2, %then, %"$Rank.describe_failure.exit"
@@ -46629,7 +48312,7 @@ forbody:                                          ; preds = %forbody.lr.ph, %mer
   store <4 x i32> %25, ptr %plan, align 16
   store i32 %23, ptr %.sroa.5.0.plan.sroa_idx, align 16
   store i32 %23, ptr %.sroa.6.0.plan.sroa_idx, align 4
-  %26 = load <2 x i32>, ptr %19, align 4, !noalias !95
+  %26 = load <2 x i32>, ptr %19, align 4, !noalias !96
   store <2 x i32> %26, ptr %.sroa.7.0.plan.sroa_idx, align 8
   store i64 0, ptr %.sroa.9.0.plan.sroa_idx, align 16
   %27 = load ptr, ptr %12, align 8
@@ -46656,7 +48339,7 @@ then.i:                                           ; preds = %forbody
 
 then2.i.i:                                        ; preds = %then.i
   %39 = load i32, ptr %0, align 4
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.583", i32 %39, ptr nonnull %cause.i.i)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.591", i32 %39, ptr nonnull %cause.i.i)
   br label %"$Rank.describe_failure.exit.i"
 
 "$Rank.describe_failure.exit.i":                  ; preds = %then2.i.i, %then.i
@@ -46694,7 +48377,7 @@ then8.i:                                          ; preds = %merge2.i
 
 then2.i31.i:                                      ; preds = %then8.i
   %52 = load i32, ptr %0, align 4
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.583", i32 %52, ptr nonnull %cause.i29.i)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.591", i32 %52, ptr nonnull %cause.i29.i)
   br label %"$Rank.describe_failure.exit32.i"
 
 "$Rank.describe_failure.exit32.i":                ; preds = %then2.i31.i, %then8.i
@@ -46731,7 +48414,7 @@ then11:                                           ; preds = %merge4
 
 then2.i:                                          ; preds = %then11
   %65 = load i32, ptr %0, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.584", i32 %65, ptr nonnull %cause.i)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.592", i32 %65, ptr nonnull %cause.i)
   br label %"$Rank.describe_failure.exit"
 
 "$Rank.describe_failure.exit":                    ; preds = %then11, %then2.i
@@ -46741,8 +48424,8 @@ then2.i:                                          ; preds = %then11
 
 define internal fastcc noundef i32 @"$Engine.start_loop"(ptr %0, ptr writeonly %1) unnamed_addr {
 entry:
-  %attributes.i25.i = alloca %105, align 8
-  %attributes.i.i = alloca %105, align 8
+  %attributes.i25.i = alloca %107, align 8
+  %attributes.i.i = alloca %107, align 8
   %chosen.sroa.9 = alloca [30 x i8], align 2
   %2 = getelementptr i8, ptr %0, i64 5320
   %3 = load i32, ptr %2, align 4
@@ -46823,7 +48506,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.581", i64 38, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.589", i64 38, i1 false)
   br label %common.ret
 
 common.ret:                                       ; preds = %merge2.i, %then13.i.i.i, %then9.i.i.i, %then5.i.i.i.i, %common.ret.sink.split.i.i.i.i, %then.i.i.i.i, %then2.i.i.i, %then.i.i.i, %then9.i.i, %then5.i.i, %then2.i.i, %then.i.i, %then2, %then
@@ -46991,7 +48674,7 @@ then.i.i:                                         ; preds = %merge.i32.i.i, %"$E
 
 then2.i.i:                                        ; preds = %then.i.i
   %144 = load i32, ptr %112, align 4
-  %145 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.586", i32 %144)
+  %145 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.594", i32 %144)
   br label %common.ret
 
 merge.i.i:                                        ; preds = %"$EventRing.init.exit.i.i"
@@ -47008,7 +48691,7 @@ then9.i.i:                                        ; preds = %then5.i.i
   %148 = call ptr @__errno_location()
   %149 = load i32, ptr %148, align 4
   %150 = call ptr @strerror(i32 %149)
-  %151 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.587", ptr %150)
+  %151 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.595", ptr %150)
   br label %common.ret
 
 merge.i:                                          ; preds = %merge.i.i
@@ -47096,7 +48779,7 @@ then.i.i.i:                                       ; preds = %merge.i
   br i1 %.not39.i.i.i, label %common.ret, label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %205 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.588", i32 %201, i32 %203)
+  %205 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.596", i32 %201, i32 %203)
   br label %common.ret
 
 merge.i.i26.i:                                    ; preds = %merge.i
@@ -47114,9 +48797,9 @@ then.i.i.i.i:                                     ; preds = %merge.i.i26.i
   br i1 %.not67.i.i.i.i, label %common.ret, label %common.ret.sink.split.i.i.i.i
 
 common.ret.sink.split.i.i.i.i:                    ; preds = %then5.i.i.i.i, %then.i.i.i.i
-  %"$string.590.sink.i.i.i.i" = phi ptr [ @"$string.590", %then5.i.i.i.i ], [ @"$string.589", %then.i.i.i.i ]
+  %"$string.598.sink.i.i.i.i" = phi ptr [ @"$string.598", %then5.i.i.i.i ], [ @"$string.597", %then.i.i.i.i ]
   %common.ret.op.ph.i.i.i.i = phi i32 [ 3, %then5.i.i.i.i ], [ 1, %then.i.i.i.i ]
-  %211 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull %"$string.590.sink.i.i.i.i", i32 %207, i32 %209)
+  %211 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull %"$string.598.sink.i.i.i.i", i32 %207, i32 %209)
   br label %common.ret
 
 merge.i.i.i.i:                                    ; preds = %merge.i.i26.i
@@ -47443,13 +49126,13 @@ and.lhs.true.i.i.i.i:                             ; preds = %and.lhs.true2.i.i.i
   %354 = getelementptr i8, ptr %0, i64 6624
   %355 = load i32, ptr %chosen.sroa.6.0..sroa_idx.i.i, align 4
   %356 = sext i32 %355 to i64
-  %357 = call fastcc zeroext i1 @"$Vector.reserve.592"(ptr %354, i64 %356)
+  %357 = call fastcc zeroext i1 @"$Vector.reserve.600"(ptr %354, i64 %356)
   br i1 %357, label %"$Scheduler.reserve_lists.exit.i.i.i", label %then9.i.i.i
 
 and.lhs.true2.i.i.i.i:                            ; preds = %merge7.i53.i.i.i, %and.lhs.true3.i.i.i.i
   %.pre-phi.i.i.i = phi i64 [ %.pre60.i.i.i, %merge7.i53.i.i.i ], [ %362, %and.lhs.true3.i.i.i.i ]
   %358 = getelementptr i8, ptr %0, i64 6576
-  %359 = call fastcc zeroext i1 @"$Vector.reserve.585"(ptr %358, i64 %.pre-phi.i.i.i)
+  %359 = call fastcc zeroext i1 @"$Vector.reserve.593"(ptr %358, i64 %.pre-phi.i.i.i)
   br i1 %359, label %and.lhs.true.i.i.i.i, label %then9.i.i.i
 
 and.lhs.true3.i.i.i.i:                            ; preds = %merge7.i.i.i.i, %and.lhs.true4.i.i.i.i
@@ -47606,7 +49289,7 @@ merge7.i59.i.i.i.i:                               ; preds = %merge.i56.i.i.i.i
   %419 = getelementptr i8, ptr %0, i64 6648
   %420 = load i32, ptr %chosen.sroa.6.0..sroa_idx.i.i, align 4
   %421 = sext i32 %420 to i64
-  %422 = call fastcc zeroext i1 @"$Vector.reserve.592"(ptr %419, i64 %421)
+  %422 = call fastcc zeroext i1 @"$Vector.reserve.600"(ptr %419, i64 %421)
   br i1 %422, label %merge2.i, label %then9.i.i.i
 
 then9.i.i.i:                                      ; preds = %merge.i.i.i.i.i.i, %"$Scheduler.reserve_lists.exit.i.i.i", %merge.i56.i.i.i.i, %merge.i49.i.i.i.i, %merge.i42.i.i.i.i, %merge.i36.i.i.i.i, %merge.i47.i.i.i, %merge.i50.i.i.i, %and.lhs.true2.i.i.i.i, %and.lhs.true.i.i.i.i, %merge.i33.i.i.i.i
@@ -47614,7 +49297,7 @@ then9.i.i.i:                                      ; preds = %merge.i.i.i.i.i.i, 
   br i1 %.not38.i.i.i, label %common.ret, label %then13.i.i.i
 
 then13.i.i.i:                                     ; preds = %then9.i.i.i
-  %423 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.593", i32 %194)
+  %423 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.601", i32 %194)
   br label %common.ret
 
 merge2.i:                                         ; preds = %"$Scheduler.reserve_lists.exit.i.i.i"
@@ -47667,7 +49350,7 @@ declare dso_local i32 @pthread_condattr_setclock(ptr, i32) local_unnamed_addr
 declare dso_local i32 @pthread_condattr_destroy(ptr) local_unnamed_addr
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.585"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.593"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -47697,7 +49380,7 @@ merge7:                                           ; preds = %merge
 declare dso_local i32 @eventfd(i32, i32) local_unnamed_addr
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.592"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.600"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -47804,20 +49487,20 @@ then.i.i.i.i:                                     ; preds = %"$Loop.enter_turn.e
 merge.i.i:                                        ; preds = %"$Loop.enter_turn.exit.i"
   %33 = tail call i32 @pthread_mutex_unlock(ptr %25)
   %34 = getelementptr i8, ptr %0, i64 6168
-  %35 = load ptr, ptr %34, align 8, !noalias !98
+  %35 = load ptr, ptr %34, align 8, !noalias !99
   %36 = getelementptr i8, ptr %35, i64 72
-  %37 = load i32, ptr %36, align 4, !noalias !98
+  %37 = load i32, ptr %36, align 4, !noalias !99
   %38 = getelementptr i8, ptr %0, i64 6184
   %39 = load i32, ptr %38, align 4
   %40 = getelementptr i8, ptr %0, i64 6180
   %41 = load i32, ptr %40, align 4
   %42 = getelementptr i8, ptr %0, i64 8568
-  %43 = load i32, ptr %42, align 4, !noalias !98
+  %43 = load i32, ptr %42, align 4, !noalias !99
   %44 = icmp slt i32 %2, 1
   br i1 %44, label %then.i, label %merge.i
 
 then.i:                                           ; preds = %merge.i.i
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.521", i32 %2)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.523", i32 %2)
   br label %"$Loop.prefill.exit"
 
 merge.i:                                          ; preds = %merge.i.i
@@ -47825,7 +49508,7 @@ merge.i:                                          ; preds = %merge.i.i
   br i1 %46, label %then5.i, label %merge4.i
 
 then5.i:                                          ; preds = %merge.i
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.522", i32 %2, i32 %39)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.524", i32 %2, i32 %39)
   br label %"$Loop.prefill.exit"
 
 merge4.i:                                         ; preds = %merge.i
@@ -47837,7 +49520,7 @@ forbody.preheader.i.i:                            ; preds = %merge4.i
   br label %forbody.i.i
 
 then.i.i:                                         ; preds = %merge4.i
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.14", ptr nonnull @"$string.523", i32 %2)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.14", ptr nonnull @"$string.525", i32 %2)
   br label %"$Loop.prefill.exit"
 
 forbody.i.i:                                      ; preds = %merge5.i.i, %forbody.preheader.i.i
@@ -47851,7 +49534,7 @@ forbody.i.i:                                      ; preds = %merge5.i.i, %forbod
 
 then6.i.i:                                        ; preds = %forbody.i.i
   %53 = trunc nuw nsw i64 %indvars.iv.i.i to i32
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.15", ptr nonnull @"$string.523", i32 %53, i32 %51, i32 %37)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.15", ptr nonnull @"$string.525", i32 %53, i32 %51, i32 %37)
   br label %"$Loop.prefill.exit"
 
 merge5.i.i:                                       ; preds = %forbody.i.i
@@ -47869,7 +49552,7 @@ merge2.i.i:                                       ; preds = %merge5.i.i
   br i1 %59, label %then.i.i.i, label %merge7.i.i
 
 then.i.i.i:                                       ; preds = %merge2.i.i
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.529", i32 %58, i32 %41, i32 %43)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.531", i32 %58, i32 %41, i32 %43)
   br label %"$Loop.prefill.exit"
 
 merge7.i.i:                                       ; preds = %merge2.i.i
@@ -47881,7 +49564,7 @@ merge7.i.i:                                       ; preds = %merge2.i.i
 then.i49.i.i:                                     ; preds = %merge7.i.i
   %64 = getelementptr i8, ptr %0, i64 6188
   %65 = load i32, ptr %64, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.596", i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.604", i32 %65)
   br label %"$Loop.prefill.exit"
 
 merge.i.i.i:                                      ; preds = %merge7.i.i
@@ -47904,7 +49587,7 @@ then8.i.i.i:                                      ; preds = %then.i.i47.i.i
 
 merge7.i.i.i:                                     ; preds = %then8.i.i.i, %merge.i.i.i
   %70 = phi i32 [ %.pre, %then8.i.i.i ], [ %39, %merge.i.i.i ]
-  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.597", i32 %70)
+  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.605", i32 %70)
   br label %"$Loop.prefill.exit"
 
 merge12.i.i:                                      ; preds = %then.i.i47.i.i
@@ -48196,7 +49879,7 @@ forbody.i.epil:                                   ; preds = %merge1.i.loopexit.u
   %133 = add nuw nsw i32 %row.055.i.epil, 1
   %epil.iter.next = add i32 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i32 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %merge1.i, label %forbody.i.epil, !llvm.loop !101
+  br i1 %epil.iter.cmp.not, label %merge1.i, label %forbody.i.epil, !llvm.loop !102
 
 merge1.i:                                         ; preds = %merge1.i.loopexit.unr-lcssa, %forbody.i.epil, %forcond.preheader.i
   %134 = sext i32 %47 to i64
@@ -48426,7 +50109,7 @@ merge.i.i:                                        ; preds = %"$Loop.enter_turn.e
   br i1 %or.cond.i.i.i, label %then.i.i.i, label %merge.i.i.i
 
 then.i.i.i:                                       ; preds = %merge.i.i
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.599", i32 %1, i32 %33)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.607", i32 %1, i32 %33)
   br label %"$Loop.run_batch_decode.exit"
 
 merge.i.i.i:                                      ; preds = %merge.i.i
@@ -48434,7 +50117,7 @@ merge.i.i.i:                                      ; preds = %merge.i.i
   br i1 %37, label %then5.i.i.i, label %merge4.i.i.i
 
 then5.i.i.i:                                      ; preds = %merge.i.i.i
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.600", i32 %4)
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.608", i32 %4)
   br label %"$Loop.run_batch_decode.exit"
 
 merge4.i.i.i:                                     ; preds = %merge.i.i.i
@@ -48443,7 +50126,7 @@ merge4.i.i.i:                                     ; preds = %merge.i.i.i
   br i1 %40, label %then13.i.i.i, label %merge12.i.i.i
 
 then13.i.i.i:                                     ; preds = %merge4.i.i.i
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.601", i32 %1, i32 %39)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.609", i32 %1, i32 %39)
   br label %"$Loop.run_batch_decode.exit"
 
 merge12.i.i.i:                                    ; preds = %merge4.i.i.i
@@ -48451,7 +50134,7 @@ merge12.i.i.i:                                    ; preds = %merge4.i.i.i
   br i1 %.not.i.i5.i, label %"$Loop.run_batch_decode.exit", label %and.lhs.true.i.i.i
 
 then21.i.i.i:                                     ; preds = %or.lhs.false23.i.i.i, %and.lhs.true.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %spec.select.i, ptr noundef nonnull align 1 dereferenceable(35) @"$string.602", i64 35, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %spec.select.i, ptr noundef nonnull align 1 dereferenceable(35) @"$string.610", i64 35, i1 false)
   br label %"$Loop.run_batch_decode.exit"
 
 and.lhs.true.i.i.i:                               ; preds = %merge12.i.i.i
@@ -48516,7 +50199,7 @@ forbody.i.i.i.i:                                  ; preds = %forcond.preheader.i
 then3.i.i.i.i:                                    ; preds = %forbody.i.i.i.i
   %62 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
   %63 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.603", i32 %62, i32 %63)
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.611", i32 %62, i32 %63)
   br label %"$Loop.run_batch_decode.exit"
 
 merge2.i.i.i.i:                                   ; preds = %forbody.i.i.i.i
@@ -48525,7 +50208,7 @@ merge2.i.i.i.i:                                   ; preds = %forbody.i.i.i.i
   br i1 %exitcond.not.i.i.i.i, label %merge32.i.i.i, label %forbody.i.i.i.i
 
 merge32.i.i.i:                                    ; preds = %merge2.i.i.i.i, %forcond.preheader.i.i.i.i
-  %65 = getelementptr %106, ptr %3, i64 %indvars.iv.i.i.i
+  %65 = getelementptr %108, ptr %3, i64 %indvars.iv.i.i.i
   %66 = call fastcc i32 @"$request.check_sampling"(ptr readonly %65, ptr nonnull %spec.select.i)
   %.not79.i.i.i = icmp eq i32 %66, 0
   br i1 %.not79.i.i.i, label %merge37.i.i.i, label %"$Loop.run_batch_decode.exit"
@@ -48679,7 +50362,7 @@ forbody18.i.i:                                    ; preds = %merge21.i.i, %forbo
   %indvars.iv192.i.i = phi i64 [ 0, %forbody18.lr.ph.i.i ], [ %indvars.iv.next193.i.i, %merge21.i.i ]
   %153 = getelementptr ptr, ptr %2, i64 %indvars.iv192.i.i
   %154 = load ptr, ptr %153, align 8
-  %155 = getelementptr %106, ptr %3, i64 %indvars.iv192.i.i
+  %155 = getelementptr %108, ptr %3, i64 %indvars.iv192.i.i
   %156 = getelementptr i8, ptr %154, i64 144
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(40) %156, ptr noundef nonnull readonly align 8 dereferenceable(40) %155, i64 40, i1 false)
   %157 = getelementptr i8, ptr %154, i64 172
@@ -49039,10 +50722,10 @@ forbody.i118.i.i:                                 ; preds = %merge1.i120.i.i, %m
   br i1 %358, label %common.ret.sink.split.i.i.i, label %else.i.i.i
 
 common.ret.sink.split.i.i.i:                      ; preds = %else.i.i.i, %forbody.i118.i.i
-  %"$string.605.sink.i.i.i" = phi ptr [ @"$string.604", %forbody.i118.i.i ], [ @"$string.605", %else.i.i.i ]
+  %"$string.613.sink.i.i.i" = phi ptr [ @"$string.612", %forbody.i118.i.i ], [ @"$string.613", %else.i.i.i ]
   %359 = trunc nuw nsw i64 %indvars.iv.i119.i.i to i32
   %360 = add i64 %349, -1
-  %361 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull %"$string.605.sink.i.i.i", i32 %359, i64 %360)
+  %361 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull %"$string.613.sink.i.i.i", i32 %359, i64 %360)
   br label %"$Loop.run_batch_decode.exit"
 
 else.i.i.i:                                       ; preds = %forbody.i118.i.i
@@ -49240,23 +50923,23 @@ attributes #29 = { nocallback nofree nosync nounwind willreturn memory(argmem: r
 !26 = distinct !{!26, !27}
 !27 = !{!"llvm.loop.unswitch.partial.disable"}
 !28 = distinct !{!28, !1}
-!29 = distinct !{!29, !1}
-!30 = distinct !{!30, !31, !32}
-!31 = !{!"llvm.loop.isvectorized", i32 1}
-!32 = !{!"llvm.loop.unroll.runtime.disable"}
-!33 = distinct !{!33, !32, !31}
-!34 = distinct !{!34, !31, !32}
-!35 = distinct !{!35, !32, !31}
-!36 = distinct !{!36, !31, !32}
-!37 = distinct !{!37, !32, !31}
+!29 = distinct !{!29, !30, !31}
+!30 = !{!"llvm.loop.isvectorized", i32 1}
+!31 = !{!"llvm.loop.unroll.runtime.disable"}
+!32 = distinct !{!32, !31, !30}
+!33 = distinct !{!33, !30, !31}
+!34 = distinct !{!34, !31, !30}
+!35 = distinct !{!35, !30, !31}
+!36 = distinct !{!36, !31, !30}
+!37 = distinct !{!37, !1}
 !38 = distinct !{!38, !1}
-!39 = distinct !{!39, !1}
-!40 = !{!41}
-!41 = distinct !{!41, !42, !"$ConfigReader.inside: argument 0"}
-!42 = distinct !{!42, !"$ConfigReader.inside"}
+!39 = !{!40}
+!40 = distinct !{!40, !41, !"$ConfigReader.inside: argument 0"}
+!41 = distinct !{!41, !"$ConfigReader.inside"}
+!42 = distinct !{!42, !1}
 !43 = distinct !{!43, !1}
-!44 = distinct !{!44, !31, !32}
-!45 = distinct !{!45, !32, !31}
+!44 = distinct !{!44, !30, !31}
+!45 = distinct !{!45, !31, !30}
 !46 = distinct !{!46, !47}
 !47 = !{!"llvm.loop.peeled.count", i32 1}
 !48 = !{!49}
@@ -49277,8 +50960,8 @@ attributes #29 = { nocallback nofree nosync nounwind willreturn memory(argmem: r
 !63 = !{!64}
 !64 = distinct !{!64, !65, !"$StepShape.for_decode: argument 0"}
 !65 = distinct !{!65, !"$StepShape.for_decode"}
-!66 = distinct !{!66, !31, !32}
-!67 = distinct !{!67, !32, !31}
+!66 = distinct !{!66, !30, !31}
+!67 = distinct !{!67, !31, !30}
 !68 = distinct !{!68, !1}
 !69 = distinct !{!69, !1}
 !70 = distinct !{!70, !1}
@@ -49304,12 +50987,13 @@ attributes #29 = { nocallback nofree nosync nounwind willreturn memory(argmem: r
 !90 = !{!91}
 !91 = distinct !{!91, !92, !"$Plan.layout: argument 0"}
 !92 = distinct !{!92, !"$Plan.layout"}
-!93 = distinct !{!93, !31, !32}
-!94 = distinct !{!94, !32, !31}
-!95 = !{!96}
-!96 = distinct !{!96, !97, !"$decode_plan: argument 0"}
-!97 = distinct !{!97, !"$decode_plan"}
-!98 = !{!99}
-!99 = distinct !{!99, !100, !"$Loop.limits: argument 0"}
-!100 = distinct !{!100, !"$Loop.limits"}
-!101 = distinct !{!101, !1}
+!93 = distinct !{!93, !1}
+!94 = distinct !{!94, !30, !31}
+!95 = distinct !{!95, !31, !30}
+!96 = !{!97}
+!97 = distinct !{!97, !98, !"$decode_plan: argument 0"}
+!98 = distinct !{!98, !"$decode_plan"}
+!99 = !{!100}
+!100 = distinct !{!100, !101, !"$Loop.limits: argument 0"}
+!101 = distinct !{!101, !"$Loop.limits"}
+!102 = distinct !{!102, !1}

@@ -1,0 +1,162 @@
+local abi = require("terra.base.abi")
+local config = require("terra.checkpoint.config")
+local layout = require("terra.checkpoint.weights_layout")
+local status = require("terra.base.status")
+require("terra.checkpoint.weights_place")
+local C = abi.C
+local Layout = layout.Layout
+local LayerWeights = layout.LayerWeights
+local ModelWeights = layout.ModelWeights
+
+local seeds_of_a_rank = 1048576
+
+local struct RandomPlacer {
+  layout : &Layout
+  device : &C.glm_device
+  progress : &layout.Progress
+  message : &C.glm_message
+  next_seed : uint64
+  ones : &float
+  zeros : &float
+}
+
+local terra greater(a : int32, b : int32) : int32
+  return terralib.select(a > b, a, b)
+end
+
+local terra longest_vector(c : &config.ModelConfig) : int32
+  return greater(greater(c.hidden_size, c.head_dim), c.num_experts)
+end
+
+terra RandomPlacer:failed(code : int32, what : rawstring) : int32
+  var cause : C.glm_message
+  cause.text[0] = 0
+  self.layout.backend.device_message(self.device, &cause)
+  return status.fail(self.message, code, "random %s could not be placed on rank %d: %.600s", what, self.layout.rank, &cause.text[0])
+end
+
+terra RandomPlacer:matrix_of_deviation(matrix : &C.glm_matrix, deviation : float) : int32
+  var args : C.glm_place_random_args
+  args.matrix = matrix
+  args.seed = self.next_seed
+  args.standard_deviation = deviation
+  self.next_seed = self.next_seed + 1
+  var code = self.layout.backend.place_random(self.device, &args)
+  if code ~= C.GLM_OK then
+    return self:failed(code, "weights")
+  end
+  var bytes : int64 = 0
+  self.layout.backend.matrix_bytes(matrix, &bytes)
+  self.progress:add(bytes)
+  return C.GLM_OK
+end
+
+terra RandomPlacer:matrix(matrix : &C.glm_matrix) : int32
+  return self:matrix_of_deviation(matrix, [float](1.0 / C.sqrt([double](matrix.columns))))
+end
+
+terra RandomPlacer:vector(destination : &float, count : int32, source : &float) : int32
+  var args : C.glm_place_vector_args
+  args.source = source
+  args.source_dtype = C.GLM_DTYPE_F32
+  args.count = count
+  args.destination = destination
+  var code = self.layout.backend.place_vector(self.device, &args)
+  if code ~= C.GLM_OK then
+    return self:failed(code, "vectors")
+  end
+  return C.GLM_OK
+end
+
+terra RandomPlacer:experts(first : C.glm_matrix, count : int32, stride : int64, scale_stride : int64) : int32
+  for expert = 0, count do
+    var matrix = first
+    matrix.data = [&int8](first.data) + expert * stride
+    if first.row_scale ~= nil then
+      matrix.row_scale = [&float]([&int8](first.row_scale) + expert * scale_stride)
+    end
+    status.try(self:matrix(&matrix))
+  end
+  return C.GLM_OK
+end
+
+local terra place_attention(self : &RandomPlacer, weights : &LayerWeights) : int32
+  var c = self.layout.config
+  status.try(self:vector(weights.input_norm, c.hidden_size, self.ones))
+  status.try(self:vector(weights.post_norm, c.hidden_size, self.ones))
+  if c.use_qk_norm then
+    status.try(self:vector(weights.query_norm, c.head_dim, self.ones))
+    status.try(self:vector(weights.key_norm, c.head_dim, self.ones))
+  end
+  status.try(self:matrix(&weights.qkv))
+  return self:matrix(&weights.output)
+end
+
+local terra place_mixture(self : &RandomPlacer, weights : &LayerWeights) : int32
+  var count = self.layout:num_local_experts()
+  status.try(self:matrix(&weights.router))
+  status.try(self:vector(weights.selection_bias, weights.router.rows, self.zeros))
+  status.try(self:experts(weights.experts_gate_up, count, weights.experts_gate_up_stride, weights.experts_gate_up_scale_stride))
+  return self:experts(weights.experts_down, count, weights.experts_down_stride, weights.experts_down_scale_stride)
+end
+
+local terra place_layer(self : &RandomPlacer, weights : &LayerWeights) : int32
+  status.try(place_attention(self, weights))
+  if weights.is_moe then
+    status.try(place_mixture(self, weights))
+  end
+  if weights.gate_up.data == nil then
+    return C.GLM_OK
+  end
+  status.try(self:matrix(&weights.gate_up))
+  return self:matrix(&weights.down)
+end
+
+local terra place_model(self : &RandomPlacer, model : &ModelWeights) : int32
+  var c = self.layout.config
+  status.try(self:matrix_of_deviation(&model.embedding, 1.0f))
+  status.try(self:vector(model.final_norm, c.hidden_size, self.ones))
+  status.try(self:matrix(&model.head))
+  for layer = 0, c.num_layers do
+    status.try(place_layer(self, &model.layers[layer]))
+  end
+  return C.GLM_OK
+end
+
+local terra fill_vectors(self : &RandomPlacer) : int32
+  var count = longest_vector(self.layout.config)
+  self.ones = [&float](C.malloc(count * sizeof(float)))
+  self.zeros = [&float](C.calloc(count, sizeof(float)))
+  if self.ones == nil or self.zeros == nil then
+    return status.fail(self.message, C.GLM_OUT_OF_MEMORY, "no memory for vectors of %d numbers", count)
+  end
+  for i = 0, count do
+    self.ones[i] = 1.0f
+  end
+  return C.GLM_OK
+end
+
+terra layout.place_random(
+  self : &Layout,
+  model : &ModelWeights,
+  device : &C.glm_device,
+  progress : &layout.Progress,
+  message : &C.glm_message
+) : int32
+  var placer = RandomPlacer { self, device, progress, message, self.rank * seeds_of_a_rank, nil, nil }
+  var code = fill_vectors(&placer)
+  if code == C.GLM_OK then
+    code = place_model(&placer, model)
+  end
+  if code == C.GLM_OK then
+    code = self.backend.synchronise(device)
+    if code ~= C.GLM_OK then
+      code = placer:failed(code, "weights")
+    end
+  end
+  C.free(placer.ones)
+  C.free(placer.zeros)
+  return code
+end
+
+return layout
