@@ -15,6 +15,7 @@ extern "C" {
 #include "native/base/failure.hpp"
 #include "native/kernels/add_norm_quantise/add_norm_quantise.hpp"
 #include "native/kernels/attention/attention.hpp"
+#include "native/kernels/count_tokens/count_tokens.hpp"
 #include "native/kernels/embed/embed.hpp"
 #include "native/kernels/experts/experts.hpp"
 #include "native/kernels/linear/linear.hpp"
@@ -24,6 +25,7 @@ extern "C" {
 #include "native/kernels/placement/placement.hpp"
 #include "native/kernels/quantise/quantise.hpp"
 #include "native/kernels/route/route.hpp"
+#include "native/kernels/sample/sample.hpp"
 #include "native/kernels/select_tokens/select_tokens.hpp"
 #include "native/kernels/swiglu_quantise/swiglu_quantise.hpp"
 
@@ -84,22 +86,6 @@ glm_status operation(glm_device* device, const Args* args) {
     expect_pointer("operation", "args", args);
     settle(*device);
     function(context_of(*device, region), *args);
-  });
-}
-
-constexpr const char* kOperationNames[kNumRegions] = {
-    "placement",    "pages",           "embed",
-    "quantise",     "swiglu_quantise", "add_norm_quantise",
-    "linear",       "norm_rope_store", "attention",
-    "route",        "experts",         "logits",
-    "count_tokens", "sample"};
-
-template <Region region, typename Args>
-glm_status missing(glm_device* device, const Args*) {
-  return guarded_device(device, [&] {
-    throw Failure(GLM_NOT_SUPPORTED,
-                  std::string(kOperationNames[region]) +
-                      ": expected a kernel of the CUDA device, got none");
   });
 }
 
@@ -184,8 +170,8 @@ const glm_backend kBackend = {
     on_args<all_gather, false, glm_all_gather_args>,
     on_args<all_to_all, false, glm_all_to_all_args>,
     operation<kernels::logits, kLogits, glm_logits_args>,
-    missing<kCountTokens, glm_count_tokens_args>,
-    missing<kSample, glm_sample_args>,
+    operation<kernels::count_tokens, kCountTokens, glm_count_tokens_args>,
+    operation<kernels::sample, kSample, glm_sample_args>,
     on_device<graph_begin>,
     on_device<graph_end, void**>,
     on_device<graph_replay, void*>,
@@ -218,8 +204,8 @@ const ScratchNeed kScratchNeeds[kNumRegions] = {
     {kRoute, kernels::route_scratch_bytes},
     {kExperts, kernels::experts_scratch_bytes},
     {kLogits, kernels::logits_scratch_bytes},
-    {kCountTokens, no_scratch},
-    {kSample, no_scratch},
+    {kCountTokens, kernels::count_tokens_scratch_bytes},
+    {kSample, kernels::sample_scratch_bytes},
 };
 
 }
