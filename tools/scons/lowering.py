@@ -20,6 +20,7 @@ SOURCE_PATTERNS = (
     "native/include/glm/*.h",
     str(SCRIPT),
 )
+NOT_LOWERED = "wrap.h"
 VERSION_SCRIPT = "print(terralib.version, terralib.llvm_version)"
 
 
@@ -36,7 +37,8 @@ def lowered_sources(root):
     """Every file the IR depends on, relative to the checkout and sorted."""
     root = Path(root)
     found = [path for pattern in SOURCE_PATTERNS for path in root.glob(pattern)]
-    return sorted(path.relative_to(root).as_posix() for path in found)
+    read = [path for path in found if not path.name.endswith(NOT_LOWERED)]
+    return sorted(path.relative_to(root).as_posix() for path in read)
 
 
 def lowered_files():

@@ -86,6 +86,13 @@ def cuda_runtime(env):
     return ["$(", path, "$)", "-lm", "-ldl", "-lrt", "-lpthread"]
 
 
+def header_problem(env, *names):
+    """Why code that includes these headers cannot be compiled here, or None."""
+    folders = include_folders(env)
+    missing = [name for name in names if not any((each / name).is_file() for each in folders)]
+    return f"headers not found: {', '.join(missing)}" if missing else None
+
+
 def header_version(headers):
     """CUDA's version number and the hash of the needed headers: an input of what includes them."""
     if "cuda.h" not in headers:
@@ -125,7 +132,7 @@ def exists(env):
 
 
 def generate(env):
-    """Adds DeviceObjects, CudaProblem, ToolkitProblem, CudaRuntime and CudaMajor."""
+    """Adds DeviceObjects, CudaRuntime, CudaMajor and what may be missing."""
     folders = include_folders(env)
     env["CUDA_HEADERS"] = found_headers(folders)
     env["CUDA_INCLUDES"] = [shlex.quote(f"-I{folder}") for folder in folders]
@@ -141,5 +148,6 @@ def generate(env):
     env.AddMethod(device_objects, "DeviceObjects")
     env.AddMethod(cuda_problem, "CudaProblem")
     env.AddMethod(toolkit_problem, "ToolkitProblem")
+    env.AddMethod(header_problem, "HeaderProblem")
     env.AddMethod(cuda_runtime, "CudaRuntime")
     env.AddMethod(cuda_major, "CudaMajor")
