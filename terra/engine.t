@@ -1,7 +1,7 @@
 local abi = require("terra.base.abi")
 local batch = require("terra.scheduling.batch")
 local device = require("terra.execution.device")
-local graphs = require("terra.execution.graphs")
+local measures = require("terra.execution.measures")
 local load = require("terra.execution.load")
 local loader_probes = require("terra.probes.loader_probes")
 local loop = require("terra.loop.loop")
@@ -15,7 +15,7 @@ local status = require("terra.base.status")
 local threads = require("terra.base.threads")
 local C = abi.C
 
-local Loop = loop.Loop(graphs.RankGroup)
+local Loop = loop.Loop(measures.RankGroup)
 local Sequence = sequence.Sequence
 
 local struct Engine {
@@ -23,7 +23,7 @@ local struct Engine {
   device_info : C.glm_device_info
   model : model.Model
   plan : plan.Plan
-  ranks : graphs.RankGroup
+  ranks : measures.RankGroup
   loop : Loop
   stage : int32
   load_ns : int64
@@ -272,6 +272,59 @@ end
 
 terra exports.engine_resize_pool(handle : &C.glm_engine, num_pages : int32, message : &C.glm_message) : int32
   return loop_of(handle, message):resize_pool(num_pages, message)
+end
+
+terra exports.engine_take_steps(handle : &C.glm_engine, steps : &C.engine_step, capacity : int32, count : &int32) : int32
+  if handle == nil or steps == nil or count == nil or capacity < 0 then
+    return C.GLM_INVALID_ARGUMENT
+  end
+  [&Engine](handle).loop:take_steps(steps, capacity, count)
+  return C.GLM_OK
+end
+
+terra Engine:begin_profile(message : &C.glm_message) : int32
+  self.loop:enter_turn()
+  var code = self.ranks:begin_profile(message)
+  self.loop.is_profiled = code == C.GLM_OK
+  self.loop:leave_turn()
+  return code
+end
+
+terra Engine:end_profile(target : &&C.engine_text, message : &C.glm_message) : int32
+  self.loop:enter_turn()
+  var made = self.ranks.ranks[0].profile
+  var code : int32
+  if made == nil then
+    code = status.fail(message, C.GLM_INVALID_ARGUMENT, "no profile was begun")
+  else
+    code = report.write_profile(made, target, message)
+  end
+  self.ranks:end_profile()
+  self.loop.is_profiled = false
+  self.loop:leave_turn()
+  return code
+end
+
+terra exports.engine_profile_begin(handle : &C.glm_engine, message : &C.glm_message) : int32
+  require_handle(handle, "engine", message)
+  return [&Engine](handle):begin_profile(message)
+end
+
+terra exports.engine_profile_end(handle : &C.glm_engine, target : &&C.engine_text, message : &C.glm_message) : int32
+  require_handle(handle, "engine", message)
+  require_handle(target, "text", message)
+  @target = nil
+  return [&Engine](handle):end_profile(target, message)
+end
+
+terra exports.engine_read_rate(handle : &C.glm_engine, bytes_per_second : &double, message : &C.glm_message) : int32
+  require_handle(handle, "engine", message)
+  require_handle(bytes_per_second, "bytes_per_second", message)
+  var engine = [&Engine](handle)
+  engine.loop:enter_turn()
+  var code = engine.ranks:measure_read(bytes_per_second, message)
+  engine.loop:leave_turn()
+  return code
 end
 
 terra exports.prefill(

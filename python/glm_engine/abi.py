@@ -101,6 +101,17 @@ STRUCTS = {
         ("time_ns", "int64_t"),
         ("message", "char", EVENT_MESSAGE_CAPACITY),
     ],
+    "engine_step": [
+        ("landed_ns", "int64_t"),
+        ("device_ns", "int64_t"),
+        ("plan_ns", "int64_t"),
+        ("launch_ns", "int64_t"),
+        ("num_tokens", "int32_t"),
+        ("num_decode_tokens", "int32_t"),
+        ("num_sample_rows", "int32_t"),
+        ("owned_pages", "int32_t"),
+        ("is_graph", "int32_t"),
+    ],
     "engine_info": [
         ("struct_size", "uint32_t"),
         ("world_size", "int32_t"),
@@ -176,6 +187,10 @@ FUNCTIONS = {
     "engine_wait": ("glm_status", "glm_engine*", "int64_t"),
     "engine_event_fd": ("int32_t", "glm_engine*"),
     "engine_resize_pool": ("glm_status", "glm_engine*", "int32_t", "glm_message*"),
+    "engine_take_steps": ("glm_status", "glm_engine*", "engine_step*", "int32_t", "int32_t*"),
+    "engine_profile_begin": ("glm_status", "glm_engine*", "glm_message*"),
+    "engine_profile_end": ("glm_status", "glm_engine*", "engine_text**", "glm_message*"),
+    "engine_read_rate": ("glm_status", "glm_engine*", "double*", "glm_message*"),
     "prefill": (
         "glm_status",
         "glm_engine*",
@@ -218,6 +233,7 @@ def make_types():
         "const char*": ctypes.c_char_p,
         "char": ctypes.c_char,
         "float": ctypes.c_float,
+        "double": ctypes.c_double,
         "int32_t": ctypes.c_int32,
         "uint32_t": ctypes.c_uint32,
         "int64_t": ctypes.c_int64,
@@ -254,6 +270,7 @@ Message = TYPES["glm_message"]
 OptionsStruct = TYPES["engine_options"]
 SamplingStruct = TYPES["engine_sampling"]
 RequestStruct = TYPES["engine_request"]
+StepStruct = TYPES["engine_step"]
 EventStruct = TYPES["engine_event"]
 InfoStruct = TYPES["engine_info"]
 ProgressFunction = TYPES["engine_progress_function"]

@@ -135,6 +135,7 @@ class Engine:
         call(self.library, "init_engine_with", ctypes.byref(struct), ctypes.byref(pointer))
         self.pointer = pointer
         self.events = (abi.EventStruct * POLL_CAPACITY)()
+        self.steps = (abi.StepStruct * POLL_CAPACITY)()
         self.vocab_size = self.info()["vocab_size"]
 
     def __enter__(self):
@@ -225,6 +226,37 @@ class Engine:
 
     def event_fd(self):
         return self.library.engine_event_fd(self.handle)
+
+    def take_steps(self):
+        """Return the steps landed since the last call, oldest first, as dictionaries."""
+        taken = []
+        while True:
+            count = ctypes.c_int32()
+            call_bare(
+                self.library,
+                "engine_take_steps",
+                self.handle,
+                self.steps,
+                POLL_CAPACITY,
+                ctypes.byref(count),
+            )
+            taken.extend(abi.as_dict(self.steps[index]) for index in range(count.value))
+            if count.value < POLL_CAPACITY:
+                return taken
+
+    def begin_profile(self):
+        """Run steps eagerly from now on, with events around each operation."""
+        call(self.library, "engine_profile_begin", self.handle)
+
+    def end_profile(self):
+        """Return what each operation took since `begin_profile`: steps, calls, nanoseconds."""
+        return json_text(self.library, "engine_profile_end", self.handle)
+
+    def read_rate(self):
+        """Measure the bytes per second at which the device reads its weights."""
+        rate = ctypes.c_double()
+        call(self.library, "engine_read_rate", self.handle, ctypes.byref(rate))
+        return rate.value
 
     def prefill(self, tokens, all_positions=False):
         """Run a prompt; returns its state and the logits, [vocab] or [tokens][vocab]."""

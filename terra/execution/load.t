@@ -87,6 +87,7 @@ local terra place_weights(self : &Rank, planned : &plan.Plan, message : &C.glm_m
   status.try(weights.assign(&layout, nil, &self.weights, &bytes, message))
   weights.free(&self.weights)
   status.try(allocate(self, bytes, &self.weight_memory, message))
+  self.weight_bytes = bytes
   status.try(weights.assign(&layout, [&int8](self.weight_memory), &self.weights, &bytes, message))
   var progress = weights.Progress { report = nil, context = nil, bytes_done = 0, bytes_total = bytes }
   if self.index == 0 then
@@ -101,14 +102,6 @@ local terra place_weights(self : &Rank, planned : &plan.Plan, message : &C.glm_m
   call(self, message, "placing of the weights", "synchronise")
   progress:add(bytes - progress.bytes_done)
   return C.GLM_OK
-end
-
-terra load.stop_profile(self : &Rank)
-  if self.profile ~= nil then
-    self.profile:free()
-    C.free(self.profile)
-    self.profile = nil
-  end
 end
 
 local terra load_rank(self : &Rank, context : &opaque, message : &C.glm_message) : int32
@@ -149,7 +142,7 @@ local terra unload_rank(self : &Rank)
   end
   self.backend.synchronise(self.device)
   graphs.free(self)
-  load.stop_profile(self)
+  self:stop_profile()
   free_events(self)
   self.backend.release(self.device, self.weight_memory)
   self.backend.release(self.device, self.buffer_memory)

@@ -27,6 +27,7 @@ local struct Rank {
   checks_operations : bool
   cache : C.glm_kv_cache
   weight_memory : &opaque
+  weight_bytes : int64
   buffer_memory : &opaque
   host_memory : &opaque
 }
@@ -41,6 +42,14 @@ terra Rank:describe_failure(operation : rawstring, layer : int32, message : &C.g
     status.fail(message, C.GLM_DEVICE_ERROR, "%s failed on rank %d: %.900s", operation, self.index, &cause.text[0])
   else
     status.fail(message, C.GLM_DEVICE_ERROR, "%s failed in layer %d on rank %d: %.900s", operation, layer, self.index, &cause.text[0])
+  end
+end
+
+terra Rank:stop_profile()
+  if self.profile ~= nil then
+    self.profile:free()
+    C.free(self.profile)
+    self.profile = nil
   end
 end
 

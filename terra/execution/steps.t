@@ -124,6 +124,10 @@ terra RankGroup:num_in_flight() : int64
   return self.num_launched - self.num_landed
 end
 
+terra RankGroup:last_landed() : int32
+  return [int32]((self.num_landed + num_stagings - 1) % num_stagings)
+end
+
 terra RankGroup:launch(plan : &StepPlan, message : &C.glm_message) : int32
   check.invariant(self:num_in_flight() < num_stagings, "more steps in flight than stagings")
   var index = [int32](self.num_launched % num_stagings)

@@ -137,6 +137,7 @@ return function(Loop)
     self.launch_ns = self.launch_ns + spent
     if code == C.GLM_OK then
       self.scheduler:table_uploaded()
+      self:describe_step(spent)
     end
     return code
   end
@@ -152,6 +153,7 @@ return function(Loop)
     var now = threads.now_ns()
     self.step_ns = self.step_ns + (now - begin)
     if code == C.GLM_OK then
+      self:record_step(now)
       self.scheduler:land(now)
     else
       self.scheduler.now_ns = now
@@ -171,7 +173,8 @@ return function(Loop)
       return
     end
     self.scheduler:launch()
-    if not self.options.plans_ahead or self.step.logits ~= nil then
+    self.launched_step = self.planned_step
+    if not self.options.plans_ahead or self.is_profiled or self.step.logits ~= nil then
       self:land()
     end
   end
@@ -221,7 +224,8 @@ return function(Loop)
     var begin = threads.now_ns()
     self.scheduler:expire(begin)
     var has_step = self.scheduler:plan()
-    self.plan_ns = self.plan_ns + (threads.now_ns() - begin)
+    self.last_plan_ns = threads.now_ns() - begin
+    self.plan_ns = self.plan_ns + self.last_plan_ns
     return has_step
   end
 

@@ -4,6 +4,7 @@ local batch = require("terra.scheduling.batch")
 local config = require("terra.checkpoint.config")
 local containers = require("terra.base.containers")
 local events = require("terra.loop.events")
+local measures = require("terra.loop.measures")
 local request = require("terra.scheduling.request")
 local scheduler = require("terra.scheduling.scheduler")
 local status = require("terra.base.status")
@@ -73,6 +74,11 @@ local Loop = terralib.memoize(function(RankGroup)
     step_ns : int64
     plan_ns : int64
     launch_ns : int64
+    last_plan_ns : int64
+    planned_step : C.engine_step
+    launched_step : C.engine_step
+    steps : measures.StepRing
+    is_profiled : bool
   }
 
   terra Loop:lock()
@@ -112,7 +118,7 @@ local Loop = terralib.memoize(function(RankGroup)
   terra Loop:init_lists(message : &C.glm_message) : int32
     self.max_live = self.options.max_batch + self.options.max_queue
     var needed = 2 * self.max_live
-    var is_ready = self.submissions:reserve(self.max_live) and self.live:reserve(self.max_live)
+    var is_ready = self.steps:init() and self.submissions:reserve(self.max_live) and self.live:reserve(self.max_live)
       and self.events:init(needed, terralib.select(4 * needed > event_capacity_most, 4 * needed, event_capacity_most))
     if not is_ready then
       return status.fail(message, C.GLM_OUT_OF_MEMORY, "no memory for the queues of %d requests", self.max_live)
@@ -183,6 +189,7 @@ local Loop = terralib.memoize(function(RankGroup)
     self.live:free()
     self.scheduler:free()
     self.events:free()
+    self.steps:free()
     if self.event_fd >= 0 then
       C.close(self.event_fd)
     end
@@ -193,6 +200,7 @@ local Loop = terralib.memoize(function(RankGroup)
     self.turnstile:free()
   end
 
+  measures.extend(Loop)
   require("terra.loop.iteration")(Loop)
   require("terra.loop.requests")(Loop)
   require("terra.loop.synchronous")(Loop)

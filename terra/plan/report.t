@@ -5,6 +5,7 @@ local inspect = require("terra.checkpoint.inspect")
 local model = require("terra.checkpoint.model")
 local options = require("terra.plan.options")
 local plan = require("terra.plan.plan")
+local profile = require("terra.execution.profile")
 local status = require("terra.base.status")
 local text = require("terra.base.text")
 local writer = require("terra.base.json_writer")
@@ -209,7 +210,28 @@ local terra engine_default_options(target : &C.engine_options)
   end
 end
 
+local terra write_profile(made : &profile.Profile, target : &&C.engine_text, message : &C.glm_message) : int32
+  var out : JsonWriter
+  out:init()
+  out:begin_object()
+  out:integer_field("num_steps", made.num_steps)
+  out:key("operations")
+  out:begin_array()
+  for i = 0, made.num_totals do
+    var total = &made.totals[i]
+    out:begin_object()
+    out:string_field("name", total.name)
+    out:integer_field("num_calls", total.num_calls)
+    out:integer_field("nanoseconds", total.nanoseconds)
+    out:end_object()
+  end
+  out:end_array()
+  out:end_object()
+  return finish(&out, target, message)
+end
+
 return {
+  write_profile = write_profile,
   exports = {
     engine_default_options = engine_default_options,
     engine_inspect = engine_inspect,

@@ -201,6 +201,14 @@ terra LedgerRanks:step(plan : &StepPlan, message : &C.glm_message) : int32
   return self:land(&plan.outputs, message)
 end
 
+terra LedgerRanks:last_device_ns() : int64
+  return 0
+end
+
+terra LedgerRanks:last_is_graph() : int32
+  return 0
+end
+
 terra LedgerRanks:page(page : int32) : &int32
   return self.cells + [int64](page) * self.page_size
 end

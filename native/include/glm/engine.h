@@ -167,6 +167,18 @@ typedef struct engine_info {
   int32_t plans_ahead;
 } engine_info;
 
+typedef struct engine_step {
+  int64_t landed_ns;
+  int64_t device_ns;
+  int64_t plan_ns;
+  int64_t launch_ns;
+  int32_t num_tokens;
+  int32_t num_decode_tokens;
+  int32_t num_sample_rows;
+  int32_t owned_pages;
+  int32_t is_graph;
+} engine_step;
+
 #if defined(__GNUC__)
 #define ENGINE_EXPORT __attribute__((visibility("default")))
 #else
@@ -208,6 +220,18 @@ ENGINE_EXPORT int32_t engine_event_fd(glm_engine* engine);
 ENGINE_EXPORT glm_status engine_resize_pool(glm_engine* engine,
                                             int32_t num_pages,
                                             glm_message* message);
+
+ENGINE_EXPORT glm_status engine_take_steps(glm_engine* engine,
+                                           engine_step* steps, int32_t capacity,
+                                           int32_t* count);
+ENGINE_EXPORT glm_status engine_profile_begin(glm_engine* engine,
+                                              glm_message* message);
+ENGINE_EXPORT glm_status engine_profile_end(glm_engine* engine,
+                                            engine_text** text,
+                                            glm_message* message);
+ENGINE_EXPORT glm_status engine_read_rate(glm_engine* engine,
+                                          double* bytes_per_second,
+                                          glm_message* message);
 
 ENGINE_EXPORT glm_status prefill(glm_engine* engine, const int32_t* tokens,
                                  int32_t num_tokens, int32_t all_positions,

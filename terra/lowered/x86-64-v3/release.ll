@@ -5,113 +5,114 @@ target triple = "x86_64-pc-linux-gnu"
 
 %0 = type { [1024 x i8] }
 %1 = type { i64, i64 }
-%2 = type { ptr, i32, i32, i8 }
-%3 = type { i32, i8, i32, i32, i32, i32, i32, i64 }
-%4 = type { i64, i32, i32, i32, i32, i32, i32, i32, i32, float, [20 x i32], [20 x float], i64, [256 x i8] }
-%5 = type { i32, i8, i8, i64 }
-%6 = type { %7, %7, %8 }
-%7 = type { ptr, i64, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
-%8 = type { ptr, i64, ptr, ptr, ptr, ptr, ptr }
-%9 = type { ptr, i64, i64 }
-%10 = type { ptr, ptr, ptr, i32 }
-%11 = type { i32, i32, i32, i32, i32, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
-%12 = type { ptr, ptr, ptr }
-%13 = type { %14, i32, ptr, ptr, ptr }
-%14 = type { i32, i32 }
-%15 = type { i64, i64, ptr, ptr }
-%16 = type { %14, i32, i32, i32, ptr, ptr, i64, i64, i64, i64, %12, ptr, ptr, ptr, ptr }
-%17 = type { %14, i32, i32, float, ptr, ptr, ptr, ptr, ptr }
-%18 = type { %14, %19, i32, i32, float, ptr, ptr, ptr }
-%19 = type { i32, i32, ptr, ptr, ptr, ptr, i32, i32 }
-%20 = type { %14, i32, i32, i32, float, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
-%21 = type { %14, ptr, ptr, ptr }
-%22 = type { i32, ptr, ptr, ptr }
-%23 = type { i8, ptr, ptr, ptr, ptr, %24, %24, %24, %24, %24, ptr, %24, %24, i64, i64, i64, i64 }
-%24 = type { i32, i32, i32, i32, ptr, ptr, ptr }
-%25 = type { %14, i32, float, ptr, ptr, ptr, %26 }
-%26 = type { ptr, ptr, ptr }
-%27 = type { %14, ptr, %12, ptr }
-%28 = type { i32, i64, ptr }
-%29 = type { %14, i32, ptr, %26 }
-%30 = type { i32, ptr, ptr, ptr, ptr }
-%31 = type { ptr, i32, i32, [8 x i64], ptr, i64, i64, i32, i8, i8, i8 }
-%32 = type { %33, i8 }
+%2 = type { i32, i8, i8, i64 }
+%3 = type { i64, i64, i64, i64, i32, i32, i32, i32, i32 }
+%4 = type { ptr, i32, i32, i8 }
+%5 = type { i32, i8, i32, i32, i32, i32, i32, i64 }
+%6 = type { i64, i32, i32, i32, i32, i32, i32, i32, i32, float, [20 x i32], [20 x float], i64, [256 x i8] }
+%7 = type { %8, %8, %9 }
+%8 = type { ptr, i64, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
+%9 = type { ptr, i64, ptr, ptr, ptr, ptr, ptr }
+%10 = type { ptr, i64, i64 }
+%11 = type { ptr, ptr, ptr, i32 }
+%12 = type { i32, i32, i32, i32, i32, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
+%13 = type { ptr, ptr, ptr }
+%14 = type { %15, i32, ptr, ptr, ptr }
+%15 = type { i32, i32 }
+%16 = type { i64, i64, ptr, ptr }
+%17 = type { %15, i32, i32, i32, ptr, ptr, i64, i64, i64, i64, %13, ptr, ptr, ptr, ptr }
+%18 = type { %15, i32, i32, float, ptr, ptr, ptr, ptr, ptr }
+%19 = type { %15, %20, i32, i32, float, ptr, ptr, ptr }
+%20 = type { i32, i32, ptr, ptr, ptr, ptr, i32, i32 }
+%21 = type { %15, i32, i32, i32, float, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
+%22 = type { %15, ptr, ptr, ptr }
+%23 = type { i32, ptr, ptr, ptr }
+%24 = type { i8, ptr, ptr, ptr, ptr, %25, %25, %25, %25, %25, ptr, %25, %25, i64, i64, i64, i64 }
+%25 = type { i32, i32, i32, i32, ptr, ptr, ptr }
+%26 = type { %15, i32, float, ptr, ptr, ptr, %27 }
+%27 = type { ptr, ptr, ptr }
+%28 = type { %15, ptr, %13, ptr }
+%29 = type { i32, i64, ptr }
+%30 = type { %15, i32, ptr, %27 }
+%31 = type { i32, ptr, ptr, ptr, ptr }
+%32 = type { ptr, i32, i32, [8 x i64], ptr, i64, i64, i32, i8, i8, i8 }
 %33 = type { %34, i8 }
-%34 = type { ptr, i64, i64 }
-%35 = type { %36, ptr, ptr, %37, %38, %44, %46, %47, i8, i64, i64, i64, i64 }
-%36 = type { ptr }
-%37 = type { [64 x i8], i32, i32, i32, i32, i32, i32, i32, double, float, i32, i8, i8, i8, i8, i32, i32, i32, i32, i32, i32, i32, i8, float, i32, i32, [16 x i32] }
-%38 = type { i8, i8, %39, %39, %36 }
-%39 = type { %40, %43 }
-%40 = type { %41, %42 }
-%41 = type { ptr, i64, i64 }
+%34 = type { %35, i8 }
+%35 = type { ptr, i64, i64 }
+%36 = type { %37, ptr, ptr, %38, %39, %45, %47, %48, i8, i64, i64, i64, i64 }
+%37 = type { ptr }
+%38 = type { [64 x i8], i32, i32, i32, i32, i32, i32, i32, double, float, i32, i8, i8, i8, i8, i32, i32, i32, i32, i32, i32, i32, i8, float, i32, i32, [16 x i32] }
+%39 = type { i8, i8, %40, %40, %37 }
+%40 = type { %41, %44 }
+%41 = type { %42, %43 }
 %42 = type { ptr, i64, i64 }
 %43 = type { ptr, i64, i64 }
-%44 = type { %45, %36, ptr, ptr, i8, i8 }
-%45 = type { ptr, i64, i64 }
-%46 = type { i32, ptr }
-%47 = type { ptr, %36, %48, %50, %49, %50, %52, i64, i8 }
-%48 = type { ptr, i64, i64 }
+%44 = type { ptr, i64, i64 }
+%45 = type { %46, %37, ptr, ptr, i8, i8 }
+%46 = type { ptr, i64, i64 }
+%47 = type { i32, ptr }
+%48 = type { ptr, %37, %49, %51, %50, %51, %53, i64, i8 }
 %49 = type { ptr, i64, i64 }
-%50 = type { %51, %42 }
-%51 = type { ptr, i64, i64 }
-%52 = type { %53, i64 }
-%53 = type { ptr, i64, i64 }
-%54 = type { ptr, %55, i32, i8 }
-%55 = type { ptr, i64 }
-%56 = type { ptr, i32, i32, i32, i32, i32, i8, i8, i8 }
-%57 = type { i32, [256 x i8], [256 x i8], [512 x i8] }
-%58 = type { i64, i64, i64, i32, i32, i32, i32, i64, i64, i64, i64, %1, %1, %1, [3 x i64] }
-%59 = type { %60, %36, %50, %61, i64, ptr, ptr }
-%60 = type { ptr, i64, i64 }
-%61 = type { ptr, i64 }
-%62 = type { ptr, ptr, ptr, ptr, i64, i64, i64, i64 }
-%63 = type { i32, i8, i32, i32, i32, i32, %61, %61, i64, double }
-%64 = type { ptr, ptr, ptr, ptr }
-%65 = type { %61, i64, i32 }
-%66 = type { %67, %42, %42, %42, %68, i64 }
-%67 = type { ptr, i64, i64 }
+%50 = type { ptr, i64, i64 }
+%51 = type { %52, %43 }
+%52 = type { ptr, i64, i64 }
+%53 = type { %54, i64 }
+%54 = type { ptr, i64, i64 }
+%55 = type { ptr, %56, i32, i8 }
+%56 = type { ptr, i64 }
+%57 = type { ptr, i32, i32, i32, i32, i32, i8, i8, i8 }
+%58 = type { i32, [256 x i8], [256 x i8], [512 x i8] }
+%59 = type { i64, i64, i64, i32, i32, i32, i32, i64, i64, i64, i64, %1, %1, %1, [3 x i64] }
+%60 = type { %61, %37, %51, %62, i64, ptr, ptr }
+%61 = type { ptr, i64, i64 }
+%62 = type { ptr, i64 }
+%63 = type { ptr, ptr, ptr, ptr, i64, i64, i64, i64 }
+%64 = type { i32, i8, i32, i32, i32, i32, %62, %62, i64, double }
+%65 = type { ptr, ptr, ptr, ptr }
+%66 = type { %62, i64, i32 }
+%67 = type { %68, %43, %43, %43, %69, i64 }
 %68 = type { ptr, i64, i64 }
-%69 = type { %61, i64, %70, ptr }
-%70 = type { ptr, i64, i64 }
-%71 = type { i32, i32, i32, %72 }
-%72 = type { [4 x i64] }
-%73 = type { %61, i64, i8 }
-%74 = type { i32, i32, i32, i32, i32, %72 }
-%75 = type { ptr, ptr, [16 x i8], [4096 x i8] }
-%76 = type { ptr, ptr, ptr, ptr }
-%77 = type { %7, %7, %8, [2 x %6], ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
-%78 = type { i32, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, %79 }
-%79 = type { i32, i32, i32, i32, i32, i32, i32 }
-%80 = type { i32, i32, i32, i32, ptr }
-%81 = type { ptr, ptr, %82, i32, i32, i8, i8, i8, i64, i32, i64, i32, i64, i64, i64, i64, i64, %83, %79, i8, [512 x i8] }
-%82 = type { i32, i32, ptr, ptr, ptr, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, ptr, ptr, i32, i32, i32, i32, i32 }
-%83 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }
-%84 = type { i32, i32, i32, i32, i64, i64, i64, i32, i32, [128 x i8] }
-%85 = type { ptr, %24, ptr, %24, i8, i8, i32, i32, i32, i32, i32 }
-%86 = type { ptr, ptr, ptr, i32, i32, i32 }
-%87 = type { i32, i32, i32, i32, i32, i32, ptr }
-%88 = type { ptr, i32, ptr, ptr }
-%89 = type { ptr, i32, i32, i32, ptr, i32, i32 }
-%90 = type { %91, i64, i8 }
-%91 = type { ptr, i32, ptr, ptr }
-%92 = type { [16 x i64] }
-%93 = type { i32, i32, i32, i32, i32 }
-%94 = type { i32, float }
-%95 = type { ptr, i64, i64 }
-%96 = type { i32, i32, i32, ptr, ptr, ptr, %85, %77, ptr, [2 x ptr], [2 x ptr], ptr, i32, ptr, i8, %87, ptr, ptr, ptr }
-%97 = type { ptr, ptr, i32 }
-%98 = type { double, i32, i32, ptr, ptr }
-%99 = type { ptr, i64, float }
-%100 = type { ptr, i32, i32, ptr }
-%101 = type { ptr, ptr, ptr, ptr, i64, ptr, ptr }
-%102 = type { ptr, ptr, i64, i64 }
-%103 = type { ptr, i32, i32, i64, i64 }
-%104 = type { ptr, ptr, ptr, ptr, ptr, i32, i32 }
-%105 = type { ptr, i32, i32, ptr, i64, ptr, i32, ptr, i32 }
-%106 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, %79, %7, %8, ptr }
-%107 = type { { i32 } }
-%108 = type { float, float, float, i32, float, float, float, i32, i64 }
+%69 = type { ptr, i64, i64 }
+%70 = type { %62, i64, %71, ptr }
+%71 = type { ptr, i64, i64 }
+%72 = type { i32, i32, i32, %73 }
+%73 = type { [4 x i64] }
+%74 = type { %62, i64, i8 }
+%75 = type { i32, i32, i32, i32, i32, %73 }
+%76 = type { ptr, ptr, [16 x i8], [4096 x i8] }
+%77 = type { ptr, ptr, ptr, ptr }
+%78 = type { %8, %8, %9, [2 x %7], ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
+%79 = type { i32, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, %80 }
+%80 = type { i32, i32, i32, i32, i32, i32, i32 }
+%81 = type { i32, i32, i32, i32, ptr }
+%82 = type { ptr, ptr, %83, i32, i32, i8, i8, i8, i64, i32, i64, i32, i64, i64, i64, i64, i64, %84, %80, i8, [512 x i8] }
+%83 = type { i32, i32, ptr, ptr, ptr, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, ptr, ptr, i32, i32, i32, i32, i32 }
+%84 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }
+%85 = type { i32, i32, i32, i32, i64, i64, i64, i32, i32, [128 x i8] }
+%86 = type { ptr, %25, ptr, %25, i8, i8, i32, i32, i32, i32, i32 }
+%87 = type { ptr, ptr, ptr, i32, i32, i32 }
+%88 = type { i32, i32, i32, i32, i32, i32, ptr }
+%89 = type { ptr, i32, ptr, ptr }
+%90 = type { ptr, i32, i32, i32, ptr, i32, i32 }
+%91 = type { %92, i64, i8 }
+%92 = type { ptr, i32, ptr, ptr }
+%93 = type { [16 x i64] }
+%94 = type { i32, i32, i32, i32, i32 }
+%95 = type { i32, float }
+%96 = type { ptr, i64, i64 }
+%97 = type { i32, i32, i32, ptr, ptr, ptr, %86, %78, ptr, [2 x ptr], [2 x ptr], ptr, i32, ptr, i8, %88, ptr, i64, ptr, ptr }
+%98 = type { ptr, ptr, i32 }
+%99 = type { double, i32, i32, ptr, ptr }
+%100 = type { ptr, i64, float }
+%101 = type { ptr, i32, i32, ptr }
+%102 = type { ptr, ptr, ptr, ptr, i64, ptr, ptr }
+%103 = type { ptr, ptr, i64, i64 }
+%104 = type { ptr, i32, i32, i64, i64 }
+%105 = type { ptr, ptr, ptr, ptr, ptr, i32, i32 }
+%106 = type { ptr, i32, i32, ptr, i64, ptr, i32, ptr, i32 }
+%107 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, %80, %8, %9, ptr }
+%108 = type { { i32 } }
+%109 = type { float, float, float, i32, float, float, float, i32, i64 }
 
 @"$string" = private unnamed_addr constant [54 x i8] c"%s is null: expected what init_engine or prefill gave\00", align 1
 @"$string.1" = private unnamed_addr constant [6 x i8] c"state\00", align 1
@@ -539,103 +540,113 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.507" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
 @"$string.508" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
 @"$string.509" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.510" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
-@"$string.511" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
-@"$string.512" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
-@"$string.513" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.514" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
-@"$string.515" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
-@"$string.516" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.517" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.518" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.519" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
-@"$string.520" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.521" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.522" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
-@"$string.523" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.524" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
-@"$string.525" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
-@"$string.526" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
-@"$string.527" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
-@"$string.528" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.529" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
-@"$string.530" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.531" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
-@"$string.532" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
-@"$string.533" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
-@"$string.534" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
-@"$string.535" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.536" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.537" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
-@"$string.538" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
-@"$string.539" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.540" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.541" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.542" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
-@"$string.543" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.544" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
-@"$string.545" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
-@"$string.546" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
-@"$string.547" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
-@"$string.548" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
-@"$string.549" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.550" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.551" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.552" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.553" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.556" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
-@"$string.557" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.558" = private unnamed_addr constant [36 x i8] c"%lld requests wait, max_queue is %d\00", align 1
-@"$string.559" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.560" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.567" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.568" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.569" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.570" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.571" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.572" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.573" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.574" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.575" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.576" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.577" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.578" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
-@"$string.579" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.580" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
-@"$string.582" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.583" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.588" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.589" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
-@"$string.590" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
-@"$string.591" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
-@"$string.592" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
-@"$string.594" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.595" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.596" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.597" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.598" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.601" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.602" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.604" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.605" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.607" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.608" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.609" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.610" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.611" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.612" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.613" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
+@"$string.510" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
+@"$string.511" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
+@"$string.512" = private unnamed_addr constant [5 x i8] c"text\00", align 1
+@"$string.513" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
+@"$string.514" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
+@"$string.515" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
+@"$string.516" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
+@"$string.517" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
+@"$string.518" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
+@"$string.519" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
+@"$string.520" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
+@"$string.521" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
+@"$string.522" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
+@"$string.523" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.524" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
+@"$string.525" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
+@"$string.526" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.527" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.528" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.529" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
+@"$string.530" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.531" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.532" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
+@"$string.533" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
+@"$string.534" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
+@"$string.535" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
+@"$string.536" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
+@"$string.537" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
+@"$string.538" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
+@"$string.539" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
+@"$string.540" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
+@"$string.541" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
+@"$string.542" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
+@"$string.543" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
+@"$string.544" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
+@"$string.545" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.546" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.547" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
+@"$string.548" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
+@"$string.549" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
+@"$string.550" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
+@"$string.551" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.552" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
+@"$string.553" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.554" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
+@"$string.555" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
+@"$string.556" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
+@"$string.557" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
+@"$string.558" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
+@"$string.559" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
+@"$string.560" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.561" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
+@"$string.562" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
+@"$string.563" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.566" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
+@"$string.567" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
+@"$string.568" = private unnamed_addr constant [36 x i8] c"%lld requests wait, max_queue is %d\00", align 1
+@"$string.569" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
+@"$string.570" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.577" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.578" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.579" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.580" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.581" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.582" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.583" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
+@"$string.584" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.585" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.586" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.587" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.588" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
+@"$string.589" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.590" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.592" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.593" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.598" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.599" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
+@"$string.600" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
+@"$string.601" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
+@"$string.602" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
+@"$string.604" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.605" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.606" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.607" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.608" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.611" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.612" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.614" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.615" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.617" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.618" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.619" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.620" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.621" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.622" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.623" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
 @"switch.table.$ConfigReader.expect_string.rel" = private unnamed_addr constant [5 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.98" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.97" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.102" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.104" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.104" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32)], align 4
 @"switch.table.$ConfigReader.flag.rel" = private unnamed_addr constant [3 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.102" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.flag.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.103" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.flag.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.104" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.flag.rel" to i64)) to i32)], align 4
 @"switch.table.$ConfigReader.real.rel" = private unnamed_addr constant [5 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.98" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.97" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.103" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.103" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.104" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32)], align 4
 @"switch.table.$Quantisation.read_groups" = private unnamed_addr constant [5 x ptr] [ptr @"$string.98", ptr @"$string.97", ptr @"$string.102", ptr @"$string.103", ptr @"$string.104"], align 8
 @"switch.table.$NameMatcher.read.rel" = private unnamed_addr constant [5 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.99" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.98" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.97" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.102" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.103" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32)], align 4
-@"switch.table.$NameMatcher.read.718.rel" = private unnamed_addr constant [6 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.99" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.718.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.98" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.718.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.97" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.718.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.102" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.718.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.99" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.718.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.104" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.718.rel" to i64)) to i32)], align 4
-@"switch.table.$Checkpoint.read_shards.720" = private unnamed_addr constant [6 x ptr] [ptr @"$string.99", ptr @"$string.98", ptr @"$string.97", ptr @"$string.102", ptr @"$string.103", ptr @"$string.104"], align 8
-@"switch.table.$Checkpoint.read_shards.723" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
+@"switch.table.$NameMatcher.read.730.rel" = private unnamed_addr constant [6 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.99" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.730.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.98" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.730.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.97" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.730.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.102" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.730.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.99" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.730.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.104" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.730.rel" to i64)) to i32)], align 4
+@"switch.table.$Checkpoint.read_shards.732" = private unnamed_addr constant [6 x ptr] [ptr @"$string.99", ptr @"$string.98", ptr @"$string.97", ptr @"$string.102", ptr @"$string.103", ptr @"$string.104"], align 8
+@"switch.table.$Checkpoint.read_shards.735" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
 @"switch.table.$plan_on.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.159" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.160" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.299" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.159" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.159" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.159" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.159" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.159" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.159" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.159" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.159" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.159" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.159" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.159" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.159" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.159" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.159" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.159" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.159" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.159" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.300" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.301" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.302" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.303" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.304" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.305" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.306" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.307" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.308" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.309" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.310" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.311" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32)], align 4
 @"switch.table.$Plan.measure_page" = private unnamed_addr constant [32 x ptr] [ptr @"$string.297", ptr @"$string.298", ptr @"$string.299", ptr @"$string.297", ptr @"$string.297", ptr @"$string.297", ptr @"$string.297", ptr @"$string.297", ptr @"$string.297", ptr @"$string.297", ptr @"$string.297", ptr @"$string.297", ptr @"$string.297", ptr @"$string.297", ptr @"$string.297", ptr @"$string.297", ptr @"$string.297", ptr @"$string.297", ptr @"$string.297", ptr @"$string.297", ptr @"$string.300", ptr @"$string.301", ptr @"$string.302", ptr @"$string.303", ptr @"$string.304", ptr @"$string.305", ptr @"$string.306", ptr @"$string.307", ptr @"$string.308", ptr @"$string.309", ptr @"$string.310", ptr @"$string.311"], align 8
-@"switch.table.$Placer.rows.728" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
+@"switch.table.$Placer.rows.740" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
 
 define dso_local i32 @decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) local_unnamed_addr {
 entry:
@@ -824,7 +835,8 @@ define internal fastcc void @"$Loop.land"(ptr %0) unnamed_addr {
 entry:
   %text.i29.i.i = alloca [256 x i8], align 1
   %text.i.i.i = alloca [256 x i8], align 1
-  %time.i15 = alloca %1, align 8
+  %step.sroa.4.i = alloca { i64, i64, i32, i32, i32, i32 }, align 8
+  %time.i17 = alloca %1, align 8
   %time.i = alloca %1, align 8
   %message = alloca %0, align 8
   %1 = getelementptr i8, ptr %0, i64 88
@@ -833,7 +845,7 @@ entry:
   %3 = icmp sgt i64 %.val, 0
   br i1 %3, label %merge, label %common.ret
 
-common.ret.sink.split:                            ; preds = %merge1.i.i, %merge1.i, %else3, %then2
+common.ret.sink.split:                            ; preds = %merge1.i.i, %merge1.i, %else3, %"$Loop.record_step.exit"
   store i64 0, ptr %2, align 8
   br label %common.ret
 
@@ -851,146 +863,201 @@ merge:                                            ; preds = %entry
   %8 = load ptr, ptr %0, align 8
   %9 = getelementptr i8, ptr %0, i64 880
   %10 = call fastcc i32 @"$RankGroup.land"(ptr %8, ptr %9, ptr nonnull %message)
-  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i15)
-  %11 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i15)
-  %12 = load i64, ptr %time.i15, align 8
+  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i17)
+  %11 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i17)
+  %12 = load i64, ptr %time.i17, align 8
   %13 = mul i64 %12, 1000000000
-  %14 = getelementptr inbounds i8, ptr %time.i15, i64 8
+  %14 = getelementptr inbounds i8, ptr %time.i17, i64 8
   %15 = load i64, ptr %14, align 8
   %16 = add i64 %13, %15
-  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i15)
+  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i17)
   %17 = getelementptr i8, ptr %0, i64 2472
   %18 = load i64, ptr %17, align 8
   %.neg = mul i64 %5, -1000000000
-  %.neg21 = sub i64 %.neg, %7
-  %19 = add i64 %.neg21, %16
+  %.neg24 = sub i64 %.neg, %7
+  %19 = add i64 %.neg24, %16
   %20 = add i64 %19, %18
   store i64 %20, ptr %17, align 8
   %21 = icmp eq i32 %10, 0
-  %22 = getelementptr i8, ptr %0, i64 528
-  store i64 %16, ptr %22, align 8
   br i1 %21, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  %23 = getelementptr i8, ptr %0, i64 488
-  %24 = load i64, ptr %2, align 8
-  %25 = icmp sgt i64 %24, 0
-  br i1 %25, label %forbody.lr.ph.i, label %common.ret.sink.split
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %step.sroa.4.i)
+  %step.sroa.4.0..sroa_idx.i = getelementptr i8, ptr %0, i64 2576
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %step.sroa.4.i, ptr noundef nonnull align 8 dereferenceable(32) %step.sroa.4.0..sroa_idx.i, i64 32, i1 false)
+  %step.sroa.5.0..sroa_idx.i = getelementptr i8, ptr %0, i64 2612
+  %step.sroa.5.0.copyload.i = load i32, ptr %step.sroa.5.0..sroa_idx.i, align 4
+  %22 = load ptr, ptr %0, align 8
+  %23 = getelementptr i8, ptr %22, i64 232
+  %24 = getelementptr i8, ptr %22, i64 272
+  %.val.i.i = load i64, ptr %24, align 8
+  %25 = add i64 %.val.i.i, 1
+  %26 = srem i64 %25, 2
+  %27 = getelementptr %2, ptr %23, i64 %26, i32 3
+  %28 = load i64, ptr %27, align 8
+  %29 = getelementptr %2, ptr %23, i64 %26, i32 2
+  %30 = load i8, ptr %29, align 1
+  %31 = getelementptr i8, ptr %0, i64 1048
+  %32 = call i32 @pthread_mutex_lock(ptr %31)
+  %33 = getelementptr i8, ptr %0, i64 2632
+  %34 = load i64, ptr %33, align 8
+  %35 = icmp eq i64 %34, 4096
+  %36 = getelementptr i8, ptr %0, i64 2624
+  %37 = load i64, ptr %36, align 8
+  br i1 %35, label %then.i.i, label %"$Loop.record_step.exit"
 
-forbody.lr.ph.i:                                  ; preds = %then2
-  %26 = getelementptr i8, ptr %0, i64 112
-  %27 = getelementptr i8, ptr %0, i64 92
-  %28 = getelementptr i8, ptr %0, i64 184
-  %29 = getelementptr i8, ptr %0, i64 128
-  %30 = getelementptr i8, ptr %0, i64 160
-  %31 = getelementptr i8, ptr %0, i64 144
-  %32 = getelementptr i8, ptr %0, i64 208
-  %33 = getelementptr i8, ptr %0, i64 192
-  %34 = getelementptr i8, ptr %0, i64 168
-  %35 = getelementptr i8, ptr %0, i64 148
-  %36 = getelementptr i8, ptr %0, i64 152
-  %37 = getelementptr i8, ptr %0, i64 140
-  %38 = getelementptr i8, ptr %0, i64 136
-  %39 = getelementptr i8, ptr %0, i64 200
-  %40 = getelementptr i8, ptr %0, i64 132
-  %41 = getelementptr i8, ptr %0, i64 240
-  %42 = getelementptr i8, ptr %0, i64 512
-  %43 = getelementptr i8, ptr %0, i64 516
-  %44 = getelementptr i8, ptr %0, i64 344
-  %45 = getelementptr i8, ptr %0, i64 352
-  %46 = getelementptr i8, ptr %0, i64 584
+then.i.i:                                         ; preds = %then2
+  %38 = add i64 %37, 1
+  %39 = srem i64 %38, 4096
+  store i64 %39, ptr %36, align 8
+  store i64 4095, ptr %33, align 8
+  br label %"$Loop.record_step.exit"
+
+"$Loop.record_step.exit":                         ; preds = %then2, %then.i.i
+  %40 = phi i64 [ 4095, %then.i.i ], [ %34, %then2 ]
+  %41 = phi i64 [ %39, %then.i.i ], [ %37, %then2 ]
+  %42 = getelementptr i8, ptr %0, i64 2616
+  %43 = and i8 %30, 1
+  %44 = zext nneg i8 %43 to i32
+  %45 = load ptr, ptr %42, align 8
+  %46 = add i64 %41, %40
+  %47 = srem i64 %46, 4096
+  %48 = getelementptr %3, ptr %45, i64 %47
+  store i64 %16, ptr %48, align 8
+  %step.sroa.3.0..sroa_idx8.i = getelementptr inbounds i8, ptr %48, i64 8
+  store i64 %28, ptr %step.sroa.3.0..sroa_idx8.i, align 8
+  %step.sroa.4.0..sroa_idx10.i = getelementptr inbounds i8, ptr %48, i64 16
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %step.sroa.4.0..sroa_idx10.i, ptr noundef nonnull align 8 dereferenceable(32) %step.sroa.4.i, i64 32, i1 false)
+  %step.sroa.411.0..sroa_idx12.i = getelementptr inbounds i8, ptr %48, i64 48
+  store i32 %44, ptr %step.sroa.411.0..sroa_idx12.i, align 8
+  %step.sroa.5.0..sroa_idx14.i = getelementptr inbounds i8, ptr %48, i64 52
+  store i32 %step.sroa.5.0.copyload.i, ptr %step.sroa.5.0..sroa_idx14.i, align 4
+  %49 = load i64, ptr %33, align 8
+  %50 = add i64 %49, 1
+  store i64 %50, ptr %33, align 8
+  %51 = call i32 @pthread_mutex_unlock(ptr %31)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %step.sroa.4.i)
+  %52 = getelementptr i8, ptr %0, i64 528
+  store i64 %16, ptr %52, align 8
+  %53 = getelementptr i8, ptr %0, i64 488
+  %54 = load i64, ptr %2, align 8
+  %55 = icmp sgt i64 %54, 0
+  br i1 %55, label %forbody.lr.ph.i, label %common.ret.sink.split
+
+forbody.lr.ph.i:                                  ; preds = %"$Loop.record_step.exit"
+  %56 = getelementptr i8, ptr %0, i64 112
+  %57 = getelementptr i8, ptr %0, i64 92
+  %58 = getelementptr i8, ptr %0, i64 184
+  %59 = getelementptr i8, ptr %0, i64 128
+  %60 = getelementptr i8, ptr %0, i64 160
+  %61 = getelementptr i8, ptr %0, i64 144
+  %62 = getelementptr i8, ptr %0, i64 208
+  %63 = getelementptr i8, ptr %0, i64 192
+  %64 = getelementptr i8, ptr %0, i64 168
+  %65 = getelementptr i8, ptr %0, i64 148
+  %66 = getelementptr i8, ptr %0, i64 152
+  %67 = getelementptr i8, ptr %0, i64 140
+  %68 = getelementptr i8, ptr %0, i64 136
+  %69 = getelementptr i8, ptr %0, i64 200
+  %70 = getelementptr i8, ptr %0, i64 132
+  %71 = getelementptr i8, ptr %0, i64 240
+  %72 = getelementptr i8, ptr %0, i64 512
+  %73 = getelementptr i8, ptr %0, i64 516
+  %74 = getelementptr i8, ptr %0, i64 344
+  %75 = getelementptr i8, ptr %0, i64 352
+  %76 = getelementptr i8, ptr %0, i64 584
   br label %forbody.i
 
 forbody.i:                                        ; preds = %merge1.i, %forbody.lr.ph.i
-  %i.029.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %510, %merge1.i ]
-  %47 = load ptr, ptr %23, align 8
-  %48 = getelementptr %2, ptr %47, i64 %i.029.i
-  %segment.sroa.0.0.copyload.i = load ptr, ptr %48, align 8
-  %segment.sroa.211.0..sroa_idx.i = getelementptr inbounds i8, ptr %48, i64 12
+  %i.029.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %540, %merge1.i ]
+  %77 = load ptr, ptr %53, align 8
+  %78 = getelementptr %4, ptr %77, i64 %i.029.i
+  %segment.sroa.0.0.copyload.i = load ptr, ptr %78, align 8
+  %segment.sroa.211.0..sroa_idx.i = getelementptr inbounds i8, ptr %78, i64 12
   %segment.sroa.211.0.copyload.i = load i32, ptr %segment.sroa.211.0..sroa_idx.i, align 4
   %.not.i = icmp eq ptr %segment.sroa.0.0.copyload.i, null
   br i1 %.not.i, label %merge1.i, label %then.i
 
 then.i:                                           ; preds = %forbody.i
-  %49 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 56
-  store i32 0, ptr %49, align 4
-  %50 = load i8, ptr %26, align 1
-  %51 = trunc i8 %50 to i1
-  br i1 %51, label %merge.i.i, label %"$Scheduler.register_prompt_pages.exit.i"
+  %79 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 56
+  store i32 0, ptr %79, align 4
+  %80 = load i8, ptr %56, align 1
+  %81 = trunc i8 %80 to i1
+  br i1 %81, label %merge.i.i, label %"$Scheduler.register_prompt_pages.exit.i"
 
 merge.i.i:                                        ; preds = %then.i
-  %52 = load i32, ptr %27, align 4
-  %53 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 52
-  %54 = load i32, ptr %53, align 4
-  %55 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 40
-  %56 = load i32, ptr %55, align 4
-  %57 = call i32 @llvm.smin.i32(i32 %54, i32 %56)
-  %58 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 64
-  %59 = load i32, ptr %58, align 4
-  %60 = add i32 %59, 1
-  %61 = mul i32 %60, %52
-  %.not33.i.i = icmp sgt i32 %61, %57
+  %82 = load i32, ptr %57, align 4
+  %83 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 52
+  %84 = load i32, ptr %83, align 4
+  %85 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 40
+  %86 = load i32, ptr %85, align 4
+  %87 = call i32 @llvm.smin.i32(i32 %84, i32 %86)
+  %88 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 64
+  %89 = load i32, ptr %88, align 4
+  %90 = add i32 %89, 1
+  %91 = mul i32 %90, %82
+  %.not33.i.i = icmp sgt i32 %91, %87
   br i1 %.not33.i.i, label %"$Scheduler.register_prompt_pages.exit.i", label %whilebody.lr.ph.i.i
 
 whilebody.lr.ph.i.i:                              ; preds = %merge.i.i
-  %62 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 80
-  %63 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 16
-  %64 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 72
+  %92 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 80
+  %93 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 16
+  %94 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 72
   br label %whilebody.i.i
 
 whilebody.i.i:                                    ; preds = %"$Scheduler.share_page.exit.i.i", %whilebody.lr.ph.i.i
-  %65 = phi i32 [ %60, %whilebody.lr.ph.i.i ], [ %262, %"$Scheduler.share_page.exit.i.i" ]
-  %66 = phi i32 [ %59, %whilebody.lr.ph.i.i ], [ %65, %"$Scheduler.share_page.exit.i.i" ]
-  %67 = icmp sgt i32 %66, 0
-  %68 = load ptr, ptr %62, align 8
-  br i1 %67, label %merge2.i.i, label %merge2.thread.i.i
+  %95 = phi i32 [ %90, %whilebody.lr.ph.i.i ], [ %292, %"$Scheduler.share_page.exit.i.i" ]
+  %96 = phi i32 [ %89, %whilebody.lr.ph.i.i ], [ %95, %"$Scheduler.share_page.exit.i.i" ]
+  %97 = icmp sgt i32 %96, 0
+  %98 = load ptr, ptr %92, align 8
+  br i1 %97, label %merge2.i.i, label %merge2.thread.i.i
 
 merge2.thread.i.i:                                ; preds = %whilebody.i.i
-  %69 = sext i32 %66 to i64
-  %70 = getelementptr i32, ptr %68, i64 %69
-  %71 = load i32, ptr %70, align 4
-  %72 = load ptr, ptr %63, align 8
-  %73 = mul i32 %66, %52
-  %74 = sext i32 %73 to i64
-  %75 = getelementptr i32, ptr %72, i64 %74
+  %99 = sext i32 %96 to i64
+  %100 = getelementptr i32, ptr %98, i64 %99
+  %101 = load i32, ptr %100, align 4
+  %102 = load ptr, ptr %93, align 8
+  %103 = mul i32 %96, %82
+  %104 = sext i32 %103 to i64
+  %105 = getelementptr i32, ptr %102, i64 %104
   br label %merge.i.i.i.i
 
 merge2.i.i:                                       ; preds = %whilebody.i.i
-  %76 = zext nneg i32 %66 to i64
-  %77 = getelementptr i32, ptr %68, i64 %76
-  %78 = getelementptr i8, ptr %77, i64 -4
-  %79 = load i32, ptr %78, align 4
-  %80 = load i32, ptr %77, align 4
-  %81 = load ptr, ptr %63, align 8
-  %82 = mul i32 %66, %52
-  %83 = sext i32 %82 to i64
-  %84 = getelementptr i32, ptr %81, i64 %83
-  %.not.i.i.i.i = icmp eq i32 %79, -1
+  %106 = zext nneg i32 %96 to i64
+  %107 = getelementptr i32, ptr %98, i64 %106
+  %108 = getelementptr i8, ptr %107, i64 -4
+  %109 = load i32, ptr %108, align 4
+  %110 = load i32, ptr %107, align 4
+  %111 = load ptr, ptr %93, align 8
+  %112 = mul i32 %96, %82
+  %113 = sext i32 %112 to i64
+  %114 = getelementptr i32, ptr %111, i64 %113
+  %.not.i.i.i.i = icmp eq i32 %109, -1
   br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %then.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %merge2.i.i
-  %.val.i.i.i.i = load ptr, ptr %28, align 8
-  %85 = sext i32 %79 to i64
-  %86 = getelementptr %3, ptr %.val.i.i.i.i, i64 %85, i32 7
-  %87 = load i64, ptr %86, align 8
+  %.val.i.i.i.i = load ptr, ptr %58, align 8
+  %115 = sext i32 %109 to i64
+  %116 = getelementptr %5, ptr %.val.i.i.i.i, i64 %115, i32 7
+  %117 = load i64, ptr %116, align 8
   br label %merge.i.i.i.i
 
 merge.i.i.i.i:                                    ; preds = %then.i.i.i.i, %merge2.i.i, %merge2.thread.i.i
   %.not.i.i31.i.i = phi i1 [ false, %then.i.i.i.i ], [ true, %merge2.i.i ], [ true, %merge2.thread.i.i ]
-  %88 = phi ptr [ %84, %then.i.i.i.i ], [ %84, %merge2.i.i ], [ %75, %merge2.thread.i.i ]
-  %89 = phi i32 [ %80, %then.i.i.i.i ], [ %80, %merge2.i.i ], [ %71, %merge2.thread.i.i ]
-  %90 = phi i64 [ %76, %then.i.i.i.i ], [ %76, %merge2.i.i ], [ %69, %merge2.thread.i.i ]
-  %parent.030.i.i = phi i32 [ %79, %then.i.i.i.i ], [ -1, %merge2.i.i ], [ -1, %merge2.thread.i.i ]
-  %hash.0.i.i.i.i = phi i64 [ %87, %then.i.i.i.i ], [ 2611923443488327891, %merge2.i.i ], [ 2611923443488327891, %merge2.thread.i.i ]
-  %91 = load i32, ptr %29, align 4
-  %92 = icmp sgt i32 %91, 0
-  br i1 %92, label %forbody.preheader.i.i.i.i, label %"$PagePool.prefix_hash.exit.i.i.i"
+  %118 = phi ptr [ %114, %then.i.i.i.i ], [ %114, %merge2.i.i ], [ %105, %merge2.thread.i.i ]
+  %119 = phi i32 [ %110, %then.i.i.i.i ], [ %110, %merge2.i.i ], [ %101, %merge2.thread.i.i ]
+  %120 = phi i64 [ %106, %then.i.i.i.i ], [ %106, %merge2.i.i ], [ %99, %merge2.thread.i.i ]
+  %parent.030.i.i = phi i32 [ %109, %then.i.i.i.i ], [ -1, %merge2.i.i ], [ -1, %merge2.thread.i.i ]
+  %hash.0.i.i.i.i = phi i64 [ %117, %then.i.i.i.i ], [ 2611923443488327891, %merge2.i.i ], [ 2611923443488327891, %merge2.thread.i.i ]
+  %121 = load i32, ptr %59, align 4
+  %122 = icmp sgt i32 %121, 0
+  br i1 %122, label %forbody.preheader.i.i.i.i, label %"$PagePool.prefix_hash.exit.i.i.i"
 
 forbody.preheader.i.i.i.i:                        ; preds = %merge.i.i.i.i
-  %wide.trip.count.i.i.i.i = zext nneg i32 %91 to i64
+  %wide.trip.count.i.i.i.i = zext nneg i32 %121 to i64
   %xtraiter = and i64 %wide.trip.count.i.i.i.i, 7
-  %93 = icmp ult i32 %91, 8
-  br i1 %93, label %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa", label %forbody.preheader.i.i.i.i.new
+  %123 = icmp ult i32 %121, 8
+  br i1 %123, label %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa", label %forbody.preheader.i.i.i.i.new
 
 forbody.preheader.i.i.i.i.new:                    ; preds = %forbody.preheader.i.i.i.i
   %unroll_iter = and i64 %wide.trip.count.i.i.i.i, 2147483640
@@ -998,852 +1065,854 @@ forbody.preheader.i.i.i.i.new:                    ; preds = %forbody.preheader.i
 
 forbody.i.i.i.i:                                  ; preds = %forbody.i.i.i.i, %forbody.preheader.i.i.i.i.new
   %indvars.iv.i.i.i.i = phi i64 [ 0, %forbody.preheader.i.i.i.i.new ], [ %indvars.iv.next.i.i.i.i.7, %forbody.i.i.i.i ]
-  %hash.19.i.i.i.i = phi i64 [ %hash.0.i.i.i.i, %forbody.preheader.i.i.i.i.new ], [ %149, %forbody.i.i.i.i ]
+  %hash.19.i.i.i.i = phi i64 [ %hash.0.i.i.i.i, %forbody.preheader.i.i.i.i.new ], [ %179, %forbody.i.i.i.i ]
   %niter = phi i64 [ 0, %forbody.preheader.i.i.i.i.new ], [ %niter.next.7, %forbody.i.i.i.i ]
-  %94 = getelementptr i32, ptr %88, i64 %indvars.iv.i.i.i.i
-  %95 = load i32, ptr %94, align 4
-  %96 = zext i32 %95 to i64
-  %97 = xor i64 %hash.19.i.i.i.i, %96
-  %98 = mul i64 %97, -7046029254386353131
-  %99 = lshr i64 %98, 32
+  %124 = getelementptr i32, ptr %118, i64 %indvars.iv.i.i.i.i
+  %125 = load i32, ptr %124, align 4
+  %126 = zext i32 %125 to i64
+  %127 = xor i64 %hash.19.i.i.i.i, %126
+  %128 = mul i64 %127, -7046029254386353131
+  %129 = lshr i64 %128, 32
   %indvars.iv.next.i.i.i.i = or disjoint i64 %indvars.iv.i.i.i.i, 1
-  %100 = getelementptr i32, ptr %88, i64 %indvars.iv.next.i.i.i.i
-  %101 = load i32, ptr %100, align 4
-  %102 = zext i32 %101 to i64
-  %103 = xor i64 %99, %102
-  %104 = xor i64 %103, %98
-  %105 = mul i64 %104, -7046029254386353131
-  %106 = lshr i64 %105, 32
+  %130 = getelementptr i32, ptr %118, i64 %indvars.iv.next.i.i.i.i
+  %131 = load i32, ptr %130, align 4
+  %132 = zext i32 %131 to i64
+  %133 = xor i64 %129, %132
+  %134 = xor i64 %133, %128
+  %135 = mul i64 %134, -7046029254386353131
+  %136 = lshr i64 %135, 32
   %indvars.iv.next.i.i.i.i.1 = or disjoint i64 %indvars.iv.i.i.i.i, 2
-  %107 = getelementptr i32, ptr %88, i64 %indvars.iv.next.i.i.i.i.1
-  %108 = load i32, ptr %107, align 4
-  %109 = zext i32 %108 to i64
-  %110 = xor i64 %106, %109
-  %111 = xor i64 %110, %105
-  %112 = mul i64 %111, -7046029254386353131
-  %113 = lshr i64 %112, 32
+  %137 = getelementptr i32, ptr %118, i64 %indvars.iv.next.i.i.i.i.1
+  %138 = load i32, ptr %137, align 4
+  %139 = zext i32 %138 to i64
+  %140 = xor i64 %136, %139
+  %141 = xor i64 %140, %135
+  %142 = mul i64 %141, -7046029254386353131
+  %143 = lshr i64 %142, 32
   %indvars.iv.next.i.i.i.i.2 = or disjoint i64 %indvars.iv.i.i.i.i, 3
-  %114 = getelementptr i32, ptr %88, i64 %indvars.iv.next.i.i.i.i.2
-  %115 = load i32, ptr %114, align 4
-  %116 = zext i32 %115 to i64
-  %117 = xor i64 %113, %116
-  %118 = xor i64 %117, %112
-  %119 = mul i64 %118, -7046029254386353131
-  %120 = lshr i64 %119, 32
+  %144 = getelementptr i32, ptr %118, i64 %indvars.iv.next.i.i.i.i.2
+  %145 = load i32, ptr %144, align 4
+  %146 = zext i32 %145 to i64
+  %147 = xor i64 %143, %146
+  %148 = xor i64 %147, %142
+  %149 = mul i64 %148, -7046029254386353131
+  %150 = lshr i64 %149, 32
   %indvars.iv.next.i.i.i.i.3 = or disjoint i64 %indvars.iv.i.i.i.i, 4
-  %121 = getelementptr i32, ptr %88, i64 %indvars.iv.next.i.i.i.i.3
-  %122 = load i32, ptr %121, align 4
-  %123 = zext i32 %122 to i64
-  %124 = xor i64 %120, %123
-  %125 = xor i64 %124, %119
-  %126 = mul i64 %125, -7046029254386353131
-  %127 = lshr i64 %126, 32
+  %151 = getelementptr i32, ptr %118, i64 %indvars.iv.next.i.i.i.i.3
+  %152 = load i32, ptr %151, align 4
+  %153 = zext i32 %152 to i64
+  %154 = xor i64 %150, %153
+  %155 = xor i64 %154, %149
+  %156 = mul i64 %155, -7046029254386353131
+  %157 = lshr i64 %156, 32
   %indvars.iv.next.i.i.i.i.4 = or disjoint i64 %indvars.iv.i.i.i.i, 5
-  %128 = getelementptr i32, ptr %88, i64 %indvars.iv.next.i.i.i.i.4
-  %129 = load i32, ptr %128, align 4
-  %130 = zext i32 %129 to i64
-  %131 = xor i64 %127, %130
-  %132 = xor i64 %131, %126
-  %133 = mul i64 %132, -7046029254386353131
-  %134 = lshr i64 %133, 32
+  %158 = getelementptr i32, ptr %118, i64 %indvars.iv.next.i.i.i.i.4
+  %159 = load i32, ptr %158, align 4
+  %160 = zext i32 %159 to i64
+  %161 = xor i64 %157, %160
+  %162 = xor i64 %161, %156
+  %163 = mul i64 %162, -7046029254386353131
+  %164 = lshr i64 %163, 32
   %indvars.iv.next.i.i.i.i.5 = or disjoint i64 %indvars.iv.i.i.i.i, 6
-  %135 = getelementptr i32, ptr %88, i64 %indvars.iv.next.i.i.i.i.5
-  %136 = load i32, ptr %135, align 4
-  %137 = zext i32 %136 to i64
-  %138 = xor i64 %134, %137
-  %139 = xor i64 %138, %133
-  %140 = mul i64 %139, -7046029254386353131
-  %141 = lshr i64 %140, 32
+  %165 = getelementptr i32, ptr %118, i64 %indvars.iv.next.i.i.i.i.5
+  %166 = load i32, ptr %165, align 4
+  %167 = zext i32 %166 to i64
+  %168 = xor i64 %164, %167
+  %169 = xor i64 %168, %163
+  %170 = mul i64 %169, -7046029254386353131
+  %171 = lshr i64 %170, 32
   %indvars.iv.next.i.i.i.i.6 = or disjoint i64 %indvars.iv.i.i.i.i, 7
-  %142 = getelementptr i32, ptr %88, i64 %indvars.iv.next.i.i.i.i.6
-  %143 = load i32, ptr %142, align 4
-  %144 = zext i32 %143 to i64
-  %145 = xor i64 %141, %144
-  %146 = xor i64 %145, %140
-  %147 = mul i64 %146, -7046029254386353131
-  %148 = lshr i64 %147, 32
-  %149 = xor i64 %148, %147
+  %172 = getelementptr i32, ptr %118, i64 %indvars.iv.next.i.i.i.i.6
+  %173 = load i32, ptr %172, align 4
+  %174 = zext i32 %173 to i64
+  %175 = xor i64 %171, %174
+  %176 = xor i64 %175, %170
+  %177 = mul i64 %176, -7046029254386353131
+  %178 = lshr i64 %177, 32
+  %179 = xor i64 %178, %177
   %indvars.iv.next.i.i.i.i.7 = add nuw nsw i64 %indvars.iv.i.i.i.i, 8
   %niter.next.7 = add i64 %niter, 8
   %niter.ncmp.7 = icmp eq i64 %niter.next.7, %unroll_iter
   br i1 %niter.ncmp.7, label %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa", label %forbody.i.i.i.i
 
 "$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa": ; preds = %forbody.i.i.i.i, %forbody.preheader.i.i.i.i
-  %.lcssa.ph = phi i64 [ poison, %forbody.preheader.i.i.i.i ], [ %149, %forbody.i.i.i.i ]
+  %.lcssa.ph = phi i64 [ poison, %forbody.preheader.i.i.i.i ], [ %179, %forbody.i.i.i.i ]
   %indvars.iv.i.i.i.i.unr = phi i64 [ 0, %forbody.preheader.i.i.i.i ], [ %indvars.iv.next.i.i.i.i.7, %forbody.i.i.i.i ]
-  %hash.19.i.i.i.i.unr = phi i64 [ %hash.0.i.i.i.i, %forbody.preheader.i.i.i.i ], [ %149, %forbody.i.i.i.i ]
+  %hash.19.i.i.i.i.unr = phi i64 [ %hash.0.i.i.i.i, %forbody.preheader.i.i.i.i ], [ %179, %forbody.i.i.i.i ]
   %lcmp.mod.not = icmp eq i64 %xtraiter, 0
   br i1 %lcmp.mod.not, label %"$PagePool.prefix_hash.exit.i.i.i", label %forbody.i.i.i.i.epil
 
 forbody.i.i.i.i.epil:                             ; preds = %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i.epil
   %indvars.iv.i.i.i.i.epil = phi i64 [ %indvars.iv.next.i.i.i.i.epil, %forbody.i.i.i.i.epil ], [ %indvars.iv.i.i.i.i.unr, %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa" ]
-  %hash.19.i.i.i.i.epil = phi i64 [ %156, %forbody.i.i.i.i.epil ], [ %hash.19.i.i.i.i.unr, %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa" ]
+  %hash.19.i.i.i.i.epil = phi i64 [ %186, %forbody.i.i.i.i.epil ], [ %hash.19.i.i.i.i.unr, %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa" ]
   %epil.iter = phi i64 [ %epil.iter.next, %forbody.i.i.i.i.epil ], [ 0, %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa" ]
-  %150 = getelementptr i32, ptr %88, i64 %indvars.iv.i.i.i.i.epil
-  %151 = load i32, ptr %150, align 4
-  %152 = zext i32 %151 to i64
-  %153 = xor i64 %hash.19.i.i.i.i.epil, %152
-  %154 = mul i64 %153, -7046029254386353131
-  %155 = lshr i64 %154, 32
-  %156 = xor i64 %155, %154
+  %180 = getelementptr i32, ptr %118, i64 %indvars.iv.i.i.i.i.epil
+  %181 = load i32, ptr %180, align 4
+  %182 = zext i32 %181 to i64
+  %183 = xor i64 %hash.19.i.i.i.i.epil, %182
+  %184 = mul i64 %183, -7046029254386353131
+  %185 = lshr i64 %184, 32
+  %186 = xor i64 %185, %184
   %indvars.iv.next.i.i.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
   br i1 %epil.iter.cmp.not, label %"$PagePool.prefix_hash.exit.i.i.i", label %forbody.i.i.i.i.epil, !llvm.loop !0
 
 "$PagePool.prefix_hash.exit.i.i.i":               ; preds = %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i.epil, %merge.i.i.i.i
-  %hash.1.lcssa.i.i.i.i = phi i64 [ %hash.0.i.i.i.i, %merge.i.i.i.i ], [ %.lcssa.ph, %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa" ], [ %156, %forbody.i.i.i.i.epil ]
-  %157 = load i64, ptr %30, align 8
-  %158 = and i64 %157, %hash.1.lcssa.i.i.i.i
-  %.val14.i.i.i.i = load i32, ptr %31, align 4
-  %.val15.i.i.i.i = load ptr, ptr %32, align 8
-  %159 = add i32 %.val14.i.i.i.i, -1
-  %160 = sext i32 %159 to i64
-  %161 = and i64 %158, %160
-  %162 = getelementptr i32, ptr %.val15.i.i.i.i, i64 %161
-  %page.018.i.i.i.i = load i32, ptr %162, align 4
+  %hash.1.lcssa.i.i.i.i = phi i64 [ %hash.0.i.i.i.i, %merge.i.i.i.i ], [ %.lcssa.ph, %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa" ], [ %186, %forbody.i.i.i.i.epil ]
+  %187 = load i64, ptr %60, align 8
+  %188 = and i64 %187, %hash.1.lcssa.i.i.i.i
+  %.val14.i.i.i.i = load i32, ptr %61, align 4
+  %.val15.i.i.i.i = load ptr, ptr %62, align 8
+  %189 = add i32 %.val14.i.i.i.i, -1
+  %190 = sext i32 %189 to i64
+  %191 = and i64 %188, %190
+  %192 = getelementptr i32, ptr %.val15.i.i.i.i, i64 %191
+  %page.018.i.i.i.i = load i32, ptr %192, align 4
   %.not19.i.i.i.i = icmp eq i32 %page.018.i.i.i.i, -1
-  %.val36.pre.i.i.i = load ptr, ptr %28, align 8
+  %.val36.pre.i.i.i = load ptr, ptr %58, align 8
   br i1 %.not19.i.i.i.i, label %merge.i.i.i, label %whilebody.lr.ph.i.i.i.i
 
 whilebody.lr.ph.i.i.i.i:                          ; preds = %"$PagePool.prefix_hash.exit.i.i.i"
-  %163 = sext i32 %91 to i64
-  %164 = shl nsw i64 %163, 2
+  %193 = sext i32 %121 to i64
+  %194 = shl nsw i64 %193, 2
   br label %whilebody.i.i.i.i
 
 whilebody.i.i.i.i:                                ; preds = %merge2.i.i.i.i, %whilebody.lr.ph.i.i.i.i
   %page.020.i.i.i.i = phi i32 [ %page.018.i.i.i.i, %whilebody.lr.ph.i.i.i.i ], [ %page.0.i.i.i.i, %merge2.i.i.i.i ]
-  %165 = sext i32 %page.020.i.i.i.i to i64
-  %166 = getelementptr %3, ptr %.val36.pre.i.i.i, i64 %165
-  %167 = getelementptr i8, ptr %166, i64 32
-  %168 = load i64, ptr %167, align 8
-  %169 = icmp eq i64 %168, %158
-  br i1 %169, label %and.lhs.true3.i.i.i.i, label %merge2.i.i.i.i
+  %195 = sext i32 %page.020.i.i.i.i to i64
+  %196 = getelementptr %5, ptr %.val36.pre.i.i.i, i64 %195
+  %197 = getelementptr i8, ptr %196, i64 32
+  %198 = load i64, ptr %197, align 8
+  %199 = icmp eq i64 %198, %188
+  br i1 %199, label %and.lhs.true3.i.i.i.i, label %merge2.i.i.i.i
 
 and.lhs.true.i.i.i.i:                             ; preds = %and.lhs.true3.i.i.i.i
-  %.val17.i.i.i.i = load ptr, ptr %33, align 8
-  %170 = mul nsw i64 %165, %163
-  %171 = getelementptr i32, ptr %.val17.i.i.i.i, i64 %170
-  %bcmp.i.i.i.i = call i32 @bcmp(ptr %171, ptr readonly %88, i64 %164)
-  %172 = icmp eq i32 %bcmp.i.i.i.i, 0
-  br i1 %172, label %"$PagePool.register.exit.i.i", label %merge2.i.i.i.i
+  %.val17.i.i.i.i = load ptr, ptr %63, align 8
+  %200 = mul nsw i64 %195, %193
+  %201 = getelementptr i32, ptr %.val17.i.i.i.i, i64 %200
+  %bcmp.i.i.i.i = call i32 @bcmp(ptr %201, ptr readonly %118, i64 %194)
+  %202 = icmp eq i32 %bcmp.i.i.i.i, 0
+  br i1 %202, label %"$PagePool.register.exit.i.i", label %merge2.i.i.i.i
 
 and.lhs.true3.i.i.i.i:                            ; preds = %whilebody.i.i.i.i
-  %173 = getelementptr i8, ptr %166, i64 8
-  %174 = load i32, ptr %173, align 4
-  %175 = icmp eq i32 %174, %parent.030.i.i
-  br i1 %175, label %and.lhs.true.i.i.i.i, label %merge2.i.i.i.i
+  %203 = getelementptr i8, ptr %196, i64 8
+  %204 = load i32, ptr %203, align 4
+  %205 = icmp eq i32 %204, %parent.030.i.i
+  br i1 %205, label %and.lhs.true.i.i.i.i, label %merge2.i.i.i.i
 
 merge2.i.i.i.i:                                   ; preds = %and.lhs.true3.i.i.i.i, %and.lhs.true.i.i.i.i, %whilebody.i.i.i.i
-  %176 = getelementptr i8, ptr %166, i64 24
-  %page.0.i.i.i.i = load i32, ptr %176, align 4
+  %206 = getelementptr i8, ptr %196, i64 24
+  %page.0.i.i.i.i = load i32, ptr %206, align 4
   %.not.i42.i.i.i = icmp eq i32 %page.0.i.i.i.i, -1
   br i1 %.not.i42.i.i.i, label %merge.i.i.i, label %whilebody.i.i.i.i
 
 merge.i.i.i:                                      ; preds = %merge2.i.i.i.i, %"$PagePool.prefix_hash.exit.i.i.i"
-  %177 = sext i32 %89 to i64
-  %178 = getelementptr %3, ptr %.val36.pre.i.i.i, i64 %177
-  %179 = getelementptr i8, ptr %178, i64 32
-  store i64 %158, ptr %179, align 8
-  %180 = getelementptr i8, ptr %178, i64 8
-  store i32 %parent.030.i.i, ptr %180, align 4
-  %181 = getelementptr i8, ptr %178, i64 12
-  store i32 0, ptr %181, align 4
-  %182 = load i32, ptr %162, align 4
-  %183 = getelementptr i8, ptr %178, i64 24
-  store i32 %182, ptr %183, align 4
-  %184 = getelementptr i8, ptr %178, i64 4
-  store i8 1, ptr %184, align 1
-  store i32 %89, ptr %162, align 4
+  %207 = sext i32 %119 to i64
+  %208 = getelementptr %5, ptr %.val36.pre.i.i.i, i64 %207
+  %209 = getelementptr i8, ptr %208, i64 32
+  store i64 %188, ptr %209, align 8
+  %210 = getelementptr i8, ptr %208, i64 8
+  store i32 %parent.030.i.i, ptr %210, align 4
+  %211 = getelementptr i8, ptr %208, i64 12
+  store i32 0, ptr %211, align 4
+  %212 = load i32, ptr %192, align 4
+  %213 = getelementptr i8, ptr %208, i64 24
+  store i32 %212, ptr %213, align 4
+  %214 = getelementptr i8, ptr %208, i64 4
+  store i8 1, ptr %214, align 1
+  store i32 %119, ptr %192, align 4
   br i1 %.not.i.i31.i.i, label %merge2.i.i.i, label %then3.i.i.i
 
 then3.i.i.i:                                      ; preds = %merge.i.i.i
-  %.val35.i.i.i = load ptr, ptr %28, align 8
-  %185 = sext i32 %parent.030.i.i to i64
-  %186 = getelementptr %3, ptr %.val35.i.i.i, i64 %185, i32 3
-  %187 = load i32, ptr %186, align 4
-  %188 = add i32 %187, 1
-  store i32 %188, ptr %186, align 4
+  %.val35.i.i.i = load ptr, ptr %58, align 8
+  %215 = sext i32 %parent.030.i.i to i64
+  %216 = getelementptr %5, ptr %.val35.i.i.i, i64 %215, i32 3
+  %217 = load i32, ptr %216, align 4
+  %218 = add i32 %217, 1
+  store i32 %218, ptr %216, align 4
   br label %merge2.i.i.i
 
 merge2.i.i.i:                                     ; preds = %then3.i.i.i, %merge.i.i.i
-  %.val39.i.i.i = load i32, ptr %29, align 4
-  %.val40.i.i.i = load ptr, ptr %33, align 8
-  %189 = sext i32 %.val39.i.i.i to i64
-  %190 = mul nsw i64 %189, %177
-  %191 = getelementptr i32, ptr %.val40.i.i.i, i64 %190
-  %192 = shl nsw i64 %189, 2
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %191, ptr readonly align 1 %88, i64 %192, i1 false)
-  %193 = load i64, ptr %34, align 8
-  %194 = add i64 %193, 1
-  store i64 %194, ptr %34, align 8
-  %.pre.i.i = load ptr, ptr %62, align 8
+  %.val39.i.i.i = load i32, ptr %59, align 4
+  %.val40.i.i.i = load ptr, ptr %63, align 8
+  %219 = sext i32 %.val39.i.i.i to i64
+  %220 = mul nsw i64 %219, %207
+  %221 = getelementptr i32, ptr %.val40.i.i.i, i64 %220
+  %222 = shl nsw i64 %219, 2
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %221, ptr readonly align 1 %118, i64 %222, i1 false)
+  %223 = load i64, ptr %64, align 8
+  %224 = add i64 %223, 1
+  store i64 %224, ptr %64, align 8
+  %.pre.i.i = load ptr, ptr %92, align 8
   br label %"$PagePool.register.exit.i.i"
 
 "$PagePool.register.exit.i.i":                    ; preds = %and.lhs.true.i.i.i.i, %merge2.i.i.i
-  %195 = phi ptr [ %.pre.i.i, %merge2.i.i.i ], [ %68, %and.lhs.true.i.i.i.i ]
-  %common.ret.op.i.i.i = phi i32 [ %89, %merge2.i.i.i ], [ %page.020.i.i.i.i, %and.lhs.true.i.i.i.i ]
-  %196 = getelementptr i32, ptr %195, i64 %90
-  %197 = load i32, ptr %196, align 4
-  %.not.i.i.i = icmp eq i32 %197, %common.ret.op.i.i.i
+  %225 = phi ptr [ %.pre.i.i, %merge2.i.i.i ], [ %98, %and.lhs.true.i.i.i.i ]
+  %common.ret.op.i.i.i = phi i32 [ %119, %merge2.i.i.i ], [ %page.020.i.i.i.i, %and.lhs.true.i.i.i.i ]
+  %226 = getelementptr i32, ptr %225, i64 %120
+  %227 = load i32, ptr %226, align 4
+  %.not.i.i.i = icmp eq i32 %227, %common.ret.op.i.i.i
   br i1 %.not.i.i.i, label %"$Scheduler.share_page.exit.i.i", label %then.i.i.i
 
 then.i.i.i:                                       ; preds = %"$PagePool.register.exit.i.i"
-  %.val.i.i24.i.i = load ptr, ptr %28, align 8
-  %198 = sext i32 %common.ret.op.i.i.i to i64
-  %199 = getelementptr %3, ptr %.val.i.i24.i.i, i64 %198
-  %200 = load i32, ptr %199, align 4
-  %201 = icmp eq i32 %200, 0
-  br i1 %201, label %then.i.i27.i.i, label %"$PagePool.retain.exit.i.i.i"
+  %.val.i.i24.i.i = load ptr, ptr %58, align 8
+  %228 = sext i32 %common.ret.op.i.i.i to i64
+  %229 = getelementptr %5, ptr %.val.i.i24.i.i, i64 %228
+  %230 = load i32, ptr %229, align 4
+  %231 = icmp eq i32 %230, 0
+  br i1 %231, label %then.i.i27.i.i, label %"$PagePool.retain.exit.i.i.i"
 
 then.i.i27.i.i:                                   ; preds = %then.i.i.i
-  %202 = getelementptr i8, ptr %199, i64 16
-  %203 = load i32, ptr %202, align 4
-  %204 = icmp eq i32 %203, -1
-  %205 = getelementptr i8, ptr %199, i64 20
-  %206 = load i32, ptr %205, align 4
-  %207 = sext i32 %203 to i64
-  %208 = getelementptr %3, ptr %.val.i.i24.i.i, i64 %207, i32 5
-  %.sink.i.i.i.i.i = select i1 %204, ptr %35, ptr %208
-  store i32 %206, ptr %.sink.i.i.i.i.i, align 4
-  %209 = icmp eq i32 %206, -1
-  %210 = load i32, ptr %202, align 4
-  br i1 %209, label %"$PagePool.remove_cached.exit.i.i.i.i", label %else4.i.i.i.i.i
+  %232 = getelementptr i8, ptr %229, i64 16
+  %233 = load i32, ptr %232, align 4
+  %234 = icmp eq i32 %233, -1
+  %235 = getelementptr i8, ptr %229, i64 20
+  %236 = load i32, ptr %235, align 4
+  %237 = sext i32 %233 to i64
+  %238 = getelementptr %5, ptr %.val.i.i24.i.i, i64 %237, i32 5
+  %.sink.i.i.i.i.i = select i1 %234, ptr %65, ptr %238
+  store i32 %236, ptr %.sink.i.i.i.i.i, align 4
+  %239 = icmp eq i32 %236, -1
+  %240 = load i32, ptr %232, align 4
+  br i1 %239, label %"$PagePool.remove_cached.exit.i.i.i.i", label %else4.i.i.i.i.i
 
 else4.i.i.i.i.i:                                  ; preds = %then.i.i27.i.i
-  %211 = load ptr, ptr %28, align 8
-  %212 = sext i32 %206 to i64
-  %213 = getelementptr %3, ptr %211, i64 %212, i32 4
+  %241 = load ptr, ptr %58, align 8
+  %242 = sext i32 %236 to i64
+  %243 = getelementptr %5, ptr %241, i64 %242, i32 4
   br label %"$PagePool.remove_cached.exit.i.i.i.i"
 
 "$PagePool.remove_cached.exit.i.i.i.i":           ; preds = %else4.i.i.i.i.i, %then.i.i27.i.i
-  %.sink19.i.i.i.i.i = phi ptr [ %213, %else4.i.i.i.i.i ], [ %36, %then.i.i27.i.i ]
-  store i32 %210, ptr %.sink19.i.i.i.i.i, align 4
-  %214 = load <2 x i32>, ptr %38, align 4
-  %215 = add <2 x i32> %214, <i32 1, i32 -1>
-  store <2 x i32> %215, ptr %38, align 4
-  %.pre.i.i.i.i = load i32, ptr %199, align 4
+  %.sink19.i.i.i.i.i = phi ptr [ %243, %else4.i.i.i.i.i ], [ %66, %then.i.i27.i.i ]
+  store i32 %240, ptr %.sink19.i.i.i.i.i, align 4
+  %244 = load <2 x i32>, ptr %68, align 4
+  %245 = add <2 x i32> %244, <i32 1, i32 -1>
+  store <2 x i32> %245, ptr %68, align 4
+  %.pre.i.i.i.i = load i32, ptr %229, align 4
   br label %"$PagePool.retain.exit.i.i.i"
 
 "$PagePool.retain.exit.i.i.i":                    ; preds = %"$PagePool.remove_cached.exit.i.i.i.i", %then.i.i.i
-  %216 = phi i32 [ %200, %then.i.i.i ], [ %.pre.i.i.i.i, %"$PagePool.remove_cached.exit.i.i.i.i" ]
-  %217 = add i32 %216, 1
-  store i32 %217, ptr %199, align 4
-  %.val.i12.i.i.i = load ptr, ptr %28, align 8
-  %218 = sext i32 %197 to i64
-  %219 = getelementptr %3, ptr %.val.i12.i.i.i, i64 %218
-  %220 = load i32, ptr %219, align 4
-  %221 = add i32 %220, -1
-  store i32 %221, ptr %219, align 4
-  %222 = load i64, ptr %34, align 8
-  %223 = add i64 %222, 1
-  store i64 %223, ptr %34, align 8
-  %224 = load i32, ptr %219, align 4
-  %225 = icmp sgt i32 %224, 0
-  br i1 %225, label %"$PagePool.release.exit.i.i.i", label %merge.i.i25.i.i
+  %246 = phi i32 [ %230, %then.i.i.i ], [ %.pre.i.i.i.i, %"$PagePool.remove_cached.exit.i.i.i.i" ]
+  %247 = add i32 %246, 1
+  store i32 %247, ptr %229, align 4
+  %.val.i12.i.i.i = load ptr, ptr %58, align 8
+  %248 = sext i32 %227 to i64
+  %249 = getelementptr %5, ptr %.val.i12.i.i.i, i64 %248
+  %250 = load i32, ptr %249, align 4
+  %251 = add i32 %250, -1
+  store i32 %251, ptr %249, align 4
+  %252 = load i64, ptr %64, align 8
+  %253 = add i64 %252, 1
+  store i64 %253, ptr %64, align 8
+  %254 = load i32, ptr %249, align 4
+  %255 = icmp sgt i32 %254, 0
+  br i1 %255, label %"$PagePool.release.exit.i.i.i", label %merge.i.i25.i.i
 
 common.ret.sink.split.i.i.i.i:                    ; preds = %else4.i.i.i.i, %"$PagePool.add_newest.exit.i.i.i.i"
-  %.sink.i.i = phi ptr [ %244, %else4.i.i.i.i ], [ %35, %"$PagePool.add_newest.exit.i.i.i.i" ]
-  %.sink.i.i.i.i = phi ptr [ %40, %else4.i.i.i.i ], [ %37, %"$PagePool.add_newest.exit.i.i.i.i" ]
-  store i32 %197, ptr %.sink.i.i, align 4
-  %226 = load i32, ptr %.sink.i.i.i.i, align 4
-  %227 = add i32 %226, 1
-  store i32 %227, ptr %.sink.i.i.i.i, align 4
+  %.sink.i.i = phi ptr [ %274, %else4.i.i.i.i ], [ %65, %"$PagePool.add_newest.exit.i.i.i.i" ]
+  %.sink.i.i.i.i = phi ptr [ %70, %else4.i.i.i.i ], [ %67, %"$PagePool.add_newest.exit.i.i.i.i" ]
+  store i32 %227, ptr %.sink.i.i, align 4
+  %256 = load i32, ptr %.sink.i.i.i.i, align 4
+  %257 = add i32 %256, 1
+  store i32 %257, ptr %.sink.i.i.i.i, align 4
   br label %"$PagePool.release.exit.i.i.i"
 
 merge.i.i25.i.i:                                  ; preds = %"$PagePool.retain.exit.i.i.i"
-  %228 = load i32, ptr %38, align 4
-  %229 = add i32 %228, -1
-  store i32 %229, ptr %38, align 4
-  %230 = getelementptr i8, ptr %219, i64 4
-  %231 = load i8, ptr %230, align 1
-  %232 = trunc i8 %231 to i1
-  br i1 %232, label %then3.i.i.i.i, label %else4.i.i.i.i
+  %258 = load i32, ptr %68, align 4
+  %259 = add i32 %258, -1
+  store i32 %259, ptr %68, align 4
+  %260 = getelementptr i8, ptr %249, i64 4
+  %261 = load i8, ptr %260, align 1
+  %262 = trunc i8 %261 to i1
+  br i1 %262, label %then3.i.i.i.i, label %else4.i.i.i.i
 
 then3.i.i.i.i:                                    ; preds = %merge.i.i25.i.i
-  %.val.i.i.i.i.i = load ptr, ptr %28, align 8
-  %233 = getelementptr %3, ptr %.val.i.i.i.i.i, i64 %218
-  %234 = getelementptr i8, ptr %233, i64 16
-  store i32 -1, ptr %234, align 4
-  %235 = load i32, ptr %35, align 4
-  %236 = getelementptr i8, ptr %233, i64 20
-  store i32 %235, ptr %236, align 4
-  %237 = icmp eq i32 %235, -1
-  br i1 %237, label %"$PagePool.add_newest.exit.i.i.i.i", label %else.i.i.i.i.i
+  %.val.i.i.i.i.i = load ptr, ptr %58, align 8
+  %263 = getelementptr %5, ptr %.val.i.i.i.i.i, i64 %248
+  %264 = getelementptr i8, ptr %263, i64 16
+  store i32 -1, ptr %264, align 4
+  %265 = load i32, ptr %65, align 4
+  %266 = getelementptr i8, ptr %263, i64 20
+  store i32 %265, ptr %266, align 4
+  %267 = icmp eq i32 %265, -1
+  br i1 %267, label %"$PagePool.add_newest.exit.i.i.i.i", label %else.i.i.i.i.i
 
 else.i.i.i.i.i:                                   ; preds = %then3.i.i.i.i
-  %238 = load ptr, ptr %28, align 8
-  %239 = sext i32 %235 to i64
-  %240 = getelementptr %3, ptr %238, i64 %239, i32 4
+  %268 = load ptr, ptr %58, align 8
+  %269 = sext i32 %265 to i64
+  %270 = getelementptr %5, ptr %268, i64 %269, i32 4
   br label %"$PagePool.add_newest.exit.i.i.i.i"
 
 "$PagePool.add_newest.exit.i.i.i.i":              ; preds = %else.i.i.i.i.i, %then3.i.i.i.i
-  %.sink.i.i13.i.i.i = phi ptr [ %240, %else.i.i.i.i.i ], [ %36, %then3.i.i.i.i ]
-  store i32 %197, ptr %.sink.i.i13.i.i.i, align 4
+  %.sink.i.i13.i.i.i = phi ptr [ %270, %else.i.i.i.i.i ], [ %66, %then3.i.i.i.i ]
+  store i32 %227, ptr %.sink.i.i13.i.i.i, align 4
   br label %common.ret.sink.split.i.i.i.i
 
 else4.i.i.i.i:                                    ; preds = %merge.i.i25.i.i
-  %241 = load ptr, ptr %39, align 8
-  %242 = load i32, ptr %40, align 4
-  %243 = sext i32 %242 to i64
-  %244 = getelementptr i32, ptr %241, i64 %243
+  %271 = load ptr, ptr %69, align 8
+  %272 = load i32, ptr %70, align 4
+  %273 = sext i32 %272 to i64
+  %274 = getelementptr i32, ptr %271, i64 %273
   br label %common.ret.sink.split.i.i.i.i
 
 "$PagePool.release.exit.i.i.i":                   ; preds = %common.ret.sink.split.i.i.i.i, %"$PagePool.retain.exit.i.i.i"
-  %245 = load ptr, ptr %62, align 8
-  %246 = getelementptr i32, ptr %245, i64 %90
-  store i32 %common.ret.op.i.i.i, ptr %246, align 4
-  %247 = load ptr, ptr %41, align 8
-  %248 = load i32, ptr %64, align 4
-  %249 = getelementptr i8, ptr %247, i64 48
-  %.val.i14.i.i.i = load i32, ptr %249, align 4
-  %250 = getelementptr i8, ptr %247, i64 280
-  %.val3.i.i.i.i = load ptr, ptr %250, align 8
-  %251 = sext i32 %248 to i64
-  %252 = sext i32 %.val.i14.i.i.i to i64
-  %253 = mul nsw i64 %252, %251
-  %254 = getelementptr i32, ptr %.val3.i.i.i.i, i64 %253
-  %255 = getelementptr i32, ptr %254, i64 %90
-  store i32 %common.ret.op.i.i.i, ptr %255, align 4
-  %256 = load i32, ptr %64, align 4
-  %257 = load i32, ptr %42, align 4
-  %258 = call i32 @llvm.smin.i32(i32 %257, i32 %256)
-  store i32 %258, ptr %42, align 4
-  %259 = add i32 %256, 1
-  %260 = load i32, ptr %43, align 4
-  %261 = call i32 @llvm.smax.i32(i32 %259, i32 %260)
-  store i32 %261, ptr %43, align 4
+  %275 = load ptr, ptr %92, align 8
+  %276 = getelementptr i32, ptr %275, i64 %120
+  store i32 %common.ret.op.i.i.i, ptr %276, align 4
+  %277 = load ptr, ptr %71, align 8
+  %278 = load i32, ptr %94, align 4
+  %279 = getelementptr i8, ptr %277, i64 48
+  %.val.i14.i.i.i = load i32, ptr %279, align 4
+  %280 = getelementptr i8, ptr %277, i64 280
+  %.val3.i.i.i.i = load ptr, ptr %280, align 8
+  %281 = sext i32 %278 to i64
+  %282 = sext i32 %.val.i14.i.i.i to i64
+  %283 = mul nsw i64 %282, %281
+  %284 = getelementptr i32, ptr %.val3.i.i.i.i, i64 %283
+  %285 = getelementptr i32, ptr %284, i64 %120
+  store i32 %common.ret.op.i.i.i, ptr %285, align 4
+  %286 = load i32, ptr %94, align 4
+  %287 = load i32, ptr %72, align 4
+  %288 = call i32 @llvm.smin.i32(i32 %287, i32 %286)
+  store i32 %288, ptr %72, align 4
+  %289 = add i32 %286, 1
+  %290 = load i32, ptr %73, align 4
+  %291 = call i32 @llvm.smax.i32(i32 %289, i32 %290)
+  store i32 %291, ptr %73, align 4
   br label %"$Scheduler.share_page.exit.i.i"
 
 "$Scheduler.share_page.exit.i.i":                 ; preds = %"$PagePool.release.exit.i.i.i", %"$PagePool.register.exit.i.i"
-  store i32 %65, ptr %58, align 4
-  %262 = add i32 %65, 1
-  %263 = mul i32 %262, %52
-  %.not.i.i = icmp sgt i32 %263, %57
+  store i32 %95, ptr %88, align 4
+  %292 = add i32 %95, 1
+  %293 = mul i32 %292, %82
+  %.not.i.i = icmp sgt i32 %293, %87
   br i1 %.not.i.i, label %"$Scheduler.register_prompt_pages.exit.i", label %whilebody.i.i
 
 "$Scheduler.register_prompt_pages.exit.i":        ; preds = %"$Scheduler.share_page.exit.i.i", %merge.i.i, %then.i
-  %264 = icmp sgt i32 %segment.sroa.211.0.copyload.i, -1
-  br i1 %264, label %then3.i, label %merge1.i
+  %294 = icmp sgt i32 %segment.sroa.211.0.copyload.i, -1
+  br i1 %294, label %then3.i, label %merge1.i
 
 then3.i:                                          ; preds = %"$Scheduler.register_prompt_pages.exit.i"
-  %265 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 24
-  %.val.i.i.i = load i64, ptr %265, align 8
-  %266 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 40
-  %.val9.i.i.i = load i32, ptr %266, align 4
-  %267 = trunc i64 %.val.i.i.i to i32
-  %268 = sub i32 %267, %.val9.i.i.i
-  %269 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 320
-  %270 = load i32, ptr %269, align 4
-  %271 = icmp slt i32 %268, %270
-  %.pre33.i = load ptr, ptr %41, align 8
-  br i1 %271, label %and.lhs.true.i.i.i, label %"$Scheduler.capture_logits.exit.i.i"
+  %295 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 24
+  %.val.i.i.i = load i64, ptr %295, align 8
+  %296 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 40
+  %.val9.i.i.i = load i32, ptr %296, align 4
+  %297 = trunc i64 %.val.i.i.i to i32
+  %298 = sub i32 %297, %.val9.i.i.i
+  %299 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 320
+  %300 = load i32, ptr %299, align 4
+  %301 = icmp slt i32 %298, %300
+  %.pre33.i = load ptr, ptr %71, align 8
+  br i1 %301, label %and.lhs.true.i.i.i, label %"$Scheduler.capture_logits.exit.i.i"
 
 then.i.i25.i:                                     ; preds = %and.lhs.true.i.i.i
-  %272 = getelementptr i8, ptr %.pre33.i, i64 64
-  %273 = load i32, ptr %272, align 4
-  %274 = sext i32 %273 to i64
-  %275 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 312
-  %276 = load ptr, ptr %275, align 8
-  %277 = sext i32 %268 to i64
-  %278 = mul nsw i64 %274, %277
-  %279 = getelementptr float, ptr %276, i64 %278
-  %280 = zext nneg i32 %segment.sroa.211.0.copyload.i to i64
-  %281 = mul nsw i64 %274, %280
-  %282 = getelementptr float, ptr %285, i64 %281
-  %283 = shl nsw i64 %274, 2
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %279, ptr align 1 %282, i64 %283, i1 false)
-  %.pre.i = load ptr, ptr %41, align 8
+  %302 = getelementptr i8, ptr %.pre33.i, i64 64
+  %303 = load i32, ptr %302, align 4
+  %304 = sext i32 %303 to i64
+  %305 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 312
+  %306 = load ptr, ptr %305, align 8
+  %307 = sext i32 %298 to i64
+  %308 = mul nsw i64 %304, %307
+  %309 = getelementptr float, ptr %306, i64 %308
+  %310 = zext nneg i32 %segment.sroa.211.0.copyload.i to i64
+  %311 = mul nsw i64 %304, %310
+  %312 = getelementptr float, ptr %315, i64 %311
+  %313 = shl nsw i64 %304, 2
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %309, ptr align 1 %312, i64 %313, i1 false)
+  %.pre.i = load ptr, ptr %71, align 8
   br label %"$Scheduler.capture_logits.exit.i.i"
 
 and.lhs.true.i.i.i:                               ; preds = %then3.i
-  %284 = getelementptr i8, ptr %.pre33.i, i64 344
-  %285 = load ptr, ptr %284, align 8
-  %.not.i.i24.i = icmp eq ptr %285, null
+  %314 = getelementptr i8, ptr %.pre33.i, i64 344
+  %315 = load ptr, ptr %314, align 8
+  %.not.i.i24.i = icmp eq ptr %315, null
   br i1 %.not.i.i24.i, label %"$Scheduler.capture_logits.exit.i.i", label %then.i.i25.i
 
 "$Scheduler.capture_logits.exit.i.i":             ; preds = %and.lhs.true.i.i.i, %then.i.i25.i, %then3.i
-  %286 = phi ptr [ %.pre33.i, %and.lhs.true.i.i.i ], [ %.pre.i, %then.i.i25.i ], [ %.pre33.i, %then3.i ]
-  %287 = getelementptr i8, ptr %286, i64 304
-  %288 = load ptr, ptr %287, align 8
-  %289 = zext nneg i32 %segment.sroa.211.0.copyload.i to i64
-  %290 = getelementptr i32, ptr %288, i64 %289
-  %291 = load i32, ptr %290, align 4
-  %292 = getelementptr i8, ptr %286, i64 312
-  %293 = load ptr, ptr %292, align 8
-  %294 = getelementptr i32, ptr %293, i64 %289
-  %295 = load i32, ptr %294, align 4
-  %296 = icmp eq i32 %295, 0
-  br i1 %296, label %then.i.i, label %else.i.i
+  %316 = phi ptr [ %.pre33.i, %and.lhs.true.i.i.i ], [ %.pre.i, %then.i.i25.i ], [ %.pre33.i, %then3.i ]
+  %317 = getelementptr i8, ptr %316, i64 304
+  %318 = load ptr, ptr %317, align 8
+  %319 = zext nneg i32 %segment.sroa.211.0.copyload.i to i64
+  %320 = getelementptr i32, ptr %318, i64 %319
+  %321 = load i32, ptr %320, align 4
+  %322 = getelementptr i8, ptr %316, i64 312
+  %323 = load ptr, ptr %322, align 8
+  %324 = getelementptr i32, ptr %323, i64 %319
+  %325 = load i32, ptr %324, align 4
+  %326 = icmp eq i32 %325, 0
+  br i1 %326, label %then.i.i18, label %else.i.i
 
-then.i.i:                                         ; preds = %"$Scheduler.capture_logits.exit.i.i"
+then.i.i18:                                       ; preds = %"$Scheduler.capture_logits.exit.i.i"
   call void @llvm.lifetime.start.p0(i64 256, ptr nonnull %text.i.i.i)
-  %297 = load i64, ptr %265, align 8
-  %298 = add i64 %297, -1
-  %.val3.i.i.i = load i32, ptr %266, align 4
-  %299 = trunc i64 %297 to i32
-  %300 = sub i32 %299, %.val3.i.i.i
-  %301 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %text.i.i.i, i64 256, ptr nonnull @"$string.8", i64 %298, i32 %300)
-  %302 = load ptr, ptr %44, align 8
-  %303 = load i64, ptr %45, align 8
-  %304 = getelementptr %4, ptr %302, i64 %303
-  %305 = add i64 %303, 1
-  store i64 %305, ptr %45, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %304, i8 0, i64 472, i1 false)
-  %306 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
-  store i64 %306, ptr %304, align 8
-  %307 = getelementptr i8, ptr %304, i64 8
-  store i32 3, ptr %307, align 4
-  %308 = getelementptr i8, ptr %304, i64 20
-  store i32 -1, ptr %308, align 4
-  %.val.i.i.i.i23.i = load i64, ptr %265, align 8
-  %.val17.i.i.i.i.i = load i32, ptr %266, align 4
-  %309 = trunc i64 %.val.i.i.i.i23.i to i32
-  %310 = sub i32 %309, %.val17.i.i.i.i.i
-  %311 = getelementptr i8, ptr %304, i64 24
-  store i32 %310, ptr %311, align 4
-  %312 = load i32, ptr %266, align 4
-  %313 = getelementptr i8, ptr %304, i64 28
-  store i32 %312, ptr %313, align 4
-  %314 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 68
-  %315 = load i32, ptr %314, align 4
-  %316 = getelementptr i8, ptr %304, i64 32
-  store i32 %315, ptr %316, align 4
-  %317 = getelementptr i8, ptr %304, i64 36
-  store i32 -1, ptr %317, align 4
-  %318 = load i64, ptr %22, align 8
-  %319 = getelementptr i8, ptr %304, i64 208
-  store i64 %318, ptr %319, align 8
-  %320 = getelementptr i8, ptr %304, i64 12
-  store i32 6, ptr %320, align 4
-  %321 = getelementptr i8, ptr %304, i64 16
-  store i32 8, ptr %321, align 4
-  %322 = getelementptr i8, ptr %304, i64 216
-  %323 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %322, i64 256, ptr nonnull @"$string.9", ptr nonnull %text.i.i.i)
+  %327 = load i64, ptr %295, align 8
+  %328 = add i64 %327, -1
+  %.val3.i.i.i = load i32, ptr %296, align 4
+  %329 = trunc i64 %327 to i32
+  %330 = sub i32 %329, %.val3.i.i.i
+  %331 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %text.i.i.i, i64 256, ptr nonnull @"$string.8", i64 %328, i32 %330)
+  %332 = load ptr, ptr %74, align 8
+  %333 = load i64, ptr %75, align 8
+  %334 = getelementptr %6, ptr %332, i64 %333
+  %335 = add i64 %333, 1
+  store i64 %335, ptr %75, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %334, i8 0, i64 472, i1 false)
+  %336 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
+  store i64 %336, ptr %334, align 8
+  %337 = getelementptr i8, ptr %334, i64 8
+  store i32 3, ptr %337, align 4
+  %338 = getelementptr i8, ptr %334, i64 20
+  store i32 -1, ptr %338, align 4
+  %.val.i.i.i.i23.i = load i64, ptr %295, align 8
+  %.val17.i.i.i.i.i = load i32, ptr %296, align 4
+  %339 = trunc i64 %.val.i.i.i.i23.i to i32
+  %340 = sub i32 %339, %.val17.i.i.i.i.i
+  %341 = getelementptr i8, ptr %334, i64 24
+  store i32 %340, ptr %341, align 4
+  %342 = load i32, ptr %296, align 4
+  %343 = getelementptr i8, ptr %334, i64 28
+  store i32 %342, ptr %343, align 4
+  %344 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 68
+  %345 = load i32, ptr %344, align 4
+  %346 = getelementptr i8, ptr %334, i64 32
+  store i32 %345, ptr %346, align 4
+  %347 = getelementptr i8, ptr %334, i64 36
+  store i32 -1, ptr %347, align 4
+  %348 = load i64, ptr %52, align 8
+  %349 = getelementptr i8, ptr %334, i64 208
+  store i64 %348, ptr %349, align 8
+  %350 = getelementptr i8, ptr %334, i64 12
+  store i32 6, ptr %350, align 4
+  %351 = getelementptr i8, ptr %334, i64 16
+  store i32 8, ptr %351, align 4
+  %352 = getelementptr i8, ptr %334, i64 216
+  %353 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %352, i64 256, ptr nonnull @"$string.9", ptr nonnull %text.i.i.i)
   call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %segment.sroa.0.0.copyload.i)
   call void @llvm.lifetime.end.p0(i64 256, ptr nonnull %text.i.i.i)
   br label %merge1.i
 
 else.i.i:                                         ; preds = %"$Scheduler.capture_logits.exit.i.i"
-  %324 = icmp slt i32 %291, 0
-  br i1 %324, label %then1.i.i, label %merge.i16.i
+  %354 = icmp slt i32 %321, 0
+  br i1 %354, label %then1.i.i, label %merge.i16.i
 
 then1.i.i:                                        ; preds = %else.i.i
   call void @llvm.lifetime.start.p0(i64 256, ptr nonnull %text.i29.i.i)
-  %.val.i30.i.i = load i64, ptr %265, align 8
-  %.val2.i.i.i = load i32, ptr %266, align 4
-  %325 = trunc i64 %.val.i30.i.i to i32
-  %326 = sub i32 %325, %.val2.i.i.i
-  %327 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %text.i29.i.i, i64 256, ptr nonnull @"$string.10", i32 %326)
-  %328 = load ptr, ptr %44, align 8
-  %329 = load i64, ptr %45, align 8
-  %330 = getelementptr %4, ptr %328, i64 %329
-  %331 = add i64 %329, 1
-  store i64 %331, ptr %45, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %330, i8 0, i64 472, i1 false)
-  %332 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
-  store i64 %332, ptr %330, align 8
-  %333 = getelementptr i8, ptr %330, i64 8
-  store i32 3, ptr %333, align 4
-  %334 = getelementptr i8, ptr %330, i64 20
-  store i32 -1, ptr %334, align 4
-  %.val.i.i.i31.i.i = load i64, ptr %265, align 8
-  %.val17.i.i.i32.i.i = load i32, ptr %266, align 4
-  %335 = trunc i64 %.val.i.i.i31.i.i to i32
-  %336 = sub i32 %335, %.val17.i.i.i32.i.i
-  %337 = getelementptr i8, ptr %330, i64 24
-  store i32 %336, ptr %337, align 4
-  %338 = load i32, ptr %266, align 4
-  %339 = getelementptr i8, ptr %330, i64 28
-  store i32 %338, ptr %339, align 4
-  %340 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 68
-  %341 = load i32, ptr %340, align 4
-  %342 = getelementptr i8, ptr %330, i64 32
-  store i32 %341, ptr %342, align 4
-  %343 = getelementptr i8, ptr %330, i64 36
-  store i32 -1, ptr %343, align 4
-  %344 = load i64, ptr %22, align 8
-  %345 = getelementptr i8, ptr %330, i64 208
-  store i64 %344, ptr %345, align 8
-  %346 = getelementptr i8, ptr %330, i64 12
-  store i32 6, ptr %346, align 4
-  %347 = getelementptr i8, ptr %330, i64 16
-  store i32 8, ptr %347, align 4
-  %348 = getelementptr i8, ptr %330, i64 216
-  %349 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %348, i64 256, ptr nonnull @"$string.9", ptr nonnull %text.i29.i.i)
+  %.val.i30.i.i = load i64, ptr %295, align 8
+  %.val2.i.i.i = load i32, ptr %296, align 4
+  %355 = trunc i64 %.val.i30.i.i to i32
+  %356 = sub i32 %355, %.val2.i.i.i
+  %357 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %text.i29.i.i, i64 256, ptr nonnull @"$string.10", i32 %356)
+  %358 = load ptr, ptr %74, align 8
+  %359 = load i64, ptr %75, align 8
+  %360 = getelementptr %6, ptr %358, i64 %359
+  %361 = add i64 %359, 1
+  store i64 %361, ptr %75, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %360, i8 0, i64 472, i1 false)
+  %362 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
+  store i64 %362, ptr %360, align 8
+  %363 = getelementptr i8, ptr %360, i64 8
+  store i32 3, ptr %363, align 4
+  %364 = getelementptr i8, ptr %360, i64 20
+  store i32 -1, ptr %364, align 4
+  %.val.i.i.i31.i.i = load i64, ptr %295, align 8
+  %.val17.i.i.i32.i.i = load i32, ptr %296, align 4
+  %365 = trunc i64 %.val.i.i.i31.i.i to i32
+  %366 = sub i32 %365, %.val17.i.i.i32.i.i
+  %367 = getelementptr i8, ptr %360, i64 24
+  store i32 %366, ptr %367, align 4
+  %368 = load i32, ptr %296, align 4
+  %369 = getelementptr i8, ptr %360, i64 28
+  store i32 %368, ptr %369, align 4
+  %370 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 68
+  %371 = load i32, ptr %370, align 4
+  %372 = getelementptr i8, ptr %360, i64 32
+  store i32 %371, ptr %372, align 4
+  %373 = getelementptr i8, ptr %360, i64 36
+  store i32 -1, ptr %373, align 4
+  %374 = load i64, ptr %52, align 8
+  %375 = getelementptr i8, ptr %360, i64 208
+  store i64 %374, ptr %375, align 8
+  %376 = getelementptr i8, ptr %360, i64 12
+  store i32 6, ptr %376, align 4
+  %377 = getelementptr i8, ptr %360, i64 16
+  store i32 8, ptr %377, align 4
+  %378 = getelementptr i8, ptr %360, i64 216
+  %379 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %378, i64 256, ptr nonnull @"$string.9", ptr nonnull %text.i29.i.i)
   call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %segment.sroa.0.0.copyload.i)
   call void @llvm.lifetime.end.p0(i64 256, ptr nonnull %text.i29.i.i)
   br label %merge1.i
 
 merge.i16.i:                                      ; preds = %else.i.i
-  %350 = load ptr, ptr %44, align 8
-  %351 = load i64, ptr %45, align 8
-  %352 = getelementptr %4, ptr %350, i64 %351
-  %353 = add i64 %351, 1
-  store i64 %353, ptr %45, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %352, i8 0, i64 472, i1 false)
-  %354 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
-  store i64 %354, ptr %352, align 8
-  %355 = getelementptr i8, ptr %352, i64 8
-  store i32 1, ptr %355, align 4
-  %356 = getelementptr i8, ptr %352, i64 20
-  store i32 -1, ptr %356, align 4
-  %.val.i.i.i17.i = load i64, ptr %265, align 8
-  %.val17.i.i.i18.i = load i32, ptr %266, align 4
-  %357 = trunc i64 %.val.i.i.i17.i to i32
-  %358 = sub i32 %357, %.val17.i.i.i18.i
-  %359 = getelementptr i8, ptr %352, i64 24
-  store i32 %358, ptr %359, align 4
-  %360 = load i32, ptr %266, align 4
-  %361 = getelementptr i8, ptr %352, i64 28
-  store i32 %360, ptr %361, align 4
-  %362 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 68
-  %363 = load i32, ptr %362, align 4
-  %364 = getelementptr i8, ptr %352, i64 32
-  store i32 %363, ptr %364, align 4
-  %365 = getelementptr i8, ptr %352, i64 36
-  store i32 -1, ptr %365, align 4
-  %366 = load i64, ptr %22, align 8
-  %367 = getelementptr i8, ptr %352, i64 208
-  store i64 %366, ptr %367, align 8
-  store i32 %291, ptr %356, align 4
-  %368 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 172
-  %369 = load i32, ptr %368, align 4
-  store i32 %369, ptr %365, align 4
-  %370 = load ptr, ptr %41, align 8
-  %371 = getelementptr i8, ptr %370, i64 64
-  %372 = load i32, ptr %371, align 4
-  %spec.store.select.i.i.i = call i32 @llvm.smin.i32(i32 %369, i32 %372)
-  store i32 %spec.store.select.i.i.i, ptr %365, align 4
-  %373 = icmp sgt i32 %spec.store.select.i.i.i, -1
-  br i1 %373, label %then2.i.i.i, label %"$Scheduler.post_token.exit.i.i"
+  %380 = load ptr, ptr %74, align 8
+  %381 = load i64, ptr %75, align 8
+  %382 = getelementptr %6, ptr %380, i64 %381
+  %383 = add i64 %381, 1
+  store i64 %383, ptr %75, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %382, i8 0, i64 472, i1 false)
+  %384 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
+  store i64 %384, ptr %382, align 8
+  %385 = getelementptr i8, ptr %382, i64 8
+  store i32 1, ptr %385, align 4
+  %386 = getelementptr i8, ptr %382, i64 20
+  store i32 -1, ptr %386, align 4
+  %.val.i.i.i17.i = load i64, ptr %295, align 8
+  %.val17.i.i.i18.i = load i32, ptr %296, align 4
+  %387 = trunc i64 %.val.i.i.i17.i to i32
+  %388 = sub i32 %387, %.val17.i.i.i18.i
+  %389 = getelementptr i8, ptr %382, i64 24
+  store i32 %388, ptr %389, align 4
+  %390 = load i32, ptr %296, align 4
+  %391 = getelementptr i8, ptr %382, i64 28
+  store i32 %390, ptr %391, align 4
+  %392 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 68
+  %393 = load i32, ptr %392, align 4
+  %394 = getelementptr i8, ptr %382, i64 32
+  store i32 %393, ptr %394, align 4
+  %395 = getelementptr i8, ptr %382, i64 36
+  store i32 -1, ptr %395, align 4
+  %396 = load i64, ptr %52, align 8
+  %397 = getelementptr i8, ptr %382, i64 208
+  store i64 %396, ptr %397, align 8
+  store i32 %321, ptr %386, align 4
+  %398 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 172
+  %399 = load i32, ptr %398, align 4
+  store i32 %399, ptr %395, align 4
+  %400 = load ptr, ptr %71, align 8
+  %401 = getelementptr i8, ptr %400, i64 64
+  %402 = load i32, ptr %401, align 4
+  %spec.store.select.i.i.i = call i32 @llvm.smin.i32(i32 %399, i32 %402)
+  store i32 %spec.store.select.i.i.i, ptr %395, align 4
+  %403 = icmp sgt i32 %spec.store.select.i.i.i, -1
+  br i1 %403, label %then2.i.i.i, label %"$Scheduler.post_token.exit.i.i"
 
 then2.i.i.i:                                      ; preds = %merge.i16.i
-  %374 = getelementptr i8, ptr %286, i64 320
-  %375 = load ptr, ptr %374, align 8
-  %376 = getelementptr float, ptr %375, i64 %289
-  %377 = load float, ptr %376, align 4
-  %378 = getelementptr i8, ptr %352, i64 40
-  store float %377, ptr %378, align 4
+  %404 = getelementptr i8, ptr %316, i64 320
+  %405 = load ptr, ptr %404, align 8
+  %406 = getelementptr float, ptr %405, i64 %319
+  %407 = load float, ptr %406, align 4
+  %408 = getelementptr i8, ptr %382, i64 40
+  store float %407, ptr %408, align 4
   %.not.i33.i.i = icmp eq i32 %spec.store.select.i.i.i, 0
   br i1 %.not.i33.i.i, label %"$Scheduler.post_token.exit.i.i", label %forbody.lr.ph.i.i.i
 
 forbody.lr.ph.i.i.i:                              ; preds = %then2.i.i.i
-  %379 = getelementptr i8, ptr %286, i64 328
-  %380 = mul i32 %segment.sroa.211.0.copyload.i, 20
-  %381 = getelementptr i8, ptr %352, i64 44
-  %382 = getelementptr i8, ptr %286, i64 336
-  %383 = getelementptr i8, ptr %352, i64 124
+  %409 = getelementptr i8, ptr %316, i64 328
+  %410 = mul i32 %segment.sroa.211.0.copyload.i, 20
+  %411 = getelementptr i8, ptr %382, i64 44
+  %412 = getelementptr i8, ptr %316, i64 336
+  %413 = getelementptr i8, ptr %382, i64 124
   %wide.trip.count.i.i.i = zext nneg i32 %spec.store.select.i.i.i to i64
-  %xtraiter40 = and i64 %wide.trip.count.i.i.i, 3
-  %384 = icmp ult i32 %spec.store.select.i.i.i, 4
-  br i1 %384, label %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.i.new
+  %xtraiter43 = and i64 %wide.trip.count.i.i.i, 3
+  %414 = icmp ult i32 %spec.store.select.i.i.i, 4
+  br i1 %414, label %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.i.new
 
 forbody.lr.ph.i.i.i.new:                          ; preds = %forbody.lr.ph.i.i.i
-  %unroll_iter43 = and i64 %wide.trip.count.i.i.i, 2147483644
+  %unroll_iter46 = and i64 %wide.trip.count.i.i.i, 2147483644
   br label %forbody.i.i.i
 
 forbody.i.i.i:                                    ; preds = %forbody.i.i.i, %forbody.lr.ph.i.i.i.new
   %indvars.iv.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.new ], [ %indvars.iv.next.i.i.i.3, %forbody.i.i.i ]
-  %niter44 = phi i64 [ 0, %forbody.lr.ph.i.i.i.new ], [ %niter44.next.3, %forbody.i.i.i ]
-  %385 = load ptr, ptr %379, align 8
-  %386 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
-  %387 = add i32 %380, %386
-  %388 = sext i32 %387 to i64
-  %389 = getelementptr i32, ptr %385, i64 %388
-  %390 = load i32, ptr %389, align 4
-  %391 = getelementptr i32, ptr %381, i64 %indvars.iv.i.i.i
-  store i32 %390, ptr %391, align 4
-  %392 = load ptr, ptr %382, align 8
-  %393 = getelementptr float, ptr %392, i64 %388
-  %394 = load float, ptr %393, align 4
-  %395 = getelementptr float, ptr %383, i64 %indvars.iv.i.i.i
-  store float %394, ptr %395, align 4
+  %niter47 = phi i64 [ 0, %forbody.lr.ph.i.i.i.new ], [ %niter47.next.3, %forbody.i.i.i ]
+  %415 = load ptr, ptr %409, align 8
+  %416 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
+  %417 = add i32 %410, %416
+  %418 = sext i32 %417 to i64
+  %419 = getelementptr i32, ptr %415, i64 %418
+  %420 = load i32, ptr %419, align 4
+  %421 = getelementptr i32, ptr %411, i64 %indvars.iv.i.i.i
+  store i32 %420, ptr %421, align 4
+  %422 = load ptr, ptr %412, align 8
+  %423 = getelementptr float, ptr %422, i64 %418
+  %424 = load float, ptr %423, align 4
+  %425 = getelementptr float, ptr %413, i64 %indvars.iv.i.i.i
+  store float %424, ptr %425, align 4
   %indvars.iv.next.i.i.i = or disjoint i64 %indvars.iv.i.i.i, 1
-  %396 = load ptr, ptr %379, align 8
-  %397 = trunc nuw nsw i64 %indvars.iv.next.i.i.i to i32
-  %398 = add i32 %380, %397
-  %399 = sext i32 %398 to i64
-  %400 = getelementptr i32, ptr %396, i64 %399
-  %401 = load i32, ptr %400, align 4
-  %402 = getelementptr i32, ptr %381, i64 %indvars.iv.next.i.i.i
-  store i32 %401, ptr %402, align 4
-  %403 = load ptr, ptr %382, align 8
-  %404 = getelementptr float, ptr %403, i64 %399
-  %405 = load float, ptr %404, align 4
-  %406 = getelementptr float, ptr %383, i64 %indvars.iv.next.i.i.i
-  store float %405, ptr %406, align 4
+  %426 = load ptr, ptr %409, align 8
+  %427 = trunc nuw nsw i64 %indvars.iv.next.i.i.i to i32
+  %428 = add i32 %410, %427
+  %429 = sext i32 %428 to i64
+  %430 = getelementptr i32, ptr %426, i64 %429
+  %431 = load i32, ptr %430, align 4
+  %432 = getelementptr i32, ptr %411, i64 %indvars.iv.next.i.i.i
+  store i32 %431, ptr %432, align 4
+  %433 = load ptr, ptr %412, align 8
+  %434 = getelementptr float, ptr %433, i64 %429
+  %435 = load float, ptr %434, align 4
+  %436 = getelementptr float, ptr %413, i64 %indvars.iv.next.i.i.i
+  store float %435, ptr %436, align 4
   %indvars.iv.next.i.i.i.1 = or disjoint i64 %indvars.iv.i.i.i, 2
-  %407 = load ptr, ptr %379, align 8
-  %408 = trunc nuw nsw i64 %indvars.iv.next.i.i.i.1 to i32
-  %409 = add i32 %380, %408
-  %410 = sext i32 %409 to i64
-  %411 = getelementptr i32, ptr %407, i64 %410
-  %412 = load i32, ptr %411, align 4
-  %413 = getelementptr i32, ptr %381, i64 %indvars.iv.next.i.i.i.1
-  store i32 %412, ptr %413, align 4
-  %414 = load ptr, ptr %382, align 8
-  %415 = getelementptr float, ptr %414, i64 %410
-  %416 = load float, ptr %415, align 4
-  %417 = getelementptr float, ptr %383, i64 %indvars.iv.next.i.i.i.1
-  store float %416, ptr %417, align 4
+  %437 = load ptr, ptr %409, align 8
+  %438 = trunc nuw nsw i64 %indvars.iv.next.i.i.i.1 to i32
+  %439 = add i32 %410, %438
+  %440 = sext i32 %439 to i64
+  %441 = getelementptr i32, ptr %437, i64 %440
+  %442 = load i32, ptr %441, align 4
+  %443 = getelementptr i32, ptr %411, i64 %indvars.iv.next.i.i.i.1
+  store i32 %442, ptr %443, align 4
+  %444 = load ptr, ptr %412, align 8
+  %445 = getelementptr float, ptr %444, i64 %440
+  %446 = load float, ptr %445, align 4
+  %447 = getelementptr float, ptr %413, i64 %indvars.iv.next.i.i.i.1
+  store float %446, ptr %447, align 4
   %indvars.iv.next.i.i.i.2 = or disjoint i64 %indvars.iv.i.i.i, 3
-  %418 = load ptr, ptr %379, align 8
-  %419 = trunc nuw nsw i64 %indvars.iv.next.i.i.i.2 to i32
-  %420 = add i32 %380, %419
-  %421 = sext i32 %420 to i64
-  %422 = getelementptr i32, ptr %418, i64 %421
-  %423 = load i32, ptr %422, align 4
-  %424 = getelementptr i32, ptr %381, i64 %indvars.iv.next.i.i.i.2
-  store i32 %423, ptr %424, align 4
-  %425 = load ptr, ptr %382, align 8
-  %426 = getelementptr float, ptr %425, i64 %421
-  %427 = load float, ptr %426, align 4
-  %428 = getelementptr float, ptr %383, i64 %indvars.iv.next.i.i.i.2
-  store float %427, ptr %428, align 4
+  %448 = load ptr, ptr %409, align 8
+  %449 = trunc nuw nsw i64 %indvars.iv.next.i.i.i.2 to i32
+  %450 = add i32 %410, %449
+  %451 = sext i32 %450 to i64
+  %452 = getelementptr i32, ptr %448, i64 %451
+  %453 = load i32, ptr %452, align 4
+  %454 = getelementptr i32, ptr %411, i64 %indvars.iv.next.i.i.i.2
+  store i32 %453, ptr %454, align 4
+  %455 = load ptr, ptr %412, align 8
+  %456 = getelementptr float, ptr %455, i64 %451
+  %457 = load float, ptr %456, align 4
+  %458 = getelementptr float, ptr %413, i64 %indvars.iv.next.i.i.i.2
+  store float %457, ptr %458, align 4
   %indvars.iv.next.i.i.i.3 = add nuw nsw i64 %indvars.iv.i.i.i, 4
-  %niter44.next.3 = add i64 %niter44, 4
-  %niter44.ncmp.3 = icmp eq i64 %niter44.next.3, %unroll_iter43
-  br i1 %niter44.ncmp.3, label %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa", label %forbody.i.i.i
+  %niter47.next.3 = add i64 %niter47, 4
+  %niter47.ncmp.3 = icmp eq i64 %niter47.next.3, %unroll_iter46
+  br i1 %niter47.ncmp.3, label %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa", label %forbody.i.i.i
 
 "$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa": ; preds = %forbody.i.i.i, %forbody.lr.ph.i.i.i
   %indvars.iv.i.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i.i.i ], [ %indvars.iv.next.i.i.i.3, %forbody.i.i.i ]
-  %lcmp.mod42.not = icmp eq i64 %xtraiter40, 0
-  br i1 %lcmp.mod42.not, label %"$Scheduler.post_token.exit.i.i", label %forbody.i.i.i.epil
+  %lcmp.mod45.not = icmp eq i64 %xtraiter43, 0
+  br i1 %lcmp.mod45.not, label %"$Scheduler.post_token.exit.i.i", label %forbody.i.i.i.epil
 
 forbody.i.i.i.epil:                               ; preds = %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa", %forbody.i.i.i.epil
   %indvars.iv.i.i.i.epil = phi i64 [ %indvars.iv.next.i.i.i.epil, %forbody.i.i.i.epil ], [ %indvars.iv.i.i.i.unr, %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa" ]
-  %epil.iter41 = phi i64 [ %epil.iter41.next, %forbody.i.i.i.epil ], [ 0, %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa" ]
-  %429 = load ptr, ptr %379, align 8
-  %430 = trunc nuw nsw i64 %indvars.iv.i.i.i.epil to i32
-  %431 = add i32 %380, %430
-  %432 = sext i32 %431 to i64
-  %433 = getelementptr i32, ptr %429, i64 %432
-  %434 = load i32, ptr %433, align 4
-  %435 = getelementptr i32, ptr %381, i64 %indvars.iv.i.i.i.epil
-  store i32 %434, ptr %435, align 4
-  %436 = load ptr, ptr %382, align 8
-  %437 = getelementptr float, ptr %436, i64 %432
-  %438 = load float, ptr %437, align 4
-  %439 = getelementptr float, ptr %383, i64 %indvars.iv.i.i.i.epil
-  store float %438, ptr %439, align 4
+  %epil.iter44 = phi i64 [ %epil.iter44.next, %forbody.i.i.i.epil ], [ 0, %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa" ]
+  %459 = load ptr, ptr %409, align 8
+  %460 = trunc nuw nsw i64 %indvars.iv.i.i.i.epil to i32
+  %461 = add i32 %410, %460
+  %462 = sext i32 %461 to i64
+  %463 = getelementptr i32, ptr %459, i64 %462
+  %464 = load i32, ptr %463, align 4
+  %465 = getelementptr i32, ptr %411, i64 %indvars.iv.i.i.i.epil
+  store i32 %464, ptr %465, align 4
+  %466 = load ptr, ptr %412, align 8
+  %467 = getelementptr float, ptr %466, i64 %462
+  %468 = load float, ptr %467, align 4
+  %469 = getelementptr float, ptr %413, i64 %indvars.iv.i.i.i.epil
+  store float %468, ptr %469, align 4
   %indvars.iv.next.i.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.i.epil, 1
-  %epil.iter41.next = add i64 %epil.iter41, 1
-  %epil.iter41.cmp.not = icmp eq i64 %epil.iter41.next, %xtraiter40
-  br i1 %epil.iter41.cmp.not, label %"$Scheduler.post_token.exit.i.i", label %forbody.i.i.i.epil, !llvm.loop !2
+  %epil.iter44.next = add i64 %epil.iter44, 1
+  %epil.iter44.cmp.not = icmp eq i64 %epil.iter44.next, %xtraiter43
+  br i1 %epil.iter44.cmp.not, label %"$Scheduler.post_token.exit.i.i", label %forbody.i.i.i.epil, !llvm.loop !2
 
 "$Scheduler.post_token.exit.i.i":                 ; preds = %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa", %forbody.i.i.i.epil, %then2.i.i.i, %merge.i16.i
-  %440 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 16
-  %441 = load ptr, ptr %440, align 8
-  %442 = load i64, ptr %265, align 8
-  %443 = getelementptr i32, ptr %441, i64 %442
-  store i32 %291, ptr %443, align 4
-  %444 = load i64, ptr %265, align 8
-  %445 = add i64 %444, 1
-  store i64 %445, ptr %265, align 8
-  %.val22.i.i.i = load i32, ptr %266, align 4
-  %446 = trunc i64 %445 to i32
-  %447 = sub i32 %446, %.val22.i.i.i
-  %448 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 48
-  %449 = load i32, ptr %448, align 4
-  %.not.i34.i.i = icmp slt i32 %447, %449
+  %470 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 16
+  %471 = load ptr, ptr %470, align 8
+  %472 = load i64, ptr %295, align 8
+  %473 = getelementptr i32, ptr %471, i64 %472
+  store i32 %321, ptr %473, align 4
+  %474 = load i64, ptr %295, align 8
+  %475 = add i64 %474, 1
+  store i64 %475, ptr %295, align 8
+  %.val22.i.i.i = load i32, ptr %296, align 4
+  %476 = trunc i64 %475 to i32
+  %477 = sub i32 %476, %.val22.i.i.i
+  %478 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 48
+  %479 = load i32, ptr %478, align 4
+  %.not.i34.i.i = icmp slt i32 %477, %479
   br i1 %.not.i34.i.i, label %merge.i.i19.i, label %then.i35.i.i
 
 then.i35.i.i:                                     ; preds = %"$Scheduler.post_token.exit.i.i"
-  %.val23.i.i.i = load ptr, ptr %440, align 8
-  %450 = getelementptr i32, ptr %.val23.i.i.i, i64 %445
-  %451 = getelementptr i8, ptr %450, i64 -4
-  %452 = load i32, ptr %451, align 4
-  %453 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 192
-  %454 = load i64, ptr %453, align 8
-  %455 = icmp sgt i64 %454, 0
-  br i1 %455, label %forbody.lr.ph.i.i.i.i, label %merge1.i.i.i
+  %.val23.i.i.i = load ptr, ptr %470, align 8
+  %480 = getelementptr i32, ptr %.val23.i.i.i, i64 %475
+  %481 = getelementptr i8, ptr %480, i64 -4
+  %482 = load i32, ptr %481, align 4
+  %483 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 192
+  %484 = load i64, ptr %483, align 8
+  %485 = icmp sgt i64 %484, 0
+  br i1 %485, label %forbody.lr.ph.i.i.i.i, label %merge1.i.i.i
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %then.i35.i.i
-  %456 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 184
-  %457 = load ptr, ptr %456, align 8
-  %458 = load i32, ptr %457, align 4
-  %459 = icmp eq i32 %458, %452
-  br i1 %459, label %then5.i.i, label %forcond.i.i.i.i
+  %486 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 184
+  %487 = load ptr, ptr %486, align 8
+  %488 = load i32, ptr %487, align 4
+  %489 = icmp eq i32 %488, %482
+  br i1 %489, label %then5.i.i, label %forcond.i.i.i.i
 
 forcond.i.i.i.i:                                  ; preds = %forbody.lr.ph.i.i.i.i, %forbody.i.i.i22.i
-  %i.05.i31.i.i.i = phi i64 [ %460, %forbody.i.i.i22.i ], [ 0, %forbody.lr.ph.i.i.i.i ]
-  %460 = add nuw nsw i64 %i.05.i31.i.i.i, 1
-  %exitcond.not.i.i.i21.i = icmp eq i64 %460, %454
+  %i.05.i31.i.i.i = phi i64 [ %490, %forbody.i.i.i22.i ], [ 0, %forbody.lr.ph.i.i.i.i ]
+  %490 = add nuw nsw i64 %i.05.i31.i.i.i, 1
+  %exitcond.not.i.i.i21.i = icmp eq i64 %490, %484
   br i1 %exitcond.not.i.i.i21.i, label %merge1.i.i.i, label %forbody.i.i.i22.i
 
 forbody.i.i.i22.i:                                ; preds = %forcond.i.i.i.i
-  %461 = getelementptr i32, ptr %457, i64 %460
-  %462 = load i32, ptr %461, align 4
-  %463 = icmp eq i32 %462, %452
-  br i1 %463, label %"$Sequence.is_stop_token.exit.i.i.i", label %forcond.i.i.i.i
+  %491 = getelementptr i32, ptr %487, i64 %490
+  %492 = load i32, ptr %491, align 4
+  %493 = icmp eq i32 %492, %482
+  br i1 %493, label %"$Sequence.is_stop_token.exit.i.i.i", label %forcond.i.i.i.i
 
 "$Sequence.is_stop_token.exit.i.i.i":             ; preds = %forbody.i.i.i22.i
-  %464 = icmp slt i64 %460, %454
-  br i1 %464, label %then5.i.i, label %merge1.i.i.i
+  %494 = icmp slt i64 %490, %484
+  br i1 %494, label %then5.i.i, label %merge1.i.i.i
 
 merge1.i.i.i:                                     ; preds = %forcond.i.i.i.i, %"$Sequence.is_stop_token.exit.i.i.i", %then.i35.i.i
-  %465 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 216
-  %466 = load i64, ptr %465, align 8
-  %467 = add i64 %466, -1
-  %468 = icmp sgt i64 %467, 0
-  br i1 %468, label %forbody.lr.ph.i26.i.i.i, label %merge.i.i19.i
+  %495 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 216
+  %496 = load i64, ptr %495, align 8
+  %497 = add i64 %496, -1
+  %498 = icmp sgt i64 %497, 0
+  br i1 %498, label %forbody.lr.ph.i26.i.i.i, label %merge.i.i19.i
 
 forbody.lr.ph.i26.i.i.i:                          ; preds = %merge1.i.i.i
-  %469 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 208
-  %470 = load ptr, ptr %469, align 8
-  %471 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 232
-  %.pre.i.i.i20.i = load i32, ptr %470, align 4
+  %499 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 208
+  %500 = load ptr, ptr %499, align 8
+  %501 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 232
+  %.pre.i.i.i20.i = load i32, ptr %500, align 4
   br label %forbody.i27.i.i.i
 
 forbody.i27.i.i.i:                                ; preds = %forcond.backedge.i.i.i.i, %forbody.lr.ph.i26.i.i.i
-  %472 = phi i32 [ %.pre.i.i.i20.i, %forbody.lr.ph.i26.i.i.i ], [ %476, %forcond.backedge.i.i.i.i ]
-  %473 = phi i1 [ true, %forbody.lr.ph.i26.i.i.i ], [ %487, %forcond.backedge.i.i.i.i ]
-  %i.08.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i26.i.i.i ], [ %474, %forcond.backedge.i.i.i.i ]
-  %474 = add nuw nsw i64 %i.08.i.i.i.i, 1
-  %475 = getelementptr i32, ptr %470, i64 %474
-  %476 = load i32, ptr %475, align 4
-  %477 = sub i32 %476, %472
-  %478 = icmp sgt i32 %477, %447
-  br i1 %478, label %forcond.backedge.i.i.i.i, label %merge.i.i.i.i.i
+  %502 = phi i32 [ %.pre.i.i.i20.i, %forbody.lr.ph.i26.i.i.i ], [ %506, %forcond.backedge.i.i.i.i ]
+  %503 = phi i1 [ true, %forbody.lr.ph.i26.i.i.i ], [ %517, %forcond.backedge.i.i.i.i ]
+  %i.08.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i26.i.i.i ], [ %504, %forcond.backedge.i.i.i.i ]
+  %504 = add nuw nsw i64 %i.08.i.i.i.i, 1
+  %505 = getelementptr i32, ptr %500, i64 %504
+  %506 = load i32, ptr %505, align 4
+  %507 = sub i32 %506, %502
+  %508 = icmp sgt i32 %507, %477
+  br i1 %508, label %forcond.backedge.i.i.i.i, label %merge.i.i.i.i.i
 
 merge.i.i.i.i.i:                                  ; preds = %forbody.i27.i.i.i
-  %479 = sext i32 %477 to i64
-  %480 = sub i64 %445, %479
-  %481 = getelementptr i32, ptr %.val23.i.i.i, i64 %480
-  %482 = load ptr, ptr %471, align 8
-  %483 = sext i32 %472 to i64
-  %484 = getelementptr i32, ptr %482, i64 %483
-  %485 = shl nsw i64 %479, 2
-  %bcmp.i.i.i.i.i = call i32 @bcmp(ptr %481, ptr %484, i64 %485)
-  %486 = icmp eq i32 %bcmp.i.i.i.i.i, 0
-  br i1 %486, label %"$Sequence.ends_with_stop_sequence.exit.i.i.i", label %forcond.backedge.i.i.i.i
+  %509 = sext i32 %507 to i64
+  %510 = sub i64 %475, %509
+  %511 = getelementptr i32, ptr %.val23.i.i.i, i64 %510
+  %512 = load ptr, ptr %501, align 8
+  %513 = sext i32 %502 to i64
+  %514 = getelementptr i32, ptr %512, i64 %513
+  %515 = shl nsw i64 %509, 2
+  %bcmp.i.i.i.i.i = call i32 @bcmp(ptr %511, ptr %514, i64 %515)
+  %516 = icmp eq i32 %bcmp.i.i.i.i.i, 0
+  br i1 %516, label %"$Sequence.ends_with_stop_sequence.exit.i.i.i", label %forcond.backedge.i.i.i.i
 
 forcond.backedge.i.i.i.i:                         ; preds = %merge.i.i.i.i.i, %forbody.i27.i.i.i
-  %487 = icmp slt i64 %474, %467
-  %exitcond.not.i28.i.i.i = icmp eq i64 %474, %467
+  %517 = icmp slt i64 %504, %497
+  %exitcond.not.i28.i.i.i = icmp eq i64 %504, %497
   br i1 %exitcond.not.i28.i.i.i, label %"$Sequence.ends_with_stop_sequence.exit.i.i.i", label %forbody.i27.i.i.i
 
 "$Sequence.ends_with_stop_sequence.exit.i.i.i":   ; preds = %forcond.backedge.i.i.i.i, %merge.i.i.i.i.i
-  %.lcssa.i25.i.i.i = phi i1 [ %473, %merge.i.i.i.i.i ], [ %487, %forcond.backedge.i.i.i.i ]
+  %.lcssa.i25.i.i.i = phi i1 [ %503, %merge.i.i.i.i.i ], [ %517, %forcond.backedge.i.i.i.i ]
   br i1 %.lcssa.i25.i.i.i, label %then5.i.i, label %merge.i.i19.i
 
 merge.i.i19.i:                                    ; preds = %"$Sequence.ends_with_stop_sequence.exit.i.i.i", %merge1.i.i.i, %"$Scheduler.post_token.exit.i.i"
-  %488 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 44
-  %489 = load i32, ptr %488, align 4
-  %.not19.i.i.i = icmp slt i32 %447, %489
+  %518 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 44
+  %519 = load i32, ptr %518, align 4
+  %.not19.i.i.i = icmp slt i32 %477, %519
   br i1 %.not19.i.i.i, label %merge1.i, label %then5.i.i
 
 then5.i.i:                                        ; preds = %merge.i.i19.i, %"$Sequence.ends_with_stop_sequence.exit.i.i.i", %"$Sequence.is_stop_token.exit.i.i.i", %forbody.lr.ph.i.i.i.i
   %common.ret.op.i.ph.i.i = phi i32 [ 1, %forbody.lr.ph.i.i.i.i ], [ 3, %merge.i.i19.i ], [ 2, %"$Sequence.ends_with_stop_sequence.exit.i.i.i" ], [ 1, %"$Sequence.is_stop_token.exit.i.i.i" ]
-  %490 = load ptr, ptr %44, align 8
-  %491 = load i64, ptr %45, align 8
-  %492 = getelementptr %4, ptr %490, i64 %491
-  %493 = add i64 %491, 1
-  store i64 %493, ptr %45, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %492, i8 0, i64 472, i1 false)
-  %494 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
-  store i64 %494, ptr %492, align 8
-  %495 = getelementptr i8, ptr %492, i64 8
-  store i32 2, ptr %495, align 4
-  %496 = getelementptr i8, ptr %492, i64 20
-  store i32 -1, ptr %496, align 4
-  %.val.i.i36.i.i = load i64, ptr %265, align 8
-  %.val17.i.i37.i.i = load i32, ptr %266, align 4
-  %497 = trunc i64 %.val.i.i36.i.i to i32
-  %498 = sub i32 %497, %.val17.i.i37.i.i
-  %499 = getelementptr i8, ptr %492, i64 24
-  store i32 %498, ptr %499, align 4
-  %500 = load i32, ptr %266, align 4
-  %501 = getelementptr i8, ptr %492, i64 28
-  store i32 %500, ptr %501, align 4
-  %502 = load i32, ptr %362, align 4
-  %503 = getelementptr i8, ptr %492, i64 32
-  store i32 %502, ptr %503, align 4
-  %504 = getelementptr i8, ptr %492, i64 36
-  store i32 -1, ptr %504, align 4
-  %505 = load i64, ptr %22, align 8
-  %506 = getelementptr i8, ptr %492, i64 208
-  store i64 %505, ptr %506, align 8
-  %507 = getelementptr i8, ptr %492, i64 12
-  store i32 %common.ret.op.i.ph.i.i, ptr %507, align 4
-  %508 = load i64, ptr %46, align 8
-  %509 = add i64 %508, 1
-  store i64 %509, ptr %46, align 8
+  %520 = load ptr, ptr %74, align 8
+  %521 = load i64, ptr %75, align 8
+  %522 = getelementptr %6, ptr %520, i64 %521
+  %523 = add i64 %521, 1
+  store i64 %523, ptr %75, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %522, i8 0, i64 472, i1 false)
+  %524 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
+  store i64 %524, ptr %522, align 8
+  %525 = getelementptr i8, ptr %522, i64 8
+  store i32 2, ptr %525, align 4
+  %526 = getelementptr i8, ptr %522, i64 20
+  store i32 -1, ptr %526, align 4
+  %.val.i.i36.i.i = load i64, ptr %295, align 8
+  %.val17.i.i37.i.i = load i32, ptr %296, align 4
+  %527 = trunc i64 %.val.i.i36.i.i to i32
+  %528 = sub i32 %527, %.val17.i.i37.i.i
+  %529 = getelementptr i8, ptr %522, i64 24
+  store i32 %528, ptr %529, align 4
+  %530 = load i32, ptr %296, align 4
+  %531 = getelementptr i8, ptr %522, i64 28
+  store i32 %530, ptr %531, align 4
+  %532 = load i32, ptr %392, align 4
+  %533 = getelementptr i8, ptr %522, i64 32
+  store i32 %532, ptr %533, align 4
+  %534 = getelementptr i8, ptr %522, i64 36
+  store i32 -1, ptr %534, align 4
+  %535 = load i64, ptr %52, align 8
+  %536 = getelementptr i8, ptr %522, i64 208
+  store i64 %535, ptr %536, align 8
+  %537 = getelementptr i8, ptr %522, i64 12
+  store i32 %common.ret.op.i.ph.i.i, ptr %537, align 4
+  %538 = load i64, ptr %76, align 8
+  %539 = add i64 %538, 1
+  store i64 %539, ptr %76, align 8
   call fastcc void @"$Scheduler.retire"(ptr %1, ptr nonnull %segment.sroa.0.0.copyload.i)
   br label %merge1.i
 
-merge1.i:                                         ; preds = %then5.i.i, %merge.i.i19.i, %then1.i.i, %then.i.i, %"$Scheduler.register_prompt_pages.exit.i", %forbody.i
-  %510 = add nuw nsw i64 %i.029.i, 1
-  %exitcond.not.i = icmp eq i64 %510, %24
+merge1.i:                                         ; preds = %then5.i.i, %merge.i.i19.i, %then1.i.i, %then.i.i18, %"$Scheduler.register_prompt_pages.exit.i", %forbody.i
+  %540 = add nuw nsw i64 %i.029.i, 1
+  %exitcond.not.i = icmp eq i64 %540, %54
   br i1 %exitcond.not.i, label %common.ret.sink.split, label %forbody.i
 
 else3:                                            ; preds = %merge
-  %511 = getelementptr i8, ptr %0, i64 1197
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %511, ptr noundef nonnull align 8 dereferenceable(1024) %message, i64 1024, i1 false)
-  %512 = getelementptr i8, ptr %0, i64 488
-  %513 = load i64, ptr %2, align 8
-  %514 = icmp sgt i64 %513, 0
-  br i1 %514, label %forbody.lr.ph.i.i, label %common.ret.sink.split
+  %541 = getelementptr i8, ptr %0, i64 528
+  store i64 %16, ptr %541, align 8
+  %542 = getelementptr i8, ptr %0, i64 1197
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %542, ptr noundef nonnull align 8 dereferenceable(1024) %message, i64 1024, i1 false)
+  %543 = getelementptr i8, ptr %0, i64 488
+  %544 = load i64, ptr %2, align 8
+  %545 = icmp sgt i64 %544, 0
+  br i1 %545, label %forbody.lr.ph.i.i, label %common.ret.sink.split
 
 forbody.lr.ph.i.i:                                ; preds = %else3
-  %515 = getelementptr i8, ptr %0, i64 344
-  %516 = getelementptr i8, ptr %0, i64 352
+  %546 = getelementptr i8, ptr %0, i64 344
+  %547 = getelementptr i8, ptr %0, i64 352
   br label %forbody.i.i
 
 forbody.i.i:                                      ; preds = %merge1.i.i, %forbody.lr.ph.i.i
-  %i.06.i.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %544, %merge1.i.i ]
-  %517 = load ptr, ptr %512, align 8
-  %518 = getelementptr %2, ptr %517, i64 %i.06.i.i
-  %519 = load ptr, ptr %518, align 8
-  %.not.i.i16 = icmp eq ptr %519, null
-  br i1 %.not.i.i16, label %merge1.i.i, label %then.i.i17
+  %i.06.i.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %575, %merge1.i.i ]
+  %548 = load ptr, ptr %543, align 8
+  %549 = getelementptr %4, ptr %548, i64 %i.06.i.i
+  %550 = load ptr, ptr %549, align 8
+  %.not.i.i19 = icmp eq ptr %550, null
+  br i1 %.not.i.i19, label %merge1.i.i, label %then.i.i20
 
-then.i.i17:                                       ; preds = %forbody.i.i
-  %520 = load ptr, ptr %515, align 8
-  %521 = load i64, ptr %516, align 8
-  %522 = getelementptr %4, ptr %520, i64 %521
-  %523 = add i64 %521, 1
-  store i64 %523, ptr %516, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %522, i8 0, i64 472, i1 false)
-  %524 = load i64, ptr %519, align 8
-  store i64 %524, ptr %522, align 8
-  %525 = getelementptr i8, ptr %522, i64 8
-  store i32 3, ptr %525, align 4
-  %526 = getelementptr i8, ptr %522, i64 20
-  store i32 -1, ptr %526, align 4
-  %527 = getelementptr i8, ptr %519, i64 24
-  %.val.i.i.i.i18 = load i64, ptr %527, align 8
-  %528 = getelementptr i8, ptr %519, i64 40
-  %.val17.i.i.i.i19 = load i32, ptr %528, align 4
-  %529 = trunc i64 %.val.i.i.i.i18 to i32
-  %530 = sub i32 %529, %.val17.i.i.i.i19
-  %531 = getelementptr i8, ptr %522, i64 24
-  store i32 %530, ptr %531, align 4
-  %532 = load i32, ptr %528, align 4
-  %533 = getelementptr i8, ptr %522, i64 28
-  store i32 %532, ptr %533, align 4
-  %534 = getelementptr i8, ptr %519, i64 68
-  %535 = load i32, ptr %534, align 4
-  %536 = getelementptr i8, ptr %522, i64 32
-  store i32 %535, ptr %536, align 4
-  %537 = getelementptr i8, ptr %522, i64 36
-  store i32 -1, ptr %537, align 4
-  %538 = load i64, ptr %22, align 8
-  %539 = getelementptr i8, ptr %522, i64 208
-  store i64 %538, ptr %539, align 8
-  %540 = getelementptr i8, ptr %522, i64 12
-  store i32 6, ptr %540, align 4
-  %541 = getelementptr i8, ptr %522, i64 16
-  store i32 %10, ptr %541, align 4
-  %542 = getelementptr i8, ptr %522, i64 216
-  %543 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %542, i64 256, ptr nonnull @"$string.9", ptr nonnull %message)
-  call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %519)
+then.i.i20:                                       ; preds = %forbody.i.i
+  %551 = load ptr, ptr %546, align 8
+  %552 = load i64, ptr %547, align 8
+  %553 = getelementptr %6, ptr %551, i64 %552
+  %554 = add i64 %552, 1
+  store i64 %554, ptr %547, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %553, i8 0, i64 472, i1 false)
+  %555 = load i64, ptr %550, align 8
+  store i64 %555, ptr %553, align 8
+  %556 = getelementptr i8, ptr %553, i64 8
+  store i32 3, ptr %556, align 4
+  %557 = getelementptr i8, ptr %553, i64 20
+  store i32 -1, ptr %557, align 4
+  %558 = getelementptr i8, ptr %550, i64 24
+  %.val.i.i.i.i21 = load i64, ptr %558, align 8
+  %559 = getelementptr i8, ptr %550, i64 40
+  %.val17.i.i.i.i22 = load i32, ptr %559, align 4
+  %560 = trunc i64 %.val.i.i.i.i21 to i32
+  %561 = sub i32 %560, %.val17.i.i.i.i22
+  %562 = getelementptr i8, ptr %553, i64 24
+  store i32 %561, ptr %562, align 4
+  %563 = load i32, ptr %559, align 4
+  %564 = getelementptr i8, ptr %553, i64 28
+  store i32 %563, ptr %564, align 4
+  %565 = getelementptr i8, ptr %550, i64 68
+  %566 = load i32, ptr %565, align 4
+  %567 = getelementptr i8, ptr %553, i64 32
+  store i32 %566, ptr %567, align 4
+  %568 = getelementptr i8, ptr %553, i64 36
+  store i32 -1, ptr %568, align 4
+  %569 = load i64, ptr %541, align 8
+  %570 = getelementptr i8, ptr %553, i64 208
+  store i64 %569, ptr %570, align 8
+  %571 = getelementptr i8, ptr %553, i64 12
+  store i32 6, ptr %571, align 4
+  %572 = getelementptr i8, ptr %553, i64 16
+  store i32 %10, ptr %572, align 4
+  %573 = getelementptr i8, ptr %553, i64 216
+  %574 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %573, i64 256, ptr nonnull @"$string.9", ptr nonnull %message)
+  call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %550)
   br label %merge1.i.i
 
-merge1.i.i:                                       ; preds = %then.i.i17, %forbody.i.i
-  %544 = add nuw nsw i64 %i.06.i.i, 1
-  %exitcond.not.i.i = icmp eq i64 %544, %513
+merge1.i.i:                                       ; preds = %then.i.i20, %forbody.i.i
+  %575 = add nuw nsw i64 %i.06.i.i, 1
+  %exitcond.not.i.i = icmp eq i64 %575, %544
   br i1 %exitcond.not.i.i, label %common.ret.sink.split, label %forbody.i.i
 }
 
@@ -1895,7 +1964,7 @@ then.i:                                           ; preds = %merge
   %28 = fmul float %27, 1.000000e+06
   %29 = fptosi float %28 to i64
   %30 = getelementptr i8, ptr %0, i64 232
-  %31 = getelementptr %5, ptr %30, i64 %19, i32 3
+  %31 = getelementptr %2, ptr %30, i64 %19, i32 3
   store i64 %29, ptr %31, align 8
   %32 = getelementptr i8, ptr %0, i64 288
   %33 = load i64, ptr %32, align 8
@@ -1905,7 +1974,7 @@ then.i:                                           ; preds = %merge
 
 merge.i:                                          ; preds = %then.i, %merge
   %35 = getelementptr i8, ptr %0, i64 232
-  %36 = getelementptr %5, ptr %35, i64 %19, i32 2
+  %36 = getelementptr %2, ptr %35, i64 %19, i32 2
   %37 = load i8, ptr %36, align 1
   %38 = trunc i8 %37 to i1
   br i1 %38, label %then2.i, label %"$RankGroup.take_time.exit"
@@ -1921,10 +1990,10 @@ then2.i:                                          ; preds = %merge.i
   call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %milliseconds.i)
   %42 = load i32, ptr %index, align 4
   %43 = sext i32 %42 to i64
-  %44 = getelementptr %5, ptr %35, i64 %43
+  %44 = getelementptr %2, ptr %35, i64 %43
   %45 = load ptr, ptr %10, align 8
   %46 = getelementptr i8, ptr %45, i64 648
-  %47 = getelementptr %6, ptr %46, i64 %43, i32 2
+  %47 = getelementptr %7, ptr %46, i64 %43, i32 2
   %48 = getelementptr i8, ptr %1, i64 16
   %49 = load ptr, ptr %48, align 8
   %50 = getelementptr i8, ptr %47, i64 16
@@ -2602,7 +2671,7 @@ forcond.i.i:                                      ; preds = %forbody.i.i
 
 forbody.i.i:                                      ; preds = %forcond.i.i, %forbody.lr.ph.i.i
   %indvars.iv.i.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %indvars.iv.next.i.i, %forcond.i.i ]
-  %56 = getelementptr %9, ptr %39, i64 %indvars.iv.i.i
+  %56 = getelementptr %10, ptr %39, i64 %indvars.iv.i.i
   %57 = load ptr, ptr %56, align 8
   %58 = call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %57, ptr noundef nonnull dereferenceable(1) %53)
   %59 = icmp eq i32 %58, 0
@@ -2614,7 +2683,7 @@ merge.i.i:                                        ; preds = %forcond.i.i
 
 merge2.i.i:                                       ; preds = %merge.i.i, %forbody.i
   %61 = sext i32 %54 to i64
-  %62 = getelementptr %9, ptr %39, i64 %61
+  %62 = getelementptr %10, ptr %39, i64 %61
   %63 = add i32 %54, 1
   store i32 %63, ptr %38, align 4
   store ptr %53, ptr %62, align 8
@@ -2637,7 +2706,7 @@ then10.i:                                         ; preds = %then6.i
   br label %"$Profile.end_step.exit"
 
 merge5.i:                                         ; preds = %"$Profile.total_of.exit.i"
-  %69 = getelementptr %9, ptr %39, i64 %64, i32 1
+  %69 = getelementptr %10, ptr %39, i64 %64, i32 1
   %70 = load float, ptr %milliseconds.i, align 4
   %71 = fmul float %70, 1.000000e+06
   %72 = fptosi float %71 to i64
@@ -2724,7 +2793,7 @@ forbody.i.i:                                      ; preds = %merge1.i.i.3, %forb
   %i.010.i.i = phi i64 [ 0, %forbody.preheader.i.i.new ], [ %43, %merge1.i.i.3 ]
   %count.09.i.i = phi i32 [ 0, %forbody.preheader.i.i.new ], [ %count.1.i.i.3, %merge1.i.i.3 ]
   %niter = phi i64 [ 0, %forbody.preheader.i.i.new ], [ %niter.next.3, %merge1.i.i.3 ]
-  %8 = getelementptr %2, ptr %7, i64 %i.010.i.i
+  %8 = getelementptr %4, ptr %7, i64 %i.010.i.i
   %9 = load ptr, ptr %8, align 8
   %10 = icmp eq ptr %9, %1
   br i1 %10, label %then.i.i, label %merge1.i.i
@@ -2732,7 +2801,7 @@ forbody.i.i:                                      ; preds = %merge1.i.i.3, %forb
 then.i.i:                                         ; preds = %forbody.i.i
   store ptr null, ptr %8, align 8
   %11 = load ptr, ptr %2, align 8
-  %12 = getelementptr %2, ptr %11, i64 %i.010.i.i, i32 1
+  %12 = getelementptr %4, ptr %11, i64 %i.010.i.i, i32 1
   %13 = load i32, ptr %12, align 4
   %14 = add i32 %13, %count.09.i.i
   br label %merge1.i.i
@@ -2741,7 +2810,7 @@ merge1.i.i:                                       ; preds = %then.i.i, %forbody.
   %15 = phi ptr [ %11, %then.i.i ], [ %7, %forbody.i.i ]
   %count.1.i.i = phi i32 [ %14, %then.i.i ], [ %count.09.i.i, %forbody.i.i ]
   %16 = or disjoint i64 %i.010.i.i, 1
-  %17 = getelementptr %2, ptr %15, i64 %16
+  %17 = getelementptr %4, ptr %15, i64 %16
   %18 = load ptr, ptr %17, align 8
   %19 = icmp eq ptr %18, %1
   br i1 %19, label %then.i.i.1, label %merge1.i.i.1
@@ -2749,7 +2818,7 @@ merge1.i.i:                                       ; preds = %then.i.i, %forbody.
 then.i.i.1:                                       ; preds = %merge1.i.i
   store ptr null, ptr %17, align 8
   %20 = load ptr, ptr %2, align 8
-  %21 = getelementptr %2, ptr %20, i64 %16, i32 1
+  %21 = getelementptr %4, ptr %20, i64 %16, i32 1
   %22 = load i32, ptr %21, align 4
   %23 = add i32 %22, %count.1.i.i
   br label %merge1.i.i.1
@@ -2758,7 +2827,7 @@ merge1.i.i.1:                                     ; preds = %then.i.i.1, %merge1
   %24 = phi ptr [ %20, %then.i.i.1 ], [ %15, %merge1.i.i ]
   %count.1.i.i.1 = phi i32 [ %23, %then.i.i.1 ], [ %count.1.i.i, %merge1.i.i ]
   %25 = or disjoint i64 %i.010.i.i, 2
-  %26 = getelementptr %2, ptr %24, i64 %25
+  %26 = getelementptr %4, ptr %24, i64 %25
   %27 = load ptr, ptr %26, align 8
   %28 = icmp eq ptr %27, %1
   br i1 %28, label %then.i.i.2, label %merge1.i.i.2
@@ -2766,7 +2835,7 @@ merge1.i.i.1:                                     ; preds = %then.i.i.1, %merge1
 then.i.i.2:                                       ; preds = %merge1.i.i.1
   store ptr null, ptr %26, align 8
   %29 = load ptr, ptr %2, align 8
-  %30 = getelementptr %2, ptr %29, i64 %25, i32 1
+  %30 = getelementptr %4, ptr %29, i64 %25, i32 1
   %31 = load i32, ptr %30, align 4
   %32 = add i32 %31, %count.1.i.i.1
   br label %merge1.i.i.2
@@ -2775,7 +2844,7 @@ merge1.i.i.2:                                     ; preds = %then.i.i.2, %merge1
   %33 = phi ptr [ %29, %then.i.i.2 ], [ %24, %merge1.i.i.1 ]
   %count.1.i.i.2 = phi i32 [ %32, %then.i.i.2 ], [ %count.1.i.i.1, %merge1.i.i.1 ]
   %34 = or disjoint i64 %i.010.i.i, 3
-  %35 = getelementptr %2, ptr %33, i64 %34
+  %35 = getelementptr %4, ptr %33, i64 %34
   %36 = load ptr, ptr %35, align 8
   %37 = icmp eq ptr %36, %1
   br i1 %37, label %then.i.i.3, label %merge1.i.i.3
@@ -2783,7 +2852,7 @@ merge1.i.i.2:                                     ; preds = %then.i.i.2, %merge1
 then.i.i.3:                                       ; preds = %merge1.i.i.2
   store ptr null, ptr %35, align 8
   %38 = load ptr, ptr %2, align 8
-  %39 = getelementptr %2, ptr %38, i64 %34, i32 1
+  %39 = getelementptr %4, ptr %38, i64 %34, i32 1
   %40 = load i32, ptr %39, align 4
   %41 = add i32 %40, %count.1.i.i.2
   br label %merge1.i.i.3
@@ -2809,7 +2878,7 @@ forbody.i.i.epil:                                 ; preds = %"$SegmentList.forge
   %i.010.i.i.epil = phi i64 [ %53, %merge1.i.i.epil ], [ %i.010.i.i.unr, %"$SegmentList.forget.exit.i.loopexit.unr-lcssa" ]
   %count.09.i.i.epil = phi i32 [ %count.1.i.i.epil, %merge1.i.i.epil ], [ %count.09.i.i.unr, %"$SegmentList.forget.exit.i.loopexit.unr-lcssa" ]
   %epil.iter = phi i64 [ %epil.iter.next, %merge1.i.i.epil ], [ 0, %"$SegmentList.forget.exit.i.loopexit.unr-lcssa" ]
-  %45 = getelementptr %2, ptr %44, i64 %i.010.i.i.epil
+  %45 = getelementptr %4, ptr %44, i64 %i.010.i.i.epil
   %46 = load ptr, ptr %45, align 8
   %47 = icmp eq ptr %46, %1
   br i1 %47, label %then.i.i.epil, label %merge1.i.i.epil
@@ -2817,7 +2886,7 @@ forbody.i.i.epil:                                 ; preds = %"$SegmentList.forge
 then.i.i.epil:                                    ; preds = %forbody.i.i.epil
   store ptr null, ptr %45, align 8
   %48 = load ptr, ptr %2, align 8
-  %49 = getelementptr %2, ptr %48, i64 %i.010.i.i.epil, i32 1
+  %49 = getelementptr %4, ptr %48, i64 %i.010.i.i.epil, i32 1
   %50 = load i32, ptr %49, align 4
   %51 = add i32 %50, %count.09.i.i.epil
   br label %merge1.i.i.epil
@@ -2853,7 +2922,7 @@ forbody.i8.i:                                     ; preds = %merge1.i11.i.3, %fo
   %i.010.i9.i = phi i64 [ 0, %forbody.preheader.i6.i.new ], [ %95, %merge1.i11.i.3 ]
   %count.09.i10.i = phi i32 [ 0, %forbody.preheader.i6.i.new ], [ %count.1.i12.i.3, %merge1.i11.i.3 ]
   %niter51 = phi i64 [ 0, %forbody.preheader.i6.i.new ], [ %niter51.next.3, %merge1.i11.i.3 ]
-  %60 = getelementptr %2, ptr %59, i64 %i.010.i9.i
+  %60 = getelementptr %4, ptr %59, i64 %i.010.i9.i
   %61 = load ptr, ptr %60, align 8
   %62 = icmp eq ptr %61, %1
   br i1 %62, label %then.i14.i, label %merge1.i11.i
@@ -2861,7 +2930,7 @@ forbody.i8.i:                                     ; preds = %merge1.i11.i.3, %fo
 then.i14.i:                                       ; preds = %forbody.i8.i
   store ptr null, ptr %60, align 8
   %63 = load ptr, ptr %54, align 8
-  %64 = getelementptr %2, ptr %63, i64 %i.010.i9.i, i32 1
+  %64 = getelementptr %4, ptr %63, i64 %i.010.i9.i, i32 1
   %65 = load i32, ptr %64, align 4
   %66 = add i32 %65, %count.09.i10.i
   br label %merge1.i11.i
@@ -2870,7 +2939,7 @@ merge1.i11.i:                                     ; preds = %then.i14.i, %forbod
   %67 = phi ptr [ %63, %then.i14.i ], [ %59, %forbody.i8.i ]
   %count.1.i12.i = phi i32 [ %66, %then.i14.i ], [ %count.09.i10.i, %forbody.i8.i ]
   %68 = or disjoint i64 %i.010.i9.i, 1
-  %69 = getelementptr %2, ptr %67, i64 %68
+  %69 = getelementptr %4, ptr %67, i64 %68
   %70 = load ptr, ptr %69, align 8
   %71 = icmp eq ptr %70, %1
   br i1 %71, label %then.i14.i.1, label %merge1.i11.i.1
@@ -2878,7 +2947,7 @@ merge1.i11.i:                                     ; preds = %then.i14.i, %forbod
 then.i14.i.1:                                     ; preds = %merge1.i11.i
   store ptr null, ptr %69, align 8
   %72 = load ptr, ptr %54, align 8
-  %73 = getelementptr %2, ptr %72, i64 %68, i32 1
+  %73 = getelementptr %4, ptr %72, i64 %68, i32 1
   %74 = load i32, ptr %73, align 4
   %75 = add i32 %74, %count.1.i12.i
   br label %merge1.i11.i.1
@@ -2887,7 +2956,7 @@ merge1.i11.i.1:                                   ; preds = %then.i14.i.1, %merg
   %76 = phi ptr [ %72, %then.i14.i.1 ], [ %67, %merge1.i11.i ]
   %count.1.i12.i.1 = phi i32 [ %75, %then.i14.i.1 ], [ %count.1.i12.i, %merge1.i11.i ]
   %77 = or disjoint i64 %i.010.i9.i, 2
-  %78 = getelementptr %2, ptr %76, i64 %77
+  %78 = getelementptr %4, ptr %76, i64 %77
   %79 = load ptr, ptr %78, align 8
   %80 = icmp eq ptr %79, %1
   br i1 %80, label %then.i14.i.2, label %merge1.i11.i.2
@@ -2895,7 +2964,7 @@ merge1.i11.i.1:                                   ; preds = %then.i14.i.1, %merg
 then.i14.i.2:                                     ; preds = %merge1.i11.i.1
   store ptr null, ptr %78, align 8
   %81 = load ptr, ptr %54, align 8
-  %82 = getelementptr %2, ptr %81, i64 %77, i32 1
+  %82 = getelementptr %4, ptr %81, i64 %77, i32 1
   %83 = load i32, ptr %82, align 4
   %84 = add i32 %83, %count.1.i12.i.1
   br label %merge1.i11.i.2
@@ -2904,7 +2973,7 @@ merge1.i11.i.2:                                   ; preds = %then.i14.i.2, %merg
   %85 = phi ptr [ %81, %then.i14.i.2 ], [ %76, %merge1.i11.i.1 ]
   %count.1.i12.i.2 = phi i32 [ %84, %then.i14.i.2 ], [ %count.1.i12.i.1, %merge1.i11.i.1 ]
   %86 = or disjoint i64 %i.010.i9.i, 3
-  %87 = getelementptr %2, ptr %85, i64 %86
+  %87 = getelementptr %4, ptr %85, i64 %86
   %88 = load ptr, ptr %87, align 8
   %89 = icmp eq ptr %88, %1
   br i1 %89, label %then.i14.i.3, label %merge1.i11.i.3
@@ -2912,7 +2981,7 @@ merge1.i11.i.2:                                   ; preds = %then.i14.i.2, %merg
 then.i14.i.3:                                     ; preds = %merge1.i11.i.2
   store ptr null, ptr %87, align 8
   %90 = load ptr, ptr %54, align 8
-  %91 = getelementptr %2, ptr %90, i64 %86, i32 1
+  %91 = getelementptr %4, ptr %90, i64 %86, i32 1
   %92 = load i32, ptr %91, align 4
   %93 = add i32 %92, %count.1.i12.i.2
   br label %merge1.i11.i.3
@@ -2938,7 +3007,7 @@ forbody.i8.i.epil:                                ; preds = %"$Scheduler.forget.
   %i.010.i9.i.epil = phi i64 [ %105, %merge1.i11.i.epil ], [ %i.010.i9.i.unr, %"$Scheduler.forget.exit.loopexit.unr-lcssa" ]
   %count.09.i10.i.epil = phi i32 [ %count.1.i12.i.epil, %merge1.i11.i.epil ], [ %count.09.i10.i.unr, %"$Scheduler.forget.exit.loopexit.unr-lcssa" ]
   %epil.iter46 = phi i64 [ %epil.iter46.next, %merge1.i11.i.epil ], [ 0, %"$Scheduler.forget.exit.loopexit.unr-lcssa" ]
-  %97 = getelementptr %2, ptr %96, i64 %i.010.i9.i.epil
+  %97 = getelementptr %4, ptr %96, i64 %i.010.i9.i.epil
   %98 = load ptr, ptr %97, align 8
   %99 = icmp eq ptr %98, %1
   br i1 %99, label %then.i14.i.epil, label %merge1.i11.i.epil
@@ -2946,7 +3015,7 @@ forbody.i8.i.epil:                                ; preds = %"$Scheduler.forget.
 then.i14.i.epil:                                  ; preds = %forbody.i8.i.epil
   store ptr null, ptr %97, align 8
   %100 = load ptr, ptr %54, align 8
-  %101 = getelementptr %2, ptr %100, i64 %i.010.i9.i.epil, i32 1
+  %101 = getelementptr %4, ptr %100, i64 %i.010.i9.i.epil, i32 1
   %102 = load i32, ptr %101, align 4
   %103 = add i32 %102, %count.09.i10.i.epil
   br label %merge1.i11.i.epil
@@ -3081,7 +3150,7 @@ whilebody.i:                                      ; preds = %"$PagePool.release.
   %161 = load i32, ptr %160, align 4
   %.val.i.i = load ptr, ptr %149, align 8
   %162 = sext i32 %161 to i64
-  %163 = getelementptr %3, ptr %.val.i.i, i64 %162
+  %163 = getelementptr %5, ptr %.val.i.i, i64 %162
   %164 = load i32, ptr %163, align 4
   %165 = add i32 %164, -1
   store i32 %165, ptr %163, align 4
@@ -3112,7 +3181,7 @@ merge.i.i14:                                      ; preds = %whilebody.i
 
 then3.i.i:                                        ; preds = %merge.i.i14
   %.val.i.i.i = load ptr, ptr %149, align 8
-  %177 = getelementptr %3, ptr %.val.i.i.i, i64 %162
+  %177 = getelementptr %5, ptr %.val.i.i.i, i64 %162
   %178 = getelementptr i8, ptr %177, i64 16
   store i32 -1, ptr %178, align 4
   %179 = load i32, ptr %154, align 4
@@ -3124,7 +3193,7 @@ then3.i.i:                                        ; preds = %merge.i.i14
 else.i.i.i:                                       ; preds = %then3.i.i
   %182 = load ptr, ptr %149, align 8
   %183 = sext i32 %179 to i64
-  %184 = getelementptr %3, ptr %182, i64 %183, i32 4
+  %184 = getelementptr %5, ptr %182, i64 %183, i32 4
   br label %"$PagePool.add_newest.exit.i.i"
 
 "$PagePool.add_newest.exit.i.i":                  ; preds = %else.i.i.i, %then3.i.i
@@ -3372,14 +3441,14 @@ merge1:                                           ; preds = %then
   %9 = getelementptr i8, ptr %0, i64 64
   %.val.i.i = load ptr, ptr %9, align 8
   %10 = sext i32 %8 to i64
-  %11 = getelementptr %3, ptr %.val.i.i, i64 %10
+  %11 = getelementptr %5, ptr %.val.i.i, i64 %10
   %12 = getelementptr i8, ptr %11, i64 16
   %13 = load i32, ptr %12, align 4
   %14 = icmp eq i32 %13, -1
   %15 = getelementptr i8, ptr %11, i64 20
   %16 = load i32, ptr %15, align 4
   %17 = sext i32 %13 to i64
-  %18 = getelementptr %3, ptr %.val.i.i, i64 %17, i32 5
+  %18 = getelementptr %5, ptr %.val.i.i, i64 %17, i32 5
   %19 = getelementptr i8, ptr %0, i64 28
   %.sink.i.i = select i1 %14, ptr %19, ptr %18
   store i32 %16, ptr %.sink.i.i, align 4
@@ -3390,7 +3459,7 @@ merge1:                                           ; preds = %then
 else4.i.i:                                        ; preds = %merge1
   %22 = load ptr, ptr %9, align 8
   %23 = sext i32 %16 to i64
-  %24 = getelementptr %3, ptr %22, i64 %23, i32 4
+  %24 = getelementptr %5, ptr %22, i64 %23, i32 4
   br label %"$PagePool.remove_cached.exit.i"
 
 "$PagePool.remove_cached.exit.i":                 ; preds = %else4.i.i, %merge1
@@ -3400,7 +3469,7 @@ else4.i.i:                                        ; preds = %merge1
   %26 = add i32 %25, -1
   store i32 %26, ptr %4, align 4
   %.val16.i.i = load ptr, ptr %9, align 8
-  %27 = getelementptr %3, ptr %.val16.i.i, i64 %10
+  %27 = getelementptr %5, ptr %.val16.i.i, i64 %10
   %28 = getelementptr i8, ptr %27, i64 32
   %29 = load i64, ptr %28, align 8
   %30 = getelementptr i8, ptr %0, i64 24
@@ -3418,7 +3487,7 @@ else4.i.i:                                        ; preds = %merge1
 whilebody.i.i:                                    ; preds = %"$PagePool.remove_cached.exit.i", %whilebody.i.i
   %37 = phi i32 [ %40, %whilebody.i.i ], [ %36, %"$PagePool.remove_cached.exit.i" ]
   %38 = sext i32 %37 to i64
-  %39 = getelementptr %3, ptr %.val16.i.i, i64 %38, i32 6
+  %39 = getelementptr %5, ptr %.val16.i.i, i64 %38, i32 6
   %40 = load i32, ptr %39, align 4
   %.not.i.i = icmp eq i32 %40, %8
   br i1 %.not.i.i, label %merge.i.i, label %whilebody.i.i
@@ -3436,7 +3505,7 @@ merge.i.i:                                        ; preds = %whilebody.i.i, %"$P
 then.i.i:                                         ; preds = %merge.i.i
   %.val.i8.i = load ptr, ptr %9, align 8
   %45 = sext i32 %44 to i64
-  %46 = getelementptr %3, ptr %.val.i8.i, i64 %45, i32 3
+  %46 = getelementptr %5, ptr %.val.i8.i, i64 %45, i32 3
   %47 = load i32, ptr %46, align 4
   %48 = add i32 %47, -1
   store i32 %48, ptr %46, align 4
@@ -3471,7 +3540,7 @@ merge:                                            ; preds = %entry, %"$PagePool.
   %67 = getelementptr i8, ptr %0, i64 64
   %.val = load ptr, ptr %67, align 8
   %68 = sext i32 %66 to i64
-  %69 = getelementptr %3, ptr %.val, i64 %68
+  %69 = getelementptr %5, ptr %.val, i64 %68
   store i32 1, ptr %69, align 4
   %70 = getelementptr i8, ptr %0, i64 16
   %71 = load i32, ptr %70, align 4
@@ -3717,7 +3786,7 @@ then2.i26:                                        ; preds = %"$first_not_finite.
 
 define internal fastcc i32 @"$RankGroup.launch"(ptr %0, ptr %1, ptr %2) unnamed_addr {
 entry:
-  %launch = alloca %10, align 8
+  %launch = alloca %11, align 8
   %3 = getelementptr i8, ptr %0, i64 264
   %4 = load i64, ptr %3, align 8
   %5 = srem i64 %4, 2
@@ -3725,7 +3794,7 @@ entry:
   %7 = getelementptr i8, ptr %0, i64 8
   %8 = load ptr, ptr %7, align 8
   %9 = getelementptr i8, ptr %8, i64 648
-  %10 = getelementptr %6, ptr %9, i64 %5
+  %10 = getelementptr %7, ptr %9, i64 %5
   %11 = load i32, ptr %1, align 4
   %12 = icmp sgt i32 %11, 0
   br i1 %12, label %and.lhs.true.i, label %"$StepPlan.is_decode.exit.thread"
@@ -3979,7 +4048,7 @@ then.i:                                           ; preds = %"$StepPlan.is_decod
 
 "$copy_table_rows.exit":                          ; preds = %"$StepPlan.is_decode.exit.thread", %then.i
   %221 = getelementptr i8, ptr %0, i64 232
-  %222 = getelementptr %5, ptr %221, i64 %5
+  %222 = getelementptr %2, ptr %221, i64 %5
   %223 = load i32, ptr %84, align 4
   store i32 %223, ptr %222, align 4
   %224 = icmp sgt i32 %223, 0
@@ -4407,26 +4476,26 @@ then2.i85:                                        ; preds = %then24
 define internal fastcc i32 @"$Rank.compute"(ptr %0, ptr nocapture readonly %1, ptr %2) unnamed_addr {
 entry:
   %cause.i.i37 = alloca %0, align 8
-  %args.i = alloca %11, align 8
+  %args.i = alloca %12, align 8
   %cause.i.i = alloca %0, align 8
   %cause.i.i134.i = alloca %0, align 8
-  %3 = alloca %12, align 8
-  %args.i135.i = alloca %13, align 8
+  %3 = alloca %13, align 8
+  %args.i135.i = alloca %14, align 8
   %cause.i.i.i106.i = alloca %0, align 8
-  %args.i.i107.i = alloca %15, align 8
+  %args.i.i107.i = alloca %16, align 8
   %cause.i.i30.i.i.i = alloca %0, align 8
-  %args.i31.i.i.i = alloca %16, align 8
+  %args.i31.i.i.i = alloca %17, align 8
   %cause.i.i.i.i.i = alloca %0, align 8
-  %args.i.i.i.i = alloca %17, align 8
+  %args.i.i.i.i = alloca %18, align 8
   %cause.i.i77.i.i = alloca %0, align 8
-  %args.i78.i.i = alloca %18, align 8
+  %args.i78.i.i = alloca %19, align 8
   %cause.i.i.i.i = alloca %0, align 8
-  %args.i.i.i = alloca %20, align 8
-  %4 = alloca %12, align 16
+  %args.i.i.i = alloca %21, align 8
+  %4 = alloca %13, align 16
   %cause.i.i57.i = alloca %0, align 8
-  %args.i58.i = alloca %21, align 8
+  %args.i58.i = alloca %22, align 8
   %cause.i.i.i = alloca %0, align 8
-  %args.i.i = alloca %22, align 8
+  %args.i.i = alloca %23, align 8
   %5 = getelementptr i8, ptr %1, i64 4
   %6 = load i32, ptr %5, align 4
   %7 = icmp sgt i32 %6, 0
@@ -4850,7 +4919,7 @@ forbody.lr.ph.i:                                  ; preds = %merge5.i
 forbody.i:                                        ; preds = %merge16.i, %forbody.lr.ph.i
   %indvars.iv.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %indvars.iv.next.i, %merge16.i ]
   %251 = load ptr, ptr %188, align 8
-  %252 = getelementptr %23, ptr %251, i64 %indvars.iv.i
+  %252 = getelementptr %24, ptr %251, i64 %indvars.iv.i
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %4)
   %253 = load ptr, ptr %189, align 8
   %254 = icmp eq i64 %indvars.iv.i, 0
@@ -4887,7 +4956,7 @@ merge1.i84.i:                                     ; preds = %"$is_fp8.exit.i.i"
   store ptr %267, ptr %.sroa.3.0..sroa_idx.i.i, align 16
   %.val68.i.i = load i32, ptr %1, align 4
   %.val69.i.i = load i32, ptr %5, align 4
-  %270 = call fastcc i32 @"$linear"(ptr nonnull %0, i32 %.val68.i.i, i32 %.val69.i.i, i32 %265, ptr nonnull @"$string.24", ptr %257, ptr nonnull byval(%12) %4, ptr %268, ptr %2)
+  %270 = call fastcc i32 @"$linear"(ptr nonnull %0, i32 %.val68.i.i, i32 %.val69.i.i, i32 %265, ptr nonnull @"$string.24", ptr %257, ptr nonnull byval(%13) %4, ptr %268, ptr %2)
   %.not63.i.i = icmp eq i32 %270, 0
   br i1 %.not63.i.i, label %merge5.i.i, label %"$attention_block.exit.thread.i"
 
@@ -5426,7 +5495,7 @@ then6.i.i.i:                                      ; preds = %then8.i.i
   store ptr %455, ptr %input.sroa.3.0..sroa_idx.i.i, align 8
   %.val39.i.i = load i32, ptr %1, align 4
   %.val40.i.i = load i32, ptr %5, align 4
-  %536 = call fastcc i32 @"$linear"(ptr nonnull readonly %0, i32 %.val39.i.i, i32 %.val40.i.i, i32 %265, ptr nonnull @"$string.28", ptr %456, ptr nonnull byval(%12) %3, ptr %535, ptr %2)
+  %536 = call fastcc i32 @"$linear"(ptr nonnull readonly %0, i32 %.val39.i.i, i32 %.val40.i.i, i32 %265, ptr nonnull @"$string.28", ptr %456, ptr nonnull byval(%13) %3, ptr %535, ptr %2)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %3)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %args.i135.i)
   %.not66.i.i = icmp eq i32 %536, 0
@@ -6416,7 +6485,7 @@ then2.i52.i:                                      ; preds = %then5.i
 define internal fastcc i32 @"$add_norm"(ptr nocapture readonly %0, i32 %.0.val, i32 %.4.val, i32 %1, ptr %2, ptr %3, i1 zeroext %4, i1 zeroext %5, ptr writeonly %6) unnamed_addr {
 entry:
   %cause.i = alloca %0, align 8
-  %args = alloca %25, align 8
+  %args = alloca %26, align 8
   %.sroa.25.0.insert.ext.i = zext i32 %.4.val to i64
   %.sroa.25.0.insert.shift.i = shl nuw i64 %.sroa.25.0.insert.ext.i, 32
   %.sroa.04.0.insert.ext.i = zext i32 %.0.val to i64
@@ -6617,10 +6686,10 @@ then6.i:                                          ; preds = %else.i
   br label %common.ret
 }
 
-define internal fastcc i32 @"$linear"(ptr nocapture readonly %0, i32 %.0.val, i32 %.4.val, i32 %1, ptr %2, ptr %3, ptr nocapture readonly byval(%12) %4, ptr %5, ptr writeonly %6) unnamed_addr {
+define internal fastcc i32 @"$linear"(ptr nocapture readonly %0, i32 %.0.val, i32 %.4.val, i32 %1, ptr %2, ptr %3, ptr nocapture readonly byval(%13) %4, ptr %5, ptr writeonly %6) unnamed_addr {
 entry:
   %cause.i = alloca %0, align 8
-  %args = alloca %27, align 8
+  %args = alloca %28, align 8
   %7 = getelementptr inbounds i8, ptr %args, i64 16
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %7, ptr noundef nonnull align 8 dereferenceable(24) %4, i64 24, i1 false)
   %.sroa.25.0.insert.ext.i = zext i32 %.4.val to i64
@@ -6803,7 +6872,7 @@ declare dso_local double @sqrt(double) local_unnamed_addr #7
 define internal fastcc i32 @"$reduce_delta"(ptr nocapture readonly %0, ptr nocapture readonly %1, i32 %2, ptr writeonly %3) unnamed_addr {
 entry:
   %cause.i = alloca %0, align 8
-  %args = alloca %28, align 8
+  %args = alloca %29, align 8
   %4 = getelementptr i8, ptr %0, i64 4
   %5 = load i32, ptr %4, align 4
   %6 = icmp eq i32 %5, 1
@@ -6995,9 +7064,9 @@ then6.i:                                          ; preds = %else.i
 define internal fastcc i32 @"$gated_block"(ptr nocapture readonly %0, ptr nocapture readonly %1, i32 %2, ptr %3, ptr %4, ptr %5) unnamed_addr {
 entry:
   %cause.i = alloca %0, align 8
-  %6 = alloca %12, align 16
-  %args = alloca %29, align 8
-  %7 = alloca %12, align 16
+  %6 = alloca %13, align 16
+  %args = alloca %30, align 8
+  %7 = alloca %13, align 16
   %8 = getelementptr i8, ptr %3, i64 120
   %9 = getelementptr i8, ptr %0, i64 1640
   %10 = getelementptr i8, ptr %0, i64 1656
@@ -7011,7 +7080,7 @@ entry:
   %.val47 = load i32, ptr %1, align 4
   %15 = getelementptr i8, ptr %1, i64 4
   %.val48 = load i32, ptr %15, align 4
-  %16 = tail call fastcc i32 @"$linear"(ptr %0, i32 %.val47, i32 %.val48, i32 %2, ptr nonnull @"$string.31", ptr %8, ptr nonnull byval(%12) %7, ptr %13, ptr %5)
+  %16 = tail call fastcc i32 @"$linear"(ptr %0, i32 %.val47, i32 %.val48, i32 %2, ptr nonnull @"$string.31", ptr %8, ptr nonnull byval(%13) %7, ptr %13, ptr %5)
   %.not = icmp eq i32 %16, 0
   br i1 %.not, label %merge, label %common.ret
 
@@ -7225,14 +7294,14 @@ merge8:                                           ; preds = %merge.i, %merge5
   store ptr %116, ptr %.sroa.377.0..sroa_idx, align 16
   %.val45 = load i32, ptr %1, align 4
   %.val46 = load i32, ptr %15, align 4
-  %118 = call fastcc i32 @"$linear"(ptr nonnull %0, i32 %.val45, i32 %.val46, i32 %2, ptr nonnull @"$string.33", ptr %17, ptr nonnull byval(%12) %6, ptr %4, ptr %5)
+  %118 = call fastcc i32 @"$linear"(ptr nonnull %0, i32 %.val45, i32 %.val46, i32 %2, ptr nonnull @"$string.33", ptr %17, ptr nonnull byval(%13) %6, ptr %4, ptr %5)
   br label %common.ret
 }
 
 define internal fastcc i32 @"$local_logits"(ptr %0, i32 %.16.val, ptr %1, ptr writeonly %2) unnamed_addr {
 entry:
   %cause.i = alloca %0, align 8
-  %args = alloca %30, align 8
+  %args = alloca %31, align 8
   store i32 %.16.val, ptr %args, align 8
   %3 = getelementptr i8, ptr %0, i64 1800
   %4 = load ptr, ptr %3, align 8
@@ -7505,7 +7574,7 @@ whilebody.i:                                      ; preds = %whilebody.i, %while
   %23 = load ptr, ptr %22, align 8
   %24 = load ptr, ptr %11, align 8
   %25 = load i64, ptr %12, align 8
-  %26 = getelementptr %4, ptr %24, i64 %25
+  %26 = getelementptr %6, ptr %24, i64 %25
   %27 = add i64 %25, 1
   store i64 %27, ptr %12, align 8
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %26, i8 0, i64 472, i1 false)
@@ -7554,7 +7623,7 @@ whilebody2.i:                                     ; preds = %whilebody2.i, %whil
   %52 = load ptr, ptr %51, align 8
   %53 = load ptr, ptr %18, align 8
   %54 = load i64, ptr %19, align 8
-  %55 = getelementptr %4, ptr %53, i64 %54
+  %55 = getelementptr %6, ptr %53, i64 %54
   %56 = add i64 %54, 1
   store i64 %56, ptr %19, align 8
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %55, i8 0, i64 472, i1 false)
@@ -7635,11 +7704,11 @@ whilebody.i:                                      ; preds = %merge1.i.i.i, %and.
   %14 = phi ptr [ %.pre22.i, %and.lhs.true.whilebody_crit_edge.i ], [ %43, %merge1.i.i.i ]
   %15 = phi i64 [ %36, %and.lhs.true.whilebody_crit_edge.i ], [ %.pre21.i, %merge1.i.i.i ]
   %16 = load ptr, ptr %3, align 8
-  %17 = getelementptr %4, ptr %16, i64 %count.018.i
+  %17 = getelementptr %6, ptr %16, i64 %count.018.i
   %18 = add i64 %15, %13
   %19 = add i64 %12, -1
   %20 = and i64 %18, %19
-  %21 = getelementptr %4, ptr %14, i64 %20
+  %21 = getelementptr %6, ptr %14, i64 %20
   tail call void @llvm.memmove.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %21, ptr noundef nonnull readonly align 8 dereferenceable(472) %17, i64 472, i1 false)
   %22 = load i64, ptr %9, align 8
   %23 = add i64 %22, 1
@@ -7653,7 +7722,7 @@ merge.i:                                          ; preds = %and.rhs.i.i, %"$pow
   %27 = phi i64 [ %6, %entry ], [ %25, %whilebody.i ], [ %35, %"$power_above.exit.i.i" ], [ %35, %and.rhs.i.i ]
   %count.0.lcssa.i = phi i64 [ 0, %entry ], [ %24, %whilebody.i ], [ %count.018.i, %"$power_above.exit.i.i" ], [ %count.018.i, %and.rhs.i.i ]
   %28 = load ptr, ptr %3, align 8
-  %29 = getelementptr %4, ptr %28, i64 %count.0.lcssa.i
+  %29 = getelementptr %6, ptr %28, i64 %count.0.lcssa.i
   %30 = sub i64 %27, %count.0.lcssa.i
   %31 = mul i64 %30, 472
   tail call void @llvm.memmove.p0.p0.i64(ptr align 1 %28, ptr align 1 %29, i64 %31, i1 false)
@@ -7715,26 +7784,26 @@ forbody.i.i.i:                                    ; preds = %forbody.i.i.i, %for
   %niter = phi i64 [ 0, %forbody.lr.ph.i.i.i.new ], [ %niter.next.3, %forbody.i.i.i ]
   %48 = add i64 %i.013.i.i.i, %45
   %49 = and i64 %48, %46
-  %50 = getelementptr %4, ptr %.pre.i.i.i, i64 %49
-  %51 = getelementptr %4, ptr %43, i64 %i.013.i.i.i
+  %50 = getelementptr %6, ptr %.pre.i.i.i, i64 %49
+  %51 = getelementptr %6, ptr %43, i64 %i.013.i.i.i
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %51, ptr noundef nonnull align 8 dereferenceable(472) %50, i64 472, i1 false)
   %52 = or disjoint i64 %i.013.i.i.i, 1
   %53 = add i64 %52, %45
   %54 = and i64 %53, %46
-  %55 = getelementptr %4, ptr %.pre.i.i.i, i64 %54
-  %56 = getelementptr %4, ptr %43, i64 %52
+  %55 = getelementptr %6, ptr %.pre.i.i.i, i64 %54
+  %56 = getelementptr %6, ptr %43, i64 %52
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %56, ptr noundef nonnull align 8 dereferenceable(472) %55, i64 472, i1 false)
   %57 = or disjoint i64 %i.013.i.i.i, 2
   %58 = add i64 %57, %45
   %59 = and i64 %58, %46
-  %60 = getelementptr %4, ptr %.pre.i.i.i, i64 %59
-  %61 = getelementptr %4, ptr %43, i64 %57
+  %60 = getelementptr %6, ptr %.pre.i.i.i, i64 %59
+  %61 = getelementptr %6, ptr %43, i64 %57
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %61, ptr noundef nonnull align 8 dereferenceable(472) %60, i64 472, i1 false)
   %62 = or disjoint i64 %i.013.i.i.i, 3
   %63 = add i64 %62, %45
   %64 = and i64 %63, %46
-  %65 = getelementptr %4, ptr %.pre.i.i.i, i64 %64
-  %66 = getelementptr %4, ptr %43, i64 %62
+  %65 = getelementptr %6, ptr %.pre.i.i.i, i64 %64
+  %66 = getelementptr %6, ptr %43, i64 %62
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %66, ptr noundef nonnull align 8 dereferenceable(472) %65, i64 472, i1 false)
   %67 = add nuw nsw i64 %i.013.i.i.i, 4
   %niter.next.3 = add i64 %niter, 4
@@ -7751,8 +7820,8 @@ forbody.i.i.i.epil:                               ; preds = %merge1.i.i.i.loopex
   %epil.iter = phi i64 [ %epil.iter.next, %forbody.i.i.i.epil ], [ 0, %merge1.i.i.i.loopexit.unr-lcssa ]
   %68 = add i64 %i.013.i.i.i.epil, %45
   %69 = and i64 %68, %46
-  %70 = getelementptr %4, ptr %.pre.i.i.i, i64 %69
-  %71 = getelementptr %4, ptr %43, i64 %i.013.i.i.i.epil
+  %70 = getelementptr %6, ptr %.pre.i.i.i, i64 %69
+  %71 = getelementptr %6, ptr %43, i64 %i.013.i.i.i.epil
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %71, ptr noundef nonnull align 8 dereferenceable(472) %70, i64 472, i1 false)
   %72 = add nuw nsw i64 %i.013.i.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
@@ -8307,12 +8376,12 @@ entry:
   %digits.i.i115 = alloca [32 x i8], align 1
   %digits.i.i94 = alloca [32 x i8], align 1
   %digits.i.i = alloca [32 x i8], align 1
-  %view.i25.i.i.i = alloca %31, align 8
+  %view.i25.i.i.i = alloca %32, align 8
   %name.i26.i.i.i = alloca [160 x i8], align 1
-  %view.i.i.i.i = alloca %31, align 8
+  %view.i.i.i.i = alloca %32, align 8
   %name.i.i.i.i = alloca [160 x i8], align 1
-  %out = alloca %32, align 8
-  %source = alloca %35, align 8
+  %out = alloca %33, align 8
+  %source = alloca %36, align 8
   %3 = icmp eq ptr %1, null
   br i1 %3, label %then, label %merge
 
@@ -8951,7 +9020,7 @@ forbody.i.i:                                      ; preds = %"$JsonWriter.end_ob
   %203 = phi i1 [ false, %forbody.lr.ph.i.i ], [ true, %"$JsonWriter.end_object.exit.i.i" ]
   %i.049.i.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %300, %"$JsonWriter.end_object.exit.i.i" ]
   %.val.i.i = load ptr, ptr %198, align 8
-  %204 = getelementptr %54, ptr %.val.i.i, i64 %i.049.i.i
+  %204 = getelementptr %55, ptr %.val.i.i, i64 %i.049.i.i
   %.pre308 = load i64, ptr %7, align 8
   br i1 %203, label %then.i.i147, label %"$JsonWriter.separate.exit.i136"
 
@@ -9398,12 +9467,12 @@ then.i3.i82:                                      ; preds = %merge.i.i.i.i77
 forbody.i105.i:                                   ; preds = %"$JsonWriter.open.exit93", %forbody.i105.i
   %i.022.i.i = phi i64 [ %346, %forbody.i105.i ], [ 0, %"$JsonWriter.open.exit93" ]
   %.val19.i.i = load ptr, ptr %337, align 8
-  %341 = getelementptr %31, ptr %.val19.i.i, i64 %i.022.i.i
+  %341 = getelementptr %32, ptr %.val19.i.i, i64 %i.022.i.i
   %.val20.i.i = load ptr, ptr %198, align 8
   %342 = getelementptr i8, ptr %341, i64 104
   %.val21.i.i = load i32, ptr %342, align 4
   %343 = sext i32 %.val21.i.i to i64
-  %344 = getelementptr %54, ptr %.val20.i.i, i64 %343
+  %344 = getelementptr %55, ptr %.val20.i.i, i64 %343
   %345 = load ptr, ptr %344, align 8
   call fastcc void @"$write_tensor"(ptr nonnull %out, ptr %341, ptr %345)
   %346 = add nuw nsw i64 %i.022.i.i, 1
@@ -9444,7 +9513,7 @@ forbody4.lr.ph.i.i:                               ; preds = %then.i.i
 forbody4.i.i:                                     ; preds = %"$write_module.exit.i.i", %forbody4.lr.ph.i.i
   %i2.023.i.i = phi i64 [ 0, %forbody4.lr.ph.i.i ], [ %401, %"$write_module.exit.i.i" ]
   %.val.i103.i = load ptr, ptr %350, align 8
-  %369 = getelementptr %56, ptr %.val.i103.i, i64 %i2.023.i.i
+  %369 = getelementptr %57, ptr %.val.i103.i, i64 %i2.023.i.i
   %370 = load i32, ptr %354, align 4
   %371 = getelementptr i8, ptr %369, i64 8
   %372 = load i32, ptr %371, align 4
@@ -9750,7 +9819,7 @@ forbody.i123.i:                                   ; preds = %"$JsonWriter.end_ob
   %470 = phi i1 [ false, %forbody.lr.ph.i122.i ], [ true, %"$JsonWriter.end_object.exit.i126.i" ]
   %i.061.i.i = phi i64 [ 0, %forbody.lr.ph.i122.i ], [ %540, %"$JsonWriter.end_object.exit.i126.i" ]
   %.val.i124.i = load ptr, ptr %414, align 8
-  %471 = getelementptr %57, ptr %.val.i124.i, i64 %i.061.i.i
+  %471 = getelementptr %58, ptr %.val.i124.i, i64 %i.061.i.i
   %.pre312 = load i64, ptr %7, align 8
   br i1 %470, label %then.i.i30, label %"$JsonWriter.separate.exit.i"
 
@@ -10144,12 +10213,12 @@ entry:
   %last.i.i.i.i.i = alloca ptr, align 8
   %name.i.i.i.i = alloca [160 x i8], align 1
   %name.i.i.i = alloca [160 x i8], align 1
-  %info.i.i70.i.i = alloca %58, align 8
+  %info.i.i70.i.i = alloca %59, align 8
   %name.i.i.i.i.i.i = alloca [256 x i8], align 1
-  %document.i.i.i = alloca %59, align 8
-  %index.i.i.i = alloca %55, align 8
-  %info.i.i.i.i = alloca %58, align 8
-  %validator.i = alloca %62, align 8
+  %document.i.i.i = alloca %60, align 8
+  %index.i.i.i = alloca %56, align 8
+  %info.i.i.i.i = alloca %59, align 8
+  %validator.i = alloca %63, align 8
   %4 = getelementptr i8, ptr %0, i64 248
   store i8 0, ptr %4, align 1
   %5 = getelementptr i8, ptr %0, i64 249
@@ -10451,7 +10520,7 @@ merge.i47.i.i.i.i.i:                              ; preds = %or.lhs.false.i.i.i.
   %.val.i.i.i.i.i.i = load i32, ptr %109, align 4
   %110 = icmp eq i32 %.val.i.i.i.i.i.i, -1
   %111 = sext i32 %.val.i.i.i.i.i.i to i64
-  %112 = getelementptr %63, ptr %.val.i.i.i.i.i, i64 %111
+  %112 = getelementptr %64, ptr %.val.i.i.i.i.i, i64 %111
   %.not1722.i.i.i.i.i.i = icmp eq ptr %112, null
   %or.cond65.i.i.i.i.i = or i1 %110, %.not1722.i.i.i.i.i.i
   br i1 %or.cond65.i.i.i.i.i, label %then2.i.i.i.i.i, label %whilebody.i.i.i.i.i.i
@@ -10476,7 +10545,7 @@ merge2.i.i.i.i.i.i:                               ; preds = %"$text.equal.exit.i
   %child.0.val.i.i.i.i.i.i = load i32, ptr %117, align 4
   %118 = icmp eq i32 %child.0.val.i.i.i.i.i.i, -1
   %119 = sext i32 %child.0.val.i.i.i.i.i.i to i64
-  %120 = getelementptr %63, ptr %.val.i.i.i.i.i, i64 %119
+  %120 = getelementptr %64, ptr %.val.i.i.i.i.i, i64 %119
   %.not17.i.i.i.i.i.i = icmp eq ptr %120, null
   %or.cond.i.i.i.i.i = or i1 %118, %.not17.i.i.i.i.i.i
   br i1 %or.cond.i.i.i.i.i, label %then2.i.i.i.i.i, label %whilebody.i.i.i.i.i.i
@@ -10499,7 +10568,7 @@ merge1.i.i.i.i.i:                                 ; preds = %or.lhs.false.i.i.i.
   %.val44.i.i.i.i.i = load i32, ptr %123, align 4
   %124 = icmp eq i32 %.val44.i.i.i.i.i, -1
   %125 = sext i32 %.val44.i.i.i.i.i to i64
-  %126 = getelementptr %63, ptr %.val.i.i.i.i.i, i64 %125
+  %126 = getelementptr %64, ptr %.val.i.i.i.i.i, i64 %125
   %.not407178.i.i.i.i.i = icmp eq ptr %126, null
   %.not4071.i.i.i.i.i = or i1 %124, %.not407178.i.i.i.i.i
   br i1 %.not4071.i.i.i.i.i, label %or.lhs.false.i.i68.i.i, label %whilebody.i.i.i.i.i
@@ -10567,7 +10636,7 @@ merge10.i.i.i.i.i:                                ; preds = %"$is_plain_file_nam
   %entry8.0.val.i.i.i.i.i = load i32, ptr %140, align 4
   %141 = icmp eq i32 %entry8.0.val.i.i.i.i.i, -1
   %142 = sext i32 %entry8.0.val.i.i.i.i.i to i64
-  %143 = getelementptr %63, ptr %.val.i.i.i.i.i, i64 %142
+  %143 = getelementptr %64, ptr %.val.i.i.i.i.i, i64 %142
   %.not4084.i.i.i.i.i = icmp eq ptr %143, null
   %.not40.i.i.i.i.i = or i1 %141, %.not4084.i.i.i.i.i
   br i1 %.not40.i.i.i.i.i, label %whilebody.i24.i.i.i.i, label %whilebody.i.i.i.i.i
@@ -10587,7 +10656,7 @@ merge2.i.i.i.i.i:                                 ; preds = %whilebody.i24.i.i.i
   %entry1.0.val.i.i.i.i.i = load i32, ptr %147, align 4
   %148 = icmp eq i32 %entry1.0.val.i.i.i.i.i, -1
   %149 = sext i32 %entry1.0.val.i.i.i.i.i to i64
-  %150 = getelementptr %63, ptr %.val.i.i.i.i.i, i64 %149
+  %150 = getelementptr %64, ptr %.val.i.i.i.i.i, i64 %149
   %.not.i25.i.i.i.i = icmp eq ptr %150, null
   %or.cond.i.i.i = or i1 %148, %.not.i25.i.i.i.i
   br i1 %or.cond.i.i.i, label %or.lhs.false.i.i68.i.i, label %whilebody.i24.i.i.i.i
@@ -10708,7 +10777,7 @@ forcond.i.i.i.i.i:                                ; preds = %forbody.i.preheader
 
 forbody.i.i.i.i.i:                                ; preds = %forcond.i.i.i.i.i
   %.val.i29.i.i.i.i = load ptr, ptr %153, align 8
-  %199 = getelementptr %54, ptr %.val.i29.i.i.i.i, i64 %198
+  %199 = getelementptr %55, ptr %.val.i29.i.i.i.i, i64 %198
   %200 = load ptr, ptr %199, align 8
   %201 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %200)
   %202 = ptrtoint ptr %200 to i64
@@ -10732,7 +10801,7 @@ merge5.i.i.i.i:                                   ; preds = %merge1.i.i.i.i
 
 "$Document.child.exit.i33.i.i.i.i":               ; preds = %merge5.i.i.i.i
   %207 = sext i32 %.val22.i.i.i.i to i64
-  %208 = getelementptr %63, ptr %.val.i.i.i.i.i, i64 %207
+  %208 = getelementptr %64, ptr %.val.i.i.i.i.i, i64 %207
   %.not3.i.i.i.i.i = icmp eq ptr %208, null
   br i1 %.not3.i.i.i.i.i, label %merge.i40.i.i.i.i, label %whilebody.lr.ph.i.i.i.i.i
 
@@ -10756,7 +10825,7 @@ whilebody.i35.i.i.i.i:                            ; preds = %"$Document.next.exi
   %217 = load i32, ptr %216, align 4
   %218 = sext i32 %217 to i64
   %.val.i22.i.i.i.i.i = load ptr, ptr %153, align 8
-  %219 = getelementptr %54, ptr %.val.i22.i.i.i.i.i, i64 %218
+  %219 = getelementptr %55, ptr %.val.i22.i.i.i.i.i, i64 %218
   %220 = getelementptr i8, ptr %entry1.04.i.i.i.i.i, i64 24
   %.sroa.026.0.copyload.i.i.i.i.i.i = load i64, ptr %220, align 8
   %.sroa.227.0..sroa_idx.i.i.i.i.i.i = getelementptr i8, ptr %entry1.04.i.i.i.i.i, i64 32
@@ -10817,7 +10886,7 @@ merge7.i.i.i.i.i.i.i.i.i:                         ; preds = %merge.i.i.i.i.i.i.i
 "$Problems.next.exit.i.i.i.i.i.i":                ; preds = %merge7.i.i.i.i.i.i.i.i.i, %or.lhs.false.i.i.i.i.i.i.i
   %.val.i.i.i.i.i.i.i = phi ptr [ %.val.pre.i.i.i.i.i.i.i, %or.lhs.false.i.i.i.i.i.i.i ], [ %237, %merge7.i.i.i.i.i.i.i.i.i ]
   store i64 %233, ptr %213, align 8
-  %239 = getelementptr %57, ptr %.val.i.i.i.i.i.i.i, i64 %233
+  %239 = getelementptr %58, ptr %.val.i.i.i.i.i.i.i, i64 %233
   %240 = getelementptr i8, ptr %239, i64 -1028
   store i32 2, ptr %240, align 4
   %241 = getelementptr i8, ptr %239, i64 -1024
@@ -10834,7 +10903,7 @@ merge.i23.i.i.i.i.i:                              ; preds = %"$text.copy_into.ex
   %247 = load i32, ptr %221, align 4
   %248 = sext i32 %247 to i64
   %.val39.i.i.i.i.i.i = load ptr, ptr %210, align 8
-  %249 = getelementptr %31, ptr %.val39.i.i.i.i.i.i, i64 %248
+  %249 = getelementptr %32, ptr %.val39.i.i.i.i.i.i, i64 %248
   %250 = getelementptr i8, ptr %249, i64 108
   store i8 1, ptr %250, align 1
   %251 = getelementptr i8, ptr %249, i64 104
@@ -10874,7 +10943,7 @@ merge7.i.i.i48.i.i.i.i.i.i:                       ; preds = %merge.i.i.i45.i.i.i
 "$Problems.next.exit52.i.i.i.i.i.i":              ; preds = %merge7.i.i.i48.i.i.i.i.i.i, %or.lhs.false.i42.i.i.i.i.i.i
   %.val.i50.i.i.i.i.i.i = phi ptr [ %.val.pre.i44.i.i.i.i.i.i, %or.lhs.false.i42.i.i.i.i.i.i ], [ %261, %merge7.i.i.i48.i.i.i.i.i.i ]
   store i64 %257, ptr %213, align 8
-  %263 = getelementptr %57, ptr %.val.i50.i.i.i.i.i.i, i64 %257
+  %263 = getelementptr %58, ptr %.val.i50.i.i.i.i.i.i, i64 %257
   %264 = getelementptr i8, ptr %263, i64 -1028
   store i32 2, ptr %264, align 4
   %265 = getelementptr i8, ptr %263, i64 -1024
@@ -10887,7 +10956,7 @@ merge7.i.i.i48.i.i.i.i.i.i:                       ; preds = %merge.i.i.i45.i.i.i
   %.val40.i.i.i.i.i.i = load ptr, ptr %153, align 8
   %.val41.i.i.i.i.i.i = load i32, ptr %251, align 4
   %270 = sext i32 %.val41.i.i.i.i.i.i to i64
-  %271 = getelementptr %54, ptr %.val40.i.i.i.i.i.i, i64 %270
+  %271 = getelementptr %55, ptr %.val40.i.i.i.i.i.i, i64 %270
   %272 = load ptr, ptr %271, align 8
   %273 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %268, i64 512, ptr nonnull @"$string.337", ptr %269, ptr %272)
   br label %"$Checkpoint.match_entry.exit.i.i.i.i.i"
@@ -10902,7 +10971,7 @@ merge7.i.i.i48.i.i.i.i.i.i:                       ; preds = %merge.i.i.i45.i.i.i
 "$Document.next.exit.i38.i.i.i.i":                ; preds = %"$Checkpoint.match_entry.exit.i.i.i.i.i"
   %.val.i25.i.i.i.i.i = load ptr, ptr %document.i.i.i, align 8
   %276 = sext i32 %entry1.0.val.i37.i.i.i.i to i64
-  %277 = getelementptr %63, ptr %.val.i25.i.i.i.i.i, i64 %276
+  %277 = getelementptr %64, ptr %.val.i25.i.i.i.i.i, i64 %276
   %.not.i39.i.i.i.i = icmp eq ptr %277, null
   br i1 %.not.i39.i.i.i.i, label %merge.i40.i.i.i.i, label %whilebody.i35.i.i.i.i
 
@@ -10923,7 +10992,7 @@ forbody.lr.ph.i.i.i.i.i:                          ; preds = %merge.i40.i.i.i.i
 forbody.i42.i.i.i.i:                              ; preds = %merge3.i.i.i.i.i, %forbody.lr.ph.i.i.i.i.i
   %i.05.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i ], [ %312, %merge3.i.i.i.i.i ]
   %.val19.i.i.i.i.i = load ptr, ptr %278, align 8
-  %286 = getelementptr %31, ptr %.val19.i.i.i.i.i, i64 %i.05.i.i.i.i.i
+  %286 = getelementptr %32, ptr %.val19.i.i.i.i.i, i64 %i.05.i.i.i.i.i
   %287 = getelementptr i8, ptr %286, i64 108
   %288 = load i8, ptr %287, align 1
   %289 = trunc i8 %288 to i1
@@ -10934,7 +11003,7 @@ then.i43.i.i.i.i:                                 ; preds = %forbody.i42.i.i.i.i
   %290 = getelementptr i8, ptr %286, i64 104
   %.val21.i.i.i.i.i = load i32, ptr %290, align 4
   %291 = sext i32 %.val21.i.i.i.i.i to i64
-  %292 = getelementptr %54, ptr %.val20.i.i.i.i.i, i64 %291
+  %292 = getelementptr %55, ptr %.val20.i.i.i.i.i, i64 %291
   %293 = load ptr, ptr %292, align 8
   %294 = load ptr, ptr %286, align 8
   %295 = load i64, ptr %283, align 8
@@ -10968,7 +11037,7 @@ merge7.i.i.i.i.i.i.i.i:                           ; preds = %merge.i.i.i.i.i.i.i
 "$Problems.next.exit.i.i.i.i.i":                  ; preds = %merge7.i.i.i.i.i.i.i.i, %or.lhs.false.i.i44.i.i.i.i
   %.val.i28.i.i.i.i.i = phi ptr [ %.val.pre.i.i.i.i.i.i, %or.lhs.false.i.i44.i.i.i.i ], [ %303, %merge7.i.i.i.i.i.i.i.i ]
   store i64 %299, ptr %284, align 8
-  %305 = getelementptr %57, ptr %.val.i28.i.i.i.i.i, i64 %299
+  %305 = getelementptr %58, ptr %.val.i28.i.i.i.i.i, i64 %299
   %306 = getelementptr i8, ptr %305, i64 -1028
   store i32 2, ptr %306, align 4
   %307 = getelementptr i8, ptr %305, i64 -1024
@@ -11087,7 +11156,7 @@ forbody.i.i:                                      ; preds = %merge.i14, %merge1.
   %i.029.i.i = phi i64 [ %592, %merge1.i24.i ], [ 0, %merge.i14 ]
   %342 = load ptr, ptr %.sroa.217.0.validator.sroa_idx.i, align 8
   %.val.i.i = load ptr, ptr %342, align 8
-  %343 = getelementptr %56, ptr %.val.i.i, i64 %i.029.i.i
+  %343 = getelementptr %57, ptr %.val.i.i, i64 %i.029.i.i
   %344 = getelementptr i8, ptr %343, i64 30
   %345 = load i8, ptr %344, align 1
   %346 = trunc i8 %345 to i1
@@ -11174,7 +11243,7 @@ and.lhs.true4.thread.i.i.i.i:                     ; preds = %and.rhs.i.i.i.i
   %380 = getelementptr i8, ptr %366, i64 104
   %.val47.i111.i.i.i.i = load i32, ptr %380, align 4
   %381 = sext i32 %.val47.i111.i.i.i.i to i64
-  %382 = getelementptr %54, ptr %.val.i70110.i.i.i.i, i64 %381
+  %382 = getelementptr %55, ptr %.val.i70110.i.i.i.i, i64 %381
   %383 = load ptr, ptr %382, align 8
   br label %and.lhs.true.i89.i.i.i.i
 
@@ -11245,7 +11314,7 @@ merge7.i.i.i.i.i.i.i38.i:                         ; preds = %merge.i.i.i.i.i.i.i
 "$Problems.next.exit.i.i.i.i39.i":                ; preds = %merge7.i.i.i.i.i.i.i38.i, %or.lhs.false.i.i.i.i.i32.i
   %.val.i.i.i.i.i40.i = phi ptr [ %.val.pre.i.i.i.i.i34.i, %or.lhs.false.i.i.i.i.i32.i ], [ %413, %merge7.i.i.i.i.i.i.i38.i ]
   store i64 %408, ptr %405, align 8
-  %415 = getelementptr %57, ptr %.val.i.i.i.i.i40.i, i64 %408
+  %415 = getelementptr %58, ptr %.val.i.i.i.i.i40.i, i64 %408
   %416 = getelementptr i8, ptr %415, i64 -1028
   store i32 2, ptr %416, align 4
   %417 = getelementptr i8, ptr %415, i64 -1024
@@ -11325,7 +11394,7 @@ then.i42.i.i.i.i:                                 ; preds = %and.lhs.true.i.i.i.
   %.val18.i.i.i.i.i = load ptr, ptr %443, align 8
   %.val19.i.i.i.i42.i = load i32, ptr %386, align 4
   %444 = sext i32 %.val19.i.i.i.i42.i to i64
-  %445 = getelementptr %54, ptr %.val18.i.i.i.i.i, i64 %444
+  %445 = getelementptr %55, ptr %.val18.i.i.i.i.i, i64 %444
   %446 = load ptr, ptr %445, align 8
   %447 = load ptr, ptr %366, align 8
   %448 = getelementptr i8, ptr %441, i64 184
@@ -11362,7 +11431,7 @@ merge7.i.i.i.i49.i.i.i.i:                         ; preds = %merge.i.i.i.i46.i.i
 "$Problems.next.exit.i50.i.i.i.i":                ; preds = %merge7.i.i.i.i49.i.i.i.i, %or.lhs.false.i.i43.i.i.i.i
   %.val.i.i51.i.i.i.i = phi ptr [ %.val.pre.i.i45.i.i.i.i, %or.lhs.false.i.i43.i.i.i.i ], [ %459, %merge7.i.i.i.i49.i.i.i.i ]
   store i64 %454, ptr %451, align 8
-  %461 = getelementptr %57, ptr %.val.i.i51.i.i.i.i, i64 %454
+  %461 = getelementptr %58, ptr %.val.i.i51.i.i.i.i, i64 %454
   %462 = getelementptr i8, ptr %461, i64 -1028
   store i32 2, ptr %462, align 4
   %463 = getelementptr i8, ptr %461, i64 -1024
@@ -11438,7 +11507,7 @@ and.lhs.true4.i.i.i.i:                            ; preds = %or.lhs.false.i17.i.
   %482 = getelementptr i8, ptr %366, i64 104
   %.val47.i.i.i.i.i = load i32, ptr %482, align 4
   %483 = sext i32 %.val47.i.i.i.i.i to i64
-  %484 = getelementptr %54, ptr %.val.i70.i.i.i.i, i64 %483
+  %484 = getelementptr %55, ptr %.val.i70.i.i.i.i, i64 %483
   %485 = load ptr, ptr %484, align 8
   %.not.i71.i.i.i.i = icmp eq i32 %.pre.i.i.i.i, 2
   br i1 %.not.i71.i.i.i.i, label %and.lhs.true.i89.i.i.i.i, label %merge4.i.i.i.i.i
@@ -11480,7 +11549,7 @@ merge7.i.i.i.i97.i.i.i.i:                         ; preds = %merge.i.i.i.i94.i.i
 "$Problems.next.exit.i98.i.i.i.i":                ; preds = %merge7.i.i.i.i97.i.i.i.i, %or.lhs.false.i.i91.i.i.i.i
   %.val.i.i99.i.i.i.i = phi ptr [ %.val.pre.i.i93.i.i.i.i, %or.lhs.false.i.i91.i.i.i.i ], [ %499, %merge7.i.i.i.i97.i.i.i.i ]
   store i64 %494, ptr %491, align 8
-  %501 = getelementptr %57, ptr %.val.i.i99.i.i.i.i, i64 %494
+  %501 = getelementptr %58, ptr %.val.i.i99.i.i.i.i, i64 %494
   %502 = getelementptr i8, ptr %501, i64 -1028
   store i32 2, ptr %502, align 4
   %503 = getelementptr i8, ptr %501, i64 -1024
@@ -11538,7 +11607,7 @@ merge7.i.i.i54.i.i.i.i.i:                         ; preds = %merge.i.i.i51.i.i.i
 "$Problems.next.exit58.i.i.i.i.i":                ; preds = %merge7.i.i.i54.i.i.i.i.i, %or.lhs.false.i48.i.i.i.i.i
   %.val.i56.i.i.i.i.i = phi ptr [ %.val.pre.i50.i.i.i.i.i, %or.lhs.false.i48.i.i.i.i.i ], [ %527, %merge7.i.i.i54.i.i.i.i.i ]
   store i64 %522, ptr %519, align 8
-  %529 = getelementptr %57, ptr %.val.i56.i.i.i.i.i, i64 %522
+  %529 = getelementptr %58, ptr %.val.i56.i.i.i.i.i, i64 %522
   %530 = getelementptr i8, ptr %529, i64 -1028
   store i32 2, ptr %530, align 4
   %531 = getelementptr i8, ptr %529, i64 -1024
@@ -11605,7 +11674,7 @@ merge7.i.i.i65.i.i.i.i.i:                         ; preds = %merge.i.i.i62.i.i.i
 "$Problems.next.exit69.i.i.i.i.i":                ; preds = %merge7.i.i.i65.i.i.i.i.i, %or.lhs.false.i59.i.i.i.i.i
   %.val.i67.i.i.i.i.i = phi ptr [ %.val.pre.i61.i.i.i.i.i, %or.lhs.false.i59.i.i.i.i.i ], [ %557, %merge7.i.i.i65.i.i.i.i.i ]
   store i64 %552, ptr %549, align 8
-  %559 = getelementptr %57, ptr %.val.i67.i.i.i.i.i, i64 %552
+  %559 = getelementptr %58, ptr %.val.i67.i.i.i.i.i, i64 %552
   %560 = getelementptr i8, ptr %559, i64 -1028
   store i32 2, ptr %560, align 4
   %561 = getelementptr i8, ptr %559, i64 -1024
@@ -11719,7 +11788,7 @@ forbody4.i.i:                                     ; preds = %"$Validator.account
   %597 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
   %598 = getelementptr i8, ptr %597, i64 88
   %.val18.i.i = load ptr, ptr %598, align 8
-  %599 = getelementptr %31, ptr %.val18.i.i, i64 %i2.030.i.i
+  %599 = getelementptr %32, ptr %.val18.i.i, i64 %i2.030.i.i
   %600 = getelementptr i8, ptr %599, i64 109
   %601 = load i8, ptr %600, align 1
   %602 = trunc i8 %601 to i1
@@ -11785,7 +11854,7 @@ else3.i.i.i:                                      ; preds = %"$Validator.may_ski
   %623 = getelementptr i8, ptr %599, i64 104
   %.val31.i.i.i = load i32, ptr %623, align 4
   %624 = sext i32 %.val31.i.i.i to i64
-  %625 = getelementptr %54, ptr %.val.i23.i.i, i64 %624
+  %625 = getelementptr %55, ptr %.val.i23.i.i, i64 %624
   %626 = load ptr, ptr %625, align 8
   %627 = getelementptr i8, ptr %597, i64 184
   %628 = load i64, ptr %627, align 8
@@ -11821,7 +11890,7 @@ merge7.i.i.i.i.i.i:                               ; preds = %merge.i.i.i.i.i21.i
 "$Problems.next.exit.i.i.i":                      ; preds = %merge7.i.i.i.i.i.i, %or.lhs.false.i.i24.i.i
   %.val.i.i26.i.i = phi ptr [ %.val.pre.i.i.i.i, %or.lhs.false.i.i24.i.i ], [ %638, %merge7.i.i.i.i.i.i ]
   store i64 %633, ptr %630, align 8
-  %640 = getelementptr %57, ptr %.val.i.i26.i.i, i64 %633
+  %640 = getelementptr %58, ptr %.val.i.i26.i.i, i64 %633
   %641 = getelementptr i8, ptr %640, i64 -1028
   store i32 2, ptr %641, align 4
   %642 = getelementptr i8, ptr %640, i64 -1024
@@ -11949,7 +12018,7 @@ forbody.i47.i:                                    ; preds = %merge1.i49.i, %forb
   %i.022.i.i = phi i64 [ 0, %forbody.lr.ph.i46.i ], [ %804, %merge1.i49.i ]
   %687 = load ptr, ptr %.sroa.217.0.validator.sroa_idx.i, align 8
   %.val.i48.i = load ptr, ptr %687, align 8
-  %688 = getelementptr %56, ptr %.val.i48.i, i64 %i.022.i.i
+  %688 = getelementptr %57, ptr %.val.i48.i, i64 %i.022.i.i
   %689 = getelementptr i8, ptr %688, i64 29
   %690 = load i8, ptr %689, align 1
   %691 = trunc i8 %690 to i1
@@ -11970,7 +12039,7 @@ then.i51.i:                                       ; preds = %and.lhs.true.i.i
   %699 = load i32, ptr %696, align 4
   %700 = sext i32 %699 to i64
   %.val.i.i52.i = load ptr, ptr %698, align 8
-  %701 = getelementptr %31, ptr %.val.i.i52.i, i64 %700
+  %701 = getelementptr %32, ptr %.val.i.i52.i, i64 %700
   %.not.i53.i = icmp eq ptr %701, null
   br i1 %.not.i53.i, label %merge1.i49.i, label %then3.i.i
 
@@ -12182,7 +12251,7 @@ merge3.i.i.i:                                     ; preds = %merge1.i40.i.i.i, %
   %766 = getelementptr i8, ptr %701, i64 104
   %.val25.i.i.i = load i32, ptr %766, align 4
   %767 = sext i32 %.val25.i.i.i to i64
-  %768 = getelementptr %54, ptr %.val.i13.i.i, i64 %767
+  %768 = getelementptr %55, ptr %.val.i13.i.i, i64 %767
   %769 = load ptr, ptr %768, align 8
   %770 = load ptr, ptr %701, align 8
   %771 = getelementptr i8, ptr %692, i64 184
@@ -12219,7 +12288,7 @@ merge7.i.i.i.i.i61.i:                             ; preds = %merge.i.i.i.i.i58.i
 "$Problems.next.exit.i.i62.i":                    ; preds = %merge7.i.i.i.i.i61.i, %or.lhs.false.i.i.i55.i
   %.val.i.i.i63.i = phi ptr [ %.val.pre.i.i.i57.i, %or.lhs.false.i.i.i55.i ], [ %782, %merge7.i.i.i.i.i61.i ]
   store i64 %777, ptr %774, align 8
-  %784 = getelementptr %57, ptr %.val.i.i.i63.i, i64 %777
+  %784 = getelementptr %58, ptr %.val.i.i.i63.i, i64 %777
   %785 = getelementptr i8, ptr %784, i64 -1028
   store i32 2, ptr %785, align 4
   %786 = getelementptr i8, ptr %784, i64 -1024
@@ -12276,10 +12345,10 @@ merge1.i:                                         ; preds = %"$Validator.check_s
 ; Function Attrs: nofree nounwind
 define internal fastcc range(i32 0, 4) i32 @"$Model.locate"(ptr nocapture %0, ptr %1, ptr writeonly %2) unnamed_addr #0 {
 entry:
-  %info.i.i3.i = alloca %58, align 8
-  %info.i.i.i = alloca %58, align 8
+  %info.i.i3.i = alloca %59, align 8
+  %info.i.i.i = alloca %59, align 8
   %path.i = alloca [4096 x i8], align 1
-  %info.i.i = alloca %58, align 8
+  %info.i.i = alloca %59, align 8
   %3 = icmp eq ptr %1, null
   br i1 %3, label %then, label %or.lhs.false
 
@@ -12552,12 +12621,12 @@ declare dso_local noundef i32 @stat(ptr nocapture noundef readonly, ptr nocaptur
 
 define internal fastcc i32 @"$Model.read_config"(ptr nocapture %0, ptr %1) unnamed_addr {
 entry:
-  %inside.i.i = alloca %64, align 8
+  %inside.i.i = alloca %65, align 8
   %scaling.i.i.i.i = alloca double, align 8
   %epsilon.i.i.i.i = alloca double, align 8
-  %from.i.i = alloca %64, align 8
-  %document = alloca %59, align 8
-  %file = alloca %55, align 8
+  %from.i.i = alloca %65, align 8
+  %document = alloca %60, align 8
+  %file = alloca %56, align 8
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load ptr, ptr %2, align 8
   %4 = call fastcc i32 @"$MappedFile.open"(ptr nonnull %file, ptr %3, ptr %1)
@@ -12651,7 +12720,7 @@ then6.i.i:                                        ; preds = %then2.i.i
 
 switch.lookup:                                    ; preds = %then6.i.i
   %29 = zext nneg i32 %27 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.720", i64 0, i64 %29
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.732", i64 0, i64 %29
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i.i"
 
@@ -12690,7 +12759,7 @@ merge.i.i.i.i.i.i:                                ; preds = %or.lhs.false.i.i.i.
 "$Document.child.exit.i.i.i.i.i.i":               ; preds = %merge.i.i.i.i.i.i
   %.val.i.i.i.i.i.i.i = load ptr, ptr %document, align 8
   %36 = sext i32 %.val.i.i.i.i.i.i to i64
-  %37 = getelementptr %63, ptr %.val.i.i.i.i.i.i.i, i64 %36
+  %37 = getelementptr %64, ptr %.val.i.i.i.i.i.i.i, i64 %36
   %.not1722.i.i.i.i.i.i = icmp eq ptr %37, null
   br i1 %.not1722.i.i.i.i.i.i, label %merge.i33.i.i, label %whilebody.i.i.i.i.i.i
 
@@ -12714,7 +12783,7 @@ merge2.i.i.i.i.i.i:                               ; preds = %and.rhs.i.i.i.i.i.i
   %child.0.val.i.i.i.i.i.i = load i32, ptr %42, align 4
   %43 = icmp eq i32 %child.0.val.i.i.i.i.i.i, -1
   %44 = sext i32 %child.0.val.i.i.i.i.i.i to i64
-  %45 = getelementptr %63, ptr %.val.i.i.i.i.i.i.i, i64 %44
+  %45 = getelementptr %64, ptr %.val.i.i.i.i.i.i.i, i64 %44
   %.not17.i.i.i.i.i.i = icmp eq ptr %45, null
   %or.cond.i.i.i.i.i = or i1 %43, %.not17.i.i.i.i.i.i
   br i1 %or.cond.i.i.i.i.i, label %merge.i33.i.i, label %whilebody.i.i.i.i.i.i
@@ -12732,7 +12801,7 @@ merge1.i.i34.i.i:                                 ; preds = %and.lhs.true.i.i.i.
 
 "$Document.child.exit.i.i.i.i":                   ; preds = %merge1.i.i34.i.i
   %50 = sext i32 %.val.i.i.i.i to i64
-  %51 = getelementptr %63, ptr %.val.i.i.i.i.i.i.i, i64 %50
+  %51 = getelementptr %64, ptr %.val.i.i.i.i.i.i.i, i64 %50
   %.not27.i.i.i.i = icmp ne i32 %46, 5
   %52 = icmp eq ptr %51, null
   %or.cond.i.i.i.i = or i1 %.not27.i.i.i.i, %52
@@ -13019,7 +13088,7 @@ merge.i.i.i17.i:                                  ; preds = %or.lhs.false.i.i.i1
   %.val.i.i.i18.i = load i32, ptr %132, align 4
   %133 = icmp eq i32 %.val.i.i.i18.i, -1
   %134 = sext i32 %.val.i.i.i18.i to i64
-  %135 = getelementptr %63, ptr %.val.i, i64 %134
+  %135 = getelementptr %64, ptr %.val.i, i64 %134
   %.not1722.i.i.i.i = icmp eq ptr %135, null
   %or.cond.i = or i1 %133, %.not1722.i.i.i.i
   br i1 %or.cond.i, label %"$Quantisation.read.exit.i", label %whilebody.i.i.i20.i
@@ -13044,7 +13113,7 @@ merge2.i.i.i21.i:                                 ; preds = %and.rhs.i.i.i.i.i, 
   %child.0.val.i.i.i.i = load i32, ptr %140, align 4
   %141 = icmp eq i32 %child.0.val.i.i.i.i, -1
   %142 = sext i32 %child.0.val.i.i.i.i to i64
-  %143 = getelementptr %63, ptr %.val.i, i64 %142
+  %143 = getelementptr %64, ptr %.val.i, i64 %142
   %.not17.i.i.i.i = icmp eq ptr %143, null
   %or.cond.i.i.i = or i1 %141, %.not17.i.i.i.i
   br i1 %or.cond.i.i.i, label %"$Quantisation.read.exit.i", label %whilebody.i.i.i20.i
@@ -13164,7 +13233,7 @@ define internal fastcc i32 @"$MappedFile.open"(ptr nocapture writeonly %0, ptr %
 entry:
   %buffer.i.i = alloca [256 x i8], align 1
   %buffer.i.i.i = alloca [256 x i8], align 1
-  %info.i.i = alloca %58, align 8
+  %info.i.i = alloca %59, align 8
   %buffer.i = alloca [256 x i8], align 1
   %3 = getelementptr i8, ptr %0, i64 8
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %0, i8 0, i64 16, i1 false)
@@ -13311,7 +13380,7 @@ define internal fastcc i32 @"$parse_value"(ptr nocapture %0, i32 %1) unnamed_add
 entry:
   %cause.i.i = alloca [256 x i8], align 1
   %copy.i = alloca [256 x i8], align 1
-  %value.i = alloca %61, align 8
+  %value.i = alloca %62, align 8
   %2 = getelementptr i8, ptr %0, i64 96
   %3 = getelementptr i8, ptr %0, i64 88
   %4 = load i64, ptr %3, align 8
@@ -13392,13 +13461,13 @@ merge1.i38:                                       ; preds = %merge.i
 merge5.i:                                         ; preds = %merge1.i38
   %.val45.i = load ptr, ptr %0, align 8
   %29 = sext i32 %24 to i64
-  %30 = getelementptr %63, ptr %.val45.i, i64 %29, i32 2
+  %30 = getelementptr %64, ptr %.val45.i, i64 %29, i32 2
   %31 = load i32, ptr %30, align 4
   %32 = icmp slt i32 %31, 9
   br i1 %32, label %and.lhs.true.i, label %merge.i84
 
 and.lhs.true.i:                                   ; preds = %merge5.i
-  %33 = getelementptr %63, ptr %.val45.i, i64 %29, i32 3
+  %33 = getelementptr %64, ptr %.val45.i, i64 %29, i32 3
   %a.012.i.i = load i32, ptr %33, align 4
   %.not13.not.i.i = icmp eq i32 %a.012.i.i, -1
   br i1 %.not13.not.i.i, label %common.ret, label %whilebody.lr.ph.i.i
@@ -13406,7 +13475,7 @@ and.lhs.true.i:                                   ; preds = %merge5.i
 whilebody.lr.ph.i.i:                              ; preds = %and.lhs.true.i
   %invariant.gep.i.i = getelementptr i8, ptr %.val45.i, i64 32
   %34 = sext i32 %a.012.i.i to i64
-  %b.0.in5.i56.i = getelementptr %63, ptr %.val45.i, i64 %34, i32 5
+  %b.0.in5.i56.i = getelementptr %64, ptr %.val45.i, i64 %34, i32 5
   %b.06.i57.i = load i32, ptr %b.0.in5.i56.i, align 4
   %.not197.i58.i = icmp eq i32 %b.06.i57.i, -1
   br i1 %.not197.i58.i, label %common.ret, label %whilebody2.lr.ph.i.i
@@ -13414,7 +13483,7 @@ whilebody.lr.ph.i.i:                              ; preds = %and.lhs.true.i
 whilebody2.lr.ph.i.i:                             ; preds = %whilebody.lr.ph.i.i, %merge3.i.i
   %b.06.i59.i = phi i32 [ %b.06.i.i, %merge3.i.i ], [ %b.06.i57.i, %whilebody.lr.ph.i.i ]
   %35 = phi i64 [ %48, %merge3.i.i ], [ %34, %whilebody.lr.ph.i.i ]
-  %36 = getelementptr %63, ptr %.val45.i, i64 %35
+  %36 = getelementptr %64, ptr %.val45.i, i64 %35
   %37 = getelementptr i8, ptr %36, i64 24
   %"<aggcopy>.sroa.0.0.copyload.i.i" = load i64, ptr %37, align 8
   %"<aggcopy>.sroa.2.0..sroa_idx.i.i" = getelementptr i8, ptr %36, i64 32
@@ -13427,13 +13496,13 @@ whilebody2.lr.ph.i.i:                             ; preds = %whilebody.lr.ph.i.i
 whilebody2.us.i.i:                                ; preds = %whilebody2.lr.ph.i.i, %merge4.us.i.i
   %b.08.us.i.i = phi i32 [ %b.0.us.i.i, %merge4.us.i.i ], [ %b.06.i59.i, %whilebody2.lr.ph.i.i ]
   %40 = sext i32 %b.08.us.i.i to i64
-  %gep.i.i = getelementptr %63, ptr %invariant.gep.i.i, i64 %40
+  %gep.i.i = getelementptr %64, ptr %invariant.gep.i.i, i64 %40
   %"<aggcopy>5.sroa.2.0.copyload.us.i.i" = load i64, ptr %gep.i.i, align 8
   %41 = icmp eq i64 %"<aggcopy>5.sroa.2.0.copyload.us.i.i", 0
   br i1 %41, label %merge.i84, label %merge4.us.i.i
 
 merge4.us.i.i:                                    ; preds = %whilebody2.us.i.i
-  %b.0.in.us.i.i = getelementptr %63, ptr %.val45.i, i64 %40, i32 5
+  %b.0.in.us.i.i = getelementptr %64, ptr %.val45.i, i64 %40, i32 5
   %b.0.us.i.i = load i32, ptr %b.0.in.us.i.i, align 4
   %.not19.us.i.i = icmp eq i32 %b.0.us.i.i, -1
   br i1 %.not19.us.i.i, label %merge3.i.i, label %whilebody2.us.i.i
@@ -13441,7 +13510,7 @@ merge4.us.i.i:                                    ; preds = %whilebody2.us.i.i
 whilebody2.i.i:                                   ; preds = %whilebody2.lr.ph.i.i, %merge4.i.i95
   %b.08.i.i = phi i32 [ %b.0.i.i, %merge4.i.i95 ], [ %b.06.i59.i, %whilebody2.lr.ph.i.i ]
   %42 = sext i32 %b.08.i.i to i64
-  %43 = getelementptr %63, ptr %.val45.i, i64 %42
+  %43 = getelementptr %64, ptr %.val45.i, i64 %42
   %"<aggcopy>5.sroa.2.0..sroa_idx.i.i" = getelementptr i8, ptr %43, i64 32
   %"<aggcopy>5.sroa.2.0.copyload.i.i" = load i64, ptr %"<aggcopy>5.sroa.2.0..sroa_idx.i.i", align 8
   %44 = icmp eq i64 %"<aggcopy>.sroa.2.0.copyload.fr.i.i", %"<aggcopy>5.sroa.2.0.copyload.i.i"
@@ -13456,14 +13525,14 @@ and.rhs.i.i.i:                                    ; preds = %whilebody2.i.i
   br i1 %47, label %merge.i84, label %merge4.i.i95
 
 merge4.i.i95:                                     ; preds = %and.rhs.i.i.i, %whilebody2.i.i
-  %b.0.in.i.i = getelementptr %63, ptr %.val45.i, i64 %42, i32 5
+  %b.0.in.i.i = getelementptr %64, ptr %.val45.i, i64 %42, i32 5
   %b.0.i.i = load i32, ptr %b.0.in.i.i, align 4
   %.not19.i.i = icmp eq i32 %b.0.i.i, -1
   br i1 %.not19.i.i, label %merge3.i.i, label %whilebody2.i.i
 
 merge3.i.i:                                       ; preds = %merge4.i.i95, %merge4.us.i.i
   %48 = sext i32 %b.06.i59.i to i64
-  %b.0.in5.i.i = getelementptr %63, ptr %.val45.i, i64 %48, i32 5
+  %b.0.in5.i.i = getelementptr %64, ptr %.val45.i, i64 %48, i32 5
   %b.06.i.i = load i32, ptr %b.0.in5.i.i, align 4
   %.not197.i.i = icmp eq i32 %b.06.i.i, -1
   br i1 %.not197.i.i, label %common.ret, label %whilebody2.lr.ph.i.i
@@ -13562,7 +13631,7 @@ then.i.i87:                                       ; preds = %then2.i85
 
 merge1.i89:                                       ; preds = %"$Map.clear.exit.i"
   %.val44.i = load ptr, ptr %0, align 8
-  %91 = getelementptr %63, ptr %.val44.i, i64 %29, i32 3
+  %91 = getelementptr %64, ptr %.val44.i, i64 %29, i32 3
   %child.060.i = load i32, ptr %91, align 4
   %.not61.i = icmp eq i32 %child.060.i, -1
   br i1 %.not61.i, label %common.ret, label %whilebody.i90
@@ -13571,7 +13640,7 @@ whilebody.i90:                                    ; preds = %merge1.i89, %merge1
   %.val43.i = phi ptr [ %.val.i92, %merge10.i ], [ %.val44.i, %merge1.i89 ]
   %child.062.i = phi i32 [ %child.0.i, %merge10.i ], [ %child.060.i, %merge1.i89 ]
   %92 = sext i32 %child.062.i to i64
-  %93 = getelementptr %63, ptr %.val43.i, i64 %92
+  %93 = getelementptr %64, ptr %.val43.i, i64 %92
   %94 = getelementptr i8, ptr %93, i64 24
   %key.sroa.0.0.copyload.i = load i64, ptr %94, align 8
   %key.sroa.4.0..sroa_idx.i = getelementptr i8, ptr %93, i64 32
@@ -13620,7 +13689,7 @@ then.i48.i:                                       ; preds = %then11.i
 
 merge10.i:                                        ; preds = %merge6.i
   %.val.i92 = load ptr, ptr %0, align 8
-  %112 = getelementptr %63, ptr %.val.i92, i64 %92, i32 5
+  %112 = getelementptr %64, ptr %.val.i92, i64 %92, i32 5
   %child.0.i = load i32, ptr %112, align 4
   %.not.i93 = icmp eq i32 %child.0.i, -1
   br i1 %.not.i93, label %common.ret, label %whilebody.i90
@@ -13667,7 +13736,7 @@ merge.i48:                                        ; preds = %then4
 then2.i:                                          ; preds = %merge.i48
   %.val.i = load ptr, ptr %0, align 8
   %127 = sext i32 %126 to i64
-  %128 = getelementptr %63, ptr %.val.i, i64 %127, i32 7
+  %128 = getelementptr %64, ptr %.val.i, i64 %127, i32 7
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %128, ptr noundef nonnull align 8 dereferenceable(16) %value.i, i64 16, i1 false)
   br label %"$Document.parse_string_value.exit"
 
@@ -13878,7 +13947,7 @@ merge1.i52:                                       ; preds = %merge.i51
 merge5.i53:                                       ; preds = %merge1.i52
   %.val.i54 = load ptr, ptr %0, align 8
   %201 = sext i32 %199 to i64
-  %202 = getelementptr %63, ptr %.val.i54, i64 %201
+  %202 = getelementptr %64, ptr %.val.i54, i64 %201
   %203 = getelementptr i8, ptr %202, i64 40
   store ptr %16, ptr %203, align 8
   %digits.sroa.4.0..sroa_idx.i = getelementptr i8, ptr %202, i64 48
@@ -14230,7 +14299,7 @@ then.i11:                                         ; preds = %then2
 merge1:                                           ; preds = %merge, %merge7.i.i
   %26 = phi i64 [ %.pre10.i, %merge7.i.i ], [ %3, %merge ]
   %27 = phi ptr [ %17, %merge7.i.i ], [ %.pre.i, %merge ]
-  %28 = getelementptr %63, ptr %27, i64 %26
+  %28 = getelementptr %64, ptr %27, i64 %26
   store i32 %1, ptr %28, align 8
   %.sroa.416.0..sroa_idx = getelementptr inbounds i8, ptr %28, i64 4
   store i64 0, ptr %.sroa.416.0..sroa_idx, align 4
@@ -14252,7 +14321,7 @@ merge1:                                           ; preds = %merge, %merge7.i.i
 
 define internal fastcc i32 @"$Document.parse_children"(ptr nocapture %0, i32 %1, i32 %2, i32 %3, i1 zeroext %4) unnamed_addr {
 entry:
-  %key.i = alloca %61, align 8
+  %key.i = alloca %62, align 8
   %5 = getelementptr i8, ptr %0, i64 96
   %6 = load i64, ptr %5, align 8
   %7 = add i64 %6, 1
@@ -14401,15 +14470,15 @@ merge5.i.us:                                      ; preds = %"$Document.peek.exi
 merge2.us:                                        ; preds = %merge5.i.us
   %.val.i.us = load ptr, ptr %0, align 8
   %57 = sext i32 %55 to i64
-  %58 = getelementptr %63, ptr %.val.i.us, i64 %57, i32 6
+  %58 = getelementptr %64, ptr %.val.i.us, i64 %57, i32 6
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %58, ptr noundef nonnull align 8 dereferenceable(16) %key.i, i64 16, i1 false)
   %.val28.i.us = load ptr, ptr %0, align 8
-  %59 = getelementptr %63, ptr %.val28.i.us, i64 %26
+  %59 = getelementptr %64, ptr %.val28.i.us, i64 %26
   %60 = getelementptr i8, ptr %59, i64 16
   %61 = load i32, ptr %60, align 4
   %62 = icmp eq i32 %61, -1
   %63 = sext i32 %61 to i64
-  %64 = getelementptr %63, ptr %.val28.i.us, i64 %63, i32 5
+  %64 = getelementptr %64, ptr %.val28.i.us, i64 %63, i32 5
   %65 = getelementptr i8, ptr %59, i64 12
   %.sink.i.us = select i1 %62, ptr %65, ptr %64
   store i32 %55, ptr %.sink.i.us, align 4
@@ -14509,12 +14578,12 @@ then.i55:                                         ; preds = %then6.i
 merge2.thread86:                                  ; preds = %condition.preheader.split, %merge9
   %99 = phi i32 [ %134, %merge9 ], [ %84, %condition.preheader.split ]
   %.val.i40 = load ptr, ptr %0, align 8
-  %100 = getelementptr %63, ptr %.val.i40, i64 %26
+  %100 = getelementptr %64, ptr %.val.i40, i64 %26
   %101 = getelementptr i8, ptr %100, i64 16
   %102 = load i32, ptr %101, align 4
   %103 = icmp eq i32 %102, -1
   %104 = sext i32 %102 to i64
-  %105 = getelementptr %63, ptr %.val.i40, i64 %104, i32 5
+  %105 = getelementptr %64, ptr %.val.i40, i64 %104, i32 5
   %106 = getelementptr i8, ptr %100, i64 12
   %.sink.i80 = select i1 %103, ptr %106, ptr %105
   store i32 %99, ptr %.sink.i80, align 4
@@ -15300,7 +15369,7 @@ merge1.i:                                         ; preds = %forbody.i, %"$Vecto
 forbody4.i:                                       ; preds = %merge1.i, %"$Map.position.exit.i"
   %i2.022.i = phi i64 [ %90, %"$Map.position.exit.i" ], [ 0, %merge1.i ]
   %.val.i = load ptr, ptr %0, align 8
-  %50 = getelementptr %65, ptr %.val.i, i64 %i2.022.i
+  %50 = getelementptr %66, ptr %.val.i, i64 %i2.022.i
   %51 = trunc i64 %i2.022.i to i32
   %52 = load ptr, ptr %14, align 8
   %53 = getelementptr i8, ptr %50, i64 16
@@ -15326,7 +15395,7 @@ whilebody.i.us.i:                                 ; preds = %whilebody.lr.ph.i.i
   %63 = phi i32 [ %73, %merge2.i.us.i ], [ %59, %whilebody.lr.ph.i.i ]
   %position.017.i.us.i = phi i64 [ %71, %merge2.i.us.i ], [ %57, %whilebody.lr.ph.i.i ]
   %64 = zext nneg i32 %63 to i64
-  %65 = getelementptr %65, ptr %.val.i, i64 %64
+  %65 = getelementptr %66, ptr %.val.i, i64 %64
   %66 = getelementptr i8, ptr %65, i64 16
   %67 = load i64, ptr %66, align 8
   %68 = icmp eq i64 %67, %54
@@ -15350,7 +15419,7 @@ whilebody.i.i:                                    ; preds = %whilebody.lr.ph.i.i
   %75 = phi i32 [ %87, %merge2.i.i ], [ %59, %whilebody.lr.ph.i.i ]
   %position.017.i.i = phi i64 [ %85, %merge2.i.i ], [ %57, %whilebody.lr.ph.i.i ]
   %76 = zext nneg i32 %75 to i64
-  %77 = getelementptr %65, ptr %.val.i, i64 %76
+  %77 = getelementptr %66, ptr %.val.i, i64 %76
   %78 = getelementptr i8, ptr %77, i64 16
   %79 = load i64, ptr %78, align 8
   %80 = icmp eq i64 %79, %54
@@ -15454,7 +15523,7 @@ whilebody.i14.us:                                 ; preds = %whilebody.lr.ph.i, 
   %30 = phi i32 [ %40, %merge2.i.us ], [ %27, %whilebody.lr.ph.i ]
   %position.017.i.us = phi i64 [ %38, %merge2.i.us ], [ %25, %whilebody.lr.ph.i ]
   %31 = zext nneg i32 %30 to i64
-  %32 = getelementptr %65, ptr %.val.i, i64 %31
+  %32 = getelementptr %66, ptr %.val.i, i64 %31
   %33 = getelementptr i8, ptr %32, i64 16
   %34 = load i64, ptr %33, align 8
   %35 = icmp eq i64 %34, %21
@@ -15478,7 +15547,7 @@ whilebody.i14:                                    ; preds = %whilebody.lr.ph.i, 
   %42 = phi i32 [ %54, %merge2.i ], [ %27, %whilebody.lr.ph.i ]
   %position.017.i = phi i64 [ %52, %merge2.i ], [ %25, %whilebody.lr.ph.i ]
   %43 = zext nneg i32 %42 to i64
-  %44 = getelementptr %65, ptr %.val.i, i64 %43
+  %44 = getelementptr %66, ptr %.val.i, i64 %43
   %45 = getelementptr i8, ptr %44, i64 16
   %46 = load i64, ptr %45, align 8
   %47 = icmp eq i64 %46, %21
@@ -15515,7 +15584,7 @@ merge2.i:                                         ; preds = %and.rhs.i.i, %and.l
 merge1:                                           ; preds = %"$Map.position.exit"
   %59 = zext nneg i32 %57 to i64
   %.val = load ptr, ptr %0, align 8
-  %60 = getelementptr %65, ptr %.val, i64 %59, i32 2
+  %60 = getelementptr %66, ptr %.val, i64 %59, i32 2
   br label %common.ret
 }
 
@@ -15584,7 +15653,7 @@ whilebody.i36.us:                                 ; preds = %whilebody.lr.ph.i, 
   %32 = phi i32 [ %42, %merge2.i.us ], [ %29, %whilebody.lr.ph.i ]
   %position.017.i.us = phi i64 [ %40, %merge2.i.us ], [ %26, %whilebody.lr.ph.i ]
   %33 = zext nneg i32 %32 to i64
-  %34 = getelementptr %65, ptr %.val.i, i64 %33
+  %34 = getelementptr %66, ptr %.val.i, i64 %33
   %35 = getelementptr i8, ptr %34, i64 16
   %36 = load i64, ptr %35, align 8
   %37 = icmp eq i64 %36, %21
@@ -15608,7 +15677,7 @@ whilebody.i36:                                    ; preds = %whilebody.lr.ph.i, 
   %44 = phi i32 [ %56, %merge2.i ], [ %29, %whilebody.lr.ph.i ]
   %position.017.i = phi i64 [ %54, %merge2.i ], [ %26, %whilebody.lr.ph.i ]
   %45 = zext nneg i32 %44 to i64
-  %46 = getelementptr %65, ptr %.val.i, i64 %45
+  %46 = getelementptr %66, ptr %.val.i, i64 %45
   %47 = getelementptr i8, ptr %46, i64 16
   %48 = load i64, ptr %47, align 8
   %49 = icmp eq i64 %48, %21
@@ -15645,7 +15714,7 @@ merge2.i:                                         ; preds = %and.rhs.i.i, %and.l
 then2:                                            ; preds = %"$Map.position.exit"
   %61 = zext nneg i32 %59 to i64
   %.val = load ptr, ptr %0, align 8
-  %62 = getelementptr %65, ptr %.val, i64 %61, i32 2
+  %62 = getelementptr %66, ptr %.val, i64 %61, i32 2
   store i32 %3, ptr %62, align 4
   br label %common.ret
 
@@ -15676,7 +15745,7 @@ merge7.i.i:                                       ; preds = %merge.i.i
 merge5:                                           ; preds = %merge1, %merge7.i.i
   %71 = phi i64 [ %.pre10.i, %merge7.i.i ], [ %63, %merge1 ]
   %72 = phi ptr [ %69, %merge7.i.i ], [ %.pre.i, %merge1 ]
-  %73 = getelementptr %65, ptr %72, i64 %71
+  %73 = getelementptr %66, ptr %72, i64 %71
   store ptr %4, ptr %73, align 8
   %.sroa.439.0..sroa_idx = getelementptr inbounds i8, ptr %73, i64 8
   store i64 %.fr43, ptr %.sroa.439.0..sroa_idx, align 8
@@ -15729,7 +15798,7 @@ merge.i.i:                                        ; preds = %or.lhs.false.i.i
 "$Document.child.exit.i.i":                       ; preds = %merge.i.i
   %.val.i.i.i = load ptr, ptr %.val, align 8
   %9 = sext i32 %.val.i.i to i64
-  %10 = getelementptr %63, ptr %.val.i.i.i, i64 %9
+  %10 = getelementptr %64, ptr %.val.i.i.i, i64 %9
   %.not1722.i.i = icmp eq ptr %10, null
   br i1 %.not1722.i.i, label %then, label %whilebody.preheader.i.i
 
@@ -15749,7 +15818,7 @@ merge2.i.us.i:                                    ; preds = %whilebody.i.us.i
   %child.0.val.i.us.i = load i32, ptr %13, align 4
   %14 = icmp eq i32 %child.0.val.i.us.i, -1
   %15 = sext i32 %child.0.val.i.us.i to i64
-  %16 = getelementptr %63, ptr %.val.i.i.i, i64 %15
+  %16 = getelementptr %64, ptr %.val.i.i.i, i64 %15
   %.not17.i.us.i = icmp eq ptr %16, null
   %or.cond.us.i = or i1 %14, %.not17.i.us.i
   br i1 %or.cond.us.i, label %then, label %whilebody.i.us.i
@@ -15774,7 +15843,7 @@ merge2.i.i:                                       ; preds = %and.rhs.i.i.i, %whi
   %child.0.val.i.i = load i32, ptr %21, align 4
   %22 = icmp eq i32 %child.0.val.i.i, -1
   %23 = sext i32 %child.0.val.i.i to i64
-  %24 = getelementptr %63, ptr %.val.i.i.i, i64 %23
+  %24 = getelementptr %64, ptr %.val.i.i.i, i64 %23
   %.not17.i.i = icmp eq ptr %24, null
   %or.cond.i = or i1 %22, %.not17.i.i
   br i1 %or.cond.i, label %then, label %whilebody.i.i
@@ -15898,7 +15967,7 @@ merge.i:                                          ; preds = %or.lhs.false.i
 "$Document.child.exit.i":                         ; preds = %merge.i
   %.val.i.i = load ptr, ptr %.0.val, align 8
   %6 = sext i32 %.val.i to i64
-  %7 = getelementptr %63, ptr %.val.i.i, i64 %6
+  %7 = getelementptr %64, ptr %.val.i.i, i64 %6
   %.not1722.i = icmp eq ptr %7, null
   br i1 %.not1722.i, label %common.ret, label %whilebody.preheader.i
 
@@ -15918,7 +15987,7 @@ merge2.i.us:                                      ; preds = %whilebody.i.us
   %child.0.val.i.us = load i32, ptr %10, align 4
   %11 = icmp eq i32 %child.0.val.i.us, -1
   %12 = sext i32 %child.0.val.i.us to i64
-  %13 = getelementptr %63, ptr %.val.i.i, i64 %12
+  %13 = getelementptr %64, ptr %.val.i.i, i64 %12
   %.not17.i.us = icmp eq ptr %13, null
   %or.cond.us = or i1 %11, %.not17.i.us
   br i1 %or.cond.us, label %common.ret, label %whilebody.i.us
@@ -15943,7 +16012,7 @@ merge2.i:                                         ; preds = %and.rhs.i.i, %while
   %child.0.val.i = load i32, ptr %18, align 4
   %19 = icmp eq i32 %child.0.val.i, -1
   %20 = sext i32 %child.0.val.i to i64
-  %21 = getelementptr %63, ptr %.val.i.i, i64 %20
+  %21 = getelementptr %64, ptr %.val.i.i, i64 %20
   %.not17.i = icmp eq ptr %21, null
   %or.cond = or i1 %19, %.not17.i
   br i1 %or.cond, label %common.ret, label %whilebody.i
@@ -16007,7 +16076,7 @@ merge.i.i:                                        ; preds = %or.lhs.false.i.i
 "$Document.child.exit.i.i":                       ; preds = %merge.i.i
   %.val.i.i.i = load ptr, ptr %.val, align 8
   %11 = sext i32 %.val.i.i to i64
-  %12 = getelementptr %63, ptr %.val.i.i.i, i64 %11
+  %12 = getelementptr %64, ptr %.val.i.i.i, i64 %11
   %.not1722.i.i = icmp eq ptr %12, null
   br i1 %.not1722.i.i, label %then, label %whilebody.preheader.i.i
 
@@ -16027,7 +16096,7 @@ merge2.i.us.i:                                    ; preds = %whilebody.i.us.i
   %child.0.val.i.us.i = load i32, ptr %15, align 4
   %16 = icmp eq i32 %child.0.val.i.us.i, -1
   %17 = sext i32 %child.0.val.i.us.i to i64
-  %18 = getelementptr %63, ptr %.val.i.i.i, i64 %17
+  %18 = getelementptr %64, ptr %.val.i.i.i, i64 %17
   %.not17.i.us.i = icmp eq ptr %18, null
   %or.cond.us.i = or i1 %16, %.not17.i.us.i
   br i1 %or.cond.us.i, label %then, label %whilebody.i.us.i
@@ -16052,7 +16121,7 @@ merge2.i.i:                                       ; preds = %and.rhs.i.i.i, %whi
   %child.0.val.i.i = load i32, ptr %23, align 4
   %24 = icmp eq i32 %child.0.val.i.i, -1
   %25 = sext i32 %child.0.val.i.i to i64
-  %26 = getelementptr %63, ptr %.val.i.i.i, i64 %25
+  %26 = getelementptr %64, ptr %.val.i.i.i, i64 %25
   %.not17.i.i = icmp eq ptr %26, null
   %or.cond.i = or i1 %24, %.not17.i.i
   br i1 %or.cond.i, label %then, label %whilebody.i.i
@@ -16122,7 +16191,7 @@ merge17.i.i:                                      ; preds = %then.i
 
 switch.lookup:                                    ; preds = %then.i
   %12 = zext nneg i32 %5 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.720", i64 0, i64 %12
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.732", i64 0, i64 %12
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i"
 
@@ -16188,7 +16257,7 @@ merge.i.i:                                        ; preds = %or.lhs.false.i.i
 "$Document.child.exit.i.i":                       ; preds = %merge.i.i
   %.val.i.i.i = load ptr, ptr %.val, align 8
   %12 = sext i32 %.val.i.i to i64
-  %13 = getelementptr %63, ptr %.val.i.i.i, i64 %12
+  %13 = getelementptr %64, ptr %.val.i.i.i, i64 %12
   %.not1722.i.i = icmp eq ptr %13, null
   br i1 %.not1722.i.i, label %then, label %whilebody.preheader.i.i
 
@@ -16208,7 +16277,7 @@ merge2.i.us.i:                                    ; preds = %whilebody.i.us.i
   %child.0.val.i.us.i = load i32, ptr %16, align 4
   %17 = icmp eq i32 %child.0.val.i.us.i, -1
   %18 = sext i32 %child.0.val.i.us.i to i64
-  %19 = getelementptr %63, ptr %.val.i.i.i, i64 %18
+  %19 = getelementptr %64, ptr %.val.i.i.i, i64 %18
   %.not17.i.us.i = icmp eq ptr %19, null
   %or.cond.us.i = or i1 %17, %.not17.i.us.i
   br i1 %or.cond.us.i, label %then, label %whilebody.i.us.i
@@ -16233,7 +16302,7 @@ merge2.i.i:                                       ; preds = %and.rhs.i.i.i, %whi
   %child.0.val.i.i = load i32, ptr %24, align 4
   %25 = icmp eq i32 %child.0.val.i.i, -1
   %26 = sext i32 %child.0.val.i.i to i64
-  %27 = getelementptr %63, ptr %.val.i.i.i, i64 %26
+  %27 = getelementptr %64, ptr %.val.i.i.i, i64 %26
   %.not17.i.i = icmp eq ptr %27, null
   %or.cond.i = or i1 %25, %.not17.i.i
   br i1 %or.cond.i, label %then, label %whilebody.i.i
@@ -16284,7 +16353,7 @@ merge.i.i:                                        ; preds = %or.lhs.false.i.i
 "$Document.child.exit.i.i":                       ; preds = %merge.i.i
   %.val.i.i.i = load ptr, ptr %.val, align 8
   %11 = sext i32 %.val.i.i to i64
-  %12 = getelementptr %63, ptr %.val.i.i.i, i64 %11
+  %12 = getelementptr %64, ptr %.val.i.i.i, i64 %11
   %.not1722.i.i = icmp eq ptr %12, null
   br i1 %.not1722.i.i, label %common.ret, label %whilebody.preheader.i.i
 
@@ -16304,7 +16373,7 @@ merge2.i.us.i:                                    ; preds = %whilebody.i.us.i
   %child.0.val.i.us.i = load i32, ptr %15, align 4
   %16 = icmp eq i32 %child.0.val.i.us.i, -1
   %17 = sext i32 %child.0.val.i.us.i to i64
-  %18 = getelementptr %63, ptr %.val.i.i.i, i64 %17
+  %18 = getelementptr %64, ptr %.val.i.i.i, i64 %17
   %.not17.i.us.i = icmp eq ptr %18, null
   %or.cond.us.i = or i1 %16, %.not17.i.us.i
   br i1 %or.cond.us.i, label %common.ret, label %whilebody.i.us.i
@@ -16329,7 +16398,7 @@ merge2.i.i:                                       ; preds = %and.rhs.i.i.i, %whi
   %child.0.val.i.i = load i32, ptr %23, align 4
   %24 = icmp eq i32 %child.0.val.i.i, -1
   %25 = sext i32 %child.0.val.i.i to i64
-  %26 = getelementptr %63, ptr %.val.i.i.i, i64 %25
+  %26 = getelementptr %64, ptr %.val.i.i.i, i64 %25
   %.not17.i.i = icmp eq ptr %26, null
   %or.cond.i = or i1 %24, %.not17.i.i
   br i1 %or.cond.i, label %common.ret, label %whilebody.i.i
@@ -16414,7 +16483,7 @@ merge.i.i:                                        ; preds = %or.lhs.false.i.i
 "$Document.child.exit.i.i":                       ; preds = %merge.i.i
   %.val.i.i.i = load ptr, ptr %.val, align 8
   %9 = sext i32 %.val.i.i to i64
-  %10 = getelementptr %63, ptr %.val.i.i.i, i64 %9
+  %10 = getelementptr %64, ptr %.val.i.i.i, i64 %9
   %.not1722.i.i = icmp eq ptr %10, null
   br i1 %.not1722.i.i, label %common.ret, label %whilebody.preheader.i.i
 
@@ -16434,7 +16503,7 @@ merge2.i.us.i:                                    ; preds = %whilebody.i.us.i
   %child.0.val.i.us.i = load i32, ptr %13, align 4
   %14 = icmp eq i32 %child.0.val.i.us.i, -1
   %15 = sext i32 %child.0.val.i.us.i to i64
-  %16 = getelementptr %63, ptr %.val.i.i.i, i64 %15
+  %16 = getelementptr %64, ptr %.val.i.i.i, i64 %15
   %.not17.i.us.i = icmp eq ptr %16, null
   %or.cond.us.i = or i1 %14, %.not17.i.us.i
   br i1 %or.cond.us.i, label %common.ret, label %whilebody.i.us.i
@@ -16459,7 +16528,7 @@ merge2.i.i:                                       ; preds = %and.rhs.i.i.i, %whi
   %child.0.val.i.i = load i32, ptr %21, align 4
   %22 = icmp eq i32 %child.0.val.i.i, -1
   %23 = sext i32 %child.0.val.i.i to i64
-  %24 = getelementptr %63, ptr %.val.i.i.i, i64 %23
+  %24 = getelementptr %64, ptr %.val.i.i.i, i64 %23
   %.not17.i.i = icmp eq ptr %24, null
   %or.cond.i = or i1 %22, %.not17.i.i
   br i1 %or.cond.i, label %common.ret, label %whilebody.i.i
@@ -16560,7 +16629,7 @@ merge.i.i:                                        ; preds = %or.lhs.false.i.i
 "$Document.child.exit.i.i":                       ; preds = %merge.i.i
   %.val.i.i.i = load ptr, ptr %.val, align 8
   %11 = sext i32 %.val.i.i to i64
-  %12 = getelementptr %63, ptr %.val.i.i.i, i64 %11
+  %12 = getelementptr %64, ptr %.val.i.i.i, i64 %11
   %.not1722.i.i = icmp eq ptr %12, null
   br i1 %.not1722.i.i, label %then, label %whilebody.preheader.i.i
 
@@ -16580,7 +16649,7 @@ merge2.i.us.i:                                    ; preds = %whilebody.i.us.i
   %child.0.val.i.us.i = load i32, ptr %15, align 4
   %16 = icmp eq i32 %child.0.val.i.us.i, -1
   %17 = sext i32 %child.0.val.i.us.i to i64
-  %18 = getelementptr %63, ptr %.val.i.i.i, i64 %17
+  %18 = getelementptr %64, ptr %.val.i.i.i, i64 %17
   %.not17.i.us.i = icmp eq ptr %18, null
   %or.cond.us.i = or i1 %16, %.not17.i.us.i
   br i1 %or.cond.us.i, label %then, label %whilebody.i.us.i
@@ -16605,7 +16674,7 @@ merge2.i.i:                                       ; preds = %and.rhs.i.i.i, %whi
   %child.0.val.i.i = load i32, ptr %23, align 4
   %24 = icmp eq i32 %child.0.val.i.i, -1
   %25 = sext i32 %child.0.val.i.i to i64
-  %26 = getelementptr %63, ptr %.val.i.i.i, i64 %25
+  %26 = getelementptr %64, ptr %.val.i.i.i, i64 %25
   %.not17.i.i = icmp eq ptr %26, null
   %or.cond.i = or i1 %24, %.not17.i.i
   br i1 %or.cond.i, label %then, label %whilebody.i.i
@@ -16724,7 +16793,7 @@ merge.i.i:                                        ; preds = %or.lhs.false.i.i
 "$Document.child.exit.i.i":                       ; preds = %merge.i.i
   %.val.i.i.i = load ptr, ptr %.val, align 8
   %12 = sext i32 %.val.i.i to i64
-  %13 = getelementptr %63, ptr %.val.i.i.i, i64 %12
+  %13 = getelementptr %64, ptr %.val.i.i.i, i64 %12
   %.not1722.i.i = icmp eq ptr %13, null
   br i1 %.not1722.i.i, label %then, label %whilebody.preheader.i.i
 
@@ -16744,7 +16813,7 @@ merge2.i.us.i:                                    ; preds = %whilebody.i.us.i
   %child.0.val.i.us.i = load i32, ptr %16, align 4
   %17 = icmp eq i32 %child.0.val.i.us.i, -1
   %18 = sext i32 %child.0.val.i.us.i to i64
-  %19 = getelementptr %63, ptr %.val.i.i.i, i64 %18
+  %19 = getelementptr %64, ptr %.val.i.i.i, i64 %18
   %.not17.i.us.i = icmp eq ptr %19, null
   %or.cond.us.i = or i1 %17, %.not17.i.us.i
   br i1 %or.cond.us.i, label %then, label %whilebody.i.us.i
@@ -16769,7 +16838,7 @@ merge2.i.i:                                       ; preds = %and.rhs.i.i.i, %whi
   %child.0.val.i.i = load i32, ptr %24, align 4
   %25 = icmp eq i32 %child.0.val.i.i, -1
   %26 = sext i32 %child.0.val.i.i to i64
-  %27 = getelementptr %63, ptr %.val.i.i.i, i64 %26
+  %27 = getelementptr %64, ptr %.val.i.i.i, i64 %26
   %.not17.i.i = icmp eq ptr %27, null
   %or.cond.i = or i1 %25, %.not17.i.i
   br i1 %or.cond.i, label %then, label %whilebody.i.i
@@ -16838,8 +16907,8 @@ merge1:                                           ; preds = %merge
 define internal fastcc range(i32 0, 5) i32 @"$read_rotation"(ptr nocapture %0, ptr nocapture readonly %1) unnamed_addr #0 {
 entry:
   %factor = alloca double, align 8
-  %inside = alloca %64, align 8
-  %source = alloca %64, align 8
+  %inside = alloca %65, align 8
+  %source = alloca %65, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %source, ptr noundef nonnull align 8 dereferenceable(32) %1, i64 32, i1 false)
   %.val75 = load ptr, ptr %1, align 8
   %2 = getelementptr i8, ptr %1, i64 8
@@ -16861,7 +16930,7 @@ merge.i.i:                                        ; preds = %or.lhs.false.i.i
 "$Document.child.exit.i.i":                       ; preds = %merge.i.i
   %.val.i.i.i = load ptr, ptr %.val75, align 8
   %7 = sext i32 %.val.i.i to i64
-  %8 = getelementptr %63, ptr %.val.i.i.i, i64 %7
+  %8 = getelementptr %64, ptr %.val.i.i.i, i64 %7
   %.not1722.i.i = icmp eq ptr %8, null
   br i1 %.not1722.i.i, label %or.lhs.false.i.i110, label %whilebody.i.i
 
@@ -16885,7 +16954,7 @@ merge2.i.i:                                       ; preds = %and.rhs.i.i.i, %whi
   %child.0.val.i.i = load i32, ptr %13, align 4
   %14 = icmp eq i32 %child.0.val.i.i, -1
   %15 = sext i32 %child.0.val.i.i to i64
-  %16 = getelementptr %63, ptr %.val.i.i.i, i64 %15
+  %16 = getelementptr %64, ptr %.val.i.i.i, i64 %15
   %.not17.i.i = icmp eq ptr %16, null
   %or.cond.i = or i1 %14, %.not17.i.i
   br i1 %or.cond.i, label %merge, label %whilebody.i.i
@@ -16941,7 +17010,7 @@ merge.i.i80:                                      ; preds = %and.lhs.true.i
   %.val.i.i82 = load i32, ptr %30, align 4
   %31 = icmp eq i32 %.val.i.i82, -1
   %32 = sext i32 %.val.i.i82 to i64
-  %33 = getelementptr %63, ptr %.val.i.i.i, i64 %32
+  %33 = getelementptr %64, ptr %.val.i.i.i, i64 %32
   %.not1722.i.i85 = icmp eq ptr %33, null
   %or.cond = or i1 %31, %.not1722.i.i85
   br i1 %or.cond, label %merge, label %whilebody.i.i87
@@ -16966,7 +17035,7 @@ merge2.i.i91:                                     ; preds = %and.rhs.i.i.i95, %w
   %child.0.val.i.i92 = load i32, ptr %38, align 4
   %39 = icmp eq i32 %child.0.val.i.i92, -1
   %40 = sext i32 %child.0.val.i.i92 to i64
-  %41 = getelementptr %63, ptr %.val.i.i.i, i64 %40
+  %41 = getelementptr %64, ptr %.val.i.i.i, i64 %40
   %.not17.i.i93 = icmp eq ptr %41, null
   %or.cond.i94 = or i1 %39, %.not17.i.i93
   br i1 %or.cond.i94, label %merge, label %whilebody.i.i87
@@ -17008,7 +17077,7 @@ merge.i.i113:                                     ; preds = %or.lhs.false.i.i110
 "$Document.child.exit.i.i116":                    ; preds = %merge.i.i113
   %.val.i.i.i117 = load ptr, ptr %.val297, align 8
   %48 = sext i32 %.val.i.i115 to i64
-  %49 = getelementptr %63, ptr %.val.i.i.i117, i64 %48
+  %49 = getelementptr %64, ptr %.val.i.i.i117, i64 %48
   %.not1722.i.i118 = icmp eq ptr %49, null
   br i1 %.not1722.i.i118, label %merge11, label %whilebody.i.i120
 
@@ -17032,7 +17101,7 @@ merge2.i.i124:                                    ; preds = %and.rhs.i.i.i128, %
   %child.0.val.i.i125 = load i32, ptr %54, align 4
   %55 = icmp eq i32 %child.0.val.i.i125, -1
   %56 = sext i32 %child.0.val.i.i125 to i64
-  %57 = getelementptr %63, ptr %.val.i.i.i117, i64 %56
+  %57 = getelementptr %64, ptr %.val.i.i.i117, i64 %56
   %.not17.i.i126 = icmp eq ptr %57, null
   %or.cond.i127 = or i1 %55, %.not17.i.i126
   br i1 %or.cond.i127, label %merge11, label %whilebody.i.i120
@@ -17057,7 +17126,7 @@ merge.i.i150:                                     ; preds = %or.lhs.false.i.i147
   %.val.i.i152 = load i32, ptr %60, align 4
   %61 = icmp eq i32 %.val.i.i152, -1
   %62 = sext i32 %.val.i.i152 to i64
-  %63 = getelementptr %63, ptr %.val.i.i.i117, i64 %62
+  %63 = getelementptr %64, ptr %.val.i.i.i117, i64 %62
   %.not1722.i.i155 = icmp eq ptr %63, null
   %or.cond312 = or i1 %61, %.not1722.i.i155
   br i1 %or.cond312, label %then15.split, label %whilebody.i.i157
@@ -17082,7 +17151,7 @@ merge2.i.i161:                                    ; preds = %and.rhs.i.i.i165, %
   %child.0.val.i.i162 = load i32, ptr %68, align 4
   %69 = icmp eq i32 %child.0.val.i.i162, -1
   %70 = sext i32 %child.0.val.i.i162 to i64
-  %71 = getelementptr %63, ptr %.val.i.i.i117, i64 %70
+  %71 = getelementptr %64, ptr %.val.i.i.i117, i64 %70
   %.not17.i.i163 = icmp eq ptr %71, null
   %or.cond.i164 = or i1 %69, %.not17.i.i163
   br i1 %or.cond.i164, label %then15.split, label %whilebody.i.i157
@@ -17122,7 +17191,7 @@ merge.i.i183:                                     ; preds = %or.lhs.false.i.i180
 "$Document.child.exit.i.i186":                    ; preds = %merge.i.i183
   %.val.i.i.i187 = load ptr, ptr %source.val69, align 8
   %80 = sext i32 %.val.i.i185 to i64
-  %81 = getelementptr %63, ptr %.val.i.i.i187, i64 %80
+  %81 = getelementptr %64, ptr %.val.i.i.i187, i64 %80
   %.not1722.i.i188 = icmp eq ptr %81, null
   br i1 %.not1722.i.i188, label %"$Document.child.exit.i.i219", label %whilebody.i.i190
 
@@ -17146,7 +17215,7 @@ merge2.i.i194:                                    ; preds = %and.rhs.i.i.i198, %
   %child.0.val.i.i195 = load i32, ptr %86, align 4
   %87 = icmp eq i32 %child.0.val.i.i195, -1
   %88 = sext i32 %child.0.val.i.i195 to i64
-  %89 = getelementptr %63, ptr %.val.i.i.i187, i64 %88
+  %89 = getelementptr %64, ptr %.val.i.i.i187, i64 %88
   %.not17.i.i196 = icmp eq ptr %89, null
   %or.cond.i197 = or i1 %87, %.not17.i.i196
   br i1 %or.cond.i197, label %merge.i.i216, label %whilebody.i.i190
@@ -17165,7 +17234,7 @@ merge.i.i216:                                     ; preds = %merge2.i.i194, %and
   %spec.select261.ph302 = phi ptr [ %spec.select261.ph, %merge.i.i216 ], [ %1, %"$Document.child.exit.i.i186" ]
   %.val.i.i.i220 = load ptr, ptr %source.val69, align 8
   %93 = sext i32 %.val.i.i185 to i64
-  %94 = getelementptr %63, ptr %.val.i.i.i220, i64 %93
+  %94 = getelementptr %64, ptr %.val.i.i.i220, i64 %93
   %.not1722.i.i221 = icmp eq ptr %94, null
   br i1 %.not1722.i.i221, label %"$ConfigReader.find.exit245", label %whilebody.i.i223
 
@@ -17189,7 +17258,7 @@ merge2.i.i227:                                    ; preds = %and.rhs.i.i.i231, %
   %child.0.val.i.i228 = load i32, ptr %99, align 4
   %100 = icmp eq i32 %child.0.val.i.i228, -1
   %101 = sext i32 %child.0.val.i.i228 to i64
-  %102 = getelementptr %63, ptr %.val.i.i.i220, i64 %101
+  %102 = getelementptr %64, ptr %.val.i.i.i220, i64 %101
   %.not17.i.i229 = icmp eq ptr %102, null
   %or.cond.i230 = or i1 %100, %.not17.i.i229
   br i1 %or.cond.i230, label %"$ConfigReader.find.exit245", label %whilebody.i.i223
@@ -17251,7 +17320,7 @@ merge.i.i:                                        ; preds = %or.lhs.false.i.i
 "$Document.child.exit.i.i":                       ; preds = %merge.i.i
   %.val.i.i.i = load ptr, ptr %.val26, align 8
   %8 = sext i32 %.val.i.i to i64
-  %9 = getelementptr %63, ptr %.val.i.i.i, i64 %8
+  %9 = getelementptr %64, ptr %.val.i.i.i, i64 %8
   %.not1722.i.i = icmp eq ptr %9, null
   br i1 %.not1722.i.i, label %common.ret, label %whilebody.i.i
 
@@ -17275,7 +17344,7 @@ merge2.i.i:                                       ; preds = %and.rhs.i.i.i, %whi
   %child.0.val.i.i = load i32, ptr %14, align 4
   %15 = icmp eq i32 %child.0.val.i.i, -1
   %16 = sext i32 %child.0.val.i.i to i64
-  %17 = getelementptr %63, ptr %.val.i.i.i, i64 %16
+  %17 = getelementptr %64, ptr %.val.i.i.i, i64 %16
   %.not17.i.i = icmp eq ptr %17, null
   %or.cond.i = or i1 %15, %.not17.i.i
   br i1 %or.cond.i, label %common.ret, label %whilebody.i.i
@@ -17338,7 +17407,7 @@ merge1:                                           ; preds = %and.lhs.true.i
 
 "$Document.child.exit":                           ; preds = %merge1
   %41 = sext i32 %.val to i64
-  %42 = getelementptr %63, ptr %.val.i.i.i, i64 %41
+  %42 = getelementptr %64, ptr %.val.i.i.i, i64 %41
   %.not2447 = icmp eq ptr %42, null
   br i1 %.not2447, label %common.ret, label %whilebody.lr.ph
 
@@ -17392,7 +17461,7 @@ merge6:                                           ; preds = %merge.i33
   %65 = load ptr, ptr %1, align 8
   %.val.i40 = load ptr, ptr %65, align 8
   %66 = sext i32 %child.0.val to i64
-  %67 = getelementptr %63, ptr %.val.i40, i64 %66
+  %67 = getelementptr %64, ptr %.val.i40, i64 %66
   %.not24 = icmp eq ptr %67, null
   br i1 %.not24, label %common.ret, label %whilebody
 }
@@ -17422,7 +17491,7 @@ merge.i.i:                                        ; preds = %or.lhs.false.i.i
 "$Document.child.exit.i.i":                       ; preds = %merge.i.i
   %.val.i.i.i = load ptr, ptr %.val19, align 8
   %8 = sext i32 %.val.i.i to i64
-  %9 = getelementptr %63, ptr %.val.i.i.i, i64 %8
+  %9 = getelementptr %64, ptr %.val.i.i.i, i64 %8
   %.not1722.i.i = icmp eq ptr %9, null
   br i1 %.not1722.i.i, label %"$Document.child.exit.i.i60", label %whilebody.i.i
 
@@ -17446,7 +17515,7 @@ merge2.i.i:                                       ; preds = %and.rhs.i.i.i, %whi
   %child.0.val.i.i = load i32, ptr %14, align 4
   %15 = icmp eq i32 %child.0.val.i.i, -1
   %16 = sext i32 %child.0.val.i.i to i64
-  %17 = getelementptr %63, ptr %.val.i.i.i, i64 %16
+  %17 = getelementptr %64, ptr %.val.i.i.i, i64 %16
   %.not17.i.i = icmp eq ptr %17, null
   %or.cond.i = or i1 %15, %.not17.i.i
   br i1 %or.cond.i, label %merge.i.i57, label %whilebody.i.i
@@ -17476,7 +17545,7 @@ merge2.i.i35:                                     ; preds = %and.rhs.i.i.i39, %w
   %child.0.val.i.i36 = load i32, ptr %24, align 4
   %25 = icmp eq i32 %child.0.val.i.i36, -1
   %26 = sext i32 %child.0.val.i.i36 to i64
-  %27 = getelementptr %63, ptr %.val.i.i.i, i64 %26
+  %27 = getelementptr %64, ptr %.val.i.i.i, i64 %26
   %.not17.i.i37 = icmp eq ptr %27, null
   %or.cond.i38 = or i1 %25, %.not17.i.i37
   br i1 %or.cond.i38, label %common.ret, label %whilebody.i.i31
@@ -17492,7 +17561,7 @@ merge.i.i57:                                      ; preds = %merge2.i.i, %and.lh
 "$Document.child.exit.i.i60":                     ; preds = %"$Document.child.exit.i.i", %merge.i.i57
   %.val.i.i.i61 = load ptr, ptr %.val19, align 8
   %30 = sext i32 %.val.i.i to i64
-  %31 = getelementptr %63, ptr %.val.i.i.i61, i64 %30
+  %31 = getelementptr %64, ptr %.val.i.i.i61, i64 %30
   %.not1722.i.i62 = icmp eq ptr %31, null
   br i1 %.not1722.i.i62, label %common.ret, label %whilebody.i.i64
 
@@ -17516,7 +17585,7 @@ merge2.i.i68:                                     ; preds = %and.rhs.i.i.i72, %w
   %child.0.val.i.i69 = load i32, ptr %36, align 4
   %37 = icmp eq i32 %child.0.val.i.i69, -1
   %38 = sext i32 %child.0.val.i.i69 to i64
-  %39 = getelementptr %63, ptr %.val.i.i.i61, i64 %38
+  %39 = getelementptr %64, ptr %.val.i.i.i61, i64 %38
   %.not17.i.i70 = icmp eq ptr %39, null
   %or.cond.i71 = or i1 %37, %.not17.i.i70
   br i1 %or.cond.i71, label %common.ret, label %whilebody.i.i64
@@ -17689,7 +17758,7 @@ merge.i.i:                                        ; preds = %or.lhs.false.i.i
 "$Document.child.exit.i.i":                       ; preds = %merge.i.i
   %.val.i.i.i = load ptr, ptr %.val, align 8
   %8 = sext i32 %.val.i.i to i64
-  %9 = getelementptr %63, ptr %.val.i.i.i, i64 %8
+  %9 = getelementptr %64, ptr %.val.i.i.i, i64 %8
   %.not1722.i.i = icmp eq ptr %9, null
   br i1 %.not1722.i.i, label %common.ret, label %whilebody.preheader.i.i
 
@@ -17709,7 +17778,7 @@ merge2.i.us.i:                                    ; preds = %whilebody.i.us.i
   %child.0.val.i.us.i = load i32, ptr %12, align 4
   %13 = icmp eq i32 %child.0.val.i.us.i, -1
   %14 = sext i32 %child.0.val.i.us.i to i64
-  %15 = getelementptr %63, ptr %.val.i.i.i, i64 %14
+  %15 = getelementptr %64, ptr %.val.i.i.i, i64 %14
   %.not17.i.us.i = icmp eq ptr %15, null
   %or.cond.us.i = or i1 %13, %.not17.i.us.i
   br i1 %or.cond.us.i, label %common.ret, label %whilebody.i.us.i
@@ -17734,7 +17803,7 @@ merge2.i.i:                                       ; preds = %and.rhs.i.i.i, %whi
   %child.0.val.i.i = load i32, ptr %20, align 4
   %21 = icmp eq i32 %child.0.val.i.i, -1
   %22 = sext i32 %child.0.val.i.i to i64
-  %23 = getelementptr %63, ptr %.val.i.i.i, i64 %22
+  %23 = getelementptr %64, ptr %.val.i.i.i, i64 %22
   %.not17.i.i = icmp eq ptr %23, null
   %or.cond.i = or i1 %21, %.not17.i.i
   br i1 %or.cond.i, label %common.ret, label %whilebody.i.i
@@ -17767,9 +17836,9 @@ define internal fastcc i32 @"$Quantisation.read_groups"(ptr nocapture %0, ptr no
 entry:
   %words.i.i = alloca [2 x ptr], align 8
   %value.i.i = alloca i8, align 1
-  %inside30.i = alloca %64, align 8
-  %inside.i = alloca %64, align 8
-  %inside = alloca %64, align 8
+  %inside30.i = alloca %65, align 8
+  %inside.i = alloca %65, align 8
+  %inside = alloca %65, align 8
   %.val35 = load ptr, ptr %1, align 8
   %2 = getelementptr i8, ptr %1, i64 8
   %.val36 = load ptr, ptr %2, align 8
@@ -17790,7 +17859,7 @@ merge.i.i:                                        ; preds = %or.lhs.false.i.i
 "$Document.child.exit.i.i":                       ; preds = %merge.i.i
   %.val.i.i.i = load ptr, ptr %.val35, align 8
   %7 = sext i32 %.val.i.i to i64
-  %8 = getelementptr %63, ptr %.val.i.i.i, i64 %7
+  %8 = getelementptr %64, ptr %.val.i.i.i, i64 %7
   %.not1722.i.i = icmp eq ptr %8, null
   br i1 %.not1722.i.i, label %then, label %whilebody.i.i
 
@@ -17814,7 +17883,7 @@ merge2.i.i:                                       ; preds = %and.rhs.i.i.i, %whi
   %child.0.val.i.i = load i32, ptr %13, align 4
   %14 = icmp eq i32 %child.0.val.i.i, -1
   %15 = sext i32 %child.0.val.i.i to i64
-  %16 = getelementptr %63, ptr %.val.i.i.i, i64 %15
+  %16 = getelementptr %64, ptr %.val.i.i.i, i64 %15
   %.not17.i.i = icmp eq ptr %16, null
   %or.cond.i = or i1 %14, %.not17.i.i
   br i1 %or.cond.i, label %then, label %whilebody.i.i
@@ -17848,7 +17917,7 @@ merge:                                            ; preds = %and.lhs.true.i
 
 "$Document.child.exit":                           ; preds = %merge
   %26 = sext i32 %.val to i64
-  %27 = getelementptr %63, ptr %.val.i.i.i, i64 %26
+  %27 = getelementptr %64, ptr %.val.i.i.i, i64 %26
   %.not = icmp ne i32 %17, 6
   %28 = icmp eq ptr %27, null
   %or.cond = or i1 %.not, %28
@@ -17922,7 +17991,7 @@ merge.i.i.i:                                      ; preds = %or.lhs.false.i.i.i
 "$Document.child.exit.i.i.i":                     ; preds = %merge.i.i.i
   %.val.i.i.i.i = load ptr, ptr %reader.sroa.0.0.copyload.i, align 8
   %48 = sext i32 %.val.i.i.i44 to i64
-  %49 = getelementptr %63, ptr %.val.i.i.i.i, i64 %48
+  %49 = getelementptr %64, ptr %.val.i.i.i.i, i64 %48
   %.not1722.i.i.i = icmp eq ptr %49, null
   br i1 %.not1722.i.i.i, label %then.i41, label %whilebody.i.i.i
 
@@ -17946,7 +18015,7 @@ merge2.i.i.i:                                     ; preds = %and.rhs.i.i.i.i, %w
   %child.0.val.i.i.i = load i32, ptr %54, align 4
   %55 = icmp eq i32 %child.0.val.i.i.i, -1
   %56 = sext i32 %child.0.val.i.i.i to i64
-  %57 = getelementptr %63, ptr %.val.i.i.i.i, i64 %56
+  %57 = getelementptr %64, ptr %.val.i.i.i.i, i64 %56
   %.not17.i.i.i = icmp eq ptr %57, null
   %or.cond.i.i = or i1 %55, %.not17.i.i.i
   br i1 %or.cond.i.i, label %then.i41, label %whilebody.i.i.i
@@ -18099,7 +18168,7 @@ merge.i.i.i56:                                    ; preds = %or.lhs.false.i.i.i5
 "$Document.child.exit.i.i.i58":                   ; preds = %merge.i.i.i56
   %.val.i.i.i.i59 = load ptr, ptr %reader.sroa.0.0.copyload.i, align 8
   %92 = sext i32 %.val.i.i.i57 to i64
-  %93 = getelementptr %63, ptr %.val.i.i.i.i59, i64 %92
+  %93 = getelementptr %64, ptr %.val.i.i.i.i59, i64 %92
   %.not1722.i.i.i60 = icmp eq ptr %93, null
   br i1 %.not1722.i.i.i60, label %then.i52, label %whilebody.i.i.i61
 
@@ -18123,7 +18192,7 @@ merge2.i.i.i65:                                   ; preds = %and.rhs.i.i.i.i69, 
   %child.0.val.i.i.i66 = load i32, ptr %98, align 4
   %99 = icmp eq i32 %child.0.val.i.i.i66, -1
   %100 = sext i32 %child.0.val.i.i.i66 to i64
-  %101 = getelementptr %63, ptr %.val.i.i.i.i59, i64 %100
+  %101 = getelementptr %64, ptr %.val.i.i.i.i59, i64 %100
   %.not17.i.i.i67 = icmp eq ptr %101, null
   %or.cond.i.i68 = or i1 %99, %.not17.i.i.i67
   br i1 %or.cond.i.i68, label %then.i52, label %whilebody.i.i.i61
@@ -18163,7 +18232,7 @@ merge11:                                          ; preds = %merge.i73
   %114 = load ptr, ptr %1, align 8
   %.val.i77 = load ptr, ptr %114, align 8
   %115 = sext i32 %group.0.val to i64
-  %116 = getelementptr %63, ptr %.val.i77, i64 %115
+  %116 = getelementptr %64, ptr %.val.i77, i64 %115
   %.not32 = icmp eq ptr %116, null
   br i1 %.not32, label %common.ret, label %or.lhs.false.i.i.i
 }
@@ -18215,10 +18284,10 @@ then5:                                            ; preds = %then2
 define internal fastcc noundef i32 @"$NameMatcher.read"(ptr nocapture %0, ptr nocapture readonly %1, ptr nocapture %2, ptr %3, ptr nocapture readonly %4) unnamed_addr #3 {
 entry:
   %word.i.i.i = alloca i64, align 8
-  %5 = alloca %66, align 8
+  %5 = alloca %67, align 8
   %instruction.sroa.4.i.i.i.i = alloca [36 x i8], align 4
-  %parser.i.i.i = alloca %69, align 8
-  %compiled.i.i = alloca %66, align 8
+  %parser.i.i.i = alloca %70, align 8
+  %compiled.i.i = alloca %67, align 8
   %cause.i.i = alloca %0, align 8
   %6 = load i32, ptr %1, align 4
   %.not = icmp eq i32 %6, 5
@@ -18271,7 +18340,7 @@ merge:                                            ; preds = %entry
   %22 = load ptr, ptr %4, align 8
   %.val.i = load ptr, ptr %22, align 8
   %23 = sext i32 %.val to i64
-  %24 = getelementptr %63, ptr %.val.i, i64 %23
+  %24 = getelementptr %64, ptr %.val.i, i64 %23
   %.not24111 = icmp eq ptr %24, null
   br i1 %.not24111, label %common.ret, label %whilebody.lr.ph
 
@@ -18334,7 +18403,7 @@ switch.hole_check:                                ; preds = %then.i28
 switch.lookup200:                                 ; preds = %switch.hole_check
   %51 = zext nneg i32 %44 to i64
   %reltable.shift259 = shl i64 %51, 2
-  %reltable.intrinsic260 = call ptr @llvm.load.relative.i64(ptr @"switch.table.$NameMatcher.read.718.rel", i64 %reltable.shift259)
+  %reltable.intrinsic260 = call ptr @llvm.load.relative.i64(ptr @"switch.table.$NameMatcher.read.730.rel", i64 %reltable.shift259)
   br label %"$json.kind_name.exit.i30"
 
 "$json.kind_name.exit.i30":                       ; preds = %switch.lookup200, %merge17.i.i37
@@ -18567,7 +18636,7 @@ merge7.i.i.i29.i.i.i:                             ; preds = %merge.i.i.i26.i.i.i
 "$Regex.add.exit.i.i.i":                          ; preds = %merge7.i.i.i29.i.i.i, %or.lhs.false.i.i.i.i
   %131 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i29.i.i.i ], [ %123, %or.lhs.false.i.i.i.i ]
   %132 = phi ptr [ %129, %merge7.i.i.i29.i.i.i ], [ %.pre.i.i.i.i.i, %or.lhs.false.i.i.i.i ]
-  %133 = getelementptr %71, ptr %132, i64 %131
+  %133 = getelementptr %72, ptr %132, i64 %131
   store i32 6, ptr %133, align 8
   %.sroa.46.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %133, i64 4
   store i32 0, ptr %.sroa.46.0..sroa_idx.i.i.i.i, align 4
@@ -18881,7 +18950,7 @@ merge1.i.i.i.i:                                   ; preds = %forbody.i.i.i70.i, 
 forbody4.i.i.i.i:                                 ; preds = %merge1.i.i.i.i, %"$Map.position.228.exit.i.i.i.i"
   %i2.022.i.i.i.i = phi i64 [ %291, %"$Map.position.228.exit.i.i.i.i" ], [ 0, %merge1.i.i.i.i ]
   %.val.i.i.i.i = load ptr, ptr %0, align 8
-  %251 = getelementptr %73, ptr %.val.i.i.i.i, i64 %i2.022.i.i.i.i
+  %251 = getelementptr %74, ptr %.val.i.i.i.i, i64 %i2.022.i.i.i.i
   %252 = trunc i64 %i2.022.i.i.i.i to i32
   %253 = load ptr, ptr %42, align 8
   %254 = getelementptr i8, ptr %251, i64 16
@@ -18907,7 +18976,7 @@ whilebody.i.us.i.i.i.i:                           ; preds = %whilebody.lr.ph.i.i
   %264 = phi i32 [ %274, %merge2.i.us.i.i.i.i ], [ %260, %whilebody.lr.ph.i.i.i.i.i ]
   %position.017.i.us.i.i.i.i = phi i64 [ %272, %merge2.i.us.i.i.i.i ], [ %258, %whilebody.lr.ph.i.i.i.i.i ]
   %265 = zext nneg i32 %264 to i64
-  %266 = getelementptr %73, ptr %.val.i.i.i.i, i64 %265
+  %266 = getelementptr %74, ptr %.val.i.i.i.i, i64 %265
   %267 = getelementptr i8, ptr %266, i64 16
   %268 = load i64, ptr %267, align 8
   %269 = icmp eq i64 %268, %255
@@ -18931,7 +19000,7 @@ whilebody.i.i.i.i.i:                              ; preds = %whilebody.lr.ph.i.i
   %276 = phi i32 [ %288, %merge2.i.i.i.i.i ], [ %260, %whilebody.lr.ph.i.i.i.i.i ]
   %position.017.i.i.i.i.i = phi i64 [ %286, %merge2.i.i.i.i.i ], [ %258, %whilebody.lr.ph.i.i.i.i.i ]
   %277 = zext nneg i32 %276 to i64
-  %278 = getelementptr %73, ptr %.val.i.i.i.i, i64 %277
+  %278 = getelementptr %74, ptr %.val.i.i.i.i, i64 %277
   %279 = getelementptr i8, ptr %278, i64 16
   %280 = load i64, ptr %279, align 8
   %281 = icmp eq i64 %280, %255
@@ -19012,7 +19081,7 @@ whilebody.i37.us.i.i:                             ; preds = %whilebody.lr.ph.i.i
   %312 = phi i32 [ %322, %merge2.i.us.i.i ], [ %309, %whilebody.lr.ph.i.i.i ]
   %position.017.i.us.i.i = phi i64 [ %320, %merge2.i.us.i.i ], [ %306, %whilebody.lr.ph.i.i.i ]
   %313 = zext nneg i32 %312 to i64
-  %314 = getelementptr %73, ptr %.val.i.i.i, i64 %313
+  %314 = getelementptr %74, ptr %.val.i.i.i, i64 %313
   %315 = getelementptr i8, ptr %314, i64 16
   %316 = load i64, ptr %315, align 8
   %317 = icmp eq i64 %316, %303
@@ -19036,7 +19105,7 @@ whilebody.i37.i.i:                                ; preds = %whilebody.lr.ph.i.i
   %324 = phi i32 [ %336, %merge2.i.i.i ], [ %309, %whilebody.lr.ph.i.i.i ]
   %position.017.i.i.i = phi i64 [ %334, %merge2.i.i.i ], [ %306, %whilebody.lr.ph.i.i.i ]
   %325 = zext nneg i32 %324 to i64
-  %326 = getelementptr %73, ptr %.val.i.i.i, i64 %325
+  %326 = getelementptr %74, ptr %.val.i.i.i, i64 %325
   %327 = getelementptr i8, ptr %326, i64 16
   %328 = load i64, ptr %327, align 8
   %329 = icmp eq i64 %328, %303
@@ -19073,7 +19142,7 @@ merge2.i.i.i:                                     ; preds = %and.rhs.i.i.i66.i, 
 then2.i64.i:                                      ; preds = %"$Map.position.228.exit.i.i"
   %341 = zext nneg i32 %339 to i64
   %.val.i.i = load ptr, ptr %0, align 8
-  %342 = getelementptr %73, ptr %.val.i.i, i64 %341, i32 2
+  %342 = getelementptr %74, ptr %.val.i.i, i64 %341, i32 2
   store i8 1, ptr %342, align 1
   br label %merge6
 
@@ -19103,7 +19172,7 @@ merge7.i.i43.i.i:                                 ; preds = %merge.i.i40.i.i
 merge5.i.i:                                       ; preds = %merge7.i.i43.i.i, %merge1.i.i
   %350 = phi i64 [ %.pre10.i.i63.i, %merge7.i.i43.i.i ], [ %343, %merge1.i.i ]
   %351 = phi ptr [ %348, %merge7.i.i43.i.i ], [ %.pre.i.i61.i, %merge1.i.i ]
-  %352 = getelementptr %73, ptr %351, i64 %350
+  %352 = getelementptr %74, ptr %351, i64 %350
   store ptr %196, ptr %352, align 8
   %.sroa.446.0..sroa_idx.i.i = getelementptr inbounds i8, ptr %352, i64 8
   store i64 %.fr52.i.i, ptr %.sroa.446.0..sroa_idx.i.i, align 8
@@ -19130,7 +19199,7 @@ merge5.i.i:                                       ; preds = %merge7.i.i43.i.i, %
 "$NameMatcher.add.exit":                          ; preds = %merge.i.i, %merge7.i.i.i.i
   %359 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %158, %merge.i.i ]
   %360 = phi ptr [ %163, %merge7.i.i.i.i ], [ %.pre.i.i.i, %merge.i.i ]
-  %361 = getelementptr %66, ptr %360, i64 %359
+  %361 = getelementptr %67, ptr %360, i64 %359
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(128) %361, ptr noundef nonnull readonly align 8 dereferenceable(128) %5, i64 128, i1 false)
   %362 = load i64, ptr %37, align 8
   %363 = add i64 %362, 1
@@ -19150,7 +19219,7 @@ merge6:                                           ; preds = %merge5.i.i, %then2.
   %366 = load ptr, ptr %4, align 8
   %.val.i46 = load ptr, ptr %366, align 8
   %367 = sext i32 %child.0.val to i64
-  %368 = getelementptr %63, ptr %.val.i46, i64 %367
+  %368 = getelementptr %64, ptr %.val.i46, i64 %367
   %.not24 = icmp eq ptr %368, null
   br i1 %.not24, label %common.ret, label %whilebody
 }
@@ -19247,7 +19316,7 @@ merge7.i.i.i:                                     ; preds = %merge.i.i.i
 "$Parser.tree.exit":                              ; preds = %or.lhs.false.i, %merge7.i.i.i
   %33 = phi i64 [ %.pre10.i.i, %merge7.i.i.i ], [ %19, %or.lhs.false.i ]
   %34 = phi ptr [ %31, %merge7.i.i.i ], [ %.pre.i.i, %or.lhs.false.i ]
-  %35 = getelementptr %74, ptr %34, i64 %33
+  %35 = getelementptr %75, ptr %34, i64 %33
   store i32 4, ptr %35, align 8
   %.sroa.47.0..sroa_idx.i = getelementptr inbounds i8, ptr %35, i64 4
   store i32 %tree.016, ptr %.sroa.47.0..sroa_idx.i, align 4
@@ -19277,8 +19346,8 @@ entry:
   %tree.sroa.6.i.i = alloca [36 x i8], align 4
   %tree.sroa.6.i.i49.i = alloca [36 x i8], align 4
   %tree.sroa.6.i.i.i = alloca [36 x i8], align 4
-  %next.i.i.i.i = alloca %72, align 8
-  %member.i.i.i = alloca %72, align 8
+  %next.i.i.i.i = alloca %73, align 8
+  %member.i.i.i = alloca %73, align 8
   %tree.sroa.6.i47 = alloca [36 x i8], align 4
   %tree.sroa.6.i26 = alloca [36 x i8], align 4
   %most.i = alloca i32, align 4
@@ -19339,7 +19408,7 @@ merge7.i.i.i:                                     ; preds = %merge.i.i.i
 "$Parser.tree.exit":                              ; preds = %or.lhs.false.i, %merge7.i.i.i
   %22 = phi i64 [ %.pre10.i.i, %merge7.i.i.i ], [ %3, %or.lhs.false.i ]
   %23 = phi ptr [ %20, %merge7.i.i.i ], [ %.pre.i.i, %or.lhs.false.i ]
-  %24 = getelementptr %74, ptr %23, i64 %22
+  %24 = getelementptr %75, ptr %23, i64 %22
   store <4 x i32> <i32 1, i32 -1, i32 -1, i32 0>, ptr %24, align 8
   %.sroa.7.0..sroa_idx.i = getelementptr inbounds i8, ptr %24, i64 16
   store i32 0, ptr %.sroa.7.0..sroa_idx.i, align 8
@@ -19716,7 +19785,7 @@ merge7.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i
 "$Parser.tree.exit.i.i":                          ; preds = %merge7.i.i.i.i.i, %or.lhs.false.i.i.i
   %160 = phi i64 [ %.pre10.i.i.i.i, %merge7.i.i.i.i.i ], [ %146, %or.lhs.false.i.i.i ]
   %161 = phi ptr [ %158, %merge7.i.i.i.i.i ], [ %.pre.i.i.i.i, %or.lhs.false.i.i.i ]
-  %162 = getelementptr %74, ptr %161, i64 %160
+  %162 = getelementptr %75, ptr %161, i64 %160
   store <4 x i32> <i32 2, i32 -1, i32 -1, i32 0>, ptr %162, align 8
   %.sroa.7.0..sroa_idx.i.i.i = getelementptr inbounds i8, ptr %162, i64 16
   store i32 0, ptr %.sroa.7.0..sroa_idx.i.i.i, align 8
@@ -19734,7 +19803,7 @@ then8.i.i:                                        ; preds = %"$Parser.tree.exit.
   %166 = add i32 %165, -1
   %167 = sext i32 %166 to i64
   %.val.i.i = load ptr, ptr %30, align 8
-  %168 = getelementptr %74, ptr %.val.i.i, i64 %167, i32 5
+  %168 = getelementptr %75, ptr %.val.i.i, i64 %167, i32 5
   store <4 x i64> %spec.select, ptr %168, align 8
   br label %merge.i15
 
@@ -19793,7 +19862,7 @@ merge7.i.i.i.i58.i:                               ; preds = %merge.i.i.i.i55.i
 "$Parser.tree.exit.i60.i":                        ; preds = %merge7.i.i.i.i58.i, %or.lhs.false.i.i52.i
   %185 = phi i64 [ %.pre10.i.i.i59.i, %merge7.i.i.i.i58.i ], [ %171, %or.lhs.false.i.i52.i ]
   %186 = phi ptr [ %183, %merge7.i.i.i.i58.i ], [ %.pre.i.i.i54.i, %or.lhs.false.i.i52.i ]
-  %187 = getelementptr %74, ptr %186, i64 %185
+  %187 = getelementptr %75, ptr %186, i64 %185
   store <4 x i32> <i32 2, i32 -1, i32 -1, i32 0>, ptr %187, align 8
   %.sroa.7.0..sroa_idx.i.i64.i = getelementptr inbounds i8, ptr %187, i64 16
   store i32 0, ptr %.sroa.7.0..sroa_idx.i.i64.i, align 8
@@ -19811,7 +19880,7 @@ then2.i67.i:                                      ; preds = %"$Parser.tree.exit.
   %191 = add i32 %190, -1
   %192 = sext i32 %191 to i64
   %.val.i68.i = load ptr, ptr %30, align 8
-  %193 = getelementptr %74, ptr %.val.i68.i, i64 %192, i32 5
+  %193 = getelementptr %75, ptr %.val.i68.i, i64 %192, i32 5
   %194 = tail call fastcc i32 @"$Parser.escaped_set"(ptr nonnull %0, ptr %193)
   br label %merge.i15
 
@@ -19862,7 +19931,7 @@ merge7.i.i.i.i:                                   ; preds = %merge.i.i.i73.i
 merge.i74.i:                                      ; preds = %merge7.i.i.i.i, %or.lhs.false.i.i90
   %210 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %196, %or.lhs.false.i.i90 ]
   %211 = phi ptr [ %208, %merge7.i.i.i.i ], [ %.pre.i.i72.i, %or.lhs.false.i.i90 ]
-  %212 = getelementptr %74, ptr %211, i64 %210
+  %212 = getelementptr %75, ptr %211, i64 %210
   store <4 x i32> <i32 7, i32 -1, i32 -1, i32 0>, ptr %212, align 8
   %.sroa.7.0..sroa_idx.i.i = getelementptr inbounds i8, ptr %212, i64 16
   store i32 0, ptr %.sroa.7.0..sroa_idx.i.i, align 8
@@ -19927,7 +19996,7 @@ merge7.i.i.i87.i:                                 ; preds = %merge.i.i.i84.i
 merge.i89.i:                                      ; preds = %merge7.i.i.i87.i, %or.lhs.false.i81.i
   %232 = phi i64 [ %.pre10.i.i88.i, %merge7.i.i.i87.i ], [ %218, %or.lhs.false.i81.i ]
   %233 = phi ptr [ %230, %merge7.i.i.i87.i ], [ %.pre.i.i83.i, %or.lhs.false.i81.i ]
-  %234 = getelementptr %74, ptr %233, i64 %232
+  %234 = getelementptr %75, ptr %233, i64 %232
   store <4 x i32> <i32 6, i32 -1, i32 -1, i32 0>, ptr %234, align 8
   %.sroa.7.0..sroa_idx.i93.i = getelementptr inbounds i8, ptr %234, i64 16
   store i32 0, ptr %.sroa.7.0..sroa_idx.i93.i, align 8
@@ -20004,7 +20073,7 @@ merge7.i.i.i.i110.i:                              ; preds = %merge.i.i.i.i107.i
 "$Parser.tree.exit.i112.i":                       ; preds = %merge7.i.i.i.i110.i, %or.lhs.false.i.i104.i
   %256 = phi i64 [ %.pre10.i.i.i111.i, %merge7.i.i.i.i110.i ], [ %242, %or.lhs.false.i.i104.i ]
   %257 = phi ptr [ %254, %merge7.i.i.i.i110.i ], [ %.pre.i.i.i106.i, %or.lhs.false.i.i104.i ]
-  %258 = getelementptr %74, ptr %257, i64 %256
+  %258 = getelementptr %75, ptr %257, i64 %256
   store <4 x i32> <i32 2, i32 -1, i32 -1, i32 0>, ptr %258, align 8
   %.sroa.7.0..sroa_idx.i.i116.i = getelementptr inbounds i8, ptr %258, i64 16
   store i32 0, ptr %.sroa.7.0..sroa_idx.i.i116.i, align 8
@@ -20022,7 +20091,7 @@ merge7.i.i.i.i110.i:                              ; preds = %merge.i.i.i.i107.i
 merge.i118.i:                                     ; preds = %"$Parser.tree.exit.i112.i"
   %264 = sext i32 %262 to i64
   %.val.i119.i = load ptr, ptr %30, align 8
-  %265 = getelementptr %74, ptr %.val.i119.i, i64 %264, i32 5
+  %265 = getelementptr %75, ptr %.val.i119.i, i64 %264, i32 5
   %266 = icmp eq i8 %379, 46
   br i1 %266, label %forbody.i.preheader.i.i, label %forbody.i16.preheader.i.i
 
@@ -20324,7 +20393,7 @@ merge7.i.i.i55:                                   ; preds = %merge.i.i.i52
 "$Parser.tree.exit67":                            ; preds = %or.lhs.false.i49, %merge7.i.i.i55
   %367 = phi i64 [ %.pre10.i.i56, %merge7.i.i.i55 ], [ %353, %or.lhs.false.i49 ]
   %368 = phi ptr [ %365, %merge7.i.i.i55 ], [ %.pre.i.i51, %or.lhs.false.i49 ]
-  %369 = getelementptr %74, ptr %368, i64 %367
+  %369 = getelementptr %75, ptr %368, i64 %367
   store i32 5, ptr %369, align 8
   %.sroa.47.0..sroa_idx.i58 = getelementptr inbounds i8, ptr %369, i64 4
   store i32 %common.ret.op.i89141, ptr %.sroa.47.0..sroa_idx.i58, align 4
@@ -20349,11 +20418,11 @@ then13.i:                                         ; preds = %"$Parser.tree.exit6
   %least.i.0.least.i.0.least.i.0. = load i32, ptr %least.i, align 4
   %374 = sext i32 %373 to i64
   %.val36.i = load ptr, ptr %30, align 8
-  %375 = getelementptr %74, ptr %.val36.i, i64 %374, i32 3
+  %375 = getelementptr %75, ptr %.val36.i, i64 %374, i32 3
   store i32 %least.i.0.least.i.0.least.i.0., ptr %375, align 4
   %most.i.0.most.i.0.most.i.0. = load i32, ptr %most.i, align 4
   %.val.i = load ptr, ptr %30, align 8
-  %376 = getelementptr %74, ptr %.val.i, i64 %374, i32 4
+  %376 = getelementptr %75, ptr %.val.i, i64 %374, i32 4
   store i32 %most.i.0.most.i.0.most.i.0., ptr %376, align 4
   br label %merge3
 
@@ -20435,7 +20504,7 @@ merge7.i.i.i34:                                   ; preds = %merge.i.i.i31
 "$Parser.tree.exit46":                            ; preds = %or.lhs.false.i28, %merge7.i.i.i34
   %397 = phi i64 [ %.pre10.i.i35, %merge7.i.i.i34 ], [ %383, %or.lhs.false.i28 ]
   %398 = phi ptr [ %395, %merge7.i.i.i34 ], [ %.pre.i.i30, %or.lhs.false.i28 ]
-  %399 = getelementptr %74, ptr %398, i64 %397
+  %399 = getelementptr %75, ptr %398, i64 %397
   store i32 3, ptr %399, align 8
   %.sroa.47.0..sroa_idx.i37 = getelementptr inbounds i8, ptr %399, i64 4
   store i32 %sequence.0297, ptr %.sroa.47.0..sroa_idx.i37, align 4
@@ -20760,7 +20829,7 @@ tailrecurse:                                      ; preds = %and.rhs, %entry
   %.tr121 = phi i32 [ %2, %entry ], [ %11, %and.rhs ]
   %4 = sext i32 %.tr121 to i64
   %.val = load ptr, ptr %3, align 8
-  %5 = getelementptr %74, ptr %.val, i64 %4
+  %5 = getelementptr %75, ptr %.val, i64 %4
   %6 = load i32, ptr %5, align 4
   switch i32 %6, label %merge10 [
     i32 1, label %common.ret
@@ -20825,7 +20894,7 @@ merge7.i.i.i71:                                   ; preds = %merge.i.i.i68
 "$Regex.add.exit78":                              ; preds = %or.lhs.false.i65, %merge7.i.i.i71
   %22 = phi i64 [ %.pre10.i.i72, %merge7.i.i.i71 ], [ %13, %or.lhs.false.i65 ]
   %23 = phi ptr [ %20, %merge7.i.i.i71 ], [ %.pre.i.i67, %or.lhs.false.i65 ]
-  %24 = getelementptr %71, ptr %23, i64 %22
+  %24 = getelementptr %72, ptr %23, i64 %22
   store i32 2, ptr %24, align 8
   %.sroa.46.0..sroa_idx.i74 = getelementptr inbounds i8, ptr %24, i64 4
   store i32 0, ptr %.sroa.46.0..sroa_idx.i74, align 4
@@ -20846,7 +20915,7 @@ merge.i:                                          ; preds = %"$Regex.add.exit78"
   %sext117 = shl i64 %25, 32
   %30 = ashr exact i64 %sext117, 32
   %.val33.i = load ptr, ptr %0, align 8
-  %31 = getelementptr %71, ptr %.val33.i, i64 %30, i32 1
+  %31 = getelementptr %72, ptr %.val33.i, i64 %30, i32 1
   store i32 %29, ptr %31, align 4
   %32 = getelementptr i8, ptr %5, i64 4
   %33 = load i32, ptr %32, align 4
@@ -20890,7 +20959,7 @@ merge7.i.i.i55:                                   ; preds = %merge.i.i.i52
 "$Regex.add.exit62":                              ; preds = %or.lhs.false.i49, %merge7.i.i.i55
   %43 = phi i64 [ %.pre10.i.i56, %merge7.i.i.i55 ], [ %35, %or.lhs.false.i49 ]
   %44 = phi ptr [ %41, %merge7.i.i.i55 ], [ %.pre.i.i51, %or.lhs.false.i49 ]
-  %45 = getelementptr %71, ptr %44, i64 %43
+  %45 = getelementptr %72, ptr %44, i64 %43
   store i32 3, ptr %45, align 8
   %.sroa.46.0..sroa_idx.i58 = getelementptr inbounds i8, ptr %45, i64 4
   store i32 0, ptr %.sroa.46.0..sroa_idx.i58, align 4
@@ -20909,7 +20978,7 @@ merge7.i.i.i55:                                   ; preds = %merge.i.i.i52
 merge5.i:                                         ; preds = %"$Regex.add.exit62"
   %50 = trunc i64 %47 to i32
   %.val32.i = load ptr, ptr %0, align 8
-  %51 = getelementptr %71, ptr %.val32.i, i64 %30, i32 2
+  %51 = getelementptr %72, ptr %.val32.i, i64 %30, i32 2
   store i32 %50, ptr %51, align 4
   %52 = getelementptr i8, ptr %5, i64 8
   %53 = load i32, ptr %52, align 4
@@ -20922,7 +20991,7 @@ merge9.i:                                         ; preds = %merge5.i
   %sext118 = shl i64 %46, 32
   %56 = ashr exact i64 %sext118, 32
   %.val31.i = load ptr, ptr %0, align 8
-  %57 = getelementptr %71, ptr %.val31.i, i64 %56, i32 1
+  %57 = getelementptr %72, ptr %.val31.i, i64 %56, i32 1
   store i32 %55, ptr %57, align 4
   br label %common.ret
 
@@ -20994,7 +21063,7 @@ merge7.i.i.i.i92:                                 ; preds = %merge.i.i.i.i89
 "$Regex.add.exit.i98":                            ; preds = %or.lhs.false.i.i86, %merge7.i.i.i.i92
   %80 = phi i64 [ %.pre10.i.i.i93, %merge7.i.i.i.i92 ], [ %71, %or.lhs.false.i.i86 ]
   %81 = phi ptr [ %78, %merge7.i.i.i.i92 ], [ %.pre.i.i.i88, %or.lhs.false.i.i86 ]
-  %82 = getelementptr %71, ptr %81, i64 %80
+  %82 = getelementptr %72, ptr %81, i64 %80
   store i32 2, ptr %82, align 8
   %.sroa.46.0..sroa_idx.i.i95 = getelementptr inbounds i8, ptr %82, i64 4
   store i32 0, ptr %.sroa.46.0..sroa_idx.i.i95, align 4
@@ -21014,7 +21083,7 @@ merge7.i.i.i.i92:                                 ; preds = %merge.i.i.i.i89
 merge.i100:                                       ; preds = %"$Regex.add.exit.i98"
   %88 = sext i32 %86 to i64
   %.val28.i102 = load ptr, ptr %0, align 8
-  %89 = getelementptr %71, ptr %.val28.i102, i64 %88, i32 1
+  %89 = getelementptr %72, ptr %.val28.i102, i64 %88, i32 1
   store i32 %85, ptr %89, align 4
   %90 = tail call fastcc zeroext i1 @"$emit_tree"(ptr nonnull %0, ptr %1, i32 %69)
   br i1 %90, label %merge1.i104, label %common.ret
@@ -21056,7 +21125,7 @@ merge7.i.i.i37.i:                                 ; preds = %merge.i.i.i34.i
 "$Regex.add.exit44.i":                            ; preds = %or.lhs.false.i31.i, %merge7.i.i.i37.i
   %99 = phi i64 [ %.pre10.i.i38.i, %merge7.i.i.i37.i ], [ %91, %or.lhs.false.i31.i ]
   %100 = phi ptr [ %97, %merge7.i.i.i37.i ], [ %.pre.i.i33.i, %or.lhs.false.i31.i ]
-  %101 = getelementptr %71, ptr %100, i64 %99
+  %101 = getelementptr %72, ptr %100, i64 %99
   store i32 3, ptr %101, align 8
   %.sroa.46.0..sroa_idx.i40.i = getelementptr inbounds i8, ptr %101, i64 4
   store i32 0, ptr %.sroa.46.0..sroa_idx.i40.i, align 4
@@ -21076,12 +21145,12 @@ merge8.i:                                         ; preds = %"$Regex.add.exit44.
   %sext116 = shl i64 %102, 32
   %106 = ashr exact i64 %sext116, 32
   %.val27.i = load ptr, ptr %0, align 8
-  %107 = getelementptr %71, ptr %.val27.i, i64 %106, i32 1
+  %107 = getelementptr %72, ptr %.val27.i, i64 %106, i32 1
   store i32 %86, ptr %107, align 4
   %.val.i106 = load i64, ptr %70, align 8
   %108 = trunc i64 %.val.i106 to i32
   %.val26.i107 = load ptr, ptr %0, align 8
-  %109 = getelementptr %71, ptr %.val26.i107, i64 %88, i32 2
+  %109 = getelementptr %72, ptr %.val26.i107, i64 %88, i32 2
   store i32 %108, ptr %109, align 4
   br label %common.ret
 
@@ -21135,7 +21204,7 @@ merge7.i.i.i.i:                                   ; preds = %merge.i.i.i.i
 "$Regex.add.exit.i":                              ; preds = %or.lhs.false.i.i, %merge7.i.i.i.i
   %124 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %116, %or.lhs.false.i.i ]
   %125 = phi ptr [ %122, %merge7.i.i.i.i ], [ %.pre.i.i.i, %or.lhs.false.i.i ]
-  %126 = getelementptr %71, ptr %125, i64 %124
+  %126 = getelementptr %72, ptr %125, i64 %124
   store i32 2, ptr %126, align 8
   %.sroa.46.0..sroa_idx.i.i = getelementptr inbounds i8, ptr %126, i64 4
   store i32 0, ptr %.sroa.46.0..sroa_idx.i.i, align 4
@@ -21156,7 +21225,7 @@ merge.i79:                                        ; preds = %"$Regex.add.exit.i"
   %sext = shl i64 %127, 32
   %132 = ashr exact i64 %sext, 32
   %.val28.i = load ptr, ptr %0, align 8
-  %133 = getelementptr %71, ptr %.val28.i, i64 %132, i32 1
+  %133 = getelementptr %72, ptr %.val28.i, i64 %132, i32 1
   store i32 %131, ptr %133, align 4
   %134 = tail call fastcc zeroext i1 @"$emit_tree"(ptr nonnull %0, ptr %1, i32 %115)
   br i1 %134, label %merge10.i, label %common.ret
@@ -21165,7 +21234,7 @@ merge10.i:                                        ; preds = %merge.i79
   %.val.i83 = load i64, ptr %113, align 8
   %135 = trunc i64 %.val.i83 to i32
   %.val26.i = load ptr, ptr %0, align 8
-  %136 = getelementptr %71, ptr %.val26.i, i64 %132, i32 2
+  %136 = getelementptr %72, ptr %.val26.i, i64 %132, i32 2
   store i32 %135, ptr %136, align 4
   %137 = add nsw i32 %i6.0.i131, 1
   %exitcond143.not = icmp eq i32 %137, %66
@@ -21217,7 +21286,7 @@ merge7.i.i.i:                                     ; preds = %merge.i.i.i
 "$Regex.add.exit":                                ; preds = %or.lhs.false.i, %merge7.i.i.i
   %148 = phi i64 [ %.pre10.i.i, %merge7.i.i.i ], [ %139, %or.lhs.false.i ]
   %149 = phi ptr [ %146, %merge7.i.i.i ], [ %.pre.i.i, %or.lhs.false.i ]
-  %150 = getelementptr %71, ptr %149, i64 %148
+  %150 = getelementptr %72, ptr %149, i64 %148
   store i32 %operation.0, ptr %150, align 8
   %.sroa.46.0..sroa_idx.i = getelementptr inbounds i8, ptr %150, i64 4
   store i32 0, ptr %.sroa.46.0..sroa_idx.i, align 4
@@ -21238,7 +21307,7 @@ then16:                                           ; preds = %"$Regex.add.exit"
   %sext119 = shl i64 %151, 32
   %155 = ashr exact i64 %sext119, 32
   %.val41 = load ptr, ptr %0, align 8
-  %156 = getelementptr %71, ptr %.val41, i64 %155, i32 3
+  %156 = getelementptr %72, ptr %.val41, i64 %155, i32 3
   tail call void @llvm.memmove.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %156, ptr noundef nonnull align 8 dereferenceable(32) %154, i64 32, i1 false)
   br label %common.ret
 }
@@ -21307,7 +21376,7 @@ whilebody.i14.us:                                 ; preds = %whilebody.lr.ph.i, 
   %30 = phi i32 [ %40, %merge2.i.us ], [ %27, %whilebody.lr.ph.i ]
   %position.017.i.us = phi i64 [ %38, %merge2.i.us ], [ %25, %whilebody.lr.ph.i ]
   %31 = zext nneg i32 %30 to i64
-  %32 = getelementptr %73, ptr %.val.i, i64 %31
+  %32 = getelementptr %74, ptr %.val.i, i64 %31
   %33 = getelementptr i8, ptr %32, i64 16
   %34 = load i64, ptr %33, align 8
   %35 = icmp eq i64 %34, %21
@@ -21331,7 +21400,7 @@ whilebody.i14:                                    ; preds = %whilebody.lr.ph.i, 
   %42 = phi i32 [ %54, %merge2.i ], [ %27, %whilebody.lr.ph.i ]
   %position.017.i = phi i64 [ %52, %merge2.i ], [ %25, %whilebody.lr.ph.i ]
   %43 = zext nneg i32 %42 to i64
-  %44 = getelementptr %73, ptr %.val.i, i64 %43
+  %44 = getelementptr %74, ptr %.val.i, i64 %43
   %45 = getelementptr i8, ptr %44, i64 16
   %46 = load i64, ptr %45, align 8
   %47 = icmp eq i64 %46, %21
@@ -21368,7 +21437,7 @@ merge2.i:                                         ; preds = %and.rhs.i.i, %and.l
 merge1:                                           ; preds = %"$Map.position.228.exit"
   %59 = zext nneg i32 %57 to i64
   %.val = load ptr, ptr %0, align 8
-  %60 = getelementptr %73, ptr %.val, i64 %59, i32 2
+  %60 = getelementptr %74, ptr %.val, i64 %59, i32 2
   br label %common.ret
 }
 
@@ -21709,7 +21778,7 @@ merge7.i.i:                                       ; preds = %merge.i.i
 "$Vector.push.238.exit.thread":                   ; preds = %or.lhs.false, %merge7.i.i
   %64 = phi i64 [ %.pre10.i, %merge7.i.i ], [ %56, %or.lhs.false ]
   %65 = phi ptr [ %62, %merge7.i.i ], [ %.pre.i, %or.lhs.false ]
-  %66 = getelementptr %56, ptr %65, i64 %64
+  %66 = getelementptr %57, ptr %65, i64 %64
   store ptr %common.ret.op.i6.i, ptr %66, align 8
   %.sroa.412.0..sroa_idx = getelementptr inbounds i8, ptr %66, i64 8
   store i32 %2, ptr %.sroa.412.0..sroa_idx, align 8
@@ -21736,7 +21805,7 @@ merge7.i.i:                                       ; preds = %merge.i.i
 ; Function Attrs: nounwind
 define internal fastcc noundef zeroext i1 @"$NameMatcher.matches"(ptr nocapture readonly %0, i64 %1, i64 %2) unnamed_addr #3 {
 entry:
-  %"<aggcopy>.i" = alloca %42, align 8
+  %"<aggcopy>.i" = alloca %43, align 8
   %.fr18 = freeze i64 %2
   %3 = tail call fastcc ptr @"$Map.find.230"(ptr %0, i64 %1, i64 %.fr18)
   %.not = icmp eq ptr %3, null
@@ -21761,7 +21830,7 @@ forbody.lr.ph:                                    ; preds = %merge
 forbody.us:                                       ; preds = %forbody.lr.ph, %merge2.loopexit.us
   %i.017.us = phi i64 [ %45, %merge2.loopexit.us ], [ 0, %forbody.lr.ph ]
   %.val.us = load ptr, ptr %4, align 8
-  %10 = getelementptr %66, ptr %.val.us, i64 %i.017.us
+  %10 = getelementptr %67, ptr %.val.us, i64 %i.017.us
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %"<aggcopy>.i")
   %11 = getelementptr i8, ptr %10, i64 24
   %12 = getelementptr i8, ptr %10, i64 32
@@ -21805,7 +21874,7 @@ forbody3.i.us:                                    ; preds = %merge5.i.us, %forbo
   %27 = load i32, ptr %26, align 4
   %28 = sext i32 %27 to i64
   %.val.i.us = load ptr, ptr %10, align 8
-  %29 = getelementptr %71, ptr %.val.i.us, i64 %28, i32 3
+  %29 = getelementptr %72, ptr %.val.i.us, i64 %28, i32 3
   %30 = load i8, ptr %23, align 1
   %31 = zext i8 %30 to i32
   %32 = lshr i32 %31, 6
@@ -21849,7 +21918,7 @@ merge2.loopexit.us:                               ; preds = %merge4.i.us
 forbody:                                          ; preds = %forbody.lr.ph, %forcond.preheader.i
   %i.017 = phi i64 [ %53, %forcond.preheader.i ], [ 0, %forbody.lr.ph ]
   %.val = load ptr, ptr %4, align 8
-  %46 = getelementptr %66, ptr %.val, i64 %i.017
+  %46 = getelementptr %67, ptr %.val, i64 %i.017
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %"<aggcopy>.i")
   %47 = getelementptr i8, ptr %46, i64 24
   %48 = getelementptr i8, ptr %46, i64 32
@@ -21940,7 +22009,7 @@ whilebody:                                        ; preds = %whilebody.lr.ph, %m
 then:                                             ; preds = %whilebody
   store i64 %36, ptr %34, align 8
   %.val = load ptr, ptr %0, align 8
-  %37 = getelementptr %71, ptr %.val, i64 %33
+  %37 = getelementptr %72, ptr %.val, i64 %33
   %38 = load i32, ptr %37, align 4
   switch i32 %38, label %or.lhs.false [
     i32 6, label %common.ret
@@ -22356,7 +22425,7 @@ forbody.lr.ph.i:                                  ; preds = %entry
 forbody.i:                                        ; preds = %merge1.i, %forbody.lr.ph.i
   %i.016.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %20, %merge1.i ]
   %.val.i = load ptr, ptr %1, align 8
-  %7 = getelementptr %56, ptr %.val.i, i64 %i.016.i
+  %7 = getelementptr %57, ptr %.val.i, i64 %i.016.i
   %8 = getelementptr i8, ptr %7, i64 30
   %9 = load i8, ptr %8, align 1
   %10 = trunc i8 %9 to i1
@@ -22432,7 +22501,7 @@ forbody.i12:                                      ; preds = %merge1.i13.1, %forb
   %i.015.i = phi i64 [ 0, %forbody.lr.ph.i10.new ], [ %64, %merge1.i13.1 ]
   %total.014.i = phi i64 [ 0, %forbody.lr.ph.i10.new ], [ %total.1.i.1, %merge1.i13.1 ]
   %niter = phi i64 [ 0, %forbody.lr.ph.i10.new ], [ %niter.next.1, %merge1.i13.1 ]
-  %35 = getelementptr %56, ptr %.val.i11, i64 %i.015.i
+  %35 = getelementptr %57, ptr %.val.i11, i64 %i.015.i
   %36 = getelementptr i8, ptr %35, i64 30
   %37 = load i8, ptr %36, align 1
   %38 = icmp eq i8 %37, 0
@@ -22457,7 +22526,7 @@ then.i15:                                         ; preds = %forbody.i12
 merge1.i13:                                       ; preds = %then.i15, %forbody.i12
   %total.1.i = phi i64 [ %total.014.i, %forbody.i12 ], [ %spec.select.i, %then.i15 ]
   %49 = or disjoint i64 %i.015.i, 1
-  %50 = getelementptr %56, ptr %.val.i11, i64 %49
+  %50 = getelementptr %57, ptr %.val.i11, i64 %49
   %51 = getelementptr i8, ptr %50, i64 30
   %52 = load i8, ptr %51, align 1
   %53 = icmp eq i8 %52, 0
@@ -22494,7 +22563,7 @@ merge1.i13.1:                                     ; preds = %then.i15.1, %merge1
   br i1 %lcmp.mod.not, label %"$Model.count_expected.exit", label %forbody.i12.epil
 
 forbody.i12.epil:                                 ; preds = %"$Model.count_expected.exit.unr-lcssa"
-  %65 = getelementptr %56, ptr %.val.i11, i64 %i.015.i.unr
+  %65 = getelementptr %57, ptr %.val.i11, i64 %i.015.i.unr
   %66 = getelementptr i8, ptr %65, i64 30
   %67 = load i8, ptr %66, align 1
   %68 = icmp eq i8 %67, 0
@@ -22532,7 +22601,7 @@ forbody.i19:                                      ; preds = %merge1.i22.1, %"$Mo
   %i.015.i20 = phi i64 [ 0, %"$Model.count_expected.exit.new" ], [ %110, %merge1.i22.1 ]
   %total.014.i21 = phi i64 [ 0, %"$Model.count_expected.exit.new" ], [ %total.1.i23.1, %merge1.i22.1 ]
   %niter36 = phi i64 [ 0, %"$Model.count_expected.exit.new" ], [ %niter36.next.1, %merge1.i22.1 ]
-  %81 = getelementptr %56, ptr %.val.i11, i64 %i.015.i20
+  %81 = getelementptr %57, ptr %.val.i11, i64 %i.015.i20
   %82 = getelementptr i8, ptr %81, i64 30
   %83 = load i8, ptr %82, align 1
   %84 = icmp eq i8 %83, 1
@@ -22557,7 +22626,7 @@ then.i25:                                         ; preds = %forbody.i19
 merge1.i22:                                       ; preds = %then.i25, %forbody.i19
   %total.1.i23 = phi i64 [ %total.014.i21, %forbody.i19 ], [ %spec.select.i28, %then.i25 ]
   %95 = or disjoint i64 %i.015.i20, 1
-  %96 = getelementptr %56, ptr %.val.i11, i64 %95
+  %96 = getelementptr %57, ptr %.val.i11, i64 %95
   %97 = getelementptr i8, ptr %96, i64 30
   %98 = load i8, ptr %97, align 1
   %99 = icmp eq i8 %98, 1
@@ -22594,7 +22663,7 @@ merge1.i22.1:                                     ; preds = %then.i25.1, %merge1
   br i1 %lcmp.mod33.not, label %"$Model.count_expected.exit29", label %forbody.i19.epil
 
 forbody.i19.epil:                                 ; preds = %"$Model.count_expected.exit29.loopexit.unr-lcssa"
-  %111 = getelementptr %56, ptr %.val.i11, i64 %i.015.i20.unr
+  %111 = getelementptr %57, ptr %.val.i11, i64 %i.015.i20.unr
   %112 = getelementptr i8, ptr %111, i64 30
   %113 = load i8, ptr %112, align 1
   %114 = icmp eq i8 %113, 1
@@ -22647,7 +22716,7 @@ forbody.lr.ph:                                    ; preds = %entry
 forbody:                                          ; preds = %forbody.lr.ph, %merge1
   %i.045 = phi i64 [ 0, %forbody.lr.ph ], [ %39, %merge1 ]
   %total.044 = phi i64 [ 0, %forbody.lr.ph ], [ %total.2, %merge1 ]
-  %8 = getelementptr %56, ptr %.val, i64 %i.045
+  %8 = getelementptr %57, ptr %.val, i64 %i.045
   %9 = getelementptr i8, ptr %8, i64 30
   %10 = load i8, ptr %9, align 1
   %11 = icmp eq i8 %10, %2
@@ -22689,7 +22758,7 @@ switch.hole_check:                                ; preds = %"$Module.weight_dty
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %26 = zext nneg i32 %17 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.728", i64 0, i64 %26
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.740", i64 0, i64 %26
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$dtypes.bytes.exit"
 
@@ -22718,7 +22787,7 @@ switch.hole_check47:                              ; preds = %then3
 
 switch.lookup48:                                  ; preds = %switch.hole_check47
   %34 = zext nneg i32 %17 to i64
-  %switch.gep51 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.728", i64 0, i64 %34
+  %switch.gep51 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.740", i64 0, i64 %34
   %switch.load52 = load i64, ptr %switch.gep51, align 8
   br label %"$dtypes.bytes.exit40"
 
@@ -22759,7 +22828,7 @@ entry:
 forbody:                                          ; preds = %entry, %"$MappedFile.close.exit"
   %i.010 = phi i64 [ %10, %"$MappedFile.close.exit" ], [ 0, %entry ]
   %.val = load ptr, ptr %1, align 8
-  %5 = getelementptr %54, ptr %.val, i64 %i.010, i32 1
+  %5 = getelementptr %55, ptr %.val, i64 %i.010, i32 1
   %6 = load ptr, ptr %5, align 8
   %.not.i = icmp eq ptr %6, null
   br i1 %.not.i, label %"$MappedFile.close.exit", label %then.i
@@ -22923,7 +22992,7 @@ merge7.i.i:                                       ; preds = %merge.i.i
 merge1:                                           ; preds = %or.lhs.false, %merge7.i.i
   %42 = phi i64 [ %.pre10.i, %merge7.i.i ], [ %32, %or.lhs.false ]
   %43 = phi ptr [ %40, %merge7.i.i ], [ %.pre.i, %or.lhs.false ]
-  %44 = getelementptr %54, ptr %43, i64 %42
+  %44 = getelementptr %55, ptr %43, i64 %42
   store ptr %26, ptr %44, align 8
   %.sroa.4.0..sroa_idx = getelementptr inbounds i8, ptr %44, i64 8
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %.sroa.4.0..sroa_idx, i8 0, i64 24, i1 false)
@@ -22952,10 +23021,10 @@ define internal fastcc range(i32 0, 4) i32 @"$Checkpoint.read_shards"(ptr %0, pt
 entry:
   %word.i.i = alloca i64, align 8
   %shape.i.i.i.i.i = alloca [128 x i8], align 2
-  %view.i.i.i = alloca %31, align 8
+  %view.i.i.i = alloca %32, align 8
   %message.i.i.i = alloca %0, align 8
   %message.i.i = alloca %0, align 8
-  %document = alloca %59, align 8
+  %document = alloca %60, align 8
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(80) %document, i8 0, i64 80, i1 false)
   %2 = getelementptr i8, ptr %0, i64 24
   %3 = load i64, ptr %2, align 8
@@ -23094,7 +23163,7 @@ merge7.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i
 "$Problems.next.exit.i.i":                        ; preds = %merge7.i.i.i.i.i, %or.lhs.false.i.i.i
   %.val.i.i.i = phi ptr [ %.val.pre.i.i.i, %or.lhs.false.i.i.i ], [ %73, %merge7.i.i.i.i.i ]
   store i64 %69, ptr %10, align 8
-  %75 = getelementptr %57, ptr %.val.i.i.i, i64 %69
+  %75 = getelementptr %58, ptr %.val.i.i.i, i64 %69
   %76 = getelementptr i8, ptr %75, i64 -1028
   store i32 3, ptr %76, align 4
   %77 = getelementptr i8, ptr %75, i64 -1024
@@ -23146,7 +23215,7 @@ merge7.i.i.i38.i.i:                               ; preds = %merge.i.i.i35.i.i
 "$Problems.next.exit42.i.i":                      ; preds = %merge7.i.i.i38.i.i, %or.lhs.false.i32.i.i
   %.val.i40.i.i = phi ptr [ %.val.pre.i34.i.i, %or.lhs.false.i32.i.i ], [ %93, %merge7.i.i.i38.i.i ]
   store i64 %89, ptr %10, align 8
-  %95 = getelementptr %57, ptr %.val.i40.i.i, i64 %89
+  %95 = getelementptr %58, ptr %.val.i40.i.i, i64 %89
   %96 = getelementptr i8, ptr %95, i64 -1028
   store i32 %83, ptr %96, align 4
   %97 = getelementptr i8, ptr %95, i64 -1024
@@ -23235,7 +23304,7 @@ merge7.i.i.i.i.i.i:                               ; preds = %merge.i.i.i.i.i.i
 "$Problems.next.exit.i.i.i":                      ; preds = %merge7.i.i.i.i.i.i, %or.lhs.false.i.i.i30.i
   %.val.i.i.i.i = phi ptr [ %.val.pre.i.i.i.i, %or.lhs.false.i.i.i30.i ], [ %141, %merge7.i.i.i.i.i.i ]
   store i64 %137, ptr %10, align 8
-  %143 = getelementptr %57, ptr %.val.i.i.i.i, i64 %137
+  %143 = getelementptr %58, ptr %.val.i.i.i.i, i64 %137
   %144 = getelementptr i8, ptr %143, i64 -1028
   store i32 2, ptr %144, align 4
   %145 = getelementptr i8, ptr %143, i64 -1024
@@ -23279,7 +23348,7 @@ merge7.i.i.i53.i.i.i:                             ; preds = %merge.i.i.i50.i.i.i
 "$Problems.next.exit57.i.i.i":                    ; preds = %merge7.i.i.i53.i.i.i, %or.lhs.false.i47.i.i.i
   %.val.i55.i.i.i = phi ptr [ %.val.pre.i49.i.i.i, %or.lhs.false.i47.i.i.i ], [ %158, %merge7.i.i.i53.i.i.i ]
   store i64 %154, ptr %10, align 8
-  %160 = getelementptr %57, ptr %.val.i55.i.i.i, i64 %154
+  %160 = getelementptr %58, ptr %.val.i55.i.i.i, i64 %154
   %161 = getelementptr i8, ptr %160, i64 -1028
   store i32 2, ptr %161, align 4
   %162 = getelementptr i8, ptr %160, i64 -1024
@@ -23327,7 +23396,7 @@ merge7.i.i.i64.i.i.i:                             ; preds = %merge.i.i.i61.i.i.i
 "$Problems.next.exit68.i.i.i":                    ; preds = %merge7.i.i.i64.i.i.i, %or.lhs.false.i58.i.i.i
   %.val.i66.i.i.i = phi ptr [ %.val.pre.i60.i.i.i, %or.lhs.false.i58.i.i.i ], [ %176, %merge7.i.i.i64.i.i.i ]
   store i64 %172, ptr %10, align 8
-  %178 = getelementptr %57, ptr %.val.i66.i.i.i, i64 %172
+  %178 = getelementptr %58, ptr %.val.i66.i.i.i, i64 %172
   %179 = getelementptr i8, ptr %178, i64 -1028
   store i32 2, ptr %179, align 4
   %180 = getelementptr i8, ptr %178, i64 -1024
@@ -23432,7 +23501,7 @@ merge7.i.i.i.i26.i.i:                             ; preds = %merge.i.i.i.i23.i.i
 "$Problems.next.exit.i27.i.i":                    ; preds = %merge7.i.i.i.i26.i.i, %or.lhs.false.i.i20.i.i
   %.val.i.i28.i.i = phi ptr [ %.val.pre.i.i22.i.i, %or.lhs.false.i.i20.i.i ], [ %209, %merge7.i.i.i.i26.i.i ]
   store i64 %205, ptr %10, align 8
-  %211 = getelementptr %57, ptr %.val.i.i28.i.i, i64 %205
+  %211 = getelementptr %58, ptr %.val.i.i28.i.i, i64 %205
   %212 = getelementptr i8, ptr %211, i64 -1028
   store i32 2, ptr %212, align 4
   %213 = getelementptr i8, ptr %211, i64 -1024
@@ -23482,7 +23551,7 @@ merge7.i.i.i44.i.i.i:                             ; preds = %merge.i.i.i41.i.i.i
 "$Problems.next.exit48.i.i.i":                    ; preds = %merge7.i.i.i44.i.i.i, %or.lhs.false.i38.i.i.i
   %.val.i46.i.i.i = phi ptr [ %.val.pre.i40.i.i.i, %or.lhs.false.i38.i.i.i ], [ %227, %merge7.i.i.i44.i.i.i ]
   store i64 %223, ptr %10, align 8
-  %229 = getelementptr %57, ptr %.val.i46.i.i.i, i64 %223
+  %229 = getelementptr %58, ptr %.val.i46.i.i.i, i64 %223
   %230 = getelementptr i8, ptr %229, i64 -1028
   store i32 2, ptr %230, align 4
   %231 = getelementptr i8, ptr %229, i64 -1024
@@ -23503,7 +23572,7 @@ merge17.i.i.i.i:                                  ; preds = %"$Problems.next.exi
 
 switch.lookup:                                    ; preds = %"$Problems.next.exit48.i.i.i"
   %238 = zext nneg i32 %235 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.720", i64 0, i64 %238
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.732", i64 0, i64 %238
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i.i.i"
 
@@ -23524,7 +23593,7 @@ merge.i22.i:                                      ; preds = %merge.i.i.i
   %.val18.i.i = load i32, ptr %242, align 4
   %243 = icmp eq i32 %.val18.i.i, -1
   %244 = sext i32 %.val18.i.i to i64
-  %245 = getelementptr %63, ptr %.val35.i.i.i, i64 %244
+  %245 = getelementptr %64, ptr %.val35.i.i.i, i64 %244
   %.not117130.i.i = icmp eq ptr %245, null
   %.not117.i.i = or i1 %243, %.not117130.i.i
   br i1 %.not117.i.i, label %and.rhs.i.i, label %whilebody.i.i
@@ -23556,7 +23625,7 @@ merge3.i.i:                                       ; preds = %697, %"$HeaderReade
 "$Document.next.exit.i.i":                        ; preds = %merge3.i.i
   %.val.i34.i.i = load ptr, ptr %document, align 8
   %252 = sext i32 %entry1.0.val.i.i to i64
-  %253 = getelementptr %63, ptr %.val.i34.i.i, i64 %252
+  %253 = getelementptr %64, ptr %.val.i34.i.i, i64 %252
   %.not.i25.i = icmp eq ptr %253, null
   br i1 %.not.i25.i, label %merge2.i.i, label %whilebody.i.i
 
@@ -23651,7 +23720,7 @@ merge7.i.i.i.i57.i.i:                             ; preds = %merge.i.i.i.i55.i.i
 "$Problems.next.exit.i58.i.i":                    ; preds = %merge7.i.i.i.i57.i.i, %or.lhs.false.i.i52.i.i
   %.val.i.i59.i.i = phi ptr [ %.val.pre.i.i54.i.i, %or.lhs.false.i.i52.i.i ], [ %285, %merge7.i.i.i.i57.i.i ]
   store i64 %281, ptr %10, align 8
-  %287 = getelementptr %57, ptr %.val.i.i59.i.i, i64 %281
+  %287 = getelementptr %58, ptr %.val.i.i59.i.i, i64 %281
   %288 = getelementptr i8, ptr %287, i64 -1028
   store i32 2, ptr %288, align 4
   %289 = getelementptr i8, ptr %287, i64 -1024
@@ -23704,7 +23773,7 @@ merge7.i.i.i74.i.i.i:                             ; preds = %merge.i.i.i71.i.i.i
 "$Problems.next.exit78.i.i.i":                    ; preds = %merge7.i.i.i74.i.i.i, %or.lhs.false.i68.i.i.i
   %.val.i76.i.i.i = phi ptr [ %.val.pre.i70.i.i.i, %or.lhs.false.i68.i.i.i ], [ %304, %merge7.i.i.i74.i.i.i ]
   store i64 %300, ptr %10, align 8
-  %306 = getelementptr %57, ptr %.val.i76.i.i.i, i64 %300
+  %306 = getelementptr %58, ptr %.val.i76.i.i.i, i64 %300
   %307 = getelementptr i8, ptr %306, i64 -1028
   store i32 2, ptr %307, align 4
   %308 = getelementptr i8, ptr %306, i64 -1024
@@ -23752,7 +23821,7 @@ merge7.i.i.i85.i.i.i:                             ; preds = %merge.i.i.i82.i.i.i
 "$Problems.next.exit89.i.i.i":                    ; preds = %merge7.i.i.i85.i.i.i, %or.lhs.false.i79.i.i.i
   %.val.i87.i.i.i = phi ptr [ %.val.pre.i81.i.i.i, %or.lhs.false.i79.i.i.i ], [ %322, %merge7.i.i.i85.i.i.i ]
   store i64 %318, ptr %10, align 8
-  %324 = getelementptr %57, ptr %.val.i87.i.i.i, i64 %318
+  %324 = getelementptr %58, ptr %.val.i87.i.i.i, i64 %318
   %325 = getelementptr i8, ptr %324, i64 -1028
   store i32 2, ptr %325, align 4
   %326 = getelementptr i8, ptr %324, i64 -1024
@@ -23772,7 +23841,7 @@ merge17.i.i48.i.i:                                ; preds = %"$Problems.next.exi
 
 switch.lookup106:                                 ; preds = %"$Problems.next.exit89.i.i.i"
   %334 = zext nneg i32 %331 to i64
-  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.720", i64 0, i64 %334
+  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.732", i64 0, i64 %334
   %switch.load108 = load ptr, ptr %switch.gep107, align 8
   br label %"$json.kind_name.exit.i43.i.i"
 
@@ -23789,7 +23858,7 @@ merge.i.i.i.i26.i:                                ; preds = %merge5.i40.i.i
 
 "$Document.child.exit.i.i.i.i.i":                 ; preds = %merge.i.i.i.i26.i
   %338 = sext i32 %.val.i.i.i.i.i to i64
-  %339 = getelementptr %63, ptr %.val.i.i.i.i.i.i, i64 %338
+  %339 = getelementptr %64, ptr %.val.i.i.i.i.i.i, i64 %338
   %.not1722.i.i.i.i.i = icmp eq ptr %339, null
   br i1 %.not1722.i.i.i.i.i, label %then.i93.i.i.i, label %whilebody.i.i.i50.i.i
 
@@ -23813,7 +23882,7 @@ merge2.i.i.i.i.i:                                 ; preds = %"$text.equal.exit.i
   %child.0.val.i.i.i.i.i = load i32, ptr %344, align 4
   %345 = icmp eq i32 %child.0.val.i.i.i.i.i, -1
   %346 = sext i32 %child.0.val.i.i.i.i.i to i64
-  %347 = getelementptr %63, ptr %.val.i.i.i.i.i.i, i64 %346
+  %347 = getelementptr %64, ptr %.val.i.i.i.i.i.i, i64 %346
   %.not17.i.i.i.i.i = icmp eq ptr %347, null
   %or.cond.i.i.i.i = or i1 %345, %.not17.i.i.i.i.i
   br i1 %or.cond.i.i.i.i, label %then.i93.i.i.i, label %whilebody.i.i.i50.i.i
@@ -23850,7 +23919,7 @@ merge7.i.i.i.i.i.i.i:                             ; preds = %merge.i.i.i.i.i.i.i
 "$Problems.next.exit.i.i.i.i":                    ; preds = %merge7.i.i.i.i.i.i.i, %or.lhs.false.i31.i.i.i.i
   %.val.i33.i.i.i.i = phi ptr [ %.val.pre.i.i.i.i.i, %or.lhs.false.i31.i.i.i.i ], [ %356, %merge7.i.i.i.i.i.i.i ]
   store i64 %352, ptr %10, align 8
-  %358 = getelementptr %57, ptr %.val.i33.i.i.i.i, i64 %352
+  %358 = getelementptr %58, ptr %.val.i33.i.i.i.i, i64 %352
   %359 = getelementptr i8, ptr %358, i64 -1028
   store i32 2, ptr %359, align 4
   %360 = getelementptr i8, ptr %358, i64 -1024
@@ -23985,7 +24054,7 @@ merge7.i.i.i42.i.i.i.i:                           ; preds = %merge.i.i.i39.i.i.i
 "$Problems.next.exit46.i.i.i.i":                  ; preds = %merge7.i.i.i42.i.i.i.i, %or.lhs.false.i36.i.i.i.i
   %.val.i44.i.i.i.i = phi ptr [ %.val.pre.i38.i.i.i.i, %or.lhs.false.i36.i.i.i.i ], [ %392, %merge7.i.i.i42.i.i.i.i ]
   store i64 %388, ptr %10, align 8
-  %394 = getelementptr %57, ptr %.val.i44.i.i.i.i, i64 %388
+  %394 = getelementptr %58, ptr %.val.i44.i.i.i.i, i64 %388
   %395 = getelementptr i8, ptr %394, i64 -1028
   store i32 2, ptr %395, align 4
   %396 = getelementptr i8, ptr %394, i64 -1024
@@ -24024,7 +24093,7 @@ merge2.i.i118.i.i.i:                              ; preds = %"$text.equal.exit.i
   %child.0.val.i.i119.i.i.i = load i32, ptr %410, align 4
   %411 = icmp eq i32 %child.0.val.i.i119.i.i.i, -1
   %412 = sext i32 %child.0.val.i.i119.i.i.i to i64
-  %413 = getelementptr %63, ptr %.val.i.i.i.i.i.i, i64 %412
+  %413 = getelementptr %64, ptr %.val.i.i.i.i.i.i, i64 %412
   %.not17.i.i120.i.i.i = icmp eq ptr %413, null
   %or.cond.i121.i.i.i = or i1 %411, %.not17.i.i120.i.i.i
   br i1 %or.cond.i121.i.i.i, label %then.i100.i.i.i, label %whilebody.i.i114.i.i.i
@@ -24062,7 +24131,7 @@ merge7.i.i.i.i106.i.i.i:                          ; preds = %merge.i.i.i.i103.i.
 "$Problems.next.exit.i107.i.i.i":                 ; preds = %merge7.i.i.i.i106.i.i.i, %or.lhs.false.i52.i.i.i.i
   %.val.i54.i.i.i.i = phi ptr [ %.val.pre.i.i102.i.i.i, %or.lhs.false.i52.i.i.i.i ], [ %423, %merge7.i.i.i.i106.i.i.i ]
   store i64 %419, ptr %10, align 8
-  %425 = getelementptr %57, ptr %.val.i54.i.i.i.i, i64 %419
+  %425 = getelementptr %58, ptr %.val.i54.i.i.i.i, i64 %419
   %426 = getelementptr i8, ptr %425, i64 -1028
   store i32 2, ptr %426, align 4
   %427 = getelementptr i8, ptr %425, i64 -1024
@@ -24089,13 +24158,13 @@ merge.i127.i.i.i:                                 ; preds = %or.lhs.false.i126.i
   %.val.i128.i.i.i = load i32, ptr %435, align 4
   %436 = icmp eq i32 %.val.i128.i.i.i, -1
   %437 = sext i32 %.val.i128.i.i.i to i64
-  %438 = getelementptr %63, ptr %.val.i.i.i.i.i.i, i64 %437
+  %438 = getelementptr %64, ptr %.val.i.i.i.i.i.i, i64 %437
   %common.ret.op.i58.i.i.i.i = select i1 %436, ptr null, ptr %438
   %439 = getelementptr i8, ptr %common.ret.op.i58.i.i.i.i, i64 20
   %.val51.i.i.i.i = load i32, ptr %439, align 4
   %440 = icmp eq i32 %.val51.i.i.i.i, -1
   %441 = sext i32 %.val51.i.i.i.i to i64
-  %442 = getelementptr %63, ptr %.val.i.i.i.i.i.i, i64 %441
+  %442 = getelementptr %64, ptr %.val.i.i.i.i.i.i, i64 %441
   %common.ret.op.i61.i.i.i.i = select i1 %440, ptr null, ptr %442
   %443 = getelementptr i8, ptr %common.ret.op.i58.i.i.i.i, i64 4
   %444 = load i8, ptr %443, align 1
@@ -24135,7 +24204,7 @@ merge7.i.i.i68.i.i.i.i:                           ; preds = %merge.i.i.i65.i.i.i
 "$Problems.next.exit72.i.i.i.i":                  ; preds = %merge7.i.i.i68.i.i.i.i, %or.lhs.false.i62.i.i.i.i
   %.val.i70.i.i.i.i = phi ptr [ %.val.pre.i64.i.i.i.i, %or.lhs.false.i62.i.i.i.i ], [ %455, %merge7.i.i.i68.i.i.i.i ]
   store i64 %451, ptr %10, align 8
-  %457 = getelementptr %57, ptr %.val.i70.i.i.i.i, i64 %451
+  %457 = getelementptr %58, ptr %.val.i70.i.i.i.i, i64 %451
   %458 = getelementptr i8, ptr %457, i64 -1028
   store i32 2, ptr %458, align 4
   %459 = getelementptr i8, ptr %457, i64 -1024
@@ -24196,7 +24265,7 @@ merge7.i.i.i.i.i.i.i.i:                           ; preds = %merge.i.i.i.i.i.i.i
 "$Problems.next.exit.i.i.i.i.i":                  ; preds = %merge7.i.i.i.i.i.i.i.i, %or.lhs.false.i.i.i.i.i.i
   %.val.i.i76.i.i.i.i = phi ptr [ %.val.pre.i.i.i.i.i.i, %or.lhs.false.i.i.i.i.i.i ], [ %482, %merge7.i.i.i.i.i.i.i.i ]
   store i64 %478, ptr %10, align 8
-  %484 = getelementptr %57, ptr %.val.i.i76.i.i.i.i, i64 %478
+  %484 = getelementptr %58, ptr %.val.i.i76.i.i.i.i, i64 %478
   %485 = getelementptr i8, ptr %484, i64 -1028
   store i32 2, ptr %485, align 4
   %486 = getelementptr i8, ptr %484, i64 -1024
@@ -24245,7 +24314,7 @@ merge7.i.i.i86.i.i.i.i.i:                         ; preds = %merge.i.i.i83.i.i.i
 "$Problems.next.exit90.i.i.i.i.i":                ; preds = %merge7.i.i.i86.i.i.i.i.i, %or.lhs.false.i80.i.i.i.i.i
   %.val.i88.i.i.i.i.i = phi ptr [ %.val.pre.i82.i.i.i.i.i, %or.lhs.false.i80.i.i.i.i.i ], [ %502, %merge7.i.i.i86.i.i.i.i.i ]
   store i64 %498, ptr %10, align 8
-  %504 = getelementptr %57, ptr %.val.i88.i.i.i.i.i, i64 %498
+  %504 = getelementptr %58, ptr %.val.i88.i.i.i.i.i, i64 %498
   %505 = getelementptr i8, ptr %504, i64 -1028
   store i32 2, ptr %505, align 4
   %506 = getelementptr i8, ptr %504, i64 -1024
@@ -24333,7 +24402,7 @@ switch.hole_check:                                ; preds = %"$TensorView.num_el
 
 switch.lookup110:                                 ; preds = %switch.hole_check
   %529 = zext nneg i32 %526 to i64
-  %switch.gep111 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.728", i64 0, i64 %529
+  %switch.gep111 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.740", i64 0, i64 %529
   %switch.load112 = load i64, ptr %switch.gep111, align 8
   br label %"$dtypes.bytes.exit.i.i.i.i.i"
 
@@ -24424,7 +24493,7 @@ merge7.i.i.i105.i.i.i.i.i:                        ; preds = %merge.i.i.i102.i.i.
 "$Problems.next.exit109.i.i.i.i.i":               ; preds = %merge7.i.i.i105.i.i.i.i.i, %or.lhs.false.i99.i.i.i.i.i
   %.val.i107.i.i.i.i.i = phi ptr [ %.val.pre.i101.i.i.i.i.i, %or.lhs.false.i99.i.i.i.i.i ], [ %557, %merge7.i.i.i105.i.i.i.i.i ]
   store i64 %553, ptr %10, align 8
-  %559 = getelementptr %57, ptr %.val.i107.i.i.i.i.i, i64 %553
+  %559 = getelementptr %58, ptr %.val.i107.i.i.i.i.i, i64 %553
   %560 = getelementptr i8, ptr %559, i64 -1028
   store i32 2, ptr %560, align 4
   %561 = getelementptr i8, ptr %559, i64 -1024
@@ -24474,7 +24543,7 @@ switch.hole_check121:                             ; preds = %merge12.i.i.i.i.i
 
 switch.lookup122:                                 ; preds = %switch.hole_check121
   %574 = zext nneg i32 %526 to i64
-  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.723", i64 0, i64 %574
+  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.735", i64 0, i64 %574
   %switch.load126 = load i64, ptr %switch.gep125, align 8
   br label %"$dtypes.bytes.exit140.i.i.i.i.i"
 
@@ -24517,7 +24586,7 @@ merge7.i.i.i147.i.i.i.i.i:                        ; preds = %merge.i.i.i144.i.i.
 "$Problems.next.exit151.i.i.i.i.i":               ; preds = %merge7.i.i.i147.i.i.i.i.i, %or.lhs.false.i141.i.i.i.i.i
   %.val.i149.i.i.i.i.i = phi ptr [ %.val.pre.i143.i.i.i.i.i, %or.lhs.false.i141.i.i.i.i.i ], [ %585, %merge7.i.i.i147.i.i.i.i.i ]
   store i64 %581, ptr %10, align 8
-  %587 = getelementptr %57, ptr %.val.i149.i.i.i.i.i, i64 %581
+  %587 = getelementptr %58, ptr %.val.i149.i.i.i.i.i, i64 %581
   %588 = getelementptr i8, ptr %587, i64 -1028
   store i32 2, ptr %588, align 4
   %589 = getelementptr i8, ptr %587, i64 -1024
@@ -24579,7 +24648,7 @@ merge2.i.i151.i.i.i:                              ; preds = %"$text.equal.exit.i
   %child.0.val.i.i152.i.i.i = load i32, ptr %602, align 4
   %603 = icmp eq i32 %child.0.val.i.i152.i.i.i, -1
   %604 = sext i32 %child.0.val.i.i152.i.i.i to i64
-  %605 = getelementptr %63, ptr %.val.i.i.i.i.i.i, i64 %604
+  %605 = getelementptr %64, ptr %.val.i.i.i.i.i.i, i64 %604
   %.not17.i.i153.i.i.i = icmp eq ptr %605, null
   %or.cond106.i.i.i.i = or i1 %603, %.not17.i.i153.i.i.i
   br i1 %or.cond106.i.i.i.i, label %then.i133.i.i.i, label %whilebody.i.i147.i.i.i
@@ -24616,7 +24685,7 @@ merge7.i.i.i.i139.i.i.i:                          ; preds = %merge.i.i.i.i136.i.
 "$Problems.next.exit.i140.i.i.i":                 ; preds = %merge7.i.i.i.i139.i.i.i, %or.lhs.false.i66.i.i.i.i
   %.val.i68.i.i.i.i = phi ptr [ %.val.pre.i.i135.i.i.i, %or.lhs.false.i66.i.i.i.i ], [ %614, %merge7.i.i.i.i139.i.i.i ]
   store i64 %610, ptr %10, align 8
-  %616 = getelementptr %57, ptr %.val.i68.i.i.i.i, i64 %610
+  %616 = getelementptr %58, ptr %.val.i68.i.i.i.i, i64 %610
   %617 = getelementptr i8, ptr %616, i64 -1028
   store i32 2, ptr %617, align 4
   %618 = getelementptr i8, ptr %616, i64 -1024
@@ -24670,7 +24739,7 @@ merge7.i.i.i76.i.i.i.i:                           ; preds = %merge.i.i.i73.i.i.i
 "$Problems.next.exit80.i.i.i.i":                  ; preds = %merge7.i.i.i76.i.i.i.i, %or.lhs.false.i70.i.i.i.i
   %.val.i78.i.i.i.i = phi ptr [ %.val.pre.i72.i.i.i.i, %or.lhs.false.i70.i.i.i.i ], [ %635, %merge7.i.i.i76.i.i.i.i ]
   store i64 %631, ptr %10, align 8
-  %637 = getelementptr %57, ptr %.val.i78.i.i.i.i, i64 %631
+  %637 = getelementptr %58, ptr %.val.i78.i.i.i.i, i64 %631
   %638 = getelementptr i8, ptr %637, i64 -1028
   store i32 2, ptr %638, align 4
   %639 = getelementptr i8, ptr %637, i64 -1024
@@ -24688,7 +24757,7 @@ merge5.i.i.i.i:                                   ; preds = %merge.i159.i.i.i
   %.val.i160.i.i.i = load i32, ptr %646, align 4
   %647 = icmp eq i32 %.val.i160.i.i.i, -1
   %648 = sext i32 %.val.i160.i.i.i to i64
-  %649 = getelementptr %63, ptr %.val.i.i.i.i.i.i, i64 %648
+  %649 = getelementptr %64, ptr %.val.i.i.i.i.i.i, i64 %648
   %.not61108.i.i.i.i = icmp eq ptr %649, null
   %or.cond.i.i = or i1 %647, %.not61108.i.i.i.i
   br i1 %or.cond.i.i, label %whilebody.i.i114.preheader.i.i.i, label %whilebody.i.i.i.i
@@ -24735,7 +24804,7 @@ merge7.i.i.i90.i.i.i.i:                           ; preds = %merge.i.i.i87.i.i.i
 "$Problems.next.exit94.i.i.i.i":                  ; preds = %merge7.i.i.i90.i.i.i.i, %or.lhs.false.i84.i.i.i.i
   %.val.i92.i.i.i.i = phi ptr [ %.val.pre.i86.i.i.i.i, %or.lhs.false.i84.i.i.i.i ], [ %663, %merge7.i.i.i90.i.i.i.i ]
   store i64 %659, ptr %10, align 8
-  %665 = getelementptr %57, ptr %.val.i92.i.i.i.i, i64 %659
+  %665 = getelementptr %58, ptr %.val.i92.i.i.i.i, i64 %659
   %666 = getelementptr i8, ptr %665, i64 -1028
   store i32 2, ptr %666, align 4
   %667 = getelementptr i8, ptr %665, i64 -1024
@@ -24777,7 +24846,7 @@ merge14.i.i.i.i:                                  ; preds = %and.lhs.true.i.i.i.
 "$Document.next.exit.i.i.i.i":                    ; preds = %merge14.i.i.i.i
   %683 = mul i64 %674, %count.0109.i.i.i.i
   %684 = sext i32 %child.0.val.i.i.i.i to i64
-  %685 = getelementptr %63, ptr %.val.i.i.i.i.i.i, i64 %684
+  %685 = getelementptr %64, ptr %.val.i.i.i.i.i.i, i64 %684
   %.not61.i.i.i.i = icmp eq ptr %685, null
   br i1 %.not61.i.i.i.i, label %whilebody.i.i114.preheader.i.i.i, label %whilebody.i.i.i.i
 
@@ -24827,7 +24896,7 @@ then31.i.i.i:                                     ; preds = %then27.i.i.i
 697:                                              ; preds = %merge7.i.i.i.i29.i, %merge21.i.i.i
   %698 = phi i64 [ %.pre10.i.i.i.i, %merge7.i.i.i.i29.i ], [ %687, %merge21.i.i.i ]
   %699 = phi ptr [ %692, %merge7.i.i.i.i29.i ], [ %.pre.i.i.i.i, %merge21.i.i.i ]
-  %700 = getelementptr %31, ptr %699, i64 %698
+  %700 = getelementptr %32, ptr %699, i64 %698
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(112) %700, ptr noundef nonnull align 8 dereferenceable(112) %view.i.i.i, i64 112, i1 false)
   %701 = load i64, ptr %6, align 8
   %702 = add i64 %701, 1
@@ -24843,7 +24912,7 @@ and.rhs.i.i:                                      ; preds = %merge2.i.i, %merge.
 
 then.i94.i.i:                                     ; preds = %and.rhs.i.i
   %706 = load ptr, ptr %13, align 8
-  %707 = getelementptr %31, ptr %706, i64 %107
+  %707 = getelementptr %32, ptr %706, i64 %107
   call void @qsort(ptr %707, i64 %704, i64 112, ptr nonnull @"$compare_offsets")
   %.pre116.i.i.i = load i64, ptr %6, align 8
   br label %merge.i63.i.i
@@ -24855,14 +24924,14 @@ merge.i63.i.i:                                    ; preds = %then.i94.i.i, %and.
 
 forbody.lr.ph.i.i.i:                              ; preds = %merge.i63.i.i
   %.val.i75.i.i = load ptr, ptr %13, align 8
-  %710 = getelementptr %31, ptr %.val.i75.i.i, i64 %107
+  %710 = getelementptr %32, ptr %.val.i75.i.i, i64 %107
   %711 = getelementptr i8, ptr %710, i64 96
   %712 = load i64, ptr %711, align 8
   %713 = icmp slt i64 %712, %240
   br i1 %713, label %then3.i.i.i, label %merge2.i.i.i
 
 forbody.i.i.i:                                    ; preds = %merge8.i.i.i
-  %714 = getelementptr %31, ptr %.val.i75.i.i, i64 %772
+  %714 = getelementptr %32, ptr %.val.i75.i.i, i64 %772
   %715 = getelementptr i8, ptr %714, i64 96
   %716 = load i64, ptr %715, align 8
   %717 = icmp slt i64 %716, %771
@@ -24908,7 +24977,7 @@ merge7.i.i.i.i91.i.i:                             ; preds = %merge.i.i.i.i88.i.i
 "$Problems.next.exit.i92.i.i":                    ; preds = %merge7.i.i.i.i91.i.i, %or.lhs.false.i.i85.i.i
   %.val.i.i93.i.i = phi ptr [ %.val.pre.i.i87.i.i, %or.lhs.false.i.i85.i.i ], [ %729, %merge7.i.i.i.i91.i.i ]
   store i64 %725, ptr %10, align 8
-  %731 = getelementptr %57, ptr %.val.i.i93.i.i, i64 %725
+  %731 = getelementptr %58, ptr %.val.i.i93.i.i, i64 %725
   %732 = getelementptr i8, ptr %731, i64 -1028
   store i32 2, ptr %732, align 4
   %733 = getelementptr i8, ptr %731, i64 -1024
@@ -24967,7 +25036,7 @@ merge7.i.i.i74.i82.i.i:                           ; preds = %merge.i.i.i71.i79.i
 "$Problems.next.exit78.i83.i.i":                  ; preds = %merge7.i.i.i74.i82.i.i, %or.lhs.false.i68.i76.i.i
   %.val.i76.i84.i.i = phi ptr [ %.val.pre.i70.i78.i.i, %or.lhs.false.i68.i76.i.i ], [ %757, %merge7.i.i.i74.i82.i.i ]
   store i64 %753, ptr %10, align 8
-  %759 = getelementptr %57, ptr %.val.i76.i84.i.i, i64 %753
+  %759 = getelementptr %58, ptr %.val.i76.i84.i.i, i64 %753
   %760 = getelementptr i8, ptr %759, i64 -1028
   store i32 2, ptr %760, align 4
   %761 = getelementptr i8, ptr %759, i64 -1024
@@ -25026,7 +25095,7 @@ merge7.i.i.i85.i71.i.i:                           ; preds = %merge.i.i.i82.i68.i
 "$Problems.next.exit89.i72.i.i":                  ; preds = %merge7.i.i.i85.i71.i.i, %or.lhs.false.i79.i65.i.i
   %.val.i87.i73.i.i = phi ptr [ %.val.pre.i81.i67.i.i, %or.lhs.false.i79.i65.i.i ], [ %781, %merge7.i.i.i85.i71.i.i ]
   store i64 %777, ptr %10, align 8
-  %783 = getelementptr %57, ptr %.val.i87.i73.i.i, i64 %777
+  %783 = getelementptr %58, ptr %.val.i87.i73.i.i, i64 %777
   %784 = getelementptr i8, ptr %783, i64 -1028
   store i32 2, ptr %784, align 4
   %785 = getelementptr i8, ptr %783, i64 -1024
@@ -25077,7 +25146,7 @@ merge.i32.i:                                      ; preds = %or.end.i
 forbody.i.i:                                      ; preds = %merge.i32.i, %merge2.i44.i
   %i.042.i.i = phi i64 [ %898, %merge2.i44.i ], [ %36, %merge.i32.i ]
   %.val.i33.i = load ptr, ptr %13, align 8
-  %807 = getelementptr %31, ptr %.val.i33.i, i64 %i.042.i.i
+  %807 = getelementptr %32, ptr %.val.i33.i, i64 %i.042.i.i
   %808 = load ptr, ptr %807, align 8
   %809 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %808)
   %.fr16.i = freeze i64 %809
@@ -25132,7 +25201,7 @@ whilebody.i14.us.i:                               ; preds = %whilebody.lr.ph.i.i
   %833 = phi i32 [ %843, %merge2.i.us.i ], [ %830, %whilebody.lr.ph.i.i13 ]
   %position.017.i.us.i = phi i64 [ %841, %merge2.i.us.i ], [ %828, %whilebody.lr.ph.i.i13 ]
   %834 = zext nneg i32 %833 to i64
-  %835 = getelementptr %65, ptr %.val.i.i, i64 %834
+  %835 = getelementptr %66, ptr %.val.i.i, i64 %834
   %836 = getelementptr i8, ptr %835, i64 16
   %837 = load i64, ptr %836, align 8
   %838 = icmp eq i64 %837, %825
@@ -25156,7 +25225,7 @@ whilebody.i14.i:                                  ; preds = %whilebody.lr.ph.i.i
   %845 = phi i32 [ %857, %merge2.i.i14 ], [ %830, %whilebody.lr.ph.i.i13 ]
   %position.017.i.i = phi i64 [ %855, %merge2.i.i14 ], [ %828, %whilebody.lr.ph.i.i13 ]
   %846 = zext nneg i32 %845 to i64
-  %847 = getelementptr %65, ptr %.val.i.i, i64 %846
+  %847 = getelementptr %66, ptr %.val.i.i, i64 %846
   %848 = getelementptr i8, ptr %847, i64 16
   %849 = load i64, ptr %848, align 8
   %850 = icmp eq i64 %849, %825
@@ -25193,14 +25262,14 @@ merge2.i.i14:                                     ; preds = %and.rhs.i.i.i, %and
 "$Map.find.exit":                                 ; preds = %"$Map.position.exit.i"
   %862 = zext nneg i32 %860 to i64
   %.val.i12 = load ptr, ptr %29, align 8
-  %863 = getelementptr %65, ptr %.val.i12, i64 %862, i32 2
+  %863 = getelementptr %66, ptr %.val.i12, i64 %862, i32 2
   %864 = icmp eq ptr %863, null
   br i1 %864, label %else4.i.i, label %"$Checkpoint.find.exit.i.i"
 
 "$Checkpoint.find.exit.i.i":                      ; preds = %"$Map.find.exit"
   %865 = load i32, ptr %863, align 4
   %866 = sext i32 %865 to i64
-  %867 = getelementptr %31, ptr %.val.i33.i, i64 %866
+  %867 = getelementptr %32, ptr %.val.i33.i, i64 %866
   %.not.i35.i = icmp eq ptr %867, null
   br i1 %.not.i35.i, label %else4.i.i, label %then3.i.i
 
@@ -25209,7 +25278,7 @@ then3.i.i:                                        ; preds = %"$Checkpoint.find.e
   %868 = getelementptr i8, ptr %807, i64 104
   %.val34.i.i = load i32, ptr %868, align 4
   %869 = sext i32 %.val34.i.i to i64
-  %870 = getelementptr %54, ptr %.val33.i.i, i64 %869
+  %870 = getelementptr %55, ptr %.val33.i.i, i64 %869
   %871 = load ptr, ptr %870, align 8
   %872 = load i64, ptr %9, align 8
   %873 = add i64 %872, 1
@@ -25242,7 +25311,7 @@ merge7.i.i.i.i42.i:                               ; preds = %merge.i.i.i.i39.i
 "$Problems.next.exit.i43.i":                      ; preds = %merge7.i.i.i.i42.i, %or.lhs.false.i.i36.i
   %.val.i36.i.i = phi ptr [ %.val.pre.i.i38.i, %or.lhs.false.i.i36.i ], [ %880, %merge7.i.i.i.i42.i ]
   store i64 %876, ptr %10, align 8
-  %882 = getelementptr %57, ptr %.val.i36.i.i, i64 %876
+  %882 = getelementptr %58, ptr %.val.i36.i.i, i64 %876
   %883 = getelementptr i8, ptr %882, i64 -1028
   store i32 2, ptr %883, align 4
   %884 = getelementptr i8, ptr %882, i64 -1024
@@ -25255,7 +25324,7 @@ merge7.i.i.i.i42.i:                               ; preds = %merge.i.i.i.i39.i
   %889 = getelementptr i8, ptr %867, i64 104
   %.val32.i.i = load i32, ptr %889, align 4
   %890 = sext i32 %.val32.i.i to i64
-  %891 = getelementptr %54, ptr %.val31.i.i, i64 %890
+  %891 = getelementptr %55, ptr %.val31.i.i, i64 %890
   %892 = load ptr, ptr %891, align 8
   %893 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %888, i64 512, ptr nonnull @"$string.335", ptr %892)
   br label %merge2.i44.i
@@ -25364,7 +25433,7 @@ merge7.i.i:                                       ; preds = %merge.i.i
 merge:                                            ; preds = %or.lhs.false, %merge7.i.i
   %.val = phi ptr [ %.val.pre, %or.lhs.false ], [ %15, %merge7.i.i ]
   store i64 %10, ptr %7, align 8
-  %17 = getelementptr %57, ptr %.val, i64 %10
+  %17 = getelementptr %58, ptr %.val, i64 %10
   %18 = getelementptr i8, ptr %17, i64 -1028
   store i32 %1, ptr %18, align 4
   %19 = getelementptr i8, ptr %17, i64 -1024
@@ -25431,7 +25500,7 @@ entry:
   %10 = load i32, ptr %7, align 4
   %11 = sext i32 %10 to i64
   %.val.i = load ptr, ptr %9, align 8
-  %12 = getelementptr %31, ptr %.val.i, i64 %11
+  %12 = getelementptr %32, ptr %.val.i, i64 %11
   %.not = icmp eq ptr %12, null
   br i1 %.not, label %else, label %then
 
@@ -25496,7 +25565,7 @@ merge7.i.i.i:                                     ; preds = %merge.i.i.i
 "$Problems.next.exit":                            ; preds = %or.lhs.false.i, %merge7.i.i.i
   %.val.i18 = phi ptr [ %.val.pre.i, %or.lhs.false.i ], [ %35, %merge7.i.i.i ]
   store i64 %30, ptr %27, align 8
-  %37 = getelementptr %57, ptr %.val.i18, i64 %30
+  %37 = getelementptr %58, ptr %.val.i18, i64 %30
   %38 = getelementptr i8, ptr %37, i64 -1028
   store i32 2, ptr %38, align 4
   %39 = getelementptr i8, ptr %37, i64 -1024
@@ -25624,7 +25693,7 @@ then6.i:                                          ; preds = %merge.i, %merge
   %44 = getelementptr i8, ptr %1, i64 104
   %.val44 = load i32, ptr %44, align 4
   %45 = sext i32 %.val44 to i64
-  %46 = getelementptr %54, ptr %.val43, i64 %45
+  %46 = getelementptr %55, ptr %.val43, i64 %45
   %47 = load ptr, ptr %46, align 8
   %48 = load ptr, ptr %1, align 8
   %49 = getelementptr i8, ptr %41, i64 184
@@ -25664,7 +25733,7 @@ merge7.i.i.i:                                     ; preds = %merge.i.i.i
 "$Problems.next.exit":                            ; preds = %or.lhs.false.i, %merge7.i.i.i
   %.val.i = phi ptr [ %.val.pre.i, %or.lhs.false.i ], [ %60, %merge7.i.i.i ]
   store i64 %55, ptr %52, align 8
-  %62 = getelementptr %57, ptr %.val.i, i64 %55
+  %62 = getelementptr %58, ptr %.val.i, i64 %55
   %63 = getelementptr i8, ptr %62, i64 -1028
   store i32 2, ptr %63, align 4
   %64 = getelementptr i8, ptr %62, i64 -1024
@@ -25704,7 +25773,7 @@ merge7.i.i.i52:                                   ; preds = %merge.i.i.i49
 "$Problems.next.exit56":                          ; preds = %or.lhs.false.i46, %merge7.i.i.i52
   %.val.i54 = phi ptr [ %.val.pre.i48, %or.lhs.false.i46 ], [ %75, %merge7.i.i.i52 ]
   store i64 %70, ptr %52, align 8
-  %77 = getelementptr %57, ptr %.val.i54, i64 %70
+  %77 = getelementptr %58, ptr %.val.i54, i64 %70
   %78 = getelementptr i8, ptr %77, i64 -1028
   store i32 2, ptr %78, align 4
   %79 = getelementptr i8, ptr %77, i64 -1024
@@ -25737,7 +25806,7 @@ merge:                                            ; preds = %entry
   %8 = getelementptr i8, ptr %1, i64 104
   %.val12 = load i32, ptr %8, align 4
   %9 = sext i32 %.val12 to i64
-  %10 = getelementptr %54, ptr %.val, i64 %9
+  %10 = getelementptr %55, ptr %.val, i64 %9
   %11 = load ptr, ptr %10, align 8
   %12 = load ptr, ptr %1, align 8
   %13 = getelementptr i8, ptr %5, i64 184
@@ -25774,7 +25843,7 @@ merge7.i.i.i:                                     ; preds = %merge.i.i.i
 "$Problems.next.exit":                            ; preds = %or.lhs.false.i, %merge7.i.i.i
   %.val.i = phi ptr [ %.val.pre.i, %or.lhs.false.i ], [ %24, %merge7.i.i.i ]
   store i64 %19, ptr %16, align 8
-  %26 = getelementptr %57, ptr %.val.i, i64 %19
+  %26 = getelementptr %58, ptr %.val.i, i64 %19
   %27 = getelementptr i8, ptr %26, i64 -1028
   store i32 2, ptr %27, align 4
   %28 = getelementptr i8, ptr %26, i64 -1024
@@ -26916,7 +26985,7 @@ merge.i.i10.i:                                    ; preds = %merge7.i.i.i.i15.i,
 ; Function Attrs: nounwind
 define internal fastcc void @"$write_expected"(ptr %0, ptr nocapture readonly %1, ptr %2, i32 %3, i32 %4, i64 %5) unnamed_addr #3 {
 entry:
-  %view = alloca %31, align 8
+  %view = alloca %32, align 8
   %name = alloca [160 x i8], align 1
   %6 = getelementptr inbounds i8, ptr %view, i64 32
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(112) %6, i8 0, i64 80, i1 false)
@@ -26949,7 +27018,7 @@ switch.hole_check:                                ; preds = %entry
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %18 = zext nneg i32 %3 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.728", i64 0, i64 %18
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.740", i64 0, i64 %18
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$dtypes.bytes.exit"
 
@@ -27039,7 +27108,7 @@ entry:
 forbody:                                          ; preds = %entry, %forbody
   %i.05 = phi i64 [ %15, %forbody ], [ 0, %entry ]
   %.val = load ptr, ptr %1, align 8
-  %5 = getelementptr %66, ptr %.val, i64 %i.05
+  %5 = getelementptr %67, ptr %.val, i64 %i.05
   %6 = load ptr, ptr %5, align 8
   tail call void @free(ptr %6)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %5, i8 0, i64 24, i1 false)
@@ -27079,8 +27148,8 @@ merge:                                            ; preds = %forbody, %entry
 
 define dso_local i32 @engine_plan(ptr %0, ptr writeonly %1, ptr %2) local_unnamed_addr {
 entry:
-  %library.i = alloca %75, align 8
-  %source = alloca %35, align 8
+  %library.i = alloca %76, align 8
+  %source = alloca %36, align 8
   %3 = icmp eq ptr %1, null
   br i1 %3, label %then, label %merge
 
@@ -27405,11 +27474,11 @@ merge8:                                           ; preds = %merge.i.peel33.i, %
 
 define internal fastcc i32 @"$Library.open"(ptr %0, ptr %1, ptr readonly %2, ptr %3) unnamed_addr {
 entry:
-  %info.i.i.i = alloca %58, align 8
-  %info.i.i = alloca %76, align 8
+  %info.i.i.i = alloca %59, align 8
+  %info.i.i = alloca %77, align 8
   %folder.i = alloca [4096 x i8], align 2
-  %info.i.i6.i.i = alloca %58, align 8
-  %info.i.i.i.i = alloca %58, align 8
+  %info.i.i6.i.i = alloca %59, align 8
+  %info.i.i.i.i = alloca %59, align 8
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(4128) %0, i8 0, i64 4128, i1 false)
   %4 = getelementptr i8, ptr %0, i64 16
   %5 = icmp eq ptr %1, null
@@ -27763,14 +27832,14 @@ entry:
   %digits.i.i60 = alloca [32 x i8], align 1
   %digits.i.i39 = alloca [32 x i8], align 1
   %digits.i.i = alloca [32 x i8], align 1
-  %unbound.i.i.i.i = alloca %77, align 8
-  %shape.i.i.i = alloca %78, align 8
-  %5 = alloca %78, align 8
+  %unbound.i.i.i.i = alloca %78, align 8
+  %shape.i.i.i = alloca %79, align 8
+  %5 = alloca %79, align 8
   %handle.i = alloca ptr, align 8
-  %options.i = alloca %80, align 8
-  %out = alloca %32, align 8
-  %made = alloca %81, align 8
-  %info = alloca %84, align 8
+  %options.i = alloca %81, align 8
+  %out = alloca %33, align 8
+  %made = alloca %82, align 8
+  %info = alloca %85, align 8
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %handle.i)
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %options.i)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %options.i, i8 0, i64 24, i1 false)
@@ -28785,7 +28854,7 @@ switch.hole_check1077:                            ; preds = %"$JsonWriter.string
 
 switch.lookup1078:                                ; preds = %switch.hole_check1077
   %348 = zext nneg i32 %339 to i64
-  %switch.gep1081 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.728", i64 0, i64 %348
+  %switch.gep1081 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.740", i64 0, i64 %348
   %switch.load1082 = load i64, ptr %switch.gep1081, align 8
   br label %"$Plan.kv_bytes_per_token.exit.i.i"
 
@@ -32462,10 +32531,10 @@ merge.i17:                                        ; preds = %or.lhs.false.i
 
 define internal fastcc i32 @"$Plan.make"(ptr %0, ptr %1, ptr %2, ptr %3, i1 zeroext %4, ptr readonly %5, ptr %6) unnamed_addr {
 entry:
-  %unbound.i89 = alloca %77, align 8
-  %unbound.i = alloca %85, align 8
-  %layout.i = alloca %86, align 8
-  %shape = alloca %78, align 8
+  %unbound.i89 = alloca %78, align 8
+  %unbound.i = alloca %86, align 8
+  %layout.i = alloca %87, align 8
+  %shape = alloca %79, align 8
   %7 = zext i1 %4 to i8
   %8 = getelementptr inbounds i8, ptr %0, i64 16
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(832) %8, i8 0, i64 816, i1 false)
@@ -33522,7 +33591,7 @@ forbody.i:                                        ; preds = %merge8.i, %forbody.
   %at.sroa.26.2 = phi i64 [ %at.sroa.26.1, %forbody.preheader.i ], [ %at.sroa.26.14, %merge8.i ]
   %indvars.iv.i = phi i64 [ 0, %forbody.preheader.i ], [ %indvars.iv.next.i, %merge8.i ]
   %153 = load ptr, ptr %2, align 8
-  %154 = getelementptr %23, ptr %153, i64 %indvars.iv.i
+  %154 = getelementptr %24, ptr %153, i64 %indvars.iv.i
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(360) %154, i8 0, i64 360, i1 false)
   %155 = load ptr, ptr %0, align 8
   %156 = getelementptr i8, ptr %155, i64 124
@@ -34193,7 +34262,7 @@ then5:                                            ; preds = %"$Cursor.matrix.exi
 
 define internal fastcc range(i32 0, 5) i32 @"$Plan.measure_page"(ptr %0, ptr writeonly %1) unnamed_addr {
 entry:
-  %cache = alloca %87, align 8
+  %cache = alloca %88, align 8
   %2 = load ptr, ptr %0, align 8, !noalias !51
   %3 = getelementptr i8, ptr %0, i64 20
   %4 = load i32, ptr %3, align 4, !noalias !54
@@ -34424,7 +34493,7 @@ switch.hole_check:                                ; preds = %entry
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %12 = zext nneg i32 %9 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.728", i64 0, i64 %12
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.740", i64 0, i64 %12
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$dtypes.bytes.exit"
 
@@ -34546,7 +34615,7 @@ and.lhs.true.i:                                   ; preds = %merge.i
 ; Function Attrs: mustprogress nofree norecurse nosync nounwind willreturn memory(readwrite, inaccessiblemem: none)
 define internal fastcc i64 @"$RankBuffers.bind"(ptr nocapture %0, ptr nocapture readonly %1, ptr %2) unnamed_addr #21 {
 entry:
-  %narrow.i = alloca %79, align 8
+  %narrow.i = alloca %80, align 8
   %3 = getelementptr i8, ptr %1, i64 128
   %4 = load i32, ptr %3, align 4
   %5 = sext i32 %4 to i64
@@ -35696,8 +35765,8 @@ forbody.i.i:                                      ; preds = %forbody.i.i, %forbo
   %24 = load i64, ptr %19, align 8
   %25 = add i64 %24, -1
   %26 = and i64 %25, %23
-  %27 = getelementptr %4, ptr %21, i64 %26
-  %28 = getelementptr %4, ptr %1, i64 %indvars.iv.i.i
+  %27 = getelementptr %6, ptr %21, i64 %26
+  %28 = getelementptr %6, ptr %1, i64 %indvars.iv.i.i
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %28, ptr noundef nonnull align 8 dereferenceable(472) %27, i64 472, i1 false)
   %indvars.iv.next.i.i = or disjoint i64 %indvars.iv.i.i, 1
   %29 = load ptr, ptr %10, align 8
@@ -35706,8 +35775,8 @@ forbody.i.i:                                      ; preds = %forbody.i.i, %forbo
   %32 = load i64, ptr %19, align 8
   %33 = add i64 %32, -1
   %34 = and i64 %33, %31
-  %35 = getelementptr %4, ptr %29, i64 %34
-  %36 = getelementptr %4, ptr %1, i64 %indvars.iv.next.i.i
+  %35 = getelementptr %6, ptr %29, i64 %34
+  %36 = getelementptr %6, ptr %1, i64 %indvars.iv.next.i.i
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %36, ptr noundef nonnull align 8 dereferenceable(472) %35, i64 472, i1 false)
   %indvars.iv.next.i.i.1 = add nuw nsw i64 %indvars.iv.i.i, 2
   %niter.next.1 = add i64 %niter, 2
@@ -35726,8 +35795,8 @@ forbody.i.i.epil:                                 ; preds = %merge.loopexit.i.i.
   %40 = load i64, ptr %19, align 8
   %41 = add i64 %40, -1
   %42 = and i64 %41, %39
-  %43 = getelementptr %4, ptr %37, i64 %42
-  %44 = getelementptr %4, ptr %1, i64 %indvars.iv.i.i.unr
+  %43 = getelementptr %6, ptr %37, i64 %42
+  %44 = getelementptr %6, ptr %1, i64 %indvars.iv.i.i.unr
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %44, ptr noundef nonnull align 8 dereferenceable(472) %43, i64 472, i1 false)
   br label %merge.loopexit.i.i
 
@@ -35839,9 +35908,1222 @@ merge.i.i:                                        ; preds = %forbody.i.i.i
   br label %common.ret
 }
 
+define dso_local i32 @engine_profile_begin(ptr %0, ptr %1) local_unnamed_addr {
+entry:
+  %2 = icmp eq ptr %0, null
+  br i1 %2, label %then, label %merge
+
+then:                                             ; preds = %entry
+  %.not = icmp eq ptr %1, null
+  br i1 %.not, label %common.ret, label %then2
+
+then2:                                            ; preds = %then
+  %3 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.46")
+  br label %common.ret
+
+common.ret:                                       ; preds = %then2, %then, %"$Engine.begin_profile.exit"
+  %common.ret.op = phi i32 [ %common.ret.op.i.i, %"$Engine.begin_profile.exit" ], [ 1, %then ], [ 1, %then2 ]
+  ret i32 %common.ret.op
+
+merge:                                            ; preds = %entry
+  %4 = getelementptr i8, ptr %0, i64 6160
+  %5 = getelementptr i8, ptr %0, i64 7104
+  %6 = tail call i32 @pthread_mutex_lock(ptr %5)
+  %7 = getelementptr i8, ptr %0, i64 7192
+  %8 = load i64, ptr %7, align 8
+  %9 = add i64 %8, 1
+  store i64 %9, ptr %7, align 8
+  %10 = getelementptr i8, ptr %0, i64 7200
+  %11 = load i64, ptr %10, align 8
+  %.not8.i.i.i = icmp eq i64 %11, %8
+  br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
+
+whilebody.lr.ph.i.i.i:                            ; preds = %merge
+  %12 = getelementptr i8, ptr %0, i64 7144
+  br label %whilebody.i.i.i
+
+whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
+  %13 = tail call i32 @pthread_cond_wait(ptr %12, ptr nonnull %5)
+  %14 = load i64, ptr %10, align 8
+  %.not.i.i.i = icmp eq i64 %14, %8
+  br i1 %.not.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.i.i.i
+
+"$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge
+  %15 = tail call i32 @pthread_mutex_unlock(ptr nonnull %5)
+  tail call fastcc void @"$Loop.land"(ptr nonnull %4)
+  %16 = getelementptr i8, ptr %0, i64 5872
+  %.val.i.i = load ptr, ptr %16, align 8
+  tail call fastcc void @"$Rank.stop_profile"(ptr %.val.i.i)
+  %17 = load ptr, ptr %16, align 8
+  %18 = getelementptr i8, ptr %17, i64 32
+  %19 = load ptr, ptr %18, align 8
+  %20 = getelementptr i8, ptr %19, i64 68
+  %21 = load i32, ptr %20, align 4
+  %22 = tail call dereferenceable_or_null(1608) ptr @malloc(i64 1608)
+  %23 = icmp eq ptr %22, null
+  br i1 %23, label %then.i.i, label %merge.i.i
+
+then.i.i:                                         ; preds = %"$Loop.enter_turn.exit.i"
+  %.not22.i.i = icmp eq ptr %1, null
+  br i1 %.not22.i.i, label %"$Engine.begin_profile.exit", label %then2.i.i
+
+then2.i.i:                                        ; preds = %then.i.i
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %1, ptr noundef nonnull align 1 dereferenceable(29) @"$string.510", i64 29, i1 false)
+  br label %"$Engine.begin_profile.exit"
+
+merge.i.i:                                        ; preds = %"$Loop.enter_turn.exit.i"
+  %24 = shl i32 %21, 4
+  %25 = add i32 %24, 16
+  %26 = getelementptr i8, ptr %0, i64 5880
+  %27 = load ptr, ptr %26, align 8
+  %28 = getelementptr i8, ptr %17, i64 24
+  %29 = load ptr, ptr %28, align 8
+  %30 = getelementptr inbounds i8, ptr %22, i64 20
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(1608) %30, i8 0, i64 1588, i1 false)
+  store ptr %27, ptr %22, align 8
+  %31 = getelementptr i8, ptr %22, i64 8
+  store ptr %29, ptr %31, align 8
+  %32 = getelementptr i8, ptr %22, i64 16
+  store i32 %25, ptr %32, align 4
+  %33 = sext i32 %25 to i64
+  %34 = tail call ptr @calloc(i64 %33, i64 8)
+  %35 = getelementptr i8, ptr %22, i64 32
+  store ptr %34, ptr %35, align 8
+  %36 = tail call ptr @calloc(i64 %33, i64 8)
+  %37 = getelementptr i8, ptr %22, i64 40
+  store ptr %36, ptr %37, align 8
+  %38 = tail call ptr @calloc(i64 %33, i64 8)
+  %39 = getelementptr i8, ptr %22, i64 48
+  store ptr %38, ptr %39, align 8
+  %40 = icmp eq ptr %34, null
+  br i1 %40, label %then.i.i.i, label %or.lhs.false1.i.i.i
+
+then.i.i.i:                                       ; preds = %or.lhs.false1.i.i.i, %merge.i.i
+  %.not28.i.i.i = icmp eq ptr %1, null
+  br i1 %.not28.i.i.i, label %then5.i.i, label %then3.i.i.i
+
+or.lhs.false1.i.i.i:                              ; preds = %merge.i.i
+  %41 = icmp eq ptr %36, null
+  %42 = icmp eq ptr %38, null
+  %or.cond.i.i.i = or i1 %41, %42
+  br i1 %or.cond.i.i.i, label %then.i.i.i, label %merge.i.i.i
+
+then3.i.i.i:                                      ; preds = %then.i.i.i
+  %43 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.511", i32 %25)
+  br label %then5.i.i
+
+merge.i.i.i:                                      ; preds = %or.lhs.false1.i.i.i
+  %44 = icmp sgt i32 %25, 0
+  br i1 %44, label %forbody.lr.ph.i.i.i.i, label %merge4.i.i
+
+forbody.lr.ph.i.i.i.i:                            ; preds = %merge.i.i.i
+  %wide.trip.count.i.i.i.i = zext nneg i32 %25 to i64
+  %45 = getelementptr i8, ptr %27, i64 384
+  br label %forbody.i.i.i.i
+
+forcond.i.i.i.i:                                  ; preds = %merge1.i.i.i.i
+  %indvars.iv.next.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i, 1
+  %exitcond.not.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i, %wide.trip.count.i.i.i.i
+  br i1 %exitcond.not.i.i.i.i, label %merge4.i.i, label %forbody.i.i.i.i
+
+forbody.i.i.i.i:                                  ; preds = %forcond.i.i.i.i, %forbody.lr.ph.i.i.i.i
+  %indvars.iv.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i ], [ %indvars.iv.next.i.i.i.i, %forcond.i.i.i.i ]
+  %46 = load ptr, ptr %45, align 8
+  %47 = getelementptr ptr, ptr %34, i64 %indvars.iv.i.i.i.i
+  %48 = tail call i32 %46(ptr %29, ptr %47)
+  %.not.i.i.i.i = icmp eq i32 %48, 0
+  br i1 %.not.i.i.i.i, label %merge1.i.i.i.i, label %then6.i.i.i
+
+merge1.i.i.i.i:                                   ; preds = %forbody.i.i.i.i
+  %49 = load ptr, ptr %45, align 8
+  %50 = getelementptr ptr, ptr %36, i64 %indvars.iv.i.i.i.i
+  %51 = tail call i32 %49(ptr %29, ptr %50)
+  %.not19.i.i.i.i = icmp eq i32 %51, 0
+  br i1 %.not19.i.i.i.i, label %forcond.i.i.i.i, label %then6.i.i.i
+
+then6.i.i.i:                                      ; preds = %merge1.i.i.i.i, %forbody.i.i.i.i
+  %common.ret.op.i.i.i.i = phi i32 [ %51, %merge1.i.i.i.i ], [ %48, %forbody.i.i.i.i ]
+  %52 = getelementptr i8, ptr %27, i64 64
+  %53 = load ptr, ptr %52, align 8
+  tail call void %53(ptr %29, ptr %1)
+  br label %then5.i.i
+
+then5.i.i:                                        ; preds = %then6.i.i.i, %then3.i.i.i, %then.i.i.i
+  %common.ret.op.i.ph.i.i = phi i32 [ %common.ret.op.i.i.i.i, %then6.i.i.i ], [ 3, %then3.i.i.i ], [ 3, %then.i.i.i ]
+  %54 = icmp sgt i32 %25, 0
+  br i1 %54, label %forbody.lr.ph.i.i.i, label %"$Profile.free.exit.i.i"
+
+forbody.lr.ph.i.i.i:                              ; preds = %then5.i.i
+  %wide.trip.count.i.i.i = zext nneg i32 %25 to i64
+  %55 = getelementptr i8, ptr %27, i64 416
+  %.not27.i.i.us.i = icmp eq ptr %36, null
+  br i1 %40, label %forbody.lr.ph.i.i.split.us.i, label %forbody.i.i.i.preheader
+
+forbody.i.i.i.preheader:                          ; preds = %forbody.lr.ph.i.i.i
+  br i1 %.not27.i.i.us.i, label %forbody.i.i.i.us, label %forbody.i.i.i
+
+forbody.i.i.i.us:                                 ; preds = %forbody.i.i.i.preheader, %merge1.i.i.i.us
+  %indvars.iv.i.i.i.us = phi i64 [ %indvars.iv.next.i.i.i.us, %merge1.i.i.i.us ], [ 0, %forbody.i.i.i.preheader ]
+  %56 = getelementptr ptr, ptr %34, i64 %indvars.iv.i.i.i.us
+  %57 = load ptr, ptr %56, align 8
+  %.not26.i.i.i.us = icmp eq ptr %57, null
+  br i1 %.not26.i.i.i.us, label %merge1.i.i.i.us, label %then.i24.i.i.us
+
+then.i24.i.i.us:                                  ; preds = %forbody.i.i.i.us
+  %58 = load ptr, ptr %55, align 8
+  %59 = tail call i32 %58(ptr %29, ptr nonnull %57)
+  br label %merge1.i.i.i.us
+
+merge1.i.i.i.us:                                  ; preds = %then.i24.i.i.us, %forbody.i.i.i.us
+  %indvars.iv.next.i.i.i.us = add nuw nsw i64 %indvars.iv.i.i.i.us, 1
+  %exitcond.not.i.i.i.us = icmp eq i64 %indvars.iv.next.i.i.i.us, %wide.trip.count.i.i.i
+  br i1 %exitcond.not.i.i.i.us, label %"$Profile.free.exit.i.i", label %forbody.i.i.i.us
+
+forbody.lr.ph.i.i.split.us.i:                     ; preds = %forbody.lr.ph.i.i.i
+  br i1 %.not27.i.i.us.i, label %"$Profile.free.exit.i.i", label %forbody.i.i.us.i
+
+forbody.i.i.us.i:                                 ; preds = %forbody.lr.ph.i.i.split.us.i, %merge2.i.i.us.i
+  %indvars.iv.i.i.us.i = phi i64 [ %indvars.iv.next.i.i.us.i, %merge2.i.i.us.i ], [ 0, %forbody.lr.ph.i.i.split.us.i ]
+  %60 = getelementptr ptr, ptr %36, i64 %indvars.iv.i.i.us.i
+  %61 = load ptr, ptr %60, align 8
+  %.not28.i25.i.us.i = icmp eq ptr %61, null
+  br i1 %.not28.i25.i.us.i, label %merge2.i.i.us.i, label %then3.i26.i.us.i
+
+then3.i26.i.us.i:                                 ; preds = %forbody.i.i.us.i
+  %62 = load ptr, ptr %55, align 8
+  %63 = tail call i32 %62(ptr %29, ptr nonnull %61)
+  br label %merge2.i.i.us.i
+
+merge2.i.i.us.i:                                  ; preds = %then3.i26.i.us.i, %forbody.i.i.us.i
+  %indvars.iv.next.i.i.us.i = add nuw nsw i64 %indvars.iv.i.i.us.i, 1
+  %exitcond.not.i.i.us.i = icmp eq i64 %indvars.iv.next.i.i.us.i, %wide.trip.count.i.i.i
+  br i1 %exitcond.not.i.i.us.i, label %"$Profile.free.exit.i.i", label %forbody.i.i.us.i
+
+forbody.i.i.i:                                    ; preds = %forbody.i.i.i.preheader, %merge2.i.i.i
+  %indvars.iv.i.i.i = phi i64 [ %indvars.iv.next.i.i.i, %merge2.i.i.i ], [ 0, %forbody.i.i.i.preheader ]
+  %64 = getelementptr ptr, ptr %34, i64 %indvars.iv.i.i.i
+  %65 = load ptr, ptr %64, align 8
+  %.not26.i.i.i = icmp eq ptr %65, null
+  br i1 %.not26.i.i.i, label %merge1.i.i.i, label %then.i24.i.i
+
+then.i24.i.i:                                     ; preds = %forbody.i.i.i
+  %66 = load ptr, ptr %55, align 8
+  %67 = tail call i32 %66(ptr %29, ptr nonnull %65)
+  br label %merge1.i.i.i
+
+merge1.i.i.i:                                     ; preds = %then.i24.i.i, %forbody.i.i.i
+  %68 = getelementptr ptr, ptr %36, i64 %indvars.iv.i.i.i
+  %69 = load ptr, ptr %68, align 8
+  %.not28.i25.i.i = icmp eq ptr %69, null
+  br i1 %.not28.i25.i.i, label %merge2.i.i.i, label %then3.i26.i.i
+
+then3.i26.i.i:                                    ; preds = %merge1.i.i.i
+  %70 = load ptr, ptr %55, align 8
+  %71 = tail call i32 %70(ptr %29, ptr nonnull %69)
+  br label %merge2.i.i.i
+
+merge2.i.i.i:                                     ; preds = %merge1.i.i.i, %then3.i26.i.i
+  %indvars.iv.next.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i, 1
+  %exitcond.not.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i, %wide.trip.count.i.i.i
+  br i1 %exitcond.not.i.i.i, label %"$Profile.free.exit.i.i", label %forbody.i.i.i
+
+"$Profile.free.exit.i.i":                         ; preds = %merge2.i.i.i, %merge1.i.i.i.us, %merge2.i.i.us.i, %forbody.lr.ph.i.i.split.us.i, %then5.i.i
+  tail call void @free(ptr %34)
+  tail call void @free(ptr %36)
+  tail call void @free(ptr %38)
+  tail call void @free(ptr nonnull %22)
+  br label %"$Engine.begin_profile.exit"
+
+merge4.i.i:                                       ; preds = %forcond.i.i.i.i, %merge.i.i.i
+  %72 = getelementptr i8, ptr %17, i64 1856
+  store ptr %22, ptr %72, align 8
+  br label %"$Engine.begin_profile.exit"
+
+"$Engine.begin_profile.exit":                     ; preds = %then.i.i, %then2.i.i, %"$Profile.free.exit.i.i", %merge4.i.i
+  %common.ret.op.i.i = phi i32 [ %common.ret.op.i.ph.i.i, %"$Profile.free.exit.i.i" ], [ 0, %merge4.i.i ], [ 3, %then.i.i ], [ 3, %then2.i.i ]
+  %73 = icmp eq i32 %common.ret.op.i.i, 0
+  %74 = zext i1 %73 to i8
+  %75 = getelementptr i8, ptr %0, i64 8800
+  store i8 %74, ptr %75, align 1
+  tail call fastcc void @"$Loop.publish"(ptr %4)
+  %76 = getelementptr i8, ptr %0, i64 7208
+  %77 = tail call i32 @pthread_mutex_lock(ptr %76)
+  %78 = getelementptr i8, ptr %0, i64 7355
+  store i8 1, ptr %78, align 1
+  %79 = getelementptr i8, ptr %0, i64 7248
+  %80 = tail call i32 @pthread_cond_signal(ptr %79)
+  %81 = tail call i32 @pthread_mutex_unlock(ptr %76)
+  %82 = tail call i32 @pthread_mutex_lock(ptr %5)
+  %83 = load i64, ptr %10, align 8
+  %84 = add i64 %83, 1
+  store i64 %84, ptr %10, align 8
+  %85 = getelementptr i8, ptr %0, i64 7144
+  %86 = tail call i32 @pthread_cond_broadcast(ptr %85)
+  %87 = tail call i32 @pthread_mutex_unlock(ptr %5)
+  br label %common.ret
+}
+
+define internal fastcc void @"$Rank.stop_profile"(ptr nocapture %0) unnamed_addr {
+entry:
+  %1 = getelementptr i8, ptr %0, i64 1856
+  %2 = load ptr, ptr %1, align 8
+  %.not = icmp eq ptr %2, null
+  br i1 %.not, label %merge, label %then
+
+then:                                             ; preds = %entry
+  %3 = getelementptr i8, ptr %2, i64 16
+  %4 = load i32, ptr %3, align 4
+  %5 = icmp sgt i32 %4, 0
+  br i1 %5, label %forbody.lr.ph.i, label %"$Profile.free.exit"
+
+forbody.lr.ph.i:                                  ; preds = %then
+  %6 = getelementptr i8, ptr %2, i64 32
+  %7 = getelementptr i8, ptr %2, i64 8
+  %8 = getelementptr i8, ptr %2, i64 40
+  %wide.trip.count.i = zext nneg i32 %4 to i64
+  br label %forbody.i
+
+forbody.i:                                        ; preds = %merge2.i, %forbody.lr.ph.i
+  %indvars.iv.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %indvars.iv.next.i, %merge2.i ]
+  %9 = load ptr, ptr %6, align 8
+  %.not.i = icmp eq ptr %9, null
+  br i1 %.not.i, label %merge1.i, label %and.lhs.true.i
+
+then.i:                                           ; preds = %and.lhs.true.i
+  %10 = load ptr, ptr %2, align 8
+  %11 = getelementptr i8, ptr %10, i64 416
+  %12 = load ptr, ptr %11, align 8
+  %13 = load ptr, ptr %7, align 8
+  %14 = tail call i32 %12(ptr %13, ptr nonnull %17)
+  br label %merge1.i
+
+merge1.i:                                         ; preds = %and.lhs.true.i, %then.i, %forbody.i
+  %15 = load ptr, ptr %8, align 8
+  %.not27.i = icmp eq ptr %15, null
+  br i1 %.not27.i, label %merge2.i, label %and.lhs.true5.i
+
+and.lhs.true.i:                                   ; preds = %forbody.i
+  %16 = getelementptr ptr, ptr %9, i64 %indvars.iv.i
+  %17 = load ptr, ptr %16, align 8
+  %.not26.i = icmp eq ptr %17, null
+  br i1 %.not26.i, label %merge1.i, label %then.i
+
+then3.i:                                          ; preds = %and.lhs.true5.i
+  %18 = load ptr, ptr %2, align 8
+  %19 = getelementptr i8, ptr %18, i64 416
+  %20 = load ptr, ptr %19, align 8
+  %21 = load ptr, ptr %7, align 8
+  %22 = tail call i32 %20(ptr %21, ptr nonnull %24)
+  br label %merge2.i
+
+merge2.i:                                         ; preds = %and.lhs.true5.i, %then3.i, %merge1.i
+  %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
+  %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
+  br i1 %exitcond.not.i, label %"$Profile.free.exit", label %forbody.i
+
+and.lhs.true5.i:                                  ; preds = %merge1.i
+  %23 = getelementptr ptr, ptr %15, i64 %indvars.iv.i
+  %24 = load ptr, ptr %23, align 8
+  %.not28.i = icmp eq ptr %24, null
+  br i1 %.not28.i, label %merge2.i, label %then3.i
+
+"$Profile.free.exit":                             ; preds = %merge2.i, %then
+  %25 = getelementptr i8, ptr %2, i64 32
+  %26 = load ptr, ptr %25, align 8
+  tail call void @free(ptr %26)
+  %27 = getelementptr i8, ptr %2, i64 40
+  %28 = load ptr, ptr %27, align 8
+  tail call void @free(ptr %28)
+  %29 = getelementptr i8, ptr %2, i64 48
+  %30 = load ptr, ptr %29, align 8
+  tail call void @free(ptr %30)
+  %31 = load ptr, ptr %1, align 8
+  tail call void @free(ptr %31)
+  store ptr null, ptr %1, align 8
+  br label %merge
+
+merge:                                            ; preds = %entry, %"$Profile.free.exit"
+  ret void
+}
+
+; Function Attrs: mustprogress nofree nounwind willreturn allockind("alloc,zeroed") allocsize(0,1) memory(inaccessiblemem: readwrite)
+declare dso_local noalias noundef ptr @calloc(i64 noundef, i64 noundef) local_unnamed_addr #23
+
+define dso_local noundef i32 @engine_profile_end(ptr %0, ptr writeonly %1, ptr writeonly %2) local_unnamed_addr {
+entry:
+  %digits.i.i168.i.i = alloca [32 x i8], align 1
+  %digits.i.i147.i.i = alloca [32 x i8], align 1
+  %digits.i.i.i.i = alloca [32 x i8], align 1
+  %out.i.i = alloca %33, align 8
+  %3 = icmp eq ptr %0, null
+  br i1 %3, label %then, label %merge
+
+then:                                             ; preds = %entry
+  %.not23 = icmp eq ptr %2, null
+  br i1 %.not23, label %common.ret, label %then3
+
+then3:                                            ; preds = %then
+  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.46")
+  br label %common.ret
+
+common.ret:                                       ; preds = %then10, %then6, %then3, %then, %"$Engine.end_profile.exit"
+  %common.ret.op = phi i32 [ %code.0.i, %"$Engine.end_profile.exit" ], [ 1, %then ], [ 1, %then3 ], [ 1, %then6 ], [ 1, %then10 ]
+  ret i32 %common.ret.op
+
+merge:                                            ; preds = %entry
+  %5 = icmp eq ptr %1, null
+  br i1 %5, label %then6, label %merge5
+
+then6:                                            ; preds = %merge
+  %.not = icmp eq ptr %2, null
+  br i1 %.not, label %common.ret, label %then10
+
+then10:                                           ; preds = %then6
+  %6 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.512")
+  br label %common.ret
+
+merge5:                                           ; preds = %merge
+  store ptr null, ptr %1, align 8
+  %7 = getelementptr i8, ptr %0, i64 6160
+  %8 = getelementptr i8, ptr %0, i64 7104
+  %9 = tail call i32 @pthread_mutex_lock(ptr %8)
+  %10 = getelementptr i8, ptr %0, i64 7192
+  %11 = load i64, ptr %10, align 8
+  %12 = add i64 %11, 1
+  store i64 %12, ptr %10, align 8
+  %13 = getelementptr i8, ptr %0, i64 7200
+  %14 = load i64, ptr %13, align 8
+  %.not8.i.i.i = icmp eq i64 %14, %11
+  br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
+
+whilebody.lr.ph.i.i.i:                            ; preds = %merge5
+  %15 = getelementptr i8, ptr %0, i64 7144
+  br label %whilebody.i.i.i
+
+whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
+  %16 = tail call i32 @pthread_cond_wait(ptr %15, ptr nonnull %8)
+  %17 = load i64, ptr %13, align 8
+  %.not.i.i.i = icmp eq i64 %17, %11
+  br i1 %.not.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.i.i.i
+
+"$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge5
+  %18 = tail call i32 @pthread_mutex_unlock(ptr nonnull %8)
+  tail call fastcc void @"$Loop.land"(ptr nonnull %7)
+  %19 = getelementptr i8, ptr %0, i64 5872
+  %20 = load ptr, ptr %19, align 8
+  %21 = getelementptr i8, ptr %20, i64 1856
+  %22 = load ptr, ptr %21, align 8
+  %23 = icmp eq ptr %22, null
+  br i1 %23, label %then.i, label %else.i
+
+then.i:                                           ; preds = %"$Loop.enter_turn.exit.i"
+  %.not.i = icmp eq ptr %2, null
+  br i1 %.not.i, label %"$Engine.end_profile.exit", label %then3.i
+
+then3.i:                                          ; preds = %then.i
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(21) %2, ptr noundef nonnull align 1 dereferenceable(21) @"$string.513", i64 21, i1 false)
+  br label %"$Engine.end_profile.exit"
+
+else.i:                                           ; preds = %"$Loop.enter_turn.exit.i"
+  call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %out.i.i)
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(25) %out.i.i, i8 0, i64 25, i1 false)
+  %24 = getelementptr inbounds i8, ptr %out.i.i, i64 32
+  %25 = getelementptr inbounds i8, ptr %out.i.i, i64 8
+  %26 = getelementptr inbounds i8, ptr %out.i.i, i64 16
+  %malloc.i.i = tail call dereferenceable_or_null(8) ptr @malloc(i64 8)
+  %27 = icmp eq ptr %malloc.i.i, null
+  br i1 %27, label %then.i3.i.i.i, label %"$Vector.push.363.exit.thread.i.i74.i.i"
+
+"$Vector.push.363.exit.thread.i.i74.i.i":         ; preds = %else.i
+  store ptr %malloc.i.i, ptr %out.i.i, align 8
+  store i64 8, ptr %26, align 8
+  store i8 123, ptr %malloc.i.i, align 1
+  store i64 1, ptr %25, align 8
+  br label %"$JsonWriter.open.exit.i.i"
+
+then.i3.i.i.i:                                    ; preds = %else.i
+  %28 = getelementptr inbounds i8, ptr %out.i.i, i64 24
+  store i8 1, ptr %28, align 8
+  br label %"$JsonWriter.open.exit.i.i"
+
+"$JsonWriter.open.exit.i.i":                      ; preds = %then.i3.i.i.i, %"$Vector.push.363.exit.thread.i.i74.i.i"
+  store i8 0, ptr %24, align 8
+  %29 = getelementptr i8, ptr %22, i64 1600
+  %30 = load i64, ptr %29, align 8
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.514")
+  %31 = load i64, ptr %25, align 8
+  %32 = add i64 %31, 1
+  %33 = load i64, ptr %26, align 8
+  %.not.i.i.i.i.i.i.i = icmp slt i64 %33, %32
+  %.pre.i.i.i.i.i.i = load ptr, ptr %out.i.i, align 8
+  br i1 %.not.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i, label %"$Vector.push.363.exit.thread.i.i.i.i.i"
+
+merge.i.i.i.i.i.i.i:                              ; preds = %"$JsonWriter.open.exit.i.i"
+  %34 = shl i64 %33, 1
+  %spec.select.i.i.i.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %34, i64 %32)
+  %spec.store.select.i.i.i.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i.i, i64 8)
+  %35 = tail call ptr @realloc(ptr %.pre.i.i.i.i.i.i, i64 %spec.store.select.i.i.i.i.i.i.i)
+  %36 = icmp eq ptr %35, null
+  br i1 %36, label %then.i.i.i.i.i, label %merge7.i.i.i.i.i.i.i
+
+merge7.i.i.i.i.i.i.i:                             ; preds = %merge.i.i.i.i.i.i.i
+  store ptr %35, ptr %out.i.i, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i.i, ptr %26, align 8
+  br label %"$Vector.push.363.exit.thread.i.i.i.i.i"
+
+"$Vector.push.363.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i.i.i.i, %"$JsonWriter.open.exit.i.i"
+  %37 = phi ptr [ %35, %merge7.i.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i.i, %"$JsonWriter.open.exit.i.i" ]
+  %38 = getelementptr i8, ptr %37, i64 %31
+  store i8 58, ptr %38, align 1
+  %39 = load i64, ptr %25, align 8
+  %40 = add i64 %39, 1
+  store i64 %40, ptr %25, align 8
+  br label %"$JsonWriter.separate.exit.i91.i.i"
+
+then.i.i.i.i.i:                                   ; preds = %merge.i.i.i.i.i.i.i
+  %41 = getelementptr inbounds i8, ptr %out.i.i, i64 24
+  store i8 1, ptr %41, align 8
+  br label %"$JsonWriter.separate.exit.i91.i.i"
+
+"$JsonWriter.separate.exit.i91.i.i":              ; preds = %then.i.i.i.i.i, %"$Vector.push.363.exit.thread.i.i.i.i.i"
+  store i8 1, ptr %24, align 8
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i.i.i)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i.i.i, i64 32, ptr nonnull @"$string.370", i64 %30)
+  %43 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i.i.i)
+  %44 = load i64, ptr %25, align 8
+  %45 = add i64 %44, %43
+  %46 = load i64, ptr %26, align 8
+  %.not.i.i.i.i.i.i.i.i = icmp slt i64 %46, %45
+  br i1 %.not.i.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i.i, label %merge.i.i.i.i92.i.i
+
+merge.i.i.i.i.i.i.i.i:                            ; preds = %"$JsonWriter.separate.exit.i91.i.i"
+  %47 = shl i64 %46, 1
+  %spec.select.i.i.i.i.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %47, i64 %45)
+  %spec.store.select.i.i.i.i.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i.i.i, i64 8)
+  %48 = load ptr, ptr %out.i.i, align 8
+  %49 = tail call ptr @realloc(ptr %48, i64 %spec.store.select.i.i.i.i.i.i.i.i)
+  %50 = icmp eq ptr %49, null
+  br i1 %50, label %then.i.i.i.i.i.i, label %merge7.i.i.i.i.i.i.i.i
+
+merge7.i.i.i.i.i.i.i.i:                           ; preds = %merge.i.i.i.i.i.i.i.i
+  store ptr %49, ptr %out.i.i, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i.i.i, ptr %26, align 8
+  br label %merge.i.i.i.i92.i.i
+
+then.i.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i.i.i.i
+  %51 = getelementptr inbounds i8, ptr %out.i.i, i64 24
+  store i8 1, ptr %51, align 8
+  br label %"$JsonWriter.integer.exit.i.i"
+
+merge.i.i.i.i92.i.i:                              ; preds = %merge7.i.i.i.i.i.i.i.i, %"$JsonWriter.separate.exit.i91.i.i"
+  store i64 %45, ptr %25, align 8
+  %52 = icmp sgt i64 %43, 0
+  br i1 %52, label %then2.i.i.i.i.i.i, label %"$JsonWriter.integer.exit.i.i"
+
+then2.i.i.i.i.i.i:                                ; preds = %merge.i.i.i.i92.i.i
+  %53 = load ptr, ptr %out.i.i, align 8
+  %54 = getelementptr i8, ptr %53, i64 %44
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %54, ptr nonnull readonly align 1 %digits.i.i.i.i, i64 %43, i1 false)
+  br label %"$JsonWriter.integer.exit.i.i"
+
+"$JsonWriter.integer.exit.i.i":                   ; preds = %then2.i.i.i.i.i.i, %merge.i.i.i.i92.i.i, %then.i.i.i.i.i.i
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i.i.i)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.515")
+  %55 = load i64, ptr %25, align 8
+  %56 = add i64 %55, 1
+  %57 = load i64, ptr %26, align 8
+  %.not.i.i.i.i.i.i = icmp slt i64 %57, %56
+  %.pre.i.i.i.i.i = load ptr, ptr %out.i.i, align 8
+  br i1 %.not.i.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %"$Vector.push.363.exit.thread.i.i.i.i"
+
+merge.i.i.i.i.i.i:                                ; preds = %"$JsonWriter.integer.exit.i.i"
+  %58 = shl i64 %57, 1
+  %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %58, i64 %56)
+  %spec.store.select.i.i.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i, i64 8)
+  %59 = tail call ptr @realloc(ptr %.pre.i.i.i.i.i, i64 %spec.store.select.i.i.i.i.i.i)
+  %60 = icmp eq ptr %59, null
+  br i1 %60, label %then.i.i.i.i, label %merge7.i.i.i.i.i.i
+
+merge7.i.i.i.i.i.i:                               ; preds = %merge.i.i.i.i.i.i
+  store ptr %59, ptr %out.i.i, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i, ptr %26, align 8
+  br label %"$Vector.push.363.exit.thread.i.i.i.i"
+
+"$Vector.push.363.exit.thread.i.i.i.i":           ; preds = %merge7.i.i.i.i.i.i, %"$JsonWriter.integer.exit.i.i"
+  %61 = phi ptr [ %59, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %"$JsonWriter.integer.exit.i.i" ]
+  %62 = getelementptr i8, ptr %61, i64 %55
+  store i8 58, ptr %62, align 1
+  %63 = load i64, ptr %25, align 8
+  %64 = add i64 %63, 1
+  store i64 %64, ptr %25, align 8
+  %.pre.i.i = load i64, ptr %26, align 8
+  %.pre.i.i.i105.pre.i.i = load ptr, ptr %out.i.i, align 8
+  %.pre205.i.i = add i64 %63, 2
+  br label %"$JsonWriter.separate.exit.i103.i.i"
+
+then.i.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i
+  %65 = getelementptr inbounds i8, ptr %out.i.i, i64 24
+  store i8 1, ptr %65, align 8
+  br label %"$JsonWriter.separate.exit.i103.i.i"
+
+"$JsonWriter.separate.exit.i103.i.i":             ; preds = %then.i.i.i.i, %"$Vector.push.363.exit.thread.i.i.i.i"
+  %.pre-phi.i.i = phi i64 [ %56, %then.i.i.i.i ], [ %.pre205.i.i, %"$Vector.push.363.exit.thread.i.i.i.i" ]
+  %.pre.i.i.i105.i.i = phi ptr [ %.pre.i.i.i.i.i, %then.i.i.i.i ], [ %.pre.i.i.i105.pre.i.i, %"$Vector.push.363.exit.thread.i.i.i.i" ]
+  %66 = phi i64 [ %57, %then.i.i.i.i ], [ %.pre.i.i, %"$Vector.push.363.exit.thread.i.i.i.i" ]
+  %.pre10.i.i.i112.i.i = phi i64 [ %55, %then.i.i.i.i ], [ %64, %"$Vector.push.363.exit.thread.i.i.i.i" ]
+  %.not.i.i.i.i104.i.i = icmp slt i64 %66, %.pre-phi.i.i
+  br i1 %.not.i.i.i.i104.i.i, label %merge.i.i.i.i108.i.i, label %"$Vector.push.363.exit.thread.i.i106.i.i"
+
+merge.i.i.i.i108.i.i:                             ; preds = %"$JsonWriter.separate.exit.i103.i.i"
+  %67 = shl i64 %66, 1
+  %spec.select.i.i.i.i109.i.i = tail call i64 @llvm.smax.i64(i64 %67, i64 %.pre-phi.i.i)
+  %spec.store.select.i.i.i.i110.i.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i109.i.i, i64 8)
+  %68 = tail call ptr @realloc(ptr %.pre.i.i.i105.i.i, i64 %spec.store.select.i.i.i.i110.i.i)
+  %69 = icmp eq ptr %68, null
+  br i1 %69, label %then.i3.i113.i.i, label %merge7.i.i.i.i111.i.i
+
+merge7.i.i.i.i111.i.i:                            ; preds = %merge.i.i.i.i108.i.i
+  store ptr %68, ptr %out.i.i, align 8
+  store i64 %spec.store.select.i.i.i.i110.i.i, ptr %26, align 8
+  br label %"$Vector.push.363.exit.thread.i.i106.i.i"
+
+"$Vector.push.363.exit.thread.i.i106.i.i":        ; preds = %merge7.i.i.i.i111.i.i, %"$JsonWriter.separate.exit.i103.i.i"
+  %70 = phi ptr [ %68, %merge7.i.i.i.i111.i.i ], [ %.pre.i.i.i105.i.i, %"$JsonWriter.separate.exit.i103.i.i" ]
+  %71 = getelementptr i8, ptr %70, i64 %.pre10.i.i.i112.i.i
+  store i8 91, ptr %71, align 1
+  %72 = load i64, ptr %25, align 8
+  %73 = add i64 %72, 1
+  store i64 %73, ptr %25, align 8
+  br label %"$JsonWriter.open.exit124.i.i"
+
+then.i3.i113.i.i:                                 ; preds = %merge.i.i.i.i108.i.i
+  %74 = getelementptr inbounds i8, ptr %out.i.i, i64 24
+  store i8 1, ptr %74, align 8
+  br label %"$JsonWriter.open.exit124.i.i"
+
+"$JsonWriter.open.exit124.i.i":                   ; preds = %then.i3.i113.i.i, %"$Vector.push.363.exit.thread.i.i106.i.i"
+  %75 = phi i64 [ %73, %"$Vector.push.363.exit.thread.i.i106.i.i" ], [ %.pre10.i.i.i112.i.i, %then.i3.i113.i.i ]
+  store i8 0, ptr %24, align 8
+  %76 = getelementptr i8, ptr %22, i64 1592
+  %77 = load i32, ptr %76, align 4
+  %78 = icmp sgt i32 %77, 0
+  br i1 %78, label %forbody.lr.ph.i.i, label %merge.i.i
+
+forbody.lr.ph.i.i:                                ; preds = %"$JsonWriter.open.exit124.i.i"
+  %79 = getelementptr i8, ptr %22, i64 56
+  %80 = getelementptr inbounds i8, ptr %out.i.i, i64 24
+  %wide.trip.count.i.i = zext nneg i32 %77 to i64
+  br label %forbody.i.i
+
+forbody.i.i:                                      ; preds = %"$JsonWriter.end_object.exit.i.i", %forbody.lr.ph.i.i
+  %.pre10.i.i.i.i144.i.i = phi i64 [ %75, %forbody.lr.ph.i.i ], [ %167, %"$JsonWriter.end_object.exit.i.i" ]
+  %81 = phi i1 [ false, %forbody.lr.ph.i.i ], [ true, %"$JsonWriter.end_object.exit.i.i" ]
+  %indvars.iv.i.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %indvars.iv.next.i.i, %"$JsonWriter.end_object.exit.i.i" ]
+  %82 = getelementptr %10, ptr %79, i64 %indvars.iv.i.i
+  %.pre193.i.i = load i64, ptr %26, align 8
+  %.pre.i.i.i127.pre194.i.i = load ptr, ptr %out.i.i, align 8
+  br i1 %81, label %then.i.i136.i.i, label %"$JsonWriter.separate.exit.i125.i.i"
+
+then.i.i136.i.i:                                  ; preds = %forbody.i.i
+  %83 = add i64 %.pre10.i.i.i.i144.i.i, 1
+  %.not.i.i.i.i.i137.i.i = icmp slt i64 %.pre193.i.i, %83
+  br i1 %.not.i.i.i.i.i137.i.i, label %merge.i.i.i.i.i140.i.i, label %"$Vector.push.363.exit.thread.i.i.i139.i.i"
+
+merge.i.i.i.i.i140.i.i:                           ; preds = %then.i.i136.i.i
+  %84 = shl i64 %.pre193.i.i, 1
+  %spec.select.i.i.i.i.i141.i.i = tail call i64 @llvm.smax.i64(i64 %84, i64 %83)
+  %spec.store.select.i.i.i.i.i142.i.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i141.i.i, i64 8)
+  %85 = tail call ptr @realloc(ptr %.pre.i.i.i127.pre194.i.i, i64 %spec.store.select.i.i.i.i.i142.i.i)
+  %86 = icmp eq ptr %85, null
+  br i1 %86, label %then.i.i.i145.i.i, label %merge7.i.i.i.i.i143.i.i
+
+merge7.i.i.i.i.i143.i.i:                          ; preds = %merge.i.i.i.i.i140.i.i
+  store ptr %85, ptr %out.i.i, align 8
+  store i64 %spec.store.select.i.i.i.i.i142.i.i, ptr %26, align 8
+  br label %"$Vector.push.363.exit.thread.i.i.i139.i.i"
+
+"$Vector.push.363.exit.thread.i.i.i139.i.i":      ; preds = %merge7.i.i.i.i.i143.i.i, %then.i.i136.i.i
+  %87 = phi ptr [ %85, %merge7.i.i.i.i.i143.i.i ], [ %.pre.i.i.i127.pre194.i.i, %then.i.i136.i.i ]
+  %88 = getelementptr i8, ptr %87, i64 %.pre10.i.i.i.i144.i.i
+  store i8 44, ptr %88, align 1
+  %89 = load i64, ptr %25, align 8
+  %90 = add i64 %89, 1
+  store i64 %90, ptr %25, align 8
+  %.pre192.i.i = load i64, ptr %26, align 8
+  %.pre.i.i.i127.pre.i.i = load ptr, ptr %out.i.i, align 8
+  br label %"$JsonWriter.separate.exit.i125.i.i"
+
+then.i.i.i145.i.i:                                ; preds = %merge.i.i.i.i.i140.i.i
+  store i8 1, ptr %80, align 8
+  br label %"$JsonWriter.separate.exit.i125.i.i"
+
+"$JsonWriter.separate.exit.i125.i.i":             ; preds = %then.i.i.i145.i.i, %"$Vector.push.363.exit.thread.i.i.i139.i.i", %forbody.i.i
+  %.pre.i.i.i127.i.i = phi ptr [ %.pre.i.i.i127.pre194.i.i, %then.i.i.i145.i.i ], [ %.pre.i.i.i127.pre.i.i, %"$Vector.push.363.exit.thread.i.i.i139.i.i" ], [ %.pre.i.i.i127.pre194.i.i, %forbody.i.i ]
+  %91 = phi i64 [ %.pre193.i.i, %then.i.i.i145.i.i ], [ %.pre192.i.i, %"$Vector.push.363.exit.thread.i.i.i139.i.i" ], [ %.pre193.i.i, %forbody.i.i ]
+  %.pre10.i.i.i134.i.i = phi i64 [ %.pre10.i.i.i.i144.i.i, %then.i.i.i145.i.i ], [ %90, %"$Vector.push.363.exit.thread.i.i.i139.i.i" ], [ %.pre10.i.i.i.i144.i.i, %forbody.i.i ]
+  %92 = add i64 %.pre10.i.i.i134.i.i, 1
+  %.not.i.i.i.i126.i.i = icmp slt i64 %91, %92
+  br i1 %.not.i.i.i.i126.i.i, label %merge.i.i.i.i130.i.i, label %"$Vector.push.363.exit.thread.i.i128.i.i"
+
+merge.i.i.i.i130.i.i:                             ; preds = %"$JsonWriter.separate.exit.i125.i.i"
+  %93 = shl i64 %91, 1
+  %spec.select.i.i.i.i131.i.i = tail call i64 @llvm.smax.i64(i64 %93, i64 %92)
+  %spec.store.select.i.i.i.i132.i.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i131.i.i, i64 8)
+  %94 = tail call ptr @realloc(ptr %.pre.i.i.i127.i.i, i64 %spec.store.select.i.i.i.i132.i.i)
+  %95 = icmp eq ptr %94, null
+  br i1 %95, label %then.i3.i135.i.i, label %merge7.i.i.i.i133.i.i
+
+merge7.i.i.i.i133.i.i:                            ; preds = %merge.i.i.i.i130.i.i
+  store ptr %94, ptr %out.i.i, align 8
+  store i64 %spec.store.select.i.i.i.i132.i.i, ptr %26, align 8
+  br label %"$Vector.push.363.exit.thread.i.i128.i.i"
+
+"$Vector.push.363.exit.thread.i.i128.i.i":        ; preds = %merge7.i.i.i.i133.i.i, %"$JsonWriter.separate.exit.i125.i.i"
+  %96 = phi ptr [ %94, %merge7.i.i.i.i133.i.i ], [ %.pre.i.i.i127.i.i, %"$JsonWriter.separate.exit.i125.i.i" ]
+  %97 = getelementptr i8, ptr %96, i64 %.pre10.i.i.i134.i.i
+  store i8 123, ptr %97, align 1
+  %98 = load i64, ptr %25, align 8
+  %99 = add i64 %98, 1
+  store i64 %99, ptr %25, align 8
+  br label %"$JsonWriter.open.exit146.i.i"
+
+then.i3.i135.i.i:                                 ; preds = %merge.i.i.i.i130.i.i
+  store i8 1, ptr %80, align 8
+  br label %"$JsonWriter.open.exit146.i.i"
+
+"$JsonWriter.open.exit146.i.i":                   ; preds = %then.i3.i135.i.i, %"$Vector.push.363.exit.thread.i.i128.i.i"
+  store i8 0, ptr %24, align 8
+  %100 = load ptr, ptr %82, align 8
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.381")
+  %101 = load i64, ptr %25, align 8
+  %102 = add i64 %101, 1
+  %103 = load i64, ptr %26, align 8
+  %.not.i.i.i.i.i6.i.i = icmp slt i64 %103, %102
+  %.pre.i.i.i.i7.i.i = load ptr, ptr %out.i.i, align 8
+  br i1 %.not.i.i.i.i.i6.i.i, label %merge.i.i.i.i.i9.i.i, label %"$Vector.push.363.exit.thread.i.i.i8.i.i"
+
+merge.i.i.i.i.i9.i.i:                             ; preds = %"$JsonWriter.open.exit146.i.i"
+  %104 = shl i64 %103, 1
+  %spec.select.i.i.i.i.i10.i.i = tail call i64 @llvm.smax.i64(i64 %104, i64 %102)
+  %spec.store.select.i.i.i.i.i11.i.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i10.i.i, i64 8)
+  %105 = tail call ptr @realloc(ptr %.pre.i.i.i.i7.i.i, i64 %spec.store.select.i.i.i.i.i11.i.i)
+  %106 = icmp eq ptr %105, null
+  br i1 %106, label %then.i.i.i14.i.i, label %merge7.i.i.i.i.i12.i.i
+
+merge7.i.i.i.i.i12.i.i:                           ; preds = %merge.i.i.i.i.i9.i.i
+  store ptr %105, ptr %out.i.i, align 8
+  store i64 %spec.store.select.i.i.i.i.i11.i.i, ptr %26, align 8
+  br label %"$Vector.push.363.exit.thread.i.i.i8.i.i"
+
+"$Vector.push.363.exit.thread.i.i.i8.i.i":        ; preds = %merge7.i.i.i.i.i12.i.i, %"$JsonWriter.open.exit146.i.i"
+  %107 = phi ptr [ %105, %merge7.i.i.i.i.i12.i.i ], [ %.pre.i.i.i.i7.i.i, %"$JsonWriter.open.exit146.i.i" ]
+  %108 = getelementptr i8, ptr %107, i64 %101
+  store i8 58, ptr %108, align 1
+  %109 = load i64, ptr %25, align 8
+  %110 = add i64 %109, 1
+  store i64 %110, ptr %25, align 8
+  br label %"$JsonWriter.string_field.exit.i.i"
+
+then.i.i.i14.i.i:                                 ; preds = %merge.i.i.i.i.i9.i.i
+  store i8 1, ptr %80, align 8
+  br label %"$JsonWriter.string_field.exit.i.i"
+
+"$JsonWriter.string_field.exit.i.i":              ; preds = %then.i.i.i14.i.i, %"$Vector.push.363.exit.thread.i.i.i8.i.i"
+  store i8 0, ptr %24, align 8
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr readonly %100)
+  %111 = getelementptr i8, ptr %82, i64 8
+  %112 = load i64, ptr %111, align 8
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.516")
+  %113 = load i64, ptr %25, align 8
+  %114 = add i64 %113, 1
+  %115 = load i64, ptr %26, align 8
+  %.not.i.i.i.i.i15.i.i = icmp slt i64 %115, %114
+  %.pre.i.i.i.i16.i.i = load ptr, ptr %out.i.i, align 8
+  br i1 %.not.i.i.i.i.i15.i.i, label %merge.i.i.i.i.i18.i.i, label %"$Vector.push.363.exit.thread.i.i.i17.i.i"
+
+merge.i.i.i.i.i18.i.i:                            ; preds = %"$JsonWriter.string_field.exit.i.i"
+  %116 = shl i64 %115, 1
+  %spec.select.i.i.i.i.i19.i.i = tail call i64 @llvm.smax.i64(i64 %116, i64 %114)
+  %spec.store.select.i.i.i.i.i20.i.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i19.i.i, i64 8)
+  %117 = tail call ptr @realloc(ptr %.pre.i.i.i.i16.i.i, i64 %spec.store.select.i.i.i.i.i20.i.i)
+  %118 = icmp eq ptr %117, null
+  br i1 %118, label %then.i.i.i23.i.i, label %merge7.i.i.i.i.i21.i.i
+
+merge7.i.i.i.i.i21.i.i:                           ; preds = %merge.i.i.i.i.i18.i.i
+  store ptr %117, ptr %out.i.i, align 8
+  store i64 %spec.store.select.i.i.i.i.i20.i.i, ptr %26, align 8
+  br label %"$Vector.push.363.exit.thread.i.i.i17.i.i"
+
+"$Vector.push.363.exit.thread.i.i.i17.i.i":       ; preds = %merge7.i.i.i.i.i21.i.i, %"$JsonWriter.string_field.exit.i.i"
+  %119 = phi ptr [ %117, %merge7.i.i.i.i.i21.i.i ], [ %.pre.i.i.i.i16.i.i, %"$JsonWriter.string_field.exit.i.i" ]
+  %120 = getelementptr i8, ptr %119, i64 %113
+  store i8 58, ptr %120, align 1
+  %121 = load i64, ptr %25, align 8
+  %122 = add i64 %121, 1
+  store i64 %122, ptr %25, align 8
+  br label %"$JsonWriter.separate.exit.i148.i.i"
+
+then.i.i.i23.i.i:                                 ; preds = %merge.i.i.i.i.i18.i.i
+  store i8 1, ptr %80, align 8
+  br label %"$JsonWriter.separate.exit.i148.i.i"
+
+"$JsonWriter.separate.exit.i148.i.i":             ; preds = %then.i.i.i23.i.i, %"$Vector.push.363.exit.thread.i.i.i17.i.i"
+  store i8 1, ptr %24, align 8
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i147.i.i)
+  %123 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i147.i.i, i64 32, ptr nonnull @"$string.370", i64 %112)
+  %124 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i147.i.i)
+  %125 = load i64, ptr %25, align 8
+  %126 = add i64 %125, %124
+  %127 = load i64, ptr %26, align 8
+  %.not.i.i.i.i.i.i149.i.i = icmp slt i64 %127, %126
+  br i1 %.not.i.i.i.i.i.i149.i.i, label %merge.i.i.i.i.i.i152.i.i, label %merge.i.i.i.i150.i.i
+
+merge.i.i.i.i.i.i152.i.i:                         ; preds = %"$JsonWriter.separate.exit.i148.i.i"
+  %128 = shl i64 %127, 1
+  %spec.select.i.i.i.i.i.i153.i.i = tail call i64 @llvm.smax.i64(i64 %128, i64 %126)
+  %spec.store.select.i.i.i.i.i.i154.i.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i153.i.i, i64 8)
+  %129 = load ptr, ptr %out.i.i, align 8
+  %130 = tail call ptr @realloc(ptr %129, i64 %spec.store.select.i.i.i.i.i.i154.i.i)
+  %131 = icmp eq ptr %130, null
+  br i1 %131, label %then.i.i.i.i156.i.i, label %merge7.i.i.i.i.i.i155.i.i
+
+merge7.i.i.i.i.i.i155.i.i:                        ; preds = %merge.i.i.i.i.i.i152.i.i
+  store ptr %130, ptr %out.i.i, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i154.i.i, ptr %26, align 8
+  br label %merge.i.i.i.i150.i.i
+
+then.i.i.i.i156.i.i:                              ; preds = %merge.i.i.i.i.i.i152.i.i
+  store i8 1, ptr %80, align 8
+  br label %"$JsonWriter.integer.exit167.i.i"
+
+merge.i.i.i.i150.i.i:                             ; preds = %merge7.i.i.i.i.i.i155.i.i, %"$JsonWriter.separate.exit.i148.i.i"
+  store i64 %126, ptr %25, align 8
+  %132 = icmp sgt i64 %124, 0
+  br i1 %132, label %then2.i.i.i.i151.i.i, label %"$JsonWriter.integer.exit167.i.i"
+
+then2.i.i.i.i151.i.i:                             ; preds = %merge.i.i.i.i150.i.i
+  %133 = load ptr, ptr %out.i.i, align 8
+  %134 = getelementptr i8, ptr %133, i64 %125
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %134, ptr nonnull readonly align 1 %digits.i.i147.i.i, i64 %124, i1 false)
+  br label %"$JsonWriter.integer.exit167.i.i"
+
+"$JsonWriter.integer.exit167.i.i":                ; preds = %then2.i.i.i.i151.i.i, %merge.i.i.i.i150.i.i, %then.i.i.i.i156.i.i
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i147.i.i)
+  %135 = getelementptr i8, ptr %82, i64 16
+  %136 = load i64, ptr %135, align 8
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.517")
+  %137 = load i64, ptr %25, align 8
+  %138 = add i64 %137, 1
+  %139 = load i64, ptr %26, align 8
+  %.not.i.i.i.i.i25.i.i = icmp slt i64 %139, %138
+  %.pre.i.i.i.i26.i.i = load ptr, ptr %out.i.i, align 8
+  br i1 %.not.i.i.i.i.i25.i.i, label %merge.i.i.i.i.i28.i.i, label %"$Vector.push.363.exit.thread.i.i.i27.i.i"
+
+merge.i.i.i.i.i28.i.i:                            ; preds = %"$JsonWriter.integer.exit167.i.i"
+  %140 = shl i64 %139, 1
+  %spec.select.i.i.i.i.i29.i.i = tail call i64 @llvm.smax.i64(i64 %140, i64 %138)
+  %spec.store.select.i.i.i.i.i30.i.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i29.i.i, i64 8)
+  %141 = tail call ptr @realloc(ptr %.pre.i.i.i.i26.i.i, i64 %spec.store.select.i.i.i.i.i30.i.i)
+  %142 = icmp eq ptr %141, null
+  br i1 %142, label %then.i.i.i33.i.i, label %merge7.i.i.i.i.i31.i.i
+
+merge7.i.i.i.i.i31.i.i:                           ; preds = %merge.i.i.i.i.i28.i.i
+  store ptr %141, ptr %out.i.i, align 8
+  store i64 %spec.store.select.i.i.i.i.i30.i.i, ptr %26, align 8
+  br label %"$Vector.push.363.exit.thread.i.i.i27.i.i"
+
+"$Vector.push.363.exit.thread.i.i.i27.i.i":       ; preds = %merge7.i.i.i.i.i31.i.i, %"$JsonWriter.integer.exit167.i.i"
+  %143 = phi ptr [ %141, %merge7.i.i.i.i.i31.i.i ], [ %.pre.i.i.i.i26.i.i, %"$JsonWriter.integer.exit167.i.i" ]
+  %144 = getelementptr i8, ptr %143, i64 %137
+  store i8 58, ptr %144, align 1
+  %145 = load i64, ptr %25, align 8
+  %146 = add i64 %145, 1
+  store i64 %146, ptr %25, align 8
+  br label %"$JsonWriter.separate.exit.i169.i.i"
+
+then.i.i.i33.i.i:                                 ; preds = %merge.i.i.i.i.i28.i.i
+  store i8 1, ptr %80, align 8
+  br label %"$JsonWriter.separate.exit.i169.i.i"
+
+"$JsonWriter.separate.exit.i169.i.i":             ; preds = %then.i.i.i33.i.i, %"$Vector.push.363.exit.thread.i.i.i27.i.i"
+  store i8 1, ptr %24, align 8
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i168.i.i)
+  %147 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i168.i.i, i64 32, ptr nonnull @"$string.370", i64 %136)
+  %148 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i168.i.i)
+  %149 = load i64, ptr %25, align 8
+  %150 = add i64 %149, %148
+  %151 = load i64, ptr %26, align 8
+  %.not.i.i.i.i.i.i170.i.i = icmp slt i64 %151, %150
+  %.pre.i.i.i.i36.pre198.pre.i.i = load ptr, ptr %out.i.i, align 8
+  br i1 %.not.i.i.i.i.i.i170.i.i, label %merge.i.i.i.i.i.i173.i.i, label %merge.i.i.i.i171.i.i
+
+merge.i.i.i.i.i.i173.i.i:                         ; preds = %"$JsonWriter.separate.exit.i169.i.i"
+  %152 = shl i64 %151, 1
+  %spec.select.i.i.i.i.i.i174.i.i = tail call i64 @llvm.smax.i64(i64 %152, i64 %150)
+  %spec.store.select.i.i.i.i.i.i175.i.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i174.i.i, i64 8)
+  %153 = tail call ptr @realloc(ptr %.pre.i.i.i.i36.pre198.pre.i.i, i64 %spec.store.select.i.i.i.i.i.i175.i.i)
+  %154 = icmp eq ptr %153, null
+  br i1 %154, label %then.i.i.i.i177.i.i, label %merge7.i.i.i.i.i.i176.i.i
+
+merge7.i.i.i.i.i.i176.i.i:                        ; preds = %merge.i.i.i.i.i.i173.i.i
+  store ptr %153, ptr %out.i.i, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i175.i.i, ptr %26, align 8
+  br label %merge.i.i.i.i171.i.i
+
+then.i.i.i.i177.i.i:                              ; preds = %merge.i.i.i.i.i.i173.i.i
+  store i8 1, ptr %80, align 8
+  br label %"$JsonWriter.integer.exit188.i.i"
+
+merge.i.i.i.i171.i.i:                             ; preds = %merge7.i.i.i.i.i.i176.i.i, %"$JsonWriter.separate.exit.i169.i.i"
+  %.pre.i.i.i.i36.pre198.i.i = phi ptr [ %153, %merge7.i.i.i.i.i.i176.i.i ], [ %.pre.i.i.i.i36.pre198.pre.i.i, %"$JsonWriter.separate.exit.i169.i.i" ]
+  %155 = phi i64 [ %spec.store.select.i.i.i.i.i.i175.i.i, %merge7.i.i.i.i.i.i176.i.i ], [ %151, %"$JsonWriter.separate.exit.i169.i.i" ]
+  store i64 %150, ptr %25, align 8
+  %156 = icmp sgt i64 %148, 0
+  br i1 %156, label %then2.i.i.i.i172.i.i, label %"$JsonWriter.integer.exit188.i.i"
+
+then2.i.i.i.i172.i.i:                             ; preds = %merge.i.i.i.i171.i.i
+  %157 = getelementptr i8, ptr %.pre.i.i.i.i36.pre198.i.i, i64 %149
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %157, ptr nonnull readonly align 1 %digits.i.i168.i.i, i64 %148, i1 false)
+  %.pre196.i.i = load i64, ptr %25, align 8
+  %.pre197.i.i = load i64, ptr %26, align 8
+  %.pre.i.i.i.i36.pre.i.i = load ptr, ptr %out.i.i, align 8
+  br label %"$JsonWriter.integer.exit188.i.i"
+
+"$JsonWriter.integer.exit188.i.i":                ; preds = %then2.i.i.i.i172.i.i, %merge.i.i.i.i171.i.i, %then.i.i.i.i177.i.i
+  %.pre.i.i.i.i36.i.i = phi ptr [ %.pre.i.i.i.i36.pre198.pre.i.i, %then.i.i.i.i177.i.i ], [ %.pre.i.i.i.i36.pre198.i.i, %merge.i.i.i.i171.i.i ], [ %.pre.i.i.i.i36.pre.i.i, %then2.i.i.i.i172.i.i ]
+  %158 = phi i64 [ %151, %then.i.i.i.i177.i.i ], [ %155, %merge.i.i.i.i171.i.i ], [ %.pre197.i.i, %then2.i.i.i.i172.i.i ]
+  %.pre10.i.i.i.i42.i.i = phi i64 [ %149, %then.i.i.i.i177.i.i ], [ %150, %merge.i.i.i.i171.i.i ], [ %.pre196.i.i, %then2.i.i.i.i172.i.i ]
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i168.i.i)
+  %159 = add i64 %.pre10.i.i.i.i42.i.i, 1
+  %.not.i.i.i.i.i35.i.i = icmp slt i64 %158, %159
+  br i1 %.not.i.i.i.i.i35.i.i, label %merge.i.i.i.i.i38.i.i, label %"$Vector.push.363.exit.thread.i.i.i37.i.i"
+
+merge.i.i.i.i.i38.i.i:                            ; preds = %"$JsonWriter.integer.exit188.i.i"
+  %160 = shl i64 %158, 1
+  %spec.select.i.i.i.i.i39.i.i = tail call i64 @llvm.smax.i64(i64 %160, i64 %159)
+  %spec.store.select.i.i.i.i.i40.i.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i39.i.i, i64 8)
+  %161 = tail call ptr @realloc(ptr %.pre.i.i.i.i36.i.i, i64 %spec.store.select.i.i.i.i.i40.i.i)
+  %162 = icmp eq ptr %161, null
+  br i1 %162, label %then.i.i.i43.i.i, label %merge7.i.i.i.i.i41.i.i
+
+merge7.i.i.i.i.i41.i.i:                           ; preds = %merge.i.i.i.i.i38.i.i
+  store ptr %161, ptr %out.i.i, align 8
+  store i64 %spec.store.select.i.i.i.i.i40.i.i, ptr %26, align 8
+  br label %"$Vector.push.363.exit.thread.i.i.i37.i.i"
+
+"$Vector.push.363.exit.thread.i.i.i37.i.i":       ; preds = %merge7.i.i.i.i.i41.i.i, %"$JsonWriter.integer.exit188.i.i"
+  %163 = phi ptr [ %161, %merge7.i.i.i.i.i41.i.i ], [ %.pre.i.i.i.i36.i.i, %"$JsonWriter.integer.exit188.i.i" ]
+  %164 = getelementptr i8, ptr %163, i64 %.pre10.i.i.i.i42.i.i
+  store i8 125, ptr %164, align 1
+  %165 = load i64, ptr %25, align 8
+  %166 = add i64 %165, 1
+  store i64 %166, ptr %25, align 8
+  br label %"$JsonWriter.end_object.exit.i.i"
+
+then.i.i.i43.i.i:                                 ; preds = %merge.i.i.i.i.i38.i.i
+  store i8 1, ptr %80, align 8
+  br label %"$JsonWriter.end_object.exit.i.i"
+
+"$JsonWriter.end_object.exit.i.i":                ; preds = %then.i.i.i43.i.i, %"$Vector.push.363.exit.thread.i.i.i37.i.i"
+  %167 = phi i64 [ %166, %"$Vector.push.363.exit.thread.i.i.i37.i.i" ], [ %.pre10.i.i.i.i42.i.i, %then.i.i.i43.i.i ]
+  store i8 1, ptr %24, align 8
+  %indvars.iv.next.i.i = add nuw nsw i64 %indvars.iv.i.i, 1
+  %exitcond.not.i.i = icmp eq i64 %indvars.iv.next.i.i, %wide.trip.count.i.i
+  br i1 %exitcond.not.i.i, label %merge.i.i, label %forbody.i.i
+
+merge.i.i:                                        ; preds = %"$JsonWriter.end_object.exit.i.i", %"$JsonWriter.open.exit124.i.i"
+  %.pre10.i.i.i.i51.i.i = phi i64 [ %75, %"$JsonWriter.open.exit124.i.i" ], [ %167, %"$JsonWriter.end_object.exit.i.i" ]
+  %168 = add i64 %.pre10.i.i.i.i51.i.i, 1
+  %169 = load i64, ptr %26, align 8
+  %.not.i.i.i.i.i44.i.i = icmp slt i64 %169, %168
+  %.pre.i.i.i.i45.i.i = load ptr, ptr %out.i.i, align 8
+  br i1 %.not.i.i.i.i.i44.i.i, label %merge.i.i.i.i.i47.i.i, label %"$Vector.push.363.exit.thread.i.i.i46.i.i"
+
+merge.i.i.i.i.i47.i.i:                            ; preds = %merge.i.i
+  %170 = shl i64 %169, 1
+  %spec.select.i.i.i.i.i48.i.i = tail call i64 @llvm.smax.i64(i64 %170, i64 %168)
+  %spec.store.select.i.i.i.i.i49.i.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i48.i.i, i64 8)
+  %171 = tail call ptr @realloc(ptr %.pre.i.i.i.i45.i.i, i64 %spec.store.select.i.i.i.i.i49.i.i)
+  %172 = icmp eq ptr %171, null
+  br i1 %172, label %then.i.i.i52.i.i, label %merge7.i.i.i.i.i50.i.i
+
+merge7.i.i.i.i.i50.i.i:                           ; preds = %merge.i.i.i.i.i47.i.i
+  store ptr %171, ptr %out.i.i, align 8
+  store i64 %spec.store.select.i.i.i.i.i49.i.i, ptr %26, align 8
+  br label %"$Vector.push.363.exit.thread.i.i.i46.i.i"
+
+"$Vector.push.363.exit.thread.i.i.i46.i.i":       ; preds = %merge7.i.i.i.i.i50.i.i, %merge.i.i
+  %173 = phi ptr [ %171, %merge7.i.i.i.i.i50.i.i ], [ %.pre.i.i.i.i45.i.i, %merge.i.i ]
+  %174 = getelementptr i8, ptr %173, i64 %.pre10.i.i.i.i51.i.i
+  store i8 93, ptr %174, align 1
+  %175 = load i64, ptr %25, align 8
+  %176 = add i64 %175, 1
+  store i64 %176, ptr %25, align 8
+  %.pre200.i.i = load i64, ptr %26, align 8
+  %.pre.i.i.i.i54.pre.i.i = load ptr, ptr %out.i.i, align 8
+  %.pre206.i.i = add i64 %175, 2
+  br label %"$JsonWriter.end_array.exit.i.i"
+
+then.i.i.i52.i.i:                                 ; preds = %merge.i.i.i.i.i47.i.i
+  %177 = getelementptr inbounds i8, ptr %out.i.i, i64 24
+  store i8 1, ptr %177, align 8
+  br label %"$JsonWriter.end_array.exit.i.i"
+
+"$JsonWriter.end_array.exit.i.i":                 ; preds = %then.i.i.i52.i.i, %"$Vector.push.363.exit.thread.i.i.i46.i.i"
+  %.pre-phi207.i.i = phi i64 [ %.pre206.i.i, %"$Vector.push.363.exit.thread.i.i.i46.i.i" ], [ %168, %then.i.i.i52.i.i ]
+  %.pre.i.i.i.i54.i.i = phi ptr [ %.pre.i.i.i.i54.pre.i.i, %"$Vector.push.363.exit.thread.i.i.i46.i.i" ], [ %.pre.i.i.i.i45.i.i, %then.i.i.i52.i.i ]
+  %178 = phi i64 [ %.pre200.i.i, %"$Vector.push.363.exit.thread.i.i.i46.i.i" ], [ %169, %then.i.i.i52.i.i ]
+  %.pre10.i.i.i.i60.i.i = phi i64 [ %176, %"$Vector.push.363.exit.thread.i.i.i46.i.i" ], [ %.pre10.i.i.i.i51.i.i, %then.i.i.i52.i.i ]
+  %.not.i.i.i.i.i53.i.i = icmp slt i64 %178, %.pre-phi207.i.i
+  br i1 %.not.i.i.i.i.i53.i.i, label %merge.i.i.i.i.i56.i.i, label %"$Vector.push.363.exit.thread.i.i.i55.i.i"
+
+merge.i.i.i.i.i56.i.i:                            ; preds = %"$JsonWriter.end_array.exit.i.i"
+  %179 = shl i64 %178, 1
+  %spec.select.i.i.i.i.i57.i.i = tail call i64 @llvm.smax.i64(i64 %179, i64 %.pre-phi207.i.i)
+  %spec.store.select.i.i.i.i.i58.i.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i57.i.i, i64 8)
+  %180 = tail call ptr @realloc(ptr %.pre.i.i.i.i54.i.i, i64 %spec.store.select.i.i.i.i.i58.i.i)
+  %181 = icmp eq ptr %180, null
+  br i1 %181, label %then.i.i.i61.i.i, label %merge7.i.i.i.i.i59.i.i
+
+merge7.i.i.i.i.i59.i.i:                           ; preds = %merge.i.i.i.i.i56.i.i
+  store ptr %180, ptr %out.i.i, align 8
+  store i64 %spec.store.select.i.i.i.i.i58.i.i, ptr %26, align 8
+  br label %"$Vector.push.363.exit.thread.i.i.i55.i.i"
+
+"$Vector.push.363.exit.thread.i.i.i55.i.i":       ; preds = %merge7.i.i.i.i.i59.i.i, %"$JsonWriter.end_array.exit.i.i"
+  %182 = phi ptr [ %180, %merge7.i.i.i.i.i59.i.i ], [ %.pre.i.i.i.i54.i.i, %"$JsonWriter.end_array.exit.i.i" ]
+  %183 = getelementptr i8, ptr %182, i64 %.pre10.i.i.i.i60.i.i
+  store i8 125, ptr %183, align 1
+  %184 = load i64, ptr %25, align 8
+  %185 = add i64 %184, 1
+  store i64 %185, ptr %25, align 8
+  %.pre202.i.i = load i64, ptr %26, align 8
+  %.pre.i.i.i64.pre.i.i = load ptr, ptr %out.i.i, align 8
+  %.pre208.i.i = add i64 %184, 2
+  br label %"$JsonWriter.end_object.exit62.i.i"
+
+then.i.i.i61.i.i:                                 ; preds = %merge.i.i.i.i.i56.i.i
+  %186 = getelementptr inbounds i8, ptr %out.i.i, i64 24
+  store i8 1, ptr %186, align 8
+  br label %"$JsonWriter.end_object.exit62.i.i"
+
+"$JsonWriter.end_object.exit62.i.i":              ; preds = %then.i.i.i61.i.i, %"$Vector.push.363.exit.thread.i.i.i55.i.i"
+  %.pre-phi209.i.i = phi i64 [ %.pre208.i.i, %"$Vector.push.363.exit.thread.i.i.i55.i.i" ], [ %.pre-phi207.i.i, %then.i.i.i61.i.i ]
+  %.pre.i.i.i64.i.i = phi ptr [ %.pre.i.i.i64.pre.i.i, %"$Vector.push.363.exit.thread.i.i.i55.i.i" ], [ %.pre.i.i.i.i54.i.i, %then.i.i.i61.i.i ]
+  %187 = phi i64 [ %.pre202.i.i, %"$Vector.push.363.exit.thread.i.i.i55.i.i" ], [ %178, %then.i.i.i61.i.i ]
+  %.pre10.i.i.i70.i.i = phi i64 [ %185, %"$Vector.push.363.exit.thread.i.i.i55.i.i" ], [ %.pre10.i.i.i.i60.i.i, %then.i.i.i61.i.i ]
+  %.not.i.i.i.i63.i.i = icmp slt i64 %187, %.pre-phi209.i.i
+  br i1 %.not.i.i.i.i63.i.i, label %merge.i.i.i.i66.i.i, label %"$Vector.push.363.exit.thread.i.i65.i.i"
+
+merge.i.i.i.i66.i.i:                              ; preds = %"$JsonWriter.end_object.exit62.i.i"
+  %188 = shl i64 %187, 1
+  %spec.select.i.i.i.i67.i.i = tail call i64 @llvm.smax.i64(i64 %188, i64 %.pre-phi209.i.i)
+  %spec.store.select.i.i.i.i68.i.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i67.i.i, i64 8)
+  %189 = tail call ptr @realloc(ptr %.pre.i.i.i64.i.i, i64 %spec.store.select.i.i.i.i68.i.i)
+  %190 = icmp eq ptr %189, null
+  br i1 %190, label %then.i.i71.i.i, label %merge7.i.i.i.i69.i.i
+
+merge7.i.i.i.i69.i.i:                             ; preds = %merge.i.i.i.i66.i.i
+  store ptr %189, ptr %out.i.i, align 8
+  store i64 %spec.store.select.i.i.i.i68.i.i, ptr %26, align 8
+  br label %"$Vector.push.363.exit.thread.i.i65.i.i"
+
+"$Vector.push.363.exit.thread.i.i65.i.i":         ; preds = %merge7.i.i.i.i69.i.i, %"$JsonWriter.end_object.exit62.i.i"
+  %191 = phi ptr [ %189, %merge7.i.i.i.i69.i.i ], [ %.pre.i.i.i64.i.i, %"$JsonWriter.end_object.exit62.i.i" ]
+  %192 = getelementptr i8, ptr %191, i64 %.pre10.i.i.i70.i.i
+  store i8 0, ptr %192, align 1
+  %193 = load i64, ptr %25, align 8
+  %194 = add i64 %193, 1
+  store i64 %194, ptr %25, align 8
+  br label %"$StringBuilder.append_byte.exit.i.i.i"
+
+then.i.i71.i.i:                                   ; preds = %merge.i.i.i.i66.i.i
+  %195 = getelementptr inbounds i8, ptr %out.i.i, i64 24
+  store i8 1, ptr %195, align 8
+  br label %"$StringBuilder.append_byte.exit.i.i.i"
+
+"$StringBuilder.append_byte.exit.i.i.i":          ; preds = %then.i.i71.i.i, %"$Vector.push.363.exit.thread.i.i65.i.i"
+  %196 = tail call dereferenceable_or_null(32) ptr @malloc(i64 32)
+  %197 = icmp eq ptr %196, null
+  br i1 %197, label %then.i.i.i, label %or.lhs.false.i.i.i
+
+then.i.i.i:                                       ; preds = %or.lhs.false.i.i.i, %"$StringBuilder.append_byte.exit.i.i.i"
+  tail call void @free(ptr %196)
+  %198 = load ptr, ptr %out.i.i, align 8
+  tail call void @free(ptr %198)
+  %.not.i.i13.i = icmp eq ptr %2, null
+  br i1 %.not.i.i13.i, label %"$write_profile.exit.i", label %then3.i.i.i
+
+or.lhs.false.i.i.i:                               ; preds = %"$StringBuilder.append_byte.exit.i.i.i"
+  %199 = getelementptr inbounds i8, ptr %out.i.i, i64 24
+  %200 = load i8, ptr %199, align 8
+  %201 = trunc i8 %200 to i1
+  br i1 %201, label %then.i.i.i, label %merge.i.i.i
+
+then3.i.i.i:                                      ; preds = %then.i.i.i
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %2, ptr noundef nonnull align 1 dereferenceable(29) @"$string.390", i64 29, i1 false)
+  br label %"$write_profile.exit.i"
+
+merge.i.i.i:                                      ; preds = %or.lhs.false.i.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %196, ptr noundef nonnull align 8 dereferenceable(32) %out.i.i, i64 32, i1 false)
+  store ptr %196, ptr %1, align 8
+  br label %"$write_profile.exit.i"
+
+"$write_profile.exit.i":                          ; preds = %merge.i.i.i, %then3.i.i.i, %then.i.i.i
+  %common.ret.op.i.i.i = phi i32 [ 0, %merge.i.i.i ], [ 3, %then.i.i.i ], [ 3, %then3.i.i.i ]
+  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %out.i.i)
+  br label %"$Engine.end_profile.exit"
+
+"$Engine.end_profile.exit":                       ; preds = %then.i, %then3.i, %"$write_profile.exit.i"
+  %code.0.i = phi i32 [ %common.ret.op.i.i.i, %"$write_profile.exit.i" ], [ 1, %then.i ], [ 1, %then3.i ]
+  %.val.i = load ptr, ptr %19, align 8
+  tail call fastcc void @"$Rank.stop_profile"(ptr %.val.i)
+  %202 = getelementptr i8, ptr %0, i64 8800
+  store i8 0, ptr %202, align 1
+  tail call fastcc void @"$Loop.publish"(ptr %7)
+  %203 = getelementptr i8, ptr %0, i64 7208
+  %204 = tail call i32 @pthread_mutex_lock(ptr %203)
+  %205 = getelementptr i8, ptr %0, i64 7355
+  store i8 1, ptr %205, align 1
+  %206 = getelementptr i8, ptr %0, i64 7248
+  %207 = tail call i32 @pthread_cond_signal(ptr %206)
+  %208 = tail call i32 @pthread_mutex_unlock(ptr %203)
+  %209 = tail call i32 @pthread_mutex_lock(ptr %8)
+  %210 = load i64, ptr %13, align 8
+  %211 = add i64 %210, 1
+  store i64 %211, ptr %13, align 8
+  %212 = getelementptr i8, ptr %0, i64 7144
+  %213 = tail call i32 @pthread_cond_broadcast(ptr %212)
+  %214 = tail call i32 @pthread_mutex_unlock(ptr %8)
+  br label %common.ret
+}
+
+define dso_local i32 @engine_read_rate(ptr %0, ptr %1, ptr %2) local_unnamed_addr {
+entry:
+  %3 = icmp eq ptr %0, null
+  br i1 %3, label %then, label %merge
+
+then:                                             ; preds = %entry
+  %.not23 = icmp eq ptr %2, null
+  br i1 %.not23, label %common.ret, label %then2
+
+then2:                                            ; preds = %then
+  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.46")
+  br label %common.ret
+
+common.ret:                                       ; preds = %then9, %then5, %then2, %then, %"$Loop.enter_turn.exit"
+  %common.ret.op = phi i32 [ %20, %"$Loop.enter_turn.exit" ], [ 1, %then ], [ 1, %then2 ], [ 1, %then5 ], [ 1, %then9 ]
+  ret i32 %common.ret.op
+
+merge:                                            ; preds = %entry
+  %5 = icmp eq ptr %1, null
+  br i1 %5, label %then5, label %merge4
+
+then5:                                            ; preds = %merge
+  %.not = icmp eq ptr %2, null
+  br i1 %.not, label %common.ret, label %then9
+
+then9:                                            ; preds = %then5
+  %6 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.518")
+  br label %common.ret
+
+merge4:                                           ; preds = %merge
+  %7 = getelementptr i8, ptr %0, i64 6160
+  %8 = getelementptr i8, ptr %0, i64 7104
+  %9 = tail call i32 @pthread_mutex_lock(ptr %8)
+  %10 = getelementptr i8, ptr %0, i64 7192
+  %11 = load i64, ptr %10, align 8
+  %12 = add i64 %11, 1
+  store i64 %12, ptr %10, align 8
+  %13 = getelementptr i8, ptr %0, i64 7200
+  %14 = load i64, ptr %13, align 8
+  %.not8.i.i = icmp eq i64 %14, %11
+  br i1 %.not8.i.i, label %"$Loop.enter_turn.exit", label %whilebody.lr.ph.i.i
+
+whilebody.lr.ph.i.i:                              ; preds = %merge4
+  %15 = getelementptr i8, ptr %0, i64 7144
+  br label %whilebody.i.i
+
+whilebody.i.i:                                    ; preds = %whilebody.i.i, %whilebody.lr.ph.i.i
+  %16 = tail call i32 @pthread_cond_wait(ptr %15, ptr nonnull %8)
+  %17 = load i64, ptr %13, align 8
+  %.not.i.i = icmp eq i64 %17, %11
+  br i1 %.not.i.i, label %"$Loop.enter_turn.exit", label %whilebody.i.i
+
+"$Loop.enter_turn.exit":                          ; preds = %whilebody.i.i, %merge4
+  %18 = tail call i32 @pthread_mutex_unlock(ptr nonnull %8)
+  tail call fastcc void @"$Loop.land"(ptr nonnull %7)
+  %19 = getelementptr i8, ptr %0, i64 5864
+  %20 = tail call fastcc i32 @"$RankGroup.run"(ptr %19, ptr nonnull @"$measure_job", ptr nonnull %1, ptr %2)
+  tail call fastcc void @"$Loop.publish"(ptr %7)
+  %21 = getelementptr i8, ptr %0, i64 7208
+  %22 = tail call i32 @pthread_mutex_lock(ptr %21)
+  %23 = getelementptr i8, ptr %0, i64 7355
+  store i8 1, ptr %23, align 1
+  %24 = getelementptr i8, ptr %0, i64 7248
+  %25 = tail call i32 @pthread_cond_signal(ptr %24)
+  %26 = tail call i32 @pthread_mutex_unlock(ptr %21)
+  %27 = tail call i32 @pthread_mutex_lock(ptr %8)
+  %28 = load i64, ptr %13, align 8
+  %29 = add i64 %28, 1
+  store i64 %29, ptr %13, align 8
+  %30 = getelementptr i8, ptr %0, i64 7144
+  %31 = tail call i32 @pthread_cond_broadcast(ptr %30)
+  %32 = tail call i32 @pthread_mutex_unlock(ptr %8)
+  br label %common.ret
+}
+
+define internal i32 @"$measure_job"(ptr nocapture readonly %0, ptr %1, ptr writeonly %2) {
+entry:
+  %cause.i = alloca %0, align 8
+  %3 = load i32, ptr %0, align 4
+  %.not = icmp eq i32 %3, 0
+  br i1 %.not, label %merge, label %common.ret
+
+common.ret:                                       ; preds = %merge, %entry, %"$Rank.describe_failure.exit"
+  %common.ret.op = phi i32 [ %14, %"$Rank.describe_failure.exit" ], [ 0, %entry ], [ 0, %merge ]
+  ret i32 %common.ret.op
+
+merge:                                            ; preds = %entry
+  %4 = getelementptr i8, ptr %0, i64 1912
+  %5 = load i64, ptr %4, align 8
+  %spec.store.select = tail call i64 @llvm.smin.i64(i64 %5, i64 8000000000)
+  %6 = getelementptr i8, ptr %0, i64 16
+  %7 = load ptr, ptr %6, align 8
+  %8 = getelementptr i8, ptr %7, i64 440
+  %9 = load ptr, ptr %8, align 8
+  %10 = getelementptr i8, ptr %0, i64 24
+  %11 = load ptr, ptr %10, align 8
+  %12 = getelementptr i8, ptr %0, i64 1904
+  %13 = load ptr, ptr %12, align 8
+  %14 = tail call i32 %9(ptr %11, ptr %13, i64 %spec.store.select, ptr %1)
+  %.not16 = icmp eq i32 %14, 0
+  br i1 %.not16, label %common.ret, label %then5
+
+then5:                                            ; preds = %merge
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i)
+  store i8 0, ptr %cause.i, align 8
+  %15 = load ptr, ptr %6, align 8
+  %16 = getelementptr i8, ptr %15, i64 64
+  %17 = load ptr, ptr %16, align 8
+  %18 = load ptr, ptr %10, align 8
+  call void %17(ptr %18, ptr nonnull %cause.i)
+  %.not17.i = icmp eq ptr %2, null
+  br i1 %.not17.i, label %"$Rank.describe_failure.exit", label %then2.i
+
+then2.i:                                          ; preds = %then5
+  %19 = load i32, ptr %0, align 4
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.519", i32 %19, ptr nonnull %cause.i)
+  br label %"$Rank.describe_failure.exit"
+
+"$Rank.describe_failure.exit":                    ; preds = %then5, %then2.i
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i)
+  br label %common.ret
+}
+
 define dso_local i32 @engine_resize_pool(ptr %0, i32 %1, ptr %2) local_unnamed_addr {
 entry:
-  %args.i.i.i = alloca %88, align 8
+  %args.i.i.i = alloca %89, align 8
   %own.i = alloca %0, align 8
   %3 = icmp eq ptr %0, null
   br i1 %3, label %then, label %merge
@@ -35898,7 +37180,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   br i1 %or.cond.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %"$Loop.enter_turn.exit.i"
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.510", i32 %1, i32 %.pre.i)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.520", i32 %1, i32 %.pre.i)
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$Loop.enter_turn.exit.i"
@@ -36058,7 +37340,7 @@ forbody.i.i.i.i.i:                                ; preds = %forbody.i.i.i.i.i.p
   br i1 %136, label %then5.i.i.i.i, label %merge4.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %"$Scheduler.count_references.exit.i.i.i.i"
-  %137 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.511", i32 %1, i64 %.lcssa32)
+  %137 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.521", i32 %1, i64 %.lcssa32)
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge4.i.i.i.i:                                   ; preds = %"$Scheduler.count_references.exit.i.i.i.i", %merge.i.i.i.i
@@ -36115,26 +37397,26 @@ forbody.i.i.i.i.i.i:                              ; preds = %forbody.i.i.i.i.i.i
   %niter = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i.i.new ], [ %niter.next.3, %forbody.i.i.i.i.i.i ]
   %159 = add i64 %i.013.i.i.i.i.i.i, %156
   %160 = and i64 %159, %157
-  %161 = getelementptr %4, ptr %.pre.i.i.i.i.i.i, i64 %160
-  %162 = getelementptr %4, ptr %153, i64 %i.013.i.i.i.i.i.i
+  %161 = getelementptr %6, ptr %.pre.i.i.i.i.i.i, i64 %160
+  %162 = getelementptr %6, ptr %153, i64 %i.013.i.i.i.i.i.i
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %162, ptr noundef nonnull align 8 dereferenceable(472) %161, i64 472, i1 false)
   %163 = or disjoint i64 %i.013.i.i.i.i.i.i, 1
   %164 = add i64 %163, %156
   %165 = and i64 %164, %157
-  %166 = getelementptr %4, ptr %.pre.i.i.i.i.i.i, i64 %165
-  %167 = getelementptr %4, ptr %153, i64 %163
+  %166 = getelementptr %6, ptr %.pre.i.i.i.i.i.i, i64 %165
+  %167 = getelementptr %6, ptr %153, i64 %163
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %167, ptr noundef nonnull align 8 dereferenceable(472) %166, i64 472, i1 false)
   %168 = or disjoint i64 %i.013.i.i.i.i.i.i, 2
   %169 = add i64 %168, %156
   %170 = and i64 %169, %157
-  %171 = getelementptr %4, ptr %.pre.i.i.i.i.i.i, i64 %170
-  %172 = getelementptr %4, ptr %153, i64 %168
+  %171 = getelementptr %6, ptr %.pre.i.i.i.i.i.i, i64 %170
+  %172 = getelementptr %6, ptr %153, i64 %168
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %172, ptr noundef nonnull align 8 dereferenceable(472) %171, i64 472, i1 false)
   %173 = or disjoint i64 %i.013.i.i.i.i.i.i, 3
   %174 = add i64 %173, %156
   %175 = and i64 %174, %157
-  %176 = getelementptr %4, ptr %.pre.i.i.i.i.i.i, i64 %175
-  %177 = getelementptr %4, ptr %153, i64 %173
+  %176 = getelementptr %6, ptr %.pre.i.i.i.i.i.i, i64 %175
+  %177 = getelementptr %6, ptr %153, i64 %173
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %177, ptr noundef nonnull align 8 dereferenceable(472) %176, i64 472, i1 false)
   %178 = add nuw nsw i64 %i.013.i.i.i.i.i.i, 4
   %niter.next.3 = add i64 %niter, 4
@@ -36151,8 +37433,8 @@ forbody.i.i.i.i.i.i.epil:                         ; preds = %merge1.i.i.i.i.i.i.
   %epil.iter = phi i64 [ %epil.iter.next, %forbody.i.i.i.i.i.i.epil ], [ 0, %merge1.i.i.i.i.i.i.loopexit.unr-lcssa ]
   %179 = add i64 %i.013.i.i.i.i.i.i.epil, %156
   %180 = and i64 %179, %157
-  %181 = getelementptr %4, ptr %.pre.i.i.i.i.i.i, i64 %180
-  %182 = getelementptr %4, ptr %153, i64 %i.013.i.i.i.i.i.i.epil
+  %181 = getelementptr %6, ptr %.pre.i.i.i.i.i.i, i64 %180
+  %182 = getelementptr %6, ptr %153, i64 %i.013.i.i.i.i.i.i.epil
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %182, ptr noundef nonnull align 8 dereferenceable(472) %181, i64 472, i1 false)
   %183 = add nuw nsw i64 %i.013.i.i.i.i.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
@@ -36168,7 +37450,7 @@ merge1.i.i.i.i.i.i:                               ; preds = %merge1.i.i.i.i.i.i.
   br label %merge12.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %and.rhs.i.i.i.i.i, %"$power_above.exit.i.i.i.i.i"
-  %185 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.512", i64 %144)
+  %185 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.522", i64 %144)
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge12.i.i.i.i:                                  ; preds = %merge1.i.i.i.i.i.i, %merge4.i.i.i.i
@@ -36217,7 +37499,7 @@ forbody.i57.i.i.i.i:                              ; preds = %forcond.i.i.i.i.i, 
 
 then.i59.i.i.i.i:                                 ; preds = %forbody.i57.i.i.i.i
   %208 = load i64, ptr %201, align 8
-  %209 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.513", i32 %1, i64 %208, i32 %206)
+  %209 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.523", i32 %1, i64 %208, i32 %206)
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 then.i.i.i:                                       ; preds = %and.lhs.true.i.i.i
@@ -36272,7 +37554,7 @@ and.lhs.true.i41.i.i:                             ; preds = %whilebody.i.i6.i
   br i1 %.not.i.i, label %then2.i.i, label %merge1.i.i
 
 then2.i.i:                                        ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
-  %232 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.514", i32 %231, i32 %1)
+  %232 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.524", i32 %231, i32 %1)
   br label %"$Loop.resize_pool.exit"
 
 merge1.i.i:                                       ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
@@ -36299,14 +37581,14 @@ whilebody.i44.i.i:                                ; preds = %"$PagePool.evict_ol
   %247 = load i32, ptr %239, align 4
   %.val.i.i.i45.i.i = load ptr, ptr %240, align 8
   %248 = sext i32 %247 to i64
-  %249 = getelementptr %3, ptr %.val.i.i.i45.i.i, i64 %248
+  %249 = getelementptr %5, ptr %.val.i.i.i45.i.i, i64 %248
   %250 = getelementptr i8, ptr %249, i64 16
   %251 = load i32, ptr %250, align 4
   %252 = icmp eq i32 %251, -1
   %253 = getelementptr i8, ptr %249, i64 20
   %254 = load i32, ptr %253, align 4
   %255 = sext i32 %251 to i64
-  %256 = getelementptr %3, ptr %.val.i.i.i45.i.i, i64 %255, i32 5
+  %256 = getelementptr %5, ptr %.val.i.i.i45.i.i, i64 %255, i32 5
   %.sink.i.i.i.i.i = select i1 %252, ptr %241, ptr %256
   store i32 %254, ptr %.sink.i.i.i.i.i, align 4
   %257 = icmp eq i32 %254, -1
@@ -36316,7 +37598,7 @@ whilebody.i44.i.i:                                ; preds = %"$PagePool.evict_ol
 else4.i.i.i.i.i:                                  ; preds = %whilebody.i44.i.i
   %259 = load ptr, ptr %240, align 8
   %260 = sext i32 %254 to i64
-  %261 = getelementptr %3, ptr %259, i64 %260, i32 4
+  %261 = getelementptr %5, ptr %259, i64 %260, i32 4
   br label %"$PagePool.remove_cached.exit.i.i.i.i"
 
 "$PagePool.remove_cached.exit.i.i.i.i":           ; preds = %else4.i.i.i.i.i, %whilebody.i44.i.i
@@ -36326,7 +37608,7 @@ else4.i.i.i.i.i:                                  ; preds = %whilebody.i44.i.i
   %263 = add i32 %262, -1
   store i32 %263, ptr %234, align 4
   %.val16.i.i.i46.i.i = load ptr, ptr %240, align 8
-  %264 = getelementptr %3, ptr %.val16.i.i.i46.i.i, i64 %248
+  %264 = getelementptr %5, ptr %.val16.i.i.i46.i.i, i64 %248
   %265 = getelementptr i8, ptr %264, i64 32
   %266 = load i64, ptr %265, align 8
   %.val17.i.i.i.i.i = load i32, ptr %242, align 4
@@ -36342,7 +37624,7 @@ else4.i.i.i.i.i:                                  ; preds = %whilebody.i44.i.i
 whilebody.i.i.i.i.i:                              ; preds = %"$PagePool.remove_cached.exit.i.i.i.i", %whilebody.i.i.i.i.i
   %272 = phi i32 [ %275, %whilebody.i.i.i.i.i ], [ %271, %"$PagePool.remove_cached.exit.i.i.i.i" ]
   %273 = sext i32 %272 to i64
-  %274 = getelementptr %3, ptr %.val16.i.i.i46.i.i, i64 %273, i32 6
+  %274 = getelementptr %5, ptr %.val16.i.i.i46.i.i, i64 %273, i32 6
   %275 = load i32, ptr %274, align 4
   %.not.i.i.i47.i.i = icmp eq i32 %275, %247
   br i1 %.not.i.i.i47.i.i, label %merge.i.i.i.i.i, label %whilebody.i.i.i.i.i
@@ -36360,7 +37642,7 @@ merge.i.i.i.i.i:                                  ; preds = %whilebody.i.i.i.i.i
 then.i.i.i48.i.i:                                 ; preds = %merge.i.i.i.i.i
   %.val.i8.i.i.i.i = load ptr, ptr %240, align 8
   %280 = sext i32 %279 to i64
-  %281 = getelementptr %3, ptr %.val.i8.i.i.i.i, i64 %280, i32 3
+  %281 = getelementptr %5, ptr %.val.i8.i.i.i.i, i64 %280, i32 3
   %282 = load i32, ptr %281, align 4
   %283 = add i32 %282, -1
   store i32 %283, ptr %281, align 4
@@ -36405,7 +37687,7 @@ forbody.i.i.i:                                    ; preds = %merge3.i.i.i, %forb
   %destination.028.i.i.i = phi i32 [ 0, %forbody.lr.ph.i.i.i ], [ %destination.2.i.i.i, %merge3.i.i.i ]
   %num_moves.027.i.i.i = phi i32 [ 0, %forbody.lr.ph.i.i.i ], [ %num_moves.1.i.i.i, %merge3.i.i.i ]
   %.val.i42.i.i = load ptr, ptr %300, align 8
-  %304 = getelementptr %3, ptr %.val.i42.i.i, i64 %indvars.iv.i.i.i
+  %304 = getelementptr %5, ptr %.val.i42.i.i, i64 %indvars.iv.i.i.i
   %305 = load i32, ptr %304, align 4
   %306 = icmp sgt i32 %305, 0
   br i1 %306, label %condition4.i.i.i.preheader, label %or.lhs.false.i.i.i
@@ -36422,7 +37704,7 @@ condition4.i.i.i.preheader:                       ; preds = %or.lhs.false.i.i.i,
 condition4.i.i.i:                                 ; preds = %condition4.i.i.i.preheader, %whilebody5.i.i.i
   %destination.1.i.i.i = phi i32 [ %314, %whilebody5.i.i.i ], [ %destination.028.i.i.i, %condition4.i.i.i.preheader ]
   %310 = sext i32 %destination.1.i.i.i to i64
-  %311 = getelementptr %3, ptr %.val.i42.i.i, i64 %310
+  %311 = getelementptr %5, ptr %.val.i42.i.i, i64 %310
   %312 = load i32, ptr %311, align 4
   %313 = icmp sgt i32 %312, 0
   br i1 %313, label %whilebody5.i.i.i, label %or.lhs.false7.i.i.i
@@ -36584,9 +37866,9 @@ forbody2.i.i.i.i:                                 ; preds = %forbody2.i.i.i.i, %
   %377 = getelementptr i32, ptr %375, i64 %376
   store i32 %374, ptr %377, align 4
   %378 = load ptr, ptr %342, align 8
-  %379 = getelementptr %3, ptr %378, i64 %376
+  %379 = getelementptr %5, ptr %378, i64 %376
   %380 = sext i32 %374 to i64
-  %381 = getelementptr %3, ptr %378, i64 %380
+  %381 = getelementptr %5, ptr %378, i64 %380
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(40) %381, ptr noundef nonnull align 8 dereferenceable(40) %379, i64 40, i1 false)
   %.val51.i.i.i.i = load i32, ptr %343, align 4
   %.val52.i.i.i.i = load ptr, ptr %344, align 8
@@ -36598,7 +37880,7 @@ forbody2.i.i.i.i:                                 ; preds = %forbody2.i.i.i.i, %
   %387 = shl nsw i64 %382, 2
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %384, ptr align 1 %386, i64 %387, i1 false)
   %388 = load ptr, ptr %342, align 8
-  %389 = getelementptr %3, ptr %388, i64 %376
+  %389 = getelementptr %5, ptr %388, i64 %376
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(40) %389, i8 0, i64 40, i1 false)
   %indvars.iv.next67.i.i.i.i = add nuw nsw i64 %indvars.iv66.i.i.i.i, 1
   %exitcond70.not.i.i.i.i = icmp eq i64 %indvars.iv.next67.i.i.i.i, %wide.trip.count69.i.i.i.i
@@ -36618,7 +37900,7 @@ forbody6.lr.ph.i.i.i.i:                           ; preds = %merge3.i.i.i.i
 forbody6.i.i.i.i:                                 ; preds = %"$PagePool.rename_links.exit.i.i.i.i", %forbody6.lr.ph.i.i.i.i
   %indvars.iv71.i.i.i.i = phi i64 [ 0, %forbody6.lr.ph.i.i.i.i ], [ %indvars.iv.next72.i.i.i.i, %"$PagePool.rename_links.exit.i.i.i.i" ]
   %394 = load ptr, ptr %392, align 8
-  %395 = getelementptr %3, ptr %394, i64 %indvars.iv71.i.i.i.i
+  %395 = getelementptr %5, ptr %394, i64 %indvars.iv71.i.i.i.i
   %396 = getelementptr i8, ptr %395, i64 4
   %397 = load i8, ptr %396, align 1
   %398 = trunc i8 %397 to i1
@@ -36882,7 +38164,7 @@ forbody.i.i.i54.i.i:                              ; preds = %merge1.i.i.i.i.i.1,
   %501 = add i32 %499, %500
   %502 = load ptr, ptr %495, align 8
   %503 = sext i32 %501 to i64
-  %504 = getelementptr %3, ptr %502, i64 %503
+  %504 = getelementptr %5, ptr %502, i64 %503
   %505 = load i32, ptr %504, align 4
   %506 = icmp eq i32 %505, 0
   br i1 %506, label %and.lhs.true.i.i.i.i.i, label %merge1.i.i.i.i.i
@@ -36904,7 +38186,7 @@ merge1.i.i.i.i.i:                                 ; preds = %and.lhs.true.i.i.i.
   %515 = add i32 %513, %514
   %516 = load ptr, ptr %495, align 8
   %517 = sext i32 %515 to i64
-  %518 = getelementptr %3, ptr %516, i64 %517
+  %518 = getelementptr %5, ptr %516, i64 %517
   %519 = load i32, ptr %518, align 4
   %520 = icmp eq i32 %519, 0
   br i1 %520, label %and.lhs.true.i.i.i.i.i.1, label %merge1.i.i.i.i.i.1
@@ -36954,7 +38236,7 @@ forbody.i.i.i54.i.i.epil:                         ; preds = %"$PagePool.commit_r
   %537 = add i32 %536, %offset.013.i.i.i.i.i.unr
   %538 = load ptr, ptr %495, align 8
   %539 = sext i32 %537 to i64
-  %540 = getelementptr %3, ptr %538, i64 %539
+  %540 = getelementptr %5, ptr %538, i64 %539
   %541 = load i32, ptr %540, align 4
   %542 = icmp eq i32 %541, 0
   br i1 %542, label %and.lhs.true.i.i.i.i.i.epil, label %"$PagePool.commit_resize.exit.i.i.i"
@@ -37278,7 +38560,7 @@ whilebody.i:                                      ; preds = %"$PagePool.release.
   %60 = load i32, ptr %59, align 4
   %.val.i.i = load ptr, ptr %48, align 8
   %61 = sext i32 %60 to i64
-  %62 = getelementptr %3, ptr %.val.i.i, i64 %61
+  %62 = getelementptr %5, ptr %.val.i.i, i64 %61
   %63 = load i32, ptr %62, align 4
   %64 = add i32 %63, -1
   store i32 %64, ptr %62, align 4
@@ -37309,7 +38591,7 @@ merge.i.i25:                                      ; preds = %whilebody.i
 
 then3.i.i:                                        ; preds = %merge.i.i25
   %.val.i.i.i = load ptr, ptr %48, align 8
-  %76 = getelementptr %3, ptr %.val.i.i.i, i64 %61
+  %76 = getelementptr %5, ptr %.val.i.i.i, i64 %61
   %77 = getelementptr i8, ptr %76, i64 16
   store i32 -1, ptr %77, align 4
   %78 = load i32, ptr %53, align 4
@@ -37321,7 +38603,7 @@ then3.i.i:                                        ; preds = %merge.i.i25
 else.i.i.i:                                       ; preds = %then3.i.i
   %81 = load ptr, ptr %48, align 8
   %82 = sext i32 %78 to i64
-  %83 = getelementptr %3, ptr %81, i64 %82, i32 4
+  %83 = getelementptr %5, ptr %81, i64 %82, i32 4
   br label %"$PagePool.add_newest.exit.i.i"
 
 "$PagePool.add_newest.exit.i.i":                  ; preds = %else.i.i.i, %then3.i.i
@@ -37471,12 +38753,12 @@ then.i.i:                                         ; preds = %and.lhs.true.i
 
 define internal fastcc i32 @"$Loop.perform_transfers"(ptr nocapture %0) unnamed_addr {
 entry:
-  %args.i19.i = alloca %89, align 8
-  %args.i.i = alloca %89, align 8
+  %args.i19.i = alloca %90, align 8
+  %args.i.i = alloca %90, align 8
   %bytes.i.i.i.i69 = alloca i64, align 8
-  %transfer.i.i.i70 = alloca %90, align 8
+  %transfer.i.i.i70 = alloca %91, align 8
   %bytes.i.i.i.i = alloca i64, align 8
-  %transfer.i.i.i = alloca %90, align 8
+  %transfer.i.i.i = alloca %91, align 8
   %bytes.i.i.i = alloca i64, align 8
   %message23 = alloca %0, align 8
   %message10 = alloca %0, align 8
@@ -37542,7 +38824,7 @@ then:                                             ; preds = %forbody
 
 "$Loop.save.exit.thread":                         ; preds = %then
   %34 = load i64, ptr %27, align 8
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.515", i64 %29, i64 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.525", i64 %29, i64 %34)
   br label %then3
 
 "$Loop.save.exit":                                ; preds = %then
@@ -37579,7 +38861,7 @@ then3:                                            ; preds = %"$Loop.save.exit.th
   %common.ret.op.i85 = phi i32 [ 3, %"$Loop.save.exit.thread" ], [ %47, %"$Loop.save.exit" ]
   %48 = load ptr, ptr %8, align 8
   %49 = load i64, ptr %9, align 8
-  %50 = getelementptr %4, ptr %48, i64 %49
+  %50 = getelementptr %6, ptr %48, i64 %49
   %51 = add i64 %49, 1
   store i64 %51, ptr %9, align 8
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %50, i8 0, i64 472, i1 false)
@@ -37697,7 +38979,7 @@ then12:                                           ; preds = %forbody7
 then16:                                           ; preds = %then12
   %104 = load ptr, ptr %80, align 8
   %105 = load i64, ptr %81, align 8
-  %106 = getelementptr %4, ptr %104, i64 %105
+  %106 = getelementptr %6, ptr %104, i64 %105
   %107 = add i64 %105, 1
   store i64 %107, ptr %81, align 8
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %106, i8 0, i64 472, i1 false)
@@ -37836,7 +39118,7 @@ then29:                                           ; preds = %then25, %"$Loop.rec
   %common.ret.op.i7991 = phi i32 [ %172, %"$Loop.recount.exit" ], [ %162, %then25 ]
   %173 = load ptr, ptr %146, align 8
   %174 = load i64, ptr %147, align 8
-  %175 = getelementptr %4, ptr %173, i64 %174
+  %175 = getelementptr %6, ptr %173, i64 %174
   %176 = add i64 %174, 1
   store i64 %176, ptr %147, align 8
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %175, i8 0, i64 472, i1 false)
@@ -37895,7 +39177,7 @@ entry:
   %cause.i40 = alloca %0, align 8
   %cause.i36 = alloca %0, align 8
   %cause.i = alloca %0, align 8
-  %args = alloca %91, align 8
+  %args = alloca %92, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %args, ptr noundef nonnull align 8 dereferenceable(32) %1, i64 32, i1 false)
   %3 = getelementptr i8, ptr %0, i64 1872
   store ptr %3, ptr %args, align 8
@@ -37945,7 +39227,7 @@ then2:                                            ; preds = %then
 
 then2.i:                                          ; preds = %then2
   %30 = load i32, ptr %0, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.516", i32 %30, ptr nonnull %cause.i)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.526", i32 %30, ptr nonnull %cause.i)
   br label %"$Rank.describe_failure.exit"
 
 "$Rank.describe_failure.exit":                    ; preds = %then2, %then2.i
@@ -37972,7 +39254,7 @@ then6:                                            ; preds = %else
 
 then2.i38:                                        ; preds = %then6
   %39 = load i32, ptr %0, align 4
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.517", i32 %39, ptr nonnull %cause.i36)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.527", i32 %39, ptr nonnull %cause.i36)
   br label %"$Rank.describe_failure.exit39"
 
 "$Rank.describe_failure.exit39":                  ; preds = %then6, %then2.i38
@@ -38003,7 +39285,7 @@ then11:                                           ; preds = %merge
 
 then2.i42:                                        ; preds = %then11
   %52 = load i32, ptr %0, align 4
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.518", i32 %52, ptr nonnull %cause.i40)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.528", i32 %52, ptr nonnull %cause.i40)
   br label %"$Rank.describe_failure.exit43"
 
 "$Rank.describe_failure.exit43":                  ; preds = %then11, %then2.i42
@@ -38015,7 +39297,7 @@ define internal i32 @"$count_tokens_job"(ptr nocapture readonly %0, ptr nocaptur
 entry:
   %cause.i31 = alloca %0, align 8
   %cause.i = alloca %0, align 8
-  %args = alloca %89, align 8
+  %args = alloca %90, align 8
   %3 = load i32, ptr %0, align 4
   %.not = icmp eq i32 %3, 0
   br i1 %.not, label %merge, label %common.ret
@@ -38070,7 +39352,7 @@ then5:                                            ; preds = %then2
 
 then2.i:                                          ; preds = %then5
   %31 = load i32, ptr %0, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.519", i32 %31, ptr nonnull %cause.i)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.529", i32 %31, ptr nonnull %cause.i)
   br label %"$Rank.describe_failure.exit"
 
 "$Rank.describe_failure.exit":                    ; preds = %then5, %then2.i
@@ -38116,7 +39398,7 @@ then2.i33:                                        ; preds = %then10
 define internal i32 @"$copy_pages_job"(ptr %0, ptr nocapture readonly %1, ptr writeonly %2) {
 entry:
   %cause.i = alloca %0, align 8
-  %args = alloca %88, align 8
+  %args = alloca %89, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %args, ptr noundef nonnull align 8 dereferenceable(32) %1, i64 32, i1 false)
   %3 = getelementptr i8, ptr %0, i64 1872
   store ptr %3, ptr %args, align 8
@@ -38146,7 +39428,7 @@ then:                                             ; preds = %entry
 
 then2.i:                                          ; preds = %then
   %15 = load i32, ptr %0, align 4
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.520", i32 %15, ptr nonnull %cause.i)
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.530", i32 %15, ptr nonnull %cause.i)
   br label %"$Rank.describe_failure.exit"
 
 "$Rank.describe_failure.exit":                    ; preds = %then, %then2.i
@@ -38156,9 +39438,9 @@ then2.i:                                          ; preds = %then
 
 define dso_local noundef i32 @engine_submit(ptr %0, ptr readonly %1, ptr writeonly %2, ptr %3) local_unnamed_addr {
 entry:
-  %previous.i.i.i = alloca %92, align 8
-  %all.i.i.i = alloca %92, align 8
-  %limits.i = alloca %93, align 8
+  %previous.i.i.i = alloca %93, align 8
+  %all.i.i.i = alloca %93, align 8
+  %limits.i = alloca %94, align 8
   %4 = icmp eq ptr %0, null
   br i1 %4, label %then, label %merge
 
@@ -38217,7 +39499,7 @@ then.i.i.i:                                       ; preds = %"$status.clear.exit
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.521", i64 20, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.531", i64 20, i1 false)
   br label %"$Loop.submit.exit"
 
 merge.i.i.i:                                      ; preds = %"$status.clear.exit.i"
@@ -38229,7 +39511,7 @@ then5.i.i.i:                                      ; preds = %merge.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then9.i.i.i
 
 then9.i.i.i:                                      ; preds = %then5.i.i.i
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.522", i32 %24, i32 144)
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.532", i32 %24, i32 144)
   br label %"$Loop.submit.exit"
 
 merge4.i.i.i:                                     ; preds = %merge.i.i.i
@@ -38251,7 +39533,7 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %then2.i.i.i.i
-  %34 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.526", i32 %32)
+  %34 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.536", i32 %32)
   br label %"$Loop.submit.exit"
 
 merge1.i.i.i.i:                                   ; preds = %merge.i.i.i.i
@@ -38264,7 +39546,7 @@ then9.i.i.i.i:                                    ; preds = %merge1.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then13.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %then9.i.i.i.i
-  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.527", i32 %36, i32 %32)
+  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.537", i32 %36, i32 %32)
   br label %"$Loop.submit.exit"
 
 merge8.i.i.i.i:                                   ; preds = %merge1.i.i.i.i
@@ -38277,7 +39559,7 @@ then17.i.i.i.i:                                   ; preds = %merge8.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then21.i.i.i.i
 
 then21.i.i.i.i:                                   ; preds = %then17.i.i.i.i
-  %41 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.528", i64 %39)
+  %41 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.538", i64 %39)
   br label %"$Loop.submit.exit"
 
 merge16.i.i.i.i:                                  ; preds = %merge8.i.i.i.i
@@ -38290,7 +39572,7 @@ then25.i.i.i.i:                                   ; preds = %merge16.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then29.i.i.i.i
 
 then29.i.i.i.i:                                   ; preds = %then25.i.i.i.i
-  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.529", i32 %43)
+  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.539", i32 %43)
   br label %"$Loop.submit.exit"
 
 merge24.i.i.i.i:                                  ; preds = %merge16.i.i.i.i
@@ -38307,7 +39589,7 @@ and.lhs.true.i.i.i.i:                             ; preds = %merge24.i.i.i.i
   br i1 %48, label %then33.i.i.i.i, label %merge32.i.i.i.i
 
 then37.i.i.i.i:                                   ; preds = %then33.i.i.i.i
-  %49 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.530", i32 %43, i32 %12)
+  %49 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.540", i32 %43, i32 %12)
   br label %"$Loop.submit.exit"
 
 merge32.i.i.i.i:                                  ; preds = %and.lhs.true.i.i.i.i, %merge24.i.i.i.i
@@ -38326,7 +39608,7 @@ then.i.i.i.i.i:                                   ; preds = %merge32.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i.i.i.i
 
 then2.i.i.i.i.i:                                  ; preds = %then.i.i.i.i.i
-  %58 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.531", i32 %56, i32 %18, i32 %20)
+  %58 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.541", i32 %56, i32 %18, i32 %20)
   br label %"$Loop.submit.exit"
 
 merge12.i.i.i:                                    ; preds = %merge32.i.i.i.i
@@ -38345,7 +39627,7 @@ then22.i.i.i:                                     ; preds = %merge17.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then26.i.i.i
 
 then26.i.i.i:                                     ; preds = %then22.i.i.i
-  %64 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.542", i32 %62)
+  %64 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.552", i32 %62)
   br label %"$Loop.submit.exit"
 
 merge21.i.i.i:                                    ; preds = %merge17.i.i.i
@@ -38367,7 +39649,7 @@ then.i.i.i.i:                                     ; preds = %merge21.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i84.i.i.i
 
 then2.i84.i.i.i:                                  ; preds = %then.i.i.i.i
-  %69 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.14", ptr nonnull @"$string.543", i32 %62)
+  %69 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.14", ptr nonnull @"$string.553", i32 %62)
   br label %"$Loop.submit.exit"
 
 forbody.i.i.i.i:                                  ; preds = %merge5.i.i.i.i, %forbody.preheader.i.i.i.i
@@ -38384,7 +39666,7 @@ then6.i.i.i.i:                                    ; preds = %forbody.i.i.i.i
 
 then10.i.i.i.i:                                   ; preds = %then6.i.i.i.i
   %73 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
-  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.15", ptr nonnull @"$string.543", i32 %73, i32 %71, i32 %12)
+  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.15", ptr nonnull @"$string.553", i32 %73, i32 %71, i32 %12)
   br label %"$Loop.submit.exit"
 
 merge5.i.i.i.i:                                   ; preds = %forbody.i.i.i.i
@@ -38674,7 +39956,7 @@ merge7.i.i.i.i.i.i:                               ; preds = %merge.i.i.i50.i.i.i
 merge1.i47.i.i.i:                                 ; preds = %merge7.i.i.i.i.i.i, %forbody.i45.i.i.i
   %189 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i.i.i ], [ %176, %forbody.i45.i.i.i ]
   %190 = phi ptr [ %187, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %forbody.i45.i.i.i ]
-  %191 = getelementptr %94, ptr %190, i64 %189
+  %191 = getelementptr %95, ptr %190, i64 %189
   store i64 %.sroa.011.0.insert.insert.i.i.i.i, ptr %191, align 4
   %192 = load i64, ptr %174, align 8
   %193 = add i64 %192, 1
@@ -38706,7 +39988,7 @@ forbody.lr.ph.i.i.i.i.i:                          ; preds = %or.rhs.i.i.i.i
 forbody.i.i.i.i.i:                                ; preds = %merge1.i.i.i.i.i, %forbody.lr.ph.i.i.i.i.i
   %i.045.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i ], [ %230, %merge1.i.i.i.i.i ]
   %205 = load ptr, ptr %196, align 8
-  %206 = getelementptr %94, ptr %205, i64 %i.045.i.i.i.i.i
+  %206 = getelementptr %95, ptr %205, i64 %i.045.i.i.i.i.i
   %bias.sroa.0.0.copyload.i.i.i.i.i = load i64, ptr %206, align 4
   %207 = trunc i64 %bias.sroa.0.0.copyload.i.i.i.i.i to i32
   %208 = load i64, ptr %200, align 8
@@ -38741,7 +40023,7 @@ and.lhs.true.i.i.i.i.i:                           ; preds = %forcond.i.i.i38.i.i
   %220 = load i64, ptr %204, align 8
   %.not.i.i.i.i31.i.i.i = icmp slt i64 %220, %219
   %.pre.i.i.i.i.i.i = load ptr, ptr %202, align 8
-  br i1 %.not.i.i.i.i31.i.i.i, label %merge.i.i.i.i32.i.i.i, label %"$Vector.push.554.exit.thread.i.i.i.i.i"
+  br i1 %.not.i.i.i.i31.i.i.i, label %merge.i.i.i.i32.i.i.i, label %"$Vector.push.564.exit.thread.i.i.i.i.i"
 
 merge.i.i.i.i32.i.i.i:                            ; preds = %and.lhs.true.i.i.i.i.i
   %221 = shl i64 %220, 1
@@ -38756,19 +40038,19 @@ merge7.i.i.i.i35.i.i.i:                           ; preds = %merge.i.i.i.i32.i.i
   store ptr %223, ptr %202, align 8
   store i64 %spec.store.select.i.i.i.i34.i.i.i, ptr %204, align 8
   %.pre10.i.i.i36.i.i.i = load i64, ptr %203, align 8
-  br label %"$Vector.push.554.exit.thread.i.i.i.i.i"
+  br label %"$Vector.push.564.exit.thread.i.i.i.i.i"
 
-"$Vector.push.554.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i35.i.i.i, %and.lhs.true.i.i.i.i.i
+"$Vector.push.564.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i35.i.i.i, %and.lhs.true.i.i.i.i.i
   %225 = phi i64 [ %.pre10.i.i.i36.i.i.i, %merge7.i.i.i.i35.i.i.i ], [ %218, %and.lhs.true.i.i.i.i.i ]
   %226 = phi ptr [ %223, %merge7.i.i.i.i35.i.i.i ], [ %.pre.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i ]
-  %227 = getelementptr %94, ptr %226, i64 %225
+  %227 = getelementptr %95, ptr %226, i64 %225
   store i64 %bias.sroa.0.0.copyload.i.i.i.i.i, ptr %227, align 4
   %228 = load i64, ptr %203, align 8
   %229 = add i64 %228, 1
   store i64 %229, ptr %203, align 8
   br label %merge1.i.i.i.i.i
 
-merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.554.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i41.i.i.i", %forbody.lr.ph.i.i.i37.i.i.i
+merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.564.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i41.i.i.i", %forbody.lr.ph.i.i.i37.i.i.i
   %230 = add nuw nsw i64 %i.045.i.i.i.i.i, 1
   %exitcond.not.i.i.i.i.i = icmp eq i64 %230, %198
   br i1 %exitcond.not.i.i.i.i.i, label %merge.i13.i.i.i.i, label %forbody.i.i.i.i.i
@@ -38819,7 +40101,7 @@ merge7.i.i36.i.i.i.i.i:                           ; preds = %merge.i.i33.i.i.i.i
 merge6.i.i.i.i.i:                                 ; preds = %merge7.i.i36.i.i.i.i.i, %forbody4.i.i.i.i.i
   %248 = phi i64 [ %.pre10.i37.i.i.i.i.i, %merge7.i.i36.i.i.i.i.i ], [ %238, %forbody4.i.i.i.i.i ]
   %249 = phi ptr [ %246, %merge7.i.i36.i.i.i.i.i ], [ %.pre.i30.i.i.i.i.i, %forbody4.i.i.i.i.i ]
-  %250 = getelementptr %94, ptr %249, i64 %248
+  %250 = getelementptr %95, ptr %249, i64 %248
   store i64 %.sroa.026.0.insert.insert.i.i.i.i.i, ptr %250, align 4
   %251 = load i64, ptr %236, align 8
   %252 = add i64 %251, 1
@@ -38914,7 +40196,7 @@ merge4.i.i:                                       ; preds = %then5.i.i, %merge.i
 
 then8.i.i:                                        ; preds = %merge4.i.i
   %293 = load i32, ptr %28, align 4
-  %294 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.556", i32 %293)
+  %294 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.566", i32 %293)
   br label %"$Loop.submit.exit"
 
 merge1.i.i:                                       ; preds = %merge6.i.i.i.i.i, %merge.i13.i.i.i.i, %merge.i29.i.i.i
@@ -38929,7 +40211,7 @@ then12.i.i:                                       ; preds = %merge1.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then16.i.i
 
 then16.i.i:                                       ; preds = %then12.i.i
-  %299 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.557", i64 %296, i32 %16)
+  %299 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.567", i64 %296, i32 %16)
   br label %"$Loop.submit.exit"
 
 merge.i:                                          ; preds = %merge1.i.i
@@ -38963,7 +40245,7 @@ then.i59.i.i:                                     ; preds = %merge.i29.i
   br i1 %.not.i.i, label %then6.i, label %then2.i61.i.i
 
 then2.i61.i.i:                                    ; preds = %then.i59.i.i
-  %313 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.531", i32 %311, i32 %306, i32 %307)
+  %313 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.541", i32 %311, i32 %306, i32 %307)
   br label %then6.i
 
 merge2.i.i:                                       ; preds = %merge.i29.i
@@ -38992,7 +40274,7 @@ or.lhs.false.i.i.i:                               ; preds = %merge2.i.i
   br i1 %.not12.i.i.i, label %merge7.i.i, label %then.i63.i.i
 
 then2.i64.i.i:                                    ; preds = %then.i63.i.i
-  %328 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.558", i64 %319, i32 %321)
+  %328 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.568", i64 %319, i32 %321)
   br label %then6.i
 
 merge7.i.i:                                       ; preds = %or.lhs.false.i.i.i
@@ -39024,7 +40306,7 @@ then2.i68.i.i:                                    ; preds = %merge.i.i32.i
   br i1 %.not.i.i, label %then6.i, label %then5.i.i33.i
 
 then5.i.i33.i:                                    ; preds = %then2.i68.i.i
-  %343 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.559", i32 %334)
+  %343 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.569", i32 %334)
   br label %then6.i
 
 merge11.i30.i:                                    ; preds = %merge.i.i32.i, %then12.i31.i, %merge7.i.i
@@ -39049,7 +40331,7 @@ then2.i71.i.i:                                    ; preds = %merge.i69.i.i
 
 then5.i73.i.i:                                    ; preds = %then2.i71.i.i
   %352 = call ptr @strerror(i32 %350)
-  %353 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.560", ptr %352)
+  %353 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.570", ptr %352)
   br label %"$Loop.start.exit.i.i"
 
 merge1.i.i.i:                                     ; preds = %merge.i69.i.i
@@ -39123,7 +40405,7 @@ then:                                             ; preds = %entry
   br i1 %.not26, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.523", i32 %1)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.533", i32 %1)
   br label %common.ret
 
 common.ret:                                       ; preds = %merge5.i, %then10.i, %then6.i, %then2.i, %then.i, %then9, %then5, %then2, %then
@@ -39141,7 +40423,7 @@ then5:                                            ; preds = %merge
   br i1 %.not, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.524", i32 %1, i32 %7)
+  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.534", i32 %1, i32 %7)
   br label %common.ret
 
 merge4:                                           ; preds = %merge
@@ -39158,7 +40440,7 @@ then.i:                                           ; preds = %merge4
   br i1 %.not31.i, label %common.ret, label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.14", ptr nonnull @"$string.525", i32 %1)
+  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.14", ptr nonnull @"$string.535", i32 %1)
   br label %common.ret
 
 forbody.i:                                        ; preds = %merge5.i, %forbody.preheader.i
@@ -39176,7 +40458,7 @@ then6.i:                                          ; preds = %forbody.i
 
 then10.i:                                         ; preds = %then6.i
   %16 = trunc nuw nsw i64 %indvars.iv.i to i32
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.15", ptr nonnull @"$string.525", i32 %16, i32 %14, i32 %10)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.15", ptr nonnull @"$string.535", i32 %16, i32 %14, i32 %10)
   br label %common.ret
 
 merge5.i:                                         ; preds = %forbody.i
@@ -39201,7 +40483,7 @@ then:                                             ; preds = %entry
 
 then2:                                            ; preds = %then
   %6 = fpext float %2 to double
-  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.532", double %6)
+  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.542", double %6)
   br label %common.ret
 
 common.ret:                                       ; preds = %then.i, %common.ret.sink.split.i, %common.ret.sink.split.i103, %then.i101, %merge38, %then51, %then47, %then43, %then39, %then35, %then31, %then27, %then22, %then18, %then14, %then2, %then
@@ -39222,7 +40504,7 @@ then.i:                                           ; preds = %merge
 
 common.ret.sink.split.i:                          ; preds = %then.i
   %11 = fpext float %9 to double
-  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.533", ptr nonnull @"$string.535", double %11, double 0.000000e+00)
+  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.543", ptr nonnull @"$string.545", double %11, double 0.000000e+00)
   br label %common.ret
 
 merge4:                                           ; preds = %merge
@@ -39247,7 +40529,7 @@ and.lhs.true.i104:                                ; preds = %merge4
 
 common.ret.sink.split.i103:                       ; preds = %then.i101
   %18 = fpext float %14 to double
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.534", ptr nonnull @"$string.536", double %18, double 0.000000e+00)
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.544", ptr nonnull @"$string.546", double %18, double 0.000000e+00)
   br label %common.ret
 
 merge9:                                           ; preds = %and.lhs.true.i104, %or.rhs.i99
@@ -39261,7 +40543,7 @@ then14:                                           ; preds = %merge9
   br i1 %.not98, label %common.ret, label %then18
 
 then18:                                           ; preds = %then14
-  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.537", i32 %21)
+  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.547", i32 %21)
   br label %common.ret
 
 merge13:                                          ; preds = %merge9
@@ -39279,7 +40561,7 @@ then22:                                           ; preds = %merge13
 
 then27:                                           ; preds = %then22
   %29 = fpext float %25 to double
-  %30 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.538", double %29)
+  %30 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.548", double %29)
   br label %common.ret
 
 merge21:                                          ; preds = %merge13
@@ -39295,7 +40577,7 @@ then31:                                           ; preds = %merge21
 
 then35:                                           ; preds = %then31
   %35 = fpext float %32 to double
-  %36 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.539", double %35)
+  %36 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.549", double %35)
   br label %common.ret
 
 merge30:                                          ; preds = %merge21
@@ -39311,7 +40593,7 @@ then39:                                           ; preds = %merge30
 
 then43:                                           ; preds = %then39
   %41 = fpext float %38 to double
-  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.540", double %41)
+  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.550", double %41)
   br label %common.ret
 
 merge38:                                          ; preds = %merge30
@@ -39326,7 +40608,7 @@ then47:                                           ; preds = %merge38
   br i1 %.not97, label %common.ret, label %then51
 
 then51:                                           ; preds = %then47
-  %46 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.541", i32 %44, i32 20)
+  %46 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.551", i32 %44, i32 20)
   br label %common.ret
 }
 
@@ -39343,7 +40625,7 @@ then:                                             ; preds = %entry
   br i1 %.not66, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.544", i32 %4, i32 1024)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.554", i32 %4, i32 1024)
   br label %common.ret
 
 common.ret:                                       ; preds = %merge5.i, %then10.i, %then6.i, %then2.i, %then.i, %forcond.preheader.i, %then30, %then26, %then21, %then17, %then13, %then9, %merge, %then2, %then
@@ -39366,7 +40648,7 @@ then9:                                            ; preds = %merge4
 
 then13:                                           ; preds = %then9
   %10 = add nuw nsw i32 %4, 1
-  %11 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.545", i32 %10)
+  %11 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.555", i32 %10)
   br label %common.ret
 
 merge8:                                           ; preds = %merge4
@@ -39383,7 +40665,7 @@ then17:                                           ; preds = %merge8
   br i1 %.not64, label %common.ret, label %then21
 
 then21:                                           ; preds = %then17
-  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.546", i32 %12)
+  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.556", i32 %12)
   br label %common.ret
 
 forcond:                                          ; preds = %forcond.preheader, %forbody
@@ -39406,7 +40688,7 @@ then26:                                           ; preds = %forbody
 
 then30:                                           ; preds = %then26
   %19 = trunc nuw nsw i64 %indvars.iv to i32
-  %20 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.547", i32 %19, i32 %17)
+  %20 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.557", i32 %19, i32 %17)
   br label %common.ret
 
 merge24:                                          ; preds = %forcond
@@ -39432,7 +40714,7 @@ then.i:                                           ; preds = %merge24
   br i1 %.not31.i, label %common.ret, label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.14", ptr nonnull @"$string.548", i32 %24)
+  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.14", ptr nonnull @"$string.558", i32 %24)
   br label %common.ret
 
 forbody.i:                                        ; preds = %merge5.i, %forbody.preheader.i
@@ -39450,7 +40732,7 @@ then6.i:                                          ; preds = %forbody.i
 
 then10.i:                                         ; preds = %then6.i
   %32 = trunc nuw nsw i64 %indvars.iv.i to i32
-  %33 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.15", ptr nonnull @"$string.548", i32 %32, i32 %30, i32 %25)
+  %33 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.15", ptr nonnull @"$string.558", i32 %32, i32 %30, i32 %25)
   br label %common.ret
 
 merge5.i:                                         ; preds = %forbody.i
@@ -39477,7 +40759,7 @@ then:                                             ; preds = %entry
   br i1 %.not77, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.549", i32 %7, i32 %5)
+  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.559", i32 %7, i32 %5)
   br label %common.ret
 
 common.ret:                                       ; preds = %merge27, %forcond.preheader.i, %then10.i, %then6.i, %then2.i, %then.i, %then33, %then29, %then22, %then18, %then13, %then9, %then2, %then
@@ -39505,7 +40787,7 @@ then.i:                                           ; preds = %merge
   br i1 %.not31.i, label %common.ret, label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.14", ptr nonnull @"$string.550", i32 %7)
+  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.14", ptr nonnull @"$string.560", i32 %7)
   br label %common.ret
 
 forbody.i:                                        ; preds = %merge5.i, %forbody.preheader.i
@@ -39523,7 +40805,7 @@ then6.i:                                          ; preds = %forbody.i
 
 then10.i:                                         ; preds = %then6.i
   %20 = trunc nuw nsw i64 %indvars.iv.i to i32
-  %21 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.15", ptr nonnull @"$string.550", i32 %20, i32 %18, i32 %13)
+  %21 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.15", ptr nonnull @"$string.560", i32 %20, i32 %18, i32 %13)
   br label %common.ret
 
 merge5.i:                                         ; preds = %forbody.i
@@ -39542,7 +40824,7 @@ and.lhs.true:                                     ; preds = %merge5.i
   br i1 %24, label %then9, label %forbody.lr.ph
 
 then13:                                           ; preds = %then9
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.551", i32 %7)
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.561", i32 %7)
   br label %common.ret
 
 forbody.lr.ph:                                    ; preds = %and.lhs.true
@@ -39575,7 +40857,7 @@ then18:                                           ; preds = %forbody
 then22:                                           ; preds = %then18
   %34 = trunc nuw nsw i64 %indvars.iv98 to i32
   %35 = fpext float %29 to double
-  %36 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.552", i32 %34, double %35)
+  %36 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.562", i32 %34, double %35)
   br label %common.ret
 
 forcond25:                                        ; preds = %forbody26
@@ -39596,7 +40878,7 @@ then29:                                           ; preds = %forbody26
 
 then33:                                           ; preds = %then29
   %40 = trunc nuw nsw i64 %indvars.iv98 to i32
-  %41 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.553", i32 %40, i32 %33)
+  %41 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.563", i32 %40, i32 %33)
   br label %common.ret
 
 merge27:                                          ; preds = %forcond25, %forcond25.preheader
@@ -39693,11 +40975,11 @@ declare dso_local i32 @pthread_create(ptr, ptr, ptr, ptr) local_unnamed_addr
 
 define internal noalias noundef ptr @"$engine_thread"(ptr %0) {
 entry:
-  %"<aggcopy>.i.i.i.i.i" = alloca %95, align 8
-  %time.i16.i.i.i.i.i = alloca %1, align 8
+  %"<aggcopy>.i.i.i.i.i" = alloca %96, align 8
+  %time.i18.i.i.i.i.i = alloca %1, align 8
   %time.i.i.i.i.i.i = alloca %1, align 8
   %message.i.i.i.i = alloca %0, align 8
-  %time.i12.i.i.i = alloca %1, align 8
+  %time.i14.i.i.i = alloca %1, align 8
   %time.i.i15.i.i = alloca %1, align 8
   %time.i.i.i8.i = alloca %1, align 8
   %time.i.i.i.i = alloca %1, align 8
@@ -39769,255 +41051,265 @@ entry:
   %65 = getelementptr i8, ptr %0, i64 560
   %66 = getelementptr i8, ptr %0, i64 464
   %67 = getelementptr i8, ptr %0, i64 472
-  %68 = getelementptr i8, ptr %0, i64 2480
-  %69 = getelementptr inbounds i8, ptr %time.i12.i.i.i, i64 8
-  %70 = getelementptr i8, ptr %0, i64 376
-  %71 = getelementptr i8, ptr %0, i64 592
-  %72 = getelementptr i8, ptr %0, i64 936
-  %73 = getelementptr i8, ptr %0, i64 2344
-  %74 = getelementptr inbounds i8, ptr %time.i.i.i.i.i.i, i64 8
-  %75 = getelementptr inbounds i8, ptr %time.i16.i.i.i.i.i, i64 8
-  %76 = getelementptr i8, ptr %0, i64 2472
-  %77 = getelementptr i8, ptr %0, i64 2488
-  %78 = getelementptr i8, ptr %0, i64 1197
-  %79 = getelementptr i8, ptr %0, i64 100
-  %80 = getelementptr i8, ptr %0, i64 536
-  %81 = getelementptr i8, ptr %0, i64 488
-  %82 = getelementptr i8, ptr %0, i64 41
+  %68 = getelementptr inbounds i8, ptr %time.i14.i.i.i, i64 8
+  %69 = getelementptr i8, ptr %0, i64 2496
+  %70 = getelementptr i8, ptr %0, i64 2480
+  %71 = getelementptr i8, ptr %0, i64 376
+  %72 = getelementptr i8, ptr %0, i64 592
+  %73 = getelementptr i8, ptr %0, i64 936
+  %74 = getelementptr i8, ptr %0, i64 2344
+  %75 = getelementptr inbounds i8, ptr %time.i.i.i.i.i.i, i64 8
+  %76 = getelementptr inbounds i8, ptr %time.i18.i.i.i.i.i, i64 8
+  %77 = getelementptr i8, ptr %0, i64 2472
+  %78 = getelementptr i8, ptr %0, i64 2488
+  %79 = getelementptr i8, ptr %0, i64 1197
+  %80 = getelementptr i8, ptr %0, i64 100
+  %81 = getelementptr i8, ptr %0, i64 2536
+  %82 = getelementptr i8, ptr %0, i64 612
+  %83 = getelementptr i8, ptr %0, i64 2544
+  %84 = getelementptr i8, ptr %0, i64 2548
+  %85 = getelementptr i8, ptr %0, i64 2520
+  %86 = getelementptr i8, ptr %0, i64 2528
+  %87 = getelementptr i8, ptr %0, i64 536
+  %88 = getelementptr i8, ptr %0, i64 488
+  %89 = getelementptr i8, ptr %0, i64 2504
+  %90 = getelementptr i8, ptr %0, i64 2560
+  %91 = getelementptr i8, ptr %0, i64 41
+  %92 = getelementptr i8, ptr %0, i64 2640
   br label %condition.i
 
 condition.i:                                      ; preds = %"$Loop.iterate.exit.i", %entry
-  %83 = call i32 @pthread_mutex_lock(ptr %1)
-  %84 = load i32, ptr %3, align 4
-  %85 = shl i32 %84, 1
-  %86 = sext i32 %85 to i64
-  %87 = load i64, ptr %4, align 8
-  %88 = add i64 %87, %86
-  %89 = load i64, ptr %5, align 8
-  %.not.i.i.i = icmp sgt i64 %88, %89
+  %93 = call i32 @pthread_mutex_lock(ptr %1)
+  %94 = load i32, ptr %3, align 4
+  %95 = shl i32 %94, 1
+  %96 = sext i32 %95 to i64
+  %97 = load i64, ptr %4, align 8
+  %98 = add i64 %97, %96
+  %99 = load i64, ptr %5, align 8
+  %.not.i.i.i = icmp sgt i64 %98, %99
   br i1 %.not.i.i.i, label %condition.i.i.i.i, label %"$EventRing.make_room.exit.i.i"
 
 condition.i.i.i.i:                                ; preds = %condition.i, %condition.i.i.i.i
-  %power.0.i.i.i.i = phi i64 [ %91, %condition.i.i.i.i ], [ 64, %condition.i ]
-  %90 = icmp slt i64 %power.0.i.i.i.i, %88
-  %91 = shl i64 %power.0.i.i.i.i, 1
-  br i1 %90, label %condition.i.i.i.i, label %"$power_above.exit.i.i.i"
+  %power.0.i.i.i.i = phi i64 [ %101, %condition.i.i.i.i ], [ 64, %condition.i ]
+  %100 = icmp slt i64 %power.0.i.i.i.i, %98
+  %101 = shl i64 %power.0.i.i.i.i, 1
+  br i1 %100, label %condition.i.i.i.i, label %"$power_above.exit.i.i.i"
 
 "$power_above.exit.i.i.i":                        ; preds = %condition.i.i.i.i
-  %92 = load i64, ptr %6, align 8
-  %.not9.i.i.i = icmp sgt i64 %power.0.i.i.i.i, %92
+  %102 = load i64, ptr %6, align 8
+  %.not9.i.i.i = icmp sgt i64 %power.0.i.i.i.i, %102
   br i1 %.not9.i.i.i, label %"$EventRing.make_room.exit.i.i", label %and.rhs.i.i.i
 
 and.rhs.i.i.i:                                    ; preds = %"$power_above.exit.i.i.i"
-  %93 = mul i64 %power.0.i.i.i.i, 472
-  %94 = call ptr @malloc(i64 %93)
-  %.not10.i.i.i = icmp eq ptr %94, null
+  %103 = mul i64 %power.0.i.i.i.i, 472
+  %104 = call ptr @malloc(i64 %103)
+  %.not10.i.i.i = icmp eq ptr %104, null
   br i1 %.not10.i.i.i, label %"$EventRing.make_room.exit.i.i", label %merge.i.i.i.i
 
 merge.i.i.i.i:                                    ; preds = %and.rhs.i.i.i
-  %95 = icmp sgt i64 %87, 0
+  %105 = icmp sgt i64 %97, 0
   %.pre.i.i.i.i = load ptr, ptr %2, align 8
-  br i1 %95, label %forbody.lr.ph.i.i.i.i, label %merge1.i.i.i.i
+  br i1 %105, label %forbody.lr.ph.i.i.i.i, label %merge1.i.i.i.i
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %merge.i.i.i.i
-  %96 = load i64, ptr %7, align 8
-  %97 = add i64 %89, -1
-  %xtraiter = and i64 %87, 3
-  %98 = icmp ult i64 %87, 4
-  br i1 %98, label %merge1.i.i.i.i.loopexit.unr-lcssa, label %forbody.lr.ph.i.i.i.i.new
+  %106 = load i64, ptr %7, align 8
+  %107 = add i64 %99, -1
+  %xtraiter = and i64 %97, 3
+  %108 = icmp ult i64 %97, 4
+  br i1 %108, label %merge1.i.i.i.i.loopexit.unr-lcssa, label %forbody.lr.ph.i.i.i.i.new
 
 forbody.lr.ph.i.i.i.i.new:                        ; preds = %forbody.lr.ph.i.i.i.i
-  %unroll_iter = and i64 %87, 9223372036854775804
+  %unroll_iter = and i64 %97, 9223372036854775804
   br label %forbody.i.i.i.i
 
 forbody.i.i.i.i:                                  ; preds = %forbody.i.i.i.i, %forbody.lr.ph.i.i.i.i.new
-  %i.013.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.new ], [ %118, %forbody.i.i.i.i ]
+  %i.013.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.new ], [ %128, %forbody.i.i.i.i ]
   %niter = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.new ], [ %niter.next.3, %forbody.i.i.i.i ]
-  %99 = add i64 %i.013.i.i.i.i, %96
-  %100 = and i64 %99, %97
-  %101 = getelementptr %4, ptr %.pre.i.i.i.i, i64 %100
-  %102 = getelementptr %4, ptr %94, i64 %i.013.i.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %102, ptr noundef nonnull align 8 dereferenceable(472) %101, i64 472, i1 false)
-  %103 = or disjoint i64 %i.013.i.i.i.i, 1
-  %104 = add i64 %103, %96
-  %105 = and i64 %104, %97
-  %106 = getelementptr %4, ptr %.pre.i.i.i.i, i64 %105
-  %107 = getelementptr %4, ptr %94, i64 %103
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %107, ptr noundef nonnull align 8 dereferenceable(472) %106, i64 472, i1 false)
-  %108 = or disjoint i64 %i.013.i.i.i.i, 2
-  %109 = add i64 %108, %96
-  %110 = and i64 %109, %97
-  %111 = getelementptr %4, ptr %.pre.i.i.i.i, i64 %110
-  %112 = getelementptr %4, ptr %94, i64 %108
+  %109 = add i64 %i.013.i.i.i.i, %106
+  %110 = and i64 %109, %107
+  %111 = getelementptr %6, ptr %.pre.i.i.i.i, i64 %110
+  %112 = getelementptr %6, ptr %104, i64 %i.013.i.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %112, ptr noundef nonnull align 8 dereferenceable(472) %111, i64 472, i1 false)
-  %113 = or disjoint i64 %i.013.i.i.i.i, 3
-  %114 = add i64 %113, %96
-  %115 = and i64 %114, %97
-  %116 = getelementptr %4, ptr %.pre.i.i.i.i, i64 %115
-  %117 = getelementptr %4, ptr %94, i64 %113
+  %113 = or disjoint i64 %i.013.i.i.i.i, 1
+  %114 = add i64 %113, %106
+  %115 = and i64 %114, %107
+  %116 = getelementptr %6, ptr %.pre.i.i.i.i, i64 %115
+  %117 = getelementptr %6, ptr %104, i64 %113
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %117, ptr noundef nonnull align 8 dereferenceable(472) %116, i64 472, i1 false)
-  %118 = add nuw nsw i64 %i.013.i.i.i.i, 4
+  %118 = or disjoint i64 %i.013.i.i.i.i, 2
+  %119 = add i64 %118, %106
+  %120 = and i64 %119, %107
+  %121 = getelementptr %6, ptr %.pre.i.i.i.i, i64 %120
+  %122 = getelementptr %6, ptr %104, i64 %118
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %122, ptr noundef nonnull align 8 dereferenceable(472) %121, i64 472, i1 false)
+  %123 = or disjoint i64 %i.013.i.i.i.i, 3
+  %124 = add i64 %123, %106
+  %125 = and i64 %124, %107
+  %126 = getelementptr %6, ptr %.pre.i.i.i.i, i64 %125
+  %127 = getelementptr %6, ptr %104, i64 %123
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %127, ptr noundef nonnull align 8 dereferenceable(472) %126, i64 472, i1 false)
+  %128 = add nuw nsw i64 %i.013.i.i.i.i, 4
   %niter.next.3 = add i64 %niter, 4
   %niter.ncmp.3 = icmp eq i64 %niter.next.3, %unroll_iter
   br i1 %niter.ncmp.3, label %merge1.i.i.i.i.loopexit.unr-lcssa, label %forbody.i.i.i.i
 
 merge1.i.i.i.i.loopexit.unr-lcssa:                ; preds = %forbody.i.i.i.i, %forbody.lr.ph.i.i.i.i
-  %i.013.i.i.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i.i.i.i ], [ %118, %forbody.i.i.i.i ]
+  %i.013.i.i.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i.i.i.i ], [ %128, %forbody.i.i.i.i ]
   %lcmp.mod.not = icmp eq i64 %xtraiter, 0
   br i1 %lcmp.mod.not, label %merge1.i.i.i.i, label %forbody.i.i.i.i.epil
 
 forbody.i.i.i.i.epil:                             ; preds = %merge1.i.i.i.i.loopexit.unr-lcssa, %forbody.i.i.i.i.epil
-  %i.013.i.i.i.i.epil = phi i64 [ %123, %forbody.i.i.i.i.epil ], [ %i.013.i.i.i.i.unr, %merge1.i.i.i.i.loopexit.unr-lcssa ]
+  %i.013.i.i.i.i.epil = phi i64 [ %133, %forbody.i.i.i.i.epil ], [ %i.013.i.i.i.i.unr, %merge1.i.i.i.i.loopexit.unr-lcssa ]
   %epil.iter = phi i64 [ %epil.iter.next, %forbody.i.i.i.i.epil ], [ 0, %merge1.i.i.i.i.loopexit.unr-lcssa ]
-  %119 = add i64 %i.013.i.i.i.i.epil, %96
-  %120 = and i64 %119, %97
-  %121 = getelementptr %4, ptr %.pre.i.i.i.i, i64 %120
-  %122 = getelementptr %4, ptr %94, i64 %i.013.i.i.i.i.epil
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %122, ptr noundef nonnull align 8 dereferenceable(472) %121, i64 472, i1 false)
-  %123 = add nuw nsw i64 %i.013.i.i.i.i.epil, 1
+  %129 = add i64 %i.013.i.i.i.i.epil, %106
+  %130 = and i64 %129, %107
+  %131 = getelementptr %6, ptr %.pre.i.i.i.i, i64 %130
+  %132 = getelementptr %6, ptr %104, i64 %i.013.i.i.i.i.epil
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %132, ptr noundef nonnull align 8 dereferenceable(472) %131, i64 472, i1 false)
+  %133 = add nuw nsw i64 %i.013.i.i.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
   br i1 %epil.iter.cmp.not, label %merge1.i.i.i.i, label %forbody.i.i.i.i.epil, !llvm.loop !77
 
 merge1.i.i.i.i:                                   ; preds = %merge1.i.i.i.i.loopexit.unr-lcssa, %forbody.i.i.i.i.epil, %merge.i.i.i.i
   call void @free(ptr %.pre.i.i.i.i)
-  store ptr %94, ptr %2, align 8
+  store ptr %104, ptr %2, align 8
   store i64 %power.0.i.i.i.i, ptr %5, align 8
   store i64 0, ptr %7, align 8
   br label %"$EventRing.make_room.exit.i.i"
 
 "$EventRing.make_room.exit.i.i":                  ; preds = %merge1.i.i.i.i, %and.rhs.i.i.i, %"$power_above.exit.i.i.i", %condition.i
   %common.ret.op.i.i.i = phi i1 [ true, %condition.i ], [ false, %"$power_above.exit.i.i.i" ], [ false, %and.rhs.i.i.i ], [ true, %merge1.i.i.i.i ]
-  %124 = load i8, ptr %9, align 1
-  %125 = trunc i8 %124 to i1
-  br i1 %125, label %"$Loop.await_work.exit.i", label %and.lhs.true.i.i
+  %134 = load i8, ptr %9, align 1
+  %135 = trunc i8 %134 to i1
+  br i1 %135, label %"$Loop.await_work.exit.i", label %and.lhs.true.i.i
 
 whilebody.i.i:                                    ; preds = %"$Loop.has_work.exit.i.i", %or.rhs.i.i.i
-  %126 = phi i64 [ %176, %or.rhs.i.i.i ], [ %187, %"$Loop.has_work.exit.i.i" ]
+  %136 = phi i64 [ %186, %or.rhs.i.i.i ], [ %197, %"$Loop.has_work.exit.i.i" ]
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i)
-  %127 = icmp eq i64 %126, 0
-  br i1 %127, label %then.i.i.i, label %merge.i.i.i
+  %137 = icmp eq i64 %136, 0
+  br i1 %137, label %then.i.i.i, label %merge.i.i.i
 
 then.i.i.i:                                       ; preds = %whilebody.thread.i.i, %whilebody.i.i
-  %128 = call i32 @pthread_cond_wait(ptr %10, ptr %1)
+  %138 = call i32 @pthread_cond_wait(ptr %10, ptr %1)
   br label %"$threads.wait_until.exit.i.i"
 
 merge.i.i.i:                                      ; preds = %whilebody.i.i
-  %129 = sdiv i64 %126, 1000000000
-  store i64 %129, ptr %time.i.i.i, align 8
-  %130 = srem i64 %126, 1000000000
-  store i64 %130, ptr %15, align 8
-  %131 = call i32 @pthread_cond_timedwait(ptr %10, ptr %1, ptr nonnull %time.i.i.i)
+  %139 = sdiv i64 %136, 1000000000
+  store i64 %139, ptr %time.i.i.i, align 8
+  %140 = srem i64 %136, 1000000000
+  store i64 %140, ptr %15, align 8
+  %141 = call i32 @pthread_cond_timedwait(ptr %10, ptr %1, ptr nonnull %time.i.i.i)
   br label %"$threads.wait_until.exit.i.i"
 
 "$threads.wait_until.exit.i.i":                   ; preds = %merge.i.i.i, %then.i.i.i
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i)
-  %132 = load i32, ptr %3, align 4
-  %133 = shl i32 %132, 1
-  %134 = sext i32 %133 to i64
-  %135 = load i64, ptr %4, align 8
-  %136 = add i64 %135, %134
-  %137 = load i64, ptr %5, align 8
-  %.not.i15.i.i = icmp sgt i64 %136, %137
+  %142 = load i32, ptr %3, align 4
+  %143 = shl i32 %142, 1
+  %144 = sext i32 %143 to i64
+  %145 = load i64, ptr %4, align 8
+  %146 = add i64 %145, %144
+  %147 = load i64, ptr %5, align 8
+  %.not.i15.i.i = icmp sgt i64 %146, %147
   br i1 %.not.i15.i.i, label %condition.i.i17.i.i, label %"$EventRing.make_room.exit30.i.i"
 
 condition.i.i17.i.i:                              ; preds = %"$threads.wait_until.exit.i.i", %condition.i.i17.i.i
-  %power.0.i.i18.i.i = phi i64 [ %139, %condition.i.i17.i.i ], [ 64, %"$threads.wait_until.exit.i.i" ]
-  %138 = icmp slt i64 %power.0.i.i18.i.i, %136
-  %139 = shl i64 %power.0.i.i18.i.i, 1
-  br i1 %138, label %condition.i.i17.i.i, label %"$power_above.exit.i19.i.i"
+  %power.0.i.i18.i.i = phi i64 [ %149, %condition.i.i17.i.i ], [ 64, %"$threads.wait_until.exit.i.i" ]
+  %148 = icmp slt i64 %power.0.i.i18.i.i, %146
+  %149 = shl i64 %power.0.i.i18.i.i, 1
+  br i1 %148, label %condition.i.i17.i.i, label %"$power_above.exit.i19.i.i"
 
 "$power_above.exit.i19.i.i":                      ; preds = %condition.i.i17.i.i
-  %140 = load i64, ptr %6, align 8
-  %.not9.i20.i.i = icmp sgt i64 %power.0.i.i18.i.i, %140
+  %150 = load i64, ptr %6, align 8
+  %.not9.i20.i.i = icmp sgt i64 %power.0.i.i18.i.i, %150
   br i1 %.not9.i20.i.i, label %"$EventRing.make_room.exit30.i.i", label %and.rhs.i21.i.i
 
 and.rhs.i21.i.i:                                  ; preds = %"$power_above.exit.i19.i.i"
-  %141 = mul i64 %power.0.i.i18.i.i, 472
-  %142 = call ptr @malloc(i64 %141)
-  %.not10.i22.i.i = icmp eq ptr %142, null
+  %151 = mul i64 %power.0.i.i18.i.i, 472
+  %152 = call ptr @malloc(i64 %151)
+  %.not10.i22.i.i = icmp eq ptr %152, null
   br i1 %.not10.i22.i.i, label %"$EventRing.make_room.exit30.i.i", label %merge.i.i23.i.i
 
 merge.i.i23.i.i:                                  ; preds = %and.rhs.i21.i.i
-  %143 = icmp sgt i64 %135, 0
+  %153 = icmp sgt i64 %145, 0
   %.pre.i.i24.i.i = load ptr, ptr %2, align 8
-  br i1 %143, label %forbody.lr.ph.i.i26.i.i, label %merge1.i.i25.i.i
+  br i1 %153, label %forbody.lr.ph.i.i26.i.i, label %merge1.i.i25.i.i
 
 forbody.lr.ph.i.i26.i.i:                          ; preds = %merge.i.i23.i.i
-  %144 = load i64, ptr %7, align 8
-  %145 = add i64 %137, -1
-  %xtraiter74 = and i64 %135, 3
-  %146 = icmp ult i64 %135, 4
-  br i1 %146, label %merge1.i.i25.i.i.loopexit.unr-lcssa, label %forbody.lr.ph.i.i26.i.i.new
+  %154 = load i64, ptr %7, align 8
+  %155 = add i64 %147, -1
+  %xtraiter74 = and i64 %145, 3
+  %156 = icmp ult i64 %145, 4
+  br i1 %156, label %merge1.i.i25.i.i.loopexit.unr-lcssa, label %forbody.lr.ph.i.i26.i.i.new
 
 forbody.lr.ph.i.i26.i.i.new:                      ; preds = %forbody.lr.ph.i.i26.i.i
-  %unroll_iter77 = and i64 %135, 9223372036854775804
+  %unroll_iter77 = and i64 %145, 9223372036854775804
   br label %forbody.i.i27.i.i
 
 forbody.i.i27.i.i:                                ; preds = %forbody.i.i27.i.i, %forbody.lr.ph.i.i26.i.i.new
-  %i.013.i.i28.i.i = phi i64 [ 0, %forbody.lr.ph.i.i26.i.i.new ], [ %166, %forbody.i.i27.i.i ]
+  %i.013.i.i28.i.i = phi i64 [ 0, %forbody.lr.ph.i.i26.i.i.new ], [ %176, %forbody.i.i27.i.i ]
   %niter78 = phi i64 [ 0, %forbody.lr.ph.i.i26.i.i.new ], [ %niter78.next.3, %forbody.i.i27.i.i ]
-  %147 = add i64 %i.013.i.i28.i.i, %144
-  %148 = and i64 %147, %145
-  %149 = getelementptr %4, ptr %.pre.i.i24.i.i, i64 %148
-  %150 = getelementptr %4, ptr %142, i64 %i.013.i.i28.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %150, ptr noundef nonnull align 8 dereferenceable(472) %149, i64 472, i1 false)
-  %151 = or disjoint i64 %i.013.i.i28.i.i, 1
-  %152 = add i64 %151, %144
-  %153 = and i64 %152, %145
-  %154 = getelementptr %4, ptr %.pre.i.i24.i.i, i64 %153
-  %155 = getelementptr %4, ptr %142, i64 %151
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %155, ptr noundef nonnull align 8 dereferenceable(472) %154, i64 472, i1 false)
-  %156 = or disjoint i64 %i.013.i.i28.i.i, 2
-  %157 = add i64 %156, %144
-  %158 = and i64 %157, %145
-  %159 = getelementptr %4, ptr %.pre.i.i24.i.i, i64 %158
-  %160 = getelementptr %4, ptr %142, i64 %156
+  %157 = add i64 %i.013.i.i28.i.i, %154
+  %158 = and i64 %157, %155
+  %159 = getelementptr %6, ptr %.pre.i.i24.i.i, i64 %158
+  %160 = getelementptr %6, ptr %152, i64 %i.013.i.i28.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %160, ptr noundef nonnull align 8 dereferenceable(472) %159, i64 472, i1 false)
-  %161 = or disjoint i64 %i.013.i.i28.i.i, 3
-  %162 = add i64 %161, %144
-  %163 = and i64 %162, %145
-  %164 = getelementptr %4, ptr %.pre.i.i24.i.i, i64 %163
-  %165 = getelementptr %4, ptr %142, i64 %161
+  %161 = or disjoint i64 %i.013.i.i28.i.i, 1
+  %162 = add i64 %161, %154
+  %163 = and i64 %162, %155
+  %164 = getelementptr %6, ptr %.pre.i.i24.i.i, i64 %163
+  %165 = getelementptr %6, ptr %152, i64 %161
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %165, ptr noundef nonnull align 8 dereferenceable(472) %164, i64 472, i1 false)
-  %166 = add nuw nsw i64 %i.013.i.i28.i.i, 4
+  %166 = or disjoint i64 %i.013.i.i28.i.i, 2
+  %167 = add i64 %166, %154
+  %168 = and i64 %167, %155
+  %169 = getelementptr %6, ptr %.pre.i.i24.i.i, i64 %168
+  %170 = getelementptr %6, ptr %152, i64 %166
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %170, ptr noundef nonnull align 8 dereferenceable(472) %169, i64 472, i1 false)
+  %171 = or disjoint i64 %i.013.i.i28.i.i, 3
+  %172 = add i64 %171, %154
+  %173 = and i64 %172, %155
+  %174 = getelementptr %6, ptr %.pre.i.i24.i.i, i64 %173
+  %175 = getelementptr %6, ptr %152, i64 %171
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %175, ptr noundef nonnull align 8 dereferenceable(472) %174, i64 472, i1 false)
+  %176 = add nuw nsw i64 %i.013.i.i28.i.i, 4
   %niter78.next.3 = add i64 %niter78, 4
   %niter78.ncmp.3 = icmp eq i64 %niter78.next.3, %unroll_iter77
   br i1 %niter78.ncmp.3, label %merge1.i.i25.i.i.loopexit.unr-lcssa, label %forbody.i.i27.i.i
 
 merge1.i.i25.i.i.loopexit.unr-lcssa:              ; preds = %forbody.i.i27.i.i, %forbody.lr.ph.i.i26.i.i
-  %i.013.i.i28.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i.i26.i.i ], [ %166, %forbody.i.i27.i.i ]
+  %i.013.i.i28.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i.i26.i.i ], [ %176, %forbody.i.i27.i.i ]
   %lcmp.mod76.not = icmp eq i64 %xtraiter74, 0
   br i1 %lcmp.mod76.not, label %merge1.i.i25.i.i, label %forbody.i.i27.i.i.epil
 
 forbody.i.i27.i.i.epil:                           ; preds = %merge1.i.i25.i.i.loopexit.unr-lcssa, %forbody.i.i27.i.i.epil
-  %i.013.i.i28.i.i.epil = phi i64 [ %171, %forbody.i.i27.i.i.epil ], [ %i.013.i.i28.i.i.unr, %merge1.i.i25.i.i.loopexit.unr-lcssa ]
+  %i.013.i.i28.i.i.epil = phi i64 [ %181, %forbody.i.i27.i.i.epil ], [ %i.013.i.i28.i.i.unr, %merge1.i.i25.i.i.loopexit.unr-lcssa ]
   %epil.iter75 = phi i64 [ %epil.iter75.next, %forbody.i.i27.i.i.epil ], [ 0, %merge1.i.i25.i.i.loopexit.unr-lcssa ]
-  %167 = add i64 %i.013.i.i28.i.i.epil, %144
-  %168 = and i64 %167, %145
-  %169 = getelementptr %4, ptr %.pre.i.i24.i.i, i64 %168
-  %170 = getelementptr %4, ptr %142, i64 %i.013.i.i28.i.i.epil
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %170, ptr noundef nonnull align 8 dereferenceable(472) %169, i64 472, i1 false)
-  %171 = add nuw nsw i64 %i.013.i.i28.i.i.epil, 1
+  %177 = add i64 %i.013.i.i28.i.i.epil, %154
+  %178 = and i64 %177, %155
+  %179 = getelementptr %6, ptr %.pre.i.i24.i.i, i64 %178
+  %180 = getelementptr %6, ptr %152, i64 %i.013.i.i28.i.i.epil
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %180, ptr noundef nonnull align 8 dereferenceable(472) %179, i64 472, i1 false)
+  %181 = add nuw nsw i64 %i.013.i.i28.i.i.epil, 1
   %epil.iter75.next = add i64 %epil.iter75, 1
   %epil.iter75.cmp.not = icmp eq i64 %epil.iter75.next, %xtraiter74
   br i1 %epil.iter75.cmp.not, label %merge1.i.i25.i.i, label %forbody.i.i27.i.i.epil, !llvm.loop !78
 
 merge1.i.i25.i.i:                                 ; preds = %merge1.i.i25.i.i.loopexit.unr-lcssa, %forbody.i.i27.i.i.epil, %merge.i.i23.i.i
   call void @free(ptr %.pre.i.i24.i.i)
-  store ptr %142, ptr %2, align 8
+  store ptr %152, ptr %2, align 8
   store i64 %power.0.i.i18.i.i, ptr %5, align 8
   store i64 0, ptr %7, align 8
   br label %"$EventRing.make_room.exit30.i.i"
 
 "$EventRing.make_room.exit30.i.i":                ; preds = %merge1.i.i25.i.i, %and.rhs.i21.i.i, %"$power_above.exit.i19.i.i", %"$threads.wait_until.exit.i.i"
   %common.ret.op.i16.i.i = phi i1 [ true, %"$threads.wait_until.exit.i.i" ], [ false, %"$power_above.exit.i19.i.i" ], [ false, %and.rhs.i21.i.i ], [ true, %merge1.i.i25.i.i ]
-  %172 = load i8, ptr %9, align 1
-  %173 = trunc i8 %172 to i1
-  br i1 %173, label %"$Loop.await_work.exit.i", label %and.lhs.true.i.i
+  %182 = load i8, ptr %9, align 1
+  %183 = trunc i8 %182 to i1
+  br i1 %183, label %"$Loop.await_work.exit.i", label %and.lhs.true.i.i
 
 and.lhs.true.i.i:                                 ; preds = %"$EventRing.make_room.exit.i.i", %"$EventRing.make_room.exit30.i.i"
-  %.pre35.i.i = phi i8 [ %172, %"$EventRing.make_room.exit30.i.i" ], [ %124, %"$EventRing.make_room.exit.i.i" ]
+  %.pre35.i.i = phi i8 [ %182, %"$EventRing.make_room.exit30.i.i" ], [ %134, %"$EventRing.make_room.exit.i.i" ]
   %has_room.0.in33.i.i = phi i1 [ %common.ret.op.i16.i.i, %"$EventRing.make_room.exit30.i.i" ], [ %common.ret.op.i.i.i, %"$EventRing.make_room.exit.i.i" ]
   br i1 %has_room.0.in33.i.i, label %and.lhs.true1.i.i, label %whilebody.thread.i.i
 
@@ -40026,35 +41318,35 @@ whilebody.thread.i.i:                             ; preds = %and.lhs.true.i.i
   br label %then.i.i.i
 
 and.lhs.true1.i.i:                                ; preds = %and.lhs.true.i.i
-  %174 = load i8, ptr %11, align 1
-  %175 = trunc i8 %174 to i1
-  br i1 %175, label %"$Loop.await_work.exit.i", label %or.lhs.false1.i.i.i
+  %184 = load i8, ptr %11, align 1
+  %185 = trunc i8 %184 to i1
+  br i1 %185, label %"$Loop.await_work.exit.i", label %or.lhs.false1.i.i.i
 
 or.rhs.i.i.i:                                     ; preds = %or.lhs.false.i.i.i
-  %176 = load i64, ptr %13, align 8
-  %177 = icmp sgt i64 %176, 0
-  br i1 %177, label %"$Loop.has_work.exit.i.i", label %whilebody.i.i
+  %186 = load i64, ptr %13, align 8
+  %187 = icmp sgt i64 %186, 0
+  br i1 %187, label %"$Loop.has_work.exit.i.i", label %whilebody.i.i
 
 or.lhs.false.i.i.i:                               ; preds = %or.lhs.false1.i.i.i
-  %178 = load i64, ptr %8, align 8
-  %179 = icmp sgt i64 %178, 0
-  br i1 %179, label %"$Loop.await_work.exit.i", label %or.rhs.i.i.i
+  %188 = load i64, ptr %8, align 8
+  %189 = icmp sgt i64 %188, 0
+  br i1 %189, label %"$Loop.await_work.exit.i", label %or.rhs.i.i.i
 
 or.lhs.false1.i.i.i:                              ; preds = %and.lhs.true1.i.i
-  %180 = load i8, ptr %12, align 1
-  %181 = trunc i8 %180 to i1
-  br i1 %181, label %"$Loop.await_work.exit.i", label %or.lhs.false.i.i.i
+  %190 = load i8, ptr %12, align 1
+  %191 = trunc i8 %190 to i1
+  br i1 %191, label %"$Loop.await_work.exit.i", label %or.lhs.false.i.i.i
 
 "$Loop.has_work.exit.i.i":                        ; preds = %or.rhs.i.i.i
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i.i)
-  %182 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i.i)
-  %183 = load i64, ptr %time.i.i.i.i, align 8
-  %184 = mul i64 %183, 1000000000
-  %185 = load i64, ptr %14, align 8
-  %186 = add i64 %184, %185
+  %192 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i.i)
+  %193 = load i64, ptr %time.i.i.i.i, align 8
+  %194 = mul i64 %193, 1000000000
+  %195 = load i64, ptr %14, align 8
+  %196 = add i64 %194, %195
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i.i)
-  %187 = load i64, ptr %13, align 8
-  %.not.i.i = icmp slt i64 %186, %187
+  %197 = load i64, ptr %13, align 8
+  %.not.i.i = icmp slt i64 %196, %197
   br i1 %.not.i.i, label %whilebody.i.i, label %"$Loop.has_work.exit.merge.loopexit_crit_edge.i.i"
 
 "$Loop.has_work.exit.merge.loopexit_crit_edge.i.i": ; preds = %"$Loop.has_work.exit.i.i"
@@ -40062,32 +41354,32 @@ or.lhs.false1.i.i.i:                              ; preds = %and.lhs.true1.i.i
   br label %"$Loop.await_work.exit.i"
 
 "$Loop.await_work.exit.i":                        ; preds = %or.lhs.false1.i.i.i, %or.lhs.false.i.i.i, %and.lhs.true1.i.i, %"$EventRing.make_room.exit30.i.i", %"$Loop.has_work.exit.merge.loopexit_crit_edge.i.i", %"$EventRing.make_room.exit.i.i"
-  %188 = phi i8 [ %124, %"$EventRing.make_room.exit.i.i" ], [ %.pre.pre.i.i, %"$Loop.has_work.exit.merge.loopexit_crit_edge.i.i" ], [ %.pre35.i.i, %and.lhs.true1.i.i ], [ %.pre35.i.i, %or.lhs.false1.i.i.i ], [ %.pre35.i.i, %or.lhs.false.i.i.i ], [ %172, %"$EventRing.make_room.exit30.i.i" ]
-  %189 = call i32 @pthread_mutex_unlock(ptr %1)
-  %190 = icmp eq i8 %188, 0
-  %191 = call i32 @pthread_mutex_lock(ptr %16)
-  %192 = load i64, ptr %17, align 8
-  %193 = add i64 %192, 1
-  store i64 %193, ptr %17, align 8
-  %194 = load i64, ptr %18, align 8
-  %.not8.i.i = icmp eq i64 %194, %192
-  br i1 %190, label %whilebody.i, label %merge.i
+  %198 = phi i8 [ %134, %"$EventRing.make_room.exit.i.i" ], [ %.pre.pre.i.i, %"$Loop.has_work.exit.merge.loopexit_crit_edge.i.i" ], [ %.pre35.i.i, %and.lhs.true1.i.i ], [ %.pre35.i.i, %or.lhs.false1.i.i.i ], [ %.pre35.i.i, %or.lhs.false.i.i.i ], [ %182, %"$EventRing.make_room.exit30.i.i" ]
+  %199 = call i32 @pthread_mutex_unlock(ptr %1)
+  %200 = icmp eq i8 %198, 0
+  %201 = call i32 @pthread_mutex_lock(ptr %16)
+  %202 = load i64, ptr %17, align 8
+  %203 = add i64 %202, 1
+  store i64 %203, ptr %17, align 8
+  %204 = load i64, ptr %18, align 8
+  %.not8.i.i = icmp eq i64 %204, %202
+  br i1 %200, label %whilebody.i, label %merge.i
 
 whilebody.i:                                      ; preds = %"$Loop.await_work.exit.i"
   br i1 %.not8.i.i, label %"$Turnstile.enter.exit.i", label %whilebody.i6.i
 
 whilebody.i6.i:                                   ; preds = %whilebody.i, %whilebody.i6.i
-  %195 = call i32 @pthread_cond_wait(ptr %19, ptr nonnull %16)
-  %196 = load i64, ptr %18, align 8
-  %.not.i7.i = icmp eq i64 %196, %192
+  %205 = call i32 @pthread_cond_wait(ptr %19, ptr nonnull %16)
+  %206 = load i64, ptr %18, align 8
+  %.not.i7.i = icmp eq i64 %206, %202
   br i1 %.not.i7.i, label %"$Turnstile.enter.exit.i", label %whilebody.i6.i
 
 "$Turnstile.enter.exit.i":                        ; preds = %whilebody.i6.i, %whilebody.i
-  %197 = call i32 @pthread_mutex_unlock(ptr nonnull %16)
-  %198 = call i32 @pthread_mutex_lock(ptr %1)
-  %199 = load i8, ptr %12, align 1
-  %200 = call i32 @pthread_mutex_unlock(ptr %1)
-  %.not.i9.i = icmp eq i8 %199, 0
+  %207 = call i32 @pthread_mutex_unlock(ptr nonnull %16)
+  %208 = call i32 @pthread_mutex_lock(ptr %1)
+  %209 = load i8, ptr %12, align 1
+  %210 = call i32 @pthread_mutex_unlock(ptr %1)
+  %.not.i9.i = icmp eq i8 %209, 0
   br i1 %.not.i9.i, label %merge.i.i, label %then.i.i
 
 then.i.i:                                         ; preds = %"$Turnstile.enter.exit.i"
@@ -40096,86 +41388,86 @@ then.i.i:                                         ; preds = %"$Turnstile.enter.e
 
 merge.i.i:                                        ; preds = %then.i.i, %"$Turnstile.enter.exit.i"
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i8.i)
-  %201 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i8.i)
-  %202 = load i64, ptr %time.i.i.i8.i, align 8
-  %203 = mul i64 %202, 1000000000
-  %204 = load i64, ptr %20, align 8
-  %205 = add i64 %203, %204
+  %211 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i8.i)
+  %212 = load i64, ptr %time.i.i.i8.i, align 8
+  %213 = mul i64 %212, 1000000000
+  %214 = load i64, ptr %20, align 8
+  %215 = add i64 %213, %214
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i8.i)
-  store i64 %205, ptr %22, align 8
-  %206 = call i32 @pthread_mutex_lock(ptr %1)
-  %207 = load i64, ptr %8, align 8
-  %208 = icmp sgt i64 %207, 0
-  br i1 %208, label %forbody.i.i.i, label %merge.i.i10.i
+  store i64 %215, ptr %22, align 8
+  %216 = call i32 @pthread_mutex_lock(ptr %1)
+  %217 = load i64, ptr %8, align 8
+  %218 = icmp sgt i64 %217, 0
+  br i1 %218, label %forbody.i.i.i, label %merge.i.i10.i
 
 forbody.i.i.i:                                    ; preds = %merge.i.i, %"$Scheduler.add.exit.i.i.i"
-  %i.016.i.i.i = phi i64 [ %240, %"$Scheduler.add.exit.i.i.i" ], [ 0, %merge.i.i ]
-  %209 = load ptr, ptr %23, align 8
-  %210 = getelementptr ptr, ptr %209, i64 %i.016.i.i.i
-  %211 = load ptr, ptr %210, align 8
-  %212 = getelementptr i8, ptr %211, i64 12
-  store i32 0, ptr %212, align 4
-  %213 = getelementptr i8, ptr %211, i64 304
-  %214 = load i64, ptr %213, align 8
-  %215 = icmp sgt i64 %214, 0
-  br i1 %215, label %then.i.i.i.i, label %merge.i.i.i16.i
+  %i.016.i.i.i = phi i64 [ %250, %"$Scheduler.add.exit.i.i.i" ], [ 0, %merge.i.i ]
+  %219 = load ptr, ptr %23, align 8
+  %220 = getelementptr ptr, ptr %219, i64 %i.016.i.i.i
+  %221 = load ptr, ptr %220, align 8
+  %222 = getelementptr i8, ptr %221, i64 12
+  store i32 0, ptr %222, align 4
+  %223 = getelementptr i8, ptr %221, i64 304
+  %224 = load i64, ptr %223, align 8
+  %225 = icmp sgt i64 %224, 0
+  br i1 %225, label %then.i.i.i.i, label %merge.i.i.i16.i
 
 then.i.i.i.i:                                     ; preds = %forbody.i.i.i
-  %216 = load i32, ptr %24, align 4
-  %217 = add i32 %216, 1
-  store i32 %217, ptr %24, align 4
+  %226 = load i32, ptr %24, align 4
+  %227 = add i32 %226, 1
+  store i32 %227, ptr %24, align 4
   br label %merge.i.i.i16.i
 
 merge.i.i.i16.i:                                  ; preds = %then.i.i.i.i, %forbody.i.i.i
-  %218 = load ptr, ptr %25, align 8
-  %219 = load i64, ptr %26, align 8
-  %220 = getelementptr ptr, ptr %218, i64 %219
-  store ptr %211, ptr %220, align 8
-  %221 = load i64, ptr %26, align 8
-  %222 = add i64 %221, 1
-  store i64 %222, ptr %26, align 8
-  %223 = icmp sgt i64 %221, 0
-  br i1 %223, label %and.lhs.true.lr.ph.i.i.i.i.i, label %"$Scheduler.add.exit.i.i.i"
+  %228 = load ptr, ptr %25, align 8
+  %229 = load i64, ptr %26, align 8
+  %230 = getelementptr ptr, ptr %228, i64 %229
+  store ptr %221, ptr %230, align 8
+  %231 = load i64, ptr %26, align 8
+  %232 = add i64 %231, 1
+  store i64 %232, ptr %26, align 8
+  %233 = icmp sgt i64 %231, 0
+  br i1 %233, label %and.lhs.true.lr.ph.i.i.i.i.i, label %"$Scheduler.add.exit.i.i.i"
 
 and.lhs.true.lr.ph.i.i.i.i.i:                     ; preds = %merge.i.i.i16.i
-  %224 = getelementptr i8, ptr %211, i64 8
+  %234 = getelementptr i8, ptr %221, i64 8
   br label %and.lhs.true.i.i.i.i.i
 
 whilebody.i.i.i.i.i:                              ; preds = %"$Sequence.precedes.exit.i.i.i.i.i", %then.i.i.i.i.i.i
-  %225 = getelementptr ptr, ptr %227, i64 %position.013.i.i.i.i.i
-  store ptr %230, ptr %225, align 8
-  %226 = icmp ugt i64 %position.013.i.i.i.i.i, 1
-  br i1 %226, label %and.lhs.true.i.i.i.i.i, label %"$Scheduler.add.exit.i.i.i"
+  %235 = getelementptr ptr, ptr %237, i64 %position.013.i.i.i.i.i
+  store ptr %240, ptr %235, align 8
+  %236 = icmp ugt i64 %position.013.i.i.i.i.i, 1
+  br i1 %236, label %and.lhs.true.i.i.i.i.i, label %"$Scheduler.add.exit.i.i.i"
 
 and.lhs.true.i.i.i.i.i:                           ; preds = %whilebody.i.i.i.i.i, %and.lhs.true.lr.ph.i.i.i.i.i
-  %position.013.i.i.i.i.i = phi i64 [ %221, %and.lhs.true.lr.ph.i.i.i.i.i ], [ %228, %whilebody.i.i.i.i.i ]
-  %227 = load ptr, ptr %25, align 8
-  %228 = add nsw i64 %position.013.i.i.i.i.i, -1
-  %229 = getelementptr ptr, ptr %227, i64 %228
-  %230 = load ptr, ptr %229, align 8
-  %231 = load i32, ptr %224, align 4
-  %232 = getelementptr i8, ptr %230, i64 8
-  %233 = load i32, ptr %232, align 4
-  %.not.i.i.i.i.i.i = icmp eq i32 %231, %233
+  %position.013.i.i.i.i.i = phi i64 [ %231, %and.lhs.true.lr.ph.i.i.i.i.i ], [ %238, %whilebody.i.i.i.i.i ]
+  %237 = load ptr, ptr %25, align 8
+  %238 = add nsw i64 %position.013.i.i.i.i.i, -1
+  %239 = getelementptr ptr, ptr %237, i64 %238
+  %240 = load ptr, ptr %239, align 8
+  %241 = load i32, ptr %234, align 4
+  %242 = getelementptr i8, ptr %240, i64 8
+  %243 = load i32, ptr %242, align 4
+  %.not.i.i.i.i.i.i = icmp eq i32 %241, %243
   br i1 %.not.i.i.i.i.i.i, label %"$Sequence.precedes.exit.i.i.i.i.i", label %then.i.i.i.i.i.i
 
 then.i.i.i.i.i.i:                                 ; preds = %and.lhs.true.i.i.i.i.i
-  %234 = icmp sgt i32 %231, %233
-  br i1 %234, label %whilebody.i.i.i.i.i, label %"$Scheduler.add.exit.i.i.i"
+  %244 = icmp sgt i32 %241, %243
+  br i1 %244, label %whilebody.i.i.i.i.i, label %"$Scheduler.add.exit.i.i.i"
 
 "$Sequence.precedes.exit.i.i.i.i.i":              ; preds = %and.lhs.true.i.i.i.i.i
-  %235 = load i64, ptr %211, align 8
-  %236 = load i64, ptr %230, align 8
-  %237 = icmp ult i64 %235, %236
-  br i1 %237, label %whilebody.i.i.i.i.i, label %"$Scheduler.add.exit.i.i.i"
+  %245 = load i64, ptr %221, align 8
+  %246 = load i64, ptr %240, align 8
+  %247 = icmp ult i64 %245, %246
+  br i1 %247, label %whilebody.i.i.i.i.i, label %"$Scheduler.add.exit.i.i.i"
 
 "$Scheduler.add.exit.i.i.i":                      ; preds = %"$Sequence.precedes.exit.i.i.i.i.i", %then.i.i.i.i.i.i, %whilebody.i.i.i.i.i, %merge.i.i.i16.i
-  %position.0.lcssa.i.i.i.i.i = phi i64 [ %221, %merge.i.i.i16.i ], [ 0, %whilebody.i.i.i.i.i ], [ %position.013.i.i.i.i.i, %"$Sequence.precedes.exit.i.i.i.i.i" ], [ %position.013.i.i.i.i.i, %then.i.i.i.i.i.i ]
-  %238 = load ptr, ptr %25, align 8
-  %239 = getelementptr ptr, ptr %238, i64 %position.0.lcssa.i.i.i.i.i
-  store ptr %211, ptr %239, align 8
-  %240 = add nuw nsw i64 %i.016.i.i.i, 1
-  %exitcond.not.i.i.i = icmp eq i64 %240, %207
+  %position.0.lcssa.i.i.i.i.i = phi i64 [ %231, %merge.i.i.i16.i ], [ 0, %whilebody.i.i.i.i.i ], [ %position.013.i.i.i.i.i, %"$Sequence.precedes.exit.i.i.i.i.i" ], [ %position.013.i.i.i.i.i, %then.i.i.i.i.i.i ]
+  %248 = load ptr, ptr %25, align 8
+  %249 = getelementptr ptr, ptr %248, i64 %position.0.lcssa.i.i.i.i.i
+  store ptr %221, ptr %249, align 8
+  %250 = add nuw nsw i64 %i.016.i.i.i, 1
+  %exitcond.not.i.i.i = icmp eq i64 %250, %217
   br i1 %exitcond.not.i.i.i, label %merge.loopexit.i.i.i, label %forbody.i.i.i
 
 merge.loopexit.i.i.i:                             ; preds = %"$Scheduler.add.exit.i.i.i"
@@ -40183,98 +41475,98 @@ merge.loopexit.i.i.i:                             ; preds = %"$Scheduler.add.exi
   br label %merge.i.i10.i
 
 merge.i.i10.i:                                    ; preds = %merge.loopexit.i.i.i, %merge.i.i
-  %241 = phi i64 [ %.pre.i.i.i, %merge.loopexit.i.i.i ], [ %207, %merge.i.i ]
-  %242 = load i32, ptr %27, align 4
-  %243 = trunc i64 %241 to i32
-  %244 = add i32 %242, %243
-  store i32 %244, ptr %27, align 4
+  %251 = phi i64 [ %.pre.i.i.i, %merge.loopexit.i.i.i ], [ %217, %merge.i.i ]
+  %252 = load i32, ptr %27, align 4
+  %253 = trunc i64 %251 to i32
+  %254 = add i32 %252, %253
+  store i32 %254, ptr %27, align 4
   store i64 0, ptr %8, align 8
-  %245 = load i8, ptr %12, align 1
-  %246 = trunc i8 %245 to i1
-  br i1 %246, label %and.lhs.true.i.i.i, label %"$Loop.take_orders.exit.i.i"
+  %255 = load i8, ptr %12, align 1
+  %256 = trunc i8 %255 to i1
+  br i1 %256, label %and.lhs.true.i.i.i, label %"$Loop.take_orders.exit.i.i"
 
 then.i.i12.i:                                     ; preds = %and.lhs.true.i.i.i
-  %247 = load i64, ptr %30, align 8
-  %248 = icmp sgt i64 %247, 0
-  br i1 %248, label %forbody.i.i.i14.i, label %"$Loop.obey_all.exit.i.i.i"
+  %257 = load i64, ptr %30, align 8
+  %258 = icmp sgt i64 %257, 0
+  br i1 %258, label %forbody.i.i.i14.i, label %"$Loop.obey_all.exit.i.i.i"
 
 forbody.i.i.i14.i:                                ; preds = %then.i.i12.i, %"$Loop.obey.exit.i.i.i.i"
-  %i.05.i.i.i.i = phi i64 [ %285, %"$Loop.obey.exit.i.i.i.i" ], [ 0, %then.i.i12.i ]
-  %249 = load ptr, ptr %29, align 8
-  %250 = getelementptr ptr, ptr %249, i64 %i.05.i.i.i.i
-  %251 = load ptr, ptr %250, align 8
-  %252 = getelementptr i8, ptr %251, i64 12
-  %.val.i.i.i.i.i = load i32, ptr %252, align 4
-  %253 = icmp eq i32 %.val.i.i.i.i.i, 3
-  br i1 %253, label %"$Loop.obey.exit.i.i.i.i", label %merge.i.i.i.i.i
+  %i.05.i.i.i.i = phi i64 [ %295, %"$Loop.obey.exit.i.i.i.i" ], [ 0, %then.i.i12.i ]
+  %259 = load ptr, ptr %29, align 8
+  %260 = getelementptr ptr, ptr %259, i64 %i.05.i.i.i.i
+  %261 = load ptr, ptr %260, align 8
+  %262 = getelementptr i8, ptr %261, i64 12
+  %.val.i.i.i.i.i = load i32, ptr %262, align 4
+  %263 = icmp eq i32 %.val.i.i.i.i.i, 3
+  br i1 %263, label %"$Loop.obey.exit.i.i.i.i", label %merge.i.i.i.i.i
 
 merge.i.i.i.i.i:                                  ; preds = %forbody.i.i.i14.i
-  %254 = getelementptr i8, ptr %251, i64 324
-  %255 = load i8, ptr %254, align 1
-  %256 = trunc i8 %255 to i1
-  br i1 %256, label %then2.i.i.i.i.i, label %else3.i.i.i.i.i
+  %264 = getelementptr i8, ptr %261, i64 324
+  %265 = load i8, ptr %264, align 1
+  %266 = trunc i8 %265 to i1
+  br i1 %266, label %then2.i.i.i.i.i, label %else3.i.i.i.i.i
 
 then2.i.i.i.i.i:                                  ; preds = %merge.i.i.i.i.i
-  %257 = load ptr, ptr %31, align 8
-  %258 = load i64, ptr %32, align 8
-  %259 = getelementptr %4, ptr %257, i64 %258
-  %260 = add i64 %258, 1
-  store i64 %260, ptr %32, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %259, i8 0, i64 472, i1 false)
-  %261 = load i64, ptr %251, align 8
-  store i64 %261, ptr %259, align 8
-  %262 = getelementptr i8, ptr %259, i64 8
-  store i32 2, ptr %262, align 4
-  %263 = getelementptr i8, ptr %259, i64 20
-  store i32 -1, ptr %263, align 4
-  %264 = getelementptr i8, ptr %251, i64 24
-  %.val.i.i.i.i.i.i.i = load i64, ptr %264, align 8
-  %265 = getelementptr i8, ptr %251, i64 40
-  %.val17.i.i.i.i.i.i.i = load i32, ptr %265, align 4
-  %266 = trunc i64 %.val.i.i.i.i.i.i.i to i32
-  %267 = sub i32 %266, %.val17.i.i.i.i.i.i.i
-  %268 = getelementptr i8, ptr %259, i64 24
-  store i32 %267, ptr %268, align 4
-  %269 = load i32, ptr %265, align 4
-  %270 = getelementptr i8, ptr %259, i64 28
-  store i32 %269, ptr %270, align 4
-  %271 = getelementptr i8, ptr %251, i64 68
-  %272 = load i32, ptr %271, align 4
-  %273 = getelementptr i8, ptr %259, i64 32
-  store i32 %272, ptr %273, align 4
-  %274 = getelementptr i8, ptr %259, i64 36
-  store i32 -1, ptr %274, align 4
-  %275 = load i64, ptr %22, align 8
-  %276 = getelementptr i8, ptr %259, i64 208
-  store i64 %275, ptr %276, align 8
-  %277 = getelementptr i8, ptr %259, i64 12
-  store i32 4, ptr %277, align 4
-  %278 = load i64, ptr %33, align 8
-  %279 = add i64 %278, 1
-  store i64 %279, ptr %33, align 8
-  call fastcc void @"$Scheduler.retire"(ptr %21, ptr nonnull %251)
+  %267 = load ptr, ptr %31, align 8
+  %268 = load i64, ptr %32, align 8
+  %269 = getelementptr %6, ptr %267, i64 %268
+  %270 = add i64 %268, 1
+  store i64 %270, ptr %32, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %269, i8 0, i64 472, i1 false)
+  %271 = load i64, ptr %261, align 8
+  store i64 %271, ptr %269, align 8
+  %272 = getelementptr i8, ptr %269, i64 8
+  store i32 2, ptr %272, align 4
+  %273 = getelementptr i8, ptr %269, i64 20
+  store i32 -1, ptr %273, align 4
+  %274 = getelementptr i8, ptr %261, i64 24
+  %.val.i.i.i.i.i.i.i = load i64, ptr %274, align 8
+  %275 = getelementptr i8, ptr %261, i64 40
+  %.val17.i.i.i.i.i.i.i = load i32, ptr %275, align 4
+  %276 = trunc i64 %.val.i.i.i.i.i.i.i to i32
+  %277 = sub i32 %276, %.val17.i.i.i.i.i.i.i
+  %278 = getelementptr i8, ptr %269, i64 24
+  store i32 %277, ptr %278, align 4
+  %279 = load i32, ptr %275, align 4
+  %280 = getelementptr i8, ptr %269, i64 28
+  store i32 %279, ptr %280, align 4
+  %281 = getelementptr i8, ptr %261, i64 68
+  %282 = load i32, ptr %281, align 4
+  %283 = getelementptr i8, ptr %269, i64 32
+  store i32 %282, ptr %283, align 4
+  %284 = getelementptr i8, ptr %269, i64 36
+  store i32 -1, ptr %284, align 4
+  %285 = load i64, ptr %22, align 8
+  %286 = getelementptr i8, ptr %269, i64 208
+  store i64 %285, ptr %286, align 8
+  %287 = getelementptr i8, ptr %269, i64 12
+  store i32 4, ptr %287, align 4
+  %288 = load i64, ptr %33, align 8
+  %289 = add i64 %288, 1
+  store i64 %289, ptr %33, align 8
+  call fastcc void @"$Scheduler.retire"(ptr %21, ptr nonnull %261)
   br label %merge1.i.i.i.i.i
 
 else3.i.i.i.i.i:                                  ; preds = %merge.i.i.i.i.i
-  %280 = getelementptr i8, ptr %251, i64 325
-  %281 = load i8, ptr %280, align 1
-  %282 = trunc i8 %281 to i1
-  %283 = icmp eq i32 %.val.i.i.i.i.i, 1
-  %or.cond.i.i.i.i.i = and i1 %283, %282
+  %290 = getelementptr i8, ptr %261, i64 325
+  %291 = load i8, ptr %290, align 1
+  %292 = trunc i8 %291 to i1
+  %293 = icmp eq i32 %.val.i.i.i.i.i, 1
+  %or.cond.i.i.i.i.i = and i1 %293, %292
   br i1 %or.cond.i.i.i.i.i, label %then4.i.i.i.i.i, label %merge1.i.i.i.i.i
 
 then4.i.i.i.i.i:                                  ; preds = %else3.i.i.i.i.i
-  call fastcc void @"$Scheduler.preempt"(ptr %21, ptr nonnull %251)
+  call fastcc void @"$Scheduler.preempt"(ptr %21, ptr nonnull %261)
   br label %merge1.i.i.i.i.i
 
 merge1.i.i.i.i.i:                                 ; preds = %then4.i.i.i.i.i, %else3.i.i.i.i.i, %then2.i.i.i.i.i
-  %284 = getelementptr i8, ptr %251, i64 325
-  store i8 0, ptr %284, align 1
+  %294 = getelementptr i8, ptr %261, i64 325
+  store i8 0, ptr %294, align 1
   br label %"$Loop.obey.exit.i.i.i.i"
 
 "$Loop.obey.exit.i.i.i.i":                        ; preds = %merge1.i.i.i.i.i, %forbody.i.i.i14.i
-  %285 = add nuw nsw i64 %i.05.i.i.i.i, 1
-  %exitcond.not.i.i.i15.i = icmp eq i64 %285, %247
+  %295 = add nuw nsw i64 %i.05.i.i.i.i, 1
+  %exitcond.not.i.i.i15.i = icmp eq i64 %295, %257
   br i1 %exitcond.not.i.i.i15.i, label %"$Loop.obey_all.exit.i.i.i", label %forbody.i.i.i14.i
 
 "$Loop.obey_all.exit.i.i.i":                      ; preds = %"$Loop.obey.exit.i.i.i.i", %then.i.i12.i
@@ -40283,172 +41575,172 @@ merge1.i.i.i.i.i:                                 ; preds = %then4.i.i.i.i.i, %e
 
 and.lhs.true.i.i.i:                               ; preds = %merge.i.i10.i
   %.val.i.i.i = load i64, ptr %28, align 8
-  %286 = icmp sgt i64 %.val.i.i.i, 0
-  br i1 %286, label %"$Loop.take_orders.exit.i.i", label %then.i.i12.i
+  %296 = icmp sgt i64 %.val.i.i.i, 0
+  br i1 %296, label %"$Loop.take_orders.exit.i.i", label %then.i.i12.i
 
 "$Loop.take_orders.exit.i.i":                     ; preds = %and.lhs.true.i.i.i, %"$Loop.obey_all.exit.i.i.i", %merge.i.i10.i
-  %287 = call i32 @pthread_mutex_unlock(ptr %1)
+  %297 = call i32 @pthread_mutex_unlock(ptr %1)
   call fastcc void @"$Loop.check_ranks"(ptr nonnull %0)
-  %288 = load i64, ptr %34, align 8
+  %298 = load i64, ptr %34, align 8
   %.val.i.i = load i64, ptr %28, align 8
-  %289 = icmp sgt i64 %.val.i.i, 0
+  %299 = icmp sgt i64 %.val.i.i, 0
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i15.i.i)
-  %290 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i15.i.i)
-  %291 = load i64, ptr %time.i.i15.i.i, align 8
-  %292 = mul i64 %291, 1000000000
-  %293 = load i64, ptr %35, align 8
-  %294 = add i64 %292, %293
+  %300 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i15.i.i)
+  %301 = load i64, ptr %time.i.i15.i.i, align 8
+  %302 = mul i64 %301, 1000000000
+  %303 = load i64, ptr %35, align 8
+  %304 = add i64 %302, %303
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i15.i.i)
-  store i64 %294, ptr %22, align 8
-  %295 = load i32, ptr %24, align 4
-  %296 = icmp sgt i32 %295, 0
+  store i64 %304, ptr %22, align 8
+  %305 = load i32, ptr %24, align 4
+  %306 = icmp sgt i32 %305, 0
   %.pre51.i = load i64, ptr %37, align 8
-  br i1 %296, label %then.i.i22.i.i, label %"$Scheduler.expire.exit.i.i.i"
+  br i1 %306, label %then.i.i22.i.i, label %"$Scheduler.expire.exit.i.i.i"
 
 then.i.i22.i.i:                                   ; preds = %"$Loop.take_orders.exit.i.i"
-  %297 = icmp sgt i64 %.pre51.i, 0
-  br i1 %297, label %whilebody.i.i.i23.i.i, label %"$Scheduler.expire_list.exit.i.i.i.i"
+  %307 = icmp sgt i64 %.pre51.i, 0
+  br i1 %307, label %whilebody.i.i.i23.i.i, label %"$Scheduler.expire_list.exit.i.i.i.i"
 
 whilebody.i.i.i23.i.i:                            ; preds = %then.i.i22.i.i, %merge1.i.i.i24.i.i
-  %298 = phi i64 [ %329, %merge1.i.i.i24.i.i ], [ %.pre51.i, %then.i.i22.i.i ]
+  %308 = phi i64 [ %339, %merge1.i.i.i24.i.i ], [ %.pre51.i, %then.i.i22.i.i ]
   %i.08.i.i.i.i.i = phi i64 [ %i.1.i.i.i.i.i, %merge1.i.i.i24.i.i ], [ 0, %then.i.i22.i.i ]
-  %299 = load ptr, ptr %36, align 8
-  %300 = getelementptr ptr, ptr %299, i64 %i.08.i.i.i.i.i
-  %301 = load ptr, ptr %300, align 8
-  %302 = getelementptr i8, ptr %301, i64 304
-  %303 = load i64, ptr %302, align 8
-  %304 = icmp sgt i64 %303, 0
-  br i1 %304, label %and.lhs.true.i.i.i25.i.i, label %else.i.i.i.i.i
+  %309 = load ptr, ptr %36, align 8
+  %310 = getelementptr ptr, ptr %309, i64 %i.08.i.i.i.i.i
+  %311 = load ptr, ptr %310, align 8
+  %312 = getelementptr i8, ptr %311, i64 304
+  %313 = load i64, ptr %312, align 8
+  %314 = icmp sgt i64 %313, 0
+  br i1 %314, label %and.lhs.true.i.i.i25.i.i, label %else.i.i.i.i.i
 
 then.i.i.i.i.i:                                   ; preds = %and.lhs.true.i.i.i25.i.i
-  %305 = load ptr, ptr %31, align 8
-  %306 = load i64, ptr %32, align 8
-  %307 = getelementptr %4, ptr %305, i64 %306
-  %308 = add i64 %306, 1
-  store i64 %308, ptr %32, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %307, i8 0, i64 472, i1 false)
-  %309 = load i64, ptr %301, align 8
-  store i64 %309, ptr %307, align 8
-  %310 = getelementptr i8, ptr %307, i64 8
-  store i32 2, ptr %310, align 4
-  %311 = getelementptr i8, ptr %307, i64 20
-  store i32 -1, ptr %311, align 4
-  %312 = getelementptr i8, ptr %301, i64 24
-  %.val.i.i.i.i.i26.i.i = load i64, ptr %312, align 8
-  %313 = getelementptr i8, ptr %301, i64 40
-  %.val17.i.i.i.i.i27.i.i = load i32, ptr %313, align 4
-  %314 = trunc i64 %.val.i.i.i.i.i26.i.i to i32
-  %315 = sub i32 %314, %.val17.i.i.i.i.i27.i.i
-  %316 = getelementptr i8, ptr %307, i64 24
-  store i32 %315, ptr %316, align 4
-  %317 = load i32, ptr %313, align 4
-  %318 = getelementptr i8, ptr %307, i64 28
-  store i32 %317, ptr %318, align 4
-  %319 = getelementptr i8, ptr %301, i64 68
-  %320 = load i32, ptr %319, align 4
-  %321 = getelementptr i8, ptr %307, i64 32
-  store i32 %320, ptr %321, align 4
-  %322 = getelementptr i8, ptr %307, i64 36
-  store i32 -1, ptr %322, align 4
-  %323 = load i64, ptr %22, align 8
-  %324 = getelementptr i8, ptr %307, i64 208
-  store i64 %323, ptr %324, align 8
-  %325 = getelementptr i8, ptr %307, i64 12
-  store i32 5, ptr %325, align 4
-  %326 = load i64, ptr %33, align 8
-  %327 = add i64 %326, 1
-  store i64 %327, ptr %33, align 8
-  call fastcc void @"$Scheduler.retire"(ptr nonnull %21, ptr nonnull %301)
+  %315 = load ptr, ptr %31, align 8
+  %316 = load i64, ptr %32, align 8
+  %317 = getelementptr %6, ptr %315, i64 %316
+  %318 = add i64 %316, 1
+  store i64 %318, ptr %32, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %317, i8 0, i64 472, i1 false)
+  %319 = load i64, ptr %311, align 8
+  store i64 %319, ptr %317, align 8
+  %320 = getelementptr i8, ptr %317, i64 8
+  store i32 2, ptr %320, align 4
+  %321 = getelementptr i8, ptr %317, i64 20
+  store i32 -1, ptr %321, align 4
+  %322 = getelementptr i8, ptr %311, i64 24
+  %.val.i.i.i.i.i26.i.i = load i64, ptr %322, align 8
+  %323 = getelementptr i8, ptr %311, i64 40
+  %.val17.i.i.i.i.i27.i.i = load i32, ptr %323, align 4
+  %324 = trunc i64 %.val.i.i.i.i.i26.i.i to i32
+  %325 = sub i32 %324, %.val17.i.i.i.i.i27.i.i
+  %326 = getelementptr i8, ptr %317, i64 24
+  store i32 %325, ptr %326, align 4
+  %327 = load i32, ptr %323, align 4
+  %328 = getelementptr i8, ptr %317, i64 28
+  store i32 %327, ptr %328, align 4
+  %329 = getelementptr i8, ptr %311, i64 68
+  %330 = load i32, ptr %329, align 4
+  %331 = getelementptr i8, ptr %317, i64 32
+  store i32 %330, ptr %331, align 4
+  %332 = getelementptr i8, ptr %317, i64 36
+  store i32 -1, ptr %332, align 4
+  %333 = load i64, ptr %22, align 8
+  %334 = getelementptr i8, ptr %317, i64 208
+  store i64 %333, ptr %334, align 8
+  %335 = getelementptr i8, ptr %317, i64 12
+  store i32 5, ptr %335, align 4
+  %336 = load i64, ptr %33, align 8
+  %337 = add i64 %336, 1
+  store i64 %337, ptr %33, align 8
+  call fastcc void @"$Scheduler.retire"(ptr nonnull %21, ptr nonnull %311)
   %.pre.i.i.i.i.i = load i64, ptr %37, align 8
   br label %merge1.i.i.i24.i.i
 
 else.i.i.i.i.i:                                   ; preds = %and.lhs.true.i.i.i25.i.i, %whilebody.i.i.i23.i.i
-  %328 = add nsw i64 %i.08.i.i.i.i.i, 1
+  %338 = add nsw i64 %i.08.i.i.i.i.i, 1
   br label %merge1.i.i.i24.i.i
 
 merge1.i.i.i24.i.i:                               ; preds = %else.i.i.i.i.i, %then.i.i.i.i.i
-  %329 = phi i64 [ %.pre.i.i.i.i.i, %then.i.i.i.i.i ], [ %298, %else.i.i.i.i.i ]
-  %i.1.i.i.i.i.i = phi i64 [ %i.08.i.i.i.i.i, %then.i.i.i.i.i ], [ %328, %else.i.i.i.i.i ]
-  %330 = icmp slt i64 %i.1.i.i.i.i.i, %329
-  br i1 %330, label %whilebody.i.i.i23.i.i, label %"$Scheduler.expire_list.exit.i.i.i.i"
+  %339 = phi i64 [ %.pre.i.i.i.i.i, %then.i.i.i.i.i ], [ %308, %else.i.i.i.i.i ]
+  %i.1.i.i.i.i.i = phi i64 [ %i.08.i.i.i.i.i, %then.i.i.i.i.i ], [ %338, %else.i.i.i.i.i ]
+  %340 = icmp slt i64 %i.1.i.i.i.i.i, %339
+  br i1 %340, label %whilebody.i.i.i23.i.i, label %"$Scheduler.expire_list.exit.i.i.i.i"
 
 and.lhs.true.i.i.i25.i.i:                         ; preds = %whilebody.i.i.i23.i.i
-  %331 = load i64, ptr %22, align 8
-  %.not.i.i.i.i.i = icmp sgt i64 %303, %331
+  %341 = load i64, ptr %22, align 8
+  %.not.i.i.i.i.i = icmp sgt i64 %313, %341
   br i1 %.not.i.i.i.i.i, label %else.i.i.i.i.i, label %then.i.i.i.i.i
 
 "$Scheduler.expire_list.exit.i.i.i.i":            ; preds = %merge1.i.i.i24.i.i, %then.i.i22.i.i
-  %332 = phi i64 [ %.pre51.i, %then.i.i22.i.i ], [ %329, %merge1.i.i.i24.i.i ]
-  %333 = load i64, ptr %26, align 8
-  %334 = icmp sgt i64 %333, 0
-  br i1 %334, label %whilebody.i7.i.i.i.i, label %"$Scheduler.expire.exit.i.i.i"
+  %342 = phi i64 [ %.pre51.i, %then.i.i22.i.i ], [ %339, %merge1.i.i.i24.i.i ]
+  %343 = load i64, ptr %26, align 8
+  %344 = icmp sgt i64 %343, 0
+  br i1 %344, label %whilebody.i7.i.i.i.i, label %"$Scheduler.expire.exit.i.i.i"
 
 whilebody.i7.i.i.i.i:                             ; preds = %"$Scheduler.expire_list.exit.i.i.i.i", %merge1.i10.i.i.i.i
-  %335 = phi i64 [ %366, %merge1.i10.i.i.i.i ], [ %333, %"$Scheduler.expire_list.exit.i.i.i.i" ]
+  %345 = phi i64 [ %376, %merge1.i10.i.i.i.i ], [ %343, %"$Scheduler.expire_list.exit.i.i.i.i" ]
   %i.08.i8.i.i.i.i = phi i64 [ %i.1.i11.i.i.i.i, %merge1.i10.i.i.i.i ], [ 0, %"$Scheduler.expire_list.exit.i.i.i.i" ]
-  %336 = load ptr, ptr %25, align 8
-  %337 = getelementptr ptr, ptr %336, i64 %i.08.i8.i.i.i.i
-  %338 = load ptr, ptr %337, align 8
-  %339 = getelementptr i8, ptr %338, i64 304
-  %340 = load i64, ptr %339, align 8
-  %341 = icmp sgt i64 %340, 0
-  br i1 %341, label %and.lhs.true.i12.i.i.i.i, label %else.i9.i.i.i.i
+  %346 = load ptr, ptr %25, align 8
+  %347 = getelementptr ptr, ptr %346, i64 %i.08.i8.i.i.i.i
+  %348 = load ptr, ptr %347, align 8
+  %349 = getelementptr i8, ptr %348, i64 304
+  %350 = load i64, ptr %349, align 8
+  %351 = icmp sgt i64 %350, 0
+  br i1 %351, label %and.lhs.true.i12.i.i.i.i, label %else.i9.i.i.i.i
 
 then.i14.i.i.i.i:                                 ; preds = %and.lhs.true.i12.i.i.i.i
-  %342 = load ptr, ptr %31, align 8
-  %343 = load i64, ptr %32, align 8
-  %344 = getelementptr %4, ptr %342, i64 %343
-  %345 = add i64 %343, 1
-  store i64 %345, ptr %32, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %344, i8 0, i64 472, i1 false)
-  %346 = load i64, ptr %338, align 8
-  store i64 %346, ptr %344, align 8
-  %347 = getelementptr i8, ptr %344, i64 8
-  store i32 2, ptr %347, align 4
-  %348 = getelementptr i8, ptr %344, i64 20
-  store i32 -1, ptr %348, align 4
-  %349 = getelementptr i8, ptr %338, i64 24
-  %.val.i.i.i15.i.i.i.i = load i64, ptr %349, align 8
-  %350 = getelementptr i8, ptr %338, i64 40
-  %.val17.i.i.i16.i.i.i.i = load i32, ptr %350, align 4
-  %351 = trunc i64 %.val.i.i.i15.i.i.i.i to i32
-  %352 = sub i32 %351, %.val17.i.i.i16.i.i.i.i
-  %353 = getelementptr i8, ptr %344, i64 24
-  store i32 %352, ptr %353, align 4
-  %354 = load i32, ptr %350, align 4
-  %355 = getelementptr i8, ptr %344, i64 28
-  store i32 %354, ptr %355, align 4
-  %356 = getelementptr i8, ptr %338, i64 68
-  %357 = load i32, ptr %356, align 4
-  %358 = getelementptr i8, ptr %344, i64 32
-  store i32 %357, ptr %358, align 4
-  %359 = getelementptr i8, ptr %344, i64 36
-  store i32 -1, ptr %359, align 4
-  %360 = load i64, ptr %22, align 8
-  %361 = getelementptr i8, ptr %344, i64 208
-  store i64 %360, ptr %361, align 8
-  %362 = getelementptr i8, ptr %344, i64 12
-  store i32 5, ptr %362, align 4
-  %363 = load i64, ptr %33, align 8
-  %364 = add i64 %363, 1
-  store i64 %364, ptr %33, align 8
-  call fastcc void @"$Scheduler.retire"(ptr nonnull %21, ptr nonnull %338)
+  %352 = load ptr, ptr %31, align 8
+  %353 = load i64, ptr %32, align 8
+  %354 = getelementptr %6, ptr %352, i64 %353
+  %355 = add i64 %353, 1
+  store i64 %355, ptr %32, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %354, i8 0, i64 472, i1 false)
+  %356 = load i64, ptr %348, align 8
+  store i64 %356, ptr %354, align 8
+  %357 = getelementptr i8, ptr %354, i64 8
+  store i32 2, ptr %357, align 4
+  %358 = getelementptr i8, ptr %354, i64 20
+  store i32 -1, ptr %358, align 4
+  %359 = getelementptr i8, ptr %348, i64 24
+  %.val.i.i.i15.i.i.i.i = load i64, ptr %359, align 8
+  %360 = getelementptr i8, ptr %348, i64 40
+  %.val17.i.i.i16.i.i.i.i = load i32, ptr %360, align 4
+  %361 = trunc i64 %.val.i.i.i15.i.i.i.i to i32
+  %362 = sub i32 %361, %.val17.i.i.i16.i.i.i.i
+  %363 = getelementptr i8, ptr %354, i64 24
+  store i32 %362, ptr %363, align 4
+  %364 = load i32, ptr %360, align 4
+  %365 = getelementptr i8, ptr %354, i64 28
+  store i32 %364, ptr %365, align 4
+  %366 = getelementptr i8, ptr %348, i64 68
+  %367 = load i32, ptr %366, align 4
+  %368 = getelementptr i8, ptr %354, i64 32
+  store i32 %367, ptr %368, align 4
+  %369 = getelementptr i8, ptr %354, i64 36
+  store i32 -1, ptr %369, align 4
+  %370 = load i64, ptr %22, align 8
+  %371 = getelementptr i8, ptr %354, i64 208
+  store i64 %370, ptr %371, align 8
+  %372 = getelementptr i8, ptr %354, i64 12
+  store i32 5, ptr %372, align 4
+  %373 = load i64, ptr %33, align 8
+  %374 = add i64 %373, 1
+  store i64 %374, ptr %33, align 8
+  call fastcc void @"$Scheduler.retire"(ptr nonnull %21, ptr nonnull %348)
   %.pre.i17.i.i.i.i = load i64, ptr %26, align 8
   br label %merge1.i10.i.i.i.i
 
 else.i9.i.i.i.i:                                  ; preds = %and.lhs.true.i12.i.i.i.i, %whilebody.i7.i.i.i.i
-  %365 = add nsw i64 %i.08.i8.i.i.i.i, 1
+  %375 = add nsw i64 %i.08.i8.i.i.i.i, 1
   br label %merge1.i10.i.i.i.i
 
 merge1.i10.i.i.i.i:                               ; preds = %else.i9.i.i.i.i, %then.i14.i.i.i.i
-  %366 = phi i64 [ %.pre.i17.i.i.i.i, %then.i14.i.i.i.i ], [ %335, %else.i9.i.i.i.i ]
-  %i.1.i11.i.i.i.i = phi i64 [ %i.08.i8.i.i.i.i, %then.i14.i.i.i.i ], [ %365, %else.i9.i.i.i.i ]
-  %367 = icmp slt i64 %i.1.i11.i.i.i.i, %366
-  br i1 %367, label %whilebody.i7.i.i.i.i, label %"$Scheduler.expire.exit.i.i.loopexit.i"
+  %376 = phi i64 [ %.pre.i17.i.i.i.i, %then.i14.i.i.i.i ], [ %345, %else.i9.i.i.i.i ]
+  %i.1.i11.i.i.i.i = phi i64 [ %i.08.i8.i.i.i.i, %then.i14.i.i.i.i ], [ %375, %else.i9.i.i.i.i ]
+  %377 = icmp slt i64 %i.1.i11.i.i.i.i, %376
+  br i1 %377, label %whilebody.i7.i.i.i.i, label %"$Scheduler.expire.exit.i.i.loopexit.i"
 
 and.lhs.true.i12.i.i.i.i:                         ; preds = %whilebody.i7.i.i.i.i
-  %368 = load i64, ptr %22, align 8
-  %.not.i13.i.i.i.i = icmp sgt i64 %340, %368
+  %378 = load i64, ptr %22, align 8
+  %.not.i13.i.i.i.i = icmp sgt i64 %350, %378
   br i1 %.not.i13.i.i.i.i, label %else.i9.i.i.i.i, label %then.i14.i.i.i.i
 
 "$Scheduler.expire.exit.i.i.loopexit.i":          ; preds = %merge1.i10.i.i.i.i
@@ -40456,504 +41748,504 @@ and.lhs.true.i12.i.i.i.i:                         ; preds = %whilebody.i7.i.i.i.
   br label %"$Scheduler.expire.exit.i.i.i"
 
 "$Scheduler.expire.exit.i.i.i":                   ; preds = %"$Scheduler.expire.exit.i.i.loopexit.i", %"$Scheduler.expire_list.exit.i.i.i.i", %"$Loop.take_orders.exit.i.i"
-  %369 = phi i64 [ %.pre.i, %"$Scheduler.expire.exit.i.i.loopexit.i" ], [ %332, %"$Scheduler.expire_list.exit.i.i.i.i" ], [ %.pre51.i, %"$Loop.take_orders.exit.i.i" ]
+  %379 = phi i64 [ %.pre.i, %"$Scheduler.expire.exit.i.i.loopexit.i" ], [ %342, %"$Scheduler.expire_list.exit.i.i.i.i" ], [ %.pre51.i, %"$Loop.take_orders.exit.i.i" ]
   %.val.i.i.i.i = load i64, ptr %28, align 8
-  %370 = icmp sgt i64 %.val.i.i.i.i, 0
-  br i1 %370, label %and.lhs.true.i.i.i.i, label %merge.i.i16.i.i
+  %380 = icmp sgt i64 %.val.i.i.i.i, 0
+  br i1 %380, label %and.lhs.true.i.i.i.i, label %merge.i.i16.i.i
 
 and.lhs.true.i.i.i.i:                             ; preds = %"$Scheduler.expire.exit.i.i.i"
-  %371 = icmp sgt i64 %369, 0
-  br i1 %371, label %forbody.lr.ph.i.i.i.i.i, label %"$Scheduler.can_plan_ahead.exit.i.i.i.i"
+  %381 = icmp sgt i64 %379, 0
+  br i1 %381, label %forbody.lr.ph.i.i.i.i.i, label %"$Scheduler.can_plan_ahead.exit.i.i.i.i"
 
 forbody.lr.ph.i.i.i.i.i:                          ; preds = %and.lhs.true.i.i.i.i
-  %372 = load ptr, ptr %36, align 8
+  %382 = load ptr, ptr %36, align 8
   %.val.i.i.i21.i.i = load i32, ptr %38, align 4
-  %373 = add i32 %.val.i.i.i21.i.i, -1
-  %xtraiter79 = and i64 %369, 1
-  %374 = icmp eq i64 %369, 1
-  br i1 %374, label %"$Scheduler.can_plan_ahead.exit.i.i.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.i.i.i.new
+  %383 = add i32 %.val.i.i.i21.i.i, -1
+  %xtraiter79 = and i64 %379, 1
+  %384 = icmp eq i64 %379, 1
+  br i1 %384, label %"$Scheduler.can_plan_ahead.exit.i.i.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.i.i.i.new
 
 forbody.lr.ph.i.i.i.i.i.new:                      ; preds = %forbody.lr.ph.i.i.i.i.i
-  %unroll_iter83 = and i64 %369, 9223372036854775806
+  %unroll_iter83 = and i64 %379, 9223372036854775806
   br label %forbody.i.i.i.i.i
 
 forbody.i.i.i.i.i:                                ; preds = %forbody.i.i.i.i.i, %forbody.lr.ph.i.i.i.i.i.new
-  %i.014.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i.new ], [ %402, %forbody.i.i.i.i.i ]
+  %i.014.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i.new ], [ %412, %forbody.i.i.i.i.i ]
   %missing.013.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i.new ], [ %spec.select.i.i.i.i.i.1, %forbody.i.i.i.i.i ]
   %niter84 = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i.new ], [ %niter84.next.1, %forbody.i.i.i.i.i ]
-  %375 = getelementptr ptr, ptr %372, i64 %i.014.i.i.i.i.i
-  %376 = load ptr, ptr %375, align 8
-  %377 = getelementptr i8, ptr %376, i64 24
-  %.val11.i.i.i.i.i = load i64, ptr %377, align 8
-  %378 = getelementptr i8, ptr %376, i64 56
-  %.val12.i.i.i.i.i = load i32, ptr %378, align 4
-  %379 = trunc i64 %.val11.i.i.i.i.i to i32
-  %380 = add i32 %373, %379
-  %381 = add i32 %380, %.val12.i.i.i.i.i
-  %382 = sdiv i32 %381, %.val.i.i.i21.i.i
-  %383 = sext i32 %382 to i64
-  %384 = getelementptr i8, ptr %376, i64 88
-  %385 = load i64, ptr %384, align 8
-  %386 = sub i64 %383, %385
-  %387 = call i64 @llvm.smax.i64(i64 %386, i64 0)
-  %spec.select.i.i.i.i.i = add i64 %387, %missing.013.i.i.i.i.i
-  %388 = or disjoint i64 %i.014.i.i.i.i.i, 1
-  %389 = getelementptr ptr, ptr %372, i64 %388
-  %390 = load ptr, ptr %389, align 8
-  %391 = getelementptr i8, ptr %390, i64 24
-  %.val11.i.i.i.i.i.1 = load i64, ptr %391, align 8
-  %392 = getelementptr i8, ptr %390, i64 56
-  %.val12.i.i.i.i.i.1 = load i32, ptr %392, align 4
-  %393 = trunc i64 %.val11.i.i.i.i.i.1 to i32
-  %394 = add i32 %373, %393
-  %395 = add i32 %394, %.val12.i.i.i.i.i.1
-  %396 = sdiv i32 %395, %.val.i.i.i21.i.i
-  %397 = sext i32 %396 to i64
-  %398 = getelementptr i8, ptr %390, i64 88
-  %399 = load i64, ptr %398, align 8
-  %400 = sub i64 %397, %399
-  %401 = call i64 @llvm.smax.i64(i64 %400, i64 0)
-  %spec.select.i.i.i.i.i.1 = add i64 %401, %spec.select.i.i.i.i.i
-  %402 = add nuw nsw i64 %i.014.i.i.i.i.i, 2
+  %385 = getelementptr ptr, ptr %382, i64 %i.014.i.i.i.i.i
+  %386 = load ptr, ptr %385, align 8
+  %387 = getelementptr i8, ptr %386, i64 24
+  %.val11.i.i.i.i.i = load i64, ptr %387, align 8
+  %388 = getelementptr i8, ptr %386, i64 56
+  %.val12.i.i.i.i.i = load i32, ptr %388, align 4
+  %389 = trunc i64 %.val11.i.i.i.i.i to i32
+  %390 = add i32 %383, %389
+  %391 = add i32 %390, %.val12.i.i.i.i.i
+  %392 = sdiv i32 %391, %.val.i.i.i21.i.i
+  %393 = sext i32 %392 to i64
+  %394 = getelementptr i8, ptr %386, i64 88
+  %395 = load i64, ptr %394, align 8
+  %396 = sub i64 %393, %395
+  %397 = call i64 @llvm.smax.i64(i64 %396, i64 0)
+  %spec.select.i.i.i.i.i = add i64 %397, %missing.013.i.i.i.i.i
+  %398 = or disjoint i64 %i.014.i.i.i.i.i, 1
+  %399 = getelementptr ptr, ptr %382, i64 %398
+  %400 = load ptr, ptr %399, align 8
+  %401 = getelementptr i8, ptr %400, i64 24
+  %.val11.i.i.i.i.i.1 = load i64, ptr %401, align 8
+  %402 = getelementptr i8, ptr %400, i64 56
+  %.val12.i.i.i.i.i.1 = load i32, ptr %402, align 4
+  %403 = trunc i64 %.val11.i.i.i.i.i.1 to i32
+  %404 = add i32 %383, %403
+  %405 = add i32 %404, %.val12.i.i.i.i.i.1
+  %406 = sdiv i32 %405, %.val.i.i.i21.i.i
+  %407 = sext i32 %406 to i64
+  %408 = getelementptr i8, ptr %400, i64 88
+  %409 = load i64, ptr %408, align 8
+  %410 = sub i64 %407, %409
+  %411 = call i64 @llvm.smax.i64(i64 %410, i64 0)
+  %spec.select.i.i.i.i.i.1 = add i64 %411, %spec.select.i.i.i.i.i
+  %412 = add nuw nsw i64 %i.014.i.i.i.i.i, 2
   %niter84.next.1 = add i64 %niter84, 2
   %niter84.ncmp.1 = icmp eq i64 %niter84.next.1, %unroll_iter83
   br i1 %niter84.ncmp.1, label %"$Scheduler.can_plan_ahead.exit.i.i.i.i.loopexit.unr-lcssa", label %forbody.i.i.i.i.i
 
 "$Scheduler.can_plan_ahead.exit.i.i.i.i.loopexit.unr-lcssa": ; preds = %forbody.i.i.i.i.i, %forbody.lr.ph.i.i.i.i.i
   %spec.select.i.i.i.i.i.lcssa.ph = phi i64 [ poison, %forbody.lr.ph.i.i.i.i.i ], [ %spec.select.i.i.i.i.i.1, %forbody.i.i.i.i.i ]
-  %i.014.i.i.i.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i ], [ %402, %forbody.i.i.i.i.i ]
+  %i.014.i.i.i.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i ], [ %412, %forbody.i.i.i.i.i ]
   %missing.013.i.i.i.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i ], [ %spec.select.i.i.i.i.i.1, %forbody.i.i.i.i.i ]
   %lcmp.mod81.not = icmp eq i64 %xtraiter79, 0
   br i1 %lcmp.mod81.not, label %"$Scheduler.can_plan_ahead.exit.i.i.i.i", label %forbody.i.i.i.i.i.epil
 
 forbody.i.i.i.i.i.epil:                           ; preds = %"$Scheduler.can_plan_ahead.exit.i.i.i.i.loopexit.unr-lcssa"
-  %403 = getelementptr ptr, ptr %372, i64 %i.014.i.i.i.i.i.unr
-  %404 = load ptr, ptr %403, align 8
-  %405 = getelementptr i8, ptr %404, i64 24
-  %.val11.i.i.i.i.i.epil = load i64, ptr %405, align 8
-  %406 = getelementptr i8, ptr %404, i64 56
-  %.val12.i.i.i.i.i.epil = load i32, ptr %406, align 4
-  %407 = trunc i64 %.val11.i.i.i.i.i.epil to i32
-  %408 = add i32 %373, %407
-  %409 = add i32 %408, %.val12.i.i.i.i.i.epil
-  %410 = sdiv i32 %409, %.val.i.i.i21.i.i
-  %411 = sext i32 %410 to i64
-  %412 = getelementptr i8, ptr %404, i64 88
-  %413 = load i64, ptr %412, align 8
-  %414 = sub i64 %411, %413
-  %415 = call i64 @llvm.smax.i64(i64 %414, i64 0)
-  %spec.select.i.i.i.i.i.epil = add i64 %415, %missing.013.i.i.i.i.i.unr
+  %413 = getelementptr ptr, ptr %382, i64 %i.014.i.i.i.i.i.unr
+  %414 = load ptr, ptr %413, align 8
+  %415 = getelementptr i8, ptr %414, i64 24
+  %.val11.i.i.i.i.i.epil = load i64, ptr %415, align 8
+  %416 = getelementptr i8, ptr %414, i64 56
+  %.val12.i.i.i.i.i.epil = load i32, ptr %416, align 4
+  %417 = trunc i64 %.val11.i.i.i.i.i.epil to i32
+  %418 = add i32 %383, %417
+  %419 = add i32 %418, %.val12.i.i.i.i.i.epil
+  %420 = sdiv i32 %419, %.val.i.i.i21.i.i
+  %421 = sext i32 %420 to i64
+  %422 = getelementptr i8, ptr %414, i64 88
+  %423 = load i64, ptr %422, align 8
+  %424 = sub i64 %421, %423
+  %425 = call i64 @llvm.smax.i64(i64 %424, i64 0)
+  %spec.select.i.i.i.i.i.epil = add i64 %425, %missing.013.i.i.i.i.i.unr
   br label %"$Scheduler.can_plan_ahead.exit.i.i.i.i"
 
 "$Scheduler.can_plan_ahead.exit.i.i.i.i":         ; preds = %forbody.i.i.i.i.i.epil, %"$Scheduler.can_plan_ahead.exit.i.i.i.i.loopexit.unr-lcssa", %and.lhs.true.i.i.i.i
   %missing.0.lcssa.i.i.i.i.i = phi i64 [ 0, %and.lhs.true.i.i.i.i ], [ %spec.select.i.i.i.i.i.lcssa.ph, %"$Scheduler.can_plan_ahead.exit.i.i.i.i.loopexit.unr-lcssa" ], [ %spec.select.i.i.i.i.i.epil, %forbody.i.i.i.i.i.epil ]
   %.val9.i.i.i.i.i = load i32, ptr %39, align 4
   %.val10.i.i.i.i.i = load i32, ptr %40, align 4
-  %416 = add i32 %.val10.i.i.i.i.i, %.val9.i.i.i.i.i
-  %417 = sext i32 %416 to i64
-  %.not.i.i.i.i = icmp sgt i64 %missing.0.lcssa.i.i.i.i.i, %417
+  %426 = add i32 %.val10.i.i.i.i.i, %.val9.i.i.i.i.i
+  %427 = sext i32 %426 to i64
+  %.not.i.i.i.i = icmp sgt i64 %missing.0.lcssa.i.i.i.i.i, %427
   br i1 %.not.i.i.i.i, label %"$Loop.plan.exit.i.i", label %merge.i.i16.i.i
 
 merge.i.i16.i.i:                                  ; preds = %"$Scheduler.can_plan_ahead.exit.i.i.i.i", %"$Scheduler.expire.exit.i.i.i"
-  %418 = load i64, ptr %34, align 8
-  %419 = icmp sgt i64 %369, 0
-  br i1 %419, label %whilebody.i.i10.i.i.i, label %"$Scheduler.planned_tokens.exit.i.i.i.i.i"
+  %428 = load i64, ptr %34, align 8
+  %429 = icmp sgt i64 %379, 0
+  br i1 %429, label %whilebody.i.i12.i.i.i, label %"$Scheduler.planned_tokens.exit.i.i.i.i.i"
 
-whilebody.i.i10.i.i.i:                            ; preds = %merge.i.i16.i.i, %"$Scheduler.prepare_decode_page.exit.i.i.i.i.i"
-  %420 = phi i64 [ %530, %"$Scheduler.prepare_decode_page.exit.i.i.i.i.i" ], [ 0, %merge.i.i16.i.i ]
-  %i.015.i.i.i.i.i = phi i32 [ %529, %"$Scheduler.prepare_decode_page.exit.i.i.i.i.i" ], [ 0, %merge.i.i16.i.i ]
-  %421 = load ptr, ptr %36, align 8
-  %422 = getelementptr ptr, ptr %421, i64 %420
-  %423 = load ptr, ptr %422, align 8
-  %424 = getelementptr i8, ptr %423, i64 88
-  %425 = getelementptr i8, ptr %423, i64 24
-  %426 = getelementptr i8, ptr %423, i64 56
-  %427 = load i64, ptr %424, align 8
-  %428 = load i32, ptr %38, align 4
-  %429 = sext i32 %428 to i64
-  %430 = mul i64 %427, %429
-  %.val18.i.i.i.i.i.i = load i64, ptr %425, align 8
-  %.val1519.i.i.i.i.i.i = load i32, ptr %426, align 4
-  %431 = trunc i64 %.val18.i.i.i.i.i.i to i32
-  %432 = add i32 %.val1519.i.i.i.i.i.i, %431
-  %433 = sext i32 %432 to i64
-  %.not21.i.i.i.i.i.i = icmp slt i64 %430, %433
+whilebody.i.i12.i.i.i:                            ; preds = %merge.i.i16.i.i, %"$Scheduler.prepare_decode_page.exit.i.i.i.i.i"
+  %430 = phi i64 [ %540, %"$Scheduler.prepare_decode_page.exit.i.i.i.i.i" ], [ 0, %merge.i.i16.i.i ]
+  %i.015.i.i.i.i.i = phi i32 [ %539, %"$Scheduler.prepare_decode_page.exit.i.i.i.i.i" ], [ 0, %merge.i.i16.i.i ]
+  %431 = load ptr, ptr %36, align 8
+  %432 = getelementptr ptr, ptr %431, i64 %430
+  %433 = load ptr, ptr %432, align 8
+  %434 = getelementptr i8, ptr %433, i64 88
+  %435 = getelementptr i8, ptr %433, i64 24
+  %436 = getelementptr i8, ptr %433, i64 56
+  %437 = load i64, ptr %434, align 8
+  %438 = load i32, ptr %38, align 4
+  %439 = sext i32 %438 to i64
+  %440 = mul i64 %437, %439
+  %.val18.i.i.i.i.i.i = load i64, ptr %435, align 8
+  %.val1519.i.i.i.i.i.i = load i32, ptr %436, align 4
+  %441 = trunc i64 %.val18.i.i.i.i.i.i to i32
+  %442 = add i32 %.val1519.i.i.i.i.i.i, %441
+  %443 = sext i32 %442 to i64
+  %.not21.i.i.i.i.i.i = icmp slt i64 %440, %443
   br i1 %.not21.i.i.i.i.i.i, label %whilebody.lr.ph.i.i.i.i.i.i, label %.loopexit.i.i.i.i.i
 
-whilebody.lr.ph.i.i.i.i.i.i:                      ; preds = %whilebody.i.i10.i.i.i
-  %434 = getelementptr i8, ptr %423, i64 80
-  %435 = getelementptr i8, ptr %423, i64 72
+whilebody.lr.ph.i.i.i.i.i.i:                      ; preds = %whilebody.i.i12.i.i.i
+  %444 = getelementptr i8, ptr %433, i64 80
+  %445 = getelementptr i8, ptr %433, i64 72
   br label %whilebody.i.i.i.i.i.i
 
 whilebody.i.i.i.i.i.i:                            ; preds = %merge1.i.i.i.i.i.i, %whilebody.lr.ph.i.i.i.i.i.i
-  %436 = load i32, ptr %39, align 4
-  %437 = icmp eq i32 %436, 0
-  br i1 %437, label %then.i9.i.i.i.i.i, label %"$PagePool.acquire.exit.i.i.i.i.i"
+  %446 = load i32, ptr %39, align 4
+  %447 = icmp eq i32 %446, 0
+  br i1 %447, label %then.i9.i.i.i.i.i, label %"$PagePool.acquire.exit.i.i.i.i.i"
 
 then.i9.i.i.i.i.i:                                ; preds = %whilebody.i.i.i.i.i.i
-  %438 = load i32, ptr %40, align 4
-  %439 = icmp eq i32 %438, 0
-  br i1 %439, label %else.i.i.i.i.i.i, label %merge1.i10.i.i.i.i.i
+  %448 = load i32, ptr %40, align 4
+  %449 = icmp eq i32 %448, 0
+  br i1 %449, label %else.i.i.i.i.i.i, label %merge1.i10.i.i.i.i.i
 
 merge1.i10.i.i.i.i.i:                             ; preds = %then.i9.i.i.i.i.i
-  %440 = load i32, ptr %44, align 4
+  %450 = load i32, ptr %44, align 4
   %.val.i.i.i11.i.i.i.i.i = load ptr, ptr %45, align 8
-  %441 = sext i32 %440 to i64
-  %442 = getelementptr %3, ptr %.val.i.i.i11.i.i.i.i.i, i64 %441
-  %443 = getelementptr i8, ptr %442, i64 16
-  %444 = load i32, ptr %443, align 4
-  %445 = icmp eq i32 %444, -1
-  %446 = getelementptr i8, ptr %442, i64 20
-  %447 = load i32, ptr %446, align 4
-  %448 = sext i32 %444 to i64
-  %449 = getelementptr %3, ptr %.val.i.i.i11.i.i.i.i.i, i64 %448, i32 5
-  %.sink.i.i.i.i.i.i.i.i = select i1 %445, ptr %46, ptr %449
-  store i32 %447, ptr %.sink.i.i.i.i.i.i.i.i, align 4
-  %450 = icmp eq i32 %447, -1
-  %451 = load i32, ptr %443, align 4
-  br i1 %450, label %"$PagePool.remove_cached.exit.i.i.i.i.i.i.i", label %else4.i.i.i.i.i.i.i.i
+  %451 = sext i32 %450 to i64
+  %452 = getelementptr %5, ptr %.val.i.i.i11.i.i.i.i.i, i64 %451
+  %453 = getelementptr i8, ptr %452, i64 16
+  %454 = load i32, ptr %453, align 4
+  %455 = icmp eq i32 %454, -1
+  %456 = getelementptr i8, ptr %452, i64 20
+  %457 = load i32, ptr %456, align 4
+  %458 = sext i32 %454 to i64
+  %459 = getelementptr %5, ptr %.val.i.i.i11.i.i.i.i.i, i64 %458, i32 5
+  %.sink.i.i.i.i.i.i.i.i = select i1 %455, ptr %46, ptr %459
+  store i32 %457, ptr %.sink.i.i.i.i.i.i.i.i, align 4
+  %460 = icmp eq i32 %457, -1
+  %461 = load i32, ptr %453, align 4
+  br i1 %460, label %"$PagePool.remove_cached.exit.i.i.i.i.i.i.i", label %else4.i.i.i.i.i.i.i.i
 
 else4.i.i.i.i.i.i.i.i:                            ; preds = %merge1.i10.i.i.i.i.i
-  %452 = load ptr, ptr %45, align 8
-  %453 = sext i32 %447 to i64
-  %454 = getelementptr %3, ptr %452, i64 %453, i32 4
+  %462 = load ptr, ptr %45, align 8
+  %463 = sext i32 %457 to i64
+  %464 = getelementptr %5, ptr %462, i64 %463, i32 4
   br label %"$PagePool.remove_cached.exit.i.i.i.i.i.i.i"
 
 "$PagePool.remove_cached.exit.i.i.i.i.i.i.i":     ; preds = %else4.i.i.i.i.i.i.i.i, %merge1.i10.i.i.i.i.i
-  %.sink19.i.i.i.i.i.i.i.i = phi ptr [ %454, %else4.i.i.i.i.i.i.i.i ], [ %44, %merge1.i10.i.i.i.i.i ]
-  store i32 %451, ptr %.sink19.i.i.i.i.i.i.i.i, align 4
-  %455 = load i32, ptr %40, align 4
-  %456 = add i32 %455, -1
-  store i32 %456, ptr %40, align 4
+  %.sink19.i.i.i.i.i.i.i.i = phi ptr [ %464, %else4.i.i.i.i.i.i.i.i ], [ %44, %merge1.i10.i.i.i.i.i ]
+  store i32 %461, ptr %.sink19.i.i.i.i.i.i.i.i, align 4
+  %465 = load i32, ptr %40, align 4
+  %466 = add i32 %465, -1
+  store i32 %466, ptr %40, align 4
   %.val16.i.i.i.i.i.i.i.i = load ptr, ptr %45, align 8
-  %457 = getelementptr %3, ptr %.val16.i.i.i.i.i.i.i.i, i64 %441
-  %458 = getelementptr i8, ptr %457, i64 32
-  %459 = load i64, ptr %458, align 8
+  %467 = getelementptr %5, ptr %.val16.i.i.i.i.i.i.i.i, i64 %451
+  %468 = getelementptr i8, ptr %467, i64 32
+  %469 = load i64, ptr %468, align 8
   %.val17.i.i.i.i.i.i.i.i = load i32, ptr %47, align 4
   %.val18.i.i.i.i.i.i.i.i = load ptr, ptr %48, align 8
-  %460 = add i32 %.val17.i.i.i.i.i.i.i.i, -1
-  %461 = sext i32 %460 to i64
-  %462 = and i64 %459, %461
-  %463 = getelementptr i32, ptr %.val18.i.i.i.i.i.i.i.i, i64 %462
-  %464 = load i32, ptr %463, align 4
-  %.not19.i.i.i.i.i.i.i.i = icmp eq i32 %464, %440
+  %470 = add i32 %.val17.i.i.i.i.i.i.i.i, -1
+  %471 = sext i32 %470 to i64
+  %472 = and i64 %469, %471
+  %473 = getelementptr i32, ptr %.val18.i.i.i.i.i.i.i.i, i64 %472
+  %474 = load i32, ptr %473, align 4
+  %.not19.i.i.i.i.i.i.i.i = icmp eq i32 %474, %450
   br i1 %.not19.i.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i.i, label %whilebody.i.i.i.i.i.i.i.i
 
 whilebody.i.i.i.i.i.i.i.i:                        ; preds = %"$PagePool.remove_cached.exit.i.i.i.i.i.i.i", %whilebody.i.i.i.i.i.i.i.i
-  %465 = phi i32 [ %468, %whilebody.i.i.i.i.i.i.i.i ], [ %464, %"$PagePool.remove_cached.exit.i.i.i.i.i.i.i" ]
-  %466 = sext i32 %465 to i64
-  %467 = getelementptr %3, ptr %.val16.i.i.i.i.i.i.i.i, i64 %466, i32 6
-  %468 = load i32, ptr %467, align 4
-  %.not.i.i.i.i.i.i.i.i = icmp eq i32 %468, %440
+  %475 = phi i32 [ %478, %whilebody.i.i.i.i.i.i.i.i ], [ %474, %"$PagePool.remove_cached.exit.i.i.i.i.i.i.i" ]
+  %476 = sext i32 %475 to i64
+  %477 = getelementptr %5, ptr %.val16.i.i.i.i.i.i.i.i, i64 %476, i32 6
+  %478 = load i32, ptr %477, align 4
+  %.not.i.i.i.i.i.i.i.i = icmp eq i32 %478, %450
   br i1 %.not.i.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i.i, label %whilebody.i.i.i.i.i.i.i.i
 
 merge.i.i.i.i.i.i.i.i:                            ; preds = %whilebody.i.i.i.i.i.i.i.i, %"$PagePool.remove_cached.exit.i.i.i.i.i.i.i"
-  %link.0.lcssa.i.i.i.i.i.i.i.i = phi ptr [ %463, %"$PagePool.remove_cached.exit.i.i.i.i.i.i.i" ], [ %467, %whilebody.i.i.i.i.i.i.i.i ]
-  %469 = getelementptr i8, ptr %457, i64 24
-  %470 = load i32, ptr %469, align 4
-  store i32 %470, ptr %link.0.lcssa.i.i.i.i.i.i.i.i, align 4
-  %471 = getelementptr i8, ptr %457, i64 8
-  %472 = load i32, ptr %471, align 4
-  %.not15.i.i.i.i.i.i.i.i = icmp eq i32 %472, -1
+  %link.0.lcssa.i.i.i.i.i.i.i.i = phi ptr [ %473, %"$PagePool.remove_cached.exit.i.i.i.i.i.i.i" ], [ %477, %whilebody.i.i.i.i.i.i.i.i ]
+  %479 = getelementptr i8, ptr %467, i64 24
+  %480 = load i32, ptr %479, align 4
+  store i32 %480, ptr %link.0.lcssa.i.i.i.i.i.i.i.i, align 4
+  %481 = getelementptr i8, ptr %467, i64 8
+  %482 = load i32, ptr %481, align 4
+  %.not15.i.i.i.i.i.i.i.i = icmp eq i32 %482, -1
   br i1 %.not15.i.i.i.i.i.i.i.i, label %"$PagePool.evict_oldest.exit.i.i.i.i.i.i", label %then.i.i.i.i.i.i.i.i
 
 then.i.i.i.i.i.i.i.i:                             ; preds = %merge.i.i.i.i.i.i.i.i
   %.val.i8.i.i.i.i.i.i.i = load ptr, ptr %45, align 8
-  %473 = sext i32 %472 to i64
-  %474 = getelementptr %3, ptr %.val.i8.i.i.i.i.i.i.i, i64 %473, i32 3
-  %475 = load i32, ptr %474, align 4
-  %476 = add i32 %475, -1
-  store i32 %476, ptr %474, align 4
+  %483 = sext i32 %482 to i64
+  %484 = getelementptr %5, ptr %.val.i8.i.i.i.i.i.i.i, i64 %483, i32 3
+  %485 = load i32, ptr %484, align 4
+  %486 = add i32 %485, -1
+  store i32 %486, ptr %484, align 4
   br label %"$PagePool.evict_oldest.exit.i.i.i.i.i.i"
 
 "$PagePool.evict_oldest.exit.i.i.i.i.i.i":        ; preds = %then.i.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i.i.i
-  %477 = getelementptr i8, ptr %457, i64 4
-  store i8 0, ptr %477, align 1
-  %478 = load ptr, ptr %49, align 8
-  %479 = load i32, ptr %39, align 4
-  %480 = sext i32 %479 to i64
-  %481 = getelementptr i32, ptr %478, i64 %480
-  store i32 %440, ptr %481, align 4
-  %482 = load i32, ptr %39, align 4
-  %483 = add i32 %482, 1
-  %484 = load i64, ptr %50, align 8
-  %485 = add i64 %484, 1
-  store i64 %485, ptr %50, align 8
+  %487 = getelementptr i8, ptr %467, i64 4
+  store i8 0, ptr %487, align 1
+  %488 = load ptr, ptr %49, align 8
+  %489 = load i32, ptr %39, align 4
+  %490 = sext i32 %489 to i64
+  %491 = getelementptr i32, ptr %488, i64 %490
+  store i32 %450, ptr %491, align 4
+  %492 = load i32, ptr %39, align 4
+  %493 = add i32 %492, 1
+  %494 = load i64, ptr %50, align 8
+  %495 = add i64 %494, 1
+  store i64 %495, ptr %50, align 8
   br label %"$PagePool.acquire.exit.i.i.i.i.i"
 
 "$PagePool.acquire.exit.i.i.i.i.i":               ; preds = %"$PagePool.evict_oldest.exit.i.i.i.i.i.i", %whilebody.i.i.i.i.i.i
-  %486 = phi i32 [ %436, %whilebody.i.i.i.i.i.i ], [ %483, %"$PagePool.evict_oldest.exit.i.i.i.i.i.i" ]
-  %487 = add i32 %486, -1
-  store i32 %487, ptr %39, align 4
-  %488 = load ptr, ptr %49, align 8
-  %489 = sext i32 %487 to i64
-  %490 = getelementptr i32, ptr %488, i64 %489
-  %491 = load i32, ptr %490, align 4
+  %496 = phi i32 [ %446, %whilebody.i.i.i.i.i.i ], [ %493, %"$PagePool.evict_oldest.exit.i.i.i.i.i.i" ]
+  %497 = add i32 %496, -1
+  store i32 %497, ptr %39, align 4
+  %498 = load ptr, ptr %49, align 8
+  %499 = sext i32 %497 to i64
+  %500 = getelementptr i32, ptr %498, i64 %499
+  %501 = load i32, ptr %500, align 4
   %.val.i8.i.i.i.i.i = load ptr, ptr %45, align 8
-  %492 = sext i32 %491 to i64
-  %493 = getelementptr %3, ptr %.val.i8.i.i.i.i.i, i64 %492
-  store i32 1, ptr %493, align 4
-  %494 = load i32, ptr %51, align 4
-  %495 = add i32 %494, 1
-  store i32 %495, ptr %51, align 4
-  %.not.i.i.i.i19.i.i = icmp eq i32 %491, -1
+  %502 = sext i32 %501 to i64
+  %503 = getelementptr %5, ptr %.val.i8.i.i.i.i.i, i64 %502
+  store i32 1, ptr %503, align 4
+  %504 = load i32, ptr %51, align 4
+  %505 = add i32 %504, 1
+  store i32 %505, ptr %51, align 4
+  %.not.i.i.i.i19.i.i = icmp eq i32 %501, -1
   br i1 %.not.i.i.i.i19.i.i, label %else.i.i.i.i.i.i, label %then.i.i.i.i20.i.i
 
 then.i.i.i.i20.i.i:                               ; preds = %"$PagePool.acquire.exit.i.i.i.i.i"
-  %496 = load ptr, ptr %434, align 8
-  %497 = load i64, ptr %424, align 8
-  %498 = getelementptr i32, ptr %496, i64 %497
-  store i32 %491, ptr %498, align 4
-  %499 = load i64, ptr %424, align 8
-  %500 = add i64 %499, 1
-  store i64 %500, ptr %424, align 8
-  %501 = load ptr, ptr %41, align 8
-  %502 = load i32, ptr %435, align 4
-  %503 = getelementptr i8, ptr %501, i64 48
-  %.val.i.i.i.i.i.i.i.i = load i32, ptr %503, align 4
-  %504 = getelementptr i8, ptr %501, i64 280
-  %.val3.i.i.i.i.i.i.i.i = load ptr, ptr %504, align 8
-  %505 = sext i32 %502 to i64
-  %506 = sext i32 %.val.i.i.i.i.i.i.i.i to i64
-  %507 = mul nsw i64 %506, %505
-  %508 = getelementptr i32, ptr %.val3.i.i.i.i.i.i.i.i, i64 %507
-  %sext.i.i.i.i.i.i.i = shl i64 %499, 32
-  %509 = ashr exact i64 %sext.i.i.i.i.i.i.i, 30
-  %510 = getelementptr i8, ptr %508, i64 %509
-  store i32 %491, ptr %510, align 4
-  %511 = load i32, ptr %435, align 4
-  %512 = load i32, ptr %42, align 4
-  %513 = call i32 @llvm.smin.i32(i32 %512, i32 %511)
-  store i32 %513, ptr %42, align 4
-  %514 = add i32 %511, 1
-  %515 = load i32, ptr %43, align 4
-  %516 = call i32 @llvm.smax.i32(i32 %514, i32 %515)
-  store i32 %516, ptr %43, align 4
+  %506 = load ptr, ptr %444, align 8
+  %507 = load i64, ptr %434, align 8
+  %508 = getelementptr i32, ptr %506, i64 %507
+  store i32 %501, ptr %508, align 4
+  %509 = load i64, ptr %434, align 8
+  %510 = add i64 %509, 1
+  store i64 %510, ptr %434, align 8
+  %511 = load ptr, ptr %41, align 8
+  %512 = load i32, ptr %445, align 4
+  %513 = getelementptr i8, ptr %511, i64 48
+  %.val.i.i.i.i.i.i.i.i = load i32, ptr %513, align 4
+  %514 = getelementptr i8, ptr %511, i64 280
+  %.val3.i.i.i.i.i.i.i.i = load ptr, ptr %514, align 8
+  %515 = sext i32 %512 to i64
+  %516 = sext i32 %.val.i.i.i.i.i.i.i.i to i64
+  %517 = mul nsw i64 %516, %515
+  %518 = getelementptr i32, ptr %.val3.i.i.i.i.i.i.i.i, i64 %517
+  %sext.i.i.i.i.i.i.i = shl i64 %509, 32
+  %519 = ashr exact i64 %sext.i.i.i.i.i.i.i, 30
+  %520 = getelementptr i8, ptr %518, i64 %519
+  store i32 %501, ptr %520, align 4
+  %521 = load i32, ptr %445, align 4
+  %522 = load i32, ptr %42, align 4
+  %523 = call i32 @llvm.smin.i32(i32 %522, i32 %521)
+  store i32 %523, ptr %42, align 4
+  %524 = add i32 %521, 1
+  %525 = load i32, ptr %43, align 4
+  %526 = call i32 @llvm.smax.i32(i32 %524, i32 %525)
+  store i32 %526, ptr %43, align 4
   br label %merge1.i.i.i.i.i.i
 
 else.i.i.i.i.i.i:                                 ; preds = %"$PagePool.acquire.exit.i.i.i.i.i", %then.i9.i.i.i.i.i
   %.val16.i.i.i.i.i.i = load ptr, ptr %36, align 8
   %.val17.i.i.i.i.i.i = load i64, ptr %37, align 8
-  %517 = getelementptr ptr, ptr %.val16.i.i.i.i.i.i, i64 %.val17.i.i.i.i.i.i
-  %518 = getelementptr i8, ptr %517, i64 -8
-  %519 = load ptr, ptr %518, align 8
-  call fastcc void @"$Scheduler.preempt"(ptr nonnull %21, ptr %519)
-  %520 = icmp eq ptr %519, %423
-  br i1 %520, label %"$Scheduler.prepare_decode_page.exit.i.i.i.i.i", label %merge1.i.i.i.i.i.i
+  %527 = getelementptr ptr, ptr %.val16.i.i.i.i.i.i, i64 %.val17.i.i.i.i.i.i
+  %528 = getelementptr i8, ptr %527, i64 -8
+  %529 = load ptr, ptr %528, align 8
+  call fastcc void @"$Scheduler.preempt"(ptr nonnull %21, ptr %529)
+  %530 = icmp eq ptr %529, %433
+  br i1 %530, label %"$Scheduler.prepare_decode_page.exit.i.i.i.i.i", label %merge1.i.i.i.i.i.i
 
 merge1.i.i.i.i.i.i:                               ; preds = %else.i.i.i.i.i.i, %then.i.i.i.i20.i.i
-  %521 = load i64, ptr %424, align 8
-  %522 = load i32, ptr %38, align 4
-  %523 = sext i32 %522 to i64
-  %524 = mul i64 %521, %523
-  %.val.i.i.i.i.i.i = load i64, ptr %425, align 8
-  %.val15.i.i.i.i.i.i = load i32, ptr %426, align 4
-  %525 = trunc i64 %.val.i.i.i.i.i.i to i32
-  %526 = add i32 %.val15.i.i.i.i.i.i, %525
-  %527 = sext i32 %526 to i64
-  %.not22.i.i.i.i.i.i = icmp slt i64 %524, %527
+  %531 = load i64, ptr %434, align 8
+  %532 = load i32, ptr %38, align 4
+  %533 = sext i32 %532 to i64
+  %534 = mul i64 %531, %533
+  %.val.i.i.i.i.i.i = load i64, ptr %435, align 8
+  %.val15.i.i.i.i.i.i = load i32, ptr %436, align 4
+  %535 = trunc i64 %.val.i.i.i.i.i.i to i32
+  %536 = add i32 %.val15.i.i.i.i.i.i, %535
+  %537 = sext i32 %536 to i64
+  %.not22.i.i.i.i.i.i = icmp slt i64 %534, %537
   br i1 %.not22.i.i.i.i.i.i, label %whilebody.i.i.i.i.i.i, label %.loopexit.i.i.i.i.i
 
-.loopexit.i.i.i.i.i:                              ; preds = %merge1.i.i.i.i.i.i, %whilebody.i.i10.i.i.i
-  %528 = add i32 %i.015.i.i.i.i.i, 1
+.loopexit.i.i.i.i.i:                              ; preds = %merge1.i.i.i.i.i.i, %whilebody.i.i12.i.i.i
+  %538 = add i32 %i.015.i.i.i.i.i, 1
   br label %"$Scheduler.prepare_decode_page.exit.i.i.i.i.i"
 
 "$Scheduler.prepare_decode_page.exit.i.i.i.i.i":  ; preds = %else.i.i.i.i.i.i, %.loopexit.i.i.i.i.i
-  %529 = phi i32 [ %528, %.loopexit.i.i.i.i.i ], [ %i.015.i.i.i.i.i, %else.i.i.i.i.i.i ]
-  %530 = sext i32 %529 to i64
-  %531 = load i64, ptr %37, align 8
-  %532 = icmp sgt i64 %531, %530
-  br i1 %532, label %whilebody.i.i10.i.i.i, label %"$Scheduler.prepare_running.exit.i.i.i.i"
+  %539 = phi i32 [ %538, %.loopexit.i.i.i.i.i ], [ %i.015.i.i.i.i.i, %else.i.i.i.i.i.i ]
+  %540 = sext i32 %539 to i64
+  %541 = load i64, ptr %37, align 8
+  %542 = icmp sgt i64 %541, %540
+  br i1 %542, label %whilebody.i.i12.i.i.i, label %"$Scheduler.prepare_running.exit.i.i.i.i"
 
 "$Scheduler.prepare_running.exit.i.i.i.i":        ; preds = %"$Scheduler.prepare_decode_page.exit.i.i.i.i.i"
-  %.pre.i.i11.i.i.i = load i64, ptr %34, align 8
-  %533 = icmp sgt i64 %.pre.i.i11.i.i.i, %418
-  br i1 %533, label %merge1.i.i.i11.i, label %then2.i.i.i.i
+  %.pre.i.i13.i.i.i = load i64, ptr %34, align 8
+  %543 = icmp sgt i64 %.pre.i.i13.i.i.i, %428
+  br i1 %543, label %merge1.i.i.i11.i, label %then2.i.i.i.i
 
 then2.i.i.i.i:                                    ; preds = %"$Scheduler.prepare_running.exit.i.i.i.i"
-  %534 = icmp sgt i64 %531, 0
-  br i1 %534, label %forbody.lr.ph.i.i.i.i.i.i, label %"$Scheduler.planned_tokens.exit.i.i.i.i.i"
+  %544 = icmp sgt i64 %541, 0
+  br i1 %544, label %forbody.lr.ph.i.i.i.i.i.i, label %"$Scheduler.planned_tokens.exit.i.i.i.i.i"
 
 forbody.lr.ph.i.i.i.i.i.i:                        ; preds = %then2.i.i.i.i
-  %535 = load ptr, ptr %36, align 8
-  %xtraiter85 = and i64 %531, 1
-  %536 = icmp eq i64 %531, 1
-  br i1 %536, label %"$Scheduler.planned_tokens.exit.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.i.i.i.i.new
+  %545 = load ptr, ptr %36, align 8
+  %xtraiter85 = and i64 %541, 1
+  %546 = icmp eq i64 %541, 1
+  br i1 %546, label %"$Scheduler.planned_tokens.exit.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.i.i.i.i.new
 
 forbody.lr.ph.i.i.i.i.i.i.new:                    ; preds = %forbody.lr.ph.i.i.i.i.i.i
-  %unroll_iter89 = and i64 %531, 9223372036854775806
+  %unroll_iter89 = and i64 %541, 9223372036854775806
   br label %forbody.i.i.i.i.i.i
 
 forbody.i.i.i.i.i.i:                              ; preds = %"$Scheduler.chunk_of.exit.i.i.i.i.i.i.1", %forbody.lr.ph.i.i.i.i.i.i.new
-  %i.08.i.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i.i.new ], [ %556, %"$Scheduler.chunk_of.exit.i.i.i.i.i.i.1" ]
-  %planned.07.i.i.i.i.i.i = phi i32 [ 0, %forbody.lr.ph.i.i.i.i.i.i.new ], [ %555, %"$Scheduler.chunk_of.exit.i.i.i.i.i.i.1" ]
+  %i.08.i.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i.i.new ], [ %566, %"$Scheduler.chunk_of.exit.i.i.i.i.i.i.1" ]
+  %planned.07.i.i.i.i.i.i = phi i32 [ 0, %forbody.lr.ph.i.i.i.i.i.i.new ], [ %565, %"$Scheduler.chunk_of.exit.i.i.i.i.i.i.1" ]
   %niter90 = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i.i.new ], [ %niter90.next.1, %"$Scheduler.chunk_of.exit.i.i.i.i.i.i.1" ]
-  %537 = getelementptr ptr, ptr %535, i64 %i.08.i.i.i.i.i.i
-  %538 = load ptr, ptr %537, align 8
-  %539 = getelementptr i8, ptr %538, i64 40
-  %.val.i.i20.i.i.i.i = load i32, ptr %539, align 4
-  %540 = getelementptr i8, ptr %538, i64 52
-  %.val6.i.i.i.i.i.i = load i32, ptr %540, align 4
+  %547 = getelementptr ptr, ptr %545, i64 %i.08.i.i.i.i.i.i
+  %548 = load ptr, ptr %547, align 8
+  %549 = getelementptr i8, ptr %548, i64 40
+  %.val.i.i20.i.i.i.i = load i32, ptr %549, align 4
+  %550 = getelementptr i8, ptr %548, i64 52
+  %.val6.i.i.i.i.i.i = load i32, ptr %550, align 4
   %.not.i.i.i.i.i.i.i = icmp slt i32 %.val6.i.i.i.i.i.i, %.val.i.i20.i.i.i.i
   br i1 %.not.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i, label %"$Scheduler.chunk_of.exit.i.i.i.i.i.i"
 
 merge.i.i.i.i.i.i.i:                              ; preds = %forbody.i.i.i.i.i.i
-  %541 = sub i32 %.val.i.i20.i.i.i.i, %.val6.i.i.i.i.i.i
-  %542 = load i32, ptr %52, align 4
-  %543 = icmp sgt i32 %542, 0
-  br i1 %543, label %then2.i.i.i.i.i.i.i, label %"$Scheduler.chunk_of.exit.i.i.i.i.i.i"
+  %551 = sub i32 %.val.i.i20.i.i.i.i, %.val6.i.i.i.i.i.i
+  %552 = load i32, ptr %52, align 4
+  %553 = icmp sgt i32 %552, 0
+  br i1 %553, label %then2.i.i.i.i.i.i.i, label %"$Scheduler.chunk_of.exit.i.i.i.i.i.i"
 
 then2.i.i.i.i.i.i.i:                              ; preds = %merge.i.i.i.i.i.i.i
-  %544 = call i32 @llvm.smin.i32(i32 %541, i32 %542)
+  %554 = call i32 @llvm.smin.i32(i32 %551, i32 %552)
   br label %"$Scheduler.chunk_of.exit.i.i.i.i.i.i"
 
 "$Scheduler.chunk_of.exit.i.i.i.i.i.i":           ; preds = %then2.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i.i, %forbody.i.i.i.i.i.i
-  %common.ret.op.i.i.i.i.i.i.i = phi i32 [ %544, %then2.i.i.i.i.i.i.i ], [ 1, %forbody.i.i.i.i.i.i ], [ %541, %merge.i.i.i.i.i.i.i ]
-  %545 = add i32 %common.ret.op.i.i.i.i.i.i.i, %planned.07.i.i.i.i.i.i
-  %546 = or disjoint i64 %i.08.i.i.i.i.i.i, 1
-  %547 = getelementptr ptr, ptr %535, i64 %546
-  %548 = load ptr, ptr %547, align 8
-  %549 = getelementptr i8, ptr %548, i64 40
-  %.val.i.i20.i.i.i.i.1 = load i32, ptr %549, align 4
-  %550 = getelementptr i8, ptr %548, i64 52
-  %.val6.i.i.i.i.i.i.1 = load i32, ptr %550, align 4
+  %common.ret.op.i.i.i.i.i.i.i = phi i32 [ %554, %then2.i.i.i.i.i.i.i ], [ 1, %forbody.i.i.i.i.i.i ], [ %551, %merge.i.i.i.i.i.i.i ]
+  %555 = add i32 %common.ret.op.i.i.i.i.i.i.i, %planned.07.i.i.i.i.i.i
+  %556 = or disjoint i64 %i.08.i.i.i.i.i.i, 1
+  %557 = getelementptr ptr, ptr %545, i64 %556
+  %558 = load ptr, ptr %557, align 8
+  %559 = getelementptr i8, ptr %558, i64 40
+  %.val.i.i20.i.i.i.i.1 = load i32, ptr %559, align 4
+  %560 = getelementptr i8, ptr %558, i64 52
+  %.val6.i.i.i.i.i.i.1 = load i32, ptr %560, align 4
   %.not.i.i.i.i.i.i.i.1 = icmp slt i32 %.val6.i.i.i.i.i.i.1, %.val.i.i20.i.i.i.i.1
   br i1 %.not.i.i.i.i.i.i.i.1, label %merge.i.i.i.i.i.i.i.1, label %"$Scheduler.chunk_of.exit.i.i.i.i.i.i.1"
 
 merge.i.i.i.i.i.i.i.1:                            ; preds = %"$Scheduler.chunk_of.exit.i.i.i.i.i.i"
-  %551 = sub i32 %.val.i.i20.i.i.i.i.1, %.val6.i.i.i.i.i.i.1
-  %552 = load i32, ptr %52, align 4
-  %553 = icmp sgt i32 %552, 0
-  br i1 %553, label %then2.i.i.i.i.i.i.i.1, label %"$Scheduler.chunk_of.exit.i.i.i.i.i.i.1"
+  %561 = sub i32 %.val.i.i20.i.i.i.i.1, %.val6.i.i.i.i.i.i.1
+  %562 = load i32, ptr %52, align 4
+  %563 = icmp sgt i32 %562, 0
+  br i1 %563, label %then2.i.i.i.i.i.i.i.1, label %"$Scheduler.chunk_of.exit.i.i.i.i.i.i.1"
 
 then2.i.i.i.i.i.i.i.1:                            ; preds = %merge.i.i.i.i.i.i.i.1
-  %554 = call i32 @llvm.smin.i32(i32 %551, i32 %552)
+  %564 = call i32 @llvm.smin.i32(i32 %561, i32 %562)
   br label %"$Scheduler.chunk_of.exit.i.i.i.i.i.i.1"
 
 "$Scheduler.chunk_of.exit.i.i.i.i.i.i.1":         ; preds = %then2.i.i.i.i.i.i.i.1, %merge.i.i.i.i.i.i.i.1, %"$Scheduler.chunk_of.exit.i.i.i.i.i.i"
-  %common.ret.op.i.i.i.i.i.i.i.1 = phi i32 [ %554, %then2.i.i.i.i.i.i.i.1 ], [ 1, %"$Scheduler.chunk_of.exit.i.i.i.i.i.i" ], [ %551, %merge.i.i.i.i.i.i.i.1 ]
-  %555 = add i32 %common.ret.op.i.i.i.i.i.i.i.1, %545
-  %556 = add nuw nsw i64 %i.08.i.i.i.i.i.i, 2
+  %common.ret.op.i.i.i.i.i.i.i.1 = phi i32 [ %564, %then2.i.i.i.i.i.i.i.1 ], [ 1, %"$Scheduler.chunk_of.exit.i.i.i.i.i.i" ], [ %561, %merge.i.i.i.i.i.i.i.1 ]
+  %565 = add i32 %common.ret.op.i.i.i.i.i.i.i.1, %555
+  %566 = add nuw nsw i64 %i.08.i.i.i.i.i.i, 2
   %niter90.next.1 = add i64 %niter90, 2
   %niter90.ncmp.1 = icmp eq i64 %niter90.next.1, %unroll_iter89
   br i1 %niter90.ncmp.1, label %"$Scheduler.planned_tokens.exit.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.i.i.i.i.i.i
 
 "$Scheduler.planned_tokens.exit.i.i.i.i.i.loopexit.unr-lcssa": ; preds = %"$Scheduler.chunk_of.exit.i.i.i.i.i.i.1", %forbody.lr.ph.i.i.i.i.i.i
-  %.lcssa64.ph = phi i32 [ poison, %forbody.lr.ph.i.i.i.i.i.i ], [ %555, %"$Scheduler.chunk_of.exit.i.i.i.i.i.i.1" ]
-  %i.08.i.i.i.i.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i.i ], [ %556, %"$Scheduler.chunk_of.exit.i.i.i.i.i.i.1" ]
-  %planned.07.i.i.i.i.i.i.unr = phi i32 [ 0, %forbody.lr.ph.i.i.i.i.i.i ], [ %555, %"$Scheduler.chunk_of.exit.i.i.i.i.i.i.1" ]
+  %.lcssa64.ph = phi i32 [ poison, %forbody.lr.ph.i.i.i.i.i.i ], [ %565, %"$Scheduler.chunk_of.exit.i.i.i.i.i.i.1" ]
+  %i.08.i.i.i.i.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i.i ], [ %566, %"$Scheduler.chunk_of.exit.i.i.i.i.i.i.1" ]
+  %planned.07.i.i.i.i.i.i.unr = phi i32 [ 0, %forbody.lr.ph.i.i.i.i.i.i ], [ %565, %"$Scheduler.chunk_of.exit.i.i.i.i.i.i.1" ]
   %lcmp.mod87.not = icmp eq i64 %xtraiter85, 0
   br i1 %lcmp.mod87.not, label %"$Scheduler.planned_tokens.exit.i.i.i.i.i", label %forbody.i.i.i.i.i.i.epil
 
 forbody.i.i.i.i.i.i.epil:                         ; preds = %"$Scheduler.planned_tokens.exit.i.i.i.i.i.loopexit.unr-lcssa"
-  %557 = getelementptr ptr, ptr %535, i64 %i.08.i.i.i.i.i.i.unr
-  %558 = load ptr, ptr %557, align 8
-  %559 = getelementptr i8, ptr %558, i64 40
-  %.val.i.i20.i.i.i.i.epil = load i32, ptr %559, align 4
-  %560 = getelementptr i8, ptr %558, i64 52
-  %.val6.i.i.i.i.i.i.epil = load i32, ptr %560, align 4
+  %567 = getelementptr ptr, ptr %545, i64 %i.08.i.i.i.i.i.i.unr
+  %568 = load ptr, ptr %567, align 8
+  %569 = getelementptr i8, ptr %568, i64 40
+  %.val.i.i20.i.i.i.i.epil = load i32, ptr %569, align 4
+  %570 = getelementptr i8, ptr %568, i64 52
+  %.val6.i.i.i.i.i.i.epil = load i32, ptr %570, align 4
   %.not.i.i.i.i.i.i.i.epil = icmp slt i32 %.val6.i.i.i.i.i.i.epil, %.val.i.i20.i.i.i.i.epil
   br i1 %.not.i.i.i.i.i.i.i.epil, label %merge.i.i.i.i.i.i.i.epil, label %"$Scheduler.chunk_of.exit.i.i.i.i.i.i.epil"
 
 merge.i.i.i.i.i.i.i.epil:                         ; preds = %forbody.i.i.i.i.i.i.epil
-  %561 = sub i32 %.val.i.i20.i.i.i.i.epil, %.val6.i.i.i.i.i.i.epil
-  %562 = load i32, ptr %52, align 4
-  %563 = icmp sgt i32 %562, 0
-  br i1 %563, label %then2.i.i.i.i.i.i.i.epil, label %"$Scheduler.chunk_of.exit.i.i.i.i.i.i.epil"
+  %571 = sub i32 %.val.i.i20.i.i.i.i.epil, %.val6.i.i.i.i.i.i.epil
+  %572 = load i32, ptr %52, align 4
+  %573 = icmp sgt i32 %572, 0
+  br i1 %573, label %then2.i.i.i.i.i.i.i.epil, label %"$Scheduler.chunk_of.exit.i.i.i.i.i.i.epil"
 
 then2.i.i.i.i.i.i.i.epil:                         ; preds = %merge.i.i.i.i.i.i.i.epil
-  %564 = call i32 @llvm.smin.i32(i32 %561, i32 %562)
+  %574 = call i32 @llvm.smin.i32(i32 %571, i32 %572)
   br label %"$Scheduler.chunk_of.exit.i.i.i.i.i.i.epil"
 
 "$Scheduler.chunk_of.exit.i.i.i.i.i.i.epil":      ; preds = %then2.i.i.i.i.i.i.i.epil, %merge.i.i.i.i.i.i.i.epil, %forbody.i.i.i.i.i.i.epil
-  %common.ret.op.i.i.i.i.i.i.i.epil = phi i32 [ %564, %then2.i.i.i.i.i.i.i.epil ], [ 1, %forbody.i.i.i.i.i.i.epil ], [ %561, %merge.i.i.i.i.i.i.i.epil ]
-  %565 = add i32 %common.ret.op.i.i.i.i.i.i.i.epil, %planned.07.i.i.i.i.i.i.unr
+  %common.ret.op.i.i.i.i.i.i.i.epil = phi i32 [ %574, %then2.i.i.i.i.i.i.i.epil ], [ 1, %forbody.i.i.i.i.i.i.epil ], [ %571, %merge.i.i.i.i.i.i.i.epil ]
+  %575 = add i32 %common.ret.op.i.i.i.i.i.i.i.epil, %planned.07.i.i.i.i.i.i.unr
   br label %"$Scheduler.planned_tokens.exit.i.i.i.i.i"
 
 "$Scheduler.planned_tokens.exit.i.i.i.i.i":       ; preds = %"$Scheduler.chunk_of.exit.i.i.i.i.i.i.epil", %"$Scheduler.planned_tokens.exit.i.i.i.i.i.loopexit.unr-lcssa", %then2.i.i.i.i, %merge.i.i16.i.i
-  %planned.0.lcssa.i.i.i.i.i.i = phi i32 [ 0, %then2.i.i.i.i ], [ 0, %merge.i.i16.i.i ], [ %.lcssa64.ph, %"$Scheduler.planned_tokens.exit.i.i.i.i.i.loopexit.unr-lcssa" ], [ %565, %"$Scheduler.chunk_of.exit.i.i.i.i.i.i.epil" ]
-  %566 = load i64, ptr %26, align 8
-  %567 = icmp sgt i64 %566, 0
-  br i1 %567, label %and.lhs.true1.lr.ph.i.i.i.i.i, label %merge1.i.i.i11.i
+  %planned.0.lcssa.i.i.i.i.i.i = phi i32 [ 0, %then2.i.i.i.i ], [ 0, %merge.i.i16.i.i ], [ %.lcssa64.ph, %"$Scheduler.planned_tokens.exit.i.i.i.i.i.loopexit.unr-lcssa" ], [ %575, %"$Scheduler.chunk_of.exit.i.i.i.i.i.i.epil" ]
+  %576 = load i64, ptr %26, align 8
+  %577 = icmp sgt i64 %576, 0
+  br i1 %577, label %and.lhs.true1.lr.ph.i.i.i.i.i, label %merge1.i.i.i11.i
 
 and.lhs.true1.lr.ph.i.i.i.i.i:                    ; preds = %"$Scheduler.planned_tokens.exit.i.i.i.i.i"
-  %568 = load ptr, ptr %41, align 8
-  %569 = getelementptr i8, ptr %568, i64 40
-  %570 = load i32, ptr %569, align 4
-  %571 = call i32 @llvm.smin.i32(i32 %planned.0.lcssa.i.i.i.i.i.i, i32 %570)
+  %578 = load ptr, ptr %41, align 8
+  %579 = getelementptr i8, ptr %578, i64 40
+  %580 = load i32, ptr %579, align 4
+  %581 = call i32 @llvm.smin.i32(i32 %planned.0.lcssa.i.i.i.i.i.i, i32 %580)
   br label %and.lhs.true1.i.i.i.i.i
 
 whilebody.i10.i.i.i.i:                            ; preds = %and.lhs.true1.i.i.i.i.i
-  %572 = load ptr, ptr %25, align 8
-  %573 = load ptr, ptr %572, align 8
-  %574 = getelementptr i8, ptr %573, i64 104
-  %575 = load i64, ptr %574, align 8
-  %576 = load i64, ptr %54, align 8
-  %577 = icmp eq i64 %575, %576
-  br i1 %577, label %merge1.i.i.i11.i, label %merge.i.i.i.i.i.i
+  %582 = load ptr, ptr %25, align 8
+  %583 = load ptr, ptr %582, align 8
+  %584 = getelementptr i8, ptr %583, i64 104
+  %585 = load i64, ptr %584, align 8
+  %586 = load i64, ptr %54, align 8
+  %587 = icmp eq i64 %585, %586
+  br i1 %587, label %merge1.i.i.i11.i, label %merge.i.i.i.i.i.i
 
 merge.i.i.i.i.i.i:                                ; preds = %whilebody.i10.i.i.i.i
-  %578 = getelementptr i8, ptr %573, i64 80
-  %579 = load ptr, ptr %578, align 8
-  %580 = load i8, ptr %55, align 1
-  %581 = trunc i8 %580 to i1
-  br i1 %581, label %or.lhs.false.i.i.i.i.i.i.i, label %"$Scheduler.find_prefix.exit.i.i.i.i.i.i"
+  %588 = getelementptr i8, ptr %583, i64 80
+  %589 = load ptr, ptr %588, align 8
+  %590 = load i8, ptr %55, align 1
+  %591 = trunc i8 %590 to i1
+  br i1 %591, label %or.lhs.false.i.i.i.i.i.i.i, label %"$Scheduler.find_prefix.exit.i.i.i.i.i.i"
 
 or.lhs.false.i.i.i.i.i.i.i:                       ; preds = %merge.i.i.i.i.i.i
-  %582 = getelementptr i8, ptr %573, i64 12
-  %583 = load i32, ptr %582, align 4
-  %584 = icmp eq i32 %583, 2
-  br i1 %584, label %and.lhs.true.i.i.i.i.i.i.i, label %merge.i.i20.i.i.i.i.i
+  %592 = getelementptr i8, ptr %583, i64 12
+  %593 = load i32, ptr %592, align 4
+  %594 = icmp eq i32 %593, 2
+  br i1 %594, label %and.lhs.true.i.i.i.i.i.i.i, label %merge.i.i20.i.i.i.i.i
 
 and.lhs.true.i.i.i.i.i.i.i:                       ; preds = %or.lhs.false.i.i.i.i.i.i.i
-  %585 = getelementptr i8, ptr %573, i64 52
-  %586 = load i32, ptr %585, align 4
-  %587 = icmp sgt i32 %586, 0
-  br i1 %587, label %"$Scheduler.find_prefix.exit.i.i.i.i.i.i", label %merge.i.i20.i.i.i.i.i
+  %595 = getelementptr i8, ptr %583, i64 52
+  %596 = load i32, ptr %595, align 4
+  %597 = icmp sgt i32 %596, 0
+  br i1 %597, label %"$Scheduler.find_prefix.exit.i.i.i.i.i.i", label %merge.i.i20.i.i.i.i.i
 
 merge.i.i20.i.i.i.i.i:                            ; preds = %and.lhs.true.i.i.i.i.i.i.i, %or.lhs.false.i.i.i.i.i.i.i
-  %588 = load i32, ptr %38, align 4
-  %589 = getelementptr i8, ptr %573, i64 40
-  %590 = load i32, ptr %589, align 4
-  %591 = add i32 %590, -1
-  %592 = sdiv i32 %591, %588
-  %593 = icmp sgt i32 %592, 0
-  br i1 %593, label %forbody.lr.ph.i.i.i.i.i.i.i, label %"$Scheduler.find_prefix.exit.i.i.i.i.i.i"
+  %598 = load i32, ptr %38, align 4
+  %599 = getelementptr i8, ptr %583, i64 40
+  %600 = load i32, ptr %599, align 4
+  %601 = add i32 %600, -1
+  %602 = sdiv i32 %601, %598
+  %603 = icmp sgt i32 %602, 0
+  br i1 %603, label %forbody.lr.ph.i.i.i.i.i.i.i, label %"$Scheduler.find_prefix.exit.i.i.i.i.i.i"
 
 forbody.lr.ph.i.i.i.i.i.i.i:                      ; preds = %merge.i.i20.i.i.i.i.i
-  %594 = getelementptr i8, ptr %573, i64 16
-  %wide.trip.count.i.i.i.i.i.i.i = zext nneg i32 %592 to i64
+  %604 = getelementptr i8, ptr %583, i64 16
+  %wide.trip.count.i.i.i.i.i.i.i = zext nneg i32 %602 to i64
   br label %forbody.i.i.i.i.i.i.i
 
 forbody.i.i.i.i.i.i.i:                            ; preds = %merge2.i.i.i.i.i.i.i, %forbody.lr.ph.i.i.i.i.i.i.i
   %indvars.iv.i.i.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i.i.i ], [ %indvars.iv.next.i.i.i.i.i.i.i, %merge2.i.i.i.i.i.i.i ]
   %parent.024.i.i.i.i.i.i.i = phi i32 [ -1, %forbody.lr.ph.i.i.i.i.i.i.i ], [ %page.020.i.i.i.i.i.i.i.i.i, %merge2.i.i.i.i.i.i.i ]
-  %595 = load ptr, ptr %594, align 8
-  %596 = trunc nuw nsw i64 %indvars.iv.i.i.i.i.i.i.i to i32
-  %597 = mul i32 %588, %596
-  %598 = sext i32 %597 to i64
-  %599 = getelementptr i32, ptr %595, i64 %598
+  %605 = load ptr, ptr %604, align 8
+  %606 = trunc nuw nsw i64 %indvars.iv.i.i.i.i.i.i.i to i32
+  %607 = mul i32 %598, %606
+  %608 = sext i32 %607 to i64
+  %609 = getelementptr i32, ptr %605, i64 %608
   %.not.i.i.i.i.i.i.i.i.i = icmp eq i32 %parent.024.i.i.i.i.i.i.i, -1
   br i1 %.not.i.i.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i.i.i, label %then.i.i.i.i.i.i.i.i.i
 
 then.i.i.i.i.i.i.i.i.i:                           ; preds = %forbody.i.i.i.i.i.i.i
   %.val.i.i.i.i.i.i.i.i.i = load ptr, ptr %45, align 8
-  %600 = sext i32 %parent.024.i.i.i.i.i.i.i to i64
-  %601 = getelementptr %3, ptr %.val.i.i.i.i.i.i.i.i.i, i64 %600, i32 7
-  %602 = load i64, ptr %601, align 8
+  %610 = sext i32 %parent.024.i.i.i.i.i.i.i to i64
+  %611 = getelementptr %5, ptr %.val.i.i.i.i.i.i.i.i.i, i64 %610, i32 7
+  %612 = load i64, ptr %611, align 8
   br label %merge.i.i.i.i.i.i.i.i.i
 
 merge.i.i.i.i.i.i.i.i.i:                          ; preds = %then.i.i.i.i.i.i.i.i.i, %forbody.i.i.i.i.i.i.i
-  %hash.0.i.i.i.i.i.i.i.i.i = phi i64 [ %602, %then.i.i.i.i.i.i.i.i.i ], [ 2611923443488327891, %forbody.i.i.i.i.i.i.i ]
-  %603 = load i32, ptr %56, align 4
-  %604 = icmp sgt i32 %603, 0
-  br i1 %604, label %forbody.preheader.i.i.i.i.i.i.i.i.i, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.i.i"
+  %hash.0.i.i.i.i.i.i.i.i.i = phi i64 [ %612, %then.i.i.i.i.i.i.i.i.i ], [ 2611923443488327891, %forbody.i.i.i.i.i.i.i ]
+  %613 = load i32, ptr %56, align 4
+  %614 = icmp sgt i32 %613, 0
+  br i1 %614, label %forbody.preheader.i.i.i.i.i.i.i.i.i, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.i.i"
 
 forbody.preheader.i.i.i.i.i.i.i.i.i:              ; preds = %merge.i.i.i.i.i.i.i.i.i
-  %wide.trip.count.i.i.i.i.i.i.i.i.i = zext nneg i32 %603 to i64
+  %wide.trip.count.i.i.i.i.i.i.i.i.i = zext nneg i32 %613 to i64
   %xtraiter91 = and i64 %wide.trip.count.i.i.i.i.i.i.i.i.i, 7
-  %605 = icmp ult i32 %603, 8
-  br i1 %605, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.preheader.i.i.i.i.i.i.i.i.i.new
+  %615 = icmp ult i32 %613, 8
+  br i1 %615, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.preheader.i.i.i.i.i.i.i.i.i.new
 
 forbody.preheader.i.i.i.i.i.i.i.i.i.new:          ; preds = %forbody.preheader.i.i.i.i.i.i.i.i.i
   %unroll_iter95 = and i64 %wide.trip.count.i.i.i.i.i.i.i.i.i, 2147483640
@@ -40961,177 +42253,177 @@ forbody.preheader.i.i.i.i.i.i.i.i.i.new:          ; preds = %forbody.preheader.i
 
 forbody.i.i.i.i.i.i.i.i.i:                        ; preds = %forbody.i.i.i.i.i.i.i.i.i, %forbody.preheader.i.i.i.i.i.i.i.i.i.new
   %indvars.iv.i.i.i.i.i.i.i.i.i = phi i64 [ 0, %forbody.preheader.i.i.i.i.i.i.i.i.i.new ], [ %indvars.iv.next.i.i.i.i.i.i.i.i.i.7, %forbody.i.i.i.i.i.i.i.i.i ]
-  %hash.19.i.i.i.i.i.i.i.i.i = phi i64 [ %hash.0.i.i.i.i.i.i.i.i.i, %forbody.preheader.i.i.i.i.i.i.i.i.i.new ], [ %661, %forbody.i.i.i.i.i.i.i.i.i ]
+  %hash.19.i.i.i.i.i.i.i.i.i = phi i64 [ %hash.0.i.i.i.i.i.i.i.i.i, %forbody.preheader.i.i.i.i.i.i.i.i.i.new ], [ %671, %forbody.i.i.i.i.i.i.i.i.i ]
   %niter96 = phi i64 [ 0, %forbody.preheader.i.i.i.i.i.i.i.i.i.new ], [ %niter96.next.7, %forbody.i.i.i.i.i.i.i.i.i ]
-  %606 = getelementptr i32, ptr %599, i64 %indvars.iv.i.i.i.i.i.i.i.i.i
-  %607 = load i32, ptr %606, align 4
-  %608 = zext i32 %607 to i64
-  %609 = xor i64 %hash.19.i.i.i.i.i.i.i.i.i, %608
-  %610 = mul i64 %609, -7046029254386353131
-  %611 = lshr i64 %610, 32
+  %616 = getelementptr i32, ptr %609, i64 %indvars.iv.i.i.i.i.i.i.i.i.i
+  %617 = load i32, ptr %616, align 4
+  %618 = zext i32 %617 to i64
+  %619 = xor i64 %hash.19.i.i.i.i.i.i.i.i.i, %618
+  %620 = mul i64 %619, -7046029254386353131
+  %621 = lshr i64 %620, 32
   %indvars.iv.next.i.i.i.i.i.i.i.i.i = or disjoint i64 %indvars.iv.i.i.i.i.i.i.i.i.i, 1
-  %612 = getelementptr i32, ptr %599, i64 %indvars.iv.next.i.i.i.i.i.i.i.i.i
-  %613 = load i32, ptr %612, align 4
-  %614 = zext i32 %613 to i64
-  %615 = xor i64 %611, %614
-  %616 = xor i64 %615, %610
-  %617 = mul i64 %616, -7046029254386353131
-  %618 = lshr i64 %617, 32
+  %622 = getelementptr i32, ptr %609, i64 %indvars.iv.next.i.i.i.i.i.i.i.i.i
+  %623 = load i32, ptr %622, align 4
+  %624 = zext i32 %623 to i64
+  %625 = xor i64 %621, %624
+  %626 = xor i64 %625, %620
+  %627 = mul i64 %626, -7046029254386353131
+  %628 = lshr i64 %627, 32
   %indvars.iv.next.i.i.i.i.i.i.i.i.i.1 = or disjoint i64 %indvars.iv.i.i.i.i.i.i.i.i.i, 2
-  %619 = getelementptr i32, ptr %599, i64 %indvars.iv.next.i.i.i.i.i.i.i.i.i.1
-  %620 = load i32, ptr %619, align 4
-  %621 = zext i32 %620 to i64
-  %622 = xor i64 %618, %621
-  %623 = xor i64 %622, %617
-  %624 = mul i64 %623, -7046029254386353131
-  %625 = lshr i64 %624, 32
+  %629 = getelementptr i32, ptr %609, i64 %indvars.iv.next.i.i.i.i.i.i.i.i.i.1
+  %630 = load i32, ptr %629, align 4
+  %631 = zext i32 %630 to i64
+  %632 = xor i64 %628, %631
+  %633 = xor i64 %632, %627
+  %634 = mul i64 %633, -7046029254386353131
+  %635 = lshr i64 %634, 32
   %indvars.iv.next.i.i.i.i.i.i.i.i.i.2 = or disjoint i64 %indvars.iv.i.i.i.i.i.i.i.i.i, 3
-  %626 = getelementptr i32, ptr %599, i64 %indvars.iv.next.i.i.i.i.i.i.i.i.i.2
-  %627 = load i32, ptr %626, align 4
-  %628 = zext i32 %627 to i64
-  %629 = xor i64 %625, %628
-  %630 = xor i64 %629, %624
-  %631 = mul i64 %630, -7046029254386353131
-  %632 = lshr i64 %631, 32
+  %636 = getelementptr i32, ptr %609, i64 %indvars.iv.next.i.i.i.i.i.i.i.i.i.2
+  %637 = load i32, ptr %636, align 4
+  %638 = zext i32 %637 to i64
+  %639 = xor i64 %635, %638
+  %640 = xor i64 %639, %634
+  %641 = mul i64 %640, -7046029254386353131
+  %642 = lshr i64 %641, 32
   %indvars.iv.next.i.i.i.i.i.i.i.i.i.3 = or disjoint i64 %indvars.iv.i.i.i.i.i.i.i.i.i, 4
-  %633 = getelementptr i32, ptr %599, i64 %indvars.iv.next.i.i.i.i.i.i.i.i.i.3
-  %634 = load i32, ptr %633, align 4
-  %635 = zext i32 %634 to i64
-  %636 = xor i64 %632, %635
-  %637 = xor i64 %636, %631
-  %638 = mul i64 %637, -7046029254386353131
-  %639 = lshr i64 %638, 32
+  %643 = getelementptr i32, ptr %609, i64 %indvars.iv.next.i.i.i.i.i.i.i.i.i.3
+  %644 = load i32, ptr %643, align 4
+  %645 = zext i32 %644 to i64
+  %646 = xor i64 %642, %645
+  %647 = xor i64 %646, %641
+  %648 = mul i64 %647, -7046029254386353131
+  %649 = lshr i64 %648, 32
   %indvars.iv.next.i.i.i.i.i.i.i.i.i.4 = or disjoint i64 %indvars.iv.i.i.i.i.i.i.i.i.i, 5
-  %640 = getelementptr i32, ptr %599, i64 %indvars.iv.next.i.i.i.i.i.i.i.i.i.4
-  %641 = load i32, ptr %640, align 4
-  %642 = zext i32 %641 to i64
-  %643 = xor i64 %639, %642
-  %644 = xor i64 %643, %638
-  %645 = mul i64 %644, -7046029254386353131
-  %646 = lshr i64 %645, 32
+  %650 = getelementptr i32, ptr %609, i64 %indvars.iv.next.i.i.i.i.i.i.i.i.i.4
+  %651 = load i32, ptr %650, align 4
+  %652 = zext i32 %651 to i64
+  %653 = xor i64 %649, %652
+  %654 = xor i64 %653, %648
+  %655 = mul i64 %654, -7046029254386353131
+  %656 = lshr i64 %655, 32
   %indvars.iv.next.i.i.i.i.i.i.i.i.i.5 = or disjoint i64 %indvars.iv.i.i.i.i.i.i.i.i.i, 6
-  %647 = getelementptr i32, ptr %599, i64 %indvars.iv.next.i.i.i.i.i.i.i.i.i.5
-  %648 = load i32, ptr %647, align 4
-  %649 = zext i32 %648 to i64
-  %650 = xor i64 %646, %649
-  %651 = xor i64 %650, %645
-  %652 = mul i64 %651, -7046029254386353131
-  %653 = lshr i64 %652, 32
+  %657 = getelementptr i32, ptr %609, i64 %indvars.iv.next.i.i.i.i.i.i.i.i.i.5
+  %658 = load i32, ptr %657, align 4
+  %659 = zext i32 %658 to i64
+  %660 = xor i64 %656, %659
+  %661 = xor i64 %660, %655
+  %662 = mul i64 %661, -7046029254386353131
+  %663 = lshr i64 %662, 32
   %indvars.iv.next.i.i.i.i.i.i.i.i.i.6 = or disjoint i64 %indvars.iv.i.i.i.i.i.i.i.i.i, 7
-  %654 = getelementptr i32, ptr %599, i64 %indvars.iv.next.i.i.i.i.i.i.i.i.i.6
-  %655 = load i32, ptr %654, align 4
-  %656 = zext i32 %655 to i64
-  %657 = xor i64 %653, %656
-  %658 = xor i64 %657, %652
-  %659 = mul i64 %658, -7046029254386353131
-  %660 = lshr i64 %659, 32
-  %661 = xor i64 %660, %659
+  %664 = getelementptr i32, ptr %609, i64 %indvars.iv.next.i.i.i.i.i.i.i.i.i.6
+  %665 = load i32, ptr %664, align 4
+  %666 = zext i32 %665 to i64
+  %667 = xor i64 %663, %666
+  %668 = xor i64 %667, %662
+  %669 = mul i64 %668, -7046029254386353131
+  %670 = lshr i64 %669, 32
+  %671 = xor i64 %670, %669
   %indvars.iv.next.i.i.i.i.i.i.i.i.i.7 = add nuw nsw i64 %indvars.iv.i.i.i.i.i.i.i.i.i, 8
   %niter96.next.7 = add i64 %niter96, 8
   %niter96.ncmp.7 = icmp eq i64 %niter96.next.7, %unroll_iter95
   br i1 %niter96.ncmp.7, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.i.i.i.i.i.i.i.i.i
 
 "$PagePool.prefix_hash.exit.i.i.i.i.i.i.i.i.loopexit.unr-lcssa": ; preds = %forbody.i.i.i.i.i.i.i.i.i, %forbody.preheader.i.i.i.i.i.i.i.i.i
-  %.lcssa65.ph = phi i64 [ poison, %forbody.preheader.i.i.i.i.i.i.i.i.i ], [ %661, %forbody.i.i.i.i.i.i.i.i.i ]
+  %.lcssa65.ph = phi i64 [ poison, %forbody.preheader.i.i.i.i.i.i.i.i.i ], [ %671, %forbody.i.i.i.i.i.i.i.i.i ]
   %indvars.iv.i.i.i.i.i.i.i.i.i.unr = phi i64 [ 0, %forbody.preheader.i.i.i.i.i.i.i.i.i ], [ %indvars.iv.next.i.i.i.i.i.i.i.i.i.7, %forbody.i.i.i.i.i.i.i.i.i ]
-  %hash.19.i.i.i.i.i.i.i.i.i.unr = phi i64 [ %hash.0.i.i.i.i.i.i.i.i.i, %forbody.preheader.i.i.i.i.i.i.i.i.i ], [ %661, %forbody.i.i.i.i.i.i.i.i.i ]
+  %hash.19.i.i.i.i.i.i.i.i.i.unr = phi i64 [ %hash.0.i.i.i.i.i.i.i.i.i, %forbody.preheader.i.i.i.i.i.i.i.i.i ], [ %671, %forbody.i.i.i.i.i.i.i.i.i ]
   %lcmp.mod93.not = icmp eq i64 %xtraiter91, 0
   br i1 %lcmp.mod93.not, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.i.i", label %forbody.i.i.i.i.i.i.i.i.i.epil
 
 forbody.i.i.i.i.i.i.i.i.i.epil:                   ; preds = %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i.i.i.i.i.i.epil
   %indvars.iv.i.i.i.i.i.i.i.i.i.epil = phi i64 [ %indvars.iv.next.i.i.i.i.i.i.i.i.i.epil, %forbody.i.i.i.i.i.i.i.i.i.epil ], [ %indvars.iv.i.i.i.i.i.i.i.i.i.unr, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.i.i.loopexit.unr-lcssa" ]
-  %hash.19.i.i.i.i.i.i.i.i.i.epil = phi i64 [ %668, %forbody.i.i.i.i.i.i.i.i.i.epil ], [ %hash.19.i.i.i.i.i.i.i.i.i.unr, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.i.i.loopexit.unr-lcssa" ]
+  %hash.19.i.i.i.i.i.i.i.i.i.epil = phi i64 [ %678, %forbody.i.i.i.i.i.i.i.i.i.epil ], [ %hash.19.i.i.i.i.i.i.i.i.i.unr, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.i.i.loopexit.unr-lcssa" ]
   %epil.iter92 = phi i64 [ %epil.iter92.next, %forbody.i.i.i.i.i.i.i.i.i.epil ], [ 0, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.i.i.loopexit.unr-lcssa" ]
-  %662 = getelementptr i32, ptr %599, i64 %indvars.iv.i.i.i.i.i.i.i.i.i.epil
-  %663 = load i32, ptr %662, align 4
-  %664 = zext i32 %663 to i64
-  %665 = xor i64 %hash.19.i.i.i.i.i.i.i.i.i.epil, %664
-  %666 = mul i64 %665, -7046029254386353131
-  %667 = lshr i64 %666, 32
-  %668 = xor i64 %667, %666
+  %672 = getelementptr i32, ptr %609, i64 %indvars.iv.i.i.i.i.i.i.i.i.i.epil
+  %673 = load i32, ptr %672, align 4
+  %674 = zext i32 %673 to i64
+  %675 = xor i64 %hash.19.i.i.i.i.i.i.i.i.i.epil, %674
+  %676 = mul i64 %675, -7046029254386353131
+  %677 = lshr i64 %676, 32
+  %678 = xor i64 %677, %676
   %indvars.iv.next.i.i.i.i.i.i.i.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.i.i.i.i.i.i.i.epil, 1
   %epil.iter92.next = add i64 %epil.iter92, 1
   %epil.iter92.cmp.not = icmp eq i64 %epil.iter92.next, %xtraiter91
   br i1 %epil.iter92.cmp.not, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.i.i", label %forbody.i.i.i.i.i.i.i.i.i.epil, !llvm.loop !79
 
 "$PagePool.prefix_hash.exit.i.i.i.i.i.i.i.i":     ; preds = %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i.i.i.i.i.i.epil, %merge.i.i.i.i.i.i.i.i.i
-  %hash.1.lcssa.i.i.i.i.i.i.i.i.i = phi i64 [ %hash.0.i.i.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i.i.i.i ], [ %.lcssa65.ph, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.i.i.loopexit.unr-lcssa" ], [ %668, %forbody.i.i.i.i.i.i.i.i.i.epil ]
-  %669 = load i64, ptr %57, align 8
-  %670 = and i64 %669, %hash.1.lcssa.i.i.i.i.i.i.i.i.i
+  %hash.1.lcssa.i.i.i.i.i.i.i.i.i = phi i64 [ %hash.0.i.i.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i.i.i.i ], [ %.lcssa65.ph, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.i.i.loopexit.unr-lcssa" ], [ %678, %forbody.i.i.i.i.i.i.i.i.i.epil ]
+  %679 = load i64, ptr %57, align 8
+  %680 = and i64 %679, %hash.1.lcssa.i.i.i.i.i.i.i.i.i
   %.val14.i.i.i.i.i.i.i.i.i = load i32, ptr %47, align 4
   %.val15.i.i.i.i.i.i.i.i.i = load ptr, ptr %48, align 8
-  %671 = add i32 %.val14.i.i.i.i.i.i.i.i.i, -1
-  %672 = sext i32 %671 to i64
-  %673 = and i64 %670, %672
-  %674 = getelementptr i32, ptr %.val15.i.i.i.i.i.i.i.i.i, i64 %673
-  %page.018.i.i.i.i.i.i.i.i.i = load i32, ptr %674, align 4
+  %681 = add i32 %.val14.i.i.i.i.i.i.i.i.i, -1
+  %682 = sext i32 %681 to i64
+  %683 = and i64 %680, %682
+  %684 = getelementptr i32, ptr %.val15.i.i.i.i.i.i.i.i.i, i64 %683
+  %page.018.i.i.i.i.i.i.i.i.i = load i32, ptr %684, align 4
   %.not19.i.i.i.i.i.i.i.i.i = icmp eq i32 %page.018.i.i.i.i.i.i.i.i.i, -1
   br i1 %.not19.i.i.i.i.i.i.i.i.i, label %"$Scheduler.find_prefix.exit.i.i.i.i.i.i", label %whilebody.lr.ph.i.i.i.i.i.i.i.i.i
 
 whilebody.lr.ph.i.i.i.i.i.i.i.i.i:                ; preds = %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.i.i"
   %.val.i4.i.i.i.i.i.i.i.i = load ptr, ptr %45, align 8
-  %675 = sext i32 %603 to i64
-  %676 = shl nsw i64 %675, 2
+  %685 = sext i32 %613 to i64
+  %686 = shl nsw i64 %685, 2
   br label %whilebody.i.i.i.i.i.i.i.i.i
 
 whilebody.i.i.i.i.i.i.i.i.i:                      ; preds = %merge2.i.i.i.i.i.i.i.i.i, %whilebody.lr.ph.i.i.i.i.i.i.i.i.i
   %page.020.i.i.i.i.i.i.i.i.i = phi i32 [ %page.018.i.i.i.i.i.i.i.i.i, %whilebody.lr.ph.i.i.i.i.i.i.i.i.i ], [ %page.0.i.i.i.i.i.i.i.i.i, %merge2.i.i.i.i.i.i.i.i.i ]
-  %677 = sext i32 %page.020.i.i.i.i.i.i.i.i.i to i64
-  %678 = getelementptr %3, ptr %.val.i4.i.i.i.i.i.i.i.i, i64 %677
-  %679 = getelementptr i8, ptr %678, i64 32
-  %680 = load i64, ptr %679, align 8
-  %681 = icmp eq i64 %680, %670
-  br i1 %681, label %and.lhs.true3.i.i.i.i.i.i.i.i.i, label %merge2.i.i.i.i.i.i.i.i.i
+  %687 = sext i32 %page.020.i.i.i.i.i.i.i.i.i to i64
+  %688 = getelementptr %5, ptr %.val.i4.i.i.i.i.i.i.i.i, i64 %687
+  %689 = getelementptr i8, ptr %688, i64 32
+  %690 = load i64, ptr %689, align 8
+  %691 = icmp eq i64 %690, %680
+  br i1 %691, label %and.lhs.true3.i.i.i.i.i.i.i.i.i, label %merge2.i.i.i.i.i.i.i.i.i
 
 and.lhs.true.i.i.i.i.i.i.i.i.i:                   ; preds = %and.lhs.true3.i.i.i.i.i.i.i.i.i
   %.val17.i.i.i.i.i.i.i.i.i = load ptr, ptr %58, align 8
-  %682 = mul nsw i64 %677, %675
-  %683 = getelementptr i32, ptr %.val17.i.i.i.i.i.i.i.i.i, i64 %682
-  %bcmp.i.i.i.i.i.i.i.i.i = call i32 @bcmp(ptr %683, ptr readonly %599, i64 %676)
-  %684 = icmp eq i32 %bcmp.i.i.i.i.i.i.i.i.i, 0
-  br i1 %684, label %merge2.i.i.i.i.i.i.i, label %merge2.i.i.i.i.i.i.i.i.i
+  %692 = mul nsw i64 %687, %685
+  %693 = getelementptr i32, ptr %.val17.i.i.i.i.i.i.i.i.i, i64 %692
+  %bcmp.i.i.i.i.i.i.i.i.i = call i32 @bcmp(ptr %693, ptr readonly %609, i64 %686)
+  %694 = icmp eq i32 %bcmp.i.i.i.i.i.i.i.i.i, 0
+  br i1 %694, label %merge2.i.i.i.i.i.i.i, label %merge2.i.i.i.i.i.i.i.i.i
 
 and.lhs.true3.i.i.i.i.i.i.i.i.i:                  ; preds = %whilebody.i.i.i.i.i.i.i.i.i
-  %685 = getelementptr i8, ptr %678, i64 8
-  %686 = load i32, ptr %685, align 4
-  %687 = icmp eq i32 %686, %parent.024.i.i.i.i.i.i.i
-  br i1 %687, label %and.lhs.true.i.i.i.i.i.i.i.i.i, label %merge2.i.i.i.i.i.i.i.i.i
+  %695 = getelementptr i8, ptr %688, i64 8
+  %696 = load i32, ptr %695, align 4
+  %697 = icmp eq i32 %696, %parent.024.i.i.i.i.i.i.i
+  br i1 %697, label %and.lhs.true.i.i.i.i.i.i.i.i.i, label %merge2.i.i.i.i.i.i.i.i.i
 
 merge2.i.i.i.i.i.i.i.i.i:                         ; preds = %and.lhs.true3.i.i.i.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i.i.i.i.i, %whilebody.i.i.i.i.i.i.i.i.i
-  %688 = getelementptr i8, ptr %678, i64 24
-  %page.0.i.i.i.i.i.i.i.i.i = load i32, ptr %688, align 4
+  %698 = getelementptr i8, ptr %688, i64 24
+  %page.0.i.i.i.i.i.i.i.i.i = load i32, ptr %698, align 4
   %.not.i5.i.i.i.i.i.i.i.i = icmp eq i32 %page.0.i.i.i.i.i.i.i.i.i, -1
   br i1 %.not.i5.i.i.i.i.i.i.i.i, label %"$Scheduler.find_prefix.exit.i.i.i.i.i.i", label %whilebody.i.i.i.i.i.i.i.i.i
 
 merge2.i.i.i.i.i.i.i:                             ; preds = %and.lhs.true.i.i.i.i.i.i.i.i.i
-  %689 = getelementptr i32, ptr %579, i64 %indvars.iv.i.i.i.i.i.i.i
-  store i32 %page.020.i.i.i.i.i.i.i.i.i, ptr %689, align 4
+  %699 = getelementptr i32, ptr %589, i64 %indvars.iv.i.i.i.i.i.i.i
+  store i32 %page.020.i.i.i.i.i.i.i.i.i, ptr %699, align 4
   %indvars.iv.next.i.i.i.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i.i.i.i, 1
   %exitcond.not.i.i.i.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i.i.i.i, %wide.trip.count.i.i.i.i.i.i.i
   br i1 %exitcond.not.i.i.i.i.i.i.i, label %"$Scheduler.find_prefix.exit.i.i.i.i.i.i", label %forbody.i.i.i.i.i.i.i
 
 "$Scheduler.find_prefix.exit.i.i.i.i.i.i":        ; preds = %merge2.i.i.i.i.i.i.i, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.i.i", %merge2.i.i.i.i.i.i.i.i.i, %merge.i.i20.i.i.i.i.i, %and.lhs.true.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i
-  %common.ret.op.i.i14.i.i.i.i.i = phi i32 [ 0, %and.lhs.true.i.i.i.i.i.i.i ], [ 0, %merge.i.i.i.i.i.i ], [ %592, %merge.i.i20.i.i.i.i.i ], [ %596, %merge2.i.i.i.i.i.i.i.i.i ], [ %596, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.i.i" ], [ %592, %merge2.i.i.i.i.i.i.i ]
-  %690 = getelementptr i8, ptr %573, i64 24
-  %691 = load i64, ptr %690, align 8
-  %692 = trunc i64 %691 to i32
+  %common.ret.op.i.i14.i.i.i.i.i = phi i32 [ 0, %and.lhs.true.i.i.i.i.i.i.i ], [ 0, %merge.i.i.i.i.i.i ], [ %602, %merge.i.i20.i.i.i.i.i ], [ %606, %merge2.i.i.i.i.i.i.i.i.i ], [ %606, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.i.i" ], [ %602, %merge2.i.i.i.i.i.i.i ]
+  %700 = getelementptr i8, ptr %583, i64 24
+  %701 = load i64, ptr %700, align 8
+  %702 = trunc i64 %701 to i32
   %.val.i15.i.i.i.i.i = load i32, ptr %38, align 4
-  %693 = add i32 %.val.i15.i.i.i.i.i, -1
-  %694 = add i32 %693, %692
-  %695 = sdiv i32 %694, %.val.i15.i.i.i.i.i
-  %696 = sub i32 %695, %common.ret.op.i.i14.i.i.i.i.i
+  %703 = add i32 %.val.i15.i.i.i.i.i, -1
+  %704 = add i32 %703, %702
+  %705 = sdiv i32 %704, %.val.i15.i.i.i.i.i
+  %706 = sub i32 %705, %common.ret.op.i.i14.i.i.i.i.i
   %.val30.i.i.i.i.i.i = load i32, ptr %39, align 4
   %.val31.i.i.i.i.i.i = load i32, ptr %40, align 4
-  %697 = add i32 %.val31.i.i.i.i.i.i, %.val30.i.i.i.i.i.i
-  %698 = icmp sgt i32 %common.ret.op.i.i14.i.i.i.i.i, 0
-  br i1 %698, label %forbody.lr.ph.i33.i.i.i.i.i.i, label %"$Scheduler.count_cached.exit.i.i.i.i.i.i"
+  %707 = add i32 %.val31.i.i.i.i.i.i, %.val30.i.i.i.i.i.i
+  %708 = icmp sgt i32 %common.ret.op.i.i14.i.i.i.i.i, 0
+  br i1 %708, label %forbody.lr.ph.i33.i.i.i.i.i.i, label %"$Scheduler.count_cached.exit.i.i.i.i.i.i"
 
 forbody.lr.ph.i33.i.i.i.i.i.i:                    ; preds = %"$Scheduler.find_prefix.exit.i.i.i.i.i.i"
-  %.val.i.i.i.i8.i.i.i = load ptr, ptr %45, align 8
+  %.val.i.i.i.i10.i.i.i = load ptr, ptr %45, align 8
   %wide.trip.count.i34.i.i.i.i.i.i = zext nneg i32 %common.ret.op.i.i14.i.i.i.i.i to i64
   %xtraiter97 = and i64 %wide.trip.count.i34.i.i.i.i.i.i, 3
-  %699 = icmp ult i32 %common.ret.op.i.i14.i.i.i.i.i, 4
-  br i1 %699, label %"$Scheduler.count_cached.exit.i.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i33.i.i.i.i.i.i.new
+  %709 = icmp ult i32 %common.ret.op.i.i14.i.i.i.i.i, 4
+  br i1 %709, label %"$Scheduler.count_cached.exit.i.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i33.i.i.i.i.i.i.new
 
 forbody.lr.ph.i33.i.i.i.i.i.i.new:                ; preds = %forbody.lr.ph.i33.i.i.i.i.i.i
   %unroll_iter101 = and i64 %wide.trip.count.i34.i.i.i.i.i.i, 2147483644
@@ -41139,287 +42431,287 @@ forbody.lr.ph.i33.i.i.i.i.i.i.new:                ; preds = %forbody.lr.ph.i33.i
 
 forbody.i35.i.i.i.i.i.i:                          ; preds = %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.3", %forbody.lr.ph.i33.i.i.i.i.i.i.new
   %indvars.iv.i36.i.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i33.i.i.i.i.i.i.new ], [ %indvars.iv.next.i37.i.i.i.i.i.i.3, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.3" ]
-  %count.05.i.i.i.i.i.i.i = phi i32 [ 0, %forbody.lr.ph.i33.i.i.i.i.i.i.new ], [ %743, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.3" ]
+  %count.05.i.i.i.i.i.i.i = phi i32 [ 0, %forbody.lr.ph.i33.i.i.i.i.i.i.new ], [ %753, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.3" ]
   %niter102 = phi i64 [ 0, %forbody.lr.ph.i33.i.i.i.i.i.i.new ], [ %niter102.next.3, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.3" ]
-  %700 = getelementptr i32, ptr %579, i64 %indvars.iv.i36.i.i.i.i.i.i
-  %701 = load i32, ptr %700, align 4
-  %702 = sext i32 %701 to i64
-  %703 = getelementptr %3, ptr %.val.i.i.i.i8.i.i.i, i64 %702
-  %704 = getelementptr i8, ptr %703, i64 4
-  %705 = load i8, ptr %704, align 1
-  %706 = trunc i8 %705 to i1
-  br i1 %706, label %"$PagePool.is_cached.exit.i.i.i.i.i.i.i", label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i"
+  %710 = getelementptr i32, ptr %589, i64 %indvars.iv.i36.i.i.i.i.i.i
+  %711 = load i32, ptr %710, align 4
+  %712 = sext i32 %711 to i64
+  %713 = getelementptr %5, ptr %.val.i.i.i.i10.i.i.i, i64 %712
+  %714 = getelementptr i8, ptr %713, i64 4
+  %715 = load i8, ptr %714, align 1
+  %716 = trunc i8 %715 to i1
+  br i1 %716, label %"$PagePool.is_cached.exit.i.i.i.i.i.i.i", label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i"
 
 "$PagePool.is_cached.exit.i.i.i.i.i.i.i":         ; preds = %forbody.i35.i.i.i.i.i.i
-  %707 = load i32, ptr %703, align 4
-  %.fr.i.i.i.i.i.i.i = freeze i32 %707
-  %708 = icmp eq i32 %.fr.i.i.i.i.i.i.i, 0
-  %709 = zext i1 %708 to i32
-  %spec.select.i.i.i.i.i.i.i = add i32 %count.05.i.i.i.i.i.i.i, %709
+  %717 = load i32, ptr %713, align 4
+  %.fr.i.i.i.i.i.i.i = freeze i32 %717
+  %718 = icmp eq i32 %.fr.i.i.i.i.i.i.i, 0
+  %719 = zext i1 %718 to i32
+  %spec.select.i.i.i.i.i.i.i = add i32 %count.05.i.i.i.i.i.i.i, %719
   br label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i"
 
 "$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i":  ; preds = %"$PagePool.is_cached.exit.i.i.i.i.i.i.i", %forbody.i35.i.i.i.i.i.i
-  %710 = phi i32 [ %count.05.i.i.i.i.i.i.i, %forbody.i35.i.i.i.i.i.i ], [ %spec.select.i.i.i.i.i.i.i, %"$PagePool.is_cached.exit.i.i.i.i.i.i.i" ]
+  %720 = phi i32 [ %count.05.i.i.i.i.i.i.i, %forbody.i35.i.i.i.i.i.i ], [ %spec.select.i.i.i.i.i.i.i, %"$PagePool.is_cached.exit.i.i.i.i.i.i.i" ]
   %indvars.iv.next.i37.i.i.i.i.i.i = or disjoint i64 %indvars.iv.i36.i.i.i.i.i.i, 1
-  %711 = getelementptr i32, ptr %579, i64 %indvars.iv.next.i37.i.i.i.i.i.i
-  %712 = load i32, ptr %711, align 4
-  %713 = sext i32 %712 to i64
-  %714 = getelementptr %3, ptr %.val.i.i.i.i8.i.i.i, i64 %713
-  %715 = getelementptr i8, ptr %714, i64 4
-  %716 = load i8, ptr %715, align 1
-  %717 = trunc i8 %716 to i1
-  br i1 %717, label %"$PagePool.is_cached.exit.i.i.i.i.i.i.i.1", label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.1"
+  %721 = getelementptr i32, ptr %589, i64 %indvars.iv.next.i37.i.i.i.i.i.i
+  %722 = load i32, ptr %721, align 4
+  %723 = sext i32 %722 to i64
+  %724 = getelementptr %5, ptr %.val.i.i.i.i10.i.i.i, i64 %723
+  %725 = getelementptr i8, ptr %724, i64 4
+  %726 = load i8, ptr %725, align 1
+  %727 = trunc i8 %726 to i1
+  br i1 %727, label %"$PagePool.is_cached.exit.i.i.i.i.i.i.i.1", label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.1"
 
 "$PagePool.is_cached.exit.i.i.i.i.i.i.i.1":       ; preds = %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i"
-  %718 = load i32, ptr %714, align 4
-  %.fr.i.i.i.i.i.i.i.1 = freeze i32 %718
-  %719 = icmp eq i32 %.fr.i.i.i.i.i.i.i.1, 0
-  %720 = zext i1 %719 to i32
-  %spec.select.i.i.i.i.i.i.i.1 = add i32 %710, %720
+  %728 = load i32, ptr %724, align 4
+  %.fr.i.i.i.i.i.i.i.1 = freeze i32 %728
+  %729 = icmp eq i32 %.fr.i.i.i.i.i.i.i.1, 0
+  %730 = zext i1 %729 to i32
+  %spec.select.i.i.i.i.i.i.i.1 = add i32 %720, %730
   br label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.1"
 
 "$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.1": ; preds = %"$PagePool.is_cached.exit.i.i.i.i.i.i.i.1", %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i"
-  %721 = phi i32 [ %710, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i" ], [ %spec.select.i.i.i.i.i.i.i.1, %"$PagePool.is_cached.exit.i.i.i.i.i.i.i.1" ]
+  %731 = phi i32 [ %720, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i" ], [ %spec.select.i.i.i.i.i.i.i.1, %"$PagePool.is_cached.exit.i.i.i.i.i.i.i.1" ]
   %indvars.iv.next.i37.i.i.i.i.i.i.1 = or disjoint i64 %indvars.iv.i36.i.i.i.i.i.i, 2
-  %722 = getelementptr i32, ptr %579, i64 %indvars.iv.next.i37.i.i.i.i.i.i.1
-  %723 = load i32, ptr %722, align 4
-  %724 = sext i32 %723 to i64
-  %725 = getelementptr %3, ptr %.val.i.i.i.i8.i.i.i, i64 %724
-  %726 = getelementptr i8, ptr %725, i64 4
-  %727 = load i8, ptr %726, align 1
-  %728 = trunc i8 %727 to i1
-  br i1 %728, label %"$PagePool.is_cached.exit.i.i.i.i.i.i.i.2", label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.2"
+  %732 = getelementptr i32, ptr %589, i64 %indvars.iv.next.i37.i.i.i.i.i.i.1
+  %733 = load i32, ptr %732, align 4
+  %734 = sext i32 %733 to i64
+  %735 = getelementptr %5, ptr %.val.i.i.i.i10.i.i.i, i64 %734
+  %736 = getelementptr i8, ptr %735, i64 4
+  %737 = load i8, ptr %736, align 1
+  %738 = trunc i8 %737 to i1
+  br i1 %738, label %"$PagePool.is_cached.exit.i.i.i.i.i.i.i.2", label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.2"
 
 "$PagePool.is_cached.exit.i.i.i.i.i.i.i.2":       ; preds = %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.1"
-  %729 = load i32, ptr %725, align 4
-  %.fr.i.i.i.i.i.i.i.2 = freeze i32 %729
-  %730 = icmp eq i32 %.fr.i.i.i.i.i.i.i.2, 0
-  %731 = zext i1 %730 to i32
-  %spec.select.i.i.i.i.i.i.i.2 = add i32 %721, %731
+  %739 = load i32, ptr %735, align 4
+  %.fr.i.i.i.i.i.i.i.2 = freeze i32 %739
+  %740 = icmp eq i32 %.fr.i.i.i.i.i.i.i.2, 0
+  %741 = zext i1 %740 to i32
+  %spec.select.i.i.i.i.i.i.i.2 = add i32 %731, %741
   br label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.2"
 
 "$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.2": ; preds = %"$PagePool.is_cached.exit.i.i.i.i.i.i.i.2", %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.1"
-  %732 = phi i32 [ %721, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.1" ], [ %spec.select.i.i.i.i.i.i.i.2, %"$PagePool.is_cached.exit.i.i.i.i.i.i.i.2" ]
+  %742 = phi i32 [ %731, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.1" ], [ %spec.select.i.i.i.i.i.i.i.2, %"$PagePool.is_cached.exit.i.i.i.i.i.i.i.2" ]
   %indvars.iv.next.i37.i.i.i.i.i.i.2 = or disjoint i64 %indvars.iv.i36.i.i.i.i.i.i, 3
-  %733 = getelementptr i32, ptr %579, i64 %indvars.iv.next.i37.i.i.i.i.i.i.2
-  %734 = load i32, ptr %733, align 4
-  %735 = sext i32 %734 to i64
-  %736 = getelementptr %3, ptr %.val.i.i.i.i8.i.i.i, i64 %735
-  %737 = getelementptr i8, ptr %736, i64 4
-  %738 = load i8, ptr %737, align 1
-  %739 = trunc i8 %738 to i1
-  br i1 %739, label %"$PagePool.is_cached.exit.i.i.i.i.i.i.i.3", label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.3"
+  %743 = getelementptr i32, ptr %589, i64 %indvars.iv.next.i37.i.i.i.i.i.i.2
+  %744 = load i32, ptr %743, align 4
+  %745 = sext i32 %744 to i64
+  %746 = getelementptr %5, ptr %.val.i.i.i.i10.i.i.i, i64 %745
+  %747 = getelementptr i8, ptr %746, i64 4
+  %748 = load i8, ptr %747, align 1
+  %749 = trunc i8 %748 to i1
+  br i1 %749, label %"$PagePool.is_cached.exit.i.i.i.i.i.i.i.3", label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.3"
 
 "$PagePool.is_cached.exit.i.i.i.i.i.i.i.3":       ; preds = %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.2"
-  %740 = load i32, ptr %736, align 4
-  %.fr.i.i.i.i.i.i.i.3 = freeze i32 %740
-  %741 = icmp eq i32 %.fr.i.i.i.i.i.i.i.3, 0
-  %742 = zext i1 %741 to i32
-  %spec.select.i.i.i.i.i.i.i.3 = add i32 %732, %742
+  %750 = load i32, ptr %746, align 4
+  %.fr.i.i.i.i.i.i.i.3 = freeze i32 %750
+  %751 = icmp eq i32 %.fr.i.i.i.i.i.i.i.3, 0
+  %752 = zext i1 %751 to i32
+  %spec.select.i.i.i.i.i.i.i.3 = add i32 %742, %752
   br label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.3"
 
 "$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.3": ; preds = %"$PagePool.is_cached.exit.i.i.i.i.i.i.i.3", %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.2"
-  %743 = phi i32 [ %732, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.2" ], [ %spec.select.i.i.i.i.i.i.i.3, %"$PagePool.is_cached.exit.i.i.i.i.i.i.i.3" ]
+  %753 = phi i32 [ %742, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.2" ], [ %spec.select.i.i.i.i.i.i.i.3, %"$PagePool.is_cached.exit.i.i.i.i.i.i.i.3" ]
   %indvars.iv.next.i37.i.i.i.i.i.i.3 = add nuw nsw i64 %indvars.iv.i36.i.i.i.i.i.i, 4
   %niter102.next.3 = add i64 %niter102, 4
   %niter102.ncmp.3 = icmp eq i64 %niter102.next.3, %unroll_iter101
   br i1 %niter102.ncmp.3, label %"$Scheduler.count_cached.exit.i.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.i35.i.i.i.i.i.i
 
 "$Scheduler.count_cached.exit.i.i.i.i.i.i.loopexit.unr-lcssa": ; preds = %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.3", %forbody.lr.ph.i33.i.i.i.i.i.i
-  %.lcssa69.ph = phi i32 [ poison, %forbody.lr.ph.i33.i.i.i.i.i.i ], [ %743, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.3" ]
+  %.lcssa69.ph = phi i32 [ poison, %forbody.lr.ph.i33.i.i.i.i.i.i ], [ %753, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.3" ]
   %indvars.iv.i36.i.i.i.i.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i33.i.i.i.i.i.i ], [ %indvars.iv.next.i37.i.i.i.i.i.i.3, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.3" ]
-  %count.05.i.i.i.i.i.i.i.unr = phi i32 [ 0, %forbody.lr.ph.i33.i.i.i.i.i.i ], [ %743, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.3" ]
+  %count.05.i.i.i.i.i.i.i.unr = phi i32 [ 0, %forbody.lr.ph.i33.i.i.i.i.i.i ], [ %753, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.3" ]
   %lcmp.mod99.not = icmp eq i64 %xtraiter97, 0
   br i1 %lcmp.mod99.not, label %"$Scheduler.count_cached.exit.i.i.i.i.i.i", label %forbody.i35.i.i.i.i.i.i.epil
 
 forbody.i35.i.i.i.i.i.i.epil:                     ; preds = %"$Scheduler.count_cached.exit.i.i.i.i.i.i.loopexit.unr-lcssa", %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.epil"
   %indvars.iv.i36.i.i.i.i.i.i.epil = phi i64 [ %indvars.iv.next.i37.i.i.i.i.i.i.epil, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.epil" ], [ %indvars.iv.i36.i.i.i.i.i.i.unr, %"$Scheduler.count_cached.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ]
-  %count.05.i.i.i.i.i.i.i.epil = phi i32 [ %754, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.epil" ], [ %count.05.i.i.i.i.i.i.i.unr, %"$Scheduler.count_cached.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ]
+  %count.05.i.i.i.i.i.i.i.epil = phi i32 [ %764, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.epil" ], [ %count.05.i.i.i.i.i.i.i.unr, %"$Scheduler.count_cached.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ]
   %epil.iter98 = phi i64 [ %epil.iter98.next, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.epil" ], [ 0, %"$Scheduler.count_cached.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ]
-  %744 = getelementptr i32, ptr %579, i64 %indvars.iv.i36.i.i.i.i.i.i.epil
-  %745 = load i32, ptr %744, align 4
-  %746 = sext i32 %745 to i64
-  %747 = getelementptr %3, ptr %.val.i.i.i.i8.i.i.i, i64 %746
-  %748 = getelementptr i8, ptr %747, i64 4
-  %749 = load i8, ptr %748, align 1
-  %750 = trunc i8 %749 to i1
-  br i1 %750, label %"$PagePool.is_cached.exit.i.i.i.i.i.i.i.epil", label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.epil"
+  %754 = getelementptr i32, ptr %589, i64 %indvars.iv.i36.i.i.i.i.i.i.epil
+  %755 = load i32, ptr %754, align 4
+  %756 = sext i32 %755 to i64
+  %757 = getelementptr %5, ptr %.val.i.i.i.i10.i.i.i, i64 %756
+  %758 = getelementptr i8, ptr %757, i64 4
+  %759 = load i8, ptr %758, align 1
+  %760 = trunc i8 %759 to i1
+  br i1 %760, label %"$PagePool.is_cached.exit.i.i.i.i.i.i.i.epil", label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.epil"
 
 "$PagePool.is_cached.exit.i.i.i.i.i.i.i.epil":    ; preds = %forbody.i35.i.i.i.i.i.i.epil
-  %751 = load i32, ptr %747, align 4
-  %.fr.i.i.i.i.i.i.i.epil = freeze i32 %751
-  %752 = icmp eq i32 %.fr.i.i.i.i.i.i.i.epil, 0
-  %753 = zext i1 %752 to i32
-  %spec.select.i.i.i.i.i.i.i.epil = add i32 %count.05.i.i.i.i.i.i.i.epil, %753
+  %761 = load i32, ptr %757, align 4
+  %.fr.i.i.i.i.i.i.i.epil = freeze i32 %761
+  %762 = icmp eq i32 %.fr.i.i.i.i.i.i.i.epil, 0
+  %763 = zext i1 %762 to i32
+  %spec.select.i.i.i.i.i.i.i.epil = add i32 %count.05.i.i.i.i.i.i.i.epil, %763
   br label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.epil"
 
 "$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.epil": ; preds = %"$PagePool.is_cached.exit.i.i.i.i.i.i.i.epil", %forbody.i35.i.i.i.i.i.i.epil
-  %754 = phi i32 [ %count.05.i.i.i.i.i.i.i.epil, %forbody.i35.i.i.i.i.i.i.epil ], [ %spec.select.i.i.i.i.i.i.i.epil, %"$PagePool.is_cached.exit.i.i.i.i.i.i.i.epil" ]
+  %764 = phi i32 [ %count.05.i.i.i.i.i.i.i.epil, %forbody.i35.i.i.i.i.i.i.epil ], [ %spec.select.i.i.i.i.i.i.i.epil, %"$PagePool.is_cached.exit.i.i.i.i.i.i.i.epil" ]
   %indvars.iv.next.i37.i.i.i.i.i.i.epil = add nuw nsw i64 %indvars.iv.i36.i.i.i.i.i.i.epil, 1
   %epil.iter98.next = add i64 %epil.iter98, 1
   %epil.iter98.cmp.not = icmp eq i64 %epil.iter98.next, %xtraiter97
   br i1 %epil.iter98.cmp.not, label %"$Scheduler.count_cached.exit.i.i.i.i.i.i", label %forbody.i35.i.i.i.i.i.i.epil, !llvm.loop !80
 
 "$Scheduler.count_cached.exit.i.i.i.i.i.i":       ; preds = %"$Scheduler.count_cached.exit.i.i.i.i.i.i.loopexit.unr-lcssa", %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.epil", %"$Scheduler.find_prefix.exit.i.i.i.i.i.i"
-  %count.0.lcssa.i.i.i.i.i.i.i = phi i32 [ 0, %"$Scheduler.find_prefix.exit.i.i.i.i.i.i" ], [ %.lcssa69.ph, %"$Scheduler.count_cached.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ], [ %754, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.epil" ]
-  %755 = sub i32 %697, %count.0.lcssa.i.i.i.i.i.i.i
-  %756 = icmp sgt i32 %696, %755
-  br i1 %756, label %then2.i.i.i.i.i.i, label %merge1.i.i11.i.i.i.i
+  %count.0.lcssa.i.i.i.i.i.i.i = phi i32 [ 0, %"$Scheduler.find_prefix.exit.i.i.i.i.i.i" ], [ %.lcssa69.ph, %"$Scheduler.count_cached.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ], [ %764, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.epil" ]
+  %765 = sub i32 %707, %count.0.lcssa.i.i.i.i.i.i.i
+  %766 = icmp sgt i32 %706, %765
+  br i1 %766, label %then2.i.i.i.i.i.i, label %merge1.i.i11.i.i.i.i
 
 then2.i.i.i.i.i.i:                                ; preds = %"$Scheduler.count_cached.exit.i.i.i.i.i.i"
-  %757 = getelementptr i8, ptr %573, i64 104
-  %758 = load i64, ptr %54, align 8
-  store i64 %758, ptr %757, align 8
+  %767 = getelementptr i8, ptr %583, i64 104
+  %768 = load i64, ptr %54, align 8
+  store i64 %768, ptr %767, align 8
   br label %merge1.i.i.i11.i
 
 merge1.i.i11.i.i.i.i:                             ; preds = %"$Scheduler.count_cached.exit.i.i.i.i.i.i"
-  %759 = load i64, ptr %53, align 8
-  %760 = add i64 %759, -1
-  store i64 %760, ptr %53, align 8
-  %761 = load ptr, ptr %59, align 8
-  %762 = getelementptr i32, ptr %761, i64 %760
-  %763 = load i32, ptr %762, align 4
-  %764 = getelementptr i8, ptr %573, i64 72
-  store i32 %763, ptr %764, align 4
-  %765 = load i64, ptr %26, align 8
-  %766 = icmp sgt i64 %765, 0
-  br i1 %766, label %forbody.lr.ph.i.i.i.i.i.i.i.i.i, label %"$remove.exit.i.i.i.i.i.i.i"
+  %769 = load i64, ptr %53, align 8
+  %770 = add i64 %769, -1
+  store i64 %770, ptr %53, align 8
+  %771 = load ptr, ptr %59, align 8
+  %772 = getelementptr i32, ptr %771, i64 %770
+  %773 = load i32, ptr %772, align 4
+  %774 = getelementptr i8, ptr %583, i64 72
+  store i32 %773, ptr %774, align 4
+  %775 = load i64, ptr %26, align 8
+  %776 = icmp sgt i64 %775, 0
+  br i1 %776, label %forbody.lr.ph.i.i.i.i.i.i.i.i.i, label %"$remove.exit.i.i.i.i.i.i.i"
 
 forbody.lr.ph.i.i.i.i.i.i.i.i.i:                  ; preds = %merge1.i.i11.i.i.i.i
-  %767 = load ptr, ptr %25, align 8
+  %777 = load ptr, ptr %25, align 8
   br label %forbody.i.i.i42.i.i.i.i.i.i
 
 forbody.i.i.i42.i.i.i.i.i.i:                      ; preds = %merge1.i.i.i.i.i.i.i.i.i, %forbody.lr.ph.i.i.i.i.i.i.i.i.i
-  %i.06.i.i.i.i.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i.i.i.i.i ], [ %771, %merge1.i.i.i.i.i.i.i.i.i ]
-  %768 = getelementptr ptr, ptr %767, i64 %i.06.i.i.i.i.i.i.i.i.i
-  %769 = load ptr, ptr %768, align 8
-  %770 = icmp eq ptr %769, %573
-  br i1 %770, label %merge.i.i.i.i19.i.i.i.i, label %merge1.i.i.i.i.i.i.i.i.i
+  %i.06.i.i.i.i.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i.i.i.i.i ], [ %781, %merge1.i.i.i.i.i.i.i.i.i ]
+  %778 = getelementptr ptr, ptr %777, i64 %i.06.i.i.i.i.i.i.i.i.i
+  %779 = load ptr, ptr %778, align 8
+  %780 = icmp eq ptr %779, %583
+  br i1 %780, label %merge.i.i.i.i19.i.i.i.i, label %merge1.i.i.i.i.i.i.i.i.i
 
 merge1.i.i.i.i.i.i.i.i.i:                         ; preds = %forbody.i.i.i42.i.i.i.i.i.i
-  %771 = add nuw nsw i64 %i.06.i.i.i.i.i.i.i.i.i, 1
-  %exitcond.not.i.i.i43.i.i.i.i.i.i = icmp eq i64 %771, %765
+  %781 = add nuw nsw i64 %i.06.i.i.i.i.i.i.i.i.i, 1
+  %exitcond.not.i.i.i43.i.i.i.i.i.i = icmp eq i64 %781, %775
   br i1 %exitcond.not.i.i.i43.i.i.i.i.i.i, label %"$remove.exit.i.i.i.i.i.i.i", label %forbody.i.i.i42.i.i.i.i.i.i
 
 merge.i.i.i.i19.i.i.i.i:                          ; preds = %forbody.i.i.i42.i.i.i.i.i.i
-  %772 = getelementptr ptr, ptr %767, i64 %i.06.i.i.i.i.i.i.i.i.i
-  %773 = getelementptr i8, ptr %772, i64 8
-  %774 = xor i64 %i.06.i.i.i.i.i.i.i.i.i, -1
-  %775 = add nsw i64 %765, %774
-  %776 = shl i64 %775, 3
-  call void @llvm.memmove.p0.p0.i64(ptr nonnull align 1 %772, ptr align 1 %773, i64 %776, i1 false)
-  %777 = load i64, ptr %26, align 8
-  %778 = add i64 %777, -1
-  store i64 %778, ptr %26, align 8
+  %782 = getelementptr ptr, ptr %777, i64 %i.06.i.i.i.i.i.i.i.i.i
+  %783 = getelementptr i8, ptr %782, i64 8
+  %784 = xor i64 %i.06.i.i.i.i.i.i.i.i.i, -1
+  %785 = add nsw i64 %775, %784
+  %786 = shl i64 %785, 3
+  call void @llvm.memmove.p0.p0.i64(ptr nonnull align 1 %782, ptr align 1 %783, i64 %786, i1 false)
+  %787 = load i64, ptr %26, align 8
+  %788 = add i64 %787, -1
+  store i64 %788, ptr %26, align 8
   br label %"$remove.exit.i.i.i.i.i.i.i"
 
 "$remove.exit.i.i.i.i.i.i.i":                     ; preds = %merge1.i.i.i.i.i.i.i.i.i, %merge.i.i.i.i19.i.i.i.i, %merge1.i.i11.i.i.i.i
-  %779 = getelementptr i8, ptr %573, i64 12
-  %780 = load i32, ptr %779, align 4
-  %781 = icmp eq i32 %780, 2
-  br i1 %781, label %then.i.i.i.i.i.i.i, label %merge.i39.i.i.i.i.i.i
+  %789 = getelementptr i8, ptr %583, i64 12
+  %790 = load i32, ptr %789, align 4
+  %791 = icmp eq i32 %790, 2
+  br i1 %791, label %then.i.i.i.i.i.i.i, label %merge.i39.i.i.i.i.i.i
 
 then.i.i.i.i.i.i.i:                               ; preds = %"$remove.exit.i.i.i.i.i.i.i"
-  %782 = load i32, ptr %60, align 4
-  %783 = add i32 %782, -1
-  store i32 %783, ptr %60, align 4
-  %784 = getelementptr i8, ptr %573, i64 52
-  %785 = load i32, ptr %784, align 4
-  %786 = icmp sgt i32 %785, 0
-  br i1 %786, label %then2.i.i19.i.i.i.i.i, label %merge.i39.i.i.i.i.i.i
+  %792 = load i32, ptr %60, align 4
+  %793 = add i32 %792, -1
+  store i32 %793, ptr %60, align 4
+  %794 = getelementptr i8, ptr %583, i64 52
+  %795 = load i32, ptr %794, align 4
+  %796 = icmp sgt i32 %795, 0
+  br i1 %796, label %then2.i.i19.i.i.i.i.i, label %merge.i39.i.i.i.i.i.i
 
 then2.i.i19.i.i.i.i.i:                            ; preds = %then.i.i.i.i.i.i.i
-  %787 = load ptr, ptr %61, align 8
-  %788 = load i64, ptr %62, align 8
-  %789 = getelementptr ptr, ptr %787, i64 %788
-  store ptr %573, ptr %789, align 8
-  %790 = load i64, ptr %62, align 8
-  %791 = add i64 %790, 1
-  store i64 %791, ptr %62, align 8
+  %797 = load ptr, ptr %61, align 8
+  %798 = load i64, ptr %62, align 8
+  %799 = getelementptr ptr, ptr %797, i64 %798
+  store ptr %583, ptr %799, align 8
+  %800 = load i64, ptr %62, align 8
+  %801 = add i64 %800, 1
+  store i64 %801, ptr %62, align 8
   br label %merge.i39.i.i.i.i.i.i
 
 merge.i39.i.i.i.i.i.i:                            ; preds = %then2.i.i19.i.i.i.i.i, %then.i.i.i.i.i.i.i, %"$remove.exit.i.i.i.i.i.i.i"
-  %792 = getelementptr i8, ptr %573, i64 160
-  %793 = load float, ptr %792, align 4
-  %794 = fcmp une float %793, 1.000000e+00
-  br i1 %794, label %then5.i.i.i.i.i.i.i, label %or.lhs.false.i.i.i.i.i.i.i.i
+  %802 = getelementptr i8, ptr %583, i64 160
+  %803 = load float, ptr %802, align 4
+  %804 = fcmp une float %803, 1.000000e+00
+  br i1 %804, label %then5.i.i.i.i.i.i.i, label %or.lhs.false.i.i.i.i.i.i.i.i
 
 or.lhs.false.i.i.i.i.i.i.i.i:                     ; preds = %merge.i39.i.i.i.i.i.i
-  %795 = getelementptr i8, ptr %573, i64 164
-  %796 = load float, ptr %795, align 4
-  %797 = fcmp une float %796, 0.000000e+00
-  br i1 %797, label %then5.i.i.i.i.i.i.i, label %"$Sequence.has_penalties.exit.i.i.i.i.i.i.i"
+  %805 = getelementptr i8, ptr %583, i64 164
+  %806 = load float, ptr %805, align 4
+  %807 = fcmp une float %806, 0.000000e+00
+  br i1 %807, label %then5.i.i.i.i.i.i.i, label %"$Sequence.has_penalties.exit.i.i.i.i.i.i.i"
 
 "$Sequence.has_penalties.exit.i.i.i.i.i.i.i":     ; preds = %or.lhs.false.i.i.i.i.i.i.i.i
-  %798 = getelementptr i8, ptr %573, i64 168
-  %799 = load float, ptr %798, align 4
-  %800 = fcmp une float %799, 0.000000e+00
-  br i1 %800, label %then5.i.i.i.i.i.i.i, label %merge4.i.i.i.i.i.i.i
+  %808 = getelementptr i8, ptr %583, i64 168
+  %809 = load float, ptr %808, align 4
+  %810 = fcmp une float %809, 0.000000e+00
+  br i1 %810, label %then5.i.i.i.i.i.i.i, label %merge4.i.i.i.i.i.i.i
 
 then5.i.i.i.i.i.i.i:                              ; preds = %"$Sequence.has_penalties.exit.i.i.i.i.i.i.i", %or.lhs.false.i.i.i.i.i.i.i.i, %merge.i39.i.i.i.i.i.i
-  %801 = load ptr, ptr %63, align 8
-  %802 = load i64, ptr %64, align 8
-  %803 = getelementptr ptr, ptr %801, i64 %802
-  store ptr %573, ptr %803, align 8
-  %804 = load i64, ptr %64, align 8
-  %805 = add i64 %804, 1
-  store i64 %805, ptr %64, align 8
+  %811 = load ptr, ptr %63, align 8
+  %812 = load i64, ptr %64, align 8
+  %813 = getelementptr ptr, ptr %811, i64 %812
+  store ptr %583, ptr %813, align 8
+  %814 = load i64, ptr %64, align 8
+  %815 = add i64 %814, 1
+  store i64 %815, ptr %64, align 8
   br label %merge4.i.i.i.i.i.i.i
 
 merge4.i.i.i.i.i.i.i:                             ; preds = %then5.i.i.i.i.i.i.i, %"$Sequence.has_penalties.exit.i.i.i.i.i.i.i"
-  store i32 1, ptr %779, align 4
-  %806 = load ptr, ptr %36, align 8
-  %807 = load i64, ptr %37, align 8
-  %808 = getelementptr ptr, ptr %806, i64 %807
-  store ptr %573, ptr %808, align 8
-  %809 = load i64, ptr %37, align 8
-  %810 = add i64 %809, 1
-  store i64 %810, ptr %37, align 8
-  %811 = icmp sgt i64 %809, 0
-  br i1 %811, label %and.lhs.true.lr.ph.i.i.i.i.i.i.i.i, label %"$Scheduler.enter_running.exit.i.i.i.i.i.i"
+  store i32 1, ptr %789, align 4
+  %816 = load ptr, ptr %36, align 8
+  %817 = load i64, ptr %37, align 8
+  %818 = getelementptr ptr, ptr %816, i64 %817
+  store ptr %583, ptr %818, align 8
+  %819 = load i64, ptr %37, align 8
+  %820 = add i64 %819, 1
+  store i64 %820, ptr %37, align 8
+  %821 = icmp sgt i64 %819, 0
+  br i1 %821, label %and.lhs.true.lr.ph.i.i.i.i.i.i.i.i, label %"$Scheduler.enter_running.exit.i.i.i.i.i.i"
 
 and.lhs.true.lr.ph.i.i.i.i.i.i.i.i:               ; preds = %merge4.i.i.i.i.i.i.i
-  %812 = getelementptr i8, ptr %573, i64 8
+  %822 = getelementptr i8, ptr %583, i64 8
   br label %and.lhs.true.i.i.i.i.i.i.i.i
 
 whilebody.i.i.i.i18.i.i.i.i:                      ; preds = %"$Sequence.precedes.exit.i.i.i.i.i.i.i.i", %then.i.i.i41.i.i.i.i.i.i
-  %813 = getelementptr ptr, ptr %815, i64 %position.013.i.i.i.i.i.i.i.i
-  store ptr %818, ptr %813, align 8
-  %814 = icmp ugt i64 %position.013.i.i.i.i.i.i.i.i, 1
-  br i1 %814, label %and.lhs.true.i.i.i.i.i.i.i.i, label %"$Scheduler.enter_running.exit.i.i.i.i.i.i"
+  %823 = getelementptr ptr, ptr %825, i64 %position.013.i.i.i.i.i.i.i.i
+  store ptr %828, ptr %823, align 8
+  %824 = icmp ugt i64 %position.013.i.i.i.i.i.i.i.i, 1
+  br i1 %824, label %and.lhs.true.i.i.i.i.i.i.i.i, label %"$Scheduler.enter_running.exit.i.i.i.i.i.i"
 
 and.lhs.true.i.i.i.i.i.i.i.i:                     ; preds = %whilebody.i.i.i.i18.i.i.i.i, %and.lhs.true.lr.ph.i.i.i.i.i.i.i.i
-  %position.013.i.i.i.i.i.i.i.i = phi i64 [ %809, %and.lhs.true.lr.ph.i.i.i.i.i.i.i.i ], [ %816, %whilebody.i.i.i.i18.i.i.i.i ]
-  %815 = load ptr, ptr %36, align 8
-  %816 = add nsw i64 %position.013.i.i.i.i.i.i.i.i, -1
-  %817 = getelementptr ptr, ptr %815, i64 %816
-  %818 = load ptr, ptr %817, align 8
-  %819 = load i32, ptr %812, align 4
-  %820 = getelementptr i8, ptr %818, i64 8
-  %821 = load i32, ptr %820, align 4
-  %.not.i.i.i40.i.i.i.i.i.i = icmp eq i32 %819, %821
+  %position.013.i.i.i.i.i.i.i.i = phi i64 [ %819, %and.lhs.true.lr.ph.i.i.i.i.i.i.i.i ], [ %826, %whilebody.i.i.i.i18.i.i.i.i ]
+  %825 = load ptr, ptr %36, align 8
+  %826 = add nsw i64 %position.013.i.i.i.i.i.i.i.i, -1
+  %827 = getelementptr ptr, ptr %825, i64 %826
+  %828 = load ptr, ptr %827, align 8
+  %829 = load i32, ptr %822, align 4
+  %830 = getelementptr i8, ptr %828, i64 8
+  %831 = load i32, ptr %830, align 4
+  %.not.i.i.i40.i.i.i.i.i.i = icmp eq i32 %829, %831
   br i1 %.not.i.i.i40.i.i.i.i.i.i, label %"$Sequence.precedes.exit.i.i.i.i.i.i.i.i", label %then.i.i.i41.i.i.i.i.i.i
 
 then.i.i.i41.i.i.i.i.i.i:                         ; preds = %and.lhs.true.i.i.i.i.i.i.i.i
-  %822 = icmp sgt i32 %819, %821
-  br i1 %822, label %whilebody.i.i.i.i18.i.i.i.i, label %"$Scheduler.enter_running.exit.i.i.i.i.i.i"
+  %832 = icmp sgt i32 %829, %831
+  br i1 %832, label %whilebody.i.i.i.i18.i.i.i.i, label %"$Scheduler.enter_running.exit.i.i.i.i.i.i"
 
 "$Sequence.precedes.exit.i.i.i.i.i.i.i.i":        ; preds = %and.lhs.true.i.i.i.i.i.i.i.i
-  %823 = load i64, ptr %573, align 8
-  %824 = load i64, ptr %818, align 8
-  %825 = icmp ult i64 %823, %824
-  br i1 %825, label %whilebody.i.i.i.i18.i.i.i.i, label %"$Scheduler.enter_running.exit.i.i.i.i.i.i"
+  %833 = load i64, ptr %583, align 8
+  %834 = load i64, ptr %828, align 8
+  %835 = icmp ult i64 %833, %834
+  br i1 %835, label %whilebody.i.i.i.i18.i.i.i.i, label %"$Scheduler.enter_running.exit.i.i.i.i.i.i"
 
 "$Scheduler.enter_running.exit.i.i.i.i.i.i":      ; preds = %"$Sequence.precedes.exit.i.i.i.i.i.i.i.i", %then.i.i.i41.i.i.i.i.i.i, %whilebody.i.i.i.i18.i.i.i.i, %merge4.i.i.i.i.i.i.i
-  %position.0.lcssa.i.i.i.i.i.i.i.i = phi i64 [ %809, %merge4.i.i.i.i.i.i.i ], [ %position.013.i.i.i.i.i.i.i.i, %then.i.i.i41.i.i.i.i.i.i ], [ %position.013.i.i.i.i.i.i.i.i, %"$Sequence.precedes.exit.i.i.i.i.i.i.i.i" ], [ 0, %whilebody.i.i.i.i18.i.i.i.i ]
-  %826 = load ptr, ptr %36, align 8
-  %827 = getelementptr ptr, ptr %826, i64 %position.0.lcssa.i.i.i.i.i.i.i.i
-  store ptr %573, ptr %827, align 8
-  br i1 %698, label %forbody.lr.ph.i44.i.i.i.i.i.i, label %merge.thread.i.i.i.i.i.i.i
+  %position.0.lcssa.i.i.i.i.i.i.i.i = phi i64 [ %819, %merge4.i.i.i.i.i.i.i ], [ %position.013.i.i.i.i.i.i.i.i, %then.i.i.i41.i.i.i.i.i.i ], [ %position.013.i.i.i.i.i.i.i.i, %"$Sequence.precedes.exit.i.i.i.i.i.i.i.i" ], [ 0, %whilebody.i.i.i.i18.i.i.i.i ]
+  %836 = load ptr, ptr %36, align 8
+  %837 = getelementptr ptr, ptr %836, i64 %position.0.lcssa.i.i.i.i.i.i.i.i
+  store ptr %583, ptr %837, align 8
+  br i1 %708, label %forbody.lr.ph.i44.i.i.i.i.i.i, label %merge.thread.i.i.i.i.i.i.i
 
 merge.thread.i.i.i.i.i.i.i:                       ; preds = %"$Scheduler.enter_running.exit.i.i.i.i.i.i"
-  %828 = getelementptr i8, ptr %573, i64 88
-  store i64 0, ptr %828, align 8
+  %838 = getelementptr i8, ptr %583, i64 88
+  store i64 0, ptr %838, align 8
   br label %"$Scheduler.adopt_prefix.exit.i.i.i.i.i.i"
 
 forbody.lr.ph.i44.i.i.i.i.i.i:                    ; preds = %"$Scheduler.enter_running.exit.i.i.i.i.i.i"
@@ -41428,1130 +42720,1146 @@ forbody.lr.ph.i44.i.i.i.i.i.i:                    ; preds = %"$Scheduler.enter_r
 
 forbody.i46.i.i.i.i.i.i:                          ; preds = %"$PagePool.retain.exit.i.i.i.i.i.i.i", %forbody.lr.ph.i44.i.i.i.i.i.i
   %indvars.iv.i47.i.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i44.i.i.i.i.i.i ], [ %indvars.iv.next.i48.i.i.i.i.i.i, %"$PagePool.retain.exit.i.i.i.i.i.i.i" ]
-  %829 = getelementptr i32, ptr %579, i64 %indvars.iv.i47.i.i.i.i.i.i
-  %830 = load i32, ptr %829, align 4
+  %839 = getelementptr i32, ptr %589, i64 %indvars.iv.i47.i.i.i.i.i.i
+  %840 = load i32, ptr %839, align 4
   %.val.i.i.i.i16.i.i.i.i = load ptr, ptr %45, align 8
-  %831 = sext i32 %830 to i64
-  %832 = getelementptr %3, ptr %.val.i.i.i.i16.i.i.i.i, i64 %831
-  %833 = load i32, ptr %832, align 4
-  %834 = icmp eq i32 %833, 0
-  br i1 %834, label %then.i.i.i.i17.i.i.i.i, label %"$PagePool.retain.exit.i.i.i.i.i.i.i"
+  %841 = sext i32 %840 to i64
+  %842 = getelementptr %5, ptr %.val.i.i.i.i16.i.i.i.i, i64 %841
+  %843 = load i32, ptr %842, align 4
+  %844 = icmp eq i32 %843, 0
+  br i1 %844, label %then.i.i.i.i17.i.i.i.i, label %"$PagePool.retain.exit.i.i.i.i.i.i.i"
 
 then.i.i.i.i17.i.i.i.i:                           ; preds = %forbody.i46.i.i.i.i.i.i
-  %835 = getelementptr i8, ptr %832, i64 16
-  %836 = load i32, ptr %835, align 4
-  %837 = icmp eq i32 %836, -1
-  %838 = getelementptr i8, ptr %832, i64 20
-  %839 = load i32, ptr %838, align 4
-  %840 = sext i32 %836 to i64
-  %841 = getelementptr %3, ptr %.val.i.i.i.i16.i.i.i.i, i64 %840, i32 5
-  %.sink.i.i.i.i.i.i.i.i.i = select i1 %837, ptr %46, ptr %841
-  store i32 %839, ptr %.sink.i.i.i.i.i.i.i.i.i, align 4
-  %842 = icmp eq i32 %839, -1
-  %843 = load i32, ptr %835, align 4
-  br i1 %842, label %"$PagePool.remove_cached.exit.i.i.i.i.i.i.i.i", label %else4.i.i.i.i.i.i.i.i.i
+  %845 = getelementptr i8, ptr %842, i64 16
+  %846 = load i32, ptr %845, align 4
+  %847 = icmp eq i32 %846, -1
+  %848 = getelementptr i8, ptr %842, i64 20
+  %849 = load i32, ptr %848, align 4
+  %850 = sext i32 %846 to i64
+  %851 = getelementptr %5, ptr %.val.i.i.i.i16.i.i.i.i, i64 %850, i32 5
+  %.sink.i.i.i.i.i.i.i.i.i = select i1 %847, ptr %46, ptr %851
+  store i32 %849, ptr %.sink.i.i.i.i.i.i.i.i.i, align 4
+  %852 = icmp eq i32 %849, -1
+  %853 = load i32, ptr %845, align 4
+  br i1 %852, label %"$PagePool.remove_cached.exit.i.i.i.i.i.i.i.i", label %else4.i.i.i.i.i.i.i.i.i
 
 else4.i.i.i.i.i.i.i.i.i:                          ; preds = %then.i.i.i.i17.i.i.i.i
-  %844 = load ptr, ptr %45, align 8
-  %845 = sext i32 %839 to i64
-  %846 = getelementptr %3, ptr %844, i64 %845, i32 4
+  %854 = load ptr, ptr %45, align 8
+  %855 = sext i32 %849 to i64
+  %856 = getelementptr %5, ptr %854, i64 %855, i32 4
   br label %"$PagePool.remove_cached.exit.i.i.i.i.i.i.i.i"
 
 "$PagePool.remove_cached.exit.i.i.i.i.i.i.i.i":   ; preds = %else4.i.i.i.i.i.i.i.i.i, %then.i.i.i.i17.i.i.i.i
-  %.sink19.i.i.i.i.i.i.i.i.i = phi ptr [ %846, %else4.i.i.i.i.i.i.i.i.i ], [ %44, %then.i.i.i.i17.i.i.i.i ]
-  store i32 %843, ptr %.sink19.i.i.i.i.i.i.i.i.i, align 4
-  %847 = load <2 x i32>, ptr %51, align 4
-  %848 = add <2 x i32> %847, <i32 1, i32 -1>
-  store <2 x i32> %848, ptr %51, align 4
-  %.pre.i.i.i.i.i.i.i.i = load i32, ptr %832, align 4
+  %.sink19.i.i.i.i.i.i.i.i.i = phi ptr [ %856, %else4.i.i.i.i.i.i.i.i.i ], [ %44, %then.i.i.i.i17.i.i.i.i ]
+  store i32 %853, ptr %.sink19.i.i.i.i.i.i.i.i.i, align 4
+  %857 = load <2 x i32>, ptr %51, align 4
+  %858 = add <2 x i32> %857, <i32 1, i32 -1>
+  store <2 x i32> %858, ptr %51, align 4
+  %.pre.i.i.i.i.i.i.i.i = load i32, ptr %842, align 4
   br label %"$PagePool.retain.exit.i.i.i.i.i.i.i"
 
 "$PagePool.retain.exit.i.i.i.i.i.i.i":            ; preds = %"$PagePool.remove_cached.exit.i.i.i.i.i.i.i.i", %forbody.i46.i.i.i.i.i.i
-  %849 = phi i32 [ %833, %forbody.i46.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i.i.i.i, %"$PagePool.remove_cached.exit.i.i.i.i.i.i.i.i" ]
-  %850 = add i32 %849, 1
-  store i32 %850, ptr %832, align 4
+  %859 = phi i32 [ %843, %forbody.i46.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i.i.i.i, %"$PagePool.remove_cached.exit.i.i.i.i.i.i.i.i" ]
+  %860 = add i32 %859, 1
+  store i32 %860, ptr %842, align 4
   %indvars.iv.next.i48.i.i.i.i.i.i = add nuw nsw i64 %indvars.iv.i47.i.i.i.i.i.i, 1
   %exitcond.not.i49.i.i.i.i.i.i = icmp eq i64 %indvars.iv.next.i48.i.i.i.i.i.i, %wide.trip.count.i45.i.i.i.i.i.i
   br i1 %exitcond.not.i49.i.i.i.i.i.i, label %forbody3.lr.ph.i.i.i.i.i.i.i, label %forbody.i46.i.i.i.i.i.i
 
 forbody3.lr.ph.i.i.i.i.i.i.i:                     ; preds = %"$PagePool.retain.exit.i.i.i.i.i.i.i"
-  %851 = getelementptr i8, ptr %573, i64 88
-  store i64 0, ptr %851, align 8
+  %861 = getelementptr i8, ptr %583, i64 88
+  store i64 0, ptr %861, align 8
   br label %forbody3.i.i.i.i.i.i.i
 
 forbody3.i.i.i.i.i.i.i:                           ; preds = %forbody3.i.i.i.i.i.i.i, %forbody3.lr.ph.i.i.i.i.i.i.i
   %indvars.iv26.i.i.i.i.i.i.i = phi i64 [ 0, %forbody3.lr.ph.i.i.i.i.i.i.i ], [ %indvars.iv.next27.i.i.i.i.i.i.i, %forbody3.i.i.i.i.i.i.i ]
-  %852 = getelementptr i32, ptr %579, i64 %indvars.iv26.i.i.i.i.i.i.i
-  %853 = load i32, ptr %852, align 4
-  %854 = load ptr, ptr %578, align 8
-  %855 = load i64, ptr %851, align 8
-  %856 = getelementptr i32, ptr %854, i64 %855
-  store i32 %853, ptr %856, align 4
-  %857 = load i64, ptr %851, align 8
-  %858 = add i64 %857, 1
-  store i64 %858, ptr %851, align 8
-  %859 = load ptr, ptr %41, align 8
-  %860 = load i32, ptr %764, align 4
-  %861 = getelementptr i8, ptr %859, i64 48
-  %.val.i.i.i51.i.i.i.i.i.i = load i32, ptr %861, align 4
-  %862 = getelementptr i8, ptr %859, i64 280
-  %.val3.i.i.i.i.i.i.i.i.i = load ptr, ptr %862, align 8
-  %863 = sext i32 %860 to i64
-  %864 = sext i32 %.val.i.i.i51.i.i.i.i.i.i to i64
-  %865 = mul nsw i64 %864, %863
-  %866 = getelementptr i32, ptr %.val3.i.i.i.i.i.i.i.i.i, i64 %865
-  %sext.i.i.i.i.i.i.i.i = shl i64 %857, 32
-  %867 = ashr exact i64 %sext.i.i.i.i.i.i.i.i, 30
-  %868 = getelementptr i8, ptr %866, i64 %867
-  store i32 %853, ptr %868, align 4
-  %869 = load i32, ptr %764, align 4
-  %870 = load i32, ptr %42, align 4
-  %871 = call i32 @llvm.smin.i32(i32 %870, i32 %869)
-  store i32 %871, ptr %42, align 4
-  %872 = add i32 %869, 1
-  %873 = load i32, ptr %43, align 4
-  %874 = call i32 @llvm.smax.i32(i32 %872, i32 %873)
-  store i32 %874, ptr %43, align 4
+  %862 = getelementptr i32, ptr %589, i64 %indvars.iv26.i.i.i.i.i.i.i
+  %863 = load i32, ptr %862, align 4
+  %864 = load ptr, ptr %588, align 8
+  %865 = load i64, ptr %861, align 8
+  %866 = getelementptr i32, ptr %864, i64 %865
+  store i32 %863, ptr %866, align 4
+  %867 = load i64, ptr %861, align 8
+  %868 = add i64 %867, 1
+  store i64 %868, ptr %861, align 8
+  %869 = load ptr, ptr %41, align 8
+  %870 = load i32, ptr %774, align 4
+  %871 = getelementptr i8, ptr %869, i64 48
+  %.val.i.i.i51.i.i.i.i.i.i = load i32, ptr %871, align 4
+  %872 = getelementptr i8, ptr %869, i64 280
+  %.val3.i.i.i.i.i.i.i.i.i = load ptr, ptr %872, align 8
+  %873 = sext i32 %870 to i64
+  %874 = sext i32 %.val.i.i.i51.i.i.i.i.i.i to i64
+  %875 = mul nsw i64 %874, %873
+  %876 = getelementptr i32, ptr %.val3.i.i.i.i.i.i.i.i.i, i64 %875
+  %sext.i.i.i.i.i.i.i.i = shl i64 %867, 32
+  %877 = ashr exact i64 %sext.i.i.i.i.i.i.i.i, 30
+  %878 = getelementptr i8, ptr %876, i64 %877
+  store i32 %863, ptr %878, align 4
+  %879 = load i32, ptr %774, align 4
+  %880 = load i32, ptr %42, align 4
+  %881 = call i32 @llvm.smin.i32(i32 %880, i32 %879)
+  store i32 %881, ptr %42, align 4
+  %882 = add i32 %879, 1
+  %883 = load i32, ptr %43, align 4
+  %884 = call i32 @llvm.smax.i32(i32 %882, i32 %883)
+  store i32 %884, ptr %43, align 4
   %indvars.iv.next27.i.i.i.i.i.i.i = add nuw nsw i64 %indvars.iv26.i.i.i.i.i.i.i, 1
   %exitcond30.not.i.i.i.i.i.i.i = icmp eq i64 %indvars.iv.next27.i.i.i.i.i.i.i, %wide.trip.count.i45.i.i.i.i.i.i
   br i1 %exitcond30.not.i.i.i.i.i.i.i, label %then.i53.i.i.i.i.i.i, label %forbody3.i.i.i.i.i.i.i
 
 then.i53.i.i.i.i.i.i:                             ; preds = %forbody3.i.i.i.i.i.i.i
-  %875 = getelementptr i8, ptr %573, i64 64
-  store i32 %common.ret.op.i.i14.i.i.i.i.i, ptr %875, align 4
-  %876 = load i32, ptr %38, align 4
-  %877 = mul i32 %876, %common.ret.op.i.i14.i.i.i.i.i
-  %878 = getelementptr i8, ptr %573, i64 52
-  store i32 %877, ptr %878, align 4
-  %879 = getelementptr i8, ptr %573, i64 68
-  store i32 %877, ptr %879, align 4
-  %880 = load i64, ptr %65, align 8
-  %881 = sext i32 %877 to i64
-  %882 = add i64 %880, %881
-  store i64 %882, ptr %65, align 8
+  %885 = getelementptr i8, ptr %583, i64 64
+  store i32 %common.ret.op.i.i14.i.i.i.i.i, ptr %885, align 4
+  %886 = load i32, ptr %38, align 4
+  %887 = mul i32 %886, %common.ret.op.i.i14.i.i.i.i.i
+  %888 = getelementptr i8, ptr %583, i64 52
+  store i32 %887, ptr %888, align 4
+  %889 = getelementptr i8, ptr %583, i64 68
+  store i32 %887, ptr %889, align 4
+  %890 = load i64, ptr %65, align 8
+  %891 = sext i32 %887 to i64
+  %892 = add i64 %890, %891
+  store i64 %892, ptr %65, align 8
   br label %"$Scheduler.adopt_prefix.exit.i.i.i.i.i.i"
 
 "$Scheduler.adopt_prefix.exit.i.i.i.i.i.i":       ; preds = %then.i53.i.i.i.i.i.i, %merge.thread.i.i.i.i.i.i.i
-  %883 = icmp sgt i32 %696, 0
-  br i1 %883, label %forbody.lr.ph.i16.i.i.i.i.i, label %merge2.i.i.i.i.i
+  %893 = icmp sgt i32 %706, 0
+  br i1 %893, label %forbody.lr.ph.i16.i.i.i.i.i, label %merge2.i.i.i.i.i
 
 forbody.lr.ph.i16.i.i.i.i.i:                      ; preds = %"$Scheduler.adopt_prefix.exit.i.i.i.i.i.i"
-  %884 = getelementptr i8, ptr %573, i64 88
+  %894 = getelementptr i8, ptr %583, i64 88
   br label %forbody.i17.i.i.i.i.i
 
 forbody.i17.i.i.i.i.i:                            ; preds = %"$PagePool.acquire.exit.i", %forbody.lr.ph.i16.i.i.i.i.i
-  %i.064.i.i.i.i.i.i = phi i32 [ 0, %forbody.lr.ph.i16.i.i.i.i.i ], [ %966, %"$PagePool.acquire.exit.i" ]
-  %885 = load i32, ptr %39, align 4
-  %886 = icmp eq i32 %885, 0
-  br i1 %886, label %then.i20.i, label %merge.i18.i
+  %i.064.i.i.i.i.i.i = phi i32 [ 0, %forbody.lr.ph.i16.i.i.i.i.i ], [ %976, %"$PagePool.acquire.exit.i" ]
+  %895 = load i32, ptr %39, align 4
+  %896 = icmp eq i32 %895, 0
+  br i1 %896, label %then.i20.i, label %merge.i18.i
 
 then.i20.i:                                       ; preds = %forbody.i17.i.i.i.i.i
-  %887 = load i32, ptr %40, align 4
-  %888 = icmp eq i32 %887, 0
-  br i1 %888, label %"$PagePool.acquire.exit.i", label %merge1.i.i
+  %897 = load i32, ptr %40, align 4
+  %898 = icmp eq i32 %897, 0
+  br i1 %898, label %"$PagePool.acquire.exit.i", label %merge1.i.i
 
 merge1.i.i:                                       ; preds = %then.i20.i
-  %889 = load i32, ptr %44, align 4
+  %899 = load i32, ptr %44, align 4
   %.val.i.i.i21.i = load ptr, ptr %45, align 8
-  %890 = sext i32 %889 to i64
-  %891 = getelementptr %3, ptr %.val.i.i.i21.i, i64 %890
-  %892 = getelementptr i8, ptr %891, i64 16
-  %893 = load i32, ptr %892, align 4
-  %894 = icmp eq i32 %893, -1
-  %895 = getelementptr i8, ptr %891, i64 20
-  %896 = load i32, ptr %895, align 4
-  %897 = sext i32 %893 to i64
-  %898 = getelementptr %3, ptr %.val.i.i.i21.i, i64 %897, i32 5
-  %.sink.i.i.i.i = select i1 %894, ptr %46, ptr %898
-  store i32 %896, ptr %.sink.i.i.i.i, align 4
-  %899 = icmp eq i32 %896, -1
-  %900 = load i32, ptr %892, align 4
-  br i1 %899, label %"$PagePool.remove_cached.exit.i.i.i", label %else4.i.i.i.i
+  %900 = sext i32 %899 to i64
+  %901 = getelementptr %5, ptr %.val.i.i.i21.i, i64 %900
+  %902 = getelementptr i8, ptr %901, i64 16
+  %903 = load i32, ptr %902, align 4
+  %904 = icmp eq i32 %903, -1
+  %905 = getelementptr i8, ptr %901, i64 20
+  %906 = load i32, ptr %905, align 4
+  %907 = sext i32 %903 to i64
+  %908 = getelementptr %5, ptr %.val.i.i.i21.i, i64 %907, i32 5
+  %.sink.i.i.i.i = select i1 %904, ptr %46, ptr %908
+  store i32 %906, ptr %.sink.i.i.i.i, align 4
+  %909 = icmp eq i32 %906, -1
+  %910 = load i32, ptr %902, align 4
+  br i1 %909, label %"$PagePool.remove_cached.exit.i.i.i", label %else4.i.i.i.i
 
 else4.i.i.i.i:                                    ; preds = %merge1.i.i
-  %901 = load ptr, ptr %45, align 8
-  %902 = sext i32 %896 to i64
-  %903 = getelementptr %3, ptr %901, i64 %902, i32 4
+  %911 = load ptr, ptr %45, align 8
+  %912 = sext i32 %906 to i64
+  %913 = getelementptr %5, ptr %911, i64 %912, i32 4
   br label %"$PagePool.remove_cached.exit.i.i.i"
 
 "$PagePool.remove_cached.exit.i.i.i":             ; preds = %else4.i.i.i.i, %merge1.i.i
-  %.sink19.i.i.i.i = phi ptr [ %903, %else4.i.i.i.i ], [ %44, %merge1.i.i ]
-  store i32 %900, ptr %.sink19.i.i.i.i, align 4
-  %904 = load i32, ptr %40, align 4
-  %905 = add i32 %904, -1
-  store i32 %905, ptr %40, align 4
+  %.sink19.i.i.i.i = phi ptr [ %913, %else4.i.i.i.i ], [ %44, %merge1.i.i ]
+  store i32 %910, ptr %.sink19.i.i.i.i, align 4
+  %914 = load i32, ptr %40, align 4
+  %915 = add i32 %914, -1
+  store i32 %915, ptr %40, align 4
   %.val16.i.i.i.i = load ptr, ptr %45, align 8
-  %906 = getelementptr %3, ptr %.val16.i.i.i.i, i64 %890
-  %907 = getelementptr i8, ptr %906, i64 32
-  %908 = load i64, ptr %907, align 8
+  %916 = getelementptr %5, ptr %.val16.i.i.i.i, i64 %900
+  %917 = getelementptr i8, ptr %916, i64 32
+  %918 = load i64, ptr %917, align 8
   %.val17.i.i.i.i = load i32, ptr %47, align 4
   %.val18.i.i.i.i = load ptr, ptr %48, align 8
-  %909 = add i32 %.val17.i.i.i.i, -1
-  %910 = sext i32 %909 to i64
-  %911 = and i64 %908, %910
-  %912 = getelementptr i32, ptr %.val18.i.i.i.i, i64 %911
-  %913 = load i32, ptr %912, align 4
-  %.not19.i.i.i.i = icmp eq i32 %913, %889
+  %919 = add i32 %.val17.i.i.i.i, -1
+  %920 = sext i32 %919 to i64
+  %921 = and i64 %918, %920
+  %922 = getelementptr i32, ptr %.val18.i.i.i.i, i64 %921
+  %923 = load i32, ptr %922, align 4
+  %.not19.i.i.i.i = icmp eq i32 %923, %899
   br i1 %.not19.i.i.i.i, label %merge.i.i.i23.i, label %whilebody.i.i.i.i
 
 whilebody.i.i.i.i:                                ; preds = %"$PagePool.remove_cached.exit.i.i.i", %whilebody.i.i.i.i
-  %914 = phi i32 [ %917, %whilebody.i.i.i.i ], [ %913, %"$PagePool.remove_cached.exit.i.i.i" ]
-  %915 = sext i32 %914 to i64
-  %916 = getelementptr %3, ptr %.val16.i.i.i.i, i64 %915, i32 6
-  %917 = load i32, ptr %916, align 4
-  %.not.i.i.i22.i = icmp eq i32 %917, %889
+  %924 = phi i32 [ %927, %whilebody.i.i.i.i ], [ %923, %"$PagePool.remove_cached.exit.i.i.i" ]
+  %925 = sext i32 %924 to i64
+  %926 = getelementptr %5, ptr %.val16.i.i.i.i, i64 %925, i32 6
+  %927 = load i32, ptr %926, align 4
+  %.not.i.i.i22.i = icmp eq i32 %927, %899
   br i1 %.not.i.i.i22.i, label %merge.i.i.i23.i, label %whilebody.i.i.i.i
 
 merge.i.i.i23.i:                                  ; preds = %whilebody.i.i.i.i, %"$PagePool.remove_cached.exit.i.i.i"
-  %link.0.lcssa.i.i.i.i = phi ptr [ %912, %"$PagePool.remove_cached.exit.i.i.i" ], [ %916, %whilebody.i.i.i.i ]
-  %918 = getelementptr i8, ptr %906, i64 24
-  %919 = load i32, ptr %918, align 4
-  store i32 %919, ptr %link.0.lcssa.i.i.i.i, align 4
-  %920 = getelementptr i8, ptr %906, i64 8
-  %921 = load i32, ptr %920, align 4
-  %.not15.i.i.i.i = icmp eq i32 %921, -1
+  %link.0.lcssa.i.i.i.i = phi ptr [ %922, %"$PagePool.remove_cached.exit.i.i.i" ], [ %926, %whilebody.i.i.i.i ]
+  %928 = getelementptr i8, ptr %916, i64 24
+  %929 = load i32, ptr %928, align 4
+  store i32 %929, ptr %link.0.lcssa.i.i.i.i, align 4
+  %930 = getelementptr i8, ptr %916, i64 8
+  %931 = load i32, ptr %930, align 4
+  %.not15.i.i.i.i = icmp eq i32 %931, -1
   br i1 %.not15.i.i.i.i, label %"$PagePool.evict_oldest.exit.i.i", label %then.i.i.i24.i
 
 then.i.i.i24.i:                                   ; preds = %merge.i.i.i23.i
   %.val.i8.i.i.i = load ptr, ptr %45, align 8
-  %922 = sext i32 %921 to i64
-  %923 = getelementptr %3, ptr %.val.i8.i.i.i, i64 %922, i32 3
-  %924 = load i32, ptr %923, align 4
-  %925 = add i32 %924, -1
-  store i32 %925, ptr %923, align 4
+  %932 = sext i32 %931 to i64
+  %933 = getelementptr %5, ptr %.val.i8.i.i.i, i64 %932, i32 3
+  %934 = load i32, ptr %933, align 4
+  %935 = add i32 %934, -1
+  store i32 %935, ptr %933, align 4
   br label %"$PagePool.evict_oldest.exit.i.i"
 
 "$PagePool.evict_oldest.exit.i.i":                ; preds = %then.i.i.i24.i, %merge.i.i.i23.i
-  %926 = getelementptr i8, ptr %906, i64 4
-  store i8 0, ptr %926, align 1
-  %927 = load ptr, ptr %49, align 8
-  %928 = load i32, ptr %39, align 4
-  %929 = sext i32 %928 to i64
-  %930 = getelementptr i32, ptr %927, i64 %929
-  store i32 %889, ptr %930, align 4
-  %931 = load i32, ptr %39, align 4
-  %932 = add i32 %931, 1
-  %933 = load i64, ptr %50, align 8
-  %934 = add i64 %933, 1
-  store i64 %934, ptr %50, align 8
+  %936 = getelementptr i8, ptr %916, i64 4
+  store i8 0, ptr %936, align 1
+  %937 = load ptr, ptr %49, align 8
+  %938 = load i32, ptr %39, align 4
+  %939 = sext i32 %938 to i64
+  %940 = getelementptr i32, ptr %937, i64 %939
+  store i32 %899, ptr %940, align 4
+  %941 = load i32, ptr %39, align 4
+  %942 = add i32 %941, 1
+  %943 = load i64, ptr %50, align 8
+  %944 = add i64 %943, 1
+  store i64 %944, ptr %50, align 8
   br label %merge.i18.i
 
 merge.i18.i:                                      ; preds = %"$PagePool.evict_oldest.exit.i.i", %forbody.i17.i.i.i.i.i
-  %935 = phi i32 [ %885, %forbody.i17.i.i.i.i.i ], [ %932, %"$PagePool.evict_oldest.exit.i.i" ]
-  %936 = add i32 %935, -1
-  store i32 %936, ptr %39, align 4
-  %937 = load ptr, ptr %49, align 8
-  %938 = sext i32 %936 to i64
-  %939 = getelementptr i32, ptr %937, i64 %938
-  %940 = load i32, ptr %939, align 4
+  %945 = phi i32 [ %895, %forbody.i17.i.i.i.i.i ], [ %942, %"$PagePool.evict_oldest.exit.i.i" ]
+  %946 = add i32 %945, -1
+  store i32 %946, ptr %39, align 4
+  %947 = load ptr, ptr %49, align 8
+  %948 = sext i32 %946 to i64
+  %949 = getelementptr i32, ptr %947, i64 %948
+  %950 = load i32, ptr %949, align 4
   %.val.i19.i = load ptr, ptr %45, align 8
-  %941 = sext i32 %940 to i64
-  %942 = getelementptr %3, ptr %.val.i19.i, i64 %941
-  store i32 1, ptr %942, align 4
-  %943 = load i32, ptr %51, align 4
-  %944 = add i32 %943, 1
-  store i32 %944, ptr %51, align 4
+  %951 = sext i32 %950 to i64
+  %952 = getelementptr %5, ptr %.val.i19.i, i64 %951
+  store i32 1, ptr %952, align 4
+  %953 = load i32, ptr %51, align 4
+  %954 = add i32 %953, 1
+  store i32 %954, ptr %51, align 4
   br label %"$PagePool.acquire.exit.i"
 
 "$PagePool.acquire.exit.i":                       ; preds = %merge.i18.i, %then.i20.i
-  %common.ret.op.i.i = phi i32 [ %940, %merge.i18.i ], [ -1, %then.i20.i ]
-  %945 = load ptr, ptr %578, align 8
-  %946 = load i64, ptr %884, align 8
-  %947 = getelementptr i32, ptr %945, i64 %946
-  store i32 %common.ret.op.i.i, ptr %947, align 4
-  %948 = load i64, ptr %884, align 8
-  %949 = add i64 %948, 1
-  store i64 %949, ptr %884, align 8
-  %950 = load ptr, ptr %41, align 8
-  %951 = load i32, ptr %764, align 4
-  %952 = getelementptr i8, ptr %950, i64 48
-  %.val.i.i54.i.i.i.i.i.i = load i32, ptr %952, align 4
-  %953 = getelementptr i8, ptr %950, i64 280
-  %.val3.i.i.i.i14.i.i.i.i = load ptr, ptr %953, align 8
-  %954 = sext i32 %951 to i64
-  %955 = sext i32 %.val.i.i54.i.i.i.i.i.i to i64
-  %956 = mul nsw i64 %955, %954
-  %957 = getelementptr i32, ptr %.val3.i.i.i.i14.i.i.i.i, i64 %956
-  %sext.i.i.i15.i.i.i.i = shl i64 %948, 32
-  %958 = ashr exact i64 %sext.i.i.i15.i.i.i.i, 30
-  %959 = getelementptr i8, ptr %957, i64 %958
-  store i32 %common.ret.op.i.i, ptr %959, align 4
-  %960 = load i32, ptr %764, align 4
-  %961 = load i32, ptr %42, align 4
-  %962 = call i32 @llvm.smin.i32(i32 %961, i32 %960)
-  store i32 %962, ptr %42, align 4
-  %963 = add i32 %960, 1
-  %964 = load i32, ptr %43, align 4
-  %965 = call i32 @llvm.smax.i32(i32 %963, i32 %964)
-  store i32 %965, ptr %43, align 4
-  %966 = add nuw nsw i32 %i.064.i.i.i.i.i.i, 1
-  %exitcond.not.i18.i.i.i.i.i = icmp eq i32 %966, %696
+  %common.ret.op.i.i = phi i32 [ %950, %merge.i18.i ], [ -1, %then.i20.i ]
+  %955 = load ptr, ptr %588, align 8
+  %956 = load i64, ptr %894, align 8
+  %957 = getelementptr i32, ptr %955, i64 %956
+  store i32 %common.ret.op.i.i, ptr %957, align 4
+  %958 = load i64, ptr %894, align 8
+  %959 = add i64 %958, 1
+  store i64 %959, ptr %894, align 8
+  %960 = load ptr, ptr %41, align 8
+  %961 = load i32, ptr %774, align 4
+  %962 = getelementptr i8, ptr %960, i64 48
+  %.val.i.i54.i.i.i.i.i.i = load i32, ptr %962, align 4
+  %963 = getelementptr i8, ptr %960, i64 280
+  %.val3.i.i.i.i14.i.i.i.i = load ptr, ptr %963, align 8
+  %964 = sext i32 %961 to i64
+  %965 = sext i32 %.val.i.i54.i.i.i.i.i.i to i64
+  %966 = mul nsw i64 %965, %964
+  %967 = getelementptr i32, ptr %.val3.i.i.i.i14.i.i.i.i, i64 %966
+  %sext.i.i.i15.i.i.i.i = shl i64 %958, 32
+  %968 = ashr exact i64 %sext.i.i.i15.i.i.i.i, 30
+  %969 = getelementptr i8, ptr %967, i64 %968
+  store i32 %common.ret.op.i.i, ptr %969, align 4
+  %970 = load i32, ptr %774, align 4
+  %971 = load i32, ptr %42, align 4
+  %972 = call i32 @llvm.smin.i32(i32 %971, i32 %970)
+  store i32 %972, ptr %42, align 4
+  %973 = add i32 %970, 1
+  %974 = load i32, ptr %43, align 4
+  %975 = call i32 @llvm.smax.i32(i32 %973, i32 %974)
+  store i32 %975, ptr %43, align 4
+  %976 = add nuw nsw i32 %i.064.i.i.i.i.i.i, 1
+  %exitcond.not.i18.i.i.i.i.i = icmp eq i32 %976, %706
   br i1 %exitcond.not.i18.i.i.i.i.i, label %merge2.i.i.i.i.i, label %forbody.i17.i.i.i.i.i
 
 and.lhs.true1.i.i.i.i.i:                          ; preds = %"$Scheduler.chunk_of.exit.i.i.i.i.i", %and.lhs.true1.lr.ph.i.i.i.i.i
-  %967 = phi i32 [ %570, %and.lhs.true1.lr.ph.i.i.i.i.i ], [ %979, %"$Scheduler.chunk_of.exit.i.i.i.i.i" ]
-  %planned.038.i.i.i.i.i = phi i32 [ %571, %and.lhs.true1.lr.ph.i.i.i.i.i ], [ %982, %"$Scheduler.chunk_of.exit.i.i.i.i.i" ]
-  %968 = load i64, ptr %53, align 8
-  %969 = icmp sgt i64 %968, 0
-  %970 = icmp slt i32 %planned.038.i.i.i.i.i, %967
-  %or.cond.i.i.i18.i.i = select i1 %969, i1 %970, i1 false
+  %977 = phi i32 [ %580, %and.lhs.true1.lr.ph.i.i.i.i.i ], [ %989, %"$Scheduler.chunk_of.exit.i.i.i.i.i" ]
+  %planned.038.i.i.i.i.i = phi i32 [ %581, %and.lhs.true1.lr.ph.i.i.i.i.i ], [ %992, %"$Scheduler.chunk_of.exit.i.i.i.i.i" ]
+  %978 = load i64, ptr %53, align 8
+  %979 = icmp sgt i64 %978, 0
+  %980 = icmp slt i32 %planned.038.i.i.i.i.i, %977
+  %or.cond.i.i.i18.i.i = select i1 %979, i1 %980, i1 false
   br i1 %or.cond.i.i.i18.i.i, label %whilebody.i10.i.i.i.i, label %merge1.i.i.i11.i
 
 merge2.i.i.i.i.i:                                 ; preds = %"$PagePool.acquire.exit.i", %"$Scheduler.adopt_prefix.exit.i.i.i.i.i.i"
-  %971 = getelementptr i8, ptr %573, i64 40
-  %.val.i12.i.i.i.i = load i32, ptr %971, align 4
-  %972 = getelementptr i8, ptr %573, i64 52
-  %.val13.i.i.i.i.i = load i32, ptr %972, align 4
+  %981 = getelementptr i8, ptr %583, i64 40
+  %.val.i12.i.i.i.i = load i32, ptr %981, align 4
+  %982 = getelementptr i8, ptr %583, i64 52
+  %.val13.i.i.i.i.i = load i32, ptr %982, align 4
   %.not.i.i13.i.i.i.i = icmp slt i32 %.val13.i.i.i.i.i, %.val.i12.i.i.i.i
   br i1 %.not.i.i13.i.i.i.i, label %merge.i22.i.i.i.i.i, label %"$Scheduler.chunk_of.exit.i.i.i.i.i"
 
 merge.i22.i.i.i.i.i:                              ; preds = %merge2.i.i.i.i.i
-  %973 = sub i32 %.val.i12.i.i.i.i, %.val13.i.i.i.i.i
-  %974 = load i32, ptr %52, align 4
-  %975 = icmp sgt i32 %974, 0
-  br i1 %975, label %then2.i23.i.i.i.i.i, label %"$Scheduler.chunk_of.exit.i.i.i.i.i"
+  %983 = sub i32 %.val.i12.i.i.i.i, %.val13.i.i.i.i.i
+  %984 = load i32, ptr %52, align 4
+  %985 = icmp sgt i32 %984, 0
+  br i1 %985, label %then2.i23.i.i.i.i.i, label %"$Scheduler.chunk_of.exit.i.i.i.i.i"
 
 then2.i23.i.i.i.i.i:                              ; preds = %merge.i22.i.i.i.i.i
-  %976 = call i32 @llvm.smin.i32(i32 %973, i32 %974)
+  %986 = call i32 @llvm.smin.i32(i32 %983, i32 %984)
   br label %"$Scheduler.chunk_of.exit.i.i.i.i.i"
 
 "$Scheduler.chunk_of.exit.i.i.i.i.i":             ; preds = %then2.i23.i.i.i.i.i, %merge.i22.i.i.i.i.i, %merge2.i.i.i.i.i
-  %common.ret.op.i21.i.i.i.i.i = phi i32 [ %976, %then2.i23.i.i.i.i.i ], [ 1, %merge2.i.i.i.i.i ], [ %973, %merge.i22.i.i.i.i.i ]
-  %977 = load ptr, ptr %41, align 8
-  %978 = getelementptr i8, ptr %977, i64 40
-  %979 = load i32, ptr %978, align 4
-  %980 = sub i32 %979, %planned.038.i.i.i.i.i
-  %981 = call i32 @llvm.smin.i32(i32 %common.ret.op.i21.i.i.i.i.i, i32 %980)
-  %982 = add i32 %981, %planned.038.i.i.i.i.i
-  %983 = load i64, ptr %26, align 8
-  %984 = icmp sgt i64 %983, 0
-  br i1 %984, label %and.lhs.true1.i.i.i.i.i, label %merge1.i.i.i11.i
+  %common.ret.op.i21.i.i.i.i.i = phi i32 [ %986, %then2.i23.i.i.i.i.i ], [ 1, %merge2.i.i.i.i.i ], [ %983, %merge.i22.i.i.i.i.i ]
+  %987 = load ptr, ptr %41, align 8
+  %988 = getelementptr i8, ptr %987, i64 40
+  %989 = load i32, ptr %988, align 4
+  %990 = sub i32 %989, %planned.038.i.i.i.i.i
+  %991 = call i32 @llvm.smin.i32(i32 %common.ret.op.i21.i.i.i.i.i, i32 %990)
+  %992 = add i32 %991, %planned.038.i.i.i.i.i
+  %993 = load i64, ptr %26, align 8
+  %994 = icmp sgt i64 %993, 0
+  br i1 %994, label %and.lhs.true1.i.i.i.i.i, label %merge1.i.i.i11.i
 
 merge1.i.i.i11.i:                                 ; preds = %"$Scheduler.chunk_of.exit.i.i.i.i.i", %and.lhs.true1.i.i.i.i.i, %whilebody.i10.i.i.i.i, %then2.i.i.i.i.i.i, %"$Scheduler.planned_tokens.exit.i.i.i.i.i", %"$Scheduler.prepare_running.exit.i.i.i.i"
-  %985 = load ptr, ptr %41, align 8
-  %986 = getelementptr i8, ptr %985, i64 344
-  store ptr null, ptr %986, align 8
-  %987 = getelementptr i8, ptr %985, i64 120
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(40) %985, i8 0, i64 40, i1 false)
-  %988 = load ptr, ptr %987, align 8
-  store i32 0, ptr %988, align 4
-  %989 = getelementptr i8, ptr %985, i64 248
-  %990 = load ptr, ptr %989, align 8
-  store i32 0, ptr %990, align 4
+  %995 = load ptr, ptr %41, align 8
+  %996 = getelementptr i8, ptr %995, i64 344
+  store ptr null, ptr %996, align 8
+  %997 = getelementptr i8, ptr %995, i64 120
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(40) %995, i8 0, i64 40, i1 false)
+  %998 = load ptr, ptr %997, align 8
+  store i32 0, ptr %998, align 4
+  %999 = getelementptr i8, ptr %995, i64 248
+  %1000 = load ptr, ptr %999, align 8
+  store i32 0, ptr %1000, align 4
   store i64 0, ptr %67, align 8
-  %991 = load i64, ptr %37, align 8
-  %992 = icmp sgt i64 %991, 0
-  br i1 %992, label %forbody.i.i22.i.i.i.i, label %merge.i.i.i17.i.i
+  %1001 = load i64, ptr %37, align 8
+  %1002 = icmp sgt i64 %1001, 0
+  br i1 %1002, label %forbody.i.i22.i.i.i.i, label %merge.i.i.i17.i.i
 
 forbody.i.i22.i.i.i.i:                            ; preds = %merge1.i.i.i11.i, %merge1.i.i28.i.i.i.i
-  %i.023.i.i.i.i.i.i = phi i64 [ %1093, %merge1.i.i28.i.i.i.i ], [ 0, %merge1.i.i.i11.i ]
-  %993 = load ptr, ptr %36, align 8
-  %994 = getelementptr ptr, ptr %993, i64 %i.023.i.i.i.i.i.i
-  %995 = load ptr, ptr %994, align 8
-  %996 = getelementptr i8, ptr %995, i64 40
-  %.val.i.i23.i.i.i.i = load i32, ptr %996, align 4
-  %997 = getelementptr i8, ptr %995, i64 52
-  %.val15.i.i24.i.i.i.i = load i32, ptr %997, align 4
+  %i.023.i.i.i.i.i.i = phi i64 [ %1103, %merge1.i.i28.i.i.i.i ], [ 0, %merge1.i.i.i11.i ]
+  %1003 = load ptr, ptr %36, align 8
+  %1004 = getelementptr ptr, ptr %1003, i64 %i.023.i.i.i.i.i.i
+  %1005 = load ptr, ptr %1004, align 8
+  %1006 = getelementptr i8, ptr %1005, i64 40
+  %.val.i.i23.i.i.i.i = load i32, ptr %1006, align 4
+  %1007 = getelementptr i8, ptr %1005, i64 52
+  %.val15.i.i24.i.i.i.i = load i32, ptr %1007, align 4
   %.not.i.i25.i.i.i.i = icmp slt i32 %.val15.i.i24.i.i.i.i, %.val.i.i23.i.i.i.i
   br i1 %.not.i.i25.i.i.i.i, label %merge1.i.i28.i.i.i.i, label %and.rhs.i.i.i.i.i.i
 
 and.rhs.i.i.i.i.i.i:                              ; preds = %forbody.i.i22.i.i.i.i
-  %998 = getelementptr i8, ptr %995, i64 56
-  %999 = load i32, ptr %998, align 4
-  %1000 = icmp sgt i32 %999, 0
-  br i1 %1000, label %"$Sequence.awaits_its_end.exit.i.i.i.i.i.i", label %and.lhs.true2.i.i.i.i.i.i
+  %1008 = getelementptr i8, ptr %1005, i64 56
+  %1009 = load i32, ptr %1008, align 4
+  %1010 = icmp sgt i32 %1009, 0
+  br i1 %1010, label %"$Sequence.awaits_its_end.exit.i.i.i.i.i.i", label %and.lhs.true2.i.i.i.i.i.i
 
 "$Sequence.awaits_its_end.exit.i.i.i.i.i.i":      ; preds = %and.rhs.i.i.i.i.i.i
-  %1001 = getelementptr i8, ptr %995, i64 24
-  %.val.i.i.i.i53.i.i.i.i = load i64, ptr %1001, align 8
-  %1002 = trunc i64 %.val.i.i.i.i53.i.i.i.i to i32
-  %1003 = sub i32 %999, %.val.i.i23.i.i.i.i
-  %1004 = add i32 %1003, %1002
-  %1005 = getelementptr i8, ptr %995, i64 44
-  %1006 = load i32, ptr %1005, align 4
-  %.not21.i.i54.i.i.i.i = icmp slt i32 %1004, %1006
+  %1011 = getelementptr i8, ptr %1005, i64 24
+  %.val.i.i.i.i53.i.i.i.i = load i64, ptr %1011, align 8
+  %1012 = trunc i64 %.val.i.i.i.i53.i.i.i.i to i32
+  %1013 = sub i32 %1009, %.val.i.i23.i.i.i.i
+  %1014 = add i32 %1013, %1012
+  %1015 = getelementptr i8, ptr %1005, i64 44
+  %1016 = load i32, ptr %1015, align 4
+  %.not21.i.i54.i.i.i.i = icmp slt i32 %1014, %1016
   br i1 %.not21.i.i54.i.i.i.i, label %and.lhs.true2.i.i.i.i.i.i, label %merge1.i.i28.i.i.i.i
 
 then.i.i50.i.i.i.i:                               ; preds = %"$Scheduler.can_sample.exit.i.i.i.i.i.i"
-  %1007 = getelementptr i8, ptr %995, i64 72
-  %1008 = load i32, ptr %1007, align 4
-  %1009 = getelementptr i8, ptr %995, i64 16
-  %1010 = load ptr, ptr %1009, align 8
-  %1011 = load i32, ptr %38, align 4
-  %1012 = getelementptr i8, ptr %1115, i64 112
-  %1013 = load ptr, ptr %1012, align 8
-  %1014 = sext i32 %.val17.i.i26.i.i.i.i to i64
-  %1015 = getelementptr i32, ptr %1013, i64 %1014
-  store i32 -1, ptr %1015, align 4
-  %1016 = getelementptr i8, ptr %1115, i64 48
-  %.val.i.i.i.i.i51.i.i.i.i = load i32, ptr %1016, align 4
-  %1017 = getelementptr i8, ptr %1115, i64 280
-  %.val29.i.i.i.i.i.i.i.i.i = load ptr, ptr %1017, align 8
-  %1018 = sext i32 %1008 to i64
-  %1019 = sext i32 %.val.i.i.i.i.i51.i.i.i.i to i64
-  %1020 = mul nsw i64 %1019, %1018
-  %1021 = getelementptr i32, ptr %.val29.i.i.i.i.i.i.i.i.i, i64 %1020
-  %1022 = getelementptr i8, ptr %1115, i64 88
-  %1023 = getelementptr i8, ptr %1115, i64 96
-  %1024 = getelementptr i8, ptr %1115, i64 104
-  %1025 = load i32, ptr %1115, align 4
-  %1026 = sext i32 %.val15.i.i24.i.i.i.i to i64
-  %1027 = getelementptr i32, ptr %1010, i64 %1026
-  %1028 = load i32, ptr %1027, align 4
-  %1029 = load ptr, ptr %1022, align 8
-  %1030 = sext i32 %1025 to i64
-  %1031 = getelementptr i32, ptr %1029, i64 %1030
-  store i32 %1028, ptr %1031, align 4
-  %1032 = load ptr, ptr %1023, align 8
-  %1033 = getelementptr i32, ptr %1032, i64 %1030
-  store i32 %.val15.i.i24.i.i.i.i, ptr %1033, align 4
-  %1034 = sdiv i32 %.val15.i.i24.i.i.i.i, %1011
-  %1035 = sext i32 %1034 to i64
-  %1036 = getelementptr i32, ptr %1021, i64 %1035
-  %1037 = load i32, ptr %1036, align 4
-  %1038 = mul i32 %1037, %1011
-  %1039 = srem i32 %.val15.i.i24.i.i.i.i, %1011
-  %1040 = add i32 %1038, %1039
-  %1041 = load ptr, ptr %1024, align 8
-  %1042 = getelementptr i32, ptr %1041, i64 %1030
-  store i32 %1040, ptr %1042, align 4
-  %1043 = load i32, ptr %1115, align 4
-  %1044 = add i32 %1043, 1
-  store i32 %1044, ptr %1115, align 4
-  %1045 = add i32 %.val15.i.i24.i.i.i.i, 1
-  %1046 = getelementptr i8, ptr %1115, i64 128
-  %1047 = load ptr, ptr %1046, align 8
-  %1048 = getelementptr i8, ptr %1115, i64 8
-  %1049 = load i32, ptr %1048, align 4
-  %1050 = sext i32 %1049 to i64
-  %1051 = getelementptr i32, ptr %1047, i64 %1050
-  store i32 %1045, ptr %1051, align 4
-  %1052 = getelementptr i8, ptr %1115, i64 136
-  %1053 = load ptr, ptr %1052, align 8
-  %1054 = load i32, ptr %1048, align 4
-  %1055 = sext i32 %1054 to i64
-  %1056 = getelementptr i32, ptr %1053, i64 %1055
-  store i32 %1008, ptr %1056, align 4
-  %1057 = load i32, ptr %1048, align 4
-  %1058 = add i32 %1057, 1
-  store i32 %1058, ptr %1048, align 4
-  %1059 = load i32, ptr %1115, align 4
-  %1060 = getelementptr i8, ptr %1115, i64 120
-  %1061 = load ptr, ptr %1060, align 8
-  %1062 = sext i32 %1058 to i64
-  %1063 = getelementptr i32, ptr %1061, i64 %1062
-  store i32 %1059, ptr %1063, align 4
-  %1064 = getelementptr i8, ptr %1115, i64 12
-  %1065 = load i32, ptr %1064, align 4
-  %1066 = add i32 %1065, 1
-  store i32 %1066, ptr %1064, align 4
-  %1067 = getelementptr i8, ptr %1115, i64 4
-  %1068 = load i32, ptr %1067, align 4
-  %1069 = add i32 %1068, 1
-  store i32 %1069, ptr %1067, align 4
-  %1070 = load i32, ptr %998, align 4
-  %1071 = icmp sgt i32 %1070, 0
-  br i1 %1071, label %then.i.i.i52.i.i.i.i, label %"$Scheduler.write_decode_row.exit.i.i.i.i.i.i"
+  %1017 = getelementptr i8, ptr %1005, i64 72
+  %1018 = load i32, ptr %1017, align 4
+  %1019 = getelementptr i8, ptr %1005, i64 16
+  %1020 = load ptr, ptr %1019, align 8
+  %1021 = load i32, ptr %38, align 4
+  %1022 = getelementptr i8, ptr %1125, i64 112
+  %1023 = load ptr, ptr %1022, align 8
+  %1024 = sext i32 %.val17.i.i26.i.i.i.i to i64
+  %1025 = getelementptr i32, ptr %1023, i64 %1024
+  store i32 -1, ptr %1025, align 4
+  %1026 = getelementptr i8, ptr %1125, i64 48
+  %.val.i.i.i.i.i51.i.i.i.i = load i32, ptr %1026, align 4
+  %1027 = getelementptr i8, ptr %1125, i64 280
+  %.val29.i.i.i.i.i.i.i.i.i = load ptr, ptr %1027, align 8
+  %1028 = sext i32 %1018 to i64
+  %1029 = sext i32 %.val.i.i.i.i.i51.i.i.i.i to i64
+  %1030 = mul nsw i64 %1029, %1028
+  %1031 = getelementptr i32, ptr %.val29.i.i.i.i.i.i.i.i.i, i64 %1030
+  %1032 = getelementptr i8, ptr %1125, i64 88
+  %1033 = getelementptr i8, ptr %1125, i64 96
+  %1034 = getelementptr i8, ptr %1125, i64 104
+  %1035 = load i32, ptr %1125, align 4
+  %1036 = sext i32 %.val15.i.i24.i.i.i.i to i64
+  %1037 = getelementptr i32, ptr %1020, i64 %1036
+  %1038 = load i32, ptr %1037, align 4
+  %1039 = load ptr, ptr %1032, align 8
+  %1040 = sext i32 %1035 to i64
+  %1041 = getelementptr i32, ptr %1039, i64 %1040
+  store i32 %1038, ptr %1041, align 4
+  %1042 = load ptr, ptr %1033, align 8
+  %1043 = getelementptr i32, ptr %1042, i64 %1040
+  store i32 %.val15.i.i24.i.i.i.i, ptr %1043, align 4
+  %1044 = sdiv i32 %.val15.i.i24.i.i.i.i, %1021
+  %1045 = sext i32 %1044 to i64
+  %1046 = getelementptr i32, ptr %1031, i64 %1045
+  %1047 = load i32, ptr %1046, align 4
+  %1048 = mul i32 %1047, %1021
+  %1049 = srem i32 %.val15.i.i24.i.i.i.i, %1021
+  %1050 = add i32 %1048, %1049
+  %1051 = load ptr, ptr %1034, align 8
+  %1052 = getelementptr i32, ptr %1051, i64 %1040
+  store i32 %1050, ptr %1052, align 4
+  %1053 = load i32, ptr %1125, align 4
+  %1054 = add i32 %1053, 1
+  store i32 %1054, ptr %1125, align 4
+  %1055 = add i32 %.val15.i.i24.i.i.i.i, 1
+  %1056 = getelementptr i8, ptr %1125, i64 128
+  %1057 = load ptr, ptr %1056, align 8
+  %1058 = getelementptr i8, ptr %1125, i64 8
+  %1059 = load i32, ptr %1058, align 4
+  %1060 = sext i32 %1059 to i64
+  %1061 = getelementptr i32, ptr %1057, i64 %1060
+  store i32 %1055, ptr %1061, align 4
+  %1062 = getelementptr i8, ptr %1125, i64 136
+  %1063 = load ptr, ptr %1062, align 8
+  %1064 = load i32, ptr %1058, align 4
+  %1065 = sext i32 %1064 to i64
+  %1066 = getelementptr i32, ptr %1063, i64 %1065
+  store i32 %1018, ptr %1066, align 4
+  %1067 = load i32, ptr %1058, align 4
+  %1068 = add i32 %1067, 1
+  store i32 %1068, ptr %1058, align 4
+  %1069 = load i32, ptr %1125, align 4
+  %1070 = getelementptr i8, ptr %1125, i64 120
+  %1071 = load ptr, ptr %1070, align 8
+  %1072 = sext i32 %1068 to i64
+  %1073 = getelementptr i32, ptr %1071, i64 %1072
+  store i32 %1069, ptr %1073, align 4
+  %1074 = getelementptr i8, ptr %1125, i64 12
+  %1075 = load i32, ptr %1074, align 4
+  %1076 = add i32 %1075, 1
+  store i32 %1076, ptr %1074, align 4
+  %1077 = getelementptr i8, ptr %1125, i64 4
+  %1078 = load i32, ptr %1077, align 4
+  %1079 = add i32 %1078, 1
+  store i32 %1079, ptr %1077, align 4
+  %1080 = load i32, ptr %1008, align 4
+  %1081 = icmp sgt i32 %1080, 0
+  br i1 %1081, label %then.i.i.i52.i.i.i.i, label %"$Scheduler.write_decode_row.exit.i.i.i.i.i.i"
 
 then.i.i.i52.i.i.i.i:                             ; preds = %then.i.i50.i.i.i.i
-  %1072 = load ptr, ptr %41, align 8
-  %1073 = getelementptr i8, ptr %995, i64 60
-  %1074 = load i32, ptr %1073, align 4
-  %1075 = getelementptr i8, ptr %1072, i64 112
-  %1076 = load ptr, ptr %1075, align 8
-  %1077 = load i32, ptr %1072, align 4
-  %1078 = add i32 %1077, -1
-  %1079 = sext i32 %1078 to i64
-  %1080 = getelementptr i32, ptr %1076, i64 %1079
-  store i32 %1074, ptr %1080, align 4
-  %1081 = getelementptr i8, ptr %1072, i64 88
-  %1082 = load ptr, ptr %1081, align 8
-  %1083 = load i32, ptr %1072, align 4
-  %1084 = add i32 %1083, -1
-  %1085 = sext i32 %1084 to i64
-  %1086 = getelementptr i32, ptr %1082, i64 %1085
-  store i32 0, ptr %1086, align 4
+  %1082 = load ptr, ptr %41, align 8
+  %1083 = getelementptr i8, ptr %1005, i64 60
+  %1084 = load i32, ptr %1083, align 4
+  %1085 = getelementptr i8, ptr %1082, i64 112
+  %1086 = load ptr, ptr %1085, align 8
+  %1087 = load i32, ptr %1082, align 4
+  %1088 = add i32 %1087, -1
+  %1089 = sext i32 %1088 to i64
+  %1090 = getelementptr i32, ptr %1086, i64 %1089
+  store i32 %1084, ptr %1090, align 4
+  %1091 = getelementptr i8, ptr %1082, i64 88
+  %1092 = load ptr, ptr %1091, align 8
+  %1093 = load i32, ptr %1082, align 4
+  %1094 = add i32 %1093, -1
+  %1095 = sext i32 %1094 to i64
+  %1096 = getelementptr i32, ptr %1092, i64 %1095
+  store i32 0, ptr %1096, align 4
   br label %"$Scheduler.write_decode_row.exit.i.i.i.i.i.i"
 
 "$Scheduler.write_decode_row.exit.i.i.i.i.i.i":   ; preds = %then.i.i.i52.i.i.i.i, %then.i.i50.i.i.i.i
-  %1087 = call fastcc i32 @"$Scheduler.add_sample_row"(ptr nonnull %21, ptr nonnull %995)
-  %1088 = load ptr, ptr %66, align 8
-  %1089 = load i64, ptr %67, align 8
-  %1090 = getelementptr %2, ptr %1088, i64 %1089
-  store ptr %995, ptr %1090, align 8
-  %.sroa.25.0..sroa_idx.i.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1090, i64 8
+  %1097 = call fastcc i32 @"$Scheduler.add_sample_row"(ptr nonnull %21, ptr nonnull %1005)
+  %1098 = load ptr, ptr %66, align 8
+  %1099 = load i64, ptr %67, align 8
+  %1100 = getelementptr %4, ptr %1098, i64 %1099
+  store ptr %1005, ptr %1100, align 8
+  %.sroa.25.0..sroa_idx.i.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1100, i64 8
   store i32 1, ptr %.sroa.25.0..sroa_idx.i.i.i.i.i.i.i, align 8
-  %.sroa.3.0..sroa_idx.i.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1090, i64 12
-  store i32 %1087, ptr %.sroa.3.0..sroa_idx.i.i.i.i.i.i.i, align 4
-  %.sroa.46.0..sroa_idx.i.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1090, i64 16
+  %.sroa.3.0..sroa_idx.i.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1100, i64 12
+  store i32 %1097, ptr %.sroa.3.0..sroa_idx.i.i.i.i.i.i.i, align 4
+  %.sroa.46.0..sroa_idx.i.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1100, i64 16
   store i8 1, ptr %.sroa.46.0..sroa_idx.i.i.i.i.i.i.i, align 8
-  %1091 = load i64, ptr %67, align 8
-  %1092 = add i64 %1091, 1
-  store i64 %1092, ptr %67, align 8
+  %1101 = load i64, ptr %67, align 8
+  %1102 = add i64 %1101, 1
+  store i64 %1102, ptr %67, align 8
   br label %merge1.i.i28.i.i.i.i
 
 merge1.i.i28.i.i.i.i:                             ; preds = %and.lhs.true2.i.i.i.i.i.i, %"$Scheduler.can_sample.exit.i.i.i.i.i.i", %and.lhs.true.i.i.i.i.i.i, %"$Scheduler.write_decode_row.exit.i.i.i.i.i.i", %"$Sequence.awaits_its_end.exit.i.i.i.i.i.i", %forbody.i.i22.i.i.i.i
-  %1093 = add nuw nsw i64 %i.023.i.i.i.i.i.i, 1
-  %exitcond.not.i.i29.i.i.i.i = icmp eq i64 %1093, %991
+  %1103 = add nuw nsw i64 %i.023.i.i.i.i.i.i, 1
+  %exitcond.not.i.i29.i.i.i.i = icmp eq i64 %1103, %1001
   br i1 %exitcond.not.i.i29.i.i.i.i, label %"$Scheduler.write_decode_rows.exit.i.i.i.i.i", label %forbody.i.i22.i.i.i.i
 
 and.lhs.true.i.i.i.i.i.i:                         ; preds = %and.lhs.true2.i.i.i.i.i.i
-  %1094 = getelementptr i8, ptr %1115, i64 16
-  %1095 = load i32, ptr %1094, align 4
-  %1096 = getelementptr i8, ptr %1115, i64 52
-  %1097 = load i32, ptr %1096, align 4
-  %1098 = icmp slt i32 %1095, %1097
-  br i1 %1098, label %"$Scheduler.can_sample.exit.i.i.i.i.i.i", label %merge1.i.i28.i.i.i.i
-
-"$Scheduler.can_sample.exit.i.i.i.i.i.i":         ; preds = %and.lhs.true.i.i.i.i.i.i
-  %1099 = getelementptr i8, ptr %1115, i64 24
-  %1100 = load i32, ptr %1099, align 4
-  %1101 = sext i32 %1100 to i64
-  %1102 = getelementptr i8, ptr %995, i64 24
-  %.val.i.i.i20.i.i.i.i.i.i = load i64, ptr %1102, align 8
-  %1103 = trunc i64 %.val.i.i.i20.i.i.i.i.i.i to i32
-  %1104 = sub i32 %999, %.val.i.i23.i.i.i.i
-  %1105 = add i32 %1104, %1103
-  %1106 = getelementptr i8, ptr %995, i64 48
+  %1104 = getelementptr i8, ptr %1125, i64 16
+  %1105 = load i32, ptr %1104, align 4
+  %1106 = getelementptr i8, ptr %1125, i64 52
   %1107 = load i32, ptr %1106, align 4
   %1108 = icmp slt i32 %1105, %1107
-  %common.ret.op.v.i.i.i.i.i.i.i.i = select i1 %1108, i64 280, i64 256
-  %common.ret.op.i.i.i.i.i.i.i.i = getelementptr i8, ptr %995, i64 %common.ret.op.v.i.i.i.i.i.i.i.i
-  %1109 = getelementptr i8, ptr %common.ret.op.i.i.i.i.i.i.i.i, i64 8
-  %1110 = load i64, ptr %1109, align 8
-  %1111 = add i64 %1110, %1101
-  %1112 = getelementptr i8, ptr %1115, i64 56
-  %1113 = load i32, ptr %1112, align 4
-  %1114 = sext i32 %1113 to i64
-  %.not22.i.i49.i.i.i.i = icmp sgt i64 %1111, %1114
+  br i1 %1108, label %"$Scheduler.can_sample.exit.i.i.i.i.i.i", label %merge1.i.i28.i.i.i.i
+
+"$Scheduler.can_sample.exit.i.i.i.i.i.i":         ; preds = %and.lhs.true.i.i.i.i.i.i
+  %1109 = getelementptr i8, ptr %1125, i64 24
+  %1110 = load i32, ptr %1109, align 4
+  %1111 = sext i32 %1110 to i64
+  %1112 = getelementptr i8, ptr %1005, i64 24
+  %.val.i.i.i20.i.i.i.i.i.i = load i64, ptr %1112, align 8
+  %1113 = trunc i64 %.val.i.i.i20.i.i.i.i.i.i to i32
+  %1114 = sub i32 %1009, %.val.i.i23.i.i.i.i
+  %1115 = add i32 %1114, %1113
+  %1116 = getelementptr i8, ptr %1005, i64 48
+  %1117 = load i32, ptr %1116, align 4
+  %1118 = icmp slt i32 %1115, %1117
+  %common.ret.op.v.i.i.i.i.i.i.i.i = select i1 %1118, i64 280, i64 256
+  %common.ret.op.i.i.i.i.i.i.i.i = getelementptr i8, ptr %1005, i64 %common.ret.op.v.i.i.i.i.i.i.i.i
+  %1119 = getelementptr i8, ptr %common.ret.op.i.i.i.i.i.i.i.i, i64 8
+  %1120 = load i64, ptr %1119, align 8
+  %1121 = add i64 %1120, %1111
+  %1122 = getelementptr i8, ptr %1125, i64 56
+  %1123 = load i32, ptr %1122, align 4
+  %1124 = sext i32 %1123 to i64
+  %.not22.i.i49.i.i.i.i = icmp sgt i64 %1121, %1124
   br i1 %.not22.i.i49.i.i.i.i, label %merge1.i.i28.i.i.i.i, label %then.i.i50.i.i.i.i
 
 and.lhs.true2.i.i.i.i.i.i:                        ; preds = %"$Sequence.awaits_its_end.exit.i.i.i.i.i.i", %and.rhs.i.i.i.i.i.i
-  %1115 = load ptr, ptr %41, align 8
-  %.val17.i.i26.i.i.i.i = load i32, ptr %1115, align 4
-  %1116 = getelementptr i8, ptr %1115, i64 40
-  %.val18.i.i27.i.i.i.i = load i32, ptr %1116, align 4
-  %1117 = sub i32 %.val18.i.i27.i.i.i.i, %.val17.i.i26.i.i.i.i
-  %1118 = icmp sgt i32 %1117, 0
-  br i1 %1118, label %and.lhs.true.i.i.i.i.i.i, label %merge1.i.i28.i.i.i.i
+  %1125 = load ptr, ptr %41, align 8
+  %.val17.i.i26.i.i.i.i = load i32, ptr %1125, align 4
+  %1126 = getelementptr i8, ptr %1125, i64 40
+  %.val18.i.i27.i.i.i.i = load i32, ptr %1126, align 4
+  %1127 = sub i32 %.val18.i.i27.i.i.i.i, %.val17.i.i26.i.i.i.i
+  %1128 = icmp sgt i32 %1127, 0
+  br i1 %1128, label %and.lhs.true.i.i.i.i.i.i, label %merge1.i.i28.i.i.i.i
 
 "$Scheduler.write_decode_rows.exit.i.i.i.i.i":    ; preds = %merge1.i.i28.i.i.i.i
   %.pre.i30.i.i.i.i = load i64, ptr %37, align 8
-  %1119 = icmp sgt i64 %.pre.i30.i.i.i.i, 0
-  br i1 %1119, label %forbody.i32.i.i.i.i, label %merge.i.i.i17.i.i
+  %1129 = icmp sgt i64 %.pre.i30.i.i.i.i, 0
+  br i1 %1129, label %forbody.i32.i.i.i.i, label %merge.i.i.i17.i.i
 
-forbody.i32.i.i.i.i:                              ; preds = %"$Scheduler.write_decode_rows.exit.i.i.i.i.i", %merge1.i.i6.i.i.i
-  %i.027.i.i.i.i.i = phi i64 [ %1272, %merge1.i.i6.i.i.i ], [ 0, %"$Scheduler.write_decode_rows.exit.i.i.i.i.i" ]
-  %1120 = load ptr, ptr %36, align 8
-  %1121 = getelementptr ptr, ptr %1120, i64 %i.027.i.i.i.i.i
-  %1122 = load ptr, ptr %1121, align 8
-  %1123 = getelementptr i8, ptr %1122, i64 40
-  %.val.i33.i.i.i.i = load i32, ptr %1123, align 4
-  %1124 = getelementptr i8, ptr %1122, i64 52
-  %.val11.i34.i.i.i.i = load i32, ptr %1124, align 4
-  %.not.i.i5.i.i.i = icmp slt i32 %.val11.i34.i.i.i.i, %.val.i33.i.i.i.i
-  br i1 %.not.i.i5.i.i.i, label %and.lhs.true.i.i7.i.i.i, label %merge1.i.i6.i.i.i
+forbody.i32.i.i.i.i:                              ; preds = %"$Scheduler.write_decode_rows.exit.i.i.i.i.i", %merge1.i.i8.i.i.i
+  %i.027.i.i.i.i.i = phi i64 [ %1282, %merge1.i.i8.i.i.i ], [ 0, %"$Scheduler.write_decode_rows.exit.i.i.i.i.i" ]
+  %1130 = load ptr, ptr %36, align 8
+  %1131 = getelementptr ptr, ptr %1130, i64 %i.027.i.i.i.i.i
+  %1132 = load ptr, ptr %1131, align 8
+  %1133 = getelementptr i8, ptr %1132, i64 40
+  %.val.i33.i.i.i.i = load i32, ptr %1133, align 4
+  %1134 = getelementptr i8, ptr %1132, i64 52
+  %.val11.i34.i.i.i.i = load i32, ptr %1134, align 4
+  %.not.i.i7.i.i.i = icmp slt i32 %.val11.i34.i.i.i.i, %.val.i33.i.i.i.i
+  br i1 %.not.i.i7.i.i.i, label %and.lhs.true.i.i9.i.i.i, label %merge1.i.i8.i.i.i
 
-merge.i.i.i38.i.i.i.i:                            ; preds = %and.lhs.true.i.i7.i.i.i
-  %1125 = sub i32 %.val.i33.i.i.i.i, %.val11.i34.i.i.i.i
-  %1126 = load i32, ptr %52, align 4
-  %1127 = icmp sgt i32 %1126, 0
-  %1128 = call i32 @llvm.smin.i32(i32 %1125, i32 %1126)
-  %common.ret.op.i.i.i39.i.i.i.i = select i1 %1127, i32 %1128, i32 %1125
-  %1129 = call i32 @llvm.smin.i32(i32 %common.ret.op.i.i.i39.i.i.i.i, i32 %1282)
-  %1130 = add i32 %1129, %.val11.i34.i.i.i.i
-  %1131 = icmp eq i32 %1130, %.val.i33.i.i.i.i
-  br i1 %1131, label %and.lhs.true.i19.i.i.i.i.i, label %merge1.critedge.i.i.i.i.i.i
+merge.i.i.i38.i.i.i.i:                            ; preds = %and.lhs.true.i.i9.i.i.i
+  %1135 = sub i32 %.val.i33.i.i.i.i, %.val11.i34.i.i.i.i
+  %1136 = load i32, ptr %52, align 4
+  %1137 = icmp sgt i32 %1136, 0
+  %1138 = call i32 @llvm.smin.i32(i32 %1135, i32 %1136)
+  %common.ret.op.i.i.i39.i.i.i.i = select i1 %1137, i32 %1138, i32 %1135
+  %1139 = call i32 @llvm.smin.i32(i32 %common.ret.op.i.i.i39.i.i.i.i, i32 %1292)
+  %1140 = add i32 %1139, %.val11.i34.i.i.i.i
+  %1141 = icmp eq i32 %1140, %.val.i33.i.i.i.i
+  br i1 %1141, label %and.lhs.true.i19.i.i.i.i.i, label %merge1.critedge.i.i.i.i.i.i
 
 and.lhs.true.i19.i.i.i.i.i:                       ; preds = %merge.i.i.i38.i.i.i.i
-  %1132 = getelementptr i8, ptr %1280, i64 16
-  %1133 = load i32, ptr %1132, align 4
-  %1134 = getelementptr i8, ptr %1280, i64 52
-  %1135 = load i32, ptr %1134, align 4
-  %1136 = icmp slt i32 %1133, %1135
-  br i1 %1136, label %"$Scheduler.can_sample.exit.i20.i.i.i.i.i", label %merge1.i.i6.i.i.i
+  %1142 = getelementptr i8, ptr %1290, i64 16
+  %1143 = load i32, ptr %1142, align 4
+  %1144 = getelementptr i8, ptr %1290, i64 52
+  %1145 = load i32, ptr %1144, align 4
+  %1146 = icmp slt i32 %1143, %1145
+  br i1 %1146, label %"$Scheduler.can_sample.exit.i20.i.i.i.i.i", label %merge1.i.i8.i.i.i
 
 "$Scheduler.can_sample.exit.i20.i.i.i.i.i":       ; preds = %and.lhs.true.i19.i.i.i.i.i
-  %1137 = getelementptr i8, ptr %1280, i64 24
-  %1138 = load i32, ptr %1137, align 4
-  %1139 = sext i32 %1138 to i64
-  %1140 = getelementptr i8, ptr %1122, i64 24
-  %.val.i.i.i.i21.i.i.i.i.i = load i64, ptr %1140, align 8
-  %1141 = getelementptr i8, ptr %1122, i64 56
-  %.val2.i.i.i.i.i.i.i.i.i = load i32, ptr %1141, align 4
-  %1142 = trunc i64 %.val.i.i.i.i21.i.i.i.i.i to i32
-  %1143 = sub i32 %1142, %.val.i33.i.i.i.i
-  %1144 = add i32 %1143, %.val2.i.i.i.i.i.i.i.i.i
-  %1145 = getelementptr i8, ptr %1122, i64 48
-  %1146 = load i32, ptr %1145, align 4
-  %1147 = icmp slt i32 %1144, %1146
-  %common.ret.op.v.i.i.i22.i.i.i.i.i = select i1 %1147, i64 280, i64 256
-  %common.ret.op.i.i.i23.i.i.i.i.i = getelementptr i8, ptr %1122, i64 %common.ret.op.v.i.i.i22.i.i.i.i.i
-  %1148 = getelementptr i8, ptr %common.ret.op.i.i.i23.i.i.i.i.i, i64 8
-  %1149 = load i64, ptr %1148, align 8
-  %1150 = add i64 %1149, %1139
-  %1151 = getelementptr i8, ptr %1280, i64 56
-  %1152 = load i32, ptr %1151, align 4
-  %1153 = sext i32 %1152 to i64
-  %.not.i24.i.i.i.i.i = icmp sgt i64 %1150, %1153
-  br i1 %.not.i24.i.i.i.i.i, label %merge1.i.i6.i.i.i, label %merge.i.i40.i.i.i.i
+  %1147 = getelementptr i8, ptr %1290, i64 24
+  %1148 = load i32, ptr %1147, align 4
+  %1149 = sext i32 %1148 to i64
+  %1150 = getelementptr i8, ptr %1132, i64 24
+  %.val.i.i.i.i21.i.i.i.i.i = load i64, ptr %1150, align 8
+  %1151 = getelementptr i8, ptr %1132, i64 56
+  %.val2.i.i.i.i.i.i.i.i.i = load i32, ptr %1151, align 4
+  %1152 = trunc i64 %.val.i.i.i.i21.i.i.i.i.i to i32
+  %1153 = sub i32 %1152, %.val.i33.i.i.i.i
+  %1154 = add i32 %1153, %.val2.i.i.i.i.i.i.i.i.i
+  %1155 = getelementptr i8, ptr %1132, i64 48
+  %1156 = load i32, ptr %1155, align 4
+  %1157 = icmp slt i32 %1154, %1156
+  %common.ret.op.v.i.i.i22.i.i.i.i.i = select i1 %1157, i64 280, i64 256
+  %common.ret.op.i.i.i23.i.i.i.i.i = getelementptr i8, ptr %1132, i64 %common.ret.op.v.i.i.i22.i.i.i.i.i
+  %1158 = getelementptr i8, ptr %common.ret.op.i.i.i23.i.i.i.i.i, i64 8
+  %1159 = load i64, ptr %1158, align 8
+  %1160 = add i64 %1159, %1149
+  %1161 = getelementptr i8, ptr %1290, i64 56
+  %1162 = load i32, ptr %1161, align 4
+  %1163 = sext i32 %1162 to i64
+  %.not.i24.i.i.i.i.i = icmp sgt i64 %1160, %1163
+  br i1 %.not.i24.i.i.i.i.i, label %merge1.i.i8.i.i.i, label %merge.i.i40.i.i.i.i
 
 merge.i.i40.i.i.i.i:                              ; preds = %"$Scheduler.can_sample.exit.i20.i.i.i.i.i"
-  %1154 = getelementptr i8, ptr %1122, i64 72
-  %1155 = load i32, ptr %1154, align 4
-  %1156 = getelementptr i8, ptr %1122, i64 16
-  %1157 = load ptr, ptr %1156, align 8
-  %1158 = load i32, ptr %38, align 4
-  %1159 = getelementptr i8, ptr %1280, i64 48
-  %.val.i.i.i41.i.i.i.i = load i32, ptr %1159, align 4
-  %1160 = getelementptr i8, ptr %1280, i64 280
-  %.val29.i.i.i.i.i.i.i = load ptr, ptr %1160, align 8
-  %1161 = sext i32 %1155 to i64
-  %1162 = sext i32 %.val.i.i.i41.i.i.i.i to i64
-  %1163 = mul nsw i64 %1162, %1161
-  %1164 = getelementptr i32, ptr %.val29.i.i.i.i.i.i.i, i64 %1163
-  %1165 = icmp sgt i32 %common.ret.op.i.i.i39.i.i.i.i, 0
-  br i1 %1165, label %forbody.lr.ph.i.i.i43.i.i.i.i, label %then2.i.i42.i.i.i.i
+  %1164 = getelementptr i8, ptr %1132, i64 72
+  %1165 = load i32, ptr %1164, align 4
+  %1166 = getelementptr i8, ptr %1132, i64 16
+  %1167 = load ptr, ptr %1166, align 8
+  %1168 = load i32, ptr %38, align 4
+  %1169 = getelementptr i8, ptr %1290, i64 48
+  %.val.i.i.i41.i.i.i.i = load i32, ptr %1169, align 4
+  %1170 = getelementptr i8, ptr %1290, i64 280
+  %.val29.i.i.i.i.i.i.i = load ptr, ptr %1170, align 8
+  %1171 = sext i32 %1165 to i64
+  %1172 = sext i32 %.val.i.i.i41.i.i.i.i to i64
+  %1173 = mul nsw i64 %1172, %1171
+  %1174 = getelementptr i32, ptr %.val29.i.i.i.i.i.i.i, i64 %1173
+  %1175 = icmp sgt i32 %common.ret.op.i.i.i39.i.i.i.i, 0
+  br i1 %1175, label %forbody.lr.ph.i.i.i43.i.i.i.i, label %then2.i.i42.i.i.i.i
 
 forbody.lr.ph.i.i.i43.i.i.i.i:                    ; preds = %merge.i.i40.i.i.i.i
-  %1166 = getelementptr i8, ptr %1280, i64 88
-  %1167 = getelementptr i8, ptr %1280, i64 96
-  %1168 = getelementptr i8, ptr %1280, i64 104
-  %wide.trip.count.i.i.i44.i.i.i.i = zext nneg i32 %1129 to i64
+  %1176 = getelementptr i8, ptr %1290, i64 88
+  %1177 = getelementptr i8, ptr %1290, i64 96
+  %1178 = getelementptr i8, ptr %1290, i64 104
+  %wide.trip.count.i.i.i44.i.i.i.i = zext nneg i32 %1139 to i64
   br label %forbody.i.i.i45.i.i.i.i
 
 forbody.i.i.i45.i.i.i.i:                          ; preds = %forbody.i.i.i45.i.i.i.i, %forbody.lr.ph.i.i.i43.i.i.i.i
   %indvars.iv.i.i.i46.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i43.i.i.i.i ], [ %indvars.iv.next.i.i.i47.i.i.i.i, %forbody.i.i.i45.i.i.i.i ]
-  %1169 = load i32, ptr %1280, align 4
-  %1170 = trunc nuw nsw i64 %indvars.iv.i.i.i46.i.i.i.i to i32
-  %1171 = add i32 %1169, %1170
-  %1172 = add i32 %.val11.i34.i.i.i.i, %1170
-  %1173 = sext i32 %1172 to i64
-  %1174 = getelementptr i32, ptr %1157, i64 %1173
-  %1175 = load i32, ptr %1174, align 4
-  %1176 = load ptr, ptr %1166, align 8
-  %1177 = sext i32 %1171 to i64
-  %1178 = getelementptr i32, ptr %1176, i64 %1177
-  store i32 %1175, ptr %1178, align 4
-  %1179 = load ptr, ptr %1167, align 8
-  %1180 = getelementptr i32, ptr %1179, i64 %1177
-  store i32 %1172, ptr %1180, align 4
-  %1181 = sdiv i32 %1172, %1158
-  %1182 = sext i32 %1181 to i64
-  %1183 = getelementptr i32, ptr %1164, i64 %1182
-  %1184 = load i32, ptr %1183, align 4
-  %1185 = mul i32 %1184, %1158
-  %1186 = srem i32 %1172, %1158
-  %1187 = add i32 %1185, %1186
-  %1188 = load ptr, ptr %1168, align 8
-  %1189 = getelementptr i32, ptr %1188, i64 %1177
-  store i32 %1187, ptr %1189, align 4
+  %1179 = load i32, ptr %1290, align 4
+  %1180 = trunc nuw nsw i64 %indvars.iv.i.i.i46.i.i.i.i to i32
+  %1181 = add i32 %1179, %1180
+  %1182 = add i32 %.val11.i34.i.i.i.i, %1180
+  %1183 = sext i32 %1182 to i64
+  %1184 = getelementptr i32, ptr %1167, i64 %1183
+  %1185 = load i32, ptr %1184, align 4
+  %1186 = load ptr, ptr %1176, align 8
+  %1187 = sext i32 %1181 to i64
+  %1188 = getelementptr i32, ptr %1186, i64 %1187
+  store i32 %1185, ptr %1188, align 4
+  %1189 = load ptr, ptr %1177, align 8
+  %1190 = getelementptr i32, ptr %1189, i64 %1187
+  store i32 %1182, ptr %1190, align 4
+  %1191 = sdiv i32 %1182, %1168
+  %1192 = sext i32 %1191 to i64
+  %1193 = getelementptr i32, ptr %1174, i64 %1192
+  %1194 = load i32, ptr %1193, align 4
+  %1195 = mul i32 %1194, %1168
+  %1196 = srem i32 %1182, %1168
+  %1197 = add i32 %1195, %1196
+  %1198 = load ptr, ptr %1178, align 8
+  %1199 = getelementptr i32, ptr %1198, i64 %1187
+  store i32 %1197, ptr %1199, align 4
   %indvars.iv.next.i.i.i47.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i46.i.i.i.i, 1
   %exitcond.not.i.i.i48.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i47.i.i.i.i, %wide.trip.count.i.i.i44.i.i.i.i
   br i1 %exitcond.not.i.i.i48.i.i.i.i, label %then2.loopexit.i.i.i.i.i.i, label %forbody.i.i.i45.i.i.i.i
 
 then2.loopexit.i.i.i.i.i.i:                       ; preds = %forbody.i.i.i45.i.i.i.i
-  %.pre36.i.i.i.i.i.i = load i32, ptr %1280, align 4
+  %.pre36.i.i.i.i.i.i = load i32, ptr %1290, align 4
   br label %then2.i.i42.i.i.i.i
 
 then2.i.i42.i.i.i.i:                              ; preds = %then2.loopexit.i.i.i.i.i.i, %merge.i.i40.i.i.i.i
-  %1190 = phi i32 [ %.pre36.i.i.i.i.i.i, %then2.loopexit.i.i.i.i.i.i ], [ %.val12.i36.i.i.i.i, %merge.i.i40.i.i.i.i ]
-  %1191 = add i32 %1190, %1129
-  store i32 %1191, ptr %1280, align 4
-  %1192 = getelementptr i8, ptr %1280, i64 128
-  %1193 = load ptr, ptr %1192, align 8
-  %1194 = getelementptr i8, ptr %1280, i64 8
-  %1195 = load i32, ptr %1194, align 4
-  %1196 = sext i32 %1195 to i64
-  %1197 = getelementptr i32, ptr %1193, i64 %1196
-  store i32 %.val.i33.i.i.i.i, ptr %1197, align 4
-  %1198 = getelementptr i8, ptr %1280, i64 136
-  %1199 = load ptr, ptr %1198, align 8
-  %1200 = load i32, ptr %1194, align 4
-  %1201 = sext i32 %1200 to i64
-  %1202 = getelementptr i32, ptr %1199, i64 %1201
-  store i32 %1155, ptr %1202, align 4
-  %1203 = load i32, ptr %1194, align 4
-  %1204 = add i32 %1203, 1
-  store i32 %1204, ptr %1194, align 4
-  %1205 = load i32, ptr %1280, align 4
-  %1206 = getelementptr i8, ptr %1280, i64 120
-  %1207 = load ptr, ptr %1206, align 8
-  %1208 = sext i32 %1204 to i64
-  %1209 = getelementptr i32, ptr %1207, i64 %1208
-  store i32 %1205, ptr %1209, align 4
-  %1210 = call fastcc i32 @"$Scheduler.add_sample_row"(ptr %21, ptr %1122)
+  %1200 = phi i32 [ %.pre36.i.i.i.i.i.i, %then2.loopexit.i.i.i.i.i.i ], [ %.val12.i36.i.i.i.i, %merge.i.i40.i.i.i.i ]
+  %1201 = add i32 %1200, %1139
+  store i32 %1201, ptr %1290, align 4
+  %1202 = getelementptr i8, ptr %1290, i64 128
+  %1203 = load ptr, ptr %1202, align 8
+  %1204 = getelementptr i8, ptr %1290, i64 8
+  %1205 = load i32, ptr %1204, align 4
+  %1206 = sext i32 %1205 to i64
+  %1207 = getelementptr i32, ptr %1203, i64 %1206
+  store i32 %.val.i33.i.i.i.i, ptr %1207, align 4
+  %1208 = getelementptr i8, ptr %1290, i64 136
+  %1209 = load ptr, ptr %1208, align 8
+  %1210 = load i32, ptr %1204, align 4
+  %1211 = sext i32 %1210 to i64
+  %1212 = getelementptr i32, ptr %1209, i64 %1211
+  store i32 %1165, ptr %1212, align 4
+  %1213 = load i32, ptr %1204, align 4
+  %1214 = add i32 %1213, 1
+  store i32 %1214, ptr %1204, align 4
+  %1215 = load i32, ptr %1290, align 4
+  %1216 = getelementptr i8, ptr %1290, i64 120
+  %1217 = load ptr, ptr %1216, align 8
+  %1218 = sext i32 %1214 to i64
+  %1219 = getelementptr i32, ptr %1217, i64 %1218
+  store i32 %1215, ptr %1219, align 4
+  %1220 = call fastcc i32 @"$Scheduler.add_sample_row"(ptr %21, ptr %1132)
   br label %merge1.i15.i.i.i.i.i
 
 merge1.critedge.i.i.i.i.i.i:                      ; preds = %merge.i.i.i38.i.i.i.i
-  %1211 = getelementptr i8, ptr %1122, i64 72
-  %1212 = load i32, ptr %1211, align 4
-  %1213 = getelementptr i8, ptr %1122, i64 16
-  %1214 = load ptr, ptr %1213, align 8
-  %1215 = load i32, ptr %38, align 4
-  %1216 = getelementptr i8, ptr %1280, i64 48
-  %.val.i26.i.i.i.i.i.i = load i32, ptr %1216, align 4
-  %1217 = getelementptr i8, ptr %1280, i64 280
-  %.val29.i27.i.i.i.i.i.i = load ptr, ptr %1217, align 8
-  %1218 = sext i32 %1212 to i64
-  %1219 = sext i32 %.val.i26.i.i.i.i.i.i to i64
-  %1220 = mul nsw i64 %1219, %1218
-  %1221 = getelementptr i32, ptr %.val29.i27.i.i.i.i.i.i, i64 %1220
-  %1222 = icmp sgt i32 %common.ret.op.i.i.i39.i.i.i.i, 0
-  br i1 %1222, label %forbody.lr.ph.i29.i.i.i.i.i.i, label %"$StepPlan.add_segment.exit35.i.i.i.i.i.i"
+  %1221 = getelementptr i8, ptr %1132, i64 72
+  %1222 = load i32, ptr %1221, align 4
+  %1223 = getelementptr i8, ptr %1132, i64 16
+  %1224 = load ptr, ptr %1223, align 8
+  %1225 = load i32, ptr %38, align 4
+  %1226 = getelementptr i8, ptr %1290, i64 48
+  %.val.i26.i.i.i.i.i.i = load i32, ptr %1226, align 4
+  %1227 = getelementptr i8, ptr %1290, i64 280
+  %.val29.i27.i.i.i.i.i.i = load ptr, ptr %1227, align 8
+  %1228 = sext i32 %1222 to i64
+  %1229 = sext i32 %.val.i26.i.i.i.i.i.i to i64
+  %1230 = mul nsw i64 %1229, %1228
+  %1231 = getelementptr i32, ptr %.val29.i27.i.i.i.i.i.i, i64 %1230
+  %1232 = icmp sgt i32 %common.ret.op.i.i.i39.i.i.i.i, 0
+  br i1 %1232, label %forbody.lr.ph.i29.i.i.i.i.i.i, label %"$StepPlan.add_segment.exit35.i.i.i.i.i.i"
 
 forbody.lr.ph.i29.i.i.i.i.i.i:                    ; preds = %merge1.critedge.i.i.i.i.i.i
-  %1223 = getelementptr i8, ptr %1280, i64 88
-  %1224 = getelementptr i8, ptr %1280, i64 96
-  %1225 = getelementptr i8, ptr %1280, i64 104
-  %wide.trip.count.i30.i.i.i.i.i.i = zext nneg i32 %1129 to i64
+  %1233 = getelementptr i8, ptr %1290, i64 88
+  %1234 = getelementptr i8, ptr %1290, i64 96
+  %1235 = getelementptr i8, ptr %1290, i64 104
+  %wide.trip.count.i30.i.i.i.i.i.i = zext nneg i32 %1139 to i64
   br label %forbody.i31.i.i.i.i.i.i
 
 forbody.i31.i.i.i.i.i.i:                          ; preds = %forbody.i31.i.i.i.i.i.i, %forbody.lr.ph.i29.i.i.i.i.i.i
   %indvars.iv.i32.i.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i29.i.i.i.i.i.i ], [ %indvars.iv.next.i33.i.i.i.i.i.i, %forbody.i31.i.i.i.i.i.i ]
-  %1226 = load i32, ptr %1280, align 4
-  %1227 = trunc nuw nsw i64 %indvars.iv.i32.i.i.i.i.i.i to i32
-  %1228 = add i32 %1226, %1227
-  %1229 = add i32 %.val11.i34.i.i.i.i, %1227
-  %1230 = sext i32 %1229 to i64
-  %1231 = getelementptr i32, ptr %1214, i64 %1230
-  %1232 = load i32, ptr %1231, align 4
-  %1233 = load ptr, ptr %1223, align 8
-  %1234 = sext i32 %1228 to i64
-  %1235 = getelementptr i32, ptr %1233, i64 %1234
-  store i32 %1232, ptr %1235, align 4
-  %1236 = load ptr, ptr %1224, align 8
-  %1237 = getelementptr i32, ptr %1236, i64 %1234
-  store i32 %1229, ptr %1237, align 4
-  %1238 = sdiv i32 %1229, %1215
-  %1239 = sext i32 %1238 to i64
-  %1240 = getelementptr i32, ptr %1221, i64 %1239
-  %1241 = load i32, ptr %1240, align 4
-  %1242 = mul i32 %1241, %1215
-  %1243 = srem i32 %1229, %1215
-  %1244 = add i32 %1242, %1243
-  %1245 = load ptr, ptr %1225, align 8
-  %1246 = getelementptr i32, ptr %1245, i64 %1234
-  store i32 %1244, ptr %1246, align 4
+  %1236 = load i32, ptr %1290, align 4
+  %1237 = trunc nuw nsw i64 %indvars.iv.i32.i.i.i.i.i.i to i32
+  %1238 = add i32 %1236, %1237
+  %1239 = add i32 %.val11.i34.i.i.i.i, %1237
+  %1240 = sext i32 %1239 to i64
+  %1241 = getelementptr i32, ptr %1224, i64 %1240
+  %1242 = load i32, ptr %1241, align 4
+  %1243 = load ptr, ptr %1233, align 8
+  %1244 = sext i32 %1238 to i64
+  %1245 = getelementptr i32, ptr %1243, i64 %1244
+  store i32 %1242, ptr %1245, align 4
+  %1246 = load ptr, ptr %1234, align 8
+  %1247 = getelementptr i32, ptr %1246, i64 %1244
+  store i32 %1239, ptr %1247, align 4
+  %1248 = sdiv i32 %1239, %1225
+  %1249 = sext i32 %1248 to i64
+  %1250 = getelementptr i32, ptr %1231, i64 %1249
+  %1251 = load i32, ptr %1250, align 4
+  %1252 = mul i32 %1251, %1225
+  %1253 = srem i32 %1239, %1225
+  %1254 = add i32 %1252, %1253
+  %1255 = load ptr, ptr %1235, align 8
+  %1256 = getelementptr i32, ptr %1255, i64 %1244
+  store i32 %1254, ptr %1256, align 4
   %indvars.iv.next.i33.i.i.i.i.i.i = add nuw nsw i64 %indvars.iv.i32.i.i.i.i.i.i, 1
   %exitcond.not.i34.i.i.i.i.i.i = icmp eq i64 %indvars.iv.next.i33.i.i.i.i.i.i, %wide.trip.count.i30.i.i.i.i.i.i
   br i1 %exitcond.not.i34.i.i.i.i.i.i, label %"$StepPlan.add_segment.exit35.loopexit.i.i.i.i.i.i", label %forbody.i31.i.i.i.i.i.i
 
 "$StepPlan.add_segment.exit35.loopexit.i.i.i.i.i.i": ; preds = %forbody.i31.i.i.i.i.i.i
-  %.pre.i.i.i.i.i.i = load i32, ptr %1280, align 4
+  %.pre.i.i.i.i.i.i = load i32, ptr %1290, align 4
   br label %"$StepPlan.add_segment.exit35.i.i.i.i.i.i"
 
 "$StepPlan.add_segment.exit35.i.i.i.i.i.i":       ; preds = %"$StepPlan.add_segment.exit35.loopexit.i.i.i.i.i.i", %merge1.critedge.i.i.i.i.i.i
-  %1247 = phi i32 [ %.pre.i.i.i.i.i.i, %"$StepPlan.add_segment.exit35.loopexit.i.i.i.i.i.i" ], [ %.val12.i36.i.i.i.i, %merge1.critedge.i.i.i.i.i.i ]
-  %1248 = add i32 %1247, %1129
-  store i32 %1248, ptr %1280, align 4
-  %1249 = getelementptr i8, ptr %1280, i64 128
-  %1250 = load ptr, ptr %1249, align 8
-  %1251 = getelementptr i8, ptr %1280, i64 8
-  %1252 = load i32, ptr %1251, align 4
-  %1253 = sext i32 %1252 to i64
-  %1254 = getelementptr i32, ptr %1250, i64 %1253
-  store i32 %1130, ptr %1254, align 4
-  %1255 = getelementptr i8, ptr %1280, i64 136
-  %1256 = load ptr, ptr %1255, align 8
-  %1257 = load i32, ptr %1251, align 4
-  %1258 = sext i32 %1257 to i64
-  %1259 = getelementptr i32, ptr %1256, i64 %1258
-  store i32 %1212, ptr %1259, align 4
-  %1260 = load i32, ptr %1251, align 4
-  %1261 = add i32 %1260, 1
-  store i32 %1261, ptr %1251, align 4
-  %1262 = load i32, ptr %1280, align 4
-  %1263 = getelementptr i8, ptr %1280, i64 120
-  %1264 = load ptr, ptr %1263, align 8
-  %1265 = sext i32 %1261 to i64
-  %1266 = getelementptr i32, ptr %1264, i64 %1265
-  store i32 %1262, ptr %1266, align 4
+  %1257 = phi i32 [ %.pre.i.i.i.i.i.i, %"$StepPlan.add_segment.exit35.loopexit.i.i.i.i.i.i" ], [ %.val12.i36.i.i.i.i, %merge1.critedge.i.i.i.i.i.i ]
+  %1258 = add i32 %1257, %1139
+  store i32 %1258, ptr %1290, align 4
+  %1259 = getelementptr i8, ptr %1290, i64 128
+  %1260 = load ptr, ptr %1259, align 8
+  %1261 = getelementptr i8, ptr %1290, i64 8
+  %1262 = load i32, ptr %1261, align 4
+  %1263 = sext i32 %1262 to i64
+  %1264 = getelementptr i32, ptr %1260, i64 %1263
+  store i32 %1140, ptr %1264, align 4
+  %1265 = getelementptr i8, ptr %1290, i64 136
+  %1266 = load ptr, ptr %1265, align 8
+  %1267 = load i32, ptr %1261, align 4
+  %1268 = sext i32 %1267 to i64
+  %1269 = getelementptr i32, ptr %1266, i64 %1268
+  store i32 %1222, ptr %1269, align 4
+  %1270 = load i32, ptr %1261, align 4
+  %1271 = add i32 %1270, 1
+  store i32 %1271, ptr %1261, align 4
+  %1272 = load i32, ptr %1290, align 4
+  %1273 = getelementptr i8, ptr %1290, i64 120
+  %1274 = load ptr, ptr %1273, align 8
+  %1275 = sext i32 %1271 to i64
+  %1276 = getelementptr i32, ptr %1274, i64 %1275
+  store i32 %1272, ptr %1276, align 4
   br label %merge1.i15.i.i.i.i.i
 
 merge1.i15.i.i.i.i.i:                             ; preds = %"$StepPlan.add_segment.exit35.i.i.i.i.i.i", %then2.i.i42.i.i.i.i
-  %sample_row.0.i.i.i.i.i.i = phi i32 [ %1210, %then2.i.i42.i.i.i.i ], [ -1, %"$StepPlan.add_segment.exit35.i.i.i.i.i.i" ]
-  %1267 = load ptr, ptr %66, align 8
-  %1268 = load i64, ptr %67, align 8
-  %1269 = getelementptr %2, ptr %1267, i64 %1268
-  store ptr %1122, ptr %1269, align 8
-  %.sroa.25.0..sroa_idx.i.i16.i.i.i.i.i = getelementptr inbounds i8, ptr %1269, i64 8
-  store i32 %1129, ptr %.sroa.25.0..sroa_idx.i.i16.i.i.i.i.i, align 8
-  %.sroa.3.0..sroa_idx.i.i17.i.i.i.i.i = getelementptr inbounds i8, ptr %1269, i64 12
+  %sample_row.0.i.i.i.i.i.i = phi i32 [ %1220, %then2.i.i42.i.i.i.i ], [ -1, %"$StepPlan.add_segment.exit35.i.i.i.i.i.i" ]
+  %1277 = load ptr, ptr %66, align 8
+  %1278 = load i64, ptr %67, align 8
+  %1279 = getelementptr %4, ptr %1277, i64 %1278
+  store ptr %1132, ptr %1279, align 8
+  %.sroa.25.0..sroa_idx.i.i16.i.i.i.i.i = getelementptr inbounds i8, ptr %1279, i64 8
+  store i32 %1139, ptr %.sroa.25.0..sroa_idx.i.i16.i.i.i.i.i, align 8
+  %.sroa.3.0..sroa_idx.i.i17.i.i.i.i.i = getelementptr inbounds i8, ptr %1279, i64 12
   store i32 %sample_row.0.i.i.i.i.i.i, ptr %.sroa.3.0..sroa_idx.i.i17.i.i.i.i.i, align 4
-  %.sroa.46.0..sroa_idx.i.i18.i.i.i.i.i = getelementptr inbounds i8, ptr %1269, i64 16
+  %.sroa.46.0..sroa_idx.i.i18.i.i.i.i.i = getelementptr inbounds i8, ptr %1279, i64 16
   store i8 0, ptr %.sroa.46.0..sroa_idx.i.i18.i.i.i.i.i, align 8
-  %1270 = load i64, ptr %67, align 8
-  %1271 = add i64 %1270, 1
-  store i64 %1271, ptr %67, align 8
-  br label %merge1.i.i6.i.i.i
+  %1280 = load i64, ptr %67, align 8
+  %1281 = add i64 %1280, 1
+  store i64 %1281, ptr %67, align 8
+  br label %merge1.i.i8.i.i.i
 
-merge1.i.i6.i.i.i:                                ; preds = %and.lhs.true.i.i7.i.i.i, %merge1.i15.i.i.i.i.i, %"$Scheduler.can_sample.exit.i20.i.i.i.i.i", %and.lhs.true.i19.i.i.i.i.i, %forbody.i32.i.i.i.i
-  %1272 = add nuw nsw i64 %i.027.i.i.i.i.i, 1
-  %exitcond.not.i35.i.i.i.i = icmp eq i64 %1272, %.pre.i30.i.i.i.i
+merge1.i.i8.i.i.i:                                ; preds = %and.lhs.true.i.i9.i.i.i, %merge1.i15.i.i.i.i.i, %"$Scheduler.can_sample.exit.i20.i.i.i.i.i", %and.lhs.true.i19.i.i.i.i.i, %forbody.i32.i.i.i.i
+  %1282 = add nuw nsw i64 %i.027.i.i.i.i.i, 1
+  %exitcond.not.i35.i.i.i.i = icmp eq i64 %1282, %.pre.i30.i.i.i.i
   br i1 %exitcond.not.i35.i.i.i.i, label %merge.i.i.i17.i.i, label %forbody.i32.i.i.i.i
 
-merge.i.i.i17.i.i:                                ; preds = %merge1.i.i6.i.i.i, %"$Scheduler.write_decode_rows.exit.i.i.i.i.i", %merge1.i.i.i11.i
-  %1273 = load i32, ptr %42, align 4
-  %1274 = load i32, ptr %43, align 4
-  %1275 = icmp slt i32 %1273, %1274
+merge.i.i.i17.i.i:                                ; preds = %merge1.i.i8.i.i.i, %"$Scheduler.write_decode_rows.exit.i.i.i.i.i", %merge1.i.i.i11.i
+  %1283 = load i32, ptr %42, align 4
+  %1284 = load i32, ptr %43, align 4
+  %1285 = icmp slt i32 %1283, %1284
   %.pre80.i.i.i.i = load ptr, ptr %41, align 8
-  br i1 %1275, label %then.i26.i.i.i.i.i, label %"$Scheduler.write_step.exit.i.i.i.i"
+  br i1 %1285, label %then.i26.i.i.i.i.i, label %"$Scheduler.write_step.exit.i.i.i.i"
 
 then.i26.i.i.i.i.i:                               ; preds = %merge.i.i.i17.i.i
-  %1276 = getelementptr i8, ptr %.pre80.i.i.i.i, i64 32
-  store i32 %1273, ptr %1276, align 4
-  %1277 = load i32, ptr %43, align 4
-  %1278 = load ptr, ptr %41, align 8
-  %1279 = getelementptr i8, ptr %1278, i64 36
-  store i32 %1277, ptr %1279, align 4
+  %1286 = getelementptr i8, ptr %.pre80.i.i.i.i, i64 32
+  store i32 %1283, ptr %1286, align 4
+  %1287 = load i32, ptr %43, align 4
+  %1288 = load ptr, ptr %41, align 8
+  %1289 = getelementptr i8, ptr %1288, i64 36
+  store i32 %1287, ptr %1289, align 4
   %.pre79.i.i.i.i = load ptr, ptr %41, align 8
   br label %"$Scheduler.write_step.exit.i.i.i.i"
 
-and.lhs.true.i.i7.i.i.i:                          ; preds = %forbody.i32.i.i.i.i
-  %1280 = load ptr, ptr %41, align 8
-  %.val12.i36.i.i.i.i = load i32, ptr %1280, align 4
-  %1281 = getelementptr i8, ptr %1280, i64 40
-  %.val13.i37.i.i.i.i = load i32, ptr %1281, align 4
-  %1282 = sub i32 %.val13.i37.i.i.i.i, %.val12.i36.i.i.i.i
-  %1283 = icmp sgt i32 %1282, 0
-  br i1 %1283, label %merge.i.i.i38.i.i.i.i, label %merge1.i.i6.i.i.i
+and.lhs.true.i.i9.i.i.i:                          ; preds = %forbody.i32.i.i.i.i
+  %1290 = load ptr, ptr %41, align 8
+  %.val12.i36.i.i.i.i = load i32, ptr %1290, align 4
+  %1291 = getelementptr i8, ptr %1290, i64 40
+  %.val13.i37.i.i.i.i = load i32, ptr %1291, align 4
+  %1292 = sub i32 %.val13.i37.i.i.i.i, %.val12.i36.i.i.i.i
+  %1293 = icmp sgt i32 %1292, 0
+  br i1 %1293, label %merge.i.i.i38.i.i.i.i, label %merge1.i.i8.i.i.i
 
 "$Scheduler.write_step.exit.i.i.i.i":             ; preds = %then.i26.i.i.i.i.i, %merge.i.i.i17.i.i
-  %1284 = phi ptr [ %.pre80.i.i.i.i, %merge.i.i.i17.i.i ], [ %.pre79.i.i.i.i, %then.i26.i.i.i.i.i ]
-  %1285 = load i32, ptr %1284, align 4
-  %1286 = icmp sgt i32 %1285, 0
+  %1294 = phi ptr [ %.pre80.i.i.i.i, %merge.i.i.i17.i.i ], [ %.pre79.i.i.i.i, %then.i26.i.i.i.i.i ]
+  %1295 = load i32, ptr %1294, align 4
+  %1296 = icmp sgt i32 %1295, 0
   br label %"$Loop.plan.exit.i.i"
 
 "$Loop.plan.exit.i.i":                            ; preds = %"$Scheduler.write_step.exit.i.i.i.i", %"$Scheduler.can_plan_ahead.exit.i.i.i.i"
-  %common.ret.op.i.i.i.i = phi i1 [ %1286, %"$Scheduler.write_step.exit.i.i.i.i" ], [ false, %"$Scheduler.can_plan_ahead.exit.i.i.i.i" ]
-  %1287 = load i64, ptr %68, align 8
-  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i12.i.i.i)
-  %1288 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i12.i.i.i)
-  %1289 = load i64, ptr %time.i12.i.i.i, align 8
-  %1290 = mul i64 %1289, 1000000000
-  %1291 = load i64, ptr %69, align 8
-  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i12.i.i.i)
-  %1292 = sub i64 %1287, %294
-  %1293 = add i64 %1292, %1291
-  %1294 = add i64 %1293, %1290
-  store i64 %1294, ptr %68, align 8
-  %brmerge.i.i = select i1 %common.ret.op.i.i.i.i, i1 true, i1 %289
+  %common.ret.op.i.i.i.i = phi i1 [ %1296, %"$Scheduler.write_step.exit.i.i.i.i" ], [ false, %"$Scheduler.can_plan_ahead.exit.i.i.i.i" ]
+  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i14.i.i.i)
+  %1297 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i14.i.i.i)
+  %1298 = load i64, ptr %time.i14.i.i.i, align 8
+  %1299 = mul i64 %1298, 1000000000
+  %1300 = load i64, ptr %68, align 8
+  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i14.i.i.i)
+  %1301 = sub i64 %1300, %304
+  %1302 = add i64 %1301, %1299
+  store i64 %1302, ptr %69, align 8
+  %1303 = load i64, ptr %70, align 8
+  %1304 = add i64 %1303, %1302
+  store i64 %1304, ptr %70, align 8
+  %brmerge.i.i = select i1 %common.ret.op.i.i.i.i, i1 true, i1 %299
   br i1 %brmerge.i.i, label %or.end.i.i, label %or.lhs.false.i.i
 
 or.rhs.i.i:                                       ; preds = %or.lhs.false.i.i
-  %1295 = load i64, ptr %34, align 8
-  %1296 = icmp sgt i64 %1295, %288
-  %1297 = zext i1 %1296 to i8
+  %1305 = load i64, ptr %34, align 8
+  %1306 = icmp sgt i64 %1305, %298
+  %1307 = zext i1 %1306 to i8
   br label %or.end.i.i
 
 or.end.i.i:                                       ; preds = %or.lhs.false.i.i, %or.rhs.i.i, %"$Loop.plan.exit.i.i"
-  %1298 = phi i8 [ 1, %or.lhs.false.i.i ], [ 1, %"$Loop.plan.exit.i.i" ], [ %1297, %or.rhs.i.i ]
-  store i8 %1298, ptr %11, align 1
-  %1299 = call fastcc i32 @"$Loop.perform_transfers"(ptr nonnull %0)
-  %1300 = icmp eq i32 %1299, 0
-  %1301 = select i1 %1300, i1 %common.ret.op.i.i.i.i, i1 false
-  br i1 %1301, label %then.i29.i.i, label %else.i.i.i
+  %1308 = phi i8 [ 1, %or.lhs.false.i.i ], [ 1, %"$Loop.plan.exit.i.i" ], [ %1307, %or.rhs.i.i ]
+  store i8 %1308, ptr %11, align 1
+  %1309 = call fastcc i32 @"$Loop.perform_transfers"(ptr nonnull %0)
+  %1310 = icmp eq i32 %1309, 0
+  %1311 = select i1 %1310, i1 %common.ret.op.i.i.i.i, i1 false
+  br i1 %1311, label %then.i29.i.i, label %else.i.i.i
 
 then.i29.i.i:                                     ; preds = %or.end.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %message.i.i.i.i)
   store i8 0, ptr %message.i.i.i.i, align 8
-  store ptr null, ptr %72, align 8
-  %1302 = load i64, ptr %67, align 8
-  %1303 = icmp sgt i64 %1302, 0
-  br i1 %1303, label %forbody.lr.ph.i.i.i.i42.i.i, label %merge.i.i.i30.i.i
+  store ptr null, ptr %73, align 8
+  %1312 = load i64, ptr %67, align 8
+  %1313 = icmp sgt i64 %1312, 0
+  br i1 %1313, label %forbody.lr.ph.i.i.i.i42.i.i, label %merge.i.i.i30.i.i
 
 forbody.lr.ph.i.i.i.i42.i.i:                      ; preds = %then.i29.i.i
-  %1304 = load ptr, ptr %66, align 8
+  %1314 = load ptr, ptr %66, align 8
   br label %forbody.i.i.i.i43.i.i
 
 forbody.i.i.i.i43.i.i:                            ; preds = %merge1.i.i.i.i45.i.i, %forbody.lr.ph.i.i.i.i42.i.i
-  %1305 = phi i1 [ true, %forbody.lr.ph.i.i.i.i42.i.i ], [ %1316, %merge1.i.i.i.i45.i.i ]
-  %i.08.i.i.i.i44.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i42.i.i ], [ %1315, %merge1.i.i.i.i45.i.i ]
-  %1306 = getelementptr %2, ptr %1304, i64 %i.08.i.i.i.i44.i.i
-  %segment.sroa.36.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1306, i64 12
+  %1315 = phi i1 [ true, %forbody.lr.ph.i.i.i.i42.i.i ], [ %1326, %merge1.i.i.i.i45.i.i ]
+  %i.08.i.i.i.i44.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i42.i.i ], [ %1325, %merge1.i.i.i.i45.i.i ]
+  %1316 = getelementptr %4, ptr %1314, i64 %i.08.i.i.i.i44.i.i
+  %segment.sroa.36.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1316, i64 12
   %segment.sroa.36.0.copyload.i.i.i.i.i.i = load i32, ptr %segment.sroa.36.0..sroa_idx.i.i.i.i.i.i, align 4
-  %1307 = icmp sgt i32 %segment.sroa.36.0.copyload.i.i.i.i.i.i, -1
-  br i1 %1307, label %and.lhs.true.i.i.i.i48.i.i, label %merge1.i.i.i.i45.i.i
+  %1317 = icmp sgt i32 %segment.sroa.36.0.copyload.i.i.i.i.i.i, -1
+  br i1 %1317, label %and.lhs.true.i.i.i.i48.i.i, label %merge1.i.i.i.i45.i.i
 
 and.lhs.true.i.i.i.i48.i.i:                       ; preds = %forbody.i.i.i.i43.i.i
-  %segment.sroa.0.0.copyload.i.i.i.i.i.i = load ptr, ptr %1306, align 8
-  %1308 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i.i.i.i.i.i, i64 24
-  %segment.sroa.0.0.copyload.val.i.i.i.i.i.i = load i64, ptr %1308, align 8
-  %1309 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i.i.i.i.i.i, i64 40
-  %segment.sroa.0.0.copyload.val7.i.i.i.i.i.i = load i32, ptr %1309, align 4
-  %1310 = trunc i64 %segment.sroa.0.0.copyload.val.i.i.i.i.i.i to i32
-  %1311 = sub i32 %1310, %segment.sroa.0.0.copyload.val7.i.i.i.i.i.i
-  %1312 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i.i.i.i.i.i, i64 320
-  %1313 = load i32, ptr %1312, align 4
-  %1314 = icmp slt i32 %1311, %1313
-  br i1 %1314, label %"$Scheduler.wants_logits.exit.i.i.i.i.i", label %merge1.i.i.i.i45.i.i
+  %segment.sroa.0.0.copyload.i.i.i.i.i.i = load ptr, ptr %1316, align 8
+  %1318 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i.i.i.i.i.i, i64 24
+  %segment.sroa.0.0.copyload.val.i.i.i.i.i.i = load i64, ptr %1318, align 8
+  %1319 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i.i.i.i.i.i, i64 40
+  %segment.sroa.0.0.copyload.val7.i.i.i.i.i.i = load i32, ptr %1319, align 4
+  %1320 = trunc i64 %segment.sroa.0.0.copyload.val.i.i.i.i.i.i to i32
+  %1321 = sub i32 %1320, %segment.sroa.0.0.copyload.val7.i.i.i.i.i.i
+  %1322 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i.i.i.i.i.i, i64 320
+  %1323 = load i32, ptr %1322, align 4
+  %1324 = icmp slt i32 %1321, %1323
+  br i1 %1324, label %"$Scheduler.wants_logits.exit.i.i.i.i.i", label %merge1.i.i.i.i45.i.i
 
 merge1.i.i.i.i45.i.i:                             ; preds = %and.lhs.true.i.i.i.i48.i.i, %forbody.i.i.i.i43.i.i
-  %1315 = add nuw nsw i64 %i.08.i.i.i.i44.i.i, 1
-  %1316 = icmp slt i64 %1315, %1302
-  %exitcond.not.i.i.i.i46.i.i = icmp eq i64 %1315, %1302
+  %1325 = add nuw nsw i64 %i.08.i.i.i.i44.i.i, 1
+  %1326 = icmp slt i64 %1325, %1312
+  %exitcond.not.i.i.i.i46.i.i = icmp eq i64 %1325, %1312
   br i1 %exitcond.not.i.i.i.i46.i.i, label %"$Scheduler.wants_logits.exit.i.i.i.i.i", label %forbody.i.i.i.i43.i.i
 
 "$Scheduler.wants_logits.exit.i.i.i.i.i":         ; preds = %merge1.i.i.i.i45.i.i, %and.lhs.true.i.i.i.i48.i.i
-  %.lcssa.i.i.i.i.i.i = phi i1 [ %1316, %merge1.i.i.i.i45.i.i ], [ %1305, %and.lhs.true.i.i.i.i48.i.i ]
+  %.lcssa.i.i.i.i.i.i = phi i1 [ %1326, %merge1.i.i.i.i45.i.i ], [ %1315, %and.lhs.true.i.i.i.i48.i.i ]
   br i1 %.lcssa.i.i.i.i.i.i, label %then.i.i.i47.i.i, label %merge.i.i.i30.i.i
 
 then.i.i.i47.i.i:                                 ; preds = %"$Scheduler.wants_logits.exit.i.i.i.i.i"
-  %1317 = load ptr, ptr %73, align 8
-  store ptr %1317, ptr %72, align 8
+  %1327 = load ptr, ptr %74, align 8
+  store ptr %1327, ptr %73, align 8
   br label %merge.i.i.i30.i.i
 
 merge.i.i.i30.i.i:                                ; preds = %then.i.i.i47.i.i, %"$Scheduler.wants_logits.exit.i.i.i.i.i", %then.i29.i.i
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i.i.i.i)
-  %1318 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i.i.i.i)
-  %1319 = load i64, ptr %time.i.i.i.i.i.i, align 8
-  %1320 = load i64, ptr %74, align 8
+  %1328 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i.i.i.i)
+  %1329 = load i64, ptr %time.i.i.i.i.i.i, align 8
+  %1330 = load i64, ptr %75, align 8
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i.i.i.i)
-  %1321 = load ptr, ptr %0, align 8
-  %1322 = call fastcc i32 @"$RankGroup.launch"(ptr %1321, ptr %71, ptr nonnull %message.i.i.i.i)
-  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i16.i.i.i.i.i)
-  %1323 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i16.i.i.i.i.i)
-  %1324 = load i64, ptr %time.i16.i.i.i.i.i, align 8
-  %1325 = load i64, ptr %75, align 8
-  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i16.i.i.i.i.i)
-  %reass.add.i.i.i.i.i = sub i64 %1324, %1319
+  %1331 = load ptr, ptr %0, align 8
+  %1332 = call fastcc i32 @"$RankGroup.launch"(ptr %1331, ptr %72, ptr nonnull %message.i.i.i.i)
+  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i18.i.i.i.i.i)
+  %1333 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i18.i.i.i.i.i)
+  %1334 = load i64, ptr %time.i18.i.i.i.i.i, align 8
+  %1335 = load i64, ptr %76, align 8
+  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i18.i.i.i.i.i)
+  %reass.add.i.i.i.i.i = sub i64 %1334, %1329
   %reass.mul.i.i.i.i.i = mul i64 %reass.add.i.i.i.i.i, 1000000000
-  %1326 = sub i64 %1325, %1320
-  %1327 = add i64 %1326, %reass.mul.i.i.i.i.i
-  %1328 = load i64, ptr %76, align 8
-  %1329 = add i64 %1328, %1327
-  store i64 %1329, ptr %76, align 8
-  %1330 = load i64, ptr %77, align 8
-  %1331 = add i64 %1330, %1327
-  store i64 %1331, ptr %77, align 8
-  %1332 = icmp eq i32 %1322, 0
-  br i1 %1332, label %merge.i.i36.i.i, label %then.i.i31.i.i
+  %1336 = sub i64 %1335, %1330
+  %1337 = add i64 %1336, %reass.mul.i.i.i.i.i
+  %1338 = load i64, ptr %77, align 8
+  %1339 = add i64 %1338, %1337
+  store i64 %1339, ptr %77, align 8
+  %1340 = load i64, ptr %78, align 8
+  %1341 = add i64 %1340, %1337
+  store i64 %1341, ptr %78, align 8
+  %1342 = icmp eq i32 %1332, 0
+  br i1 %1342, label %merge.i.i36.i.i, label %then.i.i31.i.i
 
 then.i.i31.i.i:                                   ; preds = %merge.i.i.i30.i.i
   call fastcc void @"$Loop.land"(ptr nonnull %0)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %78, ptr noundef nonnull align 8 dereferenceable(1024) %message.i.i.i.i, i64 1024, i1 false)
-  %1333 = load i64, ptr %67, align 8
-  %1334 = icmp sgt i64 %1333, 0
-  br i1 %1334, label %forbody.i.i14.i.i.i.i, label %"$Scheduler.fail_step.exit.i.i.i.i"
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %79, ptr noundef nonnull align 8 dereferenceable(1024) %message.i.i.i.i, i64 1024, i1 false)
+  %1343 = load i64, ptr %67, align 8
+  %1344 = icmp sgt i64 %1343, 0
+  br i1 %1344, label %forbody.i.i18.i.i.i.i, label %"$Scheduler.fail_step.exit.i.i.i.i"
 
-forbody.i.i14.i.i.i.i:                            ; preds = %then.i.i31.i.i, %merge1.i.i15.i.i.i.i
-  %i.06.i.i.i.i.i.i = phi i64 [ %1362, %merge1.i.i15.i.i.i.i ], [ 0, %then.i.i31.i.i ]
-  %1335 = load ptr, ptr %66, align 8
-  %1336 = getelementptr %2, ptr %1335, i64 %i.06.i.i.i.i.i.i
-  %1337 = load ptr, ptr %1336, align 8
-  %.not.i.i.i.i32.i.i = icmp eq ptr %1337, null
-  br i1 %.not.i.i.i.i32.i.i, label %merge1.i.i15.i.i.i.i, label %then.i.i.i.i33.i.i
+forbody.i.i18.i.i.i.i:                            ; preds = %then.i.i31.i.i, %merge1.i.i19.i.i.i.i
+  %i.06.i.i.i.i.i.i = phi i64 [ %1372, %merge1.i.i19.i.i.i.i ], [ 0, %then.i.i31.i.i ]
+  %1345 = load ptr, ptr %66, align 8
+  %1346 = getelementptr %4, ptr %1345, i64 %i.06.i.i.i.i.i.i
+  %1347 = load ptr, ptr %1346, align 8
+  %.not.i.i.i.i32.i.i = icmp eq ptr %1347, null
+  br i1 %.not.i.i.i.i32.i.i, label %merge1.i.i19.i.i.i.i, label %then.i.i.i.i33.i.i
 
-then.i.i.i.i33.i.i:                               ; preds = %forbody.i.i14.i.i.i.i
-  %1338 = load ptr, ptr %31, align 8
-  %1339 = load i64, ptr %32, align 8
-  %1340 = getelementptr %4, ptr %1338, i64 %1339
-  %1341 = add i64 %1339, 1
-  store i64 %1341, ptr %32, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %1340, i8 0, i64 472, i1 false)
-  %1342 = load i64, ptr %1337, align 8
-  store i64 %1342, ptr %1340, align 8
-  %1343 = getelementptr i8, ptr %1340, i64 8
-  store i32 3, ptr %1343, align 4
-  %1344 = getelementptr i8, ptr %1340, i64 20
-  store i32 -1, ptr %1344, align 4
-  %1345 = getelementptr i8, ptr %1337, i64 24
-  %.val.i.i.i.i.i.i34.i.i = load i64, ptr %1345, align 8
-  %1346 = getelementptr i8, ptr %1337, i64 40
-  %.val17.i.i.i.i.i.i35.i.i = load i32, ptr %1346, align 4
-  %1347 = trunc i64 %.val.i.i.i.i.i.i34.i.i to i32
-  %1348 = sub i32 %1347, %.val17.i.i.i.i.i.i35.i.i
-  %1349 = getelementptr i8, ptr %1340, i64 24
-  store i32 %1348, ptr %1349, align 4
-  %1350 = load i32, ptr %1346, align 4
-  %1351 = getelementptr i8, ptr %1340, i64 28
-  store i32 %1350, ptr %1351, align 4
-  %1352 = getelementptr i8, ptr %1337, i64 68
-  %1353 = load i32, ptr %1352, align 4
-  %1354 = getelementptr i8, ptr %1340, i64 32
-  store i32 %1353, ptr %1354, align 4
-  %1355 = getelementptr i8, ptr %1340, i64 36
-  store i32 -1, ptr %1355, align 4
-  %1356 = load i64, ptr %22, align 8
-  %1357 = getelementptr i8, ptr %1340, i64 208
-  store i64 %1356, ptr %1357, align 8
-  %1358 = getelementptr i8, ptr %1340, i64 12
-  store i32 6, ptr %1358, align 4
-  %1359 = getelementptr i8, ptr %1340, i64 16
-  store i32 %1322, ptr %1359, align 4
-  %1360 = getelementptr i8, ptr %1340, i64 216
-  %1361 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1360, i64 256, ptr nonnull @"$string.9", ptr nonnull %message.i.i.i.i)
-  call fastcc void @"$Scheduler.retire"(ptr nonnull %21, ptr nonnull %1337)
-  br label %merge1.i.i15.i.i.i.i
+then.i.i.i.i33.i.i:                               ; preds = %forbody.i.i18.i.i.i.i
+  %1348 = load ptr, ptr %31, align 8
+  %1349 = load i64, ptr %32, align 8
+  %1350 = getelementptr %6, ptr %1348, i64 %1349
+  %1351 = add i64 %1349, 1
+  store i64 %1351, ptr %32, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %1350, i8 0, i64 472, i1 false)
+  %1352 = load i64, ptr %1347, align 8
+  store i64 %1352, ptr %1350, align 8
+  %1353 = getelementptr i8, ptr %1350, i64 8
+  store i32 3, ptr %1353, align 4
+  %1354 = getelementptr i8, ptr %1350, i64 20
+  store i32 -1, ptr %1354, align 4
+  %1355 = getelementptr i8, ptr %1347, i64 24
+  %.val.i.i.i.i.i.i34.i.i = load i64, ptr %1355, align 8
+  %1356 = getelementptr i8, ptr %1347, i64 40
+  %.val17.i.i.i.i.i.i35.i.i = load i32, ptr %1356, align 4
+  %1357 = trunc i64 %.val.i.i.i.i.i.i34.i.i to i32
+  %1358 = sub i32 %1357, %.val17.i.i.i.i.i.i35.i.i
+  %1359 = getelementptr i8, ptr %1350, i64 24
+  store i32 %1358, ptr %1359, align 4
+  %1360 = load i32, ptr %1356, align 4
+  %1361 = getelementptr i8, ptr %1350, i64 28
+  store i32 %1360, ptr %1361, align 4
+  %1362 = getelementptr i8, ptr %1347, i64 68
+  %1363 = load i32, ptr %1362, align 4
+  %1364 = getelementptr i8, ptr %1350, i64 32
+  store i32 %1363, ptr %1364, align 4
+  %1365 = getelementptr i8, ptr %1350, i64 36
+  store i32 -1, ptr %1365, align 4
+  %1366 = load i64, ptr %22, align 8
+  %1367 = getelementptr i8, ptr %1350, i64 208
+  store i64 %1366, ptr %1367, align 8
+  %1368 = getelementptr i8, ptr %1350, i64 12
+  store i32 6, ptr %1368, align 4
+  %1369 = getelementptr i8, ptr %1350, i64 16
+  store i32 %1332, ptr %1369, align 4
+  %1370 = getelementptr i8, ptr %1350, i64 216
+  %1371 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1370, i64 256, ptr nonnull @"$string.9", ptr nonnull %message.i.i.i.i)
+  call fastcc void @"$Scheduler.retire"(ptr nonnull %21, ptr nonnull %1347)
+  br label %merge1.i.i19.i.i.i.i
 
-merge1.i.i15.i.i.i.i:                             ; preds = %then.i.i.i.i33.i.i, %forbody.i.i14.i.i.i.i
-  %1362 = add nuw nsw i64 %i.06.i.i.i.i.i.i, 1
-  %exitcond.not.i.i16.i.i.i.i = icmp eq i64 %1362, %1333
-  br i1 %exitcond.not.i.i16.i.i.i.i, label %"$Scheduler.fail_step.exit.i.i.i.i", label %forbody.i.i14.i.i.i.i
+merge1.i.i19.i.i.i.i:                             ; preds = %then.i.i.i.i33.i.i, %forbody.i.i18.i.i.i.i
+  %1372 = add nuw nsw i64 %i.06.i.i.i.i.i.i, 1
+  %exitcond.not.i.i20.i.i.i.i = icmp eq i64 %1372, %1343
+  br i1 %exitcond.not.i.i20.i.i.i.i, label %"$Scheduler.fail_step.exit.i.i.i.i", label %forbody.i.i18.i.i.i.i
 
-"$Scheduler.fail_step.exit.i.i.i.i":              ; preds = %merge1.i.i15.i.i.i.i, %then.i.i31.i.i
+"$Scheduler.fail_step.exit.i.i.i.i":              ; preds = %merge1.i.i19.i.i.i.i, %then.i.i31.i.i
   store i64 0, ptr %67, align 8
   br label %"$Loop.execute.exit.i.i.i"
 
 merge.i.i36.i.i:                                  ; preds = %merge.i.i.i30.i.i
-  %1363 = load i32, ptr %79, align 4
-  store i32 %1363, ptr %42, align 4
+  %1373 = load i32, ptr %80, align 4
+  store i32 %1373, ptr %42, align 4
   store i32 0, ptr %43, align 4
+  %1374 = load <2 x i32>, ptr %72, align 4
+  store <2 x i32> %1374, ptr %81, align 4
+  %1375 = load i32, ptr %82, align 4
+  store i32 %1375, ptr %83, align 4
+  %1376 = load i32, ptr %51, align 4
+  store i32 %1376, ptr %84, align 4
+  %1377 = load i64, ptr %69, align 8
+  store i64 %1377, ptr %85, align 8
+  store i64 %1337, ptr %86, align 8
   call fastcc void @"$Loop.land"(ptr nonnull %0)
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %"<aggcopy>.i.i.i.i.i")
-  %1364 = load i64, ptr %80, align 8
-  %1365 = add i64 %1364, 1
-  store i64 %1365, ptr %80, align 8
-  %1366 = load i64, ptr %67, align 8
-  %1367 = icmp sgt i64 %1366, 0
-  br i1 %1367, label %forbody.i.i.i38.i.i.preheader, label %"$Scheduler.launch.exit.i.i.i.i"
+  %1378 = load i64, ptr %87, align 8
+  %1379 = add i64 %1378, 1
+  store i64 %1379, ptr %87, align 8
+  %1380 = load i64, ptr %67, align 8
+  %1381 = icmp sgt i64 %1380, 0
+  br i1 %1381, label %forbody.i.i.i38.i.i.preheader, label %"$Scheduler.launch.exit.i.i.i.i"
 
 forbody.i.i.i38.i.i.preheader:                    ; preds = %merge.i.i36.i.i
-  %xtraiter103 = and i64 %1366, 1
-  %1368 = icmp eq i64 %1366, 1
-  br i1 %1368, label %"$Scheduler.launch.exit.i.i.i.i.loopexit.unr-lcssa", label %forbody.i.i.i38.i.i.preheader.new
+  %xtraiter103 = and i64 %1380, 1
+  %1382 = icmp eq i64 %1380, 1
+  br i1 %1382, label %"$Scheduler.launch.exit.i.i.i.i.loopexit.unr-lcssa", label %forbody.i.i.i38.i.i.preheader.new
 
 forbody.i.i.i38.i.i.preheader.new:                ; preds = %forbody.i.i.i38.i.i.preheader
-  %unroll_iter106 = and i64 %1366, 9223372036854775806
+  %unroll_iter106 = and i64 %1380, 9223372036854775806
   br label %forbody.i.i.i38.i.i
 
 forbody.i.i.i38.i.i:                              ; preds = %merge1.i.i.i40.i.i.1, %forbody.i.i.i38.i.i.preheader.new
-  %i.019.i.i.i.i.i = phi i64 [ 0, %forbody.i.i.i38.i.i.preheader.new ], [ %1416, %merge1.i.i.i40.i.i.1 ]
+  %i.019.i.i.i.i.i = phi i64 [ 0, %forbody.i.i.i38.i.i.preheader.new ], [ %1430, %merge1.i.i.i40.i.i.1 ]
   %niter107 = phi i64 [ 0, %forbody.i.i.i38.i.i.preheader.new ], [ %niter107.next.1, %merge1.i.i.i40.i.i.1 ]
-  %1369 = load ptr, ptr %66, align 8
-  %1370 = getelementptr %2, ptr %1369, i64 %i.019.i.i.i.i.i
-  %1371 = getelementptr i8, ptr %1370, i64 16
-  %1372 = load i8, ptr %1371, align 1
-  %1373 = trunc i8 %1372 to i1
-  %1374 = getelementptr i8, ptr %1370, i64 8
-  %1375 = load i32, ptr %1374, align 4
-  %1376 = sext i32 %1375 to i64
-  %..i.i.i.i.i.i = select i1 %1373, i64 464, i64 456
-  %1377 = getelementptr i8, ptr %21, i64 %..i.i.i.i.i.i
-  %1378 = load i64, ptr %1377, align 8
-  %1379 = add i64 %1378, %1376
-  store i64 %1379, ptr %1377, align 8
-  %1380 = load ptr, ptr %1370, align 8
-  %.not.i.i.i39.i.i = icmp eq ptr %1380, null
-  br i1 %.not.i.i.i39.i.i, label %merge1.i.i.i40.i.i, label %then.i18.i.i.i.i
+  %1383 = load ptr, ptr %66, align 8
+  %1384 = getelementptr %4, ptr %1383, i64 %i.019.i.i.i.i.i
+  %1385 = getelementptr i8, ptr %1384, i64 16
+  %1386 = load i8, ptr %1385, align 1
+  %1387 = trunc i8 %1386 to i1
+  %1388 = getelementptr i8, ptr %1384, i64 8
+  %1389 = load i32, ptr %1388, align 4
+  %1390 = sext i32 %1389 to i64
+  %..i.i.i.i.i.i = select i1 %1387, i64 464, i64 456
+  %1391 = getelementptr i8, ptr %21, i64 %..i.i.i.i.i.i
+  %1392 = load i64, ptr %1391, align 8
+  %1393 = add i64 %1392, %1390
+  store i64 %1393, ptr %1391, align 8
+  %1394 = load ptr, ptr %1384, align 8
+  %.not.i.i.i39.i.i = icmp eq ptr %1394, null
+  br i1 %.not.i.i.i39.i.i, label %merge1.i.i.i40.i.i, label %then.i22.i.i.i.i
 
-then.i18.i.i.i.i:                                 ; preds = %forbody.i.i.i38.i.i
-  %1381 = getelementptr i8, ptr %1380, i64 52
-  %1382 = load i32, ptr %1381, align 4
-  %1383 = load i32, ptr %1374, align 4
-  %1384 = add i32 %1383, %1382
-  store i32 %1384, ptr %1381, align 4
-  %1385 = getelementptr i8, ptr %1370, i64 12
-  %1386 = load i32, ptr %1385, align 4
-  %1387 = icmp sgt i32 %1386, -1
-  %1388 = zext i1 %1387 to i32
-  %1389 = getelementptr i8, ptr %1380, i64 56
-  store i32 %1388, ptr %1389, align 4
-  %1390 = load i32, ptr %1385, align 4
-  %1391 = getelementptr i8, ptr %1380, i64 60
-  store i32 %1390, ptr %1391, align 4
+then.i22.i.i.i.i:                                 ; preds = %forbody.i.i.i38.i.i
+  %1395 = getelementptr i8, ptr %1394, i64 52
+  %1396 = load i32, ptr %1395, align 4
+  %1397 = load i32, ptr %1388, align 4
+  %1398 = add i32 %1397, %1396
+  store i32 %1398, ptr %1395, align 4
+  %1399 = getelementptr i8, ptr %1384, i64 12
+  %1400 = load i32, ptr %1399, align 4
+  %1401 = icmp sgt i32 %1400, -1
+  %1402 = zext i1 %1401 to i32
+  %1403 = getelementptr i8, ptr %1394, i64 56
+  store i32 %1402, ptr %1403, align 4
+  %1404 = load i32, ptr %1399, align 4
+  %1405 = getelementptr i8, ptr %1394, i64 60
+  store i32 %1404, ptr %1405, align 4
   br label %merge1.i.i.i40.i.i
 
-merge1.i.i.i40.i.i:                               ; preds = %then.i18.i.i.i.i, %forbody.i.i.i38.i.i
-  %1392 = or disjoint i64 %i.019.i.i.i.i.i, 1
-  %1393 = load ptr, ptr %66, align 8
-  %1394 = getelementptr %2, ptr %1393, i64 %1392
-  %1395 = getelementptr i8, ptr %1394, i64 16
-  %1396 = load i8, ptr %1395, align 1
-  %1397 = trunc i8 %1396 to i1
-  %1398 = getelementptr i8, ptr %1394, i64 8
-  %1399 = load i32, ptr %1398, align 4
-  %1400 = sext i32 %1399 to i64
-  %..i.i.i.i.i.i.1 = select i1 %1397, i64 464, i64 456
-  %1401 = getelementptr i8, ptr %21, i64 %..i.i.i.i.i.i.1
-  %1402 = load i64, ptr %1401, align 8
-  %1403 = add i64 %1402, %1400
-  store i64 %1403, ptr %1401, align 8
-  %1404 = load ptr, ptr %1394, align 8
-  %.not.i.i.i39.i.i.1 = icmp eq ptr %1404, null
-  br i1 %.not.i.i.i39.i.i.1, label %merge1.i.i.i40.i.i.1, label %then.i18.i.i.i.i.1
+merge1.i.i.i40.i.i:                               ; preds = %then.i22.i.i.i.i, %forbody.i.i.i38.i.i
+  %1406 = or disjoint i64 %i.019.i.i.i.i.i, 1
+  %1407 = load ptr, ptr %66, align 8
+  %1408 = getelementptr %4, ptr %1407, i64 %1406
+  %1409 = getelementptr i8, ptr %1408, i64 16
+  %1410 = load i8, ptr %1409, align 1
+  %1411 = trunc i8 %1410 to i1
+  %1412 = getelementptr i8, ptr %1408, i64 8
+  %1413 = load i32, ptr %1412, align 4
+  %1414 = sext i32 %1413 to i64
+  %..i.i.i.i.i.i.1 = select i1 %1411, i64 464, i64 456
+  %1415 = getelementptr i8, ptr %21, i64 %..i.i.i.i.i.i.1
+  %1416 = load i64, ptr %1415, align 8
+  %1417 = add i64 %1416, %1414
+  store i64 %1417, ptr %1415, align 8
+  %1418 = load ptr, ptr %1408, align 8
+  %.not.i.i.i39.i.i.1 = icmp eq ptr %1418, null
+  br i1 %.not.i.i.i39.i.i.1, label %merge1.i.i.i40.i.i.1, label %then.i22.i.i.i.i.1
 
-then.i18.i.i.i.i.1:                               ; preds = %merge1.i.i.i40.i.i
-  %1405 = getelementptr i8, ptr %1404, i64 52
-  %1406 = load i32, ptr %1405, align 4
-  %1407 = load i32, ptr %1398, align 4
-  %1408 = add i32 %1407, %1406
-  store i32 %1408, ptr %1405, align 4
-  %1409 = getelementptr i8, ptr %1394, i64 12
-  %1410 = load i32, ptr %1409, align 4
-  %1411 = icmp sgt i32 %1410, -1
-  %1412 = zext i1 %1411 to i32
-  %1413 = getelementptr i8, ptr %1404, i64 56
-  store i32 %1412, ptr %1413, align 4
-  %1414 = load i32, ptr %1409, align 4
-  %1415 = getelementptr i8, ptr %1404, i64 60
-  store i32 %1414, ptr %1415, align 4
+then.i22.i.i.i.i.1:                               ; preds = %merge1.i.i.i40.i.i
+  %1419 = getelementptr i8, ptr %1418, i64 52
+  %1420 = load i32, ptr %1419, align 4
+  %1421 = load i32, ptr %1412, align 4
+  %1422 = add i32 %1421, %1420
+  store i32 %1422, ptr %1419, align 4
+  %1423 = getelementptr i8, ptr %1408, i64 12
+  %1424 = load i32, ptr %1423, align 4
+  %1425 = icmp sgt i32 %1424, -1
+  %1426 = zext i1 %1425 to i32
+  %1427 = getelementptr i8, ptr %1418, i64 56
+  store i32 %1426, ptr %1427, align 4
+  %1428 = load i32, ptr %1423, align 4
+  %1429 = getelementptr i8, ptr %1418, i64 60
+  store i32 %1428, ptr %1429, align 4
   br label %merge1.i.i.i40.i.i.1
 
-merge1.i.i.i40.i.i.1:                             ; preds = %then.i18.i.i.i.i.1, %merge1.i.i.i40.i.i
-  %1416 = add nuw nsw i64 %i.019.i.i.i.i.i, 2
+merge1.i.i.i40.i.i.1:                             ; preds = %then.i22.i.i.i.i.1, %merge1.i.i.i40.i.i
+  %1430 = add nuw nsw i64 %i.019.i.i.i.i.i, 2
   %niter107.next.1 = add i64 %niter107, 2
   %niter107.ncmp.1 = icmp eq i64 %niter107.next.1, %unroll_iter106
   br i1 %niter107.ncmp.1, label %"$Scheduler.launch.exit.i.i.i.i.loopexit.unr-lcssa", label %forbody.i.i.i38.i.i
 
 "$Scheduler.launch.exit.i.i.i.i.loopexit.unr-lcssa": ; preds = %merge1.i.i.i40.i.i.1, %forbody.i.i.i38.i.i.preheader
-  %i.019.i.i.i.i.i.unr = phi i64 [ 0, %forbody.i.i.i38.i.i.preheader ], [ %1416, %merge1.i.i.i40.i.i.1 ]
+  %i.019.i.i.i.i.i.unr = phi i64 [ 0, %forbody.i.i.i38.i.i.preheader ], [ %1430, %merge1.i.i.i40.i.i.1 ]
   %lcmp.mod105.not = icmp eq i64 %xtraiter103, 0
   br i1 %lcmp.mod105.not, label %"$Scheduler.launch.exit.i.i.i.i", label %forbody.i.i.i38.i.i.epil
 
 forbody.i.i.i38.i.i.epil:                         ; preds = %"$Scheduler.launch.exit.i.i.i.i.loopexit.unr-lcssa"
-  %1417 = load ptr, ptr %66, align 8
-  %1418 = getelementptr %2, ptr %1417, i64 %i.019.i.i.i.i.i.unr
-  %1419 = getelementptr i8, ptr %1418, i64 16
-  %1420 = load i8, ptr %1419, align 1
-  %1421 = trunc i8 %1420 to i1
-  %1422 = getelementptr i8, ptr %1418, i64 8
-  %1423 = load i32, ptr %1422, align 4
-  %1424 = sext i32 %1423 to i64
-  %..i.i.i.i.i.i.epil = select i1 %1421, i64 464, i64 456
-  %1425 = getelementptr i8, ptr %21, i64 %..i.i.i.i.i.i.epil
-  %1426 = load i64, ptr %1425, align 8
-  %1427 = add i64 %1426, %1424
-  store i64 %1427, ptr %1425, align 8
-  %1428 = load ptr, ptr %1418, align 8
-  %.not.i.i.i39.i.i.epil = icmp eq ptr %1428, null
-  br i1 %.not.i.i.i39.i.i.epil, label %"$Scheduler.launch.exit.i.i.i.i", label %then.i18.i.i.i.i.epil
+  %1431 = load ptr, ptr %66, align 8
+  %1432 = getelementptr %4, ptr %1431, i64 %i.019.i.i.i.i.i.unr
+  %1433 = getelementptr i8, ptr %1432, i64 16
+  %1434 = load i8, ptr %1433, align 1
+  %1435 = trunc i8 %1434 to i1
+  %1436 = getelementptr i8, ptr %1432, i64 8
+  %1437 = load i32, ptr %1436, align 4
+  %1438 = sext i32 %1437 to i64
+  %..i.i.i.i.i.i.epil = select i1 %1435, i64 464, i64 456
+  %1439 = getelementptr i8, ptr %21, i64 %..i.i.i.i.i.i.epil
+  %1440 = load i64, ptr %1439, align 8
+  %1441 = add i64 %1440, %1438
+  store i64 %1441, ptr %1439, align 8
+  %1442 = load ptr, ptr %1432, align 8
+  %.not.i.i.i39.i.i.epil = icmp eq ptr %1442, null
+  br i1 %.not.i.i.i39.i.i.epil, label %"$Scheduler.launch.exit.i.i.i.i", label %then.i22.i.i.i.i.epil
 
-then.i18.i.i.i.i.epil:                            ; preds = %forbody.i.i.i38.i.i.epil
-  %1429 = getelementptr i8, ptr %1428, i64 52
-  %1430 = load i32, ptr %1429, align 4
-  %1431 = load i32, ptr %1422, align 4
-  %1432 = add i32 %1431, %1430
-  store i32 %1432, ptr %1429, align 4
-  %1433 = getelementptr i8, ptr %1418, i64 12
-  %1434 = load i32, ptr %1433, align 4
-  %1435 = icmp sgt i32 %1434, -1
-  %1436 = zext i1 %1435 to i32
-  %1437 = getelementptr i8, ptr %1428, i64 56
-  store i32 %1436, ptr %1437, align 4
-  %1438 = load i32, ptr %1433, align 4
-  %1439 = getelementptr i8, ptr %1428, i64 60
-  store i32 %1438, ptr %1439, align 4
+then.i22.i.i.i.i.epil:                            ; preds = %forbody.i.i.i38.i.i.epil
+  %1443 = getelementptr i8, ptr %1442, i64 52
+  %1444 = load i32, ptr %1443, align 4
+  %1445 = load i32, ptr %1436, align 4
+  %1446 = add i32 %1445, %1444
+  store i32 %1446, ptr %1443, align 4
+  %1447 = getelementptr i8, ptr %1432, i64 12
+  %1448 = load i32, ptr %1447, align 4
+  %1449 = icmp sgt i32 %1448, -1
+  %1450 = zext i1 %1449 to i32
+  %1451 = getelementptr i8, ptr %1442, i64 56
+  store i32 %1450, ptr %1451, align 4
+  %1452 = load i32, ptr %1447, align 4
+  %1453 = getelementptr i8, ptr %1442, i64 60
+  store i32 %1452, ptr %1453, align 4
   br label %"$Scheduler.launch.exit.i.i.i.i"
 
-"$Scheduler.launch.exit.i.i.i.i":                 ; preds = %"$Scheduler.launch.exit.i.i.i.i.loopexit.unr-lcssa", %then.i18.i.i.i.i.epil, %forbody.i.i.i38.i.i.epil, %merge.i.i36.i.i
+"$Scheduler.launch.exit.i.i.i.i":                 ; preds = %"$Scheduler.launch.exit.i.i.i.i.loopexit.unr-lcssa", %then.i22.i.i.i.i.epil, %forbody.i.i.i38.i.i.epil, %merge.i.i36.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %"<aggcopy>.i.i.i.i.i", ptr noundef nonnull align 8 dereferenceable(24) %66, i64 24, i1 false)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %66, ptr noundef nonnull align 8 dereferenceable(24) %81, i64 24, i1 false)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %81, ptr noundef nonnull align 8 dereferenceable(24) %"<aggcopy>.i.i.i.i.i", i64 24, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %66, ptr noundef nonnull align 8 dereferenceable(24) %88, i64 24, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %88, ptr noundef nonnull align 8 dereferenceable(24) %"<aggcopy>.i.i.i.i.i", i64 24, i1 false)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %"<aggcopy>.i.i.i.i.i")
-  %1440 = load i8, ptr %82, align 1
-  %1441 = trunc i8 %1440 to i1
-  br i1 %1441, label %or.lhs.false.i.i.i.i, label %then2.i.i37.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(56) %90, ptr noundef nonnull align 8 dereferenceable(56) %89, i64 56, i1 false)
+  %1454 = load i8, ptr %91, align 1
+  %1455 = trunc i8 %1454 to i1
+  br i1 %1455, label %or.lhs.false4.i.i.i.i, label %then2.i.i37.i.i
 
-then2.i.i37.i.i:                                  ; preds = %or.lhs.false.i.i.i.i, %"$Scheduler.launch.exit.i.i.i.i"
+then2.i.i37.i.i:                                  ; preds = %or.lhs.false4.i.i.i.i, %or.lhs.false.i.i.i.i, %"$Scheduler.launch.exit.i.i.i.i"
   call fastcc void @"$Loop.land"(ptr nonnull %0)
   br label %"$Loop.execute.exit.i.i.i"
 
-or.lhs.false.i.i.i.i:                             ; preds = %"$Scheduler.launch.exit.i.i.i.i"
-  %1442 = load ptr, ptr %72, align 8
-  %.not12.i.i.i.i = icmp eq ptr %1442, null
-  br i1 %.not12.i.i.i.i, label %"$Loop.execute.exit.i.i.i", label %then2.i.i37.i.i
+or.lhs.false.i.i.i.i:                             ; preds = %or.lhs.false4.i.i.i.i
+  %1456 = load ptr, ptr %73, align 8
+  %.not16.i.i.i.i = icmp eq ptr %1456, null
+  br i1 %.not16.i.i.i.i, label %"$Loop.execute.exit.i.i.i", label %then2.i.i37.i.i
+
+or.lhs.false4.i.i.i.i:                            ; preds = %"$Scheduler.launch.exit.i.i.i.i"
+  %1457 = load i8, ptr %92, align 1
+  %1458 = trunc i8 %1457 to i1
+  br i1 %1458, label %then2.i.i37.i.i, label %or.lhs.false.i.i.i.i
 
 "$Loop.execute.exit.i.i.i":                       ; preds = %or.lhs.false.i.i.i.i, %then2.i.i37.i.i, %"$Scheduler.fail_step.exit.i.i.i.i"
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %message.i.i.i.i)
@@ -42562,43 +43870,43 @@ else.i.i.i:                                       ; preds = %or.end.i.i
   br label %"$Loop.iterate.exit.i"
 
 or.lhs.false.i.i:                                 ; preds = %"$Loop.plan.exit.i.i"
-  %1443 = load i64, ptr %70, align 8
-  %1444 = load i64, ptr %62, align 8
-  %1445 = add i64 %1444, %1443
-  %1446 = load i64, ptr %64, align 8
-  %1447 = add i64 %1445, %1446
-  %1448 = icmp sgt i64 %1447, 0
-  br i1 %1448, label %or.end.i.i, label %or.rhs.i.i
+  %1459 = load i64, ptr %71, align 8
+  %1460 = load i64, ptr %62, align 8
+  %1461 = add i64 %1460, %1459
+  %1462 = load i64, ptr %64, align 8
+  %1463 = add i64 %1461, %1462
+  %1464 = icmp sgt i64 %1463, 0
+  br i1 %1464, label %or.end.i.i, label %or.rhs.i.i
 
 "$Loop.iterate.exit.i":                           ; preds = %else.i.i.i, %"$Loop.execute.exit.i.i.i"
   call fastcc void @"$Loop.check_ranks"(ptr nonnull %0)
   call fastcc void @"$Loop.publish"(ptr nonnull %0)
-  %1449 = call i32 @pthread_mutex_lock(ptr %16)
-  %1450 = load i64, ptr %18, align 8
-  %1451 = add i64 %1450, 1
-  store i64 %1451, ptr %18, align 8
-  %1452 = call i32 @pthread_cond_broadcast(ptr %19)
-  %1453 = call i32 @pthread_mutex_unlock(ptr %16)
+  %1465 = call i32 @pthread_mutex_lock(ptr %16)
+  %1466 = load i64, ptr %18, align 8
+  %1467 = add i64 %1466, 1
+  store i64 %1467, ptr %18, align 8
+  %1468 = call i32 @pthread_cond_broadcast(ptr %19)
+  %1469 = call i32 @pthread_mutex_unlock(ptr %16)
   br label %condition.i
 
 merge.i:                                          ; preds = %"$Loop.await_work.exit.i"
   br i1 %.not8.i.i, label %"$Loop.run.exit", label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %merge.i, %whilebody.i.i.i
-  %1454 = call i32 @pthread_cond_wait(ptr %19, ptr nonnull %16)
-  %1455 = load i64, ptr %18, align 8
-  %.not.i.i17.i = icmp eq i64 %1455, %192
+  %1470 = call i32 @pthread_cond_wait(ptr %19, ptr nonnull %16)
+  %1471 = load i64, ptr %18, align 8
+  %.not.i.i17.i = icmp eq i64 %1471, %202
   br i1 %.not.i.i17.i, label %"$Loop.run.exit", label %whilebody.i.i.i
 
 "$Loop.run.exit":                                 ; preds = %whilebody.i.i.i, %merge.i
-  %1456 = call i32 @pthread_mutex_unlock(ptr nonnull %16)
+  %1472 = call i32 @pthread_mutex_unlock(ptr nonnull %16)
   call fastcc void @"$Loop.land"(ptr nonnull %0)
-  %1457 = call i32 @pthread_mutex_lock(ptr %16)
-  %1458 = load i64, ptr %18, align 8
-  %1459 = add i64 %1458, 1
-  store i64 %1459, ptr %18, align 8
-  %1460 = call i32 @pthread_cond_broadcast(ptr %19)
-  %1461 = call i32 @pthread_mutex_unlock(ptr %16)
+  %1473 = call i32 @pthread_mutex_lock(ptr %16)
+  %1474 = load i64, ptr %18, align 8
+  %1475 = add i64 %1474, 1
+  store i64 %1475, ptr %18, align 8
+  %1476 = call i32 @pthread_cond_broadcast(ptr %19)
+  %1477 = call i32 @pthread_mutex_unlock(ptr %16)
   ret ptr null
 }
 
@@ -42755,7 +44063,7 @@ forbody:                                          ; preds = %forbody, %forbody.p
   %niter = phi i64 [ 0, %forbody.preheader.new ], [ %niter.next.1, %forbody ]
   %100 = load ptr, ptr %13, align 8
   %101 = load ptr, ptr %common.ret.op.i, align 8
-  %102 = getelementptr %94, ptr %101, i64 %i.013
+  %102 = getelementptr %95, ptr %101, i64 %i.013
   %103 = load i32, ptr %102, align 4
   %104 = getelementptr i8, ptr %102, i64 4
   %105 = load float, ptr %104, align 4
@@ -42785,7 +44093,7 @@ forbody:                                          ; preds = %forbody, %forbody.p
   %125 = or disjoint i64 %i.013, 1
   %126 = load ptr, ptr %13, align 8
   %127 = load ptr, ptr %common.ret.op.i, align 8
-  %128 = getelementptr %94, ptr %127, i64 %125
+  %128 = getelementptr %95, ptr %127, i64 %125
   %129 = load i32, ptr %128, align 4
   %130 = getelementptr i8, ptr %128, i64 4
   %131 = load float, ptr %130, align 4
@@ -42825,7 +44133,7 @@ merge1.loopexit.unr-lcssa:                        ; preds = %forbody, %forbody.p
 forbody.epil:                                     ; preds = %merge1.loopexit.unr-lcssa
   %152 = load ptr, ptr %13, align 8
   %153 = load ptr, ptr %common.ret.op.i, align 8
-  %154 = getelementptr %94, ptr %153, i64 %i.013.unr
+  %154 = getelementptr %95, ptr %153, i64 %i.013.unr
   %155 = load i32, ptr %154, align 4
   %156 = getelementptr i8, ptr %154, i64 4
   %157 = load float, ptr %156, align 4
@@ -42859,6 +44167,104 @@ merge1:                                           ; preds = %forbody.epil, %merg
 }
 
 declare dso_local ptr @strerror(i32) local_unnamed_addr
+
+define dso_local range(i32 0, 2) i32 @engine_take_steps(ptr %0, ptr writeonly %1, i32 %2, ptr writeonly %3) local_unnamed_addr {
+entry:
+  %4 = icmp eq ptr %0, null
+  %5 = icmp eq ptr %1, null
+  %or.cond11 = select i1 %4, i1 true, i1 %5
+  br i1 %or.cond11, label %common.ret, label %or.lhs.false1
+
+common.ret:                                       ; preds = %entry, %or.lhs.false1, %"$Loop.take_steps.exit"
+  %common.ret.op = phi i32 [ 0, %"$Loop.take_steps.exit" ], [ 1, %or.lhs.false1 ], [ 1, %entry ]
+  ret i32 %common.ret.op
+
+or.lhs.false1:                                    ; preds = %entry
+  %6 = icmp eq ptr %3, null
+  %7 = icmp slt i32 %2, 0
+  %or.cond = select i1 %6, i1 true, i1 %7
+  br i1 %or.cond, label %common.ret, label %merge
+
+merge:                                            ; preds = %or.lhs.false1
+  %8 = getelementptr i8, ptr %0, i64 7208
+  %9 = tail call i32 @pthread_mutex_lock(ptr %8)
+  %10 = getelementptr i8, ptr %0, i64 8776
+  %11 = getelementptr i8, ptr %0, i64 8792
+  %12 = load i64, ptr %11, align 8
+  %13 = zext nneg i32 %2 to i64
+  %14 = tail call i64 @llvm.smin.i64(i64 %12, i64 %13)
+  %15 = trunc i64 %14 to i32
+  %16 = icmp sgt i32 %15, 0
+  br i1 %16, label %forbody.lr.ph.i.i, label %"$Loop.take_steps.exit"
+
+forbody.lr.ph.i.i:                                ; preds = %merge
+  %17 = getelementptr i8, ptr %0, i64 8784
+  %wide.trip.count.i.i = and i64 %14, 2147483647
+  %xtraiter = and i64 %14, 1
+  %18 = icmp eq i64 %wide.trip.count.i.i, 1
+  br i1 %18, label %merge.loopexit.i.i.unr-lcssa, label %forbody.lr.ph.i.i.new
+
+forbody.lr.ph.i.i.new:                            ; preds = %forbody.lr.ph.i.i
+  %unroll_iter = sub nsw i64 %wide.trip.count.i.i, %xtraiter
+  br label %forbody.i.i
+
+forbody.i.i:                                      ; preds = %forbody.i.i, %forbody.lr.ph.i.i.new
+  %indvars.iv.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.new ], [ %indvars.iv.next.i.i.1, %forbody.i.i ]
+  %niter = phi i64 [ 0, %forbody.lr.ph.i.i.new ], [ %niter.next.1, %forbody.i.i ]
+  %19 = load ptr, ptr %10, align 8
+  %20 = load i64, ptr %17, align 8
+  %21 = add i64 %20, %indvars.iv.i.i
+  %22 = srem i64 %21, 4096
+  %23 = getelementptr %3, ptr %19, i64 %22
+  %24 = getelementptr %3, ptr %1, i64 %indvars.iv.i.i
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(56) %24, ptr noundef nonnull align 8 dereferenceable(56) %23, i64 56, i1 false)
+  %indvars.iv.next.i.i = or disjoint i64 %indvars.iv.i.i, 1
+  %25 = load ptr, ptr %10, align 8
+  %26 = load i64, ptr %17, align 8
+  %27 = add i64 %26, %indvars.iv.next.i.i
+  %28 = srem i64 %27, 4096
+  %29 = getelementptr %3, ptr %25, i64 %28
+  %30 = getelementptr %3, ptr %1, i64 %indvars.iv.next.i.i
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(56) %30, ptr noundef nonnull align 8 dereferenceable(56) %29, i64 56, i1 false)
+  %indvars.iv.next.i.i.1 = add nuw nsw i64 %indvars.iv.i.i, 2
+  %niter.next.1 = add i64 %niter, 2
+  %niter.ncmp.1 = icmp eq i64 %niter.next.1, %unroll_iter
+  br i1 %niter.ncmp.1, label %merge.loopexit.i.i.unr-lcssa, label %forbody.i.i
+
+merge.loopexit.i.i.unr-lcssa:                     ; preds = %forbody.i.i, %forbody.lr.ph.i.i
+  %indvars.iv.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %indvars.iv.next.i.i.1, %forbody.i.i ]
+  %lcmp.mod.not = icmp eq i64 %xtraiter, 0
+  br i1 %lcmp.mod.not, label %merge.loopexit.i.i, label %forbody.i.i.epil
+
+forbody.i.i.epil:                                 ; preds = %merge.loopexit.i.i.unr-lcssa
+  %31 = load ptr, ptr %10, align 8
+  %32 = load i64, ptr %17, align 8
+  %33 = add i64 %32, %indvars.iv.i.i.unr
+  %34 = srem i64 %33, 4096
+  %35 = getelementptr %3, ptr %31, i64 %34
+  %36 = getelementptr %3, ptr %1, i64 %indvars.iv.i.i.unr
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(56) %36, ptr noundef nonnull align 8 dereferenceable(56) %35, i64 56, i1 false)
+  br label %merge.loopexit.i.i
+
+merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.unr-lcssa, %forbody.i.i.epil
+  %.pre.i.i = load i64, ptr %11, align 8
+  br label %"$Loop.take_steps.exit"
+
+"$Loop.take_steps.exit":                          ; preds = %merge, %merge.loopexit.i.i
+  %37 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %12, %merge ]
+  %38 = getelementptr i8, ptr %0, i64 8784
+  %39 = load i64, ptr %38, align 8
+  %sext.i.i = shl i64 %14, 32
+  %40 = ashr exact i64 %sext.i.i, 32
+  %41 = add i64 %39, %40
+  %42 = srem i64 %41, 4096
+  store i64 %42, ptr %38, align 8
+  %43 = sub i64 %37, %40
+  store i64 %43, ptr %11, align 8
+  store i32 %15, ptr %3, align 4
+  %44 = tail call i32 @pthread_mutex_unlock(ptr %8)
+  br label %common.ret
+}
 
 ; Function Attrs: mustprogress nofree norecurse nosync nounwind willreturn memory(argmem: read)
 define dso_local ptr @engine_text_data(ptr readonly %0) local_unnamed_addr #12 {
@@ -42996,7 +44402,7 @@ merge:                                            ; preds = %entry
 
 define internal fastcc void @"$Engine.close"(ptr %0) unnamed_addr {
 entry:
-  %1 = getelementptr i8, ptr %0, i64 8656
+  %1 = getelementptr i8, ptr %0, i64 8808
   %2 = load i32, ptr %1, align 4
   %3 = icmp sgt i32 %2, 2
   br i1 %3, label %then, label %merge
@@ -43035,12 +44441,12 @@ merge.i.i:                                        ; preds = %merge.i
   br i1 %22, label %forbody.i, label %merge1.i
 
 forbody.i:                                        ; preds = %"$Loop.stop.exit.i", %forbody.i
-  %i.020.i = phi i64 [ %26, %forbody.i ], [ 0, %"$Loop.stop.exit.i" ]
+  %i.021.i = phi i64 [ %26, %forbody.i ], [ 0, %"$Loop.stop.exit.i" ]
   %23 = load ptr, ptr %19, align 8
-  %24 = getelementptr ptr, ptr %23, i64 %i.020.i
+  %24 = getelementptr ptr, ptr %23, i64 %i.021.i
   %25 = load ptr, ptr %24, align 8
   tail call fastcc void @"$request.delete_sequence"(ptr %25)
-  %26 = add nuw nsw i64 %i.020.i, 1
+  %26 = add nuw nsw i64 %i.021.i, 1
   %exitcond.not.i = icmp eq i64 %26, %21
   br i1 %exitcond.not.i, label %merge1.i, label %forbody.i
 
@@ -43115,275 +44521,202 @@ merge1.i:                                         ; preds = %forbody.i, %"$Loop.
   %64 = load ptr, ptr %63, align 8
   tail call void @free(ptr %64)
   store ptr null, ptr %63, align 8
-  %65 = getelementptr i8, ptr %0, i64 8480
-  %66 = load i32, ptr %65, align 4
-  %67 = icmp sgt i32 %66, -1
-  br i1 %67, label %then3.i, label %merge2.i
+  %65 = getelementptr i8, ptr %0, i64 8776
+  %66 = load ptr, ptr %65, align 8
+  tail call void @free(ptr %66)
+  store ptr null, ptr %65, align 8
+  %67 = getelementptr i8, ptr %0, i64 8480
+  %68 = load i32, ptr %67, align 4
+  %69 = icmp sgt i32 %68, -1
+  br i1 %69, label %then3.i, label %merge2.i
 
 then3.i:                                          ; preds = %merge1.i
-  %68 = tail call i32 @close(i32 %66)
+  %70 = tail call i32 @close(i32 %68)
   br label %merge2.i
 
 merge2.i:                                         ; preds = %then3.i, %merge1.i
-  %69 = getelementptr i8, ptr %0, i64 8504
-  %70 = load ptr, ptr %69, align 8
-  tail call void @free(ptr %70)
-  %71 = getelementptr i8, ptr %0, i64 7248
-  %72 = tail call i32 @pthread_cond_destroy(ptr %71)
-  %73 = getelementptr i8, ptr %0, i64 7296
+  %71 = getelementptr i8, ptr %0, i64 8504
+  %72 = load ptr, ptr %71, align 8
+  tail call void @free(ptr %72)
+  %73 = getelementptr i8, ptr %0, i64 7248
   %74 = tail call i32 @pthread_cond_destroy(ptr %73)
-  %75 = getelementptr i8, ptr %0, i64 7208
-  %76 = tail call i32 @pthread_mutex_destroy(ptr %75)
-  %77 = getelementptr i8, ptr %0, i64 7104
-  %78 = getelementptr i8, ptr %0, i64 7144
-  %79 = tail call i32 @pthread_cond_destroy(ptr %78)
-  %80 = tail call i32 @pthread_mutex_destroy(ptr %77)
+  %75 = getelementptr i8, ptr %0, i64 7296
+  %76 = tail call i32 @pthread_cond_destroy(ptr %75)
+  %77 = getelementptr i8, ptr %0, i64 7208
+  %78 = tail call i32 @pthread_mutex_destroy(ptr %77)
+  %79 = getelementptr i8, ptr %0, i64 7104
+  %80 = getelementptr i8, ptr %0, i64 7144
+  %81 = tail call i32 @pthread_cond_destroy(ptr %80)
+  %82 = tail call i32 @pthread_mutex_destroy(ptr %79)
   br label %"$Loop.free.exit"
 
 "$Loop.free.exit":                                ; preds = %then, %merge2.i
-  %81 = getelementptr i8, ptr %0, i64 8688
-  %82 = load ptr, ptr %81, align 8
-  tail call void @free(ptr %82)
+  %83 = getelementptr i8, ptr %0, i64 8840
+  %84 = load ptr, ptr %83, align 8
+  tail call void @free(ptr %84)
   %.pr = load i32, ptr %1, align 4
   br label %merge
 
 merge:                                            ; preds = %entry, %"$Loop.free.exit"
-  %83 = phi i32 [ %2, %entry ], [ %.pr, %"$Loop.free.exit" ]
-  %84 = icmp sgt i32 %83, 1
-  br i1 %84, label %then2, label %merge1
+  %85 = phi i32 [ %2, %entry ], [ %.pr, %"$Loop.free.exit" ]
+  %86 = icmp sgt i32 %85, 1
+  br i1 %86, label %then2, label %merge1
 
 then2:                                            ; preds = %merge
-  %85 = getelementptr i8, ptr %0, i64 5872
-  %86 = load ptr, ptr %85, align 8
-  %87 = icmp eq ptr %86, null
-  br i1 %87, label %"$load.free_ranks.exit", label %merge.i15
+  %87 = getelementptr i8, ptr %0, i64 5872
+  %88 = load ptr, ptr %87, align 8
+  %89 = icmp eq ptr %88, null
+  br i1 %89, label %"$load.free_ranks.exit", label %merge.i15
 
 merge.i15:                                        ; preds = %then2
-  %88 = getelementptr i8, ptr %0, i64 5864
-  %89 = load i32, ptr %88, align 4
-  %90 = icmp sgt i32 %89, 0
-  br i1 %90, label %forbody.preheader.i, label %"$load.free_ranks.exit"
+  %90 = getelementptr i8, ptr %0, i64 5864
+  %91 = load i32, ptr %90, align 4
+  %92 = icmp sgt i32 %91, 0
+  br i1 %92, label %forbody.preheader.i, label %"$load.free_ranks.exit"
 
 forbody.preheader.i:                              ; preds = %merge.i15
-  %wide.trip.count.i = zext nneg i32 %89 to i64
+  %wide.trip.count.i = zext nneg i32 %91 to i64
   br label %forbody.i16
 
 forbody.i16:                                      ; preds = %"$unload_rank.exit.i", %forbody.preheader.i
   %indvars.iv.i = phi i64 [ 0, %forbody.preheader.i ], [ %indvars.iv.next.i, %"$unload_rank.exit.i" ]
-  %91 = load ptr, ptr %85, align 8
-  %92 = getelementptr %96, ptr %91, i64 %indvars.iv.i
-  %93 = getelementptr i8, ptr %92, i64 24
-  %94 = load ptr, ptr %93, align 8
-  %95 = icmp eq ptr %94, null
-  br i1 %95, label %"$unload_rank.exit.i", label %merge.i.i17
+  %93 = load ptr, ptr %87, align 8
+  %94 = getelementptr %97, ptr %93, i64 %indvars.iv.i
+  %95 = getelementptr i8, ptr %94, i64 24
+  %96 = load ptr, ptr %95, align 8
+  %97 = icmp eq ptr %96, null
+  br i1 %97, label %"$unload_rank.exit.i", label %merge.i.i17
 
 merge.i.i17:                                      ; preds = %forbody.i16
-  %96 = getelementptr i8, ptr %92, i64 16
-  %97 = load ptr, ptr %96, align 8
-  %98 = getelementptr i8, ptr %97, i64 136
+  %98 = getelementptr i8, ptr %94, i64 16
   %99 = load ptr, ptr %98, align 8
-  %100 = tail call i32 %99(ptr nonnull %94)
-  %101 = getelementptr i8, ptr %92, i64 1848
-  %102 = load i32, ptr %101, align 4
-  %103 = icmp sgt i32 %102, 0
-  br i1 %103, label %forbody.lr.ph.i.i.i, label %"$graphs.free.exit.i.i"
+  %100 = getelementptr i8, ptr %99, i64 136
+  %101 = load ptr, ptr %100, align 8
+  %102 = tail call i32 %101(ptr nonnull %96)
+  %103 = getelementptr i8, ptr %94, i64 1848
+  %104 = load i32, ptr %103, align 4
+  %105 = icmp sgt i32 %104, 0
+  br i1 %105, label %forbody.lr.ph.i.i.i, label %"$graphs.free.exit.i.i"
 
 forbody.lr.ph.i.i.i:                              ; preds = %merge.i.i17
-  %104 = getelementptr i8, ptr %92, i64 1840
-  %wide.trip.count.i.i.i = zext nneg i32 %102 to i64
+  %106 = getelementptr i8, ptr %94, i64 1840
+  %wide.trip.count.i.i.i = zext nneg i32 %104 to i64
   br label %forbody.i.i.i
 
 forbody.i.i.i:                                    ; preds = %forbody.i.i.i, %forbody.lr.ph.i.i.i
   %indvars.iv.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i ], [ %indvars.iv.next.i.i.i, %forbody.i.i.i ]
-  %105 = load ptr, ptr %96, align 8
-  %106 = getelementptr i8, ptr %105, i64 368
-  %107 = load ptr, ptr %106, align 8
-  %108 = load ptr, ptr %93, align 8
-  %109 = load ptr, ptr %104, align 8
-  %110 = getelementptr ptr, ptr %109, i64 %indvars.iv.i.i.i
-  %111 = load ptr, ptr %110, align 8
-  %112 = tail call i32 %107(ptr %108, ptr %111)
+  %107 = load ptr, ptr %98, align 8
+  %108 = getelementptr i8, ptr %107, i64 368
+  %109 = load ptr, ptr %108, align 8
+  %110 = load ptr, ptr %95, align 8
+  %111 = load ptr, ptr %106, align 8
+  %112 = getelementptr ptr, ptr %111, i64 %indvars.iv.i.i.i
+  %113 = load ptr, ptr %112, align 8
+  %114 = tail call i32 %109(ptr %110, ptr %113)
   %indvars.iv.next.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i, 1
   %exitcond.not.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i, %wide.trip.count.i.i.i
   br i1 %exitcond.not.i.i.i, label %"$graphs.free.exit.i.i", label %forbody.i.i.i
 
 "$graphs.free.exit.i.i":                          ; preds = %forbody.i.i.i, %merge.i.i17
-  %113 = getelementptr i8, ptr %92, i64 1840
-  %114 = load ptr, ptr %113, align 8
-  tail call void @free(ptr %114)
-  store ptr null, ptr %113, align 8
-  store i32 0, ptr %101, align 4
-  %115 = getelementptr i8, ptr %92, i64 1856
+  %115 = getelementptr i8, ptr %94, i64 1840
   %116 = load ptr, ptr %115, align 8
-  %.not.i.i.i = icmp eq ptr %116, null
-  br i1 %.not.i.i.i, label %"$load.stop_profile.exit.i.i", label %then.i.i.i
+  tail call void @free(ptr %116)
+  store ptr null, ptr %115, align 8
+  store i32 0, ptr %103, align 4
+  tail call fastcc void @"$Rank.stop_profile"(ptr nonnull %94)
+  %117 = getelementptr i8, ptr %94, i64 1808
+  %118 = getelementptr i8, ptr %94, i64 1824
+  %119 = load ptr, ptr %117, align 8
+  %.not.i.i.i = icmp eq ptr %119, null
+  br i1 %.not.i.i.i, label %merge1.i.i.i, label %then.i.i.i
 
 then.i.i.i:                                       ; preds = %"$graphs.free.exit.i.i"
-  %117 = getelementptr i8, ptr %116, i64 16
-  %118 = load i32, ptr %117, align 4
-  %119 = icmp sgt i32 %118, 0
-  br i1 %119, label %forbody.lr.ph.i.i.i.i, label %"$Profile.free.exit.i.i.i"
-
-forbody.lr.ph.i.i.i.i:                            ; preds = %then.i.i.i
-  %120 = getelementptr i8, ptr %116, i64 32
-  %121 = getelementptr i8, ptr %116, i64 8
-  %122 = getelementptr i8, ptr %116, i64 40
-  %wide.trip.count.i.i.i.i = zext nneg i32 %118 to i64
-  br label %forbody.i.i.i.i
-
-forbody.i.i.i.i:                                  ; preds = %merge2.i.i.i.i, %forbody.lr.ph.i.i.i.i
-  %indvars.iv.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i ], [ %indvars.iv.next.i.i.i.i, %merge2.i.i.i.i ]
-  %123 = load ptr, ptr %120, align 8
-  %.not.i.i.i.i = icmp eq ptr %123, null
-  br i1 %.not.i.i.i.i, label %merge1.i.i.i.i, label %and.lhs.true.i.i.i.i
-
-then.i.i.i.i:                                     ; preds = %and.lhs.true.i.i.i.i
-  %124 = load ptr, ptr %116, align 8
-  %125 = getelementptr i8, ptr %124, i64 416
-  %126 = load ptr, ptr %125, align 8
-  %127 = load ptr, ptr %121, align 8
-  %128 = tail call i32 %126(ptr %127, ptr nonnull %131)
-  br label %merge1.i.i.i.i
-
-merge1.i.i.i.i:                                   ; preds = %and.lhs.true.i.i.i.i, %then.i.i.i.i, %forbody.i.i.i.i
-  %129 = load ptr, ptr %122, align 8
-  %.not27.i.i.i.i = icmp eq ptr %129, null
-  br i1 %.not27.i.i.i.i, label %merge2.i.i.i.i, label %and.lhs.true5.i.i.i.i
-
-and.lhs.true.i.i.i.i:                             ; preds = %forbody.i.i.i.i
-  %130 = getelementptr ptr, ptr %123, i64 %indvars.iv.i.i.i.i
-  %131 = load ptr, ptr %130, align 8
-  %.not26.i.i.i.i = icmp eq ptr %131, null
-  br i1 %.not26.i.i.i.i, label %merge1.i.i.i.i, label %then.i.i.i.i
-
-then3.i.i.i.i:                                    ; preds = %and.lhs.true5.i.i.i.i
-  %132 = load ptr, ptr %116, align 8
-  %133 = getelementptr i8, ptr %132, i64 416
-  %134 = load ptr, ptr %133, align 8
-  %135 = load ptr, ptr %121, align 8
-  %136 = tail call i32 %134(ptr %135, ptr nonnull %138)
-  br label %merge2.i.i.i.i
-
-merge2.i.i.i.i:                                   ; preds = %and.lhs.true5.i.i.i.i, %then3.i.i.i.i, %merge1.i.i.i.i
-  %indvars.iv.next.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i, 1
-  %exitcond.not.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i, %wide.trip.count.i.i.i.i
-  br i1 %exitcond.not.i.i.i.i, label %"$Profile.free.exit.i.i.i", label %forbody.i.i.i.i
-
-and.lhs.true5.i.i.i.i:                            ; preds = %merge1.i.i.i.i
-  %137 = getelementptr ptr, ptr %129, i64 %indvars.iv.i.i.i.i
-  %138 = load ptr, ptr %137, align 8
-  %.not28.i.i.i.i = icmp eq ptr %138, null
-  br i1 %.not28.i.i.i.i, label %merge2.i.i.i.i, label %then3.i.i.i.i
-
-"$Profile.free.exit.i.i.i":                       ; preds = %merge2.i.i.i.i, %then.i.i.i
-  %139 = getelementptr i8, ptr %116, i64 32
-  %140 = load ptr, ptr %139, align 8
-  tail call void @free(ptr %140)
-  %141 = getelementptr i8, ptr %116, i64 40
-  %142 = load ptr, ptr %141, align 8
-  tail call void @free(ptr %142)
-  %143 = getelementptr i8, ptr %116, i64 48
-  %144 = load ptr, ptr %143, align 8
-  tail call void @free(ptr %144)
-  %145 = load ptr, ptr %115, align 8
-  tail call void @free(ptr %145)
-  store ptr null, ptr %115, align 8
-  br label %"$load.stop_profile.exit.i.i"
-
-"$load.stop_profile.exit.i.i":                    ; preds = %"$Profile.free.exit.i.i.i", %"$graphs.free.exit.i.i"
-  %146 = getelementptr i8, ptr %92, i64 1808
-  %147 = getelementptr i8, ptr %92, i64 1824
-  %148 = load ptr, ptr %146, align 8
-  %.not.i21.i.i = icmp eq ptr %148, null
-  br i1 %.not.i21.i.i, label %merge1.i.i.i, label %then.i22.i.i
-
-then.i22.i.i:                                     ; preds = %"$load.stop_profile.exit.i.i"
-  %149 = load ptr, ptr %96, align 8
-  %150 = getelementptr i8, ptr %149, i64 416
-  %151 = load ptr, ptr %150, align 8
-  %152 = load ptr, ptr %93, align 8
-  %153 = tail call i32 %151(ptr %152, ptr nonnull %148)
+  %120 = load ptr, ptr %98, align 8
+  %121 = getelementptr i8, ptr %120, i64 416
+  %122 = load ptr, ptr %121, align 8
+  %123 = load ptr, ptr %95, align 8
+  %124 = tail call i32 %122(ptr %123, ptr nonnull %119)
   br label %merge1.i.i.i
 
-merge1.i.i.i:                                     ; preds = %then.i22.i.i, %"$load.stop_profile.exit.i.i"
-  %154 = load ptr, ptr %147, align 8
-  %.not17.i.i.i = icmp eq ptr %154, null
+merge1.i.i.i:                                     ; preds = %then.i.i.i, %"$graphs.free.exit.i.i"
+  %125 = load ptr, ptr %118, align 8
+  %.not17.i.i.i = icmp eq ptr %125, null
   br i1 %.not17.i.i.i, label %merge2.i.i.i, label %then3.i.i.i
 
 then3.i.i.i:                                      ; preds = %merge1.i.i.i
-  %155 = load ptr, ptr %96, align 8
-  %156 = getelementptr i8, ptr %155, i64 416
-  %157 = load ptr, ptr %156, align 8
-  %158 = load ptr, ptr %93, align 8
-  %159 = tail call i32 %157(ptr %158, ptr nonnull %154)
+  %126 = load ptr, ptr %98, align 8
+  %127 = getelementptr i8, ptr %126, i64 416
+  %128 = load ptr, ptr %127, align 8
+  %129 = load ptr, ptr %95, align 8
+  %130 = tail call i32 %128(ptr %129, ptr nonnull %125)
   br label %merge2.i.i.i
 
 merge2.i.i.i:                                     ; preds = %then3.i.i.i, %merge1.i.i.i
-  %160 = getelementptr i8, ptr %92, i64 1816
-  %161 = load ptr, ptr %160, align 8
-  %.not.1.i.i.i = icmp eq ptr %161, null
+  %131 = getelementptr i8, ptr %94, i64 1816
+  %132 = load ptr, ptr %131, align 8
+  %.not.1.i.i.i = icmp eq ptr %132, null
   br i1 %.not.1.i.i.i, label %merge1.1.i.i.i, label %then.1.i.i.i
 
 then.1.i.i.i:                                     ; preds = %merge2.i.i.i
-  %162 = load ptr, ptr %96, align 8
-  %163 = getelementptr i8, ptr %162, i64 416
-  %164 = load ptr, ptr %163, align 8
-  %165 = load ptr, ptr %93, align 8
-  %166 = tail call i32 %164(ptr %165, ptr nonnull %161)
+  %133 = load ptr, ptr %98, align 8
+  %134 = getelementptr i8, ptr %133, i64 416
+  %135 = load ptr, ptr %134, align 8
+  %136 = load ptr, ptr %95, align 8
+  %137 = tail call i32 %135(ptr %136, ptr nonnull %132)
   br label %merge1.1.i.i.i
 
 merge1.1.i.i.i:                                   ; preds = %then.1.i.i.i, %merge2.i.i.i
-  %167 = getelementptr i8, ptr %92, i64 1832
-  %168 = load ptr, ptr %167, align 8
-  %.not17.1.i.i.i = icmp eq ptr %168, null
+  %138 = getelementptr i8, ptr %94, i64 1832
+  %139 = load ptr, ptr %138, align 8
+  %.not17.1.i.i.i = icmp eq ptr %139, null
   br i1 %.not17.1.i.i.i, label %"$free_events.exit.i.i", label %then3.1.i.i.i
 
 then3.1.i.i.i:                                    ; preds = %merge1.1.i.i.i
-  %169 = load ptr, ptr %96, align 8
-  %170 = getelementptr i8, ptr %169, i64 416
-  %171 = load ptr, ptr %170, align 8
-  %172 = load ptr, ptr %93, align 8
-  %173 = tail call i32 %171(ptr %172, ptr nonnull %168)
+  %140 = load ptr, ptr %98, align 8
+  %141 = getelementptr i8, ptr %140, i64 416
+  %142 = load ptr, ptr %141, align 8
+  %143 = load ptr, ptr %95, align 8
+  %144 = tail call i32 %142(ptr %143, ptr nonnull %139)
   br label %"$free_events.exit.i.i"
 
 "$free_events.exit.i.i":                          ; preds = %then3.1.i.i.i, %merge1.1.i.i.i
-  %174 = load ptr, ptr %96, align 8
-  %175 = getelementptr i8, ptr %174, i64 88
-  %176 = load ptr, ptr %175, align 8
-  %177 = load ptr, ptr %93, align 8
-  %178 = getelementptr i8, ptr %92, i64 1904
-  %179 = load ptr, ptr %178, align 8
-  %180 = tail call i32 %176(ptr %177, ptr %179)
-  %181 = load ptr, ptr %96, align 8
-  %182 = getelementptr i8, ptr %181, i64 88
-  %183 = load ptr, ptr %182, align 8
-  %184 = load ptr, ptr %93, align 8
-  %185 = getelementptr i8, ptr %92, i64 1912
-  %186 = load ptr, ptr %185, align 8
-  %187 = tail call i32 %183(ptr %184, ptr %186)
-  %188 = load ptr, ptr %96, align 8
-  %189 = getelementptr i8, ptr %188, i64 88
-  %190 = load ptr, ptr %189, align 8
-  %191 = load ptr, ptr %93, align 8
-  %192 = getelementptr i8, ptr %92, i64 1896
-  %193 = load ptr, ptr %192, align 8
-  %194 = tail call i32 %190(ptr %191, ptr %193)
-  %195 = load ptr, ptr %96, align 8
-  %196 = getelementptr i8, ptr %195, i64 104
-  %197 = load ptr, ptr %196, align 8
-  %198 = load ptr, ptr %93, align 8
-  %199 = getelementptr i8, ptr %92, i64 1920
-  %200 = load ptr, ptr %199, align 8
-  %201 = tail call i32 %197(ptr %198, ptr %200)
-  %202 = load ptr, ptr %96, align 8
-  %203 = getelementptr i8, ptr %202, i64 56
-  %204 = load ptr, ptr %203, align 8
-  %205 = load ptr, ptr %93, align 8
-  tail call void %204(ptr %205)
-  %206 = getelementptr i8, ptr %92, i64 40
-  %207 = load ptr, ptr %206, align 8
-  tail call void @free(ptr %207)
-  store ptr null, ptr %206, align 8
+  %145 = load ptr, ptr %98, align 8
+  %146 = getelementptr i8, ptr %145, i64 88
+  %147 = load ptr, ptr %146, align 8
+  %148 = load ptr, ptr %95, align 8
+  %149 = getelementptr i8, ptr %94, i64 1904
+  %150 = load ptr, ptr %149, align 8
+  %151 = tail call i32 %147(ptr %148, ptr %150)
+  %152 = load ptr, ptr %98, align 8
+  %153 = getelementptr i8, ptr %152, i64 88
+  %154 = load ptr, ptr %153, align 8
+  %155 = load ptr, ptr %95, align 8
+  %156 = getelementptr i8, ptr %94, i64 1920
+  %157 = load ptr, ptr %156, align 8
+  %158 = tail call i32 %154(ptr %155, ptr %157)
+  %159 = load ptr, ptr %98, align 8
+  %160 = getelementptr i8, ptr %159, i64 88
+  %161 = load ptr, ptr %160, align 8
+  %162 = load ptr, ptr %95, align 8
+  %163 = getelementptr i8, ptr %94, i64 1896
+  %164 = load ptr, ptr %163, align 8
+  %165 = tail call i32 %161(ptr %162, ptr %164)
+  %166 = load ptr, ptr %98, align 8
+  %167 = getelementptr i8, ptr %166, i64 104
+  %168 = load ptr, ptr %167, align 8
+  %169 = load ptr, ptr %95, align 8
+  %170 = getelementptr i8, ptr %94, i64 1928
+  %171 = load ptr, ptr %170, align 8
+  %172 = tail call i32 %168(ptr %169, ptr %171)
+  %173 = load ptr, ptr %98, align 8
+  %174 = getelementptr i8, ptr %173, i64 56
+  %175 = load ptr, ptr %174, align 8
+  %176 = load ptr, ptr %95, align 8
+  tail call void %175(ptr %176)
+  %177 = getelementptr i8, ptr %94, i64 40
+  %178 = load ptr, ptr %177, align 8
+  tail call void @free(ptr %178)
+  store ptr null, ptr %177, align 8
   br label %"$unload_rank.exit.i"
 
 "$unload_rank.exit.i":                            ; preds = %"$free_events.exit.i.i", %forbody.i16
@@ -43392,80 +44725,80 @@ then3.1.i.i.i:                                    ; preds = %merge1.1.i.i.i
   br i1 %exitcond.not.i18, label %"$load.free_ranks.exit", label %forbody.i16
 
 "$load.free_ranks.exit":                          ; preds = %"$unload_rank.exit.i", %then2, %merge.i15
-  %208 = getelementptr i8, ptr %0, i64 5912
-  %209 = tail call i32 @pthread_mutex_lock(ptr %208)
-  %210 = getelementptr i8, ptr %0, i64 6060
-  store i8 1, ptr %210, align 1
-  %211 = getelementptr i8, ptr %0, i64 5952
-  %212 = tail call i32 @pthread_cond_broadcast(ptr %211)
-  %213 = tail call i32 @pthread_mutex_unlock(ptr %208)
-  %214 = getelementptr i8, ptr %0, i64 5904
-  %215 = load i32, ptr %214, align 4
-  %216 = icmp sgt i32 %215, 0
-  br i1 %216, label %forbody.lr.ph.i, label %merge.i19
+  %179 = getelementptr i8, ptr %0, i64 5912
+  %180 = tail call i32 @pthread_mutex_lock(ptr %179)
+  %181 = getelementptr i8, ptr %0, i64 6060
+  store i8 1, ptr %181, align 1
+  %182 = getelementptr i8, ptr %0, i64 5952
+  %183 = tail call i32 @pthread_cond_broadcast(ptr %182)
+  %184 = tail call i32 @pthread_mutex_unlock(ptr %179)
+  %185 = getelementptr i8, ptr %0, i64 5904
+  %186 = load i32, ptr %185, align 4
+  %187 = icmp sgt i32 %186, 0
+  br i1 %187, label %forbody.lr.ph.i, label %merge.i19
 
 forbody.lr.ph.i:                                  ; preds = %"$load.free_ranks.exit"
-  %217 = getelementptr i8, ptr %0, i64 5896
-  %wide.trip.count.i21 = zext nneg i32 %215 to i64
+  %188 = getelementptr i8, ptr %0, i64 5896
+  %wide.trip.count.i21 = zext nneg i32 %186 to i64
   br label %forbody.i22
 
 forbody.i22:                                      ; preds = %forbody.i22, %forbody.lr.ph.i
   %indvars.iv.i23 = phi i64 [ 0, %forbody.lr.ph.i ], [ %indvars.iv.next.i24, %forbody.i22 ]
-  %218 = load ptr, ptr %217, align 8
-  %219 = getelementptr i64, ptr %218, i64 %indvars.iv.i23
-  %220 = load i64, ptr %219, align 8
-  %221 = tail call i32 @pthread_join(i64 %220, ptr null)
+  %189 = load ptr, ptr %188, align 8
+  %190 = getelementptr i64, ptr %189, i64 %indvars.iv.i23
+  %191 = load i64, ptr %190, align 8
+  %192 = tail call i32 @pthread_join(i64 %191, ptr null)
   %indvars.iv.next.i24 = add nuw nsw i64 %indvars.iv.i23, 1
   %exitcond.not.i25 = icmp eq i64 %indvars.iv.next.i24, %wide.trip.count.i21
   br i1 %exitcond.not.i25, label %merge.i19, label %forbody.i22
 
 merge.i19:                                        ; preds = %forbody.i22, %"$load.free_ranks.exit"
-  %222 = getelementptr i8, ptr %0, i64 5888
-  %223 = load ptr, ptr %222, align 8
-  %.not.i = icmp eq ptr %223, null
+  %193 = getelementptr i8, ptr %0, i64 5888
+  %194 = load ptr, ptr %193, align 8
+  %.not.i = icmp eq ptr %194, null
   br i1 %.not.i, label %"$RankGroup.free.exit", label %then.i
 
 then.i:                                           ; preds = %merge.i19
-  %224 = getelementptr i8, ptr %0, i64 5880
-  %225 = load ptr, ptr %224, align 8
-  %226 = getelementptr i8, ptr %225, i64 40
-  %227 = load ptr, ptr %226, align 8
-  tail call void %227(ptr nonnull %223)
+  %195 = getelementptr i8, ptr %0, i64 5880
+  %196 = load ptr, ptr %195, align 8
+  %197 = getelementptr i8, ptr %196, i64 40
+  %198 = load ptr, ptr %197, align 8
+  tail call void %198(ptr nonnull %194)
   br label %"$RankGroup.free.exit"
 
 "$RankGroup.free.exit":                           ; preds = %merge.i19, %then.i
-  %228 = load ptr, ptr %85, align 8
-  tail call void @free(ptr %228)
-  %229 = getelementptr i8, ptr %0, i64 6080
-  %230 = load ptr, ptr %229, align 8
-  tail call void @free(ptr %230)
-  %231 = getelementptr i8, ptr %0, i64 6088
-  %232 = load ptr, ptr %231, align 8
-  tail call void @free(ptr %232)
-  %233 = getelementptr i8, ptr %0, i64 5896
-  %234 = load ptr, ptr %233, align 8
-  tail call void @free(ptr %234)
-  %235 = tail call i32 @pthread_cond_destroy(ptr %211)
-  %236 = getelementptr i8, ptr %0, i64 6000
-  %237 = tail call i32 @pthread_cond_destroy(ptr %236)
-  %238 = tail call i32 @pthread_mutex_destroy(ptr %208)
+  %199 = load ptr, ptr %87, align 8
+  tail call void @free(ptr %199)
+  %200 = getelementptr i8, ptr %0, i64 6080
+  %201 = load ptr, ptr %200, align 8
+  tail call void @free(ptr %201)
+  %202 = getelementptr i8, ptr %0, i64 6088
+  %203 = load ptr, ptr %202, align 8
+  tail call void @free(ptr %203)
+  %204 = getelementptr i8, ptr %0, i64 5896
+  %205 = load ptr, ptr %204, align 8
+  tail call void @free(ptr %205)
+  %206 = tail call i32 @pthread_cond_destroy(ptr %182)
+  %207 = getelementptr i8, ptr %0, i64 6000
+  %208 = tail call i32 @pthread_cond_destroy(ptr %207)
+  %209 = tail call i32 @pthread_mutex_destroy(ptr %179)
   %.pre = load i32, ptr %1, align 4
   br label %merge1
 
 merge1:                                           ; preds = %merge, %"$RankGroup.free.exit"
-  %239 = phi i32 [ %83, %merge ], [ %.pre, %"$RankGroup.free.exit" ]
-  %240 = icmp sgt i32 %239, 0
-  br i1 %240, label %then5, label %merge4
+  %210 = phi i32 [ %85, %merge ], [ %.pre, %"$RankGroup.free.exit" ]
+  %211 = icmp sgt i32 %210, 0
+  br i1 %211, label %then5, label %merge4
 
 then5:                                            ; preds = %merge1
-  %241 = getelementptr i8, ptr %0, i64 4304
-  tail call fastcc void @"$Model.close"(ptr %241)
-  %242 = load ptr, ptr %0, align 8
-  %.not.i26 = icmp eq ptr %242, null
+  %212 = getelementptr i8, ptr %0, i64 4304
+  tail call fastcc void @"$Model.close"(ptr %212)
+  %213 = load ptr, ptr %0, align 8
+  %.not.i26 = icmp eq ptr %213, null
   br i1 %.not.i26, label %"$Library.close.exit", label %then.i27
 
 then.i27:                                         ; preds = %then5
-  %243 = tail call i32 @dlclose(ptr nonnull %242)
+  %214 = tail call i32 @dlclose(ptr nonnull %213)
   br label %"$Library.close.exit"
 
 "$Library.close.exit":                            ; preds = %then5, %then.i27
@@ -43671,7 +45004,7 @@ whilebody.i:                                      ; preds = %"$PagePool.release.
   %34 = load i32, ptr %33, align 4
   %.val.i.i = load ptr, ptr %22, align 8
   %35 = sext i32 %34 to i64
-  %36 = getelementptr %3, ptr %.val.i.i, i64 %35
+  %36 = getelementptr %5, ptr %.val.i.i, i64 %35
   %37 = load i32, ptr %36, align 4
   %38 = add i32 %37, -1
   store i32 %38, ptr %36, align 4
@@ -43702,7 +45035,7 @@ merge.i.i:                                        ; preds = %whilebody.i
 
 then3.i.i:                                        ; preds = %merge.i.i
   %.val.i.i.i = load ptr, ptr %22, align 8
-  %50 = getelementptr %3, ptr %.val.i.i.i, i64 %35
+  %50 = getelementptr %5, ptr %.val.i.i.i, i64 %35
   %51 = getelementptr i8, ptr %50, i64 16
   store i32 -1, ptr %51, align 4
   %52 = load i32, ptr %27, align 4
@@ -43714,7 +45047,7 @@ then3.i.i:                                        ; preds = %merge.i.i
 else.i.i.i:                                       ; preds = %then3.i.i
   %55 = load ptr, ptr %22, align 8
   %56 = sext i32 %52 to i64
-  %57 = getelementptr %3, ptr %55, i64 %56, i32 4
+  %57 = getelementptr %5, ptr %55, i64 %56, i32 4
   br label %"$PagePool.add_newest.exit.i.i"
 
 "$PagePool.add_newest.exit.i.i":                  ; preds = %else.i.i.i, %then3.i.i
@@ -43908,7 +45241,7 @@ switch.hole_check:                                ; preds = %merge
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %77 = zext nneg i32 %68 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.728", i64 0, i64 %77
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.740", i64 0, i64 %77
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$Engine.describe.exit"
 
@@ -43923,7 +45256,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %84 = mul i64 %83, %common.ret.op.i.i.i
   %85 = getelementptr i8, ptr %1, i64 312
   store i64 %84, ptr %85, align 8
-  %86 = getelementptr i8, ptr %0, i64 8664
+  %86 = getelementptr i8, ptr %0, i64 8816
   %87 = load i64, ptr %86, align 8
   %88 = getelementptr i8, ptr %1, i64 320
   store i64 %87, ptr %88, align 8
@@ -43935,11 +45268,11 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %93 = load i64, ptr %92, align 8
   %94 = getelementptr i8, ptr %1, i64 416
   store i64 %93, ptr %94, align 8
-  %95 = getelementptr i8, ptr %0, i64 8672
+  %95 = getelementptr i8, ptr %0, i64 8824
   %96 = load i64, ptr %95, align 8
   %97 = getelementptr i8, ptr %1, i64 432
   store i64 %96, ptr %97, align 8
-  %98 = getelementptr i8, ptr %0, i64 8680
+  %98 = getelementptr i8, ptr %0, i64 8832
   %99 = load i64, ptr %98, align 8
   %100 = getelementptr i8, ptr %1, i64 440
   store i64 %99, ptr %100, align 8
@@ -44049,7 +45382,7 @@ define dso_local ptr @init_engine(ptr %0, i32 %1, i32 %2, i32 %3) local_unnamed_
 entry:
   %message = alloca %0, align 8
   %engine = alloca ptr, align 8
-  %wanted = alloca %82, align 8
+  %wanted = alloca %83, align 8
   %4 = getelementptr inbounds i8, ptr %wanted, i64 8
   %5 = getelementptr inbounds i8, ptr %wanted, i64 24
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(128) %5, i8 0, i64 104, i1 false)
@@ -44084,7 +45417,7 @@ entry:
   br i1 %.not, label %merge, label %then
 
 then:                                             ; preds = %entry
-  %19 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.602", ptr nonnull %message)
+  %19 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.612", ptr nonnull %message)
   br label %merge
 
 merge:                                            ; preds = %entry, %then
@@ -44096,7 +45429,7 @@ define dso_local i32 @init_engine_with(ptr %0, ptr writeonly %1, ptr %2) local_u
 entry:
   %time.i34 = alloca %1, align 16
   %handle.i.i.i = alloca ptr, align 8
-  %options.i.i.i = alloca %80, align 8
+  %options.i.i.i = alloca %81, align 8
   %time.i = alloca %1, align 16
   %3 = icmp eq ptr %1, null
   br i1 %3, label %then, label %merge
@@ -44106,7 +45439,7 @@ then:                                             ; preds = %entry
   br i1 %.not33, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.567", i64 49, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.577", i64 49, i1 false)
   br label %common.ret
 
 common.ret:                                       ; preds = %then9, %then5, %then2, %then, %merge12, %then13
@@ -44119,7 +45452,7 @@ merge:                                            ; preds = %entry
   %4 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i)
   %5 = load <2 x i64>, ptr %time.i, align 16
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i)
-  %6 = call dereferenceable_or_null(8696) ptr @calloc(i64 1, i64 8696)
+  %6 = call dereferenceable_or_null(8848) ptr @calloc(i64 1, i64 8848)
   %7 = icmp eq ptr %6, null
   br i1 %7, label %then5, label %merge4
 
@@ -44128,7 +45461,7 @@ then5:                                            ; preds = %merge
   br i1 %.not32, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.568", i64 30, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.578", i64 30, i1 false)
   br label %common.ret
 
 merge4:                                           ; preds = %merge
@@ -44166,7 +45499,7 @@ merge.i:                                          ; preds = %merge.i.i
   br i1 %.not68.i, label %merge2.i, label %then13
 
 merge2.i:                                         ; preds = %merge.i
-  %16 = getelementptr i8, ptr %6, i64 8656
+  %16 = getelementptr i8, ptr %6, i64 8808
   store i32 1, ptr %16, align 4
   %17 = getelementptr i8, ptr %0, i64 116
   %18 = load i32, ptr %17, align 4
@@ -44294,7 +45627,7 @@ then2.i.i82.i:                                    ; preds = %merge.i20.i.i
   %68 = getelementptr i8, ptr %67, i64 8
   %69 = load ptr, ptr %68, align 8
   %70 = getelementptr i8, ptr %6, i64 5349
-  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.569", ptr %69, ptr %70)
+  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.579", ptr %69, ptr %70)
   br label %then13
 
 merge12.i:                                        ; preds = %merge2.i.i
@@ -44339,14 +45672,11 @@ merge12:                                          ; preds = %"$Engine.open.exit"
   %reass.mul = mul i64 %83, 1000000000
   %84 = extractelement <2 x i64> %82, i64 1
   %85 = add i64 %84, %reass.mul
-  %86 = getelementptr i8, ptr %6, i64 8664
+  %86 = getelementptr i8, ptr %6, i64 8816
   store i64 %85, ptr %86, align 8
   store ptr %6, ptr %1, align 8
   br label %common.ret
 }
-
-; Function Attrs: mustprogress nofree nounwind willreturn allockind("alloc,zeroed") allocsize(0,1) memory(inaccessiblemem: readwrite)
-declare dso_local noalias noundef ptr @calloc(i64 noundef, i64 noundef) local_unnamed_addr #23
 
 define internal fastcc i32 @"$RankGroup.init"(ptr %0, ptr %1, i32 %2, ptr %3) unnamed_addr {
 entry:
@@ -44364,7 +45694,7 @@ entry:
   %11 = getelementptr i8, ptr %0, i64 136
   %12 = tail call i32 @pthread_cond_init(ptr %11, ptr null)
   %13 = sext i32 %2 to i64
-  %14 = tail call ptr @calloc(i64 %13, i64 1928)
+  %14 = tail call ptr @calloc(i64 %13, i64 1936)
   %15 = getelementptr i8, ptr %0, i64 8
   store ptr %14, ptr %15, align 8
   %16 = tail call ptr @calloc(i64 %13, i64 4)
@@ -44406,7 +45736,7 @@ forbody.preheader.new:                            ; preds = %forbody.preheader
   br label %forbody
 
 then4:                                            ; preds = %then
-  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.570", i32 %2)
+  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.580", i32 %2)
   br label %common.ret
 
 common.ret:                                       ; preds = %merge5.i, %then10.i, %then6.i, %then3.i, %then.i, %merge11, %merge7, %merge6, %then4, %then
@@ -44417,25 +45747,25 @@ forbody:                                          ; preds = %forbody, %forbody.p
   %indvars.iv = phi i64 [ 0, %forbody.preheader.new ], [ %indvars.iv.next.1, %forbody ]
   %niter = phi i64 [ 0, %forbody.preheader.new ], [ %niter.next.1, %forbody ]
   %29 = load ptr, ptr %15, align 8
-  %30 = getelementptr %96, ptr %29, i64 %indvars.iv
+  %30 = getelementptr %97, ptr %29, i64 %indvars.iv
   %31 = trunc nuw nsw i64 %indvars.iv to i32
   store i32 %31, ptr %30, align 4
   %32 = load ptr, ptr %15, align 8
-  %33 = getelementptr %96, ptr %32, i64 %indvars.iv, i32 1
+  %33 = getelementptr %97, ptr %32, i64 %indvars.iv, i32 1
   store i32 %2, ptr %33, align 4
   %34 = load ptr, ptr %15, align 8
-  %35 = getelementptr %96, ptr %34, i64 %indvars.iv, i32 3
+  %35 = getelementptr %97, ptr %34, i64 %indvars.iv, i32 3
   store ptr %1, ptr %35, align 8
   %indvars.iv.next = or disjoint i64 %indvars.iv, 1
   %36 = load ptr, ptr %15, align 8
-  %37 = getelementptr %96, ptr %36, i64 %indvars.iv.next
+  %37 = getelementptr %97, ptr %36, i64 %indvars.iv.next
   %38 = trunc nuw nsw i64 %indvars.iv.next to i32
   store i32 %38, ptr %37, align 4
   %39 = load ptr, ptr %15, align 8
-  %40 = getelementptr %96, ptr %39, i64 %indvars.iv.next, i32 1
+  %40 = getelementptr %97, ptr %39, i64 %indvars.iv.next, i32 1
   store i32 %2, ptr %40, align 4
   %41 = load ptr, ptr %15, align 8
-  %42 = getelementptr %96, ptr %41, i64 %indvars.iv.next, i32 3
+  %42 = getelementptr %97, ptr %41, i64 %indvars.iv.next, i32 3
   store ptr %1, ptr %42, align 8
   %indvars.iv.next.1 = add nuw nsw i64 %indvars.iv, 2
   %niter.next.1 = add i64 %niter, 2
@@ -44449,14 +45779,14 @@ merge6.unr-lcssa:                                 ; preds = %forbody, %forbody.p
 
 forbody.epil:                                     ; preds = %merge6.unr-lcssa
   %43 = load ptr, ptr %15, align 8
-  %44 = getelementptr %96, ptr %43, i64 %indvars.iv.unr
+  %44 = getelementptr %97, ptr %43, i64 %indvars.iv.unr
   %45 = trunc nuw nsw i64 %indvars.iv.unr to i32
   store i32 %45, ptr %44, align 4
   %46 = load ptr, ptr %15, align 8
-  %47 = getelementptr %96, ptr %46, i64 %indvars.iv.unr, i32 1
+  %47 = getelementptr %97, ptr %46, i64 %indvars.iv.unr, i32 1
   store i32 %2, ptr %47, align 4
   %48 = load ptr, ptr %15, align 8
-  %49 = getelementptr %96, ptr %48, i64 %indvars.iv.unr, i32 3
+  %49 = getelementptr %97, ptr %48, i64 %indvars.iv.unr, i32 3
   store ptr %1, ptr %49, align 8
   br label %merge6
 
@@ -44494,7 +45824,7 @@ then.i:                                           ; preds = %forbody.i
 
 then3.i:                                          ; preds = %then.i
   %60 = trunc nuw nsw i64 %indvars.iv.i to i32
-  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.571", i32 %60)
+  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.581", i32 %60)
   br label %common.ret
 
 merge1.i:                                         ; preds = %forbody.i
@@ -44515,7 +45845,7 @@ then6.i:                                          ; preds = %merge1.i
 
 then10.i:                                         ; preds = %then6.i
   %67 = tail call ptr @strerror(i32 %66)
-  %68 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.572", i32 %63, ptr %67)
+  %68 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.582", i32 %63, ptr %67)
   br label %common.ret
 
 merge5.i:                                         ; preds = %merge1.i
@@ -44587,7 +45917,7 @@ whilebody:                                        ; preds = %"$RankGroup.wait_fo
   store i8 0, ptr %31, align 1
   %32 = load ptr, ptr %10, align 8
   %33 = load ptr, ptr %11, align 8
-  %34 = getelementptr %96, ptr %33, i64 %9
+  %34 = getelementptr %97, ptr %33, i64 %9
   %35 = load ptr, ptr %12, align 8
   %36 = tail call i32 %32(ptr %34, ptr %35, ptr nonnull %31)
   %37 = load ptr, ptr %13, align 8
@@ -44631,7 +45961,7 @@ merge:                                            ; preds = %"$RankGroup.wait_fo
 
 define internal fastcc i32 @"$load.ranks"(ptr %0, ptr %1, ptr %2) unnamed_addr {
 entry:
-  %loading = alloca %97, align 8
+  %loading = alloca %98, align 8
   %3 = getelementptr i8, ptr %0, i64 24
   %4 = load ptr, ptr %3, align 8
   %5 = getelementptr i8, ptr %1, i64 68
@@ -44665,16 +45995,16 @@ declare dso_local i64 @sysconf(i32) local_unnamed_addr
 define internal i32 @"$load_rank"(ptr %0, ptr nocapture readonly %1, ptr %2) {
 entry:
   %cause.i.i52 = alloca %0, align 8
-  %args.i = alloca %98, align 8
+  %args.i = alloca %99, align 8
   %cause.i.i58.i = alloca %0, align 8
   %cause.i53.i = alloca %0, align 8
   %cause.i.i47 = alloca %0, align 8
   %cause.i.i.i = alloca %0, align 8
-  %unbound.i.i = alloca %77, align 8
-  %shape.i = alloca %78, align 8
+  %unbound.i.i = alloca %78, align 8
+  %shape.i = alloca %79, align 8
   %cause.i22.i = alloca %0, align 8
   %cause.i.i = alloca %0, align 8
-  %options.i = alloca %80, align 8
+  %options.i = alloca %81, align 8
   %3 = load ptr, ptr %1, align 8
   %4 = load ptr, ptr %3, align 8
   %5 = getelementptr i8, ptr %4, i64 24
@@ -44763,7 +46093,7 @@ then.i:                                           ; preds = %forcond.i, %merge
 
 then2.i.i:                                        ; preds = %then.i
   %51 = load i32, ptr %0, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.573", i32 %51, ptr nonnull %cause.i.i)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.583", i32 %51, ptr nonnull %cause.i.i)
   br label %"$Rank.describe_failure.exit.i"
 
 "$Rank.describe_failure.exit.i":                  ; preds = %then2.i.i, %then.i
@@ -44794,7 +46124,7 @@ then4.i:                                          ; preds = %merge1.i, %merge1.1
 
 then2.i24.i:                                      ; preds = %then4.i
   %63 = load i32, ptr %0, align 4
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.573", i32 %63, ptr nonnull %cause.i22.i)
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.583", i32 %63, ptr nonnull %cause.i22.i)
   br label %"$Rank.describe_failure.exit25.i"
 
 "$Rank.describe_failure.exit25.i":                ; preds = %then2.i24.i, %then4.i
@@ -44809,7 +46139,7 @@ merge2:                                           ; preds = %merge1.1.i
   call void @llvm.lifetime.start.p0(i64 1640, ptr nonnull %unbound.i.i)
   %66 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i, ptr nonnull readonly %shape.i, ptr null)
   call void @llvm.lifetime.end.p0(i64 1640, ptr nonnull %unbound.i.i)
-  %67 = getelementptr i8, ptr %0, i64 1912
+  %67 = getelementptr i8, ptr %0, i64 1920
   %68 = load ptr, ptr %23, align 8
   %69 = getelementptr i8, ptr %68, i64 80
   %70 = load ptr, ptr %69, align 8
@@ -44831,7 +46161,7 @@ then.i.i:                                         ; preds = %merge2
 
 then2.i.i.i:                                      ; preds = %then.i.i
   %77 = load i32, ptr %0, align 4
-  %78 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.574", i32 %77, ptr nonnull %cause.i.i.i)
+  %78 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.584", i32 %77, ptr nonnull %cause.i.i.i)
   br label %"$allocate.exit.i"
 
 "$allocate.exit.i":                               ; preds = %then2.i.i.i, %then.i.i
@@ -44868,7 +46198,7 @@ then3.i:                                          ; preds = %merge.i
 
 then2.i.i50:                                      ; preds = %then3.i
   %96 = load i32, ptr %0, align 4
-  %97 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.575", i32 %96, ptr nonnull %cause.i.i47)
+  %97 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.585", i32 %96, ptr nonnull %cause.i.i47)
   br label %"$Rank.describe_failure.exit.i51"
 
 "$Rank.describe_failure.exit.i51":                ; preds = %then2.i.i50, %then3.i
@@ -44887,7 +46217,7 @@ then7.i:                                          ; preds = %merge2.i
   %103 = load ptr, ptr %27, align 8
   %104 = getelementptr i8, ptr %.val45, i64 224
   %105 = load i64, ptr %104, align 8
-  %106 = getelementptr i8, ptr %0, i64 1920
+  %106 = getelementptr i8, ptr %0, i64 1928
   %107 = call i32 %102(ptr %103, i64 %105, ptr %106)
   %.not51.i = icmp eq i32 %107, 0
   br i1 %.not51.i, label %merge10.i, label %then11.i
@@ -44905,7 +46235,7 @@ then11.i:                                         ; preds = %then7.i
 
 then2.i56.i:                                      ; preds = %then11.i
   %112 = load i32, ptr %0, align 4
-  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.576", i32 %112, ptr nonnull %cause.i53.i)
+  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.586", i32 %112, ptr nonnull %cause.i53.i)
   br label %"$Rank.describe_failure.exit57.i"
 
 "$Rank.describe_failure.exit57.i":                ; preds = %then2.i56.i, %then11.i
@@ -44977,7 +46307,7 @@ then.i60.i:                                       ; preds = %merge6.i
 
 then2.i.i62.i:                                    ; preds = %then.i60.i
   %147 = load i32, ptr %0, align 4
-  %148 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.574", i32 %147, ptr nonnull %cause.i.i58.i)
+  %148 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.584", i32 %147, ptr nonnull %cause.i.i58.i)
   br label %"$Rank.describe_failure.exit.i63.i"
 
 "$Rank.describe_failure.exit.i63.i":              ; preds = %then2.i.i62.i, %then.i60.i
@@ -45030,7 +46360,7 @@ then.i54:                                         ; preds = %merge7
 
 then2.i.i56:                                      ; preds = %then.i54
   %170 = load i32, ptr %0, align 4
-  %171 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.577", i32 %170, ptr nonnull %cause.i.i52)
+  %171 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.587", i32 %170, ptr nonnull %cause.i.i52)
   br label %"$fill_rope_table.exit"
 
 "$fill_rope_table.exit":                          ; preds = %then.i54, %then2.i.i56
@@ -45048,7 +46378,7 @@ merge12:                                          ; preds = %merge7
 ; Function Attrs: nofree norecurse nosync nounwind memory(readwrite, inaccessiblemem: none)
 define internal fastcc void @"$RankBuffers.bind_host"(ptr nocapture %0, ptr nocapture readonly %1, ptr %2) unnamed_addr #6 {
 entry:
-  %narrow.i.i = alloca %79, align 8
+  %narrow.i.i = alloca %80, align 8
   %3 = getelementptr i8, ptr %0, i64 488
   %4 = getelementptr i8, ptr %1, i64 128
   %5 = getelementptr i8, ptr %1, i64 132
@@ -45063,7 +46393,7 @@ entry:
 forbody:                                          ; preds = %entry, %forbody
   %11 = phi i1 [ true, %entry ], [ false, %forbody ]
   %indvars.iv = phi i64 [ 0, %entry ], [ 1, %forbody ]
-  %12 = getelementptr %6, ptr %3, i64 %indvars.iv
+  %12 = getelementptr %7, ptr %3, i64 %indvars.iv
   %13 = load i32, ptr %4, align 4
   %14 = sext i32 %13 to i64
   %15 = shl nsw i64 %14, 2
@@ -45274,50 +46604,50 @@ define internal fastcc i32 @"$place_weights"(ptr %0, ptr nocapture readonly %1, 
 entry:
   %cause.i.i106.i = alloca %0, align 8
   %bytes.i107.i = alloca i64, align 8
-  %args.i108.i = alloca %99, align 8
+  %args.i108.i = alloca %100, align 8
   %cause.i.i94.i = alloca %0, align 8
   %bytes.i95.i = alloca i64, align 8
-  %args.i96.i = alloca %99, align 8
+  %args.i96.i = alloca %100, align 8
   %cause.i.i82.i = alloca %0, align 8
   %bytes.i83.i = alloca i64, align 8
-  %args.i84.i = alloca %99, align 8
+  %args.i84.i = alloca %100, align 8
   %cause.i.i70.i = alloca %0, align 8
   %bytes.i71.i = alloca i64, align 8
-  %args.i72.i = alloca %99, align 8
+  %args.i72.i = alloca %100, align 8
   %cause.i.i58.i = alloca %0, align 8
   %bytes.i59.i = alloca i64, align 8
-  %args.i60.i = alloca %99, align 8
+  %args.i60.i = alloca %100, align 8
   %cause.i.i46.i = alloca %0, align 8
   %bytes.i47.i = alloca i64, align 8
-  %args.i48.i = alloca %99, align 8
+  %args.i48.i = alloca %100, align 8
   %cause.i.i34.i = alloca %0, align 8
   %bytes.i35.i = alloca i64, align 8
-  %args.i36.i = alloca %99, align 8
+  %args.i36.i = alloca %100, align 8
   %cause.i.i.i = alloca %0, align 8
   %bytes.i.i = alloca i64, align 8
-  %args.i.i = alloca %99, align 8
-  %cause.i.i76 = alloca %0, align 8
-  %matrix.i36.i.i.i.i = alloca %24, align 8
+  %args.i.i = alloca %100, align 8
+  %cause.i.i77 = alloca %0, align 8
+  %matrix.i36.i.i.i.i = alloca %25, align 8
   %.sroa.064.i.i.i.i = alloca { i32, i32, i32, i32 }, align 8
-  %matrix.i.i.i.i.i = alloca %24, align 8
+  %matrix.i.i.i.i.i = alloca %25, align 8
   %.sroa.0.i.i.i.i = alloca { i32, i32, i32, i32 }, align 8
   %cause.i.i.i34.i.i.i = alloca %0, align 8
-  %args.i.i35.i.i.i = alloca %100, align 8
+  %args.i.i35.i.i.i = alloca %101, align 8
   %cause.i.i73.i.i.i.i = alloca %0, align 8
-  %args.i74.i.i.i.i = alloca %100, align 8
+  %args.i74.i.i.i.i = alloca %101, align 8
   %cause.i.i65.i.i.i.i = alloca %0, align 8
-  %args.i66.i.i.i.i = alloca %100, align 8
+  %args.i66.i.i.i.i = alloca %101, align 8
   %cause.i.i57.i.i.i.i = alloca %0, align 8
-  %args.i58.i.i.i.i = alloca %100, align 8
+  %args.i58.i.i.i.i = alloca %101, align 8
   %cause.i.i.i.i.i.i = alloca %0, align 8
-  %args.i.i.i.i.i = alloca %100, align 8
+  %args.i.i.i.i.i = alloca %101, align 8
   %cause.i.i.i.i = alloca %0, align 8
-  %args.i.i.i = alloca %100, align 8
-  %placer.i = alloca %101, align 8
+  %args.i.i.i = alloca %101, align 8
+  %placer.i = alloca %102, align 8
   %cause.i.i = alloca %0, align 8
-  %progress = alloca %102, align 16
+  %progress = alloca %103, align 16
   %bytes = alloca i64, align 8
-  %layout = alloca %86, align 8
+  %layout = alloca %87, align 8
   %3 = load i32, ptr %0, align 4
   %4 = load ptr, ptr %1, align 8, !noalias !90
   %5 = getelementptr i8, ptr %4, i64 24
@@ -45345,8 +46675,8 @@ entry:
   %.not = icmp eq i32 %14, 0
   br i1 %.not, label %merge, label %common.ret
 
-common.ret:                                       ; preds = %then.i81, %merge28, %"$allocate.exit", %else16, %"$layout.place_random.exit", %merge2, %entry, %then29
-  %common.ret.op = phi i32 [ %678, %then29 ], [ %14, %entry ], [ %24, %"$allocate.exit" ], [ %32, %merge2 ], [ %code.1.i, %"$layout.place_random.exit" ], [ %673, %else16 ], [ 0, %merge28 ], [ 0, %then.i81 ]
+common.ret:                                       ; preds = %then.i82, %merge28, %"$allocate.exit", %else16, %"$layout.place_random.exit", %merge2, %entry, %then29
+  %common.ret.op = phi i32 [ %679, %then29 ], [ %14, %entry ], [ %24, %"$allocate.exit" ], [ %33, %merge2 ], [ %code.1.i, %"$layout.place_random.exit" ], [ %674, %else16 ], [ 0, %merge28 ], [ 0, %then.i82 ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
@@ -45378,7 +46708,7 @@ then.i:                                           ; preds = %merge
 
 then2.i.i:                                        ; preds = %then.i
   %29 = load i32, ptr %0, align 4
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.574", i32 %29, ptr nonnull %cause.i.i)
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.584", i32 %29, ptr nonnull %cause.i.i)
   br label %"$allocate.exit"
 
 "$allocate.exit":                                 ; preds = %then.i, %then2.i.i
@@ -45386,81 +46716,83 @@ then2.i.i:                                        ; preds = %then.i
   br label %common.ret
 
 merge2:                                           ; preds = %merge
-  %31 = load ptr, ptr %17, align 8
-  %32 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout, ptr %31, ptr nonnull %13, ptr nonnull %bytes, ptr %2)
-  %.not71 = icmp eq i32 %32, 0
-  br i1 %.not71, label %merge7, label %common.ret
+  %31 = getelementptr i8, ptr %0, i64 1912
+  store i64 %16, ptr %31, align 8
+  %32 = load ptr, ptr %17, align 8
+  %33 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout, ptr %32, ptr nonnull %13, ptr nonnull %bytes, ptr %2)
+  %.not72 = icmp eq i32 %33, 0
+  br i1 %.not72, label %merge7, label %common.ret
 
 merge7:                                           ; preds = %merge2
-  %33 = load i64, ptr %bytes, align 8
-  %.sroa.260.0.progress.sroa_idx = getelementptr inbounds i8, ptr %progress, i64 8
+  %34 = load i64, ptr %bytes, align 8
+  %.sroa.261.0.progress.sroa_idx = getelementptr inbounds i8, ptr %progress, i64 8
   %.sroa.3.0.progress.sroa_idx = getelementptr inbounds i8, ptr %progress, i64 16
-  %.sroa.461.0.progress.sroa_idx = getelementptr inbounds i8, ptr %progress, i64 24
+  %.sroa.462.0.progress.sroa_idx = getelementptr inbounds i8, ptr %progress, i64 24
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 16 dereferenceable(24) %progress, i8 0, i64 24, i1 false)
-  store i64 %33, ptr %.sroa.461.0.progress.sroa_idx, align 8
-  %34 = load i32, ptr %0, align 4
-  %35 = icmp eq i32 %34, 0
-  br i1 %35, label %then12, label %merge11
+  store i64 %34, ptr %.sroa.462.0.progress.sroa_idx, align 8
+  %35 = load i32, ptr %0, align 4
+  %36 = icmp eq i32 %35, 0
+  br i1 %36, label %then12, label %merge11
 
 then12:                                           ; preds = %merge7
-  %36 = getelementptr i8, ptr %1, i64 104
-  %37 = load <2 x ptr>, ptr %36, align 8
-  store <2 x ptr> %37, ptr %progress, align 16
+  %37 = getelementptr i8, ptr %1, i64 104
+  %38 = load <2 x ptr>, ptr %37, align 8
+  store <2 x ptr> %38, ptr %progress, align 16
   br label %merge11
 
 merge11:                                          ; preds = %merge7, %then12
-  %38 = getelementptr i8, ptr %1, i64 132
-  %39 = load i32, ptr %38, align 4
-  %.not72 = icmp eq i32 %39, 0
-  br i1 %.not72, label %else16, label %then15
+  %39 = getelementptr i8, ptr %1, i64 132
+  %40 = load i32, ptr %39, align 4
+  %.not73 = icmp eq i32 %40, 0
+  br i1 %.not73, label %else16, label %then15
 
 then15:                                           ; preds = %merge11
-  %40 = load ptr, ptr %22, align 8
+  %41 = load ptr, ptr %22, align 8
   call void @llvm.lifetime.start.p0(i64 56, ptr nonnull %placer.i)
-  %41 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 4
-  %42 = shl i32 %41, 20
-  %43 = sext i32 %42 to i64
+  %42 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 4
+  %43 = shl i32 %42, 20
+  %44 = sext i32 %43 to i64
   store ptr %layout, ptr %placer.i, align 8
   %.sroa.211.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 8
-  store ptr %40, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  store ptr %41, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
   %.sroa.3.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 16
   store ptr %progress, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
   %.sroa.412.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 24
   store ptr %2, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
   %.sroa.5.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 32
-  store i64 %43, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  store i64 %44, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
   %.sroa.613.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 40
   %.sroa.7.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 48
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.613.0.placer.sroa_idx.i, i8 0, i64 16, i1 false)
-  %44 = load ptr, ptr %layout, align 8
-  %45 = getelementptr i8, ptr %44, i64 64
-  %46 = load i32, ptr %45, align 4
-  %47 = getelementptr i8, ptr %44, i64 84
-  %48 = load i32, ptr %47, align 4
-  %49 = call i32 @llvm.smax.i32(i32 %46, i32 %48)
-  %50 = getelementptr i8, ptr %44, i64 128
-  %51 = load i32, ptr %50, align 4
-  %52 = call i32 @llvm.smax.i32(i32 %49, i32 %51)
-  %53 = sext i32 %52 to i64
-  %54 = shl nsw i64 %53, 2
-  %55 = call ptr @malloc(i64 %54)
-  store ptr %55, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
-  %56 = call ptr @calloc(i64 %53, i64 4)
-  store ptr %56, ptr %.sroa.7.0.placer.sroa_idx.i, align 8
-  %57 = icmp eq ptr %55, null
+  %45 = load ptr, ptr %layout, align 8
+  %46 = getelementptr i8, ptr %45, i64 64
+  %47 = load i32, ptr %46, align 4
+  %48 = getelementptr i8, ptr %45, i64 84
+  %49 = load i32, ptr %48, align 4
+  %50 = call i32 @llvm.smax.i32(i32 %47, i32 %49)
+  %51 = getelementptr i8, ptr %45, i64 128
+  %52 = load i32, ptr %51, align 4
+  %53 = call i32 @llvm.smax.i32(i32 %50, i32 %52)
+  %54 = sext i32 %53 to i64
+  %55 = shl nsw i64 %54, 2
+  %56 = call ptr @malloc(i64 %55)
+  store ptr %56, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
+  %57 = call ptr @calloc(i64 %54, i64 4)
+  store ptr %57, ptr %.sroa.7.0.placer.sroa_idx.i, align 8
   %58 = icmp eq ptr %56, null
-  %or.cond.i.i = or i1 %57, %58
+  %59 = icmp eq ptr %57, null
+  %or.cond.i.i = or i1 %58, %59
   br i1 %or.cond.i.i, label %then.i.i, label %forcond.preheader.i.i
 
 forcond.preheader.i.i:                            ; preds = %then15
-  %59 = icmp sgt i32 %52, 0
-  br i1 %59, label %forbody.preheader.i.i, label %then.i77
+  %60 = icmp sgt i32 %53, 0
+  br i1 %60, label %forbody.preheader.i.i, label %then.i78
 
 forbody.preheader.i.i:                            ; preds = %forcond.preheader.i.i
-  %wide.trip.count.i.i = zext nneg i32 %52 to i64
+  %wide.trip.count.i.i = zext nneg i32 %53 to i64
   %xtraiter = and i64 %wide.trip.count.i.i, 7
-  %60 = icmp ult i32 %52, 8
-  br i1 %60, label %then.loopexit.i.unr-lcssa, label %forbody.preheader.i.i.new
+  %61 = icmp ult i32 %53, 8
+  br i1 %61, label %then.loopexit.i.unr-lcssa, label %forbody.preheader.i.i.new
 
 forbody.preheader.i.i.new:                        ; preds = %forbody.preheader.i.i
   %unroll_iter = and i64 %wide.trip.count.i.i, 2147483640
@@ -45468,46 +46800,46 @@ forbody.preheader.i.i.new:                        ; preds = %forbody.preheader.i
 
 then.i.i:                                         ; preds = %then15
   %.not.i.i = icmp eq ptr %2, null
-  br i1 %.not.i.i, label %"$layout.place_random.exit", label %then2.i.i79
+  br i1 %.not.i.i, label %"$layout.place_random.exit", label %then2.i.i80
 
-then2.i.i79:                                      ; preds = %then.i.i
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.578", i32 %52)
+then2.i.i80:                                      ; preds = %then.i.i
+  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.588", i32 %53)
   br label %"$layout.place_random.exit"
 
 forbody.i.i:                                      ; preds = %forbody.i.i, %forbody.preheader.i.i.new
   %indvars.iv.i.i = phi i64 [ 0, %forbody.preheader.i.i.new ], [ %indvars.iv.next.i.i.7, %forbody.i.i ]
   %niter = phi i64 [ 0, %forbody.preheader.i.i.new ], [ %niter.next.7, %forbody.i.i ]
-  %62 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
-  %63 = getelementptr float, ptr %62, i64 %indvars.iv.i.i
-  store float 1.000000e+00, ptr %63, align 4
+  %63 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
+  %64 = getelementptr float, ptr %63, i64 %indvars.iv.i.i
+  store float 1.000000e+00, ptr %64, align 4
   %indvars.iv.next.i.i = or disjoint i64 %indvars.iv.i.i, 1
-  %64 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
-  %65 = getelementptr float, ptr %64, i64 %indvars.iv.next.i.i
-  store float 1.000000e+00, ptr %65, align 4
+  %65 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
+  %66 = getelementptr float, ptr %65, i64 %indvars.iv.next.i.i
+  store float 1.000000e+00, ptr %66, align 4
   %indvars.iv.next.i.i.1 = or disjoint i64 %indvars.iv.i.i, 2
-  %66 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
-  %67 = getelementptr float, ptr %66, i64 %indvars.iv.next.i.i.1
-  store float 1.000000e+00, ptr %67, align 4
+  %67 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
+  %68 = getelementptr float, ptr %67, i64 %indvars.iv.next.i.i.1
+  store float 1.000000e+00, ptr %68, align 4
   %indvars.iv.next.i.i.2 = or disjoint i64 %indvars.iv.i.i, 3
-  %68 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
-  %69 = getelementptr float, ptr %68, i64 %indvars.iv.next.i.i.2
-  store float 1.000000e+00, ptr %69, align 4
+  %69 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
+  %70 = getelementptr float, ptr %69, i64 %indvars.iv.next.i.i.2
+  store float 1.000000e+00, ptr %70, align 4
   %indvars.iv.next.i.i.3 = or disjoint i64 %indvars.iv.i.i, 4
-  %70 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
-  %71 = getelementptr float, ptr %70, i64 %indvars.iv.next.i.i.3
-  store float 1.000000e+00, ptr %71, align 4
+  %71 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
+  %72 = getelementptr float, ptr %71, i64 %indvars.iv.next.i.i.3
+  store float 1.000000e+00, ptr %72, align 4
   %indvars.iv.next.i.i.4 = or disjoint i64 %indvars.iv.i.i, 5
-  %72 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
-  %73 = getelementptr float, ptr %72, i64 %indvars.iv.next.i.i.4
-  store float 1.000000e+00, ptr %73, align 4
+  %73 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
+  %74 = getelementptr float, ptr %73, i64 %indvars.iv.next.i.i.4
+  store float 1.000000e+00, ptr %74, align 4
   %indvars.iv.next.i.i.5 = or disjoint i64 %indvars.iv.i.i, 6
-  %74 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
-  %75 = getelementptr float, ptr %74, i64 %indvars.iv.next.i.i.5
-  store float 1.000000e+00, ptr %75, align 4
+  %75 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
+  %76 = getelementptr float, ptr %75, i64 %indvars.iv.next.i.i.5
+  store float 1.000000e+00, ptr %76, align 4
   %indvars.iv.next.i.i.6 = or disjoint i64 %indvars.iv.i.i, 7
-  %76 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
-  %77 = getelementptr float, ptr %76, i64 %indvars.iv.next.i.i.6
-  store float 1.000000e+00, ptr %77, align 4
+  %77 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
+  %78 = getelementptr float, ptr %77, i64 %indvars.iv.next.i.i.6
+  store float 1.000000e+00, ptr %78, align 4
   %indvars.iv.next.i.i.7 = add nuw nsw i64 %indvars.iv.i.i, 8
   %niter.next.7 = add i64 %niter, 8
   %niter.ncmp.7 = icmp eq i64 %niter.next.7, %unroll_iter
@@ -45521,9 +46853,9 @@ then.loopexit.i.unr-lcssa:                        ; preds = %forbody.i.i, %forbo
 forbody.i.i.epil:                                 ; preds = %then.loopexit.i.unr-lcssa, %forbody.i.i.epil
   %indvars.iv.i.i.epil = phi i64 [ %indvars.iv.next.i.i.epil, %forbody.i.i.epil ], [ %indvars.iv.i.i.unr, %then.loopexit.i.unr-lcssa ]
   %epil.iter = phi i64 [ %epil.iter.next, %forbody.i.i.epil ], [ 0, %then.loopexit.i.unr-lcssa ]
-  %78 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
-  %79 = getelementptr float, ptr %78, i64 %indvars.iv.i.i.epil
-  store float 1.000000e+00, ptr %79, align 4
+  %79 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
+  %80 = getelementptr float, ptr %79, i64 %indvars.iv.i.i.epil
+  store float 1.000000e+00, ptr %80, align 4
   %indvars.iv.next.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
@@ -45534,76 +46866,76 @@ then.loopexit.i:                                  ; preds = %forbody.i.i.epil, %
   %.pre238.i = load ptr, ptr %.pre.i, align 8
   %.pre239.i = load i64, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
   %.pre240.i = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  br label %then.i77
+  br label %then.i78
 
-then.i77:                                         ; preds = %then.loopexit.i, %forcond.preheader.i.i
-  %80 = phi ptr [ %.pre240.i, %then.loopexit.i ], [ %40, %forcond.preheader.i.i ]
-  %81 = phi i64 [ %.pre239.i, %then.loopexit.i ], [ %43, %forcond.preheader.i.i ]
-  %82 = phi ptr [ %.pre238.i, %then.loopexit.i ], [ %44, %forcond.preheader.i.i ]
-  %83 = phi ptr [ %.pre.i, %then.loopexit.i ], [ %layout, %forcond.preheader.i.i ]
-  %84 = getelementptr i8, ptr %0, i64 48
+then.i78:                                         ; preds = %then.loopexit.i, %forcond.preheader.i.i
+  %81 = phi ptr [ %.pre240.i, %then.loopexit.i ], [ %41, %forcond.preheader.i.i ]
+  %82 = phi i64 [ %.pre239.i, %then.loopexit.i ], [ %44, %forcond.preheader.i.i ]
+  %83 = phi ptr [ %.pre238.i, %then.loopexit.i ], [ %45, %forcond.preheader.i.i ]
+  %84 = phi ptr [ %.pre.i, %then.loopexit.i ], [ %layout, %forcond.preheader.i.i ]
+  %85 = getelementptr i8, ptr %0, i64 48
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %bytes.i107.i)
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i108.i)
-  store ptr %84, ptr %args.i108.i, align 8
-  %85 = getelementptr inbounds i8, ptr %args.i108.i, i64 8
-  store i64 %81, ptr %85, align 8
-  %86 = getelementptr inbounds i8, ptr %args.i108.i, i64 16
-  store float 1.000000e+00, ptr %86, align 8
-  %87 = add i64 %81, 1
-  store i64 %87, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
-  %88 = getelementptr i8, ptr %83, i64 16
-  %89 = load ptr, ptr %88, align 8
-  %90 = getelementptr i8, ptr %89, i64 424
-  %91 = load ptr, ptr %90, align 8
-  %92 = call i32 %91(ptr %80, ptr nonnull %args.i108.i)
-  %.not.i109.i = icmp eq i32 %92, 0
+  store ptr %85, ptr %args.i108.i, align 8
+  %86 = getelementptr inbounds i8, ptr %args.i108.i, i64 8
+  store i64 %82, ptr %86, align 8
+  %87 = getelementptr inbounds i8, ptr %args.i108.i, i64 16
+  store float 1.000000e+00, ptr %87, align 8
+  %88 = add i64 %82, 1
+  store i64 %88, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  %89 = getelementptr i8, ptr %84, i64 16
+  %90 = load ptr, ptr %89, align 8
+  %91 = getelementptr i8, ptr %90, i64 424
+  %92 = load ptr, ptr %91, align 8
+  %93 = call i32 %92(ptr %81, ptr nonnull %args.i108.i)
+  %.not.i109.i = icmp eq i32 %93, 0
   br i1 %.not.i109.i, label %merge.i114.i, label %then.i110.i
 
-then.i110.i:                                      ; preds = %then.i77
+then.i110.i:                                      ; preds = %then.i78
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i106.i)
   store i8 0, ptr %cause.i.i106.i, align 8
-  %93 = load ptr, ptr %placer.i, align 8
-  %94 = getelementptr i8, ptr %93, i64 16
-  %95 = load ptr, ptr %94, align 8
-  %96 = getelementptr i8, ptr %95, i64 64
-  %97 = load ptr, ptr %96, align 8
-  %98 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  call void %97(ptr %98, ptr nonnull %cause.i.i106.i)
-  %99 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
-  %.not.i.i111.i = icmp eq ptr %99, null
+  %94 = load ptr, ptr %placer.i, align 8
+  %95 = getelementptr i8, ptr %94, i64 16
+  %96 = load ptr, ptr %95, align 8
+  %97 = getelementptr i8, ptr %96, i64 64
+  %98 = load ptr, ptr %97, align 8
+  %99 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  call void %98(ptr %99, ptr nonnull %cause.i.i106.i)
+  %100 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.not.i.i111.i = icmp eq ptr %100, null
   br i1 %.not.i.i111.i, label %"$RandomPlacer.matrix_of_deviation.exit117.i", label %then.i.i112.i
 
 then.i.i112.i:                                    ; preds = %then.i110.i
-  %100 = load ptr, ptr %placer.i, align 8
-  %101 = getelementptr i8, ptr %100, i64 28
-  %102 = load i32, ptr %101, align 4
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %99, i64 1024, ptr nonnull @"$string.579", ptr nonnull @"$string.175", i32 %102, ptr nonnull %cause.i.i106.i)
+  %101 = load ptr, ptr %placer.i, align 8
+  %102 = getelementptr i8, ptr %101, i64 28
+  %103 = load i32, ptr %102, align 4
+  %104 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %100, i64 1024, ptr nonnull @"$string.589", ptr nonnull @"$string.175", i32 %103, ptr nonnull %cause.i.i106.i)
   br label %"$RandomPlacer.matrix_of_deviation.exit117.i"
 
-merge.i114.i:                                     ; preds = %then.i77
+merge.i114.i:                                     ; preds = %then.i78
   store i64 0, ptr %bytes.i107.i, align 8
-  %104 = load ptr, ptr %placer.i, align 8
-  %105 = getelementptr i8, ptr %104, i64 16
-  %106 = load ptr, ptr %105, align 8
-  %107 = getelementptr i8, ptr %106, i64 144
-  %108 = load ptr, ptr %107, align 8
-  %109 = call i32 %108(ptr %84, ptr nonnull %bytes.i107.i)
-  %110 = load ptr, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
-  %111 = load i64, ptr %bytes.i107.i, align 8
-  %112 = getelementptr i8, ptr %110, i64 16
-  %113 = load i64, ptr %112, align 8
-  %114 = add i64 %113, %111
-  store i64 %114, ptr %112, align 8
-  %115 = load ptr, ptr %110, align 8
-  %.not.i11.i115.i = icmp eq ptr %115, null
+  %105 = load ptr, ptr %placer.i, align 8
+  %106 = getelementptr i8, ptr %105, i64 16
+  %107 = load ptr, ptr %106, align 8
+  %108 = getelementptr i8, ptr %107, i64 144
+  %109 = load ptr, ptr %108, align 8
+  %110 = call i32 %109(ptr %85, ptr nonnull %bytes.i107.i)
+  %111 = load ptr, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
+  %112 = load i64, ptr %bytes.i107.i, align 8
+  %113 = getelementptr i8, ptr %111, i64 16
+  %114 = load i64, ptr %113, align 8
+  %115 = add i64 %114, %112
+  store i64 %115, ptr %113, align 8
+  %116 = load ptr, ptr %111, align 8
+  %.not.i11.i115.i = icmp eq ptr %116, null
   br i1 %.not.i11.i115.i, label %merge.i.i, label %then.i12.i116.i
 
 then.i12.i116.i:                                  ; preds = %merge.i114.i
-  %116 = getelementptr i8, ptr %110, i64 8
-  %117 = load ptr, ptr %116, align 8
-  %118 = getelementptr i8, ptr %110, i64 24
-  %119 = load i64, ptr %118, align 8
-  call void %115(ptr %117, i64 %114, i64 %119, ptr nonnull @"$string.175")
+  %117 = getelementptr i8, ptr %111, i64 8
+  %118 = load ptr, ptr %117, align 8
+  %119 = getelementptr i8, ptr %111, i64 24
+  %120 = load i64, ptr %119, align 8
+  call void %116(ptr %118, i64 %115, i64 %120, ptr nonnull @"$string.175")
   br label %merge.i.i
 
 "$RandomPlacer.matrix_of_deviation.exit117.i":    ; preds = %then.i.i112.i, %then.i110.i
@@ -45615,48 +46947,48 @@ then.i12.i116.i:                                  ; preds = %merge.i114.i
 merge.i.i:                                        ; preds = %then.i12.i116.i, %merge.i114.i
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %bytes.i107.i)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i108.i)
-  %120 = getelementptr i8, ptr %0, i64 88
-  %121 = load ptr, ptr %120, align 8
-  %122 = getelementptr i8, ptr %82, i64 64
-  %123 = load i32, ptr %122, align 4
-  %124 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
+  %121 = getelementptr i8, ptr %0, i64 88
+  %122 = load ptr, ptr %121, align 8
+  %123 = getelementptr i8, ptr %83, i64 64
+  %124 = load i32, ptr %123, align 4
+  %125 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i.i.i)
-  store ptr %124, ptr %args.i.i.i, align 8
-  %125 = getelementptr inbounds i8, ptr %args.i.i.i, i64 8
-  store i32 0, ptr %125, align 8
-  %126 = getelementptr inbounds i8, ptr %args.i.i.i, i64 12
-  store i32 %123, ptr %126, align 4
-  %127 = getelementptr inbounds i8, ptr %args.i.i.i, i64 16
-  store ptr %121, ptr %127, align 8
-  %128 = load ptr, ptr %placer.i, align 8
-  %129 = getelementptr i8, ptr %128, i64 16
-  %130 = load ptr, ptr %129, align 8
-  %131 = getelementptr i8, ptr %130, i64 184
-  %132 = load ptr, ptr %131, align 8
-  %133 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  %134 = call i32 %132(ptr %133, ptr nonnull %args.i.i.i)
-  %.not.i.i.i = icmp eq i32 %134, 0
+  store ptr %125, ptr %args.i.i.i, align 8
+  %126 = getelementptr inbounds i8, ptr %args.i.i.i, i64 8
+  store i32 0, ptr %126, align 8
+  %127 = getelementptr inbounds i8, ptr %args.i.i.i, i64 12
+  store i32 %124, ptr %127, align 4
+  %128 = getelementptr inbounds i8, ptr %args.i.i.i, i64 16
+  store ptr %122, ptr %128, align 8
+  %129 = load ptr, ptr %placer.i, align 8
+  %130 = getelementptr i8, ptr %129, i64 16
+  %131 = load ptr, ptr %130, align 8
+  %132 = getelementptr i8, ptr %131, i64 184
+  %133 = load ptr, ptr %132, align 8
+  %134 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  %135 = call i32 %133(ptr %134, ptr nonnull %args.i.i.i)
+  %.not.i.i.i = icmp eq i32 %135, 0
   br i1 %.not.i.i.i, label %merge2.i.i, label %then.i.i.i
 
 then.i.i.i:                                       ; preds = %merge.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i.i)
   store i8 0, ptr %cause.i.i.i.i, align 8
-  %135 = load ptr, ptr %placer.i, align 8
-  %136 = getelementptr i8, ptr %135, i64 16
-  %137 = load ptr, ptr %136, align 8
-  %138 = getelementptr i8, ptr %137, i64 64
-  %139 = load ptr, ptr %138, align 8
-  %140 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  call void %139(ptr %140, ptr nonnull %cause.i.i.i.i)
-  %141 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
-  %.not.i.i.i.i = icmp eq ptr %141, null
+  %136 = load ptr, ptr %placer.i, align 8
+  %137 = getelementptr i8, ptr %136, i64 16
+  %138 = load ptr, ptr %137, align 8
+  %139 = getelementptr i8, ptr %138, i64 64
+  %140 = load ptr, ptr %139, align 8
+  %141 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  call void %140(ptr %141, ptr nonnull %cause.i.i.i.i)
+  %142 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.not.i.i.i.i = icmp eq ptr %142, null
   br i1 %.not.i.i.i.i, label %"$RandomPlacer.vector.exit.i.i", label %then.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %then.i.i.i
-  %142 = load ptr, ptr %placer.i, align 8
-  %143 = getelementptr i8, ptr %142, i64 28
-  %144 = load i32, ptr %143, align 4
-  %145 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %141, i64 1024, ptr nonnull @"$string.579", ptr nonnull @"$string.580", i32 %144, ptr nonnull %cause.i.i.i.i)
+  %143 = load ptr, ptr %placer.i, align 8
+  %144 = getelementptr i8, ptr %143, i64 28
+  %145 = load i32, ptr %144, align 4
+  %146 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %142, i64 1024, ptr nonnull @"$string.589", ptr nonnull @"$string.590", i32 %145, ptr nonnull %cause.i.i.i.i)
   br label %"$RandomPlacer.vector.exit.i.i"
 
 "$RandomPlacer.vector.exit.i.i":                  ; preds = %then.i.i.i.i, %then.i.i.i
@@ -45666,78 +46998,78 @@ then.i.i.i.i:                                     ; preds = %then.i.i.i
 
 merge2.i.i:                                       ; preds = %merge.i.i
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i.i.i)
-  %146 = getelementptr i8, ptr %0, i64 96
-  %147 = getelementptr i8, ptr %0, i64 108
-  %148 = load i32, ptr %147, align 4
-  %149 = sitofp i32 %148 to double
-  %150 = call double @sqrt(double %149)
-  %151 = fdiv double 1.000000e+00, %150
-  %152 = fptrunc double %151 to float
+  %147 = getelementptr i8, ptr %0, i64 96
+  %148 = getelementptr i8, ptr %0, i64 108
+  %149 = load i32, ptr %148, align 4
+  %150 = sitofp i32 %149 to double
+  %151 = call double @sqrt(double %150)
+  %152 = fdiv double 1.000000e+00, %151
+  %153 = fptrunc double %152 to float
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %bytes.i95.i)
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i96.i)
-  store ptr %146, ptr %args.i96.i, align 8
-  %153 = load i64, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
-  %154 = getelementptr inbounds i8, ptr %args.i96.i, i64 8
-  store i64 %153, ptr %154, align 8
-  %155 = getelementptr inbounds i8, ptr %args.i96.i, i64 16
-  store float %152, ptr %155, align 8
-  %156 = add i64 %153, 1
-  store i64 %156, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
-  %157 = load ptr, ptr %placer.i, align 8
-  %158 = getelementptr i8, ptr %157, i64 16
-  %159 = load ptr, ptr %158, align 8
-  %160 = getelementptr i8, ptr %159, i64 424
-  %161 = load ptr, ptr %160, align 8
-  %162 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  %163 = call i32 %161(ptr %162, ptr nonnull %args.i96.i)
-  %.not.i97.i = icmp eq i32 %163, 0
+  store ptr %147, ptr %args.i96.i, align 8
+  %154 = load i64, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  %155 = getelementptr inbounds i8, ptr %args.i96.i, i64 8
+  store i64 %154, ptr %155, align 8
+  %156 = getelementptr inbounds i8, ptr %args.i96.i, i64 16
+  store float %153, ptr %156, align 8
+  %157 = add i64 %154, 1
+  store i64 %157, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  %158 = load ptr, ptr %placer.i, align 8
+  %159 = getelementptr i8, ptr %158, i64 16
+  %160 = load ptr, ptr %159, align 8
+  %161 = getelementptr i8, ptr %160, i64 424
+  %162 = load ptr, ptr %161, align 8
+  %163 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  %164 = call i32 %162(ptr %163, ptr nonnull %args.i96.i)
+  %.not.i97.i = icmp eq i32 %164, 0
   br i1 %.not.i97.i, label %merge.i102.i, label %then.i98.i
 
 then.i98.i:                                       ; preds = %merge2.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i94.i)
   store i8 0, ptr %cause.i.i94.i, align 8
-  %164 = load ptr, ptr %placer.i, align 8
-  %165 = getelementptr i8, ptr %164, i64 16
-  %166 = load ptr, ptr %165, align 8
-  %167 = getelementptr i8, ptr %166, i64 64
-  %168 = load ptr, ptr %167, align 8
-  %169 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  call void %168(ptr %169, ptr nonnull %cause.i.i94.i)
-  %170 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
-  %.not.i.i99.i = icmp eq ptr %170, null
+  %165 = load ptr, ptr %placer.i, align 8
+  %166 = getelementptr i8, ptr %165, i64 16
+  %167 = load ptr, ptr %166, align 8
+  %168 = getelementptr i8, ptr %167, i64 64
+  %169 = load ptr, ptr %168, align 8
+  %170 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  call void %169(ptr %170, ptr nonnull %cause.i.i94.i)
+  %171 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.not.i.i99.i = icmp eq ptr %171, null
   br i1 %.not.i.i99.i, label %"$RandomPlacer.matrix_of_deviation.exit105.i", label %then.i.i100.i
 
 then.i.i100.i:                                    ; preds = %then.i98.i
-  %171 = load ptr, ptr %placer.i, align 8
-  %172 = getelementptr i8, ptr %171, i64 28
-  %173 = load i32, ptr %172, align 4
-  %174 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %170, i64 1024, ptr nonnull @"$string.579", ptr nonnull @"$string.175", i32 %173, ptr nonnull %cause.i.i94.i)
+  %172 = load ptr, ptr %placer.i, align 8
+  %173 = getelementptr i8, ptr %172, i64 28
+  %174 = load i32, ptr %173, align 4
+  %175 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %171, i64 1024, ptr nonnull @"$string.589", ptr nonnull @"$string.175", i32 %174, ptr nonnull %cause.i.i94.i)
   br label %"$RandomPlacer.matrix_of_deviation.exit105.i"
 
 merge.i102.i:                                     ; preds = %merge2.i.i
   store i64 0, ptr %bytes.i95.i, align 8
-  %175 = load ptr, ptr %placer.i, align 8
-  %176 = getelementptr i8, ptr %175, i64 16
-  %177 = load ptr, ptr %176, align 8
-  %178 = getelementptr i8, ptr %177, i64 144
-  %179 = load ptr, ptr %178, align 8
-  %180 = call i32 %179(ptr %146, ptr nonnull %bytes.i95.i)
-  %181 = load ptr, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
-  %182 = load i64, ptr %bytes.i95.i, align 8
-  %183 = getelementptr i8, ptr %181, i64 16
-  %184 = load i64, ptr %183, align 8
-  %185 = add i64 %184, %182
-  store i64 %185, ptr %183, align 8
-  %186 = load ptr, ptr %181, align 8
-  %.not.i11.i103.i = icmp eq ptr %186, null
+  %176 = load ptr, ptr %placer.i, align 8
+  %177 = getelementptr i8, ptr %176, i64 16
+  %178 = load ptr, ptr %177, align 8
+  %179 = getelementptr i8, ptr %178, i64 144
+  %180 = load ptr, ptr %179, align 8
+  %181 = call i32 %180(ptr %147, ptr nonnull %bytes.i95.i)
+  %182 = load ptr, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
+  %183 = load i64, ptr %bytes.i95.i, align 8
+  %184 = getelementptr i8, ptr %182, i64 16
+  %185 = load i64, ptr %184, align 8
+  %186 = add i64 %185, %183
+  store i64 %186, ptr %184, align 8
+  %187 = load ptr, ptr %182, align 8
+  %.not.i11.i103.i = icmp eq ptr %187, null
   br i1 %.not.i11.i103.i, label %merge7.i.i, label %then.i12.i104.i
 
 then.i12.i104.i:                                  ; preds = %merge.i102.i
-  %187 = getelementptr i8, ptr %181, i64 8
-  %188 = load ptr, ptr %187, align 8
-  %189 = getelementptr i8, ptr %181, i64 24
-  %190 = load i64, ptr %189, align 8
-  call void %186(ptr %188, i64 %185, i64 %190, ptr nonnull @"$string.175")
+  %188 = getelementptr i8, ptr %182, i64 8
+  %189 = load ptr, ptr %188, align 8
+  %190 = getelementptr i8, ptr %182, i64 24
+  %191 = load i64, ptr %190, align 8
+  call void %187(ptr %189, i64 %186, i64 %191, ptr nonnull @"$string.175")
   br label %merge7.i.i
 
 "$RandomPlacer.matrix_of_deviation.exit105.i":    ; preds = %then.i.i100.i, %then.i98.i
@@ -45749,94 +47081,94 @@ then.i12.i104.i:                                  ; preds = %merge.i102.i
 merge7.i.i:                                       ; preds = %then.i12.i104.i, %merge.i102.i
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %bytes.i95.i)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i96.i)
-  %191 = getelementptr i8, ptr %82, i64 68
-  %192 = load i32, ptr %191, align 4
-  %193 = icmp sgt i32 %192, 0
-  br i1 %193, label %forbody.lr.ph.i.i, label %then2.i
+  %192 = getelementptr i8, ptr %83, i64 68
+  %193 = load i32, ptr %192, align 4
+  %194 = icmp sgt i32 %193, 0
+  br i1 %194, label %forbody.lr.ph.i.i, label %then2.i
 
 forbody.lr.ph.i.i:                                ; preds = %merge7.i.i
-  %194 = getelementptr inbounds i8, ptr %args.i.i.i.i.i, i64 8
-  %195 = getelementptr inbounds i8, ptr %args.i.i.i.i.i, i64 12
-  %196 = getelementptr inbounds i8, ptr %args.i.i.i.i.i, i64 16
-  %197 = getelementptr inbounds i8, ptr %args.i58.i.i.i.i, i64 8
-  %198 = getelementptr inbounds i8, ptr %args.i58.i.i.i.i, i64 12
-  %199 = getelementptr inbounds i8, ptr %args.i58.i.i.i.i, i64 16
-  %200 = getelementptr inbounds i8, ptr %args.i66.i.i.i.i, i64 8
-  %201 = getelementptr inbounds i8, ptr %args.i66.i.i.i.i, i64 12
-  %202 = getelementptr inbounds i8, ptr %args.i66.i.i.i.i, i64 16
-  %203 = getelementptr inbounds i8, ptr %args.i74.i.i.i.i, i64 8
-  %204 = getelementptr inbounds i8, ptr %args.i74.i.i.i.i, i64 12
-  %205 = getelementptr inbounds i8, ptr %args.i74.i.i.i.i, i64 16
-  %206 = getelementptr inbounds i8, ptr %args.i.i35.i.i.i, i64 8
-  %207 = getelementptr inbounds i8, ptr %args.i.i35.i.i.i, i64 12
-  %208 = getelementptr inbounds i8, ptr %args.i.i35.i.i.i, i64 16
+  %195 = getelementptr inbounds i8, ptr %args.i.i.i.i.i, i64 8
+  %196 = getelementptr inbounds i8, ptr %args.i.i.i.i.i, i64 12
+  %197 = getelementptr inbounds i8, ptr %args.i.i.i.i.i, i64 16
+  %198 = getelementptr inbounds i8, ptr %args.i58.i.i.i.i, i64 8
+  %199 = getelementptr inbounds i8, ptr %args.i58.i.i.i.i, i64 12
+  %200 = getelementptr inbounds i8, ptr %args.i58.i.i.i.i, i64 16
+  %201 = getelementptr inbounds i8, ptr %args.i66.i.i.i.i, i64 8
+  %202 = getelementptr inbounds i8, ptr %args.i66.i.i.i.i, i64 12
+  %203 = getelementptr inbounds i8, ptr %args.i66.i.i.i.i, i64 16
+  %204 = getelementptr inbounds i8, ptr %args.i74.i.i.i.i, i64 8
+  %205 = getelementptr inbounds i8, ptr %args.i74.i.i.i.i, i64 12
+  %206 = getelementptr inbounds i8, ptr %args.i74.i.i.i.i, i64 16
+  %207 = getelementptr inbounds i8, ptr %args.i.i35.i.i.i, i64 8
+  %208 = getelementptr inbounds i8, ptr %args.i.i35.i.i.i, i64 12
+  %209 = getelementptr inbounds i8, ptr %args.i.i35.i.i.i, i64 16
   %first.sroa.2.0.matrix.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %matrix.i.i.i.i.i, i64 16
   %first.sroa.3.0.matrix.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %matrix.i.i.i.i.i, i64 24
   %first.sroa.5.0.matrix.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %matrix.i.i.i.i.i, i64 32
-  %209 = getelementptr inbounds i8, ptr %matrix.i.i.i.i.i, i64 12
+  %210 = getelementptr inbounds i8, ptr %matrix.i.i.i.i.i, i64 12
   %first.sroa.2.0.matrix.sroa_idx.i45.i.i.i.i = getelementptr inbounds i8, ptr %matrix.i36.i.i.i.i, i64 16
   %first.sroa.3.0.matrix.sroa_idx.i46.i.i.i.i = getelementptr inbounds i8, ptr %matrix.i36.i.i.i.i, i64 24
   %first.sroa.5.0.matrix.sroa_idx.i47.i.i.i.i = getelementptr inbounds i8, ptr %matrix.i36.i.i.i.i, i64 32
-  %210 = getelementptr inbounds i8, ptr %matrix.i36.i.i.i.i, i64 12
-  %wide.trip.count.i21.i = zext nneg i32 %192 to i64
-  %211 = getelementptr inbounds i8, ptr %args.i84.i, i64 8
-  %212 = getelementptr inbounds i8, ptr %args.i84.i, i64 16
-  %213 = getelementptr inbounds i8, ptr %args.i72.i, i64 8
-  %214 = getelementptr inbounds i8, ptr %args.i72.i, i64 16
-  %215 = getelementptr inbounds i8, ptr %args.i48.i, i64 8
-  %216 = getelementptr inbounds i8, ptr %args.i48.i, i64 16
-  %217 = getelementptr inbounds i8, ptr %args.i60.i, i64 8
-  %218 = getelementptr inbounds i8, ptr %args.i60.i, i64 16
-  %219 = getelementptr inbounds i8, ptr %args.i.i, i64 8
-  %220 = getelementptr inbounds i8, ptr %args.i.i, i64 16
-  %221 = getelementptr inbounds i8, ptr %args.i36.i, i64 8
-  %222 = getelementptr inbounds i8, ptr %args.i36.i, i64 16
+  %211 = getelementptr inbounds i8, ptr %matrix.i36.i.i.i.i, i64 12
+  %wide.trip.count.i21.i = zext nneg i32 %193 to i64
+  %212 = getelementptr inbounds i8, ptr %args.i84.i, i64 8
+  %213 = getelementptr inbounds i8, ptr %args.i84.i, i64 16
+  %214 = getelementptr inbounds i8, ptr %args.i72.i, i64 8
+  %215 = getelementptr inbounds i8, ptr %args.i72.i, i64 16
+  %216 = getelementptr inbounds i8, ptr %args.i48.i, i64 8
+  %217 = getelementptr inbounds i8, ptr %args.i48.i, i64 16
+  %218 = getelementptr inbounds i8, ptr %args.i60.i, i64 8
+  %219 = getelementptr inbounds i8, ptr %args.i60.i, i64 16
+  %220 = getelementptr inbounds i8, ptr %args.i.i, i64 8
+  %221 = getelementptr inbounds i8, ptr %args.i.i, i64 16
+  %222 = getelementptr inbounds i8, ptr %args.i36.i, i64 8
+  %223 = getelementptr inbounds i8, ptr %args.i36.i, i64 16
   br label %forbody.i22.i
 
 forbody.i22.i:                                    ; preds = %merge13.i.i, %forbody.lr.ph.i.i
   %indvars.iv.i23.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %indvars.iv.next.i24.i, %merge13.i.i ]
-  %223 = load ptr, ptr %13, align 8
-  %224 = getelementptr %23, ptr %223, i64 %indvars.iv.i23.i
-  %225 = load ptr, ptr %placer.i, align 8
-  %226 = load ptr, ptr %225, align 8
-  %227 = getelementptr i8, ptr %224, i64 8
-  %228 = load ptr, ptr %227, align 8
-  %229 = getelementptr i8, ptr %226, i64 64
-  %230 = load i32, ptr %229, align 4
-  %231 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
+  %224 = load ptr, ptr %13, align 8
+  %225 = getelementptr %24, ptr %224, i64 %indvars.iv.i23.i
+  %226 = load ptr, ptr %placer.i, align 8
+  %227 = load ptr, ptr %226, align 8
+  %228 = getelementptr i8, ptr %225, i64 8
+  %229 = load ptr, ptr %228, align 8
+  %230 = getelementptr i8, ptr %227, i64 64
+  %231 = load i32, ptr %230, align 4
+  %232 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i.i.i.i.i)
-  store ptr %231, ptr %args.i.i.i.i.i, align 8
-  store i32 0, ptr %194, align 8
-  store i32 %230, ptr %195, align 4
-  store ptr %228, ptr %196, align 8
-  %232 = getelementptr i8, ptr %225, i64 16
-  %233 = load ptr, ptr %232, align 8
-  %234 = getelementptr i8, ptr %233, i64 184
-  %235 = load ptr, ptr %234, align 8
-  %236 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  %237 = call i32 %235(ptr %236, ptr nonnull %args.i.i.i.i.i)
-  %.not.i.i.i.i.i = icmp eq i32 %237, 0
+  store ptr %232, ptr %args.i.i.i.i.i, align 8
+  store i32 0, ptr %195, align 8
+  store i32 %231, ptr %196, align 4
+  store ptr %229, ptr %197, align 8
+  %233 = getelementptr i8, ptr %226, i64 16
+  %234 = load ptr, ptr %233, align 8
+  %235 = getelementptr i8, ptr %234, i64 184
+  %236 = load ptr, ptr %235, align 8
+  %237 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  %238 = call i32 %236(ptr %237, ptr nonnull %args.i.i.i.i.i)
+  %.not.i.i.i.i.i = icmp eq i32 %238, 0
   br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i, label %then.i.i.i.i.i
 
 then.i.i.i.i.i:                                   ; preds = %forbody.i22.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i.i.i.i)
   store i8 0, ptr %cause.i.i.i.i.i.i, align 8
-  %238 = load ptr, ptr %placer.i, align 8
-  %239 = getelementptr i8, ptr %238, i64 16
-  %240 = load ptr, ptr %239, align 8
-  %241 = getelementptr i8, ptr %240, i64 64
-  %242 = load ptr, ptr %241, align 8
-  %243 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  call void %242(ptr %243, ptr nonnull %cause.i.i.i.i.i.i)
-  %244 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
-  %.not.i.i.i.i.i.i = icmp eq ptr %244, null
+  %239 = load ptr, ptr %placer.i, align 8
+  %240 = getelementptr i8, ptr %239, i64 16
+  %241 = load ptr, ptr %240, align 8
+  %242 = getelementptr i8, ptr %241, i64 64
+  %243 = load ptr, ptr %242, align 8
+  %244 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  call void %243(ptr %244, ptr nonnull %cause.i.i.i.i.i.i)
+  %245 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.not.i.i.i.i.i.i = icmp eq ptr %245, null
   br i1 %.not.i.i.i.i.i.i, label %"$RandomPlacer.vector.exit.i.i.i.i", label %then.i.i.i.i.i.i
 
 then.i.i.i.i.i.i:                                 ; preds = %then.i.i.i.i.i
-  %245 = load ptr, ptr %placer.i, align 8
-  %246 = getelementptr i8, ptr %245, i64 28
-  %247 = load i32, ptr %246, align 4
-  %248 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %244, i64 1024, ptr nonnull @"$string.579", ptr nonnull @"$string.580", i32 %247, ptr nonnull %cause.i.i.i.i.i.i)
+  %246 = load ptr, ptr %placer.i, align 8
+  %247 = getelementptr i8, ptr %246, i64 28
+  %248 = load i32, ptr %247, align 4
+  %249 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %245, i64 1024, ptr nonnull @"$string.589", ptr nonnull @"$string.590", i32 %248, ptr nonnull %cause.i.i.i.i.i.i)
   br label %"$RandomPlacer.vector.exit.i.i.i.i"
 
 "$RandomPlacer.vector.exit.i.i.i.i":              ; preds = %then.i.i.i.i.i.i, %then.i.i.i.i.i
@@ -45846,44 +47178,44 @@ then.i.i.i.i.i.i:                                 ; preds = %then.i.i.i.i.i
 
 merge.i.i.i.i:                                    ; preds = %forbody.i22.i
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i.i.i.i.i)
-  %249 = getelementptr i8, ptr %224, i64 16
-  %250 = load ptr, ptr %249, align 8
-  %251 = load i32, ptr %229, align 4
-  %252 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
+  %250 = getelementptr i8, ptr %225, i64 16
+  %251 = load ptr, ptr %250, align 8
+  %252 = load i32, ptr %230, align 4
+  %253 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i58.i.i.i.i)
-  store ptr %252, ptr %args.i58.i.i.i.i, align 8
-  store i32 0, ptr %197, align 8
-  store i32 %251, ptr %198, align 4
-  store ptr %250, ptr %199, align 8
-  %253 = load ptr, ptr %placer.i, align 8
-  %254 = getelementptr i8, ptr %253, i64 16
-  %255 = load ptr, ptr %254, align 8
-  %256 = getelementptr i8, ptr %255, i64 184
-  %257 = load ptr, ptr %256, align 8
-  %258 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  %259 = call i32 %257(ptr %258, ptr nonnull %args.i58.i.i.i.i)
-  %.not.i59.i.i.i.i = icmp eq i32 %259, 0
+  store ptr %253, ptr %args.i58.i.i.i.i, align 8
+  store i32 0, ptr %198, align 8
+  store i32 %252, ptr %199, align 4
+  store ptr %251, ptr %200, align 8
+  %254 = load ptr, ptr %placer.i, align 8
+  %255 = getelementptr i8, ptr %254, i64 16
+  %256 = load ptr, ptr %255, align 8
+  %257 = getelementptr i8, ptr %256, i64 184
+  %258 = load ptr, ptr %257, align 8
+  %259 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  %260 = call i32 %258(ptr %259, ptr nonnull %args.i58.i.i.i.i)
+  %.not.i59.i.i.i.i = icmp eq i32 %260, 0
   br i1 %.not.i59.i.i.i.i, label %merge2.i.i.i.i, label %then.i60.i.i.i.i
 
 then.i60.i.i.i.i:                                 ; preds = %merge.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i57.i.i.i.i)
   store i8 0, ptr %cause.i.i57.i.i.i.i, align 8
-  %260 = load ptr, ptr %placer.i, align 8
-  %261 = getelementptr i8, ptr %260, i64 16
-  %262 = load ptr, ptr %261, align 8
-  %263 = getelementptr i8, ptr %262, i64 64
-  %264 = load ptr, ptr %263, align 8
-  %265 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  call void %264(ptr %265, ptr nonnull %cause.i.i57.i.i.i.i)
-  %266 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
-  %.not.i.i61.i.i.i.i = icmp eq ptr %266, null
+  %261 = load ptr, ptr %placer.i, align 8
+  %262 = getelementptr i8, ptr %261, i64 16
+  %263 = load ptr, ptr %262, align 8
+  %264 = getelementptr i8, ptr %263, i64 64
+  %265 = load ptr, ptr %264, align 8
+  %266 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  call void %265(ptr %266, ptr nonnull %cause.i.i57.i.i.i.i)
+  %267 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.not.i.i61.i.i.i.i = icmp eq ptr %267, null
   br i1 %.not.i.i61.i.i.i.i, label %"$RandomPlacer.vector.exit64.i.i.i.i", label %then.i.i62.i.i.i.i
 
 then.i.i62.i.i.i.i:                               ; preds = %then.i60.i.i.i.i
-  %267 = load ptr, ptr %placer.i, align 8
-  %268 = getelementptr i8, ptr %267, i64 28
-  %269 = load i32, ptr %268, align 4
-  %270 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %266, i64 1024, ptr nonnull @"$string.579", ptr nonnull @"$string.580", i32 %269, ptr nonnull %cause.i.i57.i.i.i.i)
+  %268 = load ptr, ptr %placer.i, align 8
+  %269 = getelementptr i8, ptr %268, i64 28
+  %270 = load i32, ptr %269, align 4
+  %271 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %267, i64 1024, ptr nonnull @"$string.589", ptr nonnull @"$string.590", i32 %270, ptr nonnull %cause.i.i57.i.i.i.i)
   br label %"$RandomPlacer.vector.exit64.i.i.i.i"
 
 "$RandomPlacer.vector.exit64.i.i.i.i":            ; preds = %then.i.i62.i.i.i.i, %then.i60.i.i.i.i
@@ -45893,51 +47225,51 @@ then.i.i62.i.i.i.i:                               ; preds = %then.i60.i.i.i.i
 
 merge2.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i58.i.i.i.i)
-  %271 = getelementptr i8, ptr %226, i64 113
-  %272 = load i8, ptr %271, align 1
-  %273 = trunc i8 %272 to i1
-  br i1 %273, label %then7.i.i.i.i, label %merge6.i.i.i.i
+  %272 = getelementptr i8, ptr %227, i64 113
+  %273 = load i8, ptr %272, align 1
+  %274 = trunc i8 %273 to i1
+  br i1 %274, label %then7.i.i.i.i, label %merge6.i.i.i.i
 
 then7.i.i.i.i:                                    ; preds = %merge2.i.i.i.i
-  %274 = getelementptr i8, ptr %224, i64 24
-  %275 = load ptr, ptr %274, align 8
-  %276 = getelementptr i8, ptr %226, i64 84
-  %277 = load i32, ptr %276, align 4
-  %278 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
+  %275 = getelementptr i8, ptr %225, i64 24
+  %276 = load ptr, ptr %275, align 8
+  %277 = getelementptr i8, ptr %227, i64 84
+  %278 = load i32, ptr %277, align 4
+  %279 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i66.i.i.i.i)
-  store ptr %278, ptr %args.i66.i.i.i.i, align 8
-  store i32 0, ptr %200, align 8
-  store i32 %277, ptr %201, align 4
-  store ptr %275, ptr %202, align 8
-  %279 = load ptr, ptr %placer.i, align 8
-  %280 = getelementptr i8, ptr %279, i64 16
-  %281 = load ptr, ptr %280, align 8
-  %282 = getelementptr i8, ptr %281, i64 184
-  %283 = load ptr, ptr %282, align 8
-  %284 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  %285 = call i32 %283(ptr %284, ptr nonnull %args.i66.i.i.i.i)
-  %.not.i67.i.i.i.i = icmp eq i32 %285, 0
+  store ptr %279, ptr %args.i66.i.i.i.i, align 8
+  store i32 0, ptr %201, align 8
+  store i32 %278, ptr %202, align 4
+  store ptr %276, ptr %203, align 8
+  %280 = load ptr, ptr %placer.i, align 8
+  %281 = getelementptr i8, ptr %280, i64 16
+  %282 = load ptr, ptr %281, align 8
+  %283 = getelementptr i8, ptr %282, i64 184
+  %284 = load ptr, ptr %283, align 8
+  %285 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  %286 = call i32 %284(ptr %285, ptr nonnull %args.i66.i.i.i.i)
+  %.not.i67.i.i.i.i = icmp eq i32 %286, 0
   br i1 %.not.i67.i.i.i.i, label %merge10.i.i.i.i, label %then.i68.i.i.i.i
 
 then.i68.i.i.i.i:                                 ; preds = %then7.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i65.i.i.i.i)
   store i8 0, ptr %cause.i.i65.i.i.i.i, align 8
-  %286 = load ptr, ptr %placer.i, align 8
-  %287 = getelementptr i8, ptr %286, i64 16
-  %288 = load ptr, ptr %287, align 8
-  %289 = getelementptr i8, ptr %288, i64 64
-  %290 = load ptr, ptr %289, align 8
-  %291 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  call void %290(ptr %291, ptr nonnull %cause.i.i65.i.i.i.i)
-  %292 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
-  %.not.i.i69.i.i.i.i = icmp eq ptr %292, null
+  %287 = load ptr, ptr %placer.i, align 8
+  %288 = getelementptr i8, ptr %287, i64 16
+  %289 = load ptr, ptr %288, align 8
+  %290 = getelementptr i8, ptr %289, i64 64
+  %291 = load ptr, ptr %290, align 8
+  %292 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  call void %291(ptr %292, ptr nonnull %cause.i.i65.i.i.i.i)
+  %293 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.not.i.i69.i.i.i.i = icmp eq ptr %293, null
   br i1 %.not.i.i69.i.i.i.i, label %"$RandomPlacer.vector.exit72.i.i.i.i", label %then.i.i70.i.i.i.i
 
 then.i.i70.i.i.i.i:                               ; preds = %then.i68.i.i.i.i
-  %293 = load ptr, ptr %placer.i, align 8
-  %294 = getelementptr i8, ptr %293, i64 28
-  %295 = load i32, ptr %294, align 4
-  %296 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %292, i64 1024, ptr nonnull @"$string.579", ptr nonnull @"$string.580", i32 %295, ptr nonnull %cause.i.i65.i.i.i.i)
+  %294 = load ptr, ptr %placer.i, align 8
+  %295 = getelementptr i8, ptr %294, i64 28
+  %296 = load i32, ptr %295, align 4
+  %297 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %293, i64 1024, ptr nonnull @"$string.589", ptr nonnull @"$string.590", i32 %296, ptr nonnull %cause.i.i65.i.i.i.i)
   br label %"$RandomPlacer.vector.exit72.i.i.i.i"
 
 "$RandomPlacer.vector.exit72.i.i.i.i":            ; preds = %then.i.i70.i.i.i.i, %then.i68.i.i.i.i
@@ -45947,23 +47279,23 @@ then.i.i70.i.i.i.i:                               ; preds = %then.i68.i.i.i.i
 
 merge10.i.i.i.i:                                  ; preds = %then7.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i66.i.i.i.i)
-  %297 = getelementptr i8, ptr %224, i64 32
-  %298 = load ptr, ptr %297, align 8
-  %299 = load i32, ptr %276, align 4
-  %300 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
+  %298 = getelementptr i8, ptr %225, i64 32
+  %299 = load ptr, ptr %298, align 8
+  %300 = load i32, ptr %277, align 4
+  %301 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i74.i.i.i.i)
-  store ptr %300, ptr %args.i74.i.i.i.i, align 8
-  store i32 0, ptr %203, align 8
-  store i32 %299, ptr %204, align 4
-  store ptr %298, ptr %205, align 8
-  %301 = load ptr, ptr %placer.i, align 8
-  %302 = getelementptr i8, ptr %301, i64 16
-  %303 = load ptr, ptr %302, align 8
-  %304 = getelementptr i8, ptr %303, i64 184
-  %305 = load ptr, ptr %304, align 8
-  %306 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  %307 = call i32 %305(ptr %306, ptr nonnull %args.i74.i.i.i.i)
-  %.not.i75.i.i.i.i = icmp eq i32 %307, 0
+  store ptr %301, ptr %args.i74.i.i.i.i, align 8
+  store i32 0, ptr %204, align 8
+  store i32 %300, ptr %205, align 4
+  store ptr %299, ptr %206, align 8
+  %302 = load ptr, ptr %placer.i, align 8
+  %303 = getelementptr i8, ptr %302, i64 16
+  %304 = load ptr, ptr %303, align 8
+  %305 = getelementptr i8, ptr %304, i64 184
+  %306 = load ptr, ptr %305, align 8
+  %307 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  %308 = call i32 %306(ptr %307, ptr nonnull %args.i74.i.i.i.i)
+  %.not.i75.i.i.i.i = icmp eq i32 %308, 0
   br i1 %.not.i75.i.i.i.i, label %"$RandomPlacer.vector.exit80.thread.i.i.i.i", label %then.i76.i.i.i.i
 
 "$RandomPlacer.vector.exit80.thread.i.i.i.i":     ; preds = %merge10.i.i.i.i
@@ -45973,22 +47305,22 @@ merge10.i.i.i.i:                                  ; preds = %then7.i.i.i.i
 then.i76.i.i.i.i:                                 ; preds = %merge10.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i73.i.i.i.i)
   store i8 0, ptr %cause.i.i73.i.i.i.i, align 8
-  %308 = load ptr, ptr %placer.i, align 8
-  %309 = getelementptr i8, ptr %308, i64 16
-  %310 = load ptr, ptr %309, align 8
-  %311 = getelementptr i8, ptr %310, i64 64
-  %312 = load ptr, ptr %311, align 8
-  %313 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  call void %312(ptr %313, ptr nonnull %cause.i.i73.i.i.i.i)
-  %314 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
-  %.not.i.i77.i.i.i.i = icmp eq ptr %314, null
+  %309 = load ptr, ptr %placer.i, align 8
+  %310 = getelementptr i8, ptr %309, i64 16
+  %311 = load ptr, ptr %310, align 8
+  %312 = getelementptr i8, ptr %311, i64 64
+  %313 = load ptr, ptr %312, align 8
+  %314 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  call void %313(ptr %314, ptr nonnull %cause.i.i73.i.i.i.i)
+  %315 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.not.i.i77.i.i.i.i = icmp eq ptr %315, null
   br i1 %.not.i.i77.i.i.i.i, label %"$RandomPlacer.vector.exit80.i.i.i.i", label %then.i.i78.i.i.i.i
 
 then.i.i78.i.i.i.i:                               ; preds = %then.i76.i.i.i.i
-  %315 = load ptr, ptr %placer.i, align 8
-  %316 = getelementptr i8, ptr %315, i64 28
-  %317 = load i32, ptr %316, align 4
-  %318 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %314, i64 1024, ptr nonnull @"$string.579", ptr nonnull @"$string.580", i32 %317, ptr nonnull %cause.i.i73.i.i.i.i)
+  %316 = load ptr, ptr %placer.i, align 8
+  %317 = getelementptr i8, ptr %316, i64 28
+  %318 = load i32, ptr %317, align 4
+  %319 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %315, i64 1024, ptr nonnull @"$string.589", ptr nonnull @"$string.590", i32 %318, ptr nonnull %cause.i.i73.i.i.i.i)
   br label %"$RandomPlacer.vector.exit80.i.i.i.i"
 
 "$RandomPlacer.vector.exit80.i.i.i.i":            ; preds = %then.i.i78.i.i.i.i, %then.i76.i.i.i.i
@@ -45997,76 +47329,76 @@ then.i.i78.i.i.i.i:                               ; preds = %then.i76.i.i.i.i
   br label %"$layout.place_random.exit"
 
 merge6.i.i.i.i:                                   ; preds = %"$RandomPlacer.vector.exit80.thread.i.i.i.i", %merge2.i.i.i.i
-  %319 = getelementptr i8, ptr %224, i64 40
-  %320 = getelementptr i8, ptr %224, i64 52
-  %321 = load i32, ptr %320, align 4
-  %322 = sitofp i32 %321 to double
-  %323 = call double @sqrt(double %322)
-  %324 = fdiv double 1.000000e+00, %323
-  %325 = fptrunc double %324 to float
+  %320 = getelementptr i8, ptr %225, i64 40
+  %321 = getelementptr i8, ptr %225, i64 52
+  %322 = load i32, ptr %321, align 4
+  %323 = sitofp i32 %322 to double
+  %324 = call double @sqrt(double %323)
+  %325 = fdiv double 1.000000e+00, %324
+  %326 = fptrunc double %325 to float
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %bytes.i83.i)
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i84.i)
-  store ptr %319, ptr %args.i84.i, align 8
-  %326 = load i64, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
-  store i64 %326, ptr %211, align 8
-  store float %325, ptr %212, align 8
-  %327 = add i64 %326, 1
-  store i64 %327, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
-  %328 = load ptr, ptr %placer.i, align 8
-  %329 = getelementptr i8, ptr %328, i64 16
-  %330 = load ptr, ptr %329, align 8
-  %331 = getelementptr i8, ptr %330, i64 424
-  %332 = load ptr, ptr %331, align 8
-  %333 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  %334 = call i32 %332(ptr %333, ptr nonnull %args.i84.i)
-  %.not.i85.i = icmp eq i32 %334, 0
+  store ptr %320, ptr %args.i84.i, align 8
+  %327 = load i64, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  store i64 %327, ptr %212, align 8
+  store float %326, ptr %213, align 8
+  %328 = add i64 %327, 1
+  store i64 %328, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  %329 = load ptr, ptr %placer.i, align 8
+  %330 = getelementptr i8, ptr %329, i64 16
+  %331 = load ptr, ptr %330, align 8
+  %332 = getelementptr i8, ptr %331, i64 424
+  %333 = load ptr, ptr %332, align 8
+  %334 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  %335 = call i32 %333(ptr %334, ptr nonnull %args.i84.i)
+  %.not.i85.i = icmp eq i32 %335, 0
   br i1 %.not.i85.i, label %merge.i90.i, label %then.i86.i
 
 then.i86.i:                                       ; preds = %merge6.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i82.i)
   store i8 0, ptr %cause.i.i82.i, align 8
-  %335 = load ptr, ptr %placer.i, align 8
-  %336 = getelementptr i8, ptr %335, i64 16
-  %337 = load ptr, ptr %336, align 8
-  %338 = getelementptr i8, ptr %337, i64 64
-  %339 = load ptr, ptr %338, align 8
-  %340 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  call void %339(ptr %340, ptr nonnull %cause.i.i82.i)
-  %341 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
-  %.not.i.i87.i = icmp eq ptr %341, null
+  %336 = load ptr, ptr %placer.i, align 8
+  %337 = getelementptr i8, ptr %336, i64 16
+  %338 = load ptr, ptr %337, align 8
+  %339 = getelementptr i8, ptr %338, i64 64
+  %340 = load ptr, ptr %339, align 8
+  %341 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  call void %340(ptr %341, ptr nonnull %cause.i.i82.i)
+  %342 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.not.i.i87.i = icmp eq ptr %342, null
   br i1 %.not.i.i87.i, label %"$RandomPlacer.matrix_of_deviation.exit93.i", label %then.i.i88.i
 
 then.i.i88.i:                                     ; preds = %then.i86.i
-  %342 = load ptr, ptr %placer.i, align 8
-  %343 = getelementptr i8, ptr %342, i64 28
-  %344 = load i32, ptr %343, align 4
-  %345 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %341, i64 1024, ptr nonnull @"$string.579", ptr nonnull @"$string.175", i32 %344, ptr nonnull %cause.i.i82.i)
+  %343 = load ptr, ptr %placer.i, align 8
+  %344 = getelementptr i8, ptr %343, i64 28
+  %345 = load i32, ptr %344, align 4
+  %346 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %342, i64 1024, ptr nonnull @"$string.589", ptr nonnull @"$string.175", i32 %345, ptr nonnull %cause.i.i82.i)
   br label %"$RandomPlacer.matrix_of_deviation.exit93.i"
 
 merge.i90.i:                                      ; preds = %merge6.i.i.i.i
   store i64 0, ptr %bytes.i83.i, align 8
-  %346 = load ptr, ptr %placer.i, align 8
-  %347 = getelementptr i8, ptr %346, i64 16
-  %348 = load ptr, ptr %347, align 8
-  %349 = getelementptr i8, ptr %348, i64 144
-  %350 = load ptr, ptr %349, align 8
-  %351 = call i32 %350(ptr %319, ptr nonnull %bytes.i83.i)
-  %352 = load ptr, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
-  %353 = load i64, ptr %bytes.i83.i, align 8
-  %354 = getelementptr i8, ptr %352, i64 16
-  %355 = load i64, ptr %354, align 8
-  %356 = add i64 %355, %353
-  store i64 %356, ptr %354, align 8
-  %357 = load ptr, ptr %352, align 8
-  %.not.i11.i91.i = icmp eq ptr %357, null
+  %347 = load ptr, ptr %placer.i, align 8
+  %348 = getelementptr i8, ptr %347, i64 16
+  %349 = load ptr, ptr %348, align 8
+  %350 = getelementptr i8, ptr %349, i64 144
+  %351 = load ptr, ptr %350, align 8
+  %352 = call i32 %351(ptr %320, ptr nonnull %bytes.i83.i)
+  %353 = load ptr, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
+  %354 = load i64, ptr %bytes.i83.i, align 8
+  %355 = getelementptr i8, ptr %353, i64 16
+  %356 = load i64, ptr %355, align 8
+  %357 = add i64 %356, %354
+  store i64 %357, ptr %355, align 8
+  %358 = load ptr, ptr %353, align 8
+  %.not.i11.i91.i = icmp eq ptr %358, null
   br i1 %.not.i11.i91.i, label %"$place_attention.exit.i.i.i", label %then.i12.i92.i
 
 then.i12.i92.i:                                   ; preds = %merge.i90.i
-  %358 = getelementptr i8, ptr %352, i64 8
-  %359 = load ptr, ptr %358, align 8
-  %360 = getelementptr i8, ptr %352, i64 24
-  %361 = load i64, ptr %360, align 8
-  call void %357(ptr %359, i64 %356, i64 %361, ptr nonnull @"$string.175")
+  %359 = getelementptr i8, ptr %353, i64 8
+  %360 = load ptr, ptr %359, align 8
+  %361 = getelementptr i8, ptr %353, i64 24
+  %362 = load i64, ptr %361, align 8
+  call void %358(ptr %360, i64 %357, i64 %362, ptr nonnull @"$string.175")
   br label %"$place_attention.exit.i.i.i"
 
 "$RandomPlacer.matrix_of_deviation.exit93.i":     ; preds = %then.i.i88.i, %then.i86.i
@@ -46078,76 +47410,76 @@ then.i12.i92.i:                                   ; preds = %merge.i90.i
 "$place_attention.exit.i.i.i":                    ; preds = %then.i12.i92.i, %merge.i90.i
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %bytes.i83.i)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i84.i)
-  %362 = getelementptr i8, ptr %224, i64 80
-  %363 = getelementptr i8, ptr %224, i64 92
-  %364 = load i32, ptr %363, align 4
-  %365 = sitofp i32 %364 to double
-  %366 = call double @sqrt(double %365)
-  %367 = fdiv double 1.000000e+00, %366
-  %368 = fptrunc double %367 to float
+  %363 = getelementptr i8, ptr %225, i64 80
+  %364 = getelementptr i8, ptr %225, i64 92
+  %365 = load i32, ptr %364, align 4
+  %366 = sitofp i32 %365 to double
+  %367 = call double @sqrt(double %366)
+  %368 = fdiv double 1.000000e+00, %367
+  %369 = fptrunc double %368 to float
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %bytes.i71.i)
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i72.i)
-  store ptr %362, ptr %args.i72.i, align 8
-  %369 = load i64, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
-  store i64 %369, ptr %213, align 8
-  store float %368, ptr %214, align 8
-  %370 = add i64 %369, 1
-  store i64 %370, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
-  %371 = load ptr, ptr %placer.i, align 8
-  %372 = getelementptr i8, ptr %371, i64 16
-  %373 = load ptr, ptr %372, align 8
-  %374 = getelementptr i8, ptr %373, i64 424
-  %375 = load ptr, ptr %374, align 8
-  %376 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  %377 = call i32 %375(ptr %376, ptr nonnull %args.i72.i)
-  %.not.i73.i = icmp eq i32 %377, 0
+  store ptr %363, ptr %args.i72.i, align 8
+  %370 = load i64, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  store i64 %370, ptr %214, align 8
+  store float %369, ptr %215, align 8
+  %371 = add i64 %370, 1
+  store i64 %371, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  %372 = load ptr, ptr %placer.i, align 8
+  %373 = getelementptr i8, ptr %372, i64 16
+  %374 = load ptr, ptr %373, align 8
+  %375 = getelementptr i8, ptr %374, i64 424
+  %376 = load ptr, ptr %375, align 8
+  %377 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  %378 = call i32 %376(ptr %377, ptr nonnull %args.i72.i)
+  %.not.i73.i = icmp eq i32 %378, 0
   br i1 %.not.i73.i, label %merge.i78.i, label %then.i74.i
 
 then.i74.i:                                       ; preds = %"$place_attention.exit.i.i.i"
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i70.i)
   store i8 0, ptr %cause.i.i70.i, align 8
-  %378 = load ptr, ptr %placer.i, align 8
-  %379 = getelementptr i8, ptr %378, i64 16
-  %380 = load ptr, ptr %379, align 8
-  %381 = getelementptr i8, ptr %380, i64 64
-  %382 = load ptr, ptr %381, align 8
-  %383 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  call void %382(ptr %383, ptr nonnull %cause.i.i70.i)
-  %384 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
-  %.not.i.i75.i = icmp eq ptr %384, null
+  %379 = load ptr, ptr %placer.i, align 8
+  %380 = getelementptr i8, ptr %379, i64 16
+  %381 = load ptr, ptr %380, align 8
+  %382 = getelementptr i8, ptr %381, i64 64
+  %383 = load ptr, ptr %382, align 8
+  %384 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  call void %383(ptr %384, ptr nonnull %cause.i.i70.i)
+  %385 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.not.i.i75.i = icmp eq ptr %385, null
   br i1 %.not.i.i75.i, label %"$RandomPlacer.matrix_of_deviation.exit81.i", label %then.i.i76.i
 
 then.i.i76.i:                                     ; preds = %then.i74.i
-  %385 = load ptr, ptr %placer.i, align 8
-  %386 = getelementptr i8, ptr %385, i64 28
-  %387 = load i32, ptr %386, align 4
-  %388 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %384, i64 1024, ptr nonnull @"$string.579", ptr nonnull @"$string.175", i32 %387, ptr nonnull %cause.i.i70.i)
+  %386 = load ptr, ptr %placer.i, align 8
+  %387 = getelementptr i8, ptr %386, i64 28
+  %388 = load i32, ptr %387, align 4
+  %389 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %385, i64 1024, ptr nonnull @"$string.589", ptr nonnull @"$string.175", i32 %388, ptr nonnull %cause.i.i70.i)
   br label %"$RandomPlacer.matrix_of_deviation.exit81.i"
 
 merge.i78.i:                                      ; preds = %"$place_attention.exit.i.i.i"
   store i64 0, ptr %bytes.i71.i, align 8
-  %389 = load ptr, ptr %placer.i, align 8
-  %390 = getelementptr i8, ptr %389, i64 16
-  %391 = load ptr, ptr %390, align 8
-  %392 = getelementptr i8, ptr %391, i64 144
-  %393 = load ptr, ptr %392, align 8
-  %394 = call i32 %393(ptr %362, ptr nonnull %bytes.i71.i)
-  %395 = load ptr, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
-  %396 = load i64, ptr %bytes.i71.i, align 8
-  %397 = getelementptr i8, ptr %395, i64 16
-  %398 = load i64, ptr %397, align 8
-  %399 = add i64 %398, %396
-  store i64 %399, ptr %397, align 8
-  %400 = load ptr, ptr %395, align 8
-  %.not.i11.i79.i = icmp eq ptr %400, null
+  %390 = load ptr, ptr %placer.i, align 8
+  %391 = getelementptr i8, ptr %390, i64 16
+  %392 = load ptr, ptr %391, align 8
+  %393 = getelementptr i8, ptr %392, i64 144
+  %394 = load ptr, ptr %393, align 8
+  %395 = call i32 %394(ptr %363, ptr nonnull %bytes.i71.i)
+  %396 = load ptr, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
+  %397 = load i64, ptr %bytes.i71.i, align 8
+  %398 = getelementptr i8, ptr %396, i64 16
+  %399 = load i64, ptr %398, align 8
+  %400 = add i64 %399, %397
+  store i64 %400, ptr %398, align 8
+  %401 = load ptr, ptr %396, align 8
+  %.not.i11.i79.i = icmp eq ptr %401, null
   br i1 %.not.i11.i79.i, label %merge.i.i.i, label %then.i12.i80.i
 
 then.i12.i80.i:                                   ; preds = %merge.i78.i
-  %401 = getelementptr i8, ptr %395, i64 8
-  %402 = load ptr, ptr %401, align 8
-  %403 = getelementptr i8, ptr %395, i64 24
-  %404 = load i64, ptr %403, align 8
-  call void %400(ptr %402, i64 %399, i64 %404, ptr nonnull @"$string.175")
+  %402 = getelementptr i8, ptr %396, i64 8
+  %403 = load ptr, ptr %402, align 8
+  %404 = getelementptr i8, ptr %396, i64 24
+  %405 = load i64, ptr %404, align 8
+  call void %401(ptr %403, i64 %400, i64 %405, ptr nonnull @"$string.175")
   br label %merge.i.i.i
 
 "$RandomPlacer.matrix_of_deviation.exit81.i":     ; preds = %then.i.i76.i, %then.i74.i
@@ -46159,79 +47491,79 @@ then.i12.i80.i:                                   ; preds = %merge.i78.i
 merge.i.i.i:                                      ; preds = %then.i12.i80.i, %merge.i78.i
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %bytes.i71.i)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i72.i)
-  %405 = load i8, ptr %224, align 1
-  %406 = trunc i8 %405 to i1
-  br i1 %406, label %then2.i.i.i, label %merge1.i.i.i
+  %406 = load i8, ptr %225, align 1
+  %407 = trunc i8 %406 to i1
+  br i1 %407, label %then2.i.i.i, label %merge1.i.i.i
 
 then2.i.i.i:                                      ; preds = %merge.i.i.i
-  %407 = load ptr, ptr %placer.i, align 8
-  %408 = getelementptr i8, ptr %407, i64 32
-  %.val.i.i.i.i.i = load i32, ptr %408, align 4
-  %409 = icmp eq i32 %.val.i.i.i.i.i, 2
-  %410 = load ptr, ptr %407, align 8
-  %411 = getelementptr i8, ptr %410, i64 128
-  %412 = load i32, ptr %411, align 4
-  br i1 %409, label %then.i.i43.i.i.i, label %"$Layout.num_local_experts.exit.i.i.i.i"
+  %408 = load ptr, ptr %placer.i, align 8
+  %409 = getelementptr i8, ptr %408, i64 32
+  %.val.i.i.i.i.i = load i32, ptr %409, align 4
+  %410 = icmp eq i32 %.val.i.i.i.i.i, 2
+  %411 = load ptr, ptr %408, align 8
+  %412 = getelementptr i8, ptr %411, i64 128
+  %413 = load i32, ptr %412, align 4
+  br i1 %410, label %then.i.i43.i.i.i, label %"$Layout.num_local_experts.exit.i.i.i.i"
 
 then.i.i43.i.i.i:                                 ; preds = %then2.i.i.i
-  %413 = getelementptr i8, ptr %407, i64 24
-  %414 = load i32, ptr %413, align 4
-  %415 = sdiv i32 %412, %414
+  %414 = getelementptr i8, ptr %408, i64 24
+  %415 = load i32, ptr %414, align 4
+  %416 = sdiv i32 %413, %415
   br label %"$Layout.num_local_experts.exit.i.i.i.i"
 
 "$Layout.num_local_experts.exit.i.i.i.i":         ; preds = %then.i.i43.i.i.i, %then2.i.i.i
-  %common.ret.op.i.i.i.i.i = phi i32 [ %415, %then.i.i43.i.i.i ], [ %412, %then2.i.i.i ]
-  %416 = getelementptr i8, ptr %224, i64 200
-  %417 = getelementptr i8, ptr %224, i64 212
-  %418 = load i32, ptr %417, align 4
-  %419 = sitofp i32 %418 to double
-  %420 = call double @sqrt(double %419)
-  %421 = fdiv double 1.000000e+00, %420
-  %422 = fptrunc double %421 to float
-  %423 = call fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nonnull %placer.i, ptr %416, float %422)
-  %.not.i.i39.i.i = icmp eq i32 %423, 0
+  %common.ret.op.i.i.i.i.i = phi i32 [ %416, %then.i.i43.i.i.i ], [ %413, %then2.i.i.i ]
+  %417 = getelementptr i8, ptr %225, i64 200
+  %418 = getelementptr i8, ptr %225, i64 212
+  %419 = load i32, ptr %418, align 4
+  %420 = sitofp i32 %419 to double
+  %421 = call double @sqrt(double %420)
+  %422 = fdiv double 1.000000e+00, %421
+  %423 = fptrunc double %422 to float
+  %424 = call fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nonnull %placer.i, ptr %417, float %423)
+  %.not.i.i39.i.i = icmp eq i32 %424, 0
   br i1 %.not.i.i39.i.i, label %merge.i37.i.i.i, label %"$layout.place_random.exit"
 
 merge.i37.i.i.i:                                  ; preds = %"$Layout.num_local_experts.exit.i.i.i.i"
-  %424 = getelementptr i8, ptr %224, i64 240
-  %425 = load ptr, ptr %424, align 8
-  %426 = getelementptr i8, ptr %224, i64 208
-  %427 = load i32, ptr %426, align 4
-  %428 = load ptr, ptr %.sroa.7.0.placer.sroa_idx.i, align 8
+  %425 = getelementptr i8, ptr %225, i64 240
+  %426 = load ptr, ptr %425, align 8
+  %427 = getelementptr i8, ptr %225, i64 208
+  %428 = load i32, ptr %427, align 4
+  %429 = load ptr, ptr %.sroa.7.0.placer.sroa_idx.i, align 8
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i.i35.i.i.i)
-  store ptr %428, ptr %args.i.i35.i.i.i, align 8
-  store i32 0, ptr %206, align 8
-  store i32 %427, ptr %207, align 4
-  store ptr %425, ptr %208, align 8
-  %429 = load ptr, ptr %placer.i, align 8
-  %430 = getelementptr i8, ptr %429, i64 16
-  %431 = load ptr, ptr %430, align 8
-  %432 = getelementptr i8, ptr %431, i64 184
-  %433 = load ptr, ptr %432, align 8
-  %434 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  %435 = call i32 %433(ptr %434, ptr nonnull %args.i.i35.i.i.i)
-  %.not.i.i38.i.i.i = icmp eq i32 %435, 0
+  store ptr %429, ptr %args.i.i35.i.i.i, align 8
+  store i32 0, ptr %207, align 8
+  store i32 %428, ptr %208, align 4
+  store ptr %426, ptr %209, align 8
+  %430 = load ptr, ptr %placer.i, align 8
+  %431 = getelementptr i8, ptr %430, i64 16
+  %432 = load ptr, ptr %431, align 8
+  %433 = getelementptr i8, ptr %432, i64 184
+  %434 = load ptr, ptr %433, align 8
+  %435 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  %436 = call i32 %434(ptr %435, ptr nonnull %args.i.i35.i.i.i)
+  %.not.i.i38.i.i.i = icmp eq i32 %436, 0
   br i1 %.not.i.i38.i.i.i, label %merge2.i42.i.i.i, label %then.i33.i.i.i.i
 
 then.i33.i.i.i.i:                                 ; preds = %merge.i37.i.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i34.i.i.i)
   store i8 0, ptr %cause.i.i.i34.i.i.i, align 8
-  %436 = load ptr, ptr %placer.i, align 8
-  %437 = getelementptr i8, ptr %436, i64 16
-  %438 = load ptr, ptr %437, align 8
-  %439 = getelementptr i8, ptr %438, i64 64
-  %440 = load ptr, ptr %439, align 8
-  %441 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  call void %440(ptr %441, ptr nonnull %cause.i.i.i34.i.i.i)
-  %442 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
-  %.not.i.i.i39.i.i.i = icmp eq ptr %442, null
+  %437 = load ptr, ptr %placer.i, align 8
+  %438 = getelementptr i8, ptr %437, i64 16
+  %439 = load ptr, ptr %438, align 8
+  %440 = getelementptr i8, ptr %439, i64 64
+  %441 = load ptr, ptr %440, align 8
+  %442 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  call void %441(ptr %442, ptr nonnull %cause.i.i.i34.i.i.i)
+  %443 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.not.i.i.i39.i.i.i = icmp eq ptr %443, null
   br i1 %.not.i.i.i39.i.i.i, label %"$RandomPlacer.vector.exit.i41.i.i.i", label %then.i.i.i40.i.i.i
 
 then.i.i.i40.i.i.i:                               ; preds = %then.i33.i.i.i.i
-  %443 = load ptr, ptr %placer.i, align 8
-  %444 = getelementptr i8, ptr %443, i64 28
-  %445 = load i32, ptr %444, align 4
-  %446 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %442, i64 1024, ptr nonnull @"$string.579", ptr nonnull @"$string.580", i32 %445, ptr nonnull %cause.i.i.i34.i.i.i)
+  %444 = load ptr, ptr %placer.i, align 8
+  %445 = getelementptr i8, ptr %444, i64 28
+  %446 = load i32, ptr %445, align 4
+  %447 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %443, i64 1024, ptr nonnull @"$string.589", ptr nonnull @"$string.590", i32 %446, ptr nonnull %cause.i.i.i34.i.i.i)
   br label %"$RandomPlacer.vector.exit.i41.i.i.i"
 
 "$RandomPlacer.vector.exit.i41.i.i.i":            ; preds = %then.i.i.i40.i.i.i, %then.i33.i.i.i.i
@@ -46241,22 +47573,22 @@ then.i.i.i40.i.i.i:                               ; preds = %then.i33.i.i.i.i
 
 merge2.i42.i.i.i:                                 ; preds = %merge.i37.i.i.i
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i.i35.i.i.i)
-  %447 = getelementptr i8, ptr %224, i64 248
-  %448 = getelementptr i8, ptr %224, i64 328
-  %449 = load i64, ptr %448, align 8
-  %450 = getelementptr i8, ptr %224, i64 336
-  %451 = load i64, ptr %450, align 8
+  %448 = getelementptr i8, ptr %225, i64 248
+  %449 = getelementptr i8, ptr %225, i64 328
+  %450 = load i64, ptr %449, align 8
+  %451 = getelementptr i8, ptr %225, i64 336
+  %452 = load i64, ptr %451, align 8
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %.sroa.0.i.i.i.i)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.0.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %447, i64 16, i1 false)
-  %.sroa.2.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %224, i64 264
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.0.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %448, i64 16, i1 false)
+  %.sroa.2.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %225, i64 264
   %.sroa.2.0.copyload.i.i.i.i = load ptr, ptr %.sroa.2.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.3.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %224, i64 272
+  %.sroa.3.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %225, i64 272
   %.sroa.3.0.copyload.i.i.i.i = load ptr, ptr %.sroa.3.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.4.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %224, i64 280
+  %.sroa.4.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %225, i64 280
   %.sroa.4.0.copyload.i.i.i.i = load ptr, ptr %.sroa.4.0..sroa_idx.i.i.i.i, align 8
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %matrix.i.i.i.i.i)
-  %452 = icmp sgt i32 %common.ret.op.i.i.i.i.i, 0
-  br i1 %452, label %forbody.lr.ph.i.i.i.i.i, label %merge7.i.i.i.i
+  %453 = icmp sgt i32 %common.ret.op.i.i.i.i.i, 0
+  br i1 %453, label %forbody.lr.ph.i.i.i.i.i, label %merge7.i.i.i.i
 
 forbody.lr.ph.i.i.i.i.i:                          ; preds = %merge2.i42.i.i.i
   %.not.i35.i.i.i.i = icmp eq ptr %.sroa.3.0.copyload.i.i.i.i, null
@@ -46268,77 +47600,77 @@ forbody.us.i.i.i.i.i:                             ; preds = %forbody.lr.ph.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %matrix.i.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %.sroa.0.i.i.i.i, i64 16, i1 false)
   store ptr null, ptr %first.sroa.3.0.matrix.sroa_idx.i.i.i.i.i, align 8
   store ptr %.sroa.4.0.copyload.i.i.i.i, ptr %first.sroa.5.0.matrix.sroa_idx.i.i.i.i.i, align 8
-  %453 = mul i64 %indvars.iv20.i.i.i.i.i, %449
-  %454 = getelementptr i8, ptr %.sroa.2.0.copyload.i.i.i.i, i64 %453
-  store ptr %454, ptr %first.sroa.2.0.matrix.sroa_idx.i.i.i.i.i, align 8
-  %455 = load i32, ptr %209, align 4
-  %456 = sitofp i32 %455 to double
-  %457 = call double @sqrt(double %456)
-  %458 = fdiv double 1.000000e+00, %457
-  %459 = fptrunc double %458 to float
+  %454 = mul i64 %indvars.iv20.i.i.i.i.i, %450
+  %455 = getelementptr i8, ptr %.sroa.2.0.copyload.i.i.i.i, i64 %454
+  store ptr %455, ptr %first.sroa.2.0.matrix.sroa_idx.i.i.i.i.i, align 8
+  %456 = load i32, ptr %210, align 4
+  %457 = sitofp i32 %456 to double
+  %458 = call double @sqrt(double %457)
+  %459 = fdiv double 1.000000e+00, %458
+  %460 = fptrunc double %459 to float
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %bytes.i59.i)
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i60.i)
   store ptr %matrix.i.i.i.i.i, ptr %args.i60.i, align 8
-  %460 = load i64, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
-  store i64 %460, ptr %217, align 8
-  store float %459, ptr %218, align 8
-  %461 = add i64 %460, 1
-  store i64 %461, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
-  %462 = load ptr, ptr %placer.i, align 8
-  %463 = getelementptr i8, ptr %462, i64 16
-  %464 = load ptr, ptr %463, align 8
-  %465 = getelementptr i8, ptr %464, i64 424
-  %466 = load ptr, ptr %465, align 8
-  %467 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  %468 = call i32 %466(ptr %467, ptr nonnull %args.i60.i)
-  %.not.i61.i = icmp eq i32 %468, 0
+  %461 = load i64, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  store i64 %461, ptr %218, align 8
+  store float %460, ptr %219, align 8
+  %462 = add i64 %461, 1
+  store i64 %462, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  %463 = load ptr, ptr %placer.i, align 8
+  %464 = getelementptr i8, ptr %463, i64 16
+  %465 = load ptr, ptr %464, align 8
+  %466 = getelementptr i8, ptr %465, i64 424
+  %467 = load ptr, ptr %466, align 8
+  %468 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  %469 = call i32 %467(ptr %468, ptr nonnull %args.i60.i)
+  %.not.i61.i = icmp eq i32 %469, 0
   br i1 %.not.i61.i, label %merge.i66.i, label %then.i62.i
 
 then.i62.i:                                       ; preds = %forbody.us.i.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i58.i)
   store i8 0, ptr %cause.i.i58.i, align 8
-  %469 = load ptr, ptr %placer.i, align 8
-  %470 = getelementptr i8, ptr %469, i64 16
-  %471 = load ptr, ptr %470, align 8
-  %472 = getelementptr i8, ptr %471, i64 64
-  %473 = load ptr, ptr %472, align 8
-  %474 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  call void %473(ptr %474, ptr nonnull %cause.i.i58.i)
-  %475 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
-  %.not.i.i63.i = icmp eq ptr %475, null
+  %470 = load ptr, ptr %placer.i, align 8
+  %471 = getelementptr i8, ptr %470, i64 16
+  %472 = load ptr, ptr %471, align 8
+  %473 = getelementptr i8, ptr %472, i64 64
+  %474 = load ptr, ptr %473, align 8
+  %475 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  call void %474(ptr %475, ptr nonnull %cause.i.i58.i)
+  %476 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.not.i.i63.i = icmp eq ptr %476, null
   br i1 %.not.i.i63.i, label %"$RandomPlacer.matrix_of_deviation.exit69.i", label %then.i.i64.i
 
 then.i.i64.i:                                     ; preds = %then.i62.i
-  %476 = load ptr, ptr %placer.i, align 8
-  %477 = getelementptr i8, ptr %476, i64 28
-  %478 = load i32, ptr %477, align 4
-  %479 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %475, i64 1024, ptr nonnull @"$string.579", ptr nonnull @"$string.175", i32 %478, ptr nonnull %cause.i.i58.i)
+  %477 = load ptr, ptr %placer.i, align 8
+  %478 = getelementptr i8, ptr %477, i64 28
+  %479 = load i32, ptr %478, align 4
+  %480 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %476, i64 1024, ptr nonnull @"$string.589", ptr nonnull @"$string.175", i32 %479, ptr nonnull %cause.i.i58.i)
   br label %"$RandomPlacer.matrix_of_deviation.exit69.i"
 
 merge.i66.i:                                      ; preds = %forbody.us.i.i.i.i.i
   store i64 0, ptr %bytes.i59.i, align 8
-  %480 = load ptr, ptr %placer.i, align 8
-  %481 = getelementptr i8, ptr %480, i64 16
-  %482 = load ptr, ptr %481, align 8
-  %483 = getelementptr i8, ptr %482, i64 144
-  %484 = load ptr, ptr %483, align 8
-  %485 = call i32 %484(ptr nonnull %matrix.i.i.i.i.i, ptr nonnull %bytes.i59.i)
-  %486 = load ptr, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
-  %487 = load i64, ptr %bytes.i59.i, align 8
-  %488 = getelementptr i8, ptr %486, i64 16
-  %489 = load i64, ptr %488, align 8
-  %490 = add i64 %489, %487
-  store i64 %490, ptr %488, align 8
-  %491 = load ptr, ptr %486, align 8
-  %.not.i11.i67.i = icmp eq ptr %491, null
+  %481 = load ptr, ptr %placer.i, align 8
+  %482 = getelementptr i8, ptr %481, i64 16
+  %483 = load ptr, ptr %482, align 8
+  %484 = getelementptr i8, ptr %483, i64 144
+  %485 = load ptr, ptr %484, align 8
+  %486 = call i32 %485(ptr nonnull %matrix.i.i.i.i.i, ptr nonnull %bytes.i59.i)
+  %487 = load ptr, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
+  %488 = load i64, ptr %bytes.i59.i, align 8
+  %489 = getelementptr i8, ptr %487, i64 16
+  %490 = load i64, ptr %489, align 8
+  %491 = add i64 %490, %488
+  store i64 %491, ptr %489, align 8
+  %492 = load ptr, ptr %487, align 8
+  %.not.i11.i67.i = icmp eq ptr %492, null
   br i1 %.not.i11.i67.i, label %forcond.us.i.i.i.i.i, label %then.i12.i68.i
 
 then.i12.i68.i:                                   ; preds = %merge.i66.i
-  %492 = getelementptr i8, ptr %486, i64 8
-  %493 = load ptr, ptr %492, align 8
-  %494 = getelementptr i8, ptr %486, i64 24
-  %495 = load i64, ptr %494, align 8
-  call void %491(ptr %493, i64 %490, i64 %495, ptr nonnull @"$string.175")
+  %493 = getelementptr i8, ptr %487, i64 8
+  %494 = load ptr, ptr %493, align 8
+  %495 = getelementptr i8, ptr %487, i64 24
+  %496 = load i64, ptr %495, align 8
+  call void %492(ptr %494, i64 %491, i64 %496, ptr nonnull @"$string.175")
   br label %forcond.us.i.i.i.i.i
 
 "$RandomPlacer.matrix_of_deviation.exit69.i":     ; preds = %then.i.i64.i, %then.i62.i
@@ -46365,80 +47697,80 @@ forbody.i.i.i.i.i:                                ; preds = %forbody.lr.ph.i.i.i
   %indvars.iv.i.i.i.i.i = phi i64 [ %indvars.iv.next.i.i.i.i.i, %forcond.i.i.i.i.i ], [ 0, %forbody.lr.ph.i.i.i.i.i ]
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %matrix.i.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %.sroa.0.i.i.i.i, i64 16, i1 false)
   store ptr %.sroa.4.0.copyload.i.i.i.i, ptr %first.sroa.5.0.matrix.sroa_idx.i.i.i.i.i, align 8
-  %496 = mul i64 %indvars.iv.i.i.i.i.i, %449
-  %497 = getelementptr i8, ptr %.sroa.2.0.copyload.i.i.i.i, i64 %496
-  store ptr %497, ptr %first.sroa.2.0.matrix.sroa_idx.i.i.i.i.i, align 8
-  %498 = mul i64 %indvars.iv.i.i.i.i.i, %451
-  %499 = getelementptr i8, ptr %.sroa.3.0.copyload.i.i.i.i, i64 %498
-  store ptr %499, ptr %first.sroa.3.0.matrix.sroa_idx.i.i.i.i.i, align 8
-  %500 = load i32, ptr %209, align 4
-  %501 = sitofp i32 %500 to double
-  %502 = call double @sqrt(double %501)
-  %503 = fdiv double 1.000000e+00, %502
-  %504 = fptrunc double %503 to float
+  %497 = mul i64 %indvars.iv.i.i.i.i.i, %450
+  %498 = getelementptr i8, ptr %.sroa.2.0.copyload.i.i.i.i, i64 %497
+  store ptr %498, ptr %first.sroa.2.0.matrix.sroa_idx.i.i.i.i.i, align 8
+  %499 = mul i64 %indvars.iv.i.i.i.i.i, %452
+  %500 = getelementptr i8, ptr %.sroa.3.0.copyload.i.i.i.i, i64 %499
+  store ptr %500, ptr %first.sroa.3.0.matrix.sroa_idx.i.i.i.i.i, align 8
+  %501 = load i32, ptr %210, align 4
+  %502 = sitofp i32 %501 to double
+  %503 = call double @sqrt(double %502)
+  %504 = fdiv double 1.000000e+00, %503
+  %505 = fptrunc double %504 to float
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %bytes.i47.i)
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i48.i)
   store ptr %matrix.i.i.i.i.i, ptr %args.i48.i, align 8
-  %505 = load i64, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
-  store i64 %505, ptr %215, align 8
-  store float %504, ptr %216, align 8
-  %506 = add i64 %505, 1
-  store i64 %506, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
-  %507 = load ptr, ptr %placer.i, align 8
-  %508 = getelementptr i8, ptr %507, i64 16
-  %509 = load ptr, ptr %508, align 8
-  %510 = getelementptr i8, ptr %509, i64 424
-  %511 = load ptr, ptr %510, align 8
-  %512 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  %513 = call i32 %511(ptr %512, ptr nonnull %args.i48.i)
-  %.not.i49.i = icmp eq i32 %513, 0
+  %506 = load i64, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  store i64 %506, ptr %216, align 8
+  store float %505, ptr %217, align 8
+  %507 = add i64 %506, 1
+  store i64 %507, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  %508 = load ptr, ptr %placer.i, align 8
+  %509 = getelementptr i8, ptr %508, i64 16
+  %510 = load ptr, ptr %509, align 8
+  %511 = getelementptr i8, ptr %510, i64 424
+  %512 = load ptr, ptr %511, align 8
+  %513 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  %514 = call i32 %512(ptr %513, ptr nonnull %args.i48.i)
+  %.not.i49.i = icmp eq i32 %514, 0
   br i1 %.not.i49.i, label %merge.i54.i, label %then.i50.i
 
 then.i50.i:                                       ; preds = %forbody.i.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i46.i)
   store i8 0, ptr %cause.i.i46.i, align 8
-  %514 = load ptr, ptr %placer.i, align 8
-  %515 = getelementptr i8, ptr %514, i64 16
-  %516 = load ptr, ptr %515, align 8
-  %517 = getelementptr i8, ptr %516, i64 64
-  %518 = load ptr, ptr %517, align 8
-  %519 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  call void %518(ptr %519, ptr nonnull %cause.i.i46.i)
-  %520 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
-  %.not.i.i51.i = icmp eq ptr %520, null
+  %515 = load ptr, ptr %placer.i, align 8
+  %516 = getelementptr i8, ptr %515, i64 16
+  %517 = load ptr, ptr %516, align 8
+  %518 = getelementptr i8, ptr %517, i64 64
+  %519 = load ptr, ptr %518, align 8
+  %520 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  call void %519(ptr %520, ptr nonnull %cause.i.i46.i)
+  %521 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.not.i.i51.i = icmp eq ptr %521, null
   br i1 %.not.i.i51.i, label %"$RandomPlacer.matrix_of_deviation.exit57.i", label %then.i.i52.i
 
 then.i.i52.i:                                     ; preds = %then.i50.i
-  %521 = load ptr, ptr %placer.i, align 8
-  %522 = getelementptr i8, ptr %521, i64 28
-  %523 = load i32, ptr %522, align 4
-  %524 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %520, i64 1024, ptr nonnull @"$string.579", ptr nonnull @"$string.175", i32 %523, ptr nonnull %cause.i.i46.i)
+  %522 = load ptr, ptr %placer.i, align 8
+  %523 = getelementptr i8, ptr %522, i64 28
+  %524 = load i32, ptr %523, align 4
+  %525 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %521, i64 1024, ptr nonnull @"$string.589", ptr nonnull @"$string.175", i32 %524, ptr nonnull %cause.i.i46.i)
   br label %"$RandomPlacer.matrix_of_deviation.exit57.i"
 
 merge.i54.i:                                      ; preds = %forbody.i.i.i.i.i
   store i64 0, ptr %bytes.i47.i, align 8
-  %525 = load ptr, ptr %placer.i, align 8
-  %526 = getelementptr i8, ptr %525, i64 16
-  %527 = load ptr, ptr %526, align 8
-  %528 = getelementptr i8, ptr %527, i64 144
-  %529 = load ptr, ptr %528, align 8
-  %530 = call i32 %529(ptr nonnull %matrix.i.i.i.i.i, ptr nonnull %bytes.i47.i)
-  %531 = load ptr, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
-  %532 = load i64, ptr %bytes.i47.i, align 8
-  %533 = getelementptr i8, ptr %531, i64 16
-  %534 = load i64, ptr %533, align 8
-  %535 = add i64 %534, %532
-  store i64 %535, ptr %533, align 8
-  %536 = load ptr, ptr %531, align 8
-  %.not.i11.i55.i = icmp eq ptr %536, null
+  %526 = load ptr, ptr %placer.i, align 8
+  %527 = getelementptr i8, ptr %526, i64 16
+  %528 = load ptr, ptr %527, align 8
+  %529 = getelementptr i8, ptr %528, i64 144
+  %530 = load ptr, ptr %529, align 8
+  %531 = call i32 %530(ptr nonnull %matrix.i.i.i.i.i, ptr nonnull %bytes.i47.i)
+  %532 = load ptr, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
+  %533 = load i64, ptr %bytes.i47.i, align 8
+  %534 = getelementptr i8, ptr %532, i64 16
+  %535 = load i64, ptr %534, align 8
+  %536 = add i64 %535, %533
+  store i64 %536, ptr %534, align 8
+  %537 = load ptr, ptr %532, align 8
+  %.not.i11.i55.i = icmp eq ptr %537, null
   br i1 %.not.i11.i55.i, label %forcond.i.i.i.i.i, label %then.i12.i56.i
 
 then.i12.i56.i:                                   ; preds = %merge.i54.i
-  %537 = getelementptr i8, ptr %531, i64 8
-  %538 = load ptr, ptr %537, align 8
-  %539 = getelementptr i8, ptr %531, i64 24
-  %540 = load i64, ptr %539, align 8
-  call void %536(ptr %538, i64 %535, i64 %540, ptr nonnull @"$string.175")
+  %538 = getelementptr i8, ptr %532, i64 8
+  %539 = load ptr, ptr %538, align 8
+  %540 = getelementptr i8, ptr %532, i64 24
+  %541 = load i64, ptr %540, align 8
+  call void %537(ptr %539, i64 %536, i64 %541, ptr nonnull @"$string.175")
   br label %forcond.i.i.i.i.i
 
 "$RandomPlacer.matrix_of_deviation.exit57.i":     ; preds = %then.i.i52.i, %then.i50.i
@@ -46448,7 +47780,7 @@ then.i12.i56.i:                                   ; preds = %merge.i54.i
   br label %"$RandomPlacer.experts.exit.i.i.i.i"
 
 "$RandomPlacer.experts.exit.i.i.i.i":             ; preds = %"$RandomPlacer.matrix_of_deviation.exit57.i", %"$RandomPlacer.matrix_of_deviation.exit69.i"
-  %common.ret.op.i34.i.i.i.i = phi i32 [ %468, %"$RandomPlacer.matrix_of_deviation.exit69.i" ], [ %513, %"$RandomPlacer.matrix_of_deviation.exit57.i" ]
+  %common.ret.op.i34.i.i.i.i = phi i32 [ %469, %"$RandomPlacer.matrix_of_deviation.exit69.i" ], [ %514, %"$RandomPlacer.matrix_of_deviation.exit57.i" ]
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %.sroa.0.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %matrix.i.i.i.i.i)
   br label %"$layout.place_random.exit"
@@ -46456,21 +47788,21 @@ then.i12.i56.i:                                   ; preds = %merge.i54.i
 merge7.i.i.i.i:                                   ; preds = %forcond.i.i.i.i.i, %forcond.us.i.i.i.i.i, %merge2.i42.i.i.i
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %.sroa.0.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %matrix.i.i.i.i.i)
-  %541 = getelementptr i8, ptr %224, i64 288
-  %542 = getelementptr i8, ptr %224, i64 344
-  %543 = load i64, ptr %542, align 8
-  %544 = getelementptr i8, ptr %224, i64 352
-  %545 = load i64, ptr %544, align 8
+  %542 = getelementptr i8, ptr %225, i64 288
+  %543 = getelementptr i8, ptr %225, i64 344
+  %544 = load i64, ptr %543, align 8
+  %545 = getelementptr i8, ptr %225, i64 352
+  %546 = load i64, ptr %545, align 8
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %.sroa.064.i.i.i.i)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.064.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %541, i64 16, i1 false)
-  %.sroa.269.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %224, i64 304
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.064.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %542, i64 16, i1 false)
+  %.sroa.269.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %225, i64 304
   %.sroa.269.0.copyload.i.i.i.i = load ptr, ptr %.sroa.269.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.370.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %224, i64 312
+  %.sroa.370.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %225, i64 312
   %.sroa.370.0.copyload.i.i.i.i = load ptr, ptr %.sroa.370.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.471.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %224, i64 320
+  %.sroa.471.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %225, i64 320
   %.sroa.471.0.copyload.i.i.i.i = load ptr, ptr %.sroa.471.0..sroa_idx.i.i.i.i, align 8
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %matrix.i36.i.i.i.i)
-  br i1 %452, label %forbody.lr.ph.i44.i.i.i.i, label %"$place_mixture.exit.thread49.i.i.i"
+  br i1 %453, label %forbody.lr.ph.i44.i.i.i.i, label %"$place_mixture.exit.thread49.i.i.i"
 
 forbody.lr.ph.i44.i.i.i.i:                        ; preds = %merge7.i.i.i.i
   %.not.i48.i.i.i.i = icmp eq ptr %.sroa.370.0.copyload.i.i.i.i, null
@@ -46482,77 +47814,77 @@ forbody.us.i56.i.i.i.i:                           ; preds = %forbody.lr.ph.i44.i
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %matrix.i36.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %.sroa.064.i.i.i.i, i64 16, i1 false)
   store ptr null, ptr %first.sroa.3.0.matrix.sroa_idx.i46.i.i.i.i, align 8
   store ptr %.sroa.471.0.copyload.i.i.i.i, ptr %first.sroa.5.0.matrix.sroa_idx.i47.i.i.i.i, align 8
-  %546 = mul i64 %indvars.iv20.i57.i.i.i.i, %543
-  %547 = getelementptr i8, ptr %.sroa.269.0.copyload.i.i.i.i, i64 %546
-  store ptr %547, ptr %first.sroa.2.0.matrix.sroa_idx.i45.i.i.i.i, align 8
-  %548 = load i32, ptr %210, align 4
-  %549 = sitofp i32 %548 to double
-  %550 = call double @sqrt(double %549)
-  %551 = fdiv double 1.000000e+00, %550
-  %552 = fptrunc double %551 to float
+  %547 = mul i64 %indvars.iv20.i57.i.i.i.i, %544
+  %548 = getelementptr i8, ptr %.sroa.269.0.copyload.i.i.i.i, i64 %547
+  store ptr %548, ptr %first.sroa.2.0.matrix.sroa_idx.i45.i.i.i.i, align 8
+  %549 = load i32, ptr %211, align 4
+  %550 = sitofp i32 %549 to double
+  %551 = call double @sqrt(double %550)
+  %552 = fdiv double 1.000000e+00, %551
+  %553 = fptrunc double %552 to float
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %bytes.i35.i)
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i36.i)
   store ptr %matrix.i36.i.i.i.i, ptr %args.i36.i, align 8
-  %553 = load i64, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
-  store i64 %553, ptr %221, align 8
-  store float %552, ptr %222, align 8
-  %554 = add i64 %553, 1
-  store i64 %554, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
-  %555 = load ptr, ptr %placer.i, align 8
-  %556 = getelementptr i8, ptr %555, i64 16
-  %557 = load ptr, ptr %556, align 8
-  %558 = getelementptr i8, ptr %557, i64 424
-  %559 = load ptr, ptr %558, align 8
-  %560 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  %561 = call i32 %559(ptr %560, ptr nonnull %args.i36.i)
-  %.not.i37.i = icmp eq i32 %561, 0
+  %554 = load i64, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  store i64 %554, ptr %222, align 8
+  store float %553, ptr %223, align 8
+  %555 = add i64 %554, 1
+  store i64 %555, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  %556 = load ptr, ptr %placer.i, align 8
+  %557 = getelementptr i8, ptr %556, i64 16
+  %558 = load ptr, ptr %557, align 8
+  %559 = getelementptr i8, ptr %558, i64 424
+  %560 = load ptr, ptr %559, align 8
+  %561 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  %562 = call i32 %560(ptr %561, ptr nonnull %args.i36.i)
+  %.not.i37.i = icmp eq i32 %562, 0
   br i1 %.not.i37.i, label %merge.i42.i, label %then.i38.i
 
 then.i38.i:                                       ; preds = %forbody.us.i56.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i34.i)
   store i8 0, ptr %cause.i.i34.i, align 8
-  %562 = load ptr, ptr %placer.i, align 8
-  %563 = getelementptr i8, ptr %562, i64 16
-  %564 = load ptr, ptr %563, align 8
-  %565 = getelementptr i8, ptr %564, i64 64
-  %566 = load ptr, ptr %565, align 8
-  %567 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  call void %566(ptr %567, ptr nonnull %cause.i.i34.i)
-  %568 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
-  %.not.i.i39.i = icmp eq ptr %568, null
+  %563 = load ptr, ptr %placer.i, align 8
+  %564 = getelementptr i8, ptr %563, i64 16
+  %565 = load ptr, ptr %564, align 8
+  %566 = getelementptr i8, ptr %565, i64 64
+  %567 = load ptr, ptr %566, align 8
+  %568 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  call void %567(ptr %568, ptr nonnull %cause.i.i34.i)
+  %569 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.not.i.i39.i = icmp eq ptr %569, null
   br i1 %.not.i.i39.i, label %"$RandomPlacer.matrix_of_deviation.exit45.i", label %then.i.i40.i
 
 then.i.i40.i:                                     ; preds = %then.i38.i
-  %569 = load ptr, ptr %placer.i, align 8
-  %570 = getelementptr i8, ptr %569, i64 28
-  %571 = load i32, ptr %570, align 4
-  %572 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %568, i64 1024, ptr nonnull @"$string.579", ptr nonnull @"$string.175", i32 %571, ptr nonnull %cause.i.i34.i)
+  %570 = load ptr, ptr %placer.i, align 8
+  %571 = getelementptr i8, ptr %570, i64 28
+  %572 = load i32, ptr %571, align 4
+  %573 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %569, i64 1024, ptr nonnull @"$string.589", ptr nonnull @"$string.175", i32 %572, ptr nonnull %cause.i.i34.i)
   br label %"$RandomPlacer.matrix_of_deviation.exit45.i"
 
 merge.i42.i:                                      ; preds = %forbody.us.i56.i.i.i.i
   store i64 0, ptr %bytes.i35.i, align 8
-  %573 = load ptr, ptr %placer.i, align 8
-  %574 = getelementptr i8, ptr %573, i64 16
-  %575 = load ptr, ptr %574, align 8
-  %576 = getelementptr i8, ptr %575, i64 144
-  %577 = load ptr, ptr %576, align 8
-  %578 = call i32 %577(ptr nonnull %matrix.i36.i.i.i.i, ptr nonnull %bytes.i35.i)
-  %579 = load ptr, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
-  %580 = load i64, ptr %bytes.i35.i, align 8
-  %581 = getelementptr i8, ptr %579, i64 16
-  %582 = load i64, ptr %581, align 8
-  %583 = add i64 %582, %580
-  store i64 %583, ptr %581, align 8
-  %584 = load ptr, ptr %579, align 8
-  %.not.i11.i43.i = icmp eq ptr %584, null
+  %574 = load ptr, ptr %placer.i, align 8
+  %575 = getelementptr i8, ptr %574, i64 16
+  %576 = load ptr, ptr %575, align 8
+  %577 = getelementptr i8, ptr %576, i64 144
+  %578 = load ptr, ptr %577, align 8
+  %579 = call i32 %578(ptr nonnull %matrix.i36.i.i.i.i, ptr nonnull %bytes.i35.i)
+  %580 = load ptr, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
+  %581 = load i64, ptr %bytes.i35.i, align 8
+  %582 = getelementptr i8, ptr %580, i64 16
+  %583 = load i64, ptr %582, align 8
+  %584 = add i64 %583, %581
+  store i64 %584, ptr %582, align 8
+  %585 = load ptr, ptr %580, align 8
+  %.not.i11.i43.i = icmp eq ptr %585, null
   br i1 %.not.i11.i43.i, label %forcond.us.i59.i.i.i.i, label %then.i12.i44.i
 
 then.i12.i44.i:                                   ; preds = %merge.i42.i
-  %585 = getelementptr i8, ptr %579, i64 8
-  %586 = load ptr, ptr %585, align 8
-  %587 = getelementptr i8, ptr %579, i64 24
-  %588 = load i64, ptr %587, align 8
-  call void %584(ptr %586, i64 %583, i64 %588, ptr nonnull @"$string.175")
+  %586 = getelementptr i8, ptr %580, i64 8
+  %587 = load ptr, ptr %586, align 8
+  %588 = getelementptr i8, ptr %580, i64 24
+  %589 = load i64, ptr %588, align 8
+  call void %585(ptr %587, i64 %584, i64 %589, ptr nonnull @"$string.175")
   br label %forcond.us.i59.i.i.i.i
 
 "$RandomPlacer.matrix_of_deviation.exit45.i":     ; preds = %then.i.i40.i, %then.i38.i
@@ -46579,80 +47911,80 @@ forbody.i50.i.i.i.i:                              ; preds = %forbody.lr.ph.i44.i
   %indvars.iv.i51.i.i.i.i = phi i64 [ %indvars.iv.next.i54.i.i.i.i, %forcond.i53.i.i.i.i ], [ 0, %forbody.lr.ph.i44.i.i.i.i ]
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %matrix.i36.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %.sroa.064.i.i.i.i, i64 16, i1 false)
   store ptr %.sroa.471.0.copyload.i.i.i.i, ptr %first.sroa.5.0.matrix.sroa_idx.i47.i.i.i.i, align 8
-  %589 = mul i64 %indvars.iv.i51.i.i.i.i, %543
-  %590 = getelementptr i8, ptr %.sroa.269.0.copyload.i.i.i.i, i64 %589
-  store ptr %590, ptr %first.sroa.2.0.matrix.sroa_idx.i45.i.i.i.i, align 8
-  %591 = mul i64 %indvars.iv.i51.i.i.i.i, %545
-  %592 = getelementptr i8, ptr %.sroa.370.0.copyload.i.i.i.i, i64 %591
-  store ptr %592, ptr %first.sroa.3.0.matrix.sroa_idx.i46.i.i.i.i, align 8
-  %593 = load i32, ptr %210, align 4
-  %594 = sitofp i32 %593 to double
-  %595 = call double @sqrt(double %594)
-  %596 = fdiv double 1.000000e+00, %595
-  %597 = fptrunc double %596 to float
+  %590 = mul i64 %indvars.iv.i51.i.i.i.i, %544
+  %591 = getelementptr i8, ptr %.sroa.269.0.copyload.i.i.i.i, i64 %590
+  store ptr %591, ptr %first.sroa.2.0.matrix.sroa_idx.i45.i.i.i.i, align 8
+  %592 = mul i64 %indvars.iv.i51.i.i.i.i, %546
+  %593 = getelementptr i8, ptr %.sroa.370.0.copyload.i.i.i.i, i64 %592
+  store ptr %593, ptr %first.sroa.3.0.matrix.sroa_idx.i46.i.i.i.i, align 8
+  %594 = load i32, ptr %211, align 4
+  %595 = sitofp i32 %594 to double
+  %596 = call double @sqrt(double %595)
+  %597 = fdiv double 1.000000e+00, %596
+  %598 = fptrunc double %597 to float
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %bytes.i.i)
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i.i)
   store ptr %matrix.i36.i.i.i.i, ptr %args.i.i, align 8
-  %598 = load i64, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
-  store i64 %598, ptr %219, align 8
-  store float %597, ptr %220, align 8
-  %599 = add i64 %598, 1
-  store i64 %599, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
-  %600 = load ptr, ptr %placer.i, align 8
-  %601 = getelementptr i8, ptr %600, i64 16
-  %602 = load ptr, ptr %601, align 8
-  %603 = getelementptr i8, ptr %602, i64 424
-  %604 = load ptr, ptr %603, align 8
-  %605 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  %606 = call i32 %604(ptr %605, ptr nonnull %args.i.i)
-  %.not.i29.i = icmp eq i32 %606, 0
+  %599 = load i64, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  store i64 %599, ptr %220, align 8
+  store float %598, ptr %221, align 8
+  %600 = add i64 %599, 1
+  store i64 %600, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  %601 = load ptr, ptr %placer.i, align 8
+  %602 = getelementptr i8, ptr %601, i64 16
+  %603 = load ptr, ptr %602, align 8
+  %604 = getelementptr i8, ptr %603, i64 424
+  %605 = load ptr, ptr %604, align 8
+  %606 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  %607 = call i32 %605(ptr %606, ptr nonnull %args.i.i)
+  %.not.i29.i = icmp eq i32 %607, 0
   br i1 %.not.i29.i, label %merge.i33.i, label %then.i30.i
 
 then.i30.i:                                       ; preds = %forbody.i50.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i)
   store i8 0, ptr %cause.i.i.i, align 8
-  %607 = load ptr, ptr %placer.i, align 8
-  %608 = getelementptr i8, ptr %607, i64 16
-  %609 = load ptr, ptr %608, align 8
-  %610 = getelementptr i8, ptr %609, i64 64
-  %611 = load ptr, ptr %610, align 8
-  %612 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  call void %611(ptr %612, ptr nonnull %cause.i.i.i)
-  %613 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
-  %.not.i.i31.i = icmp eq ptr %613, null
+  %608 = load ptr, ptr %placer.i, align 8
+  %609 = getelementptr i8, ptr %608, i64 16
+  %610 = load ptr, ptr %609, align 8
+  %611 = getelementptr i8, ptr %610, i64 64
+  %612 = load ptr, ptr %611, align 8
+  %613 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  call void %612(ptr %613, ptr nonnull %cause.i.i.i)
+  %614 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.not.i.i31.i = icmp eq ptr %614, null
   br i1 %.not.i.i31.i, label %"$RandomPlacer.matrix_of_deviation.exit.i", label %then.i.i32.i
 
 then.i.i32.i:                                     ; preds = %then.i30.i
-  %614 = load ptr, ptr %placer.i, align 8
-  %615 = getelementptr i8, ptr %614, i64 28
-  %616 = load i32, ptr %615, align 4
-  %617 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %613, i64 1024, ptr nonnull @"$string.579", ptr nonnull @"$string.175", i32 %616, ptr nonnull %cause.i.i.i)
+  %615 = load ptr, ptr %placer.i, align 8
+  %616 = getelementptr i8, ptr %615, i64 28
+  %617 = load i32, ptr %616, align 4
+  %618 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %614, i64 1024, ptr nonnull @"$string.589", ptr nonnull @"$string.175", i32 %617, ptr nonnull %cause.i.i.i)
   br label %"$RandomPlacer.matrix_of_deviation.exit.i"
 
 merge.i33.i:                                      ; preds = %forbody.i50.i.i.i.i
   store i64 0, ptr %bytes.i.i, align 8
-  %618 = load ptr, ptr %placer.i, align 8
-  %619 = getelementptr i8, ptr %618, i64 16
-  %620 = load ptr, ptr %619, align 8
-  %621 = getelementptr i8, ptr %620, i64 144
-  %622 = load ptr, ptr %621, align 8
-  %623 = call i32 %622(ptr nonnull %matrix.i36.i.i.i.i, ptr nonnull %bytes.i.i)
-  %624 = load ptr, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
-  %625 = load i64, ptr %bytes.i.i, align 8
-  %626 = getelementptr i8, ptr %624, i64 16
-  %627 = load i64, ptr %626, align 8
-  %628 = add i64 %627, %625
-  store i64 %628, ptr %626, align 8
-  %629 = load ptr, ptr %624, align 8
-  %.not.i11.i.i = icmp eq ptr %629, null
+  %619 = load ptr, ptr %placer.i, align 8
+  %620 = getelementptr i8, ptr %619, i64 16
+  %621 = load ptr, ptr %620, align 8
+  %622 = getelementptr i8, ptr %621, i64 144
+  %623 = load ptr, ptr %622, align 8
+  %624 = call i32 %623(ptr nonnull %matrix.i36.i.i.i.i, ptr nonnull %bytes.i.i)
+  %625 = load ptr, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
+  %626 = load i64, ptr %bytes.i.i, align 8
+  %627 = getelementptr i8, ptr %625, i64 16
+  %628 = load i64, ptr %627, align 8
+  %629 = add i64 %628, %626
+  store i64 %629, ptr %627, align 8
+  %630 = load ptr, ptr %625, align 8
+  %.not.i11.i.i = icmp eq ptr %630, null
   br i1 %.not.i11.i.i, label %forcond.i53.i.i.i.i, label %then.i12.i.i
 
 then.i12.i.i:                                     ; preds = %merge.i33.i
-  %630 = getelementptr i8, ptr %624, i64 8
-  %631 = load ptr, ptr %630, align 8
-  %632 = getelementptr i8, ptr %624, i64 24
-  %633 = load i64, ptr %632, align 8
-  call void %629(ptr %631, i64 %628, i64 %633, ptr nonnull @"$string.175")
+  %631 = getelementptr i8, ptr %625, i64 8
+  %632 = load ptr, ptr %631, align 8
+  %633 = getelementptr i8, ptr %625, i64 24
+  %634 = load i64, ptr %633, align 8
+  call void %630(ptr %632, i64 %629, i64 %634, ptr nonnull @"$string.175")
   br label %forcond.i53.i.i.i.i
 
 "$RandomPlacer.matrix_of_deviation.exit.i":       ; preds = %then.i.i32.i, %then.i30.i
@@ -46667,39 +47999,39 @@ then.i12.i.i:                                     ; preds = %merge.i33.i
   br label %merge1.i.i.i
 
 "$place_mixture.exit.i.i.i":                      ; preds = %"$RandomPlacer.matrix_of_deviation.exit.i", %"$RandomPlacer.matrix_of_deviation.exit45.i"
-  %common.ret.op.i43.i.i.i.i = phi i32 [ %561, %"$RandomPlacer.matrix_of_deviation.exit45.i" ], [ %606, %"$RandomPlacer.matrix_of_deviation.exit.i" ]
+  %common.ret.op.i43.i.i.i.i = phi i32 [ %562, %"$RandomPlacer.matrix_of_deviation.exit45.i" ], [ %607, %"$RandomPlacer.matrix_of_deviation.exit.i" ]
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %.sroa.064.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %matrix.i36.i.i.i.i)
   br label %"$layout.place_random.exit"
 
 merge1.i.i.i:                                     ; preds = %"$place_mixture.exit.thread49.i.i.i", %merge.i.i.i
-  %634 = getelementptr i8, ptr %224, i64 136
-  %635 = load ptr, ptr %634, align 8
-  %636 = icmp eq ptr %635, null
-  br i1 %636, label %merge13.i.i, label %merge9.i.i.i
+  %635 = getelementptr i8, ptr %225, i64 136
+  %636 = load ptr, ptr %635, align 8
+  %637 = icmp eq ptr %636, null
+  br i1 %637, label %merge13.i.i, label %merge9.i.i.i
 
 merge9.i.i.i:                                     ; preds = %merge1.i.i.i
-  %637 = getelementptr i8, ptr %224, i64 120
-  %638 = getelementptr i8, ptr %224, i64 132
-  %639 = load i32, ptr %638, align 4
-  %640 = sitofp i32 %639 to double
-  %641 = call double @sqrt(double %640)
-  %642 = fdiv double 1.000000e+00, %641
-  %643 = fptrunc double %642 to float
-  %644 = call fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nonnull %placer.i, ptr %637, float %643)
-  %.not33.i.i.i = icmp eq i32 %644, 0
+  %638 = getelementptr i8, ptr %225, i64 120
+  %639 = getelementptr i8, ptr %225, i64 132
+  %640 = load i32, ptr %639, align 4
+  %641 = sitofp i32 %640 to double
+  %642 = call double @sqrt(double %641)
+  %643 = fdiv double 1.000000e+00, %642
+  %644 = fptrunc double %643 to float
+  %645 = call fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nonnull %placer.i, ptr %638, float %644)
+  %.not33.i.i.i = icmp eq i32 %645, 0
   br i1 %.not33.i.i.i, label %"$place_layer.exit.i.i", label %"$layout.place_random.exit"
 
 "$place_layer.exit.i.i":                          ; preds = %merge9.i.i.i
-  %645 = getelementptr i8, ptr %224, i64 160
-  %646 = getelementptr i8, ptr %224, i64 172
-  %647 = load i32, ptr %646, align 4
-  %648 = sitofp i32 %647 to double
-  %649 = call double @sqrt(double %648)
-  %650 = fdiv double 1.000000e+00, %649
-  %651 = fptrunc double %650 to float
-  %652 = call fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nonnull %placer.i, ptr %645, float %651)
-  %.not37.i.i = icmp eq i32 %652, 0
+  %646 = getelementptr i8, ptr %225, i64 160
+  %647 = getelementptr i8, ptr %225, i64 172
+  %648 = load i32, ptr %647, align 4
+  %649 = sitofp i32 %648 to double
+  %650 = call double @sqrt(double %649)
+  %651 = fdiv double 1.000000e+00, %650
+  %652 = fptrunc double %651 to float
+  %653 = call fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nonnull %placer.i, ptr %646, float %652)
+  %.not37.i.i = icmp eq i32 %653, 0
   br i1 %.not37.i.i, label %merge13.i.i, label %"$layout.place_random.exit"
 
 merge13.i.i:                                      ; preds = %"$place_layer.exit.i.i", %merge1.i.i.i
@@ -46708,79 +48040,79 @@ merge13.i.i:                                      ; preds = %"$place_layer.exit.
   br i1 %exitcond.not.i25.i, label %then2.i, label %forbody.i22.i
 
 then2.i:                                          ; preds = %merge13.i.i, %merge7.i.i
-  %653 = load ptr, ptr %.sroa.3.0.layout.sroa_idx, align 8
-  %654 = getelementptr i8, ptr %653, i64 136
-  %655 = load ptr, ptr %654, align 8
-  %656 = call i32 %655(ptr %40)
-  %.not.i78 = icmp eq i32 %656, 0
-  br i1 %.not.i78, label %"$layout.place_random.exit", label %then5.i
+  %654 = load ptr, ptr %.sroa.3.0.layout.sroa_idx, align 8
+  %655 = getelementptr i8, ptr %654, i64 136
+  %656 = load ptr, ptr %655, align 8
+  %657 = call i32 %656(ptr %41)
+  %.not.i79 = icmp eq i32 %657, 0
+  br i1 %.not.i79, label %"$layout.place_random.exit", label %then5.i
 
 then5.i:                                          ; preds = %then2.i
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i76)
-  store i8 0, ptr %cause.i.i76, align 8
-  %657 = load ptr, ptr %placer.i, align 8
-  %658 = getelementptr i8, ptr %657, i64 16
-  %659 = load ptr, ptr %658, align 8
-  %660 = getelementptr i8, ptr %659, i64 64
-  %661 = load ptr, ptr %660, align 8
-  %662 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  call void %661(ptr %662, ptr nonnull %cause.i.i76)
-  %663 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
-  %.not.i26.i = icmp eq ptr %663, null
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i77)
+  store i8 0, ptr %cause.i.i77, align 8
+  %658 = load ptr, ptr %placer.i, align 8
+  %659 = getelementptr i8, ptr %658, i64 16
+  %660 = load ptr, ptr %659, align 8
+  %661 = getelementptr i8, ptr %660, i64 64
+  %662 = load ptr, ptr %661, align 8
+  %663 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  call void %662(ptr %663, ptr nonnull %cause.i.i77)
+  %664 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.not.i26.i = icmp eq ptr %664, null
   br i1 %.not.i26.i, label %"$RandomPlacer.failed.exit.i", label %then.i27.i
 
 then.i27.i:                                       ; preds = %then5.i
-  %664 = load ptr, ptr %placer.i, align 8
-  %665 = getelementptr i8, ptr %664, i64 28
-  %666 = load i32, ptr %665, align 4
-  %667 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %663, i64 1024, ptr nonnull @"$string.579", ptr nonnull @"$string.175", i32 %666, ptr nonnull %cause.i.i76)
+  %665 = load ptr, ptr %placer.i, align 8
+  %666 = getelementptr i8, ptr %665, i64 28
+  %667 = load i32, ptr %666, align 4
+  %668 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %664, i64 1024, ptr nonnull @"$string.589", ptr nonnull @"$string.175", i32 %667, ptr nonnull %cause.i.i77)
   br label %"$RandomPlacer.failed.exit.i"
 
 "$RandomPlacer.failed.exit.i":                    ; preds = %then.i27.i, %then5.i
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i76)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i77)
   br label %"$layout.place_random.exit"
 
-"$layout.place_random.exit":                      ; preds = %"$Layout.num_local_experts.exit.i.i.i.i", %merge9.i.i.i, %"$place_layer.exit.i.i", %then.i.i, %then2.i.i79, %"$RandomPlacer.matrix_of_deviation.exit117.i", %"$RandomPlacer.vector.exit.i.i", %"$RandomPlacer.matrix_of_deviation.exit105.i", %"$RandomPlacer.vector.exit.i.i.i.i", %"$RandomPlacer.vector.exit64.i.i.i.i", %"$RandomPlacer.vector.exit72.i.i.i.i", %"$RandomPlacer.vector.exit80.i.i.i.i", %"$RandomPlacer.matrix_of_deviation.exit93.i", %"$RandomPlacer.matrix_of_deviation.exit81.i", %"$RandomPlacer.vector.exit.i41.i.i.i", %"$RandomPlacer.experts.exit.i.i.i.i", %"$place_mixture.exit.i.i.i", %then2.i, %"$RandomPlacer.failed.exit.i"
-  %code.1.i = phi i32 [ %656, %"$RandomPlacer.failed.exit.i" ], [ 0, %then2.i ], [ %334, %"$RandomPlacer.matrix_of_deviation.exit93.i" ], [ %377, %"$RandomPlacer.matrix_of_deviation.exit81.i" ], [ %common.ret.op.i43.i.i.i.i, %"$place_mixture.exit.i.i.i" ], [ %307, %"$RandomPlacer.vector.exit80.i.i.i.i" ], [ %285, %"$RandomPlacer.vector.exit72.i.i.i.i" ], [ %259, %"$RandomPlacer.vector.exit64.i.i.i.i" ], [ %237, %"$RandomPlacer.vector.exit.i.i.i.i" ], [ %common.ret.op.i34.i.i.i.i, %"$RandomPlacer.experts.exit.i.i.i.i" ], [ %435, %"$RandomPlacer.vector.exit.i41.i.i.i" ], [ %163, %"$RandomPlacer.matrix_of_deviation.exit105.i" ], [ %134, %"$RandomPlacer.vector.exit.i.i" ], [ %92, %"$RandomPlacer.matrix_of_deviation.exit117.i" ], [ 3, %then2.i.i79 ], [ 3, %then.i.i ], [ %423, %"$Layout.num_local_experts.exit.i.i.i.i" ], [ %644, %merge9.i.i.i ], [ %652, %"$place_layer.exit.i.i" ]
-  %668 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
-  call void @free(ptr %668)
-  %669 = load ptr, ptr %.sroa.7.0.placer.sroa_idx.i, align 8
+"$layout.place_random.exit":                      ; preds = %"$Layout.num_local_experts.exit.i.i.i.i", %merge9.i.i.i, %"$place_layer.exit.i.i", %then.i.i, %then2.i.i80, %"$RandomPlacer.matrix_of_deviation.exit117.i", %"$RandomPlacer.vector.exit.i.i", %"$RandomPlacer.matrix_of_deviation.exit105.i", %"$RandomPlacer.vector.exit.i.i.i.i", %"$RandomPlacer.vector.exit64.i.i.i.i", %"$RandomPlacer.vector.exit72.i.i.i.i", %"$RandomPlacer.vector.exit80.i.i.i.i", %"$RandomPlacer.matrix_of_deviation.exit93.i", %"$RandomPlacer.matrix_of_deviation.exit81.i", %"$RandomPlacer.vector.exit.i41.i.i.i", %"$RandomPlacer.experts.exit.i.i.i.i", %"$place_mixture.exit.i.i.i", %then2.i, %"$RandomPlacer.failed.exit.i"
+  %code.1.i = phi i32 [ %657, %"$RandomPlacer.failed.exit.i" ], [ 0, %then2.i ], [ %335, %"$RandomPlacer.matrix_of_deviation.exit93.i" ], [ %378, %"$RandomPlacer.matrix_of_deviation.exit81.i" ], [ %common.ret.op.i43.i.i.i.i, %"$place_mixture.exit.i.i.i" ], [ %308, %"$RandomPlacer.vector.exit80.i.i.i.i" ], [ %286, %"$RandomPlacer.vector.exit72.i.i.i.i" ], [ %260, %"$RandomPlacer.vector.exit64.i.i.i.i" ], [ %238, %"$RandomPlacer.vector.exit.i.i.i.i" ], [ %common.ret.op.i34.i.i.i.i, %"$RandomPlacer.experts.exit.i.i.i.i" ], [ %436, %"$RandomPlacer.vector.exit.i41.i.i.i" ], [ %164, %"$RandomPlacer.matrix_of_deviation.exit105.i" ], [ %135, %"$RandomPlacer.vector.exit.i.i" ], [ %93, %"$RandomPlacer.matrix_of_deviation.exit117.i" ], [ 3, %then2.i.i80 ], [ 3, %then.i.i ], [ %424, %"$Layout.num_local_experts.exit.i.i.i.i" ], [ %645, %merge9.i.i.i ], [ %653, %"$place_layer.exit.i.i" ]
+  %669 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
   call void @free(ptr %669)
+  %670 = load ptr, ptr %.sroa.7.0.placer.sroa_idx.i, align 8
+  call void @free(ptr %670)
   call void @llvm.lifetime.end.p0(i64 56, ptr nonnull %placer.i)
-  %.not74 = icmp eq i32 %code.1.i, 0
-  br i1 %.not74, label %merge14, label %common.ret
+  %.not75 = icmp eq i32 %code.1.i, 0
+  br i1 %.not75, label %merge14, label %common.ret
 
 else16:                                           ; preds = %merge11
-  %670 = load ptr, ptr %1, align 8
-  %671 = getelementptr i8, ptr %670, i64 480
-  %672 = load ptr, ptr %22, align 8
-  %673 = call fastcc i32 @"$layout.place"(ptr nonnull %layout, ptr nonnull %13, ptr %671, ptr %672, ptr nonnull %progress, ptr %2)
-  %.not73 = icmp eq i32 %673, 0
-  br i1 %.not73, label %merge14, label %common.ret
+  %671 = load ptr, ptr %1, align 8
+  %672 = getelementptr i8, ptr %671, i64 480
+  %673 = load ptr, ptr %22, align 8
+  %674 = call fastcc i32 @"$layout.place"(ptr nonnull %layout, ptr nonnull %13, ptr %672, ptr %673, ptr nonnull %progress, ptr %2)
+  %.not74 = icmp eq i32 %674, 0
+  br i1 %.not74, label %merge14, label %common.ret
 
 merge14:                                          ; preds = %else16, %"$layout.place_random.exit"
-  %674 = load ptr, ptr %18, align 8
-  %675 = getelementptr i8, ptr %674, i64 136
-  %676 = load ptr, ptr %675, align 8
-  %677 = load ptr, ptr %22, align 8
-  %678 = call i32 %676(ptr %677)
-  %.not75 = icmp eq i32 %678, 0
-  br i1 %.not75, label %merge28, label %then29
+  %675 = load ptr, ptr %18, align 8
+  %676 = getelementptr i8, ptr %675, i64 136
+  %677 = load ptr, ptr %676, align 8
+  %678 = load ptr, ptr %22, align 8
+  %679 = call i32 %677(ptr %678)
+  %.not76 = icmp eq i32 %679, 0
+  br i1 %.not76, label %merge28, label %then29
 
 then29:                                           ; preds = %merge14
-  call fastcc void @"$Rank.describe_failure"(ptr nonnull %0, ptr nonnull @"$string.588", i32 -1, ptr %2)
+  call fastcc void @"$Rank.describe_failure"(ptr nonnull %0, ptr nonnull @"$string.598", i32 -1, ptr %2)
   br label %common.ret
 
 merge28:                                          ; preds = %merge14
-  store i64 %33, ptr %.sroa.3.0.progress.sroa_idx, align 16
-  %679 = load ptr, ptr %progress, align 16
-  %.not.i80 = icmp eq ptr %679, null
-  br i1 %.not.i80, label %common.ret, label %then.i81
+  store i64 %34, ptr %.sroa.3.0.progress.sroa_idx, align 16
+  %680 = load ptr, ptr %progress, align 16
+  %.not.i81 = icmp eq ptr %680, null
+  br i1 %.not.i81, label %common.ret, label %then.i82
 
-then.i81:                                         ; preds = %merge28
-  %680 = load ptr, ptr %.sroa.260.0.progress.sroa_idx, align 8
-  %681 = load i64, ptr %.sroa.461.0.progress.sroa_idx, align 8
-  call void %679(ptr %680, i64 %33, i64 %681, ptr nonnull @"$string.175")
+then.i82:                                         ; preds = %merge28
+  %681 = load ptr, ptr %.sroa.261.0.progress.sroa_idx, align 8
+  %682 = load i64, ptr %.sroa.462.0.progress.sroa_idx, align 8
+  call void %680(ptr %681, i64 %34, i64 %682, ptr nonnull @"$string.175")
   br label %common.ret
 }
 
@@ -46788,7 +48120,7 @@ define internal fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nocapture %0
 entry:
   %cause.i = alloca %0, align 8
   %bytes = alloca i64, align 8
-  %args = alloca %99, align 8
+  %args = alloca %100, align 8
   store ptr %1, ptr %args, align 8
   %3 = getelementptr i8, ptr %0, i64 32
   %4 = load i64, ptr %3, align 8
@@ -46831,7 +48163,7 @@ then.i:                                           ; preds = %then
   %24 = load ptr, ptr %0, align 8
   %25 = getelementptr i8, ptr %24, i64 28
   %26 = load i32, ptr %25, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %23, i64 1024, ptr nonnull @"$string.579", ptr nonnull @"$string.175", i32 %26, ptr nonnull %cause.i)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %23, i64 1024, ptr nonnull @"$string.589", ptr nonnull @"$string.175", i32 %26, ptr nonnull %cause.i)
   br label %"$RandomPlacer.failed.exit"
 
 "$RandomPlacer.failed.exit":                      ; preds = %then, %then.i
@@ -46868,25 +48200,25 @@ then.i12:                                         ; preds = %merge
 
 define internal fastcc i32 @"$layout.place"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4, ptr %5) unnamed_addr {
 entry:
-  %part.i = alloca %103, align 8
-  %part.i24.i46.i.i = alloca %103, align 8
-  %part.i19.i47.i.i = alloca %103, align 8
-  %part.i.i48.i.i = alloca %103, align 8
-  %part.i24.i.i.i.i = alloca %103, align 8
-  %part.i19.i.i.i.i = alloca %103, align 8
-  %part.i.i.i.i.i = alloca %103, align 8
-  %part.i.i40.i.i = alloca %103, align 8
-  %down.i.i.i = alloca %24, align 8
-  %gate_up.i.i.i = alloca %24, align 8
-  %part.i24.i.i.i = alloca %103, align 8
-  %part.i19.i.i.i = alloca %103, align 8
-  %part.i.i31.i.i = alloca %103, align 8
-  %part.i89.i.i.i = alloca %103, align 8
-  %part.i84.i.i.i = alloca %103, align 8
-  %part.i.i.i.i = alloca %103, align 8
-  %part.i49.i = alloca %103, align 8
-  %part.i.i = alloca %103, align 8
-  %placer = alloca %104, align 8
+  %part.i = alloca %104, align 8
+  %part.i24.i46.i.i = alloca %104, align 8
+  %part.i19.i47.i.i = alloca %104, align 8
+  %part.i.i48.i.i = alloca %104, align 8
+  %part.i24.i.i.i.i = alloca %104, align 8
+  %part.i19.i.i.i.i = alloca %104, align 8
+  %part.i.i.i.i.i = alloca %104, align 8
+  %part.i.i40.i.i = alloca %104, align 8
+  %down.i.i.i = alloca %25, align 8
+  %gate_up.i.i.i = alloca %25, align 8
+  %part.i24.i.i.i = alloca %104, align 8
+  %part.i19.i.i.i = alloca %104, align 8
+  %part.i.i31.i.i = alloca %104, align 8
+  %part.i89.i.i.i = alloca %104, align 8
+  %part.i84.i.i.i = alloca %104, align 8
+  %part.i.i.i.i = alloca %104, align 8
+  %part.i49.i = alloca %104, align 8
+  %part.i.i = alloca %104, align 8
+  %placer = alloca %105, align 8
   store ptr %0, ptr %placer, align 8
   %.sroa.22.0.placer.sroa_idx = getelementptr inbounds i8, ptr %placer, i64 8
   store ptr %2, ptr %.sroa.22.0.placer.sroa_idx, align 8
@@ -46932,14 +48264,14 @@ merge.i:                                          ; preds = %then.i, %entry
   %19 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.235", ptr nonnull %part.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i)
   %.not.i = icmp eq i32 %19, 0
-  br i1 %.not.i, label %merge4.i, label %"$place_model.581.exit"
+  br i1 %.not.i, label %merge4.i, label %"$place_model.591.exit"
 
 merge4.i:                                         ; preds = %merge.i
   %20 = getelementptr i8, ptr %1, i64 48
   %21 = load ptr, ptr %20, align 8
   %22 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer, ptr nonnull @"$string.240", ptr nonnull @"$string.345", ptr %21)
   %.not46.i = icmp eq i32 %22, 0
-  br i1 %.not46.i, label %merge8.i, label %"$place_model.581.exit"
+  br i1 %.not46.i, label %merge8.i, label %"$place_model.591.exit"
 
 merge8.i:                                         ; preds = %merge4.i
   %23 = getelementptr i8, ptr %1, i64 56
@@ -46960,14 +48292,14 @@ merge8.i:                                         ; preds = %merge4.i
   %28 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly %spec.select.i, ptr nonnull %part.i49.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i49.i)
   %.not47.i = icmp eq i32 %28, 0
-  br i1 %.not47.i, label %merge13.i, label %"$place_model.581.exit"
+  br i1 %.not47.i, label %merge13.i, label %"$place_model.591.exit"
 
 merge13.i:                                        ; preds = %merge8.i
   %29 = load ptr, ptr %0, align 8
   %30 = getelementptr i8, ptr %29, i64 68
   %31 = load i32, ptr %30, align 4
   %32 = icmp sgt i32 %31, 0
-  br i1 %32, label %forbody.lr.ph.i, label %"$place_model.581.exit"
+  br i1 %32, label %forbody.lr.ph.i, label %"$place_model.591.exit"
 
 forbody.lr.ph.i:                                  ; preds = %merge13.i
   %.sroa.23.0.part.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i, i64 8
@@ -47046,7 +48378,7 @@ forbody.i:                                        ; preds = %merge19.i, %forbody
   %40 = trunc nuw nsw i64 %indvars.iv.i to i32
   store i32 %40, ptr %.sroa.64.0.placer.sroa_idx, align 8
   %41 = load ptr, ptr %1, align 8
-  %42 = getelementptr %23, ptr %41, i64 %indvars.iv.i
+  %42 = getelementptr %24, ptr %41, i64 %indvars.iv.i
   %43 = load i32, ptr %36, align 4
   %44 = load ptr, ptr %0, align 8
   %45 = getelementptr i8, ptr %44, i64 84
@@ -47064,14 +48396,14 @@ forbody.i:                                        ; preds = %merge19.i, %forbody
   %54 = load ptr, ptr %53, align 8
   %55 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.243", ptr nonnull @"$string.345", ptr %54)
   %.not.i.i.i = icmp eq i32 %55, 0
-  br i1 %.not.i.i.i, label %merge.i.i.i, label %"$place_model.581.exit"
+  br i1 %.not.i.i.i, label %merge.i.i.i, label %"$place_model.591.exit"
 
 merge.i.i.i:                                      ; preds = %forbody.i
   %56 = getelementptr i8, ptr %42, i64 16
   %57 = load ptr, ptr %56, align 8
   %58 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.250", ptr nonnull @"$string.345", ptr %57)
   %.not75.i.i.i = icmp eq i32 %58, 0
-  br i1 %.not75.i.i.i, label %merge2.i.i.i, label %"$place_model.581.exit"
+  br i1 %.not75.i.i.i, label %merge2.i.i.i, label %"$place_model.591.exit"
 
 merge2.i.i.i:                                     ; preds = %merge.i.i.i
   %59 = load ptr, ptr %0, align 8
@@ -47085,14 +48417,14 @@ then7.i.i.i:                                      ; preds = %merge2.i.i.i
   %64 = load ptr, ptr %63, align 8
   %65 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.248", ptr nonnull @"$string.345", ptr %64)
   %.not76.i.i.i = icmp eq i32 %65, 0
-  br i1 %.not76.i.i.i, label %merge10.i.i.i, label %"$place_model.581.exit"
+  br i1 %.not76.i.i.i, label %merge10.i.i.i, label %"$place_model.591.exit"
 
 merge10.i.i.i:                                    ; preds = %then7.i.i.i
   %66 = getelementptr i8, ptr %42, i64 32
   %67 = load ptr, ptr %66, align 8
   %68 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.249", ptr nonnull @"$string.345", ptr %67)
   %.not77.i.i.i = icmp eq i32 %68, 0
-  br i1 %.not77.i.i.i, label %merge6.i.i.i, label %"$place_model.581.exit"
+  br i1 %.not77.i.i.i, label %merge6.i.i.i, label %"$place_model.591.exit"
 
 merge6.i.i.i:                                     ; preds = %merge10.i.i.i, %merge2.i.i.i
   %69 = getelementptr i8, ptr %42, i64 40
@@ -47108,7 +48440,7 @@ merge6.i.i.i:                                     ; preds = %merge10.i.i.i, %mer
   %73 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.244", ptr nonnull %part.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i.i)
   %.not78.i.i.i = icmp eq i32 %73, 0
-  br i1 %.not78.i.i.i, label %merge20.i.i.i, label %"$place_model.581.exit"
+  br i1 %.not78.i.i.i, label %merge20.i.i.i, label %"$place_model.591.exit"
 
 merge20.i.i.i:                                    ; preds = %merge6.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i84.i.i.i)
@@ -47122,7 +48454,7 @@ merge20.i.i.i:                                    ; preds = %merge6.i.i.i
   %76 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.245", ptr nonnull %part.i84.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i84.i.i.i)
   %.not79.i.i.i = icmp eq i32 %76, 0
-  br i1 %.not79.i.i.i, label %merge25.i.i.i, label %"$place_model.581.exit"
+  br i1 %.not79.i.i.i, label %merge25.i.i.i, label %"$place_model.591.exit"
 
 merge25.i.i.i:                                    ; preds = %merge20.i.i.i
   %77 = add i32 %52, %49
@@ -47135,9 +48467,9 @@ merge25.i.i.i:                                    ; preds = %merge20.i.i.i
   %78 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.246", ptr nonnull %part.i89.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i89.i.i.i)
   %.not80.i.i.i = icmp eq i32 %78, 0
-  br i1 %.not80.i.i.i, label %"$place_attention.585.exit.i.i", label %"$place_model.581.exit"
+  br i1 %.not80.i.i.i, label %"$place_attention.595.exit.i.i", label %"$place_model.591.exit"
 
-"$place_attention.585.exit.i.i":                  ; preds = %merge25.i.i.i
+"$place_attention.595.exit.i.i":                  ; preds = %merge25.i.i.i
   %79 = getelementptr i8, ptr %42, i64 80
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i)
   %80 = getelementptr i8, ptr %42, i64 88
@@ -47154,9 +48486,9 @@ merge25.i.i.i:                                    ; preds = %merge20.i.i.i
   %86 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.247", ptr nonnull %part.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i)
   %.not.i.i = icmp eq i32 %86, 0
-  br i1 %.not.i.i, label %merge.i.i, label %"$place_model.581.exit"
+  br i1 %.not.i.i, label %merge.i.i, label %"$place_model.591.exit"
 
-merge.i.i:                                        ; preds = %"$place_attention.585.exit.i.i"
+merge.i.i:                                        ; preds = %"$place_attention.595.exit.i.i"
   %87 = load i8, ptr %42, align 1
   %88 = trunc i8 %87 to i1
   br i1 %88, label %merge1.i.i, label %then2.i.i
@@ -47180,7 +48512,7 @@ then2.i.i:                                        ; preds = %merge.i.i
   %98 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.252", ptr nonnull %part.i.i31.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i31.i.i)
   %.not.i36.i.i = icmp eq i32 %98, 0
-  br i1 %.not.i36.i.i, label %merge.i38.i.i, label %"$place_model.581.exit"
+  br i1 %.not.i36.i.i, label %merge.i38.i.i, label %"$place_model.591.exit"
 
 merge.i38.i.i:                                    ; preds = %then2.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i.i.i)
@@ -47192,7 +48524,7 @@ merge.i38.i.i:                                    ; preds = %then2.i.i
   %99 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.253", ptr nonnull %part.i19.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i)
   %.not18.i.i.i = icmp eq i32 %99, 0
-  br i1 %.not18.i.i.i, label %merge2.i39.i.i, label %"$place_model.581.exit"
+  br i1 %.not18.i.i.i, label %merge2.i39.i.i, label %"$place_model.591.exit"
 
 merge2.i39.i.i:                                   ; preds = %merge.i38.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i)
@@ -47209,7 +48541,7 @@ merge2.i39.i.i:                                   ; preds = %merge.i38.i.i
   store i64 %105, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i, align 8
   %106 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.254", ptr nonnull %part.i24.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i.i.i)
-  br label %"$place_layer.584.exit.i"
+  br label %"$place_layer.594.exit.i"
 
 merge1.i.i:                                       ; preds = %merge.i.i
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %down.i.i.i)
@@ -47273,7 +48605,7 @@ forbody.lr.ph.i.i.i:                              ; preds = %"$Layout.num_local_
   %wide.trip.count.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i to i64
   br label %forbody.i.i.i
 
-forcond.i.i.i:                                    ; preds = %"$anon (./terra/checkpoint/weights_place.t:164).586.exit.i.i.i"
+forcond.i.i.i:                                    ; preds = %"$anon (./terra/checkpoint/weights_place.t:164).596.exit.i.i.i"
   %indvars.iv.next.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i, 1
   %exitcond.not.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i, %wide.trip.count.i.i.i
   br i1 %exitcond.not.i.i.i, label %merge6.i.i, label %forbody.i.i.i
@@ -47354,9 +48686,9 @@ merge.i.i.i.i:                                    ; preds = %"$Layout.experts_be
   %157 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.259", ptr nonnull %part.i19.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i)
   %.not18.i.i.i.i = icmp eq i32 %157, 0
-  br i1 %.not18.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:164).586.exit.i.i.i", label %"$place_experts.exit.thread.i.i"
+  br i1 %.not18.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:164).596.exit.i.i.i", label %"$place_experts.exit.thread.i.i"
 
-"$anon (./terra/checkpoint/weights_place.t:164).586.exit.i.i.i": ; preds = %merge.i.i.i.i
+"$anon (./terra/checkpoint/weights_place.t:164).596.exit.i.i.i": ; preds = %merge.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i.i)
   %158 = load i32, ptr %34, align 8
   %159 = load i32, ptr %35, align 4
@@ -47372,11 +48704,11 @@ merge.i.i.i.i:                                    ; preds = %"$Layout.experts_be
   %.not40.i.i.i = icmp eq i32 %162, 0
   br i1 %.not40.i.i.i, label %forcond.i.i.i, label %"$place_experts.exit.thread.i.i"
 
-"$place_experts.exit.thread.i.i":                 ; preds = %merge1.i.i.i, %merge1.i.i, %"$anon (./terra/checkpoint/weights_place.t:164).586.exit.i.i.i", %merge.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i"
-  %common.ret.op.i45.ph.i.i = phi i32 [ %162, %"$anon (./terra/checkpoint/weights_place.t:164).586.exit.i.i.i" ], [ %156, %"$Layout.experts_begin.exit.i.i.i" ], [ %157, %merge.i.i.i.i ], [ %115, %merge1.i.i.i ], [ %112, %merge1.i.i ]
+"$place_experts.exit.thread.i.i":                 ; preds = %merge1.i.i.i, %merge1.i.i, %"$anon (./terra/checkpoint/weights_place.t:164).596.exit.i.i.i", %merge.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i"
+  %common.ret.op.i45.ph.i.i = phi i32 [ %162, %"$anon (./terra/checkpoint/weights_place.t:164).596.exit.i.i.i" ], [ %156, %"$Layout.experts_begin.exit.i.i.i" ], [ %157, %merge.i.i.i.i ], [ %115, %merge1.i.i.i ], [ %112, %merge1.i.i ]
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %gate_up.i.i.i)
-  br label %"$place_model.581.exit"
+  br label %"$place_model.591.exit"
 
 merge6.i.i:                                       ; preds = %forcond.i.i.i, %"$Layout.num_local_experts.exit.i.i.i"
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i)
@@ -47406,7 +48738,7 @@ merge10.i.i:                                      ; preds = %merge6.i.i
   %176 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.262", ptr nonnull %part.i.i48.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i48.i.i)
   %.not.i53.i.i = icmp eq i32 %176, 0
-  br i1 %.not.i53.i.i, label %merge.i55.i.i, label %"$place_model.581.exit"
+  br i1 %.not.i53.i.i, label %merge.i55.i.i, label %"$place_model.591.exit"
 
 merge.i55.i.i:                                    ; preds = %merge10.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i47.i.i)
@@ -47418,7 +48750,7 @@ merge.i55.i.i:                                    ; preds = %merge10.i.i
   %177 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.263", ptr nonnull %part.i19.i47.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i47.i.i)
   %.not18.i60.i.i = icmp eq i32 %177, 0
-  br i1 %.not18.i60.i.i, label %merge2.i61.i.i, label %"$place_model.581.exit"
+  br i1 %.not18.i60.i.i, label %merge2.i61.i.i, label %"$place_model.591.exit"
 
 merge2.i61.i.i:                                   ; preds = %merge.i55.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i46.i.i)
@@ -47435,20 +48767,20 @@ merge2.i61.i.i:                                   ; preds = %merge.i55.i.i
   store i64 %183, ptr %.sroa.5.0.part.sroa_idx.i26.i65.i.i, align 8
   %184 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.264", ptr nonnull %part.i24.i46.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i46.i.i)
-  br label %"$place_layer.584.exit.i"
+  br label %"$place_layer.594.exit.i"
 
-"$place_layer.584.exit.i":                        ; preds = %merge2.i61.i.i, %merge2.i39.i.i
+"$place_layer.594.exit.i":                        ; preds = %merge2.i61.i.i, %merge2.i39.i.i
   %common.ret.op.i.i = phi i32 [ %106, %merge2.i39.i.i ], [ %184, %merge2.i61.i.i ]
   %.not48.i = icmp eq i32 %common.ret.op.i.i, 0
-  br i1 %.not48.i, label %merge19.i, label %"$place_model.581.exit"
+  br i1 %.not48.i, label %merge19.i, label %"$place_model.591.exit"
 
-merge19.i:                                        ; preds = %"$place_layer.584.exit.i", %merge6.i.i
+merge19.i:                                        ; preds = %"$place_layer.594.exit.i", %merge6.i.i
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
-  br i1 %exitcond.not.i, label %"$place_model.581.exit", label %forbody.i
+  br i1 %exitcond.not.i, label %"$place_model.591.exit", label %forbody.i
 
-"$place_model.581.exit":                          ; preds = %forbody.i, %merge.i.i.i, %then7.i.i.i, %merge10.i.i.i, %merge6.i.i.i, %merge20.i.i.i, %merge25.i.i.i, %"$place_attention.585.exit.i.i", %then2.i.i, %merge.i38.i.i, %merge10.i.i, %merge.i55.i.i, %"$place_layer.584.exit.i", %merge19.i, %merge.i, %merge4.i, %merge8.i, %merge13.i, %"$place_experts.exit.thread.i.i"
-  %common.ret.op.i = phi i32 [ %19, %merge.i ], [ %22, %merge4.i ], [ %28, %merge8.i ], [ %common.ret.op.i45.ph.i.i, %"$place_experts.exit.thread.i.i" ], [ 0, %merge13.i ], [ %55, %forbody.i ], [ %58, %merge.i.i.i ], [ %65, %then7.i.i.i ], [ %68, %merge10.i.i.i ], [ %73, %merge6.i.i.i ], [ %76, %merge20.i.i.i ], [ %78, %merge25.i.i.i ], [ %177, %merge.i55.i.i ], [ %176, %merge10.i.i ], [ %99, %merge.i38.i.i ], [ %98, %then2.i.i ], [ %86, %"$place_attention.585.exit.i.i" ], [ %common.ret.op.i.i, %"$place_layer.584.exit.i" ], [ 0, %merge19.i ]
+"$place_model.591.exit":                          ; preds = %forbody.i, %merge.i.i.i, %then7.i.i.i, %merge10.i.i.i, %merge6.i.i.i, %merge20.i.i.i, %merge25.i.i.i, %"$place_attention.595.exit.i.i", %then2.i.i, %merge.i38.i.i, %merge10.i.i, %merge.i55.i.i, %"$place_layer.594.exit.i", %merge19.i, %merge.i, %merge4.i, %merge8.i, %merge13.i, %"$place_experts.exit.thread.i.i"
+  %common.ret.op.i = phi i32 [ %19, %merge.i ], [ %22, %merge4.i ], [ %28, %merge8.i ], [ %common.ret.op.i45.ph.i.i, %"$place_experts.exit.thread.i.i" ], [ 0, %merge13.i ], [ %55, %forbody.i ], [ %58, %merge.i.i.i ], [ %65, %then7.i.i.i ], [ %68, %merge10.i.i.i ], [ %73, %merge6.i.i.i ], [ %76, %merge20.i.i.i ], [ %78, %merge25.i.i.i ], [ %177, %merge.i55.i.i ], [ %176, %merge10.i.i ], [ %99, %merge.i38.i.i ], [ %98, %then2.i.i ], [ %86, %"$place_attention.595.exit.i.i" ], [ %common.ret.op.i.i, %"$place_layer.594.exit.i" ], [ 0, %merge19.i ]
   ret i32 %common.ret.op.i
 }
 
@@ -47456,7 +48788,7 @@ define internal fastcc i32 @"$Placer.rows"(ptr nocapture readonly %0, ptr nocapt
 entry:
   %cause.i = alloca %0, align 8
   %view.i = alloca ptr, align 8
-  %args = alloca %105, align 8
+  %args = alloca %106, align 8
   %view = alloca ptr, align 8
   %3 = call fastcc i32 @"$Placer.find"(ptr %0, ptr %1, ptr nonnull @"$string.345", ptr nonnull %view)
   %.not = icmp eq i32 %3, 0
@@ -47502,7 +48834,7 @@ switch.hole_check:                                ; preds = %merge
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %22 = zext nneg i32 %.val to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.728", i64 0, i64 %22
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.740", i64 0, i64 %22
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$element.exit"
 
@@ -47555,7 +48887,7 @@ switch.hole_check45:                              ; preds = %merge1.i
 
 switch.lookup46:                                  ; preds = %switch.hole_check45
   %40 = zext nneg i32 %.val32.i to i64
-  %switch.gep49 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.728", i64 0, i64 %40
+  %switch.gep49 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.740", i64 0, i64 %40
   %switch.load50 = load i64, ptr %switch.gep49, align 8
   br label %"$element.exit.i"
 
@@ -47602,7 +48934,7 @@ switch.hole_check52:                              ; preds = %merge8.i
 
 switch.lookup53:                                  ; preds = %switch.hole_check52
   %53 = zext nneg i32 %.val.i to i64
-  %switch.gep56 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.728", i64 0, i64 %53
+  %switch.gep56 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.740", i64 0, i64 %53
   %switch.load57 = load i64, ptr %switch.gep56, align 8
   br label %"$element.exit49.i"
 
@@ -47655,13 +48987,13 @@ then.i35:                                         ; preds = %then8
   %75 = getelementptr i8, ptr %4, i64 104
   %.val7.i = load i32, ptr %75, align 4
   %76 = sext i32 %.val7.i to i64
-  %77 = getelementptr %54, ptr %.val.i36, i64 %76
+  %77 = getelementptr %55, ptr %.val.i36, i64 %76
   %78 = load ptr, ptr %77, align 8
   %79 = load ptr, ptr %4, align 8
   %80 = load ptr, ptr %0, align 8
   %81 = getelementptr i8, ptr %80, i64 28
   %82 = load i32, ptr %81, align 4
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %71, i64 1024, ptr nonnull @"$string.583", ptr %78, ptr %79, i32 %82, ptr nonnull %cause.i)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %71, i64 1024, ptr nonnull @"$string.593", ptr %78, ptr %79, i32 %82, ptr nonnull %cause.i)
   br label %"$Placer.failed.exit"
 
 "$Placer.failed.exit":                            ; preds = %then8, %then.i35
@@ -47694,7 +49026,7 @@ switch.hole_check59:                              ; preds = %merge7
 
 switch.lookup60:                                  ; preds = %switch.hole_check59
   %96 = zext nneg i32 %93 to i64
-  %switch.gep63 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.728", i64 0, i64 %96
+  %switch.gep63 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.740", i64 0, i64 %96
   %switch.load64 = load i64, ptr %switch.gep63, align 8
   br label %"$dtypes.bytes.exit"
 
@@ -47756,7 +49088,7 @@ then.i:                                           ; preds = %entry
   %20 = load i32, ptr %17, align 4
   %21 = sext i32 %20 to i64
   %.val.i = load ptr, ptr %19, align 8
-  %22 = getelementptr %31, ptr %.val.i, i64 %21
+  %22 = getelementptr %32, ptr %.val.i, i64 %21
   store ptr %22, ptr %3, align 8
   %23 = icmp eq ptr %22, null
   br i1 %23, label %then, label %common.ret
@@ -47770,7 +49102,7 @@ then:                                             ; preds = %"$Checkpoint.find.e
 then2:                                            ; preds = %then
   %26 = load ptr, ptr %12, align 8
   %27 = load ptr, ptr %26, align 8
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.582", ptr %27, ptr nonnull %name)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.592", ptr %27, ptr nonnull %name)
   br label %common.ret
 
 common.ret:                                       ; preds = %"$Checkpoint.find.exit", %then2, %then
@@ -47781,7 +49113,7 @@ common.ret:                                       ; preds = %"$Checkpoint.find.e
 define internal fastcc i32 @"$Placer.vector"(ptr nocapture readonly %0, ptr nocapture readonly %1, ptr %2, ptr %3) unnamed_addr {
 entry:
   %cause.i = alloca %0, align 8
-  %args = alloca %100, align 8
+  %args = alloca %101, align 8
   %view = alloca ptr, align 8
   %4 = call fastcc i32 @"$Placer.find"(ptr %0, ptr %1, ptr %2, ptr nonnull %view)
   %.not = icmp eq i32 %4, 0
@@ -47905,13 +49237,13 @@ then.i:                                           ; preds = %then3
   %50 = getelementptr i8, ptr %5, i64 104
   %.val7.i = load i32, ptr %50, align 4
   %51 = sext i32 %.val7.i to i64
-  %52 = getelementptr %54, ptr %.val.i, i64 %51
+  %52 = getelementptr %55, ptr %.val.i, i64 %51
   %53 = load ptr, ptr %52, align 8
   %54 = load ptr, ptr %5, align 8
   %55 = load ptr, ptr %0, align 8
   %56 = getelementptr i8, ptr %55, i64 28
   %57 = load i32, ptr %56, align 4
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %46, i64 1024, ptr nonnull @"$string.583", ptr %53, ptr %54, i32 %57, ptr nonnull %cause.i)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %46, i64 1024, ptr nonnull @"$string.593", ptr %53, ptr %54, i32 %57, ptr nonnull %cause.i)
   br label %"$Placer.failed.exit"
 
 "$Placer.failed.exit":                            ; preds = %then3, %then.i
@@ -47942,11 +49274,11 @@ then.i16:                                         ; preds = %merge2
 
 define internal fastcc i32 @"$Engine.capture"(ptr %0, ptr %1) unnamed_addr {
 entry:
-  %info.i17 = alloca %84, align 8
+  %info.i17 = alloca %85, align 8
   %time.i16 = alloca %1, align 8
-  %plan.i.i.i = alloca %106, align 8
+  %plan.i.i.i = alloca %107, align 8
   %time.i = alloca %1, align 8
-  %info.i = alloca %84, align 8
+  %info.i = alloca %85, align 8
   %2 = getelementptr i8, ptr %0, i64 8
   %.val13 = load ptr, ptr %2, align 8
   %3 = getelementptr i8, ptr %0, i64 5872
@@ -48058,7 +49390,7 @@ then.i.i.i:                                       ; preds = %merge.i
   br i1 %.not.i.i.i, label %"$warm_up.exit.thread.i.i", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.589", i64 38, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.599", i64 38, i1 false)
   br label %"$warm_up.exit.thread.i.i"
 
 merge.i.i.i:                                      ; preds = %merge.i
@@ -48226,7 +49558,7 @@ then2:                                            ; preds = %merge
   %reass.mul = mul i64 %reass.add, 1000000000
   %166 = sub i64 %165, %12
   %167 = add i64 %166, %reass.mul
-  %168 = getelementptr i8, ptr %0, i64 8672
+  %168 = getelementptr i8, ptr %0, i64 8824
   store i64 %167, ptr %168, align 8
   %.val = load ptr, ptr %2, align 8
   %.val12 = load ptr, ptr %3, align 8
@@ -48243,7 +49575,7 @@ then2:                                            ; preds = %merge
   %common.ret.op.i19 = select i1 %.not.i18, i64 %173, i64 0
   call void @llvm.lifetime.end.p0(i64 176, ptr nonnull %info.i17)
   %174 = sub i64 %common.ret.op.i, %common.ret.op.i19
-  %175 = getelementptr i8, ptr %0, i64 8680
+  %175 = getelementptr i8, ptr %0, i64 8832
   store i64 %174, ptr %175, align 8
   br label %common.ret
 }
@@ -48253,7 +49585,7 @@ entry:
   %cause.i = alloca %0, align 8
   %cause.i29.i = alloca %0, align 8
   %cause.i.i = alloca %0, align 8
-  %plan = alloca %106, align 16
+  %plan = alloca %107, align 16
   %3 = getelementptr i8, ptr %1, i64 12
   %4 = load i32, ptr %3, align 4
   %5 = getelementptr i8, ptr %1, i64 4
@@ -48273,7 +49605,7 @@ then:                                             ; preds = %entry
   br i1 %.not44, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.590", i32 %9)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.600", i32 %9)
   br label %common.ret
 
 common.ret:                                       ; preds = %"$Rank.describe_failure.exit32.i", %then3.i, %"$Rank.describe_failure.exit.i", %merge4, %then2, %then, %"$Rank.describe_failure.exit"
@@ -48339,7 +49671,7 @@ then.i:                                           ; preds = %forbody
 
 then2.i.i:                                        ; preds = %then.i
   %39 = load i32, ptr %0, align 4
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.591", i32 %39, ptr nonnull %cause.i.i)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.601", i32 %39, ptr nonnull %cause.i.i)
   br label %"$Rank.describe_failure.exit.i"
 
 "$Rank.describe_failure.exit.i":                  ; preds = %then2.i.i, %then.i
@@ -48377,7 +49709,7 @@ then8.i:                                          ; preds = %merge2.i
 
 then2.i31.i:                                      ; preds = %then8.i
   %52 = load i32, ptr %0, align 4
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.591", i32 %52, ptr nonnull %cause.i29.i)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.601", i32 %52, ptr nonnull %cause.i29.i)
   br label %"$Rank.describe_failure.exit32.i"
 
 "$Rank.describe_failure.exit32.i":                ; preds = %then2.i31.i, %then8.i
@@ -48414,7 +49746,7 @@ then11:                                           ; preds = %merge4
 
 then2.i:                                          ; preds = %then11
   %65 = load i32, ptr %0, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.592", i32 %65, ptr nonnull %cause.i)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.602", i32 %65, ptr nonnull %cause.i)
   br label %"$Rank.describe_failure.exit"
 
 "$Rank.describe_failure.exit":                    ; preds = %then11, %then2.i
@@ -48424,8 +49756,8 @@ then2.i:                                          ; preds = %then11
 
 define internal fastcc noundef i32 @"$Engine.start_loop"(ptr %0, ptr writeonly %1) unnamed_addr {
 entry:
-  %attributes.i25.i = alloca %107, align 8
-  %attributes.i.i = alloca %107, align 8
+  %attributes.i25.i = alloca %108, align 8
+  %attributes.i.i = alloca %108, align 8
   %chosen.sroa.9 = alloca [30 x i8], align 2
   %2 = getelementptr i8, ptr %0, i64 5320
   %3 = load i32, ptr %2, align 4
@@ -48496,7 +49828,7 @@ entry:
   %62 = add nsw i64 %61, %55
   %63 = add nsw i64 %62, %54
   %64 = tail call ptr @calloc(i64 1, i64 %63)
-  %65 = getelementptr i8, ptr %0, i64 8688
+  %65 = getelementptr i8, ptr %0, i64 8840
   store ptr %64, ptr %65, align 8
   %66 = icmp eq ptr %64, null
   br i1 %66, label %then, label %merge
@@ -48506,11 +49838,11 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.589", i64 38, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.599", i64 38, i1 false)
   br label %common.ret
 
-common.ret:                                       ; preds = %merge2.i, %then13.i.i.i, %then9.i.i.i, %then5.i.i.i.i, %common.ret.sink.split.i.i.i.i, %then.i.i.i.i, %then2.i.i.i, %then.i.i.i, %then9.i.i, %then5.i.i, %then2.i.i, %then.i.i, %then2, %then
-  %common.ret.op = phi i32 [ 3, %then ], [ 3, %then2 ], [ 0, %merge2.i ], [ 6, %then9.i.i ], [ 6, %then5.i.i ], [ 3, %then2.i.i ], [ 3, %then.i.i ], [ 1, %then.i.i.i.i ], [ 3, %then5.i.i.i.i ], [ %common.ret.op.ph.i.i.i.i, %common.ret.sink.split.i.i.i.i ], [ 3, %then13.i.i.i ], [ 3, %then9.i.i.i ], [ 1, %then2.i.i.i ], [ 1, %then.i.i.i ]
+common.ret:                                       ; preds = %merge2.i, %then13.i.i.i, %then9.i.i.i, %then5.i.i.i.i, %common.ret.sink.split.i.i.i.i, %then.i.i.i.i, %then2.i.i.i, %then.i.i.i, %then10.i.i, %then6.i.i, %then3.i.i, %then.i.i, %then2, %then
+  %common.ret.op = phi i32 [ 3, %then ], [ 3, %then2 ], [ 0, %merge2.i ], [ 6, %then10.i.i ], [ 6, %then6.i.i ], [ 3, %then3.i.i ], [ 3, %then.i.i ], [ 1, %then.i.i.i.i ], [ 3, %then5.i.i.i.i ], [ %common.ret.op.ph.i.i.i.i, %common.ret.sink.split.i.i.i.i ], [ 3, %then13.i.i.i ], [ 3, %then9.i.i.i ], [ 1, %then2.i.i.i ], [ 1, %then.i.i.i ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
@@ -48533,7 +49865,7 @@ merge:                                            ; preds = %entry
   %81 = getelementptr i8, ptr %0, i64 4328
   %82 = getelementptr i8, ptr %0, i64 5864
   %83 = getelementptr i8, ptr %0, i64 6248
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(2496) %83, i8 0, i64 2408, i1 false)
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(2648) %83, i8 0, i64 2560, i1 false)
   %84 = getelementptr i8, ptr %0, i64 6168
   store ptr %81, ptr %84, align 8
   %85 = getelementptr i8, ptr %0, i64 6176
@@ -48593,203 +49925,212 @@ merge:                                            ; preds = %entry
   %112 = getelementptr i8, ptr %0, i64 8432
   store i32 %111, ptr %112, align 4
   %113 = shl i32 %111, 1
-  %114 = getelementptr i8, ptr %0, i64 8384
-  %115 = sext i32 %111 to i64
-  %116 = getelementptr i8, ptr %0, i64 8400
-  %117 = load i64, ptr %116, align 8
-  %.not.i.i.i = icmp slt i64 %117, %115
-  br i1 %.not.i.i.i, label %merge.i.i.i, label %and.lhs.true.i.i
+  %114 = getelementptr i8, ptr %0, i64 8776
+  %115 = getelementptr i8, ptr %0, i64 8784
+  %116 = call dereferenceable_or_null(229376) ptr @calloc(i64 4096, i64 56)
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %115, i8 0, i64 16, i1 false)
+  store ptr %116, ptr %114, align 8
+  %.not41.i.i = icmp eq ptr %116, null
+  br i1 %.not41.i.i, label %then.i.i, label %and.lhs.true1.i.i
 
-merge.i.i.i:                                      ; preds = %merge
-  %118 = shl i64 %117, 1
-  %spec.select.i.i.i = call i64 @llvm.smax.i64(i64 %118, i64 %115)
-  %spec.store.select.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i, i64 8)
-  %119 = load ptr, ptr %114, align 8
-  %120 = shl i64 %spec.store.select.i.i.i, 3
-  %121 = call ptr @realloc(ptr %119, i64 %120)
-  %122 = icmp eq ptr %121, null
-  br i1 %122, label %then.i.i, label %merge7.i.i.i
-
-merge7.i.i.i:                                     ; preds = %merge.i.i.i
-  store ptr %121, ptr %114, align 8
-  store i64 %spec.store.select.i.i.i, ptr %116, align 8
-  %.pre.i.i = load i32, ptr %112, align 4
-  %.pre40.i.i = sext i32 %.pre.i.i to i64
-  br label %and.lhs.true.i.i
-
-and.rhs.i.i:                                      ; preds = %merge7.i35.i.i, %and.lhs.true.i.i
-  %123 = sext i32 %113 to i64
+and.rhs.i.i:                                      ; preds = %merge7.i.i.i, %and.lhs.true.i.i
+  %117 = sext i32 %113 to i64
   br label %condition.i.i.i.i
 
 condition.i.i.i.i:                                ; preds = %condition.i.i.i.i, %and.rhs.i.i
-  %power.0.i.i.i.i = phi i64 [ 64, %and.rhs.i.i ], [ %125, %condition.i.i.i.i ]
-  %124 = icmp slt i64 %power.0.i.i.i.i, %123
-  %125 = shl i64 %power.0.i.i.i.i, 1
-  br i1 %124, label %condition.i.i.i.i, label %"$EventRing.init.exit.i.i"
+  %power.0.i.i.i.i = phi i64 [ 64, %and.rhs.i.i ], [ %119, %condition.i.i.i.i ]
+  %118 = icmp slt i64 %power.0.i.i.i.i, %117
+  %119 = shl i64 %power.0.i.i.i.i, 1
+  br i1 %118, label %condition.i.i.i.i, label %"$EventRing.init.exit.i.i"
 
 "$EventRing.init.exit.i.i":                       ; preds = %condition.i.i.i.i
-  %126 = shl i32 %111, 3
-  %127 = call i32 @llvm.smax.i32(i32 %126, i32 65536)
-  %128 = getelementptr i8, ptr %0, i64 8440
-  %129 = zext nneg i32 %127 to i64
-  %130 = getelementptr i8, ptr %0, i64 8448
-  store i64 %power.0.i.i.i.i, ptr %130, align 8
-  %131 = call i64 @llvm.smax.i64(i64 %power.0.i.i.i.i, i64 %129)
-  %132 = getelementptr i8, ptr %0, i64 8456
-  store i64 %131, ptr %132, align 8
-  %133 = getelementptr i8, ptr %0, i64 8464
-  %134 = mul i64 %power.0.i.i.i.i, 472
-  %135 = call ptr @malloc(i64 %134)
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %133, i8 0, i64 16, i1 false)
-  store ptr %135, ptr %128, align 8
-  %.not39.i.i = icmp eq ptr %135, null
-  br i1 %.not39.i.i, label %then.i.i, label %merge.i.i
+  %120 = shl i32 %111, 3
+  %121 = call i32 @llvm.smax.i32(i32 %120, i32 65536)
+  %122 = getelementptr i8, ptr %0, i64 8440
+  %123 = zext nneg i32 %121 to i64
+  %124 = getelementptr i8, ptr %0, i64 8448
+  store i64 %power.0.i.i.i.i, ptr %124, align 8
+  %125 = call i64 @llvm.smax.i64(i64 %power.0.i.i.i.i, i64 %123)
+  %126 = getelementptr i8, ptr %0, i64 8456
+  store i64 %125, ptr %126, align 8
+  %127 = getelementptr i8, ptr %0, i64 8464
+  %128 = mul i64 %power.0.i.i.i.i, 472
+  %129 = call ptr @malloc(i64 %128)
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %127, i8 0, i64 16, i1 false)
+  store ptr %129, ptr %122, align 8
+  %.not42.i.i = icmp eq ptr %129, null
+  br i1 %.not42.i.i, label %then.i.i, label %merge.i.i
 
-and.lhs.true.i.i:                                 ; preds = %merge7.i.i.i, %merge
-  %.pre-phi.i.i = phi i64 [ %.pre40.i.i, %merge7.i.i.i ], [ %115, %merge ]
-  %136 = getelementptr i8, ptr %0, i64 8408
-  %137 = getelementptr i8, ptr %0, i64 8424
-  %138 = load i64, ptr %137, align 8
-  %.not.i30.i.i = icmp slt i64 %138, %.pre-phi.i.i
-  br i1 %.not.i30.i.i, label %merge.i32.i.i, label %and.rhs.i.i
+and.lhs.true.i.i:                                 ; preds = %merge7.i37.i.i, %and.lhs.true1.i.i
+  %.pre-phi.i.i = phi i64 [ %.pre43.i.i, %merge7.i37.i.i ], [ %139, %and.lhs.true1.i.i ]
+  %130 = getelementptr i8, ptr %0, i64 8408
+  %131 = getelementptr i8, ptr %0, i64 8424
+  %132 = load i64, ptr %131, align 8
+  %.not.i.i.i = icmp slt i64 %132, %.pre-phi.i.i
+  br i1 %.not.i.i.i, label %merge.i.i.i, label %and.rhs.i.i
 
-merge.i32.i.i:                                    ; preds = %and.lhs.true.i.i
-  %139 = shl i64 %138, 1
-  %spec.select.i33.i.i = call i64 @llvm.smax.i64(i64 %139, i64 %.pre-phi.i.i)
-  %spec.store.select.i34.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i33.i.i, i64 8)
-  %140 = load ptr, ptr %136, align 8
-  %141 = shl i64 %spec.store.select.i34.i.i, 3
-  %142 = call ptr @realloc(ptr %140, i64 %141)
-  %143 = icmp eq ptr %142, null
-  br i1 %143, label %then.i.i, label %merge7.i35.i.i
+merge.i.i.i:                                      ; preds = %and.lhs.true.i.i
+  %133 = shl i64 %132, 1
+  %spec.select.i.i.i = call i64 @llvm.smax.i64(i64 %133, i64 %.pre-phi.i.i)
+  %spec.store.select.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i, i64 8)
+  %134 = load ptr, ptr %130, align 8
+  %135 = shl i64 %spec.store.select.i.i.i, 3
+  %136 = call ptr @realloc(ptr %134, i64 %135)
+  %137 = icmp eq ptr %136, null
+  br i1 %137, label %then.i.i, label %merge7.i.i.i
 
-merge7.i35.i.i:                                   ; preds = %merge.i32.i.i
-  store ptr %142, ptr %136, align 8
-  store i64 %spec.store.select.i34.i.i, ptr %137, align 8
+merge7.i.i.i:                                     ; preds = %merge.i.i.i
+  store ptr %136, ptr %130, align 8
+  store i64 %spec.store.select.i.i.i, ptr %131, align 8
   br label %and.rhs.i.i
 
-then.i.i:                                         ; preds = %merge.i32.i.i, %"$EventRing.init.exit.i.i", %merge.i.i.i
-  %.not.i.i = icmp eq ptr %1, null
-  br i1 %.not.i.i, label %common.ret, label %then2.i.i
+and.lhs.true1.i.i:                                ; preds = %merge
+  %138 = getelementptr i8, ptr %0, i64 8384
+  %139 = sext i32 %111 to i64
+  %140 = getelementptr i8, ptr %0, i64 8400
+  %141 = load i64, ptr %140, align 8
+  %.not.i32.i.i = icmp slt i64 %141, %139
+  br i1 %.not.i32.i.i, label %merge.i34.i.i, label %and.lhs.true.i.i
 
-then2.i.i:                                        ; preds = %then.i.i
-  %144 = load i32, ptr %112, align 4
-  %145 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.594", i32 %144)
+merge.i34.i.i:                                    ; preds = %and.lhs.true1.i.i
+  %142 = shl i64 %141, 1
+  %spec.select.i35.i.i = call i64 @llvm.smax.i64(i64 %142, i64 %139)
+  %spec.store.select.i36.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i35.i.i, i64 8)
+  %143 = load ptr, ptr %138, align 8
+  %144 = shl i64 %spec.store.select.i36.i.i, 3
+  %145 = call ptr @realloc(ptr %143, i64 %144)
+  %146 = icmp eq ptr %145, null
+  br i1 %146, label %then.i.i, label %merge7.i37.i.i
+
+merge7.i37.i.i:                                   ; preds = %merge.i34.i.i
+  store ptr %145, ptr %138, align 8
+  store i64 %spec.store.select.i36.i.i, ptr %140, align 8
+  %.pre.i.i = load i32, ptr %112, align 4
+  %.pre43.i.i = sext i32 %.pre.i.i to i64
+  br label %and.lhs.true.i.i
+
+then.i.i:                                         ; preds = %merge.i34.i.i, %merge.i.i.i, %"$EventRing.init.exit.i.i", %merge
+  %.not.i.i = icmp eq ptr %1, null
+  br i1 %.not.i.i, label %common.ret, label %then3.i.i
+
+then3.i.i:                                        ; preds = %then.i.i
+  %147 = load i32, ptr %112, align 4
+  %148 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.604", i32 %147)
   br label %common.ret
 
 merge.i.i:                                        ; preds = %"$EventRing.init.exit.i.i"
-  %146 = call i32 @eventfd(i32 0, i32 526336)
-  store i32 %146, ptr %89, align 4
-  %147 = icmp slt i32 %146, 0
-  br i1 %147, label %then5.i.i, label %merge.i
+  %149 = call i32 @eventfd(i32 0, i32 526336)
+  store i32 %149, ptr %89, align 4
+  %150 = icmp slt i32 %149, 0
+  br i1 %150, label %then6.i.i, label %merge.i
 
-then5.i.i:                                        ; preds = %merge.i.i
-  %.not29.i.i = icmp eq ptr %1, null
-  br i1 %.not29.i.i, label %common.ret, label %then9.i.i
+then6.i.i:                                        ; preds = %merge.i.i
+  %.not31.i.i = icmp eq ptr %1, null
+  br i1 %.not31.i.i, label %common.ret, label %then10.i.i
 
-then9.i.i:                                        ; preds = %then5.i.i
-  %148 = call ptr @__errno_location()
-  %149 = load i32, ptr %148, align 4
-  %150 = call ptr @strerror(i32 %149)
-  %151 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.595", ptr %150)
+then10.i.i:                                       ; preds = %then6.i.i
+  %151 = call ptr @__errno_location()
+  %152 = load i32, ptr %151, align 4
+  %153 = call ptr @strerror(i32 %152)
+  %154 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.605", ptr %153)
   br label %common.ret
 
 merge.i:                                          ; preds = %merge.i.i
-  %152 = getelementptr i8, ptr %0, i64 6204
-  %153 = getelementptr i8, ptr %0, i64 6752
-  %154 = getelementptr i8, ptr %0, i64 6792
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(28) %154, ptr noundef nonnull align 4 dereferenceable(28) %152, i64 28, i1 false)
-  %155 = getelementptr i8, ptr %0, i64 6824
-  %156 = load ptr, ptr %chosen.sroa.10.0..sroa_idx, align 8
-  call fastcc void @"$anon (./terra/scheduling/batch.t:108)"(ptr %155, ptr %154, ptr %156)
-  %157 = getelementptr i8, ptr %0, i64 7040
-  %158 = load ptr, ptr %chosen.sroa.11.0..sroa_idx, align 8
-  %159 = getelementptr i8, ptr %0, i64 7056
-  store ptr %158, ptr %159, align 8
-  %160 = getelementptr i8, ptr %0, i64 6804
-  %161 = load i32, ptr %160, align 4
-  %162 = sext i32 %161 to i64
-  %163 = shl nsw i64 %162, 2
-  %164 = add nsw i64 %163, 63
-  %165 = sdiv i64 %164, 64
-  %166 = shl nsw i64 %165, 6
-  %167 = getelementptr i8, ptr %158, i64 %166
-  %168 = getelementptr i8, ptr %0, i64 7064
-  store ptr %167, ptr %168, align 8
-  %169 = shl nsw i64 %165, 7
-  %170 = getelementptr i8, ptr %158, i64 %169
-  %171 = getelementptr i8, ptr %0, i64 7072
+  %155 = getelementptr i8, ptr %0, i64 6204
+  %156 = getelementptr i8, ptr %0, i64 6752
+  %157 = getelementptr i8, ptr %0, i64 6792
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(28) %157, ptr noundef nonnull align 4 dereferenceable(28) %155, i64 28, i1 false)
+  %158 = getelementptr i8, ptr %0, i64 6824
+  %159 = load ptr, ptr %chosen.sroa.10.0..sroa_idx, align 8
+  call fastcc void @"$anon (./terra/scheduling/batch.t:108)"(ptr %158, ptr %157, ptr %159)
+  %160 = getelementptr i8, ptr %0, i64 7040
+  %161 = load ptr, ptr %chosen.sroa.11.0..sroa_idx, align 8
+  %162 = getelementptr i8, ptr %0, i64 7056
+  store ptr %161, ptr %162, align 8
+  %163 = getelementptr i8, ptr %0, i64 6804
+  %164 = load i32, ptr %163, align 4
+  %165 = sext i32 %164 to i64
+  %166 = shl nsw i64 %165, 2
+  %167 = add nsw i64 %166, 63
+  %168 = sdiv i64 %167, 64
+  %169 = shl nsw i64 %168, 6
+  %170 = getelementptr i8, ptr %161, i64 %169
+  %171 = getelementptr i8, ptr %0, i64 7064
   store ptr %170, ptr %171, align 8
-  %172 = mul nsw i64 %165, 3
-  %173 = mul nsw i64 %165, 192
-  %174 = getelementptr i8, ptr %158, i64 %173
-  %175 = getelementptr i8, ptr %0, i64 7080
-  store ptr %174, ptr %175, align 8
-  %176 = mul i32 %161, 20
-  %177 = sext i32 %176 to i64
-  %178 = shl nsw i64 %177, 2
-  %179 = add nsw i64 %178, 63
-  %180 = sdiv i64 %179, 64
-  %181 = add nsw i64 %180, %172
-  %182 = shl nsw i64 %181, 6
-  %183 = getelementptr i8, ptr %158, i64 %182
-  %184 = getelementptr i8, ptr %0, i64 7088
-  store ptr %183, ptr %184, align 8
-  %185 = add nsw i64 %181, %180
-  %186 = shl i64 %185, 6
-  store ptr %158, ptr %157, align 8
-  %187 = getelementptr i8, ptr %0, i64 7048
-  store i64 %186, ptr %187, align 8
-  %188 = getelementptr i8, ptr %0, i64 7096
-  store ptr null, ptr %188, align 8
-  %189 = getelementptr i8, ptr %0, i64 6872
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(40) %153, i8 0, i64 40, i1 false)
-  %190 = load ptr, ptr %189, align 8
-  store i32 0, ptr %190, align 4
-  %191 = getelementptr i8, ptr %0, i64 7000
-  %192 = load ptr, ptr %191, align 8
-  store i32 0, ptr %192, align 4
-  %193 = load i32, ptr %chosen.sroa.5.0..sroa_idx, align 4
-  %194 = load i32, ptr %112, align 4
-  %195 = load i8, ptr %chosen.sroa.7.0..sroa_idx, align 1
-  %196 = getelementptr i8, ptr %0, i64 6248
-  %197 = getelementptr i8, ptr %0, i64 6273
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(504) %197, i8 0, i64 479, i1 false)
+  %172 = shl nsw i64 %168, 7
+  %173 = getelementptr i8, ptr %161, i64 %172
+  %174 = getelementptr i8, ptr %0, i64 7072
+  store ptr %173, ptr %174, align 8
+  %175 = mul nsw i64 %168, 3
+  %176 = mul nsw i64 %168, 192
+  %177 = getelementptr i8, ptr %161, i64 %176
+  %178 = getelementptr i8, ptr %0, i64 7080
+  store ptr %177, ptr %178, align 8
+  %179 = mul i32 %164, 20
+  %180 = sext i32 %179 to i64
+  %181 = shl nsw i64 %180, 2
+  %182 = add nsw i64 %181, 63
+  %183 = sdiv i64 %182, 64
+  %184 = add nsw i64 %183, %175
+  %185 = shl nsw i64 %184, 6
+  %186 = getelementptr i8, ptr %161, i64 %185
+  %187 = getelementptr i8, ptr %0, i64 7088
+  store ptr %186, ptr %187, align 8
+  %188 = add nsw i64 %184, %183
+  %189 = shl i64 %188, 6
+  store ptr %161, ptr %160, align 8
+  %190 = getelementptr i8, ptr %0, i64 7048
+  store i64 %189, ptr %190, align 8
+  %191 = getelementptr i8, ptr %0, i64 7096
+  store ptr null, ptr %191, align 8
+  %192 = getelementptr i8, ptr %0, i64 6872
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(40) %156, i8 0, i64 40, i1 false)
+  %193 = load ptr, ptr %192, align 8
+  store i32 0, ptr %193, align 4
+  %194 = getelementptr i8, ptr %0, i64 7000
+  %195 = load ptr, ptr %194, align 8
+  store i32 0, ptr %195, align 4
+  %196 = load i32, ptr %chosen.sroa.5.0..sroa_idx, align 4
+  %197 = load i32, ptr %112, align 4
+  %198 = load i8, ptr %chosen.sroa.7.0..sroa_idx, align 1
+  %199 = getelementptr i8, ptr %0, i64 6248
+  %200 = getelementptr i8, ptr %0, i64 6273
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(504) %200, i8 0, i64 479, i1 false)
   %chosen.sroa.6.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 6260
-  %198 = load <4 x i32>, ptr %85, align 4
-  store <4 x i32> %198, ptr %196, align 4
+  %201 = load <4 x i32>, ptr %85, align 4
+  store <4 x i32> %201, ptr %199, align 4
   %chosen.sroa.8.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 6264
-  store i32 %193, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
+  store i32 %196, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %chosen.sroa.9.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 6268
-  store i32 %194, ptr %chosen.sroa.9.0..sroa_idx.i.i, align 4
+  store i32 %197, ptr %chosen.sroa.9.0..sroa_idx.i.i, align 4
   %chosen.sroa.11.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 6272
-  store i8 %195, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
-  %199 = getelementptr i8, ptr %0, i64 6400
-  store ptr %153, ptr %199, align 8
-  %200 = getelementptr i8, ptr %0, i64 6672
-  %201 = extractelement <4 x i32> %198, i64 3
-  store i32 %201, ptr %200, align 4
-  %202 = getelementptr i8, ptr %0, i64 6796
-  %203 = load i32, ptr %202, align 4
-  %204 = icmp sgt i32 %201, %203
-  br i1 %204, label %then.i.i.i, label %merge.i.i26.i
+  store i8 %198, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
+  %202 = getelementptr i8, ptr %0, i64 6400
+  store ptr %156, ptr %202, align 8
+  %203 = getelementptr i8, ptr %0, i64 6672
+  %204 = extractelement <4 x i32> %201, i64 3
+  store i32 %204, ptr %203, align 4
+  %205 = getelementptr i8, ptr %0, i64 6796
+  %206 = load i32, ptr %205, align 4
+  %207 = icmp sgt i32 %204, %206
+  br i1 %207, label %then.i.i.i, label %merge.i.i26.i
 
 then.i.i.i:                                       ; preds = %merge.i
   %.not39.i.i.i = icmp eq ptr %1, null
   br i1 %.not39.i.i.i, label %common.ret, label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %205 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.596", i32 %201, i32 %203)
+  %208 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.606", i32 %204, i32 %206)
   br label %common.ret
 
 merge.i.i26.i:                                    ; preds = %merge.i
-  %206 = getelementptr i8, ptr %0, i64 6280
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(120) %206, i8 0, i64 120, i1 false)
-  %207 = extractelement <4 x i32> %198, i64 0
-  %208 = icmp slt i32 %207, 0
-  %209 = extractelement <4 x i32> %198, i64 1
-  %210 = icmp slt i32 %209, 1
-  %or.cond.i.i.i.i = select i1 %208, i1 true, i1 %210
+  %209 = getelementptr i8, ptr %0, i64 6280
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(120) %209, i8 0, i64 120, i1 false)
+  %210 = extractelement <4 x i32> %201, i64 0
+  %211 = icmp slt i32 %210, 0
+  %212 = extractelement <4 x i32> %201, i64 1
+  %213 = icmp slt i32 %212, 1
+  %or.cond.i.i.i.i = select i1 %211, i1 true, i1 %213
   br i1 %or.cond.i.i.i.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %merge.i.i26.i
@@ -48797,549 +50138,549 @@ then.i.i.i.i:                                     ; preds = %merge.i.i26.i
   br i1 %.not67.i.i.i.i, label %common.ret, label %common.ret.sink.split.i.i.i.i
 
 common.ret.sink.split.i.i.i.i:                    ; preds = %then5.i.i.i.i, %then.i.i.i.i
-  %"$string.598.sink.i.i.i.i" = phi ptr [ @"$string.598", %then5.i.i.i.i ], [ @"$string.597", %then.i.i.i.i ]
+  %"$string.608.sink.i.i.i.i" = phi ptr [ @"$string.608", %then5.i.i.i.i ], [ @"$string.607", %then.i.i.i.i ]
   %common.ret.op.ph.i.i.i.i = phi i32 [ 3, %then5.i.i.i.i ], [ 1, %then.i.i.i.i ]
-  %211 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull %"$string.598.sink.i.i.i.i", i32 %207, i32 %209)
+  %214 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull %"$string.608.sink.i.i.i.i", i32 %210, i32 %212)
   br label %common.ret
 
 merge.i.i.i.i:                                    ; preds = %merge.i.i26.i
-  store i32 %207, ptr %206, align 4
-  %212 = getelementptr i8, ptr %0, i64 6284
-  store i32 %207, ptr %212, align 4
-  %213 = getelementptr i8, ptr %0, i64 6288
-  store i32 %209, ptr %213, align 4
-  %214 = shl nuw i32 %207, 1
-  %invariant.smin.i.i.i.i.i = call i32 @llvm.smin.i32(i32 %214, i32 536870912)
+  store i32 %210, ptr %209, align 4
+  %215 = getelementptr i8, ptr %0, i64 6284
+  store i32 %210, ptr %215, align 4
+  %216 = getelementptr i8, ptr %0, i64 6288
+  store i32 %212, ptr %216, align 4
+  %217 = shl nuw i32 %210, 1
+  %invariant.smin.i.i.i.i.i = call i32 @llvm.smin.i32(i32 %217, i32 536870912)
   br label %condition.i.i.i.i.i
 
 condition.i.i.i.i.i:                              ; preds = %condition.i.i.i.i.i, %merge.i.i.i.i
-  %count.0.i.i.i.i.i = phi i32 [ 16, %merge.i.i.i.i ], [ %215, %condition.i.i.i.i.i ]
+  %count.0.i.i.i.i.i = phi i32 [ 16, %merge.i.i.i.i ], [ %218, %condition.i.i.i.i.i ]
   %or.cond.i.i.i.i.i = icmp slt i32 %count.0.i.i.i.i.i, %invariant.smin.i.i.i.i.i
-  %215 = shl i32 %count.0.i.i.i.i.i, 1
+  %218 = shl i32 %count.0.i.i.i.i.i, 1
   br i1 %or.cond.i.i.i.i.i, label %condition.i.i.i.i.i, label %"$bucket_count.exit.i.i.i.i"
 
 "$bucket_count.exit.i.i.i.i":                     ; preds = %condition.i.i.i.i.i
-  %216 = getelementptr i8, ptr %0, i64 6304
-  store i32 %count.0.i.i.i.i.i, ptr %216, align 4
-  %217 = getelementptr i8, ptr %0, i64 6320
-  store i64 -1, ptr %217, align 8
-  %218 = getelementptr i8, ptr %0, i64 6308
-  store i32 -1, ptr %218, align 4
-  %219 = getelementptr i8, ptr %0, i64 6312
-  store i32 -1, ptr %219, align 4
-  %220 = call i32 @llvm.umax.i32(i32 %207, i32 1)
-  %221 = zext nneg i32 %220 to i64
-  %222 = call ptr @calloc(i64 %221, i64 40)
-  %223 = getelementptr i8, ptr %0, i64 6344
-  store ptr %222, ptr %223, align 8
-  %224 = zext nneg i32 %207 to i64
-  %225 = zext nneg i32 %209 to i64
-  %226 = mul nuw nsw i64 %225, %224
-  %227 = call i64 @llvm.umax.i64(i64 %226, i64 1)
-  %228 = call noalias noundef ptr @calloc(i64 %227, i64 4)
-  %229 = getelementptr i8, ptr %0, i64 6352
-  store ptr %228, ptr %229, align 8
-  %230 = call i64 @llvm.umax.i64(i64 %224, i64 1)
+  %219 = getelementptr i8, ptr %0, i64 6304
+  store i32 %count.0.i.i.i.i.i, ptr %219, align 4
+  %220 = getelementptr i8, ptr %0, i64 6320
+  store i64 -1, ptr %220, align 8
+  %221 = getelementptr i8, ptr %0, i64 6308
+  store i32 -1, ptr %221, align 4
+  %222 = getelementptr i8, ptr %0, i64 6312
+  store i32 -1, ptr %222, align 4
+  %223 = call i32 @llvm.umax.i32(i32 %210, i32 1)
+  %224 = zext nneg i32 %223 to i64
+  %225 = call ptr @calloc(i64 %224, i64 40)
+  %226 = getelementptr i8, ptr %0, i64 6344
+  store ptr %225, ptr %226, align 8
+  %227 = zext nneg i32 %210 to i64
+  %228 = zext nneg i32 %212 to i64
+  %229 = mul nuw nsw i64 %228, %227
+  %230 = call i64 @llvm.umax.i64(i64 %229, i64 1)
   %231 = call noalias noundef ptr @calloc(i64 %230, i64 4)
-  %232 = getelementptr i8, ptr %0, i64 6360
+  %232 = getelementptr i8, ptr %0, i64 6352
   store ptr %231, ptr %232, align 8
-  %233 = call i32 @llvm.smax.i32(i32 %count.0.i.i.i.i.i, i32 1)
-  %234 = zext nneg i32 %233 to i64
-  %235 = call noalias noundef ptr @calloc(i64 %234, i64 4)
-  %236 = getelementptr i8, ptr %0, i64 6368
-  store ptr %235, ptr %236, align 8
-  %237 = call noalias noundef ptr @calloc(i64 %230, i64 4)
-  %238 = getelementptr i8, ptr %0, i64 6376
-  store ptr %237, ptr %238, align 8
-  %239 = call noalias noundef ptr @calloc(i64 %230, i64 4)
-  %240 = getelementptr i8, ptr %0, i64 6384
-  store ptr %239, ptr %240, align 8
-  %241 = call noalias noundef ptr @calloc(i64 %230, i64 4)
-  %242 = getelementptr i8, ptr %0, i64 6392
-  store ptr %241, ptr %242, align 8
-  %243 = icmp eq ptr %222, null
-  br i1 %243, label %then5.i.i.i.i, label %or.lhs.false12.i.i.i.i
+  %233 = call i64 @llvm.umax.i64(i64 %227, i64 1)
+  %234 = call noalias noundef ptr @calloc(i64 %233, i64 4)
+  %235 = getelementptr i8, ptr %0, i64 6360
+  store ptr %234, ptr %235, align 8
+  %236 = call i32 @llvm.smax.i32(i32 %count.0.i.i.i.i.i, i32 1)
+  %237 = zext nneg i32 %236 to i64
+  %238 = call noalias noundef ptr @calloc(i64 %237, i64 4)
+  %239 = getelementptr i8, ptr %0, i64 6368
+  store ptr %238, ptr %239, align 8
+  %240 = call noalias noundef ptr @calloc(i64 %233, i64 4)
+  %241 = getelementptr i8, ptr %0, i64 6376
+  store ptr %240, ptr %241, align 8
+  %242 = call noalias noundef ptr @calloc(i64 %233, i64 4)
+  %243 = getelementptr i8, ptr %0, i64 6384
+  store ptr %242, ptr %243, align 8
+  %244 = call noalias noundef ptr @calloc(i64 %233, i64 4)
+  %245 = getelementptr i8, ptr %0, i64 6392
+  store ptr %244, ptr %245, align 8
+  %246 = icmp eq ptr %225, null
+  br i1 %246, label %then5.i.i.i.i, label %or.lhs.false12.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %or.lhs.false12.i.i.i.i, %or.lhs.false10.i.i.i.i, %or.lhs.false8.i.i.i.i, %"$bucket_count.exit.i.i.i.i"
   %.not.i.i.i.i = icmp eq ptr %1, null
   br i1 %.not.i.i.i.i, label %common.ret, label %common.ret.sink.split.i.i.i.i
 
 or.lhs.false8.i.i.i.i:                            ; preds = %or.lhs.false10.i.i.i.i
-  %244 = icmp eq ptr %239, null
-  %245 = icmp eq ptr %241, null
-  %or.cond68.i.i.i.i = or i1 %244, %245
+  %247 = icmp eq ptr %242, null
+  %248 = icmp eq ptr %244, null
+  %or.cond68.i.i.i.i = or i1 %247, %248
   br i1 %or.cond68.i.i.i.i, label %then5.i.i.i.i, label %forcond.preheader.i.i.i.i
 
 forcond.preheader.i.i.i.i:                        ; preds = %or.lhs.false8.i.i.i.i
-  %246 = icmp sgt i32 %count.0.i.i.i.i.i, 0
-  br i1 %246, label %forbody.preheader.i.i.i.i.new, label %merge18.i.i.i.i
+  %249 = icmp sgt i32 %count.0.i.i.i.i.i, 0
+  br i1 %249, label %forbody.preheader.i.i.i.i.new, label %merge18.i.i.i.i
 
 forbody.preheader.i.i.i.i.new:                    ; preds = %forcond.preheader.i.i.i.i
   %wide.trip.count.i.i.i.i = zext nneg i32 %count.0.i.i.i.i.i to i64
   br label %forbody.i.i.i.i
 
 or.lhs.false10.i.i.i.i:                           ; preds = %or.lhs.false12.i.i.i.i
-  %247 = icmp eq ptr %235, null
-  %248 = icmp eq ptr %237, null
-  %or.cond69.i.i.i.i = or i1 %247, %248
+  %250 = icmp eq ptr %238, null
+  %251 = icmp eq ptr %240, null
+  %or.cond69.i.i.i.i = or i1 %250, %251
   br i1 %or.cond69.i.i.i.i, label %then5.i.i.i.i, label %or.lhs.false8.i.i.i.i
 
 or.lhs.false12.i.i.i.i:                           ; preds = %"$bucket_count.exit.i.i.i.i"
-  %249 = icmp eq ptr %228, null
-  %250 = icmp eq ptr %231, null
-  %or.cond70.i.i.i.i = or i1 %249, %250
+  %252 = icmp eq ptr %231, null
+  %253 = icmp eq ptr %234, null
+  %or.cond70.i.i.i.i = or i1 %252, %253
   br i1 %or.cond70.i.i.i.i, label %then5.i.i.i.i, label %or.lhs.false10.i.i.i.i
 
 forbody.i.i.i.i:                                  ; preds = %forbody.i.i.i.i, %forbody.preheader.i.i.i.i.new
   %indvars.iv.i.i.i.i = phi i64 [ 0, %forbody.preheader.i.i.i.i.new ], [ %indvars.iv.next.i.i.i.i.7, %forbody.i.i.i.i ]
   %niter = phi i64 [ 0, %forbody.preheader.i.i.i.i.new ], [ %niter.next.7, %forbody.i.i.i.i ]
-  %251 = load ptr, ptr %236, align 8
-  %252 = getelementptr i32, ptr %251, i64 %indvars.iv.i.i.i.i
-  store i32 -1, ptr %252, align 4
+  %254 = load ptr, ptr %239, align 8
+  %255 = getelementptr i32, ptr %254, i64 %indvars.iv.i.i.i.i
+  store i32 -1, ptr %255, align 4
   %indvars.iv.next.i.i.i.i = or disjoint i64 %indvars.iv.i.i.i.i, 1
-  %253 = load ptr, ptr %236, align 8
-  %254 = getelementptr i32, ptr %253, i64 %indvars.iv.next.i.i.i.i
-  store i32 -1, ptr %254, align 4
+  %256 = load ptr, ptr %239, align 8
+  %257 = getelementptr i32, ptr %256, i64 %indvars.iv.next.i.i.i.i
+  store i32 -1, ptr %257, align 4
   %indvars.iv.next.i.i.i.i.1 = or disjoint i64 %indvars.iv.i.i.i.i, 2
-  %255 = load ptr, ptr %236, align 8
-  %256 = getelementptr i32, ptr %255, i64 %indvars.iv.next.i.i.i.i.1
-  store i32 -1, ptr %256, align 4
+  %258 = load ptr, ptr %239, align 8
+  %259 = getelementptr i32, ptr %258, i64 %indvars.iv.next.i.i.i.i.1
+  store i32 -1, ptr %259, align 4
   %indvars.iv.next.i.i.i.i.2 = or disjoint i64 %indvars.iv.i.i.i.i, 3
-  %257 = load ptr, ptr %236, align 8
-  %258 = getelementptr i32, ptr %257, i64 %indvars.iv.next.i.i.i.i.2
-  store i32 -1, ptr %258, align 4
+  %260 = load ptr, ptr %239, align 8
+  %261 = getelementptr i32, ptr %260, i64 %indvars.iv.next.i.i.i.i.2
+  store i32 -1, ptr %261, align 4
   %indvars.iv.next.i.i.i.i.3 = or disjoint i64 %indvars.iv.i.i.i.i, 4
-  %259 = load ptr, ptr %236, align 8
-  %260 = getelementptr i32, ptr %259, i64 %indvars.iv.next.i.i.i.i.3
-  store i32 -1, ptr %260, align 4
+  %262 = load ptr, ptr %239, align 8
+  %263 = getelementptr i32, ptr %262, i64 %indvars.iv.next.i.i.i.i.3
+  store i32 -1, ptr %263, align 4
   %indvars.iv.next.i.i.i.i.4 = or disjoint i64 %indvars.iv.i.i.i.i, 5
-  %261 = load ptr, ptr %236, align 8
-  %262 = getelementptr i32, ptr %261, i64 %indvars.iv.next.i.i.i.i.4
-  store i32 -1, ptr %262, align 4
+  %264 = load ptr, ptr %239, align 8
+  %265 = getelementptr i32, ptr %264, i64 %indvars.iv.next.i.i.i.i.4
+  store i32 -1, ptr %265, align 4
   %indvars.iv.next.i.i.i.i.5 = or disjoint i64 %indvars.iv.i.i.i.i, 6
-  %263 = load ptr, ptr %236, align 8
-  %264 = getelementptr i32, ptr %263, i64 %indvars.iv.next.i.i.i.i.5
-  store i32 -1, ptr %264, align 4
+  %266 = load ptr, ptr %239, align 8
+  %267 = getelementptr i32, ptr %266, i64 %indvars.iv.next.i.i.i.i.5
+  store i32 -1, ptr %267, align 4
   %indvars.iv.next.i.i.i.i.6 = or disjoint i64 %indvars.iv.i.i.i.i, 7
-  %265 = load ptr, ptr %236, align 8
-  %266 = getelementptr i32, ptr %265, i64 %indvars.iv.next.i.i.i.i.6
-  store i32 -1, ptr %266, align 4
+  %268 = load ptr, ptr %239, align 8
+  %269 = getelementptr i32, ptr %268, i64 %indvars.iv.next.i.i.i.i.6
+  store i32 -1, ptr %269, align 4
   %indvars.iv.next.i.i.i.i.7 = add nuw nsw i64 %indvars.iv.i.i.i.i, 8
   %niter.next.7 = add i64 %niter, 8
   %niter.ncmp.7 = icmp eq i64 %niter.next.7, %wide.trip.count.i.i.i.i
   br i1 %niter.ncmp.7, label %merge18.loopexit.i.i.i.i, label %forbody.i.i.i.i
 
 merge18.loopexit.i.i.i.i:                         ; preds = %forbody.i.i.i.i
-  %.pre.i.i.i.i = load i32, ptr %212, align 4
+  %.pre.i.i.i.i = load i32, ptr %215, align 4
   br label %merge18.i.i.i.i
 
 merge18.i.i.i.i:                                  ; preds = %merge18.loopexit.i.i.i.i, %forcond.preheader.i.i.i.i
-  %267 = phi i32 [ %.pre.i.i.i.i, %merge18.loopexit.i.i.i.i ], [ %207, %forcond.preheader.i.i.i.i ]
-  %268 = getelementptr i8, ptr %0, i64 6292
-  store i32 0, ptr %268, align 4
-  %269 = icmp sgt i32 %267, 0
-  br i1 %269, label %forbody.i.i.i.i.i.preheader, label %merge4.i.i.i
+  %270 = phi i32 [ %.pre.i.i.i.i, %merge18.loopexit.i.i.i.i ], [ %210, %forcond.preheader.i.i.i.i ]
+  %271 = getelementptr i8, ptr %0, i64 6292
+  store i32 0, ptr %271, align 4
+  %272 = icmp sgt i32 %270, 0
+  br i1 %272, label %forbody.i.i.i.i.i.preheader, label %merge4.i.i.i
 
 forbody.i.i.i.i.i.preheader:                      ; preds = %merge18.i.i.i.i
-  %xtraiter26 = and i32 %267, 1
-  %270 = icmp eq i32 %267, 1
-  br i1 %270, label %merge4.i.i.i.loopexit.unr-lcssa, label %forbody.i.i.i.i.i.preheader.new
+  %xtraiter26 = and i32 %270, 1
+  %273 = icmp eq i32 %270, 1
+  br i1 %273, label %merge4.i.i.i.loopexit.unr-lcssa, label %forbody.i.i.i.i.i.preheader.new
 
 forbody.i.i.i.i.i.preheader.new:                  ; preds = %forbody.i.i.i.i.i.preheader
-  %unroll_iter29 = and i32 %267, 2147483646
+  %unroll_iter29 = and i32 %270, 2147483646
   br label %forbody.i.i.i.i.i
 
 forbody.i.i.i.i.i:                                ; preds = %merge1.i.i.i.i.i.1, %forbody.i.i.i.i.i.preheader.new
-  %271 = phi i32 [ 0, %forbody.i.i.i.i.i.preheader.new ], [ %302, %merge1.i.i.i.i.i.1 ]
-  %offset.013.i.i.i.i.i = phi i32 [ 0, %forbody.i.i.i.i.i.preheader.new ], [ %303, %merge1.i.i.i.i.i.1 ]
+  %274 = phi i32 [ 0, %forbody.i.i.i.i.i.preheader.new ], [ %305, %merge1.i.i.i.i.i.1 ]
+  %offset.013.i.i.i.i.i = phi i32 [ 0, %forbody.i.i.i.i.i.preheader.new ], [ %306, %merge1.i.i.i.i.i.1 ]
   %niter30 = phi i32 [ 0, %forbody.i.i.i.i.i.preheader.new ], [ %niter30.next.1, %merge1.i.i.i.i.i.1 ]
-  %272 = load i32, ptr %212, align 4
-  %273 = xor i32 %offset.013.i.i.i.i.i, -1
-  %274 = add i32 %272, %273
-  %275 = load ptr, ptr %223, align 8
-  %276 = sext i32 %274 to i64
-  %277 = getelementptr %3, ptr %275, i64 %276
-  %278 = load i32, ptr %277, align 4
-  %279 = icmp eq i32 %278, 0
-  br i1 %279, label %and.lhs.true.i.i.i.i.i, label %merge1.i.i.i.i.i
+  %275 = load i32, ptr %215, align 4
+  %276 = xor i32 %offset.013.i.i.i.i.i, -1
+  %277 = add i32 %275, %276
+  %278 = load ptr, ptr %226, align 8
+  %279 = sext i32 %277 to i64
+  %280 = getelementptr %5, ptr %278, i64 %279
+  %281 = load i32, ptr %280, align 4
+  %282 = icmp eq i32 %281, 0
+  br i1 %282, label %and.lhs.true.i.i.i.i.i, label %merge1.i.i.i.i.i
 
 then.i.i.i.i.i:                                   ; preds = %and.lhs.true.i.i.i.i.i
-  %280 = load ptr, ptr %232, align 8
-  %281 = sext i32 %271 to i64
-  %282 = getelementptr i32, ptr %280, i64 %281
-  store i32 %274, ptr %282, align 4
-  %283 = load i32, ptr %268, align 4
-  %284 = add i32 %283, 1
-  store i32 %284, ptr %268, align 4
+  %283 = load ptr, ptr %235, align 8
+  %284 = sext i32 %274 to i64
+  %285 = getelementptr i32, ptr %283, i64 %284
+  store i32 %277, ptr %285, align 4
+  %286 = load i32, ptr %271, align 4
+  %287 = add i32 %286, 1
+  store i32 %287, ptr %271, align 4
   br label %merge1.i.i.i.i.i
 
 merge1.i.i.i.i.i:                                 ; preds = %and.lhs.true.i.i.i.i.i, %then.i.i.i.i.i, %forbody.i.i.i.i.i
-  %285 = phi i32 [ %271, %forbody.i.i.i.i.i ], [ %271, %and.lhs.true.i.i.i.i.i ], [ %284, %then.i.i.i.i.i ]
-  %286 = load i32, ptr %212, align 4
-  %287 = xor i32 %offset.013.i.i.i.i.i, -2
-  %288 = add i32 %286, %287
-  %289 = load ptr, ptr %223, align 8
-  %290 = sext i32 %288 to i64
-  %291 = getelementptr %3, ptr %289, i64 %290
-  %292 = load i32, ptr %291, align 4
-  %293 = icmp eq i32 %292, 0
-  br i1 %293, label %and.lhs.true.i.i.i.i.i.1, label %merge1.i.i.i.i.i.1
+  %288 = phi i32 [ %274, %forbody.i.i.i.i.i ], [ %274, %and.lhs.true.i.i.i.i.i ], [ %287, %then.i.i.i.i.i ]
+  %289 = load i32, ptr %215, align 4
+  %290 = xor i32 %offset.013.i.i.i.i.i, -2
+  %291 = add i32 %289, %290
+  %292 = load ptr, ptr %226, align 8
+  %293 = sext i32 %291 to i64
+  %294 = getelementptr %5, ptr %292, i64 %293
+  %295 = load i32, ptr %294, align 4
+  %296 = icmp eq i32 %295, 0
+  br i1 %296, label %and.lhs.true.i.i.i.i.i.1, label %merge1.i.i.i.i.i.1
 
 and.lhs.true.i.i.i.i.i.1:                         ; preds = %merge1.i.i.i.i.i
-  %294 = getelementptr i8, ptr %291, i64 4
-  %295 = load i8, ptr %294, align 1
-  %296 = trunc i8 %295 to i1
-  br i1 %296, label %merge1.i.i.i.i.i.1, label %then.i.i.i.i.i.1
+  %297 = getelementptr i8, ptr %294, i64 4
+  %298 = load i8, ptr %297, align 1
+  %299 = trunc i8 %298 to i1
+  br i1 %299, label %merge1.i.i.i.i.i.1, label %then.i.i.i.i.i.1
 
 then.i.i.i.i.i.1:                                 ; preds = %and.lhs.true.i.i.i.i.i.1
-  %297 = load ptr, ptr %232, align 8
-  %298 = sext i32 %285 to i64
-  %299 = getelementptr i32, ptr %297, i64 %298
-  store i32 %288, ptr %299, align 4
-  %300 = load i32, ptr %268, align 4
-  %301 = add i32 %300, 1
-  store i32 %301, ptr %268, align 4
+  %300 = load ptr, ptr %235, align 8
+  %301 = sext i32 %288 to i64
+  %302 = getelementptr i32, ptr %300, i64 %301
+  store i32 %291, ptr %302, align 4
+  %303 = load i32, ptr %271, align 4
+  %304 = add i32 %303, 1
+  store i32 %304, ptr %271, align 4
   br label %merge1.i.i.i.i.i.1
 
 merge1.i.i.i.i.i.1:                               ; preds = %then.i.i.i.i.i.1, %and.lhs.true.i.i.i.i.i.1, %merge1.i.i.i.i.i
-  %302 = phi i32 [ %285, %merge1.i.i.i.i.i ], [ %285, %and.lhs.true.i.i.i.i.i.1 ], [ %301, %then.i.i.i.i.i.1 ]
-  %303 = add nuw nsw i32 %offset.013.i.i.i.i.i, 2
+  %305 = phi i32 [ %288, %merge1.i.i.i.i.i ], [ %288, %and.lhs.true.i.i.i.i.i.1 ], [ %304, %then.i.i.i.i.i.1 ]
+  %306 = add nuw nsw i32 %offset.013.i.i.i.i.i, 2
   %niter30.next.1 = add i32 %niter30, 2
   %niter30.ncmp.1 = icmp eq i32 %niter30.next.1, %unroll_iter29
   br i1 %niter30.ncmp.1, label %merge4.i.i.i.loopexit.unr-lcssa, label %forbody.i.i.i.i.i
 
 and.lhs.true.i.i.i.i.i:                           ; preds = %forbody.i.i.i.i.i
-  %304 = getelementptr i8, ptr %277, i64 4
-  %305 = load i8, ptr %304, align 1
-  %306 = trunc i8 %305 to i1
-  br i1 %306, label %merge1.i.i.i.i.i, label %then.i.i.i.i.i
+  %307 = getelementptr i8, ptr %280, i64 4
+  %308 = load i8, ptr %307, align 1
+  %309 = trunc i8 %308 to i1
+  br i1 %309, label %merge1.i.i.i.i.i, label %then.i.i.i.i.i
 
 merge4.i.i.i.loopexit.unr-lcssa:                  ; preds = %merge1.i.i.i.i.i.1, %forbody.i.i.i.i.i.preheader
-  %.unr = phi i32 [ 0, %forbody.i.i.i.i.i.preheader ], [ %302, %merge1.i.i.i.i.i.1 ]
-  %offset.013.i.i.i.i.i.unr = phi i32 [ 0, %forbody.i.i.i.i.i.preheader ], [ %303, %merge1.i.i.i.i.i.1 ]
+  %.unr = phi i32 [ 0, %forbody.i.i.i.i.i.preheader ], [ %305, %merge1.i.i.i.i.i.1 ]
+  %offset.013.i.i.i.i.i.unr = phi i32 [ 0, %forbody.i.i.i.i.i.preheader ], [ %306, %merge1.i.i.i.i.i.1 ]
   %lcmp.mod28.not = icmp eq i32 %xtraiter26, 0
   br i1 %lcmp.mod28.not, label %merge4.i.i.i, label %forbody.i.i.i.i.i.epil
 
 forbody.i.i.i.i.i.epil:                           ; preds = %merge4.i.i.i.loopexit.unr-lcssa
-  %307 = load i32, ptr %212, align 4
-  %308 = xor i32 %offset.013.i.i.i.i.i.unr, -1
-  %309 = add i32 %307, %308
-  %310 = load ptr, ptr %223, align 8
-  %311 = sext i32 %309 to i64
-  %312 = getelementptr %3, ptr %310, i64 %311
-  %313 = load i32, ptr %312, align 4
-  %314 = icmp eq i32 %313, 0
-  br i1 %314, label %and.lhs.true.i.i.i.i.i.epil, label %merge4.i.i.i
+  %310 = load i32, ptr %215, align 4
+  %311 = xor i32 %offset.013.i.i.i.i.i.unr, -1
+  %312 = add i32 %310, %311
+  %313 = load ptr, ptr %226, align 8
+  %314 = sext i32 %312 to i64
+  %315 = getelementptr %5, ptr %313, i64 %314
+  %316 = load i32, ptr %315, align 4
+  %317 = icmp eq i32 %316, 0
+  br i1 %317, label %and.lhs.true.i.i.i.i.i.epil, label %merge4.i.i.i
 
 and.lhs.true.i.i.i.i.i.epil:                      ; preds = %forbody.i.i.i.i.i.epil
-  %315 = getelementptr i8, ptr %312, i64 4
-  %316 = load i8, ptr %315, align 1
-  %317 = trunc i8 %316 to i1
-  br i1 %317, label %merge4.i.i.i, label %then.i.i.i.i.i.epil
+  %318 = getelementptr i8, ptr %315, i64 4
+  %319 = load i8, ptr %318, align 1
+  %320 = trunc i8 %319 to i1
+  br i1 %320, label %merge4.i.i.i, label %then.i.i.i.i.i.epil
 
 then.i.i.i.i.i.epil:                              ; preds = %and.lhs.true.i.i.i.i.i.epil
-  %318 = load ptr, ptr %232, align 8
-  %319 = sext i32 %.unr to i64
-  %320 = getelementptr i32, ptr %318, i64 %319
-  store i32 %309, ptr %320, align 4
-  %321 = load i32, ptr %268, align 4
-  %322 = add i32 %321, 1
-  store i32 %322, ptr %268, align 4
+  %321 = load ptr, ptr %235, align 8
+  %322 = sext i32 %.unr to i64
+  %323 = getelementptr i32, ptr %321, i64 %322
+  store i32 %312, ptr %323, align 4
+  %324 = load i32, ptr %271, align 4
+  %325 = add i32 %324, 1
+  store i32 %325, ptr %271, align 4
   br label %merge4.i.i.i
 
 merge4.i.i.i:                                     ; preds = %merge4.i.i.i.loopexit.unr-lcssa, %then.i.i.i.i.i.epil, %and.lhs.true.i.i.i.i.i.epil, %forbody.i.i.i.i.i.epil, %merge18.i.i.i.i
-  %323 = load i32, ptr %chosen.sroa.6.0..sroa_idx.i.i, align 4
-  %324 = icmp sgt i32 %323, 0
-  br i1 %324, label %forbody.lr.ph.i.i.i.i, label %merge.i40.i.i.i
+  %326 = load i32, ptr %chosen.sroa.6.0..sroa_idx.i.i, align 4
+  %327 = icmp sgt i32 %326, 0
+  br i1 %327, label %forbody.lr.ph.i.i.i.i, label %merge.i40.i.i.i
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %merge4.i.i.i
-  %325 = getelementptr i8, ptr %0, i64 6600
-  %326 = getelementptr i8, ptr %0, i64 6608
-  %327 = getelementptr i8, ptr %0, i64 6616
-  %.pre.i42.i.i.i = load i64, ptr %326, align 8
+  %328 = getelementptr i8, ptr %0, i64 6600
+  %329 = getelementptr i8, ptr %0, i64 6608
+  %330 = getelementptr i8, ptr %0, i64 6616
+  %.pre.i42.i.i.i = load i64, ptr %329, align 8
   br label %forbody.i43.i.i.i
 
 forbody.i43.i.i.i:                                ; preds = %merge1.i.i.i.i, %forbody.lr.ph.i.i.i.i
-  %328 = phi i64 [ %.pre.i42.i.i.i, %forbody.lr.ph.i.i.i.i ], [ %342, %merge1.i.i.i.i ]
-  %row.067.i.i.i.i = phi i32 [ 0, %forbody.lr.ph.i.i.i.i ], [ %343, %merge1.i.i.i.i ]
-  %329 = load i32, ptr %chosen.sroa.6.0..sroa_idx.i.i, align 4
-  %330 = xor i32 %row.067.i.i.i.i, -1
-  %331 = add i32 %329, %330
-  %332 = add i64 %328, 1
-  %333 = load i64, ptr %327, align 8
-  %.not.i.i.i.i.i.i = icmp slt i64 %333, %332
-  %.pre.i.i.i.i.i = load ptr, ptr %325, align 8
+  %331 = phi i64 [ %.pre.i42.i.i.i, %forbody.lr.ph.i.i.i.i ], [ %345, %merge1.i.i.i.i ]
+  %row.067.i.i.i.i = phi i32 [ 0, %forbody.lr.ph.i.i.i.i ], [ %346, %merge1.i.i.i.i ]
+  %332 = load i32, ptr %chosen.sroa.6.0..sroa_idx.i.i, align 4
+  %333 = xor i32 %row.067.i.i.i.i, -1
+  %334 = add i32 %332, %333
+  %335 = add i64 %331, 1
+  %336 = load i64, ptr %330, align 8
+  %.not.i.i.i.i.i.i = icmp slt i64 %336, %335
+  %.pre.i.i.i.i.i = load ptr, ptr %328, align 8
   br i1 %.not.i.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %merge1.i.i.i.i
 
 merge.i.i.i.i.i.i:                                ; preds = %forbody.i43.i.i.i
-  %334 = shl i64 %333, 1
-  %spec.select.i.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %334, i64 %332)
+  %337 = shl i64 %336, 1
+  %spec.select.i.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %337, i64 %335)
   %spec.store.select.i.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i, i64 8)
-  %335 = shl i64 %spec.store.select.i.i.i.i.i.i, 2
-  %336 = call ptr @realloc(ptr %.pre.i.i.i.i.i, i64 %335)
-  %337 = icmp eq ptr %336, null
-  br i1 %337, label %then9.i.i.i, label %merge7.i.i.i.i.i.i
+  %338 = shl i64 %spec.store.select.i.i.i.i.i.i, 2
+  %339 = call ptr @realloc(ptr %.pre.i.i.i.i.i, i64 %338)
+  %340 = icmp eq ptr %339, null
+  br i1 %340, label %then9.i.i.i, label %merge7.i.i.i.i.i.i
 
 merge7.i.i.i.i.i.i:                               ; preds = %merge.i.i.i.i.i.i
-  store ptr %336, ptr %325, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i, ptr %327, align 8
-  %.pre10.i.i.i.i.i = load i64, ptr %326, align 8
+  store ptr %339, ptr %328, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i, ptr %330, align 8
+  %.pre10.i.i.i.i.i = load i64, ptr %329, align 8
   br label %merge1.i.i.i.i
 
 merge1.i.i.i.i:                                   ; preds = %merge7.i.i.i.i.i.i, %forbody.i43.i.i.i
-  %338 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i.i.i ], [ %328, %forbody.i43.i.i.i ]
-  %339 = phi ptr [ %336, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %forbody.i43.i.i.i ]
-  %340 = getelementptr i32, ptr %339, i64 %338
-  store i32 %331, ptr %340, align 4
-  %341 = load i64, ptr %326, align 8
-  %342 = add i64 %341, 1
-  store i64 %342, ptr %326, align 8
-  %343 = add nuw nsw i32 %row.067.i.i.i.i, 1
-  %exitcond.not.i44.i.i.i = icmp eq i32 %343, %323
+  %341 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i.i.i ], [ %331, %forbody.i43.i.i.i ]
+  %342 = phi ptr [ %339, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %forbody.i43.i.i.i ]
+  %343 = getelementptr i32, ptr %342, i64 %341
+  store i32 %334, ptr %343, align 4
+  %344 = load i64, ptr %329, align 8
+  %345 = add i64 %344, 1
+  store i64 %345, ptr %329, align 8
+  %346 = add nuw nsw i32 %row.067.i.i.i.i, 1
+  %exitcond.not.i44.i.i.i = icmp eq i32 %346, %326
   br i1 %exitcond.not.i44.i.i.i, label %merge.i40.i.i.i, label %forbody.i43.i.i.i
 
 merge.i40.i.i.i:                                  ; preds = %merge1.i.i.i.i, %merge4.i.i.i
-  %344 = getelementptr i8, ptr %0, i64 6408
-  %345 = load i32, ptr %chosen.sroa.9.0..sroa_idx.i.i, align 4
-  %346 = sext i32 %345 to i64
-  %347 = getelementptr i8, ptr %0, i64 6424
-  %348 = load i64, ptr %347, align 8
-  %.not.i.i.i.i.i = icmp slt i64 %348, %346
+  %347 = getelementptr i8, ptr %0, i64 6408
+  %348 = load i32, ptr %chosen.sroa.9.0..sroa_idx.i.i, align 4
+  %349 = sext i32 %348 to i64
+  %350 = getelementptr i8, ptr %0, i64 6424
+  %351 = load i64, ptr %350, align 8
+  %.not.i.i.i.i.i = icmp slt i64 %351, %349
   br i1 %.not.i.i.i.i.i, label %merge.i33.i.i.i.i, label %and.lhs.true8.i.i.i.i
 
 merge.i33.i.i.i.i:                                ; preds = %merge.i40.i.i.i
-  %349 = shl i64 %348, 1
-  %spec.select.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %349, i64 %346)
+  %352 = shl i64 %351, 1
+  %spec.select.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %352, i64 %349)
   %spec.store.select.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i, i64 8)
-  %350 = load ptr, ptr %344, align 8
-  %351 = shl i64 %spec.store.select.i.i.i.i.i, 3
-  %352 = call ptr @realloc(ptr %350, i64 %351)
-  %353 = icmp eq ptr %352, null
-  br i1 %353, label %then9.i.i.i, label %merge7.i.i.i.i.i
+  %353 = load ptr, ptr %347, align 8
+  %354 = shl i64 %spec.store.select.i.i.i.i.i, 3
+  %355 = call ptr @realloc(ptr %353, i64 %354)
+  %356 = icmp eq ptr %355, null
+  br i1 %356, label %then9.i.i.i, label %merge7.i.i.i.i.i
 
 merge7.i.i.i.i.i:                                 ; preds = %merge.i33.i.i.i.i
-  store ptr %352, ptr %344, align 8
-  store i64 %spec.store.select.i.i.i.i.i, ptr %347, align 8
+  store ptr %355, ptr %347, align 8
+  store i64 %spec.store.select.i.i.i.i.i, ptr %350, align 8
   br label %and.lhs.true8.i.i.i.i
 
 and.lhs.true.i.i.i.i:                             ; preds = %and.lhs.true2.i.i.i.i
-  %354 = getelementptr i8, ptr %0, i64 6624
-  %355 = load i32, ptr %chosen.sroa.6.0..sroa_idx.i.i, align 4
-  %356 = sext i32 %355 to i64
-  %357 = call fastcc zeroext i1 @"$Vector.reserve.600"(ptr %354, i64 %356)
-  br i1 %357, label %"$Scheduler.reserve_lists.exit.i.i.i", label %then9.i.i.i
+  %357 = getelementptr i8, ptr %0, i64 6624
+  %358 = load i32, ptr %chosen.sroa.6.0..sroa_idx.i.i, align 4
+  %359 = sext i32 %358 to i64
+  %360 = call fastcc zeroext i1 @"$Vector.reserve.610"(ptr %357, i64 %359)
+  br i1 %360, label %"$Scheduler.reserve_lists.exit.i.i.i", label %then9.i.i.i
 
 and.lhs.true2.i.i.i.i:                            ; preds = %merge7.i53.i.i.i, %and.lhs.true3.i.i.i.i
-  %.pre-phi.i.i.i = phi i64 [ %.pre60.i.i.i, %merge7.i53.i.i.i ], [ %362, %and.lhs.true3.i.i.i.i ]
-  %358 = getelementptr i8, ptr %0, i64 6576
-  %359 = call fastcc zeroext i1 @"$Vector.reserve.593"(ptr %358, i64 %.pre-phi.i.i.i)
-  br i1 %359, label %and.lhs.true.i.i.i.i, label %then9.i.i.i
+  %.pre-phi.i.i.i = phi i64 [ %.pre60.i.i.i, %merge7.i53.i.i.i ], [ %365, %and.lhs.true3.i.i.i.i ]
+  %361 = getelementptr i8, ptr %0, i64 6576
+  %362 = call fastcc zeroext i1 @"$Vector.reserve.603"(ptr %361, i64 %.pre-phi.i.i.i)
+  br i1 %362, label %and.lhs.true.i.i.i.i, label %then9.i.i.i
 
 and.lhs.true3.i.i.i.i:                            ; preds = %merge7.i.i.i.i, %and.lhs.true4.i.i.i.i
-  %360 = getelementptr i8, ptr %0, i64 6552
-  %361 = load i32, ptr %chosen.sroa.6.0..sroa_idx.i.i, align 4
-  %362 = sext i32 %361 to i64
-  %363 = getelementptr i8, ptr %0, i64 6568
-  %364 = load i64, ptr %363, align 8
-  %.not.i48.i.i.i = icmp slt i64 %364, %362
+  %363 = getelementptr i8, ptr %0, i64 6552
+  %364 = load i32, ptr %chosen.sroa.6.0..sroa_idx.i.i, align 4
+  %365 = sext i32 %364 to i64
+  %366 = getelementptr i8, ptr %0, i64 6568
+  %367 = load i64, ptr %366, align 8
+  %.not.i48.i.i.i = icmp slt i64 %367, %365
   br i1 %.not.i48.i.i.i, label %merge.i50.i.i.i, label %and.lhs.true2.i.i.i.i
 
 merge.i50.i.i.i:                                  ; preds = %and.lhs.true3.i.i.i.i
-  %365 = shl i64 %364, 1
-  %spec.select.i51.i.i.i = call i64 @llvm.smax.i64(i64 %365, i64 %362)
+  %368 = shl i64 %367, 1
+  %spec.select.i51.i.i.i = call i64 @llvm.smax.i64(i64 %368, i64 %365)
   %spec.store.select.i52.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i51.i.i.i, i64 8)
-  %366 = load ptr, ptr %360, align 8
-  %367 = shl i64 %spec.store.select.i52.i.i.i, 3
-  %368 = call ptr @realloc(ptr %366, i64 %367)
-  %369 = icmp eq ptr %368, null
-  br i1 %369, label %then9.i.i.i, label %merge7.i53.i.i.i
+  %369 = load ptr, ptr %363, align 8
+  %370 = shl i64 %spec.store.select.i52.i.i.i, 3
+  %371 = call ptr @realloc(ptr %369, i64 %370)
+  %372 = icmp eq ptr %371, null
+  br i1 %372, label %then9.i.i.i, label %merge7.i53.i.i.i
 
 merge7.i53.i.i.i:                                 ; preds = %merge.i50.i.i.i
-  store ptr %368, ptr %360, align 8
-  store i64 %spec.store.select.i52.i.i.i, ptr %363, align 8
+  store ptr %371, ptr %363, align 8
+  store i64 %spec.store.select.i52.i.i.i, ptr %366, align 8
   %.pre.i.i.i = load i32, ptr %chosen.sroa.6.0..sroa_idx.i.i, align 4
   %.pre60.i.i.i = sext i32 %.pre.i.i.i to i64
   br label %and.lhs.true2.i.i.i.i
 
 and.lhs.true4.i.i.i.i:                            ; preds = %merge7.i39.i.i.i.i, %and.lhs.true5.i.i.i.i
-  %370 = phi i32 [ %.pre70.i.i.i.i, %merge7.i39.i.i.i.i ], [ %380, %and.lhs.true5.i.i.i.i ]
-  %371 = getelementptr i8, ptr %0, i64 6528
-  %372 = sext i32 %370 to i64
-  %373 = getelementptr i8, ptr %0, i64 6544
-  %374 = load i64, ptr %373, align 8
-  %.not.i45.i.i.i = icmp slt i64 %374, %372
+  %373 = phi i32 [ %.pre70.i.i.i.i, %merge7.i39.i.i.i.i ], [ %383, %and.lhs.true5.i.i.i.i ]
+  %374 = getelementptr i8, ptr %0, i64 6528
+  %375 = sext i32 %373 to i64
+  %376 = getelementptr i8, ptr %0, i64 6544
+  %377 = load i64, ptr %376, align 8
+  %.not.i45.i.i.i = icmp slt i64 %377, %375
   br i1 %.not.i45.i.i.i, label %merge.i47.i.i.i, label %and.lhs.true3.i.i.i.i
 
 merge.i47.i.i.i:                                  ; preds = %and.lhs.true4.i.i.i.i
-  %375 = shl i64 %374, 1
-  %spec.select.i.i.i.i = call i64 @llvm.smax.i64(i64 %375, i64 %372)
+  %378 = shl i64 %377, 1
+  %spec.select.i.i.i.i = call i64 @llvm.smax.i64(i64 %378, i64 %375)
   %spec.store.select.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i, i64 8)
-  %376 = load ptr, ptr %371, align 8
-  %377 = shl i64 %spec.store.select.i.i.i.i, 3
-  %378 = call ptr @realloc(ptr %376, i64 %377)
-  %379 = icmp eq ptr %378, null
-  br i1 %379, label %then9.i.i.i, label %merge7.i.i.i.i
+  %379 = load ptr, ptr %374, align 8
+  %380 = shl i64 %spec.store.select.i.i.i.i, 3
+  %381 = call ptr @realloc(ptr %379, i64 %380)
+  %382 = icmp eq ptr %381, null
+  br i1 %382, label %then9.i.i.i, label %merge7.i.i.i.i
 
 merge7.i.i.i.i:                                   ; preds = %merge.i47.i.i.i
-  store ptr %378, ptr %371, align 8
-  store i64 %spec.store.select.i.i.i.i, ptr %373, align 8
+  store ptr %381, ptr %374, align 8
+  store i64 %spec.store.select.i.i.i.i, ptr %376, align 8
   br label %and.lhs.true3.i.i.i.i
 
 and.lhs.true5.i.i.i.i:                            ; preds = %merge7.i45.i.i.i.i, %and.lhs.true6.i.i.i.i
-  %380 = phi i32 [ %.pre69.i.i.i.i, %merge7.i45.i.i.i.i ], [ %392, %and.lhs.true6.i.i.i.i ]
-  %381 = getelementptr i8, ptr %0, i64 6504
-  %382 = shl i32 %380, 2
-  %383 = sext i32 %382 to i64
-  %384 = getelementptr i8, ptr %0, i64 6520
-  %385 = load i64, ptr %384, align 8
-  %.not.i34.i.i.i.i = icmp slt i64 %385, %383
+  %383 = phi i32 [ %.pre69.i.i.i.i, %merge7.i45.i.i.i.i ], [ %395, %and.lhs.true6.i.i.i.i ]
+  %384 = getelementptr i8, ptr %0, i64 6504
+  %385 = shl i32 %383, 2
+  %386 = sext i32 %385 to i64
+  %387 = getelementptr i8, ptr %0, i64 6520
+  %388 = load i64, ptr %387, align 8
+  %.not.i34.i.i.i.i = icmp slt i64 %388, %386
   br i1 %.not.i34.i.i.i.i, label %merge.i36.i.i.i.i, label %and.lhs.true4.i.i.i.i
 
 merge.i36.i.i.i.i:                                ; preds = %and.lhs.true5.i.i.i.i
-  %386 = shl i64 %385, 1
-  %spec.select.i37.i.i.i.i = call i64 @llvm.smax.i64(i64 %386, i64 %383)
+  %389 = shl i64 %388, 1
+  %spec.select.i37.i.i.i.i = call i64 @llvm.smax.i64(i64 %389, i64 %386)
   %spec.store.select.i38.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i37.i.i.i.i, i64 8)
-  %387 = load ptr, ptr %381, align 8
-  %388 = mul i64 %spec.store.select.i38.i.i.i.i, 472
-  %389 = call ptr @realloc(ptr %387, i64 %388)
-  %390 = icmp eq ptr %389, null
-  br i1 %390, label %then9.i.i.i, label %merge7.i39.i.i.i.i
+  %390 = load ptr, ptr %384, align 8
+  %391 = mul i64 %spec.store.select.i38.i.i.i.i, 472
+  %392 = call ptr @realloc(ptr %390, i64 %391)
+  %393 = icmp eq ptr %392, null
+  br i1 %393, label %then9.i.i.i, label %merge7.i39.i.i.i.i
 
 merge7.i39.i.i.i.i:                               ; preds = %merge.i36.i.i.i.i
-  store ptr %389, ptr %381, align 8
-  store i64 %spec.store.select.i38.i.i.i.i, ptr %384, align 8
+  store ptr %392, ptr %384, align 8
+  store i64 %spec.store.select.i38.i.i.i.i, ptr %387, align 8
   %.pre70.i.i.i.i = load i32, ptr %chosen.sroa.9.0..sroa_idx.i.i, align 4
   br label %and.lhs.true4.i.i.i.i
 
 and.lhs.true6.i.i.i.i:                            ; preds = %merge7.i52.i.i.i.i, %and.lhs.true7.i.i.i.i
-  %391 = getelementptr i8, ptr %0, i64 6480
-  %392 = load i32, ptr %chosen.sroa.9.0..sroa_idx.i.i, align 4
-  %393 = sext i32 %392 to i64
-  %394 = getelementptr i8, ptr %0, i64 6496
-  %395 = load i64, ptr %394, align 8
-  %.not.i40.i.i.i.i = icmp slt i64 %395, %393
+  %394 = getelementptr i8, ptr %0, i64 6480
+  %395 = load i32, ptr %chosen.sroa.9.0..sroa_idx.i.i, align 4
+  %396 = sext i32 %395 to i64
+  %397 = getelementptr i8, ptr %0, i64 6496
+  %398 = load i64, ptr %397, align 8
+  %.not.i40.i.i.i.i = icmp slt i64 %398, %396
   br i1 %.not.i40.i.i.i.i, label %merge.i42.i.i.i.i, label %and.lhs.true5.i.i.i.i
 
 merge.i42.i.i.i.i:                                ; preds = %and.lhs.true6.i.i.i.i
-  %396 = shl i64 %395, 1
-  %spec.select.i43.i.i.i.i = call i64 @llvm.smax.i64(i64 %396, i64 %393)
+  %399 = shl i64 %398, 1
+  %spec.select.i43.i.i.i.i = call i64 @llvm.smax.i64(i64 %399, i64 %396)
   %spec.store.select.i44.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i43.i.i.i.i, i64 8)
-  %397 = load ptr, ptr %391, align 8
-  %398 = shl i64 %spec.store.select.i44.i.i.i.i, 3
-  %399 = call ptr @realloc(ptr %397, i64 %398)
-  %400 = icmp eq ptr %399, null
-  br i1 %400, label %then9.i.i.i, label %merge7.i45.i.i.i.i
+  %400 = load ptr, ptr %394, align 8
+  %401 = shl i64 %spec.store.select.i44.i.i.i.i, 3
+  %402 = call ptr @realloc(ptr %400, i64 %401)
+  %403 = icmp eq ptr %402, null
+  br i1 %403, label %then9.i.i.i, label %merge7.i45.i.i.i.i
 
 merge7.i45.i.i.i.i:                               ; preds = %merge.i42.i.i.i.i
-  store ptr %399, ptr %391, align 8
-  store i64 %spec.store.select.i44.i.i.i.i, ptr %394, align 8
+  store ptr %402, ptr %394, align 8
+  store i64 %spec.store.select.i44.i.i.i.i, ptr %397, align 8
   %.pre69.i.i.i.i = load i32, ptr %chosen.sroa.9.0..sroa_idx.i.i, align 4
   br label %and.lhs.true5.i.i.i.i
 
 and.lhs.true7.i.i.i.i:                            ; preds = %merge7.i59.i.i.i.i, %and.lhs.true8.i.i.i.i
-  %.pre-phi.i.i.i.i = phi i64 [ %.pre71.i.i.i.i, %merge7.i59.i.i.i.i ], [ %411, %and.lhs.true8.i.i.i.i ]
-  %401 = getelementptr i8, ptr %0, i64 6456
-  %402 = getelementptr i8, ptr %0, i64 6472
-  %403 = load i64, ptr %402, align 8
-  %.not.i47.i.i.i.i = icmp slt i64 %403, %.pre-phi.i.i.i.i
+  %.pre-phi.i.i.i.i = phi i64 [ %.pre71.i.i.i.i, %merge7.i59.i.i.i.i ], [ %414, %and.lhs.true8.i.i.i.i ]
+  %404 = getelementptr i8, ptr %0, i64 6456
+  %405 = getelementptr i8, ptr %0, i64 6472
+  %406 = load i64, ptr %405, align 8
+  %.not.i47.i.i.i.i = icmp slt i64 %406, %.pre-phi.i.i.i.i
   br i1 %.not.i47.i.i.i.i, label %merge.i49.i.i.i.i, label %and.lhs.true6.i.i.i.i
 
 merge.i49.i.i.i.i:                                ; preds = %and.lhs.true7.i.i.i.i
-  %404 = shl i64 %403, 1
-  %spec.select.i50.i.i.i.i = call i64 @llvm.smax.i64(i64 %404, i64 %.pre-phi.i.i.i.i)
+  %407 = shl i64 %406, 1
+  %spec.select.i50.i.i.i.i = call i64 @llvm.smax.i64(i64 %407, i64 %.pre-phi.i.i.i.i)
   %spec.store.select.i51.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i50.i.i.i.i, i64 8)
-  %405 = load ptr, ptr %401, align 8
-  %406 = shl i64 %spec.store.select.i51.i.i.i.i, 3
-  %407 = call ptr @realloc(ptr %405, i64 %406)
-  %408 = icmp eq ptr %407, null
-  br i1 %408, label %then9.i.i.i, label %merge7.i52.i.i.i.i
+  %408 = load ptr, ptr %404, align 8
+  %409 = shl i64 %spec.store.select.i51.i.i.i.i, 3
+  %410 = call ptr @realloc(ptr %408, i64 %409)
+  %411 = icmp eq ptr %410, null
+  br i1 %411, label %then9.i.i.i, label %merge7.i52.i.i.i.i
 
 merge7.i52.i.i.i.i:                               ; preds = %merge.i49.i.i.i.i
-  store ptr %407, ptr %401, align 8
-  store i64 %spec.store.select.i51.i.i.i.i, ptr %402, align 8
+  store ptr %410, ptr %404, align 8
+  store i64 %spec.store.select.i51.i.i.i.i, ptr %405, align 8
   br label %and.lhs.true6.i.i.i.i
 
 and.lhs.true8.i.i.i.i:                            ; preds = %merge7.i.i.i.i.i, %merge.i40.i.i.i
-  %409 = getelementptr i8, ptr %0, i64 6432
-  %410 = load i32, ptr %chosen.sroa.6.0..sroa_idx.i.i, align 4
-  %411 = sext i32 %410 to i64
-  %412 = getelementptr i8, ptr %0, i64 6448
-  %413 = load i64, ptr %412, align 8
-  %.not.i54.i.i.i.i = icmp slt i64 %413, %411
+  %412 = getelementptr i8, ptr %0, i64 6432
+  %413 = load i32, ptr %chosen.sroa.6.0..sroa_idx.i.i, align 4
+  %414 = sext i32 %413 to i64
+  %415 = getelementptr i8, ptr %0, i64 6448
+  %416 = load i64, ptr %415, align 8
+  %.not.i54.i.i.i.i = icmp slt i64 %416, %414
   br i1 %.not.i54.i.i.i.i, label %merge.i56.i.i.i.i, label %and.lhs.true7.i.i.i.i
 
 merge.i56.i.i.i.i:                                ; preds = %and.lhs.true8.i.i.i.i
-  %414 = shl i64 %413, 1
-  %spec.select.i57.i.i.i.i = call i64 @llvm.smax.i64(i64 %414, i64 %411)
+  %417 = shl i64 %416, 1
+  %spec.select.i57.i.i.i.i = call i64 @llvm.smax.i64(i64 %417, i64 %414)
   %spec.store.select.i58.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i57.i.i.i.i, i64 8)
-  %415 = load ptr, ptr %409, align 8
-  %416 = shl i64 %spec.store.select.i58.i.i.i.i, 3
-  %417 = call ptr @realloc(ptr %415, i64 %416)
-  %418 = icmp eq ptr %417, null
-  br i1 %418, label %then9.i.i.i, label %merge7.i59.i.i.i.i
+  %418 = load ptr, ptr %412, align 8
+  %419 = shl i64 %spec.store.select.i58.i.i.i.i, 3
+  %420 = call ptr @realloc(ptr %418, i64 %419)
+  %421 = icmp eq ptr %420, null
+  br i1 %421, label %then9.i.i.i, label %merge7.i59.i.i.i.i
 
 merge7.i59.i.i.i.i:                               ; preds = %merge.i56.i.i.i.i
-  store ptr %417, ptr %409, align 8
-  store i64 %spec.store.select.i58.i.i.i.i, ptr %412, align 8
+  store ptr %420, ptr %412, align 8
+  store i64 %spec.store.select.i58.i.i.i.i, ptr %415, align 8
   %.pre68.i.i.i.i = load i32, ptr %chosen.sroa.6.0..sroa_idx.i.i, align 4
   %.pre71.i.i.i.i = sext i32 %.pre68.i.i.i.i to i64
   br label %and.lhs.true7.i.i.i.i
 
 "$Scheduler.reserve_lists.exit.i.i.i":            ; preds = %and.lhs.true.i.i.i.i
-  %419 = getelementptr i8, ptr %0, i64 6648
-  %420 = load i32, ptr %chosen.sroa.6.0..sroa_idx.i.i, align 4
-  %421 = sext i32 %420 to i64
-  %422 = call fastcc zeroext i1 @"$Vector.reserve.600"(ptr %419, i64 %421)
-  br i1 %422, label %merge2.i, label %then9.i.i.i
+  %422 = getelementptr i8, ptr %0, i64 6648
+  %423 = load i32, ptr %chosen.sroa.6.0..sroa_idx.i.i, align 4
+  %424 = sext i32 %423 to i64
+  %425 = call fastcc zeroext i1 @"$Vector.reserve.610"(ptr %422, i64 %424)
+  br i1 %425, label %merge2.i, label %then9.i.i.i
 
 then9.i.i.i:                                      ; preds = %merge.i.i.i.i.i.i, %"$Scheduler.reserve_lists.exit.i.i.i", %merge.i56.i.i.i.i, %merge.i49.i.i.i.i, %merge.i42.i.i.i.i, %merge.i36.i.i.i.i, %merge.i47.i.i.i, %merge.i50.i.i.i, %and.lhs.true2.i.i.i.i, %and.lhs.true.i.i.i.i, %merge.i33.i.i.i.i
   %.not38.i.i.i = icmp eq ptr %1, null
   br i1 %.not38.i.i.i, label %common.ret, label %then13.i.i.i
 
 then13.i.i.i:                                     ; preds = %then9.i.i.i
-  %423 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.601", i32 %194)
+  %426 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.611", i32 %197)
   br label %common.ret
 
 merge2.i:                                         ; preds = %"$Scheduler.reserve_lists.exit.i.i.i"
-  %424 = getelementptr i8, ptr %0, i64 8512
-  %425 = getelementptr i8, ptr %0, i64 6696
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(56) %424, ptr noundef nonnull align 8 dereferenceable(56) %425, i64 56, i1 false)
-  %426 = load i32, ptr %212, align 4
-  %427 = getelementptr i8, ptr %0, i64 8568
-  store i32 %426, ptr %427, align 4
-  %428 = getelementptr i8, ptr %0, i64 8572
-  %429 = load <2 x i32>, ptr %268, align 4
-  store <2 x i32> %429, ptr %428, align 4
-  %430 = getelementptr i8, ptr %0, i64 6300
-  %431 = load i32, ptr %430, align 4
-  %432 = getelementptr i8, ptr %0, i64 8580
-  store i32 %431, ptr %432, align 4
-  %433 = getelementptr i8, ptr %0, i64 6336
-  %434 = load i64, ptr %433, align 8
-  %435 = getelementptr i8, ptr %0, i64 8584
-  store i64 %434, ptr %435, align 8
-  %436 = getelementptr i8, ptr %0, i64 6416
+  %427 = getelementptr i8, ptr %0, i64 8512
+  %428 = getelementptr i8, ptr %0, i64 6696
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(56) %427, ptr noundef nonnull align 8 dereferenceable(56) %428, i64 56, i1 false)
+  %429 = load i32, ptr %215, align 4
+  %430 = getelementptr i8, ptr %0, i64 8568
+  store i32 %429, ptr %430, align 4
+  %431 = getelementptr i8, ptr %0, i64 8572
+  %432 = load <2 x i32>, ptr %271, align 4
+  store <2 x i32> %432, ptr %431, align 4
+  %433 = getelementptr i8, ptr %0, i64 6300
+  %434 = load i32, ptr %433, align 4
+  %435 = getelementptr i8, ptr %0, i64 8580
+  store i32 %434, ptr %435, align 4
+  %436 = getelementptr i8, ptr %0, i64 6336
   %437 = load i64, ptr %436, align 8
-  %438 = trunc i64 %437 to i32
-  %439 = getelementptr i8, ptr %0, i64 8592
-  store i32 %438, ptr %439, align 4
-  %440 = getelementptr i8, ptr %0, i64 6440
-  %441 = load i64, ptr %440, align 8
-  %442 = trunc i64 %441 to i32
-  %443 = getelementptr i8, ptr %0, i64 8596
-  store i32 %442, ptr %443, align 4
-  %444 = getelementptr i8, ptr %0, i64 6680
-  %445 = load i32, ptr %444, align 4
-  %446 = getelementptr i8, ptr %0, i64 8600
+  %438 = getelementptr i8, ptr %0, i64 8584
+  store i64 %437, ptr %438, align 8
+  %439 = getelementptr i8, ptr %0, i64 6416
+  %440 = load i64, ptr %439, align 8
+  %441 = trunc i64 %440 to i32
+  %442 = getelementptr i8, ptr %0, i64 8592
+  store i32 %441, ptr %442, align 4
+  %443 = getelementptr i8, ptr %0, i64 6440
+  %444 = load i64, ptr %443, align 8
+  %445 = trunc i64 %444 to i32
+  %446 = getelementptr i8, ptr %0, i64 8596
   store i32 %445, ptr %446, align 4
-  %447 = getelementptr i8, ptr %0, i64 8632
-  %448 = getelementptr i8, ptr %0, i64 8608
-  %449 = getelementptr i8, ptr %0, i64 8648
-  %450 = load i64, ptr %449, align 8
-  %451 = getelementptr i8, ptr %0, i64 8624
-  store i64 %450, ptr %451, align 8
-  %452 = load <2 x i64>, ptr %447, align 8
-  store <2 x i64> %452, ptr %448, align 8
+  %447 = getelementptr i8, ptr %0, i64 6680
+  %448 = load i32, ptr %447, align 4
+  %449 = getelementptr i8, ptr %0, i64 8600
+  store i32 %448, ptr %449, align 4
+  %450 = getelementptr i8, ptr %0, i64 8632
+  %451 = getelementptr i8, ptr %0, i64 8608
+  %452 = getelementptr i8, ptr %0, i64 8648
+  %453 = load i64, ptr %452, align 8
+  %454 = getelementptr i8, ptr %0, i64 8624
+  store i64 %453, ptr %454, align 8
+  %455 = load <2 x i64>, ptr %450, align 8
+  store <2 x i64> %455, ptr %451, align 8
   br label %common.ret
 }
 
@@ -49350,7 +50691,7 @@ declare dso_local i32 @pthread_condattr_setclock(ptr, i32) local_unnamed_addr
 declare dso_local i32 @pthread_condattr_destroy(ptr) local_unnamed_addr
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.593"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.603"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -49380,7 +50721,7 @@ merge7:                                           ; preds = %merge
 declare dso_local i32 @eventfd(i32, i32) local_unnamed_addr
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.600"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.610"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -49500,7 +50841,7 @@ merge.i.i:                                        ; preds = %"$Loop.enter_turn.e
   br i1 %44, label %then.i, label %merge.i
 
 then.i:                                           ; preds = %merge.i.i
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.523", i32 %2)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.533", i32 %2)
   br label %"$Loop.prefill.exit"
 
 merge.i:                                          ; preds = %merge.i.i
@@ -49508,7 +50849,7 @@ merge.i:                                          ; preds = %merge.i.i
   br i1 %46, label %then5.i, label %merge4.i
 
 then5.i:                                          ; preds = %merge.i
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.524", i32 %2, i32 %39)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.534", i32 %2, i32 %39)
   br label %"$Loop.prefill.exit"
 
 merge4.i:                                         ; preds = %merge.i
@@ -49520,7 +50861,7 @@ forbody.preheader.i.i:                            ; preds = %merge4.i
   br label %forbody.i.i
 
 then.i.i:                                         ; preds = %merge4.i
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.14", ptr nonnull @"$string.525", i32 %2)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.14", ptr nonnull @"$string.535", i32 %2)
   br label %"$Loop.prefill.exit"
 
 forbody.i.i:                                      ; preds = %merge5.i.i, %forbody.preheader.i.i
@@ -49534,7 +50875,7 @@ forbody.i.i:                                      ; preds = %merge5.i.i, %forbod
 
 then6.i.i:                                        ; preds = %forbody.i.i
   %53 = trunc nuw nsw i64 %indvars.iv.i.i to i32
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.15", ptr nonnull @"$string.525", i32 %53, i32 %51, i32 %37)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.15", ptr nonnull @"$string.535", i32 %53, i32 %51, i32 %37)
   br label %"$Loop.prefill.exit"
 
 merge5.i.i:                                       ; preds = %forbody.i.i
@@ -49552,7 +50893,7 @@ merge2.i.i:                                       ; preds = %merge5.i.i
   br i1 %59, label %then.i.i.i, label %merge7.i.i
 
 then.i.i.i:                                       ; preds = %merge2.i.i
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.531", i32 %58, i32 %41, i32 %43)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.541", i32 %58, i32 %41, i32 %43)
   br label %"$Loop.prefill.exit"
 
 merge7.i.i:                                       ; preds = %merge2.i.i
@@ -49564,7 +50905,7 @@ merge7.i.i:                                       ; preds = %merge2.i.i
 then.i49.i.i:                                     ; preds = %merge7.i.i
   %64 = getelementptr i8, ptr %0, i64 6188
   %65 = load i32, ptr %64, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.604", i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.614", i32 %65)
   br label %"$Loop.prefill.exit"
 
 merge.i.i.i:                                      ; preds = %merge7.i.i
@@ -49587,7 +50928,7 @@ then8.i.i.i:                                      ; preds = %then.i.i47.i.i
 
 merge7.i.i.i:                                     ; preds = %then8.i.i.i, %merge.i.i.i
   %70 = phi i32 [ %.pre, %then8.i.i.i ], [ %39, %merge.i.i.i ]
-  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.605", i32 %70)
+  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.615", i32 %70)
   br label %"$Loop.prefill.exit"
 
 merge12.i.i:                                      ; preds = %then.i.i47.i.i
@@ -50037,8 +51378,8 @@ then2.i49.i:                                      ; preds = %"$first_not_finite.
 
 define dso_local i32 @run_batch_decode(ptr %0, i32 %1, ptr readonly %2, ptr readonly %3, i32 %4, ptr writeonly %5, ptr %6) local_unnamed_addr {
 entry:
-  %args.i19.i.i.i.i = alloca %89, align 8
-  %args.i.i.i.i.i = alloca %89, align 8
+  %args.i19.i.i.i.i = alloca %90, align 8
+  %args.i.i.i.i.i = alloca %90, align 8
   %own.i = alloca %0, align 8
   %7 = icmp eq ptr %0, null
   br i1 %7, label %then, label %merge
@@ -50109,7 +51450,7 @@ merge.i.i:                                        ; preds = %"$Loop.enter_turn.e
   br i1 %or.cond.i.i.i, label %then.i.i.i, label %merge.i.i.i
 
 then.i.i.i:                                       ; preds = %merge.i.i
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.607", i32 %1, i32 %33)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.617", i32 %1, i32 %33)
   br label %"$Loop.run_batch_decode.exit"
 
 merge.i.i.i:                                      ; preds = %merge.i.i
@@ -50117,7 +51458,7 @@ merge.i.i.i:                                      ; preds = %merge.i.i
   br i1 %37, label %then5.i.i.i, label %merge4.i.i.i
 
 then5.i.i.i:                                      ; preds = %merge.i.i.i
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.608", i32 %4)
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.618", i32 %4)
   br label %"$Loop.run_batch_decode.exit"
 
 merge4.i.i.i:                                     ; preds = %merge.i.i.i
@@ -50126,7 +51467,7 @@ merge4.i.i.i:                                     ; preds = %merge.i.i.i
   br i1 %40, label %then13.i.i.i, label %merge12.i.i.i
 
 then13.i.i.i:                                     ; preds = %merge4.i.i.i
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.609", i32 %1, i32 %39)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.619", i32 %1, i32 %39)
   br label %"$Loop.run_batch_decode.exit"
 
 merge12.i.i.i:                                    ; preds = %merge4.i.i.i
@@ -50134,7 +51475,7 @@ merge12.i.i.i:                                    ; preds = %merge4.i.i.i
   br i1 %.not.i.i5.i, label %"$Loop.run_batch_decode.exit", label %and.lhs.true.i.i.i
 
 then21.i.i.i:                                     ; preds = %or.lhs.false23.i.i.i, %and.lhs.true.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %spec.select.i, ptr noundef nonnull align 1 dereferenceable(35) @"$string.610", i64 35, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %spec.select.i, ptr noundef nonnull align 1 dereferenceable(35) @"$string.620", i64 35, i1 false)
   br label %"$Loop.run_batch_decode.exit"
 
 and.lhs.true.i.i.i:                               ; preds = %merge12.i.i.i
@@ -50199,7 +51540,7 @@ forbody.i.i.i.i:                                  ; preds = %forcond.preheader.i
 then3.i.i.i.i:                                    ; preds = %forbody.i.i.i.i
   %62 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
   %63 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.611", i32 %62, i32 %63)
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.621", i32 %62, i32 %63)
   br label %"$Loop.run_batch_decode.exit"
 
 merge2.i.i.i.i:                                   ; preds = %forbody.i.i.i.i
@@ -50208,7 +51549,7 @@ merge2.i.i.i.i:                                   ; preds = %forbody.i.i.i.i
   br i1 %exitcond.not.i.i.i.i, label %merge32.i.i.i, label %forbody.i.i.i.i
 
 merge32.i.i.i:                                    ; preds = %merge2.i.i.i.i, %forcond.preheader.i.i.i.i
-  %65 = getelementptr %108, ptr %3, i64 %indvars.iv.i.i.i
+  %65 = getelementptr %109, ptr %3, i64 %indvars.iv.i.i.i
   %66 = call fastcc i32 @"$request.check_sampling"(ptr readonly %65, ptr nonnull %spec.select.i)
   %.not79.i.i.i = icmp eq i32 %66, 0
   br i1 %.not79.i.i.i, label %merge37.i.i.i, label %"$Loop.run_batch_decode.exit"
@@ -50362,7 +51703,7 @@ forbody18.i.i:                                    ; preds = %merge21.i.i, %forbo
   %indvars.iv192.i.i = phi i64 [ 0, %forbody18.lr.ph.i.i ], [ %indvars.iv.next193.i.i, %merge21.i.i ]
   %153 = getelementptr ptr, ptr %2, i64 %indvars.iv192.i.i
   %154 = load ptr, ptr %153, align 8
-  %155 = getelementptr %108, ptr %3, i64 %indvars.iv192.i.i
+  %155 = getelementptr %109, ptr %3, i64 %indvars.iv192.i.i
   %156 = getelementptr i8, ptr %154, i64 144
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(40) %156, ptr noundef nonnull readonly align 8 dereferenceable(40) %155, i64 40, i1 false)
   %157 = getelementptr i8, ptr %154, i64 172
@@ -50722,10 +52063,10 @@ forbody.i118.i.i:                                 ; preds = %merge1.i120.i.i, %m
   br i1 %358, label %common.ret.sink.split.i.i.i, label %else.i.i.i
 
 common.ret.sink.split.i.i.i:                      ; preds = %else.i.i.i, %forbody.i118.i.i
-  %"$string.613.sink.i.i.i" = phi ptr [ @"$string.612", %forbody.i118.i.i ], [ @"$string.613", %else.i.i.i ]
+  %"$string.623.sink.i.i.i" = phi ptr [ @"$string.622", %forbody.i118.i.i ], [ @"$string.623", %else.i.i.i ]
   %359 = trunc nuw nsw i64 %indvars.iv.i119.i.i to i32
   %360 = add i64 %349, -1
-  %361 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull %"$string.613.sink.i.i.i", i32 %359, i64 %360)
+  %361 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull %"$string.623.sink.i.i.i", i32 %359, i64 %360)
   br label %"$Loop.run_batch_decode.exit"
 
 else.i.i.i:                                       ; preds = %forbody.i118.i.i

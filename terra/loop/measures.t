@@ -1,0 +1,71 @@
+local abi = require("terra.base.abi")
+local C = abi.C
+
+local step_capacity = 4096
+
+local struct StepRing {
+  data : &C.engine_step
+  first : int64
+  size : int64
+}
+
+terra StepRing:init() : bool
+  self.first = 0
+  self.size = 0
+  self.data = [&C.engine_step](C.calloc(step_capacity, sizeof(C.engine_step)))
+  return self.data ~= nil
+end
+
+terra StepRing:free()
+  C.free(self.data)
+  self.data = nil
+end
+
+terra StepRing:push(step : &C.engine_step)
+  if self.size == step_capacity then
+    self.first = (self.first + 1) % step_capacity
+    self.size = self.size - 1
+  end
+  self.data[(self.first + self.size) % step_capacity] = @step
+  self.size = self.size + 1
+end
+
+terra StepRing:take(steps : &C.engine_step, capacity : int32) : int32
+  var count = [int32](terralib.select(self.size < capacity, self.size, [int64](capacity)))
+  for i = 0, count do
+    steps[i] = self.data[(self.first + i) % step_capacity]
+  end
+  self.first = (self.first + count) % step_capacity
+  self.size = self.size - count
+  return count
+end
+
+local function extend(Loop)
+  terra Loop:describe_step(launch_ns : int64)
+    var step = &self.planned_step
+    step.num_tokens = self.step.num_tokens
+    step.num_decode_tokens = self.step.num_decode_tokens
+    step.num_sample_rows = self.step.num_sample_rows
+    step.owned_pages = self.scheduler.pool.num_owned
+    step.plan_ns = self.last_plan_ns
+    step.launch_ns = launch_ns
+  end
+
+  terra Loop:record_step(now : int64)
+    var step = self.launched_step
+    step.landed_ns = now
+    step.device_ns = self.ranks:last_device_ns()
+    step.is_graph = self.ranks:last_is_graph()
+    self:lock()
+    self.steps:push(&step)
+    self:unlock()
+  end
+
+  terra Loop:take_steps(steps : &C.engine_step, capacity : int32, count : &int32)
+    self:lock()
+    @count = self.steps:take(steps, capacity)
+    self:unlock()
+  end
+end
+
+return { StepRing = StepRing, extend = extend }
