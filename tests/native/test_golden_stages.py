@@ -13,7 +13,7 @@ from tests.native.paging import Heads, Norms, PagedCache, Segment
 from tests.native.stored import StoredExperts, input_of, stored_matrix
 from tests.reference import fp8
 from tests.reference.checkpoint import Checkpoint, read_checkpoint
-from tests.reference.compare import Stage, assert_routes, assert_stage, relative_l2
+from tests.reference.compare import Kind, Stage, assert_routes, assert_stage, relative_l2
 from tests.reference.configs import CONFIGS
 from tests.reference.golden import stage_layer, stored_stages
 from tests.reference.linear import bf16
@@ -65,6 +65,13 @@ class Case:
     def check(self, actual: np.ndarray, expected: np.ndarray) -> None:
         is_exact = self.device.activation_type == np.float32
         assert_stage(actual, expected, Stage.FLOAT32 if is_exact else Stage.BF16, self.name)
+
+    def check_chain(self, actual: np.ndarray, expected: np.ndarray) -> None:
+        """The end of two products with a quantisation between them, where roundings flip codes."""
+        if self.device.activation_type == np.float32:
+            self.check(actual, expected)
+        else:
+            assert relative_l2(actual, expected) <= Kind.RANDOM_W8A8_BF16.value.mean_rms
 
     def check_codes(self, plain: np.ndarray, quantised: calls.Quantised) -> None:
         """Of the plain rows where they are what was quantised, close to them where rounded."""
@@ -169,14 +176,14 @@ def expert_sum(case: Case, local: range, initial: np.ndarray | None = None) -> n
 
 def test_routed_experts(case):
     result = expert_sum(case, range(case.config["n_routed_experts"]))
-    case.check(result, case.given["routed_output"])
+    case.check_chain(result, case.given["routed_output"])
 
 
 def test_experts_of_two_ranks_add_up(case):
     size = case.config["n_routed_experts"]
     total = expert_sum(case, range(size // 2), np.zeros_like(case.given["mlp_input"]))
     total = expert_sum(case, range(size // 2, size), total)
-    case.check(total, case.given["routed_output"])
+    case.check_chain(total, case.given["routed_output"])
 
 
 def test_shared_expert(case):
@@ -187,7 +194,7 @@ def test_shared_expert(case):
     plain, quantised = calls.swiglu(case.device, gate_up)
     case.check_codes(plain, quantised)
     result = case.linear(["mlp.shared_experts.down_proj"], plain)
-    case.check(result, case.given["shared_output"])
+    case.check_chain(result, case.given["shared_output"])
 
 
 def test_head(case):

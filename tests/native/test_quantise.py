@@ -38,7 +38,7 @@ def test_rows_of_zeros_subnormals_and_non_finite_values(device):
             [1e-38, 3e-39, -1e-40],
             [np.nan, 1.0, -1.0],
             [np.inf, 1.0, -1.0],
-            [3.4e38, -3.4e38, 1.0],
+            [3.38e38, -3.38e38, 1.0],
         ],
         dtype=np.float32,
     )
