@@ -1,0 +1,141 @@
+"""The checked calls of native/include/glm/*wrap.h through ctypes."""
+
+import ctypes
+from functools import cache
+
+import numpy as np
+
+from tests.native.backend import library_path
+from tests.native.header import structs
+
+POINTER, SIZE, NUMBER = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32
+
+
+class NcclId(ctypes.Structure):
+    _fields_ = (("bytes", ctypes.c_char * 128),)
+
+
+class GemmArgs(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", ctypes.c_uint32),
+        ("num_rows", NUMBER),
+        ("num_columns", NUMBER),
+        ("depth", NUMBER),
+        ("input_dtype", NUMBER),
+        ("output_dtype", NUMBER),
+        ("left", POINTER),
+        ("right", POINTER),
+        ("left_scale", POINTER),
+        ("right_scale", POINTER),
+        ("output", POINTER),
+        ("workspace", POINTER),
+        ("workspace_bytes", SIZE),
+        ("stream", POINTER),
+    )
+
+
+CALLS = {
+    "cudawrap": {
+        "cwCudaDeviceCount": [POINTER],
+        "cwCudaSetDevice": [NUMBER],
+        "cwCudaDeviceSync": [],
+        "cwCudaMemInfo": [POINTER, POINTER],
+        "cwCudaMalloc": [POINTER, SIZE],
+        "cwCudaFree": [POINTER],
+        "cwCudaMallocHost": [POINTER, SIZE],
+        "cwCudaFreeHost": [POINTER],
+        "cwCudaMemcpyH2D": [POINTER, POINTER, SIZE, POINTER],
+        "cwCudaMemcpyD2H": [POINTER, POINTER, SIZE, POINTER],
+        "cwCudaMemcpyD2D": [POINTER, POINTER, SIZE, POINTER],
+        "cwCudaMemset": [POINTER, NUMBER, SIZE, POINTER],
+        "cwCudaStreamCreate": [POINTER],
+        "cwCudaStreamDestroy": [POINTER],
+        "cwCudaStreamSync": [POINTER],
+        "cwCudaEventCreate": [POINTER],
+        "cwCudaEventDestroy": [POINTER],
+        "cwCudaEventRecord": [POINTER, POINTER],
+        "cwCudaEventSync": [POINTER],
+        "cwCudaEventElapsed": [POINTER, POINTER, POINTER],
+    },
+    "cublaswrap": {
+        "cwCublasLtCreate": [POINTER],
+        "cwCublasLtDestroy": [POINTER],
+        "cwCublasLtGemm": [POINTER, POINTER],
+    },
+    "ncclwrap": {
+        "cwNcclGetUniqueId": [POINTER],
+        "cwNcclCommInitRank": [POINTER, NUMBER, POINTER, NUMBER],
+        "cwNcclCommAbort": [POINTER],
+        "cwNcclCommDestroy": [POINTER],
+        "cwNcclAllReduce": [POINTER, POINTER, POINTER, SIZE, NUMBER, POINTER],
+        "cwNcclAllGather": [POINTER, POINTER, POINTER, SIZE, POINTER],
+        "cwNcclAllToAll": [POINTER, POINTER, POINTER, SIZE, POINTER],
+    },
+}
+MESSAGES = {
+    "cudawrap": "cwCudaLastMessage",
+    "cublaswrap": "cwCublasLastMessage",
+    "ncclwrap": "cwNcclLastMessage",
+}
+
+
+class CallError(RuntimeError):
+    def __init__(self, status: int, text: str):
+        super().__init__(text)
+        self.status = status
+
+
+class Wrapper:
+    """One library; `call` raises with its message where a status is not 0."""
+
+    def __init__(self, name: str):
+        path = library_path("cuda").with_name(f"lib{name}.so")
+        self.name, self.library = name, ctypes.CDLL(str(path))
+        for call, arguments in CALLS[name].items():
+            getattr(self.library, call).argtypes = arguments
+            getattr(self.library, call).restype = NUMBER
+
+    def message(self) -> str:
+        text = structs()["glm_message"]()
+        getattr(self.library, MESSAGES[self.name])(ctypes.byref(text))
+        return text.text.decode()
+
+    def call(self, name: str, *arguments) -> None:
+        status = getattr(self.library, name)(*arguments)
+        if status:
+            raise CallError(status, self.message())
+
+    def made(self, name: str, *arguments) -> POINTER:
+        """What a call writes through its first argument."""
+        made = POINTER()
+        self.call(name, ctypes.byref(made), *arguments)
+        return made
+
+
+@cache
+def wrapper(name: str) -> Wrapper:
+    return Wrapper(name)
+
+
+class Memory:
+    """Device memory with the bytes of an array, freed at the end of the block."""
+
+    def __init__(self, array: np.ndarray):
+        self.array = np.ascontiguousarray(array)
+
+    def __enter__(self) -> "Memory":
+        cuda = wrapper("cudawrap")
+        self.pointer = cuda.made("cwCudaMalloc", max(self.array.nbytes, 1))
+        source = self.array.ctypes.data
+        cuda.call("cwCudaMemcpyH2D", self.pointer, source, self.array.nbytes, None)
+        return self
+
+    def __exit__(self, *_) -> None:
+        wrapper("cudawrap").call("cwCudaFree", self.pointer)
+
+    def get(self) -> np.ndarray:
+        host, cuda = np.empty_like(self.array), wrapper("cudawrap")
+        cuda.call("cwCudaDeviceSync")
+        cuda.call("cwCudaMemcpyD2H", host.ctypes.data, self.pointer, host.nbytes, None)
+        cuda.call("cwCudaDeviceSync")
+        return host
