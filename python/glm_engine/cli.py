@@ -17,6 +17,7 @@ COMMANDS = {
     "inspect": "List a checkpoint's tensors and its problems.",
     "plan": "Say what fits before anything is loaded.",
     "evaluate": "Measure the accuracy on the capitals, all at once.",
+    "bench": "Measure prefill and decode beside the memory's floor.",
     "doctor": "Show the toolchain, devices and libraries found, and how.",
 }
 

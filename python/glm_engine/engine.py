@@ -190,6 +190,14 @@ class Engine:
     def cancel(self, request_id):
         call(self.library, "engine_cancel", self.handle, checked_id(request_id))
 
+    def cancel_quietly(self, request_id):
+        """Cancel a request that may have ended by itself."""
+        try:
+            self.cancel(request_id)
+        except EngineError as error:
+            if error.status != Status.GLM_NOT_FOUND:
+                raise
+
     def preempt(self, request_id):
         call(self.library, "engine_preempt", self.handle, checked_id(request_id))
 

@@ -1,0 +1,62 @@
+"""Two pictures of a report: tokens per second and share of the floor over the batch size."""
+
+from pathlib import Path
+
+from glm_engine.errors import BadInputError
+
+SIZE = (9.6, 3.8)
+FORMATS = (".png", ".svg")
+
+
+def load_pyplot():
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise BadInputError("a plot needs matplotlib, which is not installed") from error
+    matplotlib.use("Agg")
+    matplotlib.rcParams["svg.fonttype"] = "none"
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def plot_report(report, path):
+    """Write PATH.png and PATH.svg; returns the paths."""
+    pyplot = load_pyplot()
+    figure, (rates, shares) = pyplot.subplots(1, 2, figsize=SIZE, layout="constrained")
+    for context, rows in by_context(report["decode"]).items():
+        batches = [row["batch"] for row in rows]
+        label = f"context {context:,}"
+        rates.plot(batches, [row["tokens_per_second"] for row in rows], "o-", label=label)
+        shares.plot(batches, [100 * row["share_of_floor"] for row in rows], "o-", label=label)
+    dress(rates, "decoded tokens/s", logarithmic=True)
+    dress(shares, "% of the memory's floor", logarithmic=False)
+    figure.suptitle(f"{report['model']}, {report['engine']['device']}")
+    paths = [Path(path).with_suffix(suffix) for suffix in FORMATS]
+    for target in paths:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(
+            target, dpi=150, metadata={"Date": None} if target.suffix == ".svg" else None
+        )
+    pyplot.close(figure)
+    return paths
+
+
+def by_context(rows):
+    grouped = {}
+    for row in rows:
+        if "skipped" not in row:
+            grouped.setdefault(row["context"], []).append(row)
+    return grouped
+
+
+def dress(axes, title, logarithmic):
+    axes.set_xlabel("sequences decoded together")
+    axes.set_ylabel(title)
+    axes.set_xscale("log", base=2)
+    if logarithmic:
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(0, 100)
+    if axes.lines:
+        axes.legend()

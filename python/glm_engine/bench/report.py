@@ -1,0 +1,183 @@
+"""What a benchmark says: figures with their floors, as a dictionary, tables and a file."""
+
+import json
+import os
+import platform
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from glm_engine.console import human_bytes, make_table, print_fields, print_table
+from glm_engine.errors import BadInputError
+from glm_engine.version import version
+
+SHOWN_OPERATIONS = 12
+INFO_NAMES = (
+    "device",
+    "world_size",
+    "num_layers",
+    "num_parameters",
+    "weight_bytes",
+    "kv_bytes",
+    "workspace_bytes",
+    "kv_bytes_per_token",
+    "page_size",
+    "total_pages",
+    "max_batch",
+    "max_seq",
+    "max_step_tokens",
+    "num_graphs",
+    "graph_bytes",
+    "plans_ahead",
+)
+
+
+def with_floor(figures, costs, read_rate):
+    """Add tokens per second, bytes, the floor at the measured read rate, and the share."""
+    batch, context = figures["batch"], figures["mean_context"]
+    weights = costs.weight_bytes(batch)
+    total = costs.step_bytes(batch, context)
+    floor_ms = total / read_rate * 1e3
+    return {
+        **figures,
+        "tokens_per_second": batch / figures["step_ms"] * 1e3,
+        "weight_bytes": weights,
+        "kv_bytes": total - weights,
+        "bytes": total,
+        "expected_experts_per_layer": costs.experts_hit(batch) if costs.num_moe_layers else 0,
+        "floor_ms": floor_ms,
+        "share_of_floor": floor_ms / figures["step_ms"],
+        "host_ms_not_hidden": figures["step_ms"] - figures["device_ms"],
+    }
+
+
+def with_flops(figures, costs):
+    flops = costs.prefill_flops(figures["tokens"])
+    return {**figures, "flops": flops, "teraflops_per_second": flops / figures["seconds"] / 1e12}
+
+
+def make_report(source, info, seconds, read_rate, decode, prefill):
+    return {
+        "command": " ".join(["glm", *sys.argv[1:]]),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "version": version(),
+        "python": platform.python_version(),
+        "cores": os.cpu_count(),
+        "model": source,
+        "engine": {name: info[name] for name in INFO_NAMES},
+        "load_seconds": seconds,
+        "capture_seconds": info["capture_ns"] / 1e9,
+        "read_bytes_per_second": read_rate,
+        "decode": decode,
+        "prefill": prefill,
+    }
+
+
+def write_report(report, path):
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(report, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def read_report(path):
+    try:
+        report = json.loads(Path(path).read_text(encoding="utf-8"))
+        return {**report, "decode": list(report["decode"]), "prefill": list(report["prefill"])}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise BadInputError(f"{path}: not a report of glm bench: {error!r}") from error
+
+
+def print_report(report):
+    print_head(report)
+    if report["decode"]:
+        print()
+        print_table(decode_table(report["decode"]))
+    if report["prefill"]:
+        print()
+        print_table(prefill_table(report["prefill"]))
+    for row in report["decode"]:
+        if row.get("operations"):
+            print()
+            print_table(operations_table(row))
+
+
+def print_head(report):
+    engine = report["engine"]
+    graphs = f"{engine['num_graphs']}, {human_bytes(engine['graph_bytes'])}, "
+    print_fields(
+        [
+            ("model", f"{report['model']}, {engine['num_layers']} layers"),
+            ("device", f"{engine['device']}, world size {engine['world_size']}"),
+            ("weights", human_bytes(engine["weight_bytes"])),
+            ("load", f"{report['load_seconds']:.1f} s"),
+            ("graphs", graphs + f"{report['capture_seconds']:.1f} s"),
+            ("read rate", f"{report['read_bytes_per_second'] / 1e9:,.1f} GB/s"),
+        ]
+    )
+
+
+def decode_table(rows):
+    table = make_table(
+        ">batch",
+        ">context",
+        ">tokens/s",
+        ">ms/step",
+        ">device ms",
+        ">plan+launch ms",
+        ">bytes",
+        ">floor ms",
+        ">share",
+        ">KV used",
+        ">occupancy",
+        title="decode",
+    )
+    for row in rows:
+        table.add_row(*decode_cells(row))
+    return table
+
+
+def decode_cells(row):
+    head = [str(row["batch"]), f"{row['context']:,}"]
+    if "skipped" in row:
+        return [*head, row["skipped"]]
+    return [
+        *head,
+        f"{row['tokens_per_second']:,.1f}",
+        f"{row['step_ms']:.3f}",
+        f"{row['device_ms']:.3f}",
+        f"{row['plan_ms'] + row['launch_ms']:.3f}",
+        human_bytes(round(row["bytes"])),
+        f"{row['floor_ms']:.3f}",
+        f"{row['share_of_floor']:.1%}",
+        f"{row['kv_utilisation']:.0%}",
+        f"{row['occupancy']:.0%}",
+    ]
+
+
+def prefill_table(rows):
+    table = make_table(
+        ">tokens", ">tokens/s", ">seconds", ">device seconds", ">steps", ">TFLOP/s", title="prefill"
+    )
+    for row in rows:
+        if "skipped" in row:
+            table.add_row(f"{row['tokens']:,}", row["skipped"])
+            continue
+        table.add_row(
+            f"{row['tokens']:,}",
+            f"{row['tokens_per_second']:,.1f}",
+            f"{row['seconds']:.4f}",
+            f"{row['device_seconds']:.4f}",
+            str(row["steps"]),
+            f"{row['teraflops_per_second']:.2f}",
+        )
+    return table
+
+
+def operations_table(row):
+    title = f"operations of a step, batch {row['batch']}, context {row['context']:,}, eager"
+    table = make_table("operation", ">calls", ">ms", ">share", title=title)
+    total = sum(one["ms"] for one in row["operations"]) or 1.0
+    for one in row["operations"][:SHOWN_OPERATIONS]:
+        share = one["ms"] / total
+        table.add_row(one["name"], f"{one['calls']:.0f}", f"{one['ms']:.3f}", f"{share:.1%}")
+    return table

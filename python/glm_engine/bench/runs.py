@@ -1,0 +1,190 @@
+"""Runs requests of random tokens and measures the steps that the engine made of them."""
+
+import math
+import time
+from statistics import median
+
+from glm_engine.errors import GlmError
+from glm_engine.requests import Request
+
+WARM_UP_STEPS = 10
+PREFILL_REPEATS = 3
+PROFILED_STEPS = 8
+WAIT_SECONDS = 0.05
+MILLION = 1e6
+
+
+class RequestFailedError(GlmError):
+    """A measured request failed; the figure would be wrong."""
+
+
+def random_prompt(generator, vocab_size, length):
+    return [generator.randrange(vocab_size) for _ in range(length)]
+
+
+def drain(engine, num_requests, stop=lambda: False):
+    """Poll until all requests ended or `stop` says so; returns the token events."""
+    tokens, left = [], num_requests
+    while left and not stop():
+        engine.wait(WAIT_SECONDS)
+        for event in engine.poll():
+            if event.kind == "failed":
+                raise RequestFailedError(f"a measured request failed: {event.message}")
+            if event.kind == "finished":
+                left -= 1
+            else:
+                tokens.append(event)
+    return tokens
+
+
+def submit_all(engine, prompts, max_tokens):
+    return [engine.submit(Request(one, max_tokens=max_tokens, ignore_eos=True)) for one in prompts]
+
+
+def output_length(batch, context, num_steps, max_step_tokens):
+    """Tokens each request needs so that all still run when the last is measured."""
+    prefill_steps = math.ceil(batch * context / max(1, max_step_tokens - batch)) + batch
+    return prefill_steps + WARM_UP_STEPS + num_steps + 2
+
+
+def pages_needed(batch, context, length, page_size):
+    return batch * math.ceil((context + length) / page_size)
+
+
+class Decoding:
+    """One batch size and context: requests prefilled by true forward passes, then decoded."""
+
+    def __init__(self, engine, generator, batch, context, num_steps):
+        self.engine, self.batch, self.context, self.num_steps = engine, batch, context, num_steps
+        self.info = engine.info()
+        self.length = output_length(batch, context, num_steps, self.info["max_step_tokens"])
+        self.length = min(self.length, self.info["max_seq"] - context)
+        self.generator = generator
+        self.steps = []
+
+    def refusal(self):
+        """Say why this point cannot be measured here, or None."""
+        needed = pages_needed(self.batch, self.context, self.length, self.info["page_size"])
+        if needed > self.info["total_pages"]:
+            return f"needs {needed} pages, the pool has {self.info['total_pages']}"
+        if self.batch > self.info["max_batch"]:
+            return f"max_batch is {self.info['max_batch']}"
+        return None
+
+    def take(self):
+        self.steps.extend(self.engine.take_steps())
+        return len(self.full_steps()) >= WARM_UP_STEPS + self.num_steps
+
+    def full_steps(self):
+        """Steps with a decode row of every request and nothing else."""
+        wanted = self.batch
+        return [
+            step for step in self.steps if step["num_decode_tokens"] == step["num_tokens"] == wanted
+        ]
+
+    def start(self):
+        vocab_size = self.engine.vocab_size
+        prompts = [
+            random_prompt(self.generator, vocab_size, self.context) for _ in range(self.batch)
+        ]
+        self.engine.take_steps()
+        return submit_all(self.engine, prompts, self.length)
+
+    def finish(self, requests):
+        for request in requests:
+            self.engine.cancel_quietly(request)
+        while self.engine.info()["live_requests"]:
+            self.engine.wait(WAIT_SECONDS)
+            self.engine.poll()
+        self.engine.poll()
+
+    def run(self):
+        requests = self.start()
+        drain(self.engine, len(requests), self.take)
+        self.take()
+        self.finish(requests)
+        window = self.full_steps()[WARM_UP_STEPS:][: self.num_steps + 1]
+        if len(window) < 2:
+            raise RequestFailedError(
+                f"batch {self.batch} at context {self.context}: "
+                f"{len(window)} whole decode steps were seen, at least 2 are needed"
+            )
+        return self.figures(window)
+
+    def profile(self):
+        """Device time of each operation, in eager steps with events around them."""
+        requests = self.start()
+        drain(self.engine, len(requests), lambda: self.take_until(WARM_UP_STEPS))
+        self.engine.begin_profile()
+        drain(self.engine, len(requests), lambda: self.take_until(2 * WARM_UP_STEPS))
+        profile = self.engine.end_profile()
+        self.finish(requests)
+        return per_step(profile)
+
+    def take_until(self, count):
+        self.steps.extend(self.engine.take_steps())
+        return len(self.full_steps()) >= count
+
+    def figures(self, window):
+        times = [step["landed_ns"] for step in window]
+        spans = [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
+        measured = window[1:]
+        middle = self.steps.index(window[len(window) // 2])
+        produced = sum(step["num_sample_rows"] for step in self.steps[:middle])
+        return {
+            "batch": self.batch,
+            "context": self.context,
+            "mean_context": self.context + produced / self.batch,
+            "num_steps": len(measured),
+            "step_ms": median(spans) / MILLION,
+            "device_ms": median(step["device_ns"] for step in measured) / MILLION,
+            "plan_ms": median(step["plan_ns"] for step in measured) / MILLION,
+            "launch_ms": median(step["launch_ns"] for step in measured) / MILLION,
+            "graph_steps": sum(step["is_graph"] for step in measured),
+            "occupancy": self.batch / self.info["max_batch"],
+            "kv_utilisation": self.kv_utilisation(measured, produced),
+        }
+
+    def kv_utilisation(self, measured, produced):
+        """Tokens cached over the tokens that the owned pages have room for."""
+        pages = median(step["owned_pages"] for step in measured)
+        tokens = self.batch * self.context + produced
+        return min(1.0, tokens / (pages * self.info["page_size"]))
+
+
+def per_step(profile):
+    steps = max(1, profile["num_steps"])
+    rows = [
+        {
+            "name": row["name"],
+            "calls": row["num_calls"] / steps,
+            "ms": row["nanoseconds"] / steps / MILLION,
+        }
+        for row in profile["operations"]
+    ]
+    return sorted(rows, key=lambda row: -row["ms"])
+
+
+def prefill(engine, generator, length):
+    """Prompt tokens per second of one sequence alone, the median of some runs."""
+    runs = [prefill_once(engine, generator, length) for _ in range(PREFILL_REPEATS)]
+    runs.sort(key=lambda run: run["seconds"])
+    return runs[len(runs) // 2]
+
+
+def prefill_once(engine, generator, length):
+    prompt = random_prompt(generator, engine.vocab_size, length)
+    engine.take_steps()
+    began = time.monotonic()
+    engine.submit(Request(prompt, max_tokens=1, ignore_eos=True))
+    tokens = drain(engine, 1)
+    seconds = tokens[0].time_ns / 1e9 - began
+    steps = engine.take_steps()
+    device_ns = sum(step["device_ns"] for step in steps)
+    return {
+        "tokens": length,
+        "steps": len(steps),
+        "seconds": seconds,
+        "device_seconds": device_ns / 1e9,
+        "tokens_per_second": length / seconds,
+    }

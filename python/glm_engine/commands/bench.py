@@ -1,0 +1,149 @@
+"""`glm bench`: prefill and decode of a model, beside what the memory would allow."""
+
+import random
+
+import click
+
+from glm_engine import options
+from glm_engine.bench import costs as model_costs
+from glm_engine.console import count_progress, print_json
+from glm_engine.errors import BadInputError
+
+DEFAULT_BATCHES = "1,8,16,64"
+DEFAULT_CONTEXTS = "128"
+DEFAULT_PREFILL = "1024"
+SPARE_TOKENS = 64
+
+
+class NumberList(click.ParamType):
+    """Whole numbers above 0, with commas between: 1,8,64."""
+
+    name = "numbers"
+
+    def convert(self, value, param, ctx):
+        if isinstance(value, tuple):
+            return value
+        texts = [text.strip() for text in value.split(",") if text.strip()]
+        if not all(text.isdigit() and int(text) > 0 for text in texts):
+            self.fail(f"{value!r} is not a list of numbers such as 1,8,64", param, ctx)
+        return tuple(int(text) for text in texts)
+
+
+@click.command("bench")
+@click.option("--model", "model_dir", envvar="GLM_MODEL", help="Folder of a checkpoint.")
+@click.option(
+    "--synthetic",
+    help=f"Random weights in the shapes of {', '.join(model_costs.SYNTHETIC)} or a config.json.",
+)
+@click.option("--layers", "num_layers", type=options.POSITIVE, help="Cut a synthetic model.")
+@click.option("--batch", "batches", type=NumberList(), default=DEFAULT_BATCHES, show_default=True)
+@click.option(
+    "--context", "contexts", type=NumberList(), default=DEFAULT_CONTEXTS, show_default=True
+)
+@click.option("--prefill", "lengths", type=NumberList(), default=DEFAULT_PREFILL, show_default=True)
+@click.option("--steps", "num_steps", type=options.POSITIVE, default=64, show_default=True)
+@click.option("--profile/--no-profile", default=True, help="Device time of each operation.")
+@click.option("--seed", type=int, help="Seed of the random prompts [default: a fresh one].")
+@click.option("--output", type=click.Path(), help="Write the report to this JSON file.")
+@click.option("--plot", type=click.Path(), help="Write PLOT.png and PLOT.svg.")
+@click.option("--show", "shown", type=click.Path(), help="Show a report measured before.")
+@options.engine_options
+@options.JSON
+def command(shown, output, plot, as_json, **values):
+    """Measure prefill and decode by true forward passes of random tokens."""
+    from glm_engine.bench import plots, report
+
+    made = report.read_report(shown) if shown else measure(as_json, **values)
+    if output:
+        report.write_report(made, output)
+    print_json(made) if as_json else report.print_report(made)
+    if plot:
+        plots.plot_report(made, plot)
+
+
+def measure(as_json, model_dir, synthetic, num_layers, engine_values, **wanted):
+    from glm_engine.bench import report
+    from glm_engine.loading import load_engine
+
+    source = chosen_source(model_dir, synthetic)
+    path = model_costs.config_path(source)
+    asked = sized_options(engine_values, wanted)
+    chosen = options.make_engine_options(
+        path if synthetic else source,
+        asked,
+        synthetic=bool(synthetic),
+        num_layers=num_layers,
+        prefix_cache=False,
+    )
+    engine, seconds = load_engine(chosen, quiet=as_json)
+    with engine:
+        info = engine.info()
+        config = model_costs.read_config(path)
+        costs = model_costs.Costs(config, info["num_layers"], info["kv_bytes_per_token"])
+        read_rate = engine.read_rate()
+        decode, prefill = measure_points(engine, costs, read_rate, as_json, wanted)
+        return report.make_report(str(source), engine.info(), seconds, read_rate, decode, prefill)
+
+
+def chosen_source(model_dir, synthetic):
+    if model_dir and synthetic:
+        raise BadInputError("--model and --synthetic exclude each other")
+    return synthetic or model_dir or str(options.CAPITALS)
+
+
+def sized_options(engine_values, wanted):
+    """Fill in max_batch and max_seq so that every point asked for has room."""
+    from glm_engine.bench.runs import output_length
+
+    values = dict(engine_values)
+    values["max_batch"] = values["max_batch"] or max(wanted["batches"], default=1)
+    step_tokens = values["max_step_tokens"] or max(512, 2 * values["max_batch"])
+    values["max_step_tokens"] = step_tokens
+    if not values["max_seq"]:
+        points = [(batch, context) for batch in wanted["batches"] for context in wanted["contexts"]]
+        lengths = [
+            context + output_length(batch, context, wanted["num_steps"], step_tokens)
+            for batch, context in points
+        ]
+        values["max_seq"] = max([*lengths, *wanted["lengths"], 1]) + SPARE_TOKENS
+    return values
+
+
+def measure_points(engine, costs, read_rate, quiet, wanted):
+    generator = random.Random(wanted["seed"])
+    points = [(batch, context) for context in wanted["contexts"] for batch in wanted["batches"]]
+    with count_progress(len(points) + len(wanted["lengths"]), "measuring", quiet) as advance:
+        prefill = [
+            measure_prefill(engine, costs, generator, length, advance)
+            for length in wanted["lengths"]
+        ]
+        decode = [
+            measure_decode(engine, costs, read_rate, generator, point, wanted, advance)
+            for point in points
+        ]
+    return decode, prefill
+
+
+def measure_prefill(engine, costs, generator, length, advance):
+    from glm_engine.bench import report, runs
+
+    advance()
+    info = engine.info()
+    if length > info["max_seq"]:
+        return {"tokens": length, "skipped": f"max_seq is {info['max_seq']}"}
+    return report.with_flops(runs.prefill(engine, generator, length), costs)
+
+
+def measure_decode(engine, costs, read_rate, generator, point, wanted, advance):
+    from glm_engine.bench import report, runs
+
+    advance()
+    batch, context = point
+    run = runs.Decoding(engine, generator, batch, context, wanted["num_steps"])
+    if run.refusal():
+        return {"batch": batch, "context": context, "skipped": run.refusal()}
+    figures = report.with_floor(run.run(), costs, read_rate)
+    if wanted["profile"]:
+        again = runs.Decoding(engine, generator, batch, context, wanted["num_steps"])
+        figures["operations"] = again.profile()
+    return figures
