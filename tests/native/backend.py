@@ -95,7 +95,9 @@ def raise_for(status: int, message) -> None:
 class Device:
     """One open device. Memory that `place`, `empty` and `zeros` give lives until `close`."""
 
-    def __init__(self, backend: Backend, num_threads: int, rank: int, world_size: int, group):
+    def __init__(
+        self, backend: Backend, num_threads: int, rank: int = 0, world_size: int = 1, group=None
+    ):
         self.table = backend.table
         self.facts = FACTS[backend.kind]
         self.blocks: list[ctypes.c_void_p] = []
@@ -121,11 +123,17 @@ class Device:
         memory = self.empty(size.value)
         arguments = (address(shape), memory, size.value)
         self.check(self.table.set_workspace(self.handle, *arguments))
+        self.num_kept_blocks = len(self.blocks)
+
+    def release_blocks(self) -> None:
+        """Gives back what was placed after the opening."""
+        for block in self.blocks[self.num_kept_blocks :]:
+            self.check(self.table.release(self.handle, block))
+        del self.blocks[self.num_kept_blocks :]
 
     def close(self) -> None:
-        for block in self.blocks:
-            self.check(self.table.release(self.handle, block))
-        self.blocks = []
+        self.num_kept_blocks = 0
+        self.release_blocks()
         self.table.device_close(self.handle)
 
     def message(self) -> str:

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.native.backend import Backend, library_path
+from tests.native.backend import Backend, Device, library_path
 
 
 @pytest.fixture(scope="session")
@@ -11,7 +11,19 @@ def backend(request) -> Backend:
     return Backend(kind)
 
 
+@pytest.fixture(scope="session")
+def lent():
+    """The one device that tests take turns with; a test that loses it leaves None."""
+    holder = {"device": None}
+    yield holder
+    if holder["device"] is not None:
+        holder["device"].close()
+
+
 @pytest.fixture
-def device(backend):
-    with backend.device(num_threads=2) as opened:
-        yield opened
+def device(backend, lent):
+    opened = lent["device"] or Device(backend, num_threads=2)
+    lent["device"] = None
+    yield opened
+    opened.release_blocks()
+    lent["device"] = opened

@@ -88,9 +88,8 @@ class Case:
 
 
 @pytest.fixture(params=CONFIGS)
-def case(request, random_model, backend):
-    with backend.device() as device:
-        yield Case(request.param, random_model(request.param), device)
+def case(request, random_model, device):
+    return Case(request.param, random_model(request.param), device)
 
 
 def assert_quantised(plain: np.ndarray, quantised: calls.Quantised, where: str = "") -> None:

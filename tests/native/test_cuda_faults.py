@@ -1,0 +1,69 @@
+"""What the CUDA device says when there is none and when it is lost, in processes of their own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.native.backend import library_path
+
+ROOT = Path(__file__).resolve().parents[2]
+OPENING = """
+from tests.native.backend import Backend, BackendError
+try:
+    with Backend("cuda").device():
+        print("opened")
+except BackendError as error:
+    print(error)
+"""
+LOSING = """
+import numpy as np
+from tests.native.backend import Backend, BackendError, Device
+from tests.native.paging import Heads, PagedCache
+device = Device(Backend("cuda"), 1)
+cache = PagedCache(device, Heads(2, 1, 64), 1, 3, 16)
+page = device.place(np.array([3], np.int32))
+fields = {"source_pages": page, "destination_pages": page}
+device.run("copy_pages", cache=cache.pointer, num_pages=1, **fields)
+for call in ("synchronise", "synchronise", "graph_begin"):
+    try:
+        device.check(getattr(device.table, call)(device.handle))
+        print("no error")
+    except BackendError as error:
+        print(error)
+device.table.device_close(device.handle)
+"""
+
+
+def run_alone(script: str, **variables: str) -> list[str]:
+    if not library_path("cuda").exists():
+        pytest.skip(f"{library_path('cuda')} is not built")
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)} | variables,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_no_gpu_is_one_line():
+    (line,) = run_alone(OPENING, CUDA_VISIBLE_DEVICES="")
+    assert line in (
+        "status 4: device cuda: expected an NVIDIA driver, got none",
+        "status 4: device cuda: expected a GPU, got none",
+    )
+
+
+def test_a_lost_device_says_so_ever_after(request):
+    if request.config.getoption("--device-kind") != "cuda":
+        pytest.skip("a device is lost with --device-kind cuda alone")
+    first, second, third = run_alone(LOSING)
+    assert first.startswith("status 7: synchronise: cudaError")
+    for line in (second, third):
+        assert line.startswith("status 7: the device is lost: synchronise: cudaError")
