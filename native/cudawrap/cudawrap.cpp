@@ -18,6 +18,7 @@ glm_status status_of(cudaError_t error) {
     case cudaErrorInvalidValue:
     case cudaErrorInvalidDevice:
     case cudaErrorInvalidResourceHandle:
+    case cudaErrorNotReady:
       return GLM_INVALID_ARGUMENT;
     case cudaErrorNoDevice:
     case cudaErrorInsufficientDriver:

@@ -64,6 +64,6 @@ def test_a_lost_device_says_so_ever_after(request):
     if request.config.getoption("--device-kind") != "cuda":
         pytest.skip("a device is lost with --device-kind cuda alone")
     first, second, third = run_alone(LOSING)
-    assert first.startswith("status 7: synchronise: cudaError")
+    assert first.startswith("status 7: synchronise: cwCudaStreamSync: status")
     for line in (second, third):
-        assert line.startswith("status 7: the device is lost: synchronise: cudaError")
+        assert line.startswith("status 7: the device is lost: synchronise: cwCudaStreamSync")

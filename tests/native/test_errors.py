@@ -82,7 +82,7 @@ def test_matrices_and_activations_that_do_not_fit(device):
     with invalid("linear: matrix.role"):
         op.linear(device, table, np.zeros((1, 3)))
     fp8, _ = op.matrix(device, np.ones((5, 3)), FP8)
-    with invalid("codes for an FP8 matrix: expected memory, got null"):
+    with invalid(r"codes.*: expected memory, got null"):
         op.linear(device, fp8, np.zeros((1, 3)))
     plain, _ = op.matrix(device, np.ones((5, 3)), BF16)
     with invalid("plain for an unquantised matrix"):

@@ -1,5 +1,5 @@
+#include "native/backends/cuda/checked.hpp"
 #include "native/backends/cuda/lifecycle.hpp"
-#include "native/base/cuda.hpp"
 #include "native/base/failure.hpp"
 
 namespace glm::cuda {
@@ -11,9 +11,8 @@ void copy_own(glm_device& device, const char* where, void* output,
   expect_pointer(where, "input", input);
   expect_pointer(where, "output", output);
   if (input == output) return;
-  check(cudaMemcpyAsync(output, input, static_cast<size_t>(bytes),
-                        cudaMemcpyDeviceToDevice, device.stream),
-        where);
+  check_call(cwCudaMemcpyD2D(output, input, bytes, wrapped(device.stream)),
+             where);
 }
 
 }

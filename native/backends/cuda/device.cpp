@@ -7,6 +7,7 @@
 #include <mutex>
 #include <string>
 
+#include "native/backends/cuda/checked.hpp"
 #include "native/backends/cuda/lifecycle.hpp"
 #include "native/base/cuda.hpp"
 #include "native/base/failure.hpp"
@@ -68,10 +69,15 @@ void expect_options(const glm_device_options& options) {
                options.world_size);
 }
 
+void choose(int32_t ordinal) {
+  check(cudaSetDevice(ordinal), "device cuda");
+  check_call(cwCudaSetDevice(ordinal), "device cuda");
+}
+
 void close(glm_device* device) {
   cudaSetDevice(device->ordinal);
   device->staging.reset();
-  if (device->stream != nullptr) cudaStreamDestroy(device->stream);
+  if (device->stream != nullptr) cwCudaStreamDestroy(wrapped(device->stream));
   delete device;
 }
 
@@ -86,7 +92,7 @@ cudaDeviceProp properties_of(int32_t ordinal) {
 void use(glm_device& device) {
   if (device.is_lost)
     throw Failure(GLM_DEVICE_ERROR, "the device is lost: " + device.loss);
-  check(cudaSetDevice(device.ordinal), "device cuda");
+  choose(device.ordinal);
 }
 
 void settle(glm_device& device) {
@@ -135,9 +141,10 @@ void device_open(const glm_device_options* options, glm_device** device) {
                                                             close);
   opened->ordinal = options->rank;
   opened->num_multiprocessors = properties.multiProcessorCount;
-  check(cudaSetDevice(opened->ordinal), "device_open");
-  check(cudaStreamCreateWithFlags(&opened->stream, cudaStreamNonBlocking),
-        "device_open");
+  choose(opened->ordinal);
+  cw_stream* stream = nullptr;
+  check_call(cwCudaStreamCreate(&stream), "device_open");
+  opened->stream = reinterpret_cast<cudaStream_t>(stream);
   opened->staging = std::make_unique<Staging>(opened->ordinal, opened->stream,
                                               options->num_threads);
   *device = opened.release();
@@ -151,13 +158,11 @@ void device_info(glm_device& device, glm_device_info* info) {
   expect_pointer("device_info", "info", info);
   expect_equal("device_info", "struct_size", sizeof(glm_device_info),
                info->struct_size);
-  size_t free_bytes = 0, total = 0;
-  check(cudaMemGetInfo(&free_bytes, &total), "device_info");
+  check_call(cwCudaMemInfo(&info->memory_free_bytes, &info->memory_total_bytes),
+             "device_info");
   info->activation_dtype = GLM_DTYPE_BF16;
   info->default_kv_dtype = GLM_DTYPE_BF16;
   info->supports_graphs = 1;
-  info->memory_total_bytes = static_cast<int64_t>(total);
-  info->memory_free_bytes = static_cast<int64_t>(free_bytes);
   info->buffer_alignment = kAlignment;
   info->page_size_multiple = kernels::kBlockTokens;
   info->is_asynchronous = 1;

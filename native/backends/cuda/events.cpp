@@ -1,5 +1,5 @@
+#include "native/backends/cuda/checked.hpp"
 #include "native/backends/cuda/lifecycle.hpp"
-#include "native/base/cuda.hpp"
 #include "native/base/failure.hpp"
 #include "native/kernels/measure_read/measure_read.hpp"
 
@@ -8,55 +8,52 @@ namespace {
 
 constexpr int64_t kLeastBytesRead = int64_t{16} << 30;
 
-cudaEvent_t event_of(const char* where, void* event) {
+cw_event* event_of(const char* where, void* event) {
   expect_pointer(where, "event", event);
-  return static_cast<cudaEvent_t>(event);
+  return static_cast<cw_event*>(event);
 }
 
 struct Event {
-  Event() { check(cudaEventCreate(&handle), "measure_read"); }
-  ~Event() { cudaEventDestroy(handle); }
+  Event() { check_call(cwCudaEventCreate(&handle), "measure_read"); }
+  ~Event() { cwCudaEventDestroy(handle); }
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
-  cudaEvent_t handle = nullptr;
+  cw_event* handle = nullptr;
 };
 
 }
 
 void event_create(glm_device&, void** event) {
   expect_pointer("event_create", "event", event);
-  cudaEvent_t made = nullptr;
-  check(cudaEventCreate(&made), "event_create");
+  cw_event* made = nullptr;
+  check_call(cwCudaEventCreate(&made), "event_create");
   *event = made;
 }
 
 void event_record(glm_device& device, void* event) {
   const char* where = "event_record";
   expect_no_capture(device, where);
-  check(cudaEventRecord(event_of(where, event), device.stream), where);
+  check_call(cwCudaEventRecord(event_of(where, event), wrapped(device.stream)),
+             where);
 }
 
 void event_synchronise(glm_device& device, void* event) {
   const char* where = "event_synchronise";
   expect_no_capture(device, where);
-  check(cudaEventSynchronize(event_of(where, event)), where);
+  check_call(cwCudaEventSync(event_of(where, event)), where);
 }
 
 void event_elapsed(glm_device&, void* begin, void* end, float* milliseconds) {
   const char* where = "event_elapsed";
   expect_pointer(where, "milliseconds", milliseconds);
-  const cudaError_t error = cudaEventElapsedTime(
-      milliseconds, event_of(where, begin), event_of(where, end));
-  if (error == cudaErrorInvalidResourceHandle || error == cudaErrorNotReady) {
-    cudaGetLastError();
-    reject(where, "events", "two that are recorded and passed", "another");
-  }
-  check(error, where);
+  check_call(cwCudaEventElapsed(event_of(where, begin), event_of(where, end),
+                                milliseconds),
+             where);
 }
 
 void event_free(glm_device&, void* event) {
   if (event == nullptr) return;
-  check(cudaEventDestroy(static_cast<cudaEvent_t>(event)), "event_free");
+  check_call(cwCudaEventDestroy(static_cast<cw_event*>(event)), "event_free");
 }
 
 void measure_read(glm_device& device, const void* memory, int64_t bytes,
@@ -70,13 +67,14 @@ void measure_read(glm_device& device, const void* memory, int64_t bytes,
   const int64_t repeats = (kLeastBytesRead + bytes - 1) / bytes;
   Event begin, end;
   kernels::read_memory(context, memory, bytes);
-  check(cudaEventRecord(begin.handle, device.stream), where);
+  check_call(cwCudaEventRecord(begin.handle, wrapped(device.stream)), where);
   for (int64_t i = 0; i < repeats; ++i)
     kernels::read_memory(context, memory, bytes);
-  check(cudaEventRecord(end.handle, device.stream), where);
-  check(cudaEventSynchronize(end.handle), where);
+  check_call(cwCudaEventRecord(end.handle, wrapped(device.stream)), where);
+  check_call(cwCudaEventSync(end.handle), where);
   float milliseconds = 0;
-  check(cudaEventElapsedTime(&milliseconds, begin.handle, end.handle), where);
+  check_call(cwCudaEventElapsed(begin.handle, end.handle, &milliseconds),
+             where);
   *bytes_per_second = static_cast<double>(repeats) *
                       static_cast<double>(bytes) / (1e-3 * milliseconds);
 }

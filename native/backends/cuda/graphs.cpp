@@ -1,3 +1,4 @@
+#include "native/backends/cuda/checked.hpp"
 #include "native/backends/cuda/lifecycle.hpp"
 #include "native/base/cuda.hpp"
 #include "native/base/failure.hpp"
@@ -51,7 +52,7 @@ void graph_replay(glm_device& device, void* graph) {
 void graph_free(glm_device& device, void* graph) {
   expect_no_capture(device, "graph_free");
   if (graph == nullptr) return;
-  check(cudaStreamSynchronize(device.stream), "graph_free");
+  check_call(cwCudaStreamSync(wrapped(device.stream)), "graph_free");
   check(cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph)),
         "graph_free");
 }

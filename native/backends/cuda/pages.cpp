@@ -4,8 +4,8 @@
 #include <cstring>
 #include <string>
 
+#include "native/backends/cuda/checked.hpp"
 #include "native/backends/cuda/lifecycle.hpp"
-#include "native/base/cuda.hpp"
 #include "native/base/failure.hpp"
 
 namespace glm::cuda {
@@ -47,7 +47,7 @@ void save_pages(glm_device& device, const glm_transfer_pages_args& args) {
     const int32_t count = std::min(most, args.num_pages - begin);
     kernels::gather_pages(context, *args.cache, args.pages + begin, count,
                           staged);
-    check(cudaStreamSynchronize(device.stream), where);
+    check_call(cwCudaStreamSync(wrapped(device.stream)), where);
     std::memcpy(static_cast<char*>(args.host_data) + begin * bytes, staged,
                 static_cast<size_t>(count * bytes));
   }
@@ -63,14 +63,14 @@ void restore_pages(glm_device& device, const glm_transfer_pages_args& args) {
   uint8_t* staged = device.staging->memory();
   for (int32_t begin = 0; begin < args.num_pages; begin += most) {
     const int32_t count = std::min(most, args.num_pages - begin);
-    check(cudaStreamSynchronize(device.stream), where);
+    check_call(cwCudaStreamSync(wrapped(device.stream)), where);
     std::memcpy(staged,
                 static_cast<const char*>(args.host_data) + begin * bytes,
                 static_cast<size_t>(count * bytes));
     kernels::scatter_pages(context, *args.cache, args.pages + begin, count,
                            staged);
   }
-  check(cudaStreamSynchronize(device.stream), where);
+  check_call(cwCudaStreamSync(wrapped(device.stream)), where);
 }
 
 }

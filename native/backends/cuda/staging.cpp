@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "native/backends/cuda/checked.hpp"
 #include "native/base/cuda.hpp"
 
 namespace glm::cuda {
@@ -21,12 +22,10 @@ Staging::Staging(int32_t ordinal, cudaStream_t stream, int32_t num_threads)
     : ordinal_(ordinal), stream_(stream), events_(kNumSlots) {
   const char* where = "device_open: staging memory";
   void* memory = nullptr;
-  check(cudaHostAlloc(&memory, kNumSlots * kSlotBytes, cudaHostAllocPortable),
-        where);
+  check_call(cwCudaMallocHost(&memory, kNumSlots * kSlotBytes), where);
   memory_ = static_cast<uint8_t*>(memory);
   for (int32_t slot = 0; slot < kNumSlots; ++slot) {
-    check(cudaEventCreateWithFlags(&events_[slot], cudaEventDisableTiming),
-          where);
+    check_call(cwCudaEventCreate(&events_[slot]), where);
     free_slots_.push_back(slot);
   }
   for (int32_t i = 0; i < copy_threads(num_threads); ++i)
@@ -41,9 +40,9 @@ Staging::~Staging() {
   }
   has_work_.notify_all();
   for (std::thread& thread : threads_) thread.join();
-  for (cudaEvent_t event : events_)
-    if (event != nullptr) cudaEventDestroy(event);
-  cudaFreeHost(memory_);
+  for (cw_event* event : events_)
+    if (event != nullptr) cwCudaEventDestroy(event);
+  cwCudaFreeHost(memory_);
 }
 
 void Staging::submit(Work work) {
@@ -79,18 +78,19 @@ bool Staging::take(Work* work, int32_t* slot) {
 
 void Staging::perform(const Work& work, int32_t slot) {
   const char* where = "copy of weights to the device";
-  check(cudaEventSynchronize(events_[slot]), where);
+  check_call(cwCudaEventSync(events_[slot]), where);
   work(memory_ + slot * kSlotBytes);
-  check(cudaEventRecord(events_[slot], stream_), where);
+  check_call(cwCudaEventRecord(events_[slot], wrapped(stream_)), where);
 }
 
 void Staging::run() {
-  cudaError_t chosen = cudaSetDevice(ordinal_);
+  const char* where = "copy of weights to the device";
   Work work;
   for (int32_t slot = 0; take(&work, &slot);) {
     std::exception_ptr failure;
     try {
-      check(chosen, "copy of weights to the device");
+      check(cudaSetDevice(ordinal_), where);
+      check_call(cwCudaSetDevice(ordinal_), where);
       perform(work, slot);
     } catch (const std::exception&) {
       failure = std::current_exception();

@@ -12,6 +12,8 @@
 #include <thread>
 #include <vector>
 
+typedef struct cw_event cw_event;
+
 namespace glm::cuda {
 
 constexpr int64_t kSlotBytes = 4 << 20;
@@ -39,7 +41,7 @@ class Staging {
   int32_t ordinal_;
   cudaStream_t stream_;
   uint8_t* memory_ = nullptr;
-  std::vector<cudaEvent_t> events_;
+  std::vector<cw_event*> events_;
   std::vector<std::thread> threads_;
   std::mutex mutex_;
   std::condition_variable has_work_;

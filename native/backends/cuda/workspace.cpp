@@ -1,5 +1,6 @@
 #include <array>
 
+#include "native/backends/cuda/checked.hpp"
 #include "native/backends/cuda/lifecycle.hpp"
 #include "native/backends/cuda/scratch.hpp"
 #include "native/base/cuda.hpp"
