@@ -5,7 +5,7 @@ from pathlib import Path
 from glm_engine.errors import BadInputError
 
 SIZE = (9.6, 3.8)
-FORMATS = (".png", ".svg")
+METADATA = {".png": None, ".svg": {"Date": None}}
 
 
 def load_pyplot():
@@ -32,12 +32,10 @@ def plot_report(report, path):
     dress(rates, "decoded tokens/s", logarithmic=True)
     dress(shares, "% of the memory's floor", logarithmic=False)
     figure.suptitle(f"{report['model']}, {report['engine']['device']}")
-    paths = [Path(path).with_suffix(suffix) for suffix in FORMATS]
+    paths = [Path(path).with_suffix(suffix) for suffix in METADATA]
     for target in paths:
         target.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(
-            target, dpi=150, metadata={"Date": None} if target.suffix == ".svg" else None
-        )
+        figure.savefig(target, dpi=150, metadata=METADATA[target.suffix])
     pyplot.close(figure)
     return paths
 

@@ -2,6 +2,7 @@
 
 import math
 import time
+from itertools import pairwise
 from statistics import median
 
 from glm_engine.errors import GlmError
@@ -127,7 +128,7 @@ class Decoding:
 
     def figures(self, window):
         times = [step["landed_ns"] for step in window]
-        spans = [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
+        spans = [later - earlier for earlier, later in pairwise(times)]
         measured = window[1:]
         middle = self.steps.index(window[len(window) // 2])
         produced = sum(step["num_sample_rows"] for step in self.steps[:middle])
