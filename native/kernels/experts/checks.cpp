@@ -52,7 +52,7 @@ void expect_experts(const glm_experts_args& args) {
   expect_equal(kExperts, "gate_up rows", 2 * int64_t{args.down->columns},
                args.gate_up->rows);
   expect_equal(kExperts, "down rows", args.gate_up->columns, args.down->rows);
-  expect_range(kExperts, "hidden_size", 1, kMaxRowTiles * kTileRows,
+  expect_range(kExperts, "hidden_size", 1, kMaxRowUnits * kSmallestUnitRows,
                args.gate_up->columns);
   if (args.gate_up->bias != nullptr || args.down->bias != nullptr)
     reject(kExperts, "bias", "none", "a bias");

@@ -63,15 +63,21 @@ __device__ inline void combine_rows(const ExpertsParameters& p, int32_t token,
     if (i < count) p.output[begin + i] = __float2bfloat16_rn(sum[i]);
 }
 
-__device__ inline void combine_tile(const ExpertsParameters& p, int32_t tile,
-                                    int32_t group, int32_t num_threads) {
-  constexpr int32_t kTokenItems = kTileRows / kLaneRows;
-  int32_t first = group * p.tokens_per_group;
-  int32_t count = min(p.tokens_per_group, p.num_tokens - first);
-  for (int32_t item = threadIdx.x; item < count * kTokenItems;
-       item += num_threads) {
-    int32_t row = tile * kTileRows + item % kTokenItems * kLaneRows;
-    if (row < p.hidden_size) combine_rows(p, first + item / kTokenItems, row);
+struct CombineItems {
+  int32_t first_row;
+  int32_t num_rows;
+  int32_t first_token;
+  int32_t num_tokens;
+};
+
+__device__ inline void combine_items(const ExpertsParameters& p,
+                                     const CombineItems& items, int32_t thread,
+                                     int32_t num_threads) {
+  int32_t row_items = items.num_rows / kLaneRows;
+  for (int32_t i = thread; i < items.num_tokens * row_items; i += num_threads) {
+    int32_t row = items.first_row + i % row_items * kLaneRows;
+    if (row < p.hidden_size)
+      combine_rows(p, items.first_token + i / row_items, row);
   }
 }
 

@@ -78,9 +78,9 @@ __device__ void encode_row(const ExpertsParameters& p, int32_t assignment,
 
 template <int32_t dtype>
 __device__ void encode_list(const Frame& frame, const ExpertList& list) {
-  int32_t warp = threadIdx.x / kWarpThreads;
+  int32_t warp = team_thread() / kWarpThreads;
   int32_t lane = threadIdx.x % kWarpThreads;
-  for (int32_t row = warp; row < list.count; row += kProductWarps)
+  for (int32_t row = warp; row < list.count; row += kTeamWarps)
     encode_row<dtype>(frame.p, frame.order[list.begin + row], lane);
 }
 

@@ -6,6 +6,7 @@
 #include "native/kernels/experts/checks.hpp"
 #include "native/kernels/experts/parameters.hpp"
 #include "native/kernels/experts/scratch.hpp"
+#include "native/kernels/prefill/prefill.hpp"
 
 namespace glm::kernels {
 namespace {
@@ -25,19 +26,9 @@ mixture::StreamedMatrix streamed(const glm_matrix& matrix, int64_t stride,
           is_scaled ? matrix.row_scale : nullptr,
           stride,
           scale_stride,
-          num_row_tiles(matrix.role, matrix.rows),
+          num_packed_rows(matrix.role, matrix.rows),
+          0,
           num_column_tiles(matrix.dtype, matrix.columns)};
-}
-
-void set_groups(ExpertsParameters& p, int32_t num_multiprocessors) {
-  constexpr int32_t kSmallestGroup = 8;
-  int64_t wanted =
-      ceil_divide(2 * int64_t{num_multiprocessors}, p.down.num_row_tiles);
-  int64_t share = ceil_divide(p.num_tokens, wanted);
-  p.tokens_per_group =
-      static_cast<int32_t>(std::max<int64_t>(kSmallestGroup, share));
-  p.num_groups =
-      static_cast<int32_t>(ceil_divide(p.num_tokens, p.tokens_per_group));
 }
 
 void set_scratch(ExpertsParameters& p, const ScratchLayout& layout,
@@ -99,7 +90,6 @@ void run_rows(const Context& context, const glm_experts_args& args,
   const uint8_t* input = element == 1
                              ? args.input.codes
                              : static_cast<const uint8_t*>(args.input.plain);
-  set_groups(p, context.num_multiprocessors);
   set_scratch(p, layout, static_cast<uint8_t*>(context.scratch.data),
               static_cast<int32_t>(layout.code_stride));
   input += int64_t{begin} * p.hidden_size * element;
@@ -112,27 +102,39 @@ void run_rows(const Context& context, const glm_experts_args& args,
                           p);
 }
 
+void run_decode(const Context& context, const glm_experts_args& args,
+                const ScratchLayout& layout) {
+  int32_t num_rows = args.rows.num_decode_tokens;
+  int32_t step = mixture::tokens_per_launch(args.top_k);
+  for (int32_t begin = 0; begin < num_rows; begin += step)
+    run_rows(context, args, layout, begin, std::min(step, num_rows - begin));
+}
+
 }
 
 int64_t experts_scratch_bytes(const glm_workspace_shape& shape) {
   if (shape.moe_intermediate_size <= 0 || shape.top_k <= 0) return 0;
-  return ScratchLayout(
-             {shape.hidden_size, shape.moe_intermediate_size, shape.top_k},
-             GLM_DTYPE_BF16)
-      .bytes;
+  ScratchLayout decode(
+      {shape.hidden_size, shape.moe_intermediate_size, shape.top_k},
+      GLM_DTYPE_BF16);
+  return decode.bytes + prefill_experts_scratch_bytes(shape);
 }
 
 void experts(const Context& context, const glm_experts_args& args) {
   mixture::expect_experts(args);
-  if (args.rows.num_tokens == 0) return;
+  int32_t num_tokens = args.rows.num_tokens;
+  int32_t num_decode = args.rows.num_decode_tokens;
+  if (num_tokens == 0) return;
   mixture::expect_memory(args);
   ScratchLayout layout(shape_of(args), args.gate_up->dtype);
   expect_range(mixture::kExperts, "scratch bytes", layout.bytes, INT64_MAX,
                context.scratch.bytes);
-  int32_t step = mixture::tokens_per_launch(args.top_k);
-  for (int32_t begin = 0; begin < args.rows.num_tokens; begin += step)
-    run_rows(context, args, layout, begin,
-             std::min(step, args.rows.num_tokens - begin));
+  run_decode(context, args, layout);
+  if (num_decode == num_tokens) return;
+  Context prefill = context;
+  prefill.scratch = {static_cast<uint8_t*>(context.scratch.data) + layout.bytes,
+                     context.scratch.bytes - layout.bytes};
+  prefill_experts(prefill, args, num_decode, num_tokens - num_decode);
 }
 
 }

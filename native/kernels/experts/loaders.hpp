@@ -12,25 +12,34 @@ namespace glm::kernels::mixture {
 
 using stream::RingCursor;
 
-__device__ inline const StreamedMatrix& matrix_of(const Frame& frame,
-                                                  const Unit& unit) {
-  return unit.phase == Phase::down ? frame.p.down : frame.p.gate_up;
+__device__ inline const uint8_t* unit_weights(const StreamedMatrix& matrix,
+                                              int32_t expert, int32_t row) {
+  return matrix.data + expert * matrix.stride +
+         int64_t{row / kTileRows} * matrix.num_column_tiles * kTileBytes +
+         row % kTileRows * kTileRowBytes;
 }
 
+template <int32_t rows>
 __device__ inline void stream_unit(const Frame& frame, RingCursor& cursor,
                                    const Unit& unit) {
+  using Shape = StageShape<rows>;
   const StreamedMatrix& matrix = matrix_of(frame, unit);
-  const uint8_t* source =
-      matrix.data + frame.shared.lists[unit.list].expert * matrix.stride +
-      int64_t{unit.tile} * matrix.num_column_tiles * kTileBytes;
-  for (int32_t column = 0; column < matrix.num_column_tiles; ++column) {
+  const uint8_t* source = unit_weights(
+      matrix, frame.shared.lists[unit.list].expert, unit.row_unit * rows);
+  for (int32_t tile = 0; tile < matrix.num_column_tiles;
+       tile += Shape::kTiles) {
     uint64_t* full = &frame.ring.barriers->full[cursor.stage];
+    uint8_t* stage = frame.ring.stages + cursor.stage * frame.ring.stage_bytes;
+    int32_t count = min(Shape::kTiles, matrix.num_column_tiles - tile);
     ptx::barrier_wait(&frame.ring.barriers->empty[cursor.stage],
                       cursor.parity ^ 1);
-    ptx::barrier_expect(full, kTileBytes);
-    ptx::bulk_copy(frame.ring.stages + cursor.stage * frame.ring.stage_bytes,
-                   source + int64_t{column} * kTileBytes, kTileBytes, full,
-                   ptx::kEvictFirst);
+    ptx::barrier_expect(full, count * Shape::kTileBytesOfUnit);
+#pragma unroll
+    for (int32_t i = 0; i < Shape::kTiles; ++i)
+      if (i < count)
+        ptx::bulk_copy(stage + i * Shape::kTileBytesOfUnit,
+                       source + int64_t{tile + i} * kTileBytes,
+                       Shape::kTileBytesOfUnit, full, ptx::kEvictFirst);
     cursor.advance(frame.ring);
   }
 }
@@ -40,6 +49,7 @@ __device__ inline void close_epoch(const Frame& frame) {
   frame.p.control->epoch = frame.shared.epoch + 1;
 }
 
+template <int32_t rows>
 __device__ inline void stream_weights(const Frame& frame) {
   QueueCursor queue;
   RingCursor ring;
@@ -52,7 +62,7 @@ __device__ inline void stream_weights(const Frame& frame) {
     push_unit(frame.shared.queue, queue, is_unit ? index : kNoUnit);
     if (!is_unit) break;
     Unit unit = frame.unit_at(index);
-    if (unit.phase != Phase::combine) stream_unit(frame, ring, unit);
+    if (unit.phase != Phase::combine) stream_unit<rows>(frame, ring, unit);
     index = static_cast<int32_t>(gridDim.x + taken);
   }
   if (taken == num_units + gridDim.x - 1) close_epoch(frame);
@@ -92,31 +102,46 @@ struct LaneRows {
   }
 };
 
-template <int32_t max_columns>
-__device__ inline void load_unit_tokens(const Frame& frame, RingCursor& cursor,
-                                        const Unit& unit, int32_t lane) {
-  bool is_down = unit.phase == Phase::down;
-  const TokenSource& tokens = is_down ? frame.p.encoded : frame.p.input;
-  ExpertList list = frame.shared.lists[unit.list];
-  LaneRows<max_columns> rows(frame, tokens, list, lane);
-  if (is_down) {
-    if (lane == 0) ptx::wait_until(&frame.counters->is_encoded[unit.list], 1);
-    __syncwarp();
-  }
-  int32_t num_tiles = matrix_of(frame, unit).num_column_tiles;
-  for (int32_t tile = 0; tile < num_tiles; ++tile) {
+template <int32_t rows, int32_t max_columns>
+__device__ inline void load_stages(const Frame& frame, RingCursor& cursor,
+                                   const TokenSource& tokens,
+                                   const LaneRows<max_columns>& lanes,
+                                   int32_t count, int32_t num_tiles) {
+  using Shape = StageShape<rows>;
+  int32_t lane = threadIdx.x % kWarpThreads;
+  for (int32_t tile = 0; tile < num_tiles; tile += Shape::kTiles) {
     ptx::barrier_wait(&frame.ring.barriers->empty[cursor.stage],
                       cursor.parity ^ 1);
-    uint8_t* stage = frame.ring.stages + cursor.stage * frame.ring.stage_bytes;
-    rows.copy(ptx::shared_address(stage + kTileBytes), tokens, tile, list.count,
-              lane);
+    uint32_t block = ptx::shared_address(
+        frame.ring.stages + cursor.stage * frame.ring.stage_bytes + kTileBytes);
+#pragma unroll
+    for (int32_t i = 0; i < Shape::kTiles; ++i)
+      if (tile + i < num_tiles)
+        lanes.copy(block + i * max_columns * kTileRowBytes, tokens, tile + i,
+                   count, lane);
     ptx::arrive_after_copies(&frame.ring.barriers->full[cursor.stage]);
     cursor.advance(frame.ring);
   }
 }
 
-template <int32_t max_columns>
-__device__ inline void load_tokens(const Frame& frame, int32_t lane) {
+template <int32_t rows, int32_t max_columns>
+__device__ inline void load_unit_tokens(const Frame& frame, RingCursor& cursor,
+                                        const Unit& unit) {
+  bool is_down = unit.phase == Phase::down;
+  int32_t lane = threadIdx.x % kWarpThreads;
+  const TokenSource& tokens = is_down ? frame.p.encoded : frame.p.input;
+  ExpertList list = frame.shared.lists[unit.list];
+  LaneRows<max_columns> lanes(frame, tokens, list, lane);
+  if (is_down) {
+    if (lane == 0) ptx::wait_until(&frame.counters->is_encoded[unit.list], 1);
+    __syncwarp();
+  }
+  load_stages<rows, max_columns>(frame, cursor, tokens, lanes, list.count,
+                                 matrix_of(frame, unit).num_column_tiles);
+}
+
+template <int32_t rows, int32_t max_columns>
+__device__ inline void load_tokens(const Frame& frame) {
   QueueCursor queue;
   RingCursor ring;
   while (true) {
@@ -124,7 +149,7 @@ __device__ inline void load_tokens(const Frame& frame, int32_t lane) {
     if (index == kNoUnit) break;
     Unit unit = frame.unit_at(index);
     if (unit.phase == Phase::combine) continue;
-    load_unit_tokens<max_columns>(frame, ring, unit, lane);
+    load_unit_tokens<rows, max_columns>(frame, ring, unit);
   }
   ptx::wait_for_copies();
 }

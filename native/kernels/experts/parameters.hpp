@@ -16,12 +16,13 @@ constexpr int32_t kMaxListTokens = 64;
 constexpr int32_t kMaxAssignments = 4096;
 constexpr int32_t kMaxLists =
     kMaxLocalExperts + kMaxAssignments / kMaxListTokens;
-constexpr int32_t kMaxRowTiles = 1024;
+constexpr int32_t kMaxRowUnits = 4096;
+constexpr int32_t kSmallestUnitRows = 32;
 
 struct Counters {
   uint32_t gate_up_done[kMaxLists];
   uint32_t is_encoded[kMaxLists];
-  uint32_t down_done[kMaxRowTiles];
+  uint32_t down_done[kMaxRowUnits];
 };
 
 struct Control {
@@ -36,7 +37,8 @@ struct StreamedMatrix {
   const float* row_scale;
   int64_t stride;
   int64_t scale_stride;
-  int32_t num_row_tiles;
+  int32_t num_packed_rows;
+  int32_t num_row_units;
   int32_t num_column_tiles;
 };
 

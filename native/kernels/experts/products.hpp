@@ -6,19 +6,12 @@
 #include "native/kernels/experts/combine.hpp"
 #include "native/kernels/experts/encode_hidden.hpp"
 #include "native/kernels/experts/shared_state.hpp"
-#include "native/kernels/stream/tile_product.hpp"
+#include "native/kernels/experts/unit_product.hpp"
 #include "native/ptx/device_flags.hpp"
 
 namespace glm::kernels::mixture {
 
 using stream::ProductLane;
-using stream::RingCursor;
-
-constexpr int32_t kWarpgroupThreads = 128;
-
-__device__ inline void meet_product_warps() {
-  asm volatile("bar.sync 1, %0;" ::"n"(kProductThreads) : "memory");
-}
 
 struct RowScales {
   const float* row_scale;
@@ -35,40 +28,25 @@ __device__ inline RowScales scales_of(const StreamedMatrix& matrix,
       expert * matrix.scale_stride)};
 }
 
-template <int32_t dtype, int32_t columns>
-__device__ inline void multiply_unit(const Frame& frame, RingCursor& cursor,
-                                     int32_t num_tiles,
-                                     float (&sum)[columns / 2]) {
-  int32_t warpgroup = threadIdx.x / kWarpgroupThreads;
-  stream::clear(sum);
-  for (int32_t tile = 0; tile < num_tiles; ++tile) {
-    const uint8_t* stage =
-        frame.ring.stages + cursor.stage * frame.ring.stage_bytes;
-    ptx::barrier_wait(&frame.ring.barriers->full[cursor.stage], cursor.parity);
-    ptx::proxy_fence();
-    stream::add_tile<dtype, columns>(
-        sum, stage + warpgroup * stream::kWarpgroupBytes, stage + kTileBytes);
-    if (threadIdx.x % kWarpThreads == 0)
-      ptx::barrier_arrive(&frame.ring.barriers->empty[cursor.stage]);
-    cursor.advance(frame.ring);
-  }
-}
-
 __device__ inline float swiglu(float gate, float up) {
   return gate / (1.0f + expf(-gate)) * up;
 }
 
+template <int32_t rows>
+__device__ inline int32_t own_row(const Unit& unit, int32_t block) {
+  ProductLane lane(team_thread());
+  if (rows < stream::kWarpgroupRows && lane.channel >= rows) return -1;
+  return unit.row_unit * rows + block * stream::kWarpgroupRows + lane.channel;
+}
+
 template <int32_t columns>
-__device__ inline void store_hidden(const Frame& frame, const Unit& unit,
+__device__ inline void store_hidden(const Frame& frame, const ExpertList& list,
+                                    int32_t packed,
                                     const float (&sum)[columns / 2]) {
   const ExpertsParameters& p = frame.p;
-  ExpertList list = frame.shared.lists[unit.list];
-  ProductLane lane(threadIdx.x % kWarpgroupThreads);
-  int32_t packed = unit.tile * kTileRows +
-                   threadIdx.x / kWarpgroupThreads * stream::kWarpgroupRows +
-                   lane.channel;
   int32_t channel = packed / (2 * kPairRows) * kPairRows + packed % kPairRows;
-  if (channel >= p.intermediate_size) return;
+  if (packed < 0 || channel >= p.intermediate_size) return;
+  ProductLane lane(team_thread());
   RowScales scales = scales_of(p.gate_up, list.expert);
   float gate_scale = scales.at(channel);
   float up_scale = scales.at(p.intermediate_size + channel);
@@ -86,14 +64,12 @@ __device__ inline void store_hidden(const Frame& frame, const Unit& unit,
 }
 
 template <int32_t columns>
-__device__ inline void store_partial(const Frame& frame, const Unit& unit,
+__device__ inline void store_partial(const Frame& frame, const ExpertList& list,
+                                     int32_t row,
                                      const float (&sum)[columns / 2]) {
   const ExpertsParameters& p = frame.p;
-  ExpertList list = frame.shared.lists[unit.list];
-  ProductLane lane(threadIdx.x % kWarpgroupThreads);
-  int32_t row = unit.tile * kTileRows +
-                threadIdx.x / kWarpgroupThreads * stream::kWarpgroupRows +
-                lane.channel;
+  if (row < 0) return;
+  ProductLane lane(team_thread());
   RowScales scales = scales_of(p.down, list.expert);
   float scale[2] = {row < p.hidden_size ? scales.at(row) : 0.0f,
                     row + 8 < p.hidden_size ? scales.at(row + 8) : 0.0f};
@@ -112,85 +88,114 @@ __device__ inline void store_partial(const Frame& frame, const Unit& unit,
 
 template <int32_t dtype>
 __device__ inline void finish_gate_up(const Frame& frame, const Unit& unit) {
-  meet_product_warps();
-  if (threadIdx.x == 0) {
+  int32_t& is_last = frame.shared.is_last[own_team()];
+  meet_team();
+  if (team_thread() == 0) {
     __threadfence();
     uint32_t done =
         ptx::fetch_add(&frame.counters->gate_up_done[unit.list], 1u);
-    frame.shared.is_last =
-        done + 1 == static_cast<uint32_t>(frame.p.gate_up.num_row_tiles);
+    is_last = done + 1 == static_cast<uint32_t>(frame.p.gate_up.num_row_units);
   }
-  meet_product_warps();
-  if (!frame.shared.is_last) return;
+  meet_team();
+  if (!is_last) return;
   encode_list<dtype>(frame, frame.shared.lists[unit.list]);
-  meet_product_warps();
-  if (threadIdx.x == 0) {
+  meet_team();
+  if (team_thread() == 0) {
     __threadfence();
     ptx::store_release(&frame.counters->is_encoded[unit.list], 1u);
   }
 }
 
 __device__ inline void finish_down(const Frame& frame, const Unit& unit) {
-  meet_product_warps();
-  if (threadIdx.x == 0) {
+  meet_team();
+  if (team_thread() == 0) {
     __threadfence();
-    ptx::add_release(&frame.counters->down_done[unit.tile], 1u);
+    ptx::add_release(&frame.counters->down_done[unit.row_unit], 1u);
   }
 }
 
+template <int32_t rows>
 __device__ inline void run_combine(const Frame& frame, const Unit& unit) {
-  if (threadIdx.x == 0)
-    ptx::wait_until(&frame.counters->down_done[unit.tile],
+  const ExpertsParameters& p = frame.p;
+  if (team_thread() == 0)
+    ptx::wait_until(&frame.counters->down_done[unit.row_unit],
                     static_cast<uint32_t>(frame.shared.num_lists));
-  meet_product_warps();
-  combine_tile(frame.p, unit.tile, unit.group, kProductThreads);
+  meet_team();
+  int32_t first = unit.group * p.tokens_per_group;
+  CombineItems items = {unit.row_unit * rows, rows, first,
+                        min(p.tokens_per_group, p.num_tokens - first)};
+  combine_items(p, items, team_thread(), kTeamThreads);
 }
 
-template <int32_t dtype, int32_t columns>
+template <int32_t dtype, int32_t rows, int32_t columns, int32_t max_columns>
 __device__ inline void run_product(const Frame& frame, RingCursor& ring,
-                                   const Unit& unit) {
-  float sum[columns / 2];
+                                   Turn& turn, const Unit& unit) {
+  constexpr int32_t kBlocks = StageShape<rows>::kRowBlocks;
+  float sum[kBlocks][columns / 2];
   bool is_down = unit.phase == Phase::down;
-  int32_t num_tiles = is_down ? frame.p.down.num_column_tiles
-                              : frame.p.gate_up.num_column_tiles;
-  multiply_unit<dtype, columns>(frame, ring, num_tiles, sum);
-  if (is_down) {
-    store_partial<columns>(frame, unit, sum);
-  } else {
-    store_hidden<columns>(frame, unit, sum);
+  ExpertList list = frame.shared.lists[unit.list];
+  turn.await();
+  multiply_unit<dtype, rows, columns, max_columns>(
+      frame, ring, matrix_of(frame, unit).num_column_tiles, sum);
+  turn.pass();
+#pragma unroll
+  for (int32_t block = 0; block < kBlocks; ++block) {
+    int32_t row = own_row<rows>(unit, block);
+    if (is_down) {
+      store_partial<columns>(frame, list, row, sum[block]);
+    } else {
+      store_hidden<columns>(frame, list, row, sum[block]);
+    }
   }
 }
 
-template <int32_t dtype, int32_t max_columns>
+template <int32_t dtype, int32_t rows, int32_t max_columns>
 __device__ inline void choose_product(const Frame& frame, RingCursor& ring,
-                                      const Unit& unit) {
+                                      Turn& turn, const Unit& unit) {
   int32_t count = frame.shared.lists[unit.list].count;
   if constexpr (max_columns > 32)
-    if (count > 32) return run_product<dtype, 64>(frame, ring, unit);
+    if (count > 32)
+      return run_product<dtype, rows, 64, max_columns>(frame, ring, turn, unit);
   if constexpr (max_columns > 16)
-    if (count > 16) return run_product<dtype, 32>(frame, ring, unit);
+    if (count > 16)
+      return run_product<dtype, rows, 32, max_columns>(frame, ring, turn, unit);
   if constexpr (max_columns > 8)
-    if (count > 8) return run_product<dtype, 16>(frame, ring, unit);
-  run_product<dtype, 8>(frame, ring, unit);
+    if (count > 8)
+      return run_product<dtype, rows, 16, max_columns>(frame, ring, turn, unit);
+  run_product<dtype, rows, 8, max_columns>(frame, ring, turn, unit);
 }
 
-template <int32_t dtype, int32_t max_columns>
+template <int32_t dtype, int32_t rows, int32_t max_columns>
+__device__ inline void run_unit(const Frame& frame, RingCursor& ring,
+                                Turn& turn, const Unit& unit) {
+  if (unit.phase == Phase::combine) return run_combine<rows>(frame, unit);
+  choose_product<dtype, rows, max_columns>(frame, ring, turn, unit);
+  if (unit.phase == Phase::down) return finish_down(frame, unit);
+  finish_gate_up<dtype>(frame, unit);
+}
+
+template <int32_t rows>
+__device__ inline void skip_unit(const Frame& frame, RingCursor& ring,
+                                 const Unit& unit) {
+  if (unit.phase == Phase::combine) return;
+  skip_stages(
+      frame.ring, ring,
+      StageShape<rows>::stages(matrix_of(frame, unit).num_column_tiles));
+}
+
+template <int32_t dtype, int32_t rows, int32_t max_columns>
 __device__ inline void run_units(const Frame& frame) {
   QueueCursor queue;
   RingCursor ring;
-  while (true) {
+  Turn turn(frame.shared);
+  for (int32_t team = 0;; team ^= 1) {
     int32_t index = pop_unit(frame.shared.queue, queue);
     if (index == kNoUnit) return;
     Unit unit = frame.unit_at(index);
-    if (unit.phase == Phase::combine) {
-      run_combine(frame, unit);
-      continue;
-    }
-    choose_product<dtype, max_columns>(frame, ring, unit);
-    if (unit.phase == Phase::down) {
-      finish_down(frame, unit);
+    if (team == own_team()) {
+      run_unit<dtype, rows, max_columns>(frame, ring, turn, unit);
     } else {
-      finish_gate_up<dtype>(frame, unit);
+      skip_unit<rows>(frame, ring, unit);
     }
   }
 }

@@ -11,6 +11,9 @@ namespace glm::kernels::mixture {
 
 constexpr int32_t kProductWarps = 8;
 constexpr int32_t kProductThreads = kProductWarps * kWarpThreads;
+constexpr int32_t kTeams = 2;
+constexpr int32_t kTeamWarps = kProductWarps / kTeams;
+constexpr int32_t kTeamThreads = kTeamWarps * kWarpThreads;
 constexpr int32_t kWeightWarp = kProductWarps;
 constexpr int32_t kTokenWarp = kProductWarps + 1;
 constexpr int32_t kNumThreads = (kProductWarps + 2) * kWarpThreads;
@@ -34,9 +37,10 @@ struct UnitQueue {
 struct SharedState {
   stream::RingBarriers ring;
   UnitQueue queue;
+  uint64_t turn[kTeams];
   ExpertList lists[kMaxLists];
   int32_t num_lists;
-  int32_t is_last;
+  int32_t is_last[kTeams];
   uint32_t epoch;
   uint32_t warp_totals[kProductWarps];
 };
@@ -51,8 +55,31 @@ enum class Phase { gate_up, down, combine };
 struct Unit {
   Phase phase;
   int32_t list;
-  int32_t tile;
+  int32_t row_unit;
   int32_t group;
+};
+
+__device__ inline int32_t own_team() { return threadIdx.x / kTeamThreads; }
+
+__device__ inline int32_t team_thread() { return threadIdx.x % kTeamThreads; }
+
+__device__ inline void meet_team() {
+  asm volatile("bar.sync %0, %1;" ::"r"(own_team() + 1), "n"(kTeamThreads)
+               : "memory");
+}
+
+template <int32_t rows>
+struct StageShape {
+  static constexpr int32_t kTiles = kTileRows / rows;
+  static constexpr int32_t kTileBytesOfUnit = rows * kTileRowBytes;
+  static constexpr int32_t kRowBlocks = rows < 64 ? 1 : rows / 64;
+
+  __host__ __device__ static constexpr int32_t bytes(int32_t max_columns) {
+    return kTileBytes + kTiles * max_columns * kTileRowBytes;
+  }
+  __host__ __device__ static constexpr int32_t stages(int32_t num_tiles) {
+    return (num_tiles + kTiles - 1) / kTiles;
+  }
 };
 
 struct Frame {
@@ -63,13 +90,13 @@ struct Frame {
   Counters* counters;
 
   __device__ int32_t num_gate_up_units() const {
-    return shared.num_lists * p.gate_up.num_row_tiles;
+    return shared.num_lists * p.gate_up.num_row_units;
   }
   __device__ int32_t num_product_units() const {
-    return num_gate_up_units() + shared.num_lists * p.down.num_row_tiles;
+    return num_gate_up_units() + shared.num_lists * p.down.num_row_units;
   }
   __device__ int32_t num_units() const {
-    return num_product_units() + p.down.num_row_tiles * p.num_groups;
+    return num_product_units() + p.down.num_row_units * p.num_groups;
   }
   __device__ Unit unit_at(int32_t index) const {
     int32_t down_begin = num_gate_up_units();
@@ -79,11 +106,37 @@ struct Frame {
       return {Phase::combine, 0, within / p.num_groups, within % p.num_groups};
     }
     bool is_down = index >= down_begin;
-    int32_t tiles = is_down ? p.down.num_row_tiles : p.gate_up.num_row_tiles;
+    int32_t tiles = is_down ? p.down.num_row_units : p.gate_up.num_row_units;
     int32_t within = is_down ? index - down_begin : index;
     return {is_down ? Phase::down : Phase::gate_up, within / tiles,
             within % tiles, 0};
   }
+};
+
+__device__ inline const StreamedMatrix& matrix_of(const Frame& frame,
+                                                  const Unit& unit) {
+  return unit.phase == Phase::down ? frame.p.down : frame.p.gate_up;
+}
+
+class Turn {
+ public:
+  __device__ explicit Turn(SharedState& shared)
+      : own_(&shared.turn[own_team()]),
+        other_(&shared.turn[1 - own_team()]),
+        parity_(own_team() == 0 ? 1 : 0) {}
+
+  __device__ void await() {
+    ptx::barrier_wait(own_, parity_);
+    parity_ ^= 1;
+  }
+  __device__ void pass() const {
+    if (threadIdx.x % kWarpThreads == 0) ptx::barrier_arrive(other_);
+  }
+
+ private:
+  uint64_t* own_;
+  uint64_t* other_;
+  uint32_t parity_;
 };
 
 struct QueueCursor {

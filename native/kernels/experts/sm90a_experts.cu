@@ -17,9 +17,10 @@ constexpr int32_t kFewStages = 12;
 __device__ void init_barriers(SharedState& shared, int32_t num_stages) {
   for (int32_t stage = 0; stage < num_stages; ++stage) {
     ptx::barrier_init(&shared.ring.full[stage], 1 + kWarpThreads);
-    ptx::barrier_init(&shared.ring.empty[stage], kProductWarps);
+    ptx::barrier_init(&shared.ring.empty[stage], kTeamWarps);
   }
   init_queue(shared.queue);
+  for (uint64_t& turn : shared.turn) ptx::barrier_init(&turn, kTeamWarps);
   ptx::barrier_init_fence();
 }
 
@@ -32,11 +33,11 @@ __device__ void clear_counters(Counters& counters) {
     words[i] = 0;
 }
 
-template <int32_t dtype, int32_t max_columns>
+template <int32_t dtype, int32_t rows, int32_t max_columns>
 __global__ __launch_bounds__(kNumThreads, 1) void experts_kernel(
     const __grid_constant__ ExpertsParameters p) {
   extern __shared__ __align__(1024) uint8_t memory[];
-  constexpr int32_t kStageBytes = kTileBytes + max_columns * kTileRowBytes;
+  constexpr int32_t kStageBytes = StageShape<rows>::bytes(max_columns);
   uint8_t* after_ring = memory + p.num_stages * kStageBytes;
   SharedState& shared = *reinterpret_cast<SharedState*>(after_ring);
   uint16_t* order =
@@ -58,38 +59,53 @@ __global__ __launch_bounds__(kNumThreads, 1) void experts_kernel(
   int32_t warp = threadIdx.x / kWarpThreads;
   int32_t lane = threadIdx.x % kWarpThreads;
   if (warp == kWeightWarp) {
-    if (lane == 0) stream_weights(frame);
+    if (lane == 0) stream_weights<rows>(frame);
   } else if (warp == kTokenWarp) {
-    load_tokens<max_columns>(frame, lane);
+    load_tokens<rows, max_columns>(frame);
   } else {
-    run_units<dtype, max_columns>(frame);
+    run_units<dtype, rows, max_columns>(frame);
   }
 }
 
-template <int32_t dtype, int32_t max_columns>
-void launch_columns(cudaStream_t stream, int32_t num_multiprocessors,
-                    ExpertsParameters p) {
-  constexpr int32_t kStageBytes = kTileBytes + max_columns * kTileRowBytes;
+void set_units(ExpertsParameters& p, int32_t rows,
+               int32_t num_multiprocessors) {
+  constexpr int32_t kSmallestGroup = 8;
+  for (StreamedMatrix* matrix : {&p.gate_up, &p.down})
+    matrix->num_row_units =
+        static_cast<int32_t>(ceil_divide(matrix->num_packed_rows, rows));
+  int64_t wanted =
+      ceil_divide(2 * int64_t{num_multiprocessors}, p.down.num_row_units);
+  int64_t share = ceil_divide(p.num_tokens, wanted);
+  p.tokens_per_group =
+      static_cast<int32_t>(share < kSmallestGroup ? kSmallestGroup : share);
+  p.num_groups =
+      static_cast<int32_t>(ceil_divide(p.num_tokens, p.tokens_per_group));
+}
+
+template <int32_t dtype, int32_t rows, int32_t max_columns>
+void launch_shape(cudaStream_t stream, int32_t num_multiprocessors,
+                  ExpertsParameters p) {
+  constexpr int32_t kStageBytes = StageShape<rows>::bytes(max_columns);
   int32_t state_bytes =
       static_cast<int32_t>(sizeof(SharedState)) + p.num_assignments() * 2;
+  set_units(p, rows, num_multiprocessors);
   p.num_stages = min(kFewStages, (kSharedLimit - state_bytes) / kStageBytes);
   LaunchShape shape;
   shape.grid = dim3(static_cast<uint32_t>(num_multiprocessors));
   shape.block = dim3(kNumThreads);
   shape.shared_bytes = p.num_stages * kStageBytes + state_bytes;
-  launch("experts", stream, shape, experts_kernel<dtype, max_columns>, p);
+  launch("experts", stream, shape, experts_kernel<dtype, rows, max_columns>, p);
 }
 
 template <int32_t dtype>
 void launch_dtype(cudaStream_t stream, int32_t num_multiprocessors,
                   const ExpertsParameters& p) {
-  if (p.num_tokens <= 8)
-    return launch_columns<dtype, 8>(stream, num_multiprocessors, p);
-  if (p.num_tokens <= 16)
-    return launch_columns<dtype, 16>(stream, num_multiprocessors, p);
-  if (p.num_tokens <= 32)
-    return launch_columns<dtype, 32>(stream, num_multiprocessors, p);
-  launch_columns<dtype, 64>(stream, num_multiprocessors, p);
+  auto with = [&](auto kernel) { kernel(stream, num_multiprocessors, p); };
+  if (p.num_tokens <= 2) return with(launch_shape<dtype, 32, 8>);
+  if (p.num_tokens <= 8) return with(launch_shape<dtype, 64, 8>);
+  if (p.num_tokens <= 16) return with(launch_shape<dtype, 128, 16>);
+  if (p.num_tokens <= 32) return with(launch_shape<dtype, 128, 32>);
+  with(launch_shape<dtype, 128, 64>);
 }
 
 }

@@ -10,6 +10,7 @@
 #include "native/ptx/cluster.hpp"
 #include "native/ptx/dependent_launch.hpp"
 #include "native/ptx/mbarrier.hpp"
+#include "native/ptx/peer_store.hpp"
 
 namespace glm::kernels::routing {
 namespace {
@@ -161,8 +162,8 @@ __device__ void send_sums(const RouteParameters& p, const Slice& slice,
       int32_t owner = lane % 4 * 2 + i % 2;
       const float* place =
           received + (slice.rank * token_blocks + block) * num_padded + expert;
-      ptx::store_to_peer(ptx::peer_address(place, owner),
-                         sums.at[block][0][i] + sums.at[block][1][i]);
+      ptx::put_at_peer(ptx::peer_address(place, owner),
+                       sums.at[block][0][i] + sums.at[block][1][i]);
     }
   meet_fragment_warps(p);
   if (threadIdx.x < kRanks)

@@ -1,0 +1,136 @@
+#ifndef GLM_KERNELS_EXPERTS_UNIT_PRODUCT_HPP
+#define GLM_KERNELS_EXPERTS_UNIT_PRODUCT_HPP
+
+#include <cstdint>
+
+#include "native/kernels/experts/shared_state.hpp"
+#include "native/kernels/stream/tile_product.hpp"
+
+namespace glm::kernels::mixture {
+
+using stream::RingCursor;
+
+__device__ inline void skip_stages(const stream::TileRing& ring,
+                                   RingCursor& cursor, int32_t count) {
+  int32_t stage = cursor.stage + count;
+  cursor.parity ^= stage / ring.num_stages & 1;
+  cursor.stage = stage % ring.num_stages;
+}
+
+struct StageOperands {
+  uint64_t weights;
+  uint64_t tokens;
+};
+
+template <int32_t columns, int32_t chains>
+__device__ inline void hold_chains(float (&part)[chains][columns / 2]) {
+#pragma unroll
+  for (int32_t i = 0; i < chains; ++i) ptx::hold(part[i]);
+}
+
+__device__ inline uint64_t descriptor_step(int32_t bytes) {
+  return static_cast<uint64_t>(bytes >> 4);
+}
+
+template <int32_t rows, int32_t columns, int32_t max_columns, int32_t tiles>
+__device__ inline void add_promoted(
+    float (&sum)[StageShape<rows>::kRowBlocks][columns / 2],
+    const StageOperands& stage) {
+  constexpr int32_t kBlocks = StageShape<rows>::kRowBlocks;
+  float part[tiles * kBlocks][columns / 2];
+#pragma unroll
+  for (int32_t i = 0; i < tiles * kBlocks; ++i) stream::clear(part[i]);
+  hold_chains<columns, tiles * kBlocks>(part);
+  ptx::wgmma_fence();
+#pragma unroll
+  for (int32_t i = 0; i < tiles * kBlocks; ++i) {
+    int32_t weights = kBlocks > 1 ? i * stream::kWarpgroupBytes
+                                  : i * StageShape<rows>::kTileBytesOfUnit;
+    int32_t tokens = i / kBlocks * max_columns * kTileRowBytes;
+    stream::multiply_steps<GLM_DTYPE_F8_E4M3, columns>(
+        part[i], stage.weights + descriptor_step(weights),
+        stage.tokens + descriptor_step(tokens), 0);
+  }
+  ptx::wgmma_commit();
+  ptx::wgmma_wait<0>();
+  hold_chains<columns, tiles * kBlocks>(part);
+#pragma unroll
+  for (int32_t i = 0; i < tiles * kBlocks; ++i)
+#pragma unroll
+    for (int32_t j = 0; j < columns / 2; ++j) sum[i % kBlocks][j] += part[i][j];
+}
+
+template <int32_t rows, int32_t columns, int32_t max_columns, int32_t tiles>
+__device__ inline void add_in_place(
+    float (&sum)[StageShape<rows>::kRowBlocks][columns / 2],
+    const StageOperands& stage) {
+  constexpr int32_t kBlocks = StageShape<rows>::kRowBlocks;
+  hold_chains<columns, kBlocks>(sum);
+  ptx::wgmma_fence();
+#pragma unroll
+  for (int32_t i = 0; i < tiles * kBlocks; ++i) {
+    int32_t weights = kBlocks > 1 ? i * stream::kWarpgroupBytes
+                                  : i * StageShape<rows>::kTileBytesOfUnit;
+    int32_t tokens = i / kBlocks * max_columns * kTileRowBytes;
+    stream::multiply_steps<GLM_DTYPE_BF16, columns>(
+        sum[i % kBlocks], stage.weights + descriptor_step(weights),
+        stage.tokens + descriptor_step(tokens), 1);
+  }
+  ptx::wgmma_commit();
+  ptx::wgmma_wait<0>();
+  hold_chains<columns, kBlocks>(sum);
+}
+
+template <int32_t dtype, int32_t rows, int32_t columns, int32_t max_columns,
+          int32_t tiles>
+__device__ inline void add_tiles(
+    float (&sum)[StageShape<rows>::kRowBlocks][columns / 2],
+    const StageOperands& stage) {
+  if constexpr (dtype == GLM_DTYPE_F8_E4M3) {
+    add_promoted<rows, columns, max_columns, tiles>(sum, stage);
+  } else {
+    add_in_place<rows, columns, max_columns, tiles>(sum, stage);
+  }
+}
+
+template <int32_t dtype, int32_t rows, int32_t columns, int32_t max_columns>
+__device__ inline void add_stage(
+    float (&sum)[StageShape<rows>::kRowBlocks][columns / 2],
+    StageOperands stage, int32_t num_tiles) {
+  constexpr int32_t kTiles = StageShape<rows>::kTiles;
+  if (num_tiles >= kTiles)
+    return add_tiles<dtype, rows, columns, max_columns, kTiles>(sum, stage);
+  for (int32_t i = 0; i < num_tiles; ++i) {
+    add_tiles<dtype, rows, columns, max_columns, 1>(sum, stage);
+    stage.weights += descriptor_step(StageShape<rows>::kTileBytesOfUnit);
+    stage.tokens += descriptor_step(max_columns * kTileRowBytes);
+  }
+}
+
+template <int32_t dtype, int32_t rows, int32_t columns, int32_t max_columns>
+__device__ inline void multiply_unit(
+    const Frame& frame, RingCursor& cursor, int32_t num_tiles,
+    float (&sum)[StageShape<rows>::kRowBlocks][columns / 2]) {
+  constexpr int32_t kTiles = StageShape<rows>::kTiles;
+#pragma unroll
+  for (int32_t i = 0; i < StageShape<rows>::kRowBlocks; ++i)
+    stream::clear(sum[i]);
+  for (int32_t tile = 0; tile < num_tiles; tile += kTiles) {
+    uint32_t stage = ptx::shared_address(frame.ring.stages +
+                                         cursor.stage * frame.ring.stage_bytes);
+    ptx::barrier_wait(&frame.ring.barriers->full[cursor.stage], cursor.parity);
+    ptx::proxy_fence();
+    add_stage<dtype, rows, columns, max_columns>(
+        sum,
+        {ptx::swizzled_descriptor(stage),
+         ptx::swizzled_descriptor(stage + kTileBytes)},
+        num_tiles - tile);
+    if (threadIdx.x % kWarpThreads == 0)
+      ptx::barrier_arrive(&frame.ring.barriers->empty[cursor.stage]);
+    cursor.advance(frame.ring);
+  }
+}
+
+}
+
+#endif
