@@ -1,6 +1,7 @@
 #include "native/kernels/add_norm_quantise/add_norm_quantise.hpp"
 #include "native/kernels/quantise/codes_of_row.hpp"
 #include "native/kernels/rows/checks.hpp"
+#include "native/kernels/rows/prefetch.hpp"
 #include "native/ptx/dependent_launch.hpp"
 
 namespace glm::kernels {
@@ -106,18 +107,20 @@ __device__ void norm_row(const NormRows& args, int32_t row,
 }
 
 template <int32_t num_chunks, bool aligned>
-__global__ void __launch_bounds__(rows::block_limit(num_chunks))
-    norm_rows(NormRows args) {
+__global__ void __launch_bounds__(rows::kMaxThreads) norm_rows(NormRows args) {
   __shared__ rows::MeasureBuffer buffer;
   FloatChunk weight[num_chunks];
-  ptx::let_successor_start();
 #pragma unroll
   for (int32_t i = 0; i < num_chunks; ++i)
     weight[i] = rows::load_floats<aligned>(args.weight, rows::chunk_begin(i),
                                            args.width);
   ptx::wait_for_predecessor();
+  ptx::let_successor_start();
   int32_t parity = 0;
   for (int32_t row = blockIdx.x; row < args.num_tokens; row += gridDim.x) {
+    rows::prefetch_next<aligned>(args.residual, row, args.num_tokens,
+                                 args.width);
+    rows::prefetch_next<aligned>(args.delta, row, args.num_tokens, args.width);
     norm_row<num_chunks, aligned>(args, row, weight, buffer, parity);
     parity ^= 1;
   }
@@ -151,9 +154,10 @@ void add_norm_quantise(const Context& context,
       given.width,
       {given.residual, given.delta, given.weight, given.plain, given.codes});
   rows::with_chunks(shape.num_chunks, aligned, [&](auto chunks, auto is_fast) {
+    auto kernel = norm_rows<decltype(chunks)::value, decltype(is_fast)::value>;
     launch(kWhere, context.stream,
-           rows::grid_of(context, given.num_tokens, shape),
-           norm_rows<decltype(chunks)::value, decltype(is_fast)::value>, given);
+           rows::grid_of(context, kWhere, given.num_tokens, shape, kernel),
+           kernel, given);
   });
 }
 

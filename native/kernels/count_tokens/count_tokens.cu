@@ -12,8 +12,8 @@ constexpr int32_t kThreads = 256;
 constexpr int32_t kMaxBlocks = 1024;
 
 __global__ void clear_row(uint32_t* row, int32_t vocab_size) {
-  ptx::let_successor_start();
   ptx::wait_for_predecessor();
+  ptx::let_successor_start();
   for (int64_t i = blockIdx.x * kThreads + threadIdx.x; i < vocab_size;
        i += gridDim.x * kThreads)
     row[i] = 0;
@@ -22,8 +22,8 @@ __global__ void clear_row(uint32_t* row, int32_t vocab_size) {
 __global__ void count_row(uint32_t* row, int32_t vocab_size,
                           const int32_t* token_ids, int32_t num_tokens,
                           bool from_prompt) {
-  ptx::let_successor_start();
   ptx::wait_for_predecessor();
+  ptx::let_successor_start();
   for (int64_t i = blockIdx.x * kThreads + threadIdx.x; i < num_tokens;
        i += gridDim.x * kThreads) {
     int32_t token = token_ids[i];

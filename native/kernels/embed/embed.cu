@@ -51,10 +51,10 @@ __device__ void copy_row(const EmbedRows& args, int32_t row) {
 }
 
 template <typename Element, int32_t num_chunks, bool aligned>
-__global__ void __launch_bounds__(rows::block_limit(num_chunks))
+__global__ void __launch_bounds__(rows::kMaxThreads)
     embed_rows(EmbedRows args) {
-  ptx::let_successor_start();
   ptx::wait_for_predecessor();
+  ptx::let_successor_start();
   for (int32_t row = blockIdx.x; row < args.num_tokens; row += gridDim.x)
     copy_row<Element, num_chunks, aligned>(args, row);
 }
@@ -64,10 +64,11 @@ void launch_embed(const Context& context, const EmbedRows& args) {
   rows::RowShape shape = rows::shape_of(kWhere, args.width);
   bool aligned = rows::are_aligned(args.width, {args.table, args.residual});
   rows::with_chunks(shape.num_chunks, aligned, [&](auto chunks, auto is_fast) {
-    launch(
-        kWhere, context.stream, rows::grid_of(context, args.num_tokens, shape),
-        embed_rows<Element, decltype(chunks)::value, decltype(is_fast)::value>,
-        args);
+    auto kernel =
+        embed_rows<Element, decltype(chunks)::value, decltype(is_fast)::value>;
+    launch(kWhere, context.stream,
+           rows::grid_of(context, kWhere, args.num_tokens, shape, kernel),
+           kernel, args);
   });
 }
 

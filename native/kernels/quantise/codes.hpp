@@ -28,7 +28,14 @@ class RowQuotient {
         is_plain_(scale >= kSmallestPlain && scale <= kLargestPlain) {}
 
   __device__ float operator()(float value) const {
-    if (!is_plain_) return __fdiv_rn(value, scale_);
+    return is_plain_ ? plain(value) : exact(value);
+  }
+
+  __device__ bool is_plain() const { return is_plain_; }
+
+  __device__ float exact(float value) const { return __fdiv_rn(value, scale_); }
+
+  __device__ float plain(float value) const {
     float first = value * inverse_;
     float second = corrected(value, first);
     return copysignf(corrected(value, second), value);

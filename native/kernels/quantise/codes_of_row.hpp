@@ -11,11 +11,20 @@ namespace glm::kernels {
 
 __device__ inline rows::CodeChunk encode(const rows::FloatChunk& chunk,
                                          const RowQuotient& quotient) {
+  rows::FloatChunk scaled;
+  if (quotient.is_plain())
+#pragma unroll
+    for (int32_t i = 0; i < rows::kChunkElements; ++i)
+      scaled.values[i] = quotient.plain(chunk.values[i]);
+  else
+#pragma unroll
+    for (int32_t i = 0; i < rows::kChunkElements; ++i)
+      scaled.values[i] = quotient.exact(chunk.values[i]);
   rows::CodeChunk codes;
 #pragma unroll
   for (int32_t i = 0; i < rows::kChunkElements / 2; ++i)
-    codes.pairs[i] = encode_pair(quotient(chunk.values[2 * i]),
-                                 quotient(chunk.values[2 * i + 1]));
+    codes.pairs[i] =
+        encode_pair(scaled.values[2 * i], scaled.values[2 * i + 1]);
   return codes;
 }
 

@@ -1,6 +1,7 @@
 #include "native/kernels/quantise/codes_of_row.hpp"
 #include "native/kernels/quantise/quantise.hpp"
 #include "native/kernels/rows/checks.hpp"
+#include "native/kernels/rows/prefetch.hpp"
 #include "native/ptx/dependent_launch.hpp"
 
 namespace glm::kernels {
@@ -37,13 +38,14 @@ __device__ void quantise_row(const QuantiseRows& args, int32_t row,
 }
 
 template <int32_t num_chunks, bool aligned>
-__global__ void __launch_bounds__(rows::block_limit(num_chunks))
+__global__ void __launch_bounds__(rows::kMaxThreads)
     quantise_rows(QuantiseRows args) {
   __shared__ rows::MeasureBuffer buffer;
-  ptx::let_successor_start();
   ptx::wait_for_predecessor();
+  ptx::let_successor_start();
   int32_t parity = 0;
   for (int32_t row = blockIdx.x; row < args.num_tokens; row += gridDim.x) {
+    rows::prefetch_next<aligned>(args.input, row, args.num_tokens, args.width);
     quantise_row<num_chunks, aligned>(args, row, buffer, parity);
     parity ^= 1;
   }
@@ -64,10 +66,11 @@ void quantise(const Context& context, const glm_quantise_args& args) {
   rows::RowShape shape = rows::shape_of(kWhere, args.width);
   bool aligned = rows::are_aligned(args.width, {args.input, args.codes});
   rows::with_chunks(shape.num_chunks, aligned, [&](auto chunks, auto is_fast) {
+    auto kernel =
+        quantise_rows<decltype(chunks)::value, decltype(is_fast)::value>;
     launch(kWhere, context.stream,
-           rows::grid_of(context, given.num_tokens, shape),
-           quantise_rows<decltype(chunks)::value, decltype(is_fast)::value>,
-           given);
+           rows::grid_of(context, kWhere, given.num_tokens, shape, kernel),
+           kernel, given);
   });
 }
 

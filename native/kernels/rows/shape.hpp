@@ -15,14 +15,8 @@ namespace glm::kernels::rows {
 constexpr int32_t kChunkElements = 8;
 constexpr int32_t kWarpThreads = 32;
 constexpr int32_t kMaxThreads = 1024;
-constexpr int32_t kPreferredThreads = 512;
 constexpr int32_t kMaxChunks = 8;
 constexpr int32_t kMaxWidth = kMaxThreads * kMaxChunks * kChunkElements;
-constexpr int32_t kResidentThreads = 2048;
-
-__host__ __device__ constexpr int32_t block_limit(int32_t num_chunks) {
-  return num_chunks == kMaxChunks ? kMaxThreads : kPreferredThreads;
-}
 
 struct RowShape {
   int32_t num_chunks;
@@ -43,7 +37,7 @@ inline RowShape shape_of(const char* where, int64_t width) {
                                          std::to_string(width));
   for (int32_t num_chunks : {1, 2, 4}) {
     int32_t num_threads = threads_for(width, num_chunks);
-    if (num_threads <= kPreferredThreads) return {num_chunks, num_threads};
+    if (num_threads <= kMaxThreads) return {num_chunks, num_threads};
   }
   return {kMaxChunks, threads_for(width, kMaxChunks)};
 }
@@ -70,11 +64,18 @@ void with_chunks(int32_t num_chunks, bool aligned, Function function) {
   choose(std::integral_constant<int32_t, kMaxChunks>());
 }
 
-inline LaunchShape grid_of(const Context& context, int64_t num_rows,
-                           const RowShape& shape) {
-  int64_t resident = int64_t{context.num_multiprocessors} *
-                     (kResidentThreads / shape.num_threads);
-  int64_t num_blocks = num_rows < resident ? num_rows : resident;
+template <typename Kernel>
+LaunchShape grid_of(const Context& context, const char* where, int64_t num_rows,
+                    const RowShape& shape, Kernel kernel) {
+  int64_t num_blocks = context.num_multiprocessors;
+  if (num_rows > num_blocks) {
+    int blocks = 0;
+    check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel,
+                                                        shape.num_threads, 0),
+          where);
+    num_blocks *= blocks;
+  }
+  if (num_rows < num_blocks) num_blocks = num_rows;
   return {dim3(static_cast<uint32_t>(num_blocks)),
           dim3(static_cast<uint32_t>(shape.num_threads))};
 }

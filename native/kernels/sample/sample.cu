@@ -77,8 +77,8 @@ __global__ void __launch_bounds__(kThreads, 2)
     sample_rows(glm_sample_args args) {
   extern __shared__ uint4 memory[];
   ptx::cluster_arrive();
-  ptx::let_successor_start();
   ptx::wait_for_predecessor();
+  ptx::let_successor_start();
   int32_t index = static_cast<int32_t>(blockIdx.x) / kRowBlocks;
   ClusterRow row(*reinterpret_cast<RowShared*>(memory), args.vocab_size);
   RowControls controls = controls_of(args, index);

@@ -1,5 +1,6 @@
 #include "native/kernels/quantise/codes_of_row.hpp"
 #include "native/kernels/rows/checks.hpp"
+#include "native/kernels/rows/prefetch.hpp"
 #include "native/kernels/swiglu_quantise/swiglu_quantise.hpp"
 #include "native/ptx/dependent_launch.hpp"
 
@@ -62,13 +63,15 @@ __device__ void gate_row(const SwigluRows& args, int32_t row,
 }
 
 template <int32_t num_chunks, bool aligned>
-__global__ void __launch_bounds__(rows::block_limit(num_chunks))
+__global__ void __launch_bounds__(rows::kMaxThreads)
     gate_rows(SwigluRows args) {
   __shared__ rows::MeasureBuffer buffer;
-  ptx::let_successor_start();
   ptx::wait_for_predecessor();
+  ptx::let_successor_start();
   int32_t parity = 0;
   for (int32_t row = blockIdx.x; row < args.num_tokens; row += gridDim.x) {
+    rows::prefetch_next<aligned>(args.gate_up, row, args.num_tokens,
+                                 2 * int64_t{args.width});
     gate_row<num_chunks, aligned>(args, row, buffer, parity);
     parity ^= 1;
   }
@@ -94,9 +97,10 @@ void swiglu_quantise(const Context& context,
   bool aligned =
       rows::are_aligned(args.width, {args.gate_up, output.plain, output.codes});
   rows::with_chunks(shape.num_chunks, aligned, [&](auto chunks, auto is_fast) {
+    auto kernel = gate_rows<decltype(chunks)::value, decltype(is_fast)::value>;
     launch(kWhere, context.stream,
-           rows::grid_of(context, given.num_tokens, shape),
-           gate_rows<decltype(chunks)::value, decltype(is_fast)::value>, given);
+           rows::grid_of(context, kWhere, given.num_tokens, shape, kernel),
+           kernel, given);
   });
 }
 

@@ -1,0 +1,24 @@
+#ifndef GLM_KERNELS_ROWS_PREFETCH_HPP
+#define GLM_KERNELS_ROWS_PREFETCH_HPP
+
+#include <cuda_bf16.h>
+
+#include <cstdint>
+
+#include "native/ptx/bulk_copy.hpp"
+
+namespace glm::kernels::rows {
+
+template <bool aligned>
+__device__ inline void prefetch_next(const __nv_bfloat16* rows, int32_t row,
+                                     int32_t num_rows, int64_t width) {
+  if constexpr (!aligned) return;
+  int64_t next = int64_t{row} + gridDim.x;
+  if (threadIdx.x != 0 || rows == nullptr || next >= num_rows) return;
+  ptx::bulk_prefetch(rows + next * width,
+                     static_cast<uint32_t>(width * sizeof(__nv_bfloat16)));
+}
+
+}
+
+#endif
