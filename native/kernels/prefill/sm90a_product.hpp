@@ -246,7 +246,8 @@ __device__ inline void consume(Shared& shared, const Product& product,
         shared, ring, sums, group, product.num_column_tiles, num_slices(tile));
     store_scales(scales, shared.token_scale[group], group);
     store_tokens<output>(product, tile, place, scales, sums,
-                         shared.token_scale[group], shared.staging[group]);
+                         shared.token_scale[group], shared.staging[group],
+                         group);
   }
 }
 

@@ -15,6 +15,7 @@ constexpr int32_t kStagingBytes = kSliceTokens * kTileRowBytes;
 constexpr int32_t kGroupRows = 64;
 constexpr int32_t kStoreThreads = 128;
 constexpr int32_t kUnitsARow = kTileRowBytes / 16;
+constexpr int32_t kRowsAPass = kStoreThreads / kUnitsARow;
 
 struct Place {
   int32_t packed_begin;
@@ -80,6 +81,33 @@ __device__ inline void store_scales(const Scales& scales, float* token_scale,
   ptx::named_barrier<kStoreThreads>(1 + group);
 }
 
+struct Target {
+  uint8_t* row;
+  int64_t pass_bytes;
+  int32_t packed;
+  bool stores;
+};
+
+template <Output output>
+__device__ inline Target target_of(const Product& product, const Tile& tile,
+                                   const Place& place) {
+  constexpr int32_t kElement = output == Output::kHiddenFloat ? 4 : 2;
+  const int32_t unit = group_thread() % kUnitsARow;
+  const int64_t token = tile.token_begin + group_thread() / kUnitsARow;
+  Target target;
+  target.packed = place.packed_begin + unit * kPairRows;
+  int32_t channel = place.packed_begin / 2 + unit * 4;
+  target.stores = place.stores && channel < product.output_stride;
+  if constexpr (output == Output::kChannels) {
+    channel = logical_row(product.role, product.rows, target.packed);
+    target.stores = place.stores && channel >= 0;
+  }
+  target.row = static_cast<uint8_t*>(product.output) +
+               (token * product.output_stride + channel) * kElement;
+  target.pass_bytes = kRowsAPass * product.output_stride * kElement;
+  return target;
+}
+
 __device__ inline int32_t staging_offset(int32_t token, int32_t unit) {
   return token * kTileRowBytes + (unit ^ (token & 7)) * 16;
 }
@@ -94,6 +122,10 @@ __device__ inline void stage_channels(const float* sums, const Scales& scales,
                                       uint8_t* staging) {
   const int32_t lane = group_thread() % 32;
   const int32_t warp = group_thread() / 32;
+  const uint32_t address =
+      ptx::shared_address(staging) +
+      static_cast<uint32_t>(
+          staging_offset(lane / 16 * 8 + lane % 8, warp * 2 + lane / 8 % 2));
 #pragma unroll
   for (int32_t pair = 0; pair < kSliceTokens / 16; ++pair) {
     uint32_t values[4];
@@ -108,16 +140,13 @@ __device__ inline void stage_channels(const float* sums, const Scales& scales,
           sum[0] * token.x * scales.channel[half] + scales.bias[half],
           sum[1] * token.y * scales.channel[half] + scales.bias[half]);
     }
-    const int32_t token = (pair * 2 + lane / 16) * 8 + lane % 8;
     ptx::store_matrices_transposed(
-        ptx::shared_address(staging) + static_cast<uint32_t>(staging_offset(
-                                           token, warp * 2 + lane / 8 % 2)),
-        values);
+        address + static_cast<uint32_t>(pair * 16 * kTileRowBytes), values);
   }
 }
 
 __device__ inline float silu(float value) {
-  return value / (1.0f + __expf(-value));
+  return __fdividef(value, 1.0f + __expf(-value));
 }
 
 __device__ inline void stage_hidden(const float* sums, const Scales& scales,
@@ -126,73 +155,60 @@ __device__ inline void stage_hidden(const float* sums, const Scales& scales,
   const int32_t lane = group_thread() % 32;
   const int32_t channel = group_thread() / 32 * 8 + lane / 4;
 #pragma unroll
-  for (int32_t block = 0; block < kSliceTokens / 8; ++block) {
+  for (int32_t i = 0; i < 2; ++i) {
+    const int32_t first = lane % 4 * 2 + i;
+    uint8_t* row =
+        staging + staging_offset(first, channel / 4) + channel % 4 * 4;
 #pragma unroll
-    for (int32_t i = 0; i < 2; ++i) {
-      const int32_t token = block * 8 + lane % 4 * 2 + i;
-      const float scale = token_scale[token];
+    for (int32_t block = 0; block < kSliceTokens / 8; ++block) {
+      const float scale = token_scale[block * 8 + first];
       const float gate = sums[block * 4 + i] * scale * scales.channel[0];
       const float up = sums[block * 4 + 2 + i] * scale * scales.channel[1];
-      *reinterpret_cast<float*>(staging + staging_offset(token, channel / 4) +
-                                channel % 4 * 4) = silu(gate) * up;
+      *reinterpret_cast<float*>(row + block * 8 * kTileRowBytes) =
+          silu(gate) * up;
     }
   }
 }
 
-__device__ inline void write_channels(const Product& product,
-                                      const Place& place, int64_t token,
-                                      int32_t unit, uint4 values) {
-  const int32_t packed = place.packed_begin + unit * kPairRows;
-  const int32_t channel = logical_row(product.role, product.rows, packed);
-  if (channel < 0) return;
-  auto* row = static_cast<__nv_bfloat16*>(product.output) +
-              token * product.output_stride;
-  if (product.wide_stores) {
-    *reinterpret_cast<uint4*>(row + channel) = values;
-    return;
-  }
+__device__ inline void write_narrow(const Product& product,
+                                    const Target& target, uint8_t* row,
+                                    uint4 values) {
   const auto* each = reinterpret_cast<const __nv_bfloat16*>(&values);
+  const int32_t first = logical_row(product.role, product.rows, target.packed);
 #pragma unroll
-  for (int32_t i = 0; i < kPairRows; ++i) {
-    const int32_t single = logical_row(product.role, product.rows, packed + i);
-    if (single >= 0) row[single] = each[i];
-  }
+  for (int32_t i = 0; i < kPairRows; ++i)
+    if (logical_row(product.role, product.rows, target.packed + i) == first + i)
+      reinterpret_cast<__nv_bfloat16*>(row)[i] = each[i];
 }
 
 template <Output output>
-__device__ inline void write_hidden(const Product& product, const Place& place,
-                                    int64_t token, int32_t unit, uint4 values) {
-  const int64_t channel = place.packed_begin / 2 + unit * 4;
-  if (channel >= product.output_stride) return;
-  const int64_t offset = token * product.output_stride + channel;
-  if constexpr (output == Output::kHiddenFloat) {
-    *reinterpret_cast<uint4*>(static_cast<float*>(product.output) + offset) =
-        values;
-  } else {
+__device__ inline void write_unit(const Product& product, const Target& target,
+                                  uint8_t* row, uint4 values) {
+  if constexpr (output == Output::kHiddenBf16) {
     const auto& four = reinterpret_cast<const float4&>(values);
-    *reinterpret_cast<uint2*>(static_cast<__nv_bfloat16*>(product.output) +
-                              offset) =
+    *reinterpret_cast<uint2*>(row) =
         make_uint2(pack_pair(four.x, four.y), pack_pair(four.z, four.w));
+  } else if (output == Output::kHiddenFloat || product.wide_stores) {
+    *reinterpret_cast<uint4*>(row) = values;
+  } else {
+    write_narrow(product, target, row, values);
   }
 }
 
 template <Output output>
-__device__ inline void write_staged(const Product& product, const Tile& tile,
-                                    const Place& place, int32_t first,
+__device__ inline void write_staged(const Product& product, Target& target,
+                                    int32_t num_tokens,
                                     const uint8_t* staging) {
+  const int32_t token = group_thread() / kUnitsARow;
+  const uint8_t* staged =
+      staging + staging_offset(token, group_thread() % kUnitsARow);
 #pragma unroll
-  for (int32_t i = 0; i < kSliceTokens * kUnitsARow / kStoreThreads; ++i) {
-    const int32_t index = group_thread() + i * kStoreThreads;
-    const int32_t token = index / kUnitsARow;
-    const int32_t unit = index % kUnitsARow;
-    if (!place.stores || first + token >= tile.num_tokens) continue;
-    const uint4 values =
-        *reinterpret_cast<const uint4*>(staging + staging_offset(token, unit));
-    const int64_t row = tile.token_begin + first + token;
-    if constexpr (output == Output::kChannels)
-      write_channels(product, place, row, unit, values);
-    else
-      write_hidden<output>(product, place, row, unit, values);
+  for (int32_t pass = 0; pass < kSliceTokens / kRowsAPass; ++pass) {
+    if (target.stores && token + pass * kRowsAPass < num_tokens)
+      write_unit<output>(product, target, target.row,
+                         *reinterpret_cast<const uint4*>(
+                             staged + pass * kRowsAPass * kTileRowBytes));
+    target.row += target.pass_bytes;
   }
 }
 
@@ -201,8 +217,9 @@ __device__ inline void store_tokens(const Product& product, const Tile& tile,
                                     const Place& place, const Scales& scales,
                                     const float (&sums)[kTileTokens / 2],
                                     const float* token_scale,
-                                    uint8_t (&staging)[2][kStagingBytes]) {
-  const int32_t group = static_cast<int32_t>(threadIdx.x) / kStoreThreads;
+                                    uint8_t (&staging)[2][kStagingBytes],
+                                    int32_t group) {
+  Target target = target_of<output>(product, tile, place);
 #pragma unroll
   for (int32_t slice = 0; slice < kTileTokens / kSliceTokens; ++slice) {
     const int32_t first = slice * kSliceTokens;
@@ -213,7 +230,8 @@ __device__ inline void store_tokens(const Product& product, const Tile& tile,
     else
       stage_hidden(part, scales, token_scale + first, staging[slice % 2]);
     ptx::named_barrier<kStoreThreads>(1 + group);
-    write_staged<output>(product, tile, place, first, staging[slice % 2]);
+    write_staged<output>(product, target, tile.num_tokens - first,
+                         staging[slice % 2]);
   }
 }
 

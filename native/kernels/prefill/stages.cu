@@ -1,5 +1,7 @@
 #include <cuda_bf16.h>
 
+#include <algorithm>
+
 #include "native/base/cuda.hpp"
 #include "native/kernels/layout.hpp"
 #include "native/kernels/prefill/product.hpp"
@@ -13,50 +15,65 @@ namespace {
 constexpr int32_t kSortThreads = 1024;
 constexpr int32_t kRowThreads = 256;
 constexpr int32_t kQuantiseWarps = 8;
-constexpr int32_t kHeldVectors = 16;
+constexpr int32_t kHeldVectors = 12;
 
 __device__ int32_t thread() { return static_cast<int32_t>(threadIdx.x); }
 
-__device__ void sum_before(int32_t* counts, int32_t* begin, int32_t count) {
+struct Tally {
+  int32_t below;
+  int32_t equal;
+};
+
+__device__ Tally sum_to_lane(Tally tally) {
   const int32_t lane = thread() % 32;
-  int32_t carried = 0;
-  for (int32_t first = 0; first < count; first += 32) {
-    const int32_t i = first + lane;
-    int32_t sum = i < count ? counts[i] : 0;
-    for (int32_t step = 1; step < 32; step *= 2) {
-      const int32_t below = __shfl_up_sync(~0u, sum, step);
-      if (lane >= step) sum += below;
-    }
-    const int32_t previous = __shfl_up_sync(~0u, sum, 1);
-    if (i < count) {
-      counts[i] = carried + (lane == 0 ? 0 : previous);
-      begin[i] = counts[i];
-    }
-    carried += __shfl_sync(~0u, sum, 31);
+#pragma unroll
+  for (int32_t step = 1; step < 32; step *= 2) {
+    const int32_t below = __shfl_up_sync(~0u, tally.below, step);
+    const int32_t equal = __shfl_up_sync(~0u, tally.equal, step);
+    if (lane >= step) tally = {tally.below + below, tally.equal + equal};
   }
-  if (lane == 0) begin[count] = carried;
+  return tally;
+}
+
+__device__ Tally tally_of(const Sorting& sorting, int32_t expert) {
+  Tally tally = {0, 0};
+#pragma unroll 8
+  for (int32_t i = thread(); i < sorting.num_choices; i += kSortThreads) {
+    const int32_t own = sorting.expert_ids[i] - sorting.expert_begin;
+    tally.below += own >= 0 && own < expert;
+    tally.equal += own == expert;
+  }
+  return tally;
+}
+
+__device__ void place_choices(const Sorting& sorting, int32_t expert,
+                              int32_t position) {
+#pragma unroll 8
+  for (int32_t i = thread(); i < sorting.num_choices; i += kSortThreads) {
+    const int32_t own = sorting.expert_ids[i] - sorting.expert_begin;
+    const bool local = own >= 0 && own < sorting.num_experts;
+    if (local && own == expert) sorting.position[i] = position++;
+    if (expert == 0 && !local) sorting.position[i] = -1;
+  }
 }
 
 __global__ __launch_bounds__(kSortThreads) void sort_kernel(Sorting sorting) {
-  __shared__ int32_t counts[kMaxExperts];
+  __shared__ Tally warps[kSortThreads / 32];
   ptx::wait_for_predecessor();
   ptx::let_successor_start();
-  for (int32_t i = thread(); i < sorting.num_experts; i += kSortThreads)
-    counts[i] = 0;
+  const auto expert = static_cast<int32_t>(blockIdx.x);
+  const Tally own = tally_of(sorting, expert);
+  const Tally until = sum_to_lane(own);
+  if (thread() % 32 == 31) warps[thread() / 32] = until;
   __syncthreads();
-  for (int32_t i = thread(); i < sorting.num_choices; i += kSortThreads) {
-    const int32_t expert = sorting.expert_ids[i] - sorting.expert_begin;
-    if (expert >= 0 && expert < sorting.num_experts)
-      atomicAdd(&counts[expert], 1);
-  }
+  if (thread() < 32) warps[thread()] = sum_to_lane(warps[thread()]);
   __syncthreads();
-  if (thread() < 32) sum_before(counts, sorting.begin, sorting.num_experts);
-  __syncthreads();
-  for (int32_t i = thread(); i < sorting.num_choices; i += kSortThreads) {
-    const int32_t expert = sorting.expert_ids[i] - sorting.expert_begin;
-    const bool local = expert >= 0 && expert < sorting.num_experts;
-    sorting.position[i] = local ? atomicAdd(&counts[expert], 1) : -1;
-  }
+  const Tally all = warps[kSortThreads / 32 - 1];
+  const int32_t before = thread() < 32 ? 0 : warps[thread() / 32 - 1].equal;
+  place_choices(sorting, expert, all.below + before + until.equal - own.equal);
+  if (thread() > 0 || expert >= sorting.num_experts) return;
+  sorting.begin[expert] = all.below;
+  sorting.begin[expert + 1] = all.below + all.equal;
 }
 
 template <typename Unit>
@@ -108,6 +125,7 @@ __device__ float largest_of_warp(float value) {
   return value;
 }
 
+template <bool held>
 __device__ void quantise_row(const Quantising& quantising, int64_t row) {
   const int32_t lane = thread() % 32;
   const int32_t vectors = quantising.stride / 4;
@@ -115,31 +133,33 @@ __device__ void quantise_row(const Quantising& quantising, int64_t row) {
                                                        row * quantising.stride);
   auto* codes =
       reinterpret_cast<uint32_t*>(quantising.codes + row * quantising.stride);
-  float4 held[kHeldVectors];
+  float4 own[kHeldVectors];
   float peak = 0.0f;
 #pragma unroll
   for (int32_t i = 0; i < kHeldVectors; ++i) {
     const int32_t at = lane + i * 32;
-    if (at >= vectors) break;
-    held[i] = values[at];
-    peak = fmaxf(peak, largest(held[i]));
+    own[i] = at < vectors ? __ldcs(values + at) : make_float4(0, 0, 0, 0);
   }
-  for (int32_t at = lane + kHeldVectors * 32; at < vectors; at += 32)
-    peak = fmaxf(peak, largest(values[at]));
-  peak = largest_of_warp(peak);
-  const float scale = row_scale_of(peak);
+#pragma unroll
+  for (int32_t i = 0; i < kHeldVectors; ++i)
+    peak = fmaxf(peak, largest(own[i]));
+  if constexpr (!held)
+    for (int32_t at = lane + kHeldVectors * 32; at < vectors; at += 32)
+      peak = fmaxf(peak, largest(values[at]));
+  const float scale = row_scale_of(largest_of_warp(peak));
   const RowQuotient quotient(scale);
 #pragma unroll
   for (int32_t i = 0; i < kHeldVectors; ++i) {
     const int32_t at = lane + i * 32;
-    if (at >= vectors) break;
-    codes[at] = codes_of(held[i], quotient);
+    if (at < vectors) codes[at] = codes_of(own[i], quotient);
   }
-  for (int32_t at = lane + kHeldVectors * 32; at < vectors; at += 32)
-    codes[at] = codes_of(values[at], quotient);
+  if constexpr (!held)
+    for (int32_t at = lane + kHeldVectors * 32; at < vectors; at += 32)
+      codes[at] = codes_of(values[at], quotient);
   if (lane == 0) quantising.row_scale[row] = scale;
 }
 
+template <bool held>
 __global__ __launch_bounds__(kQuantiseWarps *
                              32) void quantise_kernel(Quantising quantising) {
   ptx::wait_for_predecessor();
@@ -149,10 +169,11 @@ __global__ __launch_bounds__(kQuantiseWarps *
       static_cast<int32_t>(blockIdx.x) * kQuantiseWarps + thread() / 32;
   for (int32_t row = first; row < num_rows;
        row += static_cast<int32_t>(gridDim.x) * kQuantiseWarps)
-    quantise_row(quantising, row);
+    quantise_row<held>(quantising, row);
 }
 
 constexpr int32_t kChannels = 8;
+constexpr int32_t kChoices = 8;
 
 struct Eight {
   float at[kChannels];
@@ -200,13 +221,51 @@ __device__ void store_eight(void* data, int64_t offset, int32_t count,
     values[i] = reinterpret_cast<const __nv_bfloat16*>(&bits)[i];
 }
 
+struct Choices {
+  int32_t position[kChoices];
+  float weight[kChoices];
+};
+
+__device__ Choices load_choices(const Combining& combining, int64_t token,
+                                int32_t first) {
+  Choices choices;
+#pragma unroll
+  for (int32_t j = 0; j < kChoices; ++j) {
+    const int64_t at = token * combining.top_k + first + j;
+    const bool present = first + j < combining.top_k;
+    choices.position[j] = present ? combining.position[at] : -1;
+    choices.weight[j] = present ? combining.weights[at] : 0.0f;
+  }
+  return choices;
+}
+
+__device__ void add_choices(const Combining& combining, const Choices& choices,
+                            int32_t channel, Eight& sum) {
+  uint4 parts[kChoices];
+  const auto* products =
+      static_cast<const __nv_bfloat16*>(combining.products) + channel;
+#pragma unroll
+  for (int32_t j = 0; j < kChoices; ++j)
+    parts[j] =
+        choices.position[j] < 0
+            ? make_uint4(0, 0, 0, 0)
+            : __ldcs(reinterpret_cast<const uint4*>(
+                  products + int64_t{choices.position[j]} * combining.stride));
+#pragma unroll
+  for (int32_t j = 0; j < kChoices; ++j) {
+    if (choices.position[j] < 0) continue;
+    const Eight part = widened(parts[j]);
+#pragma unroll
+    for (int32_t i = 0; i < kChannels; ++i)
+      sum.at[i] += choices.weight[j] * part.at[i];
+  }
+}
+
 __global__ __launch_bounds__(kRowThreads) void combine_kernel(
     Combining combining) {
   ptx::wait_for_predecessor();
   ptx::let_successor_start();
   const int64_t token = blockIdx.x;
-  const int32_t* position = combining.position + token * combining.top_k;
-  const float* weights = combining.weights + token * combining.top_k;
   const bool wide = combining.width % kChannels == 0;
   for (int32_t channel = thread() * kChannels; channel < combining.width;
        channel += kRowThreads * kChannels) {
@@ -215,16 +274,9 @@ __global__ __launch_bounds__(kRowThreads) void combine_kernel(
     Eight sum = {};
     if (combining.initial != nullptr)
       sum = widened(load_eight(combining.initial, offset, count, wide));
-#pragma unroll 8
-    for (int32_t j = 0; j < combining.top_k; ++j) {
-      if (position[j] < 0) continue;
-      const Eight part = widened(load_eight(
-          combining.products, int64_t{position[j]} * combining.stride + channel,
-          count, true));
-#pragma unroll
-      for (int32_t i = 0; i < kChannels; ++i)
-        sum.at[i] += weights[j] * part.at[i];
-    }
+    for (int32_t first = 0; first < combining.top_k; first += kChoices)
+      add_choices(combining, load_choices(combining, token, first), channel,
+                  sum);
     store_eight(combining.output, offset, count, wide, narrowed(sum));
   }
 }
@@ -232,7 +284,9 @@ __global__ __launch_bounds__(kRowThreads) void combine_kernel(
 }
 
 void sort_choices(const Context& context, const Sorting& sorting) {
-  launch("prefill experts: sort", context.stream, {dim3(1), dim3(kSortThreads)},
+  launch("prefill experts: sort", context.stream,
+         {dim3(static_cast<uint32_t>(std::max(sorting.num_experts, 1))),
+          dim3(kSortThreads)},
          sort_kernel, sorting);
 }
 
@@ -244,9 +298,10 @@ void gather_rows(const Context& context, const Gathering& gathering) {
 
 void quantise_hidden(const Context& context, const Quantising& quantising) {
   const auto blocks = static_cast<uint32_t>(context.num_multiprocessors * 8);
+  const bool held = quantising.stride <= kHeldVectors * 32 * 4;
   launch("prefill experts: quantise", context.stream,
-         {dim3(blocks), dim3(kQuantiseWarps * 32)}, quantise_kernel,
-         quantising);
+         {dim3(blocks), dim3(kQuantiseWarps * 32)},
+         held ? quantise_kernel<true> : quantise_kernel<false>, quantising);
 }
 
 void combine_rows(const Context& context, const Combining& combining) {
