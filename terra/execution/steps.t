@@ -43,11 +43,10 @@ end
 local terra upload_inputs(self : &Rank, launch : &Launch, message : &C.glm_message) : int32
   var plan = launch.plan
   var host, device = staged(launch.staging, plan:is_decode()), self.inputs
-  var bytes = host:control_bytes()
-  if plan.num_biases == 0 and plan.num_masks == 0 then
-    bytes = host:unbiased_bytes()
+  call(self, message, "upload of the step's inputs", "upload", device.data, host.data, host:unbiased_bytes(&plan.shape))
+  if plan.num_biases > 0 or plan.num_masks > 0 then
+    call(self, message, "upload of the step's biases", "upload", device.bias_tokens, host.bias_tokens, host:bias_bytes())
   end
-  call(self, message, "upload of the step's inputs", "upload", device.data, host.data, bytes)
   var stride : int64 = plan.shape.max_pages_per_sequence
   var begin, finish = plan.page_table_row_begin * stride, plan.page_table_row_end * stride
   if finish > begin then

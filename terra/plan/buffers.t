@@ -92,19 +92,13 @@ local terra aligned(bytes : int64) : int64
   return (bytes + alignment - 1) / alignment * alignment
 end
 
-local terra bind_decode(target : &batch.StepInputs, full : &batch.StepInputs, shape : &batch.StepShape)
-  var narrow = shape:for_decode()
-  target:bind(&narrow, full.data)
-  target.page_table = full.page_table
-end
-
 local terra step_bytes(shape : &batch.StepShape) : int64
   return aligned(batch.StepInputs.bytes_for(shape)) + aligned(batch.StepOutputs.bytes_for(shape))
 end
 
 terra Staging:bind(shape : &batch.StepShape, base : &int8)
   self.inputs:bind(shape, base)
-  bind_decode(&self.decode_inputs, &self.inputs, shape)
+  self.decode_inputs:bind_decode(shape, &self.inputs)
   self.outputs:bind(shape, base + aligned(batch.StepInputs.bytes_for(shape)))
 end
 
@@ -121,7 +115,7 @@ end
 terra RankBuffers:bind(shape : &BufferShape, base : &int8) : int64
   var offset = step_bytes(&shape.step)
   self.inputs:bind(&shape.step, base)
-  bind_decode(&self.decode_inputs, &self.inputs, &shape.step)
+  self.decode_inputs:bind_decode(&shape.step, &self.inputs)
   self.outputs:bind(&shape.step, base + aligned(batch.StepInputs.bytes_for(&shape.step)))
   escape
     for _, buffer in ipairs(buffers.table) do

@@ -138,6 +138,7 @@ terra Scheduler:land(now_ns : int64)
   for i = 0, self.launched.size do
     var segment = self.launched.data[i]
     var item = segment.sequence
+    self.launched.data[i].sequence = nil
     if item ~= nil then
       item.num_pending = 0
       self:register_prompt_pages(item)
@@ -158,6 +159,7 @@ end
 terra Scheduler:fail_segments(list : &scheduler.SegmentList, code : int32, text : rawstring)
   for i = 0, list.size do
     var item = list.data[i].sequence
+    list.data[i].sequence = nil
     if item ~= nil then
       self:fail(item, code, text)
     end

@@ -66,6 +66,8 @@ batch.arrays = {
   { name = "page_table", type = int32, count = function(s) return `s.max_sequences * s.max_pages_per_sequence end },
 }
 
+batch.shared_arrays = { "bias_tokens", "bias_values", "masks", "page_table" }
+
 batch.results = {
   { name = "token_ids", type = int32, count = function(s) return `s.max_logit_rows end },
   { name = "is_finite", type = int32, count = function(s) return `s.max_logit_rows end },
@@ -129,12 +131,23 @@ terra StepShape:for_decode() : StepShape
   return shape
 end
 
-terra batch.StepInputs:control_bytes() : int64
-  return [&int8](self.page_table) - self.data
+terra batch.StepInputs:bind_decode(shape : &StepShape, full : &batch.StepInputs)
+  var narrow = shape:for_decode()
+  self:bind(&narrow, full.data)
+  escape
+    for _, name in ipairs(batch.shared_arrays) do
+      emit quote self.[name] = full.[name] end
+    end
+  end
 end
 
-terra batch.StepInputs:unbiased_bytes() : int64
-  return [&int8](self.bias_tokens) - self.data
+terra batch.StepInputs:unbiased_bytes(shape : &StepShape) : int64
+  var bytes = [&int8](self.bias_begin + (shape.max_logit_rows + 1)) - self.data
+  return (bytes + block_alignment - 1) / block_alignment * block_alignment
+end
+
+terra batch.StepInputs:bias_bytes() : int64
+  return [&int8](self.page_table) - [&int8](self.bias_tokens)
 end
 
 terra batch.StepOutputs:short_bytes() : int64

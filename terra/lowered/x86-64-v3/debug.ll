@@ -250,538 +250,539 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.46" = private unnamed_addr constant [32 x i8] c"a segment does not fit its step\00", align 1
 @"$string.47" = private unnamed_addr constant [35 x i8] c"more steps in flight than stagings\00", align 1
 @"$string.48" = private unnamed_addr constant [28 x i8] c"upload of the step's inputs\00", align 1
-@"$string.49" = private unnamed_addr constant [25 x i8] c"upload of the page table\00", align 1
-@"$string.50" = private unnamed_addr constant [14 x i8] c"select_tokens\00", align 1
-@"$string.51" = private unnamed_addr constant [6 x i8] c"embed\00", align 1
-@"$string.52" = private unnamed_addr constant [18 x i8] c"add_norm_quantise\00", align 1
-@"$string.53" = private unnamed_addr constant [7 x i8] c"linear\00", align 1
-@"$string.54" = private unnamed_addr constant [11 x i8] c"linear qkv\00", align 1
-@"$string.55" = private unnamed_addr constant [16 x i8] c"norm_rope_store\00", align 1
-@"$string.56" = private unnamed_addr constant [10 x i8] c"attention\00", align 1
-@"$string.57" = private unnamed_addr constant [9 x i8] c"quantise\00", align 1
-@"$string.58" = private unnamed_addr constant [14 x i8] c"linear output\00", align 1
-@"$string.59" = private unnamed_addr constant [11 x i8] c"all_reduce\00", align 1
-@"$string.60" = private unnamed_addr constant [6 x i8] c"route\00", align 1
-@"$string.61" = private unnamed_addr constant [15 x i8] c"linear gate_up\00", align 1
-@"$string.62" = private unnamed_addr constant [16 x i8] c"swiglu_quantise\00", align 1
-@"$string.63" = private unnamed_addr constant [12 x i8] c"linear down\00", align 1
-@"$string.64" = private unnamed_addr constant [8 x i8] c"experts\00", align 1
-@"$string.65" = private unnamed_addr constant [7 x i8] c"logits\00", align 1
-@"$string.66" = private unnamed_addr constant [11 x i8] c"all_gather\00", align 1
-@"$string.67" = private unnamed_addr constant [23 x i8] c"download of the logits\00", align 1
-@"$string.68" = private unnamed_addr constant [7 x i8] c"sample\00", align 1
-@"$string.69" = private unnamed_addr constant [27 x i8] c"replay of the step's graph\00", align 1
-@"$string.70" = private unnamed_addr constant [31 x i8] c"download of the sampled tokens\00", align 1
-@"$string.72" = private unnamed_addr constant [44 x i8] c"the logits after position %d are not finite\00", align 1
-@"$string.73" = private unnamed_addr constant [13 x i8] c"compaction.t\00", align 1
-@"$string.74" = private unnamed_addr constant [49 x i8] c"a page in the list of cached pages is not cached\00", align 1
-@"$string.75" = private unnamed_addr constant [33 x i8] c"the list of cached pages is torn\00", align 1
-@"$string.76" = private unnamed_addr constant [39 x i8] c"the list of cached pages loses its end\00", align 1
-@"$string.77" = private unnamed_addr constant [45 x i8] c"a page in the prefix cache is not registered\00", align 1
-@"$string.78" = private unnamed_addr constant [41 x i8] c"a cached page is not found by its tokens\00", align 1
-@"$string.79" = private unnamed_addr constant [12 x i8] c"iteration.t\00", align 1
-@"$string.80" = private unnamed_addr constant [42 x i8] c"pages, sequences and page tables disagree\00", align 1
-@"$string.81" = private unnamed_addr constant [9 x i8] c"events.t\00", align 1
-@"$string.82" = private unnamed_addr constant [36 x i8] c"an event is pushed into a full ring\00", align 1
-@"$string.86" = private unnamed_addr constant [7 x i8] c"engine\00", align 1
-@"$string.87" = private unnamed_addr constant [25 x i8] c"request %llu is not live\00", align 1
-@"$string.88" = private unnamed_addr constant [5 x i8] c"auto\00", align 1
-@"$string.89" = private unnamed_addr constant [13 x i8] c"text is null\00", align 1
-@"$string.93" = private unnamed_addr constant [1 x i8] zeroinitializer, align 1
-@"$string.99" = private unnamed_addr constant [19 x i8] c"model_dir is empty\00", align 1
-@"$string.100" = private unnamed_addr constant [6 x i8] c"%s/%s\00", align 1
-@"$string.101" = private unnamed_addr constant [12 x i8] c"config.json\00", align 1
-@"$string.102" = private unnamed_addr constant [29 x i8] c"model.safetensors.index.json\00", align 1
-@"$string.103" = private unnamed_addr constant [18 x i8] c"model.safetensors\00", align 1
-@"$string.104" = private unnamed_addr constant [18 x i8] c"%s: out of memory\00", align 1
-@"$string.105" = private unnamed_addr constant [18 x i8] c"%s: %s failed: %s\00", align 1
-@"$string.106" = private unnamed_addr constant [5 x i8] c"open\00", align 1
-@"$string.107" = private unnamed_addr constant [6 x i8] c"fstat\00", align 1
-@"$string.108" = private unnamed_addr constant [23 x i8] c"%s: not a regular file\00", align 1
-@"$string.109" = private unnamed_addr constant [22 x i8] c"%s: the file is empty\00", align 1
-@"$string.110" = private unnamed_addr constant [5 x i8] c"mmap\00", align 1
-@"$string.113" = private unnamed_addr constant [36 x i8] c"%s: not valid JSON at byte %lld: %s\00", align 1
-@"$string.114" = private unnamed_addr constant [29 x i8] c"nested deeper than 64 levels\00", align 1
-@"$string.115" = private unnamed_addr constant [25 x i8] c"more than 4194304 values\00", align 1
-@"$string.118" = private unnamed_addr constant [14 x i8] c"out of memory\00", align 1
-@"$string.119" = private unnamed_addr constant [33 x i8] c"expected a name in double quotes\00", align 1
-@"$string.120" = private unnamed_addr constant [32 x i8] c"a control character in a string\00", align 1
-@"$string.121" = private unnamed_addr constant [27 x i8] c"a string that is not UTF-8\00", align 1
-@"$string.122" = private unnamed_addr constant [24 x i8] c"a string without an end\00", align 1
-@"$string.123" = private unnamed_addr constant [27 x i8] c"a wrong escape in a string\00", align 1
-@"$string.124" = private unnamed_addr constant [30 x i8] c"expected a colon after a name\00", align 1
-@"$string.125" = private unnamed_addr constant [50 x i8] c"expected a comma or the end of an array or object\00", align 1
-@"$string.129" = private unnamed_addr constant [44 x i8] c"the name \22%.*s\22 appears twice in one object\00", align 1
-@"$string.131" = private unnamed_addr constant [41 x i8] c"a number with no digit or a leading zero\00", align 1
-@"$string.132" = private unnamed_addr constant [41 x i8] c"a number without a digit after its point\00", align 1
-@"$string.133" = private unnamed_addr constant [41 x i8] c"a number without a digit in its exponent\00", align 1
-@"$string.134" = private unnamed_addr constant [37 x i8] c"a number of more than 255 characters\00", align 1
-@"$string.135" = private unnamed_addr constant [2 x i8] c"C\00", align 1
-@"$string.136" = private unnamed_addr constant [17 x i8] c"expected a value\00", align 1
-@"$string.137" = private unnamed_addr constant [5 x i8] c"true\00", align 1
-@"$string.138" = private unnamed_addr constant [6 x i8] c"false\00", align 1
-@"$string.139" = private unnamed_addr constant [5 x i8] c"null\00", align 1
-@"$string.140" = private unnamed_addr constant [35 x i8] c"text after the end of the document\00", align 1
-@"$string.141" = private unnamed_addr constant [31 x i8] c"%s: expected an object, got %s\00", align 1
-@"$string.142" = private unnamed_addr constant [7 x i8] c"number\00", align 1
-@"$string.143" = private unnamed_addr constant [7 x i8] c"string\00", align 1
-@"$string.144" = private unnamed_addr constant [6 x i8] c"array\00", align 1
-@"$string.145" = private unnamed_addr constant [7 x i8] c"object\00", align 1
-@"$string.146" = private unnamed_addr constant [8 x i8] c"unknown\00", align 1
-@"$string.147" = private unnamed_addr constant [18 x i8] c"%s: %s is missing\00", align 1
-@"$string.148" = private unnamed_addr constant [33 x i8] c"%s: %s: expected %s, got %s %.*s\00", align 1
-@"$string.149" = private unnamed_addr constant [9 x i8] c"a string\00", align 1
-@"$string.150" = private unnamed_addr constant [41 x i8] c"%s: %s is \22%.*s\22; only \22%s\22 is supported\00", align 1
-@"$string.151" = private unnamed_addr constant [11 x i8] c"model_type\00", align 1
-@"$string.152" = private unnamed_addr constant [9 x i8] c"glm4_moe\00", align 1
-@"$string.153" = private unnamed_addr constant [19 x i8] c"Glm4MoeForCausalLM\00", align 1
-@"$string.154" = private unnamed_addr constant [14 x i8] c"architectures\00", align 1
-@"$string.155" = private unnamed_addr constant [16 x i8] c"a list of names\00", align 1
-@"$string.156" = private unnamed_addr constant [11 x i8] c"an integer\00", align 1
-@"$string.157" = private unnamed_addr constant [37 x i8] c"%s: %s is %lld, outside %lld to %lld\00", align 1
-@"$string.158" = private unnamed_addr constant [12 x i8] c"hidden_size\00", align 1
-@"$string.159" = private unnamed_addr constant [18 x i8] c"num_hidden_layers\00", align 1
-@"$string.160" = private unnamed_addr constant [11 x i8] c"vocab_size\00", align 1
-@"$string.161" = private unnamed_addr constant [20 x i8] c"num_attention_heads\00", align 1
-@"$string.162" = private unnamed_addr constant [20 x i8] c"num_key_value_heads\00", align 1
-@"$string.163" = private unnamed_addr constant [9 x i8] c"head_dim\00", align 1
-@"$string.164" = private unnamed_addr constant [24 x i8] c"max_position_embeddings\00", align 1
-@"$string.165" = private unnamed_addr constant [18 x i8] c"intermediate_size\00", align 1
-@"$string.166" = private unnamed_addr constant [22 x i8] c"first_k_dense_replace\00", align 1
-@"$string.167" = private unnamed_addr constant [17 x i8] c"n_routed_experts\00", align 1
-@"$string.168" = private unnamed_addr constant [20 x i8] c"num_experts_per_tok\00", align 1
-@"$string.169" = private unnamed_addr constant [17 x i8] c"n_shared_experts\00", align 1
-@"$string.170" = private unnamed_addr constant [22 x i8] c"moe_intermediate_size\00", align 1
-@"$string.171" = private unnamed_addr constant [25 x i8] c"num_nextn_predict_layers\00", align 1
-@"$string.172" = private unnamed_addr constant [14 x i8] c"true or false\00", align 1
-@"$string.173" = private unnamed_addr constant [15 x i8] c"attention_bias\00", align 1
-@"$string.174" = private unnamed_addr constant [12 x i8] c"use_qk_norm\00", align 1
-@"$string.175" = private unnamed_addr constant [20 x i8] c"tie_word_embeddings\00", align 1
-@"$string.176" = private unnamed_addr constant [15 x i8] c"norm_topk_prob\00", align 1
-@"$string.177" = private unnamed_addr constant [39 x i8] c"%s: %s is %lld; only %lld is supported\00", align 1
-@"$string.178" = private unnamed_addr constant [8 x i8] c"n_group\00", align 1
-@"$string.179" = private unnamed_addr constant [11 x i8] c"topk_group\00", align 1
-@"$string.180" = private unnamed_addr constant [9 x i8] c"a number\00", align 1
-@"$string.181" = private unnamed_addr constant [31 x i8] c"%s: %s is %g, outside %g to %g\00", align 1
-@"$string.182" = private unnamed_addr constant [13 x i8] c"rms_norm_eps\00", align 1
-@"$string.183" = private unnamed_addr constant [22 x i8] c"routed_scaling_factor\00", align 1
-@"$string.184" = private unnamed_addr constant [11 x i8] c"hidden_act\00", align 1
-@"$string.185" = private unnamed_addr constant [5 x i8] c"silu\00", align 1
-@"$string.186" = private unnamed_addr constant [85 x i8] c"%s: head_dim is missing, and hidden_size %d is no multiple of num_attention_heads %d\00", align 1
-@"$string.187" = private unnamed_addr constant [16 x i8] c"rope_parameters\00", align 1
-@"$string.188" = private unnamed_addr constant [10 x i8] c"an object\00", align 1
-@"$string.189" = private unnamed_addr constant [10 x i8] c"rope_type\00", align 1
-@"$string.190" = private unnamed_addr constant [8 x i8] c"default\00", align 1
-@"$string.191" = private unnamed_addr constant [13 x i8] c"rope_scaling\00", align 1
-@"$string.192" = private unnamed_addr constant [5 x i8] c"type\00", align 1
-@"$string.193" = private unnamed_addr constant [11 x i8] c"rope_theta\00", align 1
-@"$string.194" = private unnamed_addr constant [22 x i8] c"partial_rotary_factor\00", align 1
-@"$string.195" = private unnamed_addr constant [13 x i8] c"eos_token_id\00", align 1
-@"$string.196" = private unnamed_addr constant [43 x i8] c"%s: eos_token_id lists more than %d tokens\00", align 1
-@"$string.197" = private unnamed_addr constant [12 x i8] c"torch_dtype\00", align 1
-@"$string.198" = private unnamed_addr constant [6 x i8] c"dtype\00", align 1
-@"$string.199" = private unnamed_addr constant [8 x i8] c"float32\00", align 1
-@"$string.200" = private unnamed_addr constant [9 x i8] c"bfloat16\00", align 1
-@"$string.201" = private unnamed_addr constant [20 x i8] c"quantization_config\00", align 1
-@"$string.202" = private unnamed_addr constant [99 x i8] c"%s: num_hidden_layers %d with n_routed_experts %d come to %lld experts; at most %lld are supported\00", align 1
-@"$string.203" = private unnamed_addr constant [68 x i8] c"%s: num_attention_heads %d is no multiple of num_key_value_heads %d\00", align 1
-@"$string.204" = private unnamed_addr constant [101 x i8] c"%s: partial_rotary_factor turns %d of %d dimensions of a head; the count must be even and at least 2\00", align 1
-@"$string.205" = private unnamed_addr constant [60 x i8] c"%s: num_experts_per_tok %d is more than n_routed_experts %d\00", align 1
-@"$string.206" = private unnamed_addr constant [13 x i8] c"quant_method\00", align 1
-@"$string.207" = private unnamed_addr constant [19 x i8] c"compressed-tensors\00", align 1
-@"$string.208" = private unnamed_addr constant [7 x i8] c"format\00", align 1
-@"$string.209" = private unnamed_addr constant [16 x i8] c"float-quantized\00", align 1
-@"$string.210" = private unnamed_addr constant [38 x i8] c"%s: %s is set, which is not supported\00", align 1
-@"$string.211" = private unnamed_addr constant [16 x i8] c"kv_cache_scheme\00", align 1
-@"$string.212" = private unnamed_addr constant [14 x i8] c"config_groups\00", align 1
-@"$string.213" = private unnamed_addr constant [34 x i8] c"quantization_config.config_groups\00", align 1
-@"$string.214" = private unnamed_addr constant [23 x i8] c"an object with a group\00", align 1
-@"$string.215" = private unnamed_addr constant [8 x i8] c"weights\00", align 1
-@"$string.216" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups weights\00", align 1
-@"$string.217" = private unnamed_addr constant [6 x i8] c"float\00", align 1
-@"$string.218" = private unnamed_addr constant [9 x i8] c"num_bits\00", align 1
-@"$string.219" = private unnamed_addr constant [9 x i8] c"strategy\00", align 1
-@"$string.220" = private unnamed_addr constant [8 x i8] c"channel\00", align 1
-@"$string.221" = private unnamed_addr constant [35 x i8] c"%s: %s is %s; only %s is supported\00", align 1
-@"$string.222" = private unnamed_addr constant [10 x i8] c"symmetric\00", align 1
-@"$string.223" = private unnamed_addr constant [8 x i8] c"dynamic\00", align 1
-@"$string.224" = private unnamed_addr constant [18 x i8] c"input_activations\00", align 1
-@"$string.225" = private unnamed_addr constant [52 x i8] c"quantization_config.config_groups input_activations\00", align 1
-@"$string.226" = private unnamed_addr constant [19 x i8] c"output_activations\00", align 1
-@"$string.227" = private unnamed_addr constant [8 x i8] c"targets\00", align 1
-@"$string.228" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups targets\00", align 1
-@"$string.229" = private unnamed_addr constant [4 x i8] c"re:\00", align 1
-@"$string.235" = private unnamed_addr constant [56 x i8] c"the pattern \22%.*s\22 cannot be read at character %lld: %s\00", align 1
-@"$string.236" = private unnamed_addr constant [25 x i8] c"the pattern is too large\00", align 1
-@"$string.237" = private unnamed_addr constant [23 x i8] c"groups nested too deep\00", align 1
-@"$string.238" = private unnamed_addr constant [36 x i8] c"this kind of group is not supported\00", align 1
-@"$string.239" = private unnamed_addr constant [23 x i8] c"a group without an end\00", align 1
-@"$string.240" = private unnamed_addr constant [24 x i8] c"brackets without an end\00", align 1
-@"$string.241" = private unnamed_addr constant [23 x i8] c"a backslash at the end\00", align 1
-@"$string.242" = private unnamed_addr constant [29 x i8] c"this escape is not supported\00", align 1
-@"$string.243" = private unnamed_addr constant [52 x i8] c"only ASCII characters are supported inside brackets\00", align 1
-@"$string.244" = private unnamed_addr constant [42 x i8] c"a range of characters that runs backwards\00", align 1
-@"$string.245" = private unnamed_addr constant [33 x i8] c"a range that begins with a class\00", align 1
-@"$string.247" = private unnamed_addr constant [24 x i8] c"a repetition of nothing\00", align 1
-@"$string.248" = private unnamed_addr constant [30 x i8] c"a repetition of more than 255\00", align 1
-@"$string.249" = private unnamed_addr constant [29 x i8] c"a wrong repetition in braces\00", align 1
-@"$string.250" = private unnamed_addr constant [29 x i8] c"a repetition of a repetition\00", align 1
-@"$string.251" = private unnamed_addr constant [40 x i8] c"a closing parenthesis without its group\00", align 1
-@"$string.260" = private unnamed_addr constant [14 x i8] c"%s: %s.%s: %s\00", align 1
-@"$string.271" = private unnamed_addr constant [7 x i8] c"Linear\00", align 1
-@"$string.272" = private unnamed_addr constant [7 x i8] c"ignore\00", align 1
-@"$string.275" = private unnamed_addr constant [19 x i8] c"model.embed_tokens\00", align 1
-@"$string.280" = private unnamed_addr constant [11 x i8] c"model.norm\00", align 1
-@"$string.281" = private unnamed_addr constant [8 x i8] c"lm_head\00", align 1
-@"$string.283" = private unnamed_addr constant [32 x i8] c"model.layers.%d.input_layernorm\00", align 1
-@"$string.284" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_proj\00", align 1
-@"$string.285" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_proj\00", align 1
-@"$string.286" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.v_proj\00", align 1
-@"$string.287" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.o_proj\00", align 1
-@"$string.288" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_norm\00", align 1
-@"$string.289" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_norm\00", align 1
-@"$string.290" = private unnamed_addr constant [41 x i8] c"model.layers.%d.post_attention_layernorm\00", align 1
-@"$string.292" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.gate_proj\00", align 1
-@"$string.293" = private unnamed_addr constant [28 x i8] c"model.layers.%d.mlp.up_proj\00", align 1
-@"$string.294" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.down_proj\00", align 1
-@"$string.296" = private unnamed_addr constant [25 x i8] c"model.layers.%d.mlp.gate\00", align 1
-@"$string.298" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.gate_proj\00", align 1
-@"$string.299" = private unnamed_addr constant [39 x i8] c"model.layers.%d.mlp.experts.%d.up_proj\00", align 1
-@"$string.300" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.down_proj\00", align 1
-@"$string.302" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.gate_proj\00", align 1
-@"$string.303" = private unnamed_addr constant [43 x i8] c"model.layers.%d.mlp.shared_experts.up_proj\00", align 1
-@"$string.304" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.down_proj\00", align 1
-@"$string.306" = private unnamed_addr constant [22 x i8] c"model.layers.%d.enorm\00", align 1
-@"$string.307" = private unnamed_addr constant [22 x i8] c"model.layers.%d.hnorm\00", align 1
-@"$string.308" = private unnamed_addr constant [24 x i8] c"model.layers.%d.eh_proj\00", align 1
-@"$string.309" = private unnamed_addr constant [33 x i8] c"model.layers.%d.shared_head.norm\00", align 1
-@"$string.310" = private unnamed_addr constant [41 x i8] c"out of memory for the table of %d layers\00", align 1
-@"$string.316" = private unnamed_addr constant [59 x i8] c"%s: out of memory while the checkpoint's headers were read\00", align 1
-@"$string.317" = private unnamed_addr constant [11 x i8] c"weight_map\00", align 1
-@"$string.318" = private unnamed_addr constant [40 x i8] c"%s: expected an object named weight_map\00", align 1
-@"$string.319" = private unnamed_addr constant [3 x i8] c"..\00", align 1
-@"$string.320" = private unnamed_addr constant [2 x i8] c".\00", align 1
-@"$string.321" = private unnamed_addr constant [49 x i8] c"%s: weight_map gives no plain file name for %.*s\00", align 1
-@"$string.327" = private unnamed_addr constant [29 x i8] c"the shard cannot be read: %s\00", align 1
-@"$string.328" = private unnamed_addr constant [72 x i8] c"the file has %lld bytes, too few for the 8 bytes of the header's length\00", align 1
-@"$string.329" = private unnamed_addr constant [77 x i8] c"the header's length of %llu bytes is more than the %lld bytes that follow it\00", align 1
-@"$string.330" = private unnamed_addr constant [58 x i8] c"the header's length of %llu bytes is more than %lld bytes\00", align 1
-@"$string.331" = private unnamed_addr constant [7 x i8] c"header\00", align 1
-@"$string.332" = private unnamed_addr constant [39 x i8] c"the header is a JSON %s, not an object\00", align 1
-@"$string.333" = private unnamed_addr constant [13 x i8] c"__metadata__\00", align 1
-@"$string.334" = private unnamed_addr constant [31 x i8] c"the name holds a NUL character\00", align 1
-@"$string.335" = private unnamed_addr constant [47 x i8] c"the header's entry is a JSON %s, not an object\00", align 1
-@"$string.336" = private unnamed_addr constant [26 x i8] c"the header gives no dtype\00", align 1
-@"$string.337" = private unnamed_addr constant [4 x i8] c"F32\00", align 1
-@"$string.338" = private unnamed_addr constant [5 x i8] c"BF16\00", align 1
-@"$string.339" = private unnamed_addr constant [8 x i8] c"F8_E4M3\00", align 1
-@"$string.340" = private unnamed_addr constant [8 x i8] c"F8_E5M2\00", align 1
-@"$string.341" = private unnamed_addr constant [8 x i8] c"F8_E8M0\00", align 1
-@"$string.342" = private unnamed_addr constant [4 x i8] c"F16\00", align 1
-@"$string.343" = private unnamed_addr constant [4 x i8] c"F64\00", align 1
-@"$string.344" = private unnamed_addr constant [5 x i8] c"BOOL\00", align 1
-@"$string.345" = private unnamed_addr constant [3 x i8] c"I8\00", align 1
-@"$string.346" = private unnamed_addr constant [3 x i8] c"U8\00", align 1
-@"$string.347" = private unnamed_addr constant [4 x i8] c"I16\00", align 1
-@"$string.348" = private unnamed_addr constant [4 x i8] c"U16\00", align 1
-@"$string.349" = private unnamed_addr constant [4 x i8] c"I32\00", align 1
-@"$string.350" = private unnamed_addr constant [4 x i8] c"U32\00", align 1
-@"$string.351" = private unnamed_addr constant [4 x i8] c"I64\00", align 1
-@"$string.352" = private unnamed_addr constant [4 x i8] c"U64\00", align 1
-@"$string.353" = private unnamed_addr constant [28 x i8] c"the dtype \22%.*s\22 is unknown\00", align 1
-@"$string.354" = private unnamed_addr constant [6 x i8] c"shape\00", align 1
-@"$string.355" = private unnamed_addr constant [26 x i8] c"the header gives no shape\00", align 1
-@"$string.356" = private unnamed_addr constant [42 x i8] c"the shape has %d dimensions, more than %d\00", align 1
-@"$string.357" = private unnamed_addr constant [77 x i8] c"dimension %d of the shape is no integer from 0 on, or the shape is too large\00", align 1
-@"$string.358" = private unnamed_addr constant [13 x i8] c"data_offsets\00", align 1
-@"$string.359" = private unnamed_addr constant [41 x i8] c"the header gives no pair of data_offsets\00", align 1
-@"$string.360" = private unnamed_addr constant [30 x i8] c"data_offsets are not integers\00", align 1
-@"$string.361" = private unnamed_addr constant [40 x i8] c"data_offsets [%lld, %lld] run backwards\00", align 1
-@"$string.362" = private unnamed_addr constant [79 x i8] c"data_offsets [%lld, %lld] reach past the end of the data, which has %lld bytes\00", align 1
-@"$string.363" = private unnamed_addr constant [2 x i8] c"[\00", align 1
-@"$string.364" = private unnamed_addr constant [3 x i8] c", \00", align 1
-@"$string.365" = private unnamed_addr constant [7 x i8] c"%s%lld\00", align 1
-@"$string.366" = private unnamed_addr constant [2 x i8] c"]\00", align 1
-@"$string.367" = private unnamed_addr constant [64 x i8] c"data_offsets [%lld, %lld] hold %lld bytes, but %s %s takes %lld\00", align 1
-@"$string.368" = private unnamed_addr constant [70 x i8] c"the data begins at byte %lld of the file, which is not aligned for %s\00", align 1
-@"$string.372" = private unnamed_addr constant [46 x i8] c"data_offsets [%lld, %lld] overlap those of %s\00", align 1
-@"$string.373" = private unnamed_addr constant [47 x i8] c"%lld bytes before its data belong to no tensor\00", align 1
-@"$string.374" = private unnamed_addr constant [52 x i8] c"the last %lld bytes of the file belong to no tensor\00", align 1
-@"$string.375" = private unnamed_addr constant [24 x i8] c"the tensor is in %s too\00", align 1
-@"$string.376" = private unnamed_addr constant [43 x i8] c"the index says it is in %s, which lacks it\00", align 1
-@"$string.377" = private unnamed_addr constant [44 x i8] c"the index says it is in %s, but it is in %s\00", align 1
-@"$string.378" = private unnamed_addr constant [36 x i8] c"the index does not list this tensor\00", align 1
-@"$string.379" = private unnamed_addr constant [28 x i8] c"%s: holds neither %s nor %s\00", align 1
-@"$string.380" = private unnamed_addr constant [22 x i8] c"the tensor is missing\00", align 1
-@"$string.381" = private unnamed_addr constant [59 x i8] c"expected the shape [%lld] that config.json implies, got %s\00", align 1
-@"$string.382" = private unnamed_addr constant [65 x i8] c"expected the shape [%lld, %lld] that config.json implies, got %s\00", align 1
-@"$string.383" = private unnamed_addr constant [39 x i8] c"expected the dtype BF16 or F32, got %s\00", align 1
-@"$string.384" = private unnamed_addr constant [5 x i8] c"%s%s\00", align 1
-@"$string.385" = private unnamed_addr constant [8 x i8] c".weight\00", align 1
-@"$string.386" = private unnamed_addr constant [25 x i8] c".e_score_correction_bias\00", align 1
-@"$string.387" = private unnamed_addr constant [39 x i8] c"a head of FP8 weights is not supported\00", align 1
-@"$string.388" = private unnamed_addr constant [84 x i8] c"the weight is F8_E4M3, but quantization_config of config.json leaves %s unquantised\00", align 1
-@"$string.389" = private unnamed_addr constant [83 x i8] c"the weight is %s, but quantization_config of config.json says that %s is quantised\00", align 1
-@"$string.390" = private unnamed_addr constant [65 x i8] c"the weight is %s, but those it is joined with in layer %d are %s\00", align 1
-@"$string.391" = private unnamed_addr constant [78 x i8] c"the weight is %s, but gate_proj and up_proj of the experts of layer %d are %s\00", align 1
-@"$string.392" = private unnamed_addr constant [14 x i8] c".weight_scale\00", align 1
-@"$string.393" = private unnamed_addr constant [6 x i8] c".bias\00", align 1
-@"$string.394" = private unnamed_addr constant [14 x i8] c"model.layers.\00", align 1
-@"$string.395" = private unnamed_addr constant [15 x i8] c"lm_head.weight\00", align 1
-@"$string.396" = private unnamed_addr constant [38 x i8] c"nothing in the model uses this tensor\00", align 1
-@"$string.397" = private unnamed_addr constant [7 x i8] c"_scale\00", align 1
-@"$string.399" = private unnamed_addr constant [18 x i8] c"greater than zero\00", align 1
-@"$string.400" = private unnamed_addr constant [7 x i8] c"finite\00", align 1
-@"$string.401" = private unnamed_addr constant [47 x i8] c"the scale of row %lld is %g; scales must be %s\00", align 1
-@"$string.406" = private unnamed_addr constant [7 x i8] c"\\ufffd\00", align 1
-@"$string.407" = private unnamed_addr constant [7 x i8] c"\\u%04x\00", align 1
-@"$string.408" = private unnamed_addr constant [10 x i8] c"model_dir\00", align 1
-@"$string.409" = private unnamed_addr constant [13 x i8] c"architecture\00", align 1
-@"$string.410" = private unnamed_addr constant [5 x i8] c"%lld\00", align 1
-@"$string.411" = private unnamed_addr constant [11 x i8] c"num_layers\00", align 1
-@"$string.412" = private unnamed_addr constant [15 x i8] c"num_parameters\00", align 1
-@"$string.413" = private unnamed_addr constant [23 x i8] c"num_parameters_skipped\00", align 1
-@"$string.414" = private unnamed_addr constant [17 x i8] c"checkpoint_bytes\00", align 1
-@"$string.415" = private unnamed_addr constant [25 x i8] c"checkpoint_bytes_skipped\00", align 1
-@"$string.416" = private unnamed_addr constant [7 x i8] c"shards\00", align 1
-@"$string.417" = private unnamed_addr constant [5 x i8] c"file\00", align 1
-@"$string.418" = private unnamed_addr constant [6 x i8] c"bytes\00", align 1
-@"$string.419" = private unnamed_addr constant [12 x i8] c"num_tensors\00", align 1
-@"$string.420" = private unnamed_addr constant [8 x i8] c"tensors\00", align 1
-@"$string.421" = private unnamed_addr constant [5 x i8] c"name\00", align 1
-@"$string.422" = private unnamed_addr constant [7 x i8] c"offset\00", align 1
-@"$string.423" = private unnamed_addr constant [8 x i8] c"skipped\00", align 1
-@"$string.424" = private unnamed_addr constant [13 x i8] c"num_problems\00", align 1
-@"$string.425" = private unnamed_addr constant [9 x i8] c"problems\00", align 1
-@"$string.427" = private unnamed_addr constant [7 x i8] c"tensor\00", align 1
-@"$string.428" = private unnamed_addr constant [8 x i8] c"message\00", align 1
-@"$string.430" = private unnamed_addr constant [29 x i8] c"out of memory for the report\00", align 1
-@"$string.435" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
-@"$string.436" = private unnamed_addr constant [69 x i8] c"options.struct_size is %u; this engine's engine_options has %u bytes\00", align 1
-@"$string.437" = private unnamed_addr constant [46 x i8] c"option num_layers is %d, but %s has %d layers\00", align 1
-@"$string.438" = private unnamed_addr constant [51 x i8] c"%s: out of memory while problems were written down\00", align 1
-@"$string.439" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
-@"$string.440" = private unnamed_addr constant [32 x i8] c" (%lld problems, the first are)\00", align 1
-@"$string.441" = private unnamed_addr constant [3 x i8] c": \00", align 1
-@"$string.442" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
-@"$string.443" = private unnamed_addr constant [3 x i8] c"; \00", align 1
-@"$string.444" = private unnamed_addr constant [4 x i8] c"cpu\00", align 1
-@"$string.445" = private unnamed_addr constant [28 x i8] c"/proc/driver/nvidia/version\00", align 1
-@"$string.446" = private unnamed_addr constant [15 x i8] c"/dev/nvidiactl\00", align 1
-@"$string.447" = private unnamed_addr constant [5 x i8] c"cuda\00", align 1
-@"$string.448" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
-@"$string.449" = private unnamed_addr constant [68 x i8] c"the folder of the engine's library cannot be found; set library_dir\00", align 1
-@"$string.450" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
-@"$string.451" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
-@"$string.452" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
-@"$string.453" = private unnamed_addr constant [105 x i8] c"an NVIDIA driver is present, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
-@"$string.454" = private unnamed_addr constant [52 x i8] c"%sthe library of device %s cannot be opened: %.700s\00", align 1
-@"$string.455" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
-@"$string.456" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
-@"$string.457" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
-@"$string.458" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
-@"$string.459" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
-@"$string.460" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
-@"$string.461" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
-@"$string.462" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
-@"$string.463" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
-@"$string.464" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
-@"$string.465" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
-@"$string.466" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
-@"$string.467" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
-@"$string.468" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
-@"$string.469" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
-@"$string.470" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
-@"$string.471" = private unnamed_addr constant [44 x i8] c"option graphs is %lld, outside %lld to %lld\00", align 1
-@"$string.472" = private unnamed_addr constant [48 x i8] c"option plan_ahead is %lld, outside %lld to %lld\00", align 1
-@"$string.473" = private unnamed_addr constant [54 x i8] c"option check_operations is %lld, outside %lld to %lld\00", align 1
-@"$string.474" = private unnamed_addr constant [47 x i8] c"option synthetic is %lld, outside %lld to %lld\00", align 1
-@"$string.475" = private unnamed_addr constant [48 x i8] c"option num_layers is %lld, outside %lld to %lld\00", align 1
-@"$string.476" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
-@"$string.477" = private unnamed_addr constant [62 x i8] c"option num_layers is %d, but only synthetic models can be cut\00", align 1
-@"$string.478" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
-@"$string.479" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
-@"$string.480" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
-@"$string.481" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
-@"$string.482" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
-@"$string.483" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
-@"$string.484" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
-@"$string.485" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
-@"$string.486" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
-@"$string.487" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
-@"$string.488" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
-@"$string.489" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
-@"$string.492" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
-@"$string.493" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
-@"$string.494" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
-@"$string.495" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
-@"$string.496" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
-@"$string.497" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
-@"$string.498" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
-@"$string.499" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
-@"$string.500" = private unnamed_addr constant [7 x i8] c"device\00", align 1
-@"$string.501" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
-@"$string.502" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
-@"$string.503" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
-@"$string.504" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
-@"$string.505" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
-@"$string.506" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
-@"$string.507" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
-@"$string.508" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
-@"$string.509" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
-@"$string.510" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
-@"$string.511" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
-@"$string.512" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
-@"$string.513" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
-@"$string.514" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
-@"$string.515" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
-@"$string.516" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
-@"$string.517" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
-@"$string.518" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
-@"$string.519" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
-@"$string.520" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
-@"$string.521" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
-@"$string.522" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
-@"$string.523" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
-@"$string.524" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
-@"$string.525" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.526" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.527" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
-@"$string.528" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
-@"$string.529" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
-@"$string.530" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
-@"$string.531" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
-@"$string.532" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
-@"$string.533" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
-@"$string.534" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
-@"$string.535" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
-@"$string.536" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
-@"$string.537" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.538" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.539" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.540" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.541" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.542" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.543" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.544" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.545" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.546" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.547" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.548" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.549" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.550" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
-@"$string.551" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
-@"$string.552" = private unnamed_addr constant [5 x i8] c"text\00", align 1
-@"$string.553" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
-@"$string.554" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
-@"$string.555" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
-@"$string.556" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
-@"$string.557" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
-@"$string.558" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
-@"$string.559" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
-@"$string.560" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
-@"$string.561" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
-@"$string.562" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
-@"$string.563" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.564" = private unnamed_addr constant [42 x i8] c"a sequence that does not run is preempted\00", align 1
-@"$string.565" = private unnamed_addr constant [50 x i8] c"a sequence is preempted while a step is in flight\00", align 1
-@"$string.566" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
-@"$string.567" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
-@"$string.568" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.569" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.570" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.571" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
-@"$string.572" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
-@"$string.573" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
-@"$string.574" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.575" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.576" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
-@"$string.577" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.578" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
-@"$string.579" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
-@"$string.580" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
-@"$string.581" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
-@"$string.582" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.583" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
-@"$string.584" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.585" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
-@"$string.586" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
-@"$string.587" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
-@"$string.588" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
-@"$string.589" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.590" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.591" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
-@"$string.592" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
-@"$string.593" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.594" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.595" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.596" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
-@"$string.597" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.598" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
-@"$string.599" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
-@"$string.600" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
-@"$string.601" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
-@"$string.602" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
-@"$string.603" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.604" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.605" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.606" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.607" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.610" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
-@"$string.611" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.612" = private unnamed_addr constant [36 x i8] c"%lld requests wait, max_queue is %d\00", align 1
-@"$string.613" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.614" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
-@"$string.615" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
-@"$string.616" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
-@"$string.617" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
-@"$string.618" = private unnamed_addr constant [46 x i8] c"a step is launched while another is in flight\00", align 1
-@"$string.619" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.626" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.627" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.628" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.629" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.630" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.631" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.632" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.633" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.634" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.635" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.636" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.637" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
-@"$string.638" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.639" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
-@"$string.641" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.642" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.647" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.648" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
-@"$string.649" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
-@"$string.650" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
-@"$string.651" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
-@"$string.653" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.654" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.655" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.656" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.657" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.660" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.661" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.682" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
-@"$string.704" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
-@"$string.715" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
-@"$string.717" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.718" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.725" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.726" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.727" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.728" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.729" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.730" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.731" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"$string.749" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
-@"$string.762" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
-@"$string.763" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
-@"$string.764" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
-@"$string.780" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
+@"$string.49" = private unnamed_addr constant [28 x i8] c"upload of the step's biases\00", align 1
+@"$string.50" = private unnamed_addr constant [25 x i8] c"upload of the page table\00", align 1
+@"$string.51" = private unnamed_addr constant [14 x i8] c"select_tokens\00", align 1
+@"$string.52" = private unnamed_addr constant [6 x i8] c"embed\00", align 1
+@"$string.53" = private unnamed_addr constant [18 x i8] c"add_norm_quantise\00", align 1
+@"$string.54" = private unnamed_addr constant [7 x i8] c"linear\00", align 1
+@"$string.55" = private unnamed_addr constant [11 x i8] c"linear qkv\00", align 1
+@"$string.56" = private unnamed_addr constant [16 x i8] c"norm_rope_store\00", align 1
+@"$string.57" = private unnamed_addr constant [10 x i8] c"attention\00", align 1
+@"$string.58" = private unnamed_addr constant [9 x i8] c"quantise\00", align 1
+@"$string.59" = private unnamed_addr constant [14 x i8] c"linear output\00", align 1
+@"$string.60" = private unnamed_addr constant [11 x i8] c"all_reduce\00", align 1
+@"$string.61" = private unnamed_addr constant [6 x i8] c"route\00", align 1
+@"$string.62" = private unnamed_addr constant [15 x i8] c"linear gate_up\00", align 1
+@"$string.63" = private unnamed_addr constant [16 x i8] c"swiglu_quantise\00", align 1
+@"$string.64" = private unnamed_addr constant [12 x i8] c"linear down\00", align 1
+@"$string.65" = private unnamed_addr constant [8 x i8] c"experts\00", align 1
+@"$string.66" = private unnamed_addr constant [7 x i8] c"logits\00", align 1
+@"$string.67" = private unnamed_addr constant [11 x i8] c"all_gather\00", align 1
+@"$string.68" = private unnamed_addr constant [23 x i8] c"download of the logits\00", align 1
+@"$string.69" = private unnamed_addr constant [7 x i8] c"sample\00", align 1
+@"$string.70" = private unnamed_addr constant [27 x i8] c"replay of the step's graph\00", align 1
+@"$string.71" = private unnamed_addr constant [31 x i8] c"download of the sampled tokens\00", align 1
+@"$string.73" = private unnamed_addr constant [44 x i8] c"the logits after position %d are not finite\00", align 1
+@"$string.74" = private unnamed_addr constant [13 x i8] c"compaction.t\00", align 1
+@"$string.75" = private unnamed_addr constant [49 x i8] c"a page in the list of cached pages is not cached\00", align 1
+@"$string.76" = private unnamed_addr constant [33 x i8] c"the list of cached pages is torn\00", align 1
+@"$string.77" = private unnamed_addr constant [39 x i8] c"the list of cached pages loses its end\00", align 1
+@"$string.78" = private unnamed_addr constant [45 x i8] c"a page in the prefix cache is not registered\00", align 1
+@"$string.79" = private unnamed_addr constant [41 x i8] c"a cached page is not found by its tokens\00", align 1
+@"$string.80" = private unnamed_addr constant [12 x i8] c"iteration.t\00", align 1
+@"$string.81" = private unnamed_addr constant [42 x i8] c"pages, sequences and page tables disagree\00", align 1
+@"$string.82" = private unnamed_addr constant [9 x i8] c"events.t\00", align 1
+@"$string.83" = private unnamed_addr constant [36 x i8] c"an event is pushed into a full ring\00", align 1
+@"$string.87" = private unnamed_addr constant [7 x i8] c"engine\00", align 1
+@"$string.88" = private unnamed_addr constant [25 x i8] c"request %llu is not live\00", align 1
+@"$string.89" = private unnamed_addr constant [5 x i8] c"auto\00", align 1
+@"$string.90" = private unnamed_addr constant [13 x i8] c"text is null\00", align 1
+@"$string.94" = private unnamed_addr constant [1 x i8] zeroinitializer, align 1
+@"$string.100" = private unnamed_addr constant [19 x i8] c"model_dir is empty\00", align 1
+@"$string.101" = private unnamed_addr constant [6 x i8] c"%s/%s\00", align 1
+@"$string.102" = private unnamed_addr constant [12 x i8] c"config.json\00", align 1
+@"$string.103" = private unnamed_addr constant [29 x i8] c"model.safetensors.index.json\00", align 1
+@"$string.104" = private unnamed_addr constant [18 x i8] c"model.safetensors\00", align 1
+@"$string.105" = private unnamed_addr constant [18 x i8] c"%s: out of memory\00", align 1
+@"$string.106" = private unnamed_addr constant [18 x i8] c"%s: %s failed: %s\00", align 1
+@"$string.107" = private unnamed_addr constant [5 x i8] c"open\00", align 1
+@"$string.108" = private unnamed_addr constant [6 x i8] c"fstat\00", align 1
+@"$string.109" = private unnamed_addr constant [23 x i8] c"%s: not a regular file\00", align 1
+@"$string.110" = private unnamed_addr constant [22 x i8] c"%s: the file is empty\00", align 1
+@"$string.111" = private unnamed_addr constant [5 x i8] c"mmap\00", align 1
+@"$string.114" = private unnamed_addr constant [36 x i8] c"%s: not valid JSON at byte %lld: %s\00", align 1
+@"$string.115" = private unnamed_addr constant [29 x i8] c"nested deeper than 64 levels\00", align 1
+@"$string.116" = private unnamed_addr constant [25 x i8] c"more than 4194304 values\00", align 1
+@"$string.119" = private unnamed_addr constant [14 x i8] c"out of memory\00", align 1
+@"$string.120" = private unnamed_addr constant [33 x i8] c"expected a name in double quotes\00", align 1
+@"$string.121" = private unnamed_addr constant [32 x i8] c"a control character in a string\00", align 1
+@"$string.122" = private unnamed_addr constant [27 x i8] c"a string that is not UTF-8\00", align 1
+@"$string.123" = private unnamed_addr constant [24 x i8] c"a string without an end\00", align 1
+@"$string.124" = private unnamed_addr constant [27 x i8] c"a wrong escape in a string\00", align 1
+@"$string.125" = private unnamed_addr constant [30 x i8] c"expected a colon after a name\00", align 1
+@"$string.126" = private unnamed_addr constant [50 x i8] c"expected a comma or the end of an array or object\00", align 1
+@"$string.130" = private unnamed_addr constant [44 x i8] c"the name \22%.*s\22 appears twice in one object\00", align 1
+@"$string.132" = private unnamed_addr constant [41 x i8] c"a number with no digit or a leading zero\00", align 1
+@"$string.133" = private unnamed_addr constant [41 x i8] c"a number without a digit after its point\00", align 1
+@"$string.134" = private unnamed_addr constant [41 x i8] c"a number without a digit in its exponent\00", align 1
+@"$string.135" = private unnamed_addr constant [37 x i8] c"a number of more than 255 characters\00", align 1
+@"$string.136" = private unnamed_addr constant [2 x i8] c"C\00", align 1
+@"$string.137" = private unnamed_addr constant [17 x i8] c"expected a value\00", align 1
+@"$string.138" = private unnamed_addr constant [5 x i8] c"true\00", align 1
+@"$string.139" = private unnamed_addr constant [6 x i8] c"false\00", align 1
+@"$string.140" = private unnamed_addr constant [5 x i8] c"null\00", align 1
+@"$string.141" = private unnamed_addr constant [35 x i8] c"text after the end of the document\00", align 1
+@"$string.142" = private unnamed_addr constant [31 x i8] c"%s: expected an object, got %s\00", align 1
+@"$string.143" = private unnamed_addr constant [7 x i8] c"number\00", align 1
+@"$string.144" = private unnamed_addr constant [7 x i8] c"string\00", align 1
+@"$string.145" = private unnamed_addr constant [6 x i8] c"array\00", align 1
+@"$string.146" = private unnamed_addr constant [7 x i8] c"object\00", align 1
+@"$string.147" = private unnamed_addr constant [8 x i8] c"unknown\00", align 1
+@"$string.148" = private unnamed_addr constant [18 x i8] c"%s: %s is missing\00", align 1
+@"$string.149" = private unnamed_addr constant [33 x i8] c"%s: %s: expected %s, got %s %.*s\00", align 1
+@"$string.150" = private unnamed_addr constant [9 x i8] c"a string\00", align 1
+@"$string.151" = private unnamed_addr constant [41 x i8] c"%s: %s is \22%.*s\22; only \22%s\22 is supported\00", align 1
+@"$string.152" = private unnamed_addr constant [11 x i8] c"model_type\00", align 1
+@"$string.153" = private unnamed_addr constant [9 x i8] c"glm4_moe\00", align 1
+@"$string.154" = private unnamed_addr constant [19 x i8] c"Glm4MoeForCausalLM\00", align 1
+@"$string.155" = private unnamed_addr constant [14 x i8] c"architectures\00", align 1
+@"$string.156" = private unnamed_addr constant [16 x i8] c"a list of names\00", align 1
+@"$string.157" = private unnamed_addr constant [11 x i8] c"an integer\00", align 1
+@"$string.158" = private unnamed_addr constant [37 x i8] c"%s: %s is %lld, outside %lld to %lld\00", align 1
+@"$string.159" = private unnamed_addr constant [12 x i8] c"hidden_size\00", align 1
+@"$string.160" = private unnamed_addr constant [18 x i8] c"num_hidden_layers\00", align 1
+@"$string.161" = private unnamed_addr constant [11 x i8] c"vocab_size\00", align 1
+@"$string.162" = private unnamed_addr constant [20 x i8] c"num_attention_heads\00", align 1
+@"$string.163" = private unnamed_addr constant [20 x i8] c"num_key_value_heads\00", align 1
+@"$string.164" = private unnamed_addr constant [9 x i8] c"head_dim\00", align 1
+@"$string.165" = private unnamed_addr constant [24 x i8] c"max_position_embeddings\00", align 1
+@"$string.166" = private unnamed_addr constant [18 x i8] c"intermediate_size\00", align 1
+@"$string.167" = private unnamed_addr constant [22 x i8] c"first_k_dense_replace\00", align 1
+@"$string.168" = private unnamed_addr constant [17 x i8] c"n_routed_experts\00", align 1
+@"$string.169" = private unnamed_addr constant [20 x i8] c"num_experts_per_tok\00", align 1
+@"$string.170" = private unnamed_addr constant [17 x i8] c"n_shared_experts\00", align 1
+@"$string.171" = private unnamed_addr constant [22 x i8] c"moe_intermediate_size\00", align 1
+@"$string.172" = private unnamed_addr constant [25 x i8] c"num_nextn_predict_layers\00", align 1
+@"$string.173" = private unnamed_addr constant [14 x i8] c"true or false\00", align 1
+@"$string.174" = private unnamed_addr constant [15 x i8] c"attention_bias\00", align 1
+@"$string.175" = private unnamed_addr constant [12 x i8] c"use_qk_norm\00", align 1
+@"$string.176" = private unnamed_addr constant [20 x i8] c"tie_word_embeddings\00", align 1
+@"$string.177" = private unnamed_addr constant [15 x i8] c"norm_topk_prob\00", align 1
+@"$string.178" = private unnamed_addr constant [39 x i8] c"%s: %s is %lld; only %lld is supported\00", align 1
+@"$string.179" = private unnamed_addr constant [8 x i8] c"n_group\00", align 1
+@"$string.180" = private unnamed_addr constant [11 x i8] c"topk_group\00", align 1
+@"$string.181" = private unnamed_addr constant [9 x i8] c"a number\00", align 1
+@"$string.182" = private unnamed_addr constant [31 x i8] c"%s: %s is %g, outside %g to %g\00", align 1
+@"$string.183" = private unnamed_addr constant [13 x i8] c"rms_norm_eps\00", align 1
+@"$string.184" = private unnamed_addr constant [22 x i8] c"routed_scaling_factor\00", align 1
+@"$string.185" = private unnamed_addr constant [11 x i8] c"hidden_act\00", align 1
+@"$string.186" = private unnamed_addr constant [5 x i8] c"silu\00", align 1
+@"$string.187" = private unnamed_addr constant [85 x i8] c"%s: head_dim is missing, and hidden_size %d is no multiple of num_attention_heads %d\00", align 1
+@"$string.188" = private unnamed_addr constant [16 x i8] c"rope_parameters\00", align 1
+@"$string.189" = private unnamed_addr constant [10 x i8] c"an object\00", align 1
+@"$string.190" = private unnamed_addr constant [10 x i8] c"rope_type\00", align 1
+@"$string.191" = private unnamed_addr constant [8 x i8] c"default\00", align 1
+@"$string.192" = private unnamed_addr constant [13 x i8] c"rope_scaling\00", align 1
+@"$string.193" = private unnamed_addr constant [5 x i8] c"type\00", align 1
+@"$string.194" = private unnamed_addr constant [11 x i8] c"rope_theta\00", align 1
+@"$string.195" = private unnamed_addr constant [22 x i8] c"partial_rotary_factor\00", align 1
+@"$string.196" = private unnamed_addr constant [13 x i8] c"eos_token_id\00", align 1
+@"$string.197" = private unnamed_addr constant [43 x i8] c"%s: eos_token_id lists more than %d tokens\00", align 1
+@"$string.198" = private unnamed_addr constant [12 x i8] c"torch_dtype\00", align 1
+@"$string.199" = private unnamed_addr constant [6 x i8] c"dtype\00", align 1
+@"$string.200" = private unnamed_addr constant [8 x i8] c"float32\00", align 1
+@"$string.201" = private unnamed_addr constant [9 x i8] c"bfloat16\00", align 1
+@"$string.202" = private unnamed_addr constant [20 x i8] c"quantization_config\00", align 1
+@"$string.203" = private unnamed_addr constant [99 x i8] c"%s: num_hidden_layers %d with n_routed_experts %d come to %lld experts; at most %lld are supported\00", align 1
+@"$string.204" = private unnamed_addr constant [68 x i8] c"%s: num_attention_heads %d is no multiple of num_key_value_heads %d\00", align 1
+@"$string.205" = private unnamed_addr constant [101 x i8] c"%s: partial_rotary_factor turns %d of %d dimensions of a head; the count must be even and at least 2\00", align 1
+@"$string.206" = private unnamed_addr constant [60 x i8] c"%s: num_experts_per_tok %d is more than n_routed_experts %d\00", align 1
+@"$string.207" = private unnamed_addr constant [13 x i8] c"quant_method\00", align 1
+@"$string.208" = private unnamed_addr constant [19 x i8] c"compressed-tensors\00", align 1
+@"$string.209" = private unnamed_addr constant [7 x i8] c"format\00", align 1
+@"$string.210" = private unnamed_addr constant [16 x i8] c"float-quantized\00", align 1
+@"$string.211" = private unnamed_addr constant [38 x i8] c"%s: %s is set, which is not supported\00", align 1
+@"$string.212" = private unnamed_addr constant [16 x i8] c"kv_cache_scheme\00", align 1
+@"$string.213" = private unnamed_addr constant [14 x i8] c"config_groups\00", align 1
+@"$string.214" = private unnamed_addr constant [34 x i8] c"quantization_config.config_groups\00", align 1
+@"$string.215" = private unnamed_addr constant [23 x i8] c"an object with a group\00", align 1
+@"$string.216" = private unnamed_addr constant [8 x i8] c"weights\00", align 1
+@"$string.217" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups weights\00", align 1
+@"$string.218" = private unnamed_addr constant [6 x i8] c"float\00", align 1
+@"$string.219" = private unnamed_addr constant [9 x i8] c"num_bits\00", align 1
+@"$string.220" = private unnamed_addr constant [9 x i8] c"strategy\00", align 1
+@"$string.221" = private unnamed_addr constant [8 x i8] c"channel\00", align 1
+@"$string.222" = private unnamed_addr constant [35 x i8] c"%s: %s is %s; only %s is supported\00", align 1
+@"$string.223" = private unnamed_addr constant [10 x i8] c"symmetric\00", align 1
+@"$string.224" = private unnamed_addr constant [8 x i8] c"dynamic\00", align 1
+@"$string.225" = private unnamed_addr constant [18 x i8] c"input_activations\00", align 1
+@"$string.226" = private unnamed_addr constant [52 x i8] c"quantization_config.config_groups input_activations\00", align 1
+@"$string.227" = private unnamed_addr constant [19 x i8] c"output_activations\00", align 1
+@"$string.228" = private unnamed_addr constant [8 x i8] c"targets\00", align 1
+@"$string.229" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups targets\00", align 1
+@"$string.230" = private unnamed_addr constant [4 x i8] c"re:\00", align 1
+@"$string.236" = private unnamed_addr constant [56 x i8] c"the pattern \22%.*s\22 cannot be read at character %lld: %s\00", align 1
+@"$string.237" = private unnamed_addr constant [25 x i8] c"the pattern is too large\00", align 1
+@"$string.238" = private unnamed_addr constant [23 x i8] c"groups nested too deep\00", align 1
+@"$string.239" = private unnamed_addr constant [36 x i8] c"this kind of group is not supported\00", align 1
+@"$string.240" = private unnamed_addr constant [23 x i8] c"a group without an end\00", align 1
+@"$string.241" = private unnamed_addr constant [24 x i8] c"brackets without an end\00", align 1
+@"$string.242" = private unnamed_addr constant [23 x i8] c"a backslash at the end\00", align 1
+@"$string.243" = private unnamed_addr constant [29 x i8] c"this escape is not supported\00", align 1
+@"$string.244" = private unnamed_addr constant [52 x i8] c"only ASCII characters are supported inside brackets\00", align 1
+@"$string.245" = private unnamed_addr constant [42 x i8] c"a range of characters that runs backwards\00", align 1
+@"$string.246" = private unnamed_addr constant [33 x i8] c"a range that begins with a class\00", align 1
+@"$string.248" = private unnamed_addr constant [24 x i8] c"a repetition of nothing\00", align 1
+@"$string.249" = private unnamed_addr constant [30 x i8] c"a repetition of more than 255\00", align 1
+@"$string.250" = private unnamed_addr constant [29 x i8] c"a wrong repetition in braces\00", align 1
+@"$string.251" = private unnamed_addr constant [29 x i8] c"a repetition of a repetition\00", align 1
+@"$string.252" = private unnamed_addr constant [40 x i8] c"a closing parenthesis without its group\00", align 1
+@"$string.261" = private unnamed_addr constant [14 x i8] c"%s: %s.%s: %s\00", align 1
+@"$string.272" = private unnamed_addr constant [7 x i8] c"Linear\00", align 1
+@"$string.273" = private unnamed_addr constant [7 x i8] c"ignore\00", align 1
+@"$string.276" = private unnamed_addr constant [19 x i8] c"model.embed_tokens\00", align 1
+@"$string.281" = private unnamed_addr constant [11 x i8] c"model.norm\00", align 1
+@"$string.282" = private unnamed_addr constant [8 x i8] c"lm_head\00", align 1
+@"$string.284" = private unnamed_addr constant [32 x i8] c"model.layers.%d.input_layernorm\00", align 1
+@"$string.285" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_proj\00", align 1
+@"$string.286" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_proj\00", align 1
+@"$string.287" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.v_proj\00", align 1
+@"$string.288" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.o_proj\00", align 1
+@"$string.289" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_norm\00", align 1
+@"$string.290" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_norm\00", align 1
+@"$string.291" = private unnamed_addr constant [41 x i8] c"model.layers.%d.post_attention_layernorm\00", align 1
+@"$string.293" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.gate_proj\00", align 1
+@"$string.294" = private unnamed_addr constant [28 x i8] c"model.layers.%d.mlp.up_proj\00", align 1
+@"$string.295" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.down_proj\00", align 1
+@"$string.297" = private unnamed_addr constant [25 x i8] c"model.layers.%d.mlp.gate\00", align 1
+@"$string.299" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.gate_proj\00", align 1
+@"$string.300" = private unnamed_addr constant [39 x i8] c"model.layers.%d.mlp.experts.%d.up_proj\00", align 1
+@"$string.301" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.down_proj\00", align 1
+@"$string.303" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.gate_proj\00", align 1
+@"$string.304" = private unnamed_addr constant [43 x i8] c"model.layers.%d.mlp.shared_experts.up_proj\00", align 1
+@"$string.305" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.down_proj\00", align 1
+@"$string.307" = private unnamed_addr constant [22 x i8] c"model.layers.%d.enorm\00", align 1
+@"$string.308" = private unnamed_addr constant [22 x i8] c"model.layers.%d.hnorm\00", align 1
+@"$string.309" = private unnamed_addr constant [24 x i8] c"model.layers.%d.eh_proj\00", align 1
+@"$string.310" = private unnamed_addr constant [33 x i8] c"model.layers.%d.shared_head.norm\00", align 1
+@"$string.311" = private unnamed_addr constant [41 x i8] c"out of memory for the table of %d layers\00", align 1
+@"$string.317" = private unnamed_addr constant [59 x i8] c"%s: out of memory while the checkpoint's headers were read\00", align 1
+@"$string.318" = private unnamed_addr constant [11 x i8] c"weight_map\00", align 1
+@"$string.319" = private unnamed_addr constant [40 x i8] c"%s: expected an object named weight_map\00", align 1
+@"$string.320" = private unnamed_addr constant [3 x i8] c"..\00", align 1
+@"$string.321" = private unnamed_addr constant [2 x i8] c".\00", align 1
+@"$string.322" = private unnamed_addr constant [49 x i8] c"%s: weight_map gives no plain file name for %.*s\00", align 1
+@"$string.328" = private unnamed_addr constant [29 x i8] c"the shard cannot be read: %s\00", align 1
+@"$string.329" = private unnamed_addr constant [72 x i8] c"the file has %lld bytes, too few for the 8 bytes of the header's length\00", align 1
+@"$string.330" = private unnamed_addr constant [77 x i8] c"the header's length of %llu bytes is more than the %lld bytes that follow it\00", align 1
+@"$string.331" = private unnamed_addr constant [58 x i8] c"the header's length of %llu bytes is more than %lld bytes\00", align 1
+@"$string.332" = private unnamed_addr constant [7 x i8] c"header\00", align 1
+@"$string.333" = private unnamed_addr constant [39 x i8] c"the header is a JSON %s, not an object\00", align 1
+@"$string.334" = private unnamed_addr constant [13 x i8] c"__metadata__\00", align 1
+@"$string.335" = private unnamed_addr constant [31 x i8] c"the name holds a NUL character\00", align 1
+@"$string.336" = private unnamed_addr constant [47 x i8] c"the header's entry is a JSON %s, not an object\00", align 1
+@"$string.337" = private unnamed_addr constant [26 x i8] c"the header gives no dtype\00", align 1
+@"$string.338" = private unnamed_addr constant [4 x i8] c"F32\00", align 1
+@"$string.339" = private unnamed_addr constant [5 x i8] c"BF16\00", align 1
+@"$string.340" = private unnamed_addr constant [8 x i8] c"F8_E4M3\00", align 1
+@"$string.341" = private unnamed_addr constant [8 x i8] c"F8_E5M2\00", align 1
+@"$string.342" = private unnamed_addr constant [8 x i8] c"F8_E8M0\00", align 1
+@"$string.343" = private unnamed_addr constant [4 x i8] c"F16\00", align 1
+@"$string.344" = private unnamed_addr constant [4 x i8] c"F64\00", align 1
+@"$string.345" = private unnamed_addr constant [5 x i8] c"BOOL\00", align 1
+@"$string.346" = private unnamed_addr constant [3 x i8] c"I8\00", align 1
+@"$string.347" = private unnamed_addr constant [3 x i8] c"U8\00", align 1
+@"$string.348" = private unnamed_addr constant [4 x i8] c"I16\00", align 1
+@"$string.349" = private unnamed_addr constant [4 x i8] c"U16\00", align 1
+@"$string.350" = private unnamed_addr constant [4 x i8] c"I32\00", align 1
+@"$string.351" = private unnamed_addr constant [4 x i8] c"U32\00", align 1
+@"$string.352" = private unnamed_addr constant [4 x i8] c"I64\00", align 1
+@"$string.353" = private unnamed_addr constant [4 x i8] c"U64\00", align 1
+@"$string.354" = private unnamed_addr constant [28 x i8] c"the dtype \22%.*s\22 is unknown\00", align 1
+@"$string.355" = private unnamed_addr constant [6 x i8] c"shape\00", align 1
+@"$string.356" = private unnamed_addr constant [26 x i8] c"the header gives no shape\00", align 1
+@"$string.357" = private unnamed_addr constant [42 x i8] c"the shape has %d dimensions, more than %d\00", align 1
+@"$string.358" = private unnamed_addr constant [77 x i8] c"dimension %d of the shape is no integer from 0 on, or the shape is too large\00", align 1
+@"$string.359" = private unnamed_addr constant [13 x i8] c"data_offsets\00", align 1
+@"$string.360" = private unnamed_addr constant [41 x i8] c"the header gives no pair of data_offsets\00", align 1
+@"$string.361" = private unnamed_addr constant [30 x i8] c"data_offsets are not integers\00", align 1
+@"$string.362" = private unnamed_addr constant [40 x i8] c"data_offsets [%lld, %lld] run backwards\00", align 1
+@"$string.363" = private unnamed_addr constant [79 x i8] c"data_offsets [%lld, %lld] reach past the end of the data, which has %lld bytes\00", align 1
+@"$string.364" = private unnamed_addr constant [2 x i8] c"[\00", align 1
+@"$string.365" = private unnamed_addr constant [3 x i8] c", \00", align 1
+@"$string.366" = private unnamed_addr constant [7 x i8] c"%s%lld\00", align 1
+@"$string.367" = private unnamed_addr constant [2 x i8] c"]\00", align 1
+@"$string.368" = private unnamed_addr constant [64 x i8] c"data_offsets [%lld, %lld] hold %lld bytes, but %s %s takes %lld\00", align 1
+@"$string.369" = private unnamed_addr constant [70 x i8] c"the data begins at byte %lld of the file, which is not aligned for %s\00", align 1
+@"$string.373" = private unnamed_addr constant [46 x i8] c"data_offsets [%lld, %lld] overlap those of %s\00", align 1
+@"$string.374" = private unnamed_addr constant [47 x i8] c"%lld bytes before its data belong to no tensor\00", align 1
+@"$string.375" = private unnamed_addr constant [52 x i8] c"the last %lld bytes of the file belong to no tensor\00", align 1
+@"$string.376" = private unnamed_addr constant [24 x i8] c"the tensor is in %s too\00", align 1
+@"$string.377" = private unnamed_addr constant [43 x i8] c"the index says it is in %s, which lacks it\00", align 1
+@"$string.378" = private unnamed_addr constant [44 x i8] c"the index says it is in %s, but it is in %s\00", align 1
+@"$string.379" = private unnamed_addr constant [36 x i8] c"the index does not list this tensor\00", align 1
+@"$string.380" = private unnamed_addr constant [28 x i8] c"%s: holds neither %s nor %s\00", align 1
+@"$string.381" = private unnamed_addr constant [22 x i8] c"the tensor is missing\00", align 1
+@"$string.382" = private unnamed_addr constant [59 x i8] c"expected the shape [%lld] that config.json implies, got %s\00", align 1
+@"$string.383" = private unnamed_addr constant [65 x i8] c"expected the shape [%lld, %lld] that config.json implies, got %s\00", align 1
+@"$string.384" = private unnamed_addr constant [39 x i8] c"expected the dtype BF16 or F32, got %s\00", align 1
+@"$string.385" = private unnamed_addr constant [5 x i8] c"%s%s\00", align 1
+@"$string.386" = private unnamed_addr constant [8 x i8] c".weight\00", align 1
+@"$string.387" = private unnamed_addr constant [25 x i8] c".e_score_correction_bias\00", align 1
+@"$string.388" = private unnamed_addr constant [39 x i8] c"a head of FP8 weights is not supported\00", align 1
+@"$string.389" = private unnamed_addr constant [84 x i8] c"the weight is F8_E4M3, but quantization_config of config.json leaves %s unquantised\00", align 1
+@"$string.390" = private unnamed_addr constant [83 x i8] c"the weight is %s, but quantization_config of config.json says that %s is quantised\00", align 1
+@"$string.391" = private unnamed_addr constant [65 x i8] c"the weight is %s, but those it is joined with in layer %d are %s\00", align 1
+@"$string.392" = private unnamed_addr constant [78 x i8] c"the weight is %s, but gate_proj and up_proj of the experts of layer %d are %s\00", align 1
+@"$string.393" = private unnamed_addr constant [14 x i8] c".weight_scale\00", align 1
+@"$string.394" = private unnamed_addr constant [6 x i8] c".bias\00", align 1
+@"$string.395" = private unnamed_addr constant [14 x i8] c"model.layers.\00", align 1
+@"$string.396" = private unnamed_addr constant [15 x i8] c"lm_head.weight\00", align 1
+@"$string.397" = private unnamed_addr constant [38 x i8] c"nothing in the model uses this tensor\00", align 1
+@"$string.398" = private unnamed_addr constant [7 x i8] c"_scale\00", align 1
+@"$string.400" = private unnamed_addr constant [18 x i8] c"greater than zero\00", align 1
+@"$string.401" = private unnamed_addr constant [7 x i8] c"finite\00", align 1
+@"$string.402" = private unnamed_addr constant [47 x i8] c"the scale of row %lld is %g; scales must be %s\00", align 1
+@"$string.407" = private unnamed_addr constant [7 x i8] c"\\ufffd\00", align 1
+@"$string.408" = private unnamed_addr constant [7 x i8] c"\\u%04x\00", align 1
+@"$string.409" = private unnamed_addr constant [10 x i8] c"model_dir\00", align 1
+@"$string.410" = private unnamed_addr constant [13 x i8] c"architecture\00", align 1
+@"$string.411" = private unnamed_addr constant [5 x i8] c"%lld\00", align 1
+@"$string.412" = private unnamed_addr constant [11 x i8] c"num_layers\00", align 1
+@"$string.413" = private unnamed_addr constant [15 x i8] c"num_parameters\00", align 1
+@"$string.414" = private unnamed_addr constant [23 x i8] c"num_parameters_skipped\00", align 1
+@"$string.415" = private unnamed_addr constant [17 x i8] c"checkpoint_bytes\00", align 1
+@"$string.416" = private unnamed_addr constant [25 x i8] c"checkpoint_bytes_skipped\00", align 1
+@"$string.417" = private unnamed_addr constant [7 x i8] c"shards\00", align 1
+@"$string.418" = private unnamed_addr constant [5 x i8] c"file\00", align 1
+@"$string.419" = private unnamed_addr constant [6 x i8] c"bytes\00", align 1
+@"$string.420" = private unnamed_addr constant [12 x i8] c"num_tensors\00", align 1
+@"$string.421" = private unnamed_addr constant [8 x i8] c"tensors\00", align 1
+@"$string.422" = private unnamed_addr constant [5 x i8] c"name\00", align 1
+@"$string.423" = private unnamed_addr constant [7 x i8] c"offset\00", align 1
+@"$string.424" = private unnamed_addr constant [8 x i8] c"skipped\00", align 1
+@"$string.425" = private unnamed_addr constant [13 x i8] c"num_problems\00", align 1
+@"$string.426" = private unnamed_addr constant [9 x i8] c"problems\00", align 1
+@"$string.428" = private unnamed_addr constant [7 x i8] c"tensor\00", align 1
+@"$string.429" = private unnamed_addr constant [8 x i8] c"message\00", align 1
+@"$string.431" = private unnamed_addr constant [29 x i8] c"out of memory for the report\00", align 1
+@"$string.436" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
+@"$string.437" = private unnamed_addr constant [69 x i8] c"options.struct_size is %u; this engine's engine_options has %u bytes\00", align 1
+@"$string.438" = private unnamed_addr constant [46 x i8] c"option num_layers is %d, but %s has %d layers\00", align 1
+@"$string.439" = private unnamed_addr constant [51 x i8] c"%s: out of memory while problems were written down\00", align 1
+@"$string.440" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
+@"$string.441" = private unnamed_addr constant [32 x i8] c" (%lld problems, the first are)\00", align 1
+@"$string.442" = private unnamed_addr constant [3 x i8] c": \00", align 1
+@"$string.443" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
+@"$string.444" = private unnamed_addr constant [3 x i8] c"; \00", align 1
+@"$string.445" = private unnamed_addr constant [4 x i8] c"cpu\00", align 1
+@"$string.446" = private unnamed_addr constant [28 x i8] c"/proc/driver/nvidia/version\00", align 1
+@"$string.447" = private unnamed_addr constant [15 x i8] c"/dev/nvidiactl\00", align 1
+@"$string.448" = private unnamed_addr constant [5 x i8] c"cuda\00", align 1
+@"$string.449" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
+@"$string.450" = private unnamed_addr constant [68 x i8] c"the folder of the engine's library cannot be found; set library_dir\00", align 1
+@"$string.451" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
+@"$string.452" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
+@"$string.453" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
+@"$string.454" = private unnamed_addr constant [105 x i8] c"an NVIDIA driver is present, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
+@"$string.455" = private unnamed_addr constant [52 x i8] c"%sthe library of device %s cannot be opened: %.700s\00", align 1
+@"$string.456" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
+@"$string.457" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
+@"$string.458" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
+@"$string.459" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
+@"$string.460" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
+@"$string.461" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
+@"$string.462" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
+@"$string.463" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
+@"$string.464" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
+@"$string.465" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
+@"$string.466" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
+@"$string.467" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
+@"$string.468" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
+@"$string.469" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
+@"$string.470" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
+@"$string.471" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
+@"$string.472" = private unnamed_addr constant [44 x i8] c"option graphs is %lld, outside %lld to %lld\00", align 1
+@"$string.473" = private unnamed_addr constant [48 x i8] c"option plan_ahead is %lld, outside %lld to %lld\00", align 1
+@"$string.474" = private unnamed_addr constant [54 x i8] c"option check_operations is %lld, outside %lld to %lld\00", align 1
+@"$string.475" = private unnamed_addr constant [47 x i8] c"option synthetic is %lld, outside %lld to %lld\00", align 1
+@"$string.476" = private unnamed_addr constant [48 x i8] c"option num_layers is %lld, outside %lld to %lld\00", align 1
+@"$string.477" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
+@"$string.478" = private unnamed_addr constant [62 x i8] c"option num_layers is %d, but only synthetic models can be cut\00", align 1
+@"$string.479" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
+@"$string.480" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
+@"$string.481" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
+@"$string.482" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
+@"$string.483" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
+@"$string.484" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
+@"$string.485" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
+@"$string.486" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
+@"$string.487" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
+@"$string.488" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
+@"$string.489" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
+@"$string.490" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
+@"$string.493" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
+@"$string.494" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
+@"$string.495" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
+@"$string.496" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
+@"$string.497" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
+@"$string.498" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
+@"$string.499" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
+@"$string.500" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
+@"$string.501" = private unnamed_addr constant [7 x i8] c"device\00", align 1
+@"$string.502" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
+@"$string.503" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
+@"$string.504" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
+@"$string.505" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
+@"$string.506" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
+@"$string.507" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
+@"$string.508" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
+@"$string.509" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
+@"$string.510" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
+@"$string.511" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
+@"$string.512" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
+@"$string.513" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
+@"$string.514" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
+@"$string.515" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
+@"$string.516" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
+@"$string.517" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
+@"$string.518" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
+@"$string.519" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
+@"$string.520" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
+@"$string.521" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
+@"$string.522" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
+@"$string.523" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
+@"$string.524" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
+@"$string.525" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
+@"$string.526" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.527" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.528" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.529" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
+@"$string.530" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
+@"$string.531" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
+@"$string.532" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
+@"$string.533" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
+@"$string.534" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
+@"$string.535" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
+@"$string.536" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
+@"$string.537" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
+@"$string.538" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
+@"$string.539" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.540" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.541" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.542" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.543" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.544" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.545" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.546" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.547" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.548" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.549" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.550" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.551" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
+@"$string.552" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
+@"$string.553" = private unnamed_addr constant [5 x i8] c"text\00", align 1
+@"$string.554" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
+@"$string.555" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
+@"$string.556" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
+@"$string.557" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
+@"$string.558" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
+@"$string.559" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
+@"$string.560" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
+@"$string.561" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
+@"$string.562" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
+@"$string.563" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
+@"$string.564" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.565" = private unnamed_addr constant [42 x i8] c"a sequence that does not run is preempted\00", align 1
+@"$string.566" = private unnamed_addr constant [50 x i8] c"a sequence is preempted while a step is in flight\00", align 1
+@"$string.567" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
+@"$string.568" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
+@"$string.569" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.570" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.571" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.572" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
+@"$string.573" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
+@"$string.574" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
+@"$string.575" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.576" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.577" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
+@"$string.578" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
+@"$string.579" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
+@"$string.580" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
+@"$string.581" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
+@"$string.582" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
+@"$string.583" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
+@"$string.584" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
+@"$string.585" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
+@"$string.586" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
+@"$string.587" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
+@"$string.588" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
+@"$string.589" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
+@"$string.590" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.591" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.592" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
+@"$string.593" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
+@"$string.594" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
+@"$string.595" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
+@"$string.596" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.597" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
+@"$string.598" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.599" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
+@"$string.600" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
+@"$string.601" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
+@"$string.602" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
+@"$string.603" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
+@"$string.604" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
+@"$string.605" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.606" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
+@"$string.607" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
+@"$string.608" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.611" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
+@"$string.612" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
+@"$string.613" = private unnamed_addr constant [36 x i8] c"%lld requests wait, max_queue is %d\00", align 1
+@"$string.614" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
+@"$string.615" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
+@"$string.616" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
+@"$string.617" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
+@"$string.618" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
+@"$string.619" = private unnamed_addr constant [46 x i8] c"a step is launched while another is in flight\00", align 1
+@"$string.620" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.627" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.628" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.629" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.630" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.631" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.632" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.633" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
+@"$string.634" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.635" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.636" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.637" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.638" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
+@"$string.639" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.640" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.642" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.643" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.648" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.649" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
+@"$string.650" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
+@"$string.651" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
+@"$string.652" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
+@"$string.654" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.655" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.656" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.657" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.658" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.661" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.662" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.683" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
+@"$string.705" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
+@"$string.716" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
+@"$string.718" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.719" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.726" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.727" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.728" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.729" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.730" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.731" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.732" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
+@"$string.750" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
+@"$string.763" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
+@"$string.764" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
+@"$string.765" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
+@"$string.781" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
 
 define dso_local i32 @count_loop_iterations(i32 %0, i32 %1, ptr %2) {
 entry:
@@ -942,7 +943,7 @@ then9:                                            ; preds = %then5
   %29 = getelementptr %0, ptr %28, i32 0, i32 0
   %30 = getelementptr [1024 x i8], ptr %29, i32 0, i32 0
   %31 = getelementptr i8, ptr %30, i64 0
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string", ptr @"$string.86")
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string", ptr @"$string.87")
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -1273,7 +1274,7 @@ entry:
   br i1 %10, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.4", i32 182, ptr @"$string.5")
+  call void @"$check.fail"(ptr @"$string.4", i32 181, ptr @"$string.5")
   %11 = load %48, ptr %5, align 1
   br label %merge
 
@@ -2734,34 +2735,42 @@ forbody:                                          ; preds = %forcond
   %24 = getelementptr %59, ptr %segment, i32 0, i32 0
   %25 = load ptr, ptr %24, align 8
   store ptr %25, ptr %item, align 8
-  %26 = load ptr, ptr %item, align 8
-  %27 = icmp ne ptr %26, null
-  %28 = zext i1 %27 to i8
-  %29 = trunc i8 %28 to i1
-  br i1 %29, label %then, label %else
+  %26 = load ptr, ptr %self, align 8
+  %27 = getelementptr %33, ptr %26, i32 0, i32 13
+  %28 = getelementptr %37, ptr %27, i32 0, i32 0
+  %29 = load ptr, ptr %28, align 8
+  %30 = load i64, ptr %i, align 8
+  %31 = getelementptr %59, ptr %29, i64 %30
+  %32 = getelementptr %59, ptr %31, i32 0, i32 0
+  store ptr null, ptr %32, align 8
+  %33 = load ptr, ptr %item, align 8
+  %34 = icmp ne ptr %33, null
+  %35 = zext i1 %34 to i8
+  %36 = trunc i8 %35 to i1
+  br i1 %36, label %then, label %else
 
 then:                                             ; preds = %forbody
-  %30 = load ptr, ptr %item, align 8
-  %31 = getelementptr %60, ptr %30, i32 0, i32 8
-  store i32 0, ptr %31, align 4
-  %32 = load ptr, ptr %self, align 8
-  %33 = load ptr, ptr %item, align 8
-  call void @"$Scheduler.register_prompt_pages"(ptr %32, ptr %33)
-  %34 = load %48, ptr %4, align 1
-  %35 = getelementptr %59, ptr %segment, i32 0, i32 2
-  %36 = load i32, ptr %35, align 4
-  %37 = icmp sge i32 %36, 0
-  %38 = zext i1 %37 to i8
-  %39 = trunc i8 %38 to i1
-  br i1 %39, label %then3, label %else4
-
-then3:                                            ; preds = %then
-  %40 = load ptr, ptr %self, align 8
-  %41 = load ptr, ptr %item, align 8
+  %37 = load ptr, ptr %item, align 8
+  %38 = getelementptr %60, ptr %37, i32 0, i32 8
+  store i32 0, ptr %38, align 4
+  %39 = load ptr, ptr %self, align 8
+  %40 = load ptr, ptr %item, align 8
+  call void @"$Scheduler.register_prompt_pages"(ptr %39, ptr %40)
+  %41 = load %48, ptr %4, align 1
   %42 = getelementptr %59, ptr %segment, i32 0, i32 2
   %43 = load i32, ptr %42, align 4
-  call void @"$Scheduler.accept"(ptr %40, ptr %41, i32 %43)
-  %44 = load %48, ptr %3, align 1
+  %44 = icmp sge i32 %43, 0
+  %45 = zext i1 %44 to i8
+  %46 = trunc i8 %45 to i1
+  br i1 %46, label %then3, label %else4
+
+then3:                                            ; preds = %then
+  %47 = load ptr, ptr %self, align 8
+  %48 = load ptr, ptr %item, align 8
+  %49 = getelementptr %59, ptr %segment, i32 0, i32 2
+  %50 = load i32, ptr %49, align 4
+  call void @"$Scheduler.accept"(ptr %47, ptr %48, i32 %50)
+  %51 = load %48, ptr %3, align 1
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -2774,15 +2783,15 @@ else:                                             ; preds = %forbody
   br label %merge1
 
 merge1:                                           ; preds = %else, %merge2
-  %45 = add i64 %12, 1
-  store i64 %45, ptr %i, align 8
+  %52 = add i64 %12, 1
+  store i64 %52, ptr %i, align 8
   br label %forcond
 
 merge:                                            ; preds = %forcond
-  %46 = load ptr, ptr %self, align 8
-  %47 = getelementptr %33, ptr %46, i32 0, i32 13
-  call void @"$Vector.clear"(ptr %47)
-  %48 = load %48, ptr %2, align 1
+  %53 = load ptr, ptr %self, align 8
+  %54 = getelementptr %33, ptr %53, i32 0, i32 13
+  call void @"$Vector.clear"(ptr %54)
+  %55 = load %48, ptr %2, align 1
   ret void
 }
 
@@ -3869,7 +3878,7 @@ entry:
   br i1 %7, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.19", i32 190, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.19", i32 203, ptr @"$string.13")
   %8 = load %48, ptr %2, align 1
   br label %merge
 
@@ -5634,33 +5643,40 @@ forbody:                                          ; preds = %forcond
   %20 = getelementptr %59, ptr %19, i32 0, i32 0
   %21 = load ptr, ptr %20, align 8
   store ptr %21, ptr %item, align 8
-  %22 = load ptr, ptr %item, align 8
-  %23 = icmp ne ptr %22, null
-  %24 = zext i1 %23 to i8
-  %25 = trunc i8 %24 to i1
-  br i1 %25, label %then, label %else
+  %22 = load ptr, ptr %list, align 8
+  %23 = getelementptr %37, ptr %22, i32 0, i32 0
+  %24 = load ptr, ptr %23, align 8
+  %25 = load i64, ptr %i, align 8
+  %26 = getelementptr %59, ptr %24, i64 %25
+  %27 = getelementptr %59, ptr %26, i32 0, i32 0
+  store ptr null, ptr %27, align 8
+  %28 = load ptr, ptr %item, align 8
+  %29 = icmp ne ptr %28, null
+  %30 = zext i1 %29 to i8
+  %31 = trunc i8 %30 to i1
+  br i1 %31, label %then, label %else
 
 then:                                             ; preds = %forbody
-  %26 = load ptr, ptr %self, align 8
-  %27 = load ptr, ptr %item, align 8
-  %28 = load i32, ptr %code, align 4
-  %29 = load ptr, ptr %text, align 8
-  call void @"$Scheduler.fail"(ptr %26, ptr %27, i32 %28, ptr %29)
-  %30 = load %48, ptr %5, align 1
+  %32 = load ptr, ptr %self, align 8
+  %33 = load ptr, ptr %item, align 8
+  %34 = load i32, ptr %code, align 4
+  %35 = load ptr, ptr %text, align 8
+  call void @"$Scheduler.fail"(ptr %32, ptr %33, i32 %34, ptr %35)
+  %36 = load %48, ptr %5, align 1
   br label %merge1
 
 else:                                             ; preds = %forbody
   br label %merge1
 
 merge1:                                           ; preds = %else, %then
-  %31 = add i64 %9, 1
-  store i64 %31, ptr %i, align 8
+  %37 = add i64 %9, 1
+  store i64 %37, ptr %i, align 8
   br label %forcond
 
 merge:                                            ; preds = %forcond
-  %32 = load ptr, ptr %list, align 8
-  call void @"$Vector.clear"(ptr %32)
-  %33 = load %48, ptr %4, align 1
+  %38 = load ptr, ptr %list, align 8
+  call void @"$Vector.clear"(ptr %38)
+  %39 = load %48, ptr %4, align 1
   ret void
 }
 
@@ -6957,7 +6973,7 @@ entry:
   br i1 %15, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.19", i32 213, ptr @"$string.45")
+  call void @"$check.fail"(ptr @"$string.19", i32 226, ptr @"$string.45")
   %16 = load %48, ptr %6, align 1
   br label %merge
 
@@ -7027,7 +7043,7 @@ entry:
   br i1 %12, label %and.lhs.true, label %then
 
 then:                                             ; preds = %and.lhs.true, %entry
-  call void @"$check.fail"(ptr @"$string.19", i32 195, ptr @"$string.46")
+  call void @"$check.fail"(ptr @"$string.19", i32 208, ptr @"$string.46")
   %13 = load %48, ptr %8, align 1
   br label %merge
 
@@ -7054,7 +7070,7 @@ and.lhs.true:                                     ; preds = %entry
   br i1 %26, label %else, label %then
 
 then2:                                            ; preds = %or.lhs.false, %merge
-  call void @"$check.fail"(ptr @"$string.19", i32 196, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.19", i32 209, ptr @"$string.13")
   %27 = load %48, ptr %7, align 1
   br label %merge1
 
@@ -7115,7 +7131,7 @@ forbody:                                          ; preds = %forcond
   br i1 %64, label %then6, label %or.lhs.false8
 
 then6:                                            ; preds = %or.lhs.false8, %forbody
-  call void @"$check.fail"(ptr @"$string.19", i32 200, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.19", i32 213, ptr @"$string.13")
   %65 = load %48, ptr %6, align 1
   br label %merge5
 
@@ -7279,7 +7295,7 @@ entry:
   br i1 %10, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.19", i32 227, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.19", i32 240, ptr @"$string.13")
   %11 = load %48, ptr %2, align 1
   br label %merge
 
@@ -7543,7 +7559,7 @@ entry:
   br i1 %12, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.4", i32 132, ptr @"$string.47")
+  call void @"$check.fail"(ptr @"$string.4", i32 131, ptr @"$string.47")
   %13 = load %48, ptr %7, align 1
   br label %merge
 
@@ -8456,13 +8472,14 @@ entry:
 define internal i32 @"$upload_inputs"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %48, align 8
-  %code7 = alloca i32, align 4
+  %code12 = alloca i32, align 4
   %finish = alloca i64, align 8
   %begin = alloca i64, align 8
   %stride = alloca i64, align 8
   %4 = alloca %48, align 8
+  %code4 = alloca i32, align 4
+  %5 = alloca %48, align 8
   %code = alloca i32, align 4
-  %bytes = alloca i64, align 8
   %device = alloca ptr, align 8
   %host = alloca ptr, align 8
   %plan = alloca ptr, align 8
@@ -8472,177 +8489,248 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %launch, align 8
   store ptr %2, ptr %message, align 8
-  %5 = load ptr, ptr %launch, align 8
-  %6 = getelementptr %65, ptr %5, i32 0, i32 0
-  %7 = load ptr, ptr %6, align 8
-  store ptr %7, ptr %plan, align 8
-  %8 = load ptr, ptr %launch, align 8
-  %9 = getelementptr %65, ptr %8, i32 0, i32 1
-  %10 = load ptr, ptr %9, align 8
-  %11 = load ptr, ptr %plan, align 8
-  %12 = call zeroext i1 @"$StepPlan.is_decode"(ptr %11)
-  %13 = zext i1 %12 to i8
-  %14 = icmp ne i8 %13, 0
-  %15 = call ptr @"$staged"(ptr %10, i1 zeroext %14)
-  %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %50, ptr %16, i32 0, i32 8
-  %18 = load ptr, ptr %17, align 8
-  store ptr %15, ptr %host, align 8
-  store ptr %18, ptr %device, align 8
-  %19 = load ptr, ptr %host, align 8
-  %20 = call i64 @"$batch.StepInputs.control_bytes"(ptr %19)
-  store i64 %20, ptr %bytes, align 8
-  %21 = load ptr, ptr %plan, align 8
-  %22 = getelementptr %39, ptr %21, i32 0, i32 6
-  %23 = load i32, ptr %22, align 4
-  %24 = icmp eq i32 %23, 0
-  %25 = zext i1 %24 to i8
-  %26 = trunc i8 %25 to i1
-  br i1 %26, label %and.lhs.true, label %else
-
-then:                                             ; preds = %and.lhs.true
-  %27 = load ptr, ptr %host, align 8
-  %28 = call i64 @"$batch.StepInputs.unbiased_bytes"(ptr %27)
-  store i64 %28, ptr %bytes, align 8
-  br label %merge
-
-else:                                             ; preds = %and.lhs.true, %entry
-  br label %merge
-
-merge:                                            ; preds = %else, %then
-  %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %50, ptr %29, i32 0, i32 3
-  %31 = load ptr, ptr %30, align 8
-  %32 = getelementptr %56, ptr %31, i32 0, i32 15
+  %6 = load ptr, ptr %launch, align 8
+  %7 = getelementptr %65, ptr %6, i32 0, i32 0
+  %8 = load ptr, ptr %7, align 8
+  store ptr %8, ptr %plan, align 8
+  %9 = load ptr, ptr %launch, align 8
+  %10 = getelementptr %65, ptr %9, i32 0, i32 1
+  %11 = load ptr, ptr %10, align 8
+  %12 = load ptr, ptr %plan, align 8
+  %13 = call zeroext i1 @"$StepPlan.is_decode"(ptr %12)
+  %14 = zext i1 %13 to i8
+  %15 = icmp ne i8 %14, 0
+  %16 = call ptr @"$staged"(ptr %11, i1 zeroext %15)
+  %17 = load ptr, ptr %self, align 8
+  %18 = getelementptr %50, ptr %17, i32 0, i32 8
+  %19 = load ptr, ptr %18, align 8
+  store ptr %16, ptr %host, align 8
+  store ptr %19, ptr %device, align 8
+  %20 = load ptr, ptr %self, align 8
+  %21 = getelementptr %50, ptr %20, i32 0, i32 3
+  %22 = load ptr, ptr %21, align 8
+  %23 = getelementptr %56, ptr %22, i32 0, i32 15
+  %24 = load ptr, ptr %23, align 8
+  %25 = load ptr, ptr %self, align 8
+  %26 = getelementptr %50, ptr %25, i32 0, i32 4
+  %27 = load ptr, ptr %26, align 8
+  %28 = load ptr, ptr %device, align 8
+  %29 = getelementptr %40, ptr %28, i32 0, i32 0
+  %30 = load ptr, ptr %29, align 8
+  %31 = load ptr, ptr %host, align 8
+  %32 = getelementptr %40, ptr %31, i32 0, i32 0
   %33 = load ptr, ptr %32, align 8
-  %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %50, ptr %34, i32 0, i32 4
-  %36 = load ptr, ptr %35, align 8
-  %37 = load ptr, ptr %device, align 8
-  %38 = getelementptr %40, ptr %37, i32 0, i32 0
-  %39 = load ptr, ptr %38, align 8
-  %40 = load ptr, ptr %host, align 8
-  %41 = getelementptr %40, ptr %40, i32 0, i32 0
-  %42 = load ptr, ptr %41, align 8
-  %43 = load i64, ptr %bytes, align 8
-  %44 = call i32 %33(ptr %36, ptr %39, ptr %42, i64 %43)
-  store i32 %44, ptr %code, align 4
-  %45 = load i32, ptr %code, align 4
-  %46 = icmp ne i32 %45, 0
-  %47 = zext i1 %46 to i8
-  %48 = trunc i8 %47 to i1
-  br i1 %48, label %then2, label %else3
+  %34 = load ptr, ptr %host, align 8
+  %35 = load ptr, ptr %plan, align 8
+  %36 = getelementptr %39, ptr %35, i32 0, i32 10
+  %37 = call i64 @"$batch.StepInputs.unbiased_bytes"(ptr %34, ptr %36)
+  %38 = call i32 %24(ptr %27, ptr %30, ptr %33, i64 %37)
+  store i32 %38, ptr %code, align 4
+  %39 = load i32, ptr %code, align 4
+  %40 = icmp ne i32 %39, 0
+  %41 = zext i1 %40 to i8
+  %42 = trunc i8 %41 to i1
+  br i1 %42, label %then, label %else
 
-and.lhs.true:                                     ; preds = %entry
-  %49 = load ptr, ptr %plan, align 8
-  %50 = getelementptr %39, ptr %49, i32 0, i32 7
-  %51 = load i32, ptr %50, align 4
-  %52 = icmp eq i32 %51, 0
-  %53 = zext i1 %52 to i8
-  %54 = trunc i8 %53 to i1
-  br i1 %54, label %then, label %else
-
-then2:                                            ; preds = %merge
-  %55 = load ptr, ptr %self, align 8
-  %56 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.48", i32 -1, ptr %56)
-  %57 = load %48, ptr %4, align 1
-  %58 = load i32, ptr %code, align 4
-  ret i32 %58
+then:                                             ; preds = %entry
+  %43 = load ptr, ptr %self, align 8
+  %44 = load ptr, ptr %message, align 8
+  call void @"$Rank.describe_failure"(ptr %43, ptr @"$string.48", i32 -1, ptr %44)
+  %45 = load %48, ptr %5, align 1
+  %46 = load i32, ptr %code, align 4
+  ret i32 %46
 
 dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %47 = load ptr, ptr %plan, align 8
+  %48 = getelementptr %39, ptr %47, i32 0, i32 6
+  %49 = load i32, ptr %48, align 4
+  %50 = icmp sgt i32 %49, 0
+  %51 = zext i1 %50 to i8
+  %52 = trunc i8 %51 to i1
+  br i1 %52, label %then2, label %or.lhs.false
+
+then2:                                            ; preds = %or.lhs.false, %merge
+  %53 = load ptr, ptr %self, align 8
+  %54 = getelementptr %50, ptr %53, i32 0, i32 3
+  %55 = load ptr, ptr %54, align 8
+  %56 = getelementptr %56, ptr %55, i32 0, i32 15
+  %57 = load ptr, ptr %56, align 8
+  %58 = load ptr, ptr %self, align 8
+  %59 = getelementptr %50, ptr %58, i32 0, i32 4
+  %60 = load ptr, ptr %59, align 8
+  %61 = load ptr, ptr %device, align 8
+  %62 = getelementptr %40, ptr %61, i32 0, i32 23
+  %63 = load ptr, ptr %62, align 8
+  %64 = load ptr, ptr %host, align 8
+  %65 = getelementptr %40, ptr %64, i32 0, i32 23
+  %66 = load ptr, ptr %65, align 8
+  %67 = load ptr, ptr %host, align 8
+  %68 = call i64 @"$batch.StepInputs.bias_bytes"(ptr %67)
+  %69 = call i32 %57(ptr %60, ptr %63, ptr %66, i64 %68)
+  store i32 %69, ptr %code4, align 4
+  %70 = load i32, ptr %code4, align 4
+  %71 = icmp ne i32 %70, 0
+  %72 = zext i1 %71 to i8
+  %73 = trunc i8 %72 to i1
+  br i1 %73, label %then6, label %else7
+
+or.lhs.false:                                     ; preds = %merge
+  %74 = load ptr, ptr %plan, align 8
+  %75 = getelementptr %39, ptr %74, i32 0, i32 7
+  %76 = load i32, ptr %75, align 4
+  %77 = icmp sgt i32 %76, 0
+  %78 = zext i1 %77 to i8
+  %79 = trunc i8 %78 to i1
+  br i1 %79, label %then2, label %else3
+
+then6:                                            ; preds = %then2
+  %80 = load ptr, ptr %self, align 8
+  %81 = load ptr, ptr %message, align 8
+  call void @"$Rank.describe_failure"(ptr %80, ptr @"$string.49", i32 -1, ptr %81)
+  %82 = load %48, ptr %4, align 1
+  %83 = load i32, ptr %code4, align 4
+  ret i32 %83
+
+dead8:                                            ; No predecessors!
+  br label %merge5
+
+else7:                                            ; preds = %then2
+  br label %merge5
+
+merge5:                                           ; preds = %else7, %dead8
   br label %merge1
 
-else3:                                            ; preds = %merge
+else3:                                            ; preds = %or.lhs.false
   br label %merge1
 
-merge1:                                           ; preds = %else3, %dead
-  %59 = load ptr, ptr %plan, align 8
-  %60 = getelementptr %39, ptr %59, i32 0, i32 10
-  %61 = getelementptr %26, ptr %60, i32 0, i32 2
-  %62 = load i32, ptr %61, align 4
-  %63 = sext i32 %62 to i64
-  store i64 %63, ptr %stride, align 8
-  %64 = load ptr, ptr %plan, align 8
-  %65 = getelementptr %39, ptr %64, i32 0, i32 8
-  %66 = load i32, ptr %65, align 4
-  %67 = sext i32 %66 to i64
-  %68 = load i64, ptr %stride, align 8
-  %69 = mul i64 %67, %68
-  %70 = load ptr, ptr %plan, align 8
-  %71 = getelementptr %39, ptr %70, i32 0, i32 9
-  %72 = load i32, ptr %71, align 4
-  %73 = sext i32 %72 to i64
-  %74 = load i64, ptr %stride, align 8
-  %75 = mul i64 %73, %74
-  store i64 %69, ptr %begin, align 8
-  store i64 %75, ptr %finish, align 8
-  %76 = load i64, ptr %finish, align 8
-  %77 = load i64, ptr %begin, align 8
-  %78 = icmp sgt i64 %76, %77
-  %79 = zext i1 %78 to i8
-  %80 = trunc i8 %79 to i1
-  br i1 %80, label %then5, label %else6
+merge1:                                           ; preds = %else3, %merge5
+  %84 = load ptr, ptr %plan, align 8
+  %85 = getelementptr %39, ptr %84, i32 0, i32 10
+  %86 = getelementptr %26, ptr %85, i32 0, i32 2
+  %87 = load i32, ptr %86, align 4
+  %88 = sext i32 %87 to i64
+  store i64 %88, ptr %stride, align 8
+  %89 = load ptr, ptr %plan, align 8
+  %90 = getelementptr %39, ptr %89, i32 0, i32 8
+  %91 = load i32, ptr %90, align 4
+  %92 = sext i32 %91 to i64
+  %93 = load i64, ptr %stride, align 8
+  %94 = mul i64 %92, %93
+  %95 = load ptr, ptr %plan, align 8
+  %96 = getelementptr %39, ptr %95, i32 0, i32 9
+  %97 = load i32, ptr %96, align 4
+  %98 = sext i32 %97 to i64
+  %99 = load i64, ptr %stride, align 8
+  %100 = mul i64 %98, %99
+  store i64 %94, ptr %begin, align 8
+  store i64 %100, ptr %finish, align 8
+  %101 = load i64, ptr %finish, align 8
+  %102 = load i64, ptr %begin, align 8
+  %103 = icmp sgt i64 %101, %102
+  %104 = zext i1 %103 to i8
+  %105 = trunc i8 %104 to i1
+  br i1 %105, label %then10, label %else11
 
-then5:                                            ; preds = %merge1
-  %81 = load ptr, ptr %self, align 8
-  %82 = getelementptr %50, ptr %81, i32 0, i32 3
-  %83 = load ptr, ptr %82, align 8
-  %84 = getelementptr %56, ptr %83, i32 0, i32 15
-  %85 = load ptr, ptr %84, align 8
-  %86 = load ptr, ptr %self, align 8
-  %87 = getelementptr %50, ptr %86, i32 0, i32 4
-  %88 = load ptr, ptr %87, align 8
-  %89 = load ptr, ptr %device, align 8
-  %90 = getelementptr %40, ptr %89, i32 0, i32 26
-  %91 = load ptr, ptr %90, align 8
-  %92 = load i64, ptr %begin, align 8
-  %93 = getelementptr i32, ptr %91, i64 %92
-  %94 = load ptr, ptr %host, align 8
-  %95 = getelementptr %40, ptr %94, i32 0, i32 26
-  %96 = load ptr, ptr %95, align 8
-  %97 = load i64, ptr %begin, align 8
-  %98 = getelementptr i32, ptr %96, i64 %97
-  %99 = load i64, ptr %finish, align 8
-  %100 = load i64, ptr %begin, align 8
-  %101 = sub i64 %99, %100
-  %102 = mul i64 %101, 4
-  %103 = call i32 %85(ptr %88, ptr %93, ptr %98, i64 %102)
-  store i32 %103, ptr %code7, align 4
-  %104 = load i32, ptr %code7, align 4
-  %105 = icmp ne i32 %104, 0
-  %106 = zext i1 %105 to i8
-  %107 = trunc i8 %106 to i1
-  br i1 %107, label %then9, label %else10
+then10:                                           ; preds = %merge1
+  %106 = load ptr, ptr %self, align 8
+  %107 = getelementptr %50, ptr %106, i32 0, i32 3
+  %108 = load ptr, ptr %107, align 8
+  %109 = getelementptr %56, ptr %108, i32 0, i32 15
+  %110 = load ptr, ptr %109, align 8
+  %111 = load ptr, ptr %self, align 8
+  %112 = getelementptr %50, ptr %111, i32 0, i32 4
+  %113 = load ptr, ptr %112, align 8
+  %114 = load ptr, ptr %device, align 8
+  %115 = getelementptr %40, ptr %114, i32 0, i32 26
+  %116 = load ptr, ptr %115, align 8
+  %117 = load i64, ptr %begin, align 8
+  %118 = getelementptr i32, ptr %116, i64 %117
+  %119 = load ptr, ptr %host, align 8
+  %120 = getelementptr %40, ptr %119, i32 0, i32 26
+  %121 = load ptr, ptr %120, align 8
+  %122 = load i64, ptr %begin, align 8
+  %123 = getelementptr i32, ptr %121, i64 %122
+  %124 = load i64, ptr %finish, align 8
+  %125 = load i64, ptr %begin, align 8
+  %126 = sub i64 %124, %125
+  %127 = mul i64 %126, 4
+  %128 = call i32 %110(ptr %113, ptr %118, ptr %123, i64 %127)
+  store i32 %128, ptr %code12, align 4
+  %129 = load i32, ptr %code12, align 4
+  %130 = icmp ne i32 %129, 0
+  %131 = zext i1 %130 to i8
+  %132 = trunc i8 %131 to i1
+  br i1 %132, label %then14, label %else15
 
-then9:                                            ; preds = %then5
-  %108 = load ptr, ptr %self, align 8
-  %109 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %108, ptr @"$string.49", i32 -1, ptr %109)
-  %110 = load %48, ptr %3, align 1
-  %111 = load i32, ptr %code7, align 4
-  ret i32 %111
+then14:                                           ; preds = %then10
+  %133 = load ptr, ptr %self, align 8
+  %134 = load ptr, ptr %message, align 8
+  call void @"$Rank.describe_failure"(ptr %133, ptr @"$string.50", i32 -1, ptr %134)
+  %135 = load %48, ptr %3, align 1
+  %136 = load i32, ptr %code12, align 4
+  ret i32 %136
 
-dead11:                                           ; No predecessors!
-  br label %merge8
+dead16:                                           ; No predecessors!
+  br label %merge13
 
-else10:                                           ; preds = %then5
-  br label %merge8
+else15:                                           ; preds = %then10
+  br label %merge13
 
-merge8:                                           ; preds = %else10, %dead11
-  br label %merge4
+merge13:                                          ; preds = %else15, %dead16
+  br label %merge9
 
-else6:                                            ; preds = %merge1
-  br label %merge4
+else11:                                           ; preds = %merge1
+  br label %merge9
 
-merge4:                                           ; preds = %else6, %merge8
+merge9:                                           ; preds = %else11, %merge13
   ret i32 0
 
-dead12:                                           ; No predecessors!
+dead17:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i64 @"$batch.StepInputs.control_bytes"(ptr %0) {
+define internal i64 @"$batch.StepInputs.unbiased_bytes"(ptr %0, ptr %1) {
+entry:
+  %bytes = alloca i64, align 8
+  %shape = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %shape, align 8
+  %2 = load ptr, ptr %self, align 8
+  %3 = getelementptr %40, ptr %2, i32 0, i32 22
+  %4 = load ptr, ptr %3, align 8
+  %5 = load ptr, ptr %shape, align 8
+  %6 = getelementptr %26, ptr %5, i32 0, i32 3
+  %7 = load i32, ptr %6, align 4
+  %8 = add i32 %7, 1
+  %9 = sext i32 %8 to i64
+  %10 = getelementptr i32, ptr %4, i64 %9
+  %11 = load ptr, ptr %self, align 8
+  %12 = getelementptr %40, ptr %11, i32 0, i32 0
+  %13 = load ptr, ptr %12, align 8
+  %14 = ptrtoint ptr %10 to i64
+  %15 = ptrtoint ptr %13 to i64
+  %16 = sub i64 %14, %15
+  %17 = sdiv exact i64 %16, ptrtoint (ptr getelementptr (i8, ptr null, i32 1) to i64)
+  store i64 %17, ptr %bytes, align 8
+  %18 = load i64, ptr %bytes, align 8
+  %19 = add i64 %18, 64
+  %20 = sub i64 %19, 1
+  %21 = sdiv i64 %20, 64
+  %22 = mul i64 %21, 64
+  ret i64 %22
+
+dead:                                             ; No predecessors!
+  ret i64 undef
+}
+
+define internal i64 @"$batch.StepInputs.bias_bytes"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -8650,27 +8738,7 @@ entry:
   %2 = getelementptr %40, ptr %1, i32 0, i32 26
   %3 = load ptr, ptr %2, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %40, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %5, align 8
-  %7 = ptrtoint ptr %3 to i64
-  %8 = ptrtoint ptr %6 to i64
-  %9 = sub i64 %7, %8
-  %10 = sdiv exact i64 %9, ptrtoint (ptr getelementptr (i8, ptr null, i32 1) to i64)
-  ret i64 %10
-
-dead:                                             ; No predecessors!
-  ret i64 undef
-}
-
-define internal i64 @"$batch.StepInputs.unbiased_bytes"(ptr %0) {
-entry:
-  %self = alloca ptr, align 8
-  store ptr %0, ptr %self, align 8
-  %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %40, ptr %1, i32 0, i32 23
-  %3 = load ptr, ptr %2, align 8
-  %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %40, ptr %4, i32 0, i32 0
+  %5 = getelementptr %40, ptr %4, i32 0, i32 23
   %6 = load ptr, ptr %5, align 8
   %7 = ptrtoint ptr %3 to i64
   %8 = ptrtoint ptr %6 to i64
@@ -8749,7 +8817,7 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %merge
   %40 = load ptr, ptr %self, align 8
   %41 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %40, ptr @"$string.69", i32 -1, ptr %41)
+  call void @"$Rank.describe_failure"(ptr %40, ptr @"$string.70", i32 -1, ptr %41)
   %42 = load %48, ptr %3, align 1
   %43 = load i32, ptr %code, align 4
   ret i32 %43
@@ -9226,7 +9294,7 @@ entry:
 
 then:                                             ; preds = %entry
   %32 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %32, ptr @"$string.50")
+  call void @"$Rank.begin_operation"(ptr %32, ptr @"$string.51")
   %33 = load %48, ptr %4, align 1
   br label %merge
 
@@ -9274,7 +9342,7 @@ and.lhs.true:                                     ; preds = %merge
 then5:                                            ; preds = %merge1
   %55 = load ptr, ptr %self, align 8
   %56 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.50", i32 -1, ptr %56)
+  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.51", i32 -1, ptr %56)
   %57 = load %48, ptr %3, align 1
   %58 = load i32, ptr %code, align 4
   ret i32 %58
@@ -9571,7 +9639,7 @@ entry:
 
 then:                                             ; preds = %entry
   %30 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %30, ptr @"$string.51")
+  call void @"$Rank.begin_operation"(ptr %30, ptr @"$string.52")
   %31 = load %48, ptr %4, align 1
   br label %merge
 
@@ -9619,7 +9687,7 @@ and.lhs.true:                                     ; preds = %merge
 then5:                                            ; preds = %merge1
   %53 = load ptr, ptr %self, align 8
   %54 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %53, ptr @"$string.51", i32 -1, ptr %54)
+  call void @"$Rank.describe_failure"(ptr %53, ptr @"$string.52", i32 -1, ptr %54)
   %55 = load %48, ptr %3, align 1
   %56 = load i32, ptr %code, align 4
   ret i32 %56
@@ -9763,7 +9831,7 @@ merge1:                                           ; preds = %else3, %dead
   %48 = load ptr, ptr %47, align 8
   %49 = load ptr, ptr %message, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %5, ptr align 8 %6, i64 24, i1 false)
-  %50 = call i32 @"$linear"(ptr %39, ptr %40, i32 %41, ptr @"$string.54", ptr %43, ptr byval(%72) %5, ptr %48, ptr %49)
+  %50 = call i32 @"$linear"(ptr %39, ptr %40, i32 %41, ptr @"$string.55", ptr %43, ptr byval(%72) %5, ptr %48, ptr %49)
   store i32 %50, ptr %code4, align 4
   %51 = load i32, ptr %code4, align 4
   %52 = icmp ne i32 %51, 0
@@ -9945,7 +10013,7 @@ entry:
 
 then:                                             ; preds = %entry
   %52 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %52, ptr @"$string.52")
+  call void @"$Rank.begin_operation"(ptr %52, ptr @"$string.53")
   %53 = load %48, ptr %9, align 1
   br label %merge
 
@@ -9994,7 +10062,7 @@ then5:                                            ; preds = %merge1
   %75 = load ptr, ptr %self, align 8
   %76 = load i32, ptr %layer, align 4
   %77 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %75, ptr @"$string.52", i32 %76, ptr %77)
+  call void @"$Rank.describe_failure"(ptr %75, ptr @"$string.53", i32 %76, ptr %77)
   %78 = load %48, ptr %8, align 1
   %79 = load i32, ptr %code, align 4
   ret i32 %79
@@ -10277,7 +10345,7 @@ then5:                                            ; preds = %merge1
   %49 = load ptr, ptr %self, align 8
   %50 = load i32, ptr %layer, align 4
   %51 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %49, ptr @"$string.53", i32 %50, ptr %51)
+  call void @"$Rank.describe_failure"(ptr %49, ptr @"$string.54", i32 %50, ptr %51)
   %52 = load %48, ptr %8, align 1
   %53 = load i32, ptr %code, align 4
   ret i32 %53
@@ -10404,7 +10472,7 @@ entry:
 
 then:                                             ; preds = %entry
   %77 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %77, ptr @"$string.55")
+  call void @"$Rank.begin_operation"(ptr %77, ptr @"$string.56")
   %78 = load %48, ptr %6, align 1
   br label %merge
 
@@ -10453,7 +10521,7 @@ then5:                                            ; preds = %merge1
   %100 = load ptr, ptr %self, align 8
   %101 = load i32, ptr %layer, align 4
   %102 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %100, ptr @"$string.55", i32 %101, ptr %102)
+  call void @"$Rank.describe_failure"(ptr %100, ptr @"$string.56", i32 %101, ptr %102)
   %103 = load %48, ptr %5, align 1
   %104 = load i32, ptr %code, align 4
   ret i32 %104
@@ -10599,7 +10667,7 @@ entry:
 
 then:                                             ; preds = %entry
   %96 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %96, ptr @"$string.56")
+  call void @"$Rank.begin_operation"(ptr %96, ptr @"$string.57")
   %97 = load %48, ptr %5, align 1
   br label %merge
 
@@ -10648,7 +10716,7 @@ then5:                                            ; preds = %merge1
   %119 = load ptr, ptr %self, align 8
   %120 = load i32, ptr %layer, align 4
   %121 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %119, ptr @"$string.56", i32 %120, ptr %121)
+  call void @"$Rank.describe_failure"(ptr %119, ptr @"$string.57", i32 %120, ptr %121)
   %122 = load %48, ptr %4, align 1
   %123 = load i32, ptr %code, align 4
   ret i32 %123
@@ -10770,7 +10838,7 @@ then:                                             ; preds = %entry
 
 then2:                                            ; preds = %then
   %66 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %66, ptr @"$string.57")
+  call void @"$Rank.begin_operation"(ptr %66, ptr @"$string.58")
   %67 = load %48, ptr %7, align 1
   br label %merge1
 
@@ -10819,7 +10887,7 @@ then8:                                            ; preds = %merge4
   %89 = load ptr, ptr %self, align 8
   %90 = load i32, ptr %layer, align 4
   %91 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %89, ptr @"$string.57", i32 %90, ptr %91)
+  call void @"$Rank.describe_failure"(ptr %89, ptr @"$string.58", i32 %90, ptr %91)
   %92 = load %48, ptr %6, align 1
   %93 = load i32, ptr %code, align 4
   ret i32 %93
@@ -10847,7 +10915,7 @@ merge:                                            ; preds = %else, %merge7
   %101 = load ptr, ptr %100, align 8
   %102 = load ptr, ptr %message, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %5, ptr align 8 %input, i64 24, i1 false)
-  %103 = call i32 @"$linear"(ptr %94, ptr %95, i32 %96, ptr @"$string.58", ptr %98, ptr byval(%72) %5, ptr %101, ptr %102)
+  %103 = call i32 @"$linear"(ptr %94, ptr %95, i32 %96, ptr @"$string.59", ptr %98, ptr byval(%72) %5, ptr %101, ptr %102)
   ret i32 %103
 
 dead10:                                           ; No predecessors!
@@ -10921,7 +10989,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %38 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %38, ptr @"$string.59")
+  call void @"$Rank.begin_operation"(ptr %38, ptr @"$string.60")
   %39 = load %48, ptr %5, align 1
   br label %merge1
 
@@ -10970,7 +11038,7 @@ then8:                                            ; preds = %merge4
   %61 = load ptr, ptr %self, align 8
   %62 = load i32, ptr %layer, align 4
   %63 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %61, ptr @"$string.59", i32 %62, ptr %63)
+  call void @"$Rank.describe_failure"(ptr %61, ptr @"$string.60", i32 %62, ptr %63)
   %64 = load %48, ptr %4, align 1
   %65 = load i32, ptr %code, align 4
   ret i32 %65
@@ -11346,7 +11414,7 @@ merge:                                            ; preds = %else, %then
 
 then2:                                            ; preds = %merge
   %59 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %59, ptr @"$string.60")
+  call void @"$Rank.begin_operation"(ptr %59, ptr @"$string.61")
   %60 = load %48, ptr %6, align 1
   br label %merge1
 
@@ -11395,7 +11463,7 @@ then8:                                            ; preds = %merge4
   %82 = load ptr, ptr %self, align 8
   %83 = load i32, ptr %layer, align 4
   %84 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %82, ptr @"$string.60", i32 %83, ptr %84)
+  call void @"$Rank.describe_failure"(ptr %82, ptr @"$string.61", i32 %83, ptr %84)
   %85 = load %48, ptr %5, align 1
   %86 = load i32, ptr %code, align 4
   ret i32 %86
@@ -11455,7 +11523,7 @@ entry:
   %25 = load ptr, ptr %24, align 8
   %26 = load ptr, ptr %message, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %14, ptr align 8 %15, i64 24, i1 false)
-  %27 = call i32 @"$linear"(ptr %16, ptr %17, i32 %18, ptr @"$string.61", ptr %20, ptr byval(%72) %14, ptr %25, ptr %26)
+  %27 = call i32 @"$linear"(ptr %16, ptr %17, i32 %18, ptr @"$string.62", ptr %20, ptr byval(%72) %14, ptr %25, ptr %26)
   store i32 %27, ptr %code, align 4
   %28 = load i32, ptr %code, align 4
   %29 = icmp ne i32 %28, 0
@@ -11519,7 +11587,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %64 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %64, ptr @"$string.62")
+  call void @"$Rank.begin_operation"(ptr %64, ptr @"$string.63")
   %65 = load %48, ptr %9, align 1
   br label %merge1
 
@@ -11568,7 +11636,7 @@ then9:                                            ; preds = %merge5
   %87 = load ptr, ptr %self, align 8
   %88 = load i32, ptr %layer, align 4
   %89 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %87, ptr @"$string.62", i32 %88, ptr %89)
+  call void @"$Rank.describe_failure"(ptr %87, ptr @"$string.63", i32 %88, ptr %89)
   %90 = load %48, ptr %8, align 1
   %91 = load i32, ptr %code4, align 4
   ret i32 %91
@@ -11590,7 +11658,7 @@ merge8:                                           ; preds = %else10, %dead11
   %98 = load ptr, ptr %output, align 8
   %99 = load ptr, ptr %message, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %6, ptr align 8 %7, i64 24, i1 false)
-  %100 = call i32 @"$linear"(ptr %92, ptr %93, i32 %94, ptr @"$string.63", ptr %96, ptr byval(%72) %6, ptr %98, ptr %99)
+  %100 = call i32 @"$linear"(ptr %92, ptr %93, i32 %94, ptr @"$string.64", ptr %96, ptr byval(%72) %6, ptr %98, ptr %99)
   ret i32 %100
 
 dead12:                                           ; No predecessors!
@@ -11753,7 +11821,7 @@ entry:
 
 then:                                             ; preds = %entry
   %76 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %76, ptr @"$string.64")
+  call void @"$Rank.begin_operation"(ptr %76, ptr @"$string.65")
   %77 = load %48, ptr %7, align 1
   br label %merge
 
@@ -11802,7 +11870,7 @@ then5:                                            ; preds = %merge1
   %99 = load ptr, ptr %self, align 8
   %100 = load i32, ptr %layer, align 4
   %101 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %99, ptr @"$string.64", i32 %100, ptr %101)
+  call void @"$Rank.describe_failure"(ptr %99, ptr @"$string.65", i32 %100, ptr %101)
   %102 = load %48, ptr %6, align 1
   %103 = load i32, ptr %code, align 4
   ret i32 %103
@@ -11972,7 +12040,7 @@ entry:
 
 then:                                             ; preds = %entry
   %32 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %32, ptr @"$string.65")
+  call void @"$Rank.begin_operation"(ptr %32, ptr @"$string.66")
   %33 = load %48, ptr %5, align 1
   br label %merge
 
@@ -12020,7 +12088,7 @@ and.lhs.true:                                     ; preds = %merge
 then5:                                            ; preds = %merge1
   %55 = load ptr, ptr %self, align 8
   %56 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.65", i32 -1, ptr %56)
+  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.66", i32 -1, ptr %56)
   %57 = load %48, ptr %4, align 1
   %58 = load i32, ptr %code, align 4
   ret i32 %58
@@ -12087,7 +12155,7 @@ entry:
 
 then:                                             ; preds = %entry
   %32 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %32, ptr @"$string.66")
+  call void @"$Rank.begin_operation"(ptr %32, ptr @"$string.67")
   %33 = load %48, ptr %4, align 1
   br label %merge
 
@@ -12135,7 +12203,7 @@ and.lhs.true:                                     ; preds = %merge
 then5:                                            ; preds = %merge1
   %55 = load ptr, ptr %self, align 8
   %56 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.66", i32 -1, ptr %56)
+  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.67", i32 -1, ptr %56)
   %57 = load %48, ptr %3, align 1
   %58 = load i32, ptr %code, align 4
   ret i32 %58
@@ -12204,7 +12272,7 @@ entry:
 then:                                             ; preds = %entry
   %37 = load ptr, ptr %self, align 8
   %38 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %37, ptr @"$string.67", i32 -1, ptr %38)
+  call void @"$Rank.describe_failure"(ptr %37, ptr @"$string.68", i32 -1, ptr %38)
   %39 = load %48, ptr %3, align 1
   %40 = load i32, ptr %code, align 4
   ret i32 %40
@@ -12432,7 +12500,7 @@ entry:
 
 then:                                             ; preds = %entry
   %169 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %169, ptr @"$string.68")
+  call void @"$Rank.begin_operation"(ptr %169, ptr @"$string.69")
   %170 = load %48, ptr %4, align 1
   br label %merge
 
@@ -12480,7 +12548,7 @@ and.lhs.true:                                     ; preds = %merge
 then5:                                            ; preds = %merge1
   %192 = load ptr, ptr %self, align 8
   %193 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %192, ptr @"$string.68", i32 -1, ptr %193)
+  call void @"$Rank.describe_failure"(ptr %192, ptr @"$string.69", i32 -1, ptr %193)
   %194 = load %48, ptr %3, align 1
   %195 = load i32, ptr %code, align 4
   ret i32 %195
@@ -12565,7 +12633,7 @@ merge:                                            ; preds = %else, %then
 then2:                                            ; preds = %merge
   %41 = load ptr, ptr %self, align 8
   %42 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %41, ptr @"$string.70", i32 -1, ptr %42)
+  call void @"$Rank.describe_failure"(ptr %41, ptr @"$string.71", i32 -1, ptr %42)
   %43 = load %48, ptr %3, align 1
   %44 = load i32, ptr %code, align 4
   ret i32 %44
@@ -12690,7 +12758,7 @@ whilebody:                                        ; preds = %condition
   %12 = load ptr, ptr %self, align 8
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %33, ptr %13, i32 0, i32 4
-  %15 = call ptr @"$Vector.last.71"(ptr %14)
+  %15 = call ptr @"$Vector.last.72"(ptr %14)
   %16 = load ptr, ptr %15, align 8
   %17 = load i32, ptr %code, align 4
   %18 = load ptr, ptr %text, align 8
@@ -12715,7 +12783,7 @@ whilebody2:                                       ; preds = %condition1
   %27 = load ptr, ptr %self, align 8
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %33, ptr %28, i32 0, i32 3
-  %30 = call ptr @"$Vector.last.71"(ptr %29)
+  %30 = call ptr @"$Vector.last.72"(ptr %29)
   %31 = load ptr, ptr %30, align 8
   %32 = load i32, ptr %code, align 4
   %33 = load ptr, ptr %text, align 8
@@ -12727,7 +12795,7 @@ merge3:                                           ; preds = %condition1
   ret void
 }
 
-define internal ptr @"$Vector.last.71"(ptr %0) {
+define internal ptr @"$Vector.last.72"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %self = alloca ptr, align 8
@@ -12826,7 +12894,7 @@ then2:                                            ; preds = %then
   %26 = load i32, ptr %position, align 4
   %27 = load i32, ptr %row, align 4
   %28 = add i32 %26, %27
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.72", i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.73", i32 %28)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -12981,7 +13049,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.79", i32 210, ptr @"$string.80")
+  call void @"$check.fail"(ptr @"$string.80", i32 210, ptr @"$string.81")
   %15 = load %48, ptr %8, align 1
   br label %merge
 
@@ -13042,7 +13110,7 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %49 = load ptr, ptr %s, align 8
   %50 = getelementptr %33, ptr %49, i32 0, i32 6
-  call void @"$Vector.clear.85"(ptr %50)
+  call void @"$Vector.clear.86"(ptr %50)
   %51 = load %48, ptr %1, align 1
   ret void
 }
@@ -13567,7 +13635,7 @@ whilebody:                                        ; preds = %condition
   br i1 %15, label %else, label %then
 
 then:                                             ; preds = %whilebody
-  call void @"$check.fail"(ptr @"$string.73", i32 77, ptr @"$string.74")
+  call void @"$check.fail"(ptr @"$string.74", i32 77, ptr @"$string.75")
   %16 = load %48, ptr %3, align 1
   br label %merge1
 
@@ -13587,7 +13655,7 @@ merge1:                                           ; preds = %else, %then
   br i1 %25, label %else4, label %then3
 
 then3:                                            ; preds = %merge1
-  call void @"$check.fail"(ptr @"$string.73", i32 78, ptr @"$string.75")
+  call void @"$check.fail"(ptr @"$string.74", i32 78, ptr @"$string.76")
   %26 = load %48, ptr %2, align 1
   br label %merge2
 
@@ -13619,7 +13687,7 @@ merge:                                            ; preds = %condition
   br i1 %41, label %else7, label %then6
 
 then6:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.73", i32 83, ptr @"$string.76")
+  call void @"$check.fail"(ptr @"$string.74", i32 83, ptr @"$string.77")
   %42 = load %48, ptr %1, align 1
   br label %merge5
 
@@ -13722,7 +13790,7 @@ whilebody:                                        ; preds = %condition
   br i1 %28, label %else, label %then
 
 then:                                             ; preds = %whilebody
-  call void @"$check.fail"(ptr @"$string.73", i32 92, ptr @"$string.77")
+  call void @"$check.fail"(ptr @"$string.74", i32 92, ptr @"$string.78")
   %29 = load %48, ptr %2, align 1
   br label %merge2
 
@@ -13747,7 +13815,7 @@ merge2:                                           ; preds = %else, %then
   br i1 %43, label %else5, label %then4
 
 then4:                                            ; preds = %merge2
-  call void @"$check.fail"(ptr @"$string.73", i32 93, ptr @"$string.78")
+  call void @"$check.fail"(ptr @"$string.74", i32 93, ptr @"$string.79")
   %44 = load %48, ptr %1, align 1
   br label %merge3
 
@@ -14115,7 +14183,7 @@ entry:
   br i1 %11, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.81", i32 65, ptr @"$string.82")
+  call void @"$check.fail"(ptr @"$string.82", i32 65, ptr @"$string.83")
   %12 = load %48, ptr %2, align 1
   br label %merge
 
@@ -14486,11 +14554,11 @@ entry:
   %27 = load %48, ptr %4, align 1
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %60, ptr %28, i32 0, i32 21
-  call void @"$Vector.free.83"(ptr %29)
+  call void @"$Vector.free.84"(ptr %29)
   %30 = load %48, ptr %3, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %60, ptr %31, i32 0, i32 22
-  call void @"$Vector.free.83"(ptr %32)
+  call void @"$Vector.free.84"(ptr %32)
   %33 = load %48, ptr %2, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = getelementptr %60, ptr %34, i32 0, i32 16
@@ -14536,7 +14604,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.83"(ptr %0) {
+define internal void @"$Vector.free.84"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -14548,12 +14616,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.84"(ptr %7)
+  call void @"$Vector.init.85"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.84"(ptr %0) {
+define internal void @"$Vector.init.85"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -14569,7 +14637,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.clear.85"(ptr %0) {
+define internal void @"$Vector.clear.86"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -14655,7 +14723,7 @@ then2:                                            ; preds = %then
   %13 = getelementptr %0, ptr %12, i32 0, i32 0
   %14 = getelementptr [1024 x i8], ptr %13, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string", ptr @"$string.86")
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string", ptr @"$string.87")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -14753,7 +14821,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
   %31 = load i64, ptr %request_id, align 8
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.87", i64 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.88", i64 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -14903,7 +14971,7 @@ entry:
   store i32 128, ptr %4, align 4
   %5 = load ptr, ptr %target, align 8
   %6 = getelementptr %24, ptr %5, i32 0, i32 3
-  store ptr @"$string.88", ptr %6, align 8
+  store ptr @"$string.89", ptr %6, align 8
   %7 = load ptr, ptr %target, align 8
   %8 = getelementptr %24, ptr %7, i32 0, i32 1
   store i32 1, ptr %8, align 4
@@ -15057,7 +15125,7 @@ then3:                                            ; preds = %then
   %17 = getelementptr %0, ptr %16, i32 0, i32 0
   %18 = getelementptr [1024 x i8], ptr %17, i32 0, i32 0
   %19 = getelementptr i8, ptr %18, i64 0
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.89")
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.90")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -15283,7 +15351,7 @@ entry:
   %5 = load %48, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %8, ptr %6, i32 0, i32 1
-  call void @"$Vector.init.91"(ptr %7)
+  call void @"$Vector.init.92"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
@@ -15296,7 +15364,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %9, ptr %3, i32 0, i32 0
-  call void @"$Vector.init.90"(ptr %4)
+  call void @"$Vector.init.91"(ptr %4)
   %5 = load %48, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %9, ptr %6, i32 0, i32 1
@@ -15305,7 +15373,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.90"(ptr %0) {
+define internal void @"$Vector.init.91"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -15321,7 +15389,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.91"(ptr %0) {
+define internal void @"$Vector.init.92"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -15345,7 +15413,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %13, ptr %3, i32 0, i32 0
-  call void @"$Vector.init.92"(ptr %4)
+  call void @"$Vector.init.93"(ptr %4)
   %5 = load %48, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %13, ptr %6, i32 0, i32 1
@@ -15360,7 +15428,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.92"(ptr %0) {
+define internal void @"$Vector.init.93"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -15388,26 +15456,26 @@ entry:
   store ptr %0, ptr %self, align 8
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %16, ptr %7, i32 0, i32 0
-  store ptr @"$string.93", ptr %8, align 8
+  store ptr @"$string.94", ptr %8, align 8
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %16, ptr %9, i32 0, i32 1
   call void @"$Arena.init"(ptr %10)
   %11 = load %48, ptr %6, align 1
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %16, ptr %12, i32 0, i32 2
-  call void @"$Vector.init.94"(ptr %13)
+  call void @"$Vector.init.95"(ptr %13)
   %14 = load %48, ptr %5, align 1
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr %16, ptr %15, i32 0, i32 3
-  call void @"$Map.init.95"(ptr %16)
+  call void @"$Map.init.96"(ptr %16)
   %17 = load %48, ptr %4, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %16, ptr %18, i32 0, i32 4
-  call void @"$Vector.init.97"(ptr %19)
+  call void @"$Vector.init.98"(ptr %19)
   %20 = load %48, ptr %3, align 1
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %16, ptr %21, i32 0, i32 5
-  call void @"$Map.init.95"(ptr %22)
+  call void @"$Map.init.96"(ptr %22)
   %23 = load %48, ptr %2, align 1
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %16, ptr %24, i32 0, i32 6
@@ -15422,7 +15490,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.94"(ptr %0) {
+define internal void @"$Vector.init.95"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -15438,7 +15506,7 @@ entry:
   ret void
 }
 
-define internal void @"$Map.init.95"(ptr %0) {
+define internal void @"$Map.init.96"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -15446,7 +15514,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %19, ptr %3, i32 0, i32 0
-  call void @"$Vector.init.96"(ptr %4)
+  call void @"$Vector.init.97"(ptr %4)
   %5 = load %48, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %19, ptr %6, i32 0, i32 1
@@ -15455,7 +15523,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.96"(ptr %0) {
+define internal void @"$Vector.init.97"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -15471,7 +15539,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.97"(ptr %0) {
+define internal void @"$Vector.init.98"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -15494,7 +15562,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %21, ptr %2, i32 0, i32 0
-  call void @"$Vector.init.98"(ptr %3)
+  call void @"$Vector.init.99"(ptr %3)
   %4 = load %48, ptr %1, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %21, ptr %5, i32 0, i32 1
@@ -15502,7 +15570,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.98"(ptr %0) {
+define internal void @"$Vector.init.99"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -15624,7 +15692,7 @@ then2:                                            ; preds = %then
   %24 = getelementptr %0, ptr %23, i32 0, i32 0
   %25 = getelementptr [1024 x i8], ptr %24, i32 0, i32 0
   %26 = getelementptr i8, ptr %25, i64 0
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.99")
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.100")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -15664,7 +15732,7 @@ then5:                                            ; preds = %merge
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %4, ptr %43, i32 0, i32 0
   %45 = load ptr, ptr %path, align 8
-  %46 = call ptr @"$safetensors.join"(ptr %44, ptr %45, ptr @"$string.101")
+  %46 = call ptr @"$safetensors.join"(ptr %44, ptr %45, ptr @"$string.102")
   %47 = load ptr, ptr %self, align 8
   %48 = getelementptr %4, ptr %47, i32 0, i32 2
   store ptr %46, ptr %48, align 8
@@ -15726,7 +15794,7 @@ then13:                                           ; preds = %then8
   %84 = getelementptr [1024 x i8], ptr %83, i32 0, i32 0
   %85 = getelementptr i8, ptr %84, i64 0
   %86 = load ptr, ptr %path, align 8
-  %87 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.104", ptr %86)
+  %87 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.105", ptr %86)
   br label %merge12
 
 else14:                                           ; preds = %then8
@@ -16130,7 +16198,7 @@ then:                                             ; preds = %entry
   %17 = load i64, ptr %size, align 8
   %18 = load ptr, ptr %directory, align 8
   %19 = load ptr, ptr %file, align 8
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 %17, ptr @"$string.100", ptr %18, ptr %19)
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 %17, ptr @"$string.101", ptr %18, ptr %19)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -16152,7 +16220,7 @@ entry:
   %1 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %2 = getelementptr i8, ptr %1, i64 0
   %3 = load ptr, ptr %directory, align 8
-  %4 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %2, i64 4096, ptr @"$string.100", ptr %3, ptr @"$string.102")
+  %4 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %2, i64 4096, ptr @"$string.101", ptr %3, ptr @"$string.103")
   %5 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %6 = getelementptr i8, ptr %5, i64 0
   %7 = call zeroext i1 @"$files.exists"(ptr %6)
@@ -16173,7 +16241,7 @@ merge:                                            ; preds = %else, %dead
   %10 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %11 = getelementptr i8, ptr %10, i64 0
   %12 = load ptr, ptr %directory, align 8
-  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 4096, ptr @"$string.100", ptr %12, ptr @"$string.103")
+  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 4096, ptr @"$string.101", ptr %12, ptr @"$string.104")
   %14 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
   %16 = call zeroext i1 @"$files.exists"(ptr %15)
@@ -16291,7 +16359,7 @@ then:                                             ; preds = %entry
   %13 = load ptr, ptr %path, align 8
   %14 = call i32 @"$error_number"()
   %15 = load ptr, ptr %message, align 8
-  %16 = call i32 @"$fail_call"(ptr %13, ptr @"$string.106", i32 %14, ptr %15)
+  %16 = call i32 @"$fail_call"(ptr %13, ptr @"$string.107", i32 %14, ptr %15)
   ret i32 %16
 
 dead:                                             ; No predecessors!
@@ -16352,7 +16420,7 @@ then:                                             ; preds = %entry
   %17 = load ptr, ptr %path, align 8
   %18 = load ptr, ptr %call, align 8
   %19 = load ptr, ptr %cause, align 8
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.105", ptr %17, ptr %18, ptr %19)
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.106", ptr %17, ptr %18, ptr %19)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -16464,7 +16532,7 @@ then2:                                            ; preds = %merge
   %20 = load ptr, ptr %path, align 8
   %21 = call i32 @"$error_number"()
   %22 = load ptr, ptr %message, align 8
-  %23 = call i32 @"$fail_call"(ptr %20, ptr @"$string.110", i32 %21, ptr %22)
+  %23 = call i32 @"$fail_call"(ptr %20, ptr @"$string.111", i32 %21, ptr %22)
   ret i32 %23
 
 dead4:                                            ; No predecessors!
@@ -16512,7 +16580,7 @@ then:                                             ; preds = %entry
   %9 = load ptr, ptr %path, align 8
   %10 = call i32 @"$error_number"()
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$fail_call"(ptr %9, ptr @"$string.107", i32 %10, ptr %11)
+  %12 = call i32 @"$fail_call"(ptr %9, ptr @"$string.108", i32 %10, ptr %11)
   ret i32 %12
 
 dead:                                             ; No predecessors!
@@ -16545,7 +16613,7 @@ then5:                                            ; preds = %then2
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
   %27 = getelementptr i8, ptr %26, i64 0
   %28 = load ptr, ptr %path, align 8
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.108", ptr %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.109", ptr %28)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -16583,7 +16651,7 @@ then13:                                           ; preds = %then9
   %42 = getelementptr [1024 x i8], ptr %41, i32 0, i32 0
   %43 = getelementptr i8, ptr %42, i64 0
   %44 = load ptr, ptr %path, align 8
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.109", ptr %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.110", ptr %44)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -16624,7 +16692,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
   %5 = getelementptr %98, ptr %4, i32 0, i32 0
-  call void @"$Vector.init.111"(ptr %5)
+  call void @"$Vector.init.112"(ptr %5)
   %6 = load %48, ptr %3, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %98, ptr %7, i32 0, i32 1
@@ -16632,12 +16700,12 @@ entry:
   %9 = load %48, ptr %2, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %98, ptr %10, i32 0, i32 2
-  call void @"$Map.init.95"(ptr %11)
+  call void @"$Map.init.96"(ptr %11)
   %12 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.111"(ptr %0) {
+define internal void @"$Vector.init.112"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -16824,7 +16892,7 @@ then6:                                            ; preds = %then2
   %43 = getelementptr %104, ptr %42, i32 0, i32 0
   %44 = load i32, ptr %43, align 4
   %45 = call ptr @"$json.kind_name"(i32 %44)
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.141", ptr %40, ptr %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.142", ptr %40, ptr %45)
   br label %merge5
 
 else7:                                            ; preds = %then2
@@ -16897,7 +16965,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %98, ptr %9, i32 0, i32 0
-  call void @"$Vector.clear.112"(ptr %10)
+  call void @"$Vector.clear.113"(ptr %10)
   %11 = load %48, ptr %6, align 1
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %98, ptr %12, i32 0, i32 3
@@ -16945,7 +17013,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %37 = load ptr, ptr %self, align 8
-  %38 = call i32 @"$Document.fail"(ptr %37, ptr @"$string.140")
+  %38 = call i32 @"$Document.fail"(ptr %37, ptr @"$string.141")
   ret i32 2
 
 dead4:                                            ; No predecessors!
@@ -16961,7 +17029,7 @@ dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Vector.clear.112"(ptr %0) {
+define internal void @"$Vector.clear.113"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -17069,7 +17137,7 @@ else8:                                            ; preds = %and.lhs.true, %or.l
 
 then10:                                           ; preds = %else8
   %45 = load ptr, ptr %self, align 8
-  %46 = call i32 @"$Document.parse_word"(ptr %45, ptr @"$string.137", i32 2)
+  %46 = call i32 @"$Document.parse_word"(ptr %45, ptr @"$string.138", i32 2)
   ret i32 %46
 
 dead12:                                           ; No predecessors!
@@ -17084,7 +17152,7 @@ else11:                                           ; preds = %else8
 
 then13:                                           ; preds = %else11
   %51 = load ptr, ptr %self, align 8
-  %52 = call i32 @"$Document.parse_word"(ptr %51, ptr @"$string.138", i32 1)
+  %52 = call i32 @"$Document.parse_word"(ptr %51, ptr @"$string.139", i32 1)
   ret i32 %52
 
 dead15:                                           ; No predecessors!
@@ -17099,7 +17167,7 @@ else14:                                           ; preds = %else11
 
 then16:                                           ; preds = %else14
   %57 = load ptr, ptr %self, align 8
-  %58 = call i32 @"$Document.parse_word"(ptr %57, ptr @"$string.139", i32 0)
+  %58 = call i32 @"$Document.parse_word"(ptr %57, ptr @"$string.140", i32 0)
   ret i32 %58
 
 dead18:                                           ; No predecessors!
@@ -17110,7 +17178,7 @@ else17:                                           ; preds = %else14
 
 merge:                                            ; preds = %else17, %dead18, %dead15, %dead12, %dead9, %dead6, %dead3, %dead
   %59 = load ptr, ptr %self, align 8
-  %60 = call i32 @"$Document.fail"(ptr %59, ptr @"$string.136")
+  %60 = call i32 @"$Document.fail"(ptr %59, ptr @"$string.137")
   ret i32 %60
 
 dead19:                                           ; No predecessors!
@@ -17265,7 +17333,7 @@ entry:
 
 then:                                             ; preds = %entry
   %8 = load ptr, ptr %self, align 8
-  %9 = call i32 @"$Document.fail"(ptr %8, ptr @"$string.114")
+  %9 = call i32 @"$Document.fail"(ptr %8, ptr @"$string.115")
   ret i32 %9
 
 dead:                                             ; No predecessors!
@@ -17381,7 +17449,7 @@ then:                                             ; preds = %entry
   %17 = getelementptr %98, ptr %16, i32 0, i32 4
   %18 = load i64, ptr %17, align 8
   %19 = load ptr, ptr %cause, align 8
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %12, i64 1024, ptr @"$string.113", ptr %15, i64 %18, ptr %19)
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %12, i64 1024, ptr @"$string.114", ptr %15, i64 %18, ptr %19)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -17423,7 +17491,7 @@ entry:
 
 then:                                             ; preds = %entry
   %16 = load ptr, ptr %self, align 8
-  %17 = call i32 @"$Document.fail"(ptr %16, ptr @"$string.115")
+  %17 = call i32 @"$Document.fail"(ptr %16, ptr @"$string.116")
   ret i32 %17
 
 dead:                                             ; No predecessors!
@@ -17436,14 +17504,14 @@ merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %98, ptr %18, i32 0, i32 0
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %node, i64 72, i1 false)
-  %20 = call zeroext i1 @"$Vector.push.116"(ptr %19, ptr byval(%104) %2)
+  %20 = call zeroext i1 @"$Vector.push.117"(ptr %19, ptr byval(%104) %2)
   %21 = zext i1 %20 to i8
   %22 = trunc i8 %21 to i1
   br i1 %22, label %else3, label %then2
 
 then2:                                            ; preds = %merge
   %23 = load ptr, ptr %self, align 8
-  %24 = call i32 @"$Document.fail"(ptr %23, ptr @"$string.118")
+  %24 = call i32 @"$Document.fail"(ptr %23, ptr @"$string.119")
   ret i32 %24
 
 dead4:                                            ; No predecessors!
@@ -17465,7 +17533,7 @@ dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal zeroext i1 @"$Vector.push.116"(ptr %0, ptr byval(%104) %1) {
+define internal zeroext i1 @"$Vector.push.117"(ptr %0, ptr byval(%104) %1) {
 entry:
   %value = alloca %104, align 8
   %self = alloca ptr, align 8
@@ -17476,7 +17544,7 @@ entry:
   %4 = getelementptr %99, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.117"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.118"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -17512,7 +17580,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.117"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.118"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -17743,7 +17811,7 @@ else11:                                           ; preds = %merge5
 
 then13:                                           ; preds = %else11
   %63 = load ptr, ptr %self, align 8
-  %64 = call i32 @"$Document.fail"(ptr %63, ptr @"$string.125")
+  %64 = call i32 @"$Document.fail"(ptr %63, ptr @"$string.126")
   ret i32 %64
 
 dead15:                                           ; No predecessors!
@@ -17792,7 +17860,7 @@ entry:
 
 then:                                             ; preds = %entry
   %13 = load ptr, ptr %self, align 8
-  %14 = call i32 @"$Document.fail"(ptr %13, ptr @"$string.119")
+  %14 = call i32 @"$Document.fail"(ptr %13, ptr @"$string.120")
   ret i32 %14
 
 dead:                                             ; No predecessors!
@@ -17831,7 +17899,7 @@ merge1:                                           ; preds = %else3, %dead4
 
 then6:                                            ; preds = %merge1
   %27 = load ptr, ptr %self, align 8
-  %28 = call i32 @"$Document.fail"(ptr %27, ptr @"$string.124")
+  %28 = call i32 @"$Document.fail"(ptr %27, ptr @"$string.125")
   ret i32 %28
 
 dead8:                                            ; No predecessors!
@@ -18050,7 +18118,7 @@ else:                                             ; preds = %whilebody
 
 then2:                                            ; preds = %else
   %32 = load ptr, ptr %self, align 8
-  %33 = call i32 @"$Document.fail"(ptr %32, ptr @"$string.120")
+  %33 = call i32 @"$Document.fail"(ptr %32, ptr @"$string.121")
   ret i32 %33
 
 dead4:                                            ; No predecessors!
@@ -18121,7 +18189,7 @@ else8:                                            ; preds = %else6
 
 then10:                                           ; preds = %else8
   %78 = load ptr, ptr %self, align 8
-  %79 = call i32 @"$Document.fail"(ptr %78, ptr @"$string.121")
+  %79 = call i32 @"$Document.fail"(ptr %78, ptr @"$string.122")
   ret i32 %79
 
 dead12:                                           ; No predecessors!
@@ -18154,7 +18222,7 @@ merge:                                            ; preds = %condition
   %93 = getelementptr %98, ptr %92, i32 0, i32 4
   store i64 %91, ptr %93, align 8
   %94 = load ptr, ptr %self, align 8
-  %95 = call i32 @"$Document.fail"(ptr %94, ptr @"$string.122")
+  %95 = call i32 @"$Document.fail"(ptr %94, ptr @"$string.123")
   ret i32 %95
 
 dead13:                                           ; No predecessors!
@@ -18489,7 +18557,7 @@ entry:
 
 then:                                             ; preds = %entry
   %16 = load ptr, ptr %self, align 8
-  %17 = call i32 @"$Document.fail"(ptr %16, ptr @"$string.118")
+  %17 = call i32 @"$Document.fail"(ptr %16, ptr @"$string.119")
   ret i32 %17
 
 dead:                                             ; No predecessors!
@@ -18577,7 +18645,7 @@ then9:                                            ; preds = %merge5
   %63 = getelementptr %98, ptr %62, i32 0, i32 4
   store i64 %61, ptr %63, align 8
   %64 = load ptr, ptr %self, align 8
-  %65 = call i32 @"$Document.fail"(ptr %64, ptr @"$string.123")
+  %65 = call i32 @"$Document.fail"(ptr %64, ptr @"$string.124")
   ret i32 %65
 
 dead11:                                           ; No predecessors!
@@ -19429,7 +19497,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %30 = load ptr, ptr %self, align 8
-  %31 = call i32 @"$Document.fail"(ptr %30, ptr @"$string.118")
+  %31 = call i32 @"$Document.fail"(ptr %30, ptr @"$string.119")
   ret i32 %31
 
 dead4:                                            ; No predecessors!
@@ -19505,7 +19573,7 @@ merge6:                                           ; preds = %else8, %dead9
 
 then11:                                           ; preds = %merge6
   %71 = load ptr, ptr %self, align 8
-  %72 = call i32 @"$Document.fail"(ptr %71, ptr @"$string.118")
+  %72 = call i32 @"$Document.fail"(ptr %71, ptr @"$string.119")
   ret i32 %72
 
 dead13:                                           ; No predecessors!
@@ -19699,7 +19767,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %19, ptr %2, i32 0, i32 0
-  call void @"$Vector.clear.126"(ptr %3)
+  call void @"$Vector.clear.127"(ptr %3)
   %4 = load %48, ptr %1, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %19, ptr %5, i32 0, i32 1
@@ -19733,7 +19801,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Vector.clear.126"(ptr %0) {
+define internal void @"$Vector.clear.127"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -19783,7 +19851,7 @@ or.rhs:                                           ; preds = %merge
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %19, ptr %18, i32 0, i32 0
   %20 = load i64, ptr %count, align 8
-  %21 = call zeroext i1 @"$Vector.reserve.127"(ptr %19, i64 %20)
+  %21 = call zeroext i1 @"$Vector.reserve.128"(ptr %19, i64 %20)
   %22 = zext i1 %21 to i8
   %23 = trunc i8 %22 to i1
   br i1 %23, label %and.rhs, label %and.end
@@ -19812,7 +19880,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.127"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.128"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -19985,7 +20053,7 @@ forbody4:                                         ; preds = %forcond3
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %19, ptr %33, i32 0, i32 0
   %35 = load i64, ptr %i2, align 8
-  %36 = call ptr @"$Vector.at.128"(ptr %34, i64 %35)
+  %36 = call ptr @"$Vector.at.129"(ptr %34, i64 %35)
   store ptr %36, ptr %entry6, align 8
   %37 = load i64, ptr %i2, align 8
   %38 = trunc i64 %37 to i32
@@ -20051,7 +20119,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.at.128"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.129"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %index = alloca i64, align 8
@@ -20147,7 +20215,7 @@ whilebody:                                        ; preds = %condition
   %33 = getelementptr i32, ptr %31, i64 %32
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  %36 = call ptr @"$Vector.at.128"(ptr %27, i64 %35)
+  %36 = call ptr @"$Vector.at.129"(ptr %27, i64 %35)
   store ptr %36, ptr %entry1, align 8
   %37 = load ptr, ptr %entry1, align 8
   %38 = getelementptr %107, ptr %37, i32 0, i32 1
@@ -20276,7 +20344,7 @@ merge1:                                           ; preds = %else3, %dead4
   %36 = getelementptr %19, ptr %35, i32 0, i32 0
   %37 = load i32, ptr %index, align 4
   %38 = sext i32 %37 to i64
-  %39 = call ptr @"$Vector.at.128"(ptr %36, i64 %38)
+  %39 = call ptr @"$Vector.at.129"(ptr %36, i64 %38)
   %40 = getelementptr %107, ptr %39, i32 0, i32 2
   ret ptr %40
 
@@ -20385,7 +20453,7 @@ entry:
   %9 = trunc i64 %8 to i32
   %10 = getelementptr %94, ptr %key, i32 0, i32 0
   %11 = load ptr, ptr %10, align 8
-  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 256, ptr @"$string.129", i32 %9, ptr %11)
+  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 256, ptr @"$string.130", i32 %9, ptr %11)
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr [256 x i8], ptr %cause, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
@@ -20476,7 +20544,7 @@ then2:                                            ; preds = %merge
   %50 = getelementptr i32, ptr %48, i64 %49
   %51 = load i32, ptr %50, align 4
   %52 = sext i32 %51 to i64
-  %53 = call ptr @"$Vector.at.128"(ptr %44, i64 %52)
+  %53 = call ptr @"$Vector.at.129"(ptr %44, i64 %52)
   %54 = getelementptr %107, ptr %53, i32 0, i32 2
   store i32 %42, ptr %54, align 4
   ret i1 true
@@ -20514,7 +20582,7 @@ merge1:                                           ; preds = %else3, %dead4
   %72 = load i32, ptr %71, align 4
   store i32 %72, ptr %70, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 32, i1 false)
-  %73 = call zeroext i1 @"$Vector.push.130"(ptr %56, ptr byval(%107) %4)
+  %73 = call zeroext i1 @"$Vector.push.131"(ptr %56, ptr byval(%107) %4)
   %74 = zext i1 %73 to i8
   %75 = trunc i8 %74 to i1
   br i1 %75, label %else7, label %then6
@@ -20548,7 +20616,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.130"(ptr %0, ptr byval(%107) %1) {
+define internal zeroext i1 @"$Vector.push.131"(ptr %0, ptr byval(%107) %1) {
 entry:
   %value = alloca %107, align 8
   %self = alloca ptr, align 8
@@ -20559,7 +20627,7 @@ entry:
   %4 = getelementptr %20, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.127"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.128"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -20721,7 +20789,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %39 = load ptr, ptr %self, align 8
-  %40 = call i32 @"$Document.fail"(ptr %39, ptr @"$string.134")
+  %40 = call i32 @"$Document.fail"(ptr %39, ptr @"$string.135")
   ret i32 %40
 
 dead4:                                            ; No predecessors!
@@ -20871,7 +20939,7 @@ merge:                                            ; preds = %else, %then
 
 then2:                                            ; preds = %and.lhs.true, %merge
   %23 = load ptr, ptr %self, align 8
-  %24 = call i32 @"$Document.fail"(ptr %23, ptr @"$string.131")
+  %24 = call i32 @"$Document.fail"(ptr %23, ptr @"$string.132")
   ret i32 %24
 
 or.lhs.false:                                     ; preds = %merge
@@ -20921,7 +20989,7 @@ then5:                                            ; preds = %merge1
 
 then8:                                            ; preds = %then5
   %49 = load ptr, ptr %self, align 8
-  %50 = call i32 @"$Document.fail"(ptr %49, ptr @"$string.132")
+  %50 = call i32 @"$Document.fail"(ptr %49, ptr @"$string.133")
   ret i32 %50
 
 dead10:                                           ; No predecessors!
@@ -21000,7 +21068,7 @@ or.lhs.false18:                                   ; preds = %then12
 
 then20:                                           ; preds = %merge15
   %89 = load ptr, ptr %self, align 8
-  %90 = call i32 @"$Document.fail"(ptr %89, ptr @"$string.133")
+  %90 = call i32 @"$Document.fail"(ptr %89, ptr @"$string.134")
   ret i32 %90
 
 dead22:                                           ; No predecessors!
@@ -21184,7 +21252,7 @@ entry:
   %locale = alloca ptr, align 8
   %digits = alloca ptr, align 8
   store ptr %0, ptr %digits, align 8
-  %2 = call ptr @newlocale(i32 2, ptr @"$string.135", ptr null)
+  %2 = call ptr @newlocale(i32 2, ptr @"$string.136", ptr null)
   store ptr %2, ptr %locale, align 8
   %3 = load ptr, ptr %locale, align 8
   %4 = icmp eq ptr %3, null
@@ -21255,7 +21323,7 @@ entry:
 
 then:                                             ; preds = %or.lhs.false, %entry
   %17 = load ptr, ptr %self, align 8
-  %18 = call i32 @"$Document.fail"(ptr %17, ptr @"$string.136")
+  %18 = call i32 @"$Document.fail"(ptr %17, ptr @"$string.137")
   ret i32 %18
 
 or.lhs.false:                                     ; preds = %entry
@@ -21322,7 +21390,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.139"
+  ret ptr @"$string.140"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -21338,7 +21406,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.138"
+  ret ptr @"$string.139"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -21354,7 +21422,7 @@ merge1:                                           ; preds = %else3, %dead4
   br i1 %12, label %then6, label %else7
 
 then6:                                            ; preds = %merge1
-  ret ptr @"$string.137"
+  ret ptr @"$string.138"
 
 dead8:                                            ; No predecessors!
   br label %merge5
@@ -21370,7 +21438,7 @@ merge5:                                           ; preds = %else7, %dead8
   br i1 %16, label %then10, label %else11
 
 then10:                                           ; preds = %merge5
-  ret ptr @"$string.142"
+  ret ptr @"$string.143"
 
 dead12:                                           ; No predecessors!
   br label %merge9
@@ -21386,7 +21454,7 @@ merge9:                                           ; preds = %else11, %dead12
   br i1 %20, label %then14, label %else15
 
 then14:                                           ; preds = %merge9
-  ret ptr @"$string.143"
+  ret ptr @"$string.144"
 
 dead16:                                           ; No predecessors!
   br label %merge13
@@ -21402,7 +21470,7 @@ merge13:                                          ; preds = %else15, %dead16
   br i1 %24, label %then18, label %else19
 
 then18:                                           ; preds = %merge13
-  ret ptr @"$string.144"
+  ret ptr @"$string.145"
 
 dead20:                                           ; No predecessors!
   br label %merge17
@@ -21418,7 +21486,7 @@ merge17:                                          ; preds = %else19, %dead20
   br i1 %28, label %then22, label %else23
 
 then22:                                           ; preds = %merge17
-  ret ptr @"$string.145"
+  ret ptr @"$string.146"
 
 dead24:                                           ; No predecessors!
   br label %merge21
@@ -21427,7 +21495,7 @@ else23:                                           ; preds = %merge17
   br label %merge21
 
 merge21:                                          ; preds = %else23, %dead24
-  ret ptr @"$string.146"
+  ret ptr @"$string.147"
 
 dead25:                                           ; No predecessors!
   ret ptr undef
@@ -21536,7 +21604,7 @@ else14:                                           ; preds = %merge7
 
 merge12:                                          ; preds = %else14, %dead15
   %36 = load ptr, ptr %from, align 8
-  %37 = call ptr @"$ConfigReader.find"(ptr %36, ptr @"$string.184")
+  %37 = call ptr @"$ConfigReader.find"(ptr %36, ptr @"$string.185")
   %38 = icmp ne ptr %37, null
   %39 = zext i1 %38 to i8
   %40 = trunc i8 %39 to i1
@@ -21544,7 +21612,7 @@ merge12:                                          ; preds = %else14, %dead15
 
 then17:                                           ; preds = %merge12
   %41 = load ptr, ptr %from, align 8
-  %42 = call i32 @"$ConfigReader.expect_string"(ptr %41, ptr @"$string.184", ptr @"$string.185")
+  %42 = call i32 @"$ConfigReader.expect_string"(ptr %41, ptr @"$string.185", ptr @"$string.186")
   store i32 %42, ptr %code19, align 4
   %43 = load i32, ptr %code19, align 4
   %44 = icmp ne i32 %43, 0
@@ -21678,7 +21746,7 @@ else46:                                           ; preds = %merge40
 
 merge44:                                          ; preds = %else46, %then45
   %94 = load ptr, ptr %from, align 8
-  %95 = call ptr @"$ConfigReader.find"(ptr %94, ptr @"$string.201")
+  %95 = call ptr @"$ConfigReader.find"(ptr %94, ptr @"$string.202")
   %96 = icmp ne ptr %95, null
   %97 = zext i1 %96 to i8
   %98 = load ptr, ptr %self, align 8
@@ -21729,7 +21797,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %from, align 8
   %7 = load ptr, ptr %from, align 8
-  %8 = call i32 @"$ConfigReader.expect_string"(ptr %7, ptr @"$string.151", ptr @"$string.152")
+  %8 = call i32 @"$ConfigReader.expect_string"(ptr %7, ptr @"$string.152", ptr @"$string.153")
   store i32 %8, ptr %code, align 4
   %9 = load i32, ptr %code, align 4
   %10 = icmp ne i32 %9, 0
@@ -21752,7 +21820,7 @@ merge:                                            ; preds = %else, %dead
   %15 = getelementptr %6, ptr %14, i32 0, i32 0
   %16 = getelementptr [64 x i8], ptr %15, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call { i64, i64 } @"$text.slice"(ptr @"$string.153")
+  %18 = call { i64, i64 } @"$text.slice"(ptr @"$string.154")
   store { i64, i64 } %18, ptr %6, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %5, ptr align 8 %6, i64 16, i1 false)
   %19 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 0
@@ -21762,7 +21830,7 @@ merge:                                            ; preds = %else, %dead
   call void @"$text.copy_into"(ptr %17, i64 64, i64 %20, i64 %22)
   %23 = load %48, ptr %4, align 1
   %24 = load ptr, ptr %from, align 8
-  %25 = call ptr @"$ConfigReader.find"(ptr %24, ptr @"$string.154")
+  %25 = call ptr @"$ConfigReader.find"(ptr %24, ptr @"$string.155")
   store ptr %25, ptr %names, align 8
   %26 = load ptr, ptr %names, align 8
   %27 = icmp eq ptr %26, null
@@ -21797,7 +21865,7 @@ merge1:                                           ; preds = %else3, %dead4
 then6:                                            ; preds = %or.lhs.false, %or.lhs.false8, %merge1
   %41 = load ptr, ptr %from, align 8
   %42 = load ptr, ptr %names, align 8
-  %43 = call i32 @"$ConfigReader.wrong_kind"(ptr %41, ptr @"$string.154", ptr @"$string.155", ptr %42)
+  %43 = call i32 @"$ConfigReader.wrong_kind"(ptr %41, ptr @"$string.155", ptr @"$string.156", ptr %42)
   ret i32 %43
 
 or.lhs.false:                                     ; preds = %or.lhs.false8
@@ -21888,7 +21956,7 @@ then2:                                            ; preds = %merge
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %key, align 8
   %22 = load ptr, ptr %node, align 8
-  %23 = call i32 @"$ConfigReader.wrong_kind"(ptr %20, ptr %21, ptr @"$string.149", ptr %22)
+  %23 = call i32 @"$ConfigReader.wrong_kind"(ptr %20, ptr %21, ptr @"$string.150", ptr %22)
   ret i32 %23
 
 dead4:                                            ; No predecessors!
@@ -21941,7 +22009,7 @@ then9:                                            ; preds = %then6
   %56 = getelementptr %94, ptr %55, i32 0, i32 0
   %57 = load ptr, ptr %56, align 8
   %58 = load ptr, ptr %wanted, align 8
-  %59 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.150", ptr %47, ptr %48, i32 %53, ptr %57, ptr %58)
+  %59 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.151", ptr %47, ptr %48, i32 %53, ptr %57, ptr %58)
   br label %merge8
 
 else10:                                           ; preds = %then6
@@ -22206,7 +22274,7 @@ then:                                             ; preds = %entry
   %14 = getelementptr %101, ptr %13, i32 0, i32 2
   %15 = load ptr, ptr %14, align 8
   %16 = load ptr, ptr %key, align 8
-  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %12, i64 1024, ptr @"$string.147", ptr %15, ptr %16)
+  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %12, i64 1024, ptr @"$string.148", ptr %15, ptr %16)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -22263,7 +22331,7 @@ then:                                             ; preds = %entry
   %30 = getelementptr %104, ptr %29, i32 0, i32 7
   %31 = getelementptr %94, ptr %30, i32 0, i32 0
   %32 = load ptr, ptr %31, align 8
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.148", ptr %17, ptr %18, ptr %19, ptr %23, i32 %28, ptr %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.149", ptr %17, ptr %18, ptr %19, ptr %23, i32 %28, ptr %32)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -22337,7 +22405,7 @@ entry:
   %2 = load ptr, ptr %from, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %6, ptr %3, i32 0, i32 1
-  %5 = call i32 @"$ConfigReader.integer"(ptr %2, ptr @"$string.158", i64 1, i64 1048576, ptr %4)
+  %5 = call i32 @"$ConfigReader.integer"(ptr %2, ptr @"$string.159", i64 1, i64 1048576, ptr %4)
   store i32 %5, ptr %code, align 4
   %6 = load i32, ptr %code, align 4
   %7 = icmp ne i32 %6, 0
@@ -22359,7 +22427,7 @@ merge:                                            ; preds = %else, %dead
   %11 = load ptr, ptr %from, align 8
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %6, ptr %12, i32 0, i32 2
-  %14 = call i32 @"$ConfigReader.integer"(ptr %11, ptr @"$string.159", i64 1, i64 4096, ptr %13)
+  %14 = call i32 @"$ConfigReader.integer"(ptr %11, ptr @"$string.160", i64 1, i64 4096, ptr %13)
   store i32 %14, ptr %code1, align 4
   %15 = load i32, ptr %code1, align 4
   %16 = icmp ne i32 %15, 0
@@ -22381,7 +22449,7 @@ merge2:                                           ; preds = %else4, %dead5
   %20 = load ptr, ptr %from, align 8
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %6, ptr %21, i32 0, i32 3
-  %23 = call i32 @"$ConfigReader.integer"(ptr %20, ptr @"$string.160", i64 1, i64 16777216, ptr %22)
+  %23 = call i32 @"$ConfigReader.integer"(ptr %20, ptr @"$string.161", i64 1, i64 16777216, ptr %22)
   store i32 %23, ptr %code6, align 4
   %24 = load i32, ptr %code6, align 4
   %25 = icmp ne i32 %24, 0
@@ -22403,7 +22471,7 @@ merge7:                                           ; preds = %else9, %dead10
   %29 = load ptr, ptr %from, align 8
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr %6, ptr %30, i32 0, i32 4
-  %32 = call i32 @"$ConfigReader.integer"(ptr %29, ptr @"$string.161", i64 1, i64 4096, ptr %31)
+  %32 = call i32 @"$ConfigReader.integer"(ptr %29, ptr @"$string.162", i64 1, i64 4096, ptr %31)
   store i32 %32, ptr %code11, align 4
   %33 = load i32, ptr %code11, align 4
   %34 = icmp ne i32 %33, 0
@@ -22425,7 +22493,7 @@ merge12:                                          ; preds = %else14, %dead15
   %38 = load ptr, ptr %from, align 8
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %6, ptr %39, i32 0, i32 5
-  %41 = call i32 @"$ConfigReader.integer"(ptr %38, ptr @"$string.162", i64 1, i64 4096, ptr %40)
+  %41 = call i32 @"$ConfigReader.integer"(ptr %38, ptr @"$string.163", i64 1, i64 4096, ptr %40)
   store i32 %41, ptr %code16, align 4
   %42 = load i32, ptr %code16, align 4
   %43 = icmp ne i32 %42, 0
@@ -22447,7 +22515,7 @@ merge17:                                          ; preds = %else19, %dead20
   %47 = load ptr, ptr %from, align 8
   %48 = load ptr, ptr %self, align 8
   %49 = getelementptr %6, ptr %48, i32 0, i32 6
-  %50 = call i32 @"$ConfigReader.optional_integer"(ptr %47, ptr @"$string.163", i64 2, i64 4096, i32 0, ptr %49)
+  %50 = call i32 @"$ConfigReader.optional_integer"(ptr %47, ptr @"$string.164", i64 2, i64 4096, i32 0, ptr %49)
   store i32 %50, ptr %code21, align 4
   %51 = load i32, ptr %code21, align 4
   %52 = icmp ne i32 %51, 0
@@ -22469,7 +22537,7 @@ merge22:                                          ; preds = %else24, %dead25
   %56 = load ptr, ptr %from, align 8
   %57 = load ptr, ptr %self, align 8
   %58 = getelementptr %6, ptr %57, i32 0, i32 10
-  %59 = call i32 @"$ConfigReader.integer"(ptr %56, ptr @"$string.164", i64 1, i64 67108864, ptr %58)
+  %59 = call i32 @"$ConfigReader.integer"(ptr %56, ptr @"$string.165", i64 1, i64 67108864, ptr %58)
   store i32 %59, ptr %code26, align 4
   %60 = load i32, ptr %code26, align 4
   %61 = icmp ne i32 %60, 0
@@ -22491,7 +22559,7 @@ merge27:                                          ; preds = %else29, %dead30
   %65 = load ptr, ptr %from, align 8
   %66 = load ptr, ptr %self, align 8
   %67 = getelementptr %6, ptr %66, i32 0, i32 16
-  %68 = call i32 @"$ConfigReader.integer"(ptr %65, ptr @"$string.165", i64 1, i64 1048576, ptr %67)
+  %68 = call i32 @"$ConfigReader.integer"(ptr %65, ptr @"$string.166", i64 1, i64 1048576, ptr %67)
   store i32 %68, ptr %code31, align 4
   %69 = load i32, ptr %code31, align 4
   %70 = icmp ne i32 %69, 0
@@ -22513,7 +22581,7 @@ merge32:                                          ; preds = %else34, %dead35
   %74 = load ptr, ptr %from, align 8
   %75 = load ptr, ptr %self, align 8
   %76 = getelementptr %6, ptr %75, i32 0, i32 17
-  %77 = call i32 @"$ConfigReader.integer"(ptr %74, ptr @"$string.166", i64 0, i64 2147483647, ptr %76)
+  %77 = call i32 @"$ConfigReader.integer"(ptr %74, ptr @"$string.167", i64 0, i64 2147483647, ptr %76)
   store i32 %77, ptr %code36, align 4
   %78 = load i32, ptr %code36, align 4
   %79 = icmp ne i32 %78, 0
@@ -22535,7 +22603,7 @@ merge37:                                          ; preds = %else39, %dead40
   %83 = load ptr, ptr %from, align 8
   %84 = load ptr, ptr %self, align 8
   %85 = getelementptr %6, ptr %84, i32 0, i32 18
-  %86 = call i32 @"$ConfigReader.integer"(ptr %83, ptr @"$string.167", i64 1, i64 65536, ptr %85)
+  %86 = call i32 @"$ConfigReader.integer"(ptr %83, ptr @"$string.168", i64 1, i64 65536, ptr %85)
   store i32 %86, ptr %code41, align 4
   %87 = load i32, ptr %code41, align 4
   %88 = icmp ne i32 %87, 0
@@ -22557,7 +22625,7 @@ merge42:                                          ; preds = %else44, %dead45
   %92 = load ptr, ptr %from, align 8
   %93 = load ptr, ptr %self, align 8
   %94 = getelementptr %6, ptr %93, i32 0, i32 19
-  %95 = call i32 @"$ConfigReader.integer"(ptr %92, ptr @"$string.168", i64 1, i64 65536, ptr %94)
+  %95 = call i32 @"$ConfigReader.integer"(ptr %92, ptr @"$string.169", i64 1, i64 65536, ptr %94)
   store i32 %95, ptr %code46, align 4
   %96 = load i32, ptr %code46, align 4
   %97 = icmp ne i32 %96, 0
@@ -22579,7 +22647,7 @@ merge47:                                          ; preds = %else49, %dead50
   %101 = load ptr, ptr %from, align 8
   %102 = load ptr, ptr %self, align 8
   %103 = getelementptr %6, ptr %102, i32 0, i32 20
-  %104 = call i32 @"$ConfigReader.optional_integer"(ptr %101, ptr @"$string.169", i64 0, i64 64, i32 1, ptr %103)
+  %104 = call i32 @"$ConfigReader.optional_integer"(ptr %101, ptr @"$string.170", i64 0, i64 64, i32 1, ptr %103)
   store i32 %104, ptr %code51, align 4
   %105 = load i32, ptr %code51, align 4
   %106 = icmp ne i32 %105, 0
@@ -22601,7 +22669,7 @@ merge52:                                          ; preds = %else54, %dead55
   %110 = load ptr, ptr %from, align 8
   %111 = load ptr, ptr %self, align 8
   %112 = getelementptr %6, ptr %111, i32 0, i32 21
-  %113 = call i32 @"$ConfigReader.integer"(ptr %110, ptr @"$string.170", i64 1, i64 1048576, ptr %112)
+  %113 = call i32 @"$ConfigReader.integer"(ptr %110, ptr @"$string.171", i64 1, i64 1048576, ptr %112)
   store i32 %113, ptr %code56, align 4
   %114 = load i32, ptr %code56, align 4
   %115 = icmp ne i32 %114, 0
@@ -22623,7 +22691,7 @@ merge57:                                          ; preds = %else59, %dead60
   %119 = load ptr, ptr %from, align 8
   %120 = load ptr, ptr %self, align 8
   %121 = getelementptr %6, ptr %120, i32 0, i32 24
-  %122 = call i32 @"$ConfigReader.optional_integer"(ptr %119, ptr @"$string.171", i64 0, i64 64, i32 0, ptr %121)
+  %122 = call i32 @"$ConfigReader.optional_integer"(ptr %119, ptr @"$string.172", i64 0, i64 64, i32 0, ptr %121)
   store i32 %122, ptr %code61, align 4
   %123 = load i32, ptr %code61, align 4
   %124 = icmp ne i32 %123, 0
@@ -22746,7 +22814,7 @@ then:                                             ; preds = %or.lhs.false, %entr
   %11 = load ptr, ptr %self, align 8
   %12 = load ptr, ptr %key, align 8
   %13 = load ptr, ptr %node, align 8
-  %14 = call i32 @"$ConfigReader.wrong_kind"(ptr %11, ptr %12, ptr @"$string.156", ptr %13)
+  %14 = call i32 @"$ConfigReader.wrong_kind"(ptr %11, ptr %12, ptr @"$string.157", ptr %13)
   ret i32 %14
 
 or.lhs.false:                                     ; preds = %entry
@@ -22807,7 +22875,7 @@ then6:                                            ; preds = %then2
   %50 = load i64, ptr %49, align 8
   %51 = load i64, ptr %least, align 8
   %52 = load i64, ptr %most, align 8
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.157", ptr %46, ptr %47, i64 %50, i64 %51, i64 %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.158", ptr %46, ptr %47, i64 %50, i64 %51, i64 %52)
   br label %merge5
 
 else7:                                            ; preds = %then2
@@ -22891,7 +22959,7 @@ entry:
   %2 = load ptr, ptr %from, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %6, ptr %3, i32 0, i32 11
-  %5 = call i32 @"$ConfigReader.flag"(ptr %2, ptr @"$string.173", i1 zeroext false, ptr %4)
+  %5 = call i32 @"$ConfigReader.flag"(ptr %2, ptr @"$string.174", i1 zeroext false, ptr %4)
   store i32 %5, ptr %code, align 4
   %6 = load i32, ptr %code, align 4
   %7 = icmp ne i32 %6, 0
@@ -22913,7 +22981,7 @@ merge:                                            ; preds = %else, %dead
   %11 = load ptr, ptr %from, align 8
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %6, ptr %12, i32 0, i32 12
-  %14 = call i32 @"$ConfigReader.flag"(ptr %11, ptr @"$string.174", i1 zeroext false, ptr %13)
+  %14 = call i32 @"$ConfigReader.flag"(ptr %11, ptr @"$string.175", i1 zeroext false, ptr %13)
   store i32 %14, ptr %code1, align 4
   %15 = load i32, ptr %code1, align 4
   %16 = icmp ne i32 %15, 0
@@ -22935,7 +23003,7 @@ merge2:                                           ; preds = %else4, %dead5
   %20 = load ptr, ptr %from, align 8
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %6, ptr %21, i32 0, i32 13
-  %23 = call i32 @"$ConfigReader.flag"(ptr %20, ptr @"$string.175", i1 zeroext false, ptr %22)
+  %23 = call i32 @"$ConfigReader.flag"(ptr %20, ptr @"$string.176", i1 zeroext false, ptr %22)
   store i32 %23, ptr %code6, align 4
   %24 = load i32, ptr %code6, align 4
   %25 = icmp ne i32 %24, 0
@@ -22957,7 +23025,7 @@ merge7:                                           ; preds = %else9, %dead10
   %29 = load ptr, ptr %from, align 8
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr %6, ptr %30, i32 0, i32 22
-  %32 = call i32 @"$ConfigReader.flag"(ptr %29, ptr @"$string.176", i1 zeroext true, ptr %31)
+  %32 = call i32 @"$ConfigReader.flag"(ptr %29, ptr @"$string.177", i1 zeroext true, ptr %31)
   store i32 %32, ptr %code11, align 4
   %33 = load i32, ptr %code11, align 4
   %34 = icmp ne i32 %33, 0
@@ -22977,7 +23045,7 @@ else14:                                           ; preds = %merge7
 
 merge12:                                          ; preds = %else14, %dead15
   %38 = load ptr, ptr %from, align 8
-  %39 = call i32 @"$ConfigReader.expect_integer"(ptr %38, ptr @"$string.178", i64 1)
+  %39 = call i32 @"$ConfigReader.expect_integer"(ptr %38, ptr @"$string.179", i64 1)
   store i32 %39, ptr %code16, align 4
   %40 = load i32, ptr %code16, align 4
   %41 = icmp ne i32 %40, 0
@@ -22997,7 +23065,7 @@ else19:                                           ; preds = %merge12
 
 merge17:                                          ; preds = %else19, %dead20
   %45 = load ptr, ptr %from, align 8
-  %46 = call i32 @"$ConfigReader.expect_integer"(ptr %45, ptr @"$string.179", i64 1)
+  %46 = call i32 @"$ConfigReader.expect_integer"(ptr %45, ptr @"$string.180", i64 1)
   store i32 %46, ptr %code21, align 4
   %47 = load i32, ptr %code21, align 4
   %48 = icmp ne i32 %47, 0
@@ -23069,7 +23137,7 @@ then2:                                            ; preds = %and.lhs.true
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %key, align 8
   %22 = load ptr, ptr %node, align 8
-  %23 = call i32 @"$ConfigReader.wrong_kind"(ptr %20, ptr %21, ptr @"$string.172", ptr %22)
+  %23 = call i32 @"$ConfigReader.wrong_kind"(ptr %20, ptr %21, ptr @"$string.173", ptr %22)
   ret i32 %23
 
 and.lhs.true:                                     ; preds = %merge
@@ -23143,7 +23211,7 @@ then2:                                            ; preds = %or.lhs.false, %merg
   %16 = load ptr, ptr %self, align 8
   %17 = load ptr, ptr %key, align 8
   %18 = load ptr, ptr %node, align 8
-  %19 = call i32 @"$ConfigReader.wrong_kind"(ptr %16, ptr %17, ptr @"$string.156", ptr %18)
+  %19 = call i32 @"$ConfigReader.wrong_kind"(ptr %16, ptr %17, ptr @"$string.157", ptr %18)
   ret i32 %19
 
 or.lhs.false:                                     ; preds = %merge
@@ -23193,7 +23261,7 @@ then9:                                            ; preds = %then6
   %47 = getelementptr %104, ptr %46, i32 0, i32 8
   %48 = load i64, ptr %47, align 8
   %49 = load i64, ptr %wanted, align 8
-  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.177", ptr %44, ptr %45, i64 %48, i64 %49)
+  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.178", ptr %44, ptr %45, i64 %48, i64 %49)
   br label %merge8
 
 else10:                                           ; preds = %then6
@@ -23228,7 +23296,7 @@ entry:
   store double 0.000000e+00, ptr %epsilon, align 8
   store double 0.000000e+00, ptr %scaling, align 8
   %2 = load ptr, ptr %from, align 8
-  %3 = call i32 @"$ConfigReader.real"(ptr %2, ptr @"$string.182", double 0x3D719799812DEA11, double 1.000000e-01, ptr %epsilon)
+  %3 = call i32 @"$ConfigReader.real"(ptr %2, ptr @"$string.183", double 0x3D719799812DEA11, double 1.000000e-01, ptr %epsilon)
   store i32 %3, ptr %code, align 4
   %4 = load i32, ptr %code, align 4
   %5 = icmp ne i32 %4, 0
@@ -23248,7 +23316,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %from, align 8
-  %10 = call i32 @"$ConfigReader.optional_real"(ptr %9, ptr @"$string.183", double 0x3EB0C6F7A0B5ED8D, double 1.000000e+06, double 1.000000e+00, ptr %scaling)
+  %10 = call i32 @"$ConfigReader.optional_real"(ptr %9, ptr @"$string.184", double 0x3EB0C6F7A0B5ED8D, double 1.000000e+06, double 1.000000e+00, ptr %scaling)
   store i32 %10, ptr %code1, align 4
   %11 = load i32, ptr %code1, align 4
   %12 = icmp ne i32 %11, 0
@@ -23332,7 +23400,7 @@ then2:                                            ; preds = %merge
   %21 = load ptr, ptr %self, align 8
   %22 = load ptr, ptr %key, align 8
   %23 = load ptr, ptr %node, align 8
-  %24 = call i32 @"$ConfigReader.wrong_kind"(ptr %21, ptr %22, ptr @"$string.180", ptr %23)
+  %24 = call i32 @"$ConfigReader.wrong_kind"(ptr %21, ptr %22, ptr @"$string.181", ptr %23)
   ret i32 %24
 
 dead4:                                            ; No predecessors!
@@ -23386,7 +23454,7 @@ then10:                                           ; preds = %then6
   %56 = load double, ptr %55, align 8
   %57 = load double, ptr %least, align 8
   %58 = load double, ptr %most, align 8
-  %59 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.181", ptr %52, ptr %53, double %56, double %57, double %58)
+  %59 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.182", ptr %52, ptr %53, double %56, double %57, double %58)
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -23535,7 +23603,7 @@ then5:                                            ; preds = %then2
   %45 = load ptr, ptr %self, align 8
   %46 = getelementptr %6, ptr %45, i32 0, i32 4
   %47 = load i32, ptr %46, align 4
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.186", ptr %41, i32 %44, i32 %47)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.187", ptr %41, i32 %44, i32 %47)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -23591,7 +23659,7 @@ entry:
   %4 = load ptr, ptr %from, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %source, ptr align 8 %4, i64 32, i1 false)
   %5 = load ptr, ptr %from, align 8
-  %6 = call ptr @"$ConfigReader.find"(ptr %5, ptr @"$string.187")
+  %6 = call ptr @"$ConfigReader.find"(ptr %5, ptr @"$string.188")
   store ptr %6, ptr %parameters, align 8
   %7 = load ptr, ptr %parameters, align 8
   %8 = icmp ne ptr %7, null
@@ -23611,7 +23679,7 @@ then:                                             ; preds = %entry
 then2:                                            ; preds = %then
   %17 = load ptr, ptr %from, align 8
   %18 = load ptr, ptr %parameters, align 8
-  %19 = call i32 @"$ConfigReader.wrong_kind"(ptr %17, ptr @"$string.187", ptr @"$string.188", ptr %18)
+  %19 = call i32 @"$ConfigReader.wrong_kind"(ptr %17, ptr @"$string.188", ptr @"$string.189", ptr %18)
   ret i32 %19
 
 dead:                                             ; No predecessors!
@@ -23625,14 +23693,14 @@ merge1:                                           ; preds = %else3, %dead
   %21 = load ptr, ptr %parameters, align 8
   call void @"$ConfigReader.inside"(ptr noalias sret(%101) %3, ptr %20, ptr %21)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %source, ptr align 8 %3, i64 32, i1 false)
-  %22 = call ptr @"$ConfigReader.find"(ptr %source, ptr @"$string.189")
+  %22 = call ptr @"$ConfigReader.find"(ptr %source, ptr @"$string.190")
   %23 = icmp ne ptr %22, null
   %24 = zext i1 %23 to i8
   %25 = trunc i8 %24 to i1
   br i1 %25, label %then5, label %else6
 
 then5:                                            ; preds = %merge1
-  %26 = call i32 @"$ConfigReader.expect_string"(ptr %source, ptr @"$string.189", ptr @"$string.190")
+  %26 = call i32 @"$ConfigReader.expect_string"(ptr %source, ptr @"$string.190", ptr @"$string.191")
   store i32 %26, ptr %code, align 4
   %27 = load i32, ptr %code, align 4
   %28 = icmp ne i32 %27, 0
@@ -23664,7 +23732,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %merge4
   %32 = load ptr, ptr %from, align 8
-  %33 = call ptr @"$ConfigReader.find"(ptr %32, ptr @"$string.191")
+  %33 = call ptr @"$ConfigReader.find"(ptr %32, ptr @"$string.192")
   store ptr %33, ptr %scaling, align 8
   %34 = load ptr, ptr %scaling, align 8
   %35 = icmp ne ptr %34, null
@@ -23677,7 +23745,7 @@ then12:                                           ; preds = %merge
   %39 = load ptr, ptr %scaling, align 8
   call void @"$ConfigReader.inside"(ptr noalias sret(%101) %2, ptr %38, ptr %39)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %inside, ptr align 8 %2, i64 32, i1 false)
-  store ptr @"$string.189", ptr %key, align 8
+  store ptr @"$string.190", ptr %key, align 8
   %40 = load ptr, ptr %key, align 8
   %41 = call ptr @"$ConfigReader.find"(ptr %inside, ptr %40)
   %42 = icmp eq ptr %41, null
@@ -23686,7 +23754,7 @@ then12:                                           ; preds = %merge
   br i1 %44, label %then15, label %else16
 
 then15:                                           ; preds = %then12
-  store ptr @"$string.192", ptr %key, align 8
+  store ptr @"$string.193", ptr %key, align 8
   br label %merge14
 
 else16:                                           ; preds = %then12
@@ -23694,7 +23762,7 @@ else16:                                           ; preds = %then12
 
 merge14:                                          ; preds = %else16, %then15
   %45 = load ptr, ptr %key, align 8
-  %46 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr %45, ptr @"$string.190")
+  %46 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr %45, ptr @"$string.191")
   store i32 %46, ptr %code17, align 4
   %47 = load i32, ptr %code17, align 4
   %48 = icmp ne i32 %47, 0
@@ -23723,7 +23791,7 @@ merge11:                                          ; preds = %else13, %merge18
   store ptr %52, ptr %plain, align 8
   store ptr %source, ptr %theta_source, align 8
   store ptr %source, ptr %factor_source, align 8
-  %53 = call ptr @"$ConfigReader.find"(ptr %source, ptr @"$string.193")
+  %53 = call ptr @"$ConfigReader.find"(ptr %source, ptr @"$string.194")
   %54 = icmp eq ptr %53, null
   %55 = zext i1 %54 to i8
   %56 = trunc i8 %55 to i1
@@ -23738,7 +23806,7 @@ else24:                                           ; preds = %merge11
   br label %merge22
 
 merge22:                                          ; preds = %else24, %then23
-  %58 = call ptr @"$ConfigReader.find"(ptr %source, ptr @"$string.194")
+  %58 = call ptr @"$ConfigReader.find"(ptr %source, ptr @"$string.195")
   %59 = icmp eq ptr %58, null
   %60 = zext i1 %59 to i8
   %61 = trunc i8 %60 to i1
@@ -23757,7 +23825,7 @@ merge25:                                          ; preds = %else27, %then26
   %63 = load ptr, ptr %theta_source, align 8
   %64 = load ptr, ptr %self, align 8
   %65 = getelementptr %6, ptr %64, i32 0, i32 8
-  %66 = call i32 @"$ConfigReader.real"(ptr %63, ptr @"$string.193", double 1.000000e+00, double 1.000000e+12, ptr %65)
+  %66 = call i32 @"$ConfigReader.real"(ptr %63, ptr @"$string.194", double 1.000000e+00, double 1.000000e+12, ptr %65)
   store i32 %66, ptr %code28, align 4
   %67 = load i32, ptr %code28, align 4
   %68 = icmp ne i32 %67, 0
@@ -23777,7 +23845,7 @@ else31:                                           ; preds = %merge25
 
 merge29:                                          ; preds = %else31, %dead32
   %72 = load ptr, ptr %factor_source, align 8
-  %73 = call i32 @"$ConfigReader.optional_real"(ptr %72, ptr @"$string.194", double 1.000000e-03, double 1.000000e+00, double 5.000000e-01, ptr %factor)
+  %73 = call i32 @"$ConfigReader.optional_real"(ptr %72, ptr @"$string.195", double 1.000000e-03, double 1.000000e+00, double 5.000000e-01, ptr %factor)
   store i32 %73, ptr %code33, align 4
   %74 = load i32, ptr %code33, align 4
   %75 = icmp ne i32 %74, 0
@@ -23844,7 +23912,7 @@ entry:
   %3 = getelementptr %6, ptr %2, i32 0, i32 25
   store i32 0, ptr %3, align 4
   %4 = load ptr, ptr %from, align 8
-  %5 = call ptr @"$ConfigReader.find"(ptr %4, ptr @"$string.195")
+  %5 = call ptr @"$ConfigReader.find"(ptr %4, ptr @"$string.196")
   store ptr %5, ptr %node, align 8
   %6 = load ptr, ptr %node, align 8
   %7 = icmp eq ptr %6, null
@@ -23954,7 +24022,7 @@ entry:
   %7 = load i32, ptr %6, align 4
   %8 = sub i32 %7, 1
   %9 = sext i32 %8 to i64
-  %10 = call i32 @"$ConfigReader.check_integer"(ptr %3, ptr @"$string.195", ptr %4, i64 0, i64 %9)
+  %10 = call i32 @"$ConfigReader.check_integer"(ptr %3, ptr @"$string.196", ptr %4, i64 0, i64 %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp ne i32 %11, 0
@@ -24000,7 +24068,7 @@ then5:                                            ; preds = %then2
   %33 = load ptr, ptr %from, align 8
   %34 = getelementptr %101, ptr %33, i32 0, i32 2
   %35 = load ptr, ptr %34, align 8
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.196", ptr %35, i32 16)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.197", ptr %35, i32 16)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -24054,7 +24122,7 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %6, ptr %3, i32 0, i32 15
   store i32 1, ptr %4, align 4
-  store ptr @"$string.197", ptr %key, align 8
+  store ptr @"$string.198", ptr %key, align 8
   %5 = load ptr, ptr %from, align 8
   %6 = load ptr, ptr %key, align 8
   %7 = call ptr @"$ConfigReader.find"(ptr %5, ptr %6)
@@ -24064,7 +24132,7 @@ entry:
   br i1 %10, label %then, label %else
 
 then:                                             ; preds = %entry
-  store ptr @"$string.198", ptr %key, align 8
+  store ptr @"$string.199", ptr %key, align 8
   br label %merge
 
 else:                                             ; preds = %entry
@@ -24102,7 +24170,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true4
   %27 = load i64, ptr %26, align 8
   %28 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %29 = load i64, ptr %28, align 8
-  %30 = call zeroext i1 @"$text.equals"(i64 %27, i64 %29, ptr @"$string.199")
+  %30 = call zeroext i1 @"$text.equals"(i64 %27, i64 %29, ptr @"$string.200")
   %31 = zext i1 %30 to i8
   %32 = trunc i8 %31 to i1
   br i1 %32, label %then2, label %else3
@@ -24119,7 +24187,7 @@ and.lhs.true4:                                    ; preds = %merge
 then5:                                            ; preds = %else3
   %39 = load ptr, ptr %from, align 8
   %40 = load ptr, ptr %key, align 8
-  %41 = call i32 @"$ConfigReader.expect_string"(ptr %39, ptr %40, ptr @"$string.200")
+  %41 = call i32 @"$ConfigReader.expect_string"(ptr %39, ptr %40, ptr @"$string.201")
   ret i32 %41
 
 dead:                                             ; No predecessors!
@@ -24189,7 +24257,7 @@ then2:                                            ; preds = %then
   %37 = getelementptr %6, ptr %36, i32 0, i32 18
   %38 = load i32, ptr %37, align 4
   %39 = load i64, ptr %num_experts, align 8
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.202", ptr %32, i32 %35, i32 %38, i64 %39, i64 1048576)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.203", ptr %32, i32 %35, i32 %38, i64 %39, i64 1048576)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -24257,7 +24325,7 @@ then2:                                            ; preds = %then
   %29 = load ptr, ptr %self, align 8
   %30 = getelementptr %6, ptr %29, i32 0, i32 5
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.203", ptr %25, i32 %28, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.204", ptr %25, i32 %28, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -24316,7 +24384,7 @@ then9:                                            ; preds = %then5
   %63 = load ptr, ptr %self, align 8
   %64 = getelementptr %6, ptr %63, i32 0, i32 6
   %65 = load i32, ptr %64, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.204", ptr %59, i32 %62, i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.205", ptr %59, i32 %62, i32 %65)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -24368,7 +24436,7 @@ then17:                                           ; preds = %then13
   %93 = load ptr, ptr %self, align 8
   %94 = getelementptr %6, ptr %93, i32 0, i32 18
   %95 = load i32, ptr %94, align 4
-  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %86, i64 1024, ptr @"$string.205", ptr %89, i32 %92, i32 %95)
+  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %86, i64 1024, ptr @"$string.206", ptr %89, i32 %92, i32 %95)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -24405,7 +24473,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %from, align 8
   %3 = load ptr, ptr %from, align 8
-  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.201")
+  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.202")
   store ptr %4, ptr %node, align 8
   %5 = load ptr, ptr %node, align 8
   %6 = icmp eq ptr %5, null
@@ -24434,7 +24502,7 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %merge
   %15 = load ptr, ptr %from, align 8
   %16 = load ptr, ptr %node, align 8
-  %17 = call i32 @"$ConfigReader.wrong_kind"(ptr %15, ptr @"$string.201", ptr @"$string.188", ptr %16)
+  %17 = call i32 @"$ConfigReader.wrong_kind"(ptr %15, ptr @"$string.202", ptr @"$string.189", ptr %16)
   ret i32 %17
 
 dead4:                                            ; No predecessors!
@@ -24451,7 +24519,7 @@ merge1:                                           ; preds = %else3, %dead4
   %21 = load ptr, ptr %node, align 8
   call void @"$ConfigReader.inside"(ptr noalias sret(%101) %2, ptr %20, ptr %21)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %inside, ptr align 8 %2, i64 32, i1 false)
-  %22 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.206", ptr @"$string.207")
+  %22 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.207", ptr @"$string.208")
   store i32 %22, ptr %code, align 4
   %23 = load i32, ptr %code, align 4
   %24 = icmp ne i32 %23, 0
@@ -24470,7 +24538,7 @@ else7:                                            ; preds = %merge1
   br label %merge5
 
 merge5:                                           ; preds = %else7, %dead8
-  %28 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.208", ptr @"$string.209")
+  %28 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.209", ptr @"$string.210")
   store i32 %28, ptr %code9, align 4
   %29 = load i32, ptr %code9, align 4
   %30 = icmp ne i32 %29, 0
@@ -24489,7 +24557,7 @@ else12:                                           ; preds = %merge5
   br label %merge10
 
 merge10:                                          ; preds = %else12, %dead13
-  %34 = call i32 @"$ConfigReader.expect_absent"(ptr %inside, ptr @"$string.211")
+  %34 = call i32 @"$ConfigReader.expect_absent"(ptr %inside, ptr @"$string.212")
   store i32 %34, ptr %code14, align 4
   %35 = load i32, ptr %code14, align 4
   %36 = icmp ne i32 %35, 0
@@ -24528,7 +24596,7 @@ else22:                                           ; preds = %merge15
   br label %merge20
 
 merge20:                                          ; preds = %else22, %dead23
-  %47 = call ptr @"$ConfigReader.find"(ptr %inside, ptr @"$string.272")
+  %47 = call ptr @"$ConfigReader.find"(ptr %inside, ptr @"$string.273")
   store ptr %47, ptr %ignore, align 8
   %48 = load ptr, ptr %ignore, align 8
   %49 = icmp ne ptr %48, null
@@ -24542,7 +24610,7 @@ then25:                                           ; preds = %merge20
   %54 = load ptr, ptr %ignore, align 8
   %55 = load ptr, ptr %self, align 8
   %56 = getelementptr %7, ptr %55, i32 0, i32 4
-  %57 = call i32 @"$NameMatcher.read"(ptr %53, ptr %54, ptr %56, ptr @"$string.272", ptr %inside)
+  %57 = call i32 @"$NameMatcher.read"(ptr %53, ptr %54, ptr %56, ptr @"$string.273", ptr %inside)
   ret i32 %57
 
 dead27:                                           ; No predecessors!
@@ -24593,7 +24661,7 @@ then2:                                            ; preds = %then
   %20 = getelementptr %101, ptr %19, i32 0, i32 2
   %21 = load ptr, ptr %20, align 8
   %22 = load ptr, ptr %key, align 8
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.210", ptr %21, ptr %22)
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.211", ptr %21, ptr %22)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -24628,7 +24696,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %from, align 8
   %3 = load ptr, ptr %from, align 8
-  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.212")
+  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.213")
   store ptr %4, ptr %groups, align 8
   %5 = load ptr, ptr %groups, align 8
   %6 = icmp eq ptr %5, null
@@ -24638,7 +24706,7 @@ entry:
 
 then:                                             ; preds = %entry
   %9 = load ptr, ptr %from, align 8
-  %10 = call i32 @"$ConfigReader.missing"(ptr %9, ptr @"$string.213")
+  %10 = call i32 @"$ConfigReader.missing"(ptr %9, ptr @"$string.214")
   ret i32 %10
 
 dead:                                             ; No predecessors!
@@ -24665,7 +24733,7 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %or.lhs.false, %merge
   %22 = load ptr, ptr %from, align 8
   %23 = load ptr, ptr %groups, align 8
-  %24 = call i32 @"$ConfigReader.wrong_kind"(ptr %22, ptr @"$string.213", ptr @"$string.214", ptr %23)
+  %24 = call i32 @"$ConfigReader.wrong_kind"(ptr %22, ptr @"$string.214", ptr @"$string.215", ptr %23)
   ret i32 %24
 
 or.lhs.false:                                     ; preds = %merge
@@ -24771,7 +24839,7 @@ entry:
   %from = alloca ptr, align 8
   store ptr %0, ptr %from, align 8
   %3 = load ptr, ptr %from, align 8
-  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.215")
+  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.216")
   store ptr %4, ptr %node, align 8
   %5 = load ptr, ptr %node, align 8
   %6 = icmp eq ptr %5, null
@@ -24781,7 +24849,7 @@ entry:
 
 then:                                             ; preds = %entry
   %9 = load ptr, ptr %from, align 8
-  %10 = call i32 @"$ConfigReader.missing"(ptr %9, ptr @"$string.216")
+  %10 = call i32 @"$ConfigReader.missing"(ptr %9, ptr @"$string.217")
   ret i32 %10
 
 dead:                                             ; No predecessors!
@@ -24795,7 +24863,7 @@ merge:                                            ; preds = %else, %dead
   %12 = load ptr, ptr %node, align 8
   call void @"$ConfigReader.inside"(ptr noalias sret(%101) %2, ptr %11, ptr %12)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %inside, ptr align 8 %2, i64 32, i1 false)
-  %13 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.192", ptr @"$string.217")
+  %13 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.193", ptr @"$string.218")
   store i32 %13, ptr %code, align 4
   %14 = load i32, ptr %code, align 4
   %15 = icmp ne i32 %14, 0
@@ -24814,7 +24882,7 @@ else3:                                            ; preds = %merge
   br label %merge1
 
 merge1:                                           ; preds = %else3, %dead4
-  %19 = call i32 @"$ConfigReader.expect_integer"(ptr %inside, ptr @"$string.218", i64 8)
+  %19 = call i32 @"$ConfigReader.expect_integer"(ptr %inside, ptr @"$string.219", i64 8)
   store i32 %19, ptr %code5, align 4
   %20 = load i32, ptr %code5, align 4
   %21 = icmp ne i32 %20, 0
@@ -24833,7 +24901,7 @@ else8:                                            ; preds = %merge1
   br label %merge6
 
 merge6:                                           ; preds = %else8, %dead9
-  %25 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.219", ptr @"$string.220")
+  %25 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.220", ptr @"$string.221")
   store i32 %25, ptr %code10, align 4
   %26 = load i32, ptr %code10, align 4
   %27 = icmp ne i32 %26, 0
@@ -24852,7 +24920,7 @@ else13:                                           ; preds = %merge6
   br label %merge11
 
 merge11:                                          ; preds = %else13, %dead14
-  %31 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.222", i1 zeroext true)
+  %31 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.223", i1 zeroext true)
   store i32 %31, ptr %code15, align 4
   %32 = load i32, ptr %code15, align 4
   %33 = icmp ne i32 %32, 0
@@ -24871,7 +24939,7 @@ else18:                                           ; preds = %merge11
   br label %merge16
 
 merge16:                                          ; preds = %else18, %dead19
-  %37 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.223", i1 zeroext false)
+  %37 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.224", i1 zeroext false)
   store i32 %37, ptr %code20, align 4
   %38 = load i32, ptr %code20, align 4
   %39 = icmp ne i32 %38, 0
@@ -24891,7 +24959,7 @@ else23:                                           ; preds = %merge16
 
 merge21:                                          ; preds = %else23, %dead24
   %43 = load ptr, ptr %from, align 8
-  %44 = call ptr @"$ConfigReader.find"(ptr %43, ptr @"$string.224")
+  %44 = call ptr @"$ConfigReader.find"(ptr %43, ptr @"$string.225")
   store ptr %44, ptr %node25, align 8
   %45 = load ptr, ptr %node25, align 8
   %46 = icmp eq ptr %45, null
@@ -24901,7 +24969,7 @@ merge21:                                          ; preds = %else23, %dead24
 
 then27:                                           ; preds = %merge21
   %49 = load ptr, ptr %from, align 8
-  %50 = call i32 @"$ConfigReader.missing"(ptr %49, ptr @"$string.225")
+  %50 = call i32 @"$ConfigReader.missing"(ptr %49, ptr @"$string.226")
   ret i32 %50
 
 dead29:                                           ; No predecessors!
@@ -24915,7 +24983,7 @@ merge26:                                          ; preds = %else28, %dead29
   %52 = load ptr, ptr %node25, align 8
   call void @"$ConfigReader.inside"(ptr noalias sret(%101) %1, ptr %51, ptr %52)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %inside30, ptr align 8 %1, i64 32, i1 false)
-  %53 = call i32 @"$ConfigReader.expect_string"(ptr %inside30, ptr @"$string.192", ptr @"$string.217")
+  %53 = call i32 @"$ConfigReader.expect_string"(ptr %inside30, ptr @"$string.193", ptr @"$string.218")
   store i32 %53, ptr %code31, align 4
   %54 = load i32, ptr %code31, align 4
   %55 = icmp ne i32 %54, 0
@@ -24934,7 +25002,7 @@ else34:                                           ; preds = %merge26
   br label %merge32
 
 merge32:                                          ; preds = %else34, %dead35
-  %59 = call i32 @"$ConfigReader.expect_integer"(ptr %inside30, ptr @"$string.218", i64 8)
+  %59 = call i32 @"$ConfigReader.expect_integer"(ptr %inside30, ptr @"$string.219", i64 8)
   store i32 %59, ptr %code36, align 4
   %60 = load i32, ptr %code36, align 4
   %61 = icmp ne i32 %60, 0
@@ -24953,7 +25021,7 @@ else39:                                           ; preds = %merge32
   br label %merge37
 
 merge37:                                          ; preds = %else39, %dead40
-  %65 = call i32 @"$ConfigReader.expect_string"(ptr %inside30, ptr @"$string.219", ptr @"$string.38")
+  %65 = call i32 @"$ConfigReader.expect_string"(ptr %inside30, ptr @"$string.220", ptr @"$string.38")
   store i32 %65, ptr %code41, align 4
   %66 = load i32, ptr %code41, align 4
   %67 = icmp ne i32 %66, 0
@@ -24972,7 +25040,7 @@ else44:                                           ; preds = %merge37
   br label %merge42
 
 merge42:                                          ; preds = %else44, %dead45
-  %71 = call i32 @"$ConfigReader.expect_flag"(ptr %inside30, ptr @"$string.222", i1 zeroext true)
+  %71 = call i32 @"$ConfigReader.expect_flag"(ptr %inside30, ptr @"$string.223", i1 zeroext true)
   store i32 %71, ptr %code46, align 4
   %72 = load i32, ptr %code46, align 4
   %73 = icmp ne i32 %72, 0
@@ -24991,7 +25059,7 @@ else49:                                           ; preds = %merge42
   br label %merge47
 
 merge47:                                          ; preds = %else49, %dead50
-  %77 = call i32 @"$ConfigReader.expect_flag"(ptr %inside30, ptr @"$string.223", i1 zeroext true)
+  %77 = call i32 @"$ConfigReader.expect_flag"(ptr %inside30, ptr @"$string.224", i1 zeroext true)
   store i32 %77, ptr %code51, align 4
   %78 = load i32, ptr %code51, align 4
   %79 = icmp ne i32 %78, 0
@@ -25011,7 +25079,7 @@ else54:                                           ; preds = %merge47
 
 merge52:                                          ; preds = %else54, %dead55
   %83 = load ptr, ptr %from, align 8
-  %84 = call i32 @"$ConfigReader.expect_absent"(ptr %83, ptr @"$string.226")
+  %84 = call i32 @"$ConfigReader.expect_absent"(ptr %83, ptr @"$string.227")
   ret i32 %84
 
 dead56:                                           ; No predecessors!
@@ -25066,9 +25134,9 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %21 = getelementptr [2 x ptr], ptr %3, i32 0, i32 0
-  store ptr @"$string.138", ptr %21, align 8
+  store ptr @"$string.139", ptr %21, align 8
   %22 = getelementptr [2 x ptr], ptr %3, i32 0, i32 1
-  store ptr @"$string.137", ptr %22, align 8
+  store ptr @"$string.138", ptr %22, align 8
   %23 = load [2 x ptr], ptr %3, align 8
   store [2 x ptr] %23, ptr %words, align 8
   %24 = load ptr, ptr %self, align 8
@@ -25104,7 +25172,7 @@ then5:                                            ; preds = %then2
   %50 = sext i32 %49 to i64
   %51 = getelementptr ptr, ptr %46, i64 %50
   %52 = load ptr, ptr %51, align 8
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.221", ptr %37, ptr %38, ptr %45, ptr %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.222", ptr %37, ptr %38, ptr %45, ptr %52)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -25137,7 +25205,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %from, align 8
   %4 = load ptr, ptr %from, align 8
-  %5 = call ptr @"$ConfigReader.find"(ptr %4, ptr @"$string.227")
+  %5 = call ptr @"$ConfigReader.find"(ptr %4, ptr @"$string.228")
   store ptr %5, ptr %targets, align 8
   %6 = load ptr, ptr %targets, align 8
   %7 = icmp eq ptr %6, null
@@ -25147,7 +25215,7 @@ entry:
 
 then:                                             ; preds = %entry
   %10 = load ptr, ptr %from, align 8
-  %11 = call i32 @"$ConfigReader.missing"(ptr %10, ptr @"$string.228")
+  %11 = call i32 @"$ConfigReader.missing"(ptr %10, ptr @"$string.229")
   ret i32 %11
 
 dead:                                             ; No predecessors!
@@ -25163,7 +25231,7 @@ merge:                                            ; preds = %else, %dead
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr %7, ptr %15, i32 0, i32 4
   %17 = load ptr, ptr %from, align 8
-  %18 = call i32 @"$NameMatcher.read"(ptr %13, ptr %14, ptr %16, ptr @"$string.227", ptr %17)
+  %18 = call i32 @"$NameMatcher.read"(ptr %13, ptr %14, ptr %16, ptr @"$string.228", ptr %17)
   store i32 %18, ptr %code, align 4
   %19 = load i32, ptr %code, align 4
   %20 = icmp ne i32 %19, 0
@@ -25185,14 +25253,14 @@ merge1:                                           ; preds = %else3, %dead4
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %7, ptr %24, i32 0, i32 3
   %26 = getelementptr %8, ptr %25, i32 0, i32 0
-  %27 = call { i64, i64 } @"$text.slice"(ptr @"$string.271")
+  %27 = call { i64, i64 } @"$text.slice"(ptr @"$string.272")
   store { i64, i64 } %27, ptr %3, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %3, i64 16, i1 false)
   %28 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 0
   %29 = load i64, ptr %28, align 8
   %30 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %31 = load i64, ptr %30, align 8
-  %32 = call ptr @"$Map.find.270"(ptr %26, i64 %29, i64 %31)
+  %32 = call ptr @"$Map.find.271"(ptr %26, i64 %29, i64 %31)
   %33 = icmp ne ptr %32, null
   %34 = zext i1 %33 to i8
   %35 = load ptr, ptr %self, align 8
@@ -25231,7 +25299,7 @@ then:                                             ; preds = %entry
   %12 = load ptr, ptr %from, align 8
   %13 = load ptr, ptr %key, align 8
   %14 = load ptr, ptr %list, align 8
-  %15 = call i32 @"$ConfigReader.wrong_kind"(ptr %12, ptr %13, ptr @"$string.155", ptr %14)
+  %15 = call i32 @"$ConfigReader.wrong_kind"(ptr %12, ptr %13, ptr @"$string.156", ptr %14)
   ret i32 %15
 
 dead:                                             ; No predecessors!
@@ -25269,7 +25337,7 @@ then3:                                            ; preds = %whilebody
   %31 = load ptr, ptr %from, align 8
   %32 = load ptr, ptr %key, align 8
   %33 = load ptr, ptr %child, align 8
-  %34 = call i32 @"$ConfigReader.wrong_kind"(ptr %31, ptr %32, ptr @"$string.155", ptr %33)
+  %34 = call i32 @"$ConfigReader.wrong_kind"(ptr %31, ptr %32, ptr @"$string.156", ptr %33)
   ret i32 %34
 
 dead5:                                            ; No predecessors!
@@ -25357,7 +25425,7 @@ entry:
   store ptr %3, ptr %arena, align 8
   store ptr %4, ptr %key, align 8
   store ptr %5, ptr %from, align 8
-  %20 = call { i64, i64 } @"$text.slice"(ptr @"$string.229")
+  %20 = call { i64, i64 } @"$text.slice"(ptr @"$string.230")
   store { i64, i64 } %20, ptr %17, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %prefix, ptr align 8 %17, i64 16, i1 false)
   %21 = getelementptr %94, ptr %value, i32 0, i32 1
@@ -25491,7 +25559,7 @@ or.lhs.false:                                     ; preds = %merge
   %106 = load i64, ptr %105, align 8
   %107 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 1
   %108 = load i64, ptr %107, align 8
-  %109 = call zeroext i1 @"$Map.insert.263"(ptr %92, i64 %106, i64 %108, i1 zeroext true)
+  %109 = call zeroext i1 @"$Map.insert.264"(ptr %92, i64 %106, i64 %108, i1 zeroext true)
   %110 = zext i1 %109 to i8
   %111 = trunc i8 %110 to i1
   br i1 %111, label %else4, label %then3
@@ -25569,7 +25637,7 @@ then2:                                            ; preds = %then
   %37 = getelementptr %0, ptr %cause, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
   %39 = getelementptr i8, ptr %38, i64 0
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.260", ptr %35, ptr @"$string.201", ptr %36, ptr %39)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.261", ptr %35, ptr @"$string.202", ptr %36, ptr %39)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -25589,7 +25657,7 @@ merge:                                            ; preds = %else, %dead
   %42 = load ptr, ptr %self, align 8
   %43 = getelementptr %8, ptr %42, i32 0, i32 1
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %6, ptr align 8 %compiled, i64 128, i1 false)
-  %44 = call zeroext i1 @"$Vector.push.261"(ptr %43, ptr byval(%113) %6)
+  %44 = call zeroext i1 @"$Vector.push.262"(ptr %43, ptr byval(%113) %6)
   %45 = zext i1 %44 to i8
   %46 = trunc i8 %45 to i1
   br i1 %46, label %else6, label %then5
@@ -25664,7 +25732,7 @@ entry:
   store ptr %30, ptr %28, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %parser, ptr align 8 %8, i64 56, i1 false)
   %31 = getelementptr %116, ptr %parser, i32 0, i32 2
-  call void @"$Vector.init.232"(ptr %31)
+  call void @"$Vector.init.233"(ptr %31)
   %32 = load %48, ptr %7, align 1
   %33 = call i32 @"$Parser.parse"(ptr %parser)
   store i32 %33, ptr %root, align 4
@@ -25708,7 +25776,7 @@ and.lhs.true:                                     ; preds = %then
   br i1 %56, label %and.rhs, label %and.end
 
 then2:                                            ; preds = %and.end
-  %57 = call i32 @"$Parser.fail"(ptr %parser, ptr @"$string.236")
+  %57 = call i32 @"$Parser.fail"(ptr %parser, ptr @"$string.237")
   br label %merge1
 
 else3:                                            ; preds = %and.end
@@ -25722,7 +25790,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %merge1
   %58 = getelementptr %116, ptr %parser, i32 0, i32 2
-  call void @"$Vector.free.257"(ptr %58)
+  call void @"$Vector.free.258"(ptr %58)
   %59 = load %48, ptr %6, align 1
   %60 = load i8, ptr %is_built, align 1
   %61 = trunc i8 %60 to i1
@@ -25761,7 +25829,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %113, ptr %6, i32 0, i32 0
-  call void @"$Vector.init.230"(ptr %7)
+  call void @"$Vector.init.231"(ptr %7)
   %8 = load %48, ptr %5, align 1
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %113, ptr %9, i32 0, i32 1
@@ -25777,7 +25845,7 @@ entry:
   %17 = load %48, ptr %2, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %113, ptr %18, i32 0, i32 4
-  call void @"$Vector.init.231"(ptr %19)
+  call void @"$Vector.init.232"(ptr %19)
   %20 = load %48, ptr %1, align 1
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %113, ptr %21, i32 0, i32 5
@@ -25785,7 +25853,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.230"(ptr %0) {
+define internal void @"$Vector.init.231"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -25801,7 +25869,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.231"(ptr %0) {
+define internal void @"$Vector.init.232"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -25817,7 +25885,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.232"(ptr %0) {
+define internal void @"$Vector.init.233"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -25849,7 +25917,7 @@ entry:
 
 then:                                             ; preds = %and.lhs.true
   %7 = load ptr, ptr %self, align 8
-  %8 = call i32 @"$Parser.fail"(ptr %7, ptr @"$string.251")
+  %8 = call i32 @"$Parser.fail"(ptr %7, ptr @"$string.252")
   ret i32 %8
 
 and.lhs.true:                                     ; preds = %entry
@@ -26071,14 +26139,14 @@ entry:
 
 then:                                             ; preds = %or.lhs.false, %entry
   %23 = load ptr, ptr %self, align 8
-  %24 = call i32 @"$Parser.fail"(ptr %23, ptr @"$string.236")
+  %24 = call i32 @"$Parser.fail"(ptr %23, ptr @"$string.237")
   ret i32 %24
 
 or.lhs.false:                                     ; preds = %entry
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %116, ptr %25, i32 0, i32 2
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %tree, i64 56, i1 false)
-  %27 = call zeroext i1 @"$Vector.push.233"(ptr %26, ptr byval(%119) %4)
+  %27 = call zeroext i1 @"$Vector.push.234"(ptr %26, ptr byval(%119) %4)
   %28 = zext i1 %27 to i8
   %29 = trunc i8 %28 to i1
   br i1 %29, label %else, label %then
@@ -26135,7 +26203,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.233"(ptr %0, ptr byval(%119) %1) {
+define internal zeroext i1 @"$Vector.push.234"(ptr %0, ptr byval(%119) %1) {
 entry:
   %value = alloca %119, align 8
   %self = alloca ptr, align 8
@@ -26146,7 +26214,7 @@ entry:
   %4 = getelementptr %117, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.234"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.235"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -26182,7 +26250,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.234"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.235"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -26316,7 +26384,7 @@ then:                                             ; preds = %entry
   %23 = getelementptr %116, ptr %22, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
   %25 = load ptr, ptr %cause, align 8
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %12, i64 1024, ptr @"$string.235", i32 %17, ptr %21, i64 %24, ptr %25)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %12, i64 1024, ptr @"$string.236", i32 %17, ptr %21, i64 %24, ptr %25)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -26456,7 +26524,7 @@ else7:                                            ; preds = %merge1
 
 then8:                                            ; preds = %or.lhs.false, %or.lhs.false10, %else7
   %37 = load ptr, ptr %self, align 8
-  %38 = call i32 @"$Parser.fail"(ptr %37, ptr @"$string.250")
+  %38 = call i32 @"$Parser.fail"(ptr %37, ptr @"$string.251")
   ret i32 %38
 
 or.lhs.false:                                     ; preds = %or.lhs.false10
@@ -26498,7 +26566,7 @@ then13:                                           ; preds = %merge5
   %58 = getelementptr %116, ptr %57, i32 0, i32 2
   %59 = load i32, ptr %tree, align 4
   %60 = sext i32 %59 to i64
-  %61 = call ptr @"$Vector.at.246"(ptr %58, i64 %60)
+  %61 = call ptr @"$Vector.at.247"(ptr %58, i64 %60)
   %62 = getelementptr %119, ptr %61, i32 0, i32 3
   store i32 %56, ptr %62, align 4
   %63 = load i32, ptr %most, align 4
@@ -26506,7 +26574,7 @@ then13:                                           ; preds = %merge5
   %65 = getelementptr %116, ptr %64, i32 0, i32 2
   %66 = load i32, ptr %tree, align 4
   %67 = sext i32 %66 to i64
-  %68 = call ptr @"$Vector.at.246"(ptr %65, i64 %67)
+  %68 = call ptr @"$Vector.at.247"(ptr %65, i64 %67)
   %69 = getelementptr %119, ptr %68, i32 0, i32 4
   store i32 %63, ptr %69, align 4
   br label %merge12
@@ -26633,7 +26701,7 @@ else8:                                            ; preds = %or.lhs.false
 
 then14:                                           ; preds = %or.lhs.false16, %or.lhs.false17, %or.lhs.false18, %else8
   %49 = load ptr, ptr %self, align 8
-  %50 = call i32 @"$Parser.fail"(ptr %49, ptr @"$string.247")
+  %50 = call i32 @"$Parser.fail"(ptr %49, ptr @"$string.248")
   ret i32 %50
 
 or.lhs.false16:                                   ; preds = %or.lhs.false17
@@ -26688,7 +26756,7 @@ entry:
 
 then:                                             ; preds = %entry
   %6 = load ptr, ptr %self, align 8
-  %7 = call i32 @"$Parser.fail"(ptr %6, ptr @"$string.237")
+  %7 = call i32 @"$Parser.fail"(ptr %6, ptr @"$string.238")
   ret i32 %7
 
 dead:                                             ; No predecessors!
@@ -26729,7 +26797,7 @@ then2:                                            ; preds = %merge
 
 then5:                                            ; preds = %then2
   %30 = load ptr, ptr %self, align 8
-  %31 = call i32 @"$Parser.fail"(ptr %30, ptr @"$string.238")
+  %31 = call i32 @"$Parser.fail"(ptr %30, ptr @"$string.239")
   ret i32 %31
 
 dead7:                                            ; No predecessors!
@@ -26782,7 +26850,7 @@ merge8:                                           ; preds = %else10, %dead11
 
 then13:                                           ; preds = %merge8
   %51 = load ptr, ptr %self, align 8
-  %52 = call i32 @"$Parser.fail"(ptr %51, ptr @"$string.239")
+  %52 = call i32 @"$Parser.fail"(ptr %51, ptr @"$string.240")
   ret i32 %52
 
 dead15:                                           ; No predecessors!
@@ -26893,7 +26961,7 @@ then8:                                            ; preds = %merge4
   %37 = getelementptr %116, ptr %36, i32 0, i32 2
   %38 = load i32, ptr %tree, align 4
   %39 = sext i32 %38 to i64
-  %40 = call ptr @"$Vector.at.246"(ptr %37, i64 %39)
+  %40 = call ptr @"$Vector.at.247"(ptr %37, i64 %39)
   %41 = getelementptr %119, ptr %40, i32 0, i32 5
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %41, ptr align 8 %"<aggcopy>", i64 32, i1 false)
   br label %merge7
@@ -26947,7 +27015,7 @@ or.lhs.false:                                     ; preds = %condition
 
 then:                                             ; preds = %whilebody
   %15 = load ptr, ptr %self, align 8
-  %16 = call i32 @"$Parser.fail"(ptr %15, ptr @"$string.240")
+  %16 = call i32 @"$Parser.fail"(ptr %15, ptr @"$string.241")
   ret i32 %16
 
 dead:                                             ; No predecessors!
@@ -27047,7 +27115,7 @@ or.lhs.false10:                                   ; preds = %and.lhs.true9
 
 then12:                                           ; preds = %then7
   %71 = load ptr, ptr %self, align 8
-  %72 = call i32 @"$Parser.fail"(ptr %71, ptr @"$string.245")
+  %72 = call i32 @"$Parser.fail"(ptr %71, ptr @"$string.246")
   ret i32 %72
 
 dead14:                                           ; No predecessors!
@@ -27147,7 +27215,7 @@ merge:                                            ; preds = %else, %dead4
 
 then6:                                            ; preds = %merge
   %27 = load ptr, ptr %self, align 8
-  %28 = call i32 @"$Parser.fail"(ptr %27, ptr @"$string.243")
+  %28 = call i32 @"$Parser.fail"(ptr %27, ptr @"$string.244")
   ret i32 -2
 
 dead8:                                            ; No predecessors!
@@ -27196,7 +27264,7 @@ entry:
 
 then:                                             ; preds = %entry
   %7 = load ptr, ptr %self, align 8
-  %8 = call i32 @"$Parser.fail"(ptr %7, ptr @"$string.241")
+  %8 = call i32 @"$Parser.fail"(ptr %7, ptr @"$string.242")
   ret i1 false
 
 dead:                                             ; No predecessors!
@@ -27383,7 +27451,7 @@ or.end20:                                         ; preds = %or.rhs19, %or.end18
 
 then22:                                           ; preds = %or.end20
   %104 = load ptr, ptr %self, align 8
-  %105 = call i32 @"$Parser.fail"(ptr %104, ptr @"$string.242")
+  %105 = call i32 @"$Parser.fail"(ptr %104, ptr @"$string.243")
   br label %merge21
 
 else23:                                           ; preds = %or.end20
@@ -27931,7 +27999,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %21 = load ptr, ptr %self, align 8
-  %22 = call i32 @"$Parser.fail"(ptr %21, ptr @"$string.244")
+  %22 = call i32 @"$Parser.fail"(ptr %21, ptr @"$string.245")
   ret i32 %22
 
 dead4:                                            ; No predecessors!
@@ -28002,7 +28070,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal ptr @"$Vector.at.246"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.247"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %index = alloca i64, align 8
@@ -28088,7 +28156,7 @@ then2:                                            ; preds = %merge
   %19 = getelementptr %116, ptr %18, i32 0, i32 2
   %20 = load i32, ptr %tree, align 4
   %21 = sext i32 %20 to i64
-  %22 = call ptr @"$Vector.at.246"(ptr %19, i64 %21)
+  %22 = call ptr @"$Vector.at.247"(ptr %19, i64 %21)
   %23 = getelementptr %119, ptr %22, i32 0, i32 5
   %24 = call i32 @"$Parser.escaped_set"(ptr %17, ptr %23)
   br label %merge1
@@ -28138,7 +28206,7 @@ merge:                                            ; preds = %else, %dead
   %12 = getelementptr %116, ptr %11, i32 0, i32 2
   %13 = load i32, ptr %tree, align 4
   %14 = sext i32 %13 to i64
-  %15 = call ptr @"$Vector.at.246"(ptr %12, i64 %14)
+  %15 = call ptr @"$Vector.at.247"(ptr %12, i64 %14)
   %16 = getelementptr %119, ptr %15, i32 0, i32 5
   store ptr %16, ptr %set, align 8
   %17 = load i32, ptr %byte, align 4
@@ -28358,7 +28426,7 @@ merge1:                                           ; preds = %else3, %dead
 
 then5:                                            ; preds = %and.lhs.true8, %merge1
   %49 = load ptr, ptr %self, align 8
-  %50 = call i32 @"$Parser.fail"(ptr %49, ptr @"$string.249")
+  %50 = call i32 @"$Parser.fail"(ptr %49, ptr @"$string.250")
   ret i32 %50
 
 or.lhs.false7:                                    ; preds = %merge1
@@ -28444,7 +28512,7 @@ and.lhs.true:                                     ; preds = %condition
 
 then:                                             ; preds = %whilebody
   %22 = load ptr, ptr %self, align 8
-  %23 = call i32 @"$Parser.fail"(ptr %22, ptr @"$string.248")
+  %23 = call i32 @"$Parser.fail"(ptr %22, ptr @"$string.249")
   ret i32 -2
 
 dead:                                             ; No predecessors!
@@ -28502,7 +28570,7 @@ entry:
   %4 = getelementptr %116, ptr %3, i32 0, i32 2
   %5 = load i32, ptr %index, align 4
   %6 = sext i32 %5 to i64
-  %7 = call ptr @"$Vector.at.246"(ptr %4, i64 %6)
+  %7 = call ptr @"$Vector.at.247"(ptr %4, i64 %6)
   store ptr %7, ptr %tree, align 8
   %8 = load ptr, ptr %tree, align 8
   %9 = getelementptr %119, ptr %8, i32 0, i32 0
@@ -28652,7 +28720,7 @@ then16:                                           ; preds = %merge10
   %85 = getelementptr %113, ptr %84, i32 0, i32 0
   %86 = load i32, ptr %instruction, align 4
   %87 = sext i32 %86 to i64
-  %88 = call ptr @"$Vector.at.254"(ptr %85, i64 %87)
+  %88 = call ptr @"$Vector.at.255"(ptr %85, i64 %87)
   %89 = getelementptr %121, ptr %88, i32 0, i32 3
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %89, ptr align 8 %"<aggcopy>", i64 32, i1 false)
   br label %merge15
@@ -28706,7 +28774,7 @@ merge:                                            ; preds = %else, %dead
   %12 = getelementptr %113, ptr %11, i32 0, i32 0
   %13 = load i32, ptr %split, align 4
   %14 = sext i32 %13 to i64
-  %15 = call ptr @"$Vector.at.254"(ptr %12, i64 %14)
+  %15 = call ptr @"$Vector.at.255"(ptr %12, i64 %14)
   %16 = getelementptr %121, ptr %15, i32 0, i32 1
   store i32 %10, ptr %16, align 4
   %17 = load ptr, ptr %self, align 8
@@ -28754,7 +28822,7 @@ merge5:                                           ; preds = %else7, %dead8
   %34 = getelementptr %113, ptr %33, i32 0, i32 0
   %35 = load i32, ptr %split, align 4
   %36 = sext i32 %35 to i64
-  %37 = call ptr @"$Vector.at.254"(ptr %34, i64 %36)
+  %37 = call ptr @"$Vector.at.255"(ptr %34, i64 %36)
   %38 = getelementptr %121, ptr %37, i32 0, i32 2
   store i32 %32, ptr %38, align 4
   %39 = load ptr, ptr %self, align 8
@@ -28783,7 +28851,7 @@ merge9:                                           ; preds = %else11, %dead12
   %50 = getelementptr %113, ptr %49, i32 0, i32 0
   %51 = load i32, ptr %jump, align 4
   %52 = sext i32 %51 to i64
-  %53 = call ptr @"$Vector.at.254"(ptr %50, i64 %52)
+  %53 = call ptr @"$Vector.at.255"(ptr %50, i64 %52)
   %54 = getelementptr %121, ptr %53, i32 0, i32 1
   store i32 %48, ptr %54, align 4
   ret i1 true
@@ -28827,7 +28895,7 @@ or.lhs.false:                                     ; preds = %entry
   %17 = load ptr, ptr %self, align 8
   %18 = getelementptr %113, ptr %17, i32 0, i32 0
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %instruction, i64 48, i1 false)
-  %19 = call zeroext i1 @"$Vector.push.252"(ptr %18, ptr byval(%121) %2)
+  %19 = call zeroext i1 @"$Vector.push.253"(ptr %18, ptr byval(%121) %2)
   %20 = zext i1 %19 to i8
   %21 = trunc i8 %20 to i1
   br i1 %21, label %else, label %then
@@ -28848,7 +28916,7 @@ dead1:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal zeroext i1 @"$Vector.push.252"(ptr %0, ptr byval(%121) %1) {
+define internal zeroext i1 @"$Vector.push.253"(ptr %0, ptr byval(%121) %1) {
 entry:
   %value = alloca %121, align 8
   %self = alloca ptr, align 8
@@ -28859,7 +28927,7 @@ entry:
   %4 = getelementptr %114, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.253"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.254"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -28895,7 +28963,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.253"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.254"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -29009,7 +29077,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$Vector.at.254"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.255"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %index = alloca i64, align 8
@@ -29217,7 +29285,7 @@ merge:                                            ; preds = %else, %dead
   %14 = getelementptr %113, ptr %13, i32 0, i32 0
   %15 = load i32, ptr %split, align 4
   %16 = sext i32 %15 to i64
-  %17 = call ptr @"$Vector.at.254"(ptr %14, i64 %16)
+  %17 = call ptr @"$Vector.at.255"(ptr %14, i64 %16)
   %18 = getelementptr %121, ptr %17, i32 0, i32 1
   store i32 %12, ptr %18, align 4
   %19 = load ptr, ptr %self, align 8
@@ -29267,7 +29335,7 @@ merge8:                                           ; preds = %else10, %dead11
   %35 = getelementptr %113, ptr %34, i32 0, i32 0
   %36 = load i32, ptr %jump, align 4
   %37 = sext i32 %36 to i64
-  %38 = call ptr @"$Vector.at.254"(ptr %35, i64 %37)
+  %38 = call ptr @"$Vector.at.255"(ptr %35, i64 %37)
   %39 = getelementptr %121, ptr %38, i32 0, i32 1
   store i32 %33, ptr %39, align 4
   br label %merge5
@@ -29282,7 +29350,7 @@ merge5:                                           ; preds = %else7, %merge8
   %43 = getelementptr %113, ptr %42, i32 0, i32 0
   %44 = load i32, ptr %split, align 4
   %45 = sext i32 %44 to i64
-  %46 = call ptr @"$Vector.at.254"(ptr %43, i64 %45)
+  %46 = call ptr @"$Vector.at.255"(ptr %43, i64 %45)
   %47 = getelementptr %121, ptr %46, i32 0, i32 2
   store i32 %41, ptr %47, align 4
   ret i1 true
@@ -29332,7 +29400,7 @@ and.rhs1:                                         ; preds = %and.lhs.true
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %113, ptr %21, i32 0, i32 4
   %23 = load i64, ptr %size, align 8
-  %24 = call zeroext i1 @"$Vector.resize.255"(ptr %22, i64 %23)
+  %24 = call zeroext i1 @"$Vector.resize.256"(ptr %22, i64 %23)
   %25 = zext i1 %24 to i8
   %26 = trunc i8 %25 to i1
   br label %and.end2
@@ -29397,7 +29465,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.resize.255"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.resize.256"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -29405,7 +29473,7 @@ entry:
   store i64 %1, ptr %size, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load i64, ptr %size, align 8
-  %4 = call zeroext i1 @"$Vector.reserve.256"(ptr %2, i64 %3)
+  %4 = call zeroext i1 @"$Vector.reserve.257"(ptr %2, i64 %3)
   %5 = zext i1 %4 to i8
   %6 = trunc i8 %5 to i1
   br i1 %6, label %else, label %then
@@ -29430,7 +29498,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.256"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.257"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -29529,7 +29597,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Vector.free.257"(ptr %0) {
+define internal void @"$Vector.free.258"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -29541,7 +29609,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.232"(ptr %7)
+  call void @"$Vector.init.233"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
@@ -29557,7 +29625,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %113, ptr %6, i32 0, i32 0
-  call void @"$Vector.free.258"(ptr %7)
+  call void @"$Vector.free.259"(ptr %7)
   %8 = load %48, ptr %5, align 1
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %113, ptr %9, i32 0, i32 1
@@ -29573,12 +29641,12 @@ entry:
   %17 = load %48, ptr %2, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %113, ptr %18, i32 0, i32 4
-  call void @"$Vector.free.259"(ptr %19)
+  call void @"$Vector.free.260"(ptr %19)
   %20 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.258"(ptr %0) {
+define internal void @"$Vector.free.259"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -29590,12 +29658,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.230"(ptr %7)
+  call void @"$Vector.init.231"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.259"(ptr %0) {
+define internal void @"$Vector.free.260"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -29607,12 +29675,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.231"(ptr %7)
+  call void @"$Vector.init.232"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.261"(ptr %0, ptr byval(%113) %1) {
+define internal zeroext i1 @"$Vector.push.262"(ptr %0, ptr byval(%113) %1) {
 entry:
   %value = alloca %113, align 8
   %self = alloca ptr, align 8
@@ -29623,7 +29691,7 @@ entry:
   %4 = getelementptr %12, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.262"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.263"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -29659,7 +29727,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.262"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.263"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -29781,7 +29849,7 @@ then:                                             ; preds = %entry
   %12 = load ptr, ptr %from, align 8
   %13 = getelementptr %101, ptr %12, i32 0, i32 2
   %14 = load ptr, ptr %13, align 8
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 1024, ptr @"$string.104", ptr %14)
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 1024, ptr @"$string.105", ptr %14)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -29794,7 +29862,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal zeroext i1 @"$Map.insert.263"(ptr %0, i64 %1, i64 %2, i1 zeroext %3) {
+define internal zeroext i1 @"$Map.insert.264"(ptr %0, i64 %1, i64 %2, i1 zeroext %3) {
 entry:
   %4 = alloca %122, align 8
   %5 = alloca %122, align 8
@@ -29820,7 +29888,7 @@ entry:
   %15 = getelementptr %10, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %15, align 8
   %17 = add i64 %16, 1
-  %18 = call zeroext i1 @"$Map.reserve.264"(ptr %12, i64 %17)
+  %18 = call zeroext i1 @"$Map.reserve.265"(ptr %12, i64 %17)
   %19 = zext i1 %18 to i8
   %20 = trunc i8 %19 to i1
   br i1 %20, label %else, label %then
@@ -29849,7 +29917,7 @@ merge:                                            ; preds = %else, %dead
   %29 = load i64, ptr %28, align 8
   %30 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %31 = load i64, ptr %30, align 8
-  %32 = call i64 @"$Map.position.268"(ptr %26, i64 %29, i64 %31, i64 %27)
+  %32 = call i64 @"$Map.position.269"(ptr %26, i64 %29, i64 %31, i64 %27)
   store i64 %32, ptr %position, align 8
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %9, ptr %33, i32 0, i32 1
@@ -29875,7 +29943,7 @@ then2:                                            ; preds = %merge
   %51 = getelementptr i32, ptr %49, i64 %50
   %52 = load i32, ptr %51, align 4
   %53 = sext i32 %52 to i64
-  %54 = call ptr @"$Vector.at.267"(ptr %45, i64 %53)
+  %54 = call ptr @"$Vector.at.268"(ptr %45, i64 %53)
   %55 = getelementptr %122, ptr %54, i32 0, i32 2
   store i8 %43, ptr %55, align 1
   ret i1 true
@@ -29913,7 +29981,7 @@ merge1:                                           ; preds = %else3, %dead4
   %73 = load i8, ptr %72, align 1
   store i8 %73, ptr %71, align 1
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 32, i1 false)
-  %74 = call zeroext i1 @"$Vector.push.269"(ptr %57, ptr byval(%122) %4)
+  %74 = call zeroext i1 @"$Vector.push.270"(ptr %57, ptr byval(%122) %4)
   %75 = zext i1 %74 to i8
   %76 = trunc i8 %75 to i1
   br i1 %76, label %else7, label %then6
@@ -29947,7 +30015,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.reserve.264"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.reserve.265"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %count = alloca i64, align 8
@@ -29987,7 +30055,7 @@ or.rhs:                                           ; preds = %merge
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %9, ptr %18, i32 0, i32 0
   %20 = load i64, ptr %count, align 8
-  %21 = call zeroext i1 @"$Vector.reserve.265"(ptr %19, i64 %20)
+  %21 = call zeroext i1 @"$Vector.reserve.266"(ptr %19, i64 %20)
   %22 = zext i1 %21 to i8
   %23 = trunc i8 %22 to i1
   br i1 %23, label %and.rhs, label %and.end
@@ -29995,7 +30063,7 @@ or.rhs:                                           ; preds = %merge
 and.rhs:                                          ; preds = %or.rhs
   %24 = load ptr, ptr %self, align 8
   %25 = load i64, ptr %size, align 8
-  %26 = call zeroext i1 @"$Map.rebuild.266"(ptr %24, i64 %25)
+  %26 = call zeroext i1 @"$Map.rebuild.267"(ptr %24, i64 %25)
   %27 = zext i1 %26 to i8
   %28 = trunc i8 %27 to i1
   br label %and.end
@@ -30016,7 +30084,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.265"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.266"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -30115,7 +30183,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.rebuild.266"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.rebuild.267"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %94, align 8
   %entry6 = alloca ptr, align 8
@@ -30189,7 +30257,7 @@ forbody4:                                         ; preds = %forcond3
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %9, ptr %33, i32 0, i32 0
   %35 = load i64, ptr %i2, align 8
-  %36 = call ptr @"$Vector.at.267"(ptr %34, i64 %35)
+  %36 = call ptr @"$Vector.at.268"(ptr %34, i64 %35)
   store ptr %36, ptr %entry6, align 8
   %37 = load i64, ptr %i2, align 8
   %38 = trunc i64 %37 to i32
@@ -30208,7 +30276,7 @@ forbody4:                                         ; preds = %forcond3
   %50 = load i64, ptr %49, align 8
   %51 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
-  %53 = call i64 @"$Map.position.268"(ptr %43, i64 %50, i64 %52, i64 %48)
+  %53 = call i64 @"$Map.position.269"(ptr %43, i64 %50, i64 %52, i64 %48)
   %54 = getelementptr i32, ptr %42, i64 %53
   store i32 %38, ptr %54, align 4
   %55 = add i64 %27, 1
@@ -30222,7 +30290,7 @@ dead7:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.at.267"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.268"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %index = alloca i64, align 8
@@ -30265,7 +30333,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i64 @"$Map.position.268"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal i64 @"$Map.position.269"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %"<aggcopy>" = alloca %94, align 8
   %4 = alloca %94, align 8
@@ -30318,7 +30386,7 @@ whilebody:                                        ; preds = %condition
   %33 = getelementptr i32, ptr %31, i64 %32
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  %36 = call ptr @"$Vector.at.267"(ptr %27, i64 %35)
+  %36 = call ptr @"$Vector.at.268"(ptr %27, i64 %35)
   store ptr %36, ptr %entry1, align 8
   %37 = load ptr, ptr %entry1, align 8
   %38 = getelementptr %122, ptr %37, i32 0, i32 1
@@ -30374,7 +30442,7 @@ dead3:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal zeroext i1 @"$Vector.push.269"(ptr %0, ptr byval(%122) %1) {
+define internal zeroext i1 @"$Vector.push.270"(ptr %0, ptr byval(%122) %1) {
 entry:
   %value = alloca %122, align 8
   %self = alloca ptr, align 8
@@ -30385,7 +30453,7 @@ entry:
   %4 = getelementptr %10, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.265"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.266"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -30421,7 +30489,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Map.find.270"(ptr %0, i64 %1, i64 %2) {
+define internal ptr @"$Map.find.271"(ptr %0, i64 %1, i64 %2) {
 entry:
   %index = alloca i32, align 4
   %"<aggcopy>" = alloca %94, align 8
@@ -30470,7 +30538,7 @@ merge:                                            ; preds = %else, %dead
   %25 = load i64, ptr %24, align 8
   %26 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %27 = load i64, ptr %26, align 8
-  %28 = call i64 @"$Map.position.268"(ptr %18, i64 %25, i64 %27, i64 %23)
+  %28 = call i64 @"$Map.position.269"(ptr %18, i64 %25, i64 %27, i64 %23)
   %29 = getelementptr i32, ptr %17, i64 %28
   %30 = load i32, ptr %29, align 4
   store i32 %30, ptr %index, align 4
@@ -30494,7 +30562,7 @@ merge1:                                           ; preds = %else3, %dead4
   %36 = getelementptr %9, ptr %35, i32 0, i32 0
   %37 = load i32, ptr %index, align 4
   %38 = sext i32 %37 to i64
-  %39 = call ptr @"$Vector.at.267"(ptr %36, i64 %38)
+  %39 = call ptr @"$Vector.at.268"(ptr %36, i64 %38)
   %40 = getelementptr %122, ptr %39, i32 0, i32 2
   ret ptr %40
 
@@ -30547,7 +30615,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
   %5 = getelementptr %98, ptr %4, i32 0, i32 0
-  call void @"$Vector.free.273"(ptr %5)
+  call void @"$Vector.free.274"(ptr %5)
   %6 = load %48, ptr %3, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %98, ptr %7, i32 0, i32 1
@@ -30560,7 +30628,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.273"(ptr %0) {
+define internal void @"$Vector.free.274"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -30572,7 +30640,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.111"(ptr %7)
+  call void @"$Vector.init.112"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
@@ -30624,7 +30692,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %19, ptr %3, i32 0, i32 0
-  call void @"$Vector.free.274"(ptr %4)
+  call void @"$Vector.free.275"(ptr %4)
   %5 = load %48, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %19, ptr %6, i32 0, i32 1
@@ -30633,7 +30701,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.274"(ptr %0) {
+define internal void @"$Vector.free.275"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -30645,7 +30713,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.96"(ptr %7)
+  call void @"$Vector.init.97"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
@@ -30749,7 +30817,7 @@ then5:                                            ; preds = %then2
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %4, ptr %33, i32 0, i32 1
   %35 = load ptr, ptr %34, align 8
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.104", ptr %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.105", ptr %35)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -30860,7 +30928,7 @@ forbody2:                                         ; preds = %forcond1
   %53 = load i32, ptr %52, align 4
   %54 = load i32, ptr %extra, align 4
   %55 = add i32 %53, %54
-  call void @"$anon (./terra/checkpoint/modules.t:156).305"(ptr %50, i32 %55, i32 0)
+  call void @"$anon (./terra/checkpoint/modules.t:156).306"(ptr %50, i32 %55, i32 0)
   %56 = load %48, ptr %4, align 1
   %57 = add i32 %37, 1
   store i32 %57, ptr %extra, align 4
@@ -30890,7 +30958,7 @@ then6:                                            ; preds = %then
   %71 = load ptr, ptr %model, align 8
   %72 = getelementptr %6, ptr %71, i32 0, i32 2
   %73 = load i32, ptr %72, align 4
-  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.310", i32 %73)
+  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.311", i32 %73)
   br label %merge5
 
 else7:                                            ; preds = %then
@@ -30934,7 +31002,7 @@ entry:
 then:                                             ; preds = %entry
   %9 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %10 = getelementptr i8, ptr %9, i64 0
-  %11 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.23", ptr @"$string.275")
+  %11 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.23", ptr @"$string.276")
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %14 = getelementptr i8, ptr %13, i64 0
@@ -30958,7 +31026,7 @@ merge:                                            ; preds = %else, %then
 then2:                                            ; preds = %merge
   %23 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %24 = getelementptr i8, ptr %23, i64 0
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 128, ptr @"$string.23", ptr @"$string.280")
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 128, ptr @"$string.23", ptr @"$string.281")
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %28 = getelementptr i8, ptr %27, i64 0
@@ -30983,7 +31051,7 @@ merge1:                                           ; preds = %else3, %then2
 then5:                                            ; preds = %merge1
   %38 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %39 = getelementptr i8, ptr %38, i64 0
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 128, ptr @"$string.23", ptr @"$string.281")
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 128, ptr @"$string.23", ptr @"$string.282")
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %43 = getelementptr i8, ptr %42, i64 0
@@ -31108,7 +31176,7 @@ or.lhs.false:                                     ; preds = %and.end
   %59 = load ptr, ptr %self, align 8
   %60 = getelementptr %13, ptr %59, i32 0, i32 0
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %8, ptr align 8 %module, i64 32, i1 false)
-  %61 = call zeroext i1 @"$Vector.push.278"(ptr %60, ptr byval(%125) %8)
+  %61 = call zeroext i1 @"$Vector.push.279"(ptr %60, ptr byval(%125) %8)
   %62 = zext i1 %61 to i8
   %63 = trunc i8 %62 to i1
   br i1 %63, label %else, label %then
@@ -31207,7 +31275,7 @@ entry:
   %10 = load i64, ptr %9, align 8
   %11 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %12 = load i64, ptr %11, align 8
-  %13 = call ptr @"$Map.find.270"(ptr %8, i64 %10, i64 %12)
+  %13 = call ptr @"$Map.find.271"(ptr %8, i64 %10, i64 %12)
   %14 = icmp ne ptr %13, null
   %15 = zext i1 %14 to i8
   %16 = trunc i8 %15 to i1
@@ -31243,7 +31311,7 @@ forbody:                                          ; preds = %forcond
   %27 = load ptr, ptr %self, align 8
   %28 = getelementptr %8, ptr %27, i32 0, i32 1
   %29 = load i64, ptr %i, align 8
-  %30 = call ptr @"$Vector.at.277"(ptr %28, i64 %29)
+  %30 = call ptr @"$Vector.at.278"(ptr %28, i64 %29)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %3, ptr align 8 %name, i64 16, i1 false)
   %31 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 0
   %32 = load i64, ptr %31, align 8
@@ -31292,7 +31360,7 @@ entry:
   store i64 %2, ptr %6, align 8
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %113, ptr %7, i32 0, i32 1
-  call void @"$Vector.clear.276"(ptr %8)
+  call void @"$Vector.clear.277"(ptr %8)
   %9 = load %48, ptr %4, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %113, ptr %10, i32 0, i32 5
@@ -31338,7 +31406,7 @@ forcond:                                          ; preds = %merge12, %merge
 forbody:                                          ; preds = %forcond
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %113, ptr %32, i32 0, i32 2
-  call void @"$Vector.clear.276"(ptr %33)
+  call void @"$Vector.clear.277"(ptr %33)
   %34 = load %48, ptr %3, align 1
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %113, ptr %35, i32 0, i32 5
@@ -31376,7 +31444,7 @@ forbody3:                                         ; preds = %forcond2
   %59 = getelementptr %113, ptr %58, i32 0, i32 0
   %60 = load i32, ptr %index, align 4
   %61 = sext i32 %60 to i64
-  %62 = call ptr @"$Vector.at.254"(ptr %59, i64 %61)
+  %62 = call ptr @"$Vector.at.255"(ptr %59, i64 %61)
   %63 = getelementptr %121, ptr %62, i32 0, i32 3
   %64 = getelementptr %94, ptr %value, i32 0, i32 0
   %65 = load ptr, ptr %64, align 8
@@ -31466,7 +31534,7 @@ dead16:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Vector.clear.276"(ptr %0) {
+define internal void @"$Vector.clear.277"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -31493,7 +31561,7 @@ entry:
   store i64 %4, ptr %size, align 8
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %113, ptr %6, i32 0, i32 3
-  call void @"$Vector.clear.276"(ptr %7)
+  call void @"$Vector.clear.277"(ptr %7)
   %8 = load %48, ptr %5, align 1
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %113, ptr %9, i32 0, i32 3
@@ -31549,7 +31617,7 @@ then:                                             ; preds = %whilebody
   %49 = getelementptr %113, ptr %48, i32 0, i32 0
   %50 = load i32, ptr %index, align 4
   %51 = sext i32 %50 to i64
-  %52 = call ptr @"$Vector.at.254"(ptr %49, i64 %51)
+  %52 = call ptr @"$Vector.at.255"(ptr %49, i64 %51)
   store ptr %52, ptr %instruction, align 8
   %53 = load ptr, ptr %instruction, align 8
   %54 = getelementptr %121, ptr %53, i32 0, i32 0
@@ -31715,7 +31783,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.at.277"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.278"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %index = alloca i64, align 8
@@ -31758,7 +31826,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal zeroext i1 @"$Vector.push.278"(ptr %0, ptr byval(%125) %1) {
+define internal zeroext i1 @"$Vector.push.279"(ptr %0, ptr byval(%125) %1) {
 entry:
   %value = alloca %125, align 8
   %self = alloca ptr, align 8
@@ -31769,7 +31837,7 @@ entry:
   %4 = getelementptr %14, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.279"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.280"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -31805,7 +31873,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.279"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.280"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -31919,7 +31987,7 @@ entry:
   store i32 %1, ptr %layer, align 4
   %8 = load ptr, ptr %self, align 8
   %9 = load i32, ptr %layer, align 4
-  call void @"$anon (./terra/checkpoint/modules.t:156).282"(ptr %8, i32 %9, i32 0)
+  call void @"$anon (./terra/checkpoint/modules.t:156).283"(ptr %8, i32 %9, i32 0)
   %10 = load %48, ptr %7, align 1
   %11 = load i32, ptr %layer, align 4
   %12 = load ptr, ptr %self, align 8
@@ -31935,7 +32003,7 @@ entry:
 then:                                             ; preds = %entry
   %20 = load ptr, ptr %self, align 8
   %21 = load i32, ptr %layer, align 4
-  call void @"$anon (./terra/checkpoint/modules.t:156).291"(ptr %20, i32 %21, i32 0)
+  call void @"$anon (./terra/checkpoint/modules.t:156).292"(ptr %20, i32 %21, i32 0)
   %22 = load %48, ptr %6, align 1
   %23 = load %48, ptr %5, align 1
   ret void
@@ -31949,7 +32017,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %24 = load ptr, ptr %self, align 8
   %25 = load i32, ptr %layer, align 4
-  call void @"$anon (./terra/checkpoint/modules.t:156).295"(ptr %24, i32 %25, i32 0)
+  call void @"$anon (./terra/checkpoint/modules.t:156).296"(ptr %24, i32 %25, i32 0)
   %26 = load %48, ptr %4, align 1
   %27 = load ptr, ptr %self, align 8
   %28 = getelementptr %13, ptr %27, i32 0, i32 2
@@ -31972,7 +32040,7 @@ forbody:                                          ; preds = %forcond
   %38 = load ptr, ptr %self, align 8
   %39 = load i32, ptr %layer, align 4
   %40 = load i32, ptr %expert, align 4
-  call void @"$anon (./terra/checkpoint/modules.t:156).297"(ptr %38, i32 %39, i32 %40)
+  call void @"$anon (./terra/checkpoint/modules.t:156).298"(ptr %38, i32 %39, i32 %40)
   %41 = load %48, ptr %3, align 1
   %42 = add i32 %32, 1
   store i32 %42, ptr %expert, align 4
@@ -31981,12 +32049,12 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %43 = load ptr, ptr %self, align 8
   %44 = load i32, ptr %layer, align 4
-  call void @"$anon (./terra/checkpoint/modules.t:156).301"(ptr %43, i32 %44, i32 0)
+  call void @"$anon (./terra/checkpoint/modules.t:156).302"(ptr %43, i32 %44, i32 0)
   %45 = load %48, ptr %2, align 1
   ret void
 }
 
-define internal void @"$anon (./terra/checkpoint/modules.t:156).282"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/checkpoint/modules.t:156).283"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %48, align 8
   %4 = alloca %48, align 8
@@ -32015,7 +32083,7 @@ then:                                             ; preds = %entry
   %15 = getelementptr i8, ptr %14, i64 0
   %16 = load i32, ptr %layer, align 4
   %17 = load i32, ptr %expert, align 4
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 128, ptr @"$string.283", i32 %16, i32 %17)
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 128, ptr @"$string.284", i32 %16, i32 %17)
   %19 = load ptr, ptr %self, align 8
   %20 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %21 = getelementptr i8, ptr %20, i64 0
@@ -32038,7 +32106,7 @@ then2:                                            ; preds = %merge
   %28 = getelementptr i8, ptr %27, i64 0
   %29 = load i32, ptr %layer, align 4
   %30 = load i32, ptr %expert, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 128, ptr @"$string.284", i32 %29, i32 %30)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 128, ptr @"$string.285", i32 %29, i32 %30)
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %34 = getelementptr i8, ptr %33, i64 0
@@ -32072,7 +32140,7 @@ then5:                                            ; preds = %merge1
   %52 = getelementptr i8, ptr %51, i64 0
   %53 = load i32, ptr %layer, align 4
   %54 = load i32, ptr %expert, align 4
-  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %52, i64 128, ptr @"$string.285", i32 %53, i32 %54)
+  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %52, i64 128, ptr @"$string.286", i32 %53, i32 %54)
   %56 = load ptr, ptr %self, align 8
   %57 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %58 = getelementptr i8, ptr %57, i64 0
@@ -32106,7 +32174,7 @@ then8:                                            ; preds = %merge4
   %76 = getelementptr i8, ptr %75, i64 0
   %77 = load i32, ptr %layer, align 4
   %78 = load i32, ptr %expert, align 4
-  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 128, ptr @"$string.286", i32 %77, i32 %78)
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 128, ptr @"$string.287", i32 %77, i32 %78)
   %80 = load ptr, ptr %self, align 8
   %81 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %82 = getelementptr i8, ptr %81, i64 0
@@ -32140,7 +32208,7 @@ then11:                                           ; preds = %merge7
   %100 = getelementptr i8, ptr %99, i64 0
   %101 = load i32, ptr %layer, align 4
   %102 = load i32, ptr %expert, align 4
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 128, ptr @"$string.287", i32 %101, i32 %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 128, ptr @"$string.288", i32 %101, i32 %102)
   %104 = load ptr, ptr %self, align 8
   %105 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %106 = getelementptr i8, ptr %105, i64 0
@@ -32174,7 +32242,7 @@ then14:                                           ; preds = %merge10
   %124 = getelementptr i8, ptr %123, i64 0
   %125 = load i32, ptr %layer, align 4
   %126 = load i32, ptr %expert, align 4
-  %127 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %124, i64 128, ptr @"$string.288", i32 %125, i32 %126)
+  %127 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %124, i64 128, ptr @"$string.289", i32 %125, i32 %126)
   %128 = load ptr, ptr %self, align 8
   %129 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %130 = getelementptr i8, ptr %129, i64 0
@@ -32201,7 +32269,7 @@ then17:                                           ; preds = %merge13
   %141 = getelementptr i8, ptr %140, i64 0
   %142 = load i32, ptr %layer, align 4
   %143 = load i32, ptr %expert, align 4
-  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %141, i64 128, ptr @"$string.289", i32 %142, i32 %143)
+  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %141, i64 128, ptr @"$string.290", i32 %142, i32 %143)
   %145 = load ptr, ptr %self, align 8
   %146 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %147 = getelementptr i8, ptr %146, i64 0
@@ -32224,7 +32292,7 @@ then20:                                           ; preds = %merge16
   %154 = getelementptr i8, ptr %153, i64 0
   %155 = load i32, ptr %layer, align 4
   %156 = load i32, ptr %expert, align 4
-  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %154, i64 128, ptr @"$string.290", i32 %155, i32 %156)
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %154, i64 128, ptr @"$string.291", i32 %155, i32 %156)
   %158 = load ptr, ptr %self, align 8
   %159 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %160 = getelementptr i8, ptr %159, i64 0
@@ -32243,7 +32311,7 @@ merge19:                                          ; preds = %else21, %then20
   ret void
 }
 
-define internal void @"$anon (./terra/checkpoint/modules.t:156).291"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/checkpoint/modules.t:156).292"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %48, align 8
   %4 = alloca %48, align 8
@@ -32267,7 +32335,7 @@ then:                                             ; preds = %entry
   %10 = getelementptr i8, ptr %9, i64 0
   %11 = load i32, ptr %layer, align 4
   %12 = load i32, ptr %expert, align 4
-  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.292", i32 %11, i32 %12)
+  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.293", i32 %11, i32 %12)
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
@@ -32293,7 +32361,7 @@ then2:                                            ; preds = %merge
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load i32, ptr %layer, align 4
   %28 = load i32, ptr %expert, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 128, ptr @"$string.293", i32 %27, i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 128, ptr @"$string.294", i32 %27, i32 %28)
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %32 = getelementptr i8, ptr %31, i64 0
@@ -32319,7 +32387,7 @@ then5:                                            ; preds = %merge1
   %42 = getelementptr i8, ptr %41, i64 0
   %43 = load i32, ptr %layer, align 4
   %44 = load i32, ptr %expert, align 4
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 128, ptr @"$string.294", i32 %43, i32 %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 128, ptr @"$string.295", i32 %43, i32 %44)
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %48 = getelementptr i8, ptr %47, i64 0
@@ -32341,7 +32409,7 @@ merge4:                                           ; preds = %else6, %then5
   ret void
 }
 
-define internal void @"$anon (./terra/checkpoint/modules.t:156).295"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/checkpoint/modules.t:156).296"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %48, align 8
   %4 = alloca %48, align 8
@@ -32364,7 +32432,7 @@ then:                                             ; preds = %entry
   %9 = getelementptr i8, ptr %8, i64 0
   %10 = load i32, ptr %layer, align 4
   %11 = load i32, ptr %expert, align 4
-  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %9, i64 128, ptr @"$string.296", i32 %10, i32 %11)
+  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %9, i64 128, ptr @"$string.297", i32 %10, i32 %11)
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
@@ -32390,7 +32458,7 @@ then2:                                            ; preds = %merge
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %layer, align 4
   %27 = load i32, ptr %expert, align 4
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 128, ptr @"$string.296", i32 %26, i32 %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 128, ptr @"$string.297", i32 %26, i32 %27)
   %29 = load ptr, ptr %self, align 8
   %30 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %31 = getelementptr i8, ptr %30, i64 0
@@ -32409,7 +32477,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal void @"$anon (./terra/checkpoint/modules.t:156).297"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/checkpoint/modules.t:156).298"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %48, align 8
   %4 = alloca %48, align 8
@@ -32433,7 +32501,7 @@ then:                                             ; preds = %entry
   %10 = getelementptr i8, ptr %9, i64 0
   %11 = load i32, ptr %layer, align 4
   %12 = load i32, ptr %expert, align 4
-  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.298", i32 %11, i32 %12)
+  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.299", i32 %11, i32 %12)
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
@@ -32459,7 +32527,7 @@ then2:                                            ; preds = %merge
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load i32, ptr %layer, align 4
   %28 = load i32, ptr %expert, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 128, ptr @"$string.299", i32 %27, i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 128, ptr @"$string.300", i32 %27, i32 %28)
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %32 = getelementptr i8, ptr %31, i64 0
@@ -32485,7 +32553,7 @@ then5:                                            ; preds = %merge1
   %42 = getelementptr i8, ptr %41, i64 0
   %43 = load i32, ptr %layer, align 4
   %44 = load i32, ptr %expert, align 4
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 128, ptr @"$string.300", i32 %43, i32 %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 128, ptr @"$string.301", i32 %43, i32 %44)
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %48 = getelementptr i8, ptr %47, i64 0
@@ -32507,7 +32575,7 @@ merge4:                                           ; preds = %else6, %then5
   ret void
 }
 
-define internal void @"$anon (./terra/checkpoint/modules.t:156).301"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/checkpoint/modules.t:156).302"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %48, align 8
   %4 = alloca %48, align 8
@@ -32537,7 +32605,7 @@ then:                                             ; preds = %entry
   %16 = getelementptr i8, ptr %15, i64 0
   %17 = load i32, ptr %layer, align 4
   %18 = load i32, ptr %expert, align 4
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 128, ptr @"$string.302", i32 %17, i32 %18)
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 128, ptr @"$string.303", i32 %17, i32 %18)
   %20 = load ptr, ptr %self, align 8
   %21 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %22 = getelementptr i8, ptr %21, i64 0
@@ -32568,7 +32636,7 @@ then2:                                            ; preds = %merge
   %37 = getelementptr i8, ptr %36, i64 0
   %38 = load i32, ptr %layer, align 4
   %39 = load i32, ptr %expert, align 4
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 128, ptr @"$string.303", i32 %38, i32 %39)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 128, ptr @"$string.304", i32 %38, i32 %39)
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %43 = getelementptr i8, ptr %42, i64 0
@@ -32599,7 +32667,7 @@ then5:                                            ; preds = %merge1
   %58 = getelementptr i8, ptr %57, i64 0
   %59 = load i32, ptr %layer, align 4
   %60 = load i32, ptr %expert, align 4
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 128, ptr @"$string.304", i32 %59, i32 %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 128, ptr @"$string.305", i32 %59, i32 %60)
   %62 = load ptr, ptr %self, align 8
   %63 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %64 = getelementptr i8, ptr %63, i64 0
@@ -32637,7 +32705,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$anon (./terra/checkpoint/modules.t:156).305"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/checkpoint/modules.t:156).306"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %48, align 8
   %4 = alloca %48, align 8
@@ -32662,7 +32730,7 @@ then:                                             ; preds = %entry
   %11 = getelementptr i8, ptr %10, i64 0
   %12 = load i32, ptr %layer, align 4
   %13 = load i32, ptr %expert, align 4
-  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 128, ptr @"$string.306", i32 %12, i32 %13)
+  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 128, ptr @"$string.307", i32 %12, i32 %13)
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
@@ -32685,7 +32753,7 @@ then2:                                            ; preds = %merge
   %24 = getelementptr i8, ptr %23, i64 0
   %25 = load i32, ptr %layer, align 4
   %26 = load i32, ptr %expert, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 128, ptr @"$string.307", i32 %25, i32 %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 128, ptr @"$string.308", i32 %25, i32 %26)
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
@@ -32708,7 +32776,7 @@ then5:                                            ; preds = %merge1
   %37 = getelementptr i8, ptr %36, i64 0
   %38 = load i32, ptr %layer, align 4
   %39 = load i32, ptr %expert, align 4
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 128, ptr @"$string.308", i32 %38, i32 %39)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 128, ptr @"$string.309", i32 %38, i32 %39)
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %43 = getelementptr i8, ptr %42, i64 0
@@ -32735,7 +32803,7 @@ then8:                                            ; preds = %merge4
   %54 = getelementptr i8, ptr %53, i64 0
   %55 = load i32, ptr %layer, align 4
   %56 = load i32, ptr %expert, align 4
-  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 128, ptr @"$string.309", i32 %55, i32 %56)
+  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 128, ptr @"$string.310", i32 %55, i32 %56)
   %58 = load ptr, ptr %self, align 8
   %59 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %60 = getelementptr i8, ptr %59, i64 0
@@ -32888,7 +32956,7 @@ forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %list, align 8
   %13 = getelementptr %13, ptr %12, i32 0, i32 0
   %14 = load i64, ptr %i, align 8
-  %15 = call ptr @"$Vector.at.311"(ptr %13, i64 %14)
+  %15 = call ptr @"$Vector.at.312"(ptr %13, i64 %14)
   store ptr %15, ptr %module, align 8
   %16 = load ptr, ptr %module, align 8
   %17 = getelementptr %125, ptr %16, i32 0, i32 8
@@ -32951,7 +33019,7 @@ and.lhs.true2:                                    ; preds = %forbody
   br i1 %53, label %and.lhs.true, label %else
 }
 
-define internal ptr @"$Vector.at.311"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.312"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %index = alloca i64, align 8
@@ -33098,7 +33166,7 @@ forbody:                                          ; preds = %forcond
   %15 = getelementptr %4, ptr %14, i32 0, i32 5
   %16 = getelementptr %13, ptr %15, i32 0, i32 0
   %17 = load i64, ptr %i, align 8
-  %18 = call ptr @"$Vector.at.311"(ptr %16, i64 %17)
+  %18 = call ptr @"$Vector.at.312"(ptr %16, i64 %17)
   store ptr %18, ptr %module, align 8
   %19 = load ptr, ptr %module, align 8
   %20 = getelementptr %125, ptr %19, i32 0, i32 8
@@ -33205,7 +33273,7 @@ forbody:                                          ; preds = %forcond
   %15 = getelementptr %4, ptr %14, i32 0, i32 5
   %16 = getelementptr %13, ptr %15, i32 0, i32 0
   %17 = load i64, ptr %i, align 8
-  %18 = call ptr @"$Vector.at.311"(ptr %16, i64 %17)
+  %18 = call ptr @"$Vector.at.312"(ptr %16, i64 %17)
   store ptr %18, ptr %module, align 8
   %19 = load ptr, ptr %module, align 8
   %20 = getelementptr %125, ptr %19, i32 0, i32 8
@@ -33715,7 +33783,7 @@ forbody:                                          ; preds = %forcond
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %16, ptr %18, i32 0, i32 2
   %20 = load i64, ptr %i, align 8
-  %21 = call ptr @"$Vector.at.312"(ptr %19, i64 %20)
+  %21 = call ptr @"$Vector.at.313"(ptr %19, i64 %20)
   %22 = getelementptr %128, ptr %21, i32 0, i32 1
   call void @"$MappedFile.close"(ptr %22)
   %23 = load %48, ptr %7, align 1
@@ -33730,7 +33798,7 @@ merge:                                            ; preds = %forcond
   %27 = load %48, ptr %6, align 1
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %16, ptr %28, i32 0, i32 2
-  call void @"$Vector.free.313"(ptr %29)
+  call void @"$Vector.free.314"(ptr %29)
   %30 = load %48, ptr %5, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %16, ptr %31, i32 0, i32 3
@@ -33738,7 +33806,7 @@ merge:                                            ; preds = %forcond
   %33 = load %48, ptr %4, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = getelementptr %16, ptr %34, i32 0, i32 4
-  call void @"$Vector.free.314"(ptr %35)
+  call void @"$Vector.free.315"(ptr %35)
   %36 = load %48, ptr %3, align 1
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %16, ptr %37, i32 0, i32 5
@@ -33751,7 +33819,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal ptr @"$Vector.at.312"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.313"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %index = alloca i64, align 8
@@ -33794,7 +33862,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Vector.free.313"(ptr %0) {
+define internal void @"$Vector.free.314"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -33806,12 +33874,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.94"(ptr %7)
+  call void @"$Vector.init.95"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.314"(ptr %0) {
+define internal void @"$Vector.free.315"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -33823,7 +33891,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.97"(ptr %7)
+  call void @"$Vector.init.98"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
@@ -33835,12 +33903,12 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %21, ptr %2, i32 0, i32 0
-  call void @"$Vector.free.315"(ptr %3)
+  call void @"$Vector.free.316"(ptr %3)
   %4 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.315"(ptr %0) {
+define internal void @"$Vector.free.316"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -33852,7 +33920,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.98"(ptr %7)
+  call void @"$Vector.init.99"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
@@ -33899,7 +33967,7 @@ entry:
 then:                                             ; preds = %entry
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %16, ptr %25, i32 0, i32 0
-  store ptr @"$string.93", ptr %26, align 8
+  store ptr @"$string.94", ptr %26, align 8
   %27 = load ptr, ptr %self, align 8
   %28 = load ptr, ptr %message, align 8
   %29 = call i32 @"$Checkpoint.out_of_memory"(ptr %27, ptr %28)
@@ -33915,12 +33983,12 @@ merge:                                            ; preds = %else, %dead
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr %16, ptr %30, i32 0, i32 1
   %32 = load ptr, ptr %directory, align 8
-  %33 = call ptr @"$safetensors.join"(ptr %31, ptr %32, ptr @"$string.102")
+  %33 = call ptr @"$safetensors.join"(ptr %31, ptr %32, ptr @"$string.103")
   store ptr %33, ptr %index_path, align 8
   %34 = load ptr, ptr %self, align 8
   %35 = getelementptr %16, ptr %34, i32 0, i32 1
   %36 = load ptr, ptr %directory, align 8
-  %37 = call ptr @"$safetensors.join"(ptr %35, ptr %36, ptr @"$string.103")
+  %37 = call ptr @"$safetensors.join"(ptr %35, ptr %36, ptr @"$string.104")
   store ptr %37, ptr %single_path, align 8
   %38 = load ptr, ptr %index_path, align 8
   %39 = icmp eq ptr %38, null
@@ -33998,7 +34066,7 @@ then13:                                           ; preds = %merge5
   %71 = getelementptr [1024 x i8], ptr %70, i32 0, i32 0
   %72 = getelementptr i8, ptr %71, i64 0
   %73 = load ptr, ptr %directory, align 8
-  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.379", ptr %73, ptr @"$string.102", ptr @"$string.103")
+  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.380", ptr %73, ptr @"$string.103", ptr @"$string.104")
   br label %merge12
 
 else14:                                           ; preds = %merge5
@@ -34034,7 +34102,7 @@ then:                                             ; preds = %entry
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %16, ptr %11, i32 0, i32 0
   %13 = load ptr, ptr %12, align 8
-  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 1024, ptr @"$string.316", ptr %13)
+  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 1024, ptr @"$string.317", ptr %13)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -34235,7 +34303,7 @@ entry:
   %11 = load i64, ptr %10, align 8
   %12 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 1
   %13 = load i64, ptr %12, align 8
-  %14 = call i32 @"$Document.parse"(ptr %8, i64 %11, i64 %13, ptr @"$string.102", ptr %9)
+  %14 = call i32 @"$Document.parse"(ptr %8, i64 %11, i64 %13, ptr @"$string.103", ptr %9)
   %15 = icmp ne i32 %14, 0
   %16 = zext i1 %15 to i8
   %17 = trunc i8 %16 to i1
@@ -34254,7 +34322,7 @@ merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %document, align 8
   %19 = load ptr, ptr %document, align 8
   %20 = call ptr @"$Document.root"(ptr %19)
-  %21 = call ptr @"$Document.find"(ptr %18, ptr %20, ptr @"$string.317")
+  %21 = call ptr @"$Document.find"(ptr %18, ptr %20, ptr @"$string.318")
   store ptr %21, ptr %map, align 8
   %22 = load ptr, ptr %map, align 8
   %23 = icmp eq ptr %22, null
@@ -34285,7 +34353,7 @@ then5:                                            ; preds = %then2
   %38 = getelementptr %0, ptr %37, i32 0, i32 0
   %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.318", ptr @"$string.102")
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.319", ptr @"$string.103")
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -34359,7 +34427,7 @@ then16:                                           ; preds = %then11
   %79 = getelementptr %104, ptr %78, i32 0, i32 6
   %80 = getelementptr %94, ptr %79, i32 0, i32 0
   %81 = load ptr, ptr %80, align 8
-  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.321", ptr @"$string.102", i32 %77, ptr %81)
+  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.322", ptr @"$string.103", i32 %77, ptr %81)
   br label %merge15
 
 else17:                                           ; preds = %then11
@@ -34465,7 +34533,7 @@ and.rhs:                                          ; preds = %and.lhs.true
   %39 = load i64, ptr %38, align 8
   %40 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %41 = load i64, ptr %40, align 8
-  %42 = call zeroext i1 @"$text.equals"(i64 %39, i64 %41, ptr @"$string.320")
+  %42 = call zeroext i1 @"$text.equals"(i64 %39, i64 %41, ptr @"$string.321")
   %43 = zext i1 %42 to i8
   %44 = icmp eq i8 %43, 0
   %45 = zext i1 %44 to i8
@@ -34484,7 +34552,7 @@ and.lhs.true:                                     ; preds = %merge
   %51 = load i64, ptr %50, align 8
   %52 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %53 = load i64, ptr %52, align 8
-  %54 = call zeroext i1 @"$text.equals"(i64 %51, i64 %53, ptr @"$string.319")
+  %54 = call zeroext i1 @"$text.equals"(i64 %51, i64 %53, ptr @"$string.320")
   %55 = zext i1 %54 to i8
   %56 = trunc i8 %55 to i1
   br i1 %56, label %and.end, label %and.rhs
@@ -34631,7 +34699,7 @@ or.lhs.false:                                     ; preds = %merge
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %16, ptr %43, i32 0, i32 2
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %6, ptr align 8 %shard, i64 32, i1 false)
-  %45 = call zeroext i1 @"$Vector.push.322"(ptr %44, ptr byval(%128) %6)
+  %45 = call zeroext i1 @"$Vector.push.323"(ptr %44, ptr byval(%128) %6)
   %46 = zext i1 %45 to i8
   %47 = trunc i8 %46 to i1
   br i1 %47, label %else3, label %then2
@@ -34691,7 +34759,7 @@ dead9:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal zeroext i1 @"$Vector.push.322"(ptr %0, ptr byval(%128) %1) {
+define internal zeroext i1 @"$Vector.push.323"(ptr %0, ptr byval(%128) %1) {
 entry:
   %value = alloca %128, align 8
   %self = alloca ptr, align 8
@@ -34702,7 +34770,7 @@ entry:
   %4 = getelementptr %17, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.323"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.324"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -34738,7 +34806,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.323"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.324"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -34898,7 +34966,7 @@ forbody:                                          ; preds = %forcond
   %36 = load ptr, ptr %self, align 8
   %37 = getelementptr %16, ptr %36, i32 0, i32 2
   %38 = load i64, ptr %i, align 8
-  %39 = call ptr @"$Vector.at.312"(ptr %37, i64 %38)
+  %39 = call ptr @"$Vector.at.313"(ptr %37, i64 %38)
   %40 = getelementptr %128, ptr %39, i32 0, i32 0
   %41 = load ptr, ptr %40, align 8
   %42 = call { i64, i64 } @"$text.slice"(ptr %41)
@@ -35051,7 +35119,7 @@ entry:
   %5 = getelementptr %16, ptr %4, i32 0, i32 2
   %6 = load i32, ptr %index, align 4
   %7 = sext i32 %6 to i64
-  %8 = call ptr @"$Vector.at.312"(ptr %5, i64 %7)
+  %8 = call ptr @"$Vector.at.313"(ptr %5, i64 %7)
   store ptr %8, ptr %shard, align 8
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %16, ptr %9, i32 0, i32 4
@@ -35185,7 +35253,7 @@ then:                                             ; preds = %entry
   %20 = load ptr, ptr %shard, align 8
   %21 = getelementptr %128, ptr %20, i32 0, i32 0
   %22 = load ptr, ptr %21, align 8
-  %23 = call ptr @"$Problems.next"(ptr %19, i32 3, ptr %22, ptr @"$string.93")
+  %23 = call ptr @"$Problems.next"(ptr %19, i32 3, ptr %22, ptr @"$string.94")
   store ptr %23, ptr %problem, align 8
   %24 = load ptr, ptr %problem, align 8
   %25 = icmp ne ptr %24, null
@@ -35198,7 +35266,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr %131, ptr %28, i32 0, i32 3
   %30 = getelementptr [512 x i8], ptr %29, i32 0, i32 0
   %31 = getelementptr i8, ptr %30, i64 0
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 512, ptr @"$string.118")
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 512, ptr @"$string.119")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -35232,7 +35300,7 @@ then5:                                            ; preds = %merge
   %44 = load ptr, ptr %shard, align 8
   %45 = getelementptr %128, ptr %44, i32 0, i32 0
   %46 = load ptr, ptr %45, align 8
-  %47 = call ptr @"$Problems.next"(ptr %42, i32 %43, ptr %46, ptr @"$string.93")
+  %47 = call ptr @"$Problems.next"(ptr %42, i32 %43, ptr %46, ptr @"$string.94")
   store ptr %47, ptr %problem7, align 8
   %48 = load ptr, ptr %problem7, align 8
   %49 = icmp ne ptr %48, null
@@ -35248,7 +35316,7 @@ then9:                                            ; preds = %then5
   %56 = getelementptr %0, ptr %message, i32 0, i32 0
   %57 = getelementptr [1024 x i8], ptr %56, i32 0, i32 0
   %58 = getelementptr i8, ptr %57, i64 0
-  %59 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 512, ptr @"$string.327", ptr %58)
+  %59 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 512, ptr @"$string.328", ptr %58)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -35319,7 +35387,7 @@ or.lhs.false:                                     ; preds = %entry
   %21 = getelementptr %22, ptr %20, i32 0, i32 1
   %22 = load i64, ptr %21, align 8
   %23 = add i64 %22, 1
-  %24 = call zeroext i1 @"$Vector.resize.324"(ptr %18, i64 %23)
+  %24 = call zeroext i1 @"$Vector.resize.325"(ptr %18, i64 %23)
   %25 = zext i1 %24 to i8
   %26 = trunc i8 %25 to i1
   br i1 %26, label %else, label %then
@@ -35333,7 +35401,7 @@ else:                                             ; preds = %or.lhs.false
 merge:                                            ; preds = %else, %dead
   %27 = load ptr, ptr %self, align 8
   %28 = getelementptr %21, ptr %27, i32 0, i32 0
-  %29 = call ptr @"$Vector.last.326"(ptr %28)
+  %29 = call ptr @"$Vector.last.327"(ptr %28)
   store ptr %29, ptr %problem, align 8
   %30 = load i32, ptr %code, align 4
   %31 = load ptr, ptr %problem, align 8
@@ -35363,7 +35431,7 @@ dead1:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal zeroext i1 @"$Vector.resize.324"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.resize.325"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -35371,7 +35439,7 @@ entry:
   store i64 %1, ptr %size, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load i64, ptr %size, align 8
-  %4 = call zeroext i1 @"$Vector.reserve.325"(ptr %2, i64 %3)
+  %4 = call zeroext i1 @"$Vector.reserve.326"(ptr %2, i64 %3)
   %5 = zext i1 %4 to i8
   %6 = trunc i8 %5 to i1
   br i1 %6, label %else, label %then
@@ -35396,7 +35464,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.325"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.326"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -35495,7 +35563,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.last.326"(ptr %0) {
+define internal ptr @"$Vector.last.327"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %self = alloca ptr, align 8
@@ -35599,7 +35667,7 @@ whilebody:                                        ; preds = %condition
   %33 = load i64, ptr %32, align 8
   %34 = getelementptr { i64, i64 }, ptr %1, i32 0, i32 1
   %35 = load i64, ptr %34, align 8
-  %36 = call zeroext i1 @"$text.equals"(i64 %33, i64 %35, ptr @"$string.333")
+  %36 = call zeroext i1 @"$text.equals"(i64 %33, i64 %35, ptr @"$string.334")
   %37 = zext i1 %36 to i8
   %38 = trunc i8 %37 to i1
   br i1 %38, label %else5, label %and.lhs.true
@@ -35681,7 +35749,7 @@ then:                                             ; preds = %entry
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %130, ptr %14, i32 0, i32 4
   %16 = load ptr, ptr %15, align 8
-  %17 = call ptr @"$Problems.next"(ptr %13, i32 2, ptr %16, ptr @"$string.93")
+  %17 = call ptr @"$Problems.next"(ptr %13, i32 2, ptr %16, ptr @"$string.94")
   store ptr %17, ptr %problem, align 8
   %18 = load ptr, ptr %problem, align 8
   %19 = icmp ne ptr %18, null
@@ -35698,7 +35766,7 @@ then2:                                            ; preds = %then
   %27 = getelementptr %130, ptr %26, i32 0, i32 5
   %28 = getelementptr %94, ptr %27, i32 0, i32 1
   %29 = load i64, ptr %28, align 8
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 512, ptr @"$string.328", i64 %29)
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 512, ptr @"$string.329", i64 %29)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -35763,7 +35831,7 @@ then6:                                            ; preds = %merge4
   %61 = load ptr, ptr %self, align 8
   %62 = getelementptr %130, ptr %61, i32 0, i32 4
   %63 = load ptr, ptr %62, align 8
-  %64 = call ptr @"$Problems.next"(ptr %60, i32 2, ptr %63, ptr @"$string.93")
+  %64 = call ptr @"$Problems.next"(ptr %60, i32 2, ptr %63, ptr @"$string.94")
   store ptr %64, ptr %problem8, align 8
   %65 = load ptr, ptr %problem8, align 8
   %66 = icmp ne ptr %65, null
@@ -35778,7 +35846,7 @@ then10:                                           ; preds = %then6
   %72 = getelementptr i8, ptr %71, i64 0
   %73 = load i64, ptr %length, align 8
   %74 = load i64, ptr %available, align 8
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 512, ptr @"$string.329", i64 %73, i64 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 512, ptr @"$string.330", i64 %73, i64 %74)
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -35807,7 +35875,7 @@ then14:                                           ; preds = %merge5
   %83 = load ptr, ptr %self, align 8
   %84 = getelementptr %130, ptr %83, i32 0, i32 4
   %85 = load ptr, ptr %84, align 8
-  %86 = call ptr @"$Problems.next"(ptr %82, i32 2, ptr %85, ptr @"$string.93")
+  %86 = call ptr @"$Problems.next"(ptr %82, i32 2, ptr %85, ptr @"$string.94")
   store ptr %86, ptr %problem16, align 8
   %87 = load ptr, ptr %problem16, align 8
   %88 = icmp ne ptr %87, null
@@ -35821,7 +35889,7 @@ then18:                                           ; preds = %then14
   %93 = getelementptr [512 x i8], ptr %92, i32 0, i32 0
   %94 = getelementptr i8, ptr %93, i64 0
   %95 = load i64, ptr %length, align 8
-  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %94, i64 512, ptr @"$string.330", i64 %95, i64 100000000)
+  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %94, i64 512, ptr @"$string.331", i64 %95, i64 100000000)
   br label %merge17
 
 else19:                                           ; preds = %then14
@@ -35893,7 +35961,7 @@ entry:
   %27 = load i64, ptr %26, align 8
   %28 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %29 = load i64, ptr %28, align 8
-  %30 = call i32 @"$Document.parse"(ptr %25, i64 %27, i64 %29, ptr @"$string.331", ptr %message)
+  %30 = call i32 @"$Document.parse"(ptr %25, i64 %27, i64 %29, ptr @"$string.332", ptr %message)
   %31 = icmp ne i32 %30, 0
   %32 = zext i1 %31 to i8
   %33 = trunc i8 %32 to i1
@@ -35906,7 +35974,7 @@ then:                                             ; preds = %entry
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %130, ptr %37, i32 0, i32 4
   %39 = load ptr, ptr %38, align 8
-  %40 = call ptr @"$Problems.next"(ptr %36, i32 2, ptr %39, ptr @"$string.93")
+  %40 = call ptr @"$Problems.next"(ptr %36, i32 2, ptr %39, ptr @"$string.94")
   store ptr %40, ptr %problem, align 8
   %41 = load ptr, ptr %problem, align 8
   %42 = icmp ne ptr %41, null
@@ -35956,7 +36024,7 @@ then5:                                            ; preds = %merge
   %65 = load ptr, ptr %self, align 8
   %66 = getelementptr %130, ptr %65, i32 0, i32 4
   %67 = load ptr, ptr %66, align 8
-  %68 = call ptr @"$Problems.next"(ptr %64, i32 2, ptr %67, ptr @"$string.93")
+  %68 = call ptr @"$Problems.next"(ptr %64, i32 2, ptr %67, ptr @"$string.94")
   store ptr %68, ptr %problem7, align 8
   %69 = load ptr, ptr %problem7, align 8
   %70 = icmp ne ptr %69, null
@@ -35976,7 +36044,7 @@ then9:                                            ; preds = %then5
   %81 = getelementptr %104, ptr %80, i32 0, i32 0
   %82 = load i32, ptr %81, align 4
   %83 = call ptr @"$json.kind_name"(i32 %82)
-  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 512, ptr @"$string.332", ptr %83)
+  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 512, ptr @"$string.333", ptr %83)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -36060,7 +36128,7 @@ then:                                             ; preds = %entry
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %130, ptr %28, i32 0, i32 4
   %30 = load ptr, ptr %29, align 8
-  %31 = call ptr @"$Problems.next"(ptr %27, i32 2, ptr %30, ptr @"$string.93")
+  %31 = call ptr @"$Problems.next"(ptr %27, i32 2, ptr %30, ptr @"$string.94")
   store ptr %31, ptr %problem, align 8
   %32 = load ptr, ptr %problem, align 8
   %33 = icmp ne ptr %32, null
@@ -36073,7 +36141,7 @@ then3:                                            ; preds = %then
   %37 = getelementptr %131, ptr %36, i32 0, i32 3
   %38 = getelementptr [512 x i8], ptr %37, i32 0, i32 0
   %39 = getelementptr i8, ptr %38, i64 0
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 512, ptr @"$string.118")
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 512, ptr @"$string.119")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -36123,7 +36191,7 @@ then10:                                           ; preds = %then6
   %65 = getelementptr %131, ptr %64, i32 0, i32 3
   %66 = getelementptr [512 x i8], ptr %65, i32 0, i32 0
   %67 = getelementptr i8, ptr %66, i64 0
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %67, i64 512, ptr @"$string.334")
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %67, i64 512, ptr @"$string.335")
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -36173,7 +36241,7 @@ then18:                                           ; preds = %then14
   %93 = getelementptr %104, ptr %92, i32 0, i32 0
   %94 = load i32, ptr %93, align 4
   %95 = call ptr @"$json.kind_name"(i32 %94)
-  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %91, i64 512, ptr @"$string.335", ptr %95)
+  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %91, i64 512, ptr @"$string.336", ptr %95)
   br label %merge17
 
 else19:                                           ; preds = %then14
@@ -36226,7 +36294,7 @@ merge21:                                          ; preds = %else23, %dead25
   %113 = getelementptr %130, ptr %112, i32 0, i32 2
   %114 = load ptr, ptr %113, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %view, i64 112, i1 false)
-  %115 = call zeroext i1 @"$Vector.push.369"(ptr %114, ptr byval(%133) %2)
+  %115 = call zeroext i1 @"$Vector.push.370"(ptr %114, ptr byval(%133) %2)
   %116 = zext i1 %115 to i8
   %117 = trunc i8 %116 to i1
   br i1 %117, label %else28, label %then27
@@ -36253,7 +36321,7 @@ then31:                                           ; preds = %then27
   %132 = getelementptr %131, ptr %131, i32 0, i32 3
   %133 = getelementptr [512 x i8], ptr %132, i32 0, i32 0
   %134 = getelementptr i8, ptr %133, i64 0
-  %135 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %134, i64 512, ptr @"$string.118")
+  %135 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %134, i64 512, ptr @"$string.119")
   br label %merge30
 
 else32:                                           ; preds = %then27
@@ -36291,7 +36359,7 @@ entry:
   %5 = getelementptr %130, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   %7 = load ptr, ptr %entry1, align 8
-  %8 = call ptr @"$Document.find"(ptr %6, ptr %7, ptr @"$string.198")
+  %8 = call ptr @"$Document.find"(ptr %6, ptr %7, ptr @"$string.199")
   store ptr %8, ptr %node, align 8
   %9 = load ptr, ptr %node, align 8
   %10 = icmp eq ptr %9, null
@@ -36331,7 +36399,7 @@ then3:                                            ; preds = %then
   %34 = getelementptr %131, ptr %33, i32 0, i32 3
   %35 = getelementptr [512 x i8], ptr %34, i32 0, i32 0
   %36 = getelementptr i8, ptr %35, i64 0
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 512, ptr @"$string.336")
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 512, ptr @"$string.337")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -36398,7 +36466,7 @@ then10:                                           ; preds = %then6
   %77 = getelementptr %104, ptr %76, i32 0, i32 7
   %78 = getelementptr %94, ptr %77, i32 0, i32 0
   %79 = load ptr, ptr %78, align 8
-  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 512, ptr @"$string.353", i32 %75, ptr %79)
+  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 512, ptr @"$string.354", i32 %75, ptr %79)
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -36448,7 +36516,7 @@ entry:
   %21 = load i64, ptr %20, align 8
   %22 = getelementptr { i64, i64 }, ptr %17, i32 0, i32 1
   %23 = load i64, ptr %22, align 8
-  %24 = call zeroext i1 @"$text.equals"(i64 %21, i64 %23, ptr @"$string.337")
+  %24 = call zeroext i1 @"$text.equals"(i64 %21, i64 %23, ptr @"$string.338")
   %25 = zext i1 %24 to i8
   %26 = trunc i8 %25 to i1
   br i1 %26, label %then, label %else
@@ -36468,7 +36536,7 @@ merge:                                            ; preds = %else, %dead
   %28 = load i64, ptr %27, align 8
   %29 = getelementptr { i64, i64 }, ptr %16, i32 0, i32 1
   %30 = load i64, ptr %29, align 8
-  %31 = call zeroext i1 @"$text.equals"(i64 %28, i64 %30, ptr @"$string.338")
+  %31 = call zeroext i1 @"$text.equals"(i64 %28, i64 %30, ptr @"$string.339")
   %32 = zext i1 %31 to i8
   %33 = trunc i8 %32 to i1
   br i1 %33, label %then2, label %else3
@@ -36488,7 +36556,7 @@ merge1:                                           ; preds = %else3, %dead4
   %35 = load i64, ptr %34, align 8
   %36 = getelementptr { i64, i64 }, ptr %15, i32 0, i32 1
   %37 = load i64, ptr %36, align 8
-  %38 = call zeroext i1 @"$text.equals"(i64 %35, i64 %37, ptr @"$string.339")
+  %38 = call zeroext i1 @"$text.equals"(i64 %35, i64 %37, ptr @"$string.340")
   %39 = zext i1 %38 to i8
   %40 = trunc i8 %39 to i1
   br i1 %40, label %then6, label %else7
@@ -36508,7 +36576,7 @@ merge5:                                           ; preds = %else7, %dead8
   %42 = load i64, ptr %41, align 8
   %43 = getelementptr { i64, i64 }, ptr %14, i32 0, i32 1
   %44 = load i64, ptr %43, align 8
-  %45 = call zeroext i1 @"$text.equals"(i64 %42, i64 %44, ptr @"$string.340")
+  %45 = call zeroext i1 @"$text.equals"(i64 %42, i64 %44, ptr @"$string.341")
   %46 = zext i1 %45 to i8
   %47 = trunc i8 %46 to i1
   br i1 %47, label %then10, label %else11
@@ -36528,7 +36596,7 @@ merge9:                                           ; preds = %else11, %dead12
   %49 = load i64, ptr %48, align 8
   %50 = getelementptr { i64, i64 }, ptr %13, i32 0, i32 1
   %51 = load i64, ptr %50, align 8
-  %52 = call zeroext i1 @"$text.equals"(i64 %49, i64 %51, ptr @"$string.341")
+  %52 = call zeroext i1 @"$text.equals"(i64 %49, i64 %51, ptr @"$string.342")
   %53 = zext i1 %52 to i8
   %54 = trunc i8 %53 to i1
   br i1 %54, label %then14, label %else15
@@ -36548,7 +36616,7 @@ merge13:                                          ; preds = %else15, %dead16
   %56 = load i64, ptr %55, align 8
   %57 = getelementptr { i64, i64 }, ptr %12, i32 0, i32 1
   %58 = load i64, ptr %57, align 8
-  %59 = call zeroext i1 @"$text.equals"(i64 %56, i64 %58, ptr @"$string.342")
+  %59 = call zeroext i1 @"$text.equals"(i64 %56, i64 %58, ptr @"$string.343")
   %60 = zext i1 %59 to i8
   %61 = trunc i8 %60 to i1
   br i1 %61, label %then18, label %else19
@@ -36568,7 +36636,7 @@ merge17:                                          ; preds = %else19, %dead20
   %63 = load i64, ptr %62, align 8
   %64 = getelementptr { i64, i64 }, ptr %11, i32 0, i32 1
   %65 = load i64, ptr %64, align 8
-  %66 = call zeroext i1 @"$text.equals"(i64 %63, i64 %65, ptr @"$string.343")
+  %66 = call zeroext i1 @"$text.equals"(i64 %63, i64 %65, ptr @"$string.344")
   %67 = zext i1 %66 to i8
   %68 = trunc i8 %67 to i1
   br i1 %68, label %then22, label %else23
@@ -36588,7 +36656,7 @@ merge21:                                          ; preds = %else23, %dead24
   %70 = load i64, ptr %69, align 8
   %71 = getelementptr { i64, i64 }, ptr %10, i32 0, i32 1
   %72 = load i64, ptr %71, align 8
-  %73 = call zeroext i1 @"$text.equals"(i64 %70, i64 %72, ptr @"$string.344")
+  %73 = call zeroext i1 @"$text.equals"(i64 %70, i64 %72, ptr @"$string.345")
   %74 = zext i1 %73 to i8
   %75 = trunc i8 %74 to i1
   br i1 %75, label %then26, label %else27
@@ -36608,7 +36676,7 @@ merge25:                                          ; preds = %else27, %dead28
   %77 = load i64, ptr %76, align 8
   %78 = getelementptr { i64, i64 }, ptr %9, i32 0, i32 1
   %79 = load i64, ptr %78, align 8
-  %80 = call zeroext i1 @"$text.equals"(i64 %77, i64 %79, ptr @"$string.345")
+  %80 = call zeroext i1 @"$text.equals"(i64 %77, i64 %79, ptr @"$string.346")
   %81 = zext i1 %80 to i8
   %82 = trunc i8 %81 to i1
   br i1 %82, label %then30, label %else31
@@ -36628,7 +36696,7 @@ merge29:                                          ; preds = %else31, %dead32
   %84 = load i64, ptr %83, align 8
   %85 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %86 = load i64, ptr %85, align 8
-  %87 = call zeroext i1 @"$text.equals"(i64 %84, i64 %86, ptr @"$string.346")
+  %87 = call zeroext i1 @"$text.equals"(i64 %84, i64 %86, ptr @"$string.347")
   %88 = zext i1 %87 to i8
   %89 = trunc i8 %88 to i1
   br i1 %89, label %then34, label %else35
@@ -36648,7 +36716,7 @@ merge33:                                          ; preds = %else35, %dead36
   %91 = load i64, ptr %90, align 8
   %92 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %93 = load i64, ptr %92, align 8
-  %94 = call zeroext i1 @"$text.equals"(i64 %91, i64 %93, ptr @"$string.347")
+  %94 = call zeroext i1 @"$text.equals"(i64 %91, i64 %93, ptr @"$string.348")
   %95 = zext i1 %94 to i8
   %96 = trunc i8 %95 to i1
   br i1 %96, label %then38, label %else39
@@ -36668,7 +36736,7 @@ merge37:                                          ; preds = %else39, %dead40
   %98 = load i64, ptr %97, align 8
   %99 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 1
   %100 = load i64, ptr %99, align 8
-  %101 = call zeroext i1 @"$text.equals"(i64 %98, i64 %100, ptr @"$string.348")
+  %101 = call zeroext i1 @"$text.equals"(i64 %98, i64 %100, ptr @"$string.349")
   %102 = zext i1 %101 to i8
   %103 = trunc i8 %102 to i1
   br i1 %103, label %then42, label %else43
@@ -36688,7 +36756,7 @@ merge41:                                          ; preds = %else43, %dead44
   %105 = load i64, ptr %104, align 8
   %106 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 1
   %107 = load i64, ptr %106, align 8
-  %108 = call zeroext i1 @"$text.equals"(i64 %105, i64 %107, ptr @"$string.349")
+  %108 = call zeroext i1 @"$text.equals"(i64 %105, i64 %107, ptr @"$string.350")
   %109 = zext i1 %108 to i8
   %110 = trunc i8 %109 to i1
   br i1 %110, label %then46, label %else47
@@ -36708,7 +36776,7 @@ merge45:                                          ; preds = %else47, %dead48
   %112 = load i64, ptr %111, align 8
   %113 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %114 = load i64, ptr %113, align 8
-  %115 = call zeroext i1 @"$text.equals"(i64 %112, i64 %114, ptr @"$string.350")
+  %115 = call zeroext i1 @"$text.equals"(i64 %112, i64 %114, ptr @"$string.351")
   %116 = zext i1 %115 to i8
   %117 = trunc i8 %116 to i1
   br i1 %117, label %then50, label %else51
@@ -36728,7 +36796,7 @@ merge49:                                          ; preds = %else51, %dead52
   %119 = load i64, ptr %118, align 8
   %120 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %121 = load i64, ptr %120, align 8
-  %122 = call zeroext i1 @"$text.equals"(i64 %119, i64 %121, ptr @"$string.351")
+  %122 = call zeroext i1 @"$text.equals"(i64 %119, i64 %121, ptr @"$string.352")
   %123 = zext i1 %122 to i8
   %124 = trunc i8 %123 to i1
   br i1 %124, label %then54, label %else55
@@ -36748,7 +36816,7 @@ merge53:                                          ; preds = %else55, %dead56
   %126 = load i64, ptr %125, align 8
   %127 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %128 = load i64, ptr %127, align 8
-  %129 = call zeroext i1 @"$text.equals"(i64 %126, i64 %128, ptr @"$string.352")
+  %129 = call zeroext i1 @"$text.equals"(i64 %126, i64 %128, ptr @"$string.353")
   %130 = zext i1 %129 to i8
   %131 = trunc i8 %130 to i1
   br i1 %131, label %then58, label %else59
@@ -36787,7 +36855,7 @@ entry:
   %4 = getelementptr %130, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %4, align 8
   %6 = load ptr, ptr %entry1, align 8
-  %7 = call ptr @"$Document.find"(ptr %5, ptr %6, ptr @"$string.354")
+  %7 = call ptr @"$Document.find"(ptr %5, ptr %6, ptr @"$string.355")
   store ptr %7, ptr %node, align 8
   %8 = load ptr, ptr %node, align 8
   %9 = icmp eq ptr %8, null
@@ -36827,7 +36895,7 @@ then3:                                            ; preds = %then
   %33 = getelementptr %131, ptr %32, i32 0, i32 3
   %34 = getelementptr [512 x i8], ptr %33, i32 0, i32 0
   %35 = getelementptr i8, ptr %34, i64 0
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 512, ptr @"$string.355")
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 512, ptr @"$string.356")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -36877,7 +36945,7 @@ then10:                                           ; preds = %then6
   %61 = load ptr, ptr %node, align 8
   %62 = getelementptr %104, ptr %61, i32 0, i32 2
   %63 = load i32, ptr %62, align 4
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %60, i64 512, ptr @"$string.356", i32 %63, i32 8)
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %60, i64 512, ptr @"$string.357", i32 %63, i32 8)
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -36980,7 +37048,7 @@ then22:                                           ; preds = %then15
   %122 = load ptr, ptr %view, align 8
   %123 = getelementptr %133, ptr %122, i32 0, i32 2
   %124 = load i32, ptr %123, align 4
-  %125 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %121, i64 512, ptr @"$string.357", i32 %124)
+  %125 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %121, i64 512, ptr @"$string.358", i32 %124)
   br label %merge21
 
 else23:                                           ; preds = %then15
@@ -37053,7 +37121,7 @@ entry:
   %4 = getelementptr %130, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %4, align 8
   %6 = load ptr, ptr %entry1, align 8
-  %7 = call ptr @"$Document.find"(ptr %5, ptr %6, ptr @"$string.358")
+  %7 = call ptr @"$Document.find"(ptr %5, ptr %6, ptr @"$string.359")
   store ptr %7, ptr %node, align 8
   %8 = load ptr, ptr %node, align 8
   %9 = icmp eq ptr %8, null
@@ -37102,7 +37170,7 @@ then4:                                            ; preds = %then
   %39 = getelementptr %131, ptr %38, i32 0, i32 3
   %40 = getelementptr [512 x i8], ptr %39, i32 0, i32 0
   %41 = getelementptr i8, ptr %40, i64 0
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 512, ptr @"$string.359")
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 512, ptr @"$string.360")
   br label %merge3
 
 else5:                                            ; preds = %then
@@ -37166,7 +37234,7 @@ then12:                                           ; preds = %then7
   %76 = getelementptr %131, ptr %75, i32 0, i32 3
   %77 = getelementptr [512 x i8], ptr %76, i32 0, i32 0
   %78 = getelementptr i8, ptr %77, i64 0
-  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %78, i64 512, ptr @"$string.360")
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %78, i64 512, ptr @"$string.361")
   br label %merge11
 
 else13:                                           ; preds = %then7
@@ -37298,7 +37366,7 @@ then2:                                            ; preds = %then
   %31 = getelementptr i8, ptr %30, i64 0
   %32 = load i64, ptr %first, align 8
   %33 = load i64, ptr %last, align 8
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 512, ptr @"$string.361", i64 %32, i64 %33)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 512, ptr @"$string.362", i64 %32, i64 %33)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -37351,7 +37419,7 @@ then9:                                            ; preds = %then5
   %62 = load ptr, ptr %self, align 8
   %63 = getelementptr %130, ptr %62, i32 0, i32 9
   %64 = load i64, ptr %63, align 8
-  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 512, ptr @"$string.362", i64 %60, i64 %61, i64 %64)
+  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 512, ptr @"$string.363", i64 %60, i64 %61, i64 %64)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -37424,7 +37492,7 @@ then17:                                           ; preds = %then13
   %111 = getelementptr [128 x i8], ptr %shape, i32 0, i32 0
   %112 = getelementptr i8, ptr %111, i64 0
   %113 = load i64, ptr %expected, align 8
-  %114 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 512, ptr @"$string.367", i64 %102, i64 %103, i64 %106, ptr %110, ptr %112, i64 %113)
+  %114 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 512, ptr @"$string.368", i64 %102, i64 %103, i64 %106, ptr %110, ptr %112, i64 %113)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -37487,7 +37555,7 @@ then25:                                           ; preds = %then21
   %152 = getelementptr %133, ptr %151, i32 0, i32 1
   %153 = load i32, ptr %152, align 4
   %154 = call ptr @"$dtypes.name"(i32 %153)
-  %155 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %145, i64 512, ptr @"$string.368", i64 %150, ptr %154)
+  %155 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %145, i64 512, ptr @"$string.369", i64 %150, ptr %154)
   br label %merge24
 
 else26:                                           ; preds = %then21
@@ -37567,7 +37635,7 @@ entry:
   store i64 %2, ptr %capacity, align 8
   %3 = load ptr, ptr %target, align 8
   %4 = load i64, ptr %capacity, align 8
-  %5 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 %4, ptr @"$string.363")
+  %5 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 %4, ptr @"$string.364")
   %6 = sext i32 %5 to i64
   store i64 %6, ptr %used, align 8
   %7 = load ptr, ptr %self, align 8
@@ -37586,7 +37654,7 @@ forcond:                                          ; preds = %merge2, %entry
   br i1 %15, label %forbody, label %merge
 
 forbody:                                          ; preds = %forcond
-  store ptr @"$string.364", ptr %separator, align 8
+  store ptr @"$string.365", ptr %separator, align 8
   %16 = load i32, ptr %i, align 4
   %17 = icmp eq i32 %16, 0
   %18 = zext i1 %17 to i8
@@ -37594,7 +37662,7 @@ forbody:                                          ; preds = %forcond
   br i1 %19, label %then, label %else
 
 then:                                             ; preds = %forbody
-  store ptr @"$string.93", ptr %separator, align 8
+  store ptr @"$string.94", ptr %separator, align 8
   br label %merge1
 
 else:                                             ; preds = %forbody
@@ -37624,7 +37692,7 @@ then3:                                            ; preds = %merge1
   %37 = sext i32 %36 to i64
   %38 = getelementptr i64, ptr %35, i64 %37
   %39 = load i64, ptr %38, align 8
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 %31, ptr @"$string.365", ptr %32, i64 %39)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 %31, ptr @"$string.366", ptr %32, i64 %39)
   %41 = sext i32 %40 to i64
   %42 = add i64 %25, %41
   store i64 %42, ptr %used, align 8
@@ -37653,7 +37721,7 @@ then6:                                            ; preds = %merge
   %52 = load i64, ptr %capacity, align 8
   %53 = load i64, ptr %used, align 8
   %54 = sub i64 %52, %53
-  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %51, i64 %54, ptr @"$string.366")
+  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %51, i64 %54, ptr @"$string.367")
   br label %merge5
 
 else7:                                            ; preds = %merge
@@ -37674,7 +37742,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.337"
+  ret ptr @"$string.338"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -37690,7 +37758,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.338"
+  ret ptr @"$string.339"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -37706,7 +37774,7 @@ merge1:                                           ; preds = %else3, %dead4
   br i1 %12, label %then6, label %else7
 
 then6:                                            ; preds = %merge1
-  ret ptr @"$string.339"
+  ret ptr @"$string.340"
 
 dead8:                                            ; No predecessors!
   br label %merge5
@@ -37722,7 +37790,7 @@ merge5:                                           ; preds = %else7, %dead8
   br i1 %16, label %then10, label %else11
 
 then10:                                           ; preds = %merge5
-  ret ptr @"$string.340"
+  ret ptr @"$string.341"
 
 dead12:                                           ; No predecessors!
   br label %merge9
@@ -37738,7 +37806,7 @@ merge9:                                           ; preds = %else11, %dead12
   br i1 %20, label %then14, label %else15
 
 then14:                                           ; preds = %merge9
-  ret ptr @"$string.341"
+  ret ptr @"$string.342"
 
 dead16:                                           ; No predecessors!
   br label %merge13
@@ -37754,7 +37822,7 @@ merge13:                                          ; preds = %else15, %dead16
   br i1 %24, label %then18, label %else19
 
 then18:                                           ; preds = %merge13
-  ret ptr @"$string.342"
+  ret ptr @"$string.343"
 
 dead20:                                           ; No predecessors!
   br label %merge17
@@ -37770,7 +37838,7 @@ merge17:                                          ; preds = %else19, %dead20
   br i1 %28, label %then22, label %else23
 
 then22:                                           ; preds = %merge17
-  ret ptr @"$string.343"
+  ret ptr @"$string.344"
 
 dead24:                                           ; No predecessors!
   br label %merge21
@@ -37786,7 +37854,7 @@ merge21:                                          ; preds = %else23, %dead24
   br i1 %32, label %then26, label %else27
 
 then26:                                           ; preds = %merge21
-  ret ptr @"$string.344"
+  ret ptr @"$string.345"
 
 dead28:                                           ; No predecessors!
   br label %merge25
@@ -37802,7 +37870,7 @@ merge25:                                          ; preds = %else27, %dead28
   br i1 %36, label %then30, label %else31
 
 then30:                                           ; preds = %merge25
-  ret ptr @"$string.345"
+  ret ptr @"$string.346"
 
 dead32:                                           ; No predecessors!
   br label %merge29
@@ -37818,7 +37886,7 @@ merge29:                                          ; preds = %else31, %dead32
   br i1 %40, label %then34, label %else35
 
 then34:                                           ; preds = %merge29
-  ret ptr @"$string.346"
+  ret ptr @"$string.347"
 
 dead36:                                           ; No predecessors!
   br label %merge33
@@ -37834,7 +37902,7 @@ merge33:                                          ; preds = %else35, %dead36
   br i1 %44, label %then38, label %else39
 
 then38:                                           ; preds = %merge33
-  ret ptr @"$string.347"
+  ret ptr @"$string.348"
 
 dead40:                                           ; No predecessors!
   br label %merge37
@@ -37850,7 +37918,7 @@ merge37:                                          ; preds = %else39, %dead40
   br i1 %48, label %then42, label %else43
 
 then42:                                           ; preds = %merge37
-  ret ptr @"$string.348"
+  ret ptr @"$string.349"
 
 dead44:                                           ; No predecessors!
   br label %merge41
@@ -37866,7 +37934,7 @@ merge41:                                          ; preds = %else43, %dead44
   br i1 %52, label %then46, label %else47
 
 then46:                                           ; preds = %merge41
-  ret ptr @"$string.349"
+  ret ptr @"$string.350"
 
 dead48:                                           ; No predecessors!
   br label %merge45
@@ -37882,7 +37950,7 @@ merge45:                                          ; preds = %else47, %dead48
   br i1 %56, label %then50, label %else51
 
 then50:                                           ; preds = %merge45
-  ret ptr @"$string.350"
+  ret ptr @"$string.351"
 
 dead52:                                           ; No predecessors!
   br label %merge49
@@ -37898,7 +37966,7 @@ merge49:                                          ; preds = %else51, %dead52
   br i1 %60, label %then54, label %else55
 
 then54:                                           ; preds = %merge49
-  ret ptr @"$string.351"
+  ret ptr @"$string.352"
 
 dead56:                                           ; No predecessors!
   br label %merge53
@@ -37914,7 +37982,7 @@ merge53:                                          ; preds = %else55, %dead56
   br i1 %64, label %then58, label %else59
 
 then58:                                           ; preds = %merge53
-  ret ptr @"$string.352"
+  ret ptr @"$string.353"
 
 dead60:                                           ; No predecessors!
   br label %merge57
@@ -37923,13 +37991,13 @@ else59:                                           ; preds = %merge53
   br label %merge57
 
 merge57:                                          ; preds = %else59, %dead60
-  ret ptr @"$string.146"
+  ret ptr @"$string.147"
 
 dead61:                                           ; No predecessors!
   ret ptr undef
 }
 
-define internal zeroext i1 @"$Vector.push.369"(ptr %0, ptr byval(%133) %1) {
+define internal zeroext i1 @"$Vector.push.370"(ptr %0, ptr byval(%133) %1) {
 entry:
   %value = alloca %133, align 8
   %self = alloca ptr, align 8
@@ -37940,7 +38008,7 @@ entry:
   %4 = getelementptr %18, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.370"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.371"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -37976,7 +38044,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.370"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.371"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -38127,7 +38195,7 @@ merge:                                            ; preds = %else, %then
   %27 = getelementptr %130, ptr %26, i32 0, i32 8
   %28 = load i64, ptr %27, align 8
   store i64 %28, ptr %covered, align 8
-  store ptr @"$string.93", ptr %previous, align 8
+  store ptr @"$string.94", ptr %previous, align 8
   %29 = load ptr, ptr %self, align 8
   %30 = getelementptr %130, ptr %29, i32 0, i32 7
   %31 = load i64, ptr %30, align 8
@@ -38153,7 +38221,7 @@ forbody:                                          ; preds = %forcond
   %44 = getelementptr %130, ptr %43, i32 0, i32 2
   %45 = load ptr, ptr %44, align 8
   %46 = load i64, ptr %i, align 8
-  %47 = call ptr @"$Vector.at.371"(ptr %45, i64 %46)
+  %47 = call ptr @"$Vector.at.372"(ptr %45, i64 %46)
   store ptr %47, ptr %view, align 8
   %48 = load ptr, ptr %view, align 8
   %49 = getelementptr %133, ptr %48, i32 0, i32 6
@@ -38206,7 +38274,7 @@ then6:                                            ; preds = %then3
   %89 = load i64, ptr %88, align 8
   %90 = add i64 %86, %89
   %91 = load ptr, ptr %previous, align 8
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 512, ptr @"$string.372", i64 %79, i64 %90, ptr %91)
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 512, ptr @"$string.373", i64 %79, i64 %90, ptr %91)
   br label %merge5
 
 else7:                                            ; preds = %then3
@@ -38259,7 +38327,7 @@ then13:                                           ; preds = %then9
   %120 = load i64, ptr %119, align 8
   %121 = load i64, ptr %covered, align 8
   %122 = sub i64 %120, %121
-  %123 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %117, i64 512, ptr @"$string.373", i64 %122)
+  %123 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %117, i64 512, ptr @"$string.374", i64 %122)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -38309,7 +38377,7 @@ then17:                                           ; preds = %merge1
   %146 = load ptr, ptr %self, align 8
   %147 = getelementptr %130, ptr %146, i32 0, i32 4
   %148 = load ptr, ptr %147, align 8
-  %149 = call ptr @"$Problems.next"(ptr %145, i32 2, ptr %148, ptr @"$string.93")
+  %149 = call ptr @"$Problems.next"(ptr %145, i32 2, ptr %148, ptr @"$string.94")
   store ptr %149, ptr %problem19, align 8
   %150 = load ptr, ptr %problem19, align 8
   %151 = icmp ne ptr %150, null
@@ -38328,7 +38396,7 @@ then21:                                           ; preds = %then17
   %161 = load i64, ptr %160, align 8
   %162 = load i64, ptr %covered, align 8
   %163 = sub i64 %161, %162
-  %164 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %157, i64 512, ptr @"$string.374", i64 %163)
+  %164 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %157, i64 512, ptr @"$string.375", i64 %163)
   br label %merge20
 
 else22:                                           ; preds = %then17
@@ -38438,7 +38506,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$Vector.at.371"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.372"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %index = alloca i64, align 8
@@ -38535,7 +38603,7 @@ forbody:                                          ; preds = %forcond
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %16, ptr %24, i32 0, i32 4
   %26 = load i64, ptr %i, align 8
-  %27 = call ptr @"$Vector.at.371"(ptr %25, i64 %26)
+  %27 = call ptr @"$Vector.at.372"(ptr %25, i64 %26)
   store ptr %27, ptr %view, align 8
   %28 = load ptr, ptr %self, align 8
   %29 = load ptr, ptr %view, align 8
@@ -38574,7 +38642,7 @@ then6:                                            ; preds = %then3
   %54 = load ptr, ptr %self, align 8
   %55 = load ptr, ptr %other, align 8
   %56 = call ptr @"$Checkpoint.file_of"(ptr %54, ptr %55)
-  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %53, i64 512, ptr @"$string.375", ptr %56)
+  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %53, i64 512, ptr @"$string.376", ptr %56)
   br label %merge5
 
 else7:                                            ; preds = %then3
@@ -38666,7 +38734,7 @@ merge:                                            ; preds = %else, %dead
   %19 = load ptr, ptr %index, align 8
   %20 = load i32, ptr %19, align 4
   %21 = sext i32 %20 to i64
-  %22 = call ptr @"$Vector.at.371"(ptr %18, i64 %21)
+  %22 = call ptr @"$Vector.at.372"(ptr %18, i64 %21)
   ret ptr %22
 
 dead1:                                            ; No predecessors!
@@ -38685,7 +38753,7 @@ entry:
   %5 = getelementptr %133, ptr %4, i32 0, i32 7
   %6 = load i32, ptr %5, align 4
   %7 = sext i32 %6 to i64
-  %8 = call ptr @"$Vector.at.312"(ptr %3, i64 %7)
+  %8 = call ptr @"$Vector.at.313"(ptr %3, i64 %7)
   %9 = getelementptr %128, ptr %8, i32 0, i32 0
   %10 = load ptr, ptr %9, align 8
   ret ptr %10
@@ -38752,7 +38820,7 @@ forbody:                                          ; preds = %forcond
   %27 = load ptr, ptr %self, align 8
   %28 = getelementptr %16, ptr %27, i32 0, i32 4
   %29 = load i64, ptr %i, align 8
-  %30 = call ptr @"$Vector.at.371"(ptr %28, i64 %29)
+  %30 = call ptr @"$Vector.at.372"(ptr %28, i64 %29)
   store ptr %30, ptr %view, align 8
   %31 = load ptr, ptr %view, align 8
   %32 = getelementptr %133, ptr %31, i32 0, i32 8
@@ -38782,7 +38850,7 @@ then5:                                            ; preds = %then
   %49 = getelementptr %131, ptr %48, i32 0, i32 3
   %50 = getelementptr [512 x i8], ptr %49, i32 0, i32 0
   %51 = getelementptr i8, ptr %50, i64 0
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %51, i64 512, ptr @"$string.378")
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %51, i64 512, ptr @"$string.379")
   br label %merge4
 
 else6:                                            ; preds = %then
@@ -38837,7 +38905,7 @@ entry:
   %18 = getelementptr %16, ptr %17, i32 0, i32 2
   %19 = load i32, ptr %shard_index, align 4
   %20 = sext i32 %19 to i64
-  %21 = call ptr @"$Vector.at.312"(ptr %18, i64 %20)
+  %21 = call ptr @"$Vector.at.313"(ptr %18, i64 %20)
   store ptr %21, ptr %shard, align 8
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %16, ptr %22, i32 0, i32 5
@@ -38879,7 +38947,7 @@ then3:                                            ; preds = %then
   %49 = getelementptr %16, ptr %48, i32 0, i32 6
   %50 = getelementptr [256 x i8], ptr %name, i32 0, i32 0
   %51 = getelementptr i8, ptr %50, i64 0
-  %52 = call ptr @"$Problems.next"(ptr %49, i32 2, ptr @"$string.102", ptr %51)
+  %52 = call ptr @"$Problems.next"(ptr %49, i32 2, ptr @"$string.103", ptr %51)
   store ptr %52, ptr %problem, align 8
   %53 = load ptr, ptr %problem, align 8
   %54 = icmp ne ptr %53, null
@@ -38895,7 +38963,7 @@ then6:                                            ; preds = %then3
   %61 = load ptr, ptr %shard, align 8
   %62 = getelementptr %128, ptr %61, i32 0, i32 0
   %63 = load ptr, ptr %62, align 8
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %60, i64 512, ptr @"$string.376", ptr %63)
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %60, i64 512, ptr @"$string.377", ptr %63)
   br label %merge5
 
 else7:                                            ; preds = %then3
@@ -38923,7 +38991,7 @@ merge:                                            ; preds = %else, %dead
   %68 = load ptr, ptr %index, align 8
   %69 = load i32, ptr %68, align 4
   %70 = sext i32 %69 to i64
-  %71 = call ptr @"$Vector.at.371"(ptr %67, i64 %70)
+  %71 = call ptr @"$Vector.at.372"(ptr %67, i64 %70)
   store ptr %71, ptr %view, align 8
   %72 = load ptr, ptr %view, align 8
   %73 = getelementptr %133, ptr %72, i32 0, i32 8
@@ -38942,7 +39010,7 @@ then9:                                            ; preds = %merge
   %82 = getelementptr %16, ptr %81, i32 0, i32 6
   %83 = getelementptr [256 x i8], ptr %name, i32 0, i32 0
   %84 = getelementptr i8, ptr %83, i64 0
-  %85 = call ptr @"$Problems.next"(ptr %82, i32 2, ptr @"$string.102", ptr %84)
+  %85 = call ptr @"$Problems.next"(ptr %82, i32 2, ptr @"$string.103", ptr %84)
   store ptr %85, ptr %problem11, align 8
   %86 = load ptr, ptr %problem11, align 8
   %87 = icmp ne ptr %86, null
@@ -38961,7 +39029,7 @@ then13:                                           ; preds = %then9
   %97 = load ptr, ptr %self, align 8
   %98 = load ptr, ptr %view, align 8
   %99 = call ptr @"$Checkpoint.file_of"(ptr %97, ptr %98)
-  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %93, i64 512, ptr @"$string.377", ptr %96, ptr %99)
+  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %93, i64 512, ptr @"$string.378", ptr %96, ptr %99)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -38986,7 +39054,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = call { i64, i64 } @"$text.slice"(ptr @"$string.103")
+  %5 = call { i64, i64 } @"$text.slice"(ptr @"$string.104")
   store { i64, i64 } %5, ptr %3, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %3, i64 16, i1 false)
   %6 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 0
@@ -39066,7 +39134,7 @@ forbody:                                          ; preds = %forcond
   %25 = load ptr, ptr %24, align 8
   %26 = getelementptr %13, ptr %25, i32 0, i32 0
   %27 = load i64, ptr %i, align 8
-  %28 = call ptr @"$Vector.at.311"(ptr %26, i64 %27)
+  %28 = call ptr @"$Vector.at.312"(ptr %26, i64 %27)
   store ptr %28, ptr %module, align 8
   %29 = load ptr, ptr %module, align 8
   %30 = getelementptr %125, ptr %29, i32 0, i32 8
@@ -39115,7 +39183,7 @@ forbody4:                                         ; preds = %forcond3
   %52 = load ptr, ptr %51, align 8
   %53 = getelementptr %16, ptr %52, i32 0, i32 4
   %54 = load i64, ptr %i2, align 8
-  %55 = call ptr @"$Vector.at.371"(ptr %53, i64 %54)
+  %55 = call ptr @"$Vector.at.372"(ptr %53, i64 %54)
   call void @"$Validator.account"(ptr %49, ptr %55)
   %56 = load %48, ptr %1, align 1
   %57 = add i64 %43, 1
@@ -39147,7 +39215,7 @@ then:                                             ; preds = %entry
   %10 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %11 = getelementptr i8, ptr %10, i64 0
   %12 = load ptr, ptr %module, align 8
-  %13 = call ptr @"$join"(ptr %11, ptr %12, ptr @"$string.385")
+  %13 = call ptr @"$join"(ptr %11, ptr %12, ptr @"$string.386")
   %14 = load ptr, ptr %module, align 8
   %15 = getelementptr %125, ptr %14, i32 0, i32 4
   %16 = load i32, ptr %15, align 4
@@ -39169,7 +39237,7 @@ then1:                                            ; preds = %else
   %26 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %27 = getelementptr i8, ptr %26, i64 0
   %28 = load ptr, ptr %module, align 8
-  %29 = call ptr @"$join"(ptr %27, ptr %28, ptr @"$string.386")
+  %29 = call ptr @"$join"(ptr %27, ptr %28, ptr @"$string.387")
   %30 = load ptr, ptr %module, align 8
   %31 = getelementptr %125, ptr %30, i32 0, i32 4
   %32 = load i32, ptr %31, align 4
@@ -39297,7 +39365,7 @@ then4:                                            ; preds = %then1
   %32 = getelementptr %131, ptr %31, i32 0, i32 3
   %33 = getelementptr [512 x i8], ptr %32, i32 0, i32 0
   %34 = getelementptr i8, ptr %33, i64 0
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 512, ptr @"$string.380")
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 512, ptr @"$string.381")
   br label %merge3
 
 else5:                                            ; preds = %then1
@@ -39337,7 +39405,7 @@ then:                                             ; preds = %entry
   %11 = getelementptr %126, ptr %10, i32 0, i32 2
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr %16, ptr %12, i32 0, i32 2
-  %14 = call ptr @"$Vector.at.312"(ptr %13, i64 0)
+  %14 = call ptr @"$Vector.at.313"(ptr %13, i64 0)
   %15 = getelementptr %128, ptr %14, i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   ret ptr %16
@@ -39349,7 +39417,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  ret ptr @"$string.102"
+  ret ptr @"$string.103"
 
 dead1:                                            ; No predecessors!
   ret ptr undef
@@ -39490,7 +39558,7 @@ then11:                                           ; preds = %then8
   %82 = load i64, ptr %rows, align 8
   %83 = getelementptr [128 x i8], ptr %shape, i32 0, i32 0
   %84 = getelementptr i8, ptr %83, i64 0
-  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 512, ptr @"$string.381", i64 %82, ptr %84)
+  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 512, ptr @"$string.382", i64 %82, ptr %84)
   br label %merge10
 
 else12:                                           ; preds = %then8
@@ -39529,7 +39597,7 @@ then15:                                           ; preds = %else9
   %108 = load i64, ptr %columns, align 8
   %109 = getelementptr [128 x i8], ptr %shape, i32 0, i32 0
   %110 = getelementptr i8, ptr %109, i64 0
-  %111 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 512, ptr @"$string.382", i64 %107, i64 %108, ptr %110)
+  %111 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 512, ptr @"$string.383", i64 %107, i64 %108, ptr %110)
   br label %merge14
 
 else16:                                           ; preds = %else9
@@ -39608,7 +39676,7 @@ then2:                                            ; preds = %merge
   %36 = getelementptr %133, ptr %35, i32 0, i32 1
   %37 = load i32, ptr %36, align 4
   %38 = call ptr @"$dtypes.name"(i32 %37)
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 512, ptr @"$string.383", ptr %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 512, ptr @"$string.384", ptr %38)
   br label %merge1
 
 else3:                                            ; preds = %merge
@@ -39634,7 +39702,7 @@ entry:
   %5 = getelementptr %125, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   %7 = load ptr, ptr %suffix, align 8
-  %8 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 160, ptr @"$string.384", ptr %6, ptr %7)
+  %8 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 160, ptr @"$string.385", ptr %6, ptr %7)
   %9 = load ptr, ptr %target, align 8
   ret ptr %9
 
@@ -39657,7 +39725,7 @@ entry:
   %5 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %6 = getelementptr i8, ptr %5, i64 0
   %7 = load ptr, ptr %module, align 8
-  %8 = call ptr @"$join"(ptr %6, ptr %7, ptr @"$string.385")
+  %8 = call ptr @"$join"(ptr %6, ptr %7, ptr @"$string.386")
   %9 = call ptr @"$Validator.take"(ptr %4, ptr %8)
   store ptr %9, ptr %view, align 8
   %10 = load ptr, ptr %view, align 8
@@ -39759,7 +39827,7 @@ then6:                                            ; preds = %merge
   %67 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %68 = getelementptr i8, ptr %67, i64 0
   %69 = load ptr, ptr %module, align 8
-  %70 = call ptr @"$join"(ptr %68, ptr %69, ptr @"$string.392")
+  %70 = call ptr @"$join"(ptr %68, ptr %69, ptr @"$string.393")
   %71 = load ptr, ptr %module, align 8
   %72 = getelementptr %125, ptr %71, i32 0, i32 4
   %73 = load i32, ptr %72, align 4
@@ -39782,7 +39850,7 @@ then9:                                            ; preds = %merge5
   %81 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %82 = getelementptr i8, ptr %81, i64 0
   %83 = load ptr, ptr %module, align 8
-  %84 = call ptr @"$join"(ptr %82, ptr %83, ptr @"$string.393")
+  %84 = call ptr @"$join"(ptr %82, ptr %83, ptr @"$string.394")
   %85 = load ptr, ptr %module, align 8
   %86 = getelementptr %125, ptr %85, i32 0, i32 4
   %87 = load i32, ptr %86, align 4
@@ -39857,7 +39925,7 @@ then2:                                            ; preds = %then
   %35 = getelementptr %131, ptr %34, i32 0, i32 3
   %36 = getelementptr [512 x i8], ptr %35, i32 0, i32 0
   %37 = getelementptr i8, ptr %36, i64 0
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 512, ptr @"$string.387")
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 512, ptr @"$string.388")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -39909,7 +39977,7 @@ then10:                                           ; preds = %then5
   %62 = load ptr, ptr %module, align 8
   %63 = getelementptr %125, ptr %62, i32 0, i32 0
   %64 = load ptr, ptr %63, align 8
-  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %61, i64 512, ptr @"$string.388", ptr %64)
+  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %61, i64 512, ptr @"$string.389", ptr %64)
   br label %merge9
 
 else11:                                           ; preds = %then5
@@ -39965,7 +40033,7 @@ then19:                                           ; preds = %then14
   %93 = load ptr, ptr %module, align 8
   %94 = getelementptr %125, ptr %93, i32 0, i32 0
   %95 = load ptr, ptr %94, align 8
-  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %88, i64 512, ptr @"$string.389", ptr %92, ptr %95)
+  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %88, i64 512, ptr @"$string.390", ptr %92, ptr %95)
   br label %merge18
 
 else20:                                           ; preds = %then14
@@ -40070,7 +40138,7 @@ then4:                                            ; preds = %then1
   %58 = load ptr, ptr %known, align 8
   %59 = load i32, ptr %58, align 4
   %60 = call ptr @"$dtypes.name"(i32 %59)
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 512, ptr @"$string.390", ptr %54, i32 %57, ptr %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 512, ptr @"$string.391", ptr %54, i32 %57, ptr %60)
   br label %merge3
 
 else5:                                            ; preds = %then1
@@ -40165,7 +40233,7 @@ then3:                                            ; preds = %then
   %55 = load i32, ptr %54, align 4
   %56 = load i32, ptr %inner, align 4
   %57 = call ptr @"$dtypes.name"(i32 %56)
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 512, ptr @"$string.391", ptr %52, i32 %55, ptr %57)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 512, ptr @"$string.392", ptr %52, i32 %55, ptr %57)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -40235,7 +40303,7 @@ then5:                                            ; preds = %else3
   %31 = getelementptr %131, ptr %30, i32 0, i32 3
   %32 = getelementptr [512 x i8], ptr %31, i32 0, i32 0
   %33 = getelementptr i8, ptr %32, i64 0
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 512, ptr @"$string.396")
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 512, ptr @"$string.397")
   br label %merge4
 
 else6:                                            ; preds = %else3
@@ -40353,7 +40421,7 @@ and.rhs:                                          ; preds = %merge
   %20 = load ptr, ptr %view, align 8
   %21 = getelementptr %133, ptr %20, i32 0, i32 0
   %22 = load ptr, ptr %21, align 8
-  %23 = call i32 @strcmp(ptr %22, ptr @"$string.395")
+  %23 = call i32 @strcmp(ptr %22, ptr @"$string.396")
   %24 = icmp eq i32 %23, 0
   %25 = zext i1 %24 to i8
   %26 = trunc i8 %25 to i1
@@ -40380,7 +40448,7 @@ entry:
   %1 = load ptr, ptr %name, align 8
   %2 = load i32, ptr %size, align 4
   %3 = sext i32 %2 to i64
-  %4 = call i32 @strncmp(ptr %1, ptr @"$string.394", i64 %3)
+  %4 = call i32 @strncmp(ptr %1, ptr @"$string.395", i64 %3)
   %5 = icmp ne i32 %4, 0
   %6 = zext i1 %5 to i8
   %7 = trunc i8 %6 to i1
@@ -40487,7 +40555,7 @@ entry:
   %8 = load i64, ptr %7, align 8
   %9 = getelementptr { i64, i64 }, ptr %1, i32 0, i32 1
   %10 = load i64, ptr %9, align 8
-  %11 = call zeroext i1 @"$text.ends_with"(i64 %8, i64 %10, ptr @"$string.397")
+  %11 = call zeroext i1 @"$text.ends_with"(i64 %8, i64 %10, ptr @"$string.398")
   %12 = zext i1 %11 to i8
   %13 = icmp eq i8 %12, 0
   %14 = zext i1 %13 to i8
@@ -40612,7 +40680,7 @@ forbody:                                          ; preds = %forcond
   %16 = load ptr, ptr %15, align 8
   %17 = getelementptr %13, ptr %16, i32 0, i32 0
   %18 = load i64, ptr %i, align 8
-  %19 = call ptr @"$Vector.at.311"(ptr %17, i64 %18)
+  %19 = call ptr @"$Vector.at.312"(ptr %17, i64 %18)
   store ptr %19, ptr %module, align 8
   %20 = load ptr, ptr %module, align 8
   %21 = getelementptr %125, ptr %20, i32 0, i32 7
@@ -40627,7 +40695,7 @@ then:                                             ; preds = %and.lhs.true
   %27 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %28 = getelementptr i8, ptr %27, i64 0
   %29 = load ptr, ptr %module, align 8
-  %30 = call ptr @"$join"(ptr %28, ptr %29, ptr @"$string.392")
+  %30 = call ptr @"$join"(ptr %28, ptr %29, ptr @"$string.393")
   %31 = call ptr @"$Checkpoint.find"(ptr %26, ptr %30)
   store ptr %31, ptr %view, align 8
   %32 = load ptr, ptr %view, align 8
@@ -40714,7 +40782,7 @@ then1:                                            ; preds = %else
   %23 = load ptr, ptr %22, align 8
   %24 = load ptr, ptr %view, align 8
   %25 = call i64 @"$TensorView.num_elements"(ptr %24)
-  %26 = call i64 @"$anon (./terra/checkpoint/weights_validate.t:223).398"(ptr %23, i64 %25, ptr %is_finite)
+  %26 = call i64 @"$anon (./terra/checkpoint/weights_validate.t:223).399"(ptr %23, i64 %25, ptr %is_finite)
   store i64 %26, ptr %index, align 8
   br label %merge
 
@@ -40739,13 +40807,13 @@ else5:                                            ; preds = %merge
   br label %merge3
 
 merge3:                                           ; preds = %else5, %dead
-  store ptr @"$string.399", ptr %wanted, align 8
+  store ptr @"$string.400", ptr %wanted, align 8
   %32 = load i8, ptr %is_finite, align 1
   %33 = trunc i8 %32 to i1
   br i1 %33, label %else8, label %then7
 
 then7:                                            ; preds = %merge3
-  store ptr @"$string.400", ptr %wanted, align 8
+  store ptr @"$string.401", ptr %wanted, align 8
   br label %merge6
 
 else8:                                            ; preds = %merge3
@@ -40782,7 +40850,7 @@ then10:                                           ; preds = %merge6
   %57 = load i64, ptr %index, align 8
   %58 = call double @"$value_at"(ptr %56, i64 %57)
   %59 = load ptr, ptr %wanted, align 8
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 512, ptr @"$string.401", i64 %55, double %58, ptr %59)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 512, ptr @"$string.402", i64 %55, double %58, ptr %59)
   br label %merge9
 
 else11:                                           ; preds = %merge6
@@ -40885,7 +40953,7 @@ dead6:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal i64 @"$anon (./terra/checkpoint/weights_validate.t:223).398"(ptr %0, i64 %1, ptr %2) {
+define internal i64 @"$anon (./terra/checkpoint/weights_validate.t:223).399"(ptr %0, i64 %1, ptr %2) {
 entry:
   %i = alloca i64, align 8
   %words = alloca ptr, align 8
@@ -41049,7 +41117,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %92, ptr %2, i32 0, i32 0
-  call void @"$Vector.init.402"(ptr %3)
+  call void @"$Vector.init.403"(ptr %3)
   %4 = load %48, ptr %1, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %92, ptr %5, i32 0, i32 1
@@ -41057,7 +41125,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.402"(ptr %0) {
+define internal void @"$Vector.init.403"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -41098,7 +41166,7 @@ entry:
   %17 = load ptr, ptr %source, align 8
   %18 = getelementptr %4, ptr %17, i32 0, i32 1
   %19 = load ptr, ptr %18, align 8
-  call void @"$JsonWriter.string_field"(ptr %16, ptr @"$string.408", ptr %19)
+  call void @"$JsonWriter.string_field"(ptr %16, ptr @"$string.409", ptr %19)
   %20 = load %48, ptr %12, align 1
   %21 = load ptr, ptr %out, align 8
   %22 = load ptr, ptr %source, align 8
@@ -41106,7 +41174,7 @@ entry:
   %24 = getelementptr %6, ptr %23, i32 0, i32 0
   %25 = getelementptr [64 x i8], ptr %24, i32 0, i32 0
   %26 = getelementptr i8, ptr %25, i64 0
-  call void @"$JsonWriter.string_field"(ptr %21, ptr @"$string.409", ptr %26)
+  call void @"$JsonWriter.string_field"(ptr %21, ptr @"$string.410", ptr %26)
   %27 = load %48, ptr %11, align 1
   %28 = load ptr, ptr %out, align 8
   %29 = load ptr, ptr %source, align 8
@@ -41114,31 +41182,31 @@ entry:
   %31 = getelementptr %6, ptr %30, i32 0, i32 2
   %32 = load i32, ptr %31, align 4
   %33 = sext i32 %32 to i64
-  call void @"$JsonWriter.integer_field"(ptr %28, ptr @"$string.411", i64 %33)
+  call void @"$JsonWriter.integer_field"(ptr %28, ptr @"$string.412", i64 %33)
   %34 = load %48, ptr %10, align 1
   %35 = load ptr, ptr %out, align 8
   %36 = load ptr, ptr %source, align 8
   %37 = getelementptr %4, ptr %36, i32 0, i32 9
   %38 = load i64, ptr %37, align 8
-  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.412", i64 %38)
+  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.413", i64 %38)
   %39 = load %48, ptr %9, align 1
   %40 = load ptr, ptr %out, align 8
   %41 = load ptr, ptr %source, align 8
   %42 = getelementptr %4, ptr %41, i32 0, i32 10
   %43 = load i64, ptr %42, align 8
-  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.413", i64 %43)
+  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.414", i64 %43)
   %44 = load %48, ptr %8, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %source, align 8
   %47 = getelementptr %4, ptr %46, i32 0, i32 11
   %48 = load i64, ptr %47, align 8
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.414", i64 %48)
+  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.415", i64 %48)
   %49 = load %48, ptr %7, align 1
   %50 = load ptr, ptr %out, align 8
   %51 = load ptr, ptr %source, align 8
   %52 = getelementptr %4, ptr %51, i32 0, i32 12
   %53 = load i64, ptr %52, align 8
-  call void @"$JsonWriter.integer_field"(ptr %50, ptr @"$string.415", i64 %53)
+  call void @"$JsonWriter.integer_field"(ptr %50, ptr @"$string.416", i64 %53)
   %54 = load %48, ptr %6, align 1
   %55 = load ptr, ptr %out, align 8
   %56 = load ptr, ptr %source, align 8
@@ -41228,7 +41296,7 @@ entry:
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %92, ptr %2, i32 0, i32 0
   %4 = load i8, ptr %value, align 1
-  %5 = call zeroext i1 @"$Vector.push.403"(ptr %3, i8 zeroext %4)
+  %5 = call zeroext i1 @"$Vector.push.404"(ptr %3, i8 zeroext %4)
   %6 = zext i1 %5 to i8
   %7 = trunc i8 %6 to i1
   br i1 %7, label %else, label %then
@@ -41246,7 +41314,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.403"(ptr %0, i8 zeroext %1) {
+define internal zeroext i1 @"$Vector.push.404"(ptr %0, i8 zeroext %1) {
 entry:
   %value = alloca i8, align 1
   %self = alloca ptr, align 8
@@ -41257,7 +41325,7 @@ entry:
   %4 = getelementptr %93, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.404"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.405"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -41294,7 +41362,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.404"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.405"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -41552,7 +41620,7 @@ whilebody:                                        ; preds = %condition
 then:                                             ; preds = %whilebody
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %91, ptr %35, i32 0, i32 0
-  call void @"$StringBuilder.append_string"(ptr %36, ptr @"$string.406")
+  call void @"$StringBuilder.append_string"(ptr %36, ptr @"$string.407")
   %37 = load %48, ptr %8, align 1
   store i32 1, ptr %length, align 4
   br label %merge1
@@ -41685,7 +41753,7 @@ entry:
   %13 = getelementptr %94, ptr %value, i32 0, i32 1
   %14 = load i64, ptr %13, align 8
   %15 = add i64 %12, %14
-  %16 = call zeroext i1 @"$Vector.resize.405"(ptr %11, i64 %15)
+  %16 = call zeroext i1 @"$Vector.resize.406"(ptr %11, i64 %15)
   %17 = zext i1 %16 to i8
   %18 = trunc i8 %17 to i1
   br i1 %18, label %else, label %then
@@ -41732,7 +41800,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal zeroext i1 @"$Vector.resize.405"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.resize.406"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -41740,7 +41808,7 @@ entry:
   store i64 %1, ptr %size, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load i64, ptr %size, align 8
-  %4 = call zeroext i1 @"$Vector.reserve.404"(ptr %2, i64 %3)
+  %4 = call zeroext i1 @"$Vector.reserve.405"(ptr %2, i64 %3)
   %5 = zext i1 %4 to i8
   %6 = trunc i8 %5 to i1
   br i1 %6, label %else, label %then
@@ -41799,7 +41867,7 @@ else:                                             ; preds = %or.lhs.false
   %18 = getelementptr i8, ptr %17, i64 0
   %19 = load i8, ptr %byte, align 1
   %20 = zext i8 %19 to i32
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 8, ptr @"$string.407", i32 %20)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 8, ptr @"$string.408", i32 %20)
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %91, ptr %22, i32 0, i32 0
   %24 = getelementptr [8 x i8], ptr %escaped, i32 0, i32 0
@@ -41871,7 +41939,7 @@ entry:
   %3 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %4 = getelementptr i8, ptr %3, i64 0
   %5 = load i64, ptr %value, align 8
-  %6 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 32, ptr @"$string.410", i64 %5)
+  %6 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 32, ptr @"$string.411", i64 %5)
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %9 = getelementptr i8, ptr %8, i64 0
@@ -41897,7 +41965,7 @@ entry:
   store ptr %0, ptr %out, align 8
   store ptr %1, ptr %source, align 8
   %10 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %10, ptr @"$string.416")
+  call void @"$JsonWriter.key"(ptr %10, ptr @"$string.417")
   %11 = load %48, ptr %9, align 1
   %12 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %12)
@@ -41924,7 +41992,7 @@ forbody:                                          ; preds = %forcond
   %26 = getelementptr %4, ptr %25, i32 0, i32 7
   %27 = getelementptr %16, ptr %26, i32 0, i32 2
   %28 = load i64, ptr %i, align 8
-  %29 = call ptr @"$Vector.at.312"(ptr %27, i64 %28)
+  %29 = call ptr @"$Vector.at.313"(ptr %27, i64 %28)
   store ptr %29, ptr %shard, align 8
   %30 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_object"(ptr %30)
@@ -41933,21 +42001,21 @@ forbody:                                          ; preds = %forcond
   %33 = load ptr, ptr %shard, align 8
   %34 = getelementptr %128, ptr %33, i32 0, i32 0
   %35 = load ptr, ptr %34, align 8
-  call void @"$JsonWriter.string_field"(ptr %32, ptr @"$string.417", ptr %35)
+  call void @"$JsonWriter.string_field"(ptr %32, ptr @"$string.418", ptr %35)
   %36 = load %48, ptr %6, align 1
   %37 = load ptr, ptr %out, align 8
   %38 = load ptr, ptr %shard, align 8
   %39 = getelementptr %128, ptr %38, i32 0, i32 1
   %40 = getelementptr %100, ptr %39, i32 0, i32 1
   %41 = load i64, ptr %40, align 8
-  call void @"$JsonWriter.integer_field"(ptr %37, ptr @"$string.418", i64 %41)
+  call void @"$JsonWriter.integer_field"(ptr %37, ptr @"$string.419", i64 %41)
   %42 = load %48, ptr %5, align 1
   %43 = load ptr, ptr %out, align 8
   %44 = load ptr, ptr %shard, align 8
   %45 = getelementptr %128, ptr %44, i32 0, i32 2
   %46 = load i32, ptr %45, align 4
   %47 = sext i32 %46 to i64
-  call void @"$JsonWriter.integer_field"(ptr %43, ptr @"$string.419", i64 %47)
+  call void @"$JsonWriter.integer_field"(ptr %43, ptr @"$string.420", i64 %47)
   %48 = load %48, ptr %4, align 1
   %49 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %49)
@@ -42029,7 +42097,7 @@ entry:
   store ptr %0, ptr %out, align 8
   store ptr %1, ptr %source, align 8
   %7 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %7, ptr @"$string.420")
+  call void @"$JsonWriter.key"(ptr %7, ptr @"$string.421")
   %8 = load %48, ptr %6, align 1
   %9 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %9)
@@ -42056,7 +42124,7 @@ forbody:                                          ; preds = %forcond
   %23 = getelementptr %4, ptr %22, i32 0, i32 7
   %24 = getelementptr %16, ptr %23, i32 0, i32 4
   %25 = load i64, ptr %i, align 8
-  %26 = call ptr @"$Vector.at.371"(ptr %24, i64 %25)
+  %26 = call ptr @"$Vector.at.372"(ptr %24, i64 %25)
   store ptr %26, ptr %view, align 8
   %27 = load ptr, ptr %out, align 8
   %28 = load ptr, ptr %view, align 8
@@ -42101,7 +42169,7 @@ forbody4:                                         ; preds = %forcond3
   %52 = getelementptr %4, ptr %51, i32 0, i32 5
   %53 = getelementptr %13, ptr %52, i32 0, i32 0
   %54 = load i64, ptr %i2, align 8
-  %55 = call ptr @"$Vector.at.311"(ptr %53, i64 %54)
+  %55 = call ptr @"$Vector.at.312"(ptr %53, i64 %54)
   %56 = load ptr, ptr %source, align 8
   %57 = getelementptr %4, ptr %56, i32 0, i32 3
   %58 = getelementptr %6, ptr %57, i32 0, i32 15
@@ -42153,17 +42221,17 @@ entry:
   %18 = load ptr, ptr %view, align 8
   %19 = getelementptr %133, ptr %18, i32 0, i32 0
   %20 = load ptr, ptr %19, align 8
-  call void @"$JsonWriter.string_field"(ptr %17, ptr @"$string.421", ptr %20)
+  call void @"$JsonWriter.string_field"(ptr %17, ptr @"$string.422", ptr %20)
   %21 = load %48, ptr %13, align 1
   %22 = load ptr, ptr %out, align 8
   %23 = load ptr, ptr %view, align 8
   %24 = getelementptr %133, ptr %23, i32 0, i32 1
   %25 = load i32, ptr %24, align 4
   %26 = call ptr @"$dtypes.name"(i32 %25)
-  call void @"$JsonWriter.string_field"(ptr %22, ptr @"$string.198", ptr %26)
+  call void @"$JsonWriter.string_field"(ptr %22, ptr @"$string.199", ptr %26)
   %27 = load %48, ptr %12, align 1
   %28 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %28, ptr @"$string.354")
+  call void @"$JsonWriter.key"(ptr %28, ptr @"$string.355")
   %29 = load %48, ptr %11, align 1
   %30 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %30)
@@ -42206,24 +42274,24 @@ merge:                                            ; preds = %forcond
   %54 = load ptr, ptr %view, align 8
   %55 = getelementptr %133, ptr %54, i32 0, i32 5
   %56 = load i64, ptr %55, align 8
-  call void @"$JsonWriter.integer_field"(ptr %53, ptr @"$string.418", i64 %56)
+  call void @"$JsonWriter.integer_field"(ptr %53, ptr @"$string.419", i64 %56)
   %57 = load %48, ptr %7, align 1
   %58 = load ptr, ptr %out, align 8
   %59 = load ptr, ptr %file, align 8
-  call void @"$JsonWriter.string_field"(ptr %58, ptr @"$string.417", ptr %59)
+  call void @"$JsonWriter.string_field"(ptr %58, ptr @"$string.418", ptr %59)
   %60 = load %48, ptr %6, align 1
   %61 = load ptr, ptr %out, align 8
   %62 = load ptr, ptr %view, align 8
   %63 = getelementptr %133, ptr %62, i32 0, i32 6
   %64 = load i64, ptr %63, align 8
-  call void @"$JsonWriter.integer_field"(ptr %61, ptr @"$string.422", i64 %64)
+  call void @"$JsonWriter.integer_field"(ptr %61, ptr @"$string.423", i64 %64)
   %65 = load %48, ptr %5, align 1
   %66 = load ptr, ptr %out, align 8
   %67 = load ptr, ptr %view, align 8
   %68 = getelementptr %133, ptr %67, i32 0, i32 10
   %69 = load i8, ptr %68, align 1
   %70 = icmp ne i8 %69, 0
-  call void @"$JsonWriter.boolean_field"(ptr %66, ptr @"$string.423", i1 zeroext %70)
+  call void @"$JsonWriter.boolean_field"(ptr %66, ptr @"$string.424", i1 zeroext %70)
   %71 = load %48, ptr %4, align 1
   %72 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %72)
@@ -42274,14 +42342,14 @@ entry:
 then:                                             ; preds = %entry
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %91, ptr %10, i32 0, i32 0
-  call void @"$StringBuilder.append_string"(ptr %11, ptr @"$string.137")
+  call void @"$StringBuilder.append_string"(ptr %11, ptr @"$string.138")
   %12 = load %48, ptr %3, align 1
   br label %merge
 
 else:                                             ; preds = %entry
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %91, ptr %13, i32 0, i32 0
-  call void @"$StringBuilder.append_string"(ptr %14, ptr @"$string.138")
+  call void @"$StringBuilder.append_string"(ptr %14, ptr @"$string.139")
   %15 = load %48, ptr %2, align 1
   br label %merge
 
@@ -42314,7 +42382,7 @@ then:                                             ; preds = %entry
   %14 = load ptr, ptr %out, align 8
   %15 = load ptr, ptr %module, align 8
   %16 = load i32, ptr %plain_dtype, align 4
-  call void @"$write_expected"(ptr %14, ptr %15, ptr @"$string.385", i32 %16, i32 1, i64 1)
+  call void @"$write_expected"(ptr %14, ptr %15, ptr @"$string.386", i32 %16, i32 1, i64 1)
   %17 = load %48, ptr %7, align 1
   br label %merge
 
@@ -42330,7 +42398,7 @@ else:                                             ; preds = %entry
 then1:                                            ; preds = %else
   %24 = load ptr, ptr %out, align 8
   %25 = load ptr, ptr %module, align 8
-  call void @"$write_expected"(ptr %24, ptr %25, ptr @"$string.386", i32 0, i32 1, i64 1)
+  call void @"$write_expected"(ptr %24, ptr %25, ptr @"$string.387", i32 0, i32 1, i64 1)
   %26 = load %48, ptr %6, align 1
   br label %merge
 
@@ -42344,7 +42412,7 @@ else2:                                            ; preds = %else
   %33 = getelementptr %125, ptr %32, i32 0, i32 5
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  call void @"$write_expected"(ptr %27, ptr %28, ptr @"$string.385", i32 %31, i32 2, i64 %35)
+  call void @"$write_expected"(ptr %27, ptr %28, ptr @"$string.386", i32 %31, i32 2, i64 %35)
   %36 = load %48, ptr %5, align 1
   br label %merge
 
@@ -42358,7 +42426,7 @@ merge:                                            ; preds = %else2, %then1, %the
 then4:                                            ; preds = %merge
   %41 = load ptr, ptr %out, align 8
   %42 = load ptr, ptr %module, align 8
-  call void @"$write_expected"(ptr %41, ptr %42, ptr @"$string.392", i32 0, i32 2, i64 1)
+  call void @"$write_expected"(ptr %41, ptr %42, ptr @"$string.393", i32 0, i32 2, i64 1)
   %43 = load %48, ptr %4, align 1
   br label %merge3
 
@@ -42376,7 +42444,7 @@ then7:                                            ; preds = %merge3
   %48 = load ptr, ptr %out, align 8
   %49 = load ptr, ptr %module, align 8
   %50 = load i32, ptr %plain_dtype, align 4
-  call void @"$write_expected"(ptr %48, ptr %49, ptr @"$string.393", i32 %50, i32 1, i64 1)
+  call void @"$write_expected"(ptr %48, ptr %49, ptr @"$string.394", i32 %50, i32 1, i64 1)
   %51 = load %48, ptr %3, align 1
   br label %merge6
 
@@ -42411,7 +42479,7 @@ entry:
   %11 = getelementptr %125, ptr %10, i32 0, i32 0
   %12 = load ptr, ptr %11, align 8
   %13 = load ptr, ptr %suffix, align 8
-  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %9, i64 160, ptr @"$string.384", ptr %12, ptr %13)
+  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %9, i64 160, ptr @"$string.385", ptr %12, ptr %13)
   %15 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
   %17 = getelementptr %133, ptr %view, i32 0, i32 0
@@ -42452,7 +42520,7 @@ entry:
   %46 = getelementptr %133, ptr %view, i32 0, i32 10
   store i8 %45, ptr %46, align 1
   %47 = load ptr, ptr %out, align 8
-  call void @"$write_tensor"(ptr %47, ptr %view, ptr @"$string.93")
+  call void @"$write_tensor"(ptr %47, ptr %view, ptr @"$string.94")
   %48 = load %48, ptr %6, align 1
   ret void
 }
@@ -42480,10 +42548,10 @@ entry:
   %14 = getelementptr %16, ptr %13, i32 0, i32 6
   %15 = getelementptr %21, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %15, align 8
-  call void @"$JsonWriter.integer_field"(ptr %11, ptr @"$string.424", i64 %16)
+  call void @"$JsonWriter.integer_field"(ptr %11, ptr @"$string.425", i64 %16)
   %17 = load %48, ptr %10, align 1
   %18 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %18, ptr @"$string.425")
+  call void @"$JsonWriter.key"(ptr %18, ptr @"$string.426")
   %19 = load %48, ptr %9, align 1
   %20 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %20)
@@ -42512,7 +42580,7 @@ forbody:                                          ; preds = %forcond
   %36 = getelementptr %16, ptr %35, i32 0, i32 6
   %37 = getelementptr %21, ptr %36, i32 0, i32 0
   %38 = load i64, ptr %i, align 8
-  %39 = call ptr @"$Vector.at.426"(ptr %37, i64 %38)
+  %39 = call ptr @"$Vector.at.427"(ptr %37, i64 %38)
   store ptr %39, ptr %problem, align 8
   %40 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_object"(ptr %40)
@@ -42522,21 +42590,21 @@ forbody:                                          ; preds = %forcond
   %44 = getelementptr %131, ptr %43, i32 0, i32 1
   %45 = getelementptr [256 x i8], ptr %44, i32 0, i32 0
   %46 = getelementptr i8, ptr %45, i64 0
-  call void @"$JsonWriter.string_field"(ptr %42, ptr @"$string.417", ptr %46)
+  call void @"$JsonWriter.string_field"(ptr %42, ptr @"$string.418", ptr %46)
   %47 = load %48, ptr %6, align 1
   %48 = load ptr, ptr %out, align 8
   %49 = load ptr, ptr %problem, align 8
   %50 = getelementptr %131, ptr %49, i32 0, i32 2
   %51 = getelementptr [256 x i8], ptr %50, i32 0, i32 0
   %52 = getelementptr i8, ptr %51, i64 0
-  call void @"$JsonWriter.string_field"(ptr %48, ptr @"$string.427", ptr %52)
+  call void @"$JsonWriter.string_field"(ptr %48, ptr @"$string.428", ptr %52)
   %53 = load %48, ptr %5, align 1
   %54 = load ptr, ptr %out, align 8
   %55 = load ptr, ptr %problem, align 8
   %56 = getelementptr %131, ptr %55, i32 0, i32 3
   %57 = getelementptr [512 x i8], ptr %56, i32 0, i32 0
   %58 = getelementptr i8, ptr %57, i64 0
-  call void @"$JsonWriter.string_field"(ptr %54, ptr @"$string.428", ptr %58)
+  call void @"$JsonWriter.string_field"(ptr %54, ptr @"$string.429", ptr %58)
   %59 = load %48, ptr %4, align 1
   %60 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %60)
@@ -42552,7 +42620,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal ptr @"$Vector.at.426"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.427"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %index = alloca i64, align 8
@@ -42648,7 +42716,7 @@ then3:                                            ; preds = %then
   %29 = getelementptr %0, ptr %28, i32 0, i32 0
   %30 = getelementptr [1024 x i8], ptr %29, i32 0, i32 0
   %31 = getelementptr i8, ptr %30, i64 0
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.430")
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.431")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -42697,12 +42765,12 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %92, ptr %2, i32 0, i32 0
-  call void @"$Vector.free.429"(ptr %3)
+  call void @"$Vector.free.430"(ptr %3)
   %4 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.429"(ptr %0) {
+define internal void @"$Vector.free.430"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -42714,7 +42782,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.402"(ptr %7)
+  call void @"$Vector.init.403"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
@@ -42775,7 +42843,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %13, ptr %3, i32 0, i32 0
-  call void @"$Vector.free.431"(ptr %4)
+  call void @"$Vector.free.432"(ptr %4)
   %5 = load %48, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %13, ptr %6, i32 0, i32 1
@@ -42784,7 +42852,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.431"(ptr %0) {
+define internal void @"$Vector.free.432"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -42796,7 +42864,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.92"(ptr %7)
+  call void @"$Vector.init.93"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
@@ -42851,7 +42919,7 @@ forbody:                                          ; preds = %forcond
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %8, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %i, align 8
-  %17 = call ptr @"$Vector.at.277"(ptr %15, i64 %16)
+  %17 = call ptr @"$Vector.at.278"(ptr %15, i64 %16)
   call void @"$Regex.free"(ptr %17)
   %18 = load %48, ptr %3, align 1
   %19 = add i64 %8, 1
@@ -42861,16 +42929,16 @@ forbody:                                          ; preds = %forcond
 merge:                                            ; preds = %forcond
   %20 = load ptr, ptr %self, align 8
   %21 = getelementptr %8, ptr %20, i32 0, i32 1
-  call void @"$Vector.free.432"(ptr %21)
+  call void @"$Vector.free.433"(ptr %21)
   %22 = load %48, ptr %2, align 1
   %23 = load ptr, ptr %self, align 8
   %24 = getelementptr %8, ptr %23, i32 0, i32 0
-  call void @"$Map.free.433"(ptr %24)
+  call void @"$Map.free.434"(ptr %24)
   %25 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.432"(ptr %0) {
+define internal void @"$Vector.free.433"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -42882,12 +42950,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.91"(ptr %7)
+  call void @"$Vector.init.92"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Map.free.433"(ptr %0) {
+define internal void @"$Map.free.434"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -42895,7 +42963,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %9, ptr %3, i32 0, i32 0
-  call void @"$Vector.free.434"(ptr %4)
+  call void @"$Vector.free.435"(ptr %4)
   %5 = load %48, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %9, ptr %6, i32 0, i32 1
@@ -42904,7 +42972,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.434"(ptr %0) {
+define internal void @"$Vector.free.435"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -42916,7 +42984,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.90"(ptr %7)
+  call void @"$Vector.init.91"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
@@ -42956,7 +43024,7 @@ then3:                                            ; preds = %then
   %16 = getelementptr %0, ptr %15, i32 0, i32 0
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.89")
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.90")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -43042,7 +43110,7 @@ then2:                                            ; preds = %then
   %12 = getelementptr %0, ptr %11, i32 0, i32 0
   %13 = getelementptr [1024 x i8], ptr %12, i32 0, i32 0
   %14 = getelementptr i8, ptr %13, i64 0
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.435")
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.436")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -43084,7 +43152,7 @@ then9:                                            ; preds = %then5
   %32 = load ptr, ptr %given, align 8
   %33 = getelementptr %24, ptr %32, i32 0, i32 0
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.436", i32 %34, i32 128)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.437", i32 %34, i32 128)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -43429,7 +43497,7 @@ then2:                                            ; preds = %then
   %25 = load ptr, ptr %c, align 8
   %26 = getelementptr %6, ptr %25, i32 0, i32 2
   %27 = load i32, ptr %26, align 4
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 1024, ptr @"$string.437", i32 %21, ptr %24, i32 %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 1024, ptr @"$string.438", i32 %21, ptr %24, i32 %27)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -43530,7 +43598,7 @@ then5:                                            ; preds = %then2
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load ptr, ptr %directory, align 8
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.438", ptr %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.439", ptr %26)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -43569,7 +43637,7 @@ else10:                                           ; preds = %merge1
 merge8:                                           ; preds = %else10, %then9
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %21, ptr %39, i32 0, i32 0
-  %41 = call ptr @"$Vector.at.426"(ptr %40, i64 0)
+  %41 = call ptr @"$Vector.at.427"(ptr %40, i64 0)
   %42 = getelementptr %131, ptr %41, i32 0, i32 0
   %43 = load i32, ptr %42, align 4
   ret i32 %43
@@ -43594,7 +43662,7 @@ entry:
   %4 = load ptr, ptr %target, align 8
   %5 = load i64, ptr %capacity, align 8
   %6 = load ptr, ptr %directory, align 8
-  %7 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 %5, ptr @"$string.439", ptr %6)
+  %7 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 %5, ptr @"$string.440", ptr %6)
   %8 = sext i32 %7 to i64
   store i64 %8, ptr %used, align 8
   %9 = load ptr, ptr %self, align 8
@@ -43616,7 +43684,7 @@ then:                                             ; preds = %entry
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %21, ptr %22, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 %21, ptr @"$string.440", i64 %24)
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 %21, ptr @"$string.441", i64 %24)
   %26 = sext i32 %25 to i64
   %27 = add i64 %15, %26
   store i64 %27, ptr %used, align 8
@@ -43626,7 +43694,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %then
-  store ptr @"$string.441", ptr %separator, align 8
+  store ptr @"$string.442", ptr %separator, align 8
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %21, ptr %28, i32 0, i32 0
   %30 = getelementptr %22, ptr %29, i32 0, i32 1
@@ -43654,14 +43722,14 @@ then3:                                            ; preds = %forbody
   %42 = load ptr, ptr %self, align 8
   %43 = getelementptr %21, ptr %42, i32 0, i32 0
   %44 = load i64, ptr %i, align 8
-  %45 = call ptr @"$Vector.at.426"(ptr %43, i64 %44)
+  %45 = call ptr @"$Vector.at.427"(ptr %43, i64 %44)
   %46 = load ptr, ptr %target, align 8
   %47 = load i64, ptr %capacity, align 8
   %48 = load i64, ptr %used, align 8
   %49 = load ptr, ptr %separator, align 8
   %50 = call i64 @"$Problem.append_to"(ptr %45, ptr %46, i64 %47, i64 %48, ptr %49)
   store i64 %50, ptr %used, align 8
-  store ptr @"$string.443", ptr %separator, align 8
+  store ptr @"$string.444", ptr %separator, align 8
   br label %merge2
 
 else4:                                            ; preds = %forbody
@@ -43707,7 +43775,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  store ptr @"$string.441", ptr %colon, align 8
+  store ptr @"$string.442", ptr %colon, align 8
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %131, ptr %11, i32 0, i32 2
   %13 = getelementptr [256 x i8], ptr %12, i32 0, i32 0
@@ -43720,7 +43788,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %19, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  store ptr @"$string.93", ptr %colon, align 8
+  store ptr @"$string.94", ptr %colon, align 8
   br label %merge1
 
 else3:                                            ; preds = %merge
@@ -43748,7 +43816,7 @@ merge1:                                           ; preds = %else3, %then2
   %38 = getelementptr %131, ptr %37, i32 0, i32 3
   %39 = getelementptr [512 x i8], ptr %38, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %26, ptr @"$string.442", ptr %27, ptr %31, ptr %35, ptr %36, ptr %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %26, ptr @"$string.443", ptr %27, ptr %31, ptr %35, ptr %36, ptr %40)
   %42 = sext i32 %41 to i64
   %43 = add i64 %20, %42
   ret i64 %43
@@ -43881,14 +43949,14 @@ entry:
   br i1 %7, label %then, label %else
 
 then:                                             ; preds = %entry
-  store ptr @"$string.444", ptr %chosen, align 8
+  store ptr @"$string.445", ptr %chosen, align 8
   %8 = call zeroext i1 @"$has_driver"()
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %then2, label %else3
 
 then2:                                            ; preds = %then
-  store ptr @"$string.447", ptr %chosen, align 8
+  store ptr @"$string.448", ptr %chosen, align 8
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -43902,7 +43970,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %merge1
   %11 = load ptr, ptr %chosen, align 8
-  %12 = call i32 @strcmp(ptr %11, ptr @"$string.444")
+  %12 = call i32 @strcmp(ptr %11, ptr @"$string.445")
   %13 = icmp eq i32 %12, 0
   %14 = zext i1 %13 to i8
   %15 = trunc i8 %14 to i1
@@ -43910,7 +43978,7 @@ merge:                                            ; preds = %else, %merge1
 
 then5:                                            ; preds = %merge
   %16 = load ptr, ptr %kind, align 8
-  %17 = call ptr @strcpy(ptr %16, ptr @"$string.444")
+  %17 = call ptr @strcpy(ptr %16, ptr @"$string.445")
   ret i32 0
 
 dead:                                             ; No predecessors!
@@ -43921,7 +43989,7 @@ else6:                                            ; preds = %merge
 
 merge4:                                           ; preds = %else6, %dead
   %18 = load ptr, ptr %chosen, align 8
-  %19 = call i32 @strcmp(ptr %18, ptr @"$string.447")
+  %19 = call i32 @strcmp(ptr %18, ptr @"$string.448")
   %20 = icmp eq i32 %19, 0
   %21 = zext i1 %20 to i8
   %22 = trunc i8 %21 to i1
@@ -43929,7 +43997,7 @@ merge4:                                           ; preds = %else6, %dead
 
 then8:                                            ; preds = %merge4
   %23 = load ptr, ptr %kind, align 8
-  %24 = call ptr @strcpy(ptr %23, ptr @"$string.447")
+  %24 = call ptr @strcpy(ptr %23, ptr @"$string.448")
   ret i32 0
 
 dead10:                                           ; No predecessors!
@@ -43953,7 +44021,7 @@ then12:                                           ; preds = %merge7
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
   %33 = getelementptr i8, ptr %32, i64 0
   %34 = load ptr, ptr %wanted, align 8
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.448", ptr %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.449", ptr %34)
   br label %merge11
 
 else13:                                           ; preds = %merge7
@@ -43978,7 +44046,7 @@ entry:
 
 or.rhs:                                           ; preds = %or.lhs.false
   %5 = load ptr, ptr %wanted, align 8
-  %6 = call i32 @strcmp(ptr %5, ptr @"$string.88")
+  %6 = call i32 @strcmp(ptr %5, ptr @"$string.89")
   %7 = icmp eq i32 %6, 0
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
@@ -44006,7 +44074,7 @@ dead:                                             ; No predecessors!
 
 define internal zeroext i1 @"$has_driver"() {
 entry:
-  %0 = call zeroext i1 @"$files.exists"(ptr @"$string.445")
+  %0 = call zeroext i1 @"$files.exists"(ptr @"$string.446")
   %1 = zext i1 %0 to i8
   %2 = trunc i8 %1 to i1
   br i1 %2, label %then, label %else
@@ -44021,7 +44089,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %3 = call zeroext i1 @"$files.exists"(ptr @"$string.446")
+  %3 = call zeroext i1 @"$files.exists"(ptr @"$string.447")
   %4 = zext i1 %3 to i8
   %5 = trunc i8 %4 to i1
   br i1 %5, label %then2, label %else3
@@ -44135,7 +44203,7 @@ merge:                                            ; preds = %else, %merge1
   %46 = getelementptr %2, ptr %45, i32 0, i32 2
   %47 = getelementptr [16 x i8], ptr %46, i32 0, i32 0
   %48 = getelementptr i8, ptr %47, i64 0
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 4096, ptr @"$string.450", ptr %44, ptr %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 4096, ptr @"$string.451", ptr %44, ptr %48)
   store i32 %49, ptr %written, align 4
   %50 = load i32, ptr %written, align 4
   %51 = icmp sge i32 %50, 4096
@@ -44157,7 +44225,7 @@ then8:                                            ; preds = %then5
   %60 = getelementptr %0, ptr %59, i32 0, i32 0
   %61 = getelementptr [1024 x i8], ptr %60, i32 0, i32 0
   %62 = getelementptr i8, ptr %61, i64 0
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 1024, ptr @"$string.451", i32 4064)
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 1024, ptr @"$string.452", i32 4064)
   br label %merge7
 
 else9:                                            ; preds = %then5
@@ -44186,7 +44254,7 @@ then12:                                           ; preds = %and.lhs.true
   %71 = getelementptr %2, ptr %70, i32 0, i32 2
   %72 = getelementptr [16 x i8], ptr %71, i32 0, i32 0
   %73 = getelementptr i8, ptr %72, i64 0
-  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 4096, ptr @"$string.452", ptr %73)
+  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 4096, ptr @"$string.453", ptr %73)
   br label %merge11
 
 else13:                                           ; preds = %and.lhs.true, %merge4
@@ -44254,7 +44322,7 @@ then3:                                            ; preds = %then
   %22 = getelementptr %0, ptr %21, i32 0, i32 0
   %23 = getelementptr [1024 x i8], ptr %22, i32 0, i32 0
   %24 = getelementptr i8, ptr %23, i64 0
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 1024, ptr @"$string.449")
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 1024, ptr @"$string.450")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -44282,7 +44350,7 @@ merge:                                            ; preds = %else, %dead
 
 then6:                                            ; preds = %merge
   %33 = load ptr, ptr %target, align 8
-  %34 = call ptr @strcpy(ptr %33, ptr @"$string.320")
+  %34 = call ptr @strcpy(ptr %33, ptr @"$string.321")
   ret i32 0
 
 dead8:                                            ; No predecessors!
@@ -44371,13 +44439,13 @@ entry:
   br i1 %16, label %then, label %else
 
 then:                                             ; preds = %entry
-  store ptr @"$string.93", ptr %hint, align 8
+  store ptr @"$string.94", ptr %hint, align 8
   %17 = load i8, ptr %was_automatic, align 1
   %18 = trunc i8 %17 to i1
   br i1 %18, label %and.lhs.true, label %else3
 
 then2:                                            ; preds = %and.lhs.true
-  store ptr @"$string.453", ptr %hint, align 8
+  store ptr @"$string.454", ptr %hint, align 8
   br label %merge1
 
 else3:                                            ; preds = %and.lhs.true, %then
@@ -44410,7 +44478,7 @@ then5:                                            ; preds = %merge1
   %35 = getelementptr [16 x i8], ptr %34, i32 0, i32 0
   %36 = getelementptr i8, ptr %35, i64 0
   %37 = call ptr @dlerror()
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.454", ptr %32, ptr %36, ptr %37)
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.455", ptr %32, ptr %36, ptr %37)
   br label %merge4
 
 else6:                                            ; preds = %merge1
@@ -44429,7 +44497,7 @@ merge:                                            ; preds = %else, %dead
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %2, ptr %39, i32 0, i32 0
   %41 = load ptr, ptr %40, align 8
-  %42 = call ptr @dlsym(ptr %41, ptr @"$string.455")
+  %42 = call ptr @dlsym(ptr %41, ptr @"$string.456")
   store ptr %42, ptr %symbol, align 8
   %43 = load ptr, ptr %symbol, align 8
   %44 = icmp eq ptr %43, null
@@ -44455,7 +44523,7 @@ then12:                                           ; preds = %then8
   %57 = getelementptr %2, ptr %56, i32 0, i32 3
   %58 = getelementptr [4096 x i8], ptr %57, i32 0, i32 0
   %59 = getelementptr i8, ptr %58, i64 0
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.456", ptr %59, ptr @"$string.455")
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.457", ptr %59, ptr @"$string.456")
   br label %merge11
 
 else13:                                           ; preds = %then8
@@ -44545,7 +44613,7 @@ then25:                                           ; preds = %then20
   %105 = getelementptr %2, ptr %104, i32 0, i32 3
   %106 = getelementptr [4096 x i8], ptr %105, i32 0, i32 0
   %107 = getelementptr i8, ptr %106, i64 0
-  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.457", ptr %107)
+  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.458", ptr %107)
   br label %merge24
 
 else26:                                           ; preds = %then20
@@ -44577,7 +44645,7 @@ entry:
   %2 = getelementptr %2, ptr %1, i32 0, i32 2
   %3 = getelementptr [16 x i8], ptr %2, i32 0, i32 0
   %4 = getelementptr i8, ptr %3, i64 0
-  %5 = call i32 @strcmp(ptr %4, ptr @"$string.444")
+  %5 = call i32 @strcmp(ptr %4, ptr @"$string.445")
   %6 = icmp eq i32 %5, 0
   %7 = zext i1 %6 to i8
   %8 = icmp ne i8 %7, 0
@@ -45138,7 +45206,7 @@ then10:                                           ; preds = %then7
   %47 = load ptr, ptr %resolved, align 8
   %48 = getelementptr %24, ptr %47, i32 0, i32 24
   %49 = load i32, ptr %48, align 4
-  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %46, i64 1024, ptr @"$string.477", i32 %49)
+  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %46, i64 1024, ptr @"$string.478", i32 %49)
   br label %merge9
 
 else11:                                           ; preds = %then7
@@ -45185,7 +45253,7 @@ then18:                                           ; preds = %then14
   %72 = load ptr, ptr %model, align 8
   %73 = getelementptr %6, ptr %72, i32 0, i32 10
   %74 = load i32, ptr %73, align 4
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %68, i64 1024, ptr @"$string.478", i32 %71, i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %68, i64 1024, ptr @"$string.479", i32 %71, i32 %74)
   br label %merge17
 
 else19:                                           ; preds = %then14
@@ -45608,7 +45676,7 @@ then2:                                            ; preds = %then
   %24 = getelementptr %24, ptr %23, i32 0, i32 1
   %25 = load i32, ptr %24, align 4
   %26 = sext i32 %25 to i64
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.458", i64 %26, i64 1, i64 64)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.459", i64 %26, i64 1, i64 64)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -45659,7 +45727,7 @@ then10:                                           ; preds = %then5
   %50 = getelementptr %24, ptr %49, i32 0, i32 5
   %51 = load i32, ptr %50, align 4
   %52 = sext i32 %51 to i64
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.459", i64 %52, i64 1, i64 65536)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.460", i64 %52, i64 1, i64 65536)
   br label %merge9
 
 else11:                                           ; preds = %then5
@@ -45710,7 +45778,7 @@ then19:                                           ; preds = %then14
   %76 = getelementptr %24, ptr %75, i32 0, i32 6
   %77 = load i32, ptr %76, align 4
   %78 = sext i32 %77 to i64
-  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.460", i64 %78, i64 1, i64 67108864)
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.461", i64 %78, i64 1, i64 67108864)
   br label %merge18
 
 else20:                                           ; preds = %then14
@@ -45761,7 +45829,7 @@ then28:                                           ; preds = %then23
   %102 = getelementptr %24, ptr %101, i32 0, i32 7
   %103 = load i32, ptr %102, align 4
   %104 = sext i32 %103 to i64
-  %105 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.461", i64 %104, i64 1, i64 65536)
+  %105 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.462", i64 %104, i64 1, i64 65536)
   br label %merge27
 
 else29:                                           ; preds = %then23
@@ -45812,7 +45880,7 @@ then37:                                           ; preds = %then32
   %128 = getelementptr %24, ptr %127, i32 0, i32 8
   %129 = load i32, ptr %128, align 4
   %130 = sext i32 %129 to i64
-  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %126, i64 1024, ptr @"$string.462", i64 %130, i64 0, i64 1073741824)
+  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %126, i64 1024, ptr @"$string.463", i64 %130, i64 0, i64 1073741824)
   br label %merge36
 
 else38:                                           ; preds = %then32
@@ -45863,7 +45931,7 @@ then46:                                           ; preds = %then41
   %154 = getelementptr %24, ptr %153, i32 0, i32 9
   %155 = load i32, ptr %154, align 4
   %156 = sext i32 %155 to i64
-  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %152, i64 1024, ptr @"$string.463", i64 %156, i64 0, i64 2)
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %152, i64 1024, ptr @"$string.464", i64 %156, i64 0, i64 2)
   br label %merge45
 
 else47:                                           ; preds = %then41
@@ -45914,7 +45982,7 @@ then55:                                           ; preds = %then50
   %180 = getelementptr %24, ptr %179, i32 0, i32 10
   %181 = load i32, ptr %180, align 4
   %182 = sext i32 %181 to i64
-  %183 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %178, i64 1024, ptr @"$string.464", i64 %182, i64 0, i64 4096)
+  %183 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %178, i64 1024, ptr @"$string.465", i64 %182, i64 0, i64 4096)
   br label %merge54
 
 else56:                                           ; preds = %then50
@@ -45965,7 +46033,7 @@ then64:                                           ; preds = %then59
   %206 = getelementptr %24, ptr %205, i32 0, i32 11
   %207 = load i32, ptr %206, align 4
   %208 = sext i32 %207 to i64
-  %209 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %204, i64 1024, ptr @"$string.465", i64 %208, i64 1, i64 1048576)
+  %209 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %204, i64 1024, ptr @"$string.466", i64 %208, i64 1, i64 1048576)
   br label %merge63
 
 else65:                                           ; preds = %then59
@@ -46016,7 +46084,7 @@ then73:                                           ; preds = %then68
   %232 = getelementptr %24, ptr %231, i32 0, i32 12
   %233 = load i32, ptr %232, align 4
   %234 = sext i32 %233 to i64
-  %235 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %230, i64 1024, ptr @"$string.466", i64 %234, i64 0, i64 67108864)
+  %235 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %230, i64 1024, ptr @"$string.467", i64 %234, i64 0, i64 67108864)
   br label %merge72
 
 else74:                                           ; preds = %then68
@@ -46067,7 +46135,7 @@ then82:                                           ; preds = %then77
   %258 = getelementptr %24, ptr %257, i32 0, i32 13
   %259 = load i32, ptr %258, align 4
   %260 = sext i32 %259 to i64
-  %261 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %256, i64 1024, ptr @"$string.467", i64 %260, i64 1, i64 16777216)
+  %261 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %256, i64 1024, ptr @"$string.468", i64 %260, i64 1, i64 16777216)
   br label %merge81
 
 else83:                                           ; preds = %then77
@@ -46118,7 +46186,7 @@ then91:                                           ; preds = %then86
   %284 = getelementptr %24, ptr %283, i32 0, i32 14
   %285 = load i32, ptr %284, align 4
   %286 = sext i32 %285 to i64
-  %287 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %282, i64 1024, ptr @"$string.468", i64 %286, i64 0, i64 1)
+  %287 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %282, i64 1024, ptr @"$string.469", i64 %286, i64 0, i64 1)
   br label %merge90
 
 else92:                                           ; preds = %then86
@@ -46169,7 +46237,7 @@ then100:                                          ; preds = %then95
   %310 = getelementptr %24, ptr %309, i32 0, i32 15
   %311 = load i32, ptr %310, align 4
   %312 = sext i32 %311 to i64
-  %313 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %308, i64 1024, ptr @"$string.469", i64 %312, i64 -1, i64 2)
+  %313 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %308, i64 1024, ptr @"$string.470", i64 %312, i64 -1, i64 2)
   br label %merge99
 
 else101:                                          ; preds = %then95
@@ -46220,7 +46288,7 @@ then109:                                          ; preds = %then104
   %336 = getelementptr %24, ptr %335, i32 0, i32 16
   %337 = load i32, ptr %336, align 4
   %338 = sext i32 %337 to i64
-  %339 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %334, i64 1024, ptr @"$string.470", i64 %338, i64 0, i64 65536)
+  %339 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %334, i64 1024, ptr @"$string.471", i64 %338, i64 0, i64 65536)
   br label %merge108
 
 else110:                                          ; preds = %then104
@@ -46271,7 +46339,7 @@ then118:                                          ; preds = %then113
   %362 = getelementptr %24, ptr %361, i32 0, i32 20
   %363 = load i32, ptr %362, align 4
   %364 = sext i32 %363 to i64
-  %365 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %360, i64 1024, ptr @"$string.471", i64 %364, i64 -1, i64 1)
+  %365 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %360, i64 1024, ptr @"$string.472", i64 %364, i64 -1, i64 1)
   br label %merge117
 
 else119:                                          ; preds = %then113
@@ -46322,7 +46390,7 @@ then127:                                          ; preds = %then122
   %388 = getelementptr %24, ptr %387, i32 0, i32 21
   %389 = load i32, ptr %388, align 4
   %390 = sext i32 %389 to i64
-  %391 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %386, i64 1024, ptr @"$string.472", i64 %390, i64 -1, i64 1)
+  %391 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %386, i64 1024, ptr @"$string.473", i64 %390, i64 -1, i64 1)
   br label %merge126
 
 else128:                                          ; preds = %then122
@@ -46373,7 +46441,7 @@ then136:                                          ; preds = %then131
   %414 = getelementptr %24, ptr %413, i32 0, i32 22
   %415 = load i32, ptr %414, align 4
   %416 = sext i32 %415 to i64
-  %417 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %412, i64 1024, ptr @"$string.473", i64 %416, i64 0, i64 1)
+  %417 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %412, i64 1024, ptr @"$string.474", i64 %416, i64 0, i64 1)
   br label %merge135
 
 else137:                                          ; preds = %then131
@@ -46424,7 +46492,7 @@ then145:                                          ; preds = %then140
   %440 = getelementptr %24, ptr %439, i32 0, i32 23
   %441 = load i32, ptr %440, align 4
   %442 = sext i32 %441 to i64
-  %443 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %438, i64 1024, ptr @"$string.474", i64 %442, i64 0, i64 1)
+  %443 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %438, i64 1024, ptr @"$string.475", i64 %442, i64 0, i64 1)
   br label %merge144
 
 else146:                                          ; preds = %then140
@@ -46475,7 +46543,7 @@ then154:                                          ; preds = %then149
   %466 = getelementptr %24, ptr %465, i32 0, i32 24
   %467 = load i32, ptr %466, align 4
   %468 = sext i32 %467 to i64
-  %469 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %464, i64 1024, ptr @"$string.475", i64 %468, i64 0, i64 65536)
+  %469 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %464, i64 1024, ptr @"$string.476", i64 %468, i64 0, i64 65536)
   br label %merge153
 
 else155:                                          ; preds = %then149
@@ -46526,7 +46594,7 @@ then163:                                          ; preds = %then158
   %492 = load ptr, ptr %given, align 8
   %493 = getelementptr %24, ptr %492, i32 0, i32 17
   %494 = load i64, ptr %493, align 8
-  %495 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %491, i64 1024, ptr @"$string.476", i64 %494, i64 0, i64 1152921504606846976)
+  %495 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %491, i64 1024, ptr @"$string.477", i64 %494, i64 0, i64 1152921504606846976)
   br label %merge162
 
 else164:                                          ; preds = %then158
@@ -46645,7 +46713,7 @@ then2:                                            ; preds = %then
   %27 = getelementptr %3, ptr %26, i32 0, i32 9
   %28 = getelementptr [128 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.479", ptr %29)
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.480", ptr %29)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -46776,7 +46844,7 @@ then13:                                           ; preds = %then8
   %110 = load ptr, ptr %info, align 8
   %111 = getelementptr %3, ptr %110, i32 0, i32 7
   %112 = load i32, ptr %111, align 4
-  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %102, i64 1024, ptr @"$string.480", i32 %105, ptr %109, i32 %112)
+  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %102, i64 1024, ptr @"$string.481", i32 %105, ptr %109, i32 %112)
   br label %merge12
 
 else14:                                           ; preds = %then8
@@ -46900,7 +46968,7 @@ then2:                                            ; preds = %then
   %45 = load ptr, ptr %o, align 8
   %46 = getelementptr %24, ptr %45, i32 0, i32 7
   %47 = load i32, ptr %46, align 4
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.481", i32 %41, i32 %44, i32 %47, i64 2147483647)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.482", i32 %41, i32 %44, i32 %47, i64 2147483647)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -47156,7 +47224,7 @@ entry:
   %10 = load i32, ptr %9, align 4
   %11 = load i32, ptr %world_size, align 4
   %12 = load ptr, ptr %message, align 8
-  %13 = call i32 @"$check_split"(ptr @"$string.161", i32 %10, i32 %11, ptr %12)
+  %13 = call i32 @"$check_split"(ptr @"$string.162", i32 %10, i32 %11, ptr %12)
   store i32 %13, ptr %code, align 4
   %14 = load i32, ptr %code, align 4
   %15 = icmp ne i32 %14, 0
@@ -47180,7 +47248,7 @@ merge:                                            ; preds = %else, %dead
   %21 = load i32, ptr %20, align 4
   %22 = load i32, ptr %world_size, align 4
   %23 = load ptr, ptr %message, align 8
-  %24 = call i32 @"$check_split"(ptr @"$string.162", i32 %21, i32 %22, ptr %23)
+  %24 = call i32 @"$check_split"(ptr @"$string.163", i32 %21, i32 %22, ptr %23)
   store i32 %24, ptr %code1, align 4
   %25 = load i32, ptr %code1, align 4
   %26 = icmp ne i32 %25, 0
@@ -47211,7 +47279,7 @@ then7:                                            ; preds = %merge2
   %36 = load i32, ptr %35, align 4
   %37 = load i32, ptr %world_size, align 4
   %38 = load ptr, ptr %message, align 8
-  %39 = call i32 @"$check_split"(ptr @"$string.165", i32 %36, i32 %37, ptr %38)
+  %39 = call i32 @"$check_split"(ptr @"$string.166", i32 %36, i32 %37, ptr %38)
   store i32 %39, ptr %code9, align 4
   %40 = load i32, ptr %code9, align 4
   %41 = icmp ne i32 %40, 0
@@ -47256,7 +47324,7 @@ merge14:                                          ; preds = %else16, %dead17
   %50 = call i32 @"$ModelConfig.shared_width"(ptr %49)
   %51 = load i32, ptr %world_size, align 4
   %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$check_split"(ptr @"$string.483", i32 %50, i32 %51, ptr %52)
+  %53 = call i32 @"$check_split"(ptr @"$string.484", i32 %50, i32 %51, ptr %52)
   store i32 %53, ptr %code18, align 4
   %54 = load i32, ptr %code18, align 4
   %55 = icmp ne i32 %54, 0
@@ -47287,7 +47355,7 @@ then24:                                           ; preds = %merge19
   %65 = load i32, ptr %64, align 4
   %66 = load i32, ptr %world_size, align 4
   %67 = load ptr, ptr %message, align 8
-  %68 = call i32 @"$check_split"(ptr @"$string.484", i32 %65, i32 %66, ptr %67)
+  %68 = call i32 @"$check_split"(ptr @"$string.485", i32 %65, i32 %66, ptr %67)
   ret i32 %68
 
 dead26:                                           ; No predecessors!
@@ -47302,7 +47370,7 @@ merge23:                                          ; preds = %else25, %dead26
   %71 = load i32, ptr %70, align 4
   %72 = load i32, ptr %world_size, align 4
   %73 = load ptr, ptr %message, align 8
-  %74 = call i32 @"$check_split"(ptr @"$string.485", i32 %71, i32 %72, ptr %73)
+  %74 = call i32 @"$check_split"(ptr @"$string.486", i32 %71, i32 %72, ptr %73)
   ret i32 %74
 
 dead27:                                           ; No predecessors!
@@ -47345,7 +47413,7 @@ then2:                                            ; preds = %then
   %19 = load i32, ptr %world_size, align 4
   %20 = load ptr, ptr %name, align 8
   %21 = load i32, ptr %value, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.482", i32 %19, ptr %20, i32 %21)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.483", i32 %19, ptr %20, i32 %21)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -47510,7 +47578,7 @@ then2:                                            ; preds = %then
   %60 = load ptr, ptr %59, align 8
   %61 = getelementptr %6, ptr %60, i32 0, i32 2
   %62 = load i32, ptr %61, align 4
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.486", i32 %62)
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.487", i32 %62)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -48115,7 +48183,7 @@ then2:                                            ; preds = %then
   %35 = load ptr, ptr %matrix, align 8
   %36 = getelementptr %52, ptr %35, i32 0, i32 1
   %37 = load i32, ptr %36, align 4
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.487", i32 %28, i32 %31, i32 %34, i32 %37)
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.488", i32 %28, i32 %31, i32 %34, i32 %37)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -48955,7 +49023,7 @@ then2:                                            ; preds = %then
   %38 = load i32, ptr %37, align 4
   %39 = getelementptr %55, ptr %cache, i32 0, i32 5
   %40 = load i32, ptr %39, align 4
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.488", ptr %34, i32 %36, i32 %38, i32 %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.489", ptr %34, i32 %36, i32 %38, i32 %40)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -49167,7 +49235,7 @@ then2:                                            ; preds = %then
   %94 = load ptr, ptr %o, align 8
   %95 = getelementptr %24, ptr %94, i32 0, i32 6
   %96 = load i32, ptr %95, align 4
-  %97 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.489", i32 %93, i32 %96)
+  %97 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.490", i32 %93, i32 %96)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -49497,15 +49565,15 @@ entry:
   %11 = load ptr, ptr %shape, align 8
   %12 = getelementptr %140, ptr %11, i32 0, i32 16
   %13 = load ptr, ptr %base, align 8
-  call void @"$anon (./terra/scheduling/batch.t:108)"(ptr %10, ptr %12, ptr %13)
+  call void @"$anon (./terra/scheduling/batch.t:110)"(ptr %10, ptr %12, ptr %13)
   %14 = load %48, ptr %5, align 1
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr %53, ptr %15, i32 0, i32 1
-  %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %53, ptr %17, i32 0, i32 0
-  %19 = load ptr, ptr %shape, align 8
-  %20 = getelementptr %140, ptr %19, i32 0, i32 16
-  call void @"$bind_decode"(ptr %16, ptr %18, ptr %20)
+  %17 = load ptr, ptr %shape, align 8
+  %18 = getelementptr %140, ptr %17, i32 0, i32 16
+  %19 = load ptr, ptr %self, align 8
+  %20 = getelementptr %53, ptr %19, i32 0, i32 0
+  call void @"$batch.StepInputs.bind_decode"(ptr %16, ptr %18, ptr %20)
   %21 = load %48, ptr %4, align 1
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %53, ptr %22, i32 0, i32 2
@@ -49514,10 +49582,10 @@ entry:
   %26 = load ptr, ptr %base, align 8
   %27 = load ptr, ptr %shape, align 8
   %28 = getelementptr %140, ptr %27, i32 0, i32 16
-  %29 = call i64 @"$anon (./terra/scheduling/batch.t:102)"(ptr %28)
+  %29 = call i64 @"$anon (./terra/scheduling/batch.t:104)"(ptr %28)
   %30 = call i64 @"$aligned"(i64 %29)
   %31 = getelementptr i8, ptr %26, i64 %30
-  call void @"$anon (./terra/scheduling/batch.t:108).491"(ptr %23, ptr %25, ptr %31)
+  call void @"$anon (./terra/scheduling/batch.t:110).492"(ptr %23, ptr %25, ptr %31)
   %32 = load %48, ptr %3, align 1
   %33 = load ptr, ptr %shape, align 8
   %34 = getelementptr %140, ptr %33, i32 0, i32 1
@@ -50379,10 +50447,10 @@ entry:
   %shape = alloca ptr, align 8
   store ptr %0, ptr %shape, align 8
   %1 = load ptr, ptr %shape, align 8
-  %2 = call i64 @"$anon (./terra/scheduling/batch.t:102)"(ptr %1)
+  %2 = call i64 @"$anon (./terra/scheduling/batch.t:104)"(ptr %1)
   %3 = call i64 @"$aligned"(i64 %2)
   %4 = load ptr, ptr %shape, align 8
-  %5 = call i64 @"$anon (./terra/scheduling/batch.t:102).490"(ptr %4)
+  %5 = call i64 @"$anon (./terra/scheduling/batch.t:104).491"(ptr %4)
   %6 = call i64 @"$aligned"(i64 %5)
   %7 = add i64 %3, %6
   ret i64 %7
@@ -50406,7 +50474,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal i64 @"$anon (./terra/scheduling/batch.t:102)"(ptr %0) {
+define internal i64 @"$anon (./terra/scheduling/batch.t:104)"(ptr %0) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$shape" = alloca ptr, align 8
@@ -50731,7 +50799,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal i64 @"$anon (./terra/scheduling/batch.t:102).490"(ptr %0) {
+define internal i64 @"$anon (./terra/scheduling/batch.t:104).491"(ptr %0) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$shape" = alloca ptr, align 8
@@ -50806,7 +50874,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$anon (./terra/scheduling/batch.t:108)"(ptr %0, ptr %1, ptr %2) {
+define internal void @"$anon (./terra/scheduling/batch.t:110)"(ptr %0, ptr %1, ptr %2) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$data" = alloca ptr, align 8
@@ -51289,32 +51357,50 @@ entry:
   ret void
 }
 
-define internal void @"$bind_decode"(ptr %0, ptr %1, ptr %2) {
+define internal void @"$batch.StepInputs.bind_decode"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %48, align 8
   %narrow = alloca %26, align 8
   %4 = alloca %26, align 8
-  %shape = alloca ptr, align 8
   %full = alloca ptr, align 8
-  %target = alloca ptr, align 8
-  store ptr %0, ptr %target, align 8
-  store ptr %1, ptr %full, align 8
-  store ptr %2, ptr %shape, align 8
+  %shape = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %shape, align 8
+  store ptr %2, ptr %full, align 8
   %5 = load ptr, ptr %shape, align 8
   call void @"$StepShape.for_decode"(ptr noalias sret(%26) %4, ptr %5)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %narrow, ptr align 4 %4, i64 28, i1 false)
-  %6 = load ptr, ptr %target, align 8
+  %6 = load ptr, ptr %self, align 8
   %7 = load ptr, ptr %full, align 8
   %8 = getelementptr %40, ptr %7, i32 0, i32 0
   %9 = load ptr, ptr %8, align 8
-  call void @"$anon (./terra/scheduling/batch.t:108)"(ptr %6, ptr %narrow, ptr %9)
+  call void @"$anon (./terra/scheduling/batch.t:110)"(ptr %6, ptr %narrow, ptr %9)
   %10 = load %48, ptr %3, align 1
   %11 = load ptr, ptr %full, align 8
-  %12 = getelementptr %40, ptr %11, i32 0, i32 26
+  %12 = getelementptr %40, ptr %11, i32 0, i32 23
   %13 = load ptr, ptr %12, align 8
-  %14 = load ptr, ptr %target, align 8
-  %15 = getelementptr %40, ptr %14, i32 0, i32 26
+  %14 = load ptr, ptr %self, align 8
+  %15 = getelementptr %40, ptr %14, i32 0, i32 23
   store ptr %13, ptr %15, align 8
+  %16 = load ptr, ptr %full, align 8
+  %17 = getelementptr %40, ptr %16, i32 0, i32 24
+  %18 = load ptr, ptr %17, align 8
+  %19 = load ptr, ptr %self, align 8
+  %20 = getelementptr %40, ptr %19, i32 0, i32 24
+  store ptr %18, ptr %20, align 8
+  %21 = load ptr, ptr %full, align 8
+  %22 = getelementptr %40, ptr %21, i32 0, i32 25
+  %23 = load ptr, ptr %22, align 8
+  %24 = load ptr, ptr %self, align 8
+  %25 = getelementptr %40, ptr %24, i32 0, i32 25
+  store ptr %23, ptr %25, align 8
+  %26 = load ptr, ptr %full, align 8
+  %27 = getelementptr %40, ptr %26, i32 0, i32 26
+  %28 = load ptr, ptr %27, align 8
+  %29 = load ptr, ptr %self, align 8
+  %30 = getelementptr %40, ptr %29, i32 0, i32 26
+  store ptr %28, ptr %30, align 8
   ret void
 }
 
@@ -51337,7 +51423,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$anon (./terra/scheduling/batch.t:108).491"(ptr %0, ptr %1, ptr %2) {
+define internal void @"$anon (./terra/scheduling/batch.t:110).492"(ptr %0, ptr %1, ptr %2) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$data" = alloca ptr, align 8
@@ -51600,7 +51686,7 @@ and.lhs.true9:                                    ; preds = %merge3
 
 then10:                                           ; preds = %else8
   %82 = load ptr, ptr %self, align 8
-  call void @"$Plan.refuse"(ptr %82, ptr @"$string.493")
+  call void @"$Plan.refuse"(ptr %82, ptr @"$string.494")
   %83 = load %48, ptr %3, align 1
   br label %merge6
 
@@ -51773,7 +51859,7 @@ entry:
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %23, ptr %14, i32 0, i32 9
   %16 = load i32, ptr %15, align 4
-  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 512, ptr @"$string.492", i64 %7, i32 %10, i32 %13, i32 %16)
+  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 512, ptr @"$string.493", i64 %7, i32 %10, i32 %13, i32 %16)
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
@@ -51867,7 +51953,7 @@ entry:
   %55 = sub i64 %51, %54
   %56 = getelementptr [128 x i8], ptr %suggestion, i32 0, i32 0
   %57 = getelementptr i8, ptr %56, i64 0
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 512, ptr @"$string.496", i64 %26, i64 %32, i64 %33, i64 %39, i32 %43, i32 %46, i64 %47, i64 %50, i64 %55, ptr %57)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 512, ptr @"$string.497", i64 %26, i64 %32, i64 %33, i64 %39, i32 %43, i32 %46, i64 %47, i64 %50, i64 %55, ptr %57)
   %59 = load ptr, ptr %self, align 8
   %60 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %61 = getelementptr i8, ptr %60, i64 0
@@ -51907,13 +51993,13 @@ then:                                             ; preds = %entry
   %16 = load i32, ptr %page_size, align 4
   %17 = sext i32 %16 to i64
   %18 = mul i64 %15, %17
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %13, i64 %14, ptr @"$string.494", i64 %18)
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %13, i64 %14, ptr @"$string.495", i64 %18)
   br label %merge
 
 else:                                             ; preds = %entry
   %20 = load ptr, ptr %target, align 8
   %21 = load i64, ptr %capacity, align 8
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 %21, ptr @"$string.495")
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 %21, ptr @"$string.496")
   br label %merge
 
 merge:                                            ; preds = %else, %then
@@ -51958,7 +52044,7 @@ entry:
   %27 = load %48, ptr %19, align 1
   %28 = load ptr, ptr %out, align 8
   %29 = load ptr, ptr %kind, align 8
-  call void @"$JsonWriter.string_field"(ptr %28, ptr @"$string.500", ptr %29)
+  call void @"$JsonWriter.string_field"(ptr %28, ptr @"$string.501", ptr %29)
   %30 = load %48, ptr %18, align 1
   %31 = load ptr, ptr %out, align 8
   %32 = load ptr, ptr %made, align 8
@@ -51966,7 +52052,7 @@ entry:
   %34 = getelementptr %24, ptr %33, i32 0, i32 1
   %35 = load i32, ptr %34, align 4
   %36 = sext i32 %35 to i64
-  call void @"$JsonWriter.integer_field"(ptr %31, ptr @"$string.501", i64 %36)
+  call void @"$JsonWriter.integer_field"(ptr %31, ptr @"$string.502", i64 %36)
   %37 = load %48, ptr %17, align 1
   %38 = load ptr, ptr %out, align 8
   %39 = load ptr, ptr %made, align 8
@@ -51974,7 +52060,7 @@ entry:
   %41 = getelementptr %24, ptr %40, i32 0, i32 9
   %42 = load i32, ptr %41, align 4
   %43 = call ptr @"$layout_name"(i32 %42)
-  call void @"$JsonWriter.string_field"(ptr %38, ptr @"$string.502", ptr %43)
+  call void @"$JsonWriter.string_field"(ptr %38, ptr @"$string.503", ptr %43)
   %44 = load %48, ptr %16, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %made, align 8
@@ -51982,7 +52068,7 @@ entry:
   %48 = getelementptr %24, ptr %47, i32 0, i32 6
   %49 = load i32, ptr %48, align 4
   %50 = sext i32 %49 to i64
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.505", i64 %50)
+  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.506", i64 %50)
   %51 = load %48, ptr %15, align 1
   %52 = load ptr, ptr %out, align 8
   %53 = load ptr, ptr %made, align 8
@@ -51990,7 +52076,7 @@ entry:
   %55 = getelementptr %24, ptr %54, i32 0, i32 5
   %56 = load i32, ptr %55, align 4
   %57 = sext i32 %56 to i64
-  call void @"$JsonWriter.integer_field"(ptr %52, ptr @"$string.506", i64 %57)
+  call void @"$JsonWriter.integer_field"(ptr %52, ptr @"$string.507", i64 %57)
   %58 = load %48, ptr %14, align 1
   %59 = load ptr, ptr %out, align 8
   %60 = load ptr, ptr %made, align 8
@@ -51998,7 +52084,7 @@ entry:
   %62 = getelementptr %24, ptr %61, i32 0, i32 11
   %63 = load i32, ptr %62, align 4
   %64 = sext i32 %63 to i64
-  call void @"$JsonWriter.integer_field"(ptr %59, ptr @"$string.507", i64 %64)
+  call void @"$JsonWriter.integer_field"(ptr %59, ptr @"$string.508", i64 %64)
   %65 = load %48, ptr %13, align 1
   %66 = load ptr, ptr %out, align 8
   %67 = load ptr, ptr %made, align 8
@@ -52008,28 +52094,28 @@ entry:
   %70 = load ptr, ptr %made, align 8
   %71 = getelementptr %23, ptr %70, i32 0, i32 8
   %72 = load i64, ptr %71, align 8
-  call void @"$JsonWriter.integer_field"(ptr %69, ptr @"$string.516", i64 %72)
+  call void @"$JsonWriter.integer_field"(ptr %69, ptr @"$string.517", i64 %72)
   %73 = load %48, ptr %11, align 1
   %74 = load ptr, ptr %out, align 8
   %75 = load ptr, ptr %made, align 8
   %76 = getelementptr %23, ptr %75, i32 0, i32 19
   %77 = load i8, ptr %76, align 1
   %78 = icmp ne i8 %77, 0
-  call void @"$JsonWriter.boolean_field"(ptr %74, ptr @"$string.517", i1 zeroext %78)
+  call void @"$JsonWriter.boolean_field"(ptr %74, ptr @"$string.518", i1 zeroext %78)
   %79 = load %48, ptr %10, align 1
   %80 = load ptr, ptr %out, align 8
   %81 = load ptr, ptr %made, align 8
   %82 = getelementptr %23, ptr %81, i32 0, i32 20
   %83 = getelementptr [512 x i8], ptr %82, i32 0, i32 0
   %84 = getelementptr i8, ptr %83, i64 0
-  call void @"$JsonWriter.string_field"(ptr %80, ptr @"$string.518", ptr %84)
+  call void @"$JsonWriter.string_field"(ptr %80, ptr @"$string.519", ptr %84)
   %85 = load %48, ptr %9, align 1
   %86 = load ptr, ptr %out, align 8
   %87 = load ptr, ptr %made, align 8
   call void @"$write_buffers"(ptr %86, ptr %87)
   %88 = load %48, ptr %8, align 1
   %89 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %89, ptr @"$string.541")
+  call void @"$JsonWriter.key"(ptr %89, ptr @"$string.542")
   %90 = load %48, ptr %7, align 1
   %91 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %91)
@@ -52087,7 +52173,7 @@ entry:
   %10 = load ptr, ptr %source, align 8
   %11 = getelementptr %4, ptr %10, i32 0, i32 1
   %12 = load ptr, ptr %11, align 8
-  call void @"$JsonWriter.string_field"(ptr %9, ptr @"$string.408", ptr %12)
+  call void @"$JsonWriter.string_field"(ptr %9, ptr @"$string.409", ptr %12)
   %13 = load %48, ptr %8, align 1
   %14 = load ptr, ptr %out, align 8
   %15 = load ptr, ptr %source, align 8
@@ -52095,13 +52181,13 @@ entry:
   %17 = getelementptr %6, ptr %16, i32 0, i32 0
   %18 = getelementptr [64 x i8], ptr %17, i32 0, i32 0
   %19 = getelementptr i8, ptr %18, i64 0
-  call void @"$JsonWriter.string_field"(ptr %14, ptr @"$string.409", ptr %19)
+  call void @"$JsonWriter.string_field"(ptr %14, ptr @"$string.410", ptr %19)
   %20 = load %48, ptr %7, align 1
   %21 = load ptr, ptr %out, align 8
   %22 = load ptr, ptr %source, align 8
   %23 = getelementptr %4, ptr %22, i32 0, i32 9
   %24 = load i64, ptr %23, align 8
-  call void @"$JsonWriter.integer_field"(ptr %21, ptr @"$string.412", i64 %24)
+  call void @"$JsonWriter.integer_field"(ptr %21, ptr @"$string.413", i64 %24)
   %25 = load %48, ptr %6, align 1
   %26 = load ptr, ptr %out, align 8
   %27 = load ptr, ptr %source, align 8
@@ -52111,13 +52197,13 @@ entry:
   %31 = getelementptr %4, ptr %30, i32 0, i32 10
   %32 = load i64, ptr %31, align 8
   %33 = add i64 %29, %32
-  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.497", i64 %33)
+  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.498", i64 %33)
   %34 = load %48, ptr %5, align 1
   %35 = load ptr, ptr %out, align 8
   %36 = load ptr, ptr %source, align 8
   %37 = getelementptr %4, ptr %36, i32 0, i32 11
   %38 = load i64, ptr %37, align 8
-  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.414", i64 %38)
+  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.415", i64 %38)
   %39 = load %48, ptr %4, align 1
   %40 = load ptr, ptr %out, align 8
   %41 = load ptr, ptr %source, align 8
@@ -52127,14 +52213,14 @@ entry:
   %45 = getelementptr %4, ptr %44, i32 0, i32 12
   %46 = load i64, ptr %45, align 8
   %47 = add i64 %43, %46
-  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.498", i64 %47)
+  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.499", i64 %47)
   %48 = load %48, ptr %3, align 1
   %49 = load ptr, ptr %out, align 8
   %50 = load ptr, ptr %source, align 8
   %51 = getelementptr %4, ptr %50, i32 0, i32 8
   %52 = load i8, ptr %51, align 1
   %53 = icmp ne i8 %52, 0
-  call void @"$JsonWriter.boolean_field"(ptr %49, ptr @"$string.499", i1 zeroext %53)
+  call void @"$JsonWriter.boolean_field"(ptr %49, ptr @"$string.500", i1 zeroext %53)
   %54 = load %48, ptr %2, align 1
   ret void
 }
@@ -52150,7 +52236,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.503"
+  ret ptr @"$string.504"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -52166,7 +52252,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.504"
+  ret ptr @"$string.505"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -52175,7 +52261,7 @@ else3:                                            ; preds = %merge
   br label %merge1
 
 merge1:                                           ; preds = %else3, %dead4
-  ret ptr @"$string.190"
+  ret ptr @"$string.191"
 
 dead5:                                            ; No predecessors!
   ret ptr undef
@@ -52200,7 +52286,7 @@ entry:
   %12 = getelementptr %23, ptr %11, i32 0, i32 4
   %13 = load i32, ptr %12, align 4
   %14 = call ptr @"$kv_dtype_name"(i32 %13)
-  call void @"$JsonWriter.string_field"(ptr %10, ptr @"$string.508", ptr %14)
+  call void @"$JsonWriter.string_field"(ptr %10, ptr @"$string.509", ptr %14)
   %15 = load %48, ptr %9, align 1
   %16 = load ptr, ptr %out, align 8
   %17 = load ptr, ptr %made, align 8
@@ -52208,12 +52294,12 @@ entry:
   %19 = getelementptr %23, ptr %18, i32 0, i32 4
   %20 = load i32, ptr %19, align 4
   %21 = call i64 @"$Plan.kv_bytes_per_token"(ptr %17, i32 %20)
-  call void @"$JsonWriter.integer_field"(ptr %16, ptr @"$string.509", i64 %21)
+  call void @"$JsonWriter.integer_field"(ptr %16, ptr @"$string.510", i64 %21)
   %22 = load %48, ptr %8, align 1
   %23 = load ptr, ptr %out, align 8
   %24 = load ptr, ptr %made, align 8
   %25 = call i64 @"$Plan.kv_bytes_per_token"(ptr %24, i32 1)
-  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.510", i64 %25)
+  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.511", i64 %25)
   %26 = load %48, ptr %7, align 1
   %27 = load ptr, ptr %out, align 8
   %28 = load ptr, ptr %made, align 8
@@ -52221,20 +52307,20 @@ entry:
   %30 = getelementptr %24, ptr %29, i32 0, i32 7
   %31 = load i32, ptr %30, align 4
   %32 = sext i32 %31 to i64
-  call void @"$JsonWriter.integer_field"(ptr %27, ptr @"$string.511", i64 %32)
+  call void @"$JsonWriter.integer_field"(ptr %27, ptr @"$string.512", i64 %32)
   %33 = load %48, ptr %6, align 1
   %34 = load ptr, ptr %out, align 8
   %35 = load ptr, ptr %made, align 8
   %36 = getelementptr %23, ptr %35, i32 0, i32 12
   %37 = load i64, ptr %36, align 8
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.512", i64 %37)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.513", i64 %37)
   %38 = load %48, ptr %5, align 1
   %39 = load ptr, ptr %out, align 8
   %40 = load ptr, ptr %made, align 8
   %41 = getelementptr %23, ptr %40, i32 0, i32 11
   %42 = load i32, ptr %41, align 4
   %43 = sext i32 %42 to i64
-  call void @"$JsonWriter.integer_field"(ptr %39, ptr @"$string.513", i64 %43)
+  call void @"$JsonWriter.integer_field"(ptr %39, ptr @"$string.514", i64 %43)
   %44 = load %48, ptr %4, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %made, align 8
@@ -52247,13 +52333,13 @@ entry:
   %53 = load i32, ptr %52, align 4
   %54 = sext i32 %53 to i64
   %55 = mul i64 %49, %54
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.514", i64 %55)
+  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.515", i64 %55)
   %56 = load %48, ptr %3, align 1
   %57 = load ptr, ptr %out, align 8
   %58 = load ptr, ptr %made, align 8
   %59 = call i32 @"$Plan.concurrent_requests"(ptr %58)
   %60 = sext i32 %59 to i64
-  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.515", i64 %60)
+  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.516", i64 %60)
   %61 = load %48, ptr %2, align 1
   ret void
 }
@@ -52269,7 +52355,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.199"
+  ret ptr @"$string.200"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -52282,7 +52368,7 @@ else:                                             ; preds = %entry
   br i1 %8, label %then1, label %else2
 
 then1:                                            ; preds = %else
-  ret ptr @"$string.200"
+  ret ptr @"$string.201"
 
 dead3:                                            ; No predecessors!
   br label %merge
@@ -52414,7 +52500,7 @@ entry:
   call void @"$Plan.buffer_shape"(ptr noalias sret(%140) %27, ptr %28, i32 0)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %27, i64 160, i1 false)
   %29 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %29, ptr @"$string.519")
+  call void @"$JsonWriter.key"(ptr %29, ptr @"$string.520")
   %30 = load %48, ptr %26, align 1
   %31 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_object"(ptr %31)
@@ -52428,7 +52514,7 @@ entry:
   %39 = getelementptr %140, ptr %shape, i32 0, i32 2
   %40 = load i64, ptr %39, align 8
   %41 = mul i64 %38, %40
-  call void @"$JsonWriter.integer_field"(ptr %33, ptr @"$string.520", i64 %41)
+  call void @"$JsonWriter.integer_field"(ptr %33, ptr @"$string.521", i64 %41)
   %42 = load %48, ptr %24, align 1
   %43 = load ptr, ptr %out, align 8
   %44 = getelementptr %140, ptr %shape, i32 0, i32 1
@@ -52439,7 +52525,7 @@ entry:
   %49 = getelementptr %140, ptr %shape, i32 0, i32 2
   %50 = load i64, ptr %49, align 8
   %51 = mul i64 %48, %50
-  call void @"$JsonWriter.integer_field"(ptr %43, ptr @"$string.521", i64 %51)
+  call void @"$JsonWriter.integer_field"(ptr %43, ptr @"$string.522", i64 %51)
   %52 = load %48, ptr %23, align 1
   %53 = load ptr, ptr %out, align 8
   %54 = getelementptr %140, ptr %shape, i32 0, i32 1
@@ -52450,7 +52536,7 @@ entry:
   %59 = getelementptr %140, ptr %shape, i32 0, i32 2
   %60 = load i64, ptr %59, align 8
   %61 = mul i64 %58, %60
-  call void @"$JsonWriter.integer_field"(ptr %53, ptr @"$string.522", i64 %61)
+  call void @"$JsonWriter.integer_field"(ptr %53, ptr @"$string.523", i64 %61)
   %62 = load %48, ptr %22, align 1
   %63 = load ptr, ptr %out, align 8
   %64 = getelementptr %140, ptr %shape, i32 0, i32 1
@@ -52474,13 +52560,13 @@ entry:
   %82 = trunc i8 %74 to i1
   %83 = select i1 %82, i64 %76, i64 %81
   %84 = mul i64 %65, %83
-  call void @"$JsonWriter.integer_field"(ptr %63, ptr @"$string.523", i64 %84)
+  call void @"$JsonWriter.integer_field"(ptr %63, ptr @"$string.524", i64 %84)
   %85 = load %48, ptr %21, align 1
   %86 = load ptr, ptr %out, align 8
   %87 = getelementptr %140, ptr %shape, i32 0, i32 1
   %88 = load i64, ptr %87, align 8
   %89 = mul i64 %88, 4
-  call void @"$JsonWriter.integer_field"(ptr %86, ptr @"$string.524", i64 %89)
+  call void @"$JsonWriter.integer_field"(ptr %86, ptr @"$string.525", i64 %89)
   %90 = load %48, ptr %20, align 1
   %91 = load ptr, ptr %out, align 8
   %92 = getelementptr %140, ptr %shape, i32 0, i32 1
@@ -52498,7 +52584,7 @@ entry:
   %104 = getelementptr %140, ptr %shape, i32 0, i32 2
   %105 = load i64, ptr %104, align 8
   %106 = mul i64 %103, %105
-  call void @"$JsonWriter.integer_field"(ptr %91, ptr @"$string.525", i64 %106)
+  call void @"$JsonWriter.integer_field"(ptr %91, ptr @"$string.526", i64 %106)
   %107 = load %48, ptr %19, align 1
   %108 = load ptr, ptr %out, align 8
   %109 = getelementptr %140, ptr %shape, i32 0, i32 1
@@ -52512,7 +52598,7 @@ entry:
   %117 = getelementptr %140, ptr %shape, i32 0, i32 2
   %118 = load i64, ptr %117, align 8
   %119 = mul i64 %116, %118
-  call void @"$JsonWriter.integer_field"(ptr %108, ptr @"$string.526", i64 %119)
+  call void @"$JsonWriter.integer_field"(ptr %108, ptr @"$string.527", i64 %119)
   %120 = load %48, ptr %18, align 1
   %121 = load ptr, ptr %out, align 8
   %122 = getelementptr %140, ptr %shape, i32 0, i32 1
@@ -52526,7 +52612,7 @@ entry:
   %130 = getelementptr %140, ptr %shape, i32 0, i32 2
   %131 = load i64, ptr %130, align 8
   %132 = mul i64 %129, %131
-  call void @"$JsonWriter.integer_field"(ptr %121, ptr @"$string.527", i64 %132)
+  call void @"$JsonWriter.integer_field"(ptr %121, ptr @"$string.528", i64 %132)
   %133 = load %48, ptr %17, align 1
   %134 = load ptr, ptr %out, align 8
   %135 = getelementptr %140, ptr %shape, i32 0, i32 1
@@ -52538,7 +52624,7 @@ entry:
   %141 = getelementptr %140, ptr %shape, i32 0, i32 2
   %142 = load i64, ptr %141, align 8
   %143 = mul i64 %140, %142
-  call void @"$JsonWriter.integer_field"(ptr %134, ptr @"$string.528", i64 %143)
+  call void @"$JsonWriter.integer_field"(ptr %134, ptr @"$string.529", i64 %143)
   %144 = load %48, ptr %16, align 1
   %145 = load ptr, ptr %out, align 8
   %146 = getelementptr %140, ptr %shape, i32 0, i32 1
@@ -52549,7 +52635,7 @@ entry:
   %151 = getelementptr %140, ptr %shape, i32 0, i32 2
   %152 = load i64, ptr %151, align 8
   %153 = mul i64 %150, %152
-  call void @"$JsonWriter.integer_field"(ptr %145, ptr @"$string.529", i64 %153)
+  call void @"$JsonWriter.integer_field"(ptr %145, ptr @"$string.530", i64 %153)
   %154 = load %48, ptr %15, align 1
   %155 = load ptr, ptr %out, align 8
   %156 = getelementptr %140, ptr %shape, i32 0, i32 1
@@ -52557,13 +52643,13 @@ entry:
   %158 = getelementptr %140, ptr %shape, i32 0, i32 7
   %159 = load i64, ptr %158, align 8
   %160 = mul i64 %157, %159
-  call void @"$JsonWriter.integer_field"(ptr %155, ptr @"$string.530", i64 %160)
+  call void @"$JsonWriter.integer_field"(ptr %155, ptr @"$string.531", i64 %160)
   %161 = load %48, ptr %14, align 1
   %162 = load ptr, ptr %out, align 8
   %163 = getelementptr %140, ptr %shape, i32 0, i32 1
   %164 = load i64, ptr %163, align 8
   %165 = mul i64 %164, 4
-  call void @"$JsonWriter.integer_field"(ptr %162, ptr @"$string.531", i64 %165)
+  call void @"$JsonWriter.integer_field"(ptr %162, ptr @"$string.532", i64 %165)
   %166 = load %48, ptr %13, align 1
   %167 = load ptr, ptr %out, align 8
   %168 = getelementptr %140, ptr %shape, i32 0, i32 1
@@ -52574,7 +52660,7 @@ entry:
   %173 = getelementptr %140, ptr %shape, i32 0, i32 2
   %174 = load i64, ptr %173, align 8
   %175 = mul i64 %172, %174
-  call void @"$JsonWriter.integer_field"(ptr %167, ptr @"$string.532", i64 %175)
+  call void @"$JsonWriter.integer_field"(ptr %167, ptr @"$string.533", i64 %175)
   %176 = load %48, ptr %12, align 1
   %177 = load ptr, ptr %out, align 8
   %178 = getelementptr %140, ptr %shape, i32 0, i32 1
@@ -52583,7 +52669,7 @@ entry:
   %181 = load i64, ptr %180, align 8
   %182 = mul i64 %179, %181
   %183 = mul i64 %182, 4
-  call void @"$JsonWriter.integer_field"(ptr %177, ptr @"$string.533", i64 %183)
+  call void @"$JsonWriter.integer_field"(ptr %177, ptr @"$string.534", i64 %183)
   %184 = load %48, ptr %11, align 1
   %185 = load ptr, ptr %out, align 8
   %186 = getelementptr %140, ptr %shape, i32 0, i32 1
@@ -52592,7 +52678,7 @@ entry:
   %189 = load i64, ptr %188, align 8
   %190 = mul i64 %187, %189
   %191 = mul i64 %190, 4
-  call void @"$JsonWriter.integer_field"(ptr %185, ptr @"$string.534", i64 %191)
+  call void @"$JsonWriter.integer_field"(ptr %185, ptr @"$string.535", i64 %191)
   %192 = load %48, ptr %10, align 1
   %193 = load ptr, ptr %out, align 8
   %194 = getelementptr %140, ptr %shape, i32 0, i32 9
@@ -52601,7 +52687,7 @@ entry:
   %197 = load i64, ptr %196, align 8
   %198 = mul i64 %195, %197
   %199 = mul i64 %198, 4
-  call void @"$JsonWriter.integer_field"(ptr %193, ptr @"$string.535", i64 %199)
+  call void @"$JsonWriter.integer_field"(ptr %193, ptr @"$string.536", i64 %199)
   %200 = load %48, ptr %9, align 1
   %201 = load ptr, ptr %out, align 8
   %202 = getelementptr %140, ptr %shape, i32 0, i32 9
@@ -52610,7 +52696,7 @@ entry:
   %205 = load i64, ptr %204, align 8
   %206 = mul i64 %203, %205
   %207 = mul i64 %206, 4
-  call void @"$JsonWriter.integer_field"(ptr %201, ptr @"$string.65", i64 %207)
+  call void @"$JsonWriter.integer_field"(ptr %201, ptr @"$string.66", i64 %207)
   %208 = load %48, ptr %8, align 1
   %209 = load ptr, ptr %out, align 8
   %210 = getelementptr %140, ptr %shape, i32 0, i32 0
@@ -52625,13 +52711,13 @@ entry:
   %219 = mul i64 %218, 4
   %220 = trunc i8 %213 to i1
   %221 = select i1 %220, i64 %219, i64 0
-  call void @"$JsonWriter.integer_field"(ptr %209, ptr @"$string.536", i64 %221)
+  call void @"$JsonWriter.integer_field"(ptr %209, ptr @"$string.537", i64 %221)
   %222 = load %48, ptr %7, align 1
   %223 = load ptr, ptr %out, align 8
   %224 = getelementptr %140, ptr %shape, i32 0, i32 13
   %225 = load i64, ptr %224, align 8
   %226 = mul i64 %225, 4
-  call void @"$JsonWriter.integer_field"(ptr %223, ptr @"$string.537", i64 %226)
+  call void @"$JsonWriter.integer_field"(ptr %223, ptr @"$string.538", i64 %226)
   %227 = load %48, ptr %6, align 1
   %228 = load ptr, ptr %out, align 8
   %229 = getelementptr %140, ptr %shape, i32 0, i32 13
@@ -52641,7 +52727,7 @@ entry:
   %233 = sdiv i64 %232, 2
   %234 = mul i64 %230, %233
   %235 = mul i64 %234, 4
-  call void @"$JsonWriter.integer_field"(ptr %228, ptr @"$string.538", i64 %235)
+  call void @"$JsonWriter.integer_field"(ptr %228, ptr @"$string.539", i64 %235)
   %236 = load %48, ptr %5, align 1
   %237 = load ptr, ptr %out, align 8
   %238 = getelementptr %140, ptr %shape, i32 0, i32 13
@@ -52651,12 +52737,12 @@ entry:
   %242 = sdiv i64 %241, 2
   %243 = mul i64 %239, %242
   %244 = mul i64 %243, 4
-  call void @"$JsonWriter.integer_field"(ptr %237, ptr @"$string.539", i64 %244)
+  call void @"$JsonWriter.integer_field"(ptr %237, ptr @"$string.540", i64 %244)
   %245 = load %48, ptr %4, align 1
   %246 = load ptr, ptr %out, align 8
   %247 = getelementptr %140, ptr %shape, i32 0, i32 15
   %248 = load i64, ptr %247, align 8
-  call void @"$JsonWriter.integer_field"(ptr %246, ptr @"$string.540", i64 %248)
+  call void @"$JsonWriter.integer_field"(ptr %246, ptr @"$string.541", i64 %248)
   %249 = load %48, ptr %3, align 1
   %250 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %250)
@@ -52694,42 +52780,42 @@ entry:
   %18 = load ptr, ptr %out, align 8
   %19 = load i32, ptr %index, align 4
   %20 = sext i32 %19 to i64
-  call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.542", i64 %20)
+  call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.543", i64 %20)
   %21 = load %48, ptr %11, align 1
   %22 = load ptr, ptr %out, align 8
   %23 = getelementptr %146, ptr %rank, i32 0, i32 0
   %24 = load i64, ptr %23, align 8
-  call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.543", i64 %24)
+  call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.544", i64 %24)
   %25 = load %48, ptr %10, align 1
   %26 = load ptr, ptr %out, align 8
   %27 = getelementptr %146, ptr %rank, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.544", i64 %28)
+  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.545", i64 %28)
   %29 = load %48, ptr %9, align 1
   %30 = load ptr, ptr %out, align 8
   %31 = getelementptr %146, ptr %rank, i32 0, i32 2
   %32 = load i64, ptr %31, align 8
-  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.545", i64 %32)
+  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.546", i64 %32)
   %33 = load %48, ptr %8, align 1
   %34 = load ptr, ptr %out, align 8
   %35 = getelementptr %146, ptr %rank, i32 0, i32 3
   %36 = load i64, ptr %35, align 8
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.546", i64 %36)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.547", i64 %36)
   %37 = load %48, ptr %7, align 1
   %38 = load ptr, ptr %out, align 8
   %39 = getelementptr %146, ptr %rank, i32 0, i32 4
   %40 = load i64, ptr %39, align 8
-  call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.547", i64 %40)
+  call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.548", i64 %40)
   %41 = load %48, ptr %6, align 1
   %42 = load ptr, ptr %out, align 8
   %43 = getelementptr %146, ptr %rank, i32 0, i32 5
   %44 = load i64, ptr %43, align 8
-  call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.548", i64 %44)
+  call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.549", i64 %44)
   %45 = load %48, ptr %5, align 1
   %46 = load ptr, ptr %out, align 8
   %47 = getelementptr %146, ptr %rank, i32 0, i32 6
   %48 = load i64, ptr %47, align 8
-  call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.549", i64 %48)
+  call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.550", i64 %48)
   %49 = load %48, ptr %4, align 1
   %50 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %50)
@@ -53083,7 +53169,7 @@ then2:                                            ; preds = %then
   %13 = getelementptr %0, ptr %12, i32 0, i32 0
   %14 = getelementptr [1024 x i8], ptr %13, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string", ptr @"$string.86")
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string", ptr @"$string.87")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -53157,7 +53243,7 @@ then2:                                            ; preds = %then
   %12 = getelementptr %0, ptr %11, i32 0, i32 0
   %13 = getelementptr [1024 x i8], ptr %12, i32 0, i32 0
   %14 = getelementptr i8, ptr %13, i64 0
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string", ptr @"$string.86")
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string", ptr @"$string.87")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -53270,7 +53356,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr %0, ptr %28, i32 0, i32 0
   %30 = getelementptr [1024 x i8], ptr %29, i32 0, i32 0
   %31 = getelementptr i8, ptr %30, i64 0
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.550")
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.551")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -53604,7 +53690,7 @@ then3:                                            ; preds = %then
   %57 = getelementptr [1024 x i8], ptr %56, i32 0, i32 0
   %58 = getelementptr i8, ptr %57, i64 0
   %59 = load i32, ptr %capacity, align 4
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.551", i32 %59)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.552", i32 %59)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -53782,7 +53868,7 @@ then3:                                            ; preds = %then
   %13 = getelementptr %0, ptr %12, i32 0, i32 0
   %14 = getelementptr [1024 x i8], ptr %13, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string", ptr @"$string.86")
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string", ptr @"$string.87")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -53818,7 +53904,7 @@ then10:                                           ; preds = %then6
   %27 = getelementptr %0, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string", ptr @"$string.552")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string", ptr @"$string.553")
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -53892,7 +53978,7 @@ then3:                                            ; preds = %then
   %26 = getelementptr %0, ptr %25, i32 0, i32 0
   %27 = getelementptr [1024 x i8], ptr %26, i32 0, i32 0
   %28 = getelementptr i8, ptr %27, i64 0
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.553")
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.554")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -53960,9 +54046,9 @@ entry:
   %17 = load ptr, ptr %made, align 8
   %18 = getelementptr %57, ptr %17, i32 0, i32 10
   %19 = load i64, ptr %18, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.554", i64 %19)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.555", i64 %19)
   %20 = load %48, ptr %12, align 1
-  call void @"$JsonWriter.key"(ptr %out, ptr @"$string.555")
+  call void @"$JsonWriter.key"(ptr %out, ptr @"$string.556")
   %21 = load %48, ptr %11, align 1
   call void @"$JsonWriter.begin_array"(ptr %out)
   %22 = load %48, ptr %10, align 1
@@ -53994,17 +54080,17 @@ forbody:                                          ; preds = %forcond
   %39 = load ptr, ptr %total, align 8
   %40 = getelementptr %58, ptr %39, i32 0, i32 0
   %41 = load ptr, ptr %40, align 8
-  call void @"$JsonWriter.string_field"(ptr %out, ptr @"$string.421", ptr %41)
+  call void @"$JsonWriter.string_field"(ptr %out, ptr @"$string.422", ptr %41)
   %42 = load %48, ptr %8, align 1
   %43 = load ptr, ptr %total, align 8
   %44 = getelementptr %58, ptr %43, i32 0, i32 1
   %45 = load i64, ptr %44, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.556", i64 %45)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.557", i64 %45)
   %46 = load %48, ptr %7, align 1
   %47 = load ptr, ptr %total, align 8
   %48 = getelementptr %58, ptr %47, i32 0, i32 2
   %49 = load i64, ptr %48, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.557", i64 %49)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.558", i64 %49)
   %50 = load %48, ptr %6, align 1
   call void @"$JsonWriter.end_object"(ptr %out)
   %51 = load %48, ptr %5, align 1
@@ -54060,7 +54146,7 @@ then2:                                            ; preds = %then
   %15 = getelementptr %0, ptr %14, i32 0, i32 0
   %16 = getelementptr [1024 x i8], ptr %15, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string", ptr @"$string.86")
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string", ptr @"$string.87")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -54096,7 +54182,7 @@ then9:                                            ; preds = %then5
   %29 = getelementptr %0, ptr %28, i32 0, i32 0
   %30 = getelementptr [1024 x i8], ptr %29, i32 0, i32 0
   %31 = getelementptr i8, ptr %30, i64 0
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string", ptr @"$string.558")
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string", ptr @"$string.559")
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -54224,7 +54310,7 @@ merge1:                                           ; preds = %else3, %then2
 then5:                                            ; preds = %merge1
   %35 = load ptr, ptr %self, align 8
   %36 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %35, ptr @"$string.559", i32 -1, ptr %36)
+  call void @"$Rank.describe_failure"(ptr %35, ptr @"$string.560", i32 -1, ptr %36)
   %37 = load %48, ptr %3, align 1
   %38 = load i32, ptr %code, align 4
   ret i32 %38
@@ -54272,7 +54358,7 @@ then2:                                            ; preds = %then
   %13 = getelementptr %0, ptr %12, i32 0, i32 0
   %14 = getelementptr [1024 x i8], ptr %13, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string", ptr @"$string.86")
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string", ptr @"$string.87")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -54413,7 +54499,7 @@ then5:                                            ; preds = %then2
   %31 = getelementptr %35, ptr %30, i32 0, i32 4
   %32 = load i32, ptr %31, align 4
   %33 = load i32, ptr %num_pages, align 4
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.566", i32 %32, i32 %33)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.567", i32 %32, i32 %33)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -54601,7 +54687,7 @@ then2:                                            ; preds = %then
   %26 = getelementptr %31, ptr %25, i32 0, i32 2
   %27 = getelementptr %32, ptr %26, i32 0, i32 0
   %28 = load i32, ptr %27, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.560", i32 %24, i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.561", i32 %24, i32 %28)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -54648,7 +54734,7 @@ then9:                                            ; preds = %then5
   %50 = getelementptr i8, ptr %49, i64 0
   %51 = load i32, ptr %num_pages, align 4
   %52 = load i64, ptr %held, align 8
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.561", i32 %51, i64 %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.562", i32 %51, i64 %52)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -54694,7 +54780,7 @@ then17:                                           ; preds = %then13
   %74 = getelementptr %31, ptr %73, i32 0, i32 19
   %75 = getelementptr %44, ptr %74, i32 0, i32 4
   %76 = load i64, ptr %75, align 8
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.562", i64 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.563", i64 %76)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -54813,7 +54899,7 @@ then3:                                            ; preds = %then
   %44 = getelementptr %60, ptr %43, i32 0, i32 0
   %45 = load i64, ptr %44, align 8
   %46 = load i32, ptr %needed, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.563", i32 %42, i64 %45, i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.564", i32 %42, i64 %45, i32 %46)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -54902,7 +54988,7 @@ whilebody:                                        ; preds = %and.lhs.true
   %11 = load ptr, ptr %self, align 8
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %33, ptr %12, i32 0, i32 4
-  %14 = call ptr @"$Vector.last.71"(ptr %13)
+  %14 = call ptr @"$Vector.last.72"(ptr %13)
   %15 = load ptr, ptr %14, align 8
   call void @"$Scheduler.preempt"(ptr %11, ptr %15)
   %16 = load %48, ptr %2, align 1
@@ -54957,7 +55043,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.21", i32 79, ptr @"$string.564")
+  call void @"$check.fail"(ptr @"$string.21", i32 79, ptr @"$string.565")
   %15 = load %48, ptr %8, align 1
   br label %merge
 
@@ -54975,7 +55061,7 @@ merge:                                            ; preds = %else, %then
   br i1 %22, label %else3, label %then2
 
 then2:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.21", i32 80, ptr @"$string.565")
+  call void @"$check.fail"(ptr @"$string.21", i32 80, ptr @"$string.566")
   %23 = load %48, ptr %7, align 1
   br label %merge1
 
@@ -54991,7 +55077,7 @@ merge1:                                           ; preds = %else3, %then2
   store i32 %28, ptr %num_saved, align 4
   %29 = load ptr, ptr %item, align 8
   %30 = getelementptr %60, ptr %29, i32 0, i32 15
-  call void @"$Vector.clear.276"(ptr %30)
+  call void @"$Vector.clear.277"(ptr %30)
   %31 = load %48, ptr %6, align 1
   %32 = load i32, ptr %num_saved, align 4
   store i32 0, ptr %i, align 4
@@ -55556,7 +55642,7 @@ then2:                                            ; preds = %then
   %38 = getelementptr %60, ptr %37, i32 0, i32 15
   %39 = getelementptr %11, ptr %38, i32 0, i32 1
   %40 = load i64, ptr %39, align 8
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.567", i64 %36, i64 %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.568", i64 %36, i64 %40)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -55794,7 +55880,7 @@ then:                                             ; preds = %entry
 then2:                                            ; preds = %then
   %45 = load ptr, ptr %self, align 8
   %46 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %45, ptr @"$string.568", i32 -1, ptr %46)
+  call void @"$Rank.describe_failure"(ptr %45, ptr @"$string.569", i32 -1, ptr %46)
   %47 = load %48, ptr %5, align 1
   %48 = load i32, ptr %code, align 4
   ret i32 %48
@@ -55828,7 +55914,7 @@ else:                                             ; preds = %entry
 then6:                                            ; preds = %else
   %62 = load ptr, ptr %self, align 8
   %63 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %62, ptr @"$string.569", i32 -1, ptr %63)
+  call void @"$Rank.describe_failure"(ptr %62, ptr @"$string.570", i32 -1, ptr %63)
   %64 = load %48, ptr %4, align 1
   %65 = load i32, ptr %code4, align 4
   ret i32 %65
@@ -55862,7 +55948,7 @@ merge:                                            ; preds = %merge5, %merge1
 then11:                                           ; preds = %merge
   %79 = load ptr, ptr %self, align 8
   %80 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %79, ptr @"$string.570", i32 -1, ptr %80)
+  call void @"$Rank.describe_failure"(ptr %79, ptr @"$string.571", i32 -1, ptr %80)
   %81 = load %48, ptr %3, align 1
   %82 = load i32, ptr %code9, align 4
   ret i32 %82
@@ -56179,7 +56265,7 @@ then2:                                            ; preds = %merge
 then5:                                            ; preds = %then2
   %51 = load ptr, ptr %self, align 8
   %52 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %51, ptr @"$string.571", i32 -1, ptr %52)
+  call void @"$Rank.describe_failure"(ptr %51, ptr @"$string.572", i32 -1, ptr %52)
   %53 = load %48, ptr %4, align 1
   %54 = load i32, ptr %code, align 4
   ret i32 %54
@@ -56222,7 +56308,7 @@ merge1:                                           ; preds = %else3, %merge4
 then10:                                           ; preds = %merge1
   %73 = load ptr, ptr %self, align 8
   %74 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %73, ptr @"$string.537", i32 -1, ptr %74)
+  call void @"$Rank.describe_failure"(ptr %73, ptr @"$string.538", i32 -1, ptr %74)
   %75 = load %48, ptr %3, align 1
   %76 = load i32, ptr %code8, align 4
   ret i32 %76
@@ -56249,15 +56335,15 @@ entry:
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
   %5 = getelementptr %33, ptr %4, i32 0, i32 8
-  call void @"$Vector.clear.85"(ptr %5)
+  call void @"$Vector.clear.86"(ptr %5)
   %6 = load %48, ptr %3, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %33, ptr %7, i32 0, i32 9
-  call void @"$Vector.clear.85"(ptr %8)
+  call void @"$Vector.clear.86"(ptr %8)
   %9 = load %48, ptr %2, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %33, ptr %10, i32 0, i32 10
-  call void @"$Vector.clear.85"(ptr %11)
+  call void @"$Vector.clear.86"(ptr %11)
   %12 = load %48, ptr %1, align 1
   ret void
 }
@@ -56282,7 +56368,7 @@ entry:
   br i1 %8, label %and.lhs.true, label %then
 
 then:                                             ; preds = %and.lhs.true, %entry
-  call void @"$check.fail"(ptr @"$string.73", i32 10, ptr @"$string.572")
+  call void @"$check.fail"(ptr @"$string.74", i32 10, ptr @"$string.573")
   %9 = load %48, ptr %4, align 1
   br label %merge
 
@@ -56310,7 +56396,7 @@ and.lhs.true:                                     ; preds = %entry
   br i1 %23, label %else, label %then
 
 then2:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.73", i32 11, ptr @"$string.573")
+  call void @"$check.fail"(ptr @"$string.74", i32 11, ptr @"$string.574")
   %24 = load %48, ptr %3, align 1
   br label %merge1
 
@@ -56546,7 +56632,7 @@ entry:
 then:                                             ; preds = %entry
   %21 = load ptr, ptr %self, align 8
   %22 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %21, ptr @"$string.574", i32 -1, ptr %22)
+  call void @"$Rank.describe_failure"(ptr %21, ptr @"$string.575", i32 -1, ptr %22)
   %23 = load %48, ptr %3, align 1
   %24 = load i32, ptr %code, align 4
   ret i32 %24
@@ -57160,7 +57246,7 @@ then2:                                            ; preds = %then
   %14 = getelementptr %0, ptr %13, i32 0, i32 0
   %15 = getelementptr [1024 x i8], ptr %14, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
-  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string", ptr @"$string.86")
+  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string", ptr @"$string.87")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -57469,7 +57555,7 @@ then8:                                            ; preds = %merge4
   %44 = load ptr, ptr %r, align 8
   %45 = getelementptr %90, ptr %44, i32 0, i32 1
   %46 = load i32, ptr %45, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.610", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.611", i32 %46)
   br label %merge7
 
 else9:                                            ; preds = %merge4
@@ -57524,7 +57610,7 @@ then16:                                           ; preds = %then12
   %74 = getelementptr i8, ptr %73, i64 0
   %75 = load i64, ptr %count, align 8
   %76 = load i32, ptr %most, align 4
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.611", i64 %75, i32 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.612", i64 %75, i32 %76)
   br label %merge15
 
 else17:                                           ; preds = %then12
@@ -57584,7 +57670,7 @@ then2:                                            ; preds = %then
   %13 = getelementptr %0, ptr %12, i32 0, i32 0
   %14 = getelementptr [1024 x i8], ptr %13, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.575")
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.576")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -57626,7 +57712,7 @@ then9:                                            ; preds = %then5
   %33 = load ptr, ptr %r, align 8
   %34 = getelementptr %90, ptr %33, i32 0, i32 0
   %35 = load i32, ptr %34, align 4
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.576", i32 %35, i32 144)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.577", i32 %35, i32 144)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -57711,7 +57797,7 @@ then26:                                           ; preds = %then22
   %70 = load ptr, ptr %r, align 8
   %71 = getelementptr %90, ptr %70, i32 0, i32 7
   %72 = load i32, ptr %71, align 4
-  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.596", i32 %72)
+  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.597", i32 %72)
   br label %merge25
 
 else27:                                           ; preds = %then22
@@ -57737,7 +57823,7 @@ merge21:                                          ; preds = %else23, %dead28
   %81 = getelementptr %153, ptr %80, i32 0, i32 0
   %82 = load i32, ptr %81, align 4
   %83 = load ptr, ptr %message, align 8
-  %84 = call i32 @"$request.check_tokens"(ptr @"$string.597", ptr %76, i32 %79, i32 %82, ptr %83)
+  %84 = call i32 @"$request.check_tokens"(ptr @"$string.598", ptr %76, i32 %79, i32 %82, ptr %83)
   store i32 %84, ptr %code29, align 4
   %85 = load i32, ptr %code29, align 4
   %86 = icmp ne i32 %85, 0
@@ -57855,7 +57941,7 @@ then5:                                            ; preds = %then2
   %32 = load ptr, ptr %r, align 8
   %33 = getelementptr %90, ptr %32, i32 0, i32 3
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.580", i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.581", i32 %34)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -57911,7 +57997,7 @@ then13:                                           ; preds = %then9
   %63 = load ptr, ptr %r, align 8
   %64 = getelementptr %90, ptr %63, i32 0, i32 3
   %65 = load i32, ptr %64, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.581", i32 %62, i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.582", i32 %62, i32 %65)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -57952,7 +58038,7 @@ then21:                                           ; preds = %then17
   %82 = load ptr, ptr %r, align 8
   %83 = getelementptr %90, ptr %82, i32 0, i32 18
   %84 = load i64, ptr %83, align 8
-  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.582", i64 %84)
+  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.583", i64 %84)
   br label %merge20
 
 else22:                                           ; preds = %then17
@@ -57993,7 +58079,7 @@ then29:                                           ; preds = %then25
   %101 = load ptr, ptr %r, align 8
   %102 = getelementptr %90, ptr %101, i32 0, i32 16
   %103 = load i32, ptr %102, align 4
-  %104 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.583", i32 %103)
+  %104 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.584", i32 %103)
   br label %merge28
 
 else30:                                           ; preds = %then25
@@ -58046,7 +58132,7 @@ then37:                                           ; preds = %then33
   %129 = load ptr, ptr %limits, align 8
   %130 = getelementptr %153, ptr %129, i32 0, i32 0
   %131 = load i32, ptr %130, align 4
-  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %125, i64 1024, ptr @"$string.584", i32 %128, i32 %131)
+  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %125, i64 1024, ptr @"$string.585", i32 %128, i32 %131)
   br label %merge36
 
 else38:                                           ; preds = %then33
@@ -58123,7 +58209,7 @@ then2:                                            ; preds = %then
   %15 = getelementptr [1024 x i8], ptr %14, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
   %17 = load i32, ptr %num_tokens, align 4
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.577", i32 %17)
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.578", i32 %17)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -58166,7 +58252,7 @@ then9:                                            ; preds = %then5
   %36 = load ptr, ptr %limits, align 8
   %37 = getelementptr %153, ptr %36, i32 0, i32 1
   %38 = load i32, ptr %37, align 4
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.578", i32 %35, i32 %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.579", i32 %35, i32 %38)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -58188,7 +58274,7 @@ merge4:                                           ; preds = %else6, %dead11
   %43 = getelementptr %153, ptr %42, i32 0, i32 0
   %44 = load i32, ptr %43, align 4
   %45 = load ptr, ptr %message, align 8
-  %46 = call i32 @"$request.check_tokens"(ptr @"$string.579", ptr %40, i32 %41, i32 %44, ptr %45)
+  %46 = call i32 @"$request.check_tokens"(ptr @"$string.580", ptr %40, i32 %41, i32 %44, ptr %45)
   ret i32 %46
 
 dead12:                                           ; No predecessors!
@@ -58268,7 +58354,7 @@ then2:                                            ; preds = %then
   %23 = load ptr, ptr %limits, align 8
   %24 = getelementptr %153, ptr %23, i32 0, i32 4
   %25 = load i32, ptr %24, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.585", i32 %19, i32 %22, i32 %25)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.586", i32 %19, i32 %22, i32 %25)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -58339,7 +58425,7 @@ then2:                                            ; preds = %then
   %24 = getelementptr %61, ptr %23, i32 0, i32 0
   %25 = load float, ptr %24, align 4
   %26 = fpext float %25 to double
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.586", double %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.587", double %26)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -58359,7 +58445,7 @@ merge:                                            ; preds = %else, %dead
   %29 = getelementptr %61, ptr %28, i32 0, i32 1
   %30 = load float, ptr %29, align 4
   %31 = load ptr, ptr %message, align 8
-  %32 = call i32 @"$check_unit_range"(ptr @"$string.589", float %30, float 0.000000e+00, i1 zeroext true, ptr %31)
+  %32 = call i32 @"$check_unit_range"(ptr @"$string.590", float %30, float 0.000000e+00, i1 zeroext true, ptr %31)
   store i32 %32, ptr %code, align 4
   %33 = load i32, ptr %code, align 4
   %34 = icmp ne i32 %33, 0
@@ -58382,7 +58468,7 @@ merge4:                                           ; preds = %else6, %dead7
   %39 = getelementptr %61, ptr %38, i32 0, i32 2
   %40 = load float, ptr %39, align 4
   %41 = load ptr, ptr %message, align 8
-  %42 = call i32 @"$check_unit_range"(ptr @"$string.590", float %40, float 0.000000e+00, i1 zeroext false, ptr %41)
+  %42 = call i32 @"$check_unit_range"(ptr @"$string.591", float %40, float 0.000000e+00, i1 zeroext false, ptr %41)
   store i32 %42, ptr %code8, align 4
   %43 = load i32, ptr %code8, align 4
   %44 = icmp ne i32 %43, 0
@@ -58426,7 +58512,7 @@ then18:                                           ; preds = %then14
   %63 = load ptr, ptr %s, align 8
   %64 = getelementptr %61, ptr %63, i32 0, i32 3
   %65 = load i32, ptr %64, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 1024, ptr @"$string.591", i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 1024, ptr @"$string.592", i32 %65)
   br label %merge17
 
 else19:                                           ; preds = %then14
@@ -58477,7 +58563,7 @@ then27:                                           ; preds = %then22
   %89 = getelementptr %61, ptr %88, i32 0, i32 4
   %90 = load float, ptr %89, align 4
   %91 = fpext float %90 to double
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %87, i64 1024, ptr @"$string.592", double %91)
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %87, i64 1024, ptr @"$string.593", double %91)
   br label %merge26
 
 else28:                                           ; preds = %then22
@@ -58519,7 +58605,7 @@ then35:                                           ; preds = %then31
   %109 = getelementptr %61, ptr %108, i32 0, i32 5
   %110 = load float, ptr %109, align 4
   %111 = fpext float %110 to double
-  %112 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %107, i64 1024, ptr @"$string.593", double %111)
+  %112 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %107, i64 1024, ptr @"$string.594", double %111)
   br label %merge34
 
 else36:                                           ; preds = %then31
@@ -58561,7 +58647,7 @@ then43:                                           ; preds = %then39
   %129 = getelementptr %61, ptr %128, i32 0, i32 6
   %130 = load float, ptr %129, align 4
   %131 = fpext float %130 to double
-  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %127, i64 1024, ptr @"$string.594", double %131)
+  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %127, i64 1024, ptr @"$string.595", double %131)
   br label %merge42
 
 else44:                                           ; preds = %then39
@@ -58611,7 +58697,7 @@ then51:                                           ; preds = %then47
   %154 = load ptr, ptr %s, align 8
   %155 = getelementptr %61, ptr %154, i32 0, i32 7
   %156 = load i32, ptr %155, align 4
-  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.595", i32 %156, i32 20)
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.596", i32 %156, i32 20)
   br label %merge50
 
 else52:                                           ; preds = %then47
@@ -58743,7 +58829,7 @@ then5:                                            ; preds = %then2
   %44 = fpext float %43 to double
   %45 = load float, ptr %lowest, align 4
   %46 = fpext float %45 to double
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.587", ptr %42, double %44, double %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.588", ptr %42, double %44, double %46)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -58777,7 +58863,7 @@ then9:                                            ; preds = %merge1
   %59 = fpext float %58 to double
   %60 = load float, ptr %lowest, align 4
   %61 = fpext float %60 to double
-  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.588", ptr %57, double %59, double %61)
+  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.589", ptr %57, double %59, double %61)
   br label %merge8
 
 else10:                                           ; preds = %merge1
@@ -58847,7 +58933,7 @@ then2:                                            ; preds = %then
   %24 = load ptr, ptr %r, align 8
   %25 = getelementptr %90, ptr %24, i32 0, i32 9
   %26 = load i32, ptr %25, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.598", i32 %26, i32 1024)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.599", i32 %26, i32 1024)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -58907,7 +58993,7 @@ then13:                                           ; preds = %then9
   %50 = getelementptr %90, ptr %49, i32 0, i32 9
   %51 = load i32, ptr %50, align 4
   %52 = add i32 %51, 1
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.599", i32 %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.600", i32 %52)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -58952,7 +59038,7 @@ then21:                                           ; preds = %then17
   %73 = load ptr, ptr %72, align 8
   %74 = getelementptr i32, ptr %73, i64 0
   %75 = load i32, ptr %74, align 4
-  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.600", i32 %75)
+  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.601", i32 %75)
   br label %merge20
 
 else22:                                           ; preds = %then17
@@ -59023,7 +59109,7 @@ then30:                                           ; preds = %then26
   %114 = getelementptr i8, ptr %113, i64 0
   %115 = load i32, ptr %i, align 4
   %116 = load i32, ptr %length, align 4
-  %117 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %114, i64 1024, ptr @"$string.601", i32 %115, i32 %116)
+  %117 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %114, i64 1024, ptr @"$string.602", i32 %115, i32 %116)
   br label %merge29
 
 else31:                                           ; preds = %then26
@@ -59060,7 +59146,7 @@ merge24:                                          ; preds = %forcond
   %132 = getelementptr %153, ptr %131, i32 0, i32 0
   %133 = load i32, ptr %132, align 4
   %134 = load ptr, ptr %message, align 8
-  %135 = call i32 @"$request.check_tokens"(ptr @"$string.602", ptr %121, i32 %130, i32 %133, ptr %134)
+  %135 = call i32 @"$request.check_tokens"(ptr @"$string.603", ptr %121, i32 %130, i32 %133, ptr %134)
   ret i32 %135
 
 dead33:                                           ; No predecessors!
@@ -59130,7 +59216,7 @@ then2:                                            ; preds = %then
   %36 = getelementptr %90, ptr %35, i32 0, i32 10
   %37 = load i32, ptr %36, align 4
   %38 = load i32, ptr %most, align 4
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.603", i32 %37, i32 %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.604", i32 %37, i32 %38)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -59156,7 +59242,7 @@ merge:                                            ; preds = %else, %dead
   %47 = getelementptr %153, ptr %46, i32 0, i32 0
   %48 = load i32, ptr %47, align 4
   %49 = load ptr, ptr %message, align 8
-  %50 = call i32 @"$request.check_tokens"(ptr @"$string.604", ptr %42, i32 %45, i32 %48, ptr %49)
+  %50 = call i32 @"$request.check_tokens"(ptr @"$string.605", ptr %42, i32 %45, i32 %48, ptr %49)
   store i32 %50, ptr %code, align 4
   %51 = load i32, ptr %code, align 4
   %52 = icmp ne i32 %51, 0
@@ -59209,7 +59295,7 @@ then13:                                           ; preds = %then9
   %77 = load ptr, ptr %r, align 8
   %78 = getelementptr %90, ptr %77, i32 0, i32 10
   %79 = load i32, ptr %78, align 4
-  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 1024, ptr @"$string.605", i32 %79)
+  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 1024, ptr @"$string.606", i32 %79)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -59276,7 +59362,7 @@ then22:                                           ; preds = %then18
   %115 = getelementptr float, ptr %112, i64 %114
   %116 = load float, ptr %115, align 4
   %117 = fpext float %116 to double
-  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %108, i64 1024, ptr @"$string.606", i32 %109, double %117)
+  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %108, i64 1024, ptr @"$string.607", i32 %109, double %117)
   br label %merge21
 
 else23:                                           ; preds = %then18
@@ -59347,7 +59433,7 @@ then33:                                           ; preds = %then29
   %157 = sext i32 %156 to i64
   %158 = getelementptr i32, ptr %155, i64 %157
   %159 = load i32, ptr %158, align 4
-  %160 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %151, i64 1024, ptr @"$string.607", i32 %152, i32 %159)
+  %160 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %151, i64 1024, ptr @"$string.608", i32 %152, i32 %159)
   br label %merge32
 
 else34:                                           ; preds = %then29
@@ -59943,7 +60029,7 @@ forbody:                                          ; preds = %forcond
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %2, ptr align 4 %3, i64 8, i1 false)
   %39 = getelementptr { i64 }, ptr %2, i32 0, i32 0
   %40 = load i64, ptr %39, align 8
-  %41 = call zeroext i1 @"$Vector.push.608"(ptr %15, i64 %40)
+  %41 = call zeroext i1 @"$Vector.push.609"(ptr %15, i64 %40)
   %42 = zext i1 %41 to i8
   %43 = trunc i8 %42 to i1
   br i1 %43, label %else, label %then
@@ -59988,7 +60074,7 @@ dead2:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.608"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.push.609"(ptr %0, i64 %1) {
 entry:
   %value = alloca %155, align 8
   %self = alloca ptr, align 8
@@ -60000,7 +60086,7 @@ entry:
   %5 = getelementptr %62, ptr %4, i32 0, i32 1
   %6 = load i64, ptr %5, align 8
   %7 = add i64 %6, 1
-  %8 = call zeroext i1 @"$Vector.reserve.609"(ptr %3, i64 %7)
+  %8 = call zeroext i1 @"$Vector.reserve.610"(ptr %3, i64 %7)
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %else, label %then
@@ -60036,7 +60122,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.609"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.610"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -60188,7 +60274,7 @@ and.lhs.true:                                     ; preds = %forbody
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %4, ptr align 4 %bias, i64 8, i1 false)
   %29 = getelementptr { i64 }, ptr %4, i32 0, i32 0
   %30 = load i64, ptr %29, align 8
-  %31 = call zeroext i1 @"$Vector.push.608"(ptr %28, i64 %30)
+  %31 = call zeroext i1 @"$Vector.push.609"(ptr %28, i64 %30)
   %32 = zext i1 %31 to i8
   %33 = trunc i8 %32 to i1
   br i1 %33, label %else, label %then
@@ -60248,7 +60334,7 @@ forbody4:                                         ; preds = %forcond3
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %1, ptr align 4 %2, i64 8, i1 false)
   %63 = getelementptr { i64 }, ptr %1, i32 0, i32 0
   %64 = load i64, ptr %63, align 8
-  %65 = call zeroext i1 @"$Vector.push.608"(ptr %46, i64 %64)
+  %65 = call zeroext i1 @"$Vector.push.609"(ptr %46, i64 %64)
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
   br i1 %67, label %else8, label %then7
@@ -60517,7 +60603,7 @@ then2:                                            ; preds = %then
   %43 = getelementptr %31, ptr %42, i32 0, i32 2
   %44 = getelementptr %32, ptr %43, i32 0, i32 5
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.612", i64 %41, i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.613", i64 %41, i32 %45)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -60612,7 +60698,7 @@ then5:                                            ; preds = %then2
   %43 = getelementptr %32, ptr %42, i32 0, i32 8
   %44 = getelementptr %26, ptr %43, i32 0, i32 3
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.613", i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.614", i32 %45)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -60690,7 +60776,7 @@ then5:                                            ; preds = %then2
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %code, align 4
   %27 = call ptr @strerror(i32 %26)
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.619", ptr %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.620", ptr %27)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -61170,7 +61256,7 @@ merge:                                            ; preds = %forcond
   store i32 %43, ptr %46, align 4
   %47 = load ptr, ptr %self, align 8
   %48 = getelementptr %31, ptr %47, i32 0, i32 16
-  call void @"$Vector.clear.85"(ptr %48)
+  call void @"$Vector.clear.86"(ptr %48)
   %49 = load %48, ptr %3, align 1
   %50 = load ptr, ptr %self, align 8
   %51 = getelementptr %31, ptr %50, i32 0, i32 13
@@ -61222,7 +61308,7 @@ entry:
   br i1 %12, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.27", i32 215, ptr @"$string.614")
+  call void @"$check.fail"(ptr @"$string.27", i32 215, ptr @"$string.615")
   %13 = load %48, ptr %3, align 1
   br label %merge
 
@@ -61821,7 +61907,7 @@ then:                                             ; preds = %whilebody
 else:                                             ; preds = %whilebody
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %33, ptr %31, i32 0, i32 4
-  %33 = call ptr @"$Vector.last.71"(ptr %32)
+  %33 = call ptr @"$Vector.last.72"(ptr %32)
   %34 = load ptr, ptr %33, align 8
   store ptr %34, ptr %youngest, align 8
   %35 = load ptr, ptr %self, align 8
@@ -62615,7 +62701,7 @@ forbody:                                          ; preds = %forcond
 merge:                                            ; preds = %forcond
   %23 = load ptr, ptr %item, align 8
   %24 = getelementptr %60, ptr %23, i32 0, i32 13
-  call void @"$Vector.clear.276"(ptr %24)
+  call void @"$Vector.clear.277"(ptr %24)
   %25 = load %48, ptr %5, align 1
   %26 = load i32, ptr %num_found, align 4
   store i32 0, ptr %i1, align 4
@@ -63033,7 +63119,7 @@ entry:
   br i1 %9, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.615", i32 198, ptr @"$string.616")
+  call void @"$check.fail"(ptr @"$string.616", i32 198, ptr @"$string.617")
   %10 = load %48, ptr %4, align 1
   br label %merge
 
@@ -63308,7 +63394,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.19", i32 234, ptr @"$string.617")
+  call void @"$check.fail"(ptr @"$string.19", i32 247, ptr @"$string.618")
   %15 = load %48, ptr %5, align 1
   br label %merge
 
@@ -63478,7 +63564,7 @@ entry:
   br i1 %10, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.19", i32 255, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.19", i32 268, ptr @"$string.13")
   %11 = load %48, ptr %3, align 1
   br label %merge
 
@@ -64068,7 +64154,7 @@ entry:
   br i1 %6, label %then, label %else
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.30", i32 121, ptr @"$string.618")
+  call void @"$check.fail"(ptr @"$string.30", i32 121, ptr @"$string.619")
   %7 = load %48, ptr %2, align 1
   br label %merge
 
@@ -64412,7 +64498,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.93"
+  ret ptr @"$string.94"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -64813,11 +64899,11 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %31, ptr %39, i32 0, i32 16
-  call void @"$Vector.free.620"(ptr %40)
+  call void @"$Vector.free.621"(ptr %40)
   %41 = load %48, ptr %7, align 1
   %42 = load ptr, ptr %self, align 8
   %43 = getelementptr %31, ptr %42, i32 0, i32 17
-  call void @"$Vector.free.620"(ptr %43)
+  call void @"$Vector.free.621"(ptr %43)
   %44 = load %48, ptr %6, align 1
   %45 = load ptr, ptr %self, align 8
   %46 = getelementptr %31, ptr %45, i32 0, i32 3
@@ -64919,7 +65005,7 @@ merge:                                            ; preds = %else, %dead
 
 declare dso_local i32 @pthread_join(i64, ptr)
 
-define internal void @"$Vector.free.620"(ptr %0) {
+define internal void @"$Vector.free.621"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -64931,12 +65017,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.621"(ptr %7)
+  call void @"$Vector.init.622"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.621"(ptr %0) {
+define internal void @"$Vector.init.622"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -64986,19 +65072,19 @@ entry:
   %24 = load %48, ptr %9, align 1
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %33, ptr %25, i32 0, i32 7
-  call void @"$Vector.free.622"(ptr %26)
+  call void @"$Vector.free.623"(ptr %26)
   %27 = load %48, ptr %8, align 1
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %33, ptr %28, i32 0, i32 8
-  call void @"$Vector.free.620"(ptr %29)
+  call void @"$Vector.free.621"(ptr %29)
   %30 = load %48, ptr %7, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %33, ptr %31, i32 0, i32 9
-  call void @"$Vector.free.620"(ptr %32)
+  call void @"$Vector.free.621"(ptr %32)
   %33 = load %48, ptr %6, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = getelementptr %33, ptr %34, i32 0, i32 10
-  call void @"$Vector.free.620"(ptr %35)
+  call void @"$Vector.free.621"(ptr %35)
   %36 = load %48, ptr %5, align 1
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %33, ptr %37, i32 0, i32 11
@@ -65006,11 +65092,11 @@ entry:
   %39 = load %48, ptr %4, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %33, ptr %40, i32 0, i32 12
-  call void @"$Vector.free.624"(ptr %41)
+  call void @"$Vector.free.625"(ptr %41)
   %42 = load %48, ptr %3, align 1
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %33, ptr %43, i32 0, i32 13
-  call void @"$Vector.free.624"(ptr %44)
+  call void @"$Vector.free.625"(ptr %44)
   %45 = load %48, ptr %2, align 1
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %33, ptr %46, i32 0, i32 1
@@ -65065,12 +65151,12 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %28 = load ptr, ptr %list, align 8
-  call void @"$Vector.free.620"(ptr %28)
+  call void @"$Vector.free.621"(ptr %28)
   %29 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.622"(ptr %0) {
+define internal void @"$Vector.free.623"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -65082,12 +65168,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.623"(ptr %7)
+  call void @"$Vector.init.624"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.623"(ptr %0) {
+define internal void @"$Vector.init.624"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -65103,7 +65189,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.624"(ptr %0) {
+define internal void @"$Vector.free.625"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -65115,12 +65201,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.625"(ptr %7)
+  call void @"$Vector.init.626"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.625"(ptr %0) {
+define internal void @"$Vector.init.626"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -66265,7 +66351,7 @@ then:                                             ; preds = %entry
   %18 = getelementptr %0, ptr %message, i32 0, i32 0
   %19 = getelementptr [1024 x i8], ptr %18, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
-  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.661", ptr %20)
+  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.662", ptr %20)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -66314,7 +66400,7 @@ then2:                                            ; preds = %then
   %15 = getelementptr %0, ptr %14, i32 0, i32 0
   %16 = getelementptr [1024 x i8], ptr %15, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.626")
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.627")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -66356,7 +66442,7 @@ then9:                                            ; preds = %then5
   %32 = getelementptr %0, ptr %31, i32 0, i32 0
   %33 = getelementptr [1024 x i8], ptr %32, i32 0, i32 0
   %34 = getelementptr i8, ptr %33, i64 0
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.627")
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.628")
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -66719,7 +66805,7 @@ then5:                                            ; preds = %then2
   %23 = getelementptr [1024 x i8], ptr %22, i32 0, i32 0
   %24 = getelementptr i8, ptr %23, i64 0
   %25 = load ptr, ptr %path, align 8
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 1024, ptr @"$string.379", ptr %25, ptr @"$string.102", ptr @"$string.103")
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 1024, ptr @"$string.380", ptr %25, ptr @"$string.103", ptr @"$string.104")
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -66877,7 +66963,7 @@ then2:                                            ; preds = %merge
   %21 = getelementptr %23, ptr %20, i32 0, i32 20
   %22 = getelementptr [512 x i8], ptr %21, i32 0, i32 0
   %23 = getelementptr i8, ptr %22, i64 0
-  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.628", ptr %19, ptr %23)
+  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.629", ptr %19, ptr %23)
   br label %merge1
 
 else3:                                            ; preds = %merge
@@ -66999,7 +67085,7 @@ then4:                                            ; preds = %then
   %74 = getelementptr [1024 x i8], ptr %73, i32 0, i32 0
   %75 = getelementptr i8, ptr %74, i64 0
   %76 = load i32, ptr %world_size, align 4
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.629", i32 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.630", i32 %76)
   br label %merge3
 
 else5:                                            ; preds = %then
@@ -67167,7 +67253,7 @@ then3:                                            ; preds = %then
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %i, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.630", i32 %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.631", i32 %26)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -67226,7 +67312,7 @@ then10:                                           ; preds = %then6
   %57 = load i32, ptr %i, align 4
   %58 = load i32, ptr %code, align 4
   %59 = call ptr @strerror(i32 %58)
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.631", i32 %57, ptr %59)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.632", i32 %57, ptr %59)
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -67754,7 +67840,7 @@ forbody:                                          ; preds = %forcond
 then:                                             ; preds = %forbody
   %29 = load ptr, ptr %self, align 8
   %30 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %29, ptr @"$string.632", i32 -1, ptr %30)
+  call void @"$Rank.describe_failure"(ptr %29, ptr @"$string.633", i32 -1, ptr %30)
   %31 = load %48, ptr %3, align 1
   %32 = load i32, ptr %code, align 4
   ret i32 %32
@@ -67791,7 +67877,7 @@ merge1:                                           ; preds = %else, %dead
 then4:                                            ; preds = %merge1
   %52 = load ptr, ptr %self, align 8
   %53 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %52, ptr @"$string.632", i32 -1, ptr %53)
+  call void @"$Rank.describe_failure"(ptr %52, ptr @"$string.633", i32 -1, ptr %53)
   %54 = load %48, ptr %2, align 1
   %55 = load i32, ptr %code2, align 4
   ret i32 %55
@@ -67903,7 +67989,7 @@ merge:                                            ; preds = %else, %dead
 then3:                                            ; preds = %merge
   %55 = load ptr, ptr %self, align 8
   %56 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.634", i32 -1, ptr %56)
+  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.635", i32 -1, ptr %56)
   %57 = load %48, ptr %6, align 1
   %58 = load i32, ptr %code1, align 4
   ret i32 %58
@@ -67948,7 +68034,7 @@ then7:                                            ; preds = %merge2
 then11:                                           ; preds = %then7
   %83 = load ptr, ptr %self, align 8
   %84 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %83, ptr @"$string.635", i32 -1, ptr %84)
+  call void @"$Rank.describe_failure"(ptr %83, ptr @"$string.636", i32 -1, ptr %84)
   %85 = load %48, ptr %5, align 1
   %86 = load i32, ptr %code9, align 4
   ret i32 %86
@@ -68041,7 +68127,7 @@ entry:
 then:                                             ; preds = %entry
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %20, ptr @"$string.633", i32 -1, ptr %21)
+  call void @"$Rank.describe_failure"(ptr %20, ptr @"$string.634", i32 -1, ptr %21)
   %22 = load %48, ptr %4, align 1
   %23 = load i32, ptr %code, align 4
   ret i32 %23
@@ -68123,24 +68209,24 @@ entry:
   %7 = getelementptr %54, ptr %6, i32 0, i32 0
   %8 = load ptr, ptr %shape, align 8
   %9 = load ptr, ptr %base, align 8
-  call void @"$anon (./terra/scheduling/batch.t:108)"(ptr %7, ptr %8, ptr %9)
+  call void @"$anon (./terra/scheduling/batch.t:110)"(ptr %7, ptr %8, ptr %9)
   %10 = load %48, ptr %5, align 1
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %54, ptr %11, i32 0, i32 1
-  %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %54, ptr %13, i32 0, i32 0
-  %15 = load ptr, ptr %shape, align 8
-  call void @"$bind_decode"(ptr %12, ptr %14, ptr %15)
+  %13 = load ptr, ptr %shape, align 8
+  %14 = load ptr, ptr %self, align 8
+  %15 = getelementptr %54, ptr %14, i32 0, i32 0
+  call void @"$batch.StepInputs.bind_decode"(ptr %12, ptr %13, ptr %15)
   %16 = load %48, ptr %4, align 1
   %17 = load ptr, ptr %self, align 8
   %18 = getelementptr %54, ptr %17, i32 0, i32 2
   %19 = load ptr, ptr %shape, align 8
   %20 = load ptr, ptr %base, align 8
   %21 = load ptr, ptr %shape, align 8
-  %22 = call i64 @"$anon (./terra/scheduling/batch.t:102)"(ptr %21)
+  %22 = call i64 @"$anon (./terra/scheduling/batch.t:104)"(ptr %21)
   %23 = call i64 @"$aligned"(i64 %22)
   %24 = getelementptr i8, ptr %20, i64 %23
-  call void @"$anon (./terra/scheduling/batch.t:108).491"(ptr %18, ptr %19, ptr %24)
+  call void @"$anon (./terra/scheduling/batch.t:110).492"(ptr %18, ptr %19, ptr %24)
   %25 = load %48, ptr %3, align 1
   ret void
 }
@@ -68207,7 +68293,7 @@ entry:
 then:                                             ; preds = %entry
   %44 = load ptr, ptr %self, align 8
   %45 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %44, ptr @"$string.636", i32 -1, ptr %45)
+  call void @"$Rank.describe_failure"(ptr %44, ptr @"$string.637", i32 -1, ptr %45)
   %46 = load %48, ptr %3, align 1
   %47 = load i32, ptr %code, align 4
   ret i32 %47
@@ -68480,7 +68566,7 @@ merge14:                                          ; preds = %merge23, %merge18
 then29:                                           ; preds = %merge14
   %134 = load ptr, ptr %self, align 8
   %135 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %134, ptr @"$string.647", i32 -1, ptr %135)
+  call void @"$Rank.describe_failure"(ptr %134, ptr @"$string.648", i32 -1, ptr %135)
   %136 = load %48, ptr %4, align 1
   %137 = load i32, ptr %code27, align 4
   ret i32 %137
@@ -68618,7 +68704,7 @@ then2:                                            ; preds = %merge
 
 then5:                                            ; preds = %then2
   %69 = load i32, ptr %code, align 4
-  %70 = call i32 @"$RandomPlacer.failed"(ptr %placer, i32 %69, ptr @"$string.215")
+  %70 = call i32 @"$RandomPlacer.failed"(ptr %placer, i32 %69, ptr @"$string.216")
   store i32 %70, ptr %code, align 4
   br label %merge4
 
@@ -68708,7 +68794,7 @@ then2:                                            ; preds = %then
   %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
   %41 = load i32, ptr %count, align 4
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.637", i32 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.638", i32 %41)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -68992,7 +69078,7 @@ entry:
 then:                                             ; preds = %entry
   %33 = load ptr, ptr %self, align 8
   %34 = load i32, ptr %code, align 4
-  %35 = call i32 @"$RandomPlacer.failed"(ptr %33, i32 %34, ptr @"$string.215")
+  %35 = call i32 @"$RandomPlacer.failed"(ptr %33, i32 %34, ptr @"$string.216")
   ret i32 %35
 
 dead:                                             ; No predecessors!
@@ -69075,7 +69161,7 @@ then:                                             ; preds = %entry
   %35 = getelementptr %0, ptr %cause, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
   %37 = getelementptr i8, ptr %36, i64 0
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.638", ptr %29, i32 %34, ptr %37)
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.639", ptr %29, i32 %34, ptr %37)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -69125,7 +69211,7 @@ then:                                             ; preds = %entry
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %164, ptr %25, i32 0, i32 3
   %27 = load i64, ptr %26, align 8
-  call void %18(ptr %21, i64 %24, i64 %27, ptr @"$string.215")
+  call void %18(ptr %21, i64 %24, i64 %27, ptr @"$string.216")
   %28 = load %48, ptr %2, align 1
   br label %merge
 
@@ -69180,7 +69266,7 @@ entry:
 then:                                             ; preds = %entry
   %26 = load ptr, ptr %self, align 8
   %27 = load i32, ptr %code, align 4
-  %28 = call i32 @"$RandomPlacer.failed"(ptr %26, i32 %27, ptr @"$string.639")
+  %28 = call i32 @"$RandomPlacer.failed"(ptr %26, i32 %27, ptr @"$string.640")
   ret i32 %28
 
 dead:                                             ; No predecessors!
@@ -69791,14 +69877,14 @@ entry:
   store i32 %41, ptr %39, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %placer, ptr align 8 %6, i64 48, i1 false)
   %42 = load ptr, ptr %model, align 8
-  %43 = call i32 @"$place_model.640"(ptr %placer, ptr %42)
+  %43 = call i32 @"$place_model.641"(ptr %placer, ptr %42)
   ret i32 %43
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_model.640"(ptr %0, ptr %1) {
+define internal i32 @"$place_model.641"(ptr %0, ptr %1) {
 entry:
   %code18 = alloca i32, align 4
   %layer = alloca i32, align 4
@@ -69831,7 +69917,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %then
-  store ptr @"$string.281", ptr %head_name, align 8
+  store ptr @"$string.282", ptr %head_name, align 8
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %170, ptr %11, i32 0, i32 0
   %13 = load ptr, ptr %12, align 8
@@ -69843,7 +69929,7 @@ merge:                                            ; preds = %else, %then
   br i1 %18, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  store ptr @"$string.275", ptr %head_name, align 8
+  store ptr @"$string.276", ptr %head_name, align 8
   br label %merge1
 
 else3:                                            ; preds = %merge
@@ -69857,7 +69943,7 @@ merge1:                                           ; preds = %else3, %then2
   %23 = getelementptr %51, ptr %22, i32 0, i32 1
   %24 = getelementptr %52, ptr %23, i32 0, i32 2
   %25 = load i32, ptr %24, align 4
-  %26 = call i32 @"$Placer.row_slice"(ptr %19, ptr @"$string.275", ptr %21, i32 0, i32 %25, i32 0)
+  %26 = call i32 @"$Placer.row_slice"(ptr %19, ptr @"$string.276", ptr %21, i32 0, i32 %25, i32 0)
   store i32 %26, ptr %code, align 4
   %27 = load i32, ptr %code, align 4
   %28 = icmp ne i32 %27, 0
@@ -69880,7 +69966,7 @@ merge4:                                           ; preds = %else6, %dead
   %33 = load ptr, ptr %model, align 8
   %34 = getelementptr %51, ptr %33, i32 0, i32 2
   %35 = load ptr, ptr %34, align 8
-  %36 = call i32 @"$Placer.vector"(ptr %32, ptr @"$string.280", ptr @"$string.385", ptr %35)
+  %36 = call i32 @"$Placer.vector"(ptr %32, ptr @"$string.281", ptr @"$string.386", ptr %35)
   store i32 %36, ptr %code7, align 4
   %37 = load i32, ptr %code7, align 4
   %38 = icmp ne i32 %37, 0
@@ -69958,7 +70044,7 @@ forbody:                                          ; preds = %forcond
   %77 = load i32, ptr %layer, align 4
   %78 = sext i32 %77 to i64
   %79 = getelementptr %67, ptr %76, i64 %78
-  %80 = call i32 @"$place_layer.643"(ptr %73, ptr %79)
+  %80 = call i32 @"$place_layer.644"(ptr %73, ptr %79)
   store i32 %80, ptr %code18, align 4
   %81 = load i32, ptr %code18, align 4
   %82 = icmp ne i32 %81, 0
@@ -70074,7 +70160,7 @@ entry:
   store ptr %2, ptr %part, align 8
   %4 = load ptr, ptr %self, align 8
   %5 = load ptr, ptr %format, align 8
-  %6 = call i32 @"$Placer.find"(ptr %4, ptr %5, ptr @"$string.385", ptr %view)
+  %6 = call i32 @"$Placer.find"(ptr %4, ptr %5, ptr @"$string.386", ptr %view)
   store i32 %6, ptr %code, align 4
   %7 = load i32, ptr %code, align 4
   %8 = icmp ne i32 %7, 0
@@ -70269,7 +70355,7 @@ then2:                                            ; preds = %then
   %38 = load ptr, ptr %37, align 8
   %39 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.641", ptr %38, ptr %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.642", ptr %38, ptr %40)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -70410,7 +70496,7 @@ entry:
 then:                                             ; preds = %entry
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %format, align 8
-  %22 = call i32 @"$Placer.find"(ptr %20, ptr %21, ptr @"$string.392", ptr %view)
+  %22 = call i32 @"$Placer.find"(ptr %20, ptr %21, ptr @"$string.393", ptr %view)
   store i32 %22, ptr %code, align 4
   %23 = load i32, ptr %code, align 4
   %24 = icmp ne i32 %23, 0
@@ -70462,7 +70548,7 @@ merge:                                            ; preds = %else, %merge1
 then5:                                            ; preds = %merge
   %48 = load ptr, ptr %self, align 8
   %49 = load ptr, ptr %format, align 8
-  %50 = call i32 @"$Placer.find"(ptr %48, ptr %49, ptr @"$string.393", ptr %view)
+  %50 = call i32 @"$Placer.find"(ptr %48, ptr %49, ptr @"$string.394", ptr %view)
   store i32 %50, ptr %code7, align 4
   %51 = load i32, ptr %code7, align 4
   %52 = icmp ne i32 %51, 0
@@ -70565,7 +70651,7 @@ then:                                             ; preds = %entry
   %42 = getelementptr %0, ptr %cause, i32 0, i32 0
   %43 = getelementptr [1024 x i8], ptr %42, i32 0, i32 0
   %44 = getelementptr i8, ptr %43, i64 0
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.642", ptr %33, ptr %36, i32 %41, ptr %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.643", ptr %33, ptr %36, i32 %41, ptr %44)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -70680,7 +70766,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_layer.643"(ptr %0, ptr %1) {
+define internal i32 @"$place_layer.644"(ptr %0, ptr %1) {
 entry:
   %code5 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -70690,7 +70776,7 @@ entry:
   store ptr %1, ptr %weights, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load ptr, ptr %weights, align 8
-  %4 = call i32 @"$place_attention.644"(ptr %2, ptr %3)
+  %4 = call i32 @"$place_attention.645"(ptr %2, ptr %3)
   store i32 %4, ptr %code, align 4
   %5 = load i32, ptr %code, align 4
   %6 = icmp ne i32 %5, 0
@@ -70789,14 +70875,14 @@ merge10:                                          ; preds = %else12, %dead13
   %50 = load ptr, ptr %49, align 8
   %51 = getelementptr %141, ptr %50, i32 0, i32 4
   %52 = load i32, ptr %51, align 4
-  %53 = call i32 @"$anon (./terra/checkpoint/weights_place.t:164).646"(ptr %43, ptr %45, ptr %47, i32 %52)
+  %53 = call i32 @"$anon (./terra/checkpoint/weights_place.t:164).647"(ptr %43, ptr %45, ptr %47, i32 %52)
   ret i32 %53
 
 dead14:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_attention.644"(ptr %0, ptr %1) {
+define internal i32 @"$place_attention.645"(ptr %0, ptr %1) {
 entry:
   %code29 = alloca i32, align 4
   %code24 = alloca i32, align 4
@@ -70845,7 +70931,7 @@ entry:
   %27 = load ptr, ptr %weights, align 8
   %28 = getelementptr %67, ptr %27, i32 0, i32 1
   %29 = load ptr, ptr %28, align 8
-  %30 = call i32 @"$Placer.vector"(ptr %26, ptr @"$string.283", ptr @"$string.385", ptr %29)
+  %30 = call i32 @"$Placer.vector"(ptr %26, ptr @"$string.284", ptr @"$string.386", ptr %29)
   store i32 %30, ptr %code, align 4
   %31 = load i32, ptr %code, align 4
   %32 = icmp ne i32 %31, 0
@@ -70868,7 +70954,7 @@ merge:                                            ; preds = %else, %dead
   %37 = load ptr, ptr %weights, align 8
   %38 = getelementptr %67, ptr %37, i32 0, i32 2
   %39 = load ptr, ptr %38, align 8
-  %40 = call i32 @"$Placer.vector"(ptr %36, ptr @"$string.290", ptr @"$string.385", ptr %39)
+  %40 = call i32 @"$Placer.vector"(ptr %36, ptr @"$string.291", ptr @"$string.386", ptr %39)
   store i32 %40, ptr %code1, align 4
   %41 = load i32, ptr %code1, align 4
   %42 = icmp ne i32 %41, 0
@@ -70902,7 +70988,7 @@ then7:                                            ; preds = %merge2
   %55 = load ptr, ptr %weights, align 8
   %56 = getelementptr %67, ptr %55, i32 0, i32 3
   %57 = load ptr, ptr %56, align 8
-  %58 = call i32 @"$Placer.vector"(ptr %54, ptr @"$string.288", ptr @"$string.385", ptr %57)
+  %58 = call i32 @"$Placer.vector"(ptr %54, ptr @"$string.289", ptr @"$string.386", ptr %57)
   store i32 %58, ptr %code9, align 4
   %59 = load i32, ptr %code9, align 4
   %60 = icmp ne i32 %59, 0
@@ -70925,7 +71011,7 @@ merge10:                                          ; preds = %else12, %dead13
   %65 = load ptr, ptr %weights, align 8
   %66 = getelementptr %67, ptr %65, i32 0, i32 4
   %67 = load ptr, ptr %66, align 8
-  %68 = call i32 @"$Placer.vector"(ptr %64, ptr @"$string.289", ptr @"$string.385", ptr %67)
+  %68 = call i32 @"$Placer.vector"(ptr %64, ptr @"$string.290", ptr @"$string.386", ptr %67)
   store i32 %68, ptr %code14, align 4
   %69 = load i32, ptr %code14, align 4
   %70 = icmp ne i32 %69, 0
@@ -70955,7 +71041,7 @@ merge6:                                           ; preds = %else8, %merge15
   %76 = getelementptr %67, ptr %75, i32 0, i32 5
   %77 = load i32, ptr %query_rows, align 4
   %78 = load i32, ptr %rank, align 4
-  %79 = call i32 @"$Placer.row_slice"(ptr %74, ptr @"$string.284", ptr %76, i32 0, i32 %77, i32 %78)
+  %79 = call i32 @"$Placer.row_slice"(ptr %74, ptr @"$string.285", ptr %76, i32 0, i32 %77, i32 %78)
   store i32 %79, ptr %code19, align 4
   %80 = load i32, ptr %code19, align 4
   %81 = icmp ne i32 %80, 0
@@ -70980,7 +71066,7 @@ merge20:                                          ; preds = %else22, %dead23
   %88 = load i32, ptr %query_rows, align 4
   %89 = load i32, ptr %key_rows, align 4
   %90 = load i32, ptr %rank, align 4
-  %91 = call i32 @"$Placer.row_slice"(ptr %85, ptr @"$string.285", ptr %87, i32 %88, i32 %89, i32 %90)
+  %91 = call i32 @"$Placer.row_slice"(ptr %85, ptr @"$string.286", ptr %87, i32 %88, i32 %89, i32 %90)
   store i32 %91, ptr %code24, align 4
   %92 = load i32, ptr %code24, align 4
   %93 = icmp ne i32 %92, 0
@@ -71007,7 +71093,7 @@ merge25:                                          ; preds = %else27, %dead28
   %102 = add i32 %100, %101
   %103 = load i32, ptr %key_rows, align 4
   %104 = load i32, ptr %rank, align 4
-  %105 = call i32 @"$Placer.row_slice"(ptr %97, ptr @"$string.286", ptr %99, i32 %102, i32 %103, i32 %104)
+  %105 = call i32 @"$Placer.row_slice"(ptr %97, ptr @"$string.287", ptr %99, i32 %102, i32 %103, i32 %104)
   store i32 %105, ptr %code29, align 4
   %106 = load i32, ptr %code29, align 4
   %107 = icmp ne i32 %106, 0
@@ -71030,7 +71116,7 @@ merge30:                                          ; preds = %else32, %dead33
   %112 = load ptr, ptr %weights, align 8
   %113 = getelementptr %67, ptr %112, i32 0, i32 6
   %114 = load i32, ptr %rank, align 4
-  %115 = call i32 @"$Placer.column_slice"(ptr %111, ptr @"$string.287", ptr %113, i32 %114)
+  %115 = call i32 @"$Placer.column_slice"(ptr %111, ptr @"$string.288", ptr %113, i32 %114)
   ret i32 %115
 
 dead34:                                           ; No predecessors!
@@ -71127,7 +71213,7 @@ entry:
   %9 = load ptr, ptr %gate_up, align 8
   %10 = load i32, ptr %width, align 4
   %11 = load i32, ptr %part_rank, align 4
-  %12 = call i32 @"$Placer.row_slice"(ptr %8, ptr @"$string.292", ptr %9, i32 0, i32 %10, i32 %11)
+  %12 = call i32 @"$Placer.row_slice"(ptr %8, ptr @"$string.293", ptr %9, i32 0, i32 %10, i32 %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -71151,7 +71237,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load i32, ptr %width, align 4
   %21 = load i32, ptr %width, align 4
   %22 = load i32, ptr %part_rank, align 4
-  %23 = call i32 @"$Placer.row_slice"(ptr %18, ptr @"$string.293", ptr %19, i32 %20, i32 %21, i32 %22)
+  %23 = call i32 @"$Placer.row_slice"(ptr %18, ptr @"$string.294", ptr %19, i32 %20, i32 %21, i32 %22)
   store i32 %23, ptr %code1, align 4
   %24 = load i32, ptr %code1, align 4
   %25 = icmp ne i32 %24, 0
@@ -71173,7 +71259,7 @@ merge2:                                           ; preds = %else4, %dead5
   %29 = load ptr, ptr %self, align 8
   %30 = load ptr, ptr %down, align 8
   %31 = load i32, ptr %part_rank, align 4
-  %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.294", ptr %30, i32 %31)
+  %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.295", ptr %30, i32 %31)
   ret i32 %32
 
 dead6:                                            ; No predecessors!
@@ -71226,7 +71312,7 @@ merge:                                            ; preds = %else, %then
   %21 = getelementptr %67, ptr %20, i32 0, i32 9
   %22 = getelementptr %52, ptr %21, i32 0, i32 2
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$Placer.row_slice"(ptr %17, ptr @"$string.296", ptr %19, i32 0, i32 %23, i32 0)
+  %24 = call i32 @"$Placer.row_slice"(ptr %17, ptr @"$string.297", ptr %19, i32 0, i32 %23, i32 0)
   store i32 %24, ptr %code, align 4
   %25 = load i32, ptr %code, align 4
   %26 = icmp ne i32 %25, 0
@@ -71249,7 +71335,7 @@ merge1:                                           ; preds = %else3, %dead
   %31 = load ptr, ptr %weights, align 8
   %32 = getelementptr %67, ptr %31, i32 0, i32 10
   %33 = load ptr, ptr %32, align 8
-  %34 = call i32 @"$Placer.vector"(ptr %30, ptr @"$string.296", ptr @"$string.386", ptr %33)
+  %34 = call i32 @"$Placer.vector"(ptr %30, ptr @"$string.297", ptr @"$string.387", ptr %33)
   store i32 %34, ptr %code4, align 4
   %35 = load i32, ptr %code4, align 4
   %36 = icmp ne i32 %35, 0
@@ -71322,7 +71408,7 @@ forbody:                                          ; preds = %forcond
   store i32 %75, ptr %77, align 4
   %78 = load ptr, ptr %self, align 8
   %79 = load i32, ptr %part_rank, align 4
-  %80 = call i32 @"$anon (./terra/checkpoint/weights_place.t:164).645"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
+  %80 = call i32 @"$anon (./terra/checkpoint/weights_place.t:164).646"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
   store i32 %80, ptr %code10, align 4
   %81 = load i32, ptr %code10, align 4
   %82 = icmp ne i32 %81, 0
@@ -71399,81 +71485,6 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal i32 @"$anon (./terra/checkpoint/weights_place.t:164).645"(ptr %0, ptr %1, ptr %2, i32 %3) {
-entry:
-  %code1 = alloca i32, align 4
-  %code = alloca i32, align 4
-  %width = alloca i32, align 4
-  %part_rank = alloca i32, align 4
-  %down = alloca ptr, align 8
-  %gate_up = alloca ptr, align 8
-  %self = alloca ptr, align 8
-  store ptr %0, ptr %self, align 8
-  store ptr %1, ptr %gate_up, align 8
-  store ptr %2, ptr %down, align 8
-  store i32 %3, ptr %part_rank, align 4
-  %4 = load ptr, ptr %gate_up, align 8
-  %5 = getelementptr %52, ptr %4, i32 0, i32 2
-  %6 = load i32, ptr %5, align 4
-  %7 = sdiv i32 %6, 2
-  store i32 %7, ptr %width, align 4
-  %8 = load ptr, ptr %self, align 8
-  %9 = load ptr, ptr %gate_up, align 8
-  %10 = load i32, ptr %width, align 4
-  %11 = load i32, ptr %part_rank, align 4
-  %12 = call i32 @"$Placer.row_slice"(ptr %8, ptr @"$string.298", ptr %9, i32 0, i32 %10, i32 %11)
-  store i32 %12, ptr %code, align 4
-  %13 = load i32, ptr %code, align 4
-  %14 = icmp ne i32 %13, 0
-  %15 = zext i1 %14 to i8
-  %16 = trunc i8 %15 to i1
-  br i1 %16, label %then, label %else
-
-then:                                             ; preds = %entry
-  %17 = load i32, ptr %code, align 4
-  ret i32 %17
-
-dead:                                             ; No predecessors!
-  br label %merge
-
-else:                                             ; preds = %entry
-  br label %merge
-
-merge:                                            ; preds = %else, %dead
-  %18 = load ptr, ptr %self, align 8
-  %19 = load ptr, ptr %gate_up, align 8
-  %20 = load i32, ptr %width, align 4
-  %21 = load i32, ptr %width, align 4
-  %22 = load i32, ptr %part_rank, align 4
-  %23 = call i32 @"$Placer.row_slice"(ptr %18, ptr @"$string.299", ptr %19, i32 %20, i32 %21, i32 %22)
-  store i32 %23, ptr %code1, align 4
-  %24 = load i32, ptr %code1, align 4
-  %25 = icmp ne i32 %24, 0
-  %26 = zext i1 %25 to i8
-  %27 = trunc i8 %26 to i1
-  br i1 %27, label %then3, label %else4
-
-then3:                                            ; preds = %merge
-  %28 = load i32, ptr %code1, align 4
-  ret i32 %28
-
-dead5:                                            ; No predecessors!
-  br label %merge2
-
-else4:                                            ; preds = %merge
-  br label %merge2
-
-merge2:                                           ; preds = %else4, %dead5
-  %29 = load ptr, ptr %self, align 8
-  %30 = load ptr, ptr %down, align 8
-  %31 = load i32, ptr %part_rank, align 4
-  %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.300", ptr %30, i32 %31)
-  ret i32 %32
-
-dead6:                                            ; No predecessors!
-  ret i32 undef
-}
-
 define internal i32 @"$anon (./terra/checkpoint/weights_place.t:164).646"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
@@ -71496,7 +71507,7 @@ entry:
   %9 = load ptr, ptr %gate_up, align 8
   %10 = load i32, ptr %width, align 4
   %11 = load i32, ptr %part_rank, align 4
-  %12 = call i32 @"$Placer.row_slice"(ptr %8, ptr @"$string.302", ptr %9, i32 0, i32 %10, i32 %11)
+  %12 = call i32 @"$Placer.row_slice"(ptr %8, ptr @"$string.299", ptr %9, i32 0, i32 %10, i32 %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -71520,7 +71531,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load i32, ptr %width, align 4
   %21 = load i32, ptr %width, align 4
   %22 = load i32, ptr %part_rank, align 4
-  %23 = call i32 @"$Placer.row_slice"(ptr %18, ptr @"$string.303", ptr %19, i32 %20, i32 %21, i32 %22)
+  %23 = call i32 @"$Placer.row_slice"(ptr %18, ptr @"$string.300", ptr %19, i32 %20, i32 %21, i32 %22)
   store i32 %23, ptr %code1, align 4
   %24 = load i32, ptr %code1, align 4
   %25 = icmp ne i32 %24, 0
@@ -71542,7 +71553,82 @@ merge2:                                           ; preds = %else4, %dead5
   %29 = load ptr, ptr %self, align 8
   %30 = load ptr, ptr %down, align 8
   %31 = load i32, ptr %part_rank, align 4
-  %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.304", ptr %30, i32 %31)
+  %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.301", ptr %30, i32 %31)
+  ret i32 %32
+
+dead6:                                            ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$anon (./terra/checkpoint/weights_place.t:164).647"(ptr %0, ptr %1, ptr %2, i32 %3) {
+entry:
+  %code1 = alloca i32, align 4
+  %code = alloca i32, align 4
+  %width = alloca i32, align 4
+  %part_rank = alloca i32, align 4
+  %down = alloca ptr, align 8
+  %gate_up = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %gate_up, align 8
+  store ptr %2, ptr %down, align 8
+  store i32 %3, ptr %part_rank, align 4
+  %4 = load ptr, ptr %gate_up, align 8
+  %5 = getelementptr %52, ptr %4, i32 0, i32 2
+  %6 = load i32, ptr %5, align 4
+  %7 = sdiv i32 %6, 2
+  store i32 %7, ptr %width, align 4
+  %8 = load ptr, ptr %self, align 8
+  %9 = load ptr, ptr %gate_up, align 8
+  %10 = load i32, ptr %width, align 4
+  %11 = load i32, ptr %part_rank, align 4
+  %12 = call i32 @"$Placer.row_slice"(ptr %8, ptr @"$string.303", ptr %9, i32 0, i32 %10, i32 %11)
+  store i32 %12, ptr %code, align 4
+  %13 = load i32, ptr %code, align 4
+  %14 = icmp ne i32 %13, 0
+  %15 = zext i1 %14 to i8
+  %16 = trunc i8 %15 to i1
+  br i1 %16, label %then, label %else
+
+then:                                             ; preds = %entry
+  %17 = load i32, ptr %code, align 4
+  ret i32 %17
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %18 = load ptr, ptr %self, align 8
+  %19 = load ptr, ptr %gate_up, align 8
+  %20 = load i32, ptr %width, align 4
+  %21 = load i32, ptr %width, align 4
+  %22 = load i32, ptr %part_rank, align 4
+  %23 = call i32 @"$Placer.row_slice"(ptr %18, ptr @"$string.304", ptr %19, i32 %20, i32 %21, i32 %22)
+  store i32 %23, ptr %code1, align 4
+  %24 = load i32, ptr %code1, align 4
+  %25 = icmp ne i32 %24, 0
+  %26 = zext i1 %25 to i8
+  %27 = trunc i8 %26 to i1
+  br i1 %27, label %then3, label %else4
+
+then3:                                            ; preds = %merge
+  %28 = load i32, ptr %code1, align 4
+  ret i32 %28
+
+dead5:                                            ; No predecessors!
+  br label %merge2
+
+else4:                                            ; preds = %merge
+  br label %merge2
+
+merge2:                                           ; preds = %else4, %dead5
+  %29 = load ptr, ptr %self, align 8
+  %30 = load ptr, ptr %down, align 8
+  %31 = load i32, ptr %part_rank, align 4
+  %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.305", ptr %30, i32 %31)
   ret i32 %32
 
 dead6:                                            ; No predecessors!
@@ -71762,11 +71848,11 @@ entry:
   %9 = getelementptr %39, ptr %plan, i32 0, i32 10
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %9, ptr align 4 %8, i64 28, i1 false)
   %10 = load ptr, ptr %shape, align 8
-  %11 = call i64 @"$anon (./terra/scheduling/batch.t:102)"(ptr %10)
+  %11 = call i64 @"$anon (./terra/scheduling/batch.t:104)"(ptr %10)
   store i64 %11, ptr %input_bytes, align 8
   %12 = load i64, ptr %input_bytes, align 8
   %13 = load ptr, ptr %shape, align 8
-  %14 = call i64 @"$anon (./terra/scheduling/batch.t:102).490"(ptr %13)
+  %14 = call i64 @"$anon (./terra/scheduling/batch.t:104).491"(ptr %13)
   %15 = add i64 %12, %14
   %16 = call ptr @calloc(i64 1, i64 %15)
   store ptr %16, ptr %memory, align 8
@@ -71790,7 +71876,7 @@ then2:                                            ; preds = %then
   %27 = getelementptr %0, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.648")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.649")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -71809,14 +71895,14 @@ merge:                                            ; preds = %else, %dead
   %31 = getelementptr %39, ptr %plan, i32 0, i32 11
   %32 = load ptr, ptr %shape, align 8
   %33 = load ptr, ptr %memory, align 8
-  call void @"$anon (./terra/scheduling/batch.t:108)"(ptr %31, ptr %32, ptr %33)
+  call void @"$anon (./terra/scheduling/batch.t:110)"(ptr %31, ptr %32, ptr %33)
   %34 = load %48, ptr %6, align 1
   %35 = getelementptr %39, ptr %plan, i32 0, i32 12
   %36 = load ptr, ptr %shape, align 8
   %37 = load ptr, ptr %memory, align 8
   %38 = load i64, ptr %input_bytes, align 8
   %39 = getelementptr i8, ptr %37, i64 %38
-  call void @"$anon (./terra/scheduling/batch.t:108).491"(ptr %35, ptr %36, ptr %39)
+  call void @"$anon (./terra/scheduling/batch.t:110).492"(ptr %35, ptr %36, ptr %39)
   %40 = load %48, ptr %5, align 1
   call void @"$fill_warm_up"(ptr %plan)
   %41 = load %48, ptr %4, align 1
@@ -71943,7 +72029,7 @@ then2:                                            ; preds = %then
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
   %55 = load i32, ptr %most, align 4
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.649", i32 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.650", i32 %55)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -72037,7 +72123,7 @@ merge4:                                           ; preds = %forcond
 then11:                                           ; preds = %merge4
   %101 = load ptr, ptr %self, align 8
   %102 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %101, ptr @"$string.651", i32 -1, ptr %102)
+  call void @"$Rank.describe_failure"(ptr %101, ptr @"$string.652", i32 -1, ptr %102)
   %103 = load %48, ptr %3, align 1
   %104 = load i32, ptr %code9, align 4
   ret i32 %104
@@ -72135,7 +72221,7 @@ entry:
 then:                                             ; preds = %entry
   %19 = load ptr, ptr %self, align 8
   %20 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %19, ptr @"$string.650", i32 -1, ptr %20)
+  call void @"$Rank.describe_failure"(ptr %19, ptr @"$string.651", i32 -1, ptr %20)
   %21 = load %48, ptr %5, align 1
   %22 = load i32, ptr %code, align 4
   ret i32 %22
@@ -72198,7 +72284,7 @@ merge2:                                           ; preds = %else4, %dead5
 then8:                                            ; preds = %merge2
   %55 = load ptr, ptr %self, align 8
   %56 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.650", i32 -1, ptr %56)
+  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.651", i32 -1, ptr %56)
   %57 = load %48, ptr %4, align 1
   %58 = load i32, ptr %code6, align 4
   ret i32 %58
@@ -72231,12 +72317,12 @@ entry:
   store ptr %3, ptr %planned, align 8
   %4 = load ptr, ptr %planned, align 8
   %5 = getelementptr %23, ptr %4, i32 0, i32 18
-  %6 = call i64 @"$anon (./terra/scheduling/batch.t:102)"(ptr %5)
+  %6 = call i64 @"$anon (./terra/scheduling/batch.t:104)"(ptr %5)
   store i64 %6, ptr %input_bytes, align 8
   %7 = load i64, ptr %input_bytes, align 8
   %8 = load ptr, ptr %planned, align 8
   %9 = getelementptr %23, ptr %8, i32 0, i32 18
-  %10 = call i64 @"$anon (./terra/scheduling/batch.t:102).490"(ptr %9)
+  %10 = call i64 @"$anon (./terra/scheduling/batch.t:104).491"(ptr %9)
   %11 = add i64 %7, %10
   %12 = call ptr @calloc(i64 1, i64 %11)
   %13 = load ptr, ptr %self, align 8
@@ -72264,7 +72350,7 @@ then2:                                            ; preds = %then
   %27 = getelementptr %0, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.648")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.649")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -72572,7 +72658,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true1
   %45 = getelementptr %31, ptr %44, i32 0, i32 18
   %46 = load i32, ptr %45, align 4
   %47 = sext i32 %46 to i64
-  %48 = call zeroext i1 @"$Vector.reserve.652"(ptr %43, i64 %47)
+  %48 = call zeroext i1 @"$Vector.reserve.653"(ptr %43, i64 %47)
   %49 = zext i1 %48 to i8
   %50 = trunc i8 %49 to i1
   br i1 %50, label %and.rhs, label %and.end
@@ -72584,7 +72670,7 @@ and.lhs.true1:                                    ; preds = %entry
   %54 = getelementptr %31, ptr %53, i32 0, i32 18
   %55 = load i32, ptr %54, align 4
   %56 = sext i32 %55 to i64
-  %57 = call zeroext i1 @"$Vector.reserve.652"(ptr %52, i64 %56)
+  %57 = call zeroext i1 @"$Vector.reserve.653"(ptr %52, i64 %56)
   %58 = zext i1 %57 to i8
   %59 = trunc i8 %58 to i1
   br i1 %59, label %and.lhs.true, label %and.end
@@ -72606,7 +72692,7 @@ then3:                                            ; preds = %then
   %69 = load ptr, ptr %self, align 8
   %70 = getelementptr %31, ptr %69, i32 0, i32 18
   %71 = load i32, ptr %70, align 4
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %68, i64 1024, ptr @"$string.653", i32 %71)
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %68, i64 1024, ptr @"$string.654", i32 %71)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -72651,7 +72737,7 @@ then10:                                           ; preds = %then6
   %91 = call ptr @__errno_location()
   %92 = load i32, ptr %91, align 4
   %93 = call ptr @strerror(i32 %92)
-  %94 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.654", ptr %93)
+  %94 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.655", ptr %93)
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -72699,7 +72785,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.652"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.653"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -72883,7 +72969,7 @@ entry:
   %18 = load ptr, ptr %o, align 8
   %19 = getelementptr %32, ptr %18, i32 0, i32 9
   %20 = load ptr, ptr %19, align 8
-  call void @"$anon (./terra/scheduling/batch.t:108)"(ptr %14, ptr %17, ptr %20)
+  call void @"$anon (./terra/scheduling/batch.t:110)"(ptr %14, ptr %17, ptr %20)
   %21 = load %48, ptr %4, align 1
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %31, ptr %22, i32 0, i32 4
@@ -72894,7 +72980,7 @@ entry:
   %28 = load ptr, ptr %o, align 8
   %29 = getelementptr %32, ptr %28, i32 0, i32 10
   %30 = load ptr, ptr %29, align 8
-  call void @"$anon (./terra/scheduling/batch.t:108).491"(ptr %24, ptr %27, ptr %30)
+  call void @"$anon (./terra/scheduling/batch.t:110).492"(ptr %24, ptr %27, ptr %30)
   %31 = load %48, ptr %3, align 1
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %31, ptr %32, i32 0, i32 4
@@ -73009,7 +73095,7 @@ then2:                                            ; preds = %then
   %40 = getelementptr %39, ptr %39, i32 0, i32 10
   %41 = getelementptr %26, ptr %40, i32 0, i32 1
   %42 = load i32, ptr %41, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.655", i32 %38, i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.656", i32 %38, i32 %42)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -73076,7 +73162,7 @@ then13:                                           ; preds = %then9
   %72 = load ptr, ptr %options, align 8
   %73 = getelementptr %34, ptr %72, i32 0, i32 5
   %74 = load i32, ptr %73, align 4
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %71, i64 1024, ptr @"$string.660", i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %71, i64 1024, ptr @"$string.661", i32 %74)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -73143,7 +73229,7 @@ then2:                                            ; preds = %then
   %23 = getelementptr i8, ptr %22, i64 0
   %24 = load i32, ptr %capacity, align 4
   %25 = load i32, ptr %page_size, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.656", i32 %24, i32 %25)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.657", i32 %24, i32 %25)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -73315,7 +73401,7 @@ then15:                                           ; preds = %then5
   %141 = getelementptr i8, ptr %140, i64 0
   %142 = load i32, ptr %capacity, align 4
   %143 = load i32, ptr %page_size, align 4
-  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %141, i64 1024, ptr @"$string.657", i32 %142, i32 %143)
+  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %141, i64 1024, ptr @"$string.658", i32 %142, i32 %143)
   br label %merge14
 
 else16:                                           ; preds = %then5
@@ -73482,7 +73568,7 @@ merge:                                            ; preds = %forcond
   %27 = getelementptr %34, ptr %26, i32 0, i32 5
   %28 = load i32, ptr %27, align 4
   %29 = sext i32 %28 to i64
-  %30 = call zeroext i1 @"$Vector.reserve.652"(ptr %25, i64 %29)
+  %30 = call zeroext i1 @"$Vector.reserve.653"(ptr %25, i64 %29)
   %31 = zext i1 %30 to i8
   %32 = trunc i8 %31 to i1
   br i1 %32, label %and.lhs.true8, label %and.end
@@ -73494,7 +73580,7 @@ and.rhs:                                          ; preds = %and.lhs.true
   %36 = getelementptr %34, ptr %35, i32 0, i32 3
   %37 = load i32, ptr %36, align 4
   %38 = sext i32 %37 to i64
-  %39 = call zeroext i1 @"$Vector.reserve.659"(ptr %34, i64 %38)
+  %39 = call zeroext i1 @"$Vector.reserve.660"(ptr %34, i64 %38)
   %40 = zext i1 %39 to i8
   %41 = trunc i8 %40 to i1
   br label %and.end
@@ -73512,7 +73598,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true2
   %48 = getelementptr %34, ptr %47, i32 0, i32 3
   %49 = load i32, ptr %48, align 4
   %50 = sext i32 %49 to i64
-  %51 = call zeroext i1 @"$Vector.reserve.659"(ptr %46, i64 %50)
+  %51 = call zeroext i1 @"$Vector.reserve.660"(ptr %46, i64 %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %and.rhs, label %and.end
@@ -73524,7 +73610,7 @@ and.lhs.true2:                                    ; preds = %and.lhs.true3
   %57 = getelementptr %34, ptr %56, i32 0, i32 3
   %58 = load i32, ptr %57, align 4
   %59 = sext i32 %58 to i64
-  %60 = call zeroext i1 @"$Vector.reserve.652"(ptr %55, i64 %59)
+  %60 = call zeroext i1 @"$Vector.reserve.653"(ptr %55, i64 %59)
   %61 = zext i1 %60 to i8
   %62 = trunc i8 %61 to i1
   br i1 %62, label %and.lhs.true, label %and.end
@@ -73536,7 +73622,7 @@ and.lhs.true3:                                    ; preds = %and.lhs.true4
   %66 = getelementptr %34, ptr %65, i32 0, i32 3
   %67 = load i32, ptr %66, align 4
   %68 = sext i32 %67 to i64
-  %69 = call zeroext i1 @"$Vector.reserve.652"(ptr %64, i64 %68)
+  %69 = call zeroext i1 @"$Vector.reserve.653"(ptr %64, i64 %68)
   %70 = zext i1 %69 to i8
   %71 = trunc i8 %70 to i1
   br i1 %71, label %and.lhs.true2, label %and.end
@@ -73548,7 +73634,7 @@ and.lhs.true4:                                    ; preds = %and.lhs.true5
   %75 = getelementptr %34, ptr %74, i32 0, i32 5
   %76 = load i32, ptr %75, align 4
   %77 = sext i32 %76 to i64
-  %78 = call zeroext i1 @"$Vector.reserve.652"(ptr %73, i64 %77)
+  %78 = call zeroext i1 @"$Vector.reserve.653"(ptr %73, i64 %77)
   %79 = zext i1 %78 to i8
   %80 = trunc i8 %79 to i1
   br i1 %80, label %and.lhs.true3, label %and.end
@@ -73561,7 +73647,7 @@ and.lhs.true5:                                    ; preds = %and.lhs.true6
   %85 = load i32, ptr %84, align 4
   %86 = mul i32 4, %85
   %87 = sext i32 %86 to i64
-  %88 = call zeroext i1 @"$Vector.reserve.658"(ptr %82, i64 %87)
+  %88 = call zeroext i1 @"$Vector.reserve.659"(ptr %82, i64 %87)
   %89 = zext i1 %88 to i8
   %90 = trunc i8 %89 to i1
   br i1 %90, label %and.lhs.true4, label %and.end
@@ -73573,7 +73659,7 @@ and.lhs.true6:                                    ; preds = %and.lhs.true7
   %94 = getelementptr %34, ptr %93, i32 0, i32 5
   %95 = load i32, ptr %94, align 4
   %96 = sext i32 %95 to i64
-  %97 = call zeroext i1 @"$Vector.reserve.652"(ptr %92, i64 %96)
+  %97 = call zeroext i1 @"$Vector.reserve.653"(ptr %92, i64 %96)
   %98 = zext i1 %97 to i8
   %99 = trunc i8 %98 to i1
   br i1 %99, label %and.lhs.true5, label %and.end
@@ -73585,7 +73671,7 @@ and.lhs.true7:                                    ; preds = %and.lhs.true8
   %103 = getelementptr %34, ptr %102, i32 0, i32 3
   %104 = load i32, ptr %103, align 4
   %105 = sext i32 %104 to i64
-  %106 = call zeroext i1 @"$Vector.reserve.652"(ptr %101, i64 %105)
+  %106 = call zeroext i1 @"$Vector.reserve.653"(ptr %101, i64 %105)
   %107 = zext i1 %106 to i8
   %108 = trunc i8 %107 to i1
   br i1 %108, label %and.lhs.true6, label %and.end
@@ -73597,7 +73683,7 @@ and.lhs.true8:                                    ; preds = %merge
   %112 = getelementptr %34, ptr %111, i32 0, i32 3
   %113 = load i32, ptr %112, align 4
   %114 = sext i32 %113 to i64
-  %115 = call zeroext i1 @"$Vector.reserve.652"(ptr %110, i64 %114)
+  %115 = call zeroext i1 @"$Vector.reserve.653"(ptr %110, i64 %114)
   %116 = zext i1 %115 to i8
   %117 = trunc i8 %116 to i1
   br i1 %117, label %and.lhs.true7, label %and.end
@@ -73606,7 +73692,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.658"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.659"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -73705,7 +73791,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.659"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.660"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -73808,24 +73894,24 @@ declare dso_local i32 @dprintf(i32, ptr, ...)
 
 define dso_local i32 @ledger_cancel(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$3932" = alloca ptr, align 8
-  %"$3931" = alloca i64, align 8
+  %"$3934" = alloca ptr, align 8
+  %"$3933" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$3931", align 8
-  store ptr %2, ptr %"$3932", align 8
+  store i64 %1, ptr %"$3933", align 8
+  store ptr %2, ptr %"$3934", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %177, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$3931", align 8
-  %6 = load ptr, ptr %"$3932", align 8
-  %7 = call i32 @"$Loop.cancel.662"(ptr %4, i64 %5, ptr %6)
+  %5 = load i64, ptr %"$3933", align 8
+  %6 = load ptr, ptr %"$3934", align 8
+  %7 = call i32 @"$Loop.cancel.663"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.cancel.662"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.cancel.663"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -73836,14 +73922,14 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.663"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
+  %6 = call i32 @"$Loop.order.664"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.order.663"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
+define internal i32 @"$Loop.order.664"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
 entry:
   %4 = alloca %48, align 8
   %target = alloca ptr, align 8
@@ -73864,11 +73950,11 @@ entry:
   call void @"$status.clear"(ptr %9)
   %10 = load %48, ptr %7, align 1
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.664"(ptr %11)
+  call void @"$Loop.lock.665"(ptr %11)
   %12 = load %48, ptr %6, align 1
   %13 = load ptr, ptr %self, align 8
   %14 = load i64, ptr %request_id, align 8
-  %15 = call ptr @"$Loop.find_live.665"(ptr %13, i64 %14)
+  %15 = call ptr @"$Loop.find_live.666"(ptr %13, i64 %14)
   store ptr %15, ptr %item, align 8
   %16 = load ptr, ptr %item, align 8
   %17 = icmp eq ptr %16, null
@@ -73878,7 +73964,7 @@ entry:
 
 then:                                             ; preds = %entry
   %20 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.666"(ptr %20)
+  call void @"$Loop.unlock.667"(ptr %20)
   %21 = load %48, ptr %5, align 1
   %22 = load ptr, ptr %message, align 8
   store ptr %22, ptr %target, align 8
@@ -73894,7 +73980,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
   %31 = load i64, ptr %request_id, align 8
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.87", i64 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.88", i64 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -73934,7 +74020,7 @@ merge4:                                           ; preds = %else6, %then5
   %42 = getelementptr %178, ptr %41, i32 0, i32 7
   %43 = call i32 @pthread_cond_signal(ptr %42)
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.666"(ptr %44)
+  call void @"$Loop.unlock.667"(ptr %44)
   %45 = load %48, ptr %4, align 1
   ret i32 0
 
@@ -73942,7 +74028,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.lock.664"(ptr %0) {
+define internal void @"$Loop.lock.665"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -73952,7 +74038,7 @@ entry:
   ret void
 }
 
-define internal ptr @"$Loop.find_live.665"(ptr %0, i64 %1) {
+define internal ptr @"$Loop.find_live.666"(ptr %0, i64 %1) {
 entry:
   %i = alloca i64, align 8
   %request_id = alloca i64, align 8
@@ -74019,7 +74105,7 @@ dead2:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.unlock.666"(ptr %0) {
+define internal void @"$Loop.unlock.667"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -74059,7 +74145,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %177, ptr %13, i32 0, i32 0
-  call void @"$Loop.free.667"(ptr %14)
+  call void @"$Loop.free.668"(ptr %14)
   %15 = load %48, ptr %4, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = getelementptr %177, ptr %16, i32 0, i32 1
@@ -74076,7 +74162,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.free.667"(ptr %0) {
+define internal void @"$Loop.free.668"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -74111,7 +74197,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.stop.668"(ptr %18)
+  call void @"$Loop.stop.669"(ptr %18)
   %19 = load %48, ptr %9, align 1
   %20 = load ptr, ptr %self, align 8
   %21 = getelementptr %178, ptr %20, i32 0, i32 16
@@ -74146,11 +74232,11 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %178, ptr %39, i32 0, i32 16
-  call void @"$Vector.free.620"(ptr %40)
+  call void @"$Vector.free.621"(ptr %40)
   %41 = load %48, ptr %7, align 1
   %42 = load ptr, ptr %self, align 8
   %43 = getelementptr %178, ptr %42, i32 0, i32 17
-  call void @"$Vector.free.620"(ptr %43)
+  call void @"$Vector.free.621"(ptr %43)
   %44 = load %48, ptr %6, align 1
   %45 = load ptr, ptr %self, align 8
   %46 = getelementptr %178, ptr %45, i32 0, i32 3
@@ -74204,7 +74290,7 @@ merge2:                                           ; preds = %else4, %then3
   ret void
 }
 
-define internal void @"$Loop.stop.668"(ptr %0) {
+define internal void @"$Loop.stop.669"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -74229,7 +74315,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.664"(ptr %9)
+  call void @"$Loop.lock.665"(ptr %9)
   %10 = load %48, ptr %2, align 1
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %178, ptr %11, i32 0, i32 11
@@ -74238,7 +74324,7 @@ merge:                                            ; preds = %else, %dead
   %14 = getelementptr %178, ptr %13, i32 0, i32 7
   %15 = call i32 @pthread_cond_broadcast(ptr %14)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.666"(ptr %16)
+  call void @"$Loop.unlock.667"(ptr %16)
   %17 = load %48, ptr %1, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %178, ptr %18, i32 0, i32 9
@@ -74283,30 +74369,30 @@ entry:
 
 define dso_local i32 @ledger_decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
-  %"$3958" = alloca ptr, align 8
+  %"$3960" = alloca ptr, align 8
+  %"$3959" = alloca ptr, align 8
+  %"$3958" = alloca i32, align 4
   %"$3957" = alloca ptr, align 8
-  %"$3956" = alloca i32, align 4
-  %"$3955" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3955", align 8
-  store i32 %2, ptr %"$3956", align 4
-  store ptr %3, ptr %"$3957", align 8
-  store ptr %4, ptr %"$3958", align 8
+  store ptr %1, ptr %"$3957", align 8
+  store i32 %2, ptr %"$3958", align 4
+  store ptr %3, ptr %"$3959", align 8
+  store ptr %4, ptr %"$3960", align 8
   %5 = load ptr, ptr %"$handle", align 8
   %6 = getelementptr %177, ptr %5, i32 0, i32 0
-  %7 = load ptr, ptr %"$3955", align 8
-  %8 = load i32, ptr %"$3956", align 4
-  %9 = load ptr, ptr %"$3957", align 8
-  %10 = load ptr, ptr %"$3958", align 8
-  %11 = call i32 @"$Loop.decode_step.669"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
+  %7 = load ptr, ptr %"$3957", align 8
+  %8 = load i32, ptr %"$3958", align 4
+  %9 = load ptr, ptr %"$3959", align 8
+  %10 = load ptr, ptr %"$3960", align 8
+  %11 = call i32 @"$Loop.decode_step.670"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
   ret i32 %11
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_step.669"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_step.670"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %48, align 8
   %code = alloca i32, align 4
@@ -74341,17 +74427,17 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %12)
   %13 = load %48, ptr %7, align 1
   %14 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.670"(ptr %14)
+  call void @"$Loop.enter_turn.671"(ptr %14)
   %15 = load %48, ptr %6, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = load ptr, ptr %item, align 8
   %18 = load i32, ptr %token, align 4
   %19 = load ptr, ptr %logits, align 8
   %20 = load ptr, ptr %message, align 8
-  %21 = call i32 @"$Loop.decode_in_turn.673"(ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
+  %21 = call i32 @"$Loop.decode_in_turn.674"(ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
   store i32 %21, ptr %code, align 4
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.685"(ptr %22)
+  call void @"$Loop.leave_turn.686"(ptr %22)
   %23 = load %48, ptr %5, align 1
   %24 = load i32, ptr %code, align 4
   ret i32 %24
@@ -74360,7 +74446,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.enter_turn.670"(ptr %0) {
+define internal void @"$Loop.enter_turn.671"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -74371,12 +74457,12 @@ entry:
   call void @"$Turnstile.enter"(ptr %4)
   %5 = load %48, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.671"(ptr %6)
+  call void @"$Loop.land.672"(ptr %6)
   %7 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Loop.land.671"(ptr %0) {
+define internal void @"$Loop.land.672"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -74441,7 +74527,7 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %merge
   %36 = load ptr, ptr %self, align 8
   %37 = load i64, ptr %now, align 8
-  call void @"$Loop.record_step.672"(ptr %36, i64 %37)
+  call void @"$Loop.record_step.673"(ptr %36, i64 %37)
   %38 = load %48, ptr %3, align 1
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %178, ptr %39, i32 0, i32 3
@@ -74512,7 +74598,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.record_step.672"(ptr %0, i64 %1) {
+define internal void @"$Loop.record_step.673"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %3 = alloca %48, align 8
@@ -74541,14 +74627,14 @@ entry:
   %18 = getelementptr %46, ptr %step, i32 0, i32 8
   store i32 %17, ptr %18, align 4
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.664"(ptr %19)
+  call void @"$Loop.lock.665"(ptr %19)
   %20 = load %48, ptr %4, align 1
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %178, ptr %21, i32 0, i32 31
   call void @"$StepRing.push"(ptr %22, ptr %step)
   %23 = load %48, ptr %3, align 1
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.666"(ptr %24)
+  call void @"$Loop.unlock.667"(ptr %24)
   %25 = load %48, ptr %2, align 1
   ret void
 }
@@ -74573,7 +74659,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_in_turn.673"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_in_turn.674"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %code24 = alloca i32, align 4
   %code19 = alloca i32, align 4
@@ -74593,7 +74679,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$Loop.check_usable_locked.674"(ptr %5, ptr %6)
+  %7 = call i32 @"$Loop.check_usable_locked.675"(ptr %5, ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -74615,7 +74701,7 @@ merge:                                            ; preds = %else, %dead
   %13 = load ptr, ptr %self, align 8
   %14 = load ptr, ptr %item, align 8
   %15 = load ptr, ptr %message, align 8
-  %16 = call i32 @"$Loop.check_state.676"(ptr %13, ptr %14, i32 1, ptr %15)
+  %16 = call i32 @"$Loop.check_state.677"(ptr %13, ptr %14, i32 1, ptr %15)
   store i32 %16, ptr %code1, align 4
   %17 = load i32, ptr %code1, align 4
   %18 = icmp ne i32 %17, 0
@@ -74668,7 +74754,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = add i64 %39, 1
   %41 = trunc i64 %40 to i32
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.grow_state.677"(ptr %34, ptr %35, i32 %41, ptr %42)
+  %43 = call i32 @"$Loop.grow_state.678"(ptr %34, ptr %35, i32 %41, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -74698,7 +74784,7 @@ then17:                                           ; preds = %merge12
   %54 = load ptr, ptr %self, align 8
   %55 = load ptr, ptr %item, align 8
   %56 = load ptr, ptr %message, align 8
-  %57 = call i32 @"$Loop.decode_last_token.680"(ptr %54, ptr %55, ptr null, ptr %56)
+  %57 = call i32 @"$Loop.decode_last_token.681"(ptr %54, ptr %55, ptr null, ptr %56)
   store i32 %57, ptr %code19, align 4
   %58 = load i32, ptr %code19, align 4
   %59 = icmp ne i32 %58, 0
@@ -74732,7 +74818,7 @@ merge16:                                          ; preds = %else18, %merge20
   %69 = load ptr, ptr %item, align 8
   %70 = load ptr, ptr %logits, align 8
   %71 = load ptr, ptr %message, align 8
-  %72 = call i32 @"$Loop.decode_last_token.680"(ptr %68, ptr %69, ptr %70, ptr %71)
+  %72 = call i32 @"$Loop.decode_last_token.681"(ptr %68, ptr %69, ptr %70, ptr %71)
   store i32 %72, ptr %code24, align 4
   %73 = load ptr, ptr %item, align 8
   %74 = call i32 @"$Sequence.num_uncomputed"(ptr %73)
@@ -74758,7 +74844,7 @@ dead28:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable_locked.674"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable_locked.675"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
   %code = alloca i32, align 4
@@ -74768,14 +74854,14 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.664"(ptr %4)
+  call void @"$Loop.lock.665"(ptr %4)
   %5 = load %48, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.check_usable.675"(ptr %6, ptr %7)
+  %8 = call i32 @"$Loop.check_usable.676"(ptr %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.666"(ptr %9)
+  call void @"$Loop.unlock.667"(ptr %9)
   %10 = load %48, ptr %2, align 1
   %11 = load i32, ptr %code, align 4
   ret i32 %11
@@ -74784,7 +74870,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable.675"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable.676"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %message = alloca ptr, align 8
@@ -74838,7 +74924,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_state.676"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.check_state.677"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %target7 = alloca ptr, align 8
   %target = alloca ptr, align 8
@@ -74958,7 +75044,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.grow_state.677"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.grow_state.678"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %48, align 8
   %i = alloca i32, align 4
@@ -74975,12 +75061,12 @@ entry:
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %item, align 8
   %7 = load i32, ptr %num_tokens, align 4
-  %8 = call i32 @"$Loop.missing_pages.678"(ptr %5, ptr %6, i32 %7)
+  %8 = call i32 @"$Loop.missing_pages.679"(ptr %5, ptr %6, i32 %7)
   store i32 %8, ptr %missing, align 4
   %9 = load ptr, ptr %self, align 8
   %10 = load i32, ptr %missing, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_room.679"(ptr %9, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.check_room.680"(ptr %9, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -75033,7 +75119,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.missing_pages.678"(ptr %0, ptr %1, i32 %2) {
+define internal i32 @"$Loop.missing_pages.679"(ptr %0, ptr %1, i32 %2) {
 entry:
   %missing = alloca i32, align 4
   %num_tokens = alloca i32, align 4
@@ -75065,7 +75151,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_room.679"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_room.680"(ptr %0, i32 %1, ptr %2) {
 entry:
   %target = alloca ptr, align 8
   %pool = alloca ptr, align 8
@@ -75129,7 +75215,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_last_token.680"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.decode_last_token.681"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %4 = alloca %48, align 8
@@ -75187,7 +75273,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %37 = load ptr, ptr %self, align 8
   %38 = load ptr, ptr %message, align 8
-  %39 = call i32 @"$Loop.run_step.681"(ptr %37, ptr %38)
+  %39 = call i32 @"$Loop.run_step.682"(ptr %37, ptr %38)
   store i32 %39, ptr %code, align 4
   %40 = load i32, ptr %code, align 4
   %41 = icmp ne i32 %40, 0
@@ -75227,14 +75313,14 @@ merge1:                                           ; preds = %else3, %dead
   %61 = load i32, ptr %60, align 4
   %62 = sub i32 %61, 1
   %63 = load ptr, ptr %message, align 8
-  %64 = call i32 @"$Loop.check_logits.684"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
+  %64 = call i32 @"$Loop.check_logits.685"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
   ret i32 %64
 
 dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.run_step.681"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.run_step.682"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
   %counters = alloca ptr, align 8
@@ -75282,7 +75368,7 @@ else3:                                            ; preds = %then
 
 merge1:                                           ; preds = %else3, %then2
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.683"(ptr %26)
+  call void @"$Loop.check_ranks.684"(ptr %26)
   %27 = load %48, ptr %3, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -75447,7 +75533,7 @@ then2:                                            ; preds = %then
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %179, ptr %40, i32 0, i32 8
   %42 = load i32, ptr %41, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.682", i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.683", i32 %42)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -76487,7 +76573,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Loop.check_ranks.683"(ptr %0) {
+define internal void @"$Loop.check_ranks.684"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -76531,13 +76617,13 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.664"(ptr %24)
+  call void @"$Loop.lock.665"(ptr %24)
   %25 = load %48, ptr %2, align 1
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr %178, ptr %26, i32 0, i32 14
   store i8 0, ptr %27, align 1
   %28 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.666"(ptr %28)
+  call void @"$Loop.unlock.667"(ptr %28)
   %29 = load %48, ptr %1, align 1
   br label %merge1
 
@@ -76548,7 +76634,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal i32 @"$Loop.check_logits.684"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.check_logits.685"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
 entry:
   %target = alloca ptr, align 8
   %row = alloca i32, align 4
@@ -76594,7 +76680,7 @@ then2:                                            ; preds = %then
   %26 = load i32, ptr %position, align 4
   %27 = load i32, ptr %row, align 4
   %28 = add i32 %26, %27
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.72", i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.73", i32 %28)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -76616,7 +76702,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.leave_turn.685"(ptr %0) {
+define internal void @"$Loop.leave_turn.686"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -76624,10 +76710,10 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.686"(ptr %4)
+  call void @"$Loop.publish.687"(ptr %4)
   %5 = load %48, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.wake.691"(ptr %6)
+  call void @"$Loop.wake.692"(ptr %6)
   %7 = load %48, ptr %2, align 1
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %178, ptr %8, i32 0, i32 5
@@ -76636,7 +76722,7 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.publish.686"(ptr %0) {
+define internal void @"$Loop.publish.687"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -76660,7 +76746,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.79", i32 210, ptr @"$string.80")
+  call void @"$check.fail"(ptr @"$string.80", i32 210, ptr @"$string.81")
   %15 = load %48, ptr %8, align 1
   br label %merge
 
@@ -76669,16 +76755,16 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.664"(ptr %16)
+  call void @"$Loop.lock.665"(ptr %16)
   %17 = load %48, ptr %7, align 1
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_events.687"(ptr %18)
+  call void @"$Loop.publish_events.688"(ptr %18)
   %19 = load %48, ptr %6, align 1
   %20 = load ptr, ptr %self, align 8
-  call void @"$Loop.remove_ended.689"(ptr %20)
+  call void @"$Loop.remove_ended.690"(ptr %20)
   %21 = load %48, ptr %5, align 1
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.690"(ptr %22)
+  call void @"$Loop.publish_counters.691"(ptr %22)
   %23 = load %48, ptr %4, align 1
   %24 = load ptr, ptr %s, align 8
   %25 = call i64 @"$Scheduler.nearest_deadline"(ptr %24)
@@ -76686,7 +76772,7 @@ merge:                                            ; preds = %else, %then
   %27 = getelementptr %178, ptr %26, i32 0, i32 22
   store i64 %25, ptr %27, align 8
   %28 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.666"(ptr %28)
+  call void @"$Loop.unlock.667"(ptr %28)
   %29 = load %48, ptr %3, align 1
   %30 = load ptr, ptr %s, align 8
   %31 = getelementptr %33, ptr %30, i32 0, i32 6
@@ -76721,12 +76807,12 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %49 = load ptr, ptr %s, align 8
   %50 = getelementptr %33, ptr %49, i32 0, i32 6
-  call void @"$Vector.clear.85"(ptr %50)
+  call void @"$Vector.clear.86"(ptr %50)
   %51 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Loop.publish_events.687"(ptr %0) {
+define internal void @"$Loop.publish_events.688"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -76806,7 +76892,7 @@ and.lhs.true:                                     ; preds = %condition
 
 then:                                             ; preds = %merge
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.announce.688"(ptr %54)
+  call void @"$Loop.announce.689"(ptr %54)
   %55 = load %48, ptr %1, align 1
   br label %merge1
 
@@ -76817,7 +76903,7 @@ merge1:                                           ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.announce.688"(ptr %0) {
+define internal void @"$Loop.announce.689"(ptr %0) {
 entry:
   %one = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -76833,7 +76919,7 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.remove_ended.689"(ptr %0) {
+define internal void @"$Loop.remove_ended.690"(ptr %0) {
 entry:
   %i = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -76876,7 +76962,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_counters.690"(ptr %0) {
+define internal void @"$Loop.publish_counters.691"(ptr %0) {
 entry:
   %p = alloca ptr, align 8
   %s = alloca ptr, align 8
@@ -76971,14 +77057,14 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.wake.691"(ptr %0) {
+define internal void @"$Loop.wake.692"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.664"(ptr %3)
+  call void @"$Loop.lock.665"(ptr %3)
   %4 = load %48, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %178, ptr %5, i32 0, i32 13
@@ -76987,7 +77073,7 @@ entry:
   %8 = getelementptr %178, ptr %7, i32 0, i32 7
   %9 = call i32 @pthread_cond_signal(ptr %8)
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.666"(ptr %10)
+  call void @"$Loop.unlock.667"(ptr %10)
   %11 = load %48, ptr %1, align 1
   ret void
 }
@@ -77057,14 +77143,14 @@ entry:
 define dso_local void @ledger_free_state(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
-  %"$3967" = alloca ptr, align 8
+  %"$3969" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3967", align 8
+  store ptr %1, ptr %"$3969", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %177, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$3967", align 8
-  call void @"$Loop.free_state.692"(ptr %4, ptr %5)
+  %5 = load ptr, ptr %"$3969", align 8
+  call void @"$Loop.free_state.693"(ptr %4, ptr %5)
   %6 = load %48, ptr %2, align 1
   ret void
 
@@ -77072,7 +77158,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.free_state.692"(ptr %0, ptr %1) {
+define internal void @"$Loop.free_state.693"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
   %3 = alloca %48, align 8
@@ -77110,19 +77196,19 @@ else:                                             ; preds = %or.lhs.false
 
 merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.670"(ptr %18)
+  call void @"$Loop.enter_turn.671"(ptr %18)
   %19 = load %48, ptr %4, align 1
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.693"(ptr %20, ptr %21)
+  call void @"$Loop.close_state.694"(ptr %20, ptr %21)
   %22 = load %48, ptr %3, align 1
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.685"(ptr %23)
+  call void @"$Loop.leave_turn.686"(ptr %23)
   %24 = load %48, ptr %2, align 1
   ret void
 }
 
-define internal void @"$Loop.close_state.693"(ptr %0, ptr %1) {
+define internal void @"$Loop.close_state.694"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
   %3 = alloca %48, align 8
@@ -77156,14 +77242,14 @@ entry:
 define dso_local void @ledger_info(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
-  %"$3943" = alloca ptr, align 8
+  %"$3945" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3943", align 8
+  store ptr %1, ptr %"$3945", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %177, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$3943", align 8
-  call void @"$Loop.info.694"(ptr %4, ptr %5)
+  %5 = load ptr, ptr %"$3945", align 8
+  call void @"$Loop.info.695"(ptr %4, ptr %5)
   %6 = load %48, ptr %2, align 1
   ret void
 
@@ -77171,7 +77257,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.info.694"(ptr %0, ptr %1) {
+define internal void @"$Loop.info.695"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
   %p = alloca ptr, align 8
@@ -77181,7 +77267,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %target, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.664"(ptr %4)
+  call void @"$Loop.lock.665"(ptr %4)
   %5 = load %48, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %178, ptr %6, i32 0, i32 24
@@ -77330,7 +77416,7 @@ merge:                                            ; preds = %else, %then
   %121 = getelementptr %159, ptr %120, i32 0, i32 37
   store i64 %119, ptr %121, align 8
   %122 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.666"(ptr %122)
+  call void @"$Loop.unlock.667"(ptr %122)
   %123 = load %48, ptr %2, align 1
   ret void
 }
@@ -77376,7 +77462,7 @@ entry:
   store ptr %0, ptr %"$handle", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %177, ptr %2, i32 0, i32 0
-  call void @"$Loop.iterate.695"(ptr %3)
+  call void @"$Loop.iterate.696"(ptr %3)
   %4 = load %48, ptr %1, align 1
   ret void
 
@@ -77384,7 +77470,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.iterate.695"(ptr %0) {
+define internal void @"$Loop.iterate.696"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -77398,14 +77484,14 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %7 = load ptr, ptr %self, align 8
-  %8 = call zeroext i1 @"$Loop.has_pending_orders.696"(ptr %7)
+  %8 = call zeroext i1 @"$Loop.has_pending_orders.697"(ptr %7)
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %then, label %else
 
 then:                                             ; preds = %entry
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.671"(ptr %11)
+  call void @"$Loop.land.672"(ptr %11)
   %12 = load %48, ptr %6, align 1
   br label %merge
 
@@ -77414,10 +77500,10 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_orders.697"(ptr %13)
+  call void @"$Loop.take_orders.698"(ptr %13)
   %14 = load %48, ptr %5, align 1
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.683"(ptr %15)
+  call void @"$Loop.check_ranks.684"(ptr %15)
   %16 = load %48, ptr %4, align 1
   %17 = load ptr, ptr %self, align 8
   %18 = getelementptr %178, ptr %17, i32 0, i32 3
@@ -77431,7 +77517,7 @@ merge:                                            ; preds = %else, %then
   %25 = zext i1 %24 to i8
   store i8 %25, ptr %was_in_flight, align 1
   %26 = load ptr, ptr %self, align 8
-  %27 = call zeroext i1 @"$Loop.plan.700"(ptr %26)
+  %27 = call zeroext i1 @"$Loop.plan.701"(ptr %26)
   %28 = zext i1 %27 to i8
   store i8 %28, ptr %has_step, align 1
   %29 = load i8, ptr %has_step, align 1
@@ -77459,13 +77545,13 @@ or.end:                                           ; preds = %or.rhs, %or.lhs.fal
   %44 = load ptr, ptr %self, align 8
   %45 = load i8, ptr %has_step, align 1
   %46 = icmp ne i8 %45, 0
-  call void @"$Loop.advance_planned.701"(ptr %44, i1 zeroext %46)
+  call void @"$Loop.advance_planned.702"(ptr %44, i1 zeroext %46)
   %47 = load %48, ptr %3, align 1
   %48 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.683"(ptr %48)
+  call void @"$Loop.check_ranks.684"(ptr %48)
   %49 = load %48, ptr %2, align 1
   %50 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.686"(ptr %50)
+  call void @"$Loop.publish.687"(ptr %50)
   %51 = load %48, ptr %1, align 1
   ret void
 
@@ -77483,7 +77569,7 @@ or.lhs.false1:                                    ; preds = %merge
   br i1 %58, label %or.end, label %or.lhs.false
 }
 
-define internal zeroext i1 @"$Loop.has_pending_orders.696"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_pending_orders.697"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %pending = alloca i8, align 1
@@ -77491,14 +77577,14 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.664"(ptr %3)
+  call void @"$Loop.lock.665"(ptr %3)
   %4 = load %48, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %178, ptr %5, i32 0, i32 13
   %7 = load i8, ptr %6, align 1
   store i8 %7, ptr %pending, align 1
   %8 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.666"(ptr %8)
+  call void @"$Loop.unlock.667"(ptr %8)
   %9 = load %48, ptr %1, align 1
   %10 = load i8, ptr %pending, align 1
   %11 = icmp ne i8 %10, 0
@@ -77508,7 +77594,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.take_orders.697"(ptr %0) {
+define internal void @"$Loop.take_orders.698"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -77524,7 +77610,7 @@ entry:
   %9 = getelementptr %33, ptr %8, i32 0, i32 18
   store i64 %6, ptr %9, align 8
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.664"(ptr %10)
+  call void @"$Loop.lock.665"(ptr %10)
   %11 = load %48, ptr %5, align 1
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %178, ptr %12, i32 0, i32 16
@@ -77576,7 +77662,7 @@ merge:                                            ; preds = %forcond
   store i32 %43, ptr %46, align 4
   %47 = load ptr, ptr %self, align 8
   %48 = getelementptr %178, ptr %47, i32 0, i32 16
-  call void @"$Vector.clear.85"(ptr %48)
+  call void @"$Vector.clear.86"(ptr %48)
   %49 = load %48, ptr %3, align 1
   %50 = load ptr, ptr %self, align 8
   %51 = getelementptr %178, ptr %50, i32 0, i32 13
@@ -77586,7 +77672,7 @@ merge:                                            ; preds = %forcond
 
 then:                                             ; preds = %and.lhs.true
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.obey_all.698"(ptr %54)
+  call void @"$Loop.obey_all.699"(ptr %54)
   %55 = load %48, ptr %2, align 1
   br label %merge1
 
@@ -77595,7 +77681,7 @@ else:                                             ; preds = %and.lhs.true, %merg
 
 merge1:                                           ; preds = %else, %then
   %56 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.666"(ptr %56)
+  call void @"$Loop.unlock.667"(ptr %56)
   %57 = load %48, ptr %1, align 1
   ret void
 
@@ -77608,7 +77694,7 @@ and.lhs.true:                                     ; preds = %merge
   br i1 %62, label %else, label %then
 }
 
-define internal void @"$Loop.obey_all.698"(ptr %0) {
+define internal void @"$Loop.obey_all.699"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %i = alloca i64, align 8
@@ -77639,7 +77725,7 @@ forbody:                                          ; preds = %forcond
   %17 = load i64, ptr %i, align 8
   %18 = getelementptr ptr, ptr %16, i64 %17
   %19 = load ptr, ptr %18, align 8
-  call void @"$Loop.obey.699"(ptr %12, ptr %19)
+  call void @"$Loop.obey.700"(ptr %12, ptr %19)
   %20 = load %48, ptr %1, align 1
   %21 = add i64 %6, 1
   store i64 %21, ptr %i, align 8
@@ -77652,7 +77738,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.obey.699"(ptr %0, ptr %1) {
+define internal void @"$Loop.obey.700"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
   %3 = alloca %48, align 8
@@ -77726,7 +77812,7 @@ and.lhs.true:                                     ; preds = %else3
   br i1 %33, label %then4, label %else5
 }
 
-define internal zeroext i1 @"$Loop.plan.700"(ptr %0) {
+define internal zeroext i1 @"$Loop.plan.701"(ptr %0) {
 entry:
   %has_step = alloca i8, align 1
   %1 = alloca %48, align 8
@@ -77769,7 +77855,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.advance_planned.701"(ptr %0, i1 zeroext %1) {
+define internal void @"$Loop.advance_planned.702"(ptr %0, i1 zeroext %1) {
 entry:
   %2 = alloca %48, align 8
   %3 = alloca %48, align 8
@@ -77780,7 +77866,7 @@ entry:
   %4 = zext i1 %1 to i8
   store i8 %4, ptr %has_step, align 1
   %5 = load ptr, ptr %self, align 8
-  %6 = call i32 @"$Loop.perform_transfers.702"(ptr %5)
+  %6 = call i32 @"$Loop.perform_transfers.703"(ptr %5)
   %7 = icmp eq i32 %6, 0
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
@@ -77801,13 +77887,13 @@ and.end:                                          ; preds = %and.rhs, %entry
 
 then:                                             ; preds = %and.end
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.execute.707"(ptr %16)
+  call void @"$Loop.execute.708"(ptr %16)
   %17 = load %48, ptr %3, align 1
   br label %merge
 
 else:                                             ; preds = %and.end
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.671"(ptr %18)
+  call void @"$Loop.land.672"(ptr %18)
   %19 = load %48, ptr %2, align 1
   br label %merge
 
@@ -77815,7 +77901,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.perform_transfers.702"(ptr %0) {
+define internal i32 @"$Loop.perform_transfers.703"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -77877,7 +77963,7 @@ forbody:                                          ; preds = %forcond
 then:                                             ; preds = %forbody
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
-  %33 = call i32 @"$Loop.save.703"(ptr %31, ptr %32, ptr %message)
+  %33 = call i32 @"$Loop.save.704"(ptr %31, ptr %32, ptr %message)
   store i32 %33, ptr %code, align 4
   %34 = load i32, ptr %code, align 4
   %35 = icmp ne i32 %34, 0
@@ -77958,7 +78044,7 @@ forbody7:                                         ; preds = %forcond6
 then12:                                           ; preds = %forbody7
   %77 = load ptr, ptr %self, align 8
   %78 = load ptr, ptr %item9, align 8
-  %79 = call i32 @"$Loop.restore.705"(ptr %77, ptr %78, ptr %message10)
+  %79 = call i32 @"$Loop.restore.706"(ptr %77, ptr %78, ptr %message10)
   store i32 %79, ptr %code14, align 4
   %80 = load i32, ptr %code14, align 4
   %81 = icmp ne i32 %80, 0
@@ -78039,7 +78125,7 @@ forbody20:                                        ; preds = %forcond19
 then25:                                           ; preds = %forbody20
   %123 = load ptr, ptr %self, align 8
   %124 = load ptr, ptr %item22, align 8
-  %125 = call i32 @"$Loop.recount.706"(ptr %123, ptr %124, ptr %message23)
+  %125 = call i32 @"$Loop.recount.707"(ptr %123, ptr %124, ptr %message23)
   store i32 %125, ptr %code27, align 4
   %126 = load i32, ptr %code27, align 4
   %127 = icmp ne i32 %126, 0
@@ -78091,7 +78177,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.save.703"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.save.704"(ptr %0, ptr %1, ptr %2) {
 entry:
   %target = alloca ptr, align 8
   %3 = alloca %48, align 8
@@ -78149,7 +78235,7 @@ then2:                                            ; preds = %then
   %38 = getelementptr %60, ptr %37, i32 0, i32 15
   %39 = getelementptr %11, ptr %38, i32 0, i32 1
   %40 = load i64, ptr %39, align 8
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.567", i64 %36, i64 %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.568", i64 %36, i64 %40)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -78219,7 +78305,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.569", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.570", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -78327,7 +78413,7 @@ then2:                                            ; preds = %then
   %29 = load ptr, ptr %self, align 8
   %30 = getelementptr %179, ptr %29, i32 0, i32 9
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.704", ptr %28, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.705", ptr %28, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -78372,7 +78458,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.restore.705"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.restore.706"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %48, align 8
   %code = alloca i32, align 4
@@ -78431,7 +78517,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.568", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.569", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -78493,7 +78579,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.recount.706"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.recount.707"(ptr %0, ptr %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -78685,7 +78771,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.execute.707"(ptr %0) {
+define internal void @"$Loop.execute.708"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -78701,10 +78787,10 @@ entry:
   %8 = getelementptr i8, ptr %7, i64 0
   store i8 0, ptr %8, align 1
   %9 = load ptr, ptr %self, align 8
-  %10 = call i32 @"$Loop.launch.708"(ptr %9, ptr %message)
+  %10 = call i32 @"$Loop.launch.709"(ptr %9, ptr %message)
   store i32 %10, ptr %code, align 4
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.671"(ptr %11)
+  call void @"$Loop.land.672"(ptr %11)
   %12 = load %48, ptr %5, align 1
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -78752,7 +78838,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %or.lhs.false, %or.lhs.false4, %merge
   %39 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.671"(ptr %39)
+  call void @"$Loop.land.672"(ptr %39)
   %40 = load %48, ptr %1, align 1
   br label %merge1
 
@@ -78780,7 +78866,7 @@ or.lhs.false4:                                    ; preds = %merge
   br i1 %51, label %then2, label %or.lhs.false
 }
 
-define internal i32 @"$Loop.launch.708"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.launch.709"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
   %3 = alloca %48, align 8
@@ -78859,7 +78945,7 @@ then2:                                            ; preds = %merge
   %49 = load %48, ptr %3, align 1
   %50 = load ptr, ptr %self, align 8
   %51 = load i64, ptr %spent, align 8
-  call void @"$Loop.describe_step.709"(ptr %50, i64 %51)
+  call void @"$Loop.describe_step.710"(ptr %50, i64 %51)
   %52 = load %48, ptr %2, align 1
   br label %merge1
 
@@ -78874,7 +78960,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.describe_step.709"(ptr %0, i64 %1) {
+define internal void @"$Loop.describe_step.710"(ptr %0, i64 %1) {
 entry:
   %step = alloca ptr, align 8
   %launch_ns = alloca i64, align 8
@@ -79052,7 +79138,7 @@ merge:                                            ; preds = %else, %then
   %89 = load ptr, ptr %self, align 8
   %90 = getelementptr %177, ptr %89, i32 0, i32 1
   %91 = load ptr, ptr %message, align 8
-  %92 = call i32 @"$Loop.init.710"(ptr %86, ptr %88, ptr %chosen, ptr %90, ptr %91)
+  %92 = call i32 @"$Loop.init.711"(ptr %86, ptr %88, ptr %chosen, ptr %90, ptr %91)
   store i32 %92, ptr %code, align 4
   %93 = load ptr, ptr %self, align 8
   %94 = getelementptr %177, ptr %93, i32 0, i32 4
@@ -79240,7 +79326,7 @@ entry:
   %51 = load ptr, ptr %self, align 8
   %52 = getelementptr %179, ptr %51, i32 0, i32 6
   store ptr %50, ptr %52, align 8
-  %53 = call i64 @"$anon (./terra/scheduling/batch.t:102).490"(ptr %shape)
+  %53 = call i64 @"$anon (./terra/scheduling/batch.t:104).491"(ptr %shape)
   store i64 %53, ptr %bytes, align 8
   %54 = load i64, ptr %bytes, align 8
   %55 = call ptr @calloc(i64 3, i64 %54)
@@ -79252,7 +79338,7 @@ entry:
   %60 = load ptr, ptr %self, align 8
   %61 = getelementptr %179, ptr %60, i32 0, i32 14
   %62 = load ptr, ptr %61, align 8
-  call void @"$anon (./terra/scheduling/batch.t:108).491"(ptr %59, ptr %shape, ptr %62)
+  call void @"$anon (./terra/scheduling/batch.t:110).492"(ptr %59, ptr %shape, ptr %62)
   %63 = load %48, ptr %5, align 1
   store i32 0, ptr %i, align 4
   br label %forcond
@@ -79282,7 +79368,7 @@ forbody:                                          ; preds = %forcond
   %82 = load i64, ptr %bytes, align 8
   %83 = mul i64 %81, %82
   %84 = getelementptr i8, ptr %78, i64 %83
-  call void @"$anon (./terra/scheduling/batch.t:108).491"(ptr %75, ptr %shape, ptr %84)
+  call void @"$anon (./terra/scheduling/batch.t:110).492"(ptr %75, ptr %shape, ptr %84)
   %85 = load %48, ptr %4, align 1
   %86 = add i32 %64, 1
   store i32 %86, ptr %i, align 4
@@ -79343,11 +79429,11 @@ entry:
   store ptr %0, ptr %target, align 8
   store ptr %1, ptr %shape, align 8
   %2 = load ptr, ptr %shape, align 8
-  %3 = call i64 @"$anon (./terra/scheduling/batch.t:102)"(ptr %2)
+  %3 = call i64 @"$anon (./terra/scheduling/batch.t:104)"(ptr %2)
   store i64 %3, ptr %input_bytes, align 8
   %4 = load i64, ptr %input_bytes, align 8
   %5 = load ptr, ptr %shape, align 8
-  %6 = call i64 @"$anon (./terra/scheduling/batch.t:102).490"(ptr %5)
+  %6 = call i64 @"$anon (./terra/scheduling/batch.t:104).491"(ptr %5)
   %7 = add i64 %4, %6
   %8 = call ptr @calloc(i64 1, i64 %7)
   store ptr %8, ptr %memory, align 8
@@ -79372,7 +79458,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.init.710"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.init.711"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %48, align 8
   %code1 = alloca i32, align 4
@@ -79430,7 +79516,7 @@ entry:
   %37 = load %48, ptr %6, align 1
   %38 = load ptr, ptr %self, align 8
   %39 = load ptr, ptr %message, align 8
-  %40 = call i32 @"$Loop.init_lists.711"(ptr %38, ptr %39)
+  %40 = call i32 @"$Loop.init_lists.712"(ptr %38, ptr %39)
   store i32 %40, ptr %code, align 4
   %41 = load i32, ptr %code, align 4
   %42 = icmp ne i32 %41, 0
@@ -79451,7 +79537,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %46 = load ptr, ptr %self, align 8
   %47 = load ptr, ptr %message, align 8
-  %48 = call i32 @"$Loop.init_scheduler.712"(ptr %46, ptr %47)
+  %48 = call i32 @"$Loop.init_scheduler.713"(ptr %46, ptr %47)
   store i32 %48, ptr %code1, align 4
   %49 = load i32, ptr %code1, align 4
   %50 = icmp ne i32 %49, 0
@@ -79471,7 +79557,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.690"(ptr %54)
+  call void @"$Loop.publish_counters.691"(ptr %54)
   %55 = load %48, ptr %5, align 1
   ret i32 0
 
@@ -79479,7 +79565,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_lists.711"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_lists.712"(ptr %0, ptr %1) {
 entry:
   %target8 = alloca ptr, align 8
   %target = alloca ptr, align 8
@@ -79547,7 +79633,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true1
   %45 = getelementptr %178, ptr %44, i32 0, i32 18
   %46 = load i32, ptr %45, align 4
   %47 = sext i32 %46 to i64
-  %48 = call zeroext i1 @"$Vector.reserve.652"(ptr %43, i64 %47)
+  %48 = call zeroext i1 @"$Vector.reserve.653"(ptr %43, i64 %47)
   %49 = zext i1 %48 to i8
   %50 = trunc i8 %49 to i1
   br i1 %50, label %and.rhs, label %and.end
@@ -79559,7 +79645,7 @@ and.lhs.true1:                                    ; preds = %entry
   %54 = getelementptr %178, ptr %53, i32 0, i32 18
   %55 = load i32, ptr %54, align 4
   %56 = sext i32 %55 to i64
-  %57 = call zeroext i1 @"$Vector.reserve.652"(ptr %52, i64 %56)
+  %57 = call zeroext i1 @"$Vector.reserve.653"(ptr %52, i64 %56)
   %58 = zext i1 %57 to i8
   %59 = trunc i8 %58 to i1
   br i1 %59, label %and.lhs.true, label %and.end
@@ -79581,7 +79667,7 @@ then3:                                            ; preds = %then
   %69 = load ptr, ptr %self, align 8
   %70 = getelementptr %178, ptr %69, i32 0, i32 18
   %71 = load i32, ptr %70, align 4
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %68, i64 1024, ptr @"$string.653", i32 %71)
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %68, i64 1024, ptr @"$string.654", i32 %71)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -79626,7 +79712,7 @@ then10:                                           ; preds = %then6
   %91 = call ptr @__errno_location()
   %92 = load i32, ptr %91, align 4
   %93 = call ptr @strerror(i32 %92)
-  %94 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.654", ptr %93)
+  %94 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.655", ptr %93)
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -79648,7 +79734,7 @@ dead13:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_scheduler.712"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_scheduler.713"(ptr %0, ptr %1) {
 entry:
   %chosen = alloca %34, align 8
   %2 = alloca %48, align 8
@@ -79677,7 +79763,7 @@ entry:
   %18 = load ptr, ptr %o, align 8
   %19 = getelementptr %32, ptr %18, i32 0, i32 9
   %20 = load ptr, ptr %19, align 8
-  call void @"$anon (./terra/scheduling/batch.t:108)"(ptr %14, ptr %17, ptr %20)
+  call void @"$anon (./terra/scheduling/batch.t:110)"(ptr %14, ptr %17, ptr %20)
   %21 = load %48, ptr %4, align 1
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %178, ptr %22, i32 0, i32 4
@@ -79688,7 +79774,7 @@ entry:
   %28 = load ptr, ptr %o, align 8
   %29 = getelementptr %32, ptr %28, i32 0, i32 10
   %30 = load ptr, ptr %29, align 8
-  call void @"$anon (./terra/scheduling/batch.t:108).491"(ptr %24, ptr %27, ptr %30)
+  call void @"$anon (./terra/scheduling/batch.t:110).492"(ptr %24, ptr %27, ptr %30)
   %31 = load %48, ptr %3, align 1
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %178, ptr %32, i32 0, i32 4
@@ -79743,27 +79829,27 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_poll(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
+  %"$3941" = alloca ptr, align 8
+  %"$3940" = alloca i32, align 4
   %"$3939" = alloca ptr, align 8
-  %"$3938" = alloca i32, align 4
-  %"$3937" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3937", align 8
-  store i32 %2, ptr %"$3938", align 4
-  store ptr %3, ptr %"$3939", align 8
+  store ptr %1, ptr %"$3939", align 8
+  store i32 %2, ptr %"$3940", align 4
+  store ptr %3, ptr %"$3941", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %177, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$3937", align 8
-  %7 = load i32, ptr %"$3938", align 4
-  %8 = load ptr, ptr %"$3939", align 8
-  %9 = call i32 @"$Loop.poll.713"(ptr %5, ptr %6, i32 %7, ptr %8)
+  %6 = load ptr, ptr %"$3939", align 8
+  %7 = load i32, ptr %"$3940", align 4
+  %8 = load ptr, ptr %"$3941", align 8
+  %9 = call i32 @"$Loop.poll.714"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.poll.713"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.poll.714"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %48, align 8
   %value = alloca i64, align 8
@@ -79814,7 +79900,7 @@ else:                                             ; preds = %and.lhs.true, %or.l
 
 merge:                                            ; preds = %else, %dead
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.664"(ptr %22)
+  call void @"$Loop.lock.665"(ptr %22)
   %23 = load %48, ptr %5, align 1
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %178, ptr %24, i32 0, i32 19
@@ -79847,7 +79933,7 @@ merge2:                                           ; preds = %else4, %then3
   %42 = getelementptr %178, ptr %41, i32 0, i32 7
   %43 = call i32 @pthread_cond_signal(ptr %42)
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.666"(ptr %44)
+  call void @"$Loop.unlock.667"(ptr %44)
   %45 = load %48, ptr %4, align 1
   ret i32 0
 
@@ -79857,24 +79943,24 @@ dead5:                                            ; No predecessors!
 
 define dso_local i32 @ledger_preempt(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$3935" = alloca ptr, align 8
-  %"$3934" = alloca i64, align 8
+  %"$3937" = alloca ptr, align 8
+  %"$3936" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$3934", align 8
-  store ptr %2, ptr %"$3935", align 8
+  store i64 %1, ptr %"$3936", align 8
+  store ptr %2, ptr %"$3937", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %177, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$3934", align 8
-  %6 = load ptr, ptr %"$3935", align 8
-  %7 = call i32 @"$Loop.preempt.714"(ptr %4, i64 %5, ptr %6)
+  %5 = load i64, ptr %"$3936", align 8
+  %6 = load ptr, ptr %"$3937", align 8
+  %7 = call i32 @"$Loop.preempt.715"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.preempt.714"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.preempt.715"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -79885,7 +79971,7 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.663"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
+  %6 = call i32 @"$Loop.order.664"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
@@ -79894,29 +79980,29 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_prefill(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
+  %"$3955" = alloca ptr, align 8
+  %"$3954" = alloca ptr, align 8
   %"$3953" = alloca ptr, align 8
-  %"$3952" = alloca ptr, align 8
-  %"$3951" = alloca ptr, align 8
-  %"$3950" = alloca i8, align 1
-  %"$3949" = alloca i32, align 4
-  %"$3948" = alloca ptr, align 8
+  %"$3952" = alloca i8, align 1
+  %"$3951" = alloca i32, align 4
+  %"$3950" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3948", align 8
-  store i32 %2, ptr %"$3949", align 4
+  store ptr %1, ptr %"$3950", align 8
+  store i32 %2, ptr %"$3951", align 4
   %7 = zext i1 %3 to i8
-  store i8 %7, ptr %"$3950", align 1
-  store ptr %4, ptr %"$3951", align 8
-  store ptr %5, ptr %"$3952", align 8
-  store ptr %6, ptr %"$3953", align 8
+  store i8 %7, ptr %"$3952", align 1
+  store ptr %4, ptr %"$3953", align 8
+  store ptr %5, ptr %"$3954", align 8
+  store ptr %6, ptr %"$3955", align 8
   %8 = load ptr, ptr %"$handle", align 8
   %9 = getelementptr %177, ptr %8, i32 0, i32 0
-  %10 = load ptr, ptr %"$3948", align 8
-  %11 = load i32, ptr %"$3949", align 4
-  %12 = load i8, ptr %"$3950", align 1
-  %13 = load ptr, ptr %"$3951", align 8
-  %14 = load ptr, ptr %"$3952", align 8
-  %15 = load ptr, ptr %"$3953", align 8
+  %10 = load ptr, ptr %"$3950", align 8
+  %11 = load i32, ptr %"$3951", align 4
+  %12 = load i8, ptr %"$3952", align 1
+  %13 = load ptr, ptr %"$3953", align 8
+  %14 = load ptr, ptr %"$3954", align 8
+  %15 = load ptr, ptr %"$3955", align 8
   %16 = icmp ne i8 %12, 0
   %17 = call i32 @"$Loop.prefill"(ptr %9, ptr %10, i32 %11, i1 zeroext %16, ptr %13, ptr %14, ptr %15)
   ret i32 %17
@@ -79985,7 +80071,7 @@ then5:                                            ; preds = %then2
   %27 = getelementptr %0, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.715")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.716")
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -80004,7 +80090,7 @@ merge1:                                           ; preds = %else3, %dead
   %31 = load ptr, ptr %result, align 8
   store ptr null, ptr %31, align 8
   %32 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.670"(ptr %32)
+  call void @"$Loop.enter_turn.671"(ptr %32)
   %33 = load %48, ptr %8, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = load ptr, ptr %tokens, align 8
@@ -80017,7 +80103,7 @@ merge1:                                           ; preds = %else3, %dead
   %42 = call i32 @"$Loop.prefill_in_turn"(ptr %34, ptr %35, i32 %36, i1 zeroext %41, ptr %38, ptr %39, ptr %40)
   store i32 %42, ptr %code, align 4
   %43 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.685"(ptr %43)
+  call void @"$Loop.leave_turn.686"(ptr %43)
   %44 = load %48, ptr %7, align 1
   %45 = load i32, ptr %code, align 4
   ret i32 %45
@@ -80054,7 +80140,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %10 = load ptr, ptr %self, align 8
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_usable_locked.674"(ptr %10, ptr %11)
+  %12 = call i32 @"$Loop.check_usable_locked.675"(ptr %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -80074,7 +80160,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.716"(ptr noalias sret(%153) %8, ptr %18)
+  call void @"$Loop.limits.717"(ptr noalias sret(%153) %8, ptr %18)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %19 = load ptr, ptr %tokens, align 8
   %20 = load i32, ptr %num_tokens, align 4
@@ -80162,7 +80248,7 @@ merge12:                                          ; preds = %else14, %dead15
 then18:                                           ; preds = %merge12
   %60 = load ptr, ptr %self, align 8
   %61 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.693"(ptr %60, ptr %61)
+  call void @"$Loop.close_state.694"(ptr %60, ptr %61)
   %62 = load %48, ptr %7, align 1
   %63 = load i32, ptr %code16, align 4
   ret i32 %63
@@ -80183,7 +80269,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.limits.716"(ptr noalias sret(%153) %0, ptr %1) {
+define internal void @"$Loop.limits.717"(ptr noalias sret(%153) %0, ptr %1) {
 entry:
   %2 = alloca %153, align 8
   %3 = alloca %182, align 8
@@ -80301,7 +80387,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %178, ptr %27, i32 0, i32 2
   %29 = getelementptr %32, ptr %28, i32 0, i32 3
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.717", i32 %30)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.718", i32 %30)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -80374,7 +80460,7 @@ then12:                                           ; preds = %merge7
   %65 = getelementptr %178, ptr %64, i32 0, i32 2
   %66 = getelementptr %32, ptr %65, i32 0, i32 2
   %67 = load i32, ptr %66, align 4
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.718", i32 %67)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.719", i32 %67)
   br label %merge11
 
 else13:                                           ; preds = %merge7
@@ -80441,7 +80527,7 @@ entry:
   %9 = getelementptr %60, ptr %8, i32 0, i32 4
   %10 = load i32, ptr %9, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.grow_state.677"(ptr %6, ptr %7, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.grow_state.678"(ptr %6, ptr %7, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -80634,7 +80720,7 @@ else3:                                            ; preds = %and.lhs.true4, %els
 merge:                                            ; preds = %else3, %then2, %merge1
   %80 = load ptr, ptr %self, align 8
   %81 = load ptr, ptr %message, align 8
-  %82 = call i32 @"$Loop.run_step.681"(ptr %80, ptr %81)
+  %82 = call i32 @"$Loop.run_step.682"(ptr %80, ptr %81)
   store i32 %82, ptr %code, align 4
   %83 = load i32, ptr %code, align 4
   %84 = icmp ne i32 %83, 0
@@ -80691,7 +80777,7 @@ merge5:                                           ; preds = %else7, %dead
   %117 = load i32, ptr %num_rows, align 4
   %118 = sub i32 %116, %117
   %119 = load ptr, ptr %message, align 8
-  %120 = call i32 @"$Loop.check_logits.684"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
+  %120 = call i32 @"$Loop.check_logits.685"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
   ret i32 %120
 
 dead8:                                            ; No predecessors!
@@ -80715,7 +80801,7 @@ entry:
   %8 = getelementptr %39, ptr %7, i32 0, i32 10
   %9 = getelementptr %26, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.719"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.720"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %178, ptr %12, i32 0, i32 2
@@ -80732,7 +80818,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %178, ptr %20, i32 0, i32 2
   %22 = getelementptr %32, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.719"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.720"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -80751,7 +80837,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %39, ptr %29, i32 0, i32 10
   %31 = getelementptr %26, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.719"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.720"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -80766,7 +80852,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$smaller.719"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.720"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -80788,24 +80874,24 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_resize_pool(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$3946" = alloca ptr, align 8
-  %"$3945" = alloca i32, align 4
+  %"$3948" = alloca ptr, align 8
+  %"$3947" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3945", align 4
-  store ptr %2, ptr %"$3946", align 8
+  store i32 %1, ptr %"$3947", align 4
+  store ptr %2, ptr %"$3948", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %177, ptr %3, i32 0, i32 0
-  %5 = load i32, ptr %"$3945", align 4
-  %6 = load ptr, ptr %"$3946", align 8
-  %7 = call i32 @"$Loop.resize_pool.720"(ptr %4, i32 %5, ptr %6)
+  %5 = load i32, ptr %"$3947", align 4
+  %6 = load ptr, ptr %"$3948", align 8
+  %7 = call i32 @"$Loop.resize_pool.721"(ptr %4, i32 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_pool.720"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_pool.721"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %48, align 8
   %code = alloca i32, align 4
@@ -80836,15 +80922,15 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %10)
   %11 = load %48, ptr %5, align 1
   %12 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.670"(ptr %12)
+  call void @"$Loop.enter_turn.671"(ptr %12)
   %13 = load %48, ptr %4, align 1
   %14 = load ptr, ptr %self, align 8
   %15 = load i32, ptr %num_pages, align 4
   %16 = load ptr, ptr %message, align 8
-  %17 = call i32 @"$Loop.resize_in_turn.721"(ptr %14, i32 %15, ptr %16)
+  %17 = call i32 @"$Loop.resize_in_turn.722"(ptr %14, i32 %15, ptr %16)
   store i32 %17, ptr %code, align 4
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.685"(ptr %18)
+  call void @"$Loop.leave_turn.686"(ptr %18)
   %19 = load %48, ptr %3, align 1
   %20 = load i32, ptr %code, align 4
   ret i32 %20
@@ -80853,7 +80939,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_in_turn.721"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_in_turn.722"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %48, align 8
   %code11 = alloca i32, align 4
@@ -80870,7 +80956,7 @@ entry:
   %4 = load ptr, ptr %self, align 8
   %5 = load i32, ptr %num_pages, align 4
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$Loop.begin_resize.722"(ptr %4, i32 %5, ptr %6)
+  %7 = call i32 @"$Loop.begin_resize.723"(ptr %4, i32 %5, ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -80917,7 +81003,7 @@ then5:                                            ; preds = %then2
   %31 = getelementptr %35, ptr %30, i32 0, i32 4
   %32 = load i32, ptr %31, align 4
   %33 = load i32, ptr %num_pages, align 4
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.566", i32 %32, i32 %33)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.567", i32 %32, i32 %33)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -80934,7 +81020,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead7
   %35 = load ptr, ptr %self, align 8
-  %36 = call i32 @"$Loop.perform_transfers.702"(ptr %35)
+  %36 = call i32 @"$Loop.perform_transfers.703"(ptr %35)
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %178, ptr %37, i32 0, i32 3
   %39 = getelementptr %33, ptr %38, i32 0, i32 1
@@ -80998,7 +81084,7 @@ dead16:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.begin_resize.722"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.begin_resize.723"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %48, align 8
   %code = alloca i32, align 4
@@ -81010,12 +81096,12 @@ entry:
   store i32 %1, ptr %num_pages, align 4
   store ptr %2, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.664"(ptr %5)
+  call void @"$Loop.lock.665"(ptr %5)
   %6 = load %48, ptr %4, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = load i32, ptr %num_pages, align 4
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_resize.723"(ptr %7, i32 %8, ptr %9)
+  %10 = call i32 @"$Loop.check_resize.724"(ptr %7, i32 %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp eq i32 %11, 0
@@ -81036,7 +81122,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.666"(ptr %19)
+  call void @"$Loop.unlock.667"(ptr %19)
   %20 = load %48, ptr %3, align 1
   %21 = load i32, ptr %code, align 4
   ret i32 %21
@@ -81056,7 +81142,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_resize.723"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_resize.724"(ptr %0, i32 %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %target15 = alloca ptr, align 8
@@ -81105,7 +81191,7 @@ then2:                                            ; preds = %then
   %26 = getelementptr %178, ptr %25, i32 0, i32 2
   %27 = getelementptr %32, ptr %26, i32 0, i32 0
   %28 = load i32, ptr %27, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.560", i32 %24, i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.561", i32 %24, i32 %28)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -81152,7 +81238,7 @@ then9:                                            ; preds = %then5
   %50 = getelementptr i8, ptr %49, i64 0
   %51 = load i32, ptr %num_pages, align 4
   %52 = load i64, ptr %held, align 8
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.561", i32 %51, i64 %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.562", i32 %51, i64 %52)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -81198,7 +81284,7 @@ then17:                                           ; preds = %then13
   %74 = getelementptr %178, ptr %73, i32 0, i32 19
   %75 = getelementptr %44, ptr %74, i32 0, i32 4
   %76 = load i64, ptr %75, align 8
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.562", i64 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.563", i64 %76)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -81216,7 +81302,7 @@ else14:                                           ; preds = %merge4
 merge12:                                          ; preds = %else14, %dead19
   %78 = load ptr, ptr %self, align 8
   %79 = load ptr, ptr %message, align 8
-  %80 = call i32 @"$Loop.check_usable.675"(ptr %78, ptr %79)
+  %80 = call i32 @"$Loop.check_usable.676"(ptr %78, ptr %79)
   store i32 %80, ptr %code, align 4
   %81 = load i32, ptr %code, align 4
   %82 = icmp ne i32 %81, 0
@@ -81238,14 +81324,14 @@ merge20:                                          ; preds = %else22, %dead23
   %86 = load ptr, ptr %self, align 8
   %87 = load i32, ptr %num_pages, align 4
   %88 = load ptr, ptr %message, align 8
-  %89 = call i32 @"$Loop.check_live_fit.724"(ptr %86, i32 %87, ptr %88)
+  %89 = call i32 @"$Loop.check_live_fit.725"(ptr %86, i32 %87, ptr %88)
   ret i32 %89
 
 dead24:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_live_fit.724"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_live_fit.725"(ptr %0, i32 %1, ptr %2) {
 entry:
   %target = alloca ptr, align 8
   %needed = alloca i32, align 4
@@ -81317,7 +81403,7 @@ then3:                                            ; preds = %then
   %44 = getelementptr %60, ptr %43, i32 0, i32 0
   %45 = load i64, ptr %44, align 8
   %46 = load i32, ptr %needed, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.563", i32 %42, i64 %45, i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.564", i32 %42, i64 %45, i32 %46)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -81360,7 +81446,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.574", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.575", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -81433,28 +81519,28 @@ dead2:                                            ; No predecessors!
 
 define dso_local i32 @ledger_run_batch_decode(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
-  %"$3965" = alloca ptr, align 8
+  %"$3967" = alloca ptr, align 8
+  %"$3966" = alloca ptr, align 8
+  %"$3965" = alloca i32, align 4
   %"$3964" = alloca ptr, align 8
-  %"$3963" = alloca i32, align 4
-  %"$3962" = alloca ptr, align 8
-  %"$3961" = alloca ptr, align 8
-  %"$3960" = alloca i32, align 4
+  %"$3963" = alloca ptr, align 8
+  %"$3962" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3960", align 4
-  store ptr %2, ptr %"$3961", align 8
-  store ptr %3, ptr %"$3962", align 8
-  store i32 %4, ptr %"$3963", align 4
-  store ptr %5, ptr %"$3964", align 8
-  store ptr %6, ptr %"$3965", align 8
+  store i32 %1, ptr %"$3962", align 4
+  store ptr %2, ptr %"$3963", align 8
+  store ptr %3, ptr %"$3964", align 8
+  store i32 %4, ptr %"$3965", align 4
+  store ptr %5, ptr %"$3966", align 8
+  store ptr %6, ptr %"$3967", align 8
   %7 = load ptr, ptr %"$handle", align 8
   %8 = getelementptr %177, ptr %7, i32 0, i32 0
-  %9 = load i32, ptr %"$3960", align 4
-  %10 = load ptr, ptr %"$3961", align 8
-  %11 = load ptr, ptr %"$3962", align 8
-  %12 = load i32, ptr %"$3963", align 4
-  %13 = load ptr, ptr %"$3964", align 8
-  %14 = load ptr, ptr %"$3965", align 8
+  %9 = load i32, ptr %"$3962", align 4
+  %10 = load ptr, ptr %"$3963", align 8
+  %11 = load ptr, ptr %"$3964", align 8
+  %12 = load i32, ptr %"$3965", align 4
+  %13 = load ptr, ptr %"$3966", align 8
+  %14 = load ptr, ptr %"$3967", align 8
   %15 = call i32 @"$Loop.run_batch_decode"(ptr %8, i32 %9, ptr %10, ptr %11, i32 %12, ptr %13, ptr %14)
   ret i32 %15
 
@@ -81501,7 +81587,7 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %14)
   %15 = load %48, ptr %9, align 1
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.670"(ptr %16)
+  call void @"$Loop.enter_turn.671"(ptr %16)
   %17 = load %48, ptr %8, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = load i32, ptr %num_states, align 4
@@ -81513,7 +81599,7 @@ merge:                                            ; preds = %else, %then
   %25 = call i32 @"$Loop.batch_in_turn"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
   store i32 %25, ptr %code, align 4
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.685"(ptr %26)
+  call void @"$Loop.leave_turn.686"(ptr %26)
   %27 = load %48, ptr %7, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -81551,7 +81637,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %8 = load ptr, ptr %self, align 8
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_usable_locked.674"(ptr %8, ptr %9)
+  %10 = call i32 @"$Loop.check_usable_locked.675"(ptr %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp ne i32 %11, 0
@@ -81646,7 +81732,7 @@ forbody:                                          ; preds = %forcond
   %56 = sext i32 %55 to i64
   %57 = add i64 %54, %56
   %58 = trunc i64 %57 to i32
-  %59 = call i32 @"$Loop.missing_pages.678"(ptr %41, ptr %46, i32 %58)
+  %59 = call i32 @"$Loop.missing_pages.679"(ptr %41, ptr %46, i32 %58)
   %60 = add i32 %40, %59
   store i32 %60, ptr %missing, align 4
   %61 = add i32 %34, 1
@@ -81657,7 +81743,7 @@ merge10:                                          ; preds = %forcond
   %62 = load ptr, ptr %self, align 8
   %63 = load i32, ptr %missing, align 4
   %64 = load ptr, ptr %message, align 8
-  %65 = call i32 @"$Loop.check_room.679"(ptr %62, i32 %63, ptr %64)
+  %65 = call i32 @"$Loop.check_room.680"(ptr %62, i32 %63, ptr %64)
   store i32 %65, ptr %code11, align 4
   %66 = load i32, ptr %code11, align 4
   %67 = icmp ne i32 %66, 0
@@ -81747,7 +81833,7 @@ forbody26:                                        ; preds = %forcond25
   %107 = load %48, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
-  %110 = call i32 @"$Loop.run_step.681"(ptr %108, ptr %109)
+  %110 = call i32 @"$Loop.run_step.682"(ptr %108, ptr %109)
   store i32 %110, ptr %code28, align 4
   %111 = load i32, ptr %code28, align 4
   %112 = icmp ne i32 %111, 0
@@ -81867,7 +81953,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr i8, ptr %28, i64 0
   %30 = load i32, ptr %num_states, align 4
   %31 = load i32, ptr %most, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.725", i32 %30, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.726", i32 %30, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -81904,7 +81990,7 @@ then9:                                            ; preds = %then5
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
   %45 = getelementptr i8, ptr %44, i64 0
   %46 = load i32, ptr %num_steps, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.726", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.727", i32 %46)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -81951,7 +82037,7 @@ then17:                                           ; preds = %then13
   %69 = getelementptr %39, ptr %68, i32 0, i32 10
   %70 = getelementptr %26, ptr %69, i32 0, i32 0
   %71 = load i32, ptr %70, align 4
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.727", i32 %66, i32 %71)
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.728", i32 %66, i32 %71)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -82015,7 +82101,7 @@ then28:                                           ; preds = %then21
   %99 = getelementptr %0, ptr %98, i32 0, i32 0
   %100 = getelementptr [1024 x i8], ptr %99, i32 0, i32 0
   %101 = getelementptr i8, ptr %100, i64 0
-  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.728")
+  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.729")
   br label %merge27
 
 else29:                                           ; preds = %then21
@@ -82130,7 +82216,7 @@ entry:
   %11 = load ptr, ptr %10, align 8
   %12 = load i32, ptr %num_steps, align 4
   %13 = load ptr, ptr %message, align 8
-  %14 = call i32 @"$Loop.check_state.676"(ptr %6, ptr %11, i32 %12, ptr %13)
+  %14 = call i32 @"$Loop.check_state.677"(ptr %6, ptr %11, i32 %12, ptr %13)
   store i32 %14, ptr %code, align 4
   %15 = load i32, ptr %code, align 4
   %16 = icmp ne i32 %15, 0
@@ -82194,7 +82280,7 @@ then6:                                            ; preds = %then3
   %48 = getelementptr i8, ptr %47, i64 0
   %49 = load i32, ptr %index, align 4
   %50 = load i32, ptr %i, align 4
-  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.729", i32 %49, i32 %50)
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.730", i32 %49, i32 %50)
   br label %merge5
 
 else7:                                            ; preds = %then3
@@ -82253,7 +82339,7 @@ entry:
   %19 = add i64 %16, %18
   %20 = trunc i64 %19 to i32
   %21 = load ptr, ptr %message, align 8
-  %22 = call i32 @"$Loop.grow_state.677"(ptr %11, ptr %12, i32 %20, ptr %21)
+  %22 = call i32 @"$Loop.grow_state.678"(ptr %11, ptr %12, i32 %20, ptr %21)
   store i32 %22, ptr %code, align 4
   %23 = load i32, ptr %code, align 4
   %24 = icmp ne i32 %23, 0
@@ -82282,7 +82368,7 @@ then2:                                            ; preds = %merge
   %32 = load ptr, ptr %self, align 8
   %33 = load ptr, ptr %item, align 8
   %34 = load ptr, ptr %message, align 8
-  %35 = call i32 @"$Loop.recount.706"(ptr %32, ptr %33, ptr %34)
+  %35 = call i32 @"$Loop.recount.707"(ptr %32, ptr %33, ptr %34)
   ret i32 %35
 
 dead4:                                            ; No predecessors!
@@ -82594,7 +82680,7 @@ then3:                                            ; preds = %then
   %51 = getelementptr %11, ptr %50, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
   %53 = sub i64 %52, 1
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.730", i32 %48, i64 %53)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.731", i32 %48, i64 %53)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -82641,7 +82727,7 @@ then9:                                            ; preds = %then5
   %79 = getelementptr %11, ptr %78, i32 0, i32 1
   %80 = load i64, ptr %79, align 8
   %81 = sub i64 %80, 1
-  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.731", i32 %76, i64 %81)
+  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.732", i32 %76, i64 %81)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -82720,27 +82806,27 @@ dead16:                                           ; No predecessors!
 
 define dso_local i32 @ledger_submit(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
+  %"$3931" = alloca ptr, align 8
+  %"$3930" = alloca ptr, align 8
   %"$3929" = alloca ptr, align 8
-  %"$3928" = alloca ptr, align 8
-  %"$3927" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3927", align 8
-  store ptr %2, ptr %"$3928", align 8
-  store ptr %3, ptr %"$3929", align 8
+  store ptr %1, ptr %"$3929", align 8
+  store ptr %2, ptr %"$3930", align 8
+  store ptr %3, ptr %"$3931", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %177, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$3927", align 8
-  %7 = load ptr, ptr %"$3928", align 8
-  %8 = load ptr, ptr %"$3929", align 8
-  %9 = call i32 @"$Loop.submit.732"(ptr %5, ptr %6, ptr %7, ptr %8)
+  %6 = load ptr, ptr %"$3929", align 8
+  %7 = load ptr, ptr %"$3930", align 8
+  %8 = load ptr, ptr %"$3931", align 8
+  %9 = call i32 @"$Loop.submit.733"(ptr %5, ptr %6, ptr %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.submit.732"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.submit.733"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %4 = alloca %48, align 8
   %5 = alloca %48, align 8
@@ -82765,13 +82851,13 @@ entry:
   call void @"$status.clear"(ptr %11)
   %12 = load %48, ptr %10, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.664"(ptr %13)
+  call void @"$Loop.lock.665"(ptr %13)
   %14 = load %48, ptr %9, align 1
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.716"(ptr noalias sret(%153) %8, ptr %15)
+  call void @"$Loop.limits.717"(ptr noalias sret(%153) %8, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.666"(ptr %16)
+  call void @"$Loop.unlock.667"(ptr %16)
   %17 = load %48, ptr %7, align 1
   %18 = load ptr, ptr %wanted, align 8
   %19 = load ptr, ptr %self, align 8
@@ -82798,12 +82884,12 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %29 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.664"(ptr %29)
+  call void @"$Loop.lock.665"(ptr %29)
   %30 = load %48, ptr %6, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
   %33 = load ptr, ptr %message, align 8
-  %34 = call i32 @"$Loop.enqueue.733"(ptr %31, ptr %32, ptr %33)
+  %34 = call i32 @"$Loop.enqueue.734"(ptr %31, ptr %32, ptr %33)
   store i32 %34, ptr %code1, align 4
   %35 = load i32, ptr %code1, align 4
   %36 = icmp eq i32 %35, 0
@@ -82824,7 +82910,7 @@ else4:                                            ; preds = %and.lhs.true, %merg
 
 merge2:                                           ; preds = %else4, %then3
   %43 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.666"(ptr %43)
+  call void @"$Loop.unlock.667"(ptr %43)
   %44 = load %48, ptr %5, align 1
   %45 = load i32, ptr %code1, align 4
   %46 = icmp ne i32 %45, 0
@@ -82856,7 +82942,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.enqueue.733"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.enqueue.734"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %48, align 8
   %4 = alloca %48, align 8
@@ -82876,7 +82962,7 @@ entry:
   store ptr %2, ptr %message, align 8
   %6 = load ptr, ptr %self, align 8
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.check_usable.675"(ptr %6, ptr %7)
+  %8 = call i32 @"$Loop.check_usable.676"(ptr %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load i32, ptr %code, align 4
   %10 = icmp ne i32 %9, 0
@@ -82896,7 +82982,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %14 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.716"(ptr noalias sret(%153) %5, ptr %14)
+  call void @"$Loop.limits.717"(ptr noalias sret(%153) %5, ptr %14)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %5, i64 20, i1 false)
   %15 = load ptr, ptr %item, align 8
   %16 = load ptr, ptr %item, align 8
@@ -82928,7 +83014,7 @@ else4:                                            ; preds = %merge
 merge2:                                           ; preds = %else4, %dead5
   %29 = load ptr, ptr %self, align 8
   %30 = load ptr, ptr %message, align 8
-  %31 = call i32 @"$Loop.check_queue.734"(ptr %29, ptr %30)
+  %31 = call i32 @"$Loop.check_queue.735"(ptr %29, ptr %30)
   store i32 %31, ptr %code6, align 4
   %32 = load i32, ptr %code6, align 4
   %33 = icmp ne i32 %32, 0
@@ -82958,7 +83044,7 @@ merge7:                                           ; preds = %else9, %dead10
 then12:                                           ; preds = %merge7
   %43 = load ptr, ptr %self, align 8
   %44 = load ptr, ptr %message, align 8
-  %45 = call i32 @"$Loop.prepare_capture.735"(ptr %43, ptr %44)
+  %45 = call i32 @"$Loop.prepare_capture.736"(ptr %43, ptr %44)
   store i32 %45, ptr %code14, align 4
   %46 = load i32, ptr %code14, align 4
   %47 = icmp ne i32 %46, 0
@@ -82985,7 +83071,7 @@ else13:                                           ; preds = %merge7
 merge11:                                          ; preds = %else13, %merge15
   %51 = load ptr, ptr %self, align 8
   %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$Loop.start.736"(ptr %51, ptr %52)
+  %53 = call i32 @"$Loop.start.737"(ptr %51, ptr %52)
   store i32 %53, ptr %code19, align 4
   %54 = load i32, ptr %code19, align 4
   %55 = icmp ne i32 %54, 0
@@ -83036,7 +83122,7 @@ dead24:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_queue.734"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_queue.735"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %num_waiting = alloca i64, align 8
@@ -83099,7 +83185,7 @@ then2:                                            ; preds = %then
   %43 = getelementptr %178, ptr %42, i32 0, i32 2
   %44 = getelementptr %32, ptr %43, i32 0, i32 5
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.612", i64 %41, i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.613", i64 %41, i32 %45)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -83121,7 +83207,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_capture.735"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.prepare_capture.736"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %count = alloca i64, align 8
@@ -83194,7 +83280,7 @@ then5:                                            ; preds = %then2
   %43 = getelementptr %32, ptr %42, i32 0, i32 8
   %44 = getelementptr %26, ptr %43, i32 0, i32 3
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.613", i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.614", i32 %45)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -83216,7 +83302,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.start.736"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.start.737"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %code = alloca i32, align 4
@@ -83247,7 +83333,7 @@ merge:                                            ; preds = %else, %dead
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %178, ptr %8, i32 0, i32 9
   %10 = load ptr, ptr %self, align 8
-  %11 = call i32 @pthread_create(ptr %9, ptr null, ptr @"$engine_thread.737", ptr %10)
+  %11 = call i32 @pthread_create(ptr %9, ptr null, ptr @"$engine_thread.738", ptr %10)
   store i32 %11, ptr %code, align 4
   %12 = call i32 @pthread_sigmask(i32 2, ptr %previous, ptr null)
   %13 = load i32, ptr %code, align 4
@@ -83272,7 +83358,7 @@ then5:                                            ; preds = %then2
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %code, align 4
   %27 = call ptr @strerror(i32 %26)
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.619", ptr %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.620", ptr %27)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -83297,7 +83383,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$engine_thread.737"(ptr %0) {
+define internal ptr @"$engine_thread.738"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %loop = alloca ptr, align 8
@@ -83306,7 +83392,7 @@ entry:
   %2 = load ptr, ptr %argument, align 8
   store ptr %2, ptr %loop, align 8
   %3 = load ptr, ptr %loop, align 8
-  call void @"$Loop.run.738"(ptr %3)
+  call void @"$Loop.run.739"(ptr %3)
   %4 = load %48, ptr %1, align 1
   ret ptr null
 
@@ -83314,7 +83400,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.run.738"(ptr %0) {
+define internal void @"$Loop.run.739"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -83327,7 +83413,7 @@ entry:
 
 condition:                                        ; preds = %whilebody, %entry
   %6 = load ptr, ptr %self, align 8
-  %7 = call zeroext i1 @"$Loop.await_work.739"(ptr %6)
+  %7 = call zeroext i1 @"$Loop.await_work.740"(ptr %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %whilebody, label %merge
@@ -83338,7 +83424,7 @@ whilebody:                                        ; preds = %condition
   call void @"$Turnstile.enter"(ptr %11)
   %12 = load %48, ptr %5, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.iterate.695"(ptr %13)
+  call void @"$Loop.iterate.696"(ptr %13)
   %14 = load %48, ptr %4, align 1
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr %178, ptr %15, i32 0, i32 5
@@ -83348,7 +83434,7 @@ whilebody:                                        ; preds = %condition
 
 merge:                                            ; preds = %condition
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.670"(ptr %18)
+  call void @"$Loop.enter_turn.671"(ptr %18)
   %19 = load %48, ptr %2, align 1
   %20 = load ptr, ptr %self, align 8
   %21 = getelementptr %178, ptr %20, i32 0, i32 5
@@ -83357,7 +83443,7 @@ merge:                                            ; preds = %condition
   ret void
 }
 
-define internal zeroext i1 @"$Loop.await_work.739"(ptr %0) {
+define internal zeroext i1 @"$Loop.await_work.740"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %stopping = alloca i8, align 1
@@ -83366,7 +83452,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.664"(ptr %3)
+  call void @"$Loop.lock.665"(ptr %3)
   %4 = load %48, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %178, ptr %5, i32 0, i32 19
@@ -83418,7 +83504,7 @@ merge:                                            ; preds = %and.lhs.true1, %con
   %41 = load i8, ptr %40, align 1
   store i8 %41, ptr %stopping, align 1
   %42 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.666"(ptr %42)
+  call void @"$Loop.unlock.667"(ptr %42)
   %43 = load %48, ptr %1, align 1
   %44 = load i8, ptr %stopping, align 1
   %45 = icmp eq i8 %44, 0
@@ -83433,7 +83519,7 @@ and.lhs.true:                                     ; preds = %condition
 
 and.lhs.true1:                                    ; preds = %and.lhs.true
   %50 = load ptr, ptr %self, align 8
-  %51 = call zeroext i1 @"$Loop.has_work.740"(ptr %50)
+  %51 = call zeroext i1 @"$Loop.has_work.741"(ptr %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %merge, label %whilebody
@@ -83442,7 +83528,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Loop.has_work.740"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_work.741"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -83506,21 +83592,21 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_wait(ptr %0, i64 %1) {
 entry:
-  %"$3941" = alloca i64, align 8
+  %"$3943" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$3941", align 8
+  store i64 %1, ptr %"$3943", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %177, ptr %2, i32 0, i32 0
-  %4 = load i64, ptr %"$3941", align 8
-  %5 = call i32 @"$Loop.wait.741"(ptr %3, i64 %4)
+  %4 = load i64, ptr %"$3943", align 8
+  %5 = call i32 @"$Loop.wait.742"(ptr %3, i64 %4)
   ret i32 %5
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.wait.741"(ptr %0, i64 %1) {
+define internal i32 @"$Loop.wait.742"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %has_events = alloca i8, align 1
@@ -83550,7 +83636,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.664"(ptr %11)
+  call void @"$Loop.lock.665"(ptr %11)
   %12 = load %48, ptr %3, align 1
   store i8 1, ptr %is_in_time, align 1
   br label %condition
@@ -83592,7 +83678,7 @@ merge1:                                           ; preds = %and.lhs.true2, %con
   %36 = zext i1 %35 to i8
   store i8 %36, ptr %has_events, align 1
   %37 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.666"(ptr %37)
+  call void @"$Loop.unlock.667"(ptr %37)
   %38 = load %48, ptr %2, align 1
   %39 = load i8, ptr %has_events, align 1
   %40 = trunc i8 %39 to i1
@@ -83639,7 +83725,7 @@ entry:
   store i64 0, ptr %num_wrong, align 8
   call void @"$Arena.init"(ptr %arena)
   %6 = load %48, ptr %5, align 1
-  call void @"$Vector.init.742"(ptr %blocks)
+  call void @"$Vector.init.743"(ptr %blocks)
   %7 = load %48, ptr %4, align 1
   %8 = load i64, ptr %count, align 8
   store i64 0, ptr %i, align 8
@@ -83692,7 +83778,7 @@ merge:                                            ; preds = %forcond
 
 or.lhs.false:                                     ; preds = %or.lhs.false2
   %32 = load ptr, ptr %block, align 8
-  %33 = call zeroext i1 @"$Vector.push.743"(ptr %blocks, ptr %32)
+  %33 = call zeroext i1 @"$Vector.push.744"(ptr %blocks, ptr %32)
   %34 = zext i1 %33 to i8
   %35 = trunc i8 %34 to i1
   br i1 %35, label %else, label %then
@@ -83731,7 +83817,7 @@ forcond7:                                         ; preds = %merge10, %forbody5
 
 forbody8:                                         ; preds = %forcond7
   %55 = load i64, ptr %i3, align 8
-  %56 = call ptr @"$Vector.at.745"(ptr %blocks, i64 %55)
+  %56 = call ptr @"$Vector.at.746"(ptr %blocks, i64 %55)
   %57 = load ptr, ptr %56, align 8
   %58 = load i64, ptr %j, align 8
   %59 = getelementptr i8, ptr %57, i64 %58
@@ -83764,7 +83850,7 @@ merge9:                                           ; preds = %forcond7
   br label %forcond4
 
 merge6:                                           ; preds = %forcond4
-  call void @"$Vector.free.746"(ptr %blocks)
+  call void @"$Vector.free.747"(ptr %blocks)
   %71 = load %48, ptr %3, align 1
   call void @"$Arena.free"(ptr %arena)
   %72 = load %48, ptr %2, align 1
@@ -83775,7 +83861,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Vector.init.742"(ptr %0) {
+define internal void @"$Vector.init.743"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -83791,7 +83877,7 @@ entry:
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.743"(ptr %0, ptr %1) {
+define internal zeroext i1 @"$Vector.push.744"(ptr %0, ptr %1) {
 entry:
   %value = alloca ptr, align 8
   %self = alloca ptr, align 8
@@ -83802,7 +83888,7 @@ entry:
   %4 = getelementptr %183, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.744"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.745"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -83839,7 +83925,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.744"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.745"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -83938,7 +84024,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.at.745"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.746"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %index = alloca i64, align 8
@@ -83981,7 +84067,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Vector.free.746"(ptr %0) {
+define internal void @"$Vector.free.747"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -83993,7 +84079,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.742"(ptr %7)
+  call void @"$Vector.init.743"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
@@ -84020,7 +84106,7 @@ entry:
   store i64 %0, ptr %count, align 8
   call void @"$Arena.init"(ptr %arena)
   %12 = load %48, ptr %11, align 1
-  call void @"$Map.init.747"(ptr %map)
+  call void @"$Map.init.748"(ptr %map)
   %13 = load %48, ptr %10, align 1
   %14 = load i64, ptr %count, align 8
   %15 = call i64 @"$fill_map"(ptr %map, ptr %arena, i64 %14)
@@ -84047,7 +84133,7 @@ forbody:                                          ; preds = %forcond
   %26 = load i64, ptr %25, align 8
   %27 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  %29 = call ptr @"$Map.find.750"(ptr %map, i64 %26, i64 %28)
+  %29 = call ptr @"$Map.find.751"(ptr %map, i64 %26, i64 %28)
   store ptr %29, ptr %found, align 8
   %30 = load ptr, ptr %found, align 8
   %31 = icmp eq ptr %30, null
@@ -84099,7 +84185,7 @@ else4:                                            ; preds = %or.lhs.false5
   br label %merge2
 
 merge2:                                           ; preds = %else4, %then3
-  call void @"$Map.clear.758"(ptr %map)
+  call void @"$Map.clear.759"(ptr %map)
   %53 = load %48, ptr %5, align 1
   %54 = load i64, ptr %count, align 8
   %55 = icmp sgt i64 %54, 0
@@ -84116,7 +84202,7 @@ or.lhs.false5:                                    ; preds = %merge
   %61 = load i64, ptr %60, align 8
   %62 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 1
   %63 = load i64, ptr %62, align 8
-  %64 = call ptr @"$Map.find.750"(ptr %map, i64 %61, i64 %63)
+  %64 = call ptr @"$Map.find.751"(ptr %map, i64 %61, i64 %63)
   %65 = icmp ne ptr %64, null
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
@@ -84132,7 +84218,7 @@ else8:                                            ; preds = %and.lhs.true, %merg
   br label %merge6
 
 merge6:                                           ; preds = %else8, %then7
-  call void @"$Map.free.760"(ptr %map)
+  call void @"$Map.free.761"(ptr %map)
   %70 = load %48, ptr %2, align 1
   call void @"$Arena.free"(ptr %arena)
   %71 = load %48, ptr %1, align 1
@@ -84147,7 +84233,7 @@ and.lhs.true:                                     ; preds = %merge2
   %75 = load i64, ptr %74, align 8
   %76 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %77 = load i64, ptr %76, align 8
-  %78 = call ptr @"$Map.find.750"(ptr %map, i64 %75, i64 %77)
+  %78 = call ptr @"$Map.find.751"(ptr %map, i64 %75, i64 %77)
   %79 = icmp ne ptr %78, null
   %80 = zext i1 %79 to i8
   %81 = trunc i8 %80 to i1
@@ -84157,7 +84243,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Map.init.747"(ptr %0) {
+define internal void @"$Map.init.748"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -84165,7 +84251,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %184, ptr %3, i32 0, i32 0
-  call void @"$Vector.init.748"(ptr %4)
+  call void @"$Vector.init.749"(ptr %4)
   %5 = load %48, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %184, ptr %6, i32 0, i32 1
@@ -84174,7 +84260,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.748"(ptr %0) {
+define internal void @"$Vector.init.749"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -84231,7 +84317,7 @@ forbody:                                          ; preds = %forcond
   %19 = load i64, ptr %18, align 8
   %20 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 1
   %21 = load i64, ptr %20, align 8
-  %22 = call ptr @"$Map.find.750"(ptr %17, i64 %19, i64 %21)
+  %22 = call ptr @"$Map.find.751"(ptr %17, i64 %19, i64 %21)
   %23 = icmp ne ptr %22, null
   %24 = zext i1 %23 to i8
   %25 = trunc i8 %24 to i1
@@ -84264,7 +84350,7 @@ or.lhs.false:                                     ; preds = %or.lhs.false2
   %34 = load i64, ptr %33, align 8
   %35 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %36 = load i64, ptr %35, align 8
-  %37 = call zeroext i1 @"$Map.insert.753"(ptr %30, i64 %34, i64 %36, i64 %32)
+  %37 = call zeroext i1 @"$Map.insert.754"(ptr %30, i64 %34, i64 %36, i64 %32)
   %38 = zext i1 %37 to i8
   %39 = trunc i8 %38 to i1
   br i1 %39, label %else, label %then
@@ -84277,7 +84363,7 @@ or.lhs.false2:                                    ; preds = %forbody
   %43 = load i64, ptr %42, align 8
   %44 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %45 = load i64, ptr %44, align 8
-  %46 = call zeroext i1 @"$Map.insert.753"(ptr %40, i64 %43, i64 %45, i64 %41)
+  %46 = call zeroext i1 @"$Map.insert.754"(ptr %40, i64 %43, i64 %45, i64 %41)
   %47 = zext i1 %46 to i8
   %48 = trunc i8 %47 to i1
   br i1 %48, label %or.lhs.false, label %then
@@ -84300,7 +84386,7 @@ entry:
   %6 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %7 = getelementptr i8, ptr %6, i64 0
   %8 = load i64, ptr %number, align 8
-  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.749", i64 %8)
+  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.750", i64 %8)
   %10 = load ptr, ptr %arena, align 8
   %11 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %12 = getelementptr i8, ptr %11, i64 0
@@ -84322,7 +84408,7 @@ dead:                                             ; No predecessors!
   ret { i64, i64 } undef
 }
 
-define internal ptr @"$Map.find.750"(ptr %0, i64 %1, i64 %2) {
+define internal ptr @"$Map.find.751"(ptr %0, i64 %1, i64 %2) {
 entry:
   %index = alloca i32, align 4
   %"<aggcopy>" = alloca %94, align 8
@@ -84371,7 +84457,7 @@ merge:                                            ; preds = %else, %dead
   %25 = load i64, ptr %24, align 8
   %26 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %27 = load i64, ptr %26, align 8
-  %28 = call i64 @"$Map.position.751"(ptr %18, i64 %25, i64 %27, i64 %23)
+  %28 = call i64 @"$Map.position.752"(ptr %18, i64 %25, i64 %27, i64 %23)
   %29 = getelementptr i32, ptr %17, i64 %28
   %30 = load i32, ptr %29, align 4
   store i32 %30, ptr %index, align 4
@@ -84395,7 +84481,7 @@ merge1:                                           ; preds = %else3, %dead4
   %36 = getelementptr %184, ptr %35, i32 0, i32 0
   %37 = load i32, ptr %index, align 4
   %38 = sext i32 %37 to i64
-  %39 = call ptr @"$Vector.at.752"(ptr %36, i64 %38)
+  %39 = call ptr @"$Vector.at.753"(ptr %36, i64 %38)
   %40 = getelementptr %186, ptr %39, i32 0, i32 2
   ret ptr %40
 
@@ -84403,7 +84489,7 @@ dead5:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal i64 @"$Map.position.751"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal i64 @"$Map.position.752"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %"<aggcopy>" = alloca %94, align 8
   %4 = alloca %94, align 8
@@ -84456,7 +84542,7 @@ whilebody:                                        ; preds = %condition
   %33 = getelementptr i32, ptr %31, i64 %32
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  %36 = call ptr @"$Vector.at.752"(ptr %27, i64 %35)
+  %36 = call ptr @"$Vector.at.753"(ptr %27, i64 %35)
   store ptr %36, ptr %entry1, align 8
   %37 = load ptr, ptr %entry1, align 8
   %38 = getelementptr %186, ptr %37, i32 0, i32 1
@@ -84512,7 +84598,7 @@ dead3:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal ptr @"$Vector.at.752"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.753"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %index = alloca i64, align 8
@@ -84555,7 +84641,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal zeroext i1 @"$Map.insert.753"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal zeroext i1 @"$Map.insert.754"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %4 = alloca %186, align 8
   %5 = alloca %186, align 8
@@ -84580,7 +84666,7 @@ entry:
   %14 = getelementptr %185, ptr %13, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
   %16 = add i64 %15, 1
-  %17 = call zeroext i1 @"$Map.reserve.754"(ptr %11, i64 %16)
+  %17 = call zeroext i1 @"$Map.reserve.755"(ptr %11, i64 %16)
   %18 = zext i1 %17 to i8
   %19 = trunc i8 %18 to i1
   br i1 %19, label %else, label %then
@@ -84609,7 +84695,7 @@ merge:                                            ; preds = %else, %dead
   %28 = load i64, ptr %27, align 8
   %29 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %30 = load i64, ptr %29, align 8
-  %31 = call i64 @"$Map.position.751"(ptr %25, i64 %28, i64 %30, i64 %26)
+  %31 = call i64 @"$Map.position.752"(ptr %25, i64 %28, i64 %30, i64 %26)
   store i64 %31, ptr %position, align 8
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %184, ptr %32, i32 0, i32 1
@@ -84635,7 +84721,7 @@ then2:                                            ; preds = %merge
   %50 = getelementptr i32, ptr %48, i64 %49
   %51 = load i32, ptr %50, align 4
   %52 = sext i32 %51 to i64
-  %53 = call ptr @"$Vector.at.752"(ptr %44, i64 %52)
+  %53 = call ptr @"$Vector.at.753"(ptr %44, i64 %52)
   %54 = getelementptr %186, ptr %53, i32 0, i32 2
   store i64 %42, ptr %54, align 8
   ret i1 true
@@ -84673,7 +84759,7 @@ merge1:                                           ; preds = %else3, %dead4
   %72 = load i64, ptr %71, align 8
   store i64 %72, ptr %70, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 32, i1 false)
-  %73 = call zeroext i1 @"$Vector.push.757"(ptr %56, ptr byval(%186) %4)
+  %73 = call zeroext i1 @"$Vector.push.758"(ptr %56, ptr byval(%186) %4)
   %74 = zext i1 %73 to i8
   %75 = trunc i8 %74 to i1
   br i1 %75, label %else7, label %then6
@@ -84707,7 +84793,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.reserve.754"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.reserve.755"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %count = alloca i64, align 8
@@ -84747,7 +84833,7 @@ or.rhs:                                           ; preds = %merge
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %184, ptr %18, i32 0, i32 0
   %20 = load i64, ptr %count, align 8
-  %21 = call zeroext i1 @"$Vector.reserve.755"(ptr %19, i64 %20)
+  %21 = call zeroext i1 @"$Vector.reserve.756"(ptr %19, i64 %20)
   %22 = zext i1 %21 to i8
   %23 = trunc i8 %22 to i1
   br i1 %23, label %and.rhs, label %and.end
@@ -84755,7 +84841,7 @@ or.rhs:                                           ; preds = %merge
 and.rhs:                                          ; preds = %or.rhs
   %24 = load ptr, ptr %self, align 8
   %25 = load i64, ptr %size, align 8
-  %26 = call zeroext i1 @"$Map.rebuild.756"(ptr %24, i64 %25)
+  %26 = call zeroext i1 @"$Map.rebuild.757"(ptr %24, i64 %25)
   %27 = zext i1 %26 to i8
   %28 = trunc i8 %27 to i1
   br label %and.end
@@ -84776,7 +84862,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.755"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.756"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -84875,7 +84961,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.rebuild.756"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.rebuild.757"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %94, align 8
   %entry6 = alloca ptr, align 8
@@ -84949,7 +85035,7 @@ forbody4:                                         ; preds = %forcond3
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %184, ptr %33, i32 0, i32 0
   %35 = load i64, ptr %i2, align 8
-  %36 = call ptr @"$Vector.at.752"(ptr %34, i64 %35)
+  %36 = call ptr @"$Vector.at.753"(ptr %34, i64 %35)
   store ptr %36, ptr %entry6, align 8
   %37 = load i64, ptr %i2, align 8
   %38 = trunc i64 %37 to i32
@@ -84968,7 +85054,7 @@ forbody4:                                         ; preds = %forcond3
   %50 = load i64, ptr %49, align 8
   %51 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
-  %53 = call i64 @"$Map.position.751"(ptr %43, i64 %50, i64 %52, i64 %48)
+  %53 = call i64 @"$Map.position.752"(ptr %43, i64 %50, i64 %52, i64 %48)
   %54 = getelementptr i32, ptr %42, i64 %53
   store i32 %38, ptr %54, align 4
   %55 = add i64 %27, 1
@@ -84982,7 +85068,7 @@ dead7:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.757"(ptr %0, ptr byval(%186) %1) {
+define internal zeroext i1 @"$Vector.push.758"(ptr %0, ptr byval(%186) %1) {
 entry:
   %value = alloca %186, align 8
   %self = alloca ptr, align 8
@@ -84993,7 +85079,7 @@ entry:
   %4 = getelementptr %185, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.755"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.756"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -85029,7 +85115,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Map.clear.758"(ptr %0) {
+define internal void @"$Map.clear.759"(ptr %0) {
 entry:
   %i = alloca i64, align 8
   %1 = alloca %48, align 8
@@ -85037,7 +85123,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %184, ptr %2, i32 0, i32 0
-  call void @"$Vector.clear.759"(ptr %3)
+  call void @"$Vector.clear.760"(ptr %3)
   %4 = load %48, ptr %1, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %184, ptr %5, i32 0, i32 1
@@ -85071,7 +85157,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Vector.clear.759"(ptr %0) {
+define internal void @"$Vector.clear.760"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -85081,7 +85167,7 @@ entry:
   ret void
 }
 
-define internal void @"$Map.free.760"(ptr %0) {
+define internal void @"$Map.free.761"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -85089,7 +85175,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %184, ptr %3, i32 0, i32 0
-  call void @"$Vector.free.761"(ptr %4)
+  call void @"$Vector.free.762"(ptr %4)
   %5 = load %48, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %184, ptr %6, i32 0, i32 1
@@ -85098,7 +85184,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.761"(ptr %0) {
+define internal void @"$Vector.free.762"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -85110,7 +85196,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.748"(ptr %7)
+  call void @"$Vector.init.749"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
@@ -85312,7 +85398,7 @@ entry:
   %13 = load i64, ptr %12, align 8
   %14 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
-  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.762", ptr %parsed, ptr %11)
+  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.763", ptr %parsed, ptr %11)
   store i32 %16, ptr %code, align 4
   %17 = load i32, ptr %code, align 4
   %18 = icmp ne i32 %17, 0
@@ -85340,7 +85426,7 @@ merge:                                            ; preds = %else, %dead
   %27 = getelementptr %191, ptr %6, i32 0, i32 1
   store ptr %24, ptr %27, align 8
   %28 = getelementptr %191, ptr %6, i32 0, i32 2
-  store ptr @"$string.762", ptr %28, align 8
+  store ptr @"$string.763", ptr %28, align 8
   %29 = getelementptr %191, ptr %6, i32 0, i32 3
   store ptr %25, ptr %29, align 8
   %30 = load %191, ptr %6, align 8
@@ -85383,7 +85469,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %50 = load ptr, ptr %rules, align 8
-  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.763")
+  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.764")
   %52 = zext i1 %51 to i8
   ret i32 0
 
@@ -85422,7 +85508,7 @@ entry:
   %13 = load %48, ptr %12, align 1
   call void @"$Arena.init"(ptr %arena)
   %14 = load %48, ptr %11, align 1
-  call void @"$Vector.init.97"(ptr %tensors)
+  call void @"$Vector.init.98"(ptr %tensors)
   %15 = load %48, ptr %10, align 1
   call void @"$Problems.init"(ptr %found)
   %16 = load %48, ptr %9, align 1
@@ -85435,7 +85521,7 @@ entry:
   %20 = getelementptr %130, ptr %reader, i32 0, i32 3
   store ptr %found, ptr %20, align 8
   %21 = getelementptr %130, ptr %reader, i32 0, i32 4
-  store ptr @"$string.762", ptr %21, align 8
+  store ptr @"$string.763", ptr %21, align 8
   %22 = load ptr, ptr %data, align 8
   %23 = load i64, ptr %size, align 8
   %24 = getelementptr %192, ptr %8, i32 0, i32 0
@@ -85460,7 +85546,7 @@ entry:
   %36 = zext i1 %35 to i8
   store i8 %36, ptr %is_sound, align 1
   %37 = load ptr, ptr %message, align 8
-  %38 = call i32 @"$Problems.report"(ptr %found, ptr @"$string.320", ptr %37)
+  %38 = call i32 @"$Problems.report"(ptr %found, ptr @"$string.321", ptr %37)
   store i32 %38, ptr %code, align 4
   %39 = load i8, ptr %is_sound, align 1
   %40 = load i32, ptr %code, align 4
@@ -85485,7 +85571,7 @@ then2:                                            ; preds = %then
   %52 = getelementptr %0, ptr %51, i32 0, i32 0
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
-  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.764")
+  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.765")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -85501,7 +85587,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %merge1
   call void @"$Problems.free"(ptr %found)
   %56 = load %48, ptr %6, align 1
-  call void @"$Vector.free.314"(ptr %tensors)
+  call void @"$Vector.free.315"(ptr %tensors)
   %57 = load %48, ptr %5, align 1
   call void @"$Arena.free"(ptr %arena)
   %58 = load %48, ptr %4, align 1
@@ -85618,7 +85704,7 @@ entry:
   %22 = load i64, ptr %21, align 8
   %23 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.762", ptr %20)
+  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.763", ptr %20)
   store i32 %25, ptr %code, align 4
   call void @"$Document.free"(ptr %document)
   %26 = load %48, ptr %3, align 1
@@ -85712,15 +85798,15 @@ entry:
 define dso_local void @page_pool_commit_resize(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %48, align 8
-  %"$3874" = alloca i32, align 4
-  %"$3873" = alloca i32, align 4
+  %"$3876" = alloca i32, align 4
+  %"$3875" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3873", align 4
-  store i32 %2, ptr %"$3874", align 4
+  store i32 %1, ptr %"$3875", align 4
+  store i32 %2, ptr %"$3876", align 4
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$3873", align 4
-  %6 = load i32, ptr %"$3874", align 4
+  %5 = load i32, ptr %"$3875", align 4
+  %6 = load i32, ptr %"$3876", align 4
   call void @"$PagePool.commit_resize"(ptr %4, i32 %5, i32 %6)
   %7 = load %48, ptr %3, align 1
   ret void
@@ -85817,15 +85903,15 @@ merge:                                            ; preds = %condition
 
 define dso_local i32 @page_pool_find(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$3864" = alloca ptr, align 8
-  %"$3863" = alloca i32, align 4
+  %"$3866" = alloca ptr, align 8
+  %"$3865" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3863", align 4
-  store ptr %2, ptr %"$3864", align 8
+  store i32 %1, ptr %"$3865", align 4
+  store ptr %2, ptr %"$3866", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$3863", align 4
-  %5 = load ptr, ptr %"$3864", align 8
+  %4 = load i32, ptr %"$3865", align 4
+  %5 = load ptr, ptr %"$3866", align 8
   %6 = call i32 @"$PagePool.find"(ptr %3, i32 %4, ptr %5)
   ret i32 %6
 
@@ -85835,12 +85921,12 @@ dead:                                             ; No predecessors!
 
 define dso_local zeroext i1 @page_pool_is_cached(ptr %0, i32 %1) {
 entry:
-  %"$3877" = alloca i32, align 4
+  %"$3879" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3877", align 4
+  store i32 %1, ptr %"$3879", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$3877", align 4
+  %3 = load i32, ptr %"$3879", align 4
   %4 = call zeroext i1 @"$PagePool.is_cached"(ptr %2, i32 %3)
   %5 = zext i1 %4 to i8
   %6 = icmp ne i8 %5, 0
@@ -85952,12 +86038,12 @@ dead1:                                            ; No predecessors!
 
 define dso_local i32 @page_pool_plan_resize(ptr %0, i32 %1) {
 entry:
-  %"$3871" = alloca i32, align 4
+  %"$3873" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3871", align 4
+  store i32 %1, ptr %"$3873", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$3871", align 4
+  %3 = load i32, ptr %"$3873", align 4
   %4 = call i32 @"$PagePool.plan_resize"(ptr %2, i32 %3)
   ret i32 %4
 
@@ -85967,18 +86053,18 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @page_pool_register(ptr %0, i32 %1, i32 %2, ptr %3) {
 entry:
-  %"$3868" = alloca ptr, align 8
-  %"$3867" = alloca i32, align 4
-  %"$3866" = alloca i32, align 4
+  %"$3870" = alloca ptr, align 8
+  %"$3869" = alloca i32, align 4
+  %"$3868" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3866", align 4
-  store i32 %2, ptr %"$3867", align 4
-  store ptr %3, ptr %"$3868", align 8
+  store i32 %1, ptr %"$3868", align 4
+  store i32 %2, ptr %"$3869", align 4
+  store ptr %3, ptr %"$3870", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$3866", align 4
-  %6 = load i32, ptr %"$3867", align 4
-  %7 = load ptr, ptr %"$3868", align 8
+  %5 = load i32, ptr %"$3868", align 4
+  %6 = load i32, ptr %"$3869", align 4
+  %7 = load ptr, ptr %"$3870", align 8
   %8 = call i32 @"$PagePool.register"(ptr %4, i32 %5, i32 %6, ptr %7)
   ret i32 %8
 
@@ -85989,12 +86075,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_release(ptr %0, i32 %1) {
 entry:
   %2 = alloca %48, align 8
-  %"$3861" = alloca i32, align 4
+  %"$3863" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3861", align 4
+  store i32 %1, ptr %"$3863", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$3861", align 4
+  %4 = load i32, ptr %"$3863", align 4
   call void @"$PagePool.release"(ptr %3, i32 %4)
   %5 = load %48, ptr %2, align 1
   ret void
@@ -86006,12 +86092,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_retain(ptr %0, i32 %1) {
 entry:
   %2 = alloca %48, align 8
-  %"$3859" = alloca i32, align 4
+  %"$3861" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3859", align 4
+  store i32 %1, ptr %"$3861", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$3859", align 4
+  %4 = load i32, ptr %"$3861", align 4
   call void @"$PagePool.retain"(ptr %3, i32 %4)
   %5 = load %48, ptr %2, align 1
   ret void
@@ -86095,7 +86181,7 @@ then9:                                            ; preds = %then5
   %31 = getelementptr %0, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
   %33 = getelementptr i8, ptr %32, i64 0
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string", ptr @"$string.86")
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string", ptr @"$string.87")
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -86124,14 +86210,14 @@ merge4:                                           ; preds = %else6, %dead11
   %44 = load ptr, ptr %state, align 8
   %45 = load ptr, ptr %message, align 8
   %46 = icmp ne i8 %42, 0
-  %47 = call i32 @"$Loop.prefill.765"(ptr %37, ptr %38, i32 %39, i1 zeroext %46, ptr %43, ptr %44, ptr %45)
+  %47 = call i32 @"$Loop.prefill.766"(ptr %37, ptr %38, i32 %39, i1 zeroext %46, ptr %43, ptr %44, ptr %45)
   ret i32 %47
 
 dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill.765"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill.766"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %48, align 8
   %code = alloca i32, align 4
@@ -86191,7 +86277,7 @@ then5:                                            ; preds = %then2
   %27 = getelementptr %0, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.715")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.716")
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -86220,7 +86306,7 @@ merge1:                                           ; preds = %else3, %dead
   %39 = load ptr, ptr %result, align 8
   %40 = load ptr, ptr %message, align 8
   %41 = icmp ne i8 %37, 0
-  %42 = call i32 @"$Loop.prefill_in_turn.766"(ptr %34, ptr %35, i32 %36, i1 zeroext %41, ptr %38, ptr %39, ptr %40)
+  %42 = call i32 @"$Loop.prefill_in_turn.767"(ptr %34, ptr %35, i32 %36, i1 zeroext %41, ptr %38, ptr %39, ptr %40)
   store i32 %42, ptr %code, align 4
   %43 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %43)
@@ -86232,7 +86318,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_in_turn.766"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill_in_turn.767"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %48, align 8
   %code16 = alloca i32, align 4
@@ -86332,7 +86418,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = load ptr, ptr %tokens, align 8
   %41 = load i32, ptr %num_tokens, align 4
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.open_state.767"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
+  %43 = call i32 @"$Loop.open_state.768"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -86357,7 +86443,7 @@ merge12:                                          ; preds = %else14, %dead15
   %52 = load ptr, ptr %logits, align 8
   %53 = load ptr, ptr %message, align 8
   %54 = icmp ne i8 %51, 0
-  %55 = call i32 @"$Loop.prefill_state.768"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
+  %55 = call i32 @"$Loop.prefill_state.769"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
   store i32 %55, ptr %code16, align 4
   %56 = load i32, ptr %code16, align 4
   %57 = icmp ne i32 %56, 0
@@ -86389,7 +86475,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.open_state.767"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.open_state.768"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %48, align 8
   %6 = alloca %48, align 8
@@ -86439,7 +86525,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %31, ptr %27, i32 0, i32 2
   %29 = getelementptr %32, ptr %28, i32 0, i32 3
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.717", i32 %30)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.718", i32 %30)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -86512,7 +86598,7 @@ then12:                                           ; preds = %merge7
   %65 = getelementptr %31, ptr %64, i32 0, i32 2
   %66 = getelementptr %32, ptr %65, i32 0, i32 2
   %67 = load i32, ptr %66, align 4
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.718", i32 %67)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.719", i32 %67)
   br label %merge11
 
 else13:                                           ; preds = %merge7
@@ -86558,7 +86644,7 @@ dead15:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_state.768"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_state.769"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %code2 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -86615,7 +86701,7 @@ whilebody:                                        ; preds = %condition
   %26 = load ptr, ptr %logits, align 8
   %27 = load ptr, ptr %message, align 8
   %28 = icmp ne i8 %25, 0
-  %29 = call i32 @"$Loop.prefill_one_chunk.769"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
+  %29 = call i32 @"$Loop.prefill_one_chunk.770"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
   store i32 %29, ptr %code2, align 4
   %30 = load i32, ptr %code2, align 4
   %31 = icmp ne i32 %30, 0
@@ -86643,7 +86729,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_one_chunk.769"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_one_chunk.770"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %num_rows = alloca i32, align 4
   %code = alloca i32, align 4
@@ -86670,7 +86756,7 @@ entry:
   %12 = load ptr, ptr %item, align 8
   %13 = load i8, ptr %all_positions, align 1
   %14 = icmp ne i8 %13, 0
-  %15 = call i32 @"$Loop.prefill_chunk_size.770"(ptr %11, ptr %12, i1 zeroext %14)
+  %15 = call i32 @"$Loop.prefill_chunk_size.771"(ptr %11, ptr %12, i1 zeroext %14)
   store i32 %10, ptr %begin, align 4
   store i32 %15, ptr %count, align 4
   %16 = load ptr, ptr %self, align 8
@@ -86836,7 +86922,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_chunk_size.770"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal i32 @"$Loop.prefill_chunk_size.771"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %count = alloca i32, align 4
   %all_positions = alloca i8, align 1
@@ -86853,7 +86939,7 @@ entry:
   %8 = getelementptr %39, ptr %7, i32 0, i32 10
   %9 = getelementptr %26, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.719"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.720"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %31, ptr %12, i32 0, i32 2
@@ -86870,7 +86956,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %31, ptr %20, i32 0, i32 2
   %22 = getelementptr %32, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.719"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.720"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -86889,7 +86975,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %39, ptr %29, i32 0, i32 10
   %31 = getelementptr %26, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.719"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.720"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -86969,7 +87055,7 @@ then2:                                            ; preds = %then
   %17 = getelementptr %0, ptr %16, i32 0, i32 0
   %18 = getelementptr [1024 x i8], ptr %17, i32 0, i32 0
   %19 = getelementptr i8, ptr %18, i64 0
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string", ptr @"$string.86")
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string", ptr @"$string.87")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -86995,14 +87081,14 @@ merge:                                            ; preds = %else, %dead
   %27 = load i32, ptr %num_steps, align 4
   %28 = load ptr, ptr %tokens, align 8
   %29 = load ptr, ptr %message, align 8
-  %30 = call i32 @"$Loop.run_batch_decode.771"(ptr %23, i32 %24, ptr %25, ptr %26, i32 %27, ptr %28, ptr %29)
+  %30 = call i32 @"$Loop.run_batch_decode.772"(ptr %23, i32 %24, ptr %25, ptr %26, i32 %27, ptr %28, ptr %29)
   ret i32 %30
 
 dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.run_batch_decode.771"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.run_batch_decode.772"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %48, align 8
   %code = alloca i32, align 4
@@ -87050,7 +87136,7 @@ merge:                                            ; preds = %else, %then
   %22 = load i32, ptr %num_steps, align 4
   %23 = load ptr, ptr %tokens, align 8
   %24 = load ptr, ptr %message, align 8
-  %25 = call i32 @"$Loop.batch_in_turn.772"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
+  %25 = call i32 @"$Loop.batch_in_turn.773"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
   store i32 %25, ptr %code, align 4
   %26 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %26)
@@ -87062,7 +87148,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.batch_in_turn.772"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.batch_in_turn.773"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code33 = alloca i32, align 4
   %code28 = alloca i32, align 4
@@ -87117,7 +87203,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load i32, ptr %num_steps, align 4
   %21 = load ptr, ptr %tokens, align 8
   %22 = load ptr, ptr %message, align 8
-  %23 = call i32 @"$Loop.check_batch.773"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
+  %23 = call i32 @"$Loop.check_batch.774"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
   store i32 %23, ptr %code1, align 4
   %24 = load i32, ptr %code1, align 4
   %25 = icmp ne i32 %24, 0
@@ -87242,7 +87328,7 @@ forbody18:                                        ; preds = %forcond17
   %87 = getelementptr %61, ptr %84, i64 %86
   %88 = load i32, ptr %num_steps, align 4
   %89 = load ptr, ptr %message, align 8
-  %90 = call i32 @"$Loop.prepare_batch_state.775"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
+  %90 = call i32 @"$Loop.prepare_batch_state.776"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
   store i32 %90, ptr %code20, align 4
   %91 = load i32, ptr %code20, align 4
   %92 = icmp ne i32 %91, 0
@@ -87283,7 +87369,7 @@ forbody26:                                        ; preds = %forcond25
   %104 = load ptr, ptr %self, align 8
   %105 = load i32, ptr %num_states, align 4
   %106 = load ptr, ptr %states, align 8
-  call void @"$Loop.write_batch_step.776"(ptr %104, i32 %105, ptr %106)
+  call void @"$Loop.write_batch_step.777"(ptr %104, i32 %105, ptr %106)
   %107 = load %48, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
@@ -87317,7 +87403,7 @@ merge29:                                          ; preds = %else31, %dead32
   %124 = mul i64 %121, %123
   %125 = getelementptr i32, ptr %119, i64 %124
   %126 = load ptr, ptr %message, align 8
-  %127 = call i32 @"$Loop.take_batch_tokens.778"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
+  %127 = call i32 @"$Loop.take_batch_tokens.779"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
   store i32 %127, ptr %code33, align 4
   %128 = load i32, ptr %code33, align 4
   %129 = icmp ne i32 %128, 0
@@ -87347,7 +87433,7 @@ dead38:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch.773"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.check_batch.774"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code36 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -87407,7 +87493,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr i8, ptr %28, i64 0
   %30 = load i32, ptr %num_states, align 4
   %31 = load i32, ptr %most, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.725", i32 %30, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.726", i32 %30, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -87444,7 +87530,7 @@ then9:                                            ; preds = %then5
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
   %45 = getelementptr i8, ptr %44, i64 0
   %46 = load i32, ptr %num_steps, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.726", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.727", i32 %46)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -87491,7 +87577,7 @@ then17:                                           ; preds = %then13
   %69 = getelementptr %39, ptr %68, i32 0, i32 10
   %70 = getelementptr %26, ptr %69, i32 0, i32 0
   %71 = load i32, ptr %70, align 4
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.727", i32 %66, i32 %71)
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.728", i32 %66, i32 %71)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -87555,7 +87641,7 @@ then28:                                           ; preds = %then21
   %99 = getelementptr %0, ptr %98, i32 0, i32 0
   %100 = getelementptr [1024 x i8], ptr %99, i32 0, i32 0
   %101 = getelementptr i8, ptr %100, i64 0
-  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.728")
+  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.729")
   br label %merge27
 
 else29:                                           ; preds = %then21
@@ -87591,7 +87677,7 @@ forbody:                                          ; preds = %forcond
   %113 = load i32, ptr %i, align 4
   %114 = load i32, ptr %num_steps, align 4
   %115 = load ptr, ptr %message, align 8
-  %116 = call i32 @"$Loop.check_batch_state.774"(ptr %110, i32 %111, ptr %112, i32 %113, i32 %114, ptr %115)
+  %116 = call i32 @"$Loop.check_batch_state.775"(ptr %110, i32 %111, ptr %112, i32 %113, i32 %114, ptr %115)
   store i32 %116, ptr %code, align 4
   %117 = load i32, ptr %code, align 4
   %118 = icmp ne i32 %117, 0
@@ -87645,7 +87731,7 @@ dead41:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch_state.774"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
+define internal i32 @"$Loop.check_batch_state.775"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
 entry:
   %target = alloca ptr, align 8
   %i = alloca i32, align 4
@@ -87734,7 +87820,7 @@ then6:                                            ; preds = %then3
   %48 = getelementptr i8, ptr %47, i64 0
   %49 = load i32, ptr %index, align 4
   %50 = load i32, ptr %i, align 4
-  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.729", i32 %49, i32 %50)
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.730", i32 %49, i32 %50)
   br label %merge5
 
 else7:                                            ; preds = %then3
@@ -87761,7 +87847,7 @@ dead9:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_batch_state.775"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.prepare_batch_state.776"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -87838,7 +87924,7 @@ dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.write_batch_step.776"(ptr %0, i32 %1, ptr %2) {
+define internal void @"$Loop.write_batch_step.777"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %48, align 8
   %i2 = alloca i32, align 4
@@ -87886,7 +87972,7 @@ then:                                             ; preds = %forbody
   %27 = sext i32 %26 to i64
   %28 = getelementptr ptr, ptr %25, i64 %27
   %29 = load ptr, ptr %28, align 8
-  call void @"$Loop.add_batch_row.777"(ptr %24, ptr %29, i1 zeroext false)
+  call void @"$Loop.add_batch_row.778"(ptr %24, ptr %29, i1 zeroext false)
   %30 = load %48, ptr %4, align 1
   br label %merge1
 
@@ -87930,7 +88016,7 @@ then7:                                            ; preds = %forbody4
   %50 = sext i32 %49 to i64
   %51 = getelementptr ptr, ptr %48, i64 %50
   %52 = load ptr, ptr %51, align 8
-  call void @"$Loop.add_batch_row.777"(ptr %47, ptr %52, i1 zeroext true)
+  call void @"$Loop.add_batch_row.778"(ptr %47, ptr %52, i1 zeroext true)
   %53 = load %48, ptr %3, align 1
   br label %merge6
 
@@ -87946,7 +88032,7 @@ merge5:                                           ; preds = %forcond3
   ret void
 }
 
-define internal void @"$Loop.add_batch_row.777"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal void @"$Loop.add_batch_row.778"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %3 = alloca %48, align 8
   %4 = alloca %48, align 8
@@ -88022,7 +88108,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.take_batch_tokens.778"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.take_batch_tokens.779"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %i12 = alloca i32, align 4
   %target7 = alloca ptr, align 8
@@ -88106,7 +88192,7 @@ then3:                                            ; preds = %then
   %51 = getelementptr %11, ptr %50, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
   %53 = sub i64 %52, 1
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.730", i32 %48, i64 %53)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.731", i32 %48, i64 %53)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -88153,7 +88239,7 @@ then9:                                            ; preds = %then5
   %79 = getelementptr %11, ptr %78, i32 0, i32 1
   %80 = load i64, ptr %79, align 8
   %81 = sub i64 %80, 1
-  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.731", i32 %76, i64 %81)
+  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.732", i32 %76, i64 %81)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -88361,13 +88447,13 @@ entry:
   %9 = getelementptr %39, ptr %8, i32 0, i32 11
   %10 = getelementptr %32, ptr %bound, i32 0, i32 9
   %11 = load ptr, ptr %10, align 8
-  call void @"$anon (./terra/scheduling/batch.t:108)"(ptr %9, ptr %shape, ptr %11)
+  call void @"$anon (./terra/scheduling/batch.t:110)"(ptr %9, ptr %shape, ptr %11)
   %12 = load %48, ptr %4, align 1
   %13 = load ptr, ptr %step, align 8
   %14 = getelementptr %39, ptr %13, i32 0, i32 12
   %15 = getelementptr %32, ptr %bound, i32 0, i32 10
   %16 = load ptr, ptr %15, align 8
-  call void @"$anon (./terra/scheduling/batch.t:108).491"(ptr %14, ptr %shape, ptr %16)
+  call void @"$anon (./terra/scheduling/batch.t:110).492"(ptr %14, ptr %shape, ptr %16)
   %17 = load %48, ptr %3, align 1
   %18 = load ptr, ptr %step, align 8
   call void @"$StepPlan.begin"(ptr %18)
@@ -88853,7 +88939,7 @@ then4:                                            ; preds = %then
   %62 = getelementptr %39, ptr %61, i32 0, i32 1
   %63 = load i32, ptr %62, align 4
   %64 = load i32, ptr %num_sequences, align 4
-  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.780", i32 %58, i32 %63, i32 %64)
+  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.781", i32 %58, i32 %63, i32 %64)
   br label %merge3
 
 else5:                                            ; preds = %then
@@ -88938,7 +89024,7 @@ merge:                                            ; preds = %forcond
   %34 = load %48, ptr %2, align 1
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %33, ptr %35, i32 0, i32 7
-  call void @"$Vector.clear.779"(ptr %36)
+  call void @"$Vector.clear.780"(ptr %36)
   %37 = load %48, ptr %1, align 1
   ret void
 }
@@ -88965,7 +89051,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.clear.779"(ptr %0) {
+define internal void @"$Vector.clear.780"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8

@@ -1,0 +1,206 @@
+"""Steps planned ahead, staged and replayed from graphs give the bits of plain steps.
+
+The CPU device stands behind a queue: operations run only when somebody waits, graphs are lists of
+recorded operations. So an upload that reads its host memory too late, an argument that changes
+between capture and replay, or a step that uses what the host does not know yet shows.
+"""
+
+import ctypes
+import itertools
+import random
+from contextlib import contextmanager
+from functools import cache
+
+import numpy as np
+import pytest
+
+from glm_engine.engine import Engine, EngineOptions, Request, Sampling
+from glm_engine.errors import EngineError
+from tests.engine.probes import ROOT
+from tests.engine.running import run_requests
+
+CAPITALS = ROOT / "checkpoints" / "capitals"
+INNER = ROOT / "build" / "libglm_cpu.so"
+FOLDER = ROOT / "build" / "tests" / "queued"
+COURSES = [
+    {"graphs": False, "plan_ahead": False},
+    {"graphs": True, "plan_ahead": False},
+    {"graphs": False, "plan_ahead": True},
+    {"graphs": True, "plan_ahead": True},
+]
+
+pytestmark = pytest.mark.timeout(240)
+
+
+@cache
+def library() -> ctypes.CDLL:
+    loaded = ctypes.CDLL(str(FOLDER / "libglm_cpu.so"))
+    loaded.queued_open.argtypes = [ctypes.c_char_p]
+    loaded.queued_open.restype = None
+    loaded.queued_replays.restype = ctypes.c_int64
+    return loaded
+
+
+@contextmanager
+def queued_engine(**options):
+    library().queued_open(str(INNER).encode())
+    defaults = {"max_batch": 6, "max_seq": 96, "num_threads": 2, "max_step_tokens": 48}
+    chosen = EngineOptions(
+        model_dir=CAPITALS, device="cpu", library_dir=FOLDER, **{**defaults, **options}
+    )
+    with Engine(chosen) as engine:
+        yield engine
+
+
+def random_sampling(generator: random.Random) -> Sampling:
+    return Sampling(
+        temperature=generator.choice([0.0, 0.7, 1.5]),
+        top_k=generator.choice([0, 5]),
+        repetition_penalty=generator.choice([1.0, 1.3]),
+        frequency_penalty=generator.choice([0.0, 0.4]),
+        num_logprobs=generator.choice([-1, -1, 3]),
+        seed=generator.randrange(2**32),
+    )
+
+
+def random_requests(seed: int, count: int, vocab_size: int) -> list[Request]:
+    generator = random.Random(seed)
+    return [
+        Request(
+            [generator.randrange(vocab_size) for _ in range(generator.randrange(1, 40))],
+            max_tokens=generator.randrange(1, 30),
+            min_tokens=0,
+            sampling=random_sampling(generator),
+            stop_tokens=[
+                generator.randrange(vocab_size) for _ in range(generator.choice([0, 400]))
+            ],
+            biases={generator.randrange(vocab_size): 2.0} if generator.random() < 0.2 else {},
+        )
+        for _ in range(count)
+    ]
+
+
+def outcome(engine: Engine, requests) -> list:
+    return [
+        (one.tokens, one.finish_reason, [(e.logprob, e.top_logprobs) for e in one.events])
+        for one in run_requests(engine, requests)
+    ]
+
+
+@pytest.mark.parametrize("num_pages", [0, 14])
+def test_every_course_gives_the_same_bits(num_pages, record_property):
+    seed = random.randrange(2**32)
+    record_property("seed", seed)
+    outcomes = []
+    for course in COURSES:
+        with queued_engine(num_pages=num_pages, **course) as engine:
+            requests = random_requests(seed, 24, engine.vocab_size)
+            outcomes.append(outcome(engine, requests))
+            info = engine.info()
+            assert info["plans_ahead"] == course["plan_ahead"]
+            assert (info["num_graph_steps"] > 0) == course["graphs"]
+            assert info["owned_pages"] == 0
+    for course, one in zip(COURSES[1:], outcomes[1:], strict=True):
+        assert one == outcomes[0], f"{course} differs from plain steps, seed {seed}"
+
+
+def test_graphs_are_captured_for_every_batch_size_and_replayed():
+    with queued_engine(graphs=True, max_batch=5) as engine:
+        before = library().queued_replays()
+        assert engine.info()["num_graphs"] == 5
+        run_requests(engine, [Request([3, 4, 5], max_tokens=9, ignore_eos=True)])
+        info = engine.info()
+        assert info["num_graph_steps"] == 8
+        assert library().queued_replays() - before == 8
+
+
+def test_a_stop_wastes_one_row_and_changes_nothing_else():
+    with queued_engine(plan_ahead=False) as engine:
+        plain = run_requests(engine, [Request([7, 8, 9], max_tokens=12, ignore_eos=True)])[0]
+    stop = plain.tokens[5]
+    first = plain.tokens.index(stop)
+    with queued_engine(plan_ahead=True) as engine:
+        request = Request([7, 8, 9], max_tokens=12, stop_tokens=[stop], ignore_eos=True)
+        ahead = run_requests(engine, [request])[0]
+        assert ahead.tokens == plain.tokens[: first + 1]
+        assert ahead.finish_reason == "stop_token"
+        assert engine.info()["num_dropped_rows"] == 1
+
+
+def test_reaching_max_tokens_wastes_no_row():
+    with queued_engine(plan_ahead=True) as engine:
+        run_requests(engine, [Request([7, 8], max_tokens=6, ignore_eos=True) for _ in range(4)])
+        assert engine.info()["num_dropped_rows"] == 0
+
+
+def test_both_faces_together():
+    with queued_engine(plan_ahead=True, graphs=True) as engine:
+        ids = [
+            engine.submit(Request([5, 6, 7 + i], max_tokens=40, ignore_eos=True)) for i in range(2)
+        ]
+        state, logits = engine.prefill([9, 10, 11])
+        for token in (1, 2, 3):
+            logits = engine.decode_step(state, token)
+        ended = set()
+        while len(ended) < len(ids):
+            engine.wait(0.1)
+            ended |= {event.request_id for event in engine.poll() if event.ends_request}
+    with queued_engine(plan_ahead=False) as engine:
+        state, _ = engine.prefill([9, 10, 11])
+        plain = [engine.decode_step(state, token) for token in (1, 2, 3)][-1]
+    assert np.array_equal(logits, plain)
+
+
+@pytest.mark.parametrize("order", ["cancel", "preempt"])
+def test_orders_while_a_step_is_in_flight(order):
+    prompts = [[11, 12, 13 + index] for index in range(4)]
+    with queued_engine(plan_ahead=False) as engine:
+        plain = run_requests(engine, [Request(p, max_tokens=40, ignore_eos=True) for p in prompts])
+    with queued_engine(plan_ahead=True, graphs=True) as engine:
+        ids = [engine.submit(Request(p, max_tokens=40, ignore_eos=True)) for p in prompts]
+        tokens, ended = {one: [] for one in ids}, {}
+        for turn in itertools.count():
+            engine.wait(0.05)
+            for event in engine.poll():
+                if event.kind == "token":
+                    tokens[event.request_id].append(event.token_id)
+                else:
+                    ended[event.request_id] = event.finish_reason
+            if len(ended) == len(ids):
+                break
+            if turn % 3 == 1 and ids[1] not in ended:
+                try:
+                    getattr(engine, order)(ids[1])
+                except EngineError:
+                    assert ids[1] in ended or turn > 0
+        info = engine.info()
+        assert info["owned_pages"] == 0
+    for one, expected in zip(ids, plain, strict=True):
+        count = len(tokens[one])
+        assert tokens[one] == expected.tokens[:count]
+        assert count == 40 or (one == ids[1] and order == "cancel")
+
+
+def test_a_profile_names_the_operations_and_their_times():
+    with queued_engine(plan_ahead=True, graphs=True) as engine:
+        engine.begin_profile()
+        run_requests(engine, [Request([5, 6, 7], max_tokens=6, ignore_eos=True)])
+        profile = engine.end_profile()
+        calls = {row["name"]: row["num_calls"] for row in profile["operations"]}
+        layers = engine.info()["num_layers"]
+        assert profile["num_steps"] == 6
+        assert calls["attention"] == 6 * layers
+        assert calls["linear qkv"] == 6 * layers
+        assert calls["sample"] == 6
+        assert all(row["nanoseconds"] >= 0 for row in profile["operations"])
+        with pytest.raises(EngineError, match="no profile was begun"):
+            engine.end_profile()
+
+
+def test_steps_are_recorded():
+    with queued_engine(plan_ahead=True, graphs=True) as engine:
+        run_requests(engine, [Request([5, 6, 7], max_tokens=6, ignore_eos=True)])
+        steps = engine.take_steps()
+        assert [step["num_tokens"] for step in steps] == [3, 1, 1, 1, 1, 1]
+        assert [step["is_graph"] for step in steps] == [0, 1, 1, 1, 1, 1]
+        assert engine.take_steps() == []
