@@ -19,8 +19,7 @@ void expect_rows(const glm_attention_args& args) {
   expect_range(kWhere, "num_tokens", 0, INT32_MAX, rows.num_tokens);
   expect_range(kWhere, "num_decode_tokens", 0, rows.num_tokens,
                rows.num_decode_tokens);
-  expect_range(kWhere, "num_segments", 0, INT32_MAX - 1,
-               segments.num_segments);
+  expect_range(kWhere, "num_segments", 0, INT32_MAX - 1, segments.num_segments);
   expect_range(kWhere, "num_decode_segments", 0,
                std::min(segments.num_segments, rows.num_tokens),
                segments.num_decode_segments);

@@ -8,8 +8,8 @@
 namespace glm::kernels {
 
 constexpr int32_t kChunkTokens = 512;
-constexpr int32_t kSingleChunks = 8;
-constexpr int32_t kDoubleChunks = 8;
+constexpr int32_t kSingleChunks = 16;
+constexpr int32_t kDoubleChunks = 16;
 constexpr int32_t kSingleUnits = kSingleChunks;
 constexpr int32_t kDoubleUnits = kSingleUnits + 2 * kDoubleChunks;
 
@@ -26,14 +26,15 @@ __host__ __device__ constexpr int32_t num_chunks(int32_t context_length) {
       static_cast<int32_t>(ceil_divide(context_length, kChunkTokens));
   if (units <= 1) return 1;
   if (units <= kSingleUnits) return units;
-  if (units <= kDoubleUnits) return kSingleChunks + (units - kSingleUnits + 1) / 2;
+  if (units <= kDoubleUnits)
+    return kSingleChunks + (units - kSingleUnits + 1) / 2;
   return kSingleChunks + kDoubleChunks + (units - kDoubleUnits + 3) / 4;
 }
 
-static_assert(chunk_begin(8) == 4096 && chunk_begin(16) == 12288 &&
-              chunk_begin(17) == 14336);
-static_assert(num_chunks(0) == 1 && num_chunks(4096) == 8 &&
-              num_chunks(4097) == 9 && num_chunks(12289) == 17);
+static_assert(chunk_begin(16) == 8192 && chunk_begin(32) == 24576 &&
+              chunk_begin(33) == 26624);
+static_assert(num_chunks(0) == 1 && num_chunks(8192) == 16 &&
+              num_chunks(8193) == 17 && num_chunks(24577) == 33);
 
 }
 

@@ -255,7 +255,7 @@ __device__ void finish_head(const Launch& launch, int32_t token, int32_t index,
 template <bool aligned, int32_t heads_at_once>
 __global__ __launch_bounds__(
     kThreads,
-    kBlocksPerMultiprocessor) void norm_rope_store_kernel(Launch launch) {
+    heads_at_once == 8 ? 3 : 2) void norm_rope_store_kernel(Launch launch) {
   const int32_t lanes = launch.lanes_per_head;
   const int32_t thread = static_cast<int32_t>(threadIdx.x);
   const int32_t num_heads =
@@ -363,7 +363,7 @@ void norm_rope_store(const Context& context,
     return launch_heads<true, 1>(context, arguments);
   if (groups == 2 || blocks <= 2 * resident)
     return launch_heads<true, 2>(context, arguments);
-  if (groups <= 4 || blocks <= 4 * resident)
+  if (groups <= 4 || blocks <= 16 * resident)
     return launch_heads<true, 4>(context, arguments);
   launch_heads<true, 8>(context, arguments);
 }

@@ -1,0 +1,166 @@
+#ifndef GLM_KERNELS_ATTENTION_DECODE_ITEMS_HPP
+#define GLM_KERNELS_ATTENTION_DECODE_ITEMS_HPP
+
+#include <cuda_bf16.h>
+
+#include <cstdint>
+
+#include "native/kernels/attention/context_chunks.hpp"
+#include "native/kernels/layout.hpp"
+
+namespace glm::kernels::decode {
+
+constexpr int32_t kGroupRows = kMaxGroupHeads;
+constexpr int32_t kHalfBlockBytes = kBlockTokens * kHalfBytes;
+constexpr int32_t kHalfDims = kHalfBytes / 2;
+constexpr int32_t kSegmentsOfLaunch = 512;
+constexpr int32_t kMergeBuffers = 4;
+constexpr int32_t kMergeStride = kHalfDims + 8;
+constexpr int32_t kMergeBytes = kMergeBuffers * kGroupRows * kMergeStride * 4;
+constexpr int32_t kQueryBuffers = 2;
+constexpr int32_t kBufferLimit = 219 * 1024;
+
+struct Arguments {
+  const __nv_bfloat16* query;
+  __nv_bfloat16* output;
+  const uint8_t* pages;
+  const int32_t* context_length;
+  const int32_t* table_row;
+  const int32_t* page_table;
+  int32_t page_table_stride;
+  int32_t num_segments;
+  int32_t num_heads;
+  int32_t num_kv_heads;
+  int32_t group;
+  int32_t head_dim;
+  int32_t page_size;
+  float scale;
+  int32_t* arrivals;
+  float* sums;
+  float2* weights;
+};
+
+template <int32_t halves>
+struct Shape {
+  static constexpr int32_t kWarps = halves <= 2 ? 8 : 4;
+  static constexpr int32_t kComputeThreads = kWarps * 32;
+  static constexpr int32_t kThreads = kComputeThreads + 32;
+  static constexpr int32_t kDims = halves * kHalfDims;
+  static constexpr int32_t kBlockBytes = 2 * halves * kHalfBlockBytes;
+  static constexpr int32_t kQueryStride = kDims * 2 + kChunkBytes;
+  static constexpr int32_t kQueryBytes =
+      kQueryBuffers * kGroupRows * kQueryStride;
+  static constexpr int32_t kStages =
+      (kBufferLimit - kMergeBytes - kQueryBytes) / kBlockBytes / kWarps *
+      kWarps;
+};
+
+struct Segment {
+  int32_t first_chunk;
+  int32_t context_length;
+  int32_t table_row;
+};
+
+template <int32_t halves>
+struct Shared {
+  using S = Shape<halves>;
+  uint8_t ring[S::kStages][S::kBlockBytes];
+  float merged[kMergeBuffers][kGroupRows * kMergeStride];
+  uint8_t query[kQueryBuffers][kGroupRows * S::kQueryStride];
+  float2 warp_weights[S::kWarps][kGroupRows];
+  uint64_t full[S::kStages];
+  uint64_t empty[S::kStages];
+  uint64_t query_full[kQueryBuffers];
+  uint64_t query_empty[kQueryBuffers];
+  int32_t is_last[2];
+  Segment segments[1];
+};
+
+template <int32_t stages>
+struct Cursor {
+  int32_t slot = 0;
+  uint32_t parity = 0;
+
+  __device__ void advance(int32_t steps) {
+    slot += steps;
+    while (slot >= stages) {
+      slot -= stages;
+      parity ^= 1;
+    }
+  }
+};
+
+struct Item {
+  int32_t segment;
+  int32_t kv_head;
+  int32_t chunk;
+  int32_t num_chunks;
+  int32_t begin;
+  int32_t end;
+  int32_t table_row;
+  int32_t partial;
+
+  __device__ int32_t num_blocks() const {
+    return (end - begin + kBlockTokens - 1) / kBlockTokens;
+  }
+};
+
+__device__ inline int32_t segment_of(const Segment* segments,
+                                     int32_t num_segments, int32_t chunk) {
+  int32_t low = 0;
+  int32_t high = num_segments;
+  while (high - low > 1) {
+    const int32_t middle = (low + high) / 2;
+    if (segments[middle].first_chunk <= chunk)
+      low = middle;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+__device__ inline Item item_at(const Arguments& args, const Segment* segments,
+                               int32_t index) {
+  const int32_t chunk = index / args.num_kv_heads;
+  const int32_t number = segment_of(segments, args.num_segments, chunk);
+  const Segment segment = segments[number];
+  Item item;
+  item.segment = number;
+  item.kv_head = index - chunk * args.num_kv_heads;
+  item.chunk = chunk - segment.first_chunk;
+  item.num_chunks = segments[number + 1].first_chunk - segment.first_chunk;
+  item.begin = chunk_begin(item.chunk);
+  item.end =
+      max(min(chunk_begin(item.chunk + 1), segment.context_length), item.begin);
+  item.table_row = segment.table_row;
+  item.partial = index;
+  return item;
+}
+
+__device__ inline void list_segments(const Arguments& args, Segment* segments) {
+  const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
+  int32_t total = 0;
+  for (int32_t base = 0; base < args.num_segments; base += 32) {
+    const int32_t number = base + lane;
+    const bool exists = number < args.num_segments;
+    Segment segment = {};
+    if (exists) {
+      segment.context_length = args.context_length[number];
+      segment.table_row = args.table_row[number];
+    }
+    const int32_t own = exists ? num_chunks(segment.context_length) : 0;
+    int32_t sum = own;
+    for (int32_t step = 1; step < 32; step *= 2) {
+      const int32_t before = __shfl_up_sync(~0u, sum, step);
+      if (lane >= step) sum += before;
+    }
+    segment.first_chunk = total + sum - own;
+    if (exists) segments[number] = segment;
+    total += __shfl_sync(~0u, sum, 31);
+  }
+  if (lane == 0) segments[args.num_segments] = {total, 0, 0};
+}
+
+}
+
+#endif
