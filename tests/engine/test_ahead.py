@@ -65,19 +65,18 @@ def random_sampling(generator: random.Random) -> Sampling:
 
 def random_requests(seed: int, count: int, vocab_size: int) -> list[Request]:
     generator = random.Random(seed)
-    return [
-        Request(
-            [generator.randrange(vocab_size) for _ in range(generator.randrange(1, 40))],
-            max_tokens=generator.randrange(1, 30),
-            min_tokens=0,
-            sampling=random_sampling(generator),
-            stop_tokens=[
-                generator.randrange(vocab_size) for _ in range(generator.choice([0, 400]))
-            ],
-            biases={generator.randrange(vocab_size): 2.0} if generator.random() < 0.2 else {},
-        )
-        for _ in range(count)
-    ]
+    return [random_request(generator, vocab_size) for _ in range(count)]
+
+
+def random_request(generator: random.Random, vocab_size: int) -> Request:
+    num_stops = generator.choice([0, 400])
+    return Request(
+        [generator.randrange(vocab_size) for _ in range(generator.randrange(1, 40))],
+        max_tokens=generator.randrange(1, 30),
+        sampling=random_sampling(generator),
+        stop_tokens=[generator.randrange(vocab_size) for _ in range(num_stops)],
+        biases={generator.randrange(vocab_size): 2.0} if generator.random() < 0.2 else {},
+    )
 
 
 def outcome(engine: Engine, requests) -> list:
