@@ -14,7 +14,8 @@ local plan = { RankBuffers = buffers.RankBuffers, BufferShape = buffers.BufferSh
 local max_slots = 2 ^ 31 - 1
 local biases_per_row = 16
 local least_biases = 1024
-local tenths_for_planning = 9
+local hundredths_of_shared_memory = 90
+local hundredths_of_own_memory = 97
 
 local struct RankPlan {
   weight_bytes : int64
@@ -273,7 +274,8 @@ end
 terra Plan:choose_memory(info : &C.glm_device_info)
   self.memory_available = self.options.memory_limit_bytes
   if self.memory_available == 0 then
-    self.memory_available = info.memory_free_bytes / 10 * tenths_for_planning
+    var hundredths = terralib.select(self.shares_memory, hundredths_of_shared_memory, hundredths_of_own_memory)
+    self.memory_available = info.memory_free_bytes / 100 * hundredths
   end
 end
 

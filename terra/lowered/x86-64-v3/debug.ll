@@ -46868,6 +46868,7 @@ dead16:                                           ; No predecessors!
 
 define internal void @"$Plan.choose_memory"(ptr %0, ptr %1) {
 entry:
+  %hundredths = alloca i32, align 4
   %info = alloca ptr, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -46888,14 +46889,22 @@ entry:
   br i1 %13, label %then, label %else
 
 then:                                             ; preds = %entry
-  %14 = load ptr, ptr %info, align 8
-  %15 = getelementptr %3, ptr %14, i32 0, i32 5
-  %16 = load i64, ptr %15, align 8
-  %17 = sdiv i64 %16, 10
-  %18 = mul i64 %17, 9
-  %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %23, ptr %19, i32 0, i32 8
-  store i64 %18, ptr %20, align 8
+  %14 = load ptr, ptr %self, align 8
+  %15 = getelementptr %23, ptr %14, i32 0, i32 5
+  %16 = load i8, ptr %15, align 1
+  %17 = trunc i8 %16 to i1
+  %18 = select i1 %17, i32 90, i32 97
+  store i32 %18, ptr %hundredths, align 4
+  %19 = load ptr, ptr %info, align 8
+  %20 = getelementptr %3, ptr %19, i32 0, i32 5
+  %21 = load i64, ptr %20, align 8
+  %22 = sdiv i64 %21, 100
+  %23 = load i32, ptr %hundredths, align 4
+  %24 = sext i32 %23 to i64
+  %25 = mul i64 %22, %24
+  %26 = load ptr, ptr %self, align 8
+  %27 = getelementptr %23, ptr %26, i32 0, i32 8
+  store i64 %25, ptr %27, align 8
   br label %merge
 
 else:                                             ; preds = %entry
@@ -54114,10 +54123,6 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @engine_read_rate(ptr %0, ptr %1, ptr %2) {
 entry:
-  %3 = alloca %48, align 8
-  %code = alloca i32, align 4
-  %4 = alloca %48, align 8
-  %engine = alloca ptr, align 8
   %target7 = alloca ptr, align 8
   %target = alloca ptr, align 8
   %message = alloca ptr, align 8
@@ -54126,27 +54131,27 @@ entry:
   store ptr %0, ptr %handle, align 8
   store ptr %1, ptr %bytes_per_second, align 8
   store ptr %2, ptr %message, align 8
-  %5 = load ptr, ptr %handle, align 8
-  %6 = icmp eq ptr %5, null
-  %7 = zext i1 %6 to i8
-  %8 = trunc i8 %7 to i1
-  br i1 %8, label %then, label %else
+  %3 = load ptr, ptr %handle, align 8
+  %4 = icmp eq ptr %3, null
+  %5 = zext i1 %4 to i8
+  %6 = trunc i8 %5 to i1
+  br i1 %6, label %then, label %else
 
 then:                                             ; preds = %entry
-  %9 = load ptr, ptr %message, align 8
-  store ptr %9, ptr %target, align 8
-  %10 = load ptr, ptr %target, align 8
-  %11 = icmp ne ptr %10, null
-  %12 = zext i1 %11 to i8
-  %13 = trunc i8 %12 to i1
-  br i1 %13, label %then2, label %else3
+  %7 = load ptr, ptr %message, align 8
+  store ptr %7, ptr %target, align 8
+  %8 = load ptr, ptr %target, align 8
+  %9 = icmp ne ptr %8, null
+  %10 = zext i1 %9 to i8
+  %11 = trunc i8 %10 to i1
+  br i1 %11, label %then2, label %else3
 
 then2:                                            ; preds = %then
-  %14 = load ptr, ptr %target, align 8
-  %15 = getelementptr %0, ptr %14, i32 0, i32 0
-  %16 = getelementptr [1024 x i8], ptr %15, i32 0, i32 0
-  %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string", ptr @"$string.87")
+  %12 = load ptr, ptr %target, align 8
+  %13 = getelementptr %0, ptr %12, i32 0, i32 0
+  %14 = getelementptr [1024 x i8], ptr %13, i32 0, i32 0
+  %15 = getelementptr i8, ptr %14, i64 0
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string", ptr @"$string.87")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -54162,27 +54167,27 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %19 = load ptr, ptr %bytes_per_second, align 8
-  %20 = icmp eq ptr %19, null
-  %21 = zext i1 %20 to i8
-  %22 = trunc i8 %21 to i1
-  br i1 %22, label %then5, label %else6
+  %17 = load ptr, ptr %bytes_per_second, align 8
+  %18 = icmp eq ptr %17, null
+  %19 = zext i1 %18 to i8
+  %20 = trunc i8 %19 to i1
+  br i1 %20, label %then5, label %else6
 
 then5:                                            ; preds = %merge
-  %23 = load ptr, ptr %message, align 8
-  store ptr %23, ptr %target7, align 8
-  %24 = load ptr, ptr %target7, align 8
-  %25 = icmp ne ptr %24, null
-  %26 = zext i1 %25 to i8
-  %27 = trunc i8 %26 to i1
-  br i1 %27, label %then9, label %else10
+  %21 = load ptr, ptr %message, align 8
+  store ptr %21, ptr %target7, align 8
+  %22 = load ptr, ptr %target7, align 8
+  %23 = icmp ne ptr %22, null
+  %24 = zext i1 %23 to i8
+  %25 = trunc i8 %24 to i1
+  br i1 %25, label %then9, label %else10
 
 then9:                                            ; preds = %then5
-  %28 = load ptr, ptr %target7, align 8
-  %29 = getelementptr %0, ptr %28, i32 0, i32 0
-  %30 = getelementptr [1024 x i8], ptr %29, i32 0, i32 0
-  %31 = getelementptr i8, ptr %30, i64 0
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string", ptr @"$string.559")
+  %26 = load ptr, ptr %target7, align 8
+  %27 = getelementptr %0, ptr %26, i32 0, i32 0
+  %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
+  %29 = getelementptr i8, ptr %28, i64 0
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string", ptr @"$string.559")
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -54198,26 +54203,45 @@ else6:                                            ; preds = %merge
   br label %merge4
 
 merge4:                                           ; preds = %else6, %dead11
-  %33 = load ptr, ptr %handle, align 8
-  store ptr %33, ptr %engine, align 8
-  %34 = load ptr, ptr %engine, align 8
-  %35 = getelementptr %1, ptr %34, i32 0, i32 5
-  call void @"$Loop.enter_turn"(ptr %35)
-  %36 = load %48, ptr %4, align 1
-  %37 = load ptr, ptr %engine, align 8
-  %38 = getelementptr %1, ptr %37, i32 0, i32 4
-  %39 = load ptr, ptr %bytes_per_second, align 8
-  %40 = load ptr, ptr %message, align 8
-  %41 = call i32 @"$RankGroup.measure_read"(ptr %38, ptr %39, ptr %40)
-  store i32 %41, ptr %code, align 4
-  %42 = load ptr, ptr %engine, align 8
-  %43 = getelementptr %1, ptr %42, i32 0, i32 5
-  call void @"$Loop.leave_turn"(ptr %43)
-  %44 = load %48, ptr %3, align 1
-  %45 = load i32, ptr %code, align 4
-  ret i32 %45
+  %31 = load ptr, ptr %handle, align 8
+  %32 = load ptr, ptr %bytes_per_second, align 8
+  %33 = load ptr, ptr %message, align 8
+  %34 = call i32 @"$Engine.measure_read"(ptr %31, ptr %32, ptr %33)
+  ret i32 %34
 
 dead12:                                           ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$Engine.measure_read"(ptr %0, ptr %1, ptr %2) {
+entry:
+  %3 = alloca %48, align 8
+  %code = alloca i32, align 4
+  %4 = alloca %48, align 8
+  %message = alloca ptr, align 8
+  %bytes_per_second = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %bytes_per_second, align 8
+  store ptr %2, ptr %message, align 8
+  %5 = load ptr, ptr %self, align 8
+  %6 = getelementptr %1, ptr %5, i32 0, i32 5
+  call void @"$Loop.enter_turn"(ptr %6)
+  %7 = load %48, ptr %4, align 1
+  %8 = load ptr, ptr %self, align 8
+  %9 = getelementptr %1, ptr %8, i32 0, i32 4
+  %10 = load ptr, ptr %bytes_per_second, align 8
+  %11 = load ptr, ptr %message, align 8
+  %12 = call i32 @"$RankGroup.measure_read"(ptr %9, ptr %10, ptr %11)
+  store i32 %12, ptr %code, align 4
+  %13 = load ptr, ptr %self, align 8
+  %14 = getelementptr %1, ptr %13, i32 0, i32 5
+  call void @"$Loop.leave_turn"(ptr %14)
+  %15 = load %48, ptr %3, align 1
+  %16 = load i32, ptr %code, align 4
+  ret i32 %16
+
+dead:                                             ; No predecessors!
   ret i32 undef
 }
 
@@ -73894,16 +73918,16 @@ declare dso_local i32 @dprintf(i32, ptr, ...)
 
 define dso_local i32 @ledger_cancel(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$3934" = alloca ptr, align 8
-  %"$3933" = alloca i64, align 8
+  %"$4389" = alloca ptr, align 8
+  %"$4388" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$3933", align 8
-  store ptr %2, ptr %"$3934", align 8
+  store i64 %1, ptr %"$4388", align 8
+  store ptr %2, ptr %"$4389", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %177, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$3933", align 8
-  %6 = load ptr, ptr %"$3934", align 8
+  %5 = load i64, ptr %"$4388", align 8
+  %6 = load ptr, ptr %"$4389", align 8
   %7 = call i32 @"$Loop.cancel.663"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
@@ -74369,22 +74393,22 @@ entry:
 
 define dso_local i32 @ledger_decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
-  %"$3960" = alloca ptr, align 8
-  %"$3959" = alloca ptr, align 8
-  %"$3958" = alloca i32, align 4
-  %"$3957" = alloca ptr, align 8
+  %"$4415" = alloca ptr, align 8
+  %"$4414" = alloca ptr, align 8
+  %"$4413" = alloca i32, align 4
+  %"$4412" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3957", align 8
-  store i32 %2, ptr %"$3958", align 4
-  store ptr %3, ptr %"$3959", align 8
-  store ptr %4, ptr %"$3960", align 8
+  store ptr %1, ptr %"$4412", align 8
+  store i32 %2, ptr %"$4413", align 4
+  store ptr %3, ptr %"$4414", align 8
+  store ptr %4, ptr %"$4415", align 8
   %5 = load ptr, ptr %"$handle", align 8
   %6 = getelementptr %177, ptr %5, i32 0, i32 0
-  %7 = load ptr, ptr %"$3957", align 8
-  %8 = load i32, ptr %"$3958", align 4
-  %9 = load ptr, ptr %"$3959", align 8
-  %10 = load ptr, ptr %"$3960", align 8
+  %7 = load ptr, ptr %"$4412", align 8
+  %8 = load i32, ptr %"$4413", align 4
+  %9 = load ptr, ptr %"$4414", align 8
+  %10 = load ptr, ptr %"$4415", align 8
   %11 = call i32 @"$Loop.decode_step.670"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
   ret i32 %11
 
@@ -77143,13 +77167,13 @@ entry:
 define dso_local void @ledger_free_state(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
-  %"$3969" = alloca ptr, align 8
+  %"$4424" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3969", align 8
+  store ptr %1, ptr %"$4424", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %177, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$3969", align 8
+  %5 = load ptr, ptr %"$4424", align 8
   call void @"$Loop.free_state.693"(ptr %4, ptr %5)
   %6 = load %48, ptr %2, align 1
   ret void
@@ -77242,13 +77266,13 @@ entry:
 define dso_local void @ledger_info(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
-  %"$3945" = alloca ptr, align 8
+  %"$4400" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3945", align 8
+  store ptr %1, ptr %"$4400", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %177, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$3945", align 8
+  %5 = load ptr, ptr %"$4400", align 8
   call void @"$Loop.info.695"(ptr %4, ptr %5)
   %6 = load %48, ptr %2, align 1
   ret void
@@ -79829,19 +79853,19 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_poll(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$3941" = alloca ptr, align 8
-  %"$3940" = alloca i32, align 4
-  %"$3939" = alloca ptr, align 8
+  %"$4396" = alloca ptr, align 8
+  %"$4395" = alloca i32, align 4
+  %"$4394" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3939", align 8
-  store i32 %2, ptr %"$3940", align 4
-  store ptr %3, ptr %"$3941", align 8
+  store ptr %1, ptr %"$4394", align 8
+  store i32 %2, ptr %"$4395", align 4
+  store ptr %3, ptr %"$4396", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %177, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$3939", align 8
-  %7 = load i32, ptr %"$3940", align 4
-  %8 = load ptr, ptr %"$3941", align 8
+  %6 = load ptr, ptr %"$4394", align 8
+  %7 = load i32, ptr %"$4395", align 4
+  %8 = load ptr, ptr %"$4396", align 8
   %9 = call i32 @"$Loop.poll.714"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
@@ -79943,16 +79967,16 @@ dead5:                                            ; No predecessors!
 
 define dso_local i32 @ledger_preempt(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$3937" = alloca ptr, align 8
-  %"$3936" = alloca i64, align 8
+  %"$4392" = alloca ptr, align 8
+  %"$4391" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$3936", align 8
-  store ptr %2, ptr %"$3937", align 8
+  store i64 %1, ptr %"$4391", align 8
+  store ptr %2, ptr %"$4392", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %177, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$3936", align 8
-  %6 = load ptr, ptr %"$3937", align 8
+  %5 = load i64, ptr %"$4391", align 8
+  %6 = load ptr, ptr %"$4392", align 8
   %7 = call i32 @"$Loop.preempt.715"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
@@ -79980,29 +80004,29 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_prefill(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
-  %"$3955" = alloca ptr, align 8
-  %"$3954" = alloca ptr, align 8
-  %"$3953" = alloca ptr, align 8
-  %"$3952" = alloca i8, align 1
-  %"$3951" = alloca i32, align 4
-  %"$3950" = alloca ptr, align 8
+  %"$4410" = alloca ptr, align 8
+  %"$4409" = alloca ptr, align 8
+  %"$4408" = alloca ptr, align 8
+  %"$4407" = alloca i8, align 1
+  %"$4406" = alloca i32, align 4
+  %"$4405" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3950", align 8
-  store i32 %2, ptr %"$3951", align 4
+  store ptr %1, ptr %"$4405", align 8
+  store i32 %2, ptr %"$4406", align 4
   %7 = zext i1 %3 to i8
-  store i8 %7, ptr %"$3952", align 1
-  store ptr %4, ptr %"$3953", align 8
-  store ptr %5, ptr %"$3954", align 8
-  store ptr %6, ptr %"$3955", align 8
+  store i8 %7, ptr %"$4407", align 1
+  store ptr %4, ptr %"$4408", align 8
+  store ptr %5, ptr %"$4409", align 8
+  store ptr %6, ptr %"$4410", align 8
   %8 = load ptr, ptr %"$handle", align 8
   %9 = getelementptr %177, ptr %8, i32 0, i32 0
-  %10 = load ptr, ptr %"$3950", align 8
-  %11 = load i32, ptr %"$3951", align 4
-  %12 = load i8, ptr %"$3952", align 1
-  %13 = load ptr, ptr %"$3953", align 8
-  %14 = load ptr, ptr %"$3954", align 8
-  %15 = load ptr, ptr %"$3955", align 8
+  %10 = load ptr, ptr %"$4405", align 8
+  %11 = load i32, ptr %"$4406", align 4
+  %12 = load i8, ptr %"$4407", align 1
+  %13 = load ptr, ptr %"$4408", align 8
+  %14 = load ptr, ptr %"$4409", align 8
+  %15 = load ptr, ptr %"$4410", align 8
   %16 = icmp ne i8 %12, 0
   %17 = call i32 @"$Loop.prefill"(ptr %9, ptr %10, i32 %11, i1 zeroext %16, ptr %13, ptr %14, ptr %15)
   ret i32 %17
@@ -80874,16 +80898,16 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_resize_pool(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$3948" = alloca ptr, align 8
-  %"$3947" = alloca i32, align 4
+  %"$4403" = alloca ptr, align 8
+  %"$4402" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3947", align 4
-  store ptr %2, ptr %"$3948", align 8
+  store i32 %1, ptr %"$4402", align 4
+  store ptr %2, ptr %"$4403", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %177, ptr %3, i32 0, i32 0
-  %5 = load i32, ptr %"$3947", align 4
-  %6 = load ptr, ptr %"$3948", align 8
+  %5 = load i32, ptr %"$4402", align 4
+  %6 = load ptr, ptr %"$4403", align 8
   %7 = call i32 @"$Loop.resize_pool.721"(ptr %4, i32 %5, ptr %6)
   ret i32 %7
 
@@ -81519,28 +81543,28 @@ dead2:                                            ; No predecessors!
 
 define dso_local i32 @ledger_run_batch_decode(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
-  %"$3967" = alloca ptr, align 8
-  %"$3966" = alloca ptr, align 8
-  %"$3965" = alloca i32, align 4
-  %"$3964" = alloca ptr, align 8
-  %"$3963" = alloca ptr, align 8
-  %"$3962" = alloca i32, align 4
+  %"$4422" = alloca ptr, align 8
+  %"$4421" = alloca ptr, align 8
+  %"$4420" = alloca i32, align 4
+  %"$4419" = alloca ptr, align 8
+  %"$4418" = alloca ptr, align 8
+  %"$4417" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3962", align 4
-  store ptr %2, ptr %"$3963", align 8
-  store ptr %3, ptr %"$3964", align 8
-  store i32 %4, ptr %"$3965", align 4
-  store ptr %5, ptr %"$3966", align 8
-  store ptr %6, ptr %"$3967", align 8
+  store i32 %1, ptr %"$4417", align 4
+  store ptr %2, ptr %"$4418", align 8
+  store ptr %3, ptr %"$4419", align 8
+  store i32 %4, ptr %"$4420", align 4
+  store ptr %5, ptr %"$4421", align 8
+  store ptr %6, ptr %"$4422", align 8
   %7 = load ptr, ptr %"$handle", align 8
   %8 = getelementptr %177, ptr %7, i32 0, i32 0
-  %9 = load i32, ptr %"$3962", align 4
-  %10 = load ptr, ptr %"$3963", align 8
-  %11 = load ptr, ptr %"$3964", align 8
-  %12 = load i32, ptr %"$3965", align 4
-  %13 = load ptr, ptr %"$3966", align 8
-  %14 = load ptr, ptr %"$3967", align 8
+  %9 = load i32, ptr %"$4417", align 4
+  %10 = load ptr, ptr %"$4418", align 8
+  %11 = load ptr, ptr %"$4419", align 8
+  %12 = load i32, ptr %"$4420", align 4
+  %13 = load ptr, ptr %"$4421", align 8
+  %14 = load ptr, ptr %"$4422", align 8
   %15 = call i32 @"$Loop.run_batch_decode"(ptr %8, i32 %9, ptr %10, ptr %11, i32 %12, ptr %13, ptr %14)
   ret i32 %15
 
@@ -82806,19 +82830,19 @@ dead16:                                           ; No predecessors!
 
 define dso_local i32 @ledger_submit(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
-  %"$3931" = alloca ptr, align 8
-  %"$3930" = alloca ptr, align 8
-  %"$3929" = alloca ptr, align 8
+  %"$4386" = alloca ptr, align 8
+  %"$4385" = alloca ptr, align 8
+  %"$4384" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$3929", align 8
-  store ptr %2, ptr %"$3930", align 8
-  store ptr %3, ptr %"$3931", align 8
+  store ptr %1, ptr %"$4384", align 8
+  store ptr %2, ptr %"$4385", align 8
+  store ptr %3, ptr %"$4386", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %177, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$3929", align 8
-  %7 = load ptr, ptr %"$3930", align 8
-  %8 = load ptr, ptr %"$3931", align 8
+  %6 = load ptr, ptr %"$4384", align 8
+  %7 = load ptr, ptr %"$4385", align 8
+  %8 = load ptr, ptr %"$4386", align 8
   %9 = call i32 @"$Loop.submit.733"(ptr %5, ptr %6, ptr %7, ptr %8)
   ret i32 %9
 
@@ -83592,13 +83616,13 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_wait(ptr %0, i64 %1) {
 entry:
-  %"$3943" = alloca i64, align 8
+  %"$4398" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$3943", align 8
+  store i64 %1, ptr %"$4398", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %177, ptr %2, i32 0, i32 0
-  %4 = load i64, ptr %"$3943", align 8
+  %4 = load i64, ptr %"$4398", align 8
   %5 = call i32 @"$Loop.wait.742"(ptr %3, i64 %4)
   ret i32 %5
 
@@ -85798,15 +85822,15 @@ entry:
 define dso_local void @page_pool_commit_resize(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %48, align 8
-  %"$3876" = alloca i32, align 4
-  %"$3875" = alloca i32, align 4
+  %"$4331" = alloca i32, align 4
+  %"$4330" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3875", align 4
-  store i32 %2, ptr %"$3876", align 4
+  store i32 %1, ptr %"$4330", align 4
+  store i32 %2, ptr %"$4331", align 4
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$3875", align 4
-  %6 = load i32, ptr %"$3876", align 4
+  %5 = load i32, ptr %"$4330", align 4
+  %6 = load i32, ptr %"$4331", align 4
   call void @"$PagePool.commit_resize"(ptr %4, i32 %5, i32 %6)
   %7 = load %48, ptr %3, align 1
   ret void
@@ -85903,15 +85927,15 @@ merge:                                            ; preds = %condition
 
 define dso_local i32 @page_pool_find(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$3866" = alloca ptr, align 8
-  %"$3865" = alloca i32, align 4
+  %"$4321" = alloca ptr, align 8
+  %"$4320" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3865", align 4
-  store ptr %2, ptr %"$3866", align 8
+  store i32 %1, ptr %"$4320", align 4
+  store ptr %2, ptr %"$4321", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$3865", align 4
-  %5 = load ptr, ptr %"$3866", align 8
+  %4 = load i32, ptr %"$4320", align 4
+  %5 = load ptr, ptr %"$4321", align 8
   %6 = call i32 @"$PagePool.find"(ptr %3, i32 %4, ptr %5)
   ret i32 %6
 
@@ -85921,12 +85945,12 @@ dead:                                             ; No predecessors!
 
 define dso_local zeroext i1 @page_pool_is_cached(ptr %0, i32 %1) {
 entry:
-  %"$3879" = alloca i32, align 4
+  %"$4334" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3879", align 4
+  store i32 %1, ptr %"$4334", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$3879", align 4
+  %3 = load i32, ptr %"$4334", align 4
   %4 = call zeroext i1 @"$PagePool.is_cached"(ptr %2, i32 %3)
   %5 = zext i1 %4 to i8
   %6 = icmp ne i8 %5, 0
@@ -86038,12 +86062,12 @@ dead1:                                            ; No predecessors!
 
 define dso_local i32 @page_pool_plan_resize(ptr %0, i32 %1) {
 entry:
-  %"$3873" = alloca i32, align 4
+  %"$4328" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3873", align 4
+  store i32 %1, ptr %"$4328", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$3873", align 4
+  %3 = load i32, ptr %"$4328", align 4
   %4 = call i32 @"$PagePool.plan_resize"(ptr %2, i32 %3)
   ret i32 %4
 
@@ -86053,18 +86077,18 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @page_pool_register(ptr %0, i32 %1, i32 %2, ptr %3) {
 entry:
-  %"$3870" = alloca ptr, align 8
-  %"$3869" = alloca i32, align 4
-  %"$3868" = alloca i32, align 4
+  %"$4325" = alloca ptr, align 8
+  %"$4324" = alloca i32, align 4
+  %"$4323" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3868", align 4
-  store i32 %2, ptr %"$3869", align 4
-  store ptr %3, ptr %"$3870", align 8
+  store i32 %1, ptr %"$4323", align 4
+  store i32 %2, ptr %"$4324", align 4
+  store ptr %3, ptr %"$4325", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$3868", align 4
-  %6 = load i32, ptr %"$3869", align 4
-  %7 = load ptr, ptr %"$3870", align 8
+  %5 = load i32, ptr %"$4323", align 4
+  %6 = load i32, ptr %"$4324", align 4
+  %7 = load ptr, ptr %"$4325", align 8
   %8 = call i32 @"$PagePool.register"(ptr %4, i32 %5, i32 %6, ptr %7)
   ret i32 %8
 
@@ -86075,12 +86099,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_release(ptr %0, i32 %1) {
 entry:
   %2 = alloca %48, align 8
-  %"$3863" = alloca i32, align 4
+  %"$4318" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3863", align 4
+  store i32 %1, ptr %"$4318", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$3863", align 4
+  %4 = load i32, ptr %"$4318", align 4
   call void @"$PagePool.release"(ptr %3, i32 %4)
   %5 = load %48, ptr %2, align 1
   ret void
@@ -86092,12 +86116,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_retain(ptr %0, i32 %1) {
 entry:
   %2 = alloca %48, align 8
-  %"$3861" = alloca i32, align 4
+  %"$4316" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$3861", align 4
+  store i32 %1, ptr %"$4316", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$3861", align 4
+  %4 = load i32, ptr %"$4316", align 4
   call void @"$PagePool.retain"(ptr %3, i32 %4)
   %5 = load %48, ptr %2, align 1
   ret void

@@ -33032,7 +33032,7 @@ else.i.i:                                         ; preds = %merge13.i
   br label %merge
 
 common.ret:                                       ; preds = %then2.i84, %then.i82, %then13.i, %then8.i, %then2.i, %then.i, %then163.i.i, %then158.i.i, %then154.i.i, %then149.i.i, %then145.i.i, %then140.i.i, %then136.i.i, %then131.i.i, %then127.i.i, %then122.i.i, %then118.i.i, %then113.i.i, %then109.i.i, %then104.i.i, %then100.i.i, %then95.i.i, %then91.i.i, %then86.i.i, %then82.i.i, %then77.i.i, %then73.i.i, %then68.i.i, %then64.i.i, %then59.i.i, %then55.i.i, %then50.i.i, %then46.i.i, %then41.i.i, %then37.i.i, %then32.i.i, %then28.i.i, %then23.i60.i, %then19.i.i, %then14.i.i, %then10.i.i, %then5.i61.i, %then2.i63.i, %then.i62.i, %then9.i.i, %then5.i.i, %then2.i.i, %then.i.i, %then18.i, %then14.i, %then10.i, %then7.i, %"$Plan.measure_weights.exit.thread", %merge20, %merge15, %merge25
-  %common.ret.op = phi i32 [ 0, %merge25 ], [ %224, %merge15 ], [ %225, %merge20 ], [ %common.ret.op.i85.ph, %"$Plan.measure_weights.exit.thread" ], [ 1, %then7.i ], [ 1, %then10.i ], [ 1, %then14.i ], [ 1, %then18.i ], [ 1, %then.i.i ], [ 1, %then2.i.i ], [ 1, %then5.i.i ], [ 1, %then9.i.i ], [ 1, %then.i62.i ], [ 1, %then2.i63.i ], [ 1, %then5.i61.i ], [ 1, %then10.i.i ], [ 1, %then14.i.i ], [ 1, %then19.i.i ], [ 1, %then23.i60.i ], [ 1, %then28.i.i ], [ 1, %then32.i.i ], [ 1, %then37.i.i ], [ 1, %then41.i.i ], [ 1, %then46.i.i ], [ 1, %then50.i.i ], [ 1, %then55.i.i ], [ 1, %then59.i.i ], [ 1, %then64.i.i ], [ 1, %then68.i.i ], [ 1, %then73.i.i ], [ 1, %then77.i.i ], [ 1, %then82.i.i ], [ 1, %then86.i.i ], [ 1, %then91.i.i ], [ 1, %then95.i.i ], [ 1, %then100.i.i ], [ 1, %then104.i.i ], [ 1, %then109.i.i ], [ 1, %then113.i.i ], [ 1, %then118.i.i ], [ 1, %then122.i.i ], [ 1, %then127.i.i ], [ 1, %then131.i.i ], [ 1, %then136.i.i ], [ 1, %then140.i.i ], [ 1, %then145.i.i ], [ 1, %then149.i.i ], [ 1, %then154.i.i ], [ 1, %then158.i.i ], [ 1, %then163.i.i ], [ 4, %then.i ], [ 4, %then2.i ], [ 4, %then8.i ], [ 4, %then13.i ], [ 1, %then.i82 ], [ 1, %then2.i84 ]
+  %common.ret.op = phi i32 [ 0, %merge25 ], [ %225, %merge15 ], [ %226, %merge20 ], [ %common.ret.op.i85.ph, %"$Plan.measure_weights.exit.thread" ], [ 1, %then7.i ], [ 1, %then10.i ], [ 1, %then14.i ], [ 1, %then18.i ], [ 1, %then.i.i ], [ 1, %then2.i.i ], [ 1, %then5.i.i ], [ 1, %then9.i.i ], [ 1, %then.i62.i ], [ 1, %then2.i63.i ], [ 1, %then5.i61.i ], [ 1, %then10.i.i ], [ 1, %then14.i.i ], [ 1, %then19.i.i ], [ 1, %then23.i60.i ], [ 1, %then28.i.i ], [ 1, %then32.i.i ], [ 1, %then37.i.i ], [ 1, %then41.i.i ], [ 1, %then46.i.i ], [ 1, %then50.i.i ], [ 1, %then55.i.i ], [ 1, %then59.i.i ], [ 1, %then64.i.i ], [ 1, %then68.i.i ], [ 1, %then73.i.i ], [ 1, %then77.i.i ], [ 1, %then82.i.i ], [ 1, %then86.i.i ], [ 1, %then91.i.i ], [ 1, %then95.i.i ], [ 1, %then100.i.i ], [ 1, %then104.i.i ], [ 1, %then109.i.i ], [ 1, %then113.i.i ], [ 1, %then118.i.i ], [ 1, %then122.i.i ], [ 1, %then127.i.i ], [ 1, %then131.i.i ], [ 1, %then136.i.i ], [ 1, %then140.i.i ], [ 1, %then145.i.i ], [ 1, %then149.i.i ], [ 1, %then154.i.i ], [ 1, %then158.i.i ], [ 1, %then163.i.i ], [ 4, %then.i ], [ 4, %then2.i ], [ 4, %then8.i ], [ 4, %then13.i ], [ 1, %then.i82 ], [ 1, %then2.i84 ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %else.i.i, %merge13.i
@@ -33126,57 +33126,58 @@ merge5:                                           ; preds = %and.lhs.true10.i, %
 then.i79:                                         ; preds = %merge5
   %167 = getelementptr i8, ptr %3, i64 24
   %168 = load i64, ptr %167, align 8
-  %169 = sdiv i64 %168, 10
-  %170 = mul nsw i64 %169, 9
-  store i64 %170, ptr %165, align 8
+  %169 = sdiv i64 %168, 100
+  %170 = select i1 %4, i64 90, i64 97
+  %171 = mul nsw i64 %169, %170
+  store i64 %171, ptr %165, align 8
   br label %"$Plan.choose_memory.exit"
 
 "$Plan.choose_memory.exit":                       ; preds = %merge5, %then.i79
-  %171 = add nsw i32 %33, -1
-  %172 = add nuw nsw i32 %171, %37
-  %173 = udiv i32 %172, %37
-  %174 = getelementptr i8, ptr %0, i64 168
-  store i32 %173, ptr %174, align 4
-  %175 = zext nneg i32 %32 to i64
-  %176 = zext nneg i32 %173 to i64
-  %177 = mul nuw nsw i64 %175, %176
-  %178 = icmp ugt i64 %177, 2147483647
-  br i1 %178, label %then.i82, label %merge10
+  %172 = add nsw i32 %33, -1
+  %173 = add nuw nsw i32 %172, %37
+  %174 = udiv i32 %173, %37
+  %175 = getelementptr i8, ptr %0, i64 168
+  store i32 %174, ptr %175, align 4
+  %176 = zext nneg i32 %32 to i64
+  %177 = zext nneg i32 %174 to i64
+  %178 = mul nuw nsw i64 %176, %177
+  %179 = icmp ugt i64 %178, 2147483647
+  br i1 %179, label %then.i82, label %merge10
 
 then.i82:                                         ; preds = %"$Plan.choose_memory.exit"
   %.not.i83 = icmp eq ptr %6, null
   br i1 %.not.i83, label %common.ret, label %then2.i84
 
 then2.i84:                                        ; preds = %then.i82
-  %179 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.442", i32 %32, i32 %33, i32 %37, i64 2147483647)
+  %180 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.442", i32 %32, i32 %33, i32 %37, i64 2147483647)
   br label %common.ret
 
 merge10:                                          ; preds = %"$Plan.choose_memory.exit"
-  %180 = getelementptr i8, ptr %0, i64 288
-  store i32 %41, ptr %180, align 4
-  %181 = getelementptr i8, ptr %0, i64 292
-  store i32 %32, ptr %181, align 4
-  %182 = getelementptr i8, ptr %0, i64 296
-  store i32 %173, ptr %182, align 4
-  %183 = getelementptr i8, ptr %0, i64 300
-  store i32 %49, ptr %183, align 4
-  %184 = shl nuw nsw i32 %49, 4
-  %185 = getelementptr i8, ptr %0, i64 304
-  %186 = tail call i32 @llvm.umax.i32(i32 %184, i32 1024)
-  store i32 %186, ptr %185, align 4
-  %187 = getelementptr i8, ptr %0, i64 308
-  store i32 0, ptr %187, align 4
-  %188 = getelementptr i8, ptr %1, i64 96
-  %189 = load i32, ptr %188, align 4
-  %190 = getelementptr i8, ptr %0, i64 312
-  store i32 %189, ptr %190, align 4
+  %181 = getelementptr i8, ptr %0, i64 288
+  store i32 %41, ptr %181, align 4
+  %182 = getelementptr i8, ptr %0, i64 292
+  store i32 %32, ptr %182, align 4
+  %183 = getelementptr i8, ptr %0, i64 296
+  store i32 %174, ptr %183, align 4
+  %184 = getelementptr i8, ptr %0, i64 300
+  store i32 %49, ptr %184, align 4
+  %185 = shl nuw nsw i32 %49, 4
+  %186 = getelementptr i8, ptr %0, i64 304
+  %187 = tail call i32 @llvm.umax.i32(i32 %185, i32 1024)
+  store i32 %187, ptr %186, align 4
+  %188 = getelementptr i8, ptr %0, i64 308
+  store i32 0, ptr %188, align 4
+  %189 = getelementptr i8, ptr %1, i64 96
+  %190 = load i32, ptr %189, align 4
+  %191 = getelementptr i8, ptr %0, i64 312
+  store i32 %190, ptr %191, align 4
   call void @llvm.lifetime.start.p0(i64 120, ptr nonnull %unbound.i)
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %layout.i)
-  %191 = getelementptr i8, ptr %1, i64 24
-  %192 = getelementptr i8, ptr %1, i64 464
-  store ptr %191, ptr %layout.i, align 8
+  %192 = getelementptr i8, ptr %1, i64 24
+  %193 = getelementptr i8, ptr %1, i64 464
+  store ptr %192, ptr %layout.i, align 8
   %.sroa.2.0.layout.sroa_idx.i = getelementptr inbounds i8, ptr %layout.i, i64 8
-  store ptr %192, ptr %.sroa.2.0.layout.sroa_idx.i, align 8
+  store ptr %193, ptr %.sroa.2.0.layout.sroa_idx.i, align 8
   %.sroa.3.0.layout.sroa_idx.i = getelementptr inbounds i8, ptr %layout.i, i64 16
   store ptr %2, ptr %.sroa.3.0.layout.sroa_idx.i, align 8
   %.sroa.4.0.layout.sroa_idx.i = getelementptr inbounds i8, ptr %layout.i, i64 24
@@ -33185,10 +33186,10 @@ merge10:                                          ; preds = %"$Plan.choose_memor
   store i32 0, ptr %.sroa.5.0.layout.sroa_idx.i, align 4
   %.sroa.6.0.layout.sroa_idx.i = getelementptr inbounds i8, ptr %layout.i, i64 32
   store i32 %133, ptr %.sroa.6.0.layout.sroa_idx.i, align 8
-  %193 = getelementptr i8, ptr %1, i64 100
-  %194 = load i32, ptr %193, align 4
-  %195 = srem i32 %194, %28
-  %.not.i.i.i = icmp eq i32 %195, 0
+  %194 = getelementptr i8, ptr %1, i64 100
+  %195 = load i32, ptr %194, align 4
+  %196 = srem i32 %195, %28
+  %.not.i.i.i = icmp eq i32 %196, 0
   br i1 %.not.i.i.i, label %merge.i.i86, label %then.i.i.i
 
 then.i.i.i:                                       ; preds = %merge10
@@ -33196,14 +33197,14 @@ then.i.i.i:                                       ; preds = %merge10
   br i1 %.not8.i.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %196 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.443", i32 %28, ptr nonnull @"$string.122", i32 %194)
+  %197 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.443", i32 %28, ptr nonnull @"$string.122", i32 %195)
   br label %"$Plan.measure_weights.exit.thread"
 
 merge.i.i86:                                      ; preds = %merge10
-  %197 = getelementptr i8, ptr %1, i64 104
-  %198 = load i32, ptr %197, align 4
-  %199 = srem i32 %198, %28
-  %.not.i62.i.i = icmp eq i32 %199, 0
+  %198 = getelementptr i8, ptr %1, i64 104
+  %199 = load i32, ptr %198, align 4
+  %200 = srem i32 %199, %28
+  %.not.i62.i.i = icmp eq i32 %200, 0
   br i1 %.not.i62.i.i, label %merge2.i.i, label %then.i63.i.i
 
 then.i63.i.i:                                     ; preds = %merge.i.i86
@@ -33211,20 +33212,20 @@ then.i63.i.i:                                     ; preds = %merge.i.i86
   br i1 %.not8.i64.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i65.i.i
 
 then2.i65.i.i:                                    ; preds = %then.i63.i.i
-  %200 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.443", i32 %28, ptr nonnull @"$string.123", i32 %198)
+  %201 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.443", i32 %28, ptr nonnull @"$string.123", i32 %199)
   br label %"$Plan.measure_weights.exit.thread"
 
 merge2.i.i:                                       ; preds = %merge.i.i86
-  %201 = getelementptr i8, ptr %1, i64 148
-  %.val58.i.i = load i32, ptr %201, align 4
-  %202 = icmp sgt i32 %.val58.i.i, 0
-  br i1 %202, label %then7.i.i, label %merge6.i.i
+  %202 = getelementptr i8, ptr %1, i64 148
+  %.val58.i.i = load i32, ptr %202, align 4
+  %203 = icmp sgt i32 %.val58.i.i, 0
+  br i1 %203, label %then7.i.i, label %merge6.i.i
 
 then7.i.i:                                        ; preds = %merge2.i.i
-  %203 = getelementptr i8, ptr %1, i64 144
-  %204 = load i32, ptr %203, align 4
-  %205 = srem i32 %204, %28
-  %.not.i68.i.i = icmp eq i32 %205, 0
+  %204 = getelementptr i8, ptr %1, i64 144
+  %205 = load i32, ptr %204, align 4
+  %206 = srem i32 %205, %28
+  %.not.i68.i.i = icmp eq i32 %206, 0
   br i1 %.not.i68.i.i, label %merge6.i.i, label %then.i69.i.i
 
 then.i69.i.i:                                     ; preds = %then7.i.i
@@ -33232,23 +33233,23 @@ then.i69.i.i:                                     ; preds = %then7.i.i
   br i1 %.not8.i70.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i71.i.i
 
 then2.i71.i.i:                                    ; preds = %then.i69.i.i
-  %206 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.443", i32 %28, ptr nonnull @"$string.126", i32 %204)
+  %207 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.443", i32 %28, ptr nonnull @"$string.126", i32 %205)
   br label %"$Plan.measure_weights.exit.thread"
 
 merge6.i.i:                                       ; preds = %then7.i.i, %merge2.i.i
-  %207 = getelementptr i8, ptr %1, i64 92
-  %.val59.i.i = load i32, ptr %207, align 4
-  %208 = icmp slt i32 %.val58.i.i, %.val59.i.i
-  br i1 %208, label %merge14.i.i, label %merge.i87
+  %208 = getelementptr i8, ptr %1, i64 92
+  %.val59.i.i = load i32, ptr %208, align 4
+  %209 = icmp slt i32 %.val58.i.i, %.val59.i.i
+  br i1 %209, label %merge14.i.i, label %merge.i87
 
 merge14.i.i:                                      ; preds = %merge6.i.i
-  %209 = getelementptr i8, ptr %1, i64 160
-  %.val.i.i = load i32, ptr %209, align 4
-  %210 = getelementptr i8, ptr %1, i64 164
-  %.val57.i.i = load i32, ptr %210, align 4
-  %211 = mul i32 %.val57.i.i, %.val.i.i
-  %212 = srem i32 %211, %28
-  %.not.i74.i.i = icmp eq i32 %212, 0
+  %210 = getelementptr i8, ptr %1, i64 160
+  %.val.i.i = load i32, ptr %210, align 4
+  %211 = getelementptr i8, ptr %1, i64 164
+  %.val57.i.i = load i32, ptr %211, align 4
+  %212 = mul i32 %.val57.i.i, %.val.i.i
+  %213 = srem i32 %212, %28
+  %.not.i74.i.i = icmp eq i32 %213, 0
   br i1 %.not.i74.i.i, label %merge19.i.i, label %then.i75.i.i
 
 then.i75.i.i:                                     ; preds = %merge14.i.i
@@ -33256,18 +33257,18 @@ then.i75.i.i:                                     ; preds = %merge14.i.i
   br i1 %.not8.i76.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i77.i.i
 
 then2.i77.i.i:                                    ; preds = %then.i75.i.i
-  %213 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.443", i32 %28, ptr nonnull @"$string.444", i32 %211)
+  %214 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.443", i32 %28, ptr nonnull @"$string.444", i32 %212)
   br label %"$Plan.measure_weights.exit.thread"
 
 merge19.i.i:                                      ; preds = %merge14.i.i
-  %214 = icmp eq i32 %133, 2
-  br i1 %214, label %then24.i.i, label %merge23.i.i
+  %215 = icmp eq i32 %133, 2
+  br i1 %215, label %then24.i.i, label %merge23.i.i
 
 then24.i.i:                                       ; preds = %merge19.i.i
-  %215 = getelementptr i8, ptr %1, i64 152
-  %216 = load i32, ptr %215, align 4
-  %217 = srem i32 %216, %28
-  %.not.i80.i.i = icmp eq i32 %217, 0
+  %216 = getelementptr i8, ptr %1, i64 152
+  %217 = load i32, ptr %216, align 4
+  %218 = srem i32 %217, %28
+  %.not.i80.i.i = icmp eq i32 %218, 0
   br i1 %.not.i80.i.i, label %merge.i87, label %then.i81.i.i
 
 then.i81.i.i:                                     ; preds = %then24.i.i
@@ -33275,12 +33276,12 @@ then.i81.i.i:                                     ; preds = %then24.i.i
   br i1 %.not8.i82.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i83.i.i
 
 then2.i83.i.i:                                    ; preds = %then.i81.i.i
-  %218 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.443", i32 %28, ptr nonnull @"$string.445", i32 %216)
+  %219 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.443", i32 %28, ptr nonnull @"$string.445", i32 %217)
   br label %"$Plan.measure_weights.exit.thread"
 
 merge23.i.i:                                      ; preds = %merge19.i.i
-  %219 = srem i32 %.val57.i.i, %28
-  %.not.i86.i.i = icmp eq i32 %219, 0
+  %220 = srem i32 %.val57.i.i, %28
+  %.not.i86.i.i = icmp eq i32 %220, 0
   br i1 %.not.i86.i.i, label %merge.i87, label %then.i87.i.i
 
 then.i87.i.i:                                     ; preds = %merge23.i.i
@@ -33288,45 +33289,45 @@ then.i87.i.i:                                     ; preds = %merge23.i.i
   br i1 %.not8.i88.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i89.i.i
 
 then2.i89.i.i:                                    ; preds = %then.i87.i.i
-  %220 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.443", i32 %28, ptr nonnull @"$string.446", i32 %.val57.i.i)
+  %221 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.443", i32 %28, ptr nonnull @"$string.446", i32 %.val57.i.i)
   br label %"$Plan.measure_weights.exit.thread"
 
 merge.i87:                                        ; preds = %merge23.i.i, %then24.i.i, %merge6.i.i
-  %221 = getelementptr i8, ptr %0, i64 200
-  %222 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout.i, ptr null, ptr nonnull %unbound.i, ptr %221, ptr %6)
-  %.not12.i = icmp eq i32 %222, 0
+  %222 = getelementptr i8, ptr %0, i64 200
+  %223 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout.i, ptr null, ptr nonnull %unbound.i, ptr %222, ptr %6)
+  %.not12.i = icmp eq i32 %223, 0
   br i1 %.not12.i, label %merge15, label %"$Plan.measure_weights.exit.thread"
 
 "$Plan.measure_weights.exit.thread":              ; preds = %merge.i87, %then.i81.i.i, %then2.i83.i.i, %then.i87.i.i, %then2.i89.i.i, %then.i.i.i, %then2.i.i.i, %then.i63.i.i, %then2.i65.i.i, %then.i69.i.i, %then2.i71.i.i, %then.i75.i.i, %then2.i77.i.i
-  %common.ret.op.i85.ph = phi i32 [ 1, %then2.i77.i.i ], [ 1, %then.i75.i.i ], [ 1, %then2.i71.i.i ], [ 1, %then.i69.i.i ], [ 1, %then2.i65.i.i ], [ 1, %then.i63.i.i ], [ 1, %then2.i.i.i ], [ 1, %then.i.i.i ], [ 1, %then2.i89.i.i ], [ 1, %then.i87.i.i ], [ 1, %then2.i83.i.i ], [ 1, %then.i81.i.i ], [ %222, %merge.i87 ]
+  %common.ret.op.i85.ph = phi i32 [ 1, %then2.i77.i.i ], [ 1, %then.i75.i.i ], [ 1, %then2.i71.i.i ], [ 1, %then.i69.i.i ], [ 1, %then2.i65.i.i ], [ 1, %then.i63.i.i ], [ 1, %then2.i.i.i ], [ 1, %then.i.i.i ], [ 1, %then2.i89.i.i ], [ 1, %then.i87.i.i ], [ 1, %then2.i83.i.i ], [ 1, %then.i81.i.i ], [ %223, %merge.i87 ]
   call void @llvm.lifetime.end.p0(i64 120, ptr nonnull %unbound.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %layout.i)
   br label %common.ret
 
 merge15:                                          ; preds = %merge.i87
-  %223 = load ptr, ptr %unbound.i, align 8
-  call void @free(ptr %223)
+  %224 = load ptr, ptr %unbound.i, align 8
+  call void @free(ptr %224)
   call void @llvm.lifetime.end.p0(i64 120, ptr nonnull %unbound.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %layout.i)
-  %224 = call fastcc i32 @"$Plan.measure_page"(ptr nonnull %0, ptr %6)
-  %.not73 = icmp eq i32 %224, 0
+  %225 = call fastcc i32 @"$Plan.measure_page"(ptr nonnull %0, ptr %6)
+  %.not73 = icmp eq i32 %225, 0
   br i1 %.not73, label %merge20, label %common.ret
 
 merge20:                                          ; preds = %merge15
-  %225 = call fastcc i32 @"$Plan.shape_workspace"(ptr nonnull %0, ptr %6)
-  %.not74 = icmp eq i32 %225, 0
+  %226 = call fastcc i32 @"$Plan.shape_workspace"(ptr nonnull %0, ptr %6)
+  %.not74 = icmp eq i32 %226, 0
   br i1 %.not74, label %merge25, label %common.ret
 
 merge25:                                          ; preds = %merge20
   call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %shape, ptr nonnull %0, i32 0)
   call void @llvm.lifetime.start.p0(i64 1640, ptr nonnull %unbound.i89)
-  %226 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i89, ptr nonnull readonly %shape, ptr null)
+  %227 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i89, ptr nonnull readonly %shape, ptr null)
   call void @llvm.lifetime.end.p0(i64 1640, ptr nonnull %unbound.i89)
-  %227 = getelementptr i8, ptr %0, i64 208
-  store i64 %226, ptr %227, align 8
-  %228 = call fastcc i64 @"$buffers.host_bytes"(ptr nonnull %shape)
-  %229 = getelementptr i8, ptr %0, i64 224
-  store i64 %228, ptr %229, align 8
+  %228 = getelementptr i8, ptr %0, i64 208
+  store i64 %227, ptr %228, align 8
+  %229 = call fastcc i64 @"$buffers.host_bytes"(ptr nonnull %shape)
+  %230 = getelementptr i8, ptr %0, i64 224
+  store i64 %229, ptr %230, align 8
   call fastcc void @"$Plan.choose_pages"(ptr nonnull %0)
   br label %common.ret
 }
@@ -37049,15 +37050,15 @@ entry:
   br i1 %3, label %then, label %merge
 
 then:                                             ; preds = %entry
-  %.not23 = icmp eq ptr %2, null
-  br i1 %.not23, label %common.ret, label %then2
+  %.not21 = icmp eq ptr %2, null
+  br i1 %.not21, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
   %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.47")
   br label %common.ret
 
-common.ret:                                       ; preds = %then9, %then5, %then2, %then, %"$Loop.enter_turn.exit"
-  %common.ret.op = phi i32 [ %20, %"$Loop.enter_turn.exit" ], [ 1, %then ], [ 1, %then2 ], [ 1, %then5 ], [ 1, %then9 ]
+common.ret:                                       ; preds = %then9, %then5, %then2, %then, %"$Engine.measure_read.exit"
+  %common.ret.op = phi i32 [ %20, %"$Engine.measure_read.exit" ], [ 1, %then ], [ 1, %then2 ], [ 1, %then5 ], [ 1, %then9 ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
@@ -37073,34 +37074,34 @@ then9:                                            ; preds = %then5
   br label %common.ret
 
 merge4:                                           ; preds = %merge
-  %7 = getelementptr i8, ptr %0, i64 6160
-  %8 = getelementptr i8, ptr %0, i64 7104
-  %9 = tail call i32 @pthread_mutex_lock(ptr %8)
-  %10 = getelementptr i8, ptr %0, i64 7192
-  %11 = load i64, ptr %10, align 8
-  %12 = add i64 %11, 1
-  store i64 %12, ptr %10, align 8
-  %13 = getelementptr i8, ptr %0, i64 7200
-  %14 = load i64, ptr %13, align 8
-  %.not8.i.i = icmp eq i64 %14, %11
-  br i1 %.not8.i.i, label %"$Loop.enter_turn.exit", label %whilebody.lr.ph.i.i
+  %7 = getelementptr i8, ptr %0, i64 7104
+  %8 = tail call i32 @pthread_mutex_lock(ptr %7)
+  %9 = getelementptr i8, ptr %0, i64 7192
+  %10 = load i64, ptr %9, align 8
+  %11 = add i64 %10, 1
+  store i64 %11, ptr %9, align 8
+  %12 = getelementptr i8, ptr %0, i64 7200
+  %13 = load i64, ptr %12, align 8
+  %.not8.i.i.i = icmp eq i64 %13, %10
+  br i1 %.not8.i.i.i, label %"$Engine.measure_read.exit", label %whilebody.lr.ph.i.i.i
 
-whilebody.lr.ph.i.i:                              ; preds = %merge4
-  %15 = getelementptr i8, ptr %0, i64 7144
-  br label %whilebody.i.i
+whilebody.lr.ph.i.i.i:                            ; preds = %merge4
+  %14 = getelementptr i8, ptr %0, i64 7144
+  br label %whilebody.i.i.i
 
-whilebody.i.i:                                    ; preds = %whilebody.i.i, %whilebody.lr.ph.i.i
-  %16 = tail call i32 @pthread_cond_wait(ptr %15, ptr nonnull %8)
-  %17 = load i64, ptr %13, align 8
-  %.not.i.i = icmp eq i64 %17, %11
-  br i1 %.not.i.i, label %"$Loop.enter_turn.exit", label %whilebody.i.i
+whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
+  %15 = tail call i32 @pthread_cond_wait(ptr %14, ptr nonnull %7)
+  %16 = load i64, ptr %12, align 8
+  %.not.i.i.i = icmp eq i64 %16, %10
+  br i1 %.not.i.i.i, label %"$Engine.measure_read.exit", label %whilebody.i.i.i
 
-"$Loop.enter_turn.exit":                          ; preds = %whilebody.i.i, %merge4
-  %18 = tail call i32 @pthread_mutex_unlock(ptr nonnull %8)
-  tail call fastcc void @"$Loop.land"(ptr nonnull %7)
+"$Engine.measure_read.exit":                      ; preds = %whilebody.i.i.i, %merge4
+  %17 = getelementptr i8, ptr %0, i64 6160
+  %18 = tail call i32 @pthread_mutex_unlock(ptr nonnull %7)
+  tail call fastcc void @"$Loop.land"(ptr nonnull %17)
   %19 = getelementptr i8, ptr %0, i64 5864
   %20 = tail call fastcc i32 @"$RankGroup.run"(ptr %19, ptr nonnull @"$measure_job", ptr nonnull %1, ptr %2)
-  tail call fastcc void @"$Loop.publish"(ptr %7)
+  tail call fastcc void @"$Loop.publish"(ptr %17)
   %21 = getelementptr i8, ptr %0, i64 7208
   %22 = tail call i32 @pthread_mutex_lock(ptr %21)
   %23 = getelementptr i8, ptr %0, i64 7355
@@ -37108,13 +37109,13 @@ whilebody.i.i:                                    ; preds = %whilebody.i.i, %whi
   %24 = getelementptr i8, ptr %0, i64 7248
   %25 = tail call i32 @pthread_cond_signal(ptr %24)
   %26 = tail call i32 @pthread_mutex_unlock(ptr %21)
-  %27 = tail call i32 @pthread_mutex_lock(ptr %8)
-  %28 = load i64, ptr %13, align 8
+  %27 = tail call i32 @pthread_mutex_lock(ptr %7)
+  %28 = load i64, ptr %12, align 8
   %29 = add i64 %28, 1
-  store i64 %29, ptr %13, align 8
+  store i64 %29, ptr %12, align 8
   %30 = getelementptr i8, ptr %0, i64 7144
   %31 = tail call i32 @pthread_cond_broadcast(ptr %30)
-  %32 = tail call i32 @pthread_mutex_unlock(ptr %8)
+  %32 = tail call i32 @pthread_mutex_unlock(ptr %7)
   br label %common.ret
 }
 
