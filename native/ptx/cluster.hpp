@@ -13,6 +13,22 @@ __device__ inline uint32_t cluster_rank() {
   return rank;
 }
 
+__device__ inline uint32_t cluster_index() {
+  uint32_t index;
+  asm volatile("mov.u32 %0, %%clusterid.x;" : "=r"(index));
+  return index;
+}
+
+__device__ inline uint32_t num_clusters() {
+  uint32_t count;
+  asm volatile("mov.u32 %0, %%nclusterid.x;" : "=r"(count));
+  return count;
+}
+
+__device__ inline void cluster_arrive_relaxed() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+
 __device__ inline void cluster_arrive() {
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 }
@@ -21,16 +37,29 @@ __device__ inline void cluster_wait() {
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-__device__ inline uint32_t peer_address(const void* shared, uint32_t rank) {
+__device__ inline uint32_t peer_address(uint32_t shared, uint32_t rank) {
   uint32_t address;
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
                : "=r"(address)
-               : "r"(shared_address(shared)), "r"(rank));
+               : "r"(shared), "r"(rank));
   return address;
 }
 
-__device__ inline void store_to_peer(uint32_t address, float value) {
-  asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(address), "f"(value)
+__device__ inline uint32_t peer_address(const void* shared, uint32_t rank) {
+  return peer_address(shared_address(shared), rank);
+}
+
+__device__ inline void store_to_peer(uint32_t address, float4 values,
+                                     uint32_t barrier) {
+  asm volatile(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 "
+      "[%0], {%1, %2, %3, %4}, [%5];" ::"r"(address),
+      "f"(values.x), "f"(values.y), "f"(values.z), "f"(values.w), "r"(barrier)
+      : "memory");
+}
+
+__device__ inline void release_peer(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier)
                : "memory");
 }
 

@@ -68,11 +68,10 @@ void logits(const Context& context, const glm_logits_args& args) {
   int32_t row_tiles = num_row_tiles(head.role, head.rows);
   int32_t column_tiles = num_column_tiles(head.dtype, head.columns);
   stream::ProductPlan plan = stream::plan_product(row_tiles, column_tiles);
-  int32_t chunk = stream::chunk_columns(kWhere, plan, column_tiles);
+  int32_t chunk = stream::chunk_columns(kWhere, plan);
   for (int32_t row = 0; row < args.num_rows; row += chunk) {
     stream::ProductArgs product =
         product_args(args, row, std::min(args.num_rows - row, chunk));
-    stream::apply_plan(plan, row_tiles, product);
     bf16_logits(context, plan, product);
   }
 }

@@ -12,9 +12,12 @@ constexpr int32_t kWarpgroupRows = 64;
 constexpr int32_t kWarpgroupBytes = kWarpgroupRows * kTileRowBytes;
 constexpr int32_t kWarpgroupThreads = 128;
 constexpr int32_t kWarpThreads = 32;
+constexpr int32_t kWarpgroupWarps = kWarpgroupThreads / kWarpThreads;
 constexpr int32_t kMaxWarpgroups = 2;
-constexpr int32_t kExchangeTokens = 64;
-constexpr int32_t kExchangePad = 4;
+constexpr int32_t kMaxSplit = 8;
+constexpr int32_t kMaxSlots = 2;
+constexpr int32_t kGroupTokens = 8;
+constexpr int32_t kPieceBytes = kWarpThreads * 16;
 
 struct TokenRows {
   const uint8_t* data;
@@ -33,29 +36,24 @@ struct ProductArgs {
   int32_t role;
   int32_t rows;
   int32_t num_column_tiles;
-  int32_t num_units;
-  int32_t num_warpgroups;
-  int32_t split;
-  int32_t num_stages;
 };
 
-__host__ __device__ constexpr int32_t part_begin(int32_t num_tiles,
-                                                 int32_t split, int32_t part) {
-  return static_cast<int32_t>(int64_t{num_tiles} * part / split);
-}
-
-__host__ __device__ constexpr int32_t exchange_tokens(int32_t columns) {
-  return columns < kExchangeTokens ? columns : kExchangeTokens;
-}
-
-__host__ __device__ constexpr int32_t slice_tokens(int32_t columns,
-                                                   int32_t split) {
-  return static_cast<int32_t>(ceil_divide(exchange_tokens(columns), split));
-}
-
-__host__ __device__ constexpr int32_t exchange_pitch(int32_t num_warpgroups) {
-  return num_warpgroups * kWarpgroupRows + kExchangePad;
-}
+struct ProductShape {
+  int32_t split;
+  int32_t split_reciprocal;
+  int32_t num_warpgroups;
+  int32_t num_units;
+  int32_t part_tiles;
+  int32_t num_longer_parts;
+  int32_t num_stages;
+  int32_t stage_bytes;
+  int32_t num_slots;
+  int32_t slot_bytes;
+  int32_t peer_bytes;
+  int32_t block_offset;
+  int32_t exchange_offset;
+  int32_t scales_offset;
+};
 
 }
 

@@ -41,9 +41,8 @@ int32_t resident_clusters(const char* where, const ProductPlan& plan) {
   static std::array<std::atomic<int32_t>, kMaxSplit + 1> known{};
   std::atomic<int32_t>& count = known[plan.split];
   if (count == 0) {
-    LaunchShape shape{dim3(1),
-                      dim3(kMaxWarpgroups * kWarpgroupThreads + kWarpThreads),
-                      kSharedBudget, static_cast<uint32_t>(plan.split)};
+    LaunchShape shape{dim3(1), dim3(kMaxThreads), kSharedBudget,
+                      static_cast<uint32_t>(plan.split)};
     count = max_active_clusters(where, shape,
                                 split_product<dtype, columns, Output>);
   }
@@ -52,22 +51,17 @@ int32_t resident_clusters(const char* where, const ProductPlan& plan) {
 
 template <int32_t dtype, int32_t columns, typename Output>
 void launch_product(const char* where, const Context& context,
-                    const ProductPlan& plan, ProductArgs args) {
-  SharedLayout layout = shared_layout(plan, columns, args.num_column_tiles);
-  int32_t clusters = std::min(
-      args.num_units, resident_clusters<dtype, columns, Output>(where, plan));
-  int32_t rounds = static_cast<int32_t>(ceil_divide(args.num_units, clusters));
-  clusters = static_cast<int32_t>(ceil_divide(args.num_units, rounds));
-  args.num_stages = std::min(layout.num_stages, rounds * layout.most_tiles);
-  int64_t shared = layout.fixed_bytes + int64_t{args.num_stages} *
-                                            plan.num_warpgroups *
-                                            kWarpgroupBytes;
+                    const ProductPlan& plan, const ProductArgs& args) {
+  int32_t resident = resident_clusters<dtype, columns, Output>(where, plan);
+  int32_t rounds = static_cast<int32_t>(ceil_divide(plan.num_units, resident));
+  int32_t clusters = static_cast<int32_t>(ceil_divide(plan.num_units, rounds));
+  SharedLayout layout = shared_layout(plan, columns, rounds);
   LaunchShape shape{
       dim3(static_cast<uint32_t>(clusters * plan.split)),
-      dim3(plan.num_warpgroups * kWarpgroupThreads + kWarpThreads), shared,
-      static_cast<uint32_t>(plan.split)};
+      dim3((plan.num_warpgroups + 1) * kWarpgroupThreads + kWarpThreads),
+      layout.bytes, static_cast<uint32_t>(plan.split)};
   launch(where, context.stream, shape, split_product<dtype, columns, Output>,
-         args);
+         args, layout.shape);
 }
 
 template <int32_t dtype, typename Output>

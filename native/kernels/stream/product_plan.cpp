@@ -12,77 +12,94 @@ namespace {
 
 constexpr int32_t kPlannedMultiprocessors = 128;
 constexpr int32_t kMinStages = 4;
+constexpr int32_t kManyRounds = 8;
 constexpr int64_t kRoundCost = 6 * 1024;
 constexpr int64_t kSplitCost = 1024;
+constexpr int32_t kReciprocalUnit = 65536;
 
-int64_t exchange_bytes(const ProductPlan& plan, int32_t columns) {
-  return int64_t{plan.split} * slice_tokens(columns, plan.split) *
-         exchange_pitch(plan.num_warpgroups) *
-         static_cast<int64_t>(sizeof(float));
-}
-
-int64_t plan_cost(const ProductPlan& plan, int32_t num_row_tiles,
-                  int32_t num_column_tiles) {
-  int64_t units = int64_t{num_row_tiles} * 2 / plan.num_warpgroups;
+int64_t plan_cost(const ProductPlan& plan) {
   int64_t clusters = kPlannedMultiprocessors / plan.split;
-  int64_t rounds = ceil_divide(units, clusters);
-  int64_t tiles = ceil_divide(num_column_tiles, plan.split);
+  int64_t rounds = ceil_divide(plan.num_units, clusters);
+  int64_t tiles = ceil_divide(plan.num_column_tiles, plan.split);
   return rounds * (tiles * plan.num_warpgroups * kWarpgroupBytes + kRoundCost) +
          plan.split * kSplitCost;
 }
 
+ProductShape product_shape(const ProductPlan& plan, int32_t columns) {
+  ProductShape shape = {};
+  shape.split = plan.split;
+  shape.split_reciprocal =
+      static_cast<int32_t>(ceil_divide(kReciprocalUnit, plan.split));
+  shape.num_warpgroups = plan.num_warpgroups;
+  shape.num_units = plan.num_units;
+  shape.part_tiles = plan.num_column_tiles / plan.split;
+  shape.num_longer_parts = plan.num_column_tiles % plan.split;
+  shape.stage_bytes = plan.num_warpgroups * kWarpgroupBytes;
+  int32_t pieces =
+      columns / kGroupTokens * plan.num_warpgroups * kWarpgroupWarps;
+  shape.peer_bytes =
+      static_cast<int32_t>(ceil_divide(pieces, plan.split)) * kPieceBytes;
+  shape.slot_bytes = shape.peer_bytes * plan.split;
+  return shape;
+}
+
+}
+
+ProductPlan plan_with(int32_t num_row_tiles, int32_t num_column_tiles,
+                      int32_t split, int32_t num_warpgroups) {
+  return {split, num_warpgroups,
+          num_row_tiles * (kMaxWarpgroups / num_warpgroups), num_column_tiles};
 }
 
 ProductPlan plan_product(int32_t num_row_tiles, int32_t num_column_tiles) {
-  ProductPlan best{1, 2};
+  ProductPlan best = plan_with(num_row_tiles, num_column_tiles, 1, 2);
   int64_t best_cost = std::numeric_limits<int64_t>::max();
-  int32_t most_split = std::clamp(num_column_tiles, 1, kMaxSplit);
+  int32_t most_split = std::min(num_column_tiles, kMaxSplit);
   for (int32_t split = 1; split <= most_split; ++split) {
-    for (int32_t warpgroups = 1; warpgroups <= 2; ++warpgroups) {
-      ProductPlan plan{split, warpgroups};
-      int64_t cost = plan_cost(plan, num_row_tiles, num_column_tiles);
-      if (cost <= best_cost) {
+    for (int32_t warpgroups = 1; warpgroups <= kMaxWarpgroups; ++warpgroups) {
+      ProductPlan plan =
+          plan_with(num_row_tiles, num_column_tiles, split, warpgroups);
+      if (plan_cost(plan) <= best_cost) {
         best = plan;
-        best_cost = cost;
+        best_cost = plan_cost(plan);
       }
     }
   }
   return best;
 }
 
-void apply_plan(const ProductPlan& plan, int32_t num_row_tiles,
-                ProductArgs& args) {
-  args.split = plan.split;
-  args.num_warpgroups = plan.num_warpgroups;
-  args.num_units = num_row_tiles * 2 / plan.num_warpgroups;
-}
-
 SharedLayout shared_layout(const ProductPlan& plan, int32_t columns,
-                           int32_t num_column_tiles) {
+                           int32_t num_rounds) {
   SharedLayout layout;
-  layout.most_tiles =
-      static_cast<int32_t>(ceil_divide(num_column_tiles, plan.split));
-  layout.fixed_bytes = int64_t{layout.most_tiles} * columns * kTileRowBytes +
-                       columns * static_cast<int64_t>(sizeof(float)) +
-                       exchange_bytes(plan, columns);
-  int64_t room = kSharedBudget - layout.fixed_bytes;
-  int64_t stage = int64_t{plan.num_warpgroups} * kWarpgroupBytes;
-  layout.num_stages =
-      static_cast<int32_t>(std::clamp<int64_t>(room / stage, 0, kMaxStages));
+  ProductShape& shape = layout.shape;
+  shape = product_shape(plan, columns);
+  int32_t most_tiles = shape.part_tiles + (shape.num_longer_parts > 0 ? 1 : 0);
+  shape.num_slots = std::min(num_rounds, kMaxSlots);
+  int64_t block = int64_t{most_tiles} * columns * kTileRowBytes;
+  int64_t fixed = block + int64_t{shape.num_slots} * shape.slot_bytes +
+                  columns * static_cast<int64_t>(sizeof(float));
+  int64_t room =
+      std::max<int64_t>(kSharedBudget - fixed, 0) / shape.stage_bytes;
+  int64_t wanted = int64_t{num_rounds} * most_tiles;
+  shape.num_stages =
+      static_cast<int32_t>(std::min({room, wanted, int64_t{kMaxStages}}));
+  layout.is_deep = room >= std::min<int64_t>(wanted, kMinStages);
+  layout.bytes = fixed + int64_t{shape.num_stages} * shape.stage_bytes;
+  shape.block_offset = shape.num_stages * shape.stage_bytes;
+  shape.exchange_offset = static_cast<int32_t>(shape.block_offset + block);
+  shape.scales_offset =
+      shape.exchange_offset + shape.num_slots * shape.slot_bytes;
   return layout;
 }
 
-int32_t chunk_columns(const char* where, const ProductPlan& plan,
-                      int32_t num_column_tiles) {
-  for (int32_t columns = kMaxColumns; columns >= 8; columns -= 8) {
-    if (shared_layout(plan, columns, num_column_tiles).num_stages >=
-        kMinStages) {
-      return columns;
-    }
+int32_t chunk_columns(const char* where, const ProductPlan& plan) {
+  for (int32_t columns = kMaxColumns; columns >= kGroupTokens;
+       columns -= kGroupTokens) {
+    if (shared_layout(plan, columns, kManyRounds).is_deep) return columns;
   }
   throw Failure(GLM_NOT_SUPPORTED,
                 std::string(where) + ": a matrix of " +
-                    std::to_string(num_column_tiles) +
+                    std::to_string(plan.num_column_tiles) +
                     " column tiles: eight rows of its input do not fit into "
                     "the shared memory of a multiprocessor");
 }

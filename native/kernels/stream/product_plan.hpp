@@ -7,31 +7,31 @@
 
 namespace glm::kernels::stream {
 
-constexpr int32_t kMaxSplit = 8;
 constexpr int32_t kMaxColumns = 64;
-constexpr int64_t kSharedBudget = 200 * 1024;
+constexpr int64_t kSharedBudget = 212 * 1024;
 
 struct ProductPlan {
   int32_t split;
   int32_t num_warpgroups;
+  int32_t num_units;
+  int32_t num_column_tiles;
 };
 
 struct SharedLayout {
-  int32_t most_tiles;
-  int32_t num_stages;
-  int64_t fixed_bytes;
+  ProductShape shape;
+  int64_t bytes;
+  bool is_deep;
 };
 
 ProductPlan plan_product(int32_t num_row_tiles, int32_t num_column_tiles);
 
-void apply_plan(const ProductPlan& plan, int32_t num_row_tiles,
-                ProductArgs& args);
+ProductPlan plan_with(int32_t num_row_tiles, int32_t num_column_tiles,
+                      int32_t split, int32_t num_warpgroups);
 
 SharedLayout shared_layout(const ProductPlan& plan, int32_t columns,
-                           int32_t num_column_tiles);
+                           int32_t num_rounds);
 
-int32_t chunk_columns(const char* where, const ProductPlan& plan,
-                      int32_t num_column_tiles);
+int32_t chunk_columns(const char* where, const ProductPlan& plan);
 
 }
 

@@ -80,6 +80,24 @@ __device__ inline void add_tile(float (&total)[columns / 2],
   }
 }
 
+template <int32_t columns>
+__device__ inline void begin_part(float (&part)[columns / 2], uint64_t weights,
+                                  uint64_t tokens) {
+  ptx::hold(part);
+  ptx::wgmma_fence();
+  multiply_steps<GLM_DTYPE_F8_E4M3, columns>(part, weights, tokens, 0);
+  ptx::wgmma_commit();
+}
+
+template <int32_t columns, int32_t pending>
+__device__ inline void end_part(float (&total)[columns / 2],
+                                float (&part)[columns / 2]) {
+  ptx::wgmma_wait<pending>();
+  ptx::hold(part);
+#pragma unroll
+  for (int32_t i = 0; i < columns / 2; ++i) total[i] += part[i];
+}
+
 struct ProductLane {
   int32_t channel;
   int32_t token;
