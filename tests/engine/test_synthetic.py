@@ -1,0 +1,76 @@
+"""Engines of random weights: shapes of a config.json, finite activations, layers cut."""
+
+import numpy as np
+import pytest
+
+from glm_engine.engine import Engine, EngineOptions, Sampling, plan
+from glm_engine.errors import EngineError
+from tests.engine.probes import ROOT
+
+CONFIG = ROOT / "checkpoints" / "capitals" / "config.json"
+LARGE = ROOT / "tests" / "data" / "configs" / "glm-4.5-air-fp8.json"
+
+
+def synthetic_options(**options) -> EngineOptions:
+    defaults = {"device": "cpu", "max_batch": 4, "max_seq": 128, "synthetic": True}
+    return EngineOptions(**{"model_dir": CONFIG, **defaults, **options})
+
+
+def test_activations_stay_finite_and_the_logits_near_one():
+    with Engine(synthetic_options()) as engine:
+        _, logits = engine.prefill(list(range(5, 60)), all_positions=True)
+    assert np.isfinite(logits).all()
+    assert 0.5 < logits.std() < 2.0
+    assert len(set(logits.argmax(axis=1))) > 20
+
+
+def test_the_same_weights_come_again():
+    outcomes = []
+    for _ in range(2):
+        with Engine(synthetic_options()) as engine:
+            state, logits = engine.prefill([1, 2, 3])
+            outcomes.append((logits, engine.run_batch_decode([state], [Sampling()], 5)))
+    assert np.array_equal(outcomes[0][0], outcomes[1][0])
+    assert np.array_equal(outcomes[0][1], outcomes[1][1])
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+@pytest.mark.parametrize("num_layers", [1, 2])
+def test_layers_are_cut(num_layers, world_size):
+    chosen = synthetic_options(num_layers=num_layers, world_size=world_size)
+    with Engine(chosen) as engine:
+        assert engine.info()["num_layers"] == num_layers
+        _, logits = engine.prefill([1, 2, 3])
+        assert np.isfinite(logits).all()
+
+
+def test_a_plan_is_cut_too():
+    planned = plan(EngineOptions(LARGE, device="cpu", synthetic=True, num_layers=3))
+    whole = plan(EngineOptions(LARGE, device="cpu", synthetic=True))
+    assert planned["num_parameters"] < whole["num_parameters"] / 8
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"num_layers": 1, "synthetic": False, "model_dir": CONFIG.parent}, "only synthetic"),
+        ({"num_layers": 99}, "num_layers is 99, but .* has 4 layers"),
+        ({"synthetic": False}, "holds neither"),
+    ],
+)
+def test_refusals(options, text):
+    with pytest.raises(EngineError, match=text), Engine(synthetic_options(**options)):
+        pass
+
+
+def test_graphs_are_refused_where_the_device_has_none():
+    with (
+        pytest.raises(EngineError, match="graphs is 1, but the device .* captures no graphs"),
+        Engine(synthetic_options(graphs=True)),
+    ):
+        pass
+
+
+def test_the_read_rate_is_measured():
+    with Engine(synthetic_options()) as engine:
+        assert engine.read_rate() > 1e8

@@ -1,0 +1,100 @@
+"""`glm bench`: costs of published shapes, true passes on the CPU, reports shown and drawn."""
+
+import json
+
+import pytest
+
+from glm_engine.bench.costs import SYNTHETIC, Costs, config_path, read_config
+from glm_engine.errors import BadInputError
+from tests.python.commands.running import CONFIGS, ROOT, glm, glm_json, refused
+
+CAPITALS = ROOT / "checkpoints" / "capitals"
+SMALL = ["--batch", "1,2", "--context", "16", "--prefill", "24", "--steps", "6"]
+
+
+def costs_of(name: str, num_layers: int, kv_bytes: int) -> Costs:
+    return Costs(read_config(config_path(name)), num_layers, kv_bytes)
+
+
+def test_a_huge_batch_reads_every_weight():
+    costs = costs_of("glm-4.7-fp8", 92, 368 * 1024)
+    untouched = 151552 * 5120 * 2
+    every = costs.weight_bytes(100_000) - 100_000 * 5120 * 2 + untouched
+    assert every == pytest.approx(354_902_011_520, rel=2e-4)
+
+
+def test_the_parameters_active_for_a_token():
+    costs = costs_of("glm-4.7-fp8", 92, 368 * 1024)
+    head = 151552 * 5120
+    assert 31e9 < costs.active_parameters() + 2 * head < 34e9
+
+
+def test_expected_experts_of_published_batches():
+    costs = costs_of("glm-4.7-fp8", 92, 0)
+    assert costs.experts_hit(1) == pytest.approx(8)
+    assert round(costs.experts_hit(8)) == 54
+    assert round(costs.experts_hit(64)) == 154
+
+
+def test_the_configs_of_the_package_are_those_of_the_tests():
+    assert SYNTHETIC == ("glm-4.5-air-fp8", "glm-4.7-fp8")
+    for name in SYNTHETIC:
+        assert read_config(config_path(name)) == read_config(CONFIGS / f"{name}.json")
+    with pytest.raises(BadInputError, match="neither a config.json nor one of glm-4.5-air-fp8"):
+        config_path("no-such-model")
+
+
+@pytest.mark.parametrize(
+    "source", [["--model", CAPITALS], ["--synthetic", CAPITALS / "config.json", "--layers", "2"]]
+)
+def test_figures_of_true_passes(source, tmp_path):
+    target = tmp_path / "reports" / "bench.json"
+    report = glm_json("bench", "--device", "cpu", *source, *SMALL, "--output", target)
+    assert json.loads(target.read_text()) == report
+    assert [(row["batch"], row["context"]) for row in report["decode"]] == [(1, 16), (2, 16)]
+    for row in report["decode"]:
+        assert row["tokens_per_second"] == pytest.approx(row["batch"] / row["step_ms"] * 1e3)
+        assert row["device_ms"] <= row["step_ms"] * 1.5
+        assert row["share_of_floor"] == pytest.approx(row["floor_ms"] / row["step_ms"])
+        assert 0 < row["kv_utilisation"] <= 1
+        assert {"attention", "experts", "linear qkv"} <= {one["name"] for one in row["operations"]}
+    assert report["prefill"][0]["tokens"] == 24
+    assert report["prefill"][0]["tokens_per_second"] > 0
+
+
+def test_a_point_without_room_is_left_out_with_the_reason():
+    options = ["--num-pages", "8", "--max-seq", "96", "--max-batch", "4", "--no-profile"]
+    arguments = ["--batch", "4", "--context", "32", "--prefill", "200", "--steps", "4", *options]
+    report = glm_json("bench", "--device", "cpu", "--model", CAPITALS, *arguments)
+    assert "the pool has 8" in report["decode"][0]["skipped"]
+    assert "max_seq is 96" in report["prefill"][0]["skipped"]
+
+
+def test_a_report_is_shown_and_drawn(tmp_path):
+    pytest.importorskip("matplotlib")
+    target = tmp_path / "bench.json"
+    glm_json("bench", "--device", "cpu", "--model", CAPITALS, *SMALL, "--output", target)
+    shown = glm("bench", "--show", target, "--plot", tmp_path / "plots" / "decode")
+    assert shown.returncode == 0
+    assert "ms/step" in shown.stdout
+    assert (tmp_path / "plots" / "decode.png").stat().st_size > 1000
+    assert "decoded tokens/s" in (tmp_path / "plots" / "decode.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--model", CAPITALS, "--synthetic", "glm-4.7-fp8"], "exclude each other"),
+        (["--synthetic", "nothing"], "neither a config.json nor one of"),
+        (["--show", "nothing.json"], "not a report of glm bench"),
+        (["--model", CAPITALS, "--layers", "1", "--device", "cpu"], "only synthetic"),
+    ],
+)
+def test_refusals(arguments, text):
+    assert text in refused("bench", *arguments)
+
+
+def test_a_list_that_holds_no_numbers_is_a_usage_error():
+    result = glm("bench", "--batch", "1,x")
+    assert result.returncode == 2
+    assert "is not a list of numbers" in result.stderr
