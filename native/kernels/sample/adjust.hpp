@@ -8,13 +8,20 @@
 namespace glm::kernels::sampling {
 
 constexpr float kLargestFinite = 3.4028234663852886e38f;
-constexpr int32_t kQuadsInFlight = 4;
 
 struct GivenRow {
   const float* logits;
-  int32_t vocab_size;
   bool is_aligned;
 };
+
+__device__ inline float minus_infinity() {
+  return __uint_as_float(kInfinityBits | kZeroKey);
+}
+
+__device__ inline GivenRow given_row(const glm_sample_args& args, int32_t row) {
+  const float* logits = args.logits + int64_t{row} * args.vocab_size;
+  return {logits, reinterpret_cast<uintptr_t>(logits) % sizeof(float4) == 0};
+}
 
 __device__ inline float bounded(float logit) {
   return fmaxf(-kLargestFinite, fminf(kLargestFinite, logit));
@@ -33,10 +40,6 @@ __device__ inline float penalised(const RowControls& controls, uint32_t count,
   return bounded(bounded(frequent) - present);
 }
 
-__device__ inline bool is_finite(float value) {
-  return (__float_as_uint(value) & ~kZeroKey) < kInfinityBits;
-}
-
 template <typename Element>
 __device__ Element read_at(const Element* row, int32_t index, int32_t end) {
   return index < end ? row[index] : Element{};
@@ -45,7 +48,7 @@ __device__ Element read_at(const Element* row, int32_t index, int32_t end) {
 __device__ inline float4 read_quad(const GivenRow& given, int32_t at,
                                    int32_t end) {
   if (given.is_aligned && at + kQuad <= end)
-    return *reinterpret_cast<const float4*>(given.logits + at);
+    return __ldcs(reinterpret_cast<const float4*>(given.logits + at));
   return {read_at(given.logits, at, end), read_at(given.logits, at + 1, end),
           read_at(given.logits, at + 2, end),
           read_at(given.logits, at + 3, end)};
@@ -61,69 +64,54 @@ __device__ inline float4 penalised_quad(const RowControls& controls,
           penalised(controls, read_at(counts, at + 3, end), quad.w)};
 }
 
-__device__ inline bool is_finite(const float4& quad) {
-  return is_finite(quad.x) && is_finite(quad.y) && is_finite(quad.z) &&
-         is_finite(quad.w);
+__device__ inline float4 masked_quad(const uint32_t* mask, const float4& quad,
+                                     int32_t at) {
+  uint32_t allowed = mask[at / kMaskBits] >> (at % kMaskBits);
+  return {allowed & 1 ? quad.x : minus_infinity(),
+          allowed & 2 ? quad.y : minus_infinity(),
+          allowed & 4 ? quad.z : minus_infinity(),
+          allowed & 8 ? quad.w : minus_infinity()};
 }
 
-__device__ inline bool load_slice(const GivenRow& given,
-                                  const RowControls& controls,
-                                  const Slice& slice) {
-  bool all_finite = true;
-  int32_t end = slice.begin + slice.count;
-  for (int32_t first = threadIdx.x * kQuad; first < slice.count;
-       first += kThreads * kQuad * kQuadsInFlight) {
-    float4 quads[kQuadsInFlight];
+__device__ inline float nothing_if_finite(const float4& quad) {
+  float sum = quad.x * 0.0f;
+  sum = fmaf(quad.y, 0.0f, sum);
+  sum = fmaf(quad.z, 0.0f, sum);
+  return fmaf(quad.w, 0.0f, sum);
+}
+
+template <int32_t in_flight, typename Visit>
+__device__ bool read_part(const GivenRow& given, const Part& part,
+                          Visit visit) {
+  float check = 0.0f;
+  int32_t end = part.begin + part.count;
+  constexpr int32_t kStride = kThreads * kQuad;
+  for (int32_t first = part.begin + static_cast<int32_t>(threadIdx.x) * kQuad;
+       first < end; first += kStride * in_flight) {
+    float4 quads[in_flight];
 #pragma unroll
-    for (int32_t i = 0; i < kQuadsInFlight; ++i)
-      quads[i] =
-          read_quad(given, slice.begin + first + i * kThreads * kQuad, end);
+    for (int32_t i = 0; i < in_flight; ++i)
+      quads[i] = read_quad(given, first + i * kStride, end);
 #pragma unroll
-    for (int32_t i = 0; i < kQuadsInFlight; ++i) {
-      int32_t at = first + i * kThreads * kQuad;
-      if (at >= slice.count) break;
-      all_finite = all_finite && is_finite(quads[i]);
-      if (controls.counts != nullptr)
-        quads[i] = penalised_quad(controls, quads[i], slice.begin + at, end);
-      *reinterpret_cast<float4*>(slice.values + at) = quads[i];
+    for (int32_t i = 0; i < in_flight; ++i) {
+      check += nothing_if_finite(quads[i]);
+      if (first + i * kStride < end) visit(first + i * kStride, quads[i]);
     }
   }
-  return all_finite;
+  return check == 0.0f;
 }
 
-__device__ inline void add_biases(const glm_sample_args& args,
-                                  const RowControls& controls,
-                                  const Slice& slice) {
-  for (int32_t i = controls.bias_begin; i < controls.bias_end; ++i) {
-    int32_t at = args.bias_tokens[i] - slice.begin;
-    if (at < 0 || at >= slice.count || at % kThreads != threadIdx.x) continue;
-    slice.values[at] = bounded(slice.values[at] + args.bias_values[i]);
-  }
-}
-
-__device__ inline void forbid_tokens(const uint32_t* mask, const Slice& slice) {
-  for (int32_t at = threadIdx.x; at < slice.count; at += kThreads) {
-    int32_t token = slice.begin + at;
-    if ((mask[token / kMaskBits] >> (token % kMaskBits) & 1) == 0)
-      slice.values[at] = __uint_as_float(kInfinityBits | kZeroKey);
-  }
-}
-
-__device__ inline bool adjust_slice(const glm_sample_args& args,
-                                    const GivenRow& given,
-                                    const RowControls& controls,
-                                    const Slice& slice) {
-  bool all_finite = load_slice(given, controls, slice);
-  if (controls.bias_begin < controls.bias_end) {
-    __syncthreads();
-    add_biases(args, controls, slice);
-  }
-  if (controls.mask != nullptr) {
-    __syncthreads();
-    forbid_tokens(controls.mask, slice);
-  }
-  __syncthreads();
-  return all_finite;
+__device__ inline float adjusted_logit(const glm_sample_args& args,
+                                       const GivenRow& given,
+                                       const RowControls& controls,
+                                       int32_t token) {
+  float value = given.logits[token];
+  if (controls.counts != nullptr)
+    value = penalised(controls, controls.counts[token], value);
+  for (int32_t i = controls.bias_begin; i < controls.bias_end; ++i)
+    if (args.bias_tokens[i] == token)
+      value = bounded(value + args.bias_values[i]);
+  return value;
 }
 
 }

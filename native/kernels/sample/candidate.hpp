@@ -45,30 +45,16 @@ struct alignas(16) Candidate {
   uint64_t rank;
 };
 
-__device__ inline bool is_better(const Candidate& a, const Candidate& b) {
-  return a.score != b.score ? a.score > b.score : a.rank > b.rank;
-}
-
-__device__ inline Candidate better(const Candidate& a, const Candidate& b) {
-  return is_better(b, a) ? b : a;
-}
-
-__device__ inline Candidate warp_best(Candidate own) {
-#pragma unroll
-  for (int32_t distance = kWarpThreads / 2; distance > 0; distance /= 2) {
-    Candidate other;
-    other.score = __shfl_xor_sync(kAllLanes, own.score, distance);
-    other.rank = __shfl_xor_sync(kAllLanes, own.rank, distance);
-    own = better(own, other);
-  }
-  return own;
-}
-
 __device__ inline uint64_t warp_largest(uint64_t own) {
   uint32_t high = static_cast<uint32_t>(own >> 32);
   uint32_t largest = __reduce_max_sync(kAllLanes, high);
   uint32_t low = high == largest ? static_cast<uint32_t>(own) : 0;
   return uint64_t{largest} << 32 | __reduce_max_sync(kAllLanes, low);
+}
+
+__device__ inline Candidate warp_best(const Candidate& own) {
+  uint64_t score = warp_largest(own.score);
+  return {score, warp_largest(own.score == score ? own.rank : 0)};
 }
 
 __device__ inline uint64_t warp_sum(uint64_t own) {

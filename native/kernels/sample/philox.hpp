@@ -12,7 +12,7 @@ constexpr uint32_t kWeylB = 0xBB67AE85u;
 constexpr int32_t kPhiloxRounds = 10;
 constexpr float kNoiseOfOneBit = 0.6932f;
 constexpr float kLargestNoise = 33.0f * kNoiseOfOneBit;
-constexpr double kSmallestNoise = -3.2;
+constexpr float kSmallestNoise = -3.2f;
 
 struct RandomWords {
   uint32_t words[4];

@@ -3,39 +3,38 @@
 
 #include <cstdint>
 
-#include "native/kernels/sample/cluster_row.hpp"
+#include "native/kernels/sample/slice.hpp"
 
 namespace glm::kernels::sampling {
 
-constexpr int32_t kMassBits = 62;
-
-struct Scaling {
-  float largest;
-  float temperature;
-
-  __device__ float operator()(float logit) const {
-    return __fdiv_rn(logit - largest, temperature);
-  }
-};
+constexpr int32_t kBinBits = 10;
+constexpr float kBinsPerUnit = 32.0f;
+static_assert(1 << kBinBits == kNumBins);
 
 struct CountWeight {
-  int32_t wanted;
+  uint64_t wanted;
 
-  __device__ uint64_t operator()(float) const { return 1; }
+  __device__ void add(Bins& bins, int32_t bin, float) const {
+    atomicAdd(&bins.words[0][bin], 1u);
+  }
+  __device__ uint64_t joined(uint64_t low, uint64_t) const { return low; }
   __device__ uint64_t target(uint64_t) const { return wanted; }
 };
 
-__device__ inline float mass_unit(int32_t vocab_size) {
-  int32_t bits = kMassBits - (kWarpThreads - __clz(vocab_size));
-  return static_cast<float>(uint64_t{1} << bits);
-}
-
 struct MassWeight {
+  int32_t word_bits;
   float unit;
   float share;
 
-  __device__ uint64_t operator()(float scaled) const {
-    return __float2ull_rn(expf(scaled) * unit);
+  __device__ void add(Bins& bins, int32_t bin, float scaled) const {
+    uint64_t mass = __float2ull_rn(expf(scaled) * unit);
+    uint32_t low = static_cast<uint32_t>(mass) & ((1u << word_bits) - 1);
+    uint32_t high = static_cast<uint32_t>(mass >> word_bits);
+    if (low != 0) atomicAdd(&bins.words[0][bin], low);
+    if (high != 0) atomicAdd(&bins.words[1][bin], high);
+  }
+  __device__ uint64_t joined(uint64_t low, uint64_t high) const {
+    return low + (high << word_bits);
   }
   __device__ uint64_t target(uint64_t total) const {
     double wanted = static_cast<double>(share) * static_cast<double>(total);
@@ -43,123 +42,149 @@ struct MassWeight {
   }
 };
 
+__device__ inline MassWeight mass_weight(int32_t vocab_size, float share) {
+  int32_t size = static_cast<int32_t>(part_tokens(vocab_size, kRowBlocks));
+  int32_t word_bits = __clz(size);
+  uint64_t unit = uint64_t{1} << (kMassWords * word_bits - 1);
+  return {word_bits, static_cast<float>(unit), share};
+}
+
 struct KeyRange {
   uint32_t low;
   uint32_t high;
   uint64_t before;
+  uint64_t target;
 
   __device__ int32_t shift() const {
-    int32_t bits = kWarpThreads - __clz(high - low);
-    return max(bits - kBinBits, 0);
+    return max(kWarpThreads - __clz(high - low) - kBinBits, 0);
   }
-  static constexpr int32_t kBinBits = 10;
-  static_assert(1 << kBinBits == kNumBins);
 };
 
-template <typename Weight>
-__device__ void fill_bins(const Slice& slice, const Scaling& scaling,
-                          const Weight& weight, const KeyRange& range,
-                          uint64_t* bins) {
-  auto* counters = reinterpret_cast<unsigned long long*>(bins);
-  int32_t shift = range.shift();
-  bins[threadIdx.x] = 0;
-  bins[threadIdx.x + kThreads] = 0;
-  __syncthreads();
-  for_each_token(slice, [&](int32_t, float logit) {
-    float scaled = scaling(logit);
-    uint32_t key = ordered(scaled);
-    if (key < range.low || key > range.high) return;
-    atomicAdd(counters + ((key - range.low) >> shift), weight(scaled));
-  });
+__device__ inline int32_t linear_bin(float scaled) {
+  int32_t distance = static_cast<int32_t>(scaled * -kBinsPerUnit);
+  return kNumBins - 1 - min(distance, kNumBins - 1);
 }
 
-__device__ inline ulonglong2 total_of_pair(uint64_t* bins, int32_t pair) {
+__device__ inline void narrow_to_linear_bin(KeyRange& range, uint32_t bin) {
+  int32_t distance = kNumBins - 1 - static_cast<int32_t>(bin);
+  float end = static_cast<float>(distance + 1) / -kBinsPerUnit;
+  range.high = ordered(static_cast<float>(distance) / -kBinsPerUnit);
+  if (bin != 0) range.low = max(range.low, ordered(end) + 1);
+}
+
+__device__ inline void narrow_to_bin(KeyRange& range, uint32_t bin) {
+  int32_t shift = range.shift();
+  range.low += bin << shift;
+  range.high = min(range.high, range.low + (1u << shift) - 1);
+}
+
+template <typename Weight, typename BinOf>
+__device__ void fill_bins(const Row& row, const Weight& weight,
+                          const KeyRange& range, Bins& bins, BinOf bin_of) {
+  uint32_t* words = &bins.words[0][0];
+#pragma unroll
+  for (int32_t i = 0; i < kMassWords * kNumBins / kThreads; ++i)
+    words[i * kThreads + threadIdx.x] = 0;
+  __syncthreads();
+  float low = unordered(range.low), high = unordered(range.high);
+  row.for_each_token([&](int32_t, float scaled) {
+    if (scaled >= low && scaled <= high)
+      weight.add(bins, bin_of(scaled), scaled);
+  });
+  cluster_barrier();
+}
+
+template <typename Weight>
+__device__ ulonglong2 total_of_pair(Bins& bins, const Weight& weight,
+                                    int32_t pair) {
   ulonglong2 total = {0, 0};
 #pragma unroll
   for (int32_t rank = 0; rank < kRowBlocks; ++rank) {
-    ulonglong2 part = reinterpret_cast<ulonglong2*>(at_peer(bins, rank))[pair];
-    total.x += part.x;
-    total.y += part.y;
+    Bins* peer = at_peer(&bins, rank);
+    uint2 low = reinterpret_cast<uint2*>(peer->words[0])[pair];
+    uint2 high = reinterpret_cast<uint2*>(peer->words[1])[pair];
+    total.x += weight.joined(low.x, high.x);
+    total.y += weight.joined(low.y, high.y);
   }
   return total;
 }
 
-__device__ inline uint64_t sum_before(ClusterRow& row, uint64_t own,
-                                      uint64_t& total) {
+__device__ inline uint64_t sum_before(Row& row, uint64_t own, uint64_t& total) {
   uint64_t until = own;
 #pragma unroll
   for (int32_t distance = 1; distance < kWarpThreads; distance *= 2) {
     uint64_t other = __shfl_up_sync(kAllLanes, until, distance);
-    if (row.lane() >= distance) until += other;
+    if (lane() >= distance) until += other;
   }
-  uint64_t* sums = row.shared().sums;
-  if (row.lane() == kWarpThreads - 1) sums[row.warp()] = until;
+  uint64_t* sums = row.shared.warp_sums;
+  if (lane() == kWarpThreads - 1) sums[warp()] = until;
   __syncthreads();
   uint64_t before = until - own;
   total = 0;
 #pragma unroll
   for (int32_t i = 0; i < kWarps; ++i) {
-    if (i < row.warp()) before += sums[i];
+    if (i < warp()) before += sums[i];
     total += sums[i];
   }
   return before;
 }
 
 template <typename Weight>
-__device__ bool select_bin(ClusterRow& row, uint64_t* bins,
-                           const Weight& weight, KeyRange& range,
-                           uint64_t& target) {
+__device__ bool select_bin(Row& row, Bins& bins, const Weight& weight,
+                           KeyRange& range) {
   int32_t pair = kThreads - 1 - static_cast<int32_t>(threadIdx.x);
-  ulonglong2 own = total_of_pair(bins, pair);
+  ulonglong2 own = total_of_pair(bins, weight, pair);
   uint64_t total = 0;
   uint64_t before = range.before + sum_before(row, own.x + own.y, total);
-  if (target == 0) target = weight.target(total);
+  if (range.target == 0) range.target = weight.target(total);
   uint64_t middle = before + own.y;
   uint64_t end = middle + own.x;
-  SelectedBin& selected = row.shared().selected;
-  if (before < target && target <= middle)
+  SelectedBin& selected = row.shared.selected;
+  if (before < range.target && range.target <= middle)
     selected = {2u * pair + 1, before, own.y};
-  else if (middle < target && target <= end)
+  else if (middle < range.target && range.target <= end)
     selected = {2u * pair, middle, own.x};
   __syncthreads();
-  return range.before + total >= target;
+  return range.before + total >= range.target;
 }
 
 template <typename Weight>
-__device__ uint32_t select_threshold(ClusterRow& row, const Scaling& scaling,
-                                     const Weight& weight, uint32_t floor) {
-  KeyRange range = {floor, kZeroKey, 0};
-  uint64_t target = 0;
+__device__ uint32_t select_threshold(Row& row, const Weight& weight,
+                                     uint32_t floor) {
+  KeyRange range = {floor, kZeroKey, 0, 0};
+  Bins* bins = &row.next_bins();
+  fill_bins(row, weight, range, *bins, linear_bin);
+  if (!select_bin(row, *bins, weight, range)) return floor;
+  narrow_to_linear_bin(range, row.shared.selected.bin);
   for (;;) {
-    uint64_t* bins = row.next_bins();
-    int32_t shift = range.shift();
-    fill_bins(row.slice(), scaling, weight, range, bins);
-    cluster_barrier();
-    if (!select_bin(row, bins, weight, range, target)) return floor;
-    SelectedBin selected = row.shared().selected;
-    range.low += selected.bin << shift;
-    bool is_whole = selected.before + selected.weight == target;
-    if (shift == 0 || is_whole) return range.low;
-    range.high = min(range.high, range.low + (1u << shift) - 1);
+    const SelectedBin selected = row.shared.selected;
+    bool is_whole = selected.before + selected.weight == range.target;
+    if (is_whole || range.low == range.high) return range.low;
     range.before = selected.before;
+    int32_t shift = range.shift();
+    bins = &row.next_bins();
+    fill_bins(row, weight, range, *bins, [&](float scaled) {
+      return (ordered(scaled) - range.low) >> shift;
+    });
+    select_bin(row, *bins, weight, range);
+    narrow_to_bin(range, row.shared.selected.bin);
   }
 }
 
-__device__ inline uint32_t survivors_floor(ClusterRow& row,
-                                           const RowControls& controls,
-                                           const Scaling& scaling,
-                                           int32_t vocab_size) {
+__device__ inline uint32_t survivors_floor(Row& row,
+                                           const RowControls& controls) {
   uint32_t floor = kLowestKey;
   if (controls.min_p > 0)
     floor = max(
         floor,
         ordered(static_cast<float>(log(static_cast<double>(controls.min_p)))));
   if (floor > kZeroKey) return floor;
-  if (controls.top_k > 0 && controls.top_k < vocab_size)
-    floor = select_threshold(row, scaling, CountWeight{controls.top_k}, floor);
-  if (controls.top_p < 1.0f)
+  if (controls.top_k > 0 && controls.top_k < row.vocab_size)
     floor = select_threshold(
-        row, scaling, MassWeight{mass_unit(vocab_size), controls.top_p}, floor);
+        row, CountWeight{static_cast<uint64_t>(controls.top_k)}, floor);
+  if (controls.top_p < 1.0f)
+    floor = select_threshold(row, mass_weight(row.vocab_size, controls.top_p),
+                             floor);
   return floor;
 }
 

@@ -1,0 +1,58 @@
+#ifndef GLM_KERNELS_SAMPLE_GREEDY_HPP
+#define GLM_KERNELS_SAMPLE_GREEDY_HPP
+
+#include <cstdint>
+
+#include "native/kernels/sample/adjust.hpp"
+
+namespace glm::kernels::sampling {
+
+class Greatest {
+ public:
+  __device__ void consider(int32_t token, float value) {
+    if (value <= value_) return;
+    value_ = value;
+    token_ = token;
+  }
+
+  __device__ void consider(int32_t token, const float4& quad, int32_t end) {
+    consider(token, quad.x);
+    if (token + 1 < end) consider(token + 1, quad.y);
+    if (token + 2 < end) consider(token + 2, quad.z);
+    if (token + 3 < end) consider(token + 3, quad.w);
+  }
+
+  __device__ uint64_t rank() const {
+    return token_ < 0 ? 0 : ranked(value_, token_);
+  }
+
+ private:
+  float value_ = minus_infinity();
+  int32_t token_ = -1;
+};
+
+__device__ inline bool is_greedy(const glm_sample_args& args, int32_t row) {
+  return args.temperature[row] == 0.0f && args.num_logprobs[row] < 0 &&
+         args.bias_begin[row] >= args.bias_begin[row + 1];
+}
+
+template <int32_t in_flight>
+__device__ uint64_t greatest_rank(const GivenRow& given,
+                                  const RowControls& controls,
+                                  const Part& part) {
+  Greatest greatest;
+  int32_t end = part.begin + part.count;
+  bool all_finite =
+      read_part<in_flight>(given, part, [&](int32_t at, float4 quad) {
+        if (controls.counts != nullptr)
+          quad = penalised_quad(controls, quad, at, end);
+        if (controls.mask != nullptr)
+          quad = masked_quad(controls.mask, quad, at);
+        greatest.consider(at, quad, end);
+      });
+  return all_finite ? greatest.rank() : kNotFinite;
+}
+
+}
+
+#endif
