@@ -65,7 +65,7 @@ def test_refusals(options, text):
 
 def test_graphs_are_refused_where_the_device_has_none():
     with (
-        pytest.raises(EngineError, match="graphs is 1, but the device .* captures no graphs"),
+        pytest.raises(EngineError, match=r"graphs is 1, but the device .* captures no graphs"),
         Engine(synthetic_options(graphs=True)),
     ):
         pass

@@ -40,7 +40,7 @@ def test_the_configs_of_the_package_are_those_of_the_tests():
     assert SYNTHETIC == ("glm-4.5-air-fp8", "glm-4.7-fp8")
     for name in SYNTHETIC:
         assert read_config(config_path(name)) == read_config(CONFIGS / f"{name}.json")
-    with pytest.raises(BadInputError, match="neither a config.json nor one of glm-4.5-air-fp8"):
+    with pytest.raises(BadInputError, match="neither a config"):
         config_path("no-such-model")
 
 
