@@ -32,7 +32,7 @@ INPUTS = [name for name in source_files() if name.startswith(FOLDERS) and name.e
 
 def native_sources():
     """The C and C++ sources of the CPU library."""
-    folders = ("native/backends/cpu/", "native/collectives/")
+    folders = ("native/backends/cpu/", "native/base/", "native/collectives/")
     return [name for name in INPUTS if name.startswith(folders) and name.endswith((".c", ".cpp"))]
 
 
@@ -70,7 +70,8 @@ def expected(name, included, imported):
         return {KERNELS, KERNELS_OBJECT, LIBRARY} | readers
     objects = dependent_objects(included, name)
     built = objects | ({LIBRARY} if objects else set())
-    return built | (ENGINE if name.startswith("native/include/glm/") else set())
+    is_lowered = name.startswith("native/include/glm/") and not name.endswith("wrap.h")
+    return built | (ENGINE if is_lowered else set())
 
 
 def dependent_objects(included, name):

@@ -25,11 +25,11 @@ def test_no_header_has_no_version():
 
 
 def test_host_code_of_the_cuda_back_end_compiles(built_small):
-    printed = built_small.scons("cuda", status=None)
+    printed = built_small.scons("futhark_cuda", status=None)
     if "CUDA headers not found" in printed:
         pytest.skip(printed[printed.index("CUDA headers not found") :].splitlines()[0])
     assert (built_small.path / "build/libglm_futhark_cuda.so").is_file()
-    assert built_small.would_build("cuda") == set()
+    assert built_small.would_build("futhark_cuda") == set()
 
 
 @pytest.mark.skipif(not shutil.which("nvcc"), reason="nvcc is not on the PATH")

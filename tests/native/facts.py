@@ -1,5 +1,6 @@
 """What is a fact of one device kind, and no part of the contract of every backend."""
 
+from collections.abc import Sequence
 from ctypes import sizeof
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ class Facts:
     the pages of a layer lie together, and not the layers of a page; packs_tiles: whether matrices
     have the order of native/kernels/layout.hpp."""
 
-    world_sizes: tuple[int, ...]
+    world_sizes: Sequence[int]
     page_step: int
     checks_indexes: bool
     num_families: int

@@ -19,6 +19,8 @@ MANY = (
     (re.compile(r"^build/(kernels_\w+)\.(c|h|json)$"), r"build/\1.{c,h,json}"),
     (re.compile(r"^build/import/.*$"), "build/import/*"),
     (re.compile(r"^build/fuzz/[^./]+$"), "build/fuzz/*"),
+    (re.compile(r"^build/obj/(?:cuda/)?native/kernels/.*$"), "build/obj/native/kernels/**/*.o"),
+    (re.compile(r"^native/kernels/.*\.(\w+)$"), r"native/kernels/**/*.\1"),
     (re.compile(r"^terra/lowered/.*$"), "terra/lowered/*"),
     (re.compile(r"^terra/.*\.t$"), "terra/**/*.t"),
     (re.compile(r"^(build/obj/(?:native|tests)/.*)/[^/]+$"), r"\1/*.o"),

@@ -37,8 +37,8 @@ def run(command, folder, variables):
 
 
 def targets(env):
-    """Every library that this machine can build."""
-    return ["libraries", "futhark_cpu"] + ([] if env.CudaProblem() else ["cuda"])
+    """Every library that this machine can build but nvcc's: its names depend on the folder."""
+    return ["libraries", "futhark_cpu"] + ([] if env.CudaProblem() else ["futhark_cuda"])
 
 
 def build_clone(root, commit, folder, variables, names):
