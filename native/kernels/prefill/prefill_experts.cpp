@@ -193,6 +193,8 @@ class Experts {
     product.expert_begin = at<int32_t>(layout_.begin);
     product.num_experts = args_.num_local_experts;
     product.num_tokens = num_choices_;
+    product.tile_tokens =
+        prefill::expert_tile_tokens_of(num_choices_, args_.num_local_experts);
     return product;
   }
 

@@ -52,6 +52,9 @@ void linear_rows(const Context& context, const glm_matrix& matrix,
   }
   prefill::Product product = prefill::describe(matrix);
   product.num_tokens = num_rows;
+  product.tile_tokens = prefill::tile_tokens_of(
+      context.num_multiprocessors / prefill::kClusterSize,
+      product.num_row_tiles, num_rows);
   product.token_scale = token_scale;
   product.output = output;
   product.output_stride = matrix.rows;

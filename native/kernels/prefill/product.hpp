@@ -11,7 +11,9 @@
 namespace glm::kernels::prefill {
 
 constexpr int32_t kTileTokens = 256;
+constexpr int32_t kSmallTileTokens = 64;
 constexpr int32_t kSliceTokens = 32;
+constexpr int32_t kClusterSize = 2;
 constexpr int32_t kMaxExperts = 1024;
 
 struct Product {
@@ -24,6 +26,7 @@ struct Product {
   const int32_t* expert_begin = nullptr;
   int32_t num_experts = 1;
   int32_t num_tokens = 0;
+  int32_t tile_tokens = kTileTokens;
   int32_t role = GLM_MATRIX_LINEAR;
   int32_t rows = 0;
   int32_t num_row_tiles = 0;
@@ -34,6 +37,9 @@ struct Product {
 };
 
 Product describe(const glm_matrix& matrix);
+int32_t tile_tokens_of(int32_t num_clusters, int32_t num_row_tiles,
+                       int32_t num_tokens);
+int32_t expert_tile_tokens_of(int32_t num_choices, int32_t num_experts);
 
 CUtensorMap tokens_map(const char* where, const void* data, int32_t dtype,
                        int64_t num_tokens, int64_t columns,

@@ -10,43 +10,53 @@
 #include "native/ptx/cluster.hpp"
 #include "native/ptx/dependent_launch.hpp"
 #include "native/ptx/tensor_copy.hpp"
-#include "native/ptx/wgmma_wide.hpp"
+#include "native/ptx/wgmma_bf16_wide.hpp"
+#include "native/ptx/wgmma_e4m3_wide.hpp"
 
 namespace glm::kernels::prefill {
 
-constexpr int32_t kStages = 4;
-constexpr int32_t kTokenBytes = kTileTokens * kTileRowBytes;
-constexpr int32_t kStageBytes = kTileBytes + kTokenBytes;
+constexpr int32_t kRingBytes = 192 * 1024;
+constexpr int32_t kMaxStages = 8;
 constexpr int32_t kSliceBytes = kSliceTokens * kTileRowBytes;
 constexpr int32_t kNumConsumers = 256;
 constexpr int32_t kNumThreads = kNumConsumers + 128;
 constexpr int32_t kConsumerRegisters = 224;
 constexpr int32_t kProducerRegisters = 56;
 constexpr int32_t kGroupThreads = 128;
-constexpr int32_t kClusterSize = 2;
 constexpr int32_t kStepsATile = 4;
 constexpr int32_t kStepUnits = 2;
 constexpr int32_t kHalfTileBytes = kTileBytes / 2;
 
 struct Shared {
-  uint8_t stages[kStages][kStageBytes];
+  uint8_t stages[kRingBytes];
   uint8_t staging[2][2][kStagingBytes];
   float token_scale[2][kTileTokens];
-  uint64_t full[kStages];
-  uint64_t empty[kStages];
-  ExpertTable table;
+  uint64_t full[kMaxStages];
+  uint64_t empty[kMaxStages];
 };
 
-struct Ring {
+class Ring {
+ public:
+  __device__ explicit Ring(const Product& product)
+      : stage_bytes_(kTileBytes + product.tile_tokens * kTileRowBytes),
+        num_stages_(min(kMaxStages, kRingBytes / stage_bytes_)) {}
+
+  __device__ void advance() {
+    if (++stage != num_stages_) return;
+    stage = 0;
+    parity ^= 1;
+  }
+
+  __device__ uint8_t* memory(Shared& shared) const {
+    return shared.stages + stage * stage_bytes_;
+  }
+
   int32_t stage = 0;
   uint32_t parity = 0;
 
-  __device__ void advance() {
-    if (++stage == kStages) {
-      stage = 0;
-      parity ^= 1;
-    }
-  }
+ private:
+  int32_t stage_bytes_;
+  int32_t num_stages_;
 };
 
 struct Fp8 {
@@ -86,7 +96,7 @@ __device__ inline void accumulate_whole(Shared& shared, Ring& ring,
   auto& sum = reinterpret_cast<float (&)[columns / 2]>(sums);
   int32_t previous = 0;
   for (int32_t tile = 0; tile < num_tiles; ++tile) {
-    const uint32_t stage = ptx::shared_address(shared.stages[ring.stage]);
+    const uint32_t stage = ptx::shared_address(ring.memory(shared));
     ptx::barrier_wait(&shared.full[ring.stage], ring.parity);
     ptx::wgmma_fence();
     multiply_tile<Type, columns>(
@@ -115,7 +125,7 @@ __device__ inline void accumulate_promoted(Shared& shared, Ring& ring,
 #pragma unroll
   for (int32_t i = 0; i < columns / 2; ++i) sums[i] = 0.0f;
   for (int32_t tile = 0; tile < num_tiles; ++tile) {
-    const uint32_t stage = ptx::shared_address(shared.stages[ring.stage]);
+    const uint32_t stage = ptx::shared_address(ring.memory(shared));
     const uint64_t weights = ptx::swizzled_descriptor(
         stage + static_cast<uint32_t>(group * kHalfTileBytes));
     const uint64_t tokens = ptx::swizzled_descriptor(stage + kTileBytes);
@@ -148,41 +158,21 @@ __device__ inline void accumulate(Shared& shared, Ring& ring,
     accumulate_whole<Type, columns>(shared, ring, sums, group, num_tiles);
 }
 
-template <typename Type, bool promote>
+template <typename Type, bool promote, int32_t columns>
 __device__ inline void accumulate_tokens(Shared& shared, Ring& ring,
                                          float (&sums)[kTileTokens / 2],
                                          int32_t group, int32_t num_tiles,
-                                         int32_t num_slices) {
-  switch (num_slices) {
-    case 1:
-      return accumulate<Type, promote, 32>(shared, ring, sums, group,
-                                           num_tiles);
-    case 2:
-      return accumulate<Type, promote, 64>(shared, ring, sums, group,
-                                           num_tiles);
-    case 3:
-      return accumulate<Type, promote, 96>(shared, ring, sums, group,
-                                           num_tiles);
-    case 4:
-      return accumulate<Type, promote, 128>(shared, ring, sums, group,
-                                            num_tiles);
-    case 5:
-      return accumulate<Type, promote, 160>(shared, ring, sums, group,
-                                            num_tiles);
-    case 6:
-      return accumulate<Type, promote, 192>(shared, ring, sums, group,
-                                            num_tiles);
-    case 7:
-      return accumulate<Type, promote, 224>(shared, ring, sums, group,
-                                            num_tiles);
-    default:
-      return accumulate<Type, promote, 256>(shared, ring, sums, group,
-                                            num_tiles);
+                                         int32_t num_tokens) {
+  if constexpr (columns > kWidthStep) {
+    if (num_tokens <= columns - kWidthStep)
+      return accumulate_tokens<Type, promote, columns - kWidthStep>(
+          shared, ring, sums, group, num_tiles, num_tokens);
   }
+  accumulate<Type, promote, columns>(shared, ring, sums, group, num_tiles);
 }
 
 __device__ inline int32_t num_slices(const Tile& tile) {
-  return static_cast<int32_t>(ceil_divide(tile.num_tokens, kSliceTokens));
+  return (tile.num_tokens + kSliceTokens - 1) / kSliceTokens;
 }
 
 template <typename Type>
@@ -197,7 +187,7 @@ __device__ inline void load_tile(Shared& shared, Ring& ring,
       product.weights + tile.expert * product.expert_stride +
       int64_t{row_tile} * product.num_column_tiles * kTileBytes;
   for (int32_t column = 0; column < product.num_column_tiles; ++column) {
-    uint8_t* stage = shared.stages[ring.stage];
+    uint8_t* stage = ring.memory(shared);
     uint64_t* full = &shared.full[ring.stage];
     ptx::barrier_wait(&shared.empty[ring.stage], ring.parity ^ 1);
     ptx::barrier_expect(
@@ -218,12 +208,10 @@ __device__ inline void produce(Shared& shared, const CUtensorMap* tokens,
                                const Product& product, int32_t rank) {
   if (threadIdx.x != kNumConsumers) return;
   ptx::tensor_prefetch(tokens);
-  Schedule schedule(product, &shared.table);
-  Ring ring;
+  Schedule schedule(product);
+  Ring ring(product);
   Tile tile;
-  for (int32_t item = static_cast<int32_t>(blockIdx.x) / kClusterSize;
-       schedule.find(item, tile);
-       item += static_cast<int32_t>(gridDim.x) / kClusterSize)
+  while (schedule.next(tile))
     load_tile<Type>(shared, ring, tokens, product, tile, rank);
 }
 
@@ -232,19 +220,17 @@ __device__ inline void consume(Shared& shared, const Product& product,
                                int32_t rank) {
   const int32_t group =
       __shfl_sync(~0u, static_cast<int32_t>(threadIdx.x) / kGroupThreads, 0);
-  Schedule schedule(product, &shared.table);
-  Ring ring;
+  Schedule schedule(product);
+  Ring ring(product);
   Tile tile;
   float sums[kTileTokens / 2];
-  for (int32_t item = static_cast<int32_t>(blockIdx.x) / kClusterSize;
-       schedule.find(item, tile);
-       item += static_cast<int32_t>(gridDim.x) / kClusterSize) {
+  while (schedule.next(tile)) {
     const Place place =
         place_of(product, tile, tile.row_pair * kClusterSize + rank, group);
     const Scales scales = load_scales(product, tile, place);
-    accumulate_tokens<Type, promote>(
-        shared, ring, sums, group, product.num_column_tiles, num_slices(tile));
-    store_scales(scales, shared.token_scale[group], group);
+    accumulate_tokens<Type, promote, kTileTokens>(
+        shared, ring, sums, group, product.num_column_tiles, tile.num_tokens);
+    share_token_scales(scales, shared.token_scale[group], group);
     store_tokens<output>(product, tile, place, scales, sums,
                          shared.token_scale[group], shared.staging[group],
                          group);
@@ -259,7 +245,7 @@ __global__ __launch_bounds__(kNumThreads, 1) void product_kernel(
   Shared& shared = *reinterpret_cast<Shared*>(memory);
   const int32_t rank = static_cast<int32_t>(ptx::cluster_rank());
   if (threadIdx.x == 0) {
-    for (int32_t stage = 0; stage < kStages; ++stage) {
+    for (int32_t stage = 0; stage < kMaxStages; ++stage) {
       ptx::barrier_init(&shared.full[stage], 1);
       ptx::barrier_init(&shared.empty[stage], 2 * kClusterSize);
     }
@@ -267,8 +253,6 @@ __global__ __launch_bounds__(kNumThreads, 1) void product_kernel(
   }
   ptx::wait_for_predecessor();
   ptx::let_successor_start();
-  if (product.expert_begin != nullptr && threadIdx.x < 32)
-    fill_table(product, shared.table);
   __syncthreads();
   ptx::cluster_arrive();
   ptx::cluster_wait();
@@ -290,7 +274,8 @@ void launch_product(const char* where, const Context& context,
   LaunchShape shape;
   const int64_t pairs = ceil_divide(product.num_row_tiles, kClusterSize);
   const int64_t clusters = context.num_multiprocessors / kClusterSize;
-  const int64_t items = pairs * ceil_divide(product.num_tokens, kTileTokens);
+  const int64_t items =
+      pairs * ceil_divide(product.num_tokens, product.tile_tokens);
   const bool grouped = product.expert_begin != nullptr;
   shape.grid = dim3(static_cast<uint32_t>(
       (grouped || items > clusters ? clusters : items) * kClusterSize));

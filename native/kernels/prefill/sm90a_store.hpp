@@ -11,7 +11,8 @@ namespace glm::kernels::prefill {
 
 enum class Output { kChannels, kHiddenFloat, kHiddenBf16 };
 
-constexpr int32_t kStagingBytes = kSliceTokens * kTileRowBytes;
+constexpr int32_t kStagedTokens = 64;
+constexpr int32_t kStagingBytes = kStagedTokens * kTileRowBytes;
 constexpr int32_t kGroupRows = 64;
 constexpr int32_t kStoreThreads = 128;
 constexpr int32_t kUnitsARow = kTileRowBytes / 16;
@@ -51,31 +52,25 @@ __device__ inline Place place_of(const Product& product, const Tile& tile,
 
 __device__ inline Scales load_scales(const Product& product, const Tile& tile,
                                      const Place& place) {
-  Scales scales;
+  Scales scales = {{1.0f, 1.0f}, {0.0f, 0.0f}, {1.0f, 1.0f}};
+  const float* channel_scale =
+      product.channel_scale + tile.expert * product.channel_scale_stride;
 #pragma unroll
   for (int32_t i = 0; i < 2; ++i) {
-    const int32_t channel = place.channel[i];
-    const bool present = channel >= 0;
-    scales.channel[i] =
-        product.channel_scale == nullptr ? 1.0f
-        : present
-            ? product.channel_scale[tile.expert * product.channel_scale_stride +
-                                    channel]
-            : 0.0f;
-    scales.bias[i] =
-        product.bias != nullptr && present ? product.bias[channel] : 0.0f;
-    const int32_t token = group_thread() + i * kStoreThreads;
-    scales.token[i] = product.token_scale == nullptr ? 1.0f
-                      : token < tile.num_tokens
-                          ? product.token_scale[tile.token_begin + token]
-                          : 0.0f;
+    const int32_t channel = max(place.channel[i], 0);
+    if (product.channel_scale != nullptr)
+      scales.channel[i] = channel_scale[channel];
+    if (product.bias != nullptr) scales.bias[i] = product.bias[channel];
+    const int32_t token =
+        min(group_thread() + i * kStoreThreads, tile.num_tokens - 1);
+    if (product.token_scale != nullptr)
+      scales.token[i] = product.token_scale[tile.token_begin + token];
   }
   return scales;
 }
 
-__device__ inline void store_scales(const Scales& scales, float* token_scale,
-                                    int32_t group) {
-  ptx::named_barrier<kStoreThreads>(1 + group);
+__device__ inline void share_token_scales(const Scales& scales,
+                                          float* token_scale, int32_t group) {
   token_scale[group_thread()] = scales.token[0];
   token_scale[group_thread() + kStoreThreads] = scales.token[1];
   ptx::named_barrier<kStoreThreads>(1 + group);
@@ -127,7 +122,7 @@ __device__ inline void stage_channels(const float* sums, const Scales& scales,
       static_cast<uint32_t>(
           staging_offset(lane / 16 * 8 + lane % 8, warp * 2 + lane / 8 % 2));
 #pragma unroll
-  for (int32_t pair = 0; pair < kSliceTokens / 16; ++pair) {
+  for (int32_t pair = 0; pair < kStagedTokens / 16; ++pair) {
     uint32_t values[4];
 #pragma unroll
     for (int32_t matrix = 0; matrix < 4; ++matrix) {
@@ -160,7 +155,7 @@ __device__ inline void stage_hidden(const float* sums, const Scales& scales,
     uint8_t* row =
         staging + staging_offset(first, channel / 4) + channel % 4 * 4;
 #pragma unroll
-    for (int32_t block = 0; block < kSliceTokens / 8; ++block) {
+    for (int32_t block = 0; block < kStagedTokens / 8; ++block) {
       const float scale = token_scale[block * 8 + first];
       const float gate = sums[block * 4 + i] * scale * scales.channel[0];
       const float up = sums[block * 4 + 2 + i] * scale * scales.channel[1];
@@ -203,7 +198,7 @@ __device__ inline void write_staged(const Product& product, Target& target,
   const uint8_t* staged =
       staging + staging_offset(token, group_thread() % kUnitsARow);
 #pragma unroll
-  for (int32_t pass = 0; pass < kSliceTokens / kRowsAPass; ++pass) {
+  for (int32_t pass = 0; pass < kStagedTokens / kRowsAPass; ++pass) {
     if (target.stores && token + pass * kRowsAPass < num_tokens)
       write_unit<output>(product, target, target.row,
                          *reinterpret_cast<const uint4*>(
@@ -221,8 +216,8 @@ __device__ inline void store_tokens(const Product& product, const Tile& tile,
                                     int32_t group) {
   Target target = target_of<output>(product, tile, place);
 #pragma unroll
-  for (int32_t slice = 0; slice < kTileTokens / kSliceTokens; ++slice) {
-    const int32_t first = slice * kSliceTokens;
+  for (int32_t slice = 0; slice < kTileTokens / kStagedTokens; ++slice) {
+    const int32_t first = slice * kStagedTokens;
     if (first >= tile.num_tokens) break;
     const float* part = sums + first / 2;
     if constexpr (output == Output::kChannels)

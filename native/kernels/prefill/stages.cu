@@ -14,8 +14,10 @@ namespace {
 
 constexpr int32_t kSortThreads = 1024;
 constexpr int32_t kRowThreads = 256;
-constexpr int32_t kQuantiseWarps = 8;
-constexpr int32_t kHeldVectors = 12;
+constexpr int32_t kQuantiseThreads = 128;
+constexpr int32_t kQuantiseBlocks = 16;
+constexpr int32_t kCombineThreads = 512;
+constexpr int32_t kHeldVectors = 3;
 
 __device__ int32_t thread() { return static_cast<int32_t>(threadIdx.x); }
 
@@ -125,9 +127,20 @@ __device__ float largest_of_warp(float value) {
   return value;
 }
 
+__device__ float largest_of_block(float value, float* warps) {
+  value = largest_of_warp(value);
+  if (thread() % 32 == 0) warps[thread() / 32] = value;
+  __syncthreads();
+  float all = warps[0];
+#pragma unroll
+  for (int32_t i = 1; i < kQuantiseThreads / 32; ++i)
+    all = fmaxf(all, warps[i]);
+  return all;
+}
+
 template <bool held>
-__device__ void quantise_row(const Quantising& quantising, int64_t row) {
-  const int32_t lane = thread() % 32;
+__device__ void quantise_row(const Quantising& quantising, int64_t row,
+                             float* warps) {
   const int32_t vectors = quantising.stride / 4;
   const auto* values = reinterpret_cast<const float4*>(quantising.hidden +
                                                        row * quantising.stride);
@@ -137,39 +150,40 @@ __device__ void quantise_row(const Quantising& quantising, int64_t row) {
   float peak = 0.0f;
 #pragma unroll
   for (int32_t i = 0; i < kHeldVectors; ++i) {
-    const int32_t at = lane + i * 32;
+    const int32_t at = thread() + i * kQuantiseThreads;
     own[i] = at < vectors ? __ldcs(values + at) : make_float4(0, 0, 0, 0);
   }
 #pragma unroll
   for (int32_t i = 0; i < kHeldVectors; ++i)
     peak = fmaxf(peak, largest(own[i]));
+  const int32_t rest = thread() + kHeldVectors * kQuantiseThreads;
   if constexpr (!held)
-    for (int32_t at = lane + kHeldVectors * 32; at < vectors; at += 32)
+    for (int32_t at = rest; at < vectors; at += kQuantiseThreads)
       peak = fmaxf(peak, largest(values[at]));
-  const float scale = row_scale_of(largest_of_warp(peak));
+  const float scale = row_scale_of(largest_of_block(peak, warps));
   const RowQuotient quotient(scale);
 #pragma unroll
   for (int32_t i = 0; i < kHeldVectors; ++i) {
-    const int32_t at = lane + i * 32;
+    const int32_t at = thread() + i * kQuantiseThreads;
     if (at < vectors) codes[at] = codes_of(own[i], quotient);
   }
   if constexpr (!held)
-    for (int32_t at = lane + kHeldVectors * 32; at < vectors; at += 32)
+    for (int32_t at = rest; at < vectors; at += kQuantiseThreads)
       codes[at] = codes_of(values[at], quotient);
-  if (lane == 0) quantising.row_scale[row] = scale;
+  if (thread() == 0) quantising.row_scale[row] = scale;
 }
 
 template <bool held>
-__global__ __launch_bounds__(kQuantiseWarps *
-                             32) void quantise_kernel(Quantising quantising) {
+__global__ __launch_bounds__(kQuantiseThreads) void quantise_kernel(
+    Quantising quantising) {
+  __shared__ float warps[2][kQuantiseThreads / 32];
   ptx::wait_for_predecessor();
   ptx::let_successor_start();
   const int32_t num_rows = quantising.begin[quantising.num_experts];
-  const int32_t first =
-      static_cast<int32_t>(blockIdx.x) * kQuantiseWarps + thread() / 32;
-  for (int32_t row = first; row < num_rows;
-       row += static_cast<int32_t>(gridDim.x) * kQuantiseWarps)
-    quantise_row<held>(quantising, row);
+  int32_t turn = 0;
+  for (auto row = static_cast<int32_t>(blockIdx.x); row < num_rows;
+       row += static_cast<int32_t>(gridDim.x), turn ^= 1)
+    quantise_row<held>(quantising, row, warps[turn]);
 }
 
 constexpr int32_t kChannels = 8;
@@ -261,14 +275,14 @@ __device__ void add_choices(const Combining& combining, const Choices& choices,
   }
 }
 
-__global__ __launch_bounds__(kRowThreads) void combine_kernel(
-    Combining combining) {
+__global__ __launch_bounds__(kCombineThreads,
+                             2) void combine_kernel(Combining combining) {
   ptx::wait_for_predecessor();
   ptx::let_successor_start();
   const int64_t token = blockIdx.x;
   const bool wide = combining.width % kChannels == 0;
   for (int32_t channel = thread() * kChannels; channel < combining.width;
-       channel += kRowThreads * kChannels) {
+       channel += kCombineThreads * kChannels) {
     const int32_t count = min(kChannels, combining.width - channel);
     const int64_t offset = token * combining.width + channel;
     Eight sum = {};
@@ -297,16 +311,18 @@ void gather_rows(const Context& context, const Gathering& gathering) {
 }
 
 void quantise_hidden(const Context& context, const Quantising& quantising) {
-  const auto blocks = static_cast<uint32_t>(context.num_multiprocessors * 8);
-  const bool held = quantising.stride <= kHeldVectors * 32 * 4;
+  const auto blocks =
+      static_cast<uint32_t>(context.num_multiprocessors * kQuantiseBlocks);
+  const bool held = quantising.stride <= kHeldVectors * kQuantiseThreads * 4;
   launch("prefill experts: quantise", context.stream,
-         {dim3(blocks), dim3(kQuantiseWarps * 32)},
+         {dim3(blocks), dim3(kQuantiseThreads)},
          held ? quantise_kernel<true> : quantise_kernel<false>, quantising);
 }
 
 void combine_rows(const Context& context, const Combining& combining) {
   launch("prefill experts: combine", context.stream,
-         {dim3(static_cast<uint32_t>(combining.num_tokens)), dim3(kRowThreads)},
+         {dim3(static_cast<uint32_t>(combining.num_tokens)),
+          dim3(kCombineThreads)},
          combine_kernel, combining);
 }
 

@@ -69,4 +69,22 @@ Product describe(const glm_matrix& matrix) {
   return product;
 }
 
+int32_t tile_tokens_of(int32_t num_clusters, int32_t num_row_tiles,
+                       int32_t num_tokens) {
+  const int64_t pairs = ceil_divide(num_row_tiles, kClusterSize);
+  int32_t tokens = kTileTokens;
+  while (tokens > kSmallTileTokens &&
+         pairs * ceil_divide(num_tokens, tokens) < num_clusters)
+    tokens /= 2;
+  return tokens;
+}
+
+int32_t expert_tile_tokens_of(int32_t num_choices, int32_t num_experts) {
+  int32_t tokens = kTileTokens;
+  while (tokens > kSmallTileTokens &&
+         4 * int64_t{num_choices} < int64_t{3} * num_experts * tokens / 2)
+    tokens /= 2;
+  return tokens;
+}
+
 }
