@@ -4,12 +4,20 @@ from pathlib import Path
 
 import pytest
 
+from tests.devices import VARIABLE
+
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 
 
 def pytest_addoption(parser) -> None:
-    parser.addoption("--device-kind", default="cpu", help="backend that tests/native runs on")
+    parser.addoption(
+        "--device-kind", default="cpu", help="device that tests/native and tests/engine run on"
+    )
+
+
+def pytest_configure(config) -> None:
+    os.environ[VARIABLE] = config.getoption("--device-kind")
 
 
 def pytest_report_header() -> str:

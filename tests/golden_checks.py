@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tests.devices import is_rounded
 from tests.reference.cases import kind_of, stored_positions, texts_of
 from tests.reference.checkpoint import Checkpoint, read_checkpoint
 from tests.reference.compare import Measured, assert_end_to_end
@@ -62,4 +63,6 @@ def check_logits(
         )
         actual.append(computed[list(positions)])
         wanted.append(logits)
-    return assert_end_to_end(actual, wanted, kind_of(name), f"{name} at {split.label}")
+    return assert_end_to_end(
+        actual, wanted, kind_of(name, is_rounded()), f"{name} at {split.label}"
+    )

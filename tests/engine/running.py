@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from glm_engine.engine import Engine, EngineOptions, Event, Request
+from tests.devices import chosen_options
 from tests.reference.golden import ONE_RANK, Split
 
 DEADLINE_SECONDS = 120
@@ -23,14 +24,12 @@ class Finished:
 
 @contextmanager
 def open_engine(directory: Path, split: Split = ONE_RANK, **options) -> Iterator[Engine]:
-    """An engine on the CPU device with one thread a rank."""
+    """An engine on the device under test, with one thread a rank."""
     defaults = {"max_seq": 256, "max_batch": 4, "num_threads": split.world_size}
     chosen = EngineOptions(
         model_dir=directory,
-        device="cpu",
-        world_size=split.world_size,
         expert_layout=split.expert_layout.value,
-        **{**defaults, **options},
+        **chosen_options(split.world_size, **{**defaults, **options}),
     )
     with Engine(chosen) as engine:
         yield engine

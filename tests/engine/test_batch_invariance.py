@@ -8,6 +8,7 @@ import pytest
 
 from glm_engine.engine import Engine, Request, Sampling
 from glm_engine.errors import EngineError
+from tests.devices import device_kind
 from tests.engine.running import open_engine, run_requests
 from tests.reference.capitals import CAPITALS, prompts
 from tests.reference.golden import ONE_RANK, Split
@@ -18,6 +19,7 @@ VOCAB = 2048
 MAX_TOKENS = 10
 NUM_STRANGERS = 31
 BATCH = NUM_STRANGERS + 1
+NUM_RUNS = {"cpu": 1, "cuda": 5}
 SPLITS = [ONE_RANK, Split(2, ExpertLayout.EXPERT_PARALLEL)]
 DRAWN = Sampling(temperature=0.9, top_p=0.95, seed=11, repetition_penalty=1.1)
 OPTIONS = {"max_batch": BATCH, "max_seq": 96, "prefix_cache": False}
@@ -33,7 +35,7 @@ def subjects() -> list[Request]:
     ]
 
 
-def strangers() -> list[Request]:
+def strangers(count: int = NUM_STRANGERS) -> list[Request]:
     random = generator("strangers")
     return [
         Request(
@@ -41,7 +43,7 @@ def strangers() -> list[Request]:
             max_tokens=int(random.integers(1, 2 * MAX_TOKENS)),
             sampling=Sampling(temperature=float(index % 2), seed=index),
         )
-        for index in range(NUM_STRANGERS)
+        for index in range(count)
     ]
 
 
@@ -70,6 +72,26 @@ def test_among_strangers(split):
     with open_engine(CAPITALS, split, **OPTIONS) as engine:
         results = [outcome(engine, request, strangers()) for request in subjects()]
     assert results == alone(split)
+
+
+@pytest.mark.parametrize("count", [1, 2, 255])
+def test_among_few_and_many_strangers(count):
+    with open_engine(CAPITALS, **{**OPTIONS, "max_batch": count + 1}) as engine:
+        results = [outcome(engine, request, strangers(count)) for request in subjects()]
+    assert results == alone(ONE_RANK)
+
+
+@pytest.mark.parametrize("run", range(NUM_RUNS[device_kind()]))
+@pytest.mark.parametrize("graphs", [False, True], ids=["eager", "graphs"])
+@pytest.mark.parametrize("plan_ahead", [False, True], ids=["one by one", "planned ahead"])
+@pytest.mark.parametrize("prefill_chunk", [0, 11], ids=["whole", "chunks"])
+def test_over_runs_and_courses_of_steps(run, graphs, plan_ahead, prefill_chunk):
+    if graphs and device_kind() == "cpu":
+        pytest.skip("the CPU device captures no graphs")
+    course = {"graphs": graphs, "plan_ahead": plan_ahead, "prefill_chunk": prefill_chunk}
+    with open_engine(CAPITALS, **OPTIONS, **course) as engine:
+        results = [outcome(engine, request, strangers(run)) for request in subjects()]
+    assert results == alone(ONE_RANK)
 
 
 @pytest.mark.parametrize("split", SPLITS, ids=lambda split: split.label)

@@ -40,7 +40,7 @@ def test_unknown_abi_version(backend: Backend):
         ctypes.c_uint32(99), ctypes.byref(table), ctypes.byref(message)
     )
     assert status == NAMES["GLM_INVALID_ARGUMENT"]
-    assert b"abi_version: expected 2, got 99" in message.text
+    assert b"abi_version: expected 3, got 99" in message.text
 
 
 @pytest.mark.parametrize(

@@ -43,11 +43,13 @@ def case_is_quantised(name: str) -> bool:
     return name == CAPITALS_NAME or is_quantised(name)
 
 
-def kind_of(name: str) -> Kind:
-    """The limits of end-to-end comparison in float32 mathematics."""
+def kind_of(name: str, is_rounded: bool = False) -> Kind:
+    """The limits of end-to-end comparison in float32 mathematics, or in BF16 where rounded."""
     if name == CAPITALS_NAME:
-        return Kind.CAPITALS_FLOAT32
-    return Kind.RANDOM_W8A8_FLOAT32 if is_quantised(name) else Kind.UNQUANTISED_FLOAT32
+        return Kind.CAPITALS_BF16 if is_rounded else Kind.CAPITALS_FLOAT32
+    if is_quantised(name):
+        return Kind.RANDOM_W8A8_BF16 if is_rounded else Kind.RANDOM_W8A8_FLOAT32
+    return Kind.UNQUANTISED_BF16 if is_rounded else Kind.UNQUANTISED_FLOAT32
 
 
 def case_path(name: str, directory: Path) -> Path:
